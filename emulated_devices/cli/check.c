@@ -2,7 +2,6 @@
 #include "emulated_devices/cli/cli.h"
 #include "emulated_devices/verify/checker.h"
 #include "ref/io/columns.h"
-#include <math.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -25,14 +24,12 @@ static enum error_code parse(struct check_options *o, int argc, char **argv, str
           .help = "write all results as JSON; -: to standard output, and the report for people to standard error" },
         { 0 }
     };
-    enum error_code e = options_parse("check", argc - 2, argv + 2, table, &o->help, err);
-    if (!e && o->help)
-        print_usage("check", "GOLDEN ACTUAL [options]",
-                    "Compare the tensors of another program with a golden file, and name the first wrong one.\n\n"
-                    "Each tensor is held to its own bound: what rounding in its format does to a one-device model.\n"
-                    "The exit status is 0 if all hold, 3 if one does not, 1 if a file cannot be used.",
-                    table);
-    return e;
+    return parse_command(
+        "check", "GOLDEN ACTUAL [options]",
+        "Compare the tensors of another program with a golden file, and name the first wrong one.\n\n"
+        "Each tensor is held to its own bound: what rounding in its format does to a one-device model.\n"
+        "The exit status is 0 if all hold, 3 if one does not, 1 if a file cannot be used.",
+        argc - 2, argv + 2, table, &o->help, err);
 }
 
 /* Single numbers are summed in a wider format than the rest. */
@@ -58,11 +55,9 @@ static enum dtype widest(const struct actual *a)
 
 /* ---- for a person ------------------------------------------------------------------------------------------------ */
 
-static double ratio(const struct checked *c) { return c->error == 0 || isinf(c->bound) ? 0 : c->error / c->bound; }
-
 static void print_numbers(FILE *out, const struct checked *c)
 {
-    fprintf(out, "error %.2e, bound %.2e, error/bound %.3g", c->error, c->bound, ratio(c));
+    fprintf(out, "error %.2e, bound %.2e, error/bound %.3g", c->error, c->bound, checked_ratio(c));
 }
 
 static void print_first(FILE *out, const struct check_result *r, const struct actual *a)
@@ -103,7 +98,8 @@ static void print_all(FILE *out, const struct check_result *r)
         const bool compared = c->finding == HOLDS || c->finding == DIFFERS;
         columns_add(&t, LEFT_ALIGNED, "%s", c->name);
         if (compared)
-            columns_add(&t, LEFT_ALIGNED, "error %.2e, bound %.2e, error/bound %.3g", c->error, c->bound, ratio(c));
+            columns_add(&t, LEFT_ALIGNED, "error %.2e, bound %.2e, error/bound %.3g", c->error, c->bound,
+                        checked_ratio(c));
         if (c->finding != HOLDS) columns_add(&t, LEFT_ALIGNED, "%s", finding_words(c->finding));
         columns_end_row(&t);
     } while (columns_again(&t));
@@ -113,7 +109,7 @@ static void print_result(FILE *out, const struct check_options *o, const struct 
                          enum dtype format)
 {
     fprintf(out, "golden  %s\nactual  %s, %d file%s, computed in %s\n\n", o->golden, o->actual, a->ranks,
-            a->ranks == 1 ? "" : "s", dtype_name(format));
+            plural(a->ranks), dtype_name(format));
     if (o->all) print_all(out, r);
     if (r->first >= 0) print_first(out, r, a);
     if (r->worst >= 0) {
@@ -140,7 +136,7 @@ static void add_checked(cJSON *list, const struct checked *c, const struct actua
     if (c->why[0]) cJSON_AddStringToObject(o, "why", c->why);
     if (c->on == NULL) return;
     cJSON_AddNumberToObject(o, "error", c->error);
-    cJSON_AddNumberToObject(o, "ratio", ratio(c));
+    cJSON_AddNumberToObject(o, "ratio", checked_ratio(c));
     cJSON_AddNumberToObject(o, "rank", c->rank);
     if (!finding_fails(c->finding) || c->finding == MISSHAPED) return;
     cJSON_AddStringToObject(o, "wrong_on", diagnose_place(text, sizeof text, &a->mesh, c->on));

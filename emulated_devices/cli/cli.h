@@ -6,6 +6,10 @@
 #include "ref/error.h"
 #include "ref/io/options.h"
 #include <stdbool.h>
+#include <stdint.h>
+
+struct worst;
+struct cJSON;
 
 /* A subcommand.  argv: all words, argv[0] the program, argv[1] the subcommand.  It prints its result and returns an
  * error for main to print.  *status, initially 0, is the exit status if there is no error: that of launched processes,
@@ -18,7 +22,7 @@ struct command {
 
 command_fn command_train, command_verify, command_check, command_show, command_bench, command_list, command_golden,
     command_dump;
-command_fn show_sbp, show_tensor;       /* of command_show */
+command_fn show_collective, show_sbp, show_tensor;      /* of command_show */
 
 /* The option --cluster of every command that shows virtual time or whose algorithms depend on nodes; word: for
  * cluster_find.  what: its purpose, in a few words. */
@@ -31,14 +35,24 @@ command_fn show_sbp, show_tensor;       /* of command_show */
             "has moved for so long" }
 enum { SHORT_WAIT_LIMIT = 10 };         /* for commands whose devices write no large files */
 
+/* The ending of a noun after a number. */
+static inline const char *plural(int64_t n) { return n == 1 ? "" : "s"; }
+
+extern const char *const number_formats[];          /* the words of --dtype */
+
 /* ---- commands.c -------------------------------------------------------------------------------------------------- */
 
 /** Find a command in a table, which ends with a NULL name.  @param of  the text before the word: "" or "show ".
  *  @return NULL with ERR_USAGE in err if there is none (suggests the most similar). */
 const struct command *command_find(const struct command *table, const char *of, const char *word, struct error *err);
 
-/** Print a subcommand's usage and its table of options to stdout. */
-void print_usage(const char *command, const char *usage, const char *what, const struct option *table);
+/** Read a subcommand's words; with --help print what it does, its usage and its options to stdout: then *help is true,
+ *  and there is nothing else to do.  @param argc,argv  the words after the subcommand.  @return as options_parse. */
+enum error_code parse_command(const char *command, const char *usage, const char *what, int argc, char *const argv[],
+                              const struct option *table, bool *help, struct error *err);
+
+/** Add the worst of a kind of tensors to a report.  @return its object. */
+struct cJSON *add_worst(struct cJSON *to, const char *name, const struct worst *);
 
 /** Print names and descriptions, a line each, to stdout. */
 void print_commands(const struct command *table);
@@ -50,7 +64,6 @@ void print_commands(const struct command *table);
  */
 enum error_code run_topic(const char *what, const struct command *topics, bool has_default, int argc, char **argv,
                           int *status, struct error *);
-
 
 /* ---- process.c: one of many processes ---------------------------------------------------------------------------- */
 

@@ -1,15 +1,34 @@
-/* commands.c -- finds a command by its name, and runs commands that have topics. */
+/* commands.c -- finds a command by its name, reads its words, runs commands that have topics; words and JSON that they
+ * share. */
 #include "emulated_devices/cli/cli.h"
+#include "emulated_devices/verify/comparison.h"
+#include "ref/io/json.h"
 #include "ref/io/output.h"
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
-void print_usage(const char *command, const char *usage, const char *what, const struct option *table)
+const char *const number_formats[] = { "fp32", "fp64", "bf16", "fp16", NULL };
+
+enum error_code parse_command(const char *command, const char *usage, const char *what, int argc, char *const argv[],
+                              const struct option *table, bool *help, struct error *err)
 {
-    if (launcher_rank() != 0) return;
+    const enum error_code e = options_parse(command, argc, argv, table, help, err);
+    if (e || !*help || launcher_rank() != 0) return e;
     printf("%s\n\nusage: orrery %s %s\n\n", what, command, usage);
     options_print_help(stdout, table);
+    return OK;
+}
+
+cJSON *add_worst(cJSON *to, const char *name, const struct worst *w)
+{
+    cJSON *o = cJSON_AddObjectToObject(to, name);
+    cJSON_AddStringToObject(o, "tensor", w->tensor);
+    cJSON_AddNumberToObject(o, "device", w->rank);
+    cJSON_AddNumberToObject(o, "step", (double)w->step);
+    cJSON_AddNumberToObject(o, "error", w->error);
+    cJSON_AddNumberToObject(o, "bound", w->bound);
+    return o;
 }
 
 const struct command *command_find(const struct command *table, const char *of, const char *word, struct error *err)

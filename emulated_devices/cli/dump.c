@@ -14,26 +14,22 @@ struct dump_options {
 
 static enum error_code parse(struct dump_options *o, int argc, char **argv, bool *help, struct error *err)
 {
-    static const char *const formats[] = { "fp32", "fp64", "bf16", "fp16", NULL };
     const struct option table[] = {
         { "OUT", NULL, OPTION_STRING, &o->out, .required = true, .help = "the file to write, safetensors" },
         { "--batch", "FILE", OPTION_STRING, &o->batch, .required = true,
           .help = "safetensors with ids and labels, integers [sequences, tokens]; label -1 is ignored" },
         { "--model", "NAME|DIR", OPTION_STRING, &o->model,
           .help = "a preset of `orrery list`, or a Hugging Face folder with weights" },
-        { "--dtype", "NAME", OPTION_CHOICE, &o->dtype, .choices = formats, .help = "number format" },
+        { "--dtype", "NAME", OPTION_CHOICE, &o->dtype, .choices = number_formats, .help = "number format" },
         { "--seed", "N", OPTION_UINT64, &o->seed, .help = "seed of the initial weights of a preset" },
         { "--save", "DIR", OPTION_STRING, &o->save, .help = "also save the model as a Hugging Face folder" },
         { 0 }
     };
-    enum error_code e = options_parse("dump", argc - 2, argv + 2, table, help, err);
-    if (!e && *help)
-        print_usage(
-            "dump", "OUT --batch FILE [options]",
-            "Run the one-device model forward and backward on a batch, without dropout. Write every activation,\n"
-            "every gradient, the loss and the norm, with the names of golden/README.md.",
-            table);
-    return e;
+    return parse_command(
+        "dump", "OUT --batch FILE [options]",
+        "Run the one-device model forward and backward on a batch, without dropout. Write every activation,\n"
+        "every gradient, the loss and the norm, with the names of golden/README.md.",
+        argc - 2, argv + 2, table, help, err);
 }
 
 /* A name with a slash, or of an existing folder, is a folder; any other is a preset. */

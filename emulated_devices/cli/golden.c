@@ -29,14 +29,11 @@ static enum error_code parse(struct golden_options *o, int argc, char **argv, bo
                   "the false alarms" },
         { 0 }
     };
-    enum error_code e = options_parse("golden", argc - 2, argv + 2, table, help, err);
-    if (!e && *help)
-        print_usage(
-            "golden", "[DIR] [options]",
-            "Compare the one-device model with golden files: in fp64 within 1e-12, in fp32, bf16 and fp16 within\n"
-            "half the bound stored beside each tensor. Shown are the largest error/bound and its tensor.",
-            table);
-    return e;
+    return parse_command(
+        "golden", "[DIR] [options]",
+        "Compare the one-device model with golden files: in fp64 within 1e-12, in fp32, bf16 and fp16 within\n"
+        "half the bound stored beside each tensor. Shown are the largest error/bound and its tensor.",
+        argc - 2, argv + 2, table, help, err);
 }
 
 /* ---- one file ---------------------------------------------------------------------------------------------------- */

@@ -161,7 +161,7 @@ static void list_optimizers(void)
         entry((*o)->name, (*o)->description);
         if ((*o)->forward_only) field("two forward passes a step; keeps and sends no gradients");
         if ((*o)->memory) field("keeps %s", (*o)->memory);
-        else field("keeps %d tensor%s for each parameter", (*o)->states, (*o)->states == 1 ? "" : "s");
+        else field("keeps %d tensor%s for each parameter", (*o)->states, plural((*o)->states));
         field("from %s", (*o)->source);
     }
 }
@@ -285,12 +285,11 @@ enum error_code command_list(int argc, char **argv, int *status, struct error *e
         { "WHAT", NULL, OPTION_CHOICE, &what, .choices = names, .help = "one part of the list; default: all of it" },
         { 0 }
     };
-    enum error_code e = options_parse("list", argc - 2, argv + 2, table, &help, err);
-    if (e) return e;
-    if (help) {
-        print_usage("list", "[WHAT]", "List everything registered, by the names that other commands take.", table);
-        return OK;
-    }
+    enum error_code e = parse_command(
+        "list", "[WHAT]",
+        "List everything registered, by the names that other commands take.",
+        argc - 2, argv + 2, table, &help, err);
+    if (e || help) return e;
     for (int i = 0; i < PARTS; i++) {
         if (what && strcmp(what, parts[i].name) != 0) continue;
         printf("%s%s\n", i > 0 && !what ? "\n" : "", parts[i].title);

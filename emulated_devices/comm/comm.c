@@ -167,6 +167,17 @@ void comm_barrier(struct comm *c)
     if (group_agree(c->everyone, OK, &err) != OK) comm_give_up(c, &err);
 }
 
+enum error_code comm_bring(struct comm *c, const void *own, uint64_t bytes, void *all, struct error *err)
+{
+    struct exchange x = exchange_begin(c->everyone, CONTROL);
+    enum error_code e = OK;
+    if (c->rank != 0) return exchange_both(&x, 0, own, bytes, -1, NULL, 0, err);
+    memcpy(all, own, (size_t)bytes);
+    for (int r = 1; r < c->size && !e; r++)
+        e = exchange_both(&x, -1, NULL, 0, r, (char *)all + (uint64_t)r * bytes, bytes, err);
+    return e;
+}
+
 enum error_code comm_outline(struct comm *c, struct device *d, int rank, int size, struct error *err)
 {
     *c =

@@ -86,6 +86,10 @@ enum error_code comm_agree(struct comm *, enum error_code local, struct error *e
 /** Every device has reached this point.  Collective; counted as CONTROL. */
 void comm_barrier(struct comm *);
 
+/** Bring the same number of bytes of every device to rank 0.  Collective; counted as CONTROL.
+ *  @param[out] all  [size][bytes] by rank, on rank 0; not used elsewhere.  @return OK or ERR_COMM. */
+enum error_code comm_bring(struct comm *, const void *own, uint64_t bytes, void *all, struct error *err);
+
 /** comm_agree among the members of one group.  Collective over the group.  If even this fails, the job ends. */
 enum error_code group_agree(struct group *, enum error_code local, struct error *err);
 

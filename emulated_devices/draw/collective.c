@@ -267,8 +267,8 @@ static void print_end(const struct state *s, int64_t steps)
     picoseconds end = 0;
     uint64_t messages = 0, bytes = 0, additions = 0, most = 0;
     for (int r = 0; r < t->P; r++) {
-        const struct traffic *c = &t->traffic[r];
-        if (t->end[r] > end) end = t->end[r];
+        const struct traffic *c = &t->end[r].traffic;
+        if (t->end[r].time > end) end = t->end[r].time;
         if (c->bytes_sent > most) most = c->bytes_sent;
         messages += c->messages_sent, bytes += c->bytes_sent, additions += c->additions;
     }

@@ -48,6 +48,9 @@ struct show_verdict {
     int64_t got, want;                  /* the first wrong one */
 };
 
+/* How it ended on one device, and when. */
+struct show_end { struct traffic traffic; picoseconds time; struct show_verdict verdict; };
+
 struct show_trace {
     const struct algorithm *algorithm;
     struct collective call;
@@ -55,9 +58,7 @@ struct show_trace {
     const struct cluster *cluster;      /* for the times */
     struct show_event *event;
     int64_t events;
-    picoseconds end[SHOW_MOST_DEVICES]; /* when each device finished */
-    struct traffic traffic[SHOW_MOST_DEVICES];
-    struct show_verdict verdict[SHOW_MOST_DEVICES];
+    struct show_end end[SHOW_MOST_DEVICES];
 };
 
 /** The number of elements of the vector; for an all-to-all, of those that one device receives. */

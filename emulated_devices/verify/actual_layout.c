@@ -41,33 +41,48 @@ static enum error_code axis_of(const struct where *w, const cJSON *entry, enum a
                 printable_path(w->a->map_path).text, printable(over).text);
 }
 
+/* What the pieces along an axis have: those before this rank's, its own, and all. */
+struct pieces { int64_t before, own, all; };
+
+/* @param d  rows or columns; -1: elements.  @param parts  of each, as if it were one of them. */
+static enum error_code add_pieces(const struct where *w, enum axis axis, int d, int64_t parts, struct pieces *p,
+                                  struct error *err)
+{
+    const int place = mesh_coordinate(&w->a->mesh, w->rank, axis);
+    *p = (struct pieces){ 0 };
+    for (int i = 0; i < w->a->mesh.size[axis]; i++) {
+        int64_t shape[2];
+        if (!shape_of(w, mesh_neighbour(&w->a->mesh, w->rank, axis, i), shape))
+            return bad(w, err, "a rank beside it has no piece of it");
+        const int64_t n = d < 0 ? shape[0] * shape[1] : shape[d];
+        if (n % parts != 0) return bad(w, err, "its columns cannot be cut into that many parts");
+        if (i < place) p->before += n / parts;
+        if (i == place) p->own = n / parts;
+        p->all += n / parts;
+    }
+    return OK;
+}
+
 /* Contiguous pieces: this one begins at the end of those before it. */
 static enum error_code contiguous(const struct where *w, const cJSON *entry, int d, struct intervals *s,
                                   struct error *err)
 {
     enum axis axis;
-    int64_t parts = 1, first = 0, own = 0, all = 0;
+    struct pieces has;
+    int64_t parts = 1;
     enum error_code e = axis_of(w, entry, &axis, err);
     if (!e && json_has(entry, "parts"))
         e = json_int(entry, w->a->map_path, "parts", 1, w->dim[d] > 0 ? w->dim[d] : 1, &parts, err);
+    if (!e) e = add_pieces(w, axis, d, parts, &has, err);
     if (e) return e;
-    const int place = mesh_coordinate(&w->a->mesh, w->rank, axis);
-    for (int i = 0; i < w->a->mesh.size[axis]; i++) {
-        int64_t shape[2];
-        if (!shape_of(w, mesh_neighbour(&w->a->mesh, w->rank, axis, i), shape))
-            return bad(w, err, "a rank beside it has no piece of it");
-        if (shape[d] % parts != 0) return bad(w, err, "its columns cannot be cut into that many parts");
-        if (i < place) first += shape[d] / parts;
-        if (i == place) own = shape[d] / parts;
-        all += shape[d] / parts;
-    }
-    if (all * parts != w->dim[d]) {
+    if (has.all * parts != w->dim[d]) {
         char text[128];
         snprintf(text, sizeof text, "over %s the pieces have %lld %s together, not %lld", axis_name(axis),
-                 (long long)(all * parts), d ? "columns" : "rows", (long long)w->dim[d]);
+                 (long long)(has.all * parts), d ? "columns" : "rows", (long long)w->dim[d]);
         return bad(w, err, text);
     }
-    for (int64_t p = 0; p < parts; p++) intervals_add(s, (struct interval){ p * (w->dim[d] / parts) + first, own });
+    for (int64_t p = 0; p < parts; p++)
+        intervals_add(s, (struct interval){ p * (w->dim[d] / parts) + has.before, has.own });
     return OK;
 }
 
@@ -99,23 +114,16 @@ static bool make_parts(struct actual_piece *p, int n)
 static enum error_code flat(const struct where *w, const cJSON *entry, struct actual_piece *p, struct error *err)
 {
     enum axis axis;
-    int64_t first = 0, own = 0;
+    struct pieces has;
     const int64_t n = w->dim[0] * w->dim[1];
     enum error_code e = axis_of(w, entry, &axis, err);
+    if (!e) e = add_pieces(w, axis, -1, 1, &has, err);
     if (e) return e;
-    const int place = mesh_coordinate(&w->a->mesh, w->rank, axis);
-    for (int i = 0; i < w->a->mesh.size[axis]; i++) {
-        int64_t shape[2];
-        if (!shape_of(w, mesh_neighbour(&w->a->mesh, w->rank, axis, i), shape))
-            return bad(w, err, "a rank beside it has no piece of it");
-        if (i < place) first += shape[0] * shape[1];
-        if (i == place) own = shape[0] * shape[1];
-    }
-    if (first > n) first = n;
+    const int64_t first = has.before < n ? has.before : n;
     if (!make_parts(p, 1)) return fail(err, ERR_MEMORY, "no memory for a layout");
     p->loose = p->padded = true;
     *p->part = (struct part){ .dim = { n, 1 }, .cols = intervals_whole(1) };
-    intervals_add(&p->part->rows, (struct interval){ first, own < n - first ? own : n - first });
+    intervals_add(&p->part->rows, (struct interval){ first, has.own < n - first ? has.own : n - first });
     return OK;
 }
 
@@ -147,8 +155,9 @@ static enum error_code boxes(const struct where *w, const cJSON *entry, struct a
     if (!make_parts(p, cJSON_GetArraySize(own))) return fail(err, ERR_MEMORY, "no memory for a layout");
     int i = 0;
     p->loose = true;
-    cJSON_ArrayForEach(one, own) if (!box_from(one, w->dim, &p->part[i++])) return bad(
-        w, err, "a box is not [[row, column], [rows, columns]] inside the tensor");
+    cJSON_ArrayForEach(one, own)
+        if (!box_from(one, w->dim, &p->part[i++]))
+            return bad(w, err, "a box is not [[row, column], [rows, columns]] inside the tensor");
     return OK;
 }
 
@@ -186,8 +195,9 @@ static enum error_code find_parts(struct where *w, struct actual_piece *p, struc
     enum error_code e = OK;
     cJSON_ArrayForEach(entry, layout)
         if (is_about(entry, w) && cJSON_IsTrue(cJSON_GetObjectItem(entry, "transposed"))) w->transposed = true;
-    cJSON_ArrayForEach(entry, layout) if (!e && !alone && is_about(entry, w) && json_has(entry, "split")) e =
-        take_entry(w, entry, &part, cut, p, &alone, err);
+    cJSON_ArrayForEach(entry, layout)
+        if (!e && !alone && is_about(entry, w) && json_has(entry, "split"))
+            e = take_entry(w, entry, &part, cut, p, &alone, err);
     for (int d = 0; d < 2 && !alone; d++)
         if (!cut[d]) intervals_add(d ? &part.cols : &part.rows, (struct interval){ 0, w->dim[d] });
     if (!e && !alone && (!part_made(&part) || !make_parts(p, 1))) e = fail(err, ERR_MEMORY, "no memory for a layout");

@@ -17,10 +17,6 @@ enum { CASE_LOCAL_STEPS = 2, CASE_STEPS_APART = 2 * CASE_LOCAL_STEPS + 1 };
 /** The limit of errors in fp64, norm over norm, besides the measured bound. */
 #define CASE_FP64_ERROR 1e-12
 
-/** The same for a plan.  Without a backward pass the slope, and so weights that were zero before the first step, have
- *  each loss's error times 1 / (2 eps).  (Losses themselves are still within 1e-12.) */
-double case_fp64_error(const struct plan *);
-
 /* The results of a case; the same on every device unless stated otherwise. */
 struct outcome {
     struct comparison comparison;       /* rank 0; of every loss, gradient and weight of every device, before and after

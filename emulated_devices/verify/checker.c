@@ -220,7 +220,7 @@ static enum error_code forgive_elsewhere(const struct golden *g, const struct ac
 
 /* ---- all --------------------------------------------------------------------------------------------------------- */
 
-static double ratio(const struct checked *c) { return c->error == 0 || isinf(c->bound) ? 0 : c->error / c->bound; }
+double checked_ratio(const struct checked *c) { return c->error == 0 || isinf(c->bound) ? 0 : c->error / c->bound; }
 
 static enum error_code summarize(struct check_result *r, const struct actual *a, struct error *err)
 {
@@ -232,7 +232,7 @@ static enum error_code summarize(struct check_result *r, const struct actual *a,
         if (finding_fails(c->finding) && r->first < 0) r->first = i;
         if (c->on == NULL || c->finding == ELSEWHERE) continue;
         compared++;
-        if (r->worst < 0 || exceeds(ratio(c), ratio(&r->all[r->worst]))) r->worst = i;
+        if (r->worst < 0 || exceeds(checked_ratio(c), checked_ratio(&r->all[r->worst]))) r->worst = i;
     }
     if (compared > 0) return OK;
     return fail(err, ERR_CHECK,

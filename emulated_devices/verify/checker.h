@@ -37,6 +37,9 @@ struct checked {
     char why[300];                      /* the reason, if it is misshaped or incomplete */
 };
 
+/** Error over bound. */
+double checked_ratio(const struct checked *);
+
 struct check_result {
     int count;
     struct checked *all;                /* [count] in order of execution */

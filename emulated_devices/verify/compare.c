@@ -65,22 +65,6 @@ static void compare_piece(void *context, const struct piece *p)
     comparison_tensor(j->result, j->worst, j->kind, found, &b.sums, to->size);
 }
 
-static double norm(const struct ops *ops, struct tensor t) { return sqrt(ops->sum_of_squares(t)); }
-
-static struct tensor truth_of(const struct reference *ref, int i, enum tensor_kind kind)
-{
-    const struct serial_run *run = &ref->truth;
-    switch (kind) {
-    case KIND_GRADIENT:
-    case KIND_EXACT_GRADIENT: return run->model.g[i];
-    case KIND_WEIGHT: return run->model.w[i];
-    case KIND_MASTER: return run->master[i];
-    case KIND_ANCHOR: return run->anchor[i];
-    case KIND_MOMENTUM: return run->momentum[i];
-    default: return run->state[i * OPTIMIZER_MAX_STATES + kind - KIND_STATE];
-    }
-}
-
 static double bound_of(const struct reference *ref, int i, enum tensor_kind kind)
 {
     switch (kind) {
@@ -104,8 +88,8 @@ static enum error_code compare_one(struct trainer *t, struct reference *ref, int
         comm_give_up(t->comm, (fail(err, ERR_MEMORY, "no memory to compare %d replicas", replicas), err));
     for (int r = 0; r < replicas && here; r++) {
         const struct reference *of = reference_replica(ref, r);
-        j.to[r].truth = truth_of(of, i, kind);
-        j.to[r].size = norm(of->truth.model.ops, j.to[r].truth);
+        j.to[r].truth = reference_tensor(&of->truth, i, kind);
+        j.to[r].size = norm_of(of, j.to[r].truth);
         j.to[r].bound = bound_of(of, i, kind);
         j.ignored = j.ignored || (of->known && j.to[r].bound == 0);
     }

@@ -44,8 +44,6 @@ static enum error_code take_number(const struct golden_truth *g, const struct re
     return OK;
 }
 
-static double norm(const struct reference *r, struct tensor t) { return sqrt(r->truth.model.ops->sum_of_squares(t)); }
-
 static enum error_code take_activations(const struct golden_truth *g, struct reference *r, struct error *err)
 {
     char name[NAME], full[NAME];
@@ -57,7 +55,7 @@ static enum error_code take_activations(const struct golden_truth *g, struct ref
         activation_name(name, sizeof name, a->name, a->layer, (int)g->golden->config.L);
         snprintf(full, sizeof full, "%s/%.100s", a->gradient ? "grad" : "act", name);
         e = take(g, full, a->gradient ? r->loss_scale.scale : 1, a->truth, err);
-        a->norm = norm(r, a->truth);
+        a->norm = norm_of(r, a->truth);
         a->known = bound_of(g, full);
     }
     return e;

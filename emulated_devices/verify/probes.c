@@ -31,6 +31,11 @@ static void *copy_part(struct tensor actual, struct tensor part)
     return copy;
 }
 
+static struct part part_of(const struct trainer *t, int rank, const struct expected *e, int micro)
+{
+    return plan_part(&t->plan, rank, e->width, e->cols, micro, e->gradient);
+}
+
 static void see(void *context, const char *name, int layer, bool gradient, int micro, struct tensor t)
 {
     struct probes *p = context;
@@ -40,7 +45,7 @@ static void see(void *context, const char *name, int layer, bool gradient, int m
         void **truth = &p->part[i * plan->micros + micro];
         if (e->layer != layer || e->gradient != gradient || strcmp(e->name, name) != 0 || *truth == NULL) continue;
         const int rank = p->trainer->comm->rank;
-        struct part part = plan_part(plan, rank, e->width, e->cols, micro, gradient);
+        struct part part = part_of(p->trainer, rank, e, micro);
         const struct tensor beside =
             tensor_2d(*truth, t.dtype, intervals_total(&part.rows), intervals_total(&part.cols));
         struct views v = views_of(p->trainer->comm->device);
@@ -91,11 +96,6 @@ static bool computes(const struct trainer *t, int rank, const struct expected *e
 {
     const int stage = plan_stage_of(&t->plan, e->name, e->layer, e->gradient);
     return place_of(&t->schedule, micro, stage).device == mesh_coordinate(&t->plan.mesh, rank, PP);
-}
-
-static struct part part_of(const struct trainer *t, int rank, const struct expected *e, int micro)
-{
-    return plan_part(&t->plan, rank, e->width, e->cols, micro, e->gradient);
 }
 
 static void must(struct trainer *t, enum error_code e, const struct error *err)
@@ -182,14 +182,10 @@ enum error_code probes_collect(struct probes *p, bool gradients, void (*visit)(v
 {
     struct trainer *t = p->trainer;
     const uint64_t bytes = (uint64_t)p->count * sizeof *p->sums;
-    struct exchange x = exchange_begin(&t->world, CONTROL);
-    enum error_code e = OK;
-    if (t->comm->rank != 0) return message_wait(t->comm, message_send(&x, 0, p->sums, bytes), err);
+    if (t->comm->rank != 0) return comm_bring(t->comm, p->sums, bytes, NULL, err);
     struct sums *all = malloc(bytes * (size_t)t->comm->size + 1);
     if (all == NULL) must(t, fail(err, ERR_MEMORY, "no memory for what %d devices found", t->comm->size), err);
-    memcpy(all, p->sums, bytes);
-    for (int r = 1; r < t->comm->size && !e; r++)
-        e = message_wait(t->comm, message_receive(&x, r, all + (int64_t)r * p->count, bytes), err);
+    const enum error_code e = comm_bring(t->comm, p->sums, bytes, all, err);
     for (int i = 0; i < p->count && !e; i++)
         for (int r = 0; r < t->comm->size && p->expected[i].gradient == gradients; r++) {
             const struct sums *s = &all[(int64_t)r * p->count + i];

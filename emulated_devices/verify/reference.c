@@ -155,36 +155,40 @@ enum error_code reference_open(struct reference *r, const struct plan *plan, str
     return e;
 }
 
-/* Copy one tensor of a parameter from a replica's devices to the truth and the twin. */
-static enum error_code follow(struct trainer *t, int replica, enum tensor_kind kind, int i, struct tensor truth,
-                              struct tensor twin, struct error *err)
+struct tensor reference_tensor(const struct serial_run *run, int i, enum tensor_kind kind)
 {
+    switch (kind) {
+    case KIND_GRADIENT: case KIND_EXACT_GRADIENT: return run->model.g[i];
+    case KIND_WEIGHT: return run->model.w[i];
+    case KIND_OLDER_WEIGHT: return run->older[i];
+    case KIND_MASTER: return run->master[i];
+    case KIND_ANCHOR: return run->anchor[i];
+    case KIND_MOMENTUM: return run->momentum[i];
+    default: return run->state[i * OPTIMIZER_MAX_STATES + kind - KIND_STATE];
+    }
+}
+
+enum error_code reference_follow_one(struct reference *r, int replica, struct trainer *t, int i, enum tensor_kind kind,
+                                     struct error *err)
+{
+    const struct tensor truth = r ? reference_tensor(&r->truth, i, kind) : tensor_none;
     const enum error_code e = collect_replica(t, replica, i, kind, truth, err);
-    if (!e && truth.data) memcpy(twin.data, truth.data, tensor_bytes(truth));
+    if (!e && r) memcpy(reference_tensor(&r->twin, i, kind).data, truth.data, tensor_bytes(truth));
     return e;
 }
 
-static enum error_code follow_one(struct reference *r, int replica, struct trainer *t, struct error *err)
+static enum error_code follow(struct reference *r, int replica, struct trainer *t, struct error *err)
 {
-    const bool here = t->comm->rank == 0, delayed = t->schedule.weight_versions > 1;
-    struct serial_run none = { 0 }, *truth = here ? &r->truth : &none, *twin = here ? &r->twin : &none;
+    const bool masters = reference_has_masters(&t->plan), delayed = t->schedule.weight_versions > 1;
     enum error_code e = OK;
     for (int i = 0; i < model_param_count(&t->plan.model) && !e; i++) {
-        e = follow(t, replica, KIND_WEIGHT, i, here ? truth->model.w[i] : tensor_none,
-                   here ? twin->model.w[i] : tensor_none, err);
-        if (reference_has_masters(&t->plan) && !e)
-            e = follow(t, replica, KIND_MASTER, i, here ? truth->master[i] : tensor_none,
-                       here ? twin->master[i] : tensor_none, err);
-        if (delayed && !e)
-            e = follow(t, replica, KIND_OLDER_WEIGHT, i, here ? truth->older[i] : tensor_none,
-                       here ? twin->older[i] : tensor_none, err);
-        for (int k = 0; k < t->plan.optimizer->states && !e; k++) {
-            const int state = i * OPTIMIZER_MAX_STATES + k;
-            e = follow(t, replica, KIND_STATE + (enum tensor_kind)k, i, here ? truth->state[state] : tensor_none,
-                       here ? twin->state[state] : tensor_none, err);
-        }
+        e = reference_follow_one(r, replica, t, i, KIND_WEIGHT, err);
+        if (masters && !e) e = reference_follow_one(r, replica, t, i, KIND_MASTER, err);
+        if (delayed && !e) e = reference_follow_one(r, replica, t, i, KIND_OLDER_WEIGHT, err);
+        for (int k = 0; k < t->plan.optimizer->states && !e; k++)
+            e = reference_follow_one(r, replica, t, i, KIND_STATE + (enum tensor_kind)k, err);
     }
-    if (here) r->step = t->step, r->skipped = t->skipped, r->loss_scale = t->loss_scale;
+    if (r) r->step = t->step, r->skipped = t->skipped, r->loss_scale = t->loss_scale;
     return e;
 }
 
@@ -193,7 +197,7 @@ enum error_code reference_follow(struct reference *r, struct trainer *t, struct 
     const bool here = t->comm->rank == 0;
     enum error_code e = OK;
     for (int i = 0; i < plan_replicas(&t->plan) && !e; i++)
-        e = follow_one(here ? reference_replica(r, i) : NULL, i, t, err);
+        e = follow(here ? reference_replica(r, i) : NULL, i, t, err);
     return e ? e : outer_follow(r, t, err);
 }
 
@@ -220,8 +224,7 @@ static struct low_rank_parts low_rank_at(const struct reference *r, int i)
 
 double tensor_distance(struct tensor a, struct tensor b) { return sqrt(squared_distance(a, b)); }
 
-/* The largest element of |a - b|. */
-static double largest_distance(struct tensor a, struct tensor b)
+double tensor_farthest(struct tensor a, struct tensor b)
 {
     double most = 0;
     for (int64_t i = 0; i < tensor_count(a); i++) most = fmax(most, fabs(tensor_get(a, i) - tensor_get(b, i)));
@@ -327,7 +330,7 @@ static enum error_code update_both(struct reference *r, struct error *err)
         char *memory = malloc(3 * copy_bytes(r, i));
         if (memory == NULL)
             return fail(err, ERR_MEMORY, "no memory to try the optimizer on %s", r->truth.model.spec[i].name);
-        const double off = largest_distance(r->twin.model.g[i], r->truth.model.g[i]) + r->turn[i].R;
+        const double off = tensor_farthest(r->twin.model.g[i], r->truth.model.g[i]) + r->turn[i].R;
         update(r, &r->twin, i);
         respond(r, i, off, memory);
         update(r, &r->truth, i);

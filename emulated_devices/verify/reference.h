@@ -187,4 +187,21 @@ double reference_mean_bound(const struct reference *, double spread, double mean
 double reference_side_bound(const struct reference *, int side);
 double reference_slope_bound(const struct reference *);
 
+/* ---- one tensor -------------------------------------------------------------------------------------------------- */
+
+/** The tensor of a kind of one parameter. */
+struct tensor reference_tensor(const struct serial_run *, int param, enum tensor_kind);
+
+/** Set one tensor of truth and twin to a replica's.  Collective; elsewhere than on rank 0 the reference is NULL. */
+enum error_code reference_follow_one(struct reference *, int replica, struct trainer *, int param, enum tensor_kind,
+                                     struct error *);
+
+/** Norm and largest element of a - b; norm of a tensor. */
+double tensor_distance(struct tensor a, struct tensor b);
+double tensor_farthest(struct tensor a, struct tensor b);
+double norm_of(const struct reference *, struct tensor);
+
+/** However close two numbers are, a rounding boundary can lie between them, and then they are stored 2u apart. */
+double tensor_relative(double far, double size, enum dtype);
+
 #endif

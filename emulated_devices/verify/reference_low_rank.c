@@ -10,13 +10,6 @@ struct low_rank_parts reference_low_rank(const struct plan *p, const struct para
     return low_rank_parts_of(p->optimizer, &p->hyper, param_is_linear(s), rows, s->parts, s->dim[1]);
 }
 
-static double largest_difference(struct tensor a, struct tensor b)
-{
-    double most = 0;
-    for (int64_t i = 0; i < tensor_count(a); i++) most = fmax(most, fabs(tensor_get(a, i) - tensor_get(b, i)));
-    return most;
-}
-
 /* The difference of sizes of column k's largest positive and largest negative element.  The larger one decides its
  * sign. */
 static double sign_margin(struct tensor P, int64_t k)
@@ -65,7 +58,7 @@ static struct matrix_run matrix_of(const struct reference *r, const struct seria
 static enum error_code find_anew(struct low_rank p, struct matrix_run truth, struct matrix_run twin, char *scratch,
                                  double *square, struct turn *turn, struct error *err)
 {
-    const double off = largest_difference(twin.g, truth.g);
+    const double off = tensor_farthest(twin.g, truth.g);
     enum error_code e = galore_refresh(p, twin.P, twin.g, scratch, NULL, err);
     if (!e) e = galore_refresh(p, truth.P, truth.g, scratch, square, err);
     if (!e) *turn = turn_of(p, truth.P, square, off);

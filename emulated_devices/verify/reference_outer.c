@@ -58,14 +58,12 @@ void outer_close(struct reference *r)
 
 enum error_code outer_follow(struct reference *r, struct trainer *t, struct error *err)
 {
-    const bool here = t->comm->rank == 0, momentum = outer_has_momentum(&t->data.outer);
+    struct reference *const own = t->comm->rank == 0 ? r : NULL;
     enum error_code e = OK;
-    if (here) r->apart = 0;
+    if (own) own->apart = 0;
     for (int i = 0; i < model_param_count(&t->plan.model) && t->data.shards.apart && !e; i++) {
-        e = collect_whole(t, i, KIND_ANCHOR, here ? r->truth.anchor[i] : tensor_none, err);
-        if (!e && here) memcpy(r->twin.anchor[i].data, r->truth.anchor[i].data, tensor_bytes(r->truth.anchor[i]));
-        if (!e && momentum) e = collect_whole(t, i, KIND_MOMENTUM, here ? r->truth.momentum[i] : tensor_none, err);
-        if (!e && here) memcpy(r->twin.momentum[i].data, r->truth.momentum[i].data, tensor_bytes(r->truth.momentum[i]));
+        e = reference_follow_one(own, 0, t, i, KIND_ANCHOR, err);
+        if (!e && outer_has_momentum(&t->data.outer)) e = reference_follow_one(own, 0, t, i, KIND_MOMENTUM, err);
     }
     return e;
 }

@@ -15,11 +15,4 @@ enum error_code outer_follow(struct reference *, struct trainer *, struct error 
 /* After all replicas have taken a step: the outer one, if it is the end of a round. */
 void outer_update(struct reference *);
 
-/* Norm of a - b, and of a tensor. */
-double tensor_distance(struct tensor a, struct tensor b);
-double norm_of(const struct reference *, struct tensor);
-
-/* However close two numbers are, a rounding boundary can lie between them, and then they are stored 2u apart. */
-double tensor_relative(double far, double size, enum dtype);
-
 #endif

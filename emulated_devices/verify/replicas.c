@@ -101,27 +101,21 @@ static int list_own(const struct trainer *t, enum replicas_when when, struct box
 static enum error_code gather_lists(struct trainer *t, struct box_hash *own, int own_count, struct box_hash *all,
                                     int *count, int room, struct error *err)
 {
+    enum error_code e = comm_bring(t->comm, &own_count, sizeof own_count, count, err);
     struct exchange x = exchange_begin(&t->world, CONTROL);
-    enum error_code e = OK;
-    if (t->comm->rank != 0) {
-        e = message_wait(t->comm, message_send(&x, 0, &own_count, sizeof own_count), err);
-        return e ? e : message_wait(t->comm, message_send(&x, 0, own, (uint64_t)own_count * sizeof *own), err);
-    }
+    if (e) return e;
+    if (t->comm->rank != 0)
+        return message_wait(t->comm, message_send(&x, 0, own, (uint64_t)own_count * sizeof *own), err);
     for (int i = 0; i < own_count; i++) all[i] = own[i];
-    count[0] = own_count;
-    for (int r = 1; r < t->comm->size && !e; r++) {
-        e = message_wait(t->comm, message_receive(&x, r, &count[r], sizeof count[r]), err);
-        if (!e)
-            e = message_wait(t->comm, message_receive(&x, r, all + (int64_t)r * room, (uint64_t)count[r] * sizeof *all),
-                             err);
-    }
+    for (int r = 1; r < t->comm->size && !e; r++)
+        e = message_wait(t->comm, message_receive(&x, r, all + (int64_t)r * room, (uint64_t)count[r] * sizeof *all),
+                         err);
     return e;
 }
 
 /* ---- comparing --------------------------------------------------------------------------------------------------- */
 
 enum meeting { APART, SAME, ACROSS };
-
 
 /* Whether two devices have the same elements of a tensor, none in common, or perhaps some (boxes cut differently). */
 static enum meeting meet(const struct box_hash *a, const struct box_hash *b)

@@ -11,11 +11,14 @@ struct info {
     const char *name;
     unsigned varies;                    /* kinds of schemes in whose cases it varies */
     int values;                         /* 0: counted in space_open */
-    void (*take)(const struct space *, struct plan *, int value);
-    void (*show)(const struct space *, int value, struct value_name *);
+    void (*take)(struct plan *, int value);
+    void (*take_of)(const struct space *, struct plan *, int value);            /* instead: values of this space */
+    const char *format;                 /* of a value's name, for one of the next three; NULL: "%s" */
+    const char *const *words;
+    const int *numbers;
+    const char *(*word)(int value);
+    void (*show)(const struct space *, int value, struct value_name *);         /* instead of these */
 };
-
-static void set_name(struct value_name *n, const char *text) { snprintf(n->text, sizeof n->text, "%s", text); }
 
 /* ---- mesh -------------------------------------------------------------------------------------------------------- */
 
@@ -54,7 +57,7 @@ static void take_mesh(const struct space *s, struct plan *p, int value)
 static void show_mesh(const struct space *s, int value, struct value_name *n)
 {
     int used = 0;
-    set_name(n, "one device");
+    snprintf(n->text, sizeof n->text, "one device");
     for (int a = 0; a < AXIS_COUNT; a++)
         if (s->mesh[value][a] > 1)
             used += snprintf(n->text + used, sizeof n->text - (size_t)used, "%s%s=%d", used ? " " : "",
@@ -63,50 +66,25 @@ static void show_mesh(const struct space *s, int value, struct value_name *n)
 
 /* ---- model ------------------------------------------------------------------------------------------------------- */
 
-static void take_model(const struct space *s, struct plan *p, int value) { (void)s, case_model_at(value)->take(p); }
-static void show_model(const struct space *s, int value, struct value_name *n)
-{
-    (void)s, set_name(n, case_model_at(value)->name);
-}
+static void take_model(struct plan *p, int value) { case_model_at(value)->take(p); }
+static const char *model_word(int value) { return case_model_at(value)->name; }
 
-static void take_embedding(const struct space *s, struct plan *p, int value)
+static const char *const embeddings[] = { "tied", "untied" };
+static void take_embedding(struct plan *p, int value)
 {
-    (void)s;
     if (value) case_take_dropout(p);
-}
-static void show_embedding(const struct space *s, int value, struct value_name *n)
-{
-    (void)s, set_name(n, value ? "untied" : "tied");
 }
 
 /* ---- schemes ----------------------------------------------------------------------------------------------------- */
 
-static void take_tensor(const struct space *s, struct plan *p, int value)
-{
-    (void)s, p->tensor = tensor_scheme_at(value)->head.name;
-}
-static void show_tensor(const struct space *s, int value, struct value_name *n)
-{
-    (void)s, set_name(n, tensor_scheme_at(value)->head.name);
-}
+static const char *tensor_word(int value) { return tensor_scheme_at(value)->head.name; }
+static void take_tensor(struct plan *p, int value) { p->tensor = tensor_word(value); }
 
-static void take_attention(const struct space *s, struct plan *p, int value)
-{
-    (void)s, p->attention = attention_scheme_at(value)->head.name;
-}
-static void show_attention(const struct space *s, int value, struct value_name *n)
-{
-    (void)s, set_name(n, attention_scheme_at(value)->head.name);
-}
+static const char *attention_word(int value) { return attention_scheme_at(value)->head.name; }
+static void take_attention(struct plan *p, int value) { p->attention = attention_word(value); }
 
-static void take_experts(const struct space *s, struct plan *p, int value)
-{
-    (void)s, p->dispatch = expert_scheme_at(value)->head.name;
-}
-static void show_experts(const struct space *s, int value, struct value_name *n)
-{
-    (void)s, set_name(n, expert_scheme_at(value)->head.name);
-}
+static const char *experts_word(int value) { return expert_scheme_at(value)->head.name; }
+static void take_experts(struct plan *p, int value) { p->dispatch = experts_word(value); }
 
 static bool takes(const struct data_form *f, int P)
 {
@@ -162,27 +140,19 @@ static void show_data(const struct space *s, int value, struct value_name *n)
     const char *name = f->scheme->head.name;
     if (f->shards[0]) snprintf(n->text, sizeof n->text, "%s %d|%d|%d", name, f->shards[0], f->shards[1], f->shards[2]);
     else if (f->group) snprintf(n->text, sizeof n->text, "%s /%d", name, f->group);
-    else set_name(n, name);
+    else snprintf(n->text, sizeof n->text, "%s", name);
 }
 
-static void take_schedule(const struct space *s, struct plan *p, int value)
+static const char *schedule_word(int value) { return schedule_generator_at(value)->head.name; }
+static void take_schedule(struct plan *p, int value)
 {
     const struct schedule_generator *g = schedule_generator_at(value);
-    (void)s;
     p->schedule = g->head.name;
     if (g->chunks) p->chunks = g->chunks;
 }
-static void show_schedule(const struct space *s, int value, struct value_name *n)
-{
-    (void)s, set_name(n, schedule_generator_at(value)->head.name);
-}
 
 static const int micros[SPACE_MICROS] = { 2, 4, 1 };
-static void take_micros(const struct space *s, struct plan *p, int value) { (void)s, p->micros = micros[value]; }
-static void show_micros(const struct space *s, int value, struct value_name *n)
-{
-    (void)s, snprintf(n->text, sizeof n->text, "M=%d", micros[value]);
-}
+static void take_micros(struct plan *p, int value) { p->micros = micros[value]; }
 
 /* Copies and steps with other numbers of sequences, microbatches without any, and copies without any. */
 enum { BATCH_STEPS = 2, BATCH_MOST = 4 };
@@ -207,6 +177,7 @@ static enum error_code add_batches(struct space *s, struct error *err)
     return e;
 }
 
+static const char *const batches[] = { "batches even", "batches uneven" };
 static void take_batches(const struct space *s, struct plan *p, int value)
 {
     int i = 0;
@@ -215,28 +186,14 @@ static void take_batches(const struct space *s, struct plan *p, int value)
     p->batches = &s->batches[(p->mesh.size[DP] - 1) * SPACE_MICROS + i];
     plan_take_step(p, 0);
 }
-static void show_batches(const struct space *s, int value, struct value_name *n)
-{
-    (void)s, set_name(n, value ? "batches uneven" : "batches even");
-}
 
-static void take_chunks(const struct space *s, struct plan *p, int value)
-{
-    (void)s, p->chunks = value ? 2 : p->chunks;
-}
-static void show_chunks(const struct space *s, int value, struct value_name *n)
-{
-    (void)s, set_name(n, value ? "v=2" : "v=1");
-}
+static const char *const chunks[] = { "v=1", "v=2" };
+static void take_chunks(struct plan *p, int value) { p->chunks = value ? 2 : p->chunks; }
 
-static void take_placement(const struct space *s, struct plan *p, int value)
+static const char *const placements[] = { "even", "by speed" };
+static void take_placement(struct plan *p, int value)
 {
-    (void)s;
     if (value) case_take_speeds(p);
-}
-static void show_placement(const struct space *s, int value, struct value_name *n)
-{
-    (void)s, set_name(n, value ? "by speed" : "even");
 }
 
 /* ---- optimizer and format ---------------------------------------------------------------------------------------- */
@@ -254,13 +211,13 @@ static const struct optimizer *optimizer_at(int value, int *sides)
     return NULL;
 }
 
-static void take_optimizer(const struct space *s, struct plan *p, int value)
+static void take_optimizer(struct plan *p, int value)
 {
     int sides;
     const struct optimizer *o = optimizer_at(value, &sides);
-    (void)s;
     if (value) case_take_optimizer(p, o, sides);
 }
+
 static void show_optimizer(const struct space *s, int value, struct value_name *n)
 {
     int sides;
@@ -271,47 +228,32 @@ static void show_optimizer(const struct space *s, int value, struct value_name *
 /* bf16 cases have fp32 gradients; fp16 cases have fp16 gradients if possible.  So both kinds of gradients are
  * tested. */
 static const enum dtype formats[] = { F64, F32, BF16, F16 };
-enum { FORMATS = sizeof formats / sizeof *formats };
-static void take_format(const struct space *s, struct plan *p, int value)
+static const char *format_word(int value) { return dtype_name(formats[value]); }
+static void take_format(struct plan *p, int value)
 {
     const bool projects = p->optimizer->low_rank, none = p->optimizer->forward_only;
-    (void)s;
     p->dtype = formats[value];
     if (p->dtype != F16 || none) return;
     p->loss_scale = 1024;
     p->data.narrow_gradients = !projects;
 }
-static void show_format(const struct space *s, int value, struct value_name *n)
-{
-    (void)s, set_name(n, dtype_name(formats[value]));
-}
 
 static const char *const recomputes[] = { "none", "full", "selective" };
-enum { RECOMPUTES = sizeof recomputes / sizeof *recomputes };
-static void take_recompute(const struct space *s, struct plan *p, int value)
-{
-    (void)s, p->recompute = recomputes[value];
-}
-static void show_recompute(const struct space *s, int value, struct value_name *n)
-{
-    (void)s, snprintf(n->text, sizeof n->text, "recompute %s", recomputes[value]);
-}
+static void take_recompute(struct plan *p, int value) { p->recompute = recomputes[value]; }
 
 /* ---- how weights, gradients and optimizer state move ------------------------------------------------------------- */
 
 /* Bits of codes of weights and of gradients; the block size divides no tensor. */
-static const int codes[][2] = { { 0, 0 }, { 8, 4 }, { 4, 8 } };
-enum { CODES = sizeof codes / sizeof *codes, BLOCK = 100 };
-static void take_codes(const struct space *s, struct plan *p, int value)
+static const struct { const char *name; int weights, gradients; } codes[] = {
+    { "int0 int0", 0, 0 }, { "int8 int4", 8, 4 }, { "int4 int8", 4, 8 },
+};
+enum { BLOCK = 100 };
+static const char *codes_word(int value) { return codes[value].name; }
+static void take_codes(struct plan *p, int value)
 {
-    (void)s;
     if (value == 0) return;
-    p->data.quantise_weights = (struct block_format){ codes[value][0], BLOCK };
-    p->data.quantise_gradients = (struct block_format){ codes[value][1], BLOCK };
-}
-static void show_codes(const struct space *s, int value, struct value_name *n)
-{
-    (void)s, snprintf(n->text, sizeof n->text, "int%d int%d", codes[value][0], codes[value][1]);
+    p->data.quantise_weights = (struct block_format){ codes[value].weights, BLOCK };
+    p->data.quantise_gradients = (struct block_format){ codes[value].gradients, BLOCK };
 }
 
 /* No offload; everything, stepped by the device; everything, stepped by device and host in turn; optimizer state
@@ -321,73 +263,54 @@ static const struct { const char *name; unsigned what; int stride; } offloads_[]
     { "none", 0, 0 }, { "offload", OFFLOAD_ALL, 1 }, { "offload /3", OFFLOAD_ALL, 3 },
     { "offload state", 1u << OPTIMIZER, 1 },
 };
-enum { OFFLOADS = sizeof offloads_ / sizeof *offloads_ };
-static void take_offload(const struct space *s, struct plan *p, int value)
+static const char *offload_word(int value) { return offloads_[value].name; }
+static void take_offload(struct plan *p, int value)
 {
-    (void)s;
-    p->data.offload = offloads_[value].what, p->data.offload_stride = offloads_[value].stride,
+    p->data.offload = offloads_[value].what, p->data.offload_stride = offloads_[value].stride;
     p->data.offload_slice = SLICE;
 }
-static void show_offload(const struct space *s, int value, struct value_name *n)
-{
-    (void)s, set_name(n, offloads_[value].name);
-}
 
-static const int tile_counts[] = { 1, 3, 5 };
-enum { TILE_COUNTS = sizeof tile_counts / sizeof *tile_counts };
-static void take_tiles(const struct space *s, struct plan *p, int value)
-{
-    (void)s, p->data.tiles = tile_counts[value];
-}
-static void show_tiles(const struct space *s, int value, struct value_name *n)
-{
-    (void)s, snprintf(n->text, sizeof n->text, "tiles %d", tile_counts[value]);
-}
+static const int tiles[] = { 1, 3, 5 };
+static void take_tiles(struct plan *p, int value) { p->data.tiles = tiles[value]; }
 
 static const char *const gatherings[] = { "prefetch", "no prefetch", "kept" };
-enum { GATHERINGS = sizeof gatherings / sizeof *gatherings };
-static void take_gathering(const struct space *s, struct plan *p, int value)
+static void take_gathering(struct plan *p, int value)
 {
-    (void)s;
     p->data.no_prefetch = value == 1, p->data.keep = value == 2;
 }
-static void show_gathering(const struct space *s, int value, struct value_name *n)
-{
-    (void)s, set_name(n, gatherings[value]);
-}
 
-static const int64_t buckets[] = { 1000, 20000 };
-enum { BUCKETS = sizeof buckets / sizeof *buckets };
-static void take_bucket(const struct space *s, struct plan *p, int value) { (void)s, p->data.bucket = buckets[value]; }
-static void show_bucket(const struct space *s, int value, struct value_name *n)
-{
-    (void)s, snprintf(n->text, sizeof n->text, "bucket %lld", (long long)buckets[value]);
-}
+static const int buckets[] = { 1000, 20000 };
+static void take_bucket(struct plan *p, int value) { p->data.bucket = buckets[value]; }
 
 /* ---- all --------------------------------------------------------------------------------------------------------- */
 
+#define LENGTH(a) ((int)(sizeof(a) / sizeof *(a)))
+
 /* In the order in which a plan is built. */
 static const struct info info[DIMENSIONS] = {
-    [DIM_MESH]      = { "mesh", EVERY, 0, take_mesh, show_mesh },
-    [DIM_MODEL]     = { "model", EVERY, 0, take_model, show_model },
-    [DIM_EMBEDDING] = { "embedding", EVERY, 2, take_embedding, show_embedding },
-    [DIM_TENSOR]    = { "tensor", EVERY, 0, take_tensor, show_tensor },
-    [DIM_ATTENTION] = { "attention", EVERY, 0, take_attention, show_attention },
-    [DIM_EXPERTS]   = { "experts", EVERY, 0, take_experts, show_experts },
-    [DIM_DATA]      = { "data", ONLY_DATA, 0, take_data, show_data },
-    [DIM_SCHEDULE]  = { "schedule", ONLY_DATA | ONLY_PIPELINE, 0, take_schedule, show_schedule },
-    [DIM_MICROS]    = { "microbatches", ONLY_DATA | ONLY_PIPELINE, SPACE_MICROS, take_micros, show_micros },
-    [DIM_BATCHES]   = { "batches", ONLY_DATA | ONLY_PIPELINE, 2, take_batches, show_batches },
-    [DIM_CHUNKS]    = { "chunks", ONLY_PIPELINE, 2, take_chunks, show_chunks },
-    [DIM_PLACEMENT] = { "placement", ONLY_PIPELINE, 2, take_placement, show_placement },
-    [DIM_OPTIMIZER] = { "optimizer", ONLY_DATA, 0, take_optimizer, show_optimizer },
-    [DIM_FORMAT]    = { "format", EVERY, FORMATS, take_format, show_format },
-    [DIM_RECOMPUTE] = { "recompute", EVERY, RECOMPUTES, take_recompute, show_recompute },
-    [DIM_CODES]     = { "codes", ONLY_DATA, CODES, take_codes, show_codes },
-    [DIM_OFFLOAD]   = { "offload", ONLY_DATA, OFFLOADS, take_offload, show_offload },
-    [DIM_TILES]     = { "tiles", ONLY_DATA, TILE_COUNTS, take_tiles, show_tiles },
-    [DIM_GATHERING] = { "gathering", ONLY_DATA, GATHERINGS, take_gathering, show_gathering },
-    [DIM_BUCKET]    = { "bucket", ONLY_DATA, BUCKETS, take_bucket, show_bucket },
+    [DIM_MESH]      = { "mesh", EVERY, .take_of = take_mesh, .show = show_mesh },
+    [DIM_MODEL]     = { "model", EVERY, .take = take_model, .word = model_word },
+    [DIM_EMBEDDING] = { "embedding", EVERY, LENGTH(embeddings), take_embedding, .words = embeddings },
+    [DIM_TENSOR]    = { "tensor", EVERY, .take = take_tensor, .word = tensor_word },
+    [DIM_ATTENTION] = { "attention", EVERY, .take = take_attention, .word = attention_word },
+    [DIM_EXPERTS]   = { "experts", EVERY, .take = take_experts, .word = experts_word },
+    [DIM_DATA]      = { "data", ONLY_DATA, .take_of = take_data, .show = show_data },
+    [DIM_SCHEDULE]  = { "schedule", ONLY_DATA | ONLY_PIPELINE, .take = take_schedule, .word = schedule_word },
+    [DIM_MICROS]    = { "microbatches", ONLY_DATA | ONLY_PIPELINE, SPACE_MICROS, take_micros, .format = "M=%d",
+                        .numbers = micros },
+    [DIM_BATCHES]   = { "batches", ONLY_DATA | ONLY_PIPELINE, LENGTH(batches), .take_of = take_batches,
+                        .words = batches },
+    [DIM_CHUNKS]    = { "chunks", ONLY_PIPELINE, LENGTH(chunks), take_chunks, .words = chunks },
+    [DIM_PLACEMENT] = { "placement", ONLY_PIPELINE, LENGTH(placements), take_placement, .words = placements },
+    [DIM_OPTIMIZER] = { "optimizer", ONLY_DATA, .take = take_optimizer, .show = show_optimizer },
+    [DIM_FORMAT]    = { "format", EVERY, LENGTH(formats), take_format, .word = format_word },
+    [DIM_RECOMPUTE] = { "recompute", EVERY, LENGTH(recomputes), take_recompute, .format = "recompute %s",
+                        .words = recomputes },
+    [DIM_CODES]     = { "codes", ONLY_DATA, LENGTH(codes), take_codes, .word = codes_word },
+    [DIM_OFFLOAD]   = { "offload", ONLY_DATA, LENGTH(offloads_), take_offload, .word = offload_word },
+    [DIM_TILES]     = { "tiles", ONLY_DATA, LENGTH(tiles), take_tiles, .format = "tiles %d", .numbers = tiles },
+    [DIM_GATHERING] = { "gathering", ONLY_DATA, LENGTH(gatherings), take_gathering, .words = gatherings },
+    [DIM_BUCKET]    = { "bucket", ONLY_DATA, LENGTH(buckets), take_bucket, .format = "bucket %d", .numbers = buckets },
 };
 
 static int count_optimizers(void)
@@ -426,11 +349,10 @@ void space_close(struct space *s)
     s->batches = NULL;
 }
 
-static const enum dimension of_kind[SCHEME_KINDS] = { [TENSOR_SCHEME] = DIM_TENSOR,
-                                                      [ATTENTION_SCHEME] = DIM_ATTENTION,
-                                                      [EXPERT_SCHEME] = DIM_EXPERTS,
-                                                      [DATA_SCHEME] = DIM_DATA,
-                                                      [PIPELINE_SCHEME] = DIM_SCHEDULE };
+static const enum dimension of_kind[SCHEME_KINDS] = {
+    [TENSOR_SCHEME] = DIM_TENSOR, [ATTENTION_SCHEME] = DIM_ATTENTION, [EXPERT_SCHEME] = DIM_EXPERTS,
+    [DATA_SCHEME] = DIM_DATA, [PIPELINE_SCHEME] = DIM_SCHEDULE,
+};
 enum dimension space_of_kind(enum scheme_kind k) { return of_kind[k]; }
 
 bool space_varies(enum scheme_kind kind, enum dimension d) { return info[d].varies >> kind & 1 || d == of_kind[kind]; }
@@ -438,15 +360,22 @@ const char *dimension_name(enum dimension d) { return info[d].name; }
 
 struct value_name space_value(const struct space *s, enum dimension d, int value)
 {
+    const struct info *i = &info[d];
+    const char *format = i->format ? i->format : "%s";
     struct value_name n;
-    info[d].show(s, value, &n);
+    if (i->show) i->show(s, value, &n);
+    else if (i->numbers) snprintf(n.text, sizeof n.text, format, i->numbers[value]);
+    else snprintf(n.text, sizeof n.text, format, i->word ? i->word(value) : i->words[value]);
     return n;
 }
 
 struct plan space_plan(const struct space *s, const struct choice *x)
 {
     struct plan p;
-    for (int d = 0; d < DIMENSIONS; d++) info[d].take(s, &p, x->value[d]);
+    for (int d = 0; d < DIMENSIONS; d++) {
+        if (info[d].take) info[d].take(&p, x->value[d]);
+        else info[d].take_of(s, &p, x->value[d]);
+    }
     return p;
 }
 

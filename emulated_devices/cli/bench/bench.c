@@ -1,5 +1,21 @@
 /* bench.c -- `orrery bench`: measurements, each beside its limit or a published value. */
 #include "emulated_devices/cli/bench/bench.h"
+#include "ref/io/output.h"
+#include <stdlib.h>
+
+enum error_code bench_devices(const char *list, int most, int room, int *devices, int *count, struct error *err)
+{
+    for (const char *rest = list; *rest != '\0';) {
+        char *end;
+        const long n = strtol(rest, &end, 10);
+        if (end == rest || (*end != '\0' && *end != ',') || n < 1 || n > most || *count == room)
+            return fail(err, ERR_USAGE, "--devices %s: must be numbers from 1 to %d, such as 2,4,8",
+                        printable(list).text, most);
+        devices[(*count)++] = (int)n;
+        rest = *end ? end + 1 : end;
+    }
+    return *count > 0 ? OK : fail(err, ERR_USAGE, "--devices: names no number");
+}
 
 /* The first is the default. */
 static const struct command topics[] = {

@@ -33,16 +33,13 @@ static enum error_code parse(struct asked *a, int argc, char **argv, bool *help,
         { "--json", "FILE", OPTION_STRING, &a->json, .help = "every row as JSON; - for stdout, without the table" },
         { 0 }
     };
-    enum error_code e = options_parse("bench collectives", argc - 3, argv + 3, table, help, err);
-    if (!e && *help)
-        print_usage(
-            "bench collectives", "[OP] [options]",
-            "Measure every algorithm of a collective beside MPI's own, in turn, in the same run.\n\n"
-            "Bandwidths as in nccl-tests: algorithm (size / time) and bus bandwidth. Messages and bytes are the\n"
-            "busiest device's; virtual time is that of the emulated cluster. MPI's own runs twice: as a blocking\n"
-            "call, and non-blocking, yielding the CPU while it waits.",
-            table);
-    return e;
+    return parse_command(
+        "bench collectives", "[OP] [options]",
+        "Measure every algorithm of a collective beside MPI's own, in turn, in the same run.\n\n"
+        "Bandwidths as in nccl-tests: algorithm (size / time) and bus bandwidth. Messages and bytes are the\n"
+        "busiest device's; virtual time is that of the emulated cluster. MPI's own runs twice: as a blocking\n"
+        "call, and non-blocking, yielding the CPU while it waits.",
+        argc - 3, argv + 3, table, help, err);
 }
 
 /* ---- lists ------------------------------------------------------------------------------------------------------- */
@@ -77,19 +74,6 @@ static enum error_code take_algorithms(struct bench_collectives *b, const char *
         b->algorithm[b->algorithms++] = a;
     }
     return b->algorithms > 0 ? OK : fail(err, ERR_USAGE, "--algo: names no algorithm");
-}
-
-static enum error_code take_devices(struct bench_collectives *b, const char *list, struct error *err)
-{
-    char word[64], *end;
-    for (const char *rest = list; next_word(&rest, ',', word);) {
-        const long n = strtol(word, &end, 10);
-        if (end == word || *end != '\0' || n < 1 || n > BENCH_MOST_DEVICES || b->jobs == BENCH_MOST_DEVICES)
-            return fail(err, ERR_USAGE, "--devices %s: must be numbers from 1 to %d, such as 2,4,8",
-                        printable(list).text, BENCH_MOST_DEVICES);
-        b->devices[b->jobs++] = (int)n;
-    }
-    return b->jobs > 0 ? OK : fail(err, ERR_USAGE, "--devices: names no number");
 }
 
 static enum error_code wrong_bytes(const char *list, struct error *err)
@@ -136,7 +120,7 @@ static enum error_code take(struct bench_collectives *b, const struct asked *a, 
     while (strcmp(operation_name(b->operation), a->operation) != 0) b->operation++;
     enum error_code e = cluster_find(&b->cluster, a->cluster, err);
     if (!e) e = take_algorithms(b, a->algorithms, err);
-    if (!e) e = take_devices(b, a->devices, err);
+    if (!e) e = bench_devices(a->devices, BENCH_MOST_DEVICES, BENCH_MOST_DEVICES, b->devices, &b->jobs, err);
     if (!e) e = take_bytes(b, a->bytes, err);
     if (!e && b->operation == BARRIER) b->sizes = 1, b->bytes[0] = 4;       /* it has no vector */
     return e;
@@ -150,24 +134,9 @@ static enum error_code run_job(const struct asked *a, bool quiet, int devices, c
     char number[16], runs[16];
     snprintf(number, sizeof number, "%d", devices);
     snprintf(runs, sizeof runs, "%d", a->runs);
-    const char *words[] = { program,
-                            "bench",
-                            "collectives",
-                            a->operation,
-                            "--algo",
-                            a->algorithms,
-                            "--devices",
-                            number,
-                            "--bytes",
-                            a->bytes,
-                            "--cluster",
-                            a->cluster,
-                            "--runs",
-                            runs,
-                            "--json",
-                            path,
-                            quiet ? "--quiet" : NULL,
-                            NULL };
+    const char *words[] = { program, "bench", "collectives", a->operation, "--algo", a->algorithms, "--devices", number,
+                            "--bytes", a->bytes, "--cluster", a->cluster, "--runs", runs, "--json", path,
+                            quiet ? "--quiet" : NULL, NULL };
     return launch_devices(devices, quiet ? 17 : 16, (char **)words, status, err);     /* which does not write to them */
 }
 
@@ -205,12 +174,8 @@ static enum error_code run_jobs(const struct bench_collectives *b, const struct 
 
 enum error_code bench_collectives_topic(int argc, char **argv, int *status, struct error *err)
 {
-    struct asked a = { .operation = "allreduce",
-                       .algorithms = "all",
-                       .devices = "8",
-                       .bytes = "8:4M",
-                       .cluster = CLUSTER_USUAL,
-                       .runs = 5 };
+    struct asked a = { .operation = "allreduce", .algorithms = "all", .devices = "8", .bytes = "8:4M",
+                       .cluster = CLUSTER_USUAL, .runs = 5 };
     struct bench_collectives b;
     bool help;
     enum error_code e = parse(&a, argc, argv, &help, err);

@@ -155,7 +155,7 @@ static void print_head(const struct bench *b)
 {
     const struct cluster *m = &b->world->device->clock.cluster;
     printf("\n%s, %d device%s on %ld cores, fp32, sum; medians of %d, all in turn; virtual time on %s\n\n",
-           operation_name(b->call.operation), b->call.P, b->call.P == 1 ? "" : "s", sysconf(_SC_NPROCESSORS_ONLN),
+           operation_name(b->call.operation), b->call.P, plural(b->call.P), sysconf(_SC_NPROCESSORS_ONLN),
            b->asked->runs, m->name);
     printf("%7s %8s  %-19s %11s %8s %8s %8s %9s %11s %6s %9s %9s\n", "size", "count", "algorithm", "time us",
            "alg GB/s", "bus GB/s", "messages", "bytes", "virtual us", "errors", "/blocking", "/yielding");
@@ -245,9 +245,7 @@ static enum error_code measure_size(struct bench *b, uint64_t bytes, struct erro
     int64_t count = (int64_t)(bytes / dtype_size(F32));
     if (b->asked->operation == ALLTOALL) count = count < P ? 1 : count / P;
     if (b->asked->operation == BARRIER) count = 0;
-    b->call = (struct exact_call){ b->asked->operation,
-                                   P,
-                                   b->world->rank,
+    b->call = (struct exact_call){ b->asked->operation, P, b->world->rank,
                                    { .count = count, .dtype = F32, .nodes = group_nodes(b->world->everyone) } };
     const size_t in_bytes = dtype_size(F32) * (size_t)exact_in_length(&b->call),
                  out_bytes = dtype_size(F32) * (size_t)exact_out_length(&b->call);

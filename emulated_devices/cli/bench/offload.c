@@ -209,16 +209,12 @@ enum error_code bench_offload_topic(int argc, char **argv, int *status, struct e
         CLUSTER_OPTION(a.cluster_name, "the machine"),
         { 0 }
     };
-    enum error_code e = options_parse("bench offload", argc - 3, argv + 3, table, &help, err);
-    if (e) return e;
-    if (help) {
-        print_usage(
-            "bench offload", "[options]",
-            "Load weights over every device's link or from one owner, and update offloaded states with several\n"
-            "strides, in virtual time.",
-            table);
-        return OK;
-    }
+    enum error_code e = parse_command(
+        "bench offload", "[options]",
+        "Load weights over every device's link or from one owner, and update offloaded states with several\n"
+        "strides, in virtual time.",
+        argc - 3, argv + 3, table, &help, err);
+    if (e || help) return e;
     e = cluster_find(&a.cluster, a.cluster_name, err);
     if (!e) e = cluster_check(&a.cluster, a.devices, BF16, err);
     if (e) return e;

@@ -172,17 +172,13 @@ enum error_code bench_quantized_topic(int argc, char **argv, int *status, struct
         CLUSTER_OPTION(a.cluster_name, "whose nodes the two steps follow"),
         { 0 }
     };
-    enum error_code e = options_parse("bench quantized", argc - 3, argv + 3, table, &help, err);
-    if (e) return e;
-    if (help) {
-        print_usage(
-            "bench quantized", "[options]",
-            "Measure the error of a reduce-scatter of int8 or int4 codes, beside the proven bound:\n"
-            "quantised once and exchanged all to all; in two steps, inside and between nodes; and at every hop\n"
-            "of a ring. Exit status 3 if an error exceeds its bound.",
-            table);
-        return OK;
-    }
+    enum error_code e = parse_command(
+        "bench quantized", "[options]",
+        "Measure the error of a reduce-scatter of int8 or int4 codes, beside the proven bound:\n"
+        "quantised once and exchanged all to all; in two steps, inside and between nodes; and at every hop\n"
+        "of a ring. Exit status 3 if an error exceeds its bound.",
+        argc - 3, argv + 3, table, &help, err);
+    if (e || help) return e;
     e = cluster_find(&a.cluster, a.cluster_name, err);
     if (e) return e;
     return under_launcher() ? be_a_device(F32, &a.cluster, run, &a, err)

@@ -1,12 +1,11 @@
 /* schedules.c -- `orrery bench schedules`: published bubbles beside ours, and all schedules side by side. */
 #include "emulated_devices/cli/bench/bench.h"
+#include "emulated_devices/cli/measure.h"
 #include "emulated_devices/schemes/pipeline/published.h"
 #include "emulated_devices/schemes/pipeline/timing.h"
 #include <math.h>
 #include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
-#include <time.h>
 
 /* ---- the paper's table ------------------------------------------------------------------------------------------- */
 
@@ -79,21 +78,14 @@ static enum error_code print_formulas(struct error *err)
 
 enum { LARGE_P = 64, LARGE_M = 512, SEARCH_P = 32, SEARCH_M = 256 };
 
-static double seconds_now(void)
-{
-    struct timespec t;
-    clock_gettime(CLOCK_MONOTONIC, &t);
-    return (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
-}
-
 static enum error_code make_and_prove(const char *name, int P, int M, double *seconds, struct error *err)
 {
     struct schedule s;
-    const double start = seconds_now();
+    const double start = measure_now();
     enum error_code e = schedule_make(&s, name, &(struct schedule_request){ .devices = P, .micros = M }, err);
     if (e) return e;
     e = schedule_validate(&s, err);
-    *seconds = seconds_now() - start;
+    *seconds = measure_now() - start;
     schedule_free(&s);
     return e;
 }
@@ -126,14 +118,9 @@ struct wanted { int pp, micro; uint64_t forward, backward_input, backward_weight
 static enum error_code time_schedule(const struct schedule *s, const struct wanted *w, struct timing *t,
                                      struct error *err)
 {
-    int64_t *room = malloc(3 * (size_t)s->stages * sizeof *room);
-    if (room == NULL) return fail(err, ERR_MEMORY, "schedule %s: no memory to time it", s->name);
-    const struct schedule_times times =
-        uniform_times(s->stages, (int64_t)w->forward, (int64_t)w->backward_input, (int64_t)w->backward_weight,
-                      (int64_t)w->communication * (s->stages / s->devices), room);
-    enum error_code e = schedule_time(t, s, &times, err);
-    free(room);
-    return e;
+    const struct even_times each = { (int64_t)w->forward, (int64_t)w->backward_input, (int64_t)w->backward_weight,
+                                     (int64_t)w->communication * (s->stages / s->devices), 0 };
+    return schedule_time_evenly(t, s, each, err);
 }
 
 static void print_schedule(const struct schedule *s, const struct timing *t)
@@ -199,13 +186,11 @@ enum error_code bench_schedules_topic(int argc, char **argv, int *status, struct
           .help = "time of a message, from send to arrival" },
         { 0 }
     };
-    enum error_code e = options_parse("bench schedules", argc - 3, argv + 3, table, &help, err);
-    if (e) return e;
-    if (help) {
-        print_usage("bench schedules", "[options]",
-                    "Compare bubble rates with published ones, then all schedules with each other.", table);
-        return OK;
-    }
+    enum error_code e = parse_command(
+        "bench schedules", "[options]",
+        "Compare bubble rates with published ones, then all schedules with each other.",
+        argc - 3, argv + 3, table, &help, err);
+    if (e || help) return e;
     e = print_published(err);
     if (!e) e = print_formulas(err);
     if (!e) e = print_making(err);

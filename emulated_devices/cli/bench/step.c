@@ -232,13 +232,11 @@ enum error_code bench_step_topic(int argc, char **argv, int *status, struct erro
           .help = "rounds over all rows; the median is shown" },
         { 0 }
     };
-    enum error_code e = options_parse("bench step", argc - 3, argv + 3, table, &help, err);
-    if (e) return e;
-    if (help) {
-        print_usage("bench step", "[options]",
-                    "Measure the speed of a training step, and this machine's limit in the same run.", table);
-        return OK;
-    }
+    enum error_code e = parse_command(
+        "bench step", "[options]",
+        "Measure the speed of a training step, and this machine's limit in the same run.",
+        argc - 3, argv + 3, table, &help, err);
+    if (e || help) return e;
     b.batch = batch;
     return bench_step(&b, argv[0], err);
 }

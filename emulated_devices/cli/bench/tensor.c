@@ -20,7 +20,6 @@ struct asked {
 
 static enum error_code parse(struct asked *a, int argc, char **argv, bool *help, struct error *err)
 {
-    static const char *const dtypes[] = { "fp32", "fp64", "bf16", "fp16", NULL };
     const struct option table[] = {
         { "--width", "D", OPTION_INT, &a->D, .min = 1, .max = 65536, .help = "width of the stream" },
         { "--heads", "H", OPTION_INT, &a->H, .min = 1, .max = 1024, .help = "attention heads, a divisor of D" },
@@ -31,49 +30,27 @@ static enum error_code parse(struct asked *a, int argc, char **argv, bool *help,
           .help = "groups of up to N devices also compute the layer; 0: none" },
         { "--runs", "N", OPTION_INT, &a->runs, .min = 1, .max = BENCH_TENSOR_RUNS,
           .help = "runs of every scheme, in turn; the median is shown" },
-        { "--dtype", "NAME", OPTION_CHOICE, &a->dtype, .choices = dtypes, .help = "number format" },
+        { "--dtype", "NAME", OPTION_CHOICE, &a->dtype, .choices = number_formats, .help = "number format" },
         CLUSTER_OPTION(a->cluster, "whose virtual times are shown"),
         { "--quiet", NULL, OPTION_SWITCH, &a->quiet, .help = "no tables" },
         { "--json", "FILE", OPTION_STRING, &a->json, .help = "every row as JSON; - for stdout, without the tables" },
         { 0 }
     };
-    enum error_code e = options_parse("bench tensor", argc - 3, argv + 3, table, help, err);
-    if (!e && *help)
-        print_usage(
-            "bench tensor", "[options]",
-            "Compare the tensor schemes for one layer and microbatch, forward and backward: costs predicted by\n"
-            "formulas, costs counted in a real run, the sizes from which one scheme beats another beside the\n"
-            "claims of papers, and the memory that a layer keeps beside the published figures.",
-            table);
-    return e;
-}
-
-static enum error_code take_devices(struct bench_tensor *b, const char *list, struct error *err)
-{
-    const char *rest = list;
-    while (*rest) {
-        char *end;
-        const long n = strtol(rest, &end, 10);
-        if (end == rest || (*end != '\0' && *end != ',') || n < 1 || n > BENCH_TENSOR_DEVICES ||
-            b->sizes == BENCH_TENSOR_LIST)
-            return fail(err, ERR_USAGE, "--devices %s: must be numbers from 1 to %d, such as 2,4,8",
-                        printable(list).text, BENCH_TENSOR_DEVICES);
-        b->devices[b->sizes++] = (int)n;
-        rest = *end ? end + 1 : end;
-    }
-    return b->sizes > 0 ? OK : fail(err, ERR_USAGE, "--devices: names no number");
+    return parse_command(
+        "bench tensor", "[options]",
+        "Compare the tensor schemes for one layer and microbatch, forward and backward: costs predicted by\n"
+        "formulas, costs counted in a real run, the sizes from which one scheme beats another beside the\n"
+        "claims of papers, and the memory that a layer keeps beside the published figures.",
+        argc - 3, argv + 3, table, help, err);
 }
 
 static enum error_code take(struct bench_tensor *b, const struct asked *a, struct error *err)
 {
-    *b = (struct bench_tensor){ .shape = { "", a->D, a->H, a->S, a->B },
-                                .run = a->run,
-                                .runs = a->runs,
+    *b = (struct bench_tensor){ .shape = { "", a->D, a->H, a->S, a->B }, .run = a->run, .runs = a->runs,
                                 .dtype = dtype_by_name(a->dtype),
-                                .quiet = a->quiet || (a->json && strcmp(a->json, "-") == 0),
-                                .json = a->json };
+                                .quiet = a->quiet || (a->json && strcmp(a->json, "-") == 0), .json = a->json };
     if (a->D % a->H != 0) return fail(err, ERR_USAGE, "--heads %d: does not divide --width %d", a->H, a->D);
-    enum error_code e = take_devices(b, a->devices, err);
+    enum error_code e = bench_devices(a->devices, BENCH_TENSOR_DEVICES, BENCH_TENSOR_LIST, b->devices, &b->sizes, err);
     if (!e) e = cluster_find(&b->cluster, a->cluster, err);
     for (int i = 0; i < b->sizes && !e; i++) e = cluster_check(&b->cluster, b->devices[i], b->dtype, err);
     return e;
@@ -97,28 +74,9 @@ static enum error_code run_job(const struct bench_tensor *b, const struct asked 
     char number[WORDS][16];
     const int value[WORDS] = { a->D, a->H, a->S, a->B, P, 1 };
     for (int i = 0; i < WORDS; i++) snprintf(number[i], sizeof number[i], "%d", value[i]);
-    const char *words[] = { program,
-                            "bench",
-                            "tensor",
-                            "--width",
-                            number[0],
-                            "--heads",
-                            number[1],
-                            "--seq",
-                            number[2],
-                            "--batch",
-                            number[3],
-                            "--devices",
-                            number[4],
-                            "--runs",
-                            number[5],
-                            "--dtype",
-                            dtype_name(b->dtype),
-                            "--cluster",
-                            a->cluster,
-                            "--json",
-                            path,
-                            NULL };
+    const char *words[] = { program, "bench", "tensor", "--width", number[0], "--heads", number[1], "--seq", number[2],
+                            "--batch", number[3], "--devices", number[4], "--runs", number[5], "--dtype",
+                            dtype_name(b->dtype), "--cluster", a->cluster, "--json", path, NULL };
     /* which does not write to them */
     return launch_devices(P, (int)(sizeof words / sizeof *words) - 1, (char **)words, status, err);
 }
@@ -310,15 +268,8 @@ static enum error_code compare(const struct bench_tensor *b, const struct asked 
 
 enum error_code bench_tensor_topic(int argc, char **argv, int *status, struct error *err)
 {
-    struct asked a = { .D = 256,
-                       .H = 16,
-                       .S = 128,
-                       .B = 8,
-                       .devices = "1,2,4,8,9,16",
-                       .run = 9,
-                       .runs = 3,
-                       .dtype = "fp32",
-                       .cluster = CLUSTER_USUAL };
+    struct asked a = { .D = 256, .H = 16, .S = 128, .B = 8, .devices = "1,2,4,8,9,16", .run = 9, .runs = 3,
+                       .dtype = "fp32", .cluster = CLUSTER_USUAL };
     struct bench_tensor b;
     bool help;
     enum error_code e = parse(&a, argc, argv, &help, err);

@@ -7,12 +7,8 @@
 #include "ref/io/json.h"
 #include <stdlib.h>
 
-const char *const tensor_count_name[TENSOR_COUNTS] = { "messages",
-                                                       "bytes",
-                                                       "kept_bytes",
-                                                       "buffer_bytes",
-                                                       "virtual_picoseconds",
-                                                       "computing_picoseconds",
+const char *const tensor_count_name[TENSOR_COUNTS] = { "messages", "bytes", "kept_bytes", "buffer_bytes",
+                                                       "virtual_picoseconds", "computing_picoseconds",
                                                        "devices_unlike_formulas" };
 
 /* One scheme. */

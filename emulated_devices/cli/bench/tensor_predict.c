@@ -5,17 +5,8 @@
 
 struct model_config shape_model(const struct tensor_shape *s)
 {
-    return (struct model_config){ .name = "layer",
-                                  .S = s->S,
-                                  .D = s->D,
-                                  .H = s->H,
-                                  .K = s->H,
-                                  .A = s->D / s->H,
-                                  .F = 4 * s->D,
-                                  .L = 1,
-                                  .V = s->D,
-                                  .biases = BIASES_GPT2,
-                                  .eps = 1e-5,
+    return (struct model_config){ .name = "layer", .S = s->S, .D = s->D, .H = s->H, .K = s->H, .A = s->D / s->H,
+                                  .F = 4 * s->D, .L = 1, .V = s->D, .biases = BIASES_GPT2, .eps = 1e-5,
                                   .init_std = 0.02 };
 }
 

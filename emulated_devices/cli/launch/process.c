@@ -152,19 +152,11 @@ void prepare_process(char **argv)
     hold_lifeline();                                    /* after the fork, which would not copy its thread */
 }
 
-static int from_environment(const char *const names[])
-{
-    for (; *names; names++) {
-        const char *text = getenv(*names);
-        if (text && *text) return atoi(text);
-    }
-    return -1;
-}
-
 int launcher_rank(void)
 {
-    static const char *const names[] = { "PMI_RANK", "PMIX_RANK", NULL };
-    const int rank = from_environment(names);
+    const char *text = getenv("PMI_RANK");
+    if (text == NULL || *text == '\0') text = getenv("PMIX_RANK");
+    const int rank = text != NULL ? atoi(text) : 0;
     return rank < 0 ? 0 : rank;
 }
 

@@ -1,5 +1,4 @@
 /* collective.c -- runs a collective on symbols, on all devices, and collects the events on rank 0. */
-#include "emulated_devices/cli/show/collective.h"
 #include "emulated_devices/cli/cli.h"
 #include "emulated_devices/draw/record.h"
 #include "emulated_devices/draw/collective.h"
@@ -93,25 +92,6 @@ static enum error_code run_on(struct comm *world, const struct asked *a, const s
 
 /* ---- to rank 0 --------------------------------------------------------------------------------------------------- */
 
-static enum error_code bring_ends(struct comm *world, const struct traffic *mine, const struct show_verdict *verdict,
-                                  struct show_trace *t, struct error *err)
-{
-    struct {
-        struct traffic traffic;
-        picoseconds end;
-        struct show_verdict verdict;
-    } own = { *mine, world->device->clock.now, *verdict }, other;
-    struct exchange x = exchange_begin(world->everyone, CONTROL);
-    enum error_code e = OK;
-    if (world->rank > 0) return exchange_both(&x, 0, &own, sizeof own, -1, NULL, 0, err);
-    t->traffic[0] = own.traffic, t->end[0] = own.end, t->verdict[0] = own.verdict;
-    for (int r = 1; r < world->size && !e; r++) {
-        e = exchange_both(&x, -1, NULL, 0, r, &other, sizeof other, err);
-        t->traffic[r] = other.traffic, t->end[r] = other.end, t->verdict[r] = other.verdict;
-    }
-    return e;
-}
-
 /* The nth event of a device is the same in both records, with different times. */
 static enum error_code join(struct show_trace *t, const struct record *steps, const struct record *times,
                             struct error *err)
@@ -122,12 +102,10 @@ static enum error_code join(struct show_trace *t, const struct record *steps, co
             for (int64_t at = 0; at < steps[r].used; at += 3 + steps[r].number[at + 2], t->events++)
                 if (pass == 1)
                     t->event[t->events] =
-                        (struct show_event){ .device = r,
-                                             .from = (int)steps[r].number[at],
+                        (struct show_event){ .device = r, .from = (int)steps[r].number[at],
                                              .time = times[r].number[at + 1],
                                              .step = (steps[r].number[at + 1] + round_link.gap / 2) / round_link.gap,
-                                             .count = steps[r].number[at + 2],
-                                             .symbols = &steps[r].number[at + 3] };
+                                             .count = steps[r].number[at + 2], .symbols = &steps[r].number[at + 3] };
         if (pass == 0 && (t->event = calloc((size_t)t->events + 1, sizeof *t->event)) == NULL)
             return fail(err, ERR_MEMORY, "no memory to draw");
     }
@@ -157,15 +135,16 @@ static enum error_code show_on(struct comm *world, const void *asked, struct err
                             .call = { .count = a->count, .dtype = I64, .reduction = SUM, .root = a->root,
                                       .nodes = group_nodes(world->everyone) } };
     struct traffic *counted = &world->counted.of[TRAFFIC_OTHER].of[a->operation];
-    struct show_verdict verdict = { 0 };
+    struct show_end end = { .time = 0 };
     t.algorithm = a->algorithm && strcmp(a->algorithm, ALGORITHM_AUTO) == 0
                       ? algorithm_choose(a->operation, t.P, &t.call, t.cluster)
                       : algorithm_find(a->operation, a->algorithm);
     const struct cluster rounds = rounds_on(t.cluster, t.algorithm, t.P);
-    enum error_code e = run_on(world, a, t.algorithm, &rounds, &own[0], &verdict, err);
+    enum error_code e = run_on(world, a, t.algorithm, &rounds, &own[0], &end.verdict, err);
     *counted = (struct traffic){ 0 };
-    if (!e) e = run_on(world, a, t.algorithm, t.cluster, &own[1], &verdict, err);
-    if (!e) e = bring_ends(world, counted, &verdict, &t, err);
+    if (!e) e = run_on(world, a, t.algorithm, t.cluster, &own[1], &end.verdict, err);
+    end.traffic = *counted, end.time = world->device->clock.now;
+    if (!e) e = comm_bring(world, &end, sizeof end, t.end, err);
     for (int i = 0; i < 2 && !e; i++) e = record_bring(world, &own[i], all[i], err);
     if (!e && world->rank == 0) e = draw(&t, all[0], all[1], a->plain, err);
     for (int i = 0; i < 2; i++) {
@@ -216,13 +195,11 @@ enum error_code show_collective(int argc, char **argv, int *status, struct error
         { 0 }
     };
     snprintf(command, sizeof command, "show %s", argv[2]);
-    enum error_code e = options_parse(command, argc - 3, argv + 3, table, &help, err);
-    if (e) return e;
-    if (help) {
-        print_usage(command, "[ALGO] [options]",
-                    "Run a collective, and draw step by step what each device sends and holds.", table);
-        return OK;
-    }
+    enum error_code e = parse_command(
+        command, "[ALGO] [options]",
+        "Run a collective, and draw step by step what each device sends and holds.",
+        argc - 3, argv + 3, table, &help, err);
+    if (e || help) return e;
     set_wait_limit(limit);
     if (a.count < 0) a.count = a.operation == ALLTOALL ? 1 : a.devices;
     e = cluster_find(&a.cluster, cluster, err);

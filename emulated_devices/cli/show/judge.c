@@ -73,7 +73,7 @@ static int block_of(const struct show_trace *t, int64_t place)
 /* "device 2 has in block b1 x[1] of devices 0+0+2; it must be x[1] of devices 0+1+2" */
 static void describe_wrong(const struct show_trace *t, int r, char *text, size_t size)
 {
-    const struct show_verdict *v = &t->verdict[r];
+    const struct show_verdict *v = &t->end[r].verdict;
     char got[TEXT], want[TEXT];
     snprintf(text, size, "device %d has in block b%d %s; it must be %s", r, block_of(t, symbol_place(v->want)),
              symbol_text(v->got, t->P, got), symbol_text(v->want, t->P, want));
@@ -85,7 +85,7 @@ static enum error_code judge_results(const struct show_trace *t, struct error *e
     char text[3 * TEXT];
     int first = -1, devices = 0;
     for (int r = 0; r < t->P; r++) {
-        const struct show_verdict *v = &t->verdict[r];
+        const struct show_verdict *v = &t->end[r].verdict;
         if (v->wrong == 0) continue;
         describe_wrong(t, r, text, sizeof text);
         printf("RESULT WRONG: %s (%lld of %lld elements)\n", text, (long long)v->wrong, (long long)v->elements);
@@ -101,7 +101,7 @@ static enum error_code judge_traffic(const struct show_trace *t, struct error *e
 {
     enum error_code e = OK;
     for (int r = 0; r < t->P; r++) {
-        const struct traffic *did = &t->traffic[r];
+        const struct traffic *did = &t->end[r].traffic;
         const struct collective_cost cost = collective_cost(t->algorithm, r, t->P, &t->call);
         if (cost.messages == did->messages_sent && cost.bytes == did->bytes_sent && cost.additions == did->additions)
             continue;

@@ -154,14 +154,11 @@ enum error_code show_sbp(int argc, char **argv, int *status, struct error *err)
         { "--ff", "F", OPTION_INT, &z.F, .min = 1, .max = 1 << 20, .help = "feed-forward width" },
         { 0 }
     };
-    enum error_code e = options_parse("show sbp", argc - 3, argv + 3, table, &help, err);
-    if (e) return e;
-    if (help) {
-        print_usage("show sbp", "[MODEL] [options]",
-                    "Show the split, broadcast and partial-sum signatures of a parallel graph, and their transfers.",
-                    table);
-        return OK;
-    }
+    enum error_code e = parse_command(
+        "show sbp", "[MODEL] [options]",
+        "Show the split, broadcast and partial-sum signatures of a parallel graph, and their transfers.",
+        argc - 3, argv + 3, table, &help, err);
+    if (e || help) return e;
     struct sbp_mesh m;
     struct sbp_graph g;
     e = read_mesh(mesh, &m, err);

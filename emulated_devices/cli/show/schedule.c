@@ -47,10 +47,9 @@ static enum error_code parse(struct asked *a, int argc, char **argv, bool *done,
         { "--plain", NULL, OPTION_SWITCH, &a->plain, .help = "no colours" },
         { 0 }
     };
-    enum error_code code = options_parse("show schedule", argc, argv, table, done, err);
-    if (code == OK && *done)
-        print_usage("show schedule", "[NAME|FILE] [options]",
-                    "Draw a pipeline schedule, with its bubble, memory and messages.", table);
+    enum error_code code = parse_command("show schedule", "[NAME|FILE] [options]",
+                                         "Draw a pipeline schedule, with its bubble, memory and messages.",
+                                         argc, argv, table, done, err);
     const uint64_t times[] = { a->forward, a->backward_input, a->backward_weight, a->communication, a->update };
     static const char *const flag[] = { "--F", "--I", "--W", "--comm", "--U" };
     for (int i = 0; code == OK && i < 5; i++)
@@ -83,8 +82,6 @@ static enum error_code get(struct schedule *s, const struct asked *a, struct err
     return code;
 }
 
-static const char *plural(int n) { return n == 1 ? "" : "s"; }
-
 static int64_t busiest(const struct timing *t)
 {
     int64_t most = 0;
@@ -106,14 +103,9 @@ static void say_numbers(FILE *to, const struct schedule *s, const struct timing 
 
 static enum error_code time_it(struct timing *t, const struct schedule *s, const struct asked *a, struct error *err)
 {
-    int64_t *room = malloc(3 * (size_t)s->stages * sizeof *room);
-    if (room == NULL) return fail(err, ERR_MEMORY, "schedule %s: no memory to time it", s->name);
-    struct schedule_times times = uniform_times(s->stages, (int64_t)a->forward, (int64_t)a->backward_input,
-                                                      (int64_t)a->backward_weight, (int64_t)a->communication, room);
-    times.update = (int64_t)a->update;
-    enum error_code code = schedule_time(t, s, &times, err);
-    free(room);
-    return code;
+    const struct even_times each = { (int64_t)a->forward, (int64_t)a->backward_input, (int64_t)a->backward_weight,
+                                     (int64_t)a->communication, (int64_t)a->update };
+    return schedule_time_evenly(t, s, each, err);
 }
 
 enum error_code show_schedule(int argc, char **argv, FILE *to, struct error *err)

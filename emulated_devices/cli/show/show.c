@@ -1,6 +1,5 @@
 /* show.c -- `orrery show`: pictures of what is registered. */
 #include "emulated_devices/cli/cli.h"
-#include "emulated_devices/cli/show/collective.h"
 #include "emulated_devices/cli/show/schedule.h"
 
 static enum error_code show_schedule_topic(int argc, char **argv, int *status, struct error *err)

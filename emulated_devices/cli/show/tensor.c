@@ -87,17 +87,6 @@ static enum error_code run_pass(struct comm *world, struct linear_layer *l, enum
                       err);
 }
 
-static enum error_code bring_outcome(struct comm *world, struct pass_outcome *mine, struct pass_outcome *all,
-                                     struct error *err)
-{
-    struct exchange x = exchange_begin(world->everyone, CONTROL);
-    enum error_code e = OK;
-    if (world->rank > 0) return exchange_both(&x, 0, mine, sizeof *mine, -1, NULL, 0, err);
-    all[0] = *mine;
-    for (int r = 1; r < world->size && !e; r++) e = exchange_both(&x, -1, NULL, 0, r, &all[r], sizeof all[r], err);
-    return e;
-}
-
 static enum error_code show_on(struct comm *world, const void *asked, struct error *err)
 {
     const struct asked *a = asked;
@@ -116,7 +105,7 @@ static enum error_code show_on(struct comm *world, const void *asked, struct err
         struct pass_outcome outcome = { 0 };
         e = run_pass(world, &l, pass, &own, &outcome, err);
         if (!e) e = record_bring(world, &own, t.record[pass], err);
-        if (!e) e = bring_outcome(world, &outcome, t.outcome[pass], err);
+        if (!e) e = comm_bring(world, &outcome, sizeof outcome, t.outcome[pass], err);
         free(own.number);
     }
     if (!e && world->rank == 0) e = show_tensor_draw(&t, err);
@@ -144,15 +133,12 @@ enum error_code show_tensor(int argc, char **argv, int *status, struct error *er
         WAIT_LIMIT_OPTION(limit),
         { 0 }
     };
-    enum error_code e = options_parse("show tensor", argc - 3, argv + 3, table, &help, err);
-    if (e) return e;
-    if (help) {
-        print_usage("show tensor", "[NAME] [options]",
-                    "Run a linear layer forward and backward under a tensor scheme, and draw step by step\nwhich "
-                    "device has which block, and what is sent, multiplied and added.",
-                    table);
-        return OK;
-    }
+    enum error_code e = parse_command(
+        "show tensor", "[NAME] [options]",
+        "Run a linear layer forward and backward under a tensor scheme, and draw step by step\nwhich "
+        "device has which block, and what is sent, multiplied and added.",
+        argc - 3, argv + 3, table, &help, err);
+    if (e || help) return e;
     set_wait_limit(limit);
     e = tensor_scheme_find(&a.scheme, name, err);
     if (!e) e = linear_role(&a.matrix, a.role, err);

@@ -184,9 +184,7 @@ static enum error_code run(struct session *s, struct error *err)
 enum error_code train_golden(struct comm *comm, const struct train_options *o, struct error *err)
 {
     struct golden g;
-    struct session s = { .options = o,
-                         .golden = &g,
-                         .here = comm->rank == 0,
+    struct session s = { .options = o, .golden = &g, .here = comm->rank == 0,
                          .record = { .options = o, .out = report_stream(o), .truth = o->check } };
     enum error_code e = golden_open(&g, o->check, err);
     const bool opened = !e;

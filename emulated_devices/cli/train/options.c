@@ -6,7 +6,6 @@
 #include <string.h>
 #include <sys/stat.h>
 
-static const char *const dtypes[] = { "fp32", "fp64", "bf16", "fp16", NULL };
 static const char *const codes[] = { "int8", "int4", NULL };
 static const char *const placements[] = { "even", "speed", NULL };
 
@@ -236,9 +235,7 @@ enum error_code train_parse(struct train_options *o, int argc, char **argv, stru
     struct data_flags data = { .zero = -1, .block = 256, .reshard = true, .prefetch = true };
     struct low_rank_flags low_rank = { .scale = -1, .damping = -1 };
     *o = (struct train_options){ .trace_steps = 2,
-                                 .plan = { .seed = 42,
-                                           .chunks = 1,
-                                           .tensor = tensor_scheme_at(0)->head.name,
+                                 .plan = { .seed = 42, .chunks = 1, .tensor = tensor_scheme_at(0)->head.name,
                                            .attention = attention_scheme_at(0)->head.name,
                                            .dispatch = expert_scheme_at(0)->head.name,
                                            .data = { .scheme = data_scheme_at(0)->head.name },
@@ -328,10 +325,10 @@ enum error_code train_parse(struct train_options *o, int argc, char **argv, stru
           .help = "a preset, or a folder with config.json and model.safetensors" },
         { "--data", "FILE", OPTION_STRING, &o->data,
           .help = "text to learn; default: Orrery's own sources and documents" },
-        { "--dtype", "NAME", OPTION_CHOICE, &dtype, .choices = dtypes,
+        { "--dtype", "NAME", OPTION_CHOICE, &dtype, .choices = number_formats,
           .help = "number format of weights and activations; for 16-bit formats the optimizer steps fp32 master "
                   "weights" },
-        { "--grad-dtype", "NAME", OPTION_CHOICE, &grad_dtype, .choices = dtypes,
+        { "--grad-dtype", "NAME", OPTION_CHOICE, &grad_dtype, .choices = number_formats,
           .help = "format in which weight gradients of a 16-bit model are kept and reduced: fp32 or the model's own; "
                   "default: fp32" },
         { "--loss-scale", "S", OPTION_DOUBLE, &o->plan.loss_scale, .min = 0, .max = 0x1p127,
@@ -416,12 +413,9 @@ enum error_code train_parse(struct train_options *o, int argc, char **argv, stru
           .help = "write all results as JSON; -: to standard output, and the report for people to standard error" },
         { 0 }
     };
-    enum error_code e = options_parse("train", argc, argv, table, &o->help, err);
-    if (e) return e;
-    if (o->help) {
-        print_usage("train", "[options]", "Train a model on a mesh of emulated devices.", table);
-        return OK;
-    }
+    enum error_code e = parse_command("train", "[options]", "Train a model on a mesh of emulated devices.", argc, argv,
+                                      table, &o->help, err);
+    if (e || o->help) return e;
     set_wait_limit(limit);
     e = set_backend(backend, err);
     if (!e && backend && !backend_find(backend)->has_numbers) e = refuse_numbers(o, backend, err);

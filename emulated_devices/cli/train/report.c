@@ -7,8 +7,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-static const char *plural(int64_t n) { return n == 1 ? "" : "s"; }
-
 FILE *report_stream(const struct train_options *o) { return o->json && strcmp(o->json, "-") == 0 ? stderr : stdout; }
 
 void report_start(const struct train_record *r, const struct text *text)
@@ -267,8 +265,8 @@ static void report_rounds(const struct train_record *r)
     const int64_t done = r->first_step + r->steps;
     const int replicas = plan_replicas(p);
     if (o.every == 0) return;
-    fprintf(r->out, "rounds  %d replica%s, %lld outer step%s, one every %lld steps", replicas, replicas == 1 ? "" : "s",
-            (long long)outer_steps(&o, r->first_step, done), outer_steps(&o, r->first_step, done) == 1 ? "" : "s",
+    fprintf(r->out, "rounds  %d replica%s, %lld outer step%s, one every %lld steps", replicas, plural(replicas),
+            (long long)outer_steps(&o, r->first_step, done), plural(outer_steps(&o, r->first_step, done)),
             (long long)o.every);
     if (done % o.every == 0) fprintf(r->out, "; the last one after the last step\n");
     else

@@ -73,14 +73,9 @@ void report_check(const struct train_record *r)
 
 /* ---- JSON -------------------------------------------------------------------------------------------------------- */
 
-static cJSON *add_worst(cJSON *to, const char *name, const struct worst *w)
+static cJSON *add_worst_ratio(cJSON *to, const char *name, const struct worst *w)
 {
-    cJSON *o = cJSON_AddObjectToObject(to, name);
-    cJSON_AddStringToObject(o, "tensor", w->tensor);
-    cJSON_AddNumberToObject(o, "device", w->rank);
-    cJSON_AddNumberToObject(o, "step", (double)w->step);
-    cJSON_AddNumberToObject(o, "error", w->error);
-    cJSON_AddNumberToObject(o, "bound", w->bound);
+    cJSON *o = add_worst(to, name, w);
     cJSON_AddNumberToObject(o, "ratio", w->ratio);
     return o;
 }
@@ -88,7 +83,7 @@ static cJSON *add_worst(cJSON *to, const char *name, const struct worst *w)
 static void add_first(cJSON *check, const struct comparison *c, const struct plan *p)
 {
     char text[160];
-    cJSON *first = add_worst(check, "first", &c->first);
+    cJSON *first = add_worst_ratio(check, "first", &c->first);
     cJSON_AddStringToObject(first, "kind", c->first_kind);
     cJSON_AddStringToObject(first, "before", c->before);
     cJSON_AddStringToObject(first, "wrong_on", diagnose_place(text, sizeof text, &p->mesh, &c->where.on));
@@ -108,11 +103,8 @@ void report_check_json(const struct train_record *r, cJSON *root)
     cJSON_AddNumberToObject(check, "compared", (double)c->compared);
     cJSON_AddNumberToObject(check, "wrong", (double)c->wrong);
     for (int i = 0; (w = comparison_kind(c, i, &name)) != NULL; i++)
-        add_worst(check,
-                  strcmp(name, "their gradients") == 0 ? "activation_gradients"
-                  : strcmp(name, "as quantised") == 0  ? "as_quantised"
-                                                       : name,
-                  w);
+        add_worst_ratio(check, strcmp(name, "their gradients") == 0 ? "activation_gradients"
+                               : strcmp(name, "as quantised") == 0  ? "as_quantised" : name, w);
     if (c->failed) add_first(check, c, &r->options->plan);
     if (!c->diverged) return;
     cJSON *diverged = cJSON_AddObjectToObject(check, "reference_diverged");

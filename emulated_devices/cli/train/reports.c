@@ -30,12 +30,6 @@ static struct device_report own_report(const struct trainer *t, int64_t steps)
 
 enum error_code collect_reports(struct trainer *t, int64_t steps, struct device_report *all, struct error *err)
 {
-    struct device_report own = own_report(t, steps);
-    struct exchange x = exchange_begin(&t->world, CONTROL);
-    enum error_code e = OK;
-    if (t->comm->rank != 0) return message_wait(t->comm, message_send(&x, 0, &own, sizeof own), err);
-    all[0] = own;
-    for (int r = 1; r < t->comm->size && !e; r++)
-        e = message_wait(t->comm, message_receive(&x, r, &all[r], sizeof all[r]), err);
-    return e;
+    const struct device_report own = own_report(t, steps);
+    return comm_bring(t->comm, &own, sizeof own, all, err);
 }

@@ -248,11 +248,8 @@ static enum error_code run_on_device(struct comm *comm, const struct train_optio
     const struct batch_source source = { fill_from_text, &tokens };
     enum error_code e = trainer_open(&r.trainer, &o->plan, comm, source, err);
     if (e) return e;
-    r.record = (struct train_record){ .options = o,
-                                      .threads = threads,
-                                      .out = report_stream(o),
-                                      .has_numbers = comm->device->backend->has_numbers,
-                                      .truth = "the one-device run",
+    r.record = (struct train_record){ .options = o, .threads = threads, .out = report_stream(o),
+                                      .has_numbers = comm->device->backend->has_numbers, .truth = "the one-device run",
                                       .overridden = overridden };
     r.record.step = calloc((size_t)o->steps + 1, sizeof *r.record.step);
     r.record.seconds = calloc((size_t)o->steps + 1, sizeof *r.record.seconds);

@@ -4,8 +4,6 @@
 #include <stdio.h>
 #include <string.h>
 
-static const char *plural(int n) { return n == 1 ? "" : "s"; }
-
 /* The results of one operation, for a line. */
 struct tally { char names[400], refused[200]; int calls; bool failed; };
 

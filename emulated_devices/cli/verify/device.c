@@ -62,13 +62,13 @@ static enum error_code write_job(struct job *j, const char *path, struct error *
 
 void verify_print_count(struct verify_count all)
 {
-    printf("%d case%s, %d passed", all.cases, all.cases == 1 ? "" : "s", all.passed);
+    printf("%d case%s, %d passed", all.cases, plural(all.cases), all.passed);
     if (all.refused) printf("; %d refused", all.refused);
 }
 
 static void print_count(const struct job *j)
 {
-    printf("\n%d device%s: ", j->world->size, j->world->size == 1 ? "" : "s");
+    printf("\n%d device%s: ", j->world->size, plural(j->world->size));
     verify_print_count(j->count);
     printf("\n");
     fflush(stdout);
@@ -86,7 +86,7 @@ static enum error_code run_families(struct job *j, struct cases *c, const struct
     if (!e && j->speaks && o->json) e = write_job(j, o->json, err);
     if (!e && j->speaks && j->count.passed != j->count.cases)
         e = fail(err, ERR_CHECK, "on %d device%s, %d of %d cases did not hold", j->world->size,
-                 j->world->size == 1 ? "" : "s", j->count.cases - j->count.passed, j->count.cases);
+                 plural(j->world->size), j->count.cases - j->count.passed, j->count.cases);
     return comm_agree(j->world, e, err);
 }
 

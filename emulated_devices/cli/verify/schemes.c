@@ -7,8 +7,6 @@
 
 enum { COLUMNS = 100, WITH_INDENT = 6 };
 
-static const char *plural(int n) { return n == 1 ? "" : "s"; }
-
 struct ratio_text { char text[16]; };
 
 /* Three decimals; above 100 only the order of magnitude. */
@@ -44,16 +42,6 @@ static void print_case(const struct cases *c, const struct choice *x, const stru
     else printf("\n");
     if (o->verdict.code) printf("%*s%s\n", WITH_INDENT, "", o->verdict.text);
     fflush(stdout);
-}
-
-static void add_worst(cJSON *to, const char *name, const struct worst *w)
-{
-    cJSON *o = cJSON_AddObjectToObject(to, name);
-    cJSON_AddStringToObject(o, "tensor", w->tensor);
-    cJSON_AddNumberToObject(o, "device", w->rank);
-    cJSON_AddNumberToObject(o, "step", (double)w->step);
-    cJSON_AddNumberToObject(o, "error", w->error);
-    cJSON_AddNumberToObject(o, "bound", w->bound);
 }
 
 static void record_case(struct job *j, const struct cases *c, const struct choice *x, const struct plan *p,

@@ -24,18 +24,16 @@ static enum error_code parse(struct verify_options *o, int argc, char **argv, bo
         { "--json", "FILE", OPTION_STRING, &o->json, .help = "every case as JSON; - for stdout, without text output" },
         { 0 }
     };
-    enum error_code e = options_parse("verify", argc - 2, argv + 2, table, help, err);
-    if (!e && *help)
-        print_usage(
-            "verify", "[WHAT] [options]",
-            "Run everything registered on every fitting mesh, and check it against one device.\n\n"
-            "Schemes train three steps, in shapes in which nothing divides: every scheme on every mesh that\n"
-            "splits its axis, and every pair of scheme, model, optimizer, format, recomputation, codes, tiles,\n"
-            "offloading .. that go together, in at least one case. Every loss, gradient and weight of every\n"
-            "device is held to its measured bound, in fp64 also to 1e-12; messages, bytes, additions and peak\n"
-            "memory equal their formulas. Plans that add in the same order end with the same bits, whatever\n"
-            "the schedule and wherever numbers lie. Collectives are exact.",
-            table);
+    const enum error_code e = parse_command(
+        "verify", "[WHAT] [options]",
+        "Run everything registered on every fitting mesh, and check it against one device.\n\n"
+        "Schemes train three steps, in shapes in which nothing divides: every scheme on every mesh that\n"
+        "splits its axis, and every pair of scheme, model, optimizer, format, recomputation, codes, tiles,\n"
+        "offloading .. that go together, in at least one case. Every loss, gradient and weight of every\n"
+        "device is held to its measured bound, in fp64 also to 1e-12; messages, bytes, additions and peak\n"
+        "memory equal their formulas. Plans that add in the same order end with the same bits, whatever\n"
+        "the schedule and wherever numbers lie. Collectives are exact.",
+        argc - 2, argv + 2, table, help, err);
     set_wait_limit(limit);
     return e ? e : set_backend(backend, err);
 }

@@ -46,11 +46,8 @@ static enum error_code time_schedule(const struct published_setting *r, const st
                                      struct error *err)
 {
     struct timing t;
-    int64_t *room = malloc(3 * (size_t)s->stages * sizeof *room);
-    if (room == NULL) return fail(err, ERR_MEMORY, "schedule %s: no memory to time it", s->name);
-    const struct schedule_times times = uniform_times(s->stages, r->f, r->i, r->w, s->chunks * r->comm, room);
-    enum error_code e = schedule_time(&t, s, &times, err);
-    free(room);
+    const struct even_times each = { r->f, r->i, r->w, s->chunks * r->comm, 0 };
+    const enum error_code e = schedule_time_evenly(&t, s, each, err);
     if (e) return e;
     *bubble = t.bubble;
     timing_free(&t);

@@ -95,11 +95,7 @@ static enum error_code time_formula(const struct published_formula *f, const str
 {
     const int64_t share = f->per_stage ? 1 : s->chunks;
     struct timing t;
-    int64_t *room = malloc(3 * (size_t)s->stages * sizeof *room);
-    if (room == NULL) return fail(err, ERR_MEMORY, "schedule %s: no memory to time it", s->name);
-    const struct schedule_times times = uniform_times(s->stages, c.F, c.I, c.W, 0, room);
-    enum error_code e = schedule_time(&t, s, &times, err);
-    free(room);
+    const enum error_code e = schedule_time_evenly(&t, s, (struct even_times){ c.F, c.I, c.W, 0, 0 }, err);
     if (e) return e;
     *idle = idle_of(&t) / share;
     timing_free(&t);

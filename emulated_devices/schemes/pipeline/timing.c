@@ -136,3 +136,16 @@ struct schedule_times uniform_times(int stages, int64_t forward, int64_t backwar
     }
     return (struct schedule_times){ room, room + stages, room + 2 * stages, communication, 0 };
 }
+
+enum error_code schedule_time_evenly(struct timing *t, const struct schedule *s, struct even_times each,
+                                     struct error *err)
+{
+    int64_t *room = malloc(3 * (size_t)s->stages * sizeof *room);
+    if (room == NULL) return fail(err, ERR_MEMORY, "schedule %s: no memory to time it", s->name);
+    struct schedule_times times = uniform_times(s->stages, each.forward, each.backward_input, each.backward_weight,
+                                                each.communication, room);
+    times.update = each.update;
+    const enum error_code e = schedule_time(t, s, &times, err);
+    free(room);
+    return e;
+}

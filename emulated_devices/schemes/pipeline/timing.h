@@ -29,9 +29,13 @@ struct timing {
 struct schedule_times uniform_times(int stages, int64_t forward, int64_t backward_input, int64_t backward_weight,
                                     int64_t communication, int64_t *room);
 
+/* The times of every stage. */
+struct even_times { int64_t forward, backward_input, backward_weight, communication, update; };
+
 /** Time a schedule that schedule_validate accepts.  Times must be 0 .. 1e11, so that sums fit in 64 bits.
  *  @return OK or ERR_MEMORY; ERR_PLAN if the schedule does not finish. */
 enum error_code schedule_time(struct timing *, const struct schedule *, const struct schedule_times *, struct error *);
+enum error_code schedule_time_evenly(struct timing *, const struct schedule *, struct even_times, struct error *);
 void timing_free(struct timing *);
 
 /** Allocate the times of a schedule's actions, all 0, to fill with times from a run.  @return OK or ERR_MEMORY. */
