@@ -1,0 +1,145 @@
+/* trainer_cost.c -- what one device's part of a step holds, sends and moves, by formula. */
+#include "emulated_devices/model/trainer_parts.h"
+#include "emulated_devices/model/mixture.h"
+#include "emulated_devices/model/zeroth.h"
+
+/* ---- memory ------------------------------------------------------------------------------------------------------ */
+
+static uint64_t activation_message(const void *context, int micro)
+{
+    const struct trainer *t = context;
+    return stage_message_bytes(&t->stage[0], micro);
+}
+
+/* Walk the list of actions.  A received input is held from its arrival, everything else from forward on; both until the
+ * end of backward for the weights. */
+struct held trainer_activations(const struct trainer *t)
+{
+    const struct schedule *s = &t->schedule;
+    const int self = t->pp.rank;
+    struct held h = { 0 };
+    for (int i = 0; i < s->count[self]; i++) {
+        const struct action *a = &s->actions[self][i];
+        const struct stage *stage = &t->stage[a->chunk];
+        const uint64_t input = activation_message(t, a->micro);
+        if (a->kind == RECEIVE_ACTIVATION) held_more(&h, input);
+        if (a->kind == FORWARD) stage_forward_held(stage, a->micro, &h);
+        if (a->kind == FORWARD && place_after(s, a->micro, stage->index).device == self) held_more(&h, input);
+        if (a->kind == BACKWARD) stage_backward_held(stage, a->micro, true, true, &h);
+        if (a->kind == BACKWARD_INPUT) stage_backward_held(stage, a->micro, true, false, &h);
+        if (a->kind == BACKWARD_WEIGHT) stage_backward_held(stage, a->micro, false, true, &h);
+    }
+    return h;
+}
+
+/* With a batch plan: of the largest step. */
+static struct held activations_held(const struct trainer *t)
+{
+    return t->plan.batches ? t->held : trainer_activations(t);
+}
+
+uint64_t trainer_peak(const struct trainer *t, enum arena_tag tag)
+{
+    const struct model_state kept = data_peak(&t->data);
+    switch (tag) {
+    case PARAMETERS: return kept.weights;
+    case GRADIENTS: return kept.gradients;
+    case OPTIMIZER: return kept.optimizer;
+    case ACTIVATIONS: return activations_held(t).peak;
+    default: return 0;
+    }
+}
+
+uint64_t trainer_least(const struct trainer *t)
+{
+    const struct model_state kept = data_resident(&t->data), peak = data_peak(&t->data);
+    const uint64_t whole = larger(peak.weights - kept.weights, peak.gradients - kept.gradients);
+    const uint64_t at_once = larger(activations_held(t).together, larger(whole, data_step_buffers(&t->data)));
+    return kept.weights + kept.gradients + kept.optimizer + at_once;
+}
+
+/* ---- messages ---------------------------------------------------------------------------------------------------- */
+
+/* A unit's gradient is sent to every other place that holds the unit, and theirs are received. */
+static void enter_shared(struct ledger *l, const struct trainer *t, const struct unit *u)
+{
+    int place[MESH_MOST_DEVICES];
+    const int holders = holders_of(u) > 1 ? plan_holders(&t->plan, &t->schedule, &u->parameter[0].spec, place) : 1;
+    const struct tensor g = data_own_gradient(&t->data, u);
+    for (int i = 0; i < holders && holders > 1; i++)
+        if (place[i] != t->pp.rank) ledger_messages(l, &t->pp, ALLREDUCE, place[i], tensor_bytes(g), 1);
+    ledger_additions(l, &t->pp, ALLREDUCE, (uint64_t)((holders - 1) * tensor_count(g)));
+}
+
+static struct account pipeline_cost(const struct trainer *t)
+{
+    struct account sum = { 0 };
+    struct ledger shared = { 0 };
+    account_add(&sum, schedule_cost(&t->schedule, &t->pp, activation_message, t), plan_passes(&t->plan));
+    for (int u = 0; u < t->data.units && !forward_only(t); u++) enter_shared(&shared, t, &t->data.unit[u]);
+    account_add(&sum, shared.of[TRAFFIC_PIPELINE], t->plan.updates);
+    return sum;
+}
+
+static struct account result_cost(const struct trainer *t)
+{
+    const struct collective numbers = { .count = RESULT_NUMBERS, .dtype = F64, .reduction = SUM };
+    if (forward_only(t)) return zeroth_cost(t);
+    struct account sum = group_cost(&t->replica, ALLREDUCE, t->plan.allreduce, &numbers);
+    account_add(&sum, routers_cost(t), 1);
+    return sum;
+}
+
+/* Sum over all microbatches that pass through this device. */
+static struct account stages_cost(const struct trainer *t, struct account (*cost)(const struct stage *, int micro))
+{
+    struct account sum = { 0 };
+    for (int c = 0; c < t->plan.chunks; c++)
+        for (int i = 0; i < t->plan.micros; i++) {
+            const struct stage *s = &t->stage[c];
+            const struct place at = place_of(&t->schedule, i, s->index);
+            if (at.device != t->pp.rank || at.chunk != c) continue;             /* it runs at another place */
+            account_add(&sum, cost(s, i), plan_passes(&t->plan));
+        }
+    return sum;
+}
+
+struct account trainer_cost(const struct trainer *t, enum traffic_kind kind)
+{
+    switch (kind) {
+    case TRAFFIC_TENSOR:    return stages_cost(t, stage_cost);
+    case TRAFFIC_ATTENTION: return stages_cost(t, stage_attention_cost);
+    case TRAFFIC_DATA:      return data_cost(&t->data);
+    case TRAFFIC_PIPELINE:  return pipeline_cost(t);
+    case TRAFFIC_RESULT:    return result_cost(t);
+    default:                return (struct account){ 0 };
+    }
+}
+
+void trainer_predict(const struct trainer *t, int64_t steps, struct ledger *l)
+{
+    const int64_t skipped = t->skipped - t->skipped_before, taken = steps * t->plan.updates - skipped;
+    struct account *const data = &l->of[TRAFFIC_DATA];
+    *l = t->begun;
+    for (enum traffic_kind kind = 0; kind < TRAFFIC_KIND_COUNT && t->plan.batches == NULL; kind++)
+        account_add(&l->of[kind], trainer_cost(t, kind), steps);
+    account_add(data, data_outer_cost(&t->data), outer_steps(&t->data.outer, t->step - steps, t->step));
+    account_add(data, data_renewal_cost(&t->data), -skipped);
+    account_add(data, data_saved_by_projecting(&t->data, taken, skipped), -1);
+}
+
+static void add_traffic(struct tier_traffic *sum, struct tier_traffic one, uint64_t times)
+{
+    sum->reads += times * one.reads, sum->bytes_read += times * one.bytes_read;
+    sum->writes += times * one.writes, sum->bytes_written += times * one.bytes_written;
+}
+
+struct tier_traffic trainer_tier_traffic_so_far(const struct trainer *t, int64_t steps)
+{
+    const int64_t skipped = t->skipped - t->skipped_before;
+    struct tier_traffic sum = { 0 };
+    add_traffic(&sum, data_tier_traffic(&t->data), (uint64_t)steps);
+    add_traffic(&sum, data_tier_update_traffic(&t->data), (uint64_t)-skipped);
+    add_traffic(&sum, data_outer_moves(&t->data), (uint64_t)outer_steps(&t->data.outer, t->step - steps, t->step));
+    return sum;
+}
