@@ -35,20 +35,6 @@ static void path_of(char path[PATH_ROOM], const char *dir, const char *file)
     snprintf(path, PATH_ROOM, "%s/%s", dir, file);
 }
 
-/* Store weights from a file, rounded to the model's format: for 16-bit weights the file has the masters. */
-static enum error_code keep_weights(struct trainer *t, const struct parameter *p, struct tensor piece,
-                                    struct error *err)
-{
-    struct tensor rounded = tensor_1d(NULL, t->plan.dtype, tensor_count(piece));
-    rounded.data = malloc(tensor_bytes(rounded) + 1);
-    if (rounded.data == NULL) return fail(err, ERR_MEMORY, "no memory to read %s", p->spec.name);
-    tensor_convert(rounded, piece);
-    if (data_has_masters(&t->data)) collect_keep(t, p, KIND_MASTER, piece);
-    collect_keep(t, p, KIND_WEIGHT, rounded);
-    free(rounded.data);
-    return OK;
-}
-
 /* A device that keeps only some elements of its boxes reads all of them, one tensor at a time. */
 static enum error_code read_own(struct trainer *t, const struct weights *file, const struct parameter *p,
                                 const char *suffix, enum tensor_kind kind, struct error *err)
@@ -60,7 +46,7 @@ static enum error_code read_own(struct trainer *t, const struct weights *file, c
     piece.data = malloc(tensor_bytes(piece) + 1);
     if (piece.data == NULL) return fail(err, ERR_MEMORY, "no memory to read %s", p->spec.name);
     enum error_code e = read_boxes(file, &spec, suffix, &layout, piece, err);
-    if (!e && (kind == KIND_WEIGHT || kind == KIND_MASTER)) e = keep_weights(t, p, piece, err);
+    if (!e && (kind == KIND_WEIGHT || kind == KIND_MASTER)) e = collect_keep_weights(t, p, piece, err);
     else if (!e) collect_keep(t, p, kind, piece);
     free(piece.data);
     return e;
@@ -69,9 +55,8 @@ static enum error_code read_own(struct trainer *t, const struct weights *file, c
 static enum error_code read_weights(struct trainer *t, const struct weights *file, struct error *err)
 {
     enum error_code e = OK;
-    for (int i = 0; i < t->parameters.count && !e; i++) {
+    for (int i = 0; i < t->parameters.count && !e; i++)
         e = read_own(t, file, &t->parameters.all[i], "", KIND_WEIGHT, err);
-    }
     if (!e) e = data_requantise(&t->data, err);
     if (!e) data_same_versions(&t->data);            /* files have one version: both versions start from it */
     if (!e) data_start_round(&t->data);

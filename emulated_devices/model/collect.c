@@ -115,14 +115,13 @@ static void show(struct trainer *t, struct exchange *x, int index, int tile, enu
     free(piece->data.data);
 }
 
-enum error_code collect_pieces(struct trainer *t, int index, enum tensor_kind kind,
-                        void (*visit)(void *, const struct piece *), void *context, struct error *err)
+void collect_pieces(struct trainer *t, int index, enum tensor_kind kind, void (*visit)(void *, const struct piece *),
+                    void *context)
 {
     const struct param_spec spec = t->spec[index];
     const struct parameter *own = parameter_find(&t->parameters, index);
     const int tiles = tiles_of(&t->plan.data, &spec);
-    (void)err;
-    if (data_spec(&t->data, &spec, kind).ndim == 0) return OK;
+    if (data_spec(&t->data, &spec, kind).ndim == 0) return;
     struct exchange x = exchange_begin(&t->world, CONTROL);
     for (int tile = 0; tile < tiles && t->comm->rank != 0 && own; tile++) send_own(t, &x, own + tile, kind);
     for (int i = 0; i < t->comm->size * tiles && t->comm->rank == 0; i++) {
@@ -130,7 +129,6 @@ enum error_code collect_pieces(struct trainer *t, int index, enum tensor_kind ki
         if (plan_holds(&t->plan, &t->schedule, piece.rank, &spec, &piece.first))
             show(t, &x, index, i % tiles, kind, &piece, visit, context);
     }
-    return OK;
 }
 
 /* ---- the whole --------------------------------------------------------------------------------------------------- */
@@ -145,32 +143,33 @@ static void paste_piece(void *context, const struct piece *p)
                         dtype_size(to->whole.dtype));
 }
 
-enum error_code collect_replica(struct trainer *t, int replica, int index, enum tensor_kind kind, struct tensor whole,
-                                struct error *err)
+void collect_replica(struct trainer *t, int replica, int index, enum tensor_kind kind, struct tensor whole)
 {
     struct paste to = { whole, replica };
-    return collect_pieces(t, index, kind, paste_piece, &to, err);
+    collect_pieces(t, index, kind, paste_piece, &to);
 }
 
-enum error_code collect_whole(struct trainer *t, int index, enum tensor_kind kind, struct tensor whole,
-                              struct error *err)
+void collect_whole(struct trainer *t, int index, enum tensor_kind kind, struct tensor whole)
 {
-    return collect_replica(t, 0, index, kind, whole, err);
+    collect_replica(t, 0, index, kind, whole);
 }
 
 /* Without memory for the tensor the job ends, as in collect_pieces. */
-enum error_code collect_model(struct trainer *t, int index, struct tensor whole, struct error *err)
+void collect_model(struct trainer *t, int index, struct tensor whole)
 {
     struct tensor anchor = whole;
-    if (!t->data.shards.apart) return collect_whole(t, index, KIND_WEIGHT, whole, err);
+    struct error err;
+    if (!t->data.shards.apart) {
+        collect_whole(t, index, KIND_WEIGHT, whole);
+        return;
+    }
     anchor.dtype = data_format(&t->data, KIND_ANCHOR);
     anchor.data = t->comm->rank == 0 ? malloc(tensor_bytes(anchor) + 1) : NULL;
     if (t->comm->rank == 0 && anchor.data == NULL)
-        comm_give_up(t->comm, (fail(err, ERR_MEMORY, "no memory to collect a tensor of the model"), err));
-    const enum error_code e = collect_whole(t, index, KIND_ANCHOR, anchor, err);
-    if (!e && anchor.data) tensor_convert(whole, anchor);
+        comm_give_up(t->comm, (fail(&err, ERR_MEMORY, "no memory to collect a tensor of the model"), &err));
+    collect_whole(t, index, KIND_ANCHOR, anchor);
+    if (anchor.data) tensor_convert(whole, anchor);
     free(anchor.data);
-    return e;
 }
 
 /* ---- the other way ----------------------------------------------------------------------------------------------- */
@@ -186,4 +185,17 @@ void collect_keep(struct trainer *t, const struct parameter *p, enum tensor_kind
     const struct interval part = data_kept(&t->data.shards, u, kind), own = unit_owned(u, part, p);
     unit_put(t->comm->device, u, part, data_kept_tensor(&t->data, u, kind).data, p,
              (char *)piece.data + (size_t)own.first * dtype_size(piece.dtype), piece.dtype);
+}
+
+enum error_code collect_keep_weights(struct trainer *t, const struct parameter *p, struct tensor piece,
+                                     struct error *err)
+{
+    struct tensor rounded = tensor_1d(NULL, t->plan.dtype, tensor_count(piece));
+    rounded.data = malloc(tensor_bytes(rounded) + 1);
+    if (rounded.data == NULL) return fail(err, ERR_MEMORY, "no memory to read %s", p->spec.name);
+    tensor_convert(rounded, piece);
+    if (data_has_masters(&t->data)) collect_keep(t, p, KIND_MASTER, piece);
+    collect_keep(t, p, KIND_WEIGHT, rounded);
+    free(rounded.data);
+    return OK;
 }

@@ -21,24 +21,22 @@ struct piece {
  * Send every device's piece of one parameter's tensor, or its tiles, to rank 0, in order of rank.
  * Collective over all devices; counted as CONTROL.
  * @param index  of the parameter in the model's list.
+ * A device that cannot send, receive or hold a piece ends the job, because the others would not learn of the failure.
  * @param visit  called on rank 0 only.
- * @return OK.  A device that cannot send, receive or hold a piece ends the job, because the others would not learn of
- *         the failure.
  */
-enum error_code collect_pieces(struct trainer *, int index, enum tensor_kind,
-                        void (*visit)(void *context, const struct piece *), void *context, struct error *);
+void collect_pieces(struct trainer *, int index, enum tensor_kind, void (*visit)(void *context, const struct piece *),
+                    void *context);
 
 /** Assemble the whole tensor on rank 0 from the first copy of each piece.
  *  @param whole  on rank 0: the tensor to fill, of the model's shape; not used elsewhere. */
-enum error_code collect_whole(struct trainer *, int index, enum tensor_kind, struct tensor whole, struct error *);
+void collect_whole(struct trainer *, int index, enum tensor_kind, struct tensor whole);
 
 /** The same for one of the replicas that train apart, by its number. */
-enum error_code collect_replica(struct trainer *, int replica, int index, enum tensor_kind, struct tensor whole,
-                                struct error *);
+void collect_replica(struct trainer *, int replica, int index, enum tensor_kind, struct tensor whole);
 
 /** The weights that are written for other programs, in the model's format; of replicas that train apart, the result of
  *  the last outer step. */
-enum error_code collect_model(struct trainer *, int index, struct tensor whole, struct error *);
+void collect_model(struct trainer *, int index, struct tensor whole);
 
 /**
  * Copy the numbers that this device keeps of a parameter.  Local.
@@ -48,6 +46,10 @@ enum error_code collect_model(struct trainer *, int index, struct tensor whole, 
  */
 enum error_code collect_own(const struct trainer *, const struct parameter *, enum tensor_kind, struct interval *kept,
                             struct tensor *own, struct error *);
+
+/** Given all elements of this device's boxes of a parameter, store the weights, rounded to the model's format, and the
+ *  masters if there are any.  Local.  @return OK or ERR_MEMORY. */
+enum error_code collect_keep_weights(struct trainer *, const struct parameter *, struct tensor piece, struct error *);
 
 /** Given all elements of this device's boxes of a parameter, store those that this device keeps.  Local. */
 void collect_keep(struct trainer *, const struct parameter *, enum tensor_kind, struct tensor piece);

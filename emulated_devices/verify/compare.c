@@ -78,14 +78,14 @@ static double bound_of(const struct reference *ref, int i, enum tensor_kind kind
     }
 }
 
-static enum error_code compare_one(struct trainer *t, struct reference *ref, int i, enum tensor_kind kind, struct job j,
-                                   struct error *err)
+static void compare_one(struct trainer *t, struct reference *ref, int i, enum tensor_kind kind, struct job j)
 {
+    struct error err;
     const bool here = t->comm->rank == 0;
     const int replicas = here && !kind_is_common(kind) ? ref->replicas : 1;
     j.to = here ? calloc((size_t)replicas, sizeof *j.to) : NULL;
     if (here && j.to == NULL)
-        comm_give_up(t->comm, (fail(err, ERR_MEMORY, "no memory to compare %d replicas", replicas), err));
+        comm_give_up(t->comm, (fail(&err, ERR_MEMORY, "no memory to compare %d replicas", replicas), &err));
     for (int r = 0; r < replicas && here; r++) {
         const struct reference *of = reference_replica(ref, r);
         j.to[r].truth = reference_tensor(&of->truth, i, kind);
@@ -94,9 +94,8 @@ static enum error_code compare_one(struct trainer *t, struct reference *ref, int
         j.ignored = j.ignored || (of->known && j.to[r].bound == 0);
     }
     j.step = t->step + (kind == KIND_GRADIENT || kind == KIND_EXACT_GRADIENT);
-    const enum error_code e = collect_pieces(t, i, kind, compare_piece, &j, err);
+    collect_pieces(t, i, kind, compare_piece, &j);
     free(j.to);
-    return e;
 }
 
 /* ---- gradients that are sent quantised --------------------------------------------------------------------------- */
@@ -111,12 +110,11 @@ static void compare_excess(void *context, const struct piece *p)
 
 /* Compare the computed gradients before quantising, and the effect of quantising with its proven bound.  Then the
  * reference continues from the devices' gradients. */
-static enum error_code compare_quantised(struct trainer *t, struct reference *ref, int i, struct job j,
-                                         struct error *err)
+static void compare_quantised(struct trainer *t, struct reference *ref, int i, struct job j)
 {
-    enum error_code e = compare_one(t, ref, i, KIND_EXACT_GRADIENT, j, err);
+    compare_one(t, ref, i, KIND_EXACT_GRADIENT, j);
     j.step = t->step + 1;
-    return e ? e : collect_pieces(t, i, KIND_GRADIENT_EXCESS, compare_excess, &j, err);
+    collect_pieces(t, i, KIND_GRADIENT_EXCESS, compare_excess, &j);
 }
 
 /* ---- a step ------------------------------------------------------------------------------------------------------ */
@@ -173,8 +171,8 @@ enum error_code compare_gradients(struct probes *p, struct reference *ref, const
     data_settle_tracking(&t->data);
     for (int i = model_param_count(&t->plan.model) - 1; i >= 0 && !e; i--) {
         const struct job j = { .result = c, .worst = &c->gradient, .kind = "gradient", .of = "", .ignored = overflow };
-        e = data_tracks(&t->data) ? compare_quantised(t, ref, i, j, err)
-                                  : compare_one(t, ref, i, KIND_GRADIENT, j, err);
+        if (data_tracks(&t->data)) compare_quantised(t, ref, i, j);
+        else compare_one(t, ref, i, KIND_GRADIENT, j);
     }
     if (!e && data_tracks(&t->data)) e = reference_take_gradients(ref, t, err);
     if (here && !e && !(overflow && !isfinite(result->norm)))
@@ -182,38 +180,32 @@ enum error_code compare_gradients(struct probes *p, struct reference *ref, const
     return e;
 }
 
-/* In order of execution: the outer momentum, the anchor that it steps, then the replicas' weights, which are set to the
- * anchor. */
-static enum error_code compare_outer(struct trainer *t, struct reference *ref, struct comparison *c, struct error *err)
+/* Compare one kind of tensor of all parameters. */
+static void compare_all(struct trainer *t, struct reference *ref, enum tensor_kind kind, struct job j)
 {
-    const int n = t->data.shards.apart ? model_param_count(&t->plan.model) : 0;
-    enum error_code e = OK;
-    for (int i = 0; i < n && !e && outer_has_momentum(&t->data.outer); i++)
-        e = compare_one(t, ref, i, KIND_MOMENTUM,
-                        (struct job){ .result = c, .worst = &c->state, .kind = "state", .of = "outer momentum " }, err);
-    for (int i = 0; i < n && !e; i++)
-        e = compare_one(t, ref, i, KIND_ANCHOR,
-                        (struct job){ .result = c, .worst = &c->weight, .kind = "weight", .of = "anchor of " }, err);
-    return e;
+    for (int i = 0; i < model_param_count(&t->plan.model); i++) compare_one(t, ref, i, kind, j);
 }
 
+/* In order of execution: the outer momentum, the anchor that it steps, then the replicas' weights, which are set to the
+ * anchor. */
 enum error_code compare_weights(struct trainer *t, struct reference *ref, struct comparison *c, struct error *err)
 {
-    const int n = model_param_count(&t->plan.model);
-    enum error_code e = compare_outer(t, ref, c, err);
-    if (!e && data_renews_quantised(&t->data.request, &t->data.shards)) e = reference_renew(ref, t, err);
-    for (int i = 0; i < n && !e; i++)
-        e = compare_one(t, ref, i, KIND_WEIGHT,
-                        (struct job){ .result = c, .worst = &c->weight, .kind = "weight", .of = "" }, err);
-    for (int i = 0; i < n && !e && reference_has_masters(&t->plan); i++)
-        e = compare_one(t, ref, i, KIND_MASTER,
-                        (struct job){ .result = c, .worst = &c->weight, .kind = "weight", .of = "master of " }, err);
+    const struct job weight = { .result = c, .worst = &c->weight, .kind = "weight", .of = "" };
+    struct job master = weight, anchor = weight, state = { .result = c, .worst = &c->state, .kind = "state" };
+    master.of = "master of ", anchor.of = "anchor of ", state.of = "outer momentum ";
+    if (t->data.shards.apart && outer_has_momentum(&t->data.outer)) compare_all(t, ref, KIND_MOMENTUM, state);
+    if (t->data.shards.apart) compare_all(t, ref, KIND_ANCHOR, anchor);
+    if (data_renews_quantised(&t->data.request, &t->data.shards)) {
+        const enum error_code e = reference_renew(ref, t, err);
+        if (e) return e;
+    }
+    compare_all(t, ref, KIND_WEIGHT, weight);
+    if (reference_has_masters(&t->plan)) compare_all(t, ref, KIND_MASTER, master);
     for (int s = 0; s < t->plan.optimizer->states; s++) {
         char of[16];
         snprintf(of, sizeof of, "%.10s of ", t->plan.optimizer->state_name[s]);
-        for (int i = 0; i < n && !e; i++)
-            e = compare_one(t, ref, i, KIND_STATE + (enum tensor_kind)s,
-                            (struct job){ .result = c, .worst = &c->state, .kind = "state", .of = of }, err);
+        state.of = of;
+        compare_all(t, ref, KIND_STATE + (enum tensor_kind)s, state);
     }
-    return e;
+    return OK;
 }

@@ -57,6 +57,6 @@ enum error_code probes_collect(struct probes *, bool gradients,
  * Collective over all devices; `keep` must have been set before the step.
  * @param whole  on rank 0: the tensor to fill, in the devices' number format; not used elsewhere.
  */
-enum error_code probes_gather(struct probes *, int tensor, struct tensor whole, struct error *);
+void probes_gather(struct probes *, int tensor, struct tensor whole);
 
 #endif

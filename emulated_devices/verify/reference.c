@@ -168,37 +168,30 @@ struct tensor reference_tensor(const struct serial_run *run, int i, enum tensor_
     }
 }
 
-enum error_code reference_follow_one(struct reference *r, int replica, struct trainer *t, int i, enum tensor_kind kind,
-                                     struct error *err)
+void reference_follow_one(struct reference *r, int replica, struct trainer *t, int i, enum tensor_kind kind)
 {
     const struct tensor truth = r ? reference_tensor(&r->truth, i, kind) : tensor_none;
-    const enum error_code e = collect_replica(t, replica, i, kind, truth, err);
-    if (!e && r) memcpy(reference_tensor(&r->twin, i, kind).data, truth.data, tensor_bytes(truth));
-    return e;
+    collect_replica(t, replica, i, kind, truth);
+    if (r) memcpy(reference_tensor(&r->twin, i, kind).data, truth.data, tensor_bytes(truth));
 }
 
-static enum error_code follow(struct reference *r, int replica, struct trainer *t, struct error *err)
+static void follow(struct reference *r, int replica, struct trainer *t)
 {
-    const bool masters = reference_has_masters(&t->plan), delayed = t->schedule.weight_versions > 1;
-    enum error_code e = OK;
-    for (int i = 0; i < model_param_count(&t->plan.model) && !e; i++) {
-        e = reference_follow_one(r, replica, t, i, KIND_WEIGHT, err);
-        if (masters && !e) e = reference_follow_one(r, replica, t, i, KIND_MASTER, err);
-        if (delayed && !e) e = reference_follow_one(r, replica, t, i, KIND_OLDER_WEIGHT, err);
-        for (int k = 0; k < t->plan.optimizer->states && !e; k++)
-            e = reference_follow_one(r, replica, t, i, KIND_STATE + (enum tensor_kind)k, err);
+    for (int i = 0; i < model_param_count(&t->plan.model); i++) {
+        reference_follow_one(r, replica, t, i, KIND_WEIGHT);
+        if (reference_has_masters(&t->plan)) reference_follow_one(r, replica, t, i, KIND_MASTER);
+        if (t->schedule.weight_versions > 1) reference_follow_one(r, replica, t, i, KIND_OLDER_WEIGHT);
+        for (int k = 0; k < t->plan.optimizer->states; k++)
+            reference_follow_one(r, replica, t, i, KIND_STATE + (enum tensor_kind)k);
     }
     if (r) r->step = t->step, r->skipped = t->skipped, r->loss_scale = t->loss_scale;
-    return e;
 }
 
-enum error_code reference_follow(struct reference *r, struct trainer *t, struct error *err)
+void reference_follow(struct reference *r, struct trainer *t)
 {
-    const bool here = t->comm->rank == 0;
-    enum error_code e = OK;
-    for (int i = 0; i < plan_replicas(&t->plan) && !e; i++)
-        e = follow(here ? reference_replica(r, i) : NULL, i, t, err);
-    return e ? e : outer_follow(r, t, err);
+    struct reference *const own = t->comm->rank == 0 ? r : NULL;
+    for (int i = 0; i < plan_replicas(&t->plan); i++) follow(own ? reference_replica(own, i) : NULL, i, t);
+    outer_follow(own, t);
 }
 
 /* The number of optimizer steps so far, in earlier training steps and in this one. */

@@ -100,7 +100,7 @@ int reference_gradient_parts(const struct plan *);
  * Set both to the devices' current weights, optimizer state and number of steps.
  * Collective over all devices; the reference is on rank 0 and not read elsewhere.
  */
-enum error_code reference_follow(struct reference *, struct trainer *, struct error *);
+void reference_follow(struct reference *, struct trainer *);
 
 /** Compute loss, activations, gradients and norm of the next batch, for both.  If the rule has several optimizer steps
  *  in one training step, all but the last are taken, and the gradients are those for the last.  Activations are
@@ -193,8 +193,7 @@ double reference_slope_bound(const struct reference *);
 struct tensor reference_tensor(const struct serial_run *, int param, enum tensor_kind);
 
 /** Set one tensor of truth and twin to a replica's.  Collective; elsewhere than on rank 0 the reference is NULL. */
-enum error_code reference_follow_one(struct reference *, int replica, struct trainer *, int param, enum tensor_kind,
-                                     struct error *);
+void reference_follow_one(struct reference *, int replica, struct trainer *, int param, enum tensor_kind);
 
 /** Norm and largest element of a - b; norm of a tensor. */
 double tensor_distance(struct tensor a, struct tensor b);

@@ -56,16 +56,13 @@ void outer_close(struct reference *r)
     free(r->theta), free(r->anchor_response), free(r->momentum_response);
 }
 
-enum error_code outer_follow(struct reference *r, struct trainer *t, struct error *err)
+void outer_follow(struct reference *r, struct trainer *t)
 {
-    struct reference *const own = t->comm->rank == 0 ? r : NULL;
-    enum error_code e = OK;
-    if (own) own->apart = 0;
-    for (int i = 0; i < model_param_count(&t->plan.model) && t->data.shards.apart && !e; i++) {
-        e = reference_follow_one(own, 0, t, i, KIND_ANCHOR, err);
-        if (!e && outer_has_momentum(&t->data.outer)) e = reference_follow_one(own, 0, t, i, KIND_MOMENTUM, err);
+    if (r) r->apart = 0;
+    for (int i = 0; i < model_param_count(&t->plan.model) && t->data.shards.apart; i++) {
+        reference_follow_one(r, 0, t, i, KIND_ANCHOR);
+        if (outer_has_momentum(&t->data.outer)) reference_follow_one(r, 0, t, i, KIND_MOMENTUM);
     }
-    return e;
 }
 
 /* ---- the step ---------------------------------------------------------------------------------------------------- */

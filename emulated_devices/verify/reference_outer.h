@@ -9,8 +9,8 @@
 enum error_code outer_open(struct reference *, struct error *);
 void outer_close(struct reference *);
 
-/* Put them where the devices' are.  Collective; the reference is on rank 0. */
-enum error_code outer_follow(struct reference *, struct trainer *, struct error *);
+/* Put them where the devices' are.  Collective; elsewhere than on rank 0 the reference is NULL. */
+void outer_follow(struct reference *, struct trainer *);
 
 /* After all replicas have taken a step: the outer one, if it is the end of a round. */
 void outer_update(struct reference *);

@@ -13,7 +13,8 @@ static enum error_code take(struct trainer *t, enum tensor_kind kind, int i, str
     out->data = here ? malloc(tensor_bytes(like) + 1) : NULL;
     enum error_code e = here && out->data == NULL ? fail(err, ERR_MEMORY, "no memory for %s", t->spec[i].name) : OK;
     e = comm_agree(t->comm, e, err);
-    return e ? e : collect_whole(t, i, kind, *out, err);
+    if (!e) collect_whole(t, i, kind, *out);
+    return e;
 }
 
 /* Set the truth to the devices' numbers, and move the twin by the same amount. */

@@ -236,7 +236,7 @@ static enum error_code compare_values(struct trainer *t, int index, int kind, en
             e = fail(err, ERR_MEMORY, "no memory to compare the copies of %s", spec.name);
     }
     e = comm_agree(t->comm, e, err);
-    if (!e) e = collect_pieces(t, index, kind_of[kind], compare_piece, &w, err);
+    if (!e) collect_pieces(t, index, kind_of[kind], compare_piece, &w);
     if (!e && w.first >= 0) {
         const struct box_hash named = { .index = index, .kind = kind };
         e = say(t, &named, w.first, &w.on, when, err);

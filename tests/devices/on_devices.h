@@ -1,7 +1,9 @@
-/* on_devices.h -- tests of fp64 devices without a clock: each test begins with a new device and a new comm.
+/* on_devices.h -- tests of devices: each test begins with a new device and a new comm.
  *
  *     static void test_x(void **state) { ... device, comm ... }
  *     const struct CMUnitTest tests[] = { ON_DEVICES(test_x) };
+ *
+ * Devices compute in fp64 and have no clock, unless DEVICE_FORMAT and DEVICE_CLUSTER are defined before.
  */
 #ifndef ORRERY_ON_DEVICES_H
 #define ORRERY_ON_DEVICES_H
@@ -13,13 +15,21 @@
 static struct device device;
 static struct comm comm;
 
-static int open_devices(void **state)
+#ifndef DEVICE_FORMAT
+#define DEVICE_FORMAT F64
+#define DEVICE_CLUSTER NULL
+#endif
+
+static int open_on(void **state, const struct cluster *cluster)
 {
     struct error err;
-    assert_int_equal(device_open(&device, NULL, F64, 0, &err), OK);
+    assert_int_equal(device_open(&device, NULL, DEVICE_FORMAT, 0, &err), OK);
+    if (cluster) clock_open(&device.clock, cluster, DEVICE_FORMAT);
     assert_int_equal(comm_open(&comm, &device, &err), OK);
     return harness_before(state);
 }
+
+static int open_devices(void **state) { return open_on(state, DEVICE_CLUSTER); }
 
 static int close_devices(void **state)
 {

@@ -4,9 +4,6 @@
 #include "tests/mpi_cmocka.h"
 #include "emulated_devices/collectives/collective.h"
 
-static struct device device;
-static struct comm comm;
-
 /* Clusters that put the weight elsewhere: on latency, on each message's use of a port, on bytes. */
 #define FLAT(title, flops, memory, alpha, port, bytes) { .name = title, .levels = 1, \
     .flop_rate = { [F32] = flops }, .memory_rate = memory, \
@@ -29,6 +26,10 @@ static const struct cluster two_levels = {
     .link = { { .devices = 2, .latency = 2000000, .rate = 450000, .eager = ALWAYS_EAGER },
               { .latency = 3000000, .rate = 50000, .eager = ALWAYS_EAGER } }
 };
+#define DEVICE_FORMAT F32
+#define DEVICE_CLUSTER (&h100)
+#include "tests/devices/on_devices.h"
+
 static const struct cluster *const machines[] = { &h100, &slow_start, &busy_port, &thin_link };
 enum { MACHINES = sizeof machines / sizeof machines[0] };
 
@@ -255,36 +256,8 @@ static void test_unknown_name_is_refused(void **state)
                "got code %d, \"%s\"", (int)code, err.text);
 }
 
-static int open_devices(void **state)
-{
-    struct error err;
-    (void)state;
-    assert_int_equal(device_open(&device, NULL, F32, 0, &err), OK);
-    clock_open(&device.clock, &h100, F32);
-    assert_int_equal(comm_open(&comm, &device, &err), OK);
-    return harness_before(state);
-}
-
 /* Where messages wait for their receivers, devices answer each other: that is settled as they meet. */
-static int open_meeting(void **state)
-{
-    struct error err;
-    (void)state;
-    assert_int_equal(device_open(&device, NULL, F32, 0, &err), OK);
-    clock_open(&device.clock, &meeting, F32);
-    assert_int_equal(comm_open(&comm, &device, &err), OK);
-    return harness_before(state);
-}
-
-static int close_devices(void **state)
-{
-    (void)state;
-    comm_close(&comm);
-    device_close(&device);
-    return 0;
-}
-
-#define ON_DEVICES(f) cmocka_unit_test_setup_teardown(f, open_devices, close_devices)
+static int open_meeting(void **state) { return open_on(state, &meeting); }
 
 int main(void)
 {

@@ -7,7 +7,7 @@
  * members.
  */
 #include "tests/mpi_cmocka.h"
-#include "emulated_devices/verify/golden_cases.h"
+#include "tests/golden_cases.h"
 #include "ref/io/output.h"
 
 enum { PAD = 64, MOST_CASES = 400 };

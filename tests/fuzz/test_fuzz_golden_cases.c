@@ -1,5 +1,5 @@
 /* Golden cases of collectives from anybody: what is accepted has vectors as long as such a call's, on every member. */
-#include "emulated_devices/verify/golden_cases.h"
+#include "tests/golden_cases.h"
 #include "tests/fuzz/fuzz.h"
 
 enum { MOST_MEMBERS = 10 };

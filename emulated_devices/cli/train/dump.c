@@ -64,7 +64,7 @@ static enum error_code dump_activations(struct train_dump *d, struct probes *p, 
         e = comm_agree(
             t->comm, add(d, here, full, here ? record->all[i].truth : tensor_none, p->expected[i].format, &whole, err),
             err);
-        if (!e) e = probes_gather(p, i, whole, err);
+        if (!e) probes_gather(p, i, whole);
         if (!e && here && x->gradient) e = unscale(d, scale, err);
     }
     return e;
@@ -83,7 +83,7 @@ static enum error_code dump_parameters(struct train_dump *d, struct trainer *t, 
         snprintf(name, sizeof name, "%s/%s", folder, spec.name);
         const struct tensor shape = { .ndim = spec.ndim, .dim = { spec.dim[0], spec.ndim == 2 ? spec.dim[1] : 0 } };
         e = comm_agree(t->comm, add(d, here, name, shape, data_format(&t->data, kind), &whole, err), err);
-        if (!e) e = collect_whole(t, i, kind, whole, err);
+        if (!e) collect_whole(t, i, kind, whole);
         if (!e && here) e = unscale(d, scale, err);
     }
     return e;

@@ -3,7 +3,6 @@
 #include "emulated_devices/cli/train/dump.h"
 #include "emulated_devices/verify/golden_truth.h"
 #include "emulated_devices/verify/replicas.h"
-#include "ref/numeric/convert.h"
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -57,26 +56,21 @@ static void fill(const void *context, int64_t step, int64_t first, int64_t count
     memcpy(labels, g->labels + (step * g->B + first) * g->S, bytes);
 }
 
-/* Load the masters, if there are masters; else the weights. */
 static enum error_code load_one(struct session *s, const struct parameter *p, struct error *err)
 {
-    struct trainer *t = &s->trainer;
     char name[RECORD_NAME];
     const enum dtype wide = dtype_wide(p->w.dtype);
     const int64_t n = p->spec.dim[0] * (p->spec.ndim == 2 ? p->spec.dim[1] : 1), own = layout_count(&p->layout);
     void *whole = malloc((size_t)n * dtype_size(wide));
     struct tensor piece = tensor_1d(malloc((size_t)own * dtype_size(wide) + 1), wide, own);
-    struct tensor rounded = tensor_1d(malloc((size_t)own * dtype_size(p->w.dtype) + 1), p->w.dtype, own);
     snprintf(name, sizeof name, "start/%s", p->spec.name);
-    enum error_code e = whole && piece.data && rounded.data ? OK : fail(err, ERR_MEMORY, "no memory to read %s", name);
+    enum error_code e = whole && piece.data ? OK : fail(err, ERR_MEMORY, "no memory to read %s", name);
     if (!e) e = golden_read(s->golden, name, wide, n, whole, err);
     if (!e) {
         layout_cut(&p->layout, whole, piece.data, dtype_size(wide));
-        tensor_convert(rounded, piece);
-        if (data_has_masters(&t->data)) collect_keep(t, p, KIND_MASTER, piece);
-        collect_keep(t, p, KIND_WEIGHT, rounded);
+        e = collect_keep_weights(&s->trainer, p, piece, err);
     }
-    free(whole), free(piece.data), free(rounded.data);
+    free(whole), free(piece.data);
     return e;
 }
 
@@ -164,7 +158,7 @@ static enum error_code run(struct session *s, struct error *err)
     }
     probes_open(&s->probes, &s->trainer, s->options->isolate);
     s->probes.keep = s->options->dump != NULL;
-    e = reference_follow(&s->reference, &s->trainer, err);
+    reference_follow(&s->reference, &s->trainer);
     if (s->here)
         fprintf(s->record.out, "golden  %s\nmesh    %d devices, %s, %s\n\n", s->options->check, comm->size,
                 dtype_name(s->options->plan.dtype), s->options->plan.optimizer->name);

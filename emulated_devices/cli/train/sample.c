@@ -82,7 +82,7 @@ enum error_code print_sample(struct trainer *t, const struct text *text, int byt
     if (t->comm->rank == 0) e = transformer_open(&m, &config, t->plan.dtype, t->plan.seed, err);
     e = comm_agree(t->comm, e, err);
     for (int i = 0; i < model_param_count(&config) && !e; i++)
-        e = collect_model(t, i, t->comm->rank == 0 ? m.w[i] : tensor_none, err);
+        collect_model(t, i, t->comm->rank == 0 ? m.w[i] : tensor_none);
     if (t->comm->rank == 0) {
         if (!e) e = validation_loss(&m, &t->plan, text, validation, err);
         if (!e && bytes > 0) e = write_text(&m, text, bytes, t->plan.seed, out, err);

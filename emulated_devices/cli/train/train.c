@@ -106,7 +106,7 @@ static enum error_code one_step(struct session *r, int64_t i, struct error *err)
     if (!e && reference_here) e = reference_update(&r->reference, err);
     if (r->checking) e = comm_agree(r->trainer.comm, e, err);       /* the reference can fail only on rank 0 */
     if (!e && r->checking) e = compare_weights(&r->trainer, &r->reference, &r->record.comparison, err);
-    if (!e && r->checking) e = reference_follow(&r->reference, &r->trainer, err);
+    if (!e && r->checking) reference_follow(&r->reference, &r->trainer);
     if (!e) step_diverges(r->options->plan.optimizer, r->trainer.step, &result, &r->divergence);
     if (r->speaks) {
         r->record.step[i] = result;
@@ -134,8 +134,8 @@ static enum error_code start_reference(struct session *r, struct batch_source so
     e = comm_agree(r->trainer.comm, e, err);
     if (!e) e = comm_agree(r->trainer.comm, data_track(&r->trainer.data, err), err);
     if (!e) probes_open(&r->probes, &r->trainer, r->options->isolate);
-    if (e || (!r->options->resume && !r->options->model_dir)) return e;
-    return reference_follow(&r->reference, &r->trainer, err);
+    if (!e && (r->options->resume || r->options->model_dir)) reference_follow(&r->reference, &r->trainer);
+    return e;
 }
 
 /* Every run compares counts with predictions: verify/counts.h. */
