@@ -1,7 +1,6 @@
 #include "emulated_devices/collectives/quantised.h"
 #include "emulated_devices/collectives/algorithm.h"
 #include "emulated_devices/device/compute.h"
-#include "ref/numeric/convert.h"
 #include <stdlib.h>
 #include <string.h>
 
@@ -9,26 +8,11 @@ int64_t quantised_bytes(struct block_format f, int64_t n) { return (block_quanti
 
 /* ---- pieces ------------------------------------------------------------------------------------------------------ */
 
-/* Padding is sent, so it must be defined: zero. */
-static void encode(struct device *d, char *code, struct tensor piece, struct block_format f)
+void quantised_encode(struct device *d, char *code, struct tensor piece, struct block_format f)
 {
     const int64_t n = tensor_count(piece), used = block_quantised_bytes(f, n);
-    struct views v = views_of(d);
-    char *codes = view_write(&v, tensor_1d(code, U8, quantised_bytes(f, n))).data;
-    block_quantise(codes, view_read(&v, piece), f);
-    memset(codes + used, 0, (size_t)(quantised_bytes(f, n) - used));
-    views_end(&v);
-    dev_charge(d, "quantise", piece, 2, 3);
-}
-
-static void decode(struct device *d, struct tensor piece, const char *code, struct block_format f)
-{
-    struct views v = views_of(d);
-    const void *codes = host_read(d, code, (uint64_t)quantised_bytes(f, tensor_count(piece)));
-    block_dequantise(view_write(&v, piece), codes, f);
-    host_done(d, codes);
-    views_end(&v);
-    dev_charge(d, "dequantise", piece, 2, 1);
+    dev_quantise(d, code, piece, f);
+    device_zero(d, tensor_1d(code + used, U8, quantised_bytes(f, n) - used));
 }
 
 static enum error_code no_room(int64_t bytes, struct error *err)
@@ -52,9 +36,9 @@ enum error_code quantised_allgather(struct group *g, const char *algorithm, stru
     if (codes == NULL) return no_room(g->size * bytes, err);
     struct collective c = gather_call(g, bytes);
     c.in = codes + g->rank * bytes, c.out = codes;
-    encode(d, codes + g->rank * bytes, own, f);
+    quantised_encode(d, codes + g->rank * bytes, own, f);
     const enum error_code e = collective_run(g, ALLGATHER, algorithm, &c, err);
-    for (int m = 0; m < g->size && !e; m++) decode(d, quantised_block(all, n, m), codes + m * bytes, f);
+    for (int m = 0; m < g->size && !e; m++) dev_dequantise(d, quantised_block(all, n, m), codes + m * bytes, f);
     arena_free(&d->arena, codes);
     return e;
 }
@@ -65,14 +49,16 @@ struct account quantised_allgather_cost(const struct group *g, const char *algor
     return group_cost(g, ALLGATHER, algorithm, &c);
 }
 
-enum error_code quantised_as_gathered(struct tensor row, int64_t n, struct block_format f, struct error *err)
+enum error_code quantised_as_gathered(struct device *d, struct tensor row, int64_t n, struct block_format f,
+                                      struct error *err)
 {
     const int64_t pieces = n > 0 ? tensor_count(row) / n : 0, bytes = block_quantised_bytes(f, n);
     void *code = malloc((size_t)bytes + 1);
     if (code == NULL) return no_room(bytes, err);
     for (int64_t i = 0; i < pieces; i++) {
-        block_quantise(code, quantised_block(row, n, i), f);
-        block_dequantise(quantised_block(row, n, i), code, f);
+        const struct tensor piece = quantised_block(row, n, i);
+        if (d != NULL) device_quantise(d, code, piece, f), device_dequantise(d, piece, code, f);
+        else block_quantise(code, piece, f), block_dequantise(piece, code, f);
     }
     free(code);
     return OK;
@@ -116,7 +102,7 @@ void quantised_group_close(struct quantised_group *q)
 
 /* Member j of P gets the `each` blocks j, j + P, .. of X; Y, `each` blocks in the format of sums, gets the sums of the
  * received blocks. */
-struct step {
+struct leg {
     struct group *group;
     struct tensor X, Y;
     struct tracking x, y;
@@ -134,25 +120,25 @@ static uint64_t step_additions(const struct group *g, int64_t n, int64_t each)
     return (uint64_t)((g->size - 1) * each * n);
 }
 
-static const char *code_from(const struct step *s, const char *in, int member, int64_t i)
+static const char *code_from(const struct leg *s, const char *in, int member, int64_t i)
 {
     return in + (member * s->each + i) * s->bytes;
 }
 
 /* Adds in the order of members. */
-static void add_up(const struct step *s, const char *in, struct tensor one)
+static void add_up(const struct leg *s, const char *in, struct tensor one)
 {
     struct device *d = s->group->comm->device;
     struct exchange here = { .group = s->group, .operation = ALLTOALL };        /* sends nothing: to add with */
     for (int64_t i = 0; i < s->each; i++)
         for (int m = 0; m < s->group->size; m++) {
             const struct tensor sum = quantised_block(s->Y, s->n, i);
-            decode(d, m == 0 ? sum : one, code_from(s, in, m, i), s->format);
+            dev_dequantise(d, m == 0 ? sum : one, code_from(s, in, m, i), s->format);
             if (m > 0) reduce_local(&here, SUM, sum.dtype, sum.data, one.data, s->n);
         }
 }
 
-static enum error_code track(const struct step *s, const char *codes, struct error *err)
+static enum error_code track(const struct leg *s, const char *codes, struct error *err)
 {
     const int64_t n = s->n;
     struct device *d = s->group->comm->device;
@@ -176,7 +162,7 @@ static enum error_code track(const struct step *s, const char *codes, struct err
     return e;
 }
 
-static enum error_code run_step(const struct step *s, struct error *err)
+static enum error_code run_step(const struct leg *s, struct error *err)
 {
     struct device *d = s->group->comm->device;
     const int P = s->group->size;
@@ -188,7 +174,8 @@ static enum error_code run_step(const struct step *s, struct error *err)
     c.in = codes, c.out = codes + all;
     for (int m = 0; m < P && !e; m++)
         for (int64_t i = 0; i < s->each; i++)
-            encode(d, codes + (m * s->each + i) * s->bytes, quantised_block(s->X, s->n, i * P + m), s->format);
+            quantised_encode(d, codes + (m * s->each + i) * s->bytes, quantised_block(s->X, s->n, i * P + m),
+                             s->format);
     ledger_additions(&s->group->comm->expected, s->group, ALLTOALL, step_additions(s->group, s->n, s->each));
     if (!e) e = collective_run(s->group, ALLTOALL, NULL, &c, err);
     if (!e) add_up(s, codes + all, one);
@@ -210,10 +197,10 @@ static struct account step_cost(const struct group *g, int64_t n, int64_t each, 
 
 /* Rank m = node * q + place.  Step 1: each member of the node gets the blocks of its place in all nodes.  Step 2: each
  * node gets its block. */
-static enum error_code run_steps(struct quantised_group *q, struct step *s, struct tensor between, struct tracking kept,
+static enum error_code run_steps(struct quantised_group *q, struct leg *s, struct tensor between, struct tracking kept,
                                  struct error *err)
 {
-    struct step first = *s, second = *s;
+    struct leg first = *s, second = *s;
     if (!q->two_steps) return run_step(s, err);
     first.group = &q->inside, first.each = q->between.size, first.Y = between, first.y = kept;
     second.group = &q->between, second.X = between, second.x = kept;
@@ -222,7 +209,7 @@ static enum error_code run_steps(struct quantised_group *q, struct step *s, stru
 }
 
 /* Store the sum at its place in the row, in the row's format. */
-static void put_in_place(const struct quantised_group *q, struct tensor row, struct tracking t, const struct step *s)
+static void put_in_place(const struct quantised_group *q, struct tensor row, struct tracking t, const struct leg *s)
 {
     struct tensor own = quantised_block(row, s->n, q->whole->rank);
     const struct tracking to = tracking_from(t, s->n * q->whole->rank);
@@ -243,7 +230,7 @@ enum error_code quantised_reduce_scatter(struct quantised_group *q, struct tenso
     struct tracking room = { 0 };
     enum error_code e = sums.data ? OK : no_room((int64_t)tensor_bytes(sums), err);
     if (!e && tracked(t)) e = tracking_open(&room, n + between, err);
-    struct step s = { .group = q->whole,
+    struct leg s = { .group = q->whole,
                       .X = row,
                       .x = t,
                       .n = n,

@@ -40,9 +40,13 @@ static inline enum dtype quantised_sum_format(enum dtype t) { return t == F16 ? 
 /** Bytes of a piece of n elements in a message: block_quantised_bytes(), padded to a multiple of 4. */
 int64_t quantised_bytes(struct block_format, int64_t n);
 
-/** Quantise and dequantise a row in pieces of n elements, as an all-gather would, without messages.  Local.
- *  @return OK or ERR_MEMORY. */
-enum error_code quantised_as_gathered(struct tensor row, int64_t n, struct block_format, struct error *);
+/** Quantise a piece for a message: its codes, and zeros as padding.  Local.  @param[out] code  quantised_bytes(). */
+void quantised_encode(struct device *, char *code, struct tensor piece, struct block_format);
+
+/** Quantise and dequantise a row in pieces of n elements, as an all-gather would, without messages.  Local; uncharged.
+ *  If the device is NULL, the row must be the host's.  @return OK or ERR_MEMORY. */
+enum error_code quantised_as_gathered(struct device *, struct tensor row, int64_t n, struct block_format,
+                                      struct error *);
 
 /**
  * All-gather of quantised pieces.  Every member gets the dequantised values, also of its own piece, so all members have

@@ -14,7 +14,6 @@
  */
 #include "emulated_devices/collectives/quantised.h"
 #include "emulated_devices/device/compute.h"
-#include "ref/numeric/convert.h"
 #include <stdlib.h>
 #include <string.h>
 
@@ -31,34 +30,16 @@ struct hop {
     double *value;                      /* [2n] for tracking */
 };
 
-static void quantise(struct device *d, char *code, int64_t bytes, struct tensor x, struct block_format f)
-{
-    struct views v = views_of(d);
-    char *codes = view_write(&v, tensor_1d(code, U8, bytes)).data;
-    memset(codes, 0, (size_t)bytes);
-    block_quantise(codes, view_read(&v, x), f);
-    views_end(&v);
-    dev_charge(d, "quantise", x, 2, 3);
-}
-
-static void dequantise(struct device *d, struct tensor x, char *code, int64_t bytes, struct block_format f)
-{
-    struct views v = views_of(d);
-    block_dequantise(view_write(&v, x), view_read(&v, tensor_1d(code, U8, bytes)).data, f);
-    views_end(&v);
-}
-
 /* Send the sum so far to the next device; receive the previous device's sum into `came`. */
 static enum error_code pass_on(struct hop *h, struct error *err)
 {
     const int P = h->group->size, next = around(h->group->rank + 1, P), before = around(h->group->rank - 1, P);
     struct device *d = h->group->comm->device;
-    quantise(d, h->out, h->bytes, h->sum, h->format);
+    quantised_encode(d, h->out, h->sum, h->format);
     const enum error_code e =
         exchange_both(&h->exchange, next, h->out, (uint64_t)h->bytes, before, h->in, (uint64_t)h->bytes, err);
     if (e) return e;
-    dequantise(d, h->came, h->in, h->bytes, h->format);
-    dev_charge(d, "dequantise", h->came, 2, 1);
+    dev_dequantise(d, h->came, h->in, h->format);
     return OK;
 }
 

@@ -5,7 +5,7 @@
  * them.  Code that needs the numbers gets a host view, and ends it:
  *
  *   struct views v = views_of(d);
- *   tensor_convert(view_write(&v, Y), view_read(&v, X));
+ *   const double first = tensor_get(view_read(&v, X), 0);
  *   views_end(&v);
  *
  * Host memory (a batch's ids and labels, a message's header, homes of the slow tier) may be passed wherever device
@@ -13,13 +13,70 @@
  *
  * REQUIRED entries are never NULL.  If an OPTIONAL one is NULL, generic.c computes it through host views, with the same
  * bits as the one-device model.  So a new backend can start with the required entries, and add operations that are slow
- * without it.  tests/devices/test_backend.c checks every entry of every backend that has numbers.
+ * without it.  tests/devices/test_backend.c and test_backend_entries.c check every entry of every backend that has
+ * numbers.
  */
 #ifndef ORRERY_BACKEND_H
 #define ORRERY_BACKEND_H
 
 #include "emulated_devices/device/device.h"
+#include "emulated_devices/device/drawn.h"
+#include "emulated_devices/device/outward.h"
 #include "emulated_devices/device/reduction.h"
+#include "ref/numeric/block_quantise.h"
+#include "ref/numeric/exact_sum.h"
+#include "ref/optim/galore.h"
+
+/* ---- OPTIONAL: operations on any tensors --------------------------------------------------------------------------
+ * The numbers of a model outside `ops`: any part of a tensor, also an empty one, in any format that the function in
+ * ref/ takes.  All that training computes is here or in `ops`; host views are for moving, checking and storing.
+ *
+ * X(name, parameters, arguments, what the host computes through views).  For each there is an entry of the table; a
+ * function device_name, for everybody, which calls it; and generic_name, the host's form, for a backend that takes over
+ * some cases only.  None is charged. */
+#define OPTIONAL_ENTRIES(X)                                                                                            \
+    /* to zeros */                                                                                                     \
+    X(zero, (T y), (y), clear(OUT(y)))                                                                                 \
+    /* y = x, rounded to nearest even */                                                                               \
+    X(convert, (T y, T x), (y, x), tensor_convert(OUT(y), IN(x)))                                                      \
+    /* reduction.h, on n elements */                                                                                   \
+    X(reduce, (enum reduction how, enum dtype t, void *into, const void *from, int64_t n), (how, t, into, from, n),    \
+      reduction_apply(how, t, OUT(tensor_1d(into, t, n)).data, IN(tensor_1d(UNCONST(from), t, n)).data, n))            \
+    X(divide, (enum dtype t, void *x, int64_t n, int by), (t, x, n, by),                                               \
+      reduction_divide(t, OUT(tensor_1d(x, t, n)).data, n, by))                                                        \
+    /* exact_sum.h: the sum is the host's; it has no rounding, and tells of infinities and NaNs */                     \
+    X(add_squares, (struct exact_sum *sum, T x), (sum, x), exact_add_squares(sum, IN(x)))                              \
+    /* block_quantise.h */                                                                                             \
+    X(quantise, (void *code, T x, struct block_format f), (code, x, f),                                                \
+      block_quantise(OUT(codes(code, x, f)).data, IN(x), f))                                                           \
+    X(dequantise, (T y, const void *code, struct block_format f), (y, code, f),                                        \
+      block_dequantise(OUT(y), IN(codes(UNCONST(code), y, f)).data, f))                                                \
+    /* drawn.h: initial weights, and directions */                                                                     \
+    X(draw, (T w, struct drawn which, uint64_t seed), (w, which, seed), drawn_weights(OUT(w), which, seed))            \
+    X(move_along, (T w, struct drawn which, uint64_t key, double along), (w, which, key, along),                       \
+      drawn_move(OUT(w), which, key, along))                                                                           \
+    X(step_along, (const struct optimizer *o, T w, struct drawn which, uint64_t key, struct step s),                   \
+      (o, w, which, key, s), drawn_step(o, OUT(w), which, key, s))                                                     \
+    /* optimizer.h, any part of a parameter.  Where the host steps (--offload), all tensors are the host's */          \
+    X(optimizer_step, (const struct optimizer *o, T w, T g, const T *state, struct step s), (o, w, g, state, s),       \
+      optimizer_step(o, OUT(w), IN(g), STATES(o, state), s))                                                           \
+    /* outward.h: the outer step of copies that train apart */                                                         \
+    X(outward_way, (T way, T anchor, T theta), (way, anchor, theta), outward_way(OUT(way), IN(anchor), IN(theta)))     \
+    X(outward_step, (T theta, T anchor, T momentum, T sum, int replicas, struct outward f),                            \
+      (theta, anchor, momentum, sum, replicas, f),                                                                     \
+      outward_step(OUT(theta), OUT(anchor), OUT(momentum), IN(sum), replicas, f))                                      \
+    /* galore.h */                                                                                                     \
+    X(galore_refresh, (struct low_rank p, T P, T g, T scratch, enum error_code *e, struct error *err),                 \
+      (p, P, g, scratch, e, err), *e = galore_refresh(p, OUT(P), IN(g), OUT(scratch).data, NULL, err))                 \
+    X(galore_project, (struct low_rank p, T g, T P, T scratch), (p, g, P, scratch),                                    \
+      galore_project(p, OUT(g), IN(P), OUT(scratch).data))                                                             \
+    X(galore_parts_step,                                                                                               \
+      (const struct optimizer *o, const struct low_rank_parts *p, T w, T g, const T *state, struct step s),            \
+      (o, p, w, g, state, s), galore_parts_step(o, p, OUT(w), OUT(g), STATES(o, state), s))
+
+/* Shorthands of the two lists of operations. */
+#define T struct tensor
+#define UNPACK(...) __VA_ARGS__
 
 struct backend {
     const char *name;                   /* as typed */
@@ -54,13 +111,11 @@ struct backend {
     void (*begin)(struct device *);                             /* before an operation of `ops` */
     void (*end)(struct device *);                               /* after it */
 
-    /* ---- OPTIONAL: more operations ---- */
+    /* ---- OPTIONAL: operations on any tensors: OPTIONAL_ENTRIES above ---- */
 
-    void (*zero)(struct device *, void *, size_t bytes);
-    void (*convert)(struct device *, struct tensor Y, struct tensor X);     /* Y = X, rounded to nearest even */
-    /* reduction.h */
-    void (*reduce)(struct device *, enum reduction, enum dtype, void *into, const void *from, int64_t n);
-    void (*divide)(struct device *, enum dtype, void *x, int64_t n, int by);
+#define X(name, parameters, arguments, host) void (*name)(struct device *, UNPACK parameters);
+    OPTIONAL_ENTRIES(X)
+#undef X
 };
 
 /* Operations of `ops` that a backend may leave NULL.  X(name, parameters, the same with host views) */
@@ -101,16 +156,18 @@ struct backend {
       (OUT(dlogits), IN(logits), slope, z_slope))
 
 /* generic.c: what stands in for a declined one. */
-#define T struct tensor
-#define UNPACK(...) __VA_ARGS__
 #define X(name, parameters, arguments) void generic_##name(struct device *d, UNPACK parameters);
 OPTIONAL_OPERATIONS(X)
+#undef X
+#define X(name, parameters, arguments, host)                                                                           \
+    void generic_##name(struct device *d, UNPACK parameters);                                                          \
+    void device_##name(struct device *d, UNPACK parameters);
+OPTIONAL_ENTRIES(X)
 #undef X
 #undef UNPACK
 #undef T
 
-/* ---- the registry -------------------------------------------------------------------------------------------------
- * */
+/* ---- the registry ------------------------------------------------------------------------------------------------ */
 
 extern const struct backend *const backends[];      /* ends with NULL */
 
@@ -120,8 +177,7 @@ const struct backend *backend_find(const char *name);
 /** Whether a name is one.  @param flag  what gave it: "--backend".  @return OK, or ERR_USAGE naming the nearest. */
 enum error_code backend_check(const char *flag, const char *name, struct error *);
 
-/* ---- memory -------------------------------------------------------------------------------------------------------
- * */
+/* ---- memory ------------------------------------------------------------------------------------------------------ */
 
 /** Copy bytes; either side may be the host's.  Local; no virtual time passes. */
 void device_copy(struct device *, void *to, const void *from, uint64_t bytes);
@@ -130,19 +186,17 @@ void device_copy(struct device *, void *to, const void *from, uint64_t bytes);
 void device_copy_rows(struct device *, void *to, uint64_t to_pitch, const void *from, uint64_t from_pitch,
                       uint64_t width, int64_t rows);
 
-/** Make it all zeros. */
-void device_zero(struct device *, struct tensor);
-
-/* ---- host views ---------------------------------------------------------------------------------------------------
- * */
+/* ---- host views -------------------------------------------------------------------------------------------------- */
 
 static inline const void *host_read(struct device *d, const void *data, uint64_t bytes)
 {
     return d->backend->host_read(d, data, (size_t)bytes);
 }
 
-static inline void *host_write(struct device *d, void *data, uint64_t bytes) { return d->backend->host_write(d, data,
-    (size_t)bytes); }
+static inline void *host_write(struct device *d, void *data, uint64_t bytes)
+{
+    return d->backend->host_write(d, data, (size_t)bytes);
+}
 
 static inline void host_done(struct device *d, const void *view) { d->backend->host_done(d, view); }
 
@@ -172,12 +226,5 @@ static inline void device_charge(struct device *d, const char *what, struct op_c
     d->done.flops += cost.flops, d->done.bytes += cost.bytes;
     clock_compute(&d->clock, what, cost);
 }
-
-/** Y = X, rounded.  Not charged: dev_round is. */
-void device_convert(struct device *, struct tensor Y, struct tensor X);
-
-/** into[i] = into[i] (op) from[i];  x[i] = x[i] / by.  Not charged. */
-void device_reduce(struct device *, enum reduction, enum dtype, void *into, const void *from, int64_t n);
-void device_divide(struct device *, enum dtype, void *x, int64_t n, int by);
 
 #endif

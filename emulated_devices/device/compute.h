@@ -10,7 +10,6 @@
 #define ORRERY_COMPUTE_H
 
 #include "emulated_devices/device/backend.h"
-#include "ref/numeric/exact_sum.h"
 
 static inline void backend_begin(struct device *d)
 {
@@ -49,6 +48,19 @@ static inline void dev_round(struct device *d, struct tensor Y, struct tensor X)
 {
     device_convert(d, Y, X);
     dev_charge(d, "round", X, 2, 1);
+}
+
+/* To codes, and back. */
+static inline void dev_quantise(struct device *d, void *code, struct tensor X, struct block_format f)
+{
+    device_quantise(d, code, X, f);
+    dev_charge(d, "quantise", X, 2, 3);
+}
+
+static inline void dev_dequantise(struct device *d, struct tensor Y, const void *code, struct block_format f)
+{
+    device_dequantise(d, Y, code, f);
+    dev_charge(d, "dequantise", Y, 2, 1);
 }
 
 /* ---- embedding: reads the rows it looks up, not the whole table ------------------------------------------------ */
@@ -388,9 +400,7 @@ static inline void dev_scale(struct device *d, struct tensor Y, double a)
 
 static inline void dev_add_squares(struct device *d, struct exact_sum *sum, struct tensor X)
 {
-    struct views v = views_of(d);
-    exact_add_squares(sum, view_read(&v, X));
-    views_end(&v);
+    device_add_squares(d, sum, X);
     dev_charge(d, "sum of squares", X, 1, 2);
 }
 

@@ -38,55 +38,24 @@ void device_copy_rows(struct device *d, void *to, uint64_t to_pitch, const void 
                                                 (size_t)rows);
 }
 
-void device_zero(struct device *d, struct tensor t)
+/* ---- operations on any tensors ----------------------------------------------------------------------------------- */
+
+static void clear(struct tensor y)
 {
-    const size_t bytes = tensor_bytes(t);
-    if (bytes == 0) return;
-    if (d->backend->zero != NULL) {
-        d->backend->zero(d, t.data, bytes);
-        return;
-    }
-    void *view = host_write(d, t.data, bytes);
-    memset(view, 0, bytes);
-    host_done(d, view);
+    if (tensor_bytes(y) > 0) memset(y.data, 0, tensor_bytes(y));
 }
 
-void device_convert(struct device *d, struct tensor Y, struct tensor X)
+static struct tensor codes(void *code, struct tensor x, struct block_format f)
 {
-    if (d->backend->convert != NULL) {
-        d->backend->convert(d, Y, X);
-        return;
-    }
-    struct views v = views_of(d);
-    tensor_convert(view_write(&v, Y), view_read(&v, X));
-    views_end(&v);
+    return tensor_1d(code, U8, block_quantised_bytes(f, tensor_count(x)));
 }
 
-void device_reduce(struct device *d, enum reduction how, enum dtype t, void *into, const void *from, int64_t n)
+static const struct tensor *states(struct views *seen, const struct optimizer *o, const struct tensor *state,
+                                   struct tensor *shown)
 {
-    const uint64_t bytes = (uint64_t)n * dtype_size(t);
-    if (d->backend->reduce != NULL) {
-        d->backend->reduce(d, how, t, into, from, n);
-        return;
-    }
-    void *sum = host_write(d, into, bytes);
-    const void *part = host_read(d, from, bytes);
-    reduction_apply(how, t, sum, part, n);
-    host_done(d, part), host_done(d, sum);
+    for (int k = 0; k < o->states; k++) shown[k] = view_write(seen, state[k]);
+    return shown;
 }
-
-void device_divide(struct device *d, enum dtype t, void *x, int64_t n, int by)
-{
-    if (d->backend->divide != NULL) {
-        d->backend->divide(d, t, x, n, by);
-        return;
-    }
-    void *view = host_write(d, x, (uint64_t)n * dtype_size(t));
-    reduction_divide(t, view, n, by);
-    host_done(d, view);
-}
-
-/* ---- of the table of operations ---------------------------------------------------------------------------------- */
 
 static struct attention mask_read(struct views *v, struct attention a)
 {
@@ -98,7 +67,25 @@ static struct attention mask_read(struct views *v, struct attention a)
 #define IN(x) view_read(&seen, x)
 #define OUT(x) view_write(&seen, x)
 #define MASK(a) mask_read(&seen, a)
+#define STATES(o, state) states(&seen, o, state, (struct tensor[OPTIMIZER_MAX_STATES]){ { 0 } })
+#define UNCONST(data) (void *)(uintptr_t)(data)         /* a tensor's data is void * */
 #define UNPACK(...) __VA_ARGS__
+#define X(name, parameters, arguments, host)                                                                           \
+    void generic_##name(struct device *d, UNPACK parameters)                                                           \
+    {                                                                                                                  \
+        struct views seen = views_of(d);                                                                               \
+        host;                                                                                                          \
+        views_end(&seen);                                                                                              \
+    }                                                                                                                  \
+    void device_##name(struct device *d, UNPACK parameters)                                                            \
+    {                                                                                                                  \
+        (d->backend->name != NULL ? d->backend->name : generic_##name)(d, UNPACK arguments);                           \
+    }
+OPTIONAL_ENTRIES(X)
+#undef X
+
+/* ---- of the table of operations ---------------------------------------------------------------------------------- */
+
 #define X(name, parameters, arguments)                                                                                 \
     void generic_##name(struct device *d, UNPACK parameters)                                                           \
     {                                                                                                                  \

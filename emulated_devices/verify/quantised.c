@@ -84,8 +84,8 @@ static enum error_code quantise_unit(const struct plan *p, const struct shards *
         copy(&x, w, false);
         unit_from_whole(NULL, &x.unit, all, x.row, x.whole, p->dtype);
         for (int l = (int)first; l >= (int)last && !e; l--)
-            e = data_as_gathered(&p->data, s, (enum shard_level)l, &x.unit, tensor_1d(x.row, p->dtype, x.unit.padded),
-                                 err);
+            e = data_as_gathered(NULL, &p->data, s, (enum shard_level)l, &x.unit,
+                                 tensor_1d(x.row, p->dtype, x.unit.padded), err);
         unit_to_whole(NULL, &x.unit, all, x.row, x.whole, p->dtype);
         copy(&x, w, true);
     }

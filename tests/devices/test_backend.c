@@ -1,5 +1,6 @@
-/* Backends against their table (device/backend.h): memory, host views, each operation; one that declines has the same
- * bits. tier: check
+/* Backends against their table (device/backend.h): memory, host views, each operation of `ops`; one that declines has
+ * the same bits.  Operations outside `ops`: test_backend_entries.c.
+ * tier: check
  */
 #include <stdarg.h>
 #include <stddef.h>
@@ -8,7 +9,6 @@
 #include <cmocka.h>
 #undef fail
 #include "emulated_devices/device/compute.h"
-#include "ref/numeric/convert.h"
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -18,9 +18,7 @@
 
 static struct error err;
 
-/* ---- memory
- * ------------------------------------------------------------------------------------------------------------------
- * */
+/* ---- memory ------------------------------------------------------------------------------------------------------ */
 
 static void check_copies(struct device *d)
 {
@@ -176,25 +174,9 @@ static double sums[2 * E + 1], result;
     static void run_##name(struct device *d, struct tensor *t) { (void)t, dev_##name arguments; }
 OPERATIONS(X)
 #undef X
-static void run_round(struct device *d, struct tensor *t) { dev_round(d, t[0], t[1]); }
-static void run_zero(struct device *d, struct tensor *t) { device_zero(d, t[0]); }
-static void run_divide(struct device *d, struct tensor *t) { device_divide(d, d->dtype, t[0].data, N * D, 3); }
-
-static void run_reduce(struct device *d, struct tensor *t)
-{
-    device_reduce(d, SUM, d->dtype, t[0].data, t[1].data, N * D);
-}
-
 static void run_loss(struct device *d, struct tensor *t)
 {
     result = dev_cross_entropy_loss(d, t[0], t[1], t[2], t[3], -1);
-}
-
-static void run_squares(struct device *d, struct tensor *t)
-{
-    struct exact_sum sum = { .infinite = 0 };
-    dev_add_squares(d, &sum, t[0]);
-    result = exact_value(&sum);
 }
 
 static const struct operation {
@@ -206,11 +188,6 @@ static const struct operation {
     OPERATIONS(X)
 #undef X
     { "cross_entropy_loss", run_loss, { STATISTIC(N), STATISTIC(N), STATISTIC(N), WHOLE(N, 0, V) } },
-    { "round", run_round, { STATISTIC(N), NUMBERS(N, 0) } },
-    { "zero", run_zero, { NUMBERS(N, D) } },
-    { "reduce", run_reduce, { X_Y } },
-    { "divide", run_divide, { NUMBERS(N, D) } },
-    { "squares", run_squares, { NUMBERS(N, D) } },
 };
 enum { ALL = sizeof all / sizeof *all };
 
@@ -308,28 +285,8 @@ static void test_declining_gives_the_same_bits(void **state)
     for (int i = 0; i < 2; i++) {
         struct backend least = *backend_find(of[i]);
         least.ops = required;
-        least.zero = NULL, least.convert = NULL, least.reduce = NULL, least.divide = NULL;
         expect_the_bits_of_cpu(&least);
     }
-}
-
-static int taken;
-static void zero(struct device *d, void *x, size_t bytes) { (void)d, taken++, memset(x, 0, bytes); }
-static void convert_it(struct device *d, struct tensor Y, struct tensor X) { (void)d, taken++, tensor_convert(Y, X); }
-static void divide(struct device *d, enum dtype t, void *x, int64_t n, int by) { (void)d, taken++, reduction_divide(t,
-    x, n, by); }
-static void reduce(struct device *d, enum reduction how, enum dtype t, void *into, const void *from, int64_t n)
-{
-    (void)d, taken++, reduction_apply(how, t, into, from, n);
-}
-
-static void test_a_backend_may_take_over(void **state)
-{
-    (void)state;
-    struct backend more = *backend_find("cpu");
-    more.zero = zero, more.convert = convert_it, more.reduce = reduce, more.divide = divide;
-    expect_the_bits_of_cpu(&more);
-    assert_int_equal(taken, 4 * 4);                         /* each once in each format */
 }
 
 /* ---- the registry ------------------------------------------------------------------------------------------------ */
@@ -425,9 +382,8 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_memory), cmocka_unit_test(test_operations),
-            cmocka_unit_test(test_declining_gives_the_same_bits),
-        cmocka_unit_test(test_a_backend_may_take_over), cmocka_unit_test(test_names),
-            cmocka_unit_test(test_who_does_not_ask_is_stopped),
+        cmocka_unit_test(test_declining_gives_the_same_bits), cmocka_unit_test(test_names),
+        cmocka_unit_test(test_who_does_not_ask_is_stopped),
     };
     return cmocka_run_group_tests_name("backend", tests, NULL, NULL) != 0;
 }

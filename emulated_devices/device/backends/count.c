@@ -59,8 +59,10 @@ static void *host_writes(struct device *d, void *data, size_t bytes)
     return s->zeros;
 }
 
-static const void *host_reads(struct device *d, const void *data, size_t bytes) { return host_writes(d,
-    (void *)(uintptr_t)data, bytes); }
+static const void *host_reads(struct device *d, const void *data, size_t bytes)
+{
+    return host_writes(d, (void *)(uintptr_t)data, bytes);
+}
 
 static void host_gives_back(struct device *d, const void *view)
 {

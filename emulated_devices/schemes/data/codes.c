@@ -45,23 +45,21 @@ const struct wire wire_codes = {
 /* ---- weights that are gathered after the step -------------------------------------------------------------------- */
 
 /* Pieces: the parts of a unit after cutting by all digits up to this one. */
-enum error_code data_as_gathered(const struct data_request *q, const struct shards *s, enum shard_level level,
-                                 const struct unit *u, struct tensor row, struct error *err)
+enum error_code data_as_gathered(struct device *d, const struct data_request *q, const struct shards *s,
+                                 enum shard_level level, const struct unit *u, struct tensor row, struct error *err)
 {
     if (q->quantise_weights.bits == 0 || shards_size(s, level) == 1) return OK;
-    return quantised_as_gathered(row, u->padded / shards_stride(s, level + 1), q->quantise_weights, err);
+    return quantised_as_gathered(d, row, u->padded / shards_stride(s, level + 1), q->quantise_weights, err);
 }
 
 /* Weights are quantised as when new weights are shared: backwards through the levels. */
 enum error_code data_requantise(struct data_parallel *dp, struct error *err)
 {
     enum error_code e = OK;
-    for (int u = 0; u < dp->units; u++) {
-        struct views v = views_of(dp->device);
-        const struct tensor own = view_write(&v, dp->unit[u].own_w);
+    for (int i = 0; i < dp->units; i++) {
+        const struct unit *u = &dp->unit[i];
         for (enum shard_level l = BY_OPTIMIZER; l > BY_WEIGHTS && !e; l--)
-            e = data_as_gathered(&dp->request, &dp->unit[u].over->shards, l, &dp->unit[u], own, err);
-        views_end(&v);
+            e = data_as_gathered(dp->device, &dp->request, &u->over->shards, l, u, u->own_w, err);
     }
     return e;
 }

@@ -40,8 +40,8 @@
 #define ORRERY_DATA_SCHEME_H
 
 #include "emulated_devices/collectives/quantised.h"
+#include "emulated_devices/device/outward.h"
 #include "emulated_devices/device/tier.h"
-#include "emulated_devices/schemes/data/outward.h"
 #include "emulated_devices/schemes/data/unit.h"
 #include "emulated_devices/schemes/scheme.h"
 #include "ref/optim/outer.h"
@@ -247,9 +247,9 @@ void data_same_versions(struct data_parallel *);
 enum error_code data_requantise(struct data_parallel *, struct error *);
 
 /** Replace weights by the values that a level's gathering would give, in a part of a unit's row that consists of whole
- *  pieces.  Local.  @return OK or ERR_MEMORY. */
-enum error_code data_as_gathered(const struct data_request *, const struct shards *, enum shard_level,
-                                 const struct unit *, struct tensor row, struct error *);
+ *  pieces.  Local.  If the device is NULL, the row must be the host's.  @return OK or ERR_MEMORY. */
+enum error_code data_as_gathered(struct device *, const struct data_request *, const struct shards *,
+                                 enum shard_level, const struct unit *, struct tensor row, struct error *);
 
 /** Whether gradients are tracked. */
 static inline bool data_tracks(const struct data_parallel *dp)

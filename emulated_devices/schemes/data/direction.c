@@ -10,8 +10,6 @@
  */
 #include "emulated_devices/schemes/data/stage.h"
 #include "emulated_devices/device/compute.h"
-#include "ref/model/mezo.h"
-#include "ref/numeric/convert.h"
 
 /* Weights that are acquired are w + along z. */
 struct direction { uint64_t key; double along; };
@@ -27,25 +25,13 @@ void data_set_direction(struct data_parallel *dp, uint64_t key, double along)
 
 /* ---- moving ------------------------------------------------------------------------------------------------------ */
 
-struct moving { const struct direction *direction; const struct parameter *parameter; struct tensor w; };
-
-static void move_run(void *context, struct run r)
-{
-    const struct moving *m = context;
-    mezo_move(&m->parameter->spec, m->direction->key, m->direction->along, r.whole, r.length, m->w.dtype,
-              slice(m->w, (struct interval){ r.piece, r.length }).data);
-}
-
 /* Whole parameters are stored one after another. */
 static void move_unit(const struct data_parallel *dp, const struct direction *d, struct unit *u)
 {
     for (int i = 0; i < u->count; i++) {
         const struct parameter *p = &u->parameter[i];
-        struct views v = views_of(dp->device);
-        struct moving m = { d, p,
-                            view_write(&v, slice(u->w, (struct interval){ p->place, layout_count(&p->layout) })) };
-        layout_each_run(&p->layout, move_run, &m);
-        views_end(&v);
+        device_move_along(dp->device, slice(u->w, (struct interval){ p->place, layout_count(&p->layout) }),
+                          (struct drawn){ &p->spec, &p->layout, 0 }, d->key, d->along);
     }
     dev_charge(dp->device, "move weights", u->w, 2, 2);
     u->moved = true;
@@ -63,32 +49,11 @@ static enum error_code acquire(struct data_parallel *dp, struct use use, bool ah
 
 /* ---- stepping ---------------------------------------------------------------------------------------------------- */
 
-struct along { const struct stretch *stretch; const struct direction *direction; };
-
-enum { DRAWN_AT_ONCE = 512 };
-
 /* The direction is the gradient, and the slope multiplies it. */
-static void step_run(void *context, struct run r)
-{
-    const struct along *a = context;
-    const struct stretch *x = a->stretch;
-    const enum dtype t = x->master.dtype;
-
-    #pragma omp parallel for schedule(static) if (r.length > 32 * DRAWN_AT_ONCE)
-    for (int64_t at = 0; at < r.length; at += DRAWN_AT_ONCE) {
-        const int64_t n = r.length - at < DRAWN_AT_ONCE ? r.length - at : DRAWN_AT_ONCE;
-        double drawn[DRAWN_AT_ONCE], rounded[DRAWN_AT_ONCE];
-        const struct tensor z = tensor_1d(rounded, t, n);
-        mezo_draw(&x->at.parameter->spec, a->direction->key, r.whole + at, n, drawn);
-        convert_numbers(rounded, t, drawn, F64, n);
-        optimizer_step(x->dp->optimizer, slice(x->master, (struct interval){ r.piece + at, n }), z, NULL, x->step);
-    }
-}
-
 static void step_along(const struct stretch *x)
 {
-    struct along a = { x, own_state(x->dp) };
-    layout_each_run_within(&x->at.parameter->layout, x->at.piece, x->at.length, step_run, &a);
+    const struct drawn which = { &x->at.parameter->spec, &x->at.parameter->layout, x->at.piece };
+    device_step_along(x->dp->device, x->dp->optimizer, x->master, which, own_state(x->dp)->key, x->step);
 }
 
 /* ---- the stage --------------------------------------------------------------------------------------------------- */

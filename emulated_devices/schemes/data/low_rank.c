@@ -93,13 +93,12 @@ struct param_spec data_spec(const struct data_parallel *dp, const struct param_s
 
 /* ---- projecting -------------------------------------------------------------------------------------------------- */
 
-/* One matrix of a parameter: its gradient, its P and scratch memory; during projection, host views of them. */
+/* One matrix of a parameter: its gradient, its P and scratch memory. */
 struct piece {
     struct data_parallel *dp;
     const struct parameter *parameter;
     struct low_rank r;
-    struct tensor g, P;
-    void *scratch;
+    struct tensor g, P, scratch;
 };
 
 static struct piece piece_of(struct data_parallel *dp, const struct parameter *p, const struct low_rank_parts *all,
@@ -114,7 +113,7 @@ static struct piece piece_of(struct data_parallel *dp, const struct parameter *p
 
 static void project(const struct piece *x)
 {
-    galore_project(x->r, x->g, x->P, x->scratch);
+    device_galore_project(x->dp->device, x->r, x->g, x->P, x->scratch);
     device_charge(x->dp->device, "project gradient", linear_cost(x->r.b, x->r.a, x->r.r, x->g.dtype));
 }
 
@@ -125,21 +124,20 @@ static enum error_code refresh(const struct piece *x, struct error *err)
     const double a = (double)x->r.a, b = (double)x->r.b;
     const struct op_cost cost = { .flops = 2 * a * a * b + 9 * a * a * a, .bytes = 8 * (a * b + 2 * a * a) };
     device_charge(x->dp->device, "find projection", cost);
-    return fail_about(err, galore_refresh(x->r, x->P, x->g, x->scratch, NULL, err), x->parameter->spec.name);
+    enum error_code e = OK;
+    device_galore_refresh(x->dp->device, x->r, x->P, x->g, x->scratch, &e, err);
+    return fail_about(err, e, x->parameter->spec.name);
 }
 
 static enum error_code project_piece(struct piece x, bool anew, struct error *err)
 {
     struct device *d = x.dp->device;
-    const struct tensor scratch = device_tensor_in(d, BUFFERS, U8, (int64_t)galore_scratch(x.r, x.g.dtype));
-    if (scratch.data == NULL)
+    x.scratch = device_tensor_in(d, BUFFERS, U8, (int64_t)galore_scratch(x.r, x.g.dtype));
+    if (x.scratch.data == NULL)
         return fail(err, ERR_MEMORY, "no memory to project the gradient of %s", x.parameter->spec.name);
-    struct views v = views_of(d);
-    x.g = view_write(&v, x.g), x.P = view_write(&v, x.P), x.scratch = view_write(&v, scratch).data;
     const enum error_code e = anew ? refresh(&x, err) : OK;
     if (!e) project(&x);
-    views_end(&v);
-    device_free(d, scratch);
+    device_free(d, x.scratch);
     return e;
 }
 
@@ -285,12 +283,10 @@ static void step_parameter(struct data_parallel *dp, const struct parameter *p, 
 {
     const struct low_rank_parts r = projection_of(dp, &p->spec);
     struct tensor state[OPTIMIZER_MAX_STATES] = { 0 };
-    struct views v = views_of(dp->device);
-    for (int k = 0; k < dp->optimizer->states; k++) state[k] = view_write(&v, data_whole_state(dp, p, k));
+    for (int k = 0; k < dp->optimizer->states; k++) state[k] = data_whole_state(dp, p, k);
     step.weight_decay = p->spec.decay ? dp->hyper->weight_decay : 0;
     const struct tensor w = parameter_view(p, slice(master, (struct interval){ p->place, 0 }).data, master.dtype);
-    galore_parts_step(dp->optimizer, &r, view_write(&v, w), view_write(&v, p->g), state, step);
-    views_end(&v);
+    device_galore_parts_step(dp->device, dp->optimizer, &r, w, p->g, state, step);
     for (int i = 0; i < r.count && low_rank_projects(&r); i++)
         device_charge(dp->device, "project back",
                       linear_cost(r.part[i].p.b, r.part[i].p.r, r.part[i].p.a, master.dtype));

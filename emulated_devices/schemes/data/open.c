@@ -2,7 +2,6 @@
 #include "emulated_devices/schemes/data/stage.h"
 #include "emulated_devices/schemes/data/units.h"
 #include "ref/model/transformer.h"
-#include "ref/numeric/convert.h"
 #include <stdlib.h>
 
 /* ---- units ------------------------------------------------------------------------------------------------------- */
@@ -121,39 +120,20 @@ void show_gradients(struct unit *u)
 
 /* ---- initial weights --------------------------------------------------------------------------------------------- */
 
-struct draw { uint64_t seed; struct tensor own; int64_t first; struct portion stretch; };
-
-enum { DRAWN_AT_ONCE = 512 };
-
-/* Draw in the master's format and round: so every weight is its rounded master, also if another device keeps the
- * master. */
-static void draw_run(void *context, struct run r)
-{
-    const struct draw *d = context;
-    const enum dtype master = dtype_wide(d->own.dtype);
-    char *out = (char *)d->own.data + (size_t)(d->stretch.row - d->first + r.piece) * dtype_size(d->own.dtype);
-    double drawn[DRAWN_AT_ONCE];
-    for (int64_t done = 0, n; done < r.length; done += n) {
-        n = r.length - done < DRAWN_AT_ONCE ? r.length - done : DRAWN_AT_ONCE;
-        param_init(&d->stretch.parameter->spec, d->seed, master, r.whole + done, n, drawn);
-        convert_numbers(out + (size_t)done * dtype_size(d->own.dtype), d->own.dtype, drawn, master, n);
-    }
-}
+struct draw { const struct data_parallel *dp; struct tensor own; int64_t first; uint64_t seed; };
 
 static void draw_stretch(void *context, struct portion s)
 {
-    struct draw *d = context;
-    d->stretch = s;
-    layout_each_run_within(&s.parameter->layout, s.piece, s.length, draw_run, d);
+    const struct draw *d = context;
+    const struct drawn which = { &s.parameter->spec, &s.parameter->layout, s.piece };
+    device_draw(d->dp->device, slice(d->own, (struct interval){ s.row - d->first, s.length }), which, d->seed);
 }
 
 static void draw(const struct data_parallel *dp, const struct unit *u, enum tensor_kind kind, uint64_t seed)
 {
     const struct interval own = data_kept(&u->over->shards, u, kind);
-    struct views v = views_of(dp->device);
-    struct draw d = { .seed = seed, .own = view_write(&v, data_kept_tensor(dp, u, kind)), .first = own.first };
+    struct draw d = { dp, data_kept_tensor(dp, u, kind), own.first, seed };
     unit_each_stretch(u, own, draw_stretch, &d);
-    views_end(&v);
 }
 
 /* ---- open and close ---------------------------------------------------------------------------------------------- */

@@ -1,8 +1,8 @@
 /* outer.c -- copies of the model that train apart: what they are made of, and the step at the end of each round.
  *
- * The rule is that of ref/optim/outer.h; its arithmetic is in outward.c.  Each device steps outward what it steps
- * inward.  The outer gradient needs no memory of its own: gradients are zero after the inner step, and theirs has its
- * size and format.
+ * The rule is that of ref/optim/outer.h; its arithmetic is in device/outward.c.  Each device steps outward what it
+ * steps inward.  The outer gradient needs no memory of its own: gradients are zero after the inner step, and theirs has
+ * its size and format.
  *
  * What lies on the slow tier is copied to the device as it is stepped, in slices of --offload-slice elements.  A round
  * has one such step, so nothing overlaps it.
@@ -12,7 +12,6 @@
  */
 #include "emulated_devices/schemes/data/offload.h"
 #include "emulated_devices/device/compute.h"
-#include "ref/numeric/convert.h"
 #include <math.h>
 #include <stdlib.h>
 
@@ -71,9 +70,7 @@ void data_start_round(struct data_parallel *dp)
 {
     for (int i = 0; i < dp->units && takes_part(dp); i++) {
         const struct unit *u = &dp->unit[i];
-        struct views v = views_of(dp->device);
-        tensor_convert(view_write(&v, u->anchor), view_read(&v, data_kept_tensor(dp, u, KIND_MASTER)));
-        views_end(&v);
+        device_convert(dp->device, u->anchor, data_kept_tensor(dp, u, KIND_MASTER));
         device_zero(dp->device, u->momentum);
     }
 }
@@ -141,15 +138,11 @@ static enum error_code step_operands_outward(struct data_parallel *dp, struct gr
     const struct tensor g = o[GRADIENT].here, theta = o[THETA].here, anchor = o[ANCHOR].here,
                         momentum = o[MOMENTUM].here;
     const bool moves = tensor_present(momentum);
-    struct views v = views_of(dp->device);
-    outward_way(view_write(&v, g), view_read(&v, anchor), view_read(&v, theta));
-    views_end(&v);
+    device_outward_way(dp->device, g, anchor, theta);
     dev_charge(dp->device, "outer gradient", g, 3, 1);
     const enum error_code e = allreduce(replicas, g.data, tensor_count(g), g.dtype, SUM, dp->allreduce, err);
     if (e) return e;
-    outward_step(view_write(&v, theta), view_write(&v, anchor), view_write(&v, momentum), view_read(&v, g),
-                 replicas->size, f);
-    views_end(&v);
+    device_outward_step(dp->device, theta, anchor, momentum, g, replicas->size, f);
     dev_charge(dp->device, "outer step", g, moves ? 6 : 4, moves ? 7 : 3);
     device_zero(dp->device, g);
     if (!tensor_present(o[WEIGHT].here)) return OK;

@@ -7,7 +7,7 @@
 
 void step_by_gradient(const struct stretch *x)
 {
-    optimizer_step(x->dp->optimizer, x->master, x->gradient, (struct tensor *)x->state, x->step);
+    device_optimizer_step(x->dp->device, x->dp->optimizer, x->master, x->gradient, x->state, x->step);
 }
 
 struct operands unit_operands(const struct data_parallel *dp, const struct unit *u, struct interval own)
@@ -40,12 +40,8 @@ void step_operands(const struct data_parallel *dp, const struct unit *u, struct 
                    struct step step)
 {
     const int64_t first = shards_range(&u->over->shards, BY_OPTIMIZER, u->padded).first + own.first;
-    struct views v = views_of(dp->device);
-    struct operands here = { .gradient = view_read(&v, o->gradient), .master = view_write(&v, o->master) };
-    for (int i = 0; i < dp->optimizer->states; i++) here.state[i] = view_write(&v, o->state[i]);
-    struct kernel k = { .dp = dp, .o = &here, .step = step, .first = first };
+    struct kernel k = { .dp = dp, .o = o, .step = step, .first = first };
     unit_each_stretch(u, (struct interval){ first, own.count }, step_portion, &k);
-    views_end(&v);
     if (data_has_masters(dp)) device_convert(dp->device, o->weight, o->master);
 }
 

@@ -118,10 +118,10 @@ static void reach(struct search *s, const struct state *new, struct node by)
 
 /* ---- one operation ----------------------------------------------------------------------------------------------- */
 
-struct step { int op; const struct rule *rule; struct node node; };
+struct chosen { int op; const struct rule *rule; struct node node; };
 
 /* The result is kept as it must be, or as it comes; one that several read may also be changed once for all of them. */
-static void finish(struct search *s, struct state *at, struct step *step)
+static void finish(struct search *s, struct state *at, struct chosen *step)
 {
     const struct sbp_graph *g = s->graph;
     const int out = g->op[step->op].out;
@@ -145,7 +145,7 @@ static void finish(struct search *s, struct state *at, struct step *step)
 }
 
 /* Operand after operand; one that is read for the first time is an input, whose signature may be free. */
-static void bring_operands(struct search *s, struct state *at, struct step *step, int i)
+static void bring_operands(struct search *s, struct state *at, struct chosen *step, int i)
 {
     const struct sbp_op *op = &s->graph->op[step->op];
     if (i == op->inputs) {
@@ -233,7 +233,7 @@ static enum error_code do_op(struct search *s, int o, struct error *err)
     for (int i = 0; i < s->from.count && !s->failed; i++)
         for (int r = 0; r < rules; r++) {
             struct state at = s->from.state[i];
-            struct step step = { o, &s->rule[r], { .before = at.node, .rule = (int16_t)r } };
+            struct chosen step = { o, &s->rule[r], { .before = at.node, .rule = (int16_t)r } };
             bring_operands(s, &at, &step, 0);
         }
     if (s->failed) return fail(err, ERR_MEMORY, "no memory for the signatures of %d tensors", s->graph->tensors);

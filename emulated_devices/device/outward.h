@@ -1,4 +1,4 @@
-/* outward.h -- the outer step of replicas that train apart, as devices make it. */
+/* outward.h -- the outer step of replicas that train apart, as devices make it; on memory of the host. */
 #ifndef ORRERY_OUTWARD_H
 #define ORRERY_OUTWARD_H
 

@@ -4,7 +4,7 @@
  * element over whole replicas; here each is four factors, of sums that came from an all-reduce.  Neither calls the
  * other, so that each checks the other.
  */
-#include "emulated_devices/schemes/data/outward.h"
+#include "emulated_devices/device/outward.h"
 
 #define LOOPS(real, format)                                                                                      \
     static void way_##format(int64_t n, real *restrict way, const real *restrict anchor, const real *restrict theta) \
