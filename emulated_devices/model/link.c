@@ -399,11 +399,8 @@ enum error_code link_part(struct linked *l, const struct node *table, const stru
 {
     const struct buffer stream = { .rows = STREAM, .width = WIDTH_MODEL, .tag = ACTIVATIONS };
     enum error_code e = OK;
-    *l = (struct linked){ .attention = seams->cp.scheme,
-                          .experts = seams->ep.scheme,
-                          .slots = 1,
-                          .slot = { { .name = "in", .width = WIDTH_MODEL, .maker = -1 } },
-                          .buffers = BUFFER_FIRST_OWN,
+    *l = (struct linked){ .attention = seams->cp.scheme, .experts = seams->ep.scheme, .slots = 1,
+                          .slot = { { .name = "in", .width = WIDTH_MODEL, .maker = -1 } }, .buffers = BUFFER_FIRST_OWN,
                           .buffer = { [BUFFER_IN] = stream, [BUFFER_OUT] = stream, [BUFFER_GRADIENT] = stream } };
     l->buffer[BUFFER_GRADIENT].tag = BUFFERS;
     for (const struct node *n = table; n->op != OP_END && !e; n++) e = add_node(l, n, err);

@@ -8,7 +8,7 @@ static enum error_code make(struct stage *s, struct microbatch *m, const struct 
                             struct error *err)
 {
     const struct buffer *b = &p->linked.buffer[buffer];
-    struct tensor *t = stage_buffer(s, m, p, buffer);
+    struct tensor *t = stage_buffer(m, p, buffer);
     *t = buffer_shape(b, s->seams, m->N);
     t->data = arena_alloc(&s->device->arena, b->tag, tensor_bytes(*t));
     return t->data ? OK
@@ -24,8 +24,8 @@ static void drop(struct stage *s, struct tensor *t)
 
 void run_drop(struct stage *s, struct microbatch *m, const struct model_part *p)
 {
-    drop(s, stage_buffer(s, m, p, BUFFER_IN));
-    for (int b = BUFFER_FIRST_OWN; b < p->linked.buffers; b++) drop(s, stage_buffer(s, m, p, b));
+    drop(s, stage_buffer(m, p, BUFFER_IN));
+    for (int b = BUFFER_FIRST_OWN; b < p->linked.buffers; b++) drop(s, stage_buffer(m, p, b));
 }
 
 /* ---- steps ------------------------------------------------------------------------------------------------------- */
@@ -34,7 +34,7 @@ static void show(struct stage *s, struct microbatch *m, const struct model_part 
 {
     const struct slot *shown = &p->linked.slot[slot];
     const int buffer = gradient ? shown->gradient : shown->value;
-    const struct tensor t = *stage_buffer(s, m, p, buffer);
+    const struct tensor t = *stage_buffer(m, p, buffer);
     const enum tensor_place rows = p->linked.buffer[buffer].rows;
     const bool entered = slot == 0;
     stage_show(s, m, entered ? stage_entering(p) : shown->name, entered ? p->layer - 1 : p->layer, gradient,
@@ -44,11 +44,11 @@ static void show(struct stage *s, struct microbatch *m, const struct model_part 
 static enum error_code run_step(struct stage *s, struct microbatch *m, const struct model_part *p, enum list which,
                                 struct part_step step, struct error *err)
 {
-    struct tensor *t = step.kind == STEP_ADD || step.kind == STEP_DROP ? stage_buffer(s, m, p, step.at) : NULL;
+    struct tensor *t = step.kind == STEP_ADD || step.kind == STEP_DROP ? stage_buffer(m, p, step.at) : NULL;
     switch (step.kind) {
     case STEP_MAKE:          return make(s, m, p, step.at, err);
     case STEP_DROP:          return drop(s, t), OK;
-    case STEP_ADD:           return dev_add(s->device, *t, *t, *stage_buffer(s, m, p, step.from)), OK;
+    case STEP_ADD:           return dev_add(s->device, *t, *t, *stage_buffer(m, p, step.from)), OK;
     case STEP_SHOW:          return show(s, m, p, step.at, false), OK;
     case STEP_SHOW_GRADIENT: return show(s, m, p, step.at, true), OK;
     default: return run_node(&(struct node_call){ s, m, p, &p->linked.node[step.at], which == LIST_AGAIN }, which, err);

@@ -266,9 +266,7 @@ static const struct { run *forward, *input, *weight; } runs[OP_COUNT] = {
 enum error_code run_node(const struct node_call *c, enum list which, struct error *err)
 {
     const enum op op = c->node->is->op;
-    run *const of_list[] = { [LIST_FORWARD] = runs[op].forward,
-                             [LIST_AGAIN] = runs[op].forward,
-                             [LIST_INPUT] = runs[op].input,
-                             [LIST_WEIGHT] = runs[op].weight };
+    run *const of_list[] = { [LIST_FORWARD] = runs[op].forward, [LIST_AGAIN] = runs[op].forward,
+                             [LIST_INPUT] = runs[op].input, [LIST_WEIGHT] = runs[op].weight };
     return of_list[which](c, err);
 }

@@ -14,7 +14,7 @@ struct node_call {
 
 static inline struct tensor node_buffer(const struct node_call *c, int b)
 {
-    return b < 0 ? tensor_none : *stage_buffer(c->stage, c->micro, c->part, b);
+    return b < 0 ? tensor_none : *stage_buffer(c->micro, c->part, b);
 }
 
 /* The router's choice, and the experts: run_mixture.c. */

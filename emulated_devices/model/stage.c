@@ -12,9 +12,8 @@ static const struct model_part *loss_of(const struct stage *s) { return &s->part
 
 static bool is_last_part(const struct stage *s, const struct model_part *p) { return p == loss_of(s); }
 
-struct tensor *stage_buffer(const struct stage *s, struct microbatch *m, const struct model_part *p, int buffer)
+struct tensor *stage_buffer(struct microbatch *m, const struct model_part *p, int buffer)
 {
-    (void)s;
     if (buffer == BUFFER_GRADIENT) return &m->gradient;
     if (buffer == BUFFER_OUT) return &m->tensor[p[1].first_buffer + BUFFER_IN];
     return &m->tensor[p->first_buffer + buffer];
@@ -102,17 +101,9 @@ enum error_code stage_cut(struct stage *s, struct error *err)
 enum error_code stage_open(struct stage *s, const struct plan *plan, struct device *device, struct tensor_parallel *tp,
                            struct seams *seams, struct data_parallel *data, int index, int rank, struct error *err)
 {
-    *s = (struct stage){ .plan = plan,
-                         .device = device,
-                         .tp = tp,
-                         .seams = seams,
-                         .data = data,
-                         .parameters = data->parameters,
-                         .rank = rank,
-                         .index = index,
-                         .first = index == 0,
-                         .last = index == plan->stages - 1,
-                         .first_layer = (int)plan_first_layer(plan, index) };
+    *s = (struct stage){ .plan = plan, .device = device, .tp = tp, .seams = seams, .data = data,
+                         .parameters = data->parameters, .rank = rank, .index = index, .first = index == 0,
+                         .last = index == plan->stages - 1, .first_layer = (int)plan_first_layer(plan, index) };
     s->layers = (int)plan_first_layer(plan, index + 1) - s->first_layer;
     s->micro = calloc((size_t)plan->micros, sizeof *s->micro);
     s->part = calloc((size_t)s->layers + 2, sizeof *s->part);
@@ -167,7 +158,7 @@ static struct tensor take(struct tensor *t)
 struct tensor stage_input(struct stage *s, int micro)
 {
     struct microbatch *m = &s->micro[micro];
-    return *stage_buffer(s, m, layer_of(s, 0), BUFFER_IN) = stream(s, m, ACTIVATIONS);
+    return *stage_buffer(m, layer_of(s, 0), BUFFER_IN) = stream(s, m, ACTIVATIONS);
 }
 
 struct tensor stage_output_gradient(struct stage *s, int micro)
@@ -176,7 +167,7 @@ struct tensor stage_output_gradient(struct stage *s, int micro)
 }
 struct tensor stage_take_output(struct stage *s, int micro)
 {
-    return take(stage_buffer(s, &s->micro[micro], loss_of(s), BUFFER_IN));
+    return take(stage_buffer(&s->micro[micro], loss_of(s), BUFFER_IN));
 }
 struct tensor stage_take_input_gradient(struct stage *s, int micro) { return take(&s->micro[micro].gradient); }
 
@@ -188,7 +179,7 @@ static enum error_code make_output(struct stage *s, struct microbatch *m, const 
     if (is_last_part(s, p)) return OK;
     const bool leaves = is_last_part(s, p + 1) && !s->last;
     const struct tensor out = stream(s, m, leaves ? BUFFERS : ACTIVATIONS);
-    *stage_buffer(s, m, p, BUFFER_OUT) = out;
+    *stage_buffer(m, p, BUFFER_OUT) = out;
     return out.data ? OK
                     : fail(err, ERR_MEMORY, "the machine has no memory left for microbatch %d of stage %d",
                            (int)(m - s->micro), s->index);

@@ -76,7 +76,7 @@ struct tensor stage_weight(const struct stage *, int index);
 struct tensor stage_gradient(const struct stage *, int index);
 
 /** The tensor of a part's buffer.  The output of a part is the input of the next. */
-struct tensor *stage_buffer(const struct stage *, struct microbatch *, const struct model_part *, int buffer);
+struct tensor *stage_buffer(struct microbatch *, const struct model_part *, int buffer);
 
 /** The name of a part's input: the output of the part before. */
 const char *stage_entering(const struct model_part *);

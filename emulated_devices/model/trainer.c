@@ -286,8 +286,8 @@ static enum error_code track_shared(struct trainer *t, int unit, const int *plac
 {
     const struct unit *u = &t->data.unit[unit];
     struct exchange control = exchange_named(&t->pp, CONTROL, SHARED_NAME + (uint32_t)unit);
-    return tracked(u->tracking) ? tracking_sum(&control, holders, place, data_own_tracking(&t->data, u),
-                                               data_own_gradient(&t->data, u), err)
+    return tracked(u->tracking) ? tracking_sum(&control, holders, place, data_own_tracking(u),
+                                               data_own_gradient(u), err)
                                 : OK;
 }
 

@@ -65,7 +65,7 @@ static void enter_shared(struct ledger *l, const struct trainer *t, const struct
 {
     int place[MESH_MOST_DEVICES];
     const int holders = holders_of(u) > 1 ? plan_holders(&t->plan, &t->schedule, &u->parameter[0].spec, place) : 1;
-    const struct tensor g = data_own_gradient(&t->data, u);
+    const struct tensor g = data_own_gradient(u);
     for (int i = 0; i < holders && holders > 1; i++)
         if (place[i] != t->pp.rank) ledger_messages(l, &t->pp, ALLREDUCE, place[i], tensor_bytes(g), 1);
     ledger_additions(l, &t->pp, ALLREDUCE, (uint64_t)((holders - 1) * tensor_count(g)));

@@ -47,11 +47,8 @@ static enum error_code check_routes(const struct plan *p, const struct schedule 
 
 enum error_code plan_schedule(const struct plan *p, struct schedule *s, struct error *err)
 {
-    const struct schedule_request q = { .devices = p->mesh.size[PP],
-                                        .micros = p->micros,
-                                        .chunks = p->chunks,
-                                        .skip = p->skip,
-                                        .update_every = p->update_every };
+    const struct schedule_request q = { .devices = p->mesh.size[PP], .micros = p->micros, .chunks = p->chunks,
+                                        .skip = p->skip, .update_every = p->update_every };
     const enum error_code e = schedule_by_name(s, p->schedule, &q, err);
     return e == ERR_USAGE ? e : fail_about(err, e, schedule_is_file(p->schedule) ? "--schedule" : "--schedule:");
 }
@@ -418,9 +415,6 @@ struct layout plan_tile_layout(const struct plan *p, int rank, const struct para
 struct parameter plan_piece(const struct plan *p, int rank, int index, const struct param_spec *s, int tile)
 {
     const struct tensor_parallel tp = plan_tensor_share(p, rank);
-    return (struct parameter){ .spec = *s,
-                               .index = index,
-                               .tile = tile,
-                               .layout = plan_tile_layout(p, rank, s, tile),
+    return (struct parameter){ .spec = *s, .index = index, .tile = tile, .layout = plan_tile_layout(p, rank, s, tile),
                                .copied = tensor_copied(&tp, s) };
 }

@@ -101,10 +101,8 @@ enum error_code verify_algorithm(struct group *g, const struct algorithm *a, str
             struct exact_call c = { a->operation,
                                     P,
                                     g->rank,
-                                    { .count = counts[i],
-                                      .dtype = formats[f],
-                                      .root = has_root(a->operation) ? i % P : 0,
-                                      .nodes = group_nodes(g) } };
+                                    { .count = counts[i], .dtype = formats[f],
+                                      .root = has_root(a->operation) ? i % P : 0, .nodes = group_nodes(g) } };
             const char *refused = algorithm_refuses(a, P, &c.args);
             if (refused) o->refused = refused;
             else e = one_call(g, a, &c, false, o, err);

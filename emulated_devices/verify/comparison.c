@@ -93,10 +93,8 @@ void comparison_number(struct comparison *c, struct worst *of, const char *name,
 {
     const bool failed = c->failed;
     struct worst found = { .error = actual == truth ? 0 : fabs(actual - truth) / fabs(truth),
-                           .bound = bound / fabs(truth),
-                           .step = step,
-                           .scale = scale_of(actual * actual, actual * truth, truth * truth),
-                           .truth = truth * truth };
+                           .bound = bound / fabs(truth), .step = step,
+                           .scale = scale_of(actual * actual, actual * truth, truth * truth), .truth = truth * truth };
     snprintf(found.tensor, sizeof found.tensor, "%s", name);
     if (diverges(c, name, &found, fabs(truth)) && (isfinite(truth) || !isfinite(actual))) return;
     note(c, of, name, found);

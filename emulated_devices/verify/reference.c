@@ -99,10 +99,7 @@ static void close_one(struct reference *r)
 static enum error_code open_one(struct reference *r, const struct plan *plan, struct batch_source source, int replica,
                                 struct error *err)
 {
-    *r = (struct reference){ .plan = plan,
-                             .source = source,
-                             .replica = replica,
-                             .replicas = plan_replicas(plan),
+    *r = (struct reference){ .plan = plan, .source = source, .replica = replica, .replicas = plan_replicas(plan),
                              .loss_scale = plan_loss_scale(plan) };
     if (plan->batches) r->at = *plan, r->plan = &r->at;
     r->stored = plan->data.narrow_gradients ? 2 * dtype_unit(plan->dtype) * reference_gradient_parts(plan) : 0;
@@ -201,10 +198,8 @@ static struct step step_of(const struct reference *r, const struct serial_run *r
 {
     const struct hyperparameters *h = &r->plan->hyper;
     const int64_t at = steps_taken(r);
-    return (struct step){ .lr = learning_rate(h, at),
-                          .t = at,
-                          .gradient_scale = clip_scale(h, run->norm) / run->model.loss_scale,
-                          .hyper = h,
+    return (struct step){ .lr = learning_rate(h, at), .t = at,
+                          .gradient_scale = clip_scale(h, run->norm) / run->model.loss_scale, .hyper = h,
                           .weight_decay = run->model.spec[i].decay ? h->weight_decay : 0 };
 }
 

@@ -104,7 +104,7 @@ void data_settle_tracking(struct data_parallel *dp)
 {
     for (int u = 0; u < dp->units; u++) {
         struct views v = views_of(dp->device);
-        settle(view_read(&v, data_own_gradient(dp, &dp->unit[u])), data_own_tracking(dp, &dp->unit[u]));
+        settle(view_read(&v, data_own_gradient(&dp->unit[u])), data_own_tracking(&dp->unit[u]));
         views_end(&v);
     }
 }

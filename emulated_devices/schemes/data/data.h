@@ -216,7 +216,7 @@ enum error_code data_end_tile_gradient(struct data_parallel *, const struct para
 void data_set_direction(struct data_parallel *, uint64_t key, double along);
 
 /** The part of a unit's reduced gradient that this device steps: a view, on the slow tier if it is kept there. */
-struct tensor data_own_gradient(const struct data_parallel *, const struct unit *);
+struct tensor data_own_gradient(const struct unit *);
 
 /** Between finish_gradients and step: get the same on the device, to change it; then put it back where it is kept.
  *  @return OK, ERR_MEMORY or ERR_FILE. */
@@ -267,7 +267,7 @@ enum error_code data_track(struct data_parallel *, struct error *);
 void data_settle_tracking(struct data_parallel *);
 
 /** The tracking of data_own_gradient(): a view. */
-struct tracking data_own_tracking(const struct data_parallel *, const struct unit *);
+struct tracking data_own_tracking(const struct unit *);
 
 /** After weights were loaded: start the first round of replicas that train apart.  Does nothing if none do. */
 void data_start_round(struct data_parallel *);

@@ -35,15 +35,13 @@ struct interval stepped_gradients(const struct unit *u)
     return own;
 }
 
-struct tensor data_own_gradient(const struct data_parallel *dp, const struct unit *u)
+struct tensor data_own_gradient(const struct unit *u)
 {
-    (void)dp;
     return slice(u->own_g, stepped_gradients(u));
 }
 
-struct tracking data_own_tracking(const struct data_parallel *dp, const struct unit *u)
+struct tracking data_own_tracking(const struct unit *u)
 {
-    (void)dp;
     return tracking_from(u->tracking, stepped_gradients(u).first);
 }
 
@@ -52,11 +50,11 @@ struct tensor data_kept_tensor(const struct data_parallel *dp, const struct unit
     switch (kind) {
     case KIND_WEIGHT: return u->own_w;
     case KIND_OLDER_WEIGHT: return u->older;
-    case KIND_GRADIENT: return data_own_gradient(dp, u);
+    case KIND_GRADIENT: return data_own_gradient(u);
     case KIND_EXACT_GRADIENT:
-        return tensor_1d(data_own_tracking(dp, u).exact, F64, tensor_count(data_own_gradient(dp, u)));
+        return tensor_1d(data_own_tracking(u).exact, F64, tensor_count(data_own_gradient(u)));
     case KIND_GRADIENT_EXCESS:
-        return tensor_1d(data_own_tracking(dp, u).bound, F64, tensor_count(data_own_gradient(dp, u)));
+        return tensor_1d(data_own_tracking(u).bound, F64, tensor_count(data_own_gradient(u)));
     case KIND_MASTER: return data_has_masters(dp) ? u->master : stepped_weights(u);
     case KIND_ANCHOR: return u->anchor;
     case KIND_MOMENTUM: return u->momentum;
@@ -110,6 +108,6 @@ void data_norm_part(struct data_parallel *dp, struct exact_sum *sum)
     for (int i = 0; i < dp->units; i++) {
         const struct unit *u = &dp->unit[i];
         if (on_tier(dp, u->own_g)) exact_add(sum, &u->squares);
-        else unit_add_squares(dp, u, data_own_gradient(dp, u), sum);
+        else unit_add_squares(dp, u, data_own_gradient(u), sum);
     }
 }

@@ -179,7 +179,7 @@ static enum error_code put_own(struct data_parallel *dp, struct unit *u, bool fi
 
 enum error_code data_take_gradient(struct data_parallel *dp, struct unit *u, struct tensor *g, struct error *err)
 {
-    *g = data_own_gradient(dp, u);
+    *g = data_own_gradient(u);
     if (!on_tier(dp, u->own_g)) return OK;
     const enum error_code e = take(dp, u, *g, u->added, err);       /* zeros before the first pass of this update */
     *g = u->sum;
@@ -190,7 +190,7 @@ enum error_code data_put_gradient(struct data_parallel *dp, struct unit *u, stru
 {
     if (!on_tier(dp, u->own_g)) return OK;
     count_squares(dp, u, u->sum);
-    const enum error_code e = put(dp, u, data_own_gradient(dp, u), u->sum, err);
+    const enum error_code e = put(dp, u, data_own_gradient(u), u->sum, err);
     clock_wait(&dp->device->clock, u->flushed);
     return e;
 }

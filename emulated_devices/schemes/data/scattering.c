@@ -55,12 +55,12 @@ static enum error_code scatter(struct data_parallel *dp, const struct bucket *b,
 }
 
 /* The all-reduce among copies does not quantise, but sums exact values and bounds. */
-static enum error_code track_copies(struct data_parallel *dp, struct unit *u, struct error *err)
+static enum error_code track_copies(struct unit *u, struct error *err)
 {
     struct group *g = &u->over->level[BY_COPIES];
     if (g->size == 1 || !tracked(u->tracking)) return OK;
     struct exchange control = exchange_begin(g, CONTROL);
-    return tracking_sum(&control, g->size, NULL, data_own_tracking(dp, u), slice(u->sum, stepped_gradients(u)), err);
+    return tracking_sum(&control, g->size, NULL, data_own_tracking(u), slice(u->sum, stepped_gradients(u)), err);
 }
 
 /* After the last microbatch: reduce to the device that steps them, and over copies. */
@@ -81,7 +81,7 @@ static enum error_code reduce_last(struct data_parallel *dp, const struct bucket
         tracking_start(dp->device, last->tracking, last->sum);
     enum error_code e = bucket_reduce_scatter(dp, b->over, BY_OPTIMIZER, row, n, last->tracking, err);
     if (!e) e = bucket_allreduce(dp, b->over, BY_COPIES, own, n, err);
-    return e ? e : track_copies(dp, last, err);
+    return e ? e : track_copies(last, err);
 }
 
 /* Free the whole gradient, if only the sum is kept. */

@@ -47,11 +47,8 @@ static char *own_block(const struct sharing *s, enum shard_level level, struct t
 static enum error_code reduce_scatter(struct sharing *s, enum shard_level level, struct tensor row, struct tracking t,
                                       struct error *err)
 {
-    const struct collective c = { .in = row.data,
-                                  .out = own_block(s, level, row),
-                                  .count = tensor_count(row),
-                                  .dtype = row.dtype,
-                                  .reduction = SUM };
+    const struct collective c = { .in = row.data, .out = own_block(s, level, row), .count = tensor_count(row),
+                                  .dtype = row.dtype, .reduction = SUM };
     (void)t;
     return collective_run(&s->level[level], REDUCE_SCATTER, s->request->reduce_scatter, &c, err);
 }

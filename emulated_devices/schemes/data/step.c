@@ -12,7 +12,7 @@ void step_by_gradient(const struct stretch *x)
 
 struct operands unit_operands(const struct data_parallel *dp, const struct unit *u, struct interval own)
 {
-    struct operands o = { .gradient = slice(data_own_gradient(dp, u), own),
+    struct operands o = { .gradient = slice(data_own_gradient(u), own),
                           .master = slice(data_kept_tensor(dp, u, KIND_MASTER), own),
                           .weight = slice(stepped_weights(u), own) };
     for (int i = 0; i < dp->optimizer->states; i++) o.state[i] = slice(u->state[i], own);
@@ -25,11 +25,8 @@ static void step_portion(void *context, struct portion s)
 {
     const struct kernel *k = context;
     const struct interval here = { s.row - k->first, s.length };
-    struct stretch x = { .dp = k->dp,
-                         .at = s,
-                         .master = slice(k->o->master, here),
-                         .gradient = slice(k->o->gradient, here),
-                         .step = k->step };
+    struct stretch x = { .dp = k->dp, .at = s, .master = slice(k->o->master, here),
+                         .gradient = slice(k->o->gradient, here), .step = k->step };
     for (int i = 0; i < k->dp->optimizer->states; i++) x.state[i] = slice(k->o->state[i], here);
     x.step.weight_decay = s.parameter->spec.decay ? k->dp->hyper->weight_decay : 0;
     k->dp->step_stretch(&x);

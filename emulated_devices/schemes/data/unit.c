@@ -111,12 +111,8 @@ void unit_to_whole(struct device *d, const struct unit *u, struct interval part,
 void unit_from_whole(struct device *d, const struct unit *u, struct interval part, void *row, const void *whole,
                      enum dtype t)
 {
-    struct copy c = { .device = d,
-                      .row = row,
-                      .array = (char *)(uintptr_t)whole,
-                      .row_first = part.first,
-                      .size = dtype_size(t),
-                      .fills_row = true };
+    struct copy c = { .device = d, .row = row, .array = (char *)(uintptr_t)whole, .row_first = part.first,
+                      .size = dtype_size(t), .fills_row = true };
     if (d != NULL) device_zero(d, tensor_1d(row, t, part.count));
     else memset(row, 0, (size_t)part.count * c.size);
     unit_each_stretch(u, part, copy_stretch, &c);
@@ -125,11 +121,7 @@ void unit_from_whole(struct device *d, const struct unit *u, struct interval par
 void unit_take(struct device *d, const struct unit *u, struct interval part, const void *row, const struct parameter *p,
                void *owned, enum dtype t)
 {
-    struct copy c = { .device = d,
-                      .row = (char *)(uintptr_t)row,
-                      .array = owned,
-                      .row_first = part.first,
-                      .only = p,
+    struct copy c = { .device = d, .row = (char *)(uintptr_t)row, .array = owned, .row_first = part.first, .only = p,
                       .size = dtype_size(t) };
     c.first = unit_owned(u, part, p).first;
     unit_each_stretch(u, part, copy_stretch, &c);
@@ -138,13 +130,8 @@ void unit_take(struct device *d, const struct unit *u, struct interval part, con
 void unit_put(struct device *d, const struct unit *u, struct interval part, void *row, const struct parameter *p,
               const void *owned, enum dtype t)
 {
-    struct copy c = { .device = d,
-                      .row = row,
-                      .array = (char *)(uintptr_t)owned,
-                      .row_first = part.first,
-                      .only = p,
-                      .size = dtype_size(t),
-                      .fills_row = true };
+    struct copy c = { .device = d, .row = row, .array = (char *)(uintptr_t)owned, .row_first = part.first, .only = p,
+                      .size = dtype_size(t), .fills_row = true };
     c.first = unit_owned(u, part, p).first;
     unit_each_stretch(u, part, copy_stretch, &c);
 }
