@@ -23,6 +23,19 @@ static int64_t count_of(const struct block_activations *a, int64_t expert)
 #define WE(p) m->w[param_of_expert(&m->config, layer, e, p)]
 #define GE(p) m->g[param_of_expert(&m->config, layer, e, p)]
 
+/* Each token's experts, and their weights. */
+static void choose(const struct transformer *m, struct block_activations *a, int layer)
+{
+    const bool normalized = m->config.mixture.normalized;
+    const int64_t n = tensor_count(a->experts);
+    if (m->route == NULL) {
+        m->ops->route_forward(a->weights, a->experts, a->router, normalized);
+        return;
+    }
+    memcpy(a->experts.data, m->route + layer * n, (size_t)n * sizeof *m->route);
+    m->ops->route_weights(a->weights, a->experts, a->router, normalized);
+}
+
 void mixture_forward(struct transformer *m, int layer)
 {
     const struct ops *op = m->ops;
@@ -31,7 +44,7 @@ void mixture_forward(struct transformer *m, int layer)
 
     op->linear_forward(a->router, a->ln2, W(ROUTER_W), tensor_none);
     computed(m, "router.logits", layer, a->router, c->D);
-    op->route_forward(a->weights, a->experts, a->router, c->mixture.normalized);
+    choose(m, a, layer);
     computed(m, "router.weights", layer, a->weights, c->mixture.E);
     op->router_losses_forward(m->router_sums, a->router, a->experts);
     op->expert_order(a->order, a->counts, a->experts);

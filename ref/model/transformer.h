@@ -50,6 +50,9 @@ struct transformer {
     double loss_scale;                          /* factor on the loss in gradients (loss_scale.h); initially 1 */
     const bool *passes_by;                      /* [L*B] whether a sequence skips a layer (partial.h); NULL: none */
 
+    const int32_t *route;                       /* [L,N,k] the experts of each token, which an observer of the layer's
+                                                 * router.logits may still change; NULL: the largest logits */
+
     int64_t B, S;                               /* batch that the buffers below are allocated for */
     struct tensor ids, positions, labels;       /* I32 [N] */
     struct tensor rotary;                       /* [S,R] the table of rotary positions */

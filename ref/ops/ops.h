@@ -136,8 +136,10 @@ struct ops {
     void (*swiglu_backward_input)(struct tensor dX, struct tensor dY, struct tensor X);
 
     /* The k largest logits of each row [N,E], largest first (of equal ones the lower index first), and their weights:
-     * the softmax over the whole row or, normalized, over the chosen ones.  experts: I32 [N,k]; weights [N,k]. */
+     * the softmax over the whole row or, normalized, over the chosen ones.  experts: I32 [N,k]; weights [N,k].
+     * route_weights: the weights alone, of experts that are given, in any order. */
     void (*route_forward)(struct tensor weights, struct tensor experts, struct tensor logits, bool normalized);
+    void (*route_weights)(struct tensor weights, struct tensor experts, struct tensor logits, bool normalized);
     void (*route_backward_input)(struct tensor dlogits, struct tensor dweights, struct tensor weights,
                                  struct tensor experts, struct tensor logits, bool normalized);
 

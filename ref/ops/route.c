@@ -27,7 +27,7 @@ static int32_t FN(next_best)(const real *x, int64_t E, const int32_t *chosen, in
     return best;
 }
 
-void FN(route_forward)(struct tensor weights, struct tensor experts, struct tensor logits, bool normalized)
+void FN(route_weights)(struct tensor weights, struct tensor experts, struct tensor logits, bool normalized)
 {
     const int64_t N = tensor_rows(logits), E = tensor_cols(logits), k = tensor_cols(weights);
     assert(experts.dtype == I32 && tensor_count(experts) == N * k && tensor_count(weights) == N * k && k <= E);
@@ -36,8 +36,7 @@ void FN(route_forward)(struct tensor weights, struct tensor experts, struct tens
     for (int64_t n = 0; n < N; n++) {
         const real *restrict x = CONST_DATA(logits) + n * E;
         real *restrict w = DATA(weights) + n * k, total = 0;
-        int32_t *chosen = (int32_t *)experts.data + n * k;
-        for (int64_t i = 0; i < k; i++) chosen[i] = FN(next_best)(x, E, chosen, i);
+        const int32_t *chosen = (const int32_t *)experts.data + n * k;
         const real top = x[chosen[0]];
         for (int64_t i = 0; i < k; i++) {
             w[i] = FN(fast_exp)(x[chosen[i]] - top);
@@ -46,6 +45,19 @@ void FN(route_forward)(struct tensor weights, struct tensor experts, struct tens
         for (int64_t e = 0; e < E && !normalized; e++) total += FN(fast_exp)(x[e] - top);
         for (int64_t i = 0; i < k; i++) w[i] /= total;
     }
+}
+
+void FN(route_forward)(struct tensor weights, struct tensor experts, struct tensor logits, bool normalized)
+{
+    const int64_t N = tensor_rows(logits), E = tensor_cols(logits), k = tensor_cols(weights);
+    assert(experts.dtype == I32 && tensor_count(experts) == N * k && k <= E);
+
+    #pragma omp parallel for schedule(static) if (N * E * k > PARALLEL_FROM)
+    for (int64_t n = 0; n < N; n++) {
+        int32_t *chosen = (int32_t *)experts.data + n * k;
+        for (int64_t i = 0; i < k; i++) chosen[i] = FN(next_best)(CONST_DATA(logits) + n * E, E, chosen, i);
+    }
+    FN(route_weights)(weights, experts, logits, normalized);
 }
 
 void FN(route_backward_input)(struct tensor dlogits, struct tensor dweights, struct tensor weights,

@@ -37,6 +37,7 @@ const struct ops FN(ops) = {
     .swiglu_forward = FN(swiglu_forward),
     .swiglu_backward_input = FN(swiglu_backward_input),
     .route_forward = FN(route_forward),
+    .route_weights = FN(route_weights),
     .route_backward_input = FN(route_backward_input),
     .expert_order = FN(expert_order),
     .gather_forward = FN(gather_forward),

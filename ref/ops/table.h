@@ -39,6 +39,7 @@ void FN(rotary_backward_input)(T dQKV, T positions, T table, struct attention a)
 void FN(swiglu_forward)(T Y, T X);
 void FN(swiglu_backward_input)(T dX, T dY, T X);
 void FN(route_forward)(T weights, T experts, T logits, bool normalized);
+void FN(route_weights)(T weights, T experts, T logits, bool normalized);
 void FN(route_backward_input)(T dlogits, T dweights, T weights, T experts, T logits, bool normalized);
 void FN(expert_order)(T order, T counts, T experts);
 void FN(gather_forward)(T rows, T X, T order, int64_t k);

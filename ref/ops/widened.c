@@ -404,6 +404,14 @@ static void route_forward(T weights, T experts, T logits, bool normalized)
     store(weights, w), end(&s);
 }
 
+static void route_weights(T weights, T experts, T logits, bool normalized)
+{
+    struct scratch s = { 0 };
+    const T w = room(&s, weights);
+    ops_f32.route_weights(w, experts, wide(&s, logits), normalized);
+    store(weights, w), end(&s);
+}
+
 static void route_backward_input(T dlogits, T dweights, T weights, T experts, T logits, bool normalized)
 {
     struct scratch s = { 0 };
@@ -517,7 +525,8 @@ static void cross_entropy_backward(T dlogits, T logits, T total, T top, T labels
         .rmsnorm_backward_weight = rmsnorm_backward_weight,                                                         \
         .rotary_forward = rotary_forward, .rotary_backward_input = rotary_backward_input,                           \
         .swiglu_forward = swiglu_forward, .swiglu_backward_input = swiglu_backward_input,                           \
-        .route_forward = route_forward, .route_backward_input = route_backward_input, .expert_order = expert_order, \
+        .route_forward = route_forward, .route_weights = route_weights,                                             \
+        .route_backward_input = route_backward_input, .expert_order = expert_order,                                 \
         .gather_forward = gather_forward, .gather_backward_input = gather_backward_input,                           \
         .combine_forward = combine_forward, .combine_backward_input = combine_backward_input,                       \
         .router_losses_forward = router_losses_forward,                                                             \

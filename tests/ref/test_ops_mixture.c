@@ -65,6 +65,27 @@ static void test_route(void **state)
         }
 }
 
+/* Weights of experts that are given, in an order that route_forward would not choose. */
+static void test_weights_of_given_experts(void **state)
+{
+    (void)state;
+    enum { N = 6, E = 5, K = 3 };
+    FOR_FORMATS(t, op)
+        for (int sums = 0; sums < 2; sums++) {
+            CASE("route %s of given experts%s", dtype_name(t), sums ? " normalized" : "");
+            now = op, normalized = sums;
+            logits = fill(matrix(t, N, E), 3, "logits"), weights = matrix(t, N, K), experts = matrix(I32, N, K);
+            route_again();
+            for (int64_t n = 0; n < N; n++) {
+                int32_t *e = (int32_t *)experts.data + n * K, first = e[0];
+                e[0] = e[K - 1], e[K - 1] = first;
+            }
+            op->route_weights(weights, experts, logits, normalized);
+            for (int64_t n = 0; n < N; n++) expect_weights(n, E, K);
+            check_guards_and_free();
+        }
+}
+
 /* Logits so far apart (each row some order of 0, .1, .2, ...) that a small step changes no choice. */
 static void test_route_gradient(void **state)
 {
@@ -221,6 +242,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_route),
+        cmocka_unit_test(test_weights_of_given_experts),
         cmocka_unit_test(test_route_gradient),
         cmocka_unit_test(test_nan_is_never_preferred),
         cmocka_unit_test(test_movement),
