@@ -16,7 +16,9 @@ enum error_code node_route_forward(const struct node_call *c, struct error *err)
     const struct tensor logits = node_buffer(c, c->node->x[0]);
     (void)err;
     dev_route_forward(c->stage->device, node_buffer(c, c->node->y), kept(c, 0), logits, mixture(c)->normalized);
-    if (!c->again) dev_router_losses_forward(c->stage->device, c->stage->routers.sums, logits, kept(c, 0));
+    if (c->again) return OK;
+    dev_router_losses_forward(c->stage->device, c->stage->routers.sums, logits, kept(c, 0));
+    stage_show(c->stage, c->micro, "router.experts", c->part->layer, false, kept(c, 0));
     return OK;
 }
 

@@ -3,22 +3,42 @@
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 
 /* ---- activations ------------------------------------------------------------------------------------------------- */
 
 struct visit {
     struct comparison *result;
+    const struct probes *probes;
+    struct reference *ref;              /* rank 0 */
     const struct recording *record;
     const struct model_config *model;
     int64_t step;
     bool ignored;
 };
 
+/* The choices that differ in a layer, before the weights that depend on them. */
+static void compare_choices(const struct visit *v, int layer)
+{
+    struct routing_found *f = &v->ref->routing.found[layer];
+    struct comparison *c = v->result;
+    char place[64];
+    if (f->differ == 0) return;
+    struct worst found = { .rank = probes_device_of(v->probes, layer, f->token), .step = v->step,
+                           .error = f->margin, .bound = v->ref->routing.bound[layer] };
+    snprintf(place, sizeof place, "router, token %lld", (long long)f->token);
+    activation_name(found.tensor, sizeof found.tensor, place, layer, (int)v->model->L);
+    c->choices_differ += f->differ;
+    comparison_choice(c, found, f->own, f->theirs);
+    f->differ = 0;                      /* once, not once a device */
+}
+
 static void compare_activation(void *context, int tensor, int rank, const struct sums *s)
 {
     const struct visit *v = context;
     struct comparison *c = v->result;
     const struct recorded *a = &v->record->all[tensor];
+    if (v->ref->routing.L > 0 && !a->gradient && strcmp(a->name, "router.weights") == 0) compare_choices(v, a->layer);
     const bool failed = c->failed;
     const double bound = recorded_bound(v->record, a);
     if (v->ignored || (v->record->bounds_known && bound == 0)) return;
@@ -120,10 +140,11 @@ static void compare_quantised(struct trainer *t, struct reference *ref, int i, s
 /* ---- a step ------------------------------------------------------------------------------------------------------ */
 
 /* The other devices sleep meanwhile, so the reference may use all cores. */
-static enum error_code gradients_on_all_cores(struct reference *ref, int devices, struct error *err)
+static enum error_code on_all_cores(enum error_code (*compute)(struct reference *, struct error *),
+                                    struct reference *ref, int devices, struct error *err)
 {
     use_cores(1);
-    const enum error_code e = reference_gradients(ref, err);
+    const enum error_code e = compute(ref, err);
     use_cores(devices);
     return e;
 }
@@ -132,9 +153,26 @@ enum error_code compare_begin(struct probes *p, struct reference *ref, struct er
 {
     struct comm *comm = p->trainer->comm;
     plan_take_step(&p->trainer->plan, p->trainer->step);        /* sets each device's rows */
-    enum error_code e = comm->rank == 0 ? gradients_on_all_cores(ref, comm->size, err) : OK;
+    enum error_code e = comm->rank == 0 ? on_all_cores(reference_gradients, ref, comm->size, err) : OK;
     e = comm_agree(comm, e, err);
     return e ? e : probes_deliver(p, comm->rank == 0 ? &ref->record : NULL, err);
+}
+
+/* After a step of a mixture: if devices have chosen other experts than the one-device run, it is computed again with
+ * their choices, as far as rounding explains them, and everything is compared with that. */
+static enum error_code take_routes(struct probes *p, struct reference *ref, struct error *err)
+{
+    struct comm *comm = p->trainer->comm;
+    const bool here = comm->rank == 0;
+    bool other = false;
+    if (p->routers == 0) return OK;
+    enum error_code e = OK;
+    probes_gather_routes(p, here ? ref->routing.theirs : NULL);
+    if (here) other = ref->replace == NULL && routing_differs(&ref->routing);
+    if (other) e = on_all_cores(reference_take_routes, ref, comm->size, err);
+    e = comm_agree(comm, e, err);
+    if (!e) probes_compare_again(p, other ? &ref->record : NULL);
+    return e;
 }
 
 /* Without a backward pass: two losses, and the slope. */
@@ -157,13 +195,16 @@ enum error_code compare_gradients(struct probes *p, struct reference *ref, const
 {
     struct trainer *t = p->trainer;
     const bool here = t->comm->rank == 0;
-    struct visit v = { .result = c, .model = &t->plan.model, .step = t->step + 1 };
+    struct visit v = { .result = c, .probes = p, .ref = ref, .model = &t->plan.model, .step = t->step + 1 };
+    enum error_code e = take_routes(p, ref, err);
+    if (e) return e;
+    if (here) c->choices += ref->routing.L * ref->routing.N;
     const bool overflow = here && reference_overflows(ref);
     comparison_step(c, overflow);
     if (here && t->plan.optimizer->forward_only) compare_sides(c, ref, result, v.step);
     if (t->plan.optimizer->forward_only) return OK;
     if (here) v.record = &ref->record;
-    enum error_code e = probes_collect(p, false, compare_activation, &v, err);
+    e = probes_collect(p, false, compare_activation, &v, err);
     if (here)
         comparison_number(c, &c->loss, "loss", result->loss, reference_loss(ref), reference_loss_bound(ref), v.step);
     v.ignored = overflow;

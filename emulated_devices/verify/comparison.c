@@ -71,7 +71,8 @@ static void note(struct comparison *c, struct worst *of, const char *kind, struc
     enter(c, kind, &found);
     c->compared++;
     if (isnan(found.error)) found.error = NAN;          /* remove its sign */
-    if (of != &c->quantised && exceeds(found.error, c->largest_error)) c->largest_error = found.error;
+    const bool relative = of != &c->quantised && of != &c->choice;
+    if (relative && exceeds(found.error, c->largest_error)) c->largest_error = found.error;
     found.ratio = found.error == 0 ? 0 : found.error / found.bound;
     const bool fails = !(found.ratio <= 1);
     c->current.on.rounding = found.bound;
@@ -109,6 +110,15 @@ void comparison_excess(struct comparison *c, struct worst found, struct tensor e
     if (!c->diverged) note(c, &c->quantised, "quantised gradient", found);
 }
 
+void comparison_choice(struct comparison *c, struct worst found, int own, int theirs)
+{
+    const bool failed = c->failed;
+    found.scale = (struct scale){ NAN, NAN };
+    if (c->diverged) return;
+    note(c, &c->choice, "choice of experts", found);
+    if (!failed && c->failed) c->expert[0] = own, c->expert[1] = theirs;
+}
+
 /* ---- for reports ------------------------------------------------------------------------------------------------- */
 
 const struct worst *comparison_kind(const struct comparison *c, int i, const char **name)
@@ -136,14 +146,16 @@ double comparison_ratio(const struct comparison *c)
 const char *comparison_describe(char *out, size_t size, const struct comparison *c, const struct plan *p)
 {
     const struct worst *f = &c->first;
-    char place[96], scale[120], device[64], where[200] = "";
+    char place[96], scale[120], device[64], where[200] = "", choice[96];
     diagnose_place(place, sizeof place, &p->mesh, &c->where.on);
     diagnose_scale(scale, sizeof scale, &p->mesh, p->micros, &c->where.on);
     if (!c->number)
         snprintf(where, sizeof where, " on device %d (%s)", f->rank,
                  mesh_describe(&p->mesh, f->rank, device, sizeof device));
+    snprintf(choice, sizeof choice, "is expert %d instead of %d, whose logit is larger", c->expert[1], c->expert[0]);
     const char *differs = c->excess ? "differs from the sum of what was quantised, in units of what that allows,"
-                                    : "differs from the one-device run";
+                          : c->expert[0] != c->expert[1] ? choice
+                                                         : "differs from the one-device run";
     snprintf(out, size, "step %lld: %s%s%s%s %s by %.3g; its bound is %.3g%s%s%s%s", (long long)f->step,
              c->number ? "" : c->first_kind, c->number ? "" : " ", f->tensor, where, differs, f->error, f->bound,
              c->number ? "" : "; wrong on ", c->number ? "" : place, scale[0] ? "; it is " : "", scale);

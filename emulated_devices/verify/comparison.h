@@ -29,6 +29,8 @@ struct spread {
 
 struct comparison {
     struct worst loss, activation, activation_gradient, gradient, quantised, norm, weight, state;
+    struct worst choice;                /* of a mixture: error is a difference of two logits (routing.h) */
+    int64_t choices, choices_differ;    /* tokens whose experts were compared, in all layers and steps; which differ */
     double largest_error;               /* of any tensor, regardless of its bound */
     bool failed;
     struct worst first;                 /* the first failure in order of execution, on its worst device */
@@ -37,6 +39,8 @@ struct comparison {
     char before[PARAM_NAME + 32];       /* the tensor compared just before, which held; empty: none */
     bool number;                        /* the failure is a single number: the loss, the norm */
     bool excess;                        /* the failure is a quantised gradient: error in units of its proven bound */
+    int expert[2];                      /* the failure is a choice of experts: the one-device run's and the device's, if
+                                         * they are not equal */
     char from[160];                     /* the operation that computes it, as text; empty: not an activation */
     struct spread current;              /* the tensor that is being compared */
     bool diverged;                      /* the one-device run has infinities or NaNs.  From then on the only check is
@@ -63,6 +67,11 @@ void comparison_tensor(struct comparison *, struct worst *of, const char *kind, 
 /** The same for one number of the whole model, which is the same on every device.  @param bound  absolute. */
 void comparison_number(struct comparison *, struct worst *of, const char *name, double actual, double truth,
                        double bound, int64_t step);
+
+/** The same for the choices of experts in one layer that differ from the one-device run's.
+ *  @param found  the worst of them: tensor, rank and step; error is the difference of the logits of the two experts,
+ *                bound the largest that rounding explains. */
+void comparison_choice(struct comparison *, struct worst found, int own, int theirs);
 
 /** The same for a quantised gradient.  @param excess  each element's distance from the exact sum, in units of its
  *  bound. */

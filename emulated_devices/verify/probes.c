@@ -36,15 +36,24 @@ static struct part part_of(const struct trainer *t, int rank, const struct expec
     return plan_part(&t->plan, rank, e->width, e->cols, micro, e->gradient);
 }
 
+/* Whether entry i is what is shown now.  Choices of experts have no truth; they are kept for probes_gather_routes. */
+static bool is_shown(const struct probes *p, int i, int micro, const char *name, int layer, bool gradient)
+{
+    const struct expected *e = &p->expected[i];
+    const int at = i * p->trainer->plan.micros + micro;
+    return e->layer == layer && e->gradient == gradient && strcmp(e->name, name) == 0 &&
+           (i < p->count ? p->part[at] != NULL : p->shown[at] == NULL);
+}
+
 static void see(void *context, const char *name, int layer, bool gradient, int micro, struct tensor t)
 {
     struct probes *p = context;
     const struct plan *plan = &p->trainer->plan;
-    for (int i = 0; i < p->count; i++) {
+    for (int i = 0; i < p->count + p->routers; i++) {
         const struct expected *e = &p->expected[i];
-        void **truth = &p->part[i * plan->micros + micro];
-        if (e->layer != layer || e->gradient != gradient || strcmp(e->name, name) != 0 || *truth == NULL) continue;
+        if (!is_shown(p, i, micro, name, layer, gradient)) continue;
         const int rank = p->trainer->comm->rank;
+        void **truth = &p->part[i * plan->micros + micro];
         struct part part = part_of(p->trainer, rank, e, micro);
         const struct tensor beside =
             tensor_2d(*truth, t.dtype, intervals_total(&part.rows), intervals_total(&part.cols));
@@ -54,9 +63,9 @@ static void see(void *context, const char *name, int layer, bool gradient, int m
         if (tensor_rows(t) != tensor_rows(beside) || tensor_cols(t) != plan_columns(plan, rank, e->width))
             p->sums[i].difference = NAN;
         else {
-            add_up(&p->sums[i], seen, beside);
+            if (*truth) add_up(&p->sums[i], seen, beside);
             if (p->keep) p->shown[i * plan->micros + micro] = copy_part(seen, beside);
-            if (p->isolate) replace(seen, beside);
+            if (p->isolate && *truth) replace(seen, beside);
         }
         views_end(&v);
         part_free(&part);
@@ -74,8 +83,9 @@ void probes_open(struct probes *p, struct trainer *t, bool isolate)
 
 static void forget_parts(struct probes *p)
 {
-    for (int i = 0; p->part && i < p->count * p->trainer->plan.micros; i++) free(p->part[i]);
-    for (int i = 0; p->shown && i < p->count * p->trainer->plan.micros; i++) free(p->shown[i]);
+    const int places = (p->count + p->routers) * p->trainer->plan.micros;
+    for (int i = 0; p->part && i < places; i++) free(p->part[i]);
+    for (int i = 0; p->shown && i < places; i++) free(p->shown[i]);
     free(p->part), free(p->shown);
     p->part = p->shown = NULL;
 }
@@ -115,13 +125,17 @@ static void share(struct trainer *t, void *data, uint64_t bytes)
 
 static enum error_code make_room(struct probes *p, int count, struct error *err)
 {
+    const struct model_config *c = &p->trainer->plan.model;
     forget_parts(p);
     free(p->expected), free(p->sums);
     p->count = count;
-    p->expected = calloc((size_t)count + 1, sizeof *p->expected);
-    p->sums = calloc((size_t)count + 1, sizeof *p->sums);
-    p->part = calloc((size_t)(count * p->trainer->plan.micros) + 1, sizeof *p->part);
-    p->shown = calloc((size_t)(count * p->trainer->plan.micros) + 1, sizeof *p->shown);
+    p->routers = count > 0 && c->mlp == MLP_MIXTURE && !p->isolate ? (int)c->L : 0;
+    p->keep = p->keep || p->routers > 0;
+    const size_t entries = (size_t)(count + p->routers) + 1, places = entries * (size_t)p->trainer->plan.micros;
+    p->expected = calloc(entries, sizeof *p->expected);
+    p->sums = calloc(entries, sizeof *p->sums);
+    p->part = calloc(places, sizeof *p->part);
+    p->shown = calloc(places, sizeof *p->shown);
     return p->expected && p->sums && p->part && p->shown
                ? OK
                : fail(err, ERR_MEMORY, "no memory to compare %d activations", count);
@@ -150,6 +164,17 @@ static void deliver(struct probes *p, struct exchange *x, int i, int rank, int m
     part_free(&part);
 }
 
+static void deliver_all(struct probes *p, const struct recording *record)
+{
+    struct trainer *t = p->trainer;
+    const bool here = t->comm->rank == 0;
+    struct exchange x = exchange_begin(&t->world, CONTROL);
+    for (int i = 0; i < p->count; i++)
+        for (int rank = here ? 0 : t->comm->rank; rank < (here ? t->comm->size : t->comm->rank + 1); rank++)
+            for (int micro = 0; micro < t->plan.micros; micro++)
+                deliver(p, &x, i, rank, micro, here ? record->all[i].truth : tensor_none);
+}
+
 enum error_code probes_deliver(struct probes *p, const struct recording *record, struct error *err)
 {
     struct trainer *t = p->trainer;
@@ -167,11 +192,10 @@ enum error_code probes_deliver(struct probes *p, const struct recording *record,
         activation_width_of(&t->plan.model, a->name, &p->expected[i].width);
     }
     share(t, p->expected, (uint64_t)count * sizeof *p->expected);
-    struct exchange x = exchange_begin(&t->world, CONTROL);
-    for (int i = 0; i < count; i++)
-        for (int rank = here ? 0 : t->comm->rank; rank < (here ? t->comm->size : t->comm->rank + 1); rank++)
-            for (int micro = 0; micro < t->plan.micros; micro++)
-                deliver(p, &x, i, rank, micro, here ? record->all[i].truth : tensor_none);
+    for (int l = 0; l < p->routers; l++)
+        p->expected[count + l] = (struct expected){ .name = "router.experts", .layer = l, .format = I32,
+                                                    .cols = t->plan.model.mixture.k, .width = WIDTH_CHOICES };
+    deliver_all(p, record);
     return OK;
 }
 
@@ -229,4 +253,51 @@ void probes_gather(struct probes *p, int tensor, struct tensor whole)
     struct exchange x = exchange_begin(&t->world, CONTROL);
     for (int rank = here ? 0 : t->comm->rank; rank < (here ? t->comm->size : t->comm->rank + 1); rank++)
         for (int micro = 0; micro < t->plan.micros; micro++) bring(p, &x, tensor, rank, micro, whole);
+}
+
+/* ---- choices of experts ------------------------------------------------------------------------------------------ */
+
+void probes_gather_routes(struct probes *p, int32_t *experts)
+{
+    const struct plan *plan = &p->trainer->plan;
+    const int64_t N = plan->B * plan->S, k = plan->model.mixture.k;
+    for (int l = 0; l < p->routers; l++)
+        probes_gather(p, p->count + l, tensor_2d(experts ? experts + l * N * k : NULL, I32, N, k));
+}
+
+void probes_compare_again(struct probes *p, const struct recording *record)
+{
+    struct trainer *t = p->trainer;
+    int again = record != NULL;
+    share(t, &again, sizeof again);
+    if (!again) return;
+    memset(p->sums, 0, (size_t)p->count * sizeof *p->sums);
+    deliver_all(p, record);
+    for (int i = 0; i < p->count; i++)
+        for (int micro = 0; micro < t->plan.micros; micro++) {
+            const int at = i * t->plan.micros + micro;
+            if (p->part[at] == NULL || p->shown[at] == NULL) continue;
+            struct part part = part_of(t, t->comm->rank, &p->expected[i], micro);
+            const int64_t rows = intervals_total(&part.rows), cols = intervals_total(&part.cols);
+            add_up(&p->sums[i], tensor_2d(p->shown[at], p->expected[i].format, rows, cols),
+                   tensor_2d(p->part[at], p->expected[i].format, rows, cols));
+            part_free(&part);
+        }
+}
+
+int probes_device_of(const struct probes *p, int layer, int64_t row)
+{
+    const struct trainer *t = p->trainer;
+    const struct expected *e = &p->expected[p->count + layer];
+    for (int rank = 0; rank < t->comm->size; rank++)
+        for (int micro = 0; micro < t->plan.micros; micro++) {
+            if (!computes(t, rank, e, micro)) continue;
+            struct part part = part_of(t, rank, e, micro);
+            bool has = false;
+            for (int i = 0; i < part.rows.count; i++)
+                has = has || (row >= part.rows.at[i].first && row < interval_end(part.rows.at[i]));
+            part_free(&part);
+            if (has) return rank;
+        }
+    return 0;
 }

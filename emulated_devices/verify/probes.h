@@ -28,11 +28,12 @@ struct probes {
     struct probe probe;
     bool isolate;
     int count;                          /* tensors of a step */
-    struct expected *expected;          /* [count] */
+    int routers;                        /* layers whose choices of experts are kept, after the tensors; 0: no mixture */
+    struct expected *expected;          /* [count + routers] */
     struct sums *sums;                  /* [count] this device's; rank 0 receives the others' in this memory, too */
-    void **part;                        /* [count * micros] the truth's parts, until they have been compared */
-    bool keep;                          /* also keep the computed tensors, for probes_gather */
-    void **shown;                       /* [count * micros] the computed tensors */
+    void **part;                        /* [(count + routers) * micros] the truth's parts, until they are compared */
+    bool keep;                          /* also keep the computed tensors, for probes_gather; always with routers */
+    void **shown;                       /* [(count + routers) * micros] the computed tensors */
 };
 
 /** Watch a trainer.  Collective over all devices.  The trainer must not be closed before the probes. */
@@ -42,6 +43,17 @@ void probes_close(struct probes *);
 /** Send every device its parts of the truth.  Collective over all devices.  @param record  read on rank 0 only.
  *  @return OK or the same error on every device. */
 enum error_code probes_deliver(struct probes *, const struct recording *record, struct error *);
+
+/** Gather the experts to which the devices' tokens went in this step, on rank 0.  Collective.
+ *  @param experts  on rank 0: I32 [L,N,k]; not used elsewhere. */
+void probes_gather_routes(struct probes *, int32_t *experts);
+
+/** After the step: compare what was computed with another truth, instead of the delivered one.  Collective.
+ *  @param record  read on rank 0 only; NULL: the delivered truth stays. */
+void probes_compare_again(struct probes *, const struct recording *record);
+
+/** The first device that computes a token's choice of experts in a layer.  Local.  @param row  of the batch. */
+int probes_device_of(const struct probes *, int layer, int64_t row);
 
 /**
  * Send all sums to rank 0, tensor by tensor in order of execution, and for each tensor device by device.

@@ -93,6 +93,7 @@ static void close_one(struct reference *r)
     rule_free(&r->rule);
     free(r->ids), free(r->labels), free(r->counting), free(r->response), free(r->state_response), free(r->turn);
     record_free(&r->record);
+    routing_close(&r->routing);
     *r = (struct reference){ 0 };
 }
 
@@ -119,14 +120,15 @@ static enum error_code open_one(struct reference *r, const struct plan *plan, st
     if (!e) e = rule_of_plan(&r->rule, plan, replica, err);
     if (!e) e = serial_open(&r->truth, plan, &r->rule, err);
     if (!e) e = serial_open(&r->twin, plan, &r->rule, err);
+    const bool plain = !is_forward_only(plan) && r->rule.updates == 1 && !r->rule.delayed &&
+                       r->rule.passes_by == NULL && r->replicas == 1;
+    if (!e && plain) e = routing_open(&r->routing, &plan->model, (int64_t)tokens, err);
     if (e) close_one(r);
     if (e) return e;
     r->truth.model.first = r->twin.model.first = r->rule.own.first;
     const struct observer disturb = perturbing_observer(&r->perturbation);
-    const bool plain = !is_forward_only(plan) && r->rule.updates == 1 && !r->rule.delayed &&
-                       r->rule.passes_by == NULL && r->replicas == 1;
     r->record.model = &r->truth.model.config;
-    if (plain) r->truth.model.observer = recording_observer(&r->record);
+    if (plain) r->truth.model.observer = routing_observer(&r->routing, recording_observer(&r->record));
     r->twin.model.observer = plain ? measuring_observer(&r->record, disturb) : disturb;
     return OK;
 }
@@ -381,6 +383,7 @@ static enum error_code gradients(struct reference *r, struct serial_run *run, st
     if (r->rule.delayed) exchange_versions(run);
     enum error_code e = run->gathered ? gather(r, run, err) : OK;
     exchange_gathered(run);
+    run->model.route = r->routing.L > 0 && (run == &r->twin || r->routing.deciding) ? r->routing.experts : NULL;
     if (!e) e = transformer_forward(&run->model, r->ids, r->counting, r->rule.own.count, r->plan->S, &loss, err);
     if (!e) transformer_backward(&run->model);
     exchange_gathered(run);
@@ -410,7 +413,10 @@ static enum error_code gradients_of(struct reference *r, int update, struct erro
     for (int64_t n = 0; n < r->rule.own.count * r->plan->S; n++)
         r->counting[n] = r->rule.update_of[n / r->plan->S] == update ? r->labels[n] : IGNORE_LABEL;
     enum error_code e = gradients(r, &r->truth, err);
+    const bool own_routes = r->routing.L > 0 && !r->routing.deciding;
+    if (!e && own_routes) routing_keep(&r->routing, &r->truth.model);
     if (!e) e = gradients(r, &r->twin, err);
+    if (!e && own_routes) routing_measure(&r->routing, &r->truth.model, &r->twin.model);
     if (!e) e = reference_project(r, steps_taken(r) + 1, BEFORE_REDUCTION, err);
     if (e) return e;
     r->truth.norm = transformer_gradient_norm(&r->truth.model) / r->truth.model.loss_scale;
@@ -454,6 +460,15 @@ enum error_code reference_gradients(struct reference *r, struct error *err)
     enum error_code e = OK;
     for (int i = 0; i < r->replicas && !e; i++) e = gradients_one(reference_replica(r, i), err);
     return e || r->replace == NULL ? e : r->replace(r->replace_context, r, err);
+}
+
+enum error_code reference_take_routes(struct reference *r, struct error *err)
+{
+    routing_begin(&r->routing);
+    forget_gradients(r);
+    const enum error_code e = reference_gradients(r, err);
+    r->routing.deciding = false;
+    return e;
 }
 
 /* ---- bounds ------------------------------------------------------------------------------------------------------ */

@@ -10,6 +10,7 @@
 
 #include "emulated_devices/model/collect.h"
 #include "emulated_devices/verify/record.h"
+#include "emulated_devices/verify/routing.h"
 #include "emulated_devices/verify/rule.h"
 
 /* One serial model in training. */
@@ -49,6 +50,7 @@ struct reference {
     struct serial_run truth, twin;
     struct perturbation perturbation;
     struct recording record;            /* the truth's activations in this step, and the twin's distances from them */
+    struct routing routing;             /* of a mixture of which activations are recorded */
     double *response;                   /* [params] norm of the last step's responses: reference_update */
     int32_t *ids, *labels;              /* [B*S] */
     int32_t *counting;                  /* [B*S] the labels of one optimizer step's sequences; all others are ignored */
@@ -107,6 +109,10 @@ void reference_follow(struct reference *, struct trainer *);
  *  recorded if the plan computes plain training.
  *  @return OK, ERR_MEMORY, or ERR_PLAN if the model observes a tensor that no probe knows. */
 enum error_code reference_gradients(struct reference *, struct error *);
+
+/** After a step of the devices whose choices of experts, in routing.theirs, differ from the truth's: compute it once
+ *  more, with the devices' choices where rounding explains them.  @return as reference_gradients. */
+enum error_code reference_take_routes(struct reference *, struct error *);
 
 /** The same without a backward pass; reference_gradients calls it.  Computes both losses and the slope; the gradients
  *  are the slope times the direction.  Nothing is recorded.  @return OK or ERR_MEMORY. */

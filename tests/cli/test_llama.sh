@@ -52,10 +52,20 @@ test_mixture() {
     run train --model mixtral-tiny --pp 2 --micro 2;    expect_status 2; expect_error 'use --schedule gpipe, which does all forward passes first'
 }
 
+# Rounding decides between nearly equal logits, on devices otherwise than on one: tokens go to other experts.
+test_mixture_in_16_bits() {
+    make_text
+    local same=(train --data "$text" --model mixtral-tiny --batch 4 --seq 16 --steps 2 --tp 3 --check ref)
+    run "${same[@]}" --dtype bf16 --json run.json;   expect_status 0;  expect_out '^OK: '
+    expect_out '^routing: [1-9][0-9]* of 1024 choices differ from the one-device run, each within the rounding of its logits'
+    grep -q '"differ":' run.json || complain 'run.json does not count the choices that differ'
+    run "${same[@]}" --dtype fp64;                   expect_status 0;  expect_no_out '^routing'
+}
+
 test_refusals() {
     llama --tp 9;                           expect_status 2; expect_error '--tp 9: the model has H=8 heads; tp can be at most that'
     llama --tp 125 --tensor 3d;             expect_status 2; expect_error '--tp 125'
     run train --model mixtral-tiny --tp 2 --tensor 1d-sp;  expect_status 2; expect_error '--tensor 1d-sp: cuts rows of the residual stream'
 }
 
-run_tests test_check test_copies_of_keys test_golden test_round_trip test_config_keys test_mixture test_refusals
+run_tests test_check test_copies_of_keys test_golden test_round_trip test_config_keys test_mixture test_mixture_in_16_bits test_refusals

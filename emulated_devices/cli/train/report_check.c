@@ -15,7 +15,10 @@ static void print_failure(FILE *out, const struct comparison *c, const struct pl
     fprintf(out, "\nfirst to differ, in order of execution: %s%s%s, step %lld\n", c->number ? "" : c->first_kind,
             c->number ? "" : " ", f->tensor, (long long)f->step);
     if (!c->number) fprintf(out, "  device    %d (%s)\n", f->rank, mesh_describe(&p->mesh, f->rank, text, sizeof text));
-    fprintf(out, "  error     %.2e, norm over norm; its bound is %.2e\n", f->error, f->bound);
+    if (c->expert[0] != c->expert[1])
+        fprintf(out, "  it is     expert %d; the logit of expert %d is larger by %.2e; rounding explains %.2e\n",
+                c->expert[1], c->expert[0], f->error, f->bound);
+    else fprintf(out, "  error     %.2e, norm over norm; its bound is %.2e\n", f->error, f->bound);
     if (!c->number && p->mesh.devices > 1)
         fprintf(out, "  wrong on  %s: %d of the %d devices that have it\n",
                 diagnose_place(text, sizeof text, &p->mesh, on), devices_count(&on->failing),
@@ -52,6 +55,16 @@ static void print_worst(struct columns *t, const char *kind, const struct worst 
     columns_end_row(t);
 }
 
+/* Choices of a mixture that rounding explains; any other is the first failure. */
+static void print_choices(FILE *out, const struct comparison *c)
+{
+    if (c->choices_differ > 0 && c->choice.ratio <= 1)
+        fprintf(out,
+                "\nrouting: %lld of %lld choices differ from the one-device run, each within the rounding of its "
+                "logits (largest margin %.1e, bound %.1e)\n",
+                (long long)c->choices_differ, (long long)c->choices, c->choice.error, c->choice.bound);
+}
+
 void report_check(const struct train_record *r)
 {
     const struct comparison *c = &r->comparison;
@@ -67,6 +80,7 @@ void report_check(const struct train_record *r)
             (long long)c->compared);
     do for (int i = 0; (w = comparison_kind(c, i, &name)) != NULL; i++) print_worst(&t, name, w);
     while (columns_again(&t));
+    print_choices(r->out, c);
     fprintf(r->out, "\n%s\n", verdict(r));
     fflush(r->out);
 }
@@ -105,6 +119,11 @@ void report_check_json(const struct train_record *r, cJSON *root)
     for (int i = 0; (w = comparison_kind(c, i, &name)) != NULL; i++)
         add_worst_ratio(check, strcmp(name, "their gradients") == 0 ? "activation_gradients"
                                : strcmp(name, "as quantised") == 0  ? "as_quantised" : name, w);
+    if (c->choices > 0) {
+        cJSON *routing = add_worst_ratio(check, "routing", &c->choice);
+        cJSON_AddNumberToObject(routing, "choices", (double)c->choices);
+        cJSON_AddNumberToObject(routing, "differ", (double)c->choices_differ);
+    }
     if (c->failed) add_first(check, c, &r->options->plan);
     if (!c->diverged) return;
     cJSON *diverged = cJSON_AddObjectToObject(check, "reference_diverged");

@@ -1,0 +1,179 @@
+/* A mixture's choices of experts beside the one-device run's: by hand, where rounding decides between two logits and
+ * where it does not; and what the one-device model and its twin take.
+ * tier: check
+ */
+#include <math.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdlib.h>
+#include <string.h>
+#include <cmocka.h>
+#undef fail                             /* cmocka's macro; ref/error.h has a function of that name */
+#include "emulated_devices/verify/case.h"
+#include "emulated_devices/verify/reference.h"
+#include "ref/model/transformer.h"
+
+static struct error err;
+
+/* ---- by hand ----------------------------------------------------------------------------------------------------- */
+
+enum { E = 4, K = 2 };
+
+/* One token in one layer: its logits, the devices' choice, and the largest margin that rounding explains. */
+static struct routing_found decide(const double x[E], int32_t first, int32_t second, double bound, int32_t taken[K])
+{
+    double logits[2][E] = { { 9, 8, 0, 0 } };                   /* the token before: nothing differs */
+    int32_t experts[2][K] = { { 0, 1 }, { first, second } };
+    struct routing_found found = { .differ = 7 };
+    struct routing r = { .L = 1, .E = E, .k = K, .N = 2, .experts = *experts, .bound = &bound, .found = &found };
+    memcpy(logits[1], x, sizeof logits[1]);
+    routing_decide(&r, 0, tensor_2d(logits, F64, 2, E));
+    assert_true(experts[0][0] == 0 && experts[0][1] == 1);
+    memcpy(taken, experts[1], sizeof experts[1]);
+    return found;
+}
+
+static void expect(const double x[E], int32_t first, int32_t second, double bound, bool takes, int own, int theirs,
+                   double margin)
+{
+    int32_t taken[K];
+    const struct routing_found f = decide(x, first, second, bound, taken);
+    const int32_t want[K] = { takes ? first : 1, takes ? second : 2 };
+    const bool right = f.differ == 1 && f.token == 1 && f.own == own && f.theirs == theirs &&
+                       (f.margin == margin || (isnan(margin) && isnan(f.margin))) &&
+                       memcmp(taken, want, sizeof want) == 0;
+    if (!right)
+        print_error("choice %d %d: %d tokens differ, token %d, expert %d instead of %d, margin %g; taken are %d %d\n",
+                    first, second, (int)f.differ, (int)f.token, f.theirs, f.own, f.margin, taken[0], taken[1]);
+    assert_true(right);
+}
+
+/* Experts 1 and 2 are preferred; expert 3 is behind by 1/8, expert 0 by 2. */
+static const double near[E] = { 0, 2.5, 2, 1.875 };
+
+static void test_same_choice(void **state)
+{
+    int32_t taken[K];
+    (void)state;
+    assert_int_equal(decide(near, 1, 2, 0, taken).differ, 0);
+    assert_true(taken[0] == 1 && taken[1] == 2);
+}
+
+/* Within the bound, its border included, the devices' choice is taken; else the own one. */
+static void test_second_expert(void **state)
+{
+    (void)state;
+    expect(near, 1, 3, 0.25, true, 2, 3, 0.125);
+    expect(near, 1, 3, 0.125, true, 2, 3, 0.125);
+    expect(near, 1, 3, 0.1249, false, 2, 3, 0.125);
+    expect(near, 1, 0, 0.125, false, 2, 0, 2);
+}
+
+/* Experts in another order have each other's weights.  The first of them is not the best; the second then is. */
+static void test_order(void **state)
+{
+    (void)state;
+    expect(near, 2, 1, 0.5, true, 1, 2, 0.5);
+    expect(near, 2, 1, 0.4999, false, 1, 2, 0.5);
+    expect(near, 3, 2, 0.625, true, 1, 3, 0.625);               /* then 1 before 2: the margin is 0.5 */
+}
+
+/* Of equal logits either is right, whatever the bound. */
+static void test_tie(void **state)
+{
+    static const double tie[E] = { 0, 3, 2, 2 };
+    (void)state;
+    expect(tie, 1, 3, 0, true, 2, 3, 0);
+}
+
+static void test_choices_that_are_none(void **state)
+{
+    (void)state;
+    expect(near, 1, 1, 100, false, 2, 1, NAN);
+    expect(near, 1, 4, 100, false, 2, 4, NAN);
+    expect(near, 1, -1, 100, false, 2, -1, NAN);
+}
+
+/* The largest difference of the twin's logits counts twice, of the largest logit 2u in each. */
+static void test_bound(void **state)
+{
+    double a[] = { 1, -4, 2, 3 }, b[] = { 1.25, -4, 1.5, 3 }, bound;
+    struct block_activations of[2] = { { .router = tensor_2d(a, F64, 2, 2) }, { .router = tensor_2d(b, F64, 2, 2) } };
+    const struct transformer truth = { .block = &of[0] }, twin = { .block = &of[1] };
+    struct routing r = { .L = 1, .bound = &bound };
+    (void)state;
+    routing_measure(&r, &truth, &twin);
+    assert_true(bound == 2 * (0.5 + 2 * dtype_unit(F64) * 4));
+}
+
+/* ---- in a run ---------------------------------------------------------------------------------------------------- */
+
+static void fill(const void *context, int64_t step, int64_t first, int64_t count, int32_t *ids, int32_t *labels)
+{
+    const struct plan *p = context;
+    for (int64_t i = 0; i < count * p->S; i++)
+        ids[i] = (int32_t)((first + 7 * i + step) % p->model.V), labels[i] = (int32_t)((first + 5 * i) % p->model.V);
+}
+
+static void expect_same_experts(const struct reference *ref, const int32_t *want)
+{
+    for (int64_t l = 0; l < ref->routing.L; l++) {
+        const struct tensor a = ref->truth.model.block[l].experts, b = ref->twin.model.block[l].experts;
+        assert_memory_equal(a.data, b.data, tensor_bytes(a));
+        assert_memory_equal(a.data, want + l * tensor_count(a), tensor_bytes(a));
+    }
+}
+
+/* In each layer the device sends the first token to another second expert: only if the bound allows it, truth and twin
+ * do so, too. */
+static void test_truth_and_twin(void **state)
+{
+    struct reference ref;
+    struct plan p = case_plan(1, 1, 1);
+    case_take_mixtral(&p);
+    p.dtype = BF16;
+    const struct batch_source source = { fill, &p };
+    (void)state;
+    assert_int_equal(plan_check(&p, &err), OK);
+    assert_int_equal(reference_open(&ref, &p, source, &err), OK);
+    assert_int_equal(reference_gradients(&ref, &err), OK);
+    const struct routing *r = &ref.routing;
+    const size_t bytes = (size_t)(r->L * r->N * r->k) * sizeof *r->experts;
+    int32_t *own = malloc(bytes);
+    assert_non_null(own);
+    memcpy(own, r->experts, bytes);
+    expect_same_experts(&ref, own);
+    const double loss = ref.truth.loss;
+
+    memcpy(r->theirs, own, bytes);
+    assert_false(routing_differs(r));
+    for (int64_t l = 0; l < r->L; l++) {
+        int32_t *of = r->theirs + l * r->N * r->k, other = 0;
+        while (other == of[0] || other == of[1]) other++;
+        of[1] = other;
+    }
+    assert_true(routing_differs(r));
+    for (int64_t l = 0; l < r->L; l++) r->bound[l] = 0;
+    assert_int_equal(reference_take_routes(&ref, &err), OK);
+    expect_same_experts(&ref, own);
+    assert_true(ref.truth.loss == loss && r->found[0].differ == 1 && r->found[0].token == 0 && r->found[0].margin > 0);
+
+    for (int64_t l = 0; l < r->L; l++) r->bound[l] = INFINITY;
+    assert_int_equal(reference_take_routes(&ref, &err), OK);
+    expect_same_experts(&ref, r->theirs);
+    assert_true(ref.truth.loss != loss);
+    free(own);
+    reference_close(&ref);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_same_choice), cmocka_unit_test(test_second_expert), cmocka_unit_test(test_order),
+        cmocka_unit_test(test_tie), cmocka_unit_test(test_choices_that_are_none), cmocka_unit_test(test_bound),
+        cmocka_unit_test(test_truth_and_twin),
+    };
+    return cmocka_run_group_tests_name("routing", tests, NULL, NULL);
+}
