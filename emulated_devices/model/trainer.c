@@ -75,9 +75,10 @@ static enum error_code make_schemes(struct trainer *t, struct error *err)
     t->tensor.allreduce = p->allreduce;
     t->tensor.S = plan_tensor_share(p, t->comm->rank).S;
     t->seams = plan_seams(p, &t->tensor, t->comm->rank);
-    t->seams.cp.group = &t->cp, t->seams.ep.group = &t->ep;
+    t->seams.cp.group = &t->cp, t->seams.cp.part = t->cp_part, t->seams.ep.group = &t->ep;
     t->tensor.wide_gradients = !p->data.narrow_gradients;
     e = tensor_open(&t->tensor, &t->tp, err);
+    if (!e && t->seams.cp.scheme->open) e = t->seams.cp.scheme->open(&t->seams.cp, err);
     t->data.request = p->data;
     t->data.config = &t->plan.model;
     t->data.device = t->device;
@@ -206,7 +207,8 @@ void trainer_close(struct trainer *t)
     schedule_free(&t->schedule);
     tensor_close(&t->tensor);
     struct group *const groups[] = {
-        &t->world, &t->dp, &t->tp, &t->pp, &t->cp, &t->ep, &t->replica, &t->side, &t->sides
+        &t->world, &t->dp, &t->tp, &t->pp, &t->cp, &t->cp_part[0], &t->cp_part[1], &t->ep, &t->replica, &t->side,
+        &t->sides
     };
     for (size_t i = 0; i < sizeof groups / sizeof *groups; i++) group_close(groups[i]);
     *t = (struct trainer){ 0 };

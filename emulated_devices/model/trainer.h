@@ -19,6 +19,7 @@ struct trainer {
     struct group world, dp, tp, pp, cp, ep, replica;    /* dp: devices with the same weights, along dp and cp; replica:
                                                          * devices that sum one gradient: the world, unless replicas
                                                          * train apart */
+    struct group cp_part[ATTENTION_GROUPS];     /* some of cp, for an attention scheme that opens them */
     struct group side, sides;           /* without a backward pass: the devices of this side of the weights; this place
                                          * on both sides (zeroth.h) */
     struct schedule schedule;

@@ -10,6 +10,10 @@ static const struct clash clashes[] = {
     { HAS_tp_cuts_stream, HAS_mixture,
       "cuts rows of the residual stream, which the routers of @ need whole", "--tensor 1d" },
 
+    { HAS_split_cp, HAS_one_dimension,
+      "@ does not arrange the devices along cp in two dimensions", "--attention usp or loongtrain" },
+    { HAS_ring_window, HAS_one_ring, "@ has no inner rings", "--attention loongtrain" },
+
     { HAS_tiles, HAS_tp_moves_weights,
       "@ uses a matrix several times in one product, or sends it, and would gather each tile as often",
       "--tensor 1d, 1d-sp or 1d-sp-keep" },

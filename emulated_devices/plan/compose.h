@@ -25,6 +25,10 @@ struct facts {
     X(tp_uneven,               "--tp P")                                                            \
     X(tp_moves_weights,       "--tensor 1d-sp-overlap, 2d, 2.5d or 3d")                             \
     X(tp_copies_keys,         "--tp P with fewer key/value heads")                                  \
+    X(split_cp,                "--head-parallel or --context-first")                                \
+    X(ring_window,             "--ring-window")                                                     \
+    X(one_dimension,           "--attention ring")                                                  \
+    X(one_ring,                "--attention usp")                                                   \
     X(tiles,                  "--tiles T")                                                          \
     X(quantized_weights,      "--quantize-weights")                                                 \
     X(quantized_gradients,    "--quantize-gradients")                                               \

@@ -67,6 +67,37 @@ static bool tp_copies_keys(const struct facts *f, struct typed *t)
 
 static bool tp_uneven(const struct facts *f, struct typed *t) { return tp(f, t) && plan_copies_lie_apart(f->plan); }
 
+/* ---- cp ----------------------------------------------------------------------------------------- */
+
+static bool say_attention(const struct facts *f, struct typed *t)
+{
+    return say(t, "--attention %s", f->plan->attention);
+}
+
+static bool split_cp(const struct facts *f, struct typed *t)
+{
+    const struct context_split s = f->plan->split;
+    if (s.heads) return say(t, "--head-parallel %d", s.heads);
+    return s.context_first && say(t, "--context-first");
+}
+
+static bool ring_window(const struct facts *f, struct typed *t)
+{
+    return f->plan->split.window && say(t, "--ring-window %d", f->plan->split.window);
+}
+
+static bool one_dimension(const struct facts *f, struct typed *t)
+{
+    const struct attention_scheme *s;
+    return !attention_scheme_find(&s, f->plan->attention, NULL) && !s->splits && say_attention(f, t);
+}
+
+static bool one_ring(const struct facts *f, struct typed *t)
+{
+    const struct attention_scheme *s;
+    return !attention_scheme_find(&s, f->plan->attention, NULL) && !s->windows && say_attention(f, t);
+}
+
 /* ---- how weights, gradients and optimizer state move -------------------------------------------- */
 
 static bool tiles(const struct facts *f, struct typed *t)

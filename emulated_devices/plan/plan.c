@@ -231,12 +231,25 @@ static enum error_code check_dispatch(const struct plan *p, struct error *err)
     return needs ? fail(err, ERR_PLAN, "--ep %d: --dispatch %s needs %s", p->mesh.size[EP], s->head.name, needs) : OK;
 }
 
+static enum error_code check_split(const struct plan *p, struct error *err)
+{
+    const int cp = p->mesh.size[CP], heads = p->split.heads, window = p->split.window;
+    if (heads && cp % heads != 0)
+        return fail(err, ERR_PLAN, "--head-parallel %d: must be a divisor of --cp %d", heads, cp);
+    const struct context_split split = plan_context_share(p, NULL, 0).split;
+    if (window && (cp / split.heads) % window != 0)
+        return fail(err, ERR_PLAN, "--ring-window %d: must be a divisor of the ring's %d devices, --cp %d / "
+                    "--head-parallel %d", window, cp / split.heads, cp, split.heads);
+    return OK;
+}
+
 /* Check every device: numbers of heads may differ.  Devices that share sequences must belong to the same replica. */
 static enum error_code check_attention(const struct plan *p, const struct shards *s, struct error *err)
 {
     const int cp = p->mesh.size[CP];
     const struct attention_scheme *a;
-    const enum error_code e = attention_scheme_find(&a, p->attention, err);
+    enum error_code e = attention_scheme_find(&a, p->attention, err);
+    if (!e) e = check_split(p, err);
     for (int rank = 0; rank < p->mesh.devices && !e; rank++) {
         const struct tensor_parallel tp = plan_tensor_share(p, rank);
         const struct context_parallel share = plan_context_share(p, &tp, rank);
@@ -282,8 +295,8 @@ enum error_code plan_check(struct plan *p, struct error *err)
     if (!e) e = check_level_algorithm(p, ALLREDUCE, "--allreduce", p->allreduce, err);
     if (!e) e = check_dispatch(p, err);
     if (!e) e = tensor_check(tensor, &p->model, p->mesh.size[TP], err);
-    if (!e) e = check_tiles(p, err);
     if (!e) e = check_attention(p, &shards, err);
+    if (!e) e = check_tiles(p, err);
     if (!e) e = check_allreduce(p, tensor, err);
     if (!e) e = recompute_check(p->recompute, p->model.L, err);
     if (!e) e = check_batch(p, err);
@@ -343,6 +356,32 @@ bool plan_holds(const struct plan *p, const struct schedule *schedule, int rank,
     return holds;
 }
 
+/* The most devices along cp that divide it and have a query head each, on every device along tp. */
+static int most_by_heads(const struct plan *p)
+{
+    struct tensor_parallel tp = { .config = &p->model };
+    int64_t fewest = p->model.H;
+    tensor_scheme_find(&tp.scheme, p->tensor, NULL);
+    tensor_share(&tp, p->mesh.size[TP], 0);
+    const int parts = axes_size(&tp, tp.scheme->inner.columns);
+    for (int i = 0; i < parts; i++) {
+        const int64_t heads = heads_at(&p->model, parts, i).queries.count;
+        if (heads < fewest) fewest = heads;
+    }
+    int n = p->mesh.size[CP];
+    while (n > 1 && (n > fewest || p->mesh.size[CP] % n != 0)) n--;
+    return n;
+}
+
+static struct context_split split_of(const struct plan *p, const struct attention_scheme *s)
+{
+    struct context_split split = p->split;
+    if (!s->splits) return (struct context_split){ .heads = p->mesh.size[CP], .window = 1 };
+    if (split.heads == 0) split.heads = most_by_heads(p);
+    if (split.window == 0) split.window = p->mesh.size[CP] / split.heads;
+    return split;
+}
+
 struct context_parallel plan_context_share(const struct plan *p, const struct tensor_parallel *tp, int rank)
 {
     struct context_parallel cp = {
@@ -350,6 +389,7 @@ struct context_parallel plan_context_share(const struct plan *p, const struct te
         .rank = mesh_coordinate(&p->mesh, rank, CP)
     };
     attention_scheme_find(&cp.scheme, p->attention, NULL);
+    cp.split = split_of(p, cp.scheme);
     return cp;
 }
 

@@ -36,6 +36,7 @@ struct plan {
     struct data_request data;           /* the data-parallel scheme and its shards */
     const char *tensor, *attention, *dispatch, *schedule, *allreduce;   /* names in the registries; schedule may be a
                                                                          * file's name */
+    struct context_split split;         /* of cp, for attention schemes of two dimensions; 0: the defaults */
     const char *recompute;              /* which layers recompute activations: recompute.h; NULL: none */
     const struct optimizer *optimizer;
     struct hyperparameters hyper;

@@ -21,6 +21,8 @@
     X(attention_scheme, attention_scheme_ring)         \
     X(attention_scheme, attention_scheme_ring_striped) \
     X(attention_scheme, attention_scheme_ring_zigzag)  \
+    X(attention_scheme, attention_scheme_usp)          \
+    X(attention_scheme, attention_scheme_loongtrain)   \
     X(expert_scheme, expert_scheme_here)               \
     X(data_scheme, data_scheme_ddp)                    \
     X(data_scheme, data_scheme_zero1)                  \

@@ -241,6 +241,7 @@ enum error_code case_bits_key(const struct plan *p, uint64_t *key, struct error 
     if (e) return e;
     *key = HASH_START;
     ADD(*key, p->mesh.size), ADD(*key, p->hyper);
+    ADD(*key, p->split.heads), ADD(*key, p->split.window), ADD(*key, p->split.context_first);
     add_text(key, p->tensor), add_text(key, p->attention), add_text(key, p->dispatch);
     add_text(key, p->allreduce), add_text(key, p->optimizer->name);
     add_model(key, p);

@@ -4,7 +4,10 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { EVERY = (1u << SCHEME_KINDS) - 1, ONLY_DATA = 1u << DATA_SCHEME, ONLY_PIPELINE = 1u << PIPELINE_SCHEME };
+enum {
+    EVERY = (1u << SCHEME_KINDS) - 1, ONLY_ATTENTION = 1u << ATTENTION_SCHEME, ONLY_DATA = 1u << DATA_SCHEME,
+    ONLY_PIPELINE = 1u << PIPELINE_SCHEME
+};
 
 /* The properties of a dimension. */
 struct info {
@@ -82,6 +85,34 @@ static void take_tensor(struct plan *p, int value) { p->tensor = tensor_word(val
 
 static const char *attention_word(int value) { return attention_scheme_at(value)->head.name; }
 static void take_attention(struct plan *p, int value) { p->attention = attention_word(value); }
+
+static void add_split(struct space *s, struct context_split one)
+{
+    if (s->splits < SPACE_MOST_SPLITS) s->split[s->splits++] = one;
+}
+
+/* The default; then every two dimensions of all devices, with one ring and with windows. */
+static void add_splits(struct space *s)
+{
+    add_split(s, (struct context_split){ 0 });
+    for (int h = 1; h <= s->devices; h++)
+        for (int w = 1, C = s->devices / h; w <= C && s->devices % h == 0; w++) {
+            if (C % w != 0 || (w > 1 && w == C)) continue;
+            const struct context_split one = { .heads = h, .window = w > 1 ? w : 0 };
+            add_split(s, one);
+            if (h > 1 && C > 1) add_split(s, (struct context_split){ one.heads, one.window, .context_first = true });
+        }
+}
+
+static void take_split(const struct space *s, struct plan *p, int value) { p->split = s->split[value]; }
+static void show_split(const struct space *s, int value, struct value_name *n)
+{
+    const struct context_split split = s->split[value];
+    const char *order = split.context_first ? " context-first" : "";
+    if (value == 0) snprintf(n->text, sizeof n->text, "split by heads");
+    else if (split.window) snprintf(n->text, sizeof n->text, "h=%d w=%d%s", split.heads, split.window, order);
+    else snprintf(n->text, sizeof n->text, "h=%d%s", split.heads, order);
+}
 
 static const char *experts_word(int value) { return expert_scheme_at(value)->head.name; }
 static void take_experts(struct plan *p, int value) { p->dispatch = experts_word(value); }
@@ -293,6 +324,7 @@ static const struct info info[DIMENSIONS] = {
     [DIM_EMBEDDING] = { "embedding", EVERY, LENGTH(embeddings), take_embedding, .words = embeddings },
     [DIM_TENSOR]    = { "tensor", EVERY, .take = take_tensor, .word = tensor_word },
     [DIM_ATTENTION] = { "attention", EVERY, .take = take_attention, .word = attention_word },
+    [DIM_SPLIT]     = { "split", ONLY_ATTENTION, .take_of = take_split, .show = show_split },
     [DIM_EXPERTS]   = { "experts", EVERY, .take = take_experts, .word = experts_word },
     [DIM_DATA]      = { "data", ONLY_DATA, .take_of = take_data, .show = show_data },
     [DIM_SCHEDULE]  = { "schedule", ONLY_DATA | ONLY_PIPELINE, .take = take_schedule, .word = schedule_word },
@@ -333,9 +365,10 @@ enum error_code space_open(struct space *s, int devices, struct error *err)
     *s = (struct space){ .devices = devices };
     add_meshes(s, size, 0, devices);
     add_forms(s);
+    add_splits(s);
     for (int d = 0; d < DIMENSIONS; d++) s->values[d] = info[d].values;
     s->values[DIM_MESH] = s->meshes, s->values[DIM_DATA] = s->forms, s->values[DIM_OPTIMIZER] = count_optimizers();
-    s->values[DIM_ATTENTION] = count_schemes(ATTENTION_SCHEME);
+    s->values[DIM_ATTENTION] = count_schemes(ATTENTION_SCHEME), s->values[DIM_SPLIT] = s->splits;
     s->values[DIM_EXPERTS] = count_schemes(EXPERT_SCHEME);
     s->values[DIM_TENSOR] = count_schemes(TENSOR_SCHEME), s->values[DIM_SCHEDULE] = count_schemes(PIPELINE_SCHEME);
     while (case_model_at(s->values[DIM_MODEL])) s->values[DIM_MODEL]++;

@@ -11,15 +11,15 @@
 #include "emulated_devices/verify/covering.h"
 
 enum dimension {
-    DIM_MESH, DIM_MODEL, DIM_EMBEDDING, DIM_TENSOR, DIM_ATTENTION, DIM_EXPERTS, DIM_DATA, DIM_SCHEDULE, DIM_MICROS,
-    DIM_BATCHES, DIM_CHUNKS, DIM_PLACEMENT, DIM_OPTIMIZER, DIM_FORMAT,
-    DIM_RECOMPUTE, DIM_CODES, DIM_OFFLOAD, DIM_TILES, DIM_GATHERING, DIM_BUCKET, DIMENSIONS
+    DIM_MESH, DIM_MODEL, DIM_EMBEDDING, DIM_TENSOR, DIM_ATTENTION, DIM_SPLIT, DIM_EXPERTS, DIM_DATA, DIM_SCHEDULE,
+    DIM_MICROS, DIM_BATCHES, DIM_CHUNKS, DIM_PLACEMENT, DIM_OPTIMIZER, DIM_FORMAT, DIM_RECOMPUTE, DIM_CODES,
+    DIM_OFFLOAD, DIM_TILES, DIM_GATHERING, DIM_BUCKET, DIMENSIONS
 };
 
 /* A data scheme with its group sizes. */
 struct data_form { const struct data_scheme *scheme; int group, shards[3]; };
 
-enum { SPACE_MOST_MESHES = 512, SPACE_MOST_FORMS = 512, SPACE_MICROS = 3 };
+enum { SPACE_MOST_MESHES = 512, SPACE_MOST_FORMS = 512, SPACE_MOST_SPLITS = 64, SPACE_MICROS = 3 };
 
 struct space {
     int devices;
@@ -28,6 +28,8 @@ struct space {
     int meshes, mesh[SPACE_MOST_MESHES][AXIS_COUNT];
     int forms;
     struct data_form form[SPACE_MOST_FORMS];
+    int splits;
+    struct context_split split[SPACE_MOST_SPLITS];
     struct batch_plan *batches;         /* [devices][SPACE_MICROS]: uneven, for each size of dp and number of
                                          * microbatches; steps 0 where dp cannot have that size */
 };

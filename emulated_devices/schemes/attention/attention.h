@@ -12,8 +12,17 @@
 #include "emulated_devices/schemes/tensor/tensor.h"
 
 enum { ATTENTION_SLOTS = 4 };           /* tensors that a call keeps, at most */
+enum { ATTENTION_GROUPS = 2 };          /* groups of some of the devices along cp, at most */
 
 struct attention_scheme;
+
+/* How a scheme of two dimensions arranges the devices along cp.  In a plan 0 means the default; in a share all are
+ * set. */
+struct context_split {
+    int heads;                          /* devices that exchange tokens for heads; the others are on a ring */
+    int window;                         /* devices of an inner ring */
+    bool context_first;                 /* neighbours are on one ring; else they exchange tokens for heads */
+};
 
 /* This device's share of attention.  group may be NULL if only extents are needed. */
 struct context_parallel {
@@ -21,7 +30,9 @@ struct context_parallel {
     const struct tensor_parallel *tp;
     const struct heads *heads;          /* this device's, of which its group shares the sequences: those of tp */
     struct group *group;                /* along cp: members have the same heads and sequences, and different tokens */
+    struct group *part;                 /* [ATTENTION_GROUPS] that the scheme has opened */
     int devices, rank;                  /* devices that share each sequence; index of this one */
+    struct context_split split;
     int64_t S;                          /* tokens of a whole sequence */
 };
 
@@ -36,10 +47,14 @@ struct attention_call {
 
 struct attention_scheme {
     struct scheme head;
+    bool splits, windows;               /* whether it reads heads and context_first of a split; window */
     /* Whether a model's sequences can be cut so.  @return NULL, or what the scheme needs, as text. */
     const char *(*refuses)(const struct context_parallel *, const struct model_config *);
     /* Add the tokens of a sequence that a member has, in the order of its rows, ascending. */
     void (*cut)(struct intervals *tokens, const struct context_parallel *, int member);
+    /* Open groups of some of the cp group's devices, in the same order on each.  NULL: there are none.  Local.
+     * @return OK or ERR_MEMORY; the caller closes part. */
+    enum error_code (*open)(struct context_parallel *, struct error *);
     /* kept: the shape of slot `slot` of what a call keeps besides its output, as a tensor without memory. */
     int slots;
     bool reads_input, reads_output;     /* whether backward also reads queries, keys and values; the output */

@@ -24,7 +24,7 @@
  */
 #include "emulated_devices/schemes/attention/ring.h"
 #include "emulated_devices/device/compute.h"
-#include "emulated_devices/schemes/attention/pass.h"
+#include "emulated_devices/schemes/attention/blocks.h"
 
 const char *ring_attention_refuses(const struct context_parallel *cp, const struct model_config *c)
 {
@@ -91,56 +91,33 @@ static struct tensor keys_at(const struct cp_pass *g, struct tensor buffer[2], i
 
 /* ---- forward ----------------------------------------------------------------------------------------------------- */
 
-enum { OUT, MORE, RESULTS };            /* the result so far, and that of one more block */
-struct results { struct tensor o[RESULTS], lse[RESULTS]; };
-
-/* A block of which no query sees a key adds nothing; the first one begins the result. */
-static void attend(struct cp_pass *g, struct results *r, struct tensor keys, int step)
+static enum error_code run_forward(struct cp_pass *g, struct block_results *r, struct tensor buffer[2],
+                                   struct error *err)
 {
-    const int owner = cp_before(g->cp, step);
-    const double pairs = cp_pairs(g, owner);
-    const int into = step == 0 ? OUT : MORE;
-    if (step > 0 && pairs == 0) return;
-    dev_attention_part_forward(g->device, r->o[into], r->lse[into], g->call->qkv, keys,
-                               positions_of(&g->at, g->cp->rank), positions_of(&g->at, owner), g->shape, pairs);
-    if (into == MORE)
-        dev_attention_merge(g->device, r->o[OUT], r->lse[OUT], r->o[MORE], r->lse[MORE], g->shape);
-}
-
-static enum error_code run_forward(struct cp_pass *g, struct results *r, struct tensor buffer[2], struct error *err)
-{
-    struct attention_call *c = g->call;
     const int P = g->cp->devices;
-    const bool rounds = g->own != g->wide;
-    const int64_t rows = tensor_rows(c->out), cols = tensor_cols(c->out), heads = g->B * g->shape.H;
     enum error_code e = cp_open(g, buffer, P > 1 ? 2 : 0, g->own, g->longest, cp_keys_width(g->cp), err);
-    if (!e) e = cp_open(g, &r->o[OUT], rounds ? 1 : 0, g->wide, rows, cols, err);
-    if (!e) e = cp_open(g, &r->o[MORE], P > 1 ? 1 : 0, g->wide, rows, cols, err);
-    if (!e) e = cp_open(g, &r->lse[MORE], P > 1 ? 1 : 0, g->wide, heads, rows / g->B, err);
+    if (!e) e = block_results_open(g, r, err);
     if (e) return e;
-    if (!rounds) r->o[OUT] = c->out;
-    r->lse[OUT] = cp_by_heads(g, c->kept[0]);
-    if (P > 1) cp_copy_keys(g, block_in(g, buffer[0], 0), c->qkv);
+    if (P > 1) cp_copy_keys(g, block_in(g, buffer[0], 0), g->call->qkv);
     for (int step = 0; step < P; step++) {
         struct pair on_way = { { -1 }, { -1 } };
         if (step < P - 1) on_way = turn(g, buffer, step);
-        attend(g, r, keys_at(g, buffer, step), step);
+        block_attend(g, r, keys_at(g, buffer, step), cp_before(g->cp, step));
         if (step < P - 1) cp_arrive(g, on_way.in), cp_arrive(g, on_way.out);
     }
-    if (rounds) dev_round(g->device, c->out, r->o[OUT]);
+    block_results_finish(g, r);
     return OK;
 }
 
 enum error_code ring_attention_forward(struct attention_call *c, struct error *err)
 {
     struct cp_pass g;
-    struct results r = { 0 };
+    struct block_results r = { 0 };
     struct tensor buffer[2] = { 0 };
     enum error_code e = cp_begin(&g, c, FORWARD_PASS, err);
     if (e || g.B == 0) return e;
     e = run_forward(&g, &r, buffer, err);
-    cp_close(&g, buffer, 2), cp_close(&g, &r.o[MORE], 1), cp_close(&g, &r.lse[MORE], 1);
-    if (g.own != g.wide) cp_close(&g, &r.o[OUT], 1);
+    cp_close(&g, buffer, 2), block_results_close(&g, &r);
     cp_end(&g);
     return e;
 }
@@ -148,21 +125,10 @@ enum error_code ring_attention_forward(struct attention_call *c, struct error *e
 /* ---- backward ---------------------------------------------------------------------------------------------------- */
 
 struct gradients {
-    struct tensor delta;                /* [B H, n] */
-    struct tensor all;                  /* [rows, (H+2K) A] in the wide format: queries' add up in its first columns */
+    struct block_gradients own;
     struct tensor block[2];             /* gradients of keys and values on their way */
     struct tensor share;                /* what this device adds to them */
 };
-
-static void add_share(struct cp_pass *g, const struct gradients *s, struct tensor d_keys, struct tensor keys, int step)
-{
-    const int owner = cp_before(g->cp, step);
-    const double pairs = cp_pairs(g, owner);
-    if (pairs == 0) return;
-    dev_attention_part_backward(g->device, s->all, d_keys, g->call->d_out, s->delta, cp_by_heads(g, g->call->kept[0]),
-                                g->call->qkv, keys, positions_of(&g->at, g->cp->rank),
-                                positions_of(&g->at, owner), g->shape, pairs);
-}
 
 /* The share is computed while the sum so far is on its way. */
 static void step_backward(struct cp_pass *g, struct gradients *s, struct tensor keys, struct pair *sums, int step)
@@ -170,7 +136,7 @@ static void step_backward(struct cp_pass *g, struct gradients *s, struct tensor 
     struct tensor sum = block_in(g, s->block[step % 2], step), share = block_in(g, s->share, step);
     const struct tensor into = step == 0 ? sum : share;
     device_zero(g->device, into);
-    add_share(g, s, into, keys, step);
+    block_add_share(g, &s->own, into, keys, cp_before(g->cp, step));
     if (step > 0) {
         cp_arrive(g, sums->in), cp_arrive(g, sums->out);
         dev_add(g->device, sum, sum, share);
@@ -180,14 +146,11 @@ static void step_backward(struct cp_pass *g, struct gradients *s, struct tensor 
 
 static enum error_code open_gradients(struct cp_pass *g, struct gradients *s, struct error *err)
 {
-    struct attention_call *c = g->call;
     const int moving = g->cp->devices > 1 ? 1 : 0;
-    const int64_t rows = tensor_rows(c->qkv), width = cp_keys_width(g->cp);
-    enum error_code e = cp_open(g, &s->delta, 1, g->wide, g->B * g->shape.H, rows / g->B, err);
-    if (!e && g->own != g->wide) e = cp_open(g, &s->all, 1, g->wide, rows, tensor_cols(c->qkv), err);
+    const int64_t width = cp_keys_width(g->cp);
+    enum error_code e = block_gradients_open(g, &s->own, err);
     if (!e) e = cp_open(g, s->block, 2 * moving, g->wide, g->longest, width, err);
     if (!e) e = cp_open(g, &s->share, moving, g->wide, g->longest, width, err);
-    if (g->own == g->wide) s->all = c->d_qkv;
     return e;
 }
 
@@ -199,9 +162,7 @@ static enum error_code run_backward(struct cp_pass *g, struct gradients *s, stru
     enum error_code e = open_gradients(g, s, err);
     if (!e) e = cp_open(g, buffer, P > 1 ? 2 : 0, g->own, g->longest, cp_keys_width(g->cp), err);
     if (e) return e;
-    dev_attention_delta(g->device, s->delta, c->d_out, c->out, g->shape);
-    device_zero(g->device, s->all);
-    if (P == 1) add_share(g, s, s->all, c->qkv, 0);
+    if (P == 1) block_add_share(g, &s->own, s->own.all, c->qkv, 0);
     else cp_copy_keys(g, block_in(g, buffer[0], 0), c->qkv);
     for (int step = 0; step < P && P > 1; step++) {
         struct pair on_way = { { -1 }, { -1 } };
@@ -209,8 +170,9 @@ static enum error_code run_backward(struct cp_pass *g, struct gradients *s, stru
         step_backward(g, s, keys_at(g, buffer, step), &sums, step);
         if (step < P - 1) cp_arrive(g, on_way.in), cp_arrive(g, on_way.out);
     }
-    if (P > 1) cp_arrive(g, sums.in), cp_arrive(g, sums.out), cp_copy_keys(g, s->all, block_in(g, s->block[P % 2], P));
-    if (g->own != g->wide) dev_round(g->device, c->d_qkv, s->all);
+    if (P > 1)
+        cp_arrive(g, sums.in), cp_arrive(g, sums.out), cp_copy_keys(g, s->own.all, block_in(g, s->block[P % 2], P));
+    block_gradients_finish(g, &s->own);
     return OK;
 }
 
@@ -223,8 +185,7 @@ enum error_code ring_attention_backward_input(struct attention_call *c, struct e
     if (e || g.B == 0) return e;
     e = run_backward(&g, &s, buffer, err);
     cp_close(&g, buffer, 2), cp_close(&g, s.block, 2), cp_close(&g, &s.share, 1);
-    cp_close(&g, &s.delta, 1);
-    if (g.own != g.wide) cp_close(&g, &s.all, 1);
+    block_gradients_close(&g, &s.own);
     cp_end(&g);
     return e;
 }

@@ -10,6 +10,11 @@ enum error_code ring_attention_forward(struct attention_call *, struct error *);
 enum error_code ring_attention_backward_input(struct attention_call *, struct error *);
 void ring_attention_cost(struct forecast *, const struct context_parallel *, enum tensor_pass, int64_t rows);
 
+void ring_zigzag_cut(struct intervals *, const struct context_parallel *, int member);
+
+/* What two_dimensional.h has inside: the last is no scheme by itself. */
+extern const struct attention_scheme attention_scheme_whole, attention_scheme_ring_zigzag, attention_double_ring;
+
 #define RING_SCHEME                                                                                              \
     .refuses = ring_attention_refuses, .slots = 1, .kept = ring_attention_kept, .reads_input = true,             \
     .reads_output = true, .forward = ring_attention_forward, .backward_input = ring_attention_backward_input,    \

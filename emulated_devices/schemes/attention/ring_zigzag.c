@@ -8,7 +8,7 @@
  */
 #include "emulated_devices/schemes/attention/ring.h"
 
-static void cut(struct intervals *tokens, const struct context_parallel *cp, int member)
+void ring_zigzag_cut(struct intervals *tokens, const struct context_parallel *cp, int member)
 {
     const int chunks = 2 * cp->devices;
     intervals_add(tokens, block_at(cp->S, chunks, member));
@@ -19,5 +19,5 @@ const struct attention_scheme attention_scheme_ring_zigzag = {
     .head = { .kind = ATTENTION_SCHEME, .equality = REASSOCIATES, .name = "ring-zigzag",
               .description = "as ring; a device has an early and a late chunk, so that all have the same work",
               .source = "ring-flash-attention; Llama 3, arXiv:2407.21783", RING_HEAD },
-    .cut = cut, RING_SCHEME,
+    .cut = ring_zigzag_cut, RING_SCHEME,
 };

@@ -1,0 +1,41 @@
+/* blocks.h -- attention with one block of keys and values after another: results that are merged, gradients that are
+ * added up.  What schemes in which blocks travel share; they differ in the way.
+ */
+#ifndef ORRERY_ATTENTION_BLOCKS_H
+#define ORRERY_ATTENTION_BLOCKS_H
+
+#include "emulated_devices/schemes/attention/pass.h"
+
+/* The result so far, and that of one more block. */
+struct block_results { struct tensor o[2], lse[2]; };
+
+/** Buffers for results.  Local.  @return OK, or ERR_MEMORY; either way block_results_close. */
+enum error_code block_results_open(struct cp_pass *, struct block_results *, struct error *);
+
+/** Round the result to the call's output. */
+void block_results_finish(struct cp_pass *, struct block_results *);
+void block_results_close(struct cp_pass *, struct block_results *);
+
+/** Attention with the keys and values of a member, which are in the last columns of keys; the device's own first.  A
+ *  block of which no query sees a key adds nothing. */
+void block_attend(struct cp_pass *, struct block_results *, struct tensor keys, int owner);
+
+struct block_gradients {
+    struct tensor delta;                /* [B H, n] */
+    struct tensor all;                  /* [rows, (H+2K) A] in the wide format: queries' add up in its first columns */
+};
+
+/** Buffers for gradients, set to zero, and delta.  Local.  @return OK, or ERR_MEMORY; either way
+ *  block_gradients_close. */
+enum error_code block_gradients_open(struct cp_pass *, struct block_gradients *, struct error *);
+
+/** Round all gradients to the call's. */
+void block_gradients_finish(struct cp_pass *, struct block_gradients *);
+void block_gradients_close(struct cp_pass *, struct block_gradients *);
+
+/** Add this device's share of the gradients of a member's keys and values to the last columns of d_keys, and of its own
+ *  queries to those of all. */
+void block_add_share(struct cp_pass *, const struct block_gradients *, struct tensor d_keys, struct tensor keys,
+                     int owner);
+
+#endif

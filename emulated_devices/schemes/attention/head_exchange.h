@@ -1,0 +1,55 @@
+/* head_exchange.h -- tokens exchanged for heads: some devices have different tokens of all heads, and then all their
+ * tokens of different heads.
+ */
+#ifndef ORRERY_HEAD_EXCHANGE_H
+#define ORRERY_HEAD_EXCHANGE_H
+
+#include "emulated_devices/schemes/attention/attention.h"
+
+struct head_exchange {
+    const struct tensor_parallel *tp;
+    const struct heads *heads;          /* those that all these devices have before */
+    struct group *group;                /* NULL if only extents are needed */
+    int devices, rank;
+    int64_t tokens;                     /* of a sequence, on all these devices together: the i-th device has the i-th of
+                                         * nearly equal ranges of them */
+};
+
+/** A member's heads after the exchange, counted from the first of all. */
+struct heads head_exchange_heads(const struct head_exchange *, int member);
+
+/** Columns of a member's heads.  fused: queries, keys and values; else queries. */
+int64_t head_exchange_width(const struct head_exchange *, int member, bool fused);
+
+/** The sequences that `rows` rows of this device, before the exchange, are parts of. */
+int64_t head_exchange_sequences(const struct head_exchange *, int64_t rows);
+
+/** Attention over this device's heads: those of `all`, with the numbers of heads and the dropout of its own. */
+struct attention head_exchange_shape(const struct head_exchange *, struct attention all);
+
+/**
+ * Exchange this device's tokens of all heads for all tokens of its heads.
+ * Collective over the group.
+ * @param mine         [B n, width of all heads]: n tokens of this device, in each of B sequences.
+ * @param[out] theirs  [B tokens, head_exchange_width].
+ * @param fused        as in head_exchange_width.
+ * @return OK, ERR_MEMORY or ERR_COMM; after an error the step cannot go on.
+ */
+enum error_code head_exchange_gather(const struct head_exchange *, struct tensor mine, struct tensor theirs, bool fused,
+                                     struct error *);
+
+/**
+ * The way back.
+ * Collective over the group.
+ * @param[out] mine  what all members send for its heads.  With more members than key/value heads several send copies of
+ *                   one: their sum, in the order of members.
+ * @param theirs, fused  as above.
+ * @return as above.
+ */
+enum error_code head_exchange_back(const struct head_exchange *, struct tensor mine, struct tensor theirs, bool fused,
+                                   struct error *);
+
+/** Enter what one exchange of B sequences sends.  gather: or the way back. */
+void head_exchange_cost(struct forecast *, const struct head_exchange *, int64_t B, bool fused, bool gather);
+
+#endif
