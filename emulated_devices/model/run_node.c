@@ -27,13 +27,25 @@ static struct matrix matrix(const struct node_call *c)
     return (struct matrix){ c->node->is->role, c->part->weight[index_of(c)], c->part->bias[index_of(c)] };
 }
 
+/* Of packed samples: what the tokens of some of the microbatch's sequences see. */
+static void take_mask(struct attention *a, struct tensor mask, struct interval sequences)
+{
+    if (!tensor_present(mask)) return;
+    a->mask = tensor_rows_of(mask, sequences.first * a->S, sequences.count * a->S);
+    const int32_t *sees = a->mask.data;
+    for (int64_t i = 0; i < tensor_rows(a->mask); i++) a->pairs += sees[2 * i + 1] - sees[2 * i];
+}
+
 /* The description of attention over whole sequences; a scheme may work on fewer heads. */
 static struct attention attention(const struct node_call *c)
 {
     const struct stage *s = c->stage;
     const struct model_config *model = &s->plan->model;
-    const int64_t first = c->micro->sequences.first + tensor_rows_at(s->tp, INNER, c->micro->N).first / s->tp->S;
+    const struct interval rows = tensor_rows_at(s->tp, INNER, c->micro->N);
+    const struct interval sequences = { rows.first / s->tp->S, rows.count / s->tp->S };
+    const int64_t first = c->micro->sequences.first + sequences.first;
     struct attention a = attention_of_model(model, s->plan->S);
+    take_mask(&a, c->micro->mask, sequences);
     a.H = s->tp->heads.queries.count, a.K = s->tp->heads.keys.count;
     a.drop = dropout_at(model->dropout_attention, s->dropout_seed, c->part->layer, "probabilities", first,
                         s->tp->heads.queries.first, model->H);

@@ -79,10 +79,12 @@ static bool cut_microbatch(const struct stage *s, struct microbatch *m, int micr
     m->sequences = plan_microbatch(s->plan, mesh_coordinate(&s->plan->mesh, s->rank, DP), micro);
     m->rows = plan_rows(s->plan, s->rank, micro);
     m->N = intervals_total(&m->rows);
-    int32_t *ints = calloc((size_t)(3 * m->N) + 1, sizeof *ints);
+    const int64_t masked = s->plan->packed ? m->sequences.count * s->plan->S : 0;
+    int32_t *ints = calloc((size_t)(3 * m->N + 2 * masked) + 1, sizeof *ints);
     m->ids = tensor_1d(ints, I32, m->N);
     m->positions = tensor_1d(ints ? ints + m->N : NULL, I32, m->N);
     m->labels = tensor_1d(ints ? ints + 2 * m->N : NULL, I32, m->N);
+    m->mask = masked > 0 ? tensor_2d(ints ? ints + 3 * m->N : NULL, I32, masked, 2) : tensor_none;
     int32_t *position = ints ? ints + m->N : NULL;
     for (int i = 0; ints && i < m->rows.count; i++)
         for (int64_t row = m->rows.at[i].first; row < interval_end(m->rows.at[i]); row++)

@@ -28,6 +28,7 @@ struct microbatch {
     struct intervals rows;                      /* this device's tokens of it, as rows of the global batch */
     int64_t N;                                  /* the number of rows */
     struct tensor ids, positions, labels;       /* I32 [N]; those the stage needs */
+    struct tensor mask;                         /* I32 [sequences*S, 2] of packed samples: what a token of these sees */
     struct tensor *tensor;                      /* [buffers of all parts] */
     struct tensor gradient;                     /* of the stream, at the current point of backward: [stream] */
 };

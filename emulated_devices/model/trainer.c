@@ -3,6 +3,7 @@
 #include "emulated_devices/model/mixture.h"
 #include "emulated_devices/model/zeroth.h"
 #include "emulated_devices/schemes/data/tiles.h"
+#include "ref/model/sample_mask.h"
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
@@ -96,7 +97,7 @@ static enum error_code make_stages(struct trainer *t, struct error *err)
     enum error_code e = OK;
     t->stage = calloc((size_t)t->plan.chunks, sizeof *t->stage);
     const int64_t tokens = plan_most_sequences(&t->plan) * t->plan.S;
-    t->scratch = calloc((size_t)(2 * tokens), sizeof *t->scratch);
+    t->scratch = calloc((size_t)(3 * tokens), sizeof *t->scratch);
     t->counted = calloc((size_t)t->plan.updates, sizeof *t->counted);
     t->times = calloc((size_t)t->schedule.count[t->pp.rank] + 1, sizeof *t->times);
     if (t->stage == NULL || t->scratch == NULL || t->counted == NULL || t->times == NULL)
@@ -243,6 +244,14 @@ static void take_rows(int32_t *into, const int32_t *of, const struct intervals *
         memcpy(into, of + rows->at[i].first, (size_t)rows->at[i].count * sizeof *into);
 }
 
+/* Of packed samples: the positions of this device's tokens, and what the tokens of its sequences see. */
+static enum error_code take_samples(struct microbatch *m, const int32_t *within, int64_t S, struct error *err)
+{
+    double pairs;
+    take_rows(m->positions.data, within, &m->rows);
+    return sample_mask(m->mask.data, &pairs, within + m->sequences.first * S, m->sequences.count, S, err);
+}
+
 /* With a batch plan: set the sizes of this step, and add what it sends. */
 static enum error_code take_step(struct trainer *t, struct error *err)
 {
@@ -257,10 +266,11 @@ static enum error_code take_step(struct trainer *t, struct error *err)
 static enum error_code take_batch(struct trainer *t, struct error *err)
 {
     const struct plan *p = &t->plan;
-    const enum error_code e = take_step(t, err);
+    enum error_code e = take_step(t, err);
     if (e) return e;
     int32_t *const ids = t->scratch, *const labels = t->scratch + p->B * p->S;
-    t->source.fill(t->source.context, t->step, 0, p->B, ids, labels);
+    int32_t *const within = p->packed ? labels + p->B * p->S : NULL;
+    t->source.fill(t->source.context, t->step, 0, p->B, ids, labels, within);
     count_labels(t, labels);
     t->updated = 0;
     routers_begin(t);
@@ -270,13 +280,14 @@ static enum error_code take_batch(struct trainer *t, struct error *err)
         s->loss = 0;
         s->loss_scale = t->loss_scale.scale;
         s->dropout_seed = dropout_seed(p->seed, t->step);
-        for (int i = 0; i < p->micros; i++) {
+        for (int i = 0; i < p->micros && !e; i++) {
             struct microbatch *m = &s->micro[i];
             take_rows(m->ids.data, ids, &m->rows);
             take_rows(m->labels.data, labels, &m->rows);
+            if (p->packed) e = take_samples(m, within, p->S, err);
         }
     }
-    return OK;
+    return e;
 }
 
 /* ---- parameters that several places of the pipeline hold --------------------------------------------------------- */

@@ -6,9 +6,11 @@
 #include "emulated_devices/schemes/pipeline/execute.h"
 
 /* The source of tokens: sequences first .. first + count - 1 of the batch of a step, the same on every device.
- * ids, labels: int32 [count*S]; labels may be IGNORE_LABEL. */
+ * ids, labels: int32 [count*S]; labels may be IGNORE_LABEL.  within: int32 [count*S], the position of each token in its
+ * sample, if the plan says that samples are packed; else NULL. */
 struct batch_source {
-    void (*fill)(const void *context, int64_t step, int64_t first, int64_t count, int32_t *ids, int32_t *labels);
+    void (*fill)(const void *context, int64_t step, int64_t first, int64_t count, int32_t *ids, int32_t *labels,
+                 int32_t *within);
     const void *context;
 };
 
@@ -32,7 +34,7 @@ struct trainer {
     struct stage *stage;                /* [chunks] */
     int stages_open;
     struct batch_source source;
-    int32_t *scratch;                   /* [2*B*S] ids and labels of the largest batch */
+    int32_t *scratch;                   /* [3*B*S] ids, labels and positions in samples, of the largest batch */
     int64_t step;                       /* steps done */
     struct held held;                   /* with a batch plan: the largest of all steps; in a trainer that trains, of the
                                          * steps begun */

@@ -20,6 +20,7 @@ struct plan {
     int64_t B, S;                       /* sequences of the global batch (a batch plan: of this step), tokens of each */
     const struct batch_plan *batches;   /* sequences of each microbatch, by step and copy; NULL: equal parts of B */
     int64_t batch_step;                 /* with a batch plan: the step whose B and microbatches these are */
+    bool packed;                        /* sequences hold several samples, which do not see each other */
     int micros;                         /* microbatches of each data-parallel copy, M */
     int chunks;                         /* stages on each device of a pipeline, v; plan_check sets the schedule's */
     int stages;                         /* of the pipeline; set by plan_check from the schedule */

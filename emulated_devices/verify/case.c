@@ -153,7 +153,9 @@ void case_take_speeds(struct plan *p)
 }
 
 /* Random tokens; about one label in eight is ignored. */
-static void fill(const void *context, int64_t step, int64_t first, int64_t count, int32_t *ids, int32_t *labels)
+/* Packed samples have random lengths. */
+static void fill(const void *context, int64_t step, int64_t first, int64_t count, int32_t *ids, int32_t *labels,
+                 int32_t *within)
 {
     const struct plan *p = context;
     for (int64_t i = 0; i < count * p->S; i++) {
@@ -162,6 +164,8 @@ static void fill(const void *context, int64_t step, int64_t first, int64_t count
         labels[i] = random_uniform((uint64_t)step, 2, at) < 0.125
                         ? IGNORE_LABEL
                         : (int32_t)(random_uniform((uint64_t)step, 3, at) * (double)p->model.V);
+        const bool begins = i % p->S == 0 || random_uniform((uint64_t)step, 4, at) < 0.3;
+        if (within != NULL) within[i] = begins ? 0 : within[i - 1] + 1;
     }
 }
 
@@ -226,7 +230,7 @@ static void add_levels(uint64_t *h, const struct plan *p, const struct shards *s
 static void add_model(uint64_t *h, const struct plan *p)
 {
     const struct model_config *c = &p->model;
-    const int64_t shape[] = { c->tied, c->L, p->B, p->S, p->dtype, p->perturb, (int64_t)p->seed };
+    const int64_t shape[] = { c->tied, c->L, p->B, p->S, p->dtype, p->perturb, (int64_t)p->seed, p->packed };
     const double number[] = { c->dropout_embedding, c->dropout_residual, c->dropout_attention, p->loss_scale };
     add_text(h, c->name), add_text(h, p->batches ? p->batches->digest.text : NULL);
     ADD(*h, shape), ADD(*h, number);

@@ -91,7 +91,8 @@ static void close_one(struct reference *r)
     serial_close(&r->truth);
     serial_close(&r->twin);
     rule_free(&r->rule);
-    free(r->ids), free(r->labels), free(r->counting), free(r->response), free(r->state_response), free(r->turn);
+    free(r->ids), free(r->labels), free(r->within), free(r->counting);
+    free(r->response), free(r->state_response), free(r->turn);
     record_free(&r->record);
     routing_close(&r->routing);
     *r = (struct reference){ 0 };
@@ -109,13 +110,14 @@ static enum error_code open_one(struct reference *r, const struct plan *plan, st
                                              .gradient_parts = reference_gradient_parts(plan) };
     const size_t tokens = (size_t)(plan_most_sequences(plan) * plan->S);
     r->ids = calloc(tokens, sizeof *r->ids);
+    r->within = calloc(tokens, sizeof *r->within);
     r->labels = calloc(tokens, sizeof *r->labels);
     r->counting = calloc(tokens, sizeof *r->counting);
     r->response = calloc((size_t)model_param_count(&plan->model), sizeof *r->response);
     r->state_response =
         calloc((size_t)model_param_count(&plan->model) * OPTIMIZER_MAX_STATES, sizeof *r->state_response);
     r->turn = calloc((size_t)model_param_count(&plan->model), sizeof *r->turn);
-    const bool ok = r->ids && r->labels && r->counting && r->response && r->state_response && r->turn;
+    const bool ok = r->ids && r->labels && r->within && r->counting && r->response && r->state_response && r->turn;
     enum error_code e = ok ? OK : fail(err, ERR_MEMORY, "no memory for a batch of %zu tokens", tokens);
     if (!e) e = rule_of_plan(&r->rule, plan, replica, err);
     if (!e) e = serial_open(&r->truth, plan, &r->rule, err);
@@ -373,6 +375,11 @@ static void exchange_gathered(struct serial_run *run)
     if (run->gathered) run->model.w = run->gathered, run->gathered = kept;
 }
 
+void reference_pack(const struct reference *r, struct serial_run *run)
+{
+    run->model.packed = r->plan->packed ? r->within : NULL;
+}
+
 /* The gradients for this optimizer step: labels of sequences that count for other steps are ignored. */
 static enum error_code gradients(struct reference *r, struct serial_run *run, struct error *err)
 {
@@ -381,11 +388,13 @@ static enum error_code gradients(struct reference *r, struct serial_run *run, st
     run->model.loss_scale = r->loss_scale.scale;
     record_rewind(&r->record);
     if (r->rule.delayed) exchange_versions(run);
+    reference_pack(r, run);
     enum error_code e = run->gathered ? gather(r, run, err) : OK;
     exchange_gathered(run);
     run->model.route = r->routing.L > 0 && (run == &r->twin || r->routing.deciding) ? r->routing.experts : NULL;
     if (!e) e = transformer_forward(&run->model, r->ids, r->counting, r->rule.own.count, r->plan->S, &loss, err);
     if (!e) transformer_backward(&run->model);
+    run->model.packed = NULL;
     exchange_gathered(run);
     if (r->rule.delayed) exchange_versions(run);
     if (e) return e;
@@ -441,7 +450,8 @@ static enum error_code gradients_one(struct reference *r, struct error *err)
 {
     enum error_code e = take_step(r, err);
     if (e) return e;
-    r->source.fill(r->source.context, r->step, r->rule.own.first, r->rule.own.count, r->ids, r->labels);
+    r->source.fill(r->source.context, r->step, r->rule.own.first, r->rule.own.count, r->ids, r->labels,
+                   r->plan->packed ? r->within : NULL);
     r->counted = 0;
     r->loss_spread = r->truth.loss = r->twin.loss = 0;
     memset(r->response, 0, (size_t)r->truth.model.params * sizeof *r->response);

@@ -53,6 +53,7 @@ struct reference {
     struct routing routing;             /* of a mixture of which activations are recorded */
     double *response;                   /* [params] norm of the last step's responses: reference_update */
     int32_t *ids, *labels;              /* [B*S] */
+    int32_t *within;                    /* [B*S] positions in packed samples */
     int32_t *counting;                  /* [B*S] the labels of one optimizer step's sequences; all others are ignored */
     int64_t apart;                      /* steps since the weights were last equal to the anchor or the devices' */
     struct tensor *theta;               /* [replicas] in the first replica: one parameter of each, for the outer step */
@@ -182,6 +183,9 @@ double reference_norm_bound(const struct reference *);
 /** The bound for the loss: the mean over tokens of |twin's loss - truth's loss|, plus the rounding of the mean itself.
  *  (The difference of the two means alone could be small by chance.) */
 double reference_loss_bound(const struct reference *);
+
+/** Give a model the positions of the batch's packed samples, if the plan packs them. */
+void reference_pack(const struct reference *, struct serial_run *);
 
 /** Its two parts: the sum, over the labels that counted in the last pass, of |loss of the twin - loss of the truth|;
  *  and the bound for a mean of that many labels, from this sum and the mean. */

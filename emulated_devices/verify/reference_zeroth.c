@@ -12,8 +12,11 @@ static enum error_code loss_on(const struct reference *r, struct serial_run *run
 {
     const double eps = distance_of(r);
     run->model.seed = dropout_seed(r->plan->seed, r->step);
-    return transformer_loss_along(&run->model, key_of(r), side == 0 ? eps : -eps, r->ids, r->counting, r->plan->B,
-                                  r->plan->S, &run->side[side], err);
+    reference_pack(r, run);
+    const enum error_code e = transformer_loss_along(&run->model, key_of(r), side == 0 ? eps : -eps, r->ids,
+                                                     r->counting, r->plan->B, r->plan->S, &run->side[side], err);
+    run->model.packed = NULL;
+    return e;
 }
 
 static void find_slope(const struct reference *r, struct serial_run *run)

@@ -218,6 +218,9 @@ static void take_batches(const struct space *s, struct plan *p, int value)
     plan_take_step(p, 0);
 }
 
+static const char *const samples[] = { "whole samples", "packed" };
+static void take_samples(struct plan *p, int value) { p->packed = value; }
+
 static const char *const chunks[] = { "v=1", "v=2" };
 static void take_chunks(struct plan *p, int value) { p->chunks = value ? 2 : p->chunks; }
 
@@ -332,6 +335,7 @@ static const struct info info[DIMENSIONS] = {
                         .numbers = micros },
     [DIM_BATCHES]   = { "batches", ONLY_DATA | ONLY_PIPELINE, LENGTH(batches), .take_of = take_batches,
                         .words = batches },
+    [DIM_SAMPLES]   = { "samples", EVERY, LENGTH(samples), take_samples, .words = samples },
     [DIM_CHUNKS]    = { "chunks", ONLY_PIPELINE, LENGTH(chunks), take_chunks, .words = chunks },
     [DIM_PLACEMENT] = { "placement", ONLY_PIPELINE, LENGTH(placements), take_placement, .words = placements },
     [DIM_OPTIMIZER] = { "optimizer", ONLY_DATA, .take = take_optimizer, .show = show_optimizer },

@@ -57,6 +57,7 @@ enum error_code text_load(struct text *t, const char *const *paths, int n, struc
 void text_free(struct text *t)
 {
     free(t->bytes);
+    packing_free(&t->packing);
     *t = (struct text){ 0 };
 }
 

@@ -7,8 +7,7 @@
 #ifndef ORRERY_TEXT_H
 #define ORRERY_TEXT_H
 
-#include "ref/error.h"
-#include <stdint.h>
+#include "ref/io/packing.h"
 
 enum { TEXT_VOCABULARY = 256 };
 enum { TEXT_TREE_LIMIT = 4 << 20 };     /* bytes: a fair limit for text_load_tree */
@@ -20,6 +19,7 @@ struct text {
     int64_t count;                      /* tokens in all */
     int64_t train;                      /* [0, train) is for training, [train, count) for validation */
     int files;                          /* number of files read */
+    struct packing packing;             /* of the training part into sequences (samples.h); no samples: not cut */
     char name[200];                     /* for messages: the path, or the first path and how many more */
 };
 

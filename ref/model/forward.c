@@ -1,5 +1,6 @@
 /* forward.c -- the one-device model's loss. */
 #include "ref/model/partial.h"
+#include "ref/model/sample_mask.h"
 #include "ref/model/transformer_parts.h"
 
 /* Y = norm of X, with the weight and bias at these indices of the list. */
@@ -92,11 +93,11 @@ static enum error_code take_batch(struct transformer *m, const int32_t *ids, con
             return fail(err, ERR_USAGE, "token %lld of the batch is %d, its label %d; the vocabulary is 0 to %lld",
                         (long long)n, (int)ids[n], (int)labels[n], (long long)m->config.V - 1);
         id[n] = ids[n];
-        position[n] = (int32_t)(n % m->S);
+        position[n] = m->packed ? m->packed[n] : (int32_t)(n % m->S);
         label[n] = labels[n];
         m->counted += labels[n] != IGNORE_LABEL;
     }
-    return OK;
+    return m->packed ? sample_mask(m->mask.data, &m->pairs, m->packed, m->B, m->S, err) : OK;
 }
 
 static void embed(struct transformer *m)

@@ -31,10 +31,11 @@ static void drop_block(struct block_activations *a)
 static void drop_buffers(struct transformer *m)
 {
     for (int64_t l = 0; m->block && l < m->config.L; l++) drop_block(&m->block[l]);
-    struct tensor *const all[] = { &m->ids,      &m->positions, &m->labels, &m->rotary,      &m->last,  &m->lnf_mean,
+    struct tensor *const all[] = { &m->ids,      &m->positions, &m->labels, &m->mask,        &m->last,  &m->lnf_mean,
                                    &m->lnf_rstd, &m->lnf,       &m->logits, &m->top,         &m->total, &m->hit,
                                    &m->d_stream, &m->d_branch,  &m->d_qkv,  &m->d_attention, &m->d_up,  &m->d_act,
-                                   &m->d_router, &m->d_weights, &m->d_rows, &m->d_norm,      &m->branch };
+                                   &m->d_router, &m->d_weights, &m->d_rows, &m->d_norm,      &m->branch,
+                                   &m->rotary };
     for (size_t i = 0; i < sizeof all / sizeof *all; i++) drop(all[i]);
     m->B = m->S = 0;
 }
@@ -85,7 +86,7 @@ static bool make_ends(struct transformer *m, int64_t N, int64_t S)
     const struct model_config *c = &m->config;
     const enum dtype t = m->ops->dtype, few = dtype_wide(t);
     return make(&m->ids, I32, N, 0) && make(&m->positions, I32, N, 0) && make(&m->labels, I32, N, 0) &&
-           make(&m->last, t, N, c->D) &&
+           make(&m->mask, I32, N, 2) && make(&m->last, t, N, c->D) &&
            (c->positions != POSITIONS_ROTARY || make(&m->rotary, few, S, rotary_table_width(c))) &&
            (c->norm != NORM_LAYER || make(&m->lnf_mean, few, N, 0)) && make(&m->lnf_rstd, few, N, 0) &&
            make(&m->lnf, t, N, c->D) && make(&m->logits, t, N, c->V) && make(&m->top, few, N, 0) &&

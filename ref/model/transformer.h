@@ -48,6 +48,8 @@ struct transformer {
     uint64_t seed;                              /* of dropout; the caller changes it every step */
     int64_t first;                              /* number of the batch's first sequence, for dropout; initially 0 */
     double loss_scale;                          /* factor on the loss in gradients (loss_scale.h); initially 1 */
+    const int32_t *packed;                      /* [B*S] of packed samples, the position of each token in its sample
+                                                 * (sample_mask.h); NULL: a sequence is one sample */
     const bool *passes_by;                      /* [L*B] whether a sequence skips a layer (partial.h); NULL: none */
 
     const int32_t *route;                       /* [L,N,k] the experts of each token, which an observer of the layer's
@@ -55,6 +57,8 @@ struct transformer {
 
     int64_t B, S;                               /* batch that the buffers below are allocated for */
     struct tensor ids, positions, labels;       /* I32 [N] */
+    struct tensor mask;                         /* I32 [N,2] of packed samples: what each token sees */
+    double pairs;                               /* of tokens that see each other, by that mask */
     struct tensor rotary;                       /* [S,R] the table of rotary positions */
     struct block_activations *block;            /* [L] */
     struct tensor last, lnf_mean, lnf_rstd, lnf, logits, top, total, hit;
@@ -87,7 +91,8 @@ enum error_code transformer_keep_gradients_in(struct transformer *, enum dtype, 
  * Mean loss over all labels of B sequences of S tokens; of a mixture, plus its routers' losses, each times its
  * coefficient.
  * @param ids, labels  int32 [B*S]; labels may hold IGNORE_LABEL.
- * @return OK, ERR_USAGE if a token is not in the vocabulary or S is too long, ERR_MEMORY.
+ * @return OK, ERR_USAGE if a token is not in the vocabulary, S is too long or positions of packed samples have a hole,
+ *     ERR_MEMORY.
  */
 enum error_code transformer_forward(struct transformer *, const int32_t *ids, const int32_t *labels, int64_t B,
                                     int64_t S, double *loss, struct error *);

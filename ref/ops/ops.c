@@ -20,7 +20,8 @@ struct op_cost linear_cost(int64_t N, int64_t I, int64_t O, enum dtype t)
 /* Causal: S(S+1)/2 pairs (query, key) with key <= query per sequence and head. */
 struct op_cost attention_forward_cost(int64_t N, struct attention a, enum dtype t)
 {
-    return attention_part_forward_cost((double)N * (double)(a.S + 1) / 2, N, N, a, t);
+    const double causal = (double)N * (double)(a.S + 1) / 2;
+    return attention_part_forward_cost(tensor_present(a.mask) ? a.pairs : causal, N, N, a, t);
 }
 
 /* Five products (scores again, dP, dV, dQ, dK); forward has two. */

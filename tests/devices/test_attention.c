@@ -50,6 +50,15 @@ static void dropped(struct plan p)
 }
 static void test_dropout(void **state) { (void)state; each(dropped); }
 
+/* Several samples in a sequence, each cut where its tokens happen to lie. */
+static void packed(struct plan p)
+{
+    p.packed = true;
+    if (p.mesh.size[TP] > 1) case_take_llama(&p);
+    check_if_it_fits(&p);
+}
+static void test_packed_samples(void **state) { (void)state; each(packed); }
+
 /* Devices along cp share weights, gradients and optimizer state as those along dp do. */
 static void test_every_data_scheme(void **state)
 {
@@ -95,6 +104,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         MPI_TEST(test_every_mesh), MPI_TEST(test_grouped_queries), MPI_TEST(test_dropout),
+            MPI_TEST(test_packed_samples),
             MPI_TEST(test_every_data_scheme),
         MPI_TEST(test_every_tensor_scheme), MPI_TEST(test_refusals),
     };

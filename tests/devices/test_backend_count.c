@@ -15,8 +15,10 @@ struct spent {
     struct ledger sent;
 };
 
-static void fill(const void *context, int64_t step, int64_t first, int64_t count, int32_t *ids, int32_t *labels)
+static void fill(const void *context, int64_t step, int64_t first, int64_t count, int32_t *ids, int32_t *labels,
+                 int32_t *within)
 {
+    (void)within;
     const struct plan *p = context;
     for (int64_t i = 0; i < count * p->S; i++) {
         ids[i] = (int32_t)(((first * p->S + i) * 7 + step) % p->model.V);

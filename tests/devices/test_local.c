@@ -69,8 +69,10 @@ static void test_replicas_of_several_devices(void **state)
 struct session { struct plan plan; struct device device; struct comm comm; struct trainer trainer; };
 
 /* As many labels in every sequence. */
-static void fill(const void *context, int64_t step, int64_t first, int64_t count, int32_t *ids, int32_t *labels)
+static void fill(const void *context, int64_t step, int64_t first, int64_t count, int32_t *ids, int32_t *labels,
+                 int32_t *within)
 {
+    (void)within;
     const struct plan *p = context;
     for (int64_t i = 0; i < count * p->S; i++) {
         const uint64_t at = (uint64_t)(first * p->S + i);
@@ -140,7 +142,7 @@ static void follows_the_serial_rule(const char *scheme)
                err.text);
     for (int64_t at = 0; at < CASE_STEPS_APART; at++) {
         double loss = 0, squares = 0;
-        fill(&s.plan, at, 0, p.B, ids, ids + p.B * p.S);
+        fill(&s.plan, at, 0, p.B, ids, ids + p.B * p.S, NULL);
         ASSERT_ALL(local_step(&l, ids, ids + p.B * p.S, first, p.S, dropout_seed(p.seed, at), &err) == OK, "%s",
                    err.text);
         const struct step_result got = step(&s);

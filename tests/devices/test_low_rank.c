@@ -116,8 +116,10 @@ static struct sizes sizes_of(const struct plan *p)
 
 struct counted { int steps; struct collective_cost sent; uint64_t optimizer; bool equal; };
 
-static void fill(const void *context, int64_t step, int64_t first, int64_t count, int32_t *ids, int32_t *labels)
+static void fill(const void *context, int64_t step, int64_t first, int64_t count, int32_t *ids, int32_t *labels,
+                 int32_t *within)
 {
+    (void)within;
     const struct plan *p = context;
     for (int64_t i = 0; i < count * p->S; i++) {
         ids[i] = (int32_t)((i + first * p->S) * (step + 3) % p->model.V);

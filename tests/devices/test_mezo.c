@@ -67,8 +67,10 @@ static void test_whoever_keeps_weights_same_bits(void **state)
 
 /* ---- one device -------------------------------------------------------------------------------------------------- */
 
-static void fill(const void *context, int64_t step, int64_t first, int64_t count, int32_t *ids, int32_t *labels)
+static void fill(const void *context, int64_t step, int64_t first, int64_t count, int32_t *ids, int32_t *labels,
+                 int32_t *within)
 {
+    (void)within;
     const struct plan *p = context;
     for (int64_t i = 0; i < count * p->S; i++) {
         const int64_t at = first * p->S + i;
@@ -85,7 +87,7 @@ static void train_serial(struct transformer *m, const struct plan *p, int steps)
     for (int s = 0; s < steps; s++) {
         double loss[2];
         const uint64_t key = mezo_key(p->seed, s);
-        fill(p, s, 0, p->B, ids, labels);
+        fill(p, s, 0, p->B, ids, labels, NULL);
         for (int side = 0; side < 2; side++)
             assert_int_equal(transformer_loss_along(m, key, side ? -p->hyper.distance : p->hyper.distance, ids, labels,
                                                     p->B, p->S, &loss[side], &err),

@@ -42,8 +42,10 @@ static void break_and_pass_on(void *context, const char *name, int layer, bool g
     b->probes->probe.see(b->probes->probe.context, name, layer, gradient, micro, t);
 }
 
-static void fill(const void *context, int64_t step, int64_t first, int64_t count, int32_t *ids, int32_t *labels)
+static void fill(const void *context, int64_t step, int64_t first, int64_t count, int32_t *ids, int32_t *labels,
+                 int32_t *within)
 {
+    (void)within;
     const struct plan *p = context;
     for (int64_t i = 0; i < count * p->S; i++) {
         const uint64_t at = (uint64_t)(first * p->S + i);

@@ -183,8 +183,10 @@ static void test_moving_tiles_permutes(void **state)
 
 struct session { struct device device; struct comm comm; struct trainer trainer; };
 
-static void fill(const void *context, int64_t step, int64_t first, int64_t count, int32_t *ids, int32_t *labels)
+static void fill(const void *context, int64_t step, int64_t first, int64_t count, int32_t *ids, int32_t *labels,
+                 int32_t *within)
 {
+    (void)within;
     const struct plan *p = context;
     for (int64_t i = 0; i < count * p->S; i++) {
         ids[i] = (int32_t)((first * p->S + i) * 7 % p->model.V);

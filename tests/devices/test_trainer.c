@@ -85,8 +85,10 @@ static void test_fp32_within_measured_bound(void **state)
                "fp32 on several devices equals the reference to the last bit: is it compared at all?");
 }
 
-static void fill(const void *context, int64_t step, int64_t first, int64_t count, int32_t *ids, int32_t *labels)
+static void fill(const void *context, int64_t step, int64_t first, int64_t count, int32_t *ids, int32_t *labels,
+                 int32_t *within)
 {
+    (void)within;
     const struct plan *p = context;
     for (int64_t i = 0; i < count * p->S; i++) {
         ids[i] = (int32_t)((i + first * p->S) * (step + 3) % p->model.V);

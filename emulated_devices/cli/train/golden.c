@@ -48,8 +48,10 @@ enum error_code train_take_golden(struct train_options *o, struct error *err)
 
 /* ---- where the run starts ---------------------------------------------------------------------------------------- */
 
-static void fill(const void *context, int64_t step, int64_t first, int64_t count, int32_t *ids, int32_t *labels)
+static void fill(const void *context, int64_t step, int64_t first, int64_t count, int32_t *ids, int32_t *labels,
+                 int32_t *within)
 {
+    (void)within;                       /* golden sequences are samples */
     const struct golden *g = context;
     const size_t bytes = (size_t)(count * g->S) * sizeof *ids;
     memcpy(ids, g->ids + (step * g->B + first) * g->S, bytes);

@@ -332,6 +332,9 @@ enum error_code train_parse(struct train_options *o, int argc, char **argv, stru
           .help = "a preset, or a folder with config.json and model.safetensors" },
         { "--data", "FILE", OPTION_STRING, &o->data,
           .help = "text to learn; default: Orrery's own sources and documents" },
+        { "--pack", "FILE", OPTION_STRING, &o->pack,
+          .help = "cut the text into samples of these lengths, one on each line, and pack them into sequences; or "
+                  "lognormal: drawn lengths with a long tail; docs/packing.md" },
         { "--dtype", "NAME", OPTION_CHOICE, &dtype, .choices = number_formats,
           .help = "number format of weights and activations; for 16-bit formats the optimizer steps fp32 master "
                   "weights" },
@@ -469,11 +472,13 @@ enum error_code train_parse(struct train_options *o, int argc, char **argv, stru
     if (e) return e;
     p->B = batch ? batch : usual_batch;
     p->S = seq ? seq : p->model.S;
+    p->packed = o->pack != NULL;
     if (!o->golden) p->hyper = p->optimizer->usual;
     e = take_distance(o, distance, grad_dtype != NULL, err);
     if (!e && o->golden) e = train_take_golden(o, err);
     if (e) return e;
     p->micros = micro ? micro : p->B >= (int64_t)size[DP] * size[PP] * p->chunks ? size[PP] * p->chunks : 1;
+    if (o->pack && o->golden) return fail(err, ERR_USAGE, "--pack: a golden file has its own batches");
     if (batches) e = take_batches(o, batches, batch, micro, err);
     if (!e) e = take_schedule(p, chunks_given, micro > 0 || batches, err);
     if (e) return e;

@@ -9,6 +9,16 @@
 
 FILE *report_stream(const struct train_options *o) { return o->json && strcmp(o->json, "-") == 0 ? stderr : stdout; }
 
+static void report_packing(FILE *out, const struct packing *p)
+{
+    const double S = (double)p->S, room = (double)p->sequences * S;
+    fprintf(out,
+            "packed  %lld samples in %lld sequences: %.1f %% padding, %.1f %% with a sample each; attention to "
+            "%.1f %% of the pairs\n",
+            (long long)p->samples, (long long)p->sequences, 100 * (1 - (double)p->tokens / room),
+            100 * (1 - (double)p->tokens / ((double)p->samples * S)), 100 * p->pairs / (room * (S + 1) / 2));
+}
+
 void report_start(const struct train_record *r, const struct text *text)
 {
     const struct train_options *o = r->options;
@@ -32,6 +42,7 @@ void report_start(const struct train_record *r, const struct text *text)
             (long long)plan_most_sequences(p), (long long)p->S, p->batches ? "up to " : "", p->micros,
             p->micros == 1 ? "" : "es");
     fprintf(r->out, "text    %s, %lld bytes\n", printable_path(text->name).text, (long long)text->count);
+    if (o->pack) report_packing(r->out, &text->packing);
     if (o->resume)
         fprintf(r->out, "resumed %s, at step %lld\n", printable_path(o->resume).text, (long long)o->saved.step);
     if (r->overridden[0]) fprintf(r->out, "differs from the saved run: %s\n", r->overridden);

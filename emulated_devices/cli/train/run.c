@@ -5,6 +5,7 @@
  * function are not in the list: the mesh, schemes that compute the same sums, the number of steps, what is printed.
  */
 #include "emulated_devices/cli/train/train.h"
+#include "ref/io/samples.h"
 #include "ref/io/sha256.h"
 #include <stdarg.h>
 #include <stdio.h>
@@ -127,12 +128,22 @@ static enum error_code add_schedule(struct run_list *l, const struct plan *p, st
     return OK;
 }
 
-static void add_text(struct run_list *l, const struct train_options *o, const struct text *text)
+static void add_path(struct run_list *l, const char *flag, const char *path)
 {
     char here[TEXT_LENGTH / 2];
-    if (o->data && o->data[0] == '/') add(l, "--data", "%s", o->data);
-    else if (o->data && getcwd(here, sizeof here)) add(l, "--data", "%s/%s", here, o->data);
+    if (path[0] == '/') add(l, flag, "%s", path);
+    else if (getcwd(here, sizeof here)) add(l, flag, "%s/%s", here, path);
+}
+
+static void add_text(struct run_list *l, const struct train_options *o, const struct text *text)
+{
+    if (o->data) add_path(l, "--data", o->data);
     add(l, "text", "%lld bytes, SHA-256 %s", (long long)text->count, sha256_of(text->bytes, (size_t)text->count).text);
+    if (o->pack == NULL) return;
+    if (strcmp(o->pack, SAMPLES_LOGNORMAL) == 0) add(l, "--pack", "%s", o->pack);
+    else add_path(l, "--pack", o->pack);
+    add(l, "lengths of samples", "SHA-256 %s",
+        sha256_of(text->packing.length, (size_t)text->packing.samples * sizeof *text->packing.length).text);
 }
 
 cJSON *train_run(const struct train_options *o, const struct text *text, struct error *err)
@@ -211,8 +222,9 @@ static const char *text_of(const cJSON *run, const char *name)
 
 static bool differs(const cJSON *saved, const cJSON *now, const char *name)
 {
-    /* a text may have moved */
-    return strcmp(name, "--data") != 0 && strcmp(text_of(saved, name), text_of(now, name)) != 0;
+    /* files may have moved */
+    return strcmp(name, "--data") != 0 && strcmp(name, "--pack") != 0 &&
+           strcmp(text_of(saved, name), text_of(now, name)) != 0;
 }
 
 /* Settings that cannot be changed even with --override: there are no states for other values. */

@@ -7,6 +7,7 @@
 #include "emulated_devices/model/plan_memory.h"
 #include "emulated_devices/verify/replicas.h"
 #include "ref/io/output.h"
+#include "ref/io/samples.h"
 #include "ref/ops/threads.h"
 #include <stdlib.h>
 #include <string.h>
@@ -16,10 +17,11 @@
 struct text_source { const struct text *text; uint64_t seed; int64_t S; enum text_split split; };
 
 static void fill_from_text(const void *context, int64_t step, int64_t first, int64_t count, int32_t *ids,
-                           int32_t *labels)
+                           int32_t *labels, int32_t *within)
 {
     const struct text_source *s = context;
-    text_batch(s->text, s->split, s->seed, step, s->S, first, count, ids, labels);
+    if (within != NULL) samples_batch(s->text, s->seed, step, first, count, ids, labels, within);
+    else text_batch(s->text, s->split, s->seed, step, s->S, first, count, ids, labels);
 }
 
 /* Bytes are tokens. */
@@ -45,7 +47,10 @@ static enum error_code load_text(const struct train_options *o, struct text *tex
         if (!e) e = check_padding(&o->plan.model, text, err);
         if (e) text_free(text);
     }
-    return fail_about(err, e, o->data ? "--data" : "--data is not given, and");
+    e = fail_about(err, e, o->data ? "--data" : "--data is not given, and");
+    if (!e && o->pack) e = fail_about(err, samples_pack(text, o->pack, o->plan.S, o->plan.seed, err), "--pack");
+    if (e) text_free(text);
+    return e;
 }
 
 /* Before training, check that output files can be written. */

@@ -14,6 +14,7 @@
 struct train_options {
     struct plan plan;
     const char *model_dir;              /* folder of initial weights; NULL: drawn from the seed */
+    const char *pack;                   /* lengths of samples that are packed into sequences; NULL: none are */
     const char *data, *check, *dump, *save, *resume, *json, *trace, *timeline;
     struct batch_plan batches;          /* of --batches; its sequences are NULL without */
     struct cluster cluster;             /* for virtual time */

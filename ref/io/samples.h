@@ -1,0 +1,28 @@
+/* samples.h -- a text in samples of different lengths, packed into sequences. */
+#ifndef ORRERY_SAMPLES_H
+#define ORRERY_SAMPLES_H
+
+#include "ref/io/text.h"
+
+#define SAMPLES_LOGNORMAL "lognormal"
+
+/**
+ * Cut the training part of a text into samples, one after another, and pack them into sequences of S tokens.
+ * @param lengths  SAMPLES_LOGNORMAL: drawn from the seed, exp of a normal number with median S/8 and deviation 1, and 2
+ *                 to S: many short samples and a long tail.  Else the path of a file with the length of a sample on
+ *                 each line, from the first again when they are used up.
+ * @return OK; ERR_USAGE if a sample is longer than S, or the text is shorter than the first; ERR_FILE; ERR_FORMAT
+ *     naming a line; ERR_MEMORY.  After an error the text is not cut.
+ */
+enum error_code samples_pack(struct text *, const char *lengths, int64_t S, uint64_t seed, struct error *);
+
+/**
+ * Fill sequences b0 .. b0 + count - 1 of the batch of a step with packed samples: drawn sequences, with replacement.
+ * @param[out] ids     [count,S] the tokens of the samples, then token 0
+ * @param[out] labels  [count,S] the next token of the sample; IGNORE_LABEL at its last token and for padding
+ * @param[out] within  [count,S] the position of each token in its sample; the padding is one more sample
+ */
+void samples_batch(const struct text *, uint64_t seed, int64_t step, int64_t b0, int64_t count, int32_t *ids,
+                   int32_t *labels, int32_t *within);
+
+#endif

@@ -1,0 +1,46 @@
+# Samples of different lengths, packed into sequences: trained, compared, resumed, refused.
+. "$(dirname "$0")/lib.sh"
+
+lengths() { printf '3\n30\n9\n1\n17\n' >lengths; }
+checked='--seq 32 --dtype fp64 --optimizer sgd --steps 2 --check ref --paranoid'
+
+test_trains() {
+    lengths
+    train $checked --pack lengths;                                      expect_status 0; expect_silent
+    expect_out '^packed  [0-9]+ samples in [0-9]+ sequences: [0-9.]+ % padding, 62\.5 % with a sample each; attention'
+    expect_out '^OK: every activation'
+    train $checked --pack lengths --cp 2 --tp 2 --attention ring-zigzag; expect_status 0; expect_out '^OK: every activation'
+    expect_out '^traffic .* equal the formulas on every device$'
+    run train --model llama-tiny --data "$text" $checked --pack lognormal --dp 2 --pp 2 --zero 1
+    expect_status 0; expect_out '^OK: every activation'
+}
+
+# The same loss on every mesh: it is the mean over the labels of the whole batch.
+test_loss_of_the_global_batch() {
+    lengths
+    train --seq 32 --dtype fp64 --steps 2 --pack lengths --json one.json;             expect_status 0
+    train --seq 32 --dtype fp64 --steps 2 --pack lengths --dp 4 --json four.json;     expect_status 0
+    for f in one four; do grep -o '"loss": *[0-9.]*' $f.json | cut -c1-20 >$f.loss; done
+    expect_same one.loss four.loss
+}
+
+test_resumes() {
+    lengths
+    train --seq 32 --pack lengths --steps 2 --lr-steps 2 --save whole;  expect_status 0
+    train --seq 32 --pack lengths --steps 1 --lr-steps 2 --save half;   expect_status 0
+    run train --resume half --save again;                               expect_status 0
+    for f in model.safetensors optimizer.safetensors; do expect_same whole/$f again/$f; done
+    printf '5\n6\n' >other
+    run train --resume half --pack other
+    expect_status 2; expect_error '--resume half: .*lengths of samples: saved SHA-256 [0-9a-f]+, now SHA-256 [0-9a-f]+'
+}
+
+test_refusals() {
+    printf '3\n40\n' >long
+    train --seq 32 --pack long;         expect_status 2; expect_error '--pack long:2: a sample of 40 tokens; a sequence has room for 1 to 32'
+    printf '3\nfour\n' >word
+    train --seq 32 --dp 2 --pack word;  expect_status 1; expect_error '--pack word:2: must be the length of a sample'
+    train --pack nowhere;               expect_status 1; expect_error '--pack nowhere: cannot be opened'
+}
+
+run_tests test_trains test_loss_of_the_global_batch test_resumes test_refusals
