@@ -69,9 +69,13 @@ test_plans_that_do_not_fit() {
     train --pp 4 --timeline /nowhere/x;     refuses 1 '--timeline /nowhere/x: cannot be written'
     train --dp 2 --batch 1;                 refuses 2 '--batch 1: --dp 2 times --micro 1 needs at least 2 sequences'
     train --micro 9;                        refuses 2 '--batch 8: --dp 1 times --micro 9 needs at least 9 sequences'
-    train --seq 33;                         refuses 2 '--seq 33: model tiny has positions for 1 to 32 tokens'
     train --seq 0;                          refuses 2 '--seq 0: must be a whole number from 1'
     train --cp 2;                           refuses 2 '--cp 2: '
+    train --cp 4 --attention usp --head-parallel 3; refuses 2 '--head-parallel 3: must be a divisor of --cp 4'
+    train --cp 4 --attention usp --head-parallel 0; refuses 2 '--head-parallel 0: must be a whole number from 1'
+    train --cp 8 --attention loongtrain --head-parallel 2 --ring-window 3; refuses 2 "--ring-window 3: must be a divisor of the ring's 4 devices"
+    train --cp 4 --attention usp --ring-window 2;   refuses 2 '--ring-window 2: --attention usp has no inner rings; use --attention loongtrain'
+    train --cp 4 --attention ring --context-first;  refuses 2 '--context-first: --attention ring does not .*; use --attention usp or loongtrain'
     train --ep 2;                           refuses 2 '--ep 2: '
     train --dp 5000;                        refuses 2 '--dp 5000: must be a whole number from 1 to 4096'
     train --dp 100 --tp 100;                refuses 2 '--tp 100: makes the mesh larger than 4096 devices'
@@ -149,6 +153,7 @@ edit() { LC_ALL=C sed -i "$2" "$1"; }               # as many bytes as before, o
 
 test_models_that_are_broken() {
     train --steps 1 --save "$place/good";   expect_status 0
+    train --model "$place/good" --seq 33;   refuses 2 '--seq 33: .*has positions for 1 to 32 tokens'
     rm "$place/good/checkpoint.sha256"                               # a folder from somewhere else: taken as it is
     local w=model.safetensors c=config.json
     bad() { break_copy "$@"; run train --data "$text" --steps 1 --model "$place/bad"; }

@@ -111,11 +111,13 @@ static void count_messages(const struct plan *plan, int rank, int node, uint64_t
     assert_int_equal(comm_outline(&nobody, &device, rank, plan->mesh.devices, &err), OK);
     assert_int_equal(trainer_outline(&t, plan, &nobody, &err), OK);
     const struct context_parallel *cp = &t.seams.cp;
+    const uint64_t block = (uint64_t)(2 * plan->model.K * plan->model.A * plan->S / plan->mesh.size[CP]) * 8;
     for (int pass = 0; pass < PASSES; pass++) {
         struct forecast f = { .tp = cp->tp };
         cp->scheme->cost(&f, cp, pass == FORWARDS ? FORWARD_PASS : INPUT_PASS, cp->tp->S);
         const struct traffic *sent = &f.sum.of[POINT_TO_POINT];
         inside[pass] = sent->level[0].messages, between[pass] = sent->level[1].messages;
+        assert_int_equal(sent->level[1].bytes, between[pass] * block);
     }
     trainer_close(&t), comm_outline_close(&nobody), device_close(&device);
 }
@@ -125,6 +127,7 @@ static void expect_between(const char *attention, int C, int w, struct context_s
                            const uint64_t most[PASSES], const uint64_t each[PASSES])
 {
     struct plan p = plan_of(attention, C, split);
+    p.S = p.model.S = 4 * C;                            /* blocks of equal size, in fp64 */
     uint64_t sum[PASSES] = { 0 }, worst[PASSES] = { 0 };
     assert_int_equal(plan_check(&p, &err), OK);
     for (int rank = 0; rank < C; rank++) {

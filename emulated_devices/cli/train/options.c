@@ -25,13 +25,24 @@ static enum error_code take_folder(struct train_options *o, struct checkpoint *c
     return checkpoint_config(c, &o->plan.model, err);
 }
 
+/* A preset has no weights yet, so it gets positions for longer sequences. */
+static enum error_code take_preset(struct train_options *o, const char *model, int seq, int64_t *batch,
+                                   struct error *err)
+{
+    struct model_config *const c = &o->plan.model;
+    const enum error_code e = model_config_preset(c, batch, model, err);
+    if (!e && seq > c->S) c->S = seq;
+    return e;
+}
+
 /* --model NAME or DIR; a resumed run uses the checkpoint's, unless one is given, which train_check_saved compares. */
-static enum error_code take_model(struct train_options *o, const char *model, int64_t *batch, struct error *err)
+static enum error_code take_model(struct train_options *o, const char *model, int seq, int64_t *batch,
+                                  struct error *err)
 {
     *batch = 8;
     if (o->resume && model == NULL) return fail_about(err, take_folder(o, &o->saved, batch, err), "--resume");
     if (model == NULL) model = model_presets[0].config.name;
-    if (!is_folder(model)) return model_config_preset(&o->plan.model, batch, model, err);
+    if (!is_folder(model)) return take_preset(o, model, seq, batch, err);
     struct checkpoint c;
     enum error_code e = checkpoint_open(&c, model, err);
     if (!e) e = take_folder(o, &c, batch, err);
@@ -354,7 +365,8 @@ enum error_code train_parse(struct train_options *o, int argc, char **argv, stru
         { "--batches", "FILE", OPTION_STRING, &batches,
           .help = "sequences of every microbatch of each copy, step by step, instead of --batch and --micro; "
                   "docs/batches.md" },
-        { "--seq", "N", OPTION_INT, &seq, .min = 1, .max = 1e9, .help = "tokens in a sequence; default: the model's" },
+        { "--seq", "N", OPTION_INT, &seq, .min = 1, .max = 1e9,
+          .help = "tokens in a sequence; default: the model's; a preset gets as many positions" },
         { "--micro", "N", OPTION_INT, &micro, .min = 1, .max = 1e6,
           .help = "microbatches per copy; default: pp, if the batch allows" },
         { "--optimizer", "NAME", OPTION_STRING, &optimizer,
@@ -451,7 +463,7 @@ enum error_code train_parse(struct train_options *o, int argc, char **argv, stru
     if (o->isolate && !o->check) return fail(err, ERR_USAGE, "--isolate: needs --check ref");
     struct plan *p = &o->plan;
     int64_t usual_batch;
-    e = take_model(o, model, &usual_batch, err);
+    e = take_model(o, model, seq, &usual_batch, err);
     if (!e) e = mesh_make(&p->mesh, size, err);
     if (!e) e = optimizer_find(&p->optimizer, optimizer, err);
     if (e) return e;
