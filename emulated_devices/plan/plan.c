@@ -236,10 +236,11 @@ static enum error_code check_split(const struct plan *p, struct error *err)
     const int cp = p->mesh.size[CP], heads = p->split.heads, window = p->split.window;
     if (heads && cp % heads != 0)
         return fail(err, ERR_PLAN, "--head-parallel %d: must be a divisor of --cp %d", heads, cp);
-    const struct context_split split = plan_context_share(p, NULL, 0).split;
-    if (window && (cp / split.heads) % window != 0)
+    const struct context_parallel share = plan_context_share(p, NULL, 0);
+    const int ring = cp / share.split.heads;
+    if (share.scheme->windows && window && ring % window != 0)
         return fail(err, ERR_PLAN, "--ring-window %d: must be a divisor of the ring's %d devices, --cp %d / "
-                    "--head-parallel %d", window, cp / split.heads, cp, split.heads);
+                    "--head-parallel %d", window, ring, cp, share.split.heads);
     return OK;
 }
 

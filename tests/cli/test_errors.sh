@@ -153,7 +153,7 @@ edit() { LC_ALL=C sed -i "$2" "$1"; }               # as many bytes as before, o
 
 test_models_that_are_broken() {
     train --steps 1 --save "$place/good";   expect_status 0
-    train --model "$place/good" --seq 33;   refuses 2 '--seq 33: .*has positions for 1 to 32 tokens'
+    run train --data "$text" --model "$place/good" --seq 33; refuses 2 '--seq 33: .*has positions for 1 to 32 tokens'
     rm "$place/good/checkpoint.sha256"                               # a folder from somewhere else: taken as it is
     local w=model.safetensors c=config.json
     bad() { break_copy "$@"; run train --data "$text" --steps 1 --model "$place/bad"; }
