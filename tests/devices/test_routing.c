@@ -110,9 +110,11 @@ static void test_bound(void **state)
 
 /* ---- in a run ---------------------------------------------------------------------------------------------------- */
 
-static void fill(const void *context, int64_t step, int64_t first, int64_t count, int32_t *ids, int32_t *labels)
+static void fill(const void *context, int64_t step, int64_t first, int64_t count, int32_t *ids, int32_t *labels,
+                 int32_t *within)
 {
     const struct plan *p = context;
+    (void)within;
     for (int64_t i = 0; i < count * p->S; i++)
         ids[i] = (int32_t)((first + 7 * i + step) % p->model.V), labels[i] = (int32_t)((first + 5 * i) % p->model.V);
 }
