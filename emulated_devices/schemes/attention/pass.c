@@ -15,7 +15,7 @@ static void expect(struct cp_pass *p, enum tensor_pass pass)
     account_add(&p->cp->group->comm->expected.of[p->cp->group->kind], f.sum, 1);
 }
 
-enum error_code cp_begin(struct cp_pass *p, struct attention_call *c, enum tensor_pass pass, struct error *err)
+enum error_code cp_prepare(struct cp_pass *p, struct attention_call *c, struct error *err)
 {
     struct context_parallel *cp = c->cp;
     struct device *d = cp->tp->device;
@@ -26,7 +26,15 @@ enum error_code cp_begin(struct cp_pass *p, struct attention_call *c, enum tenso
     if (e) return e;
     for (int m = 0; m < cp->devices; m++)
         if (p->B * positions_count(&p->at, m) > p->longest) p->longest = p->B * positions_count(&p->at, m);
-    if (cp->devices > 1) p->exchange = exchange_begin(cp->group, POINT_TO_POINT), expect(p, pass);
+    return OK;
+}
+
+enum error_code cp_begin(struct cp_pass *p, struct attention_call *c, enum tensor_pass pass, struct error *err)
+{
+    const enum error_code e = cp_prepare(p, c, err);
+    if (e || p->B == 0 || p->cp->devices == 1) return e;
+    p->exchange = exchange_begin(p->cp->group, POINT_TO_POINT);
+    expect(p, pass);
     return OK;
 }
 

@@ -24,7 +24,14 @@ struct cp_pass {
 };
 
 /**
- * Begin a pass: list the positions, begin an exchange, and enter what the scheme's cost says of this pass.
+ * Prepare a pass: list the positions.  Enough for a pass that sends by collectives, which enter their own cost.
+ * Local.
+ * @return OK, or ERR_MEMORY with nothing to end.
+ */
+enum error_code cp_prepare(struct cp_pass *, struct attention_call *, struct error *);
+
+/**
+ * Prepare a pass that sends messages: also begin an exchange, and enter what the scheme's cost says of this pass.
  * Local.
  * @return OK, or ERR_MEMORY with nothing to end.
  */

@@ -1,0 +1,147 @@
+/* attention, allgather-kv: every device gathers the keys and values of whole sequences, and attends with its queries.
+ *
+ * Source   "The Llama 3 herd of models", arXiv:2407.21783, section 3.3.2
+ * Group    P devices; device r has chunks r and 2P-1-r of 2P of every sequence's S tokens, so that all have the same
+ *          work under a causal mask.  P need not divide S
+ * Layout   n tokens of all heads; during a pass also keys and values of all S tokens, in P blocks by owner
+ *
+ *          P = 3, device r
+ *          forward    all-gather         K, V of devices 0, 1, 2
+ *                     compute            Q[r] K[r], V[r] merged with Q[r] K[r-1], V[r-1], then with Q[r] K[r-2], V[r-2]
+ *          backward   all-gather         K, V again
+ *                     compute            dQ[r], and what Q[r] adds to dK, dV of devices 0, 1, 2
+ *                     reduce-scatter     dK[r], dV[r]
+ *
+ * Sends    forward   all-gather of 2 n K A elements of each device
+ *          backward  the same, and reduce-scatter of 2 n K A elements for each device in the wide format
+ *          each to or from P-1 others.  Keys are few if queries share them, which is why Llama 3 chose this; nothing is
+ *          sent while devices compute
+ * Memory   kept: the log-sum-exp.  Forward: keys and values of B S tokens, one result to merge.  Backward: keys and
+ *          values of B S tokens, and as many of their gradients in the wide format: ring.c has two blocks of n instead
+ * Equals   reassociates: results are merged in the order r, r-1, .., and have the bits of ring-zigzag; gradients of keys
+ *          are summed over devices in the order of ranks, in the wide format
+ */
+#include "emulated_devices/schemes/attention/blocks.h"
+#include "emulated_devices/schemes/attention/ring.h"
+
+/* ---- the two collectives ----------------------------------------------------------------------------------------- */
+
+static void counts_of(const struct context_parallel *cp, int64_t B, int64_t counts[])
+{
+    for (int m = 0; m < cp->devices; m++) counts[m] = B * context_count(cp, m) * cp_keys_width(cp);
+}
+
+static void cost(struct forecast *f, const struct context_parallel *cp, enum tensor_pass pass, int64_t rows)
+{
+    int64_t counts[MESH_MOST_DEVICES];
+    const enum dtype own = cp->tp->device->dtype;
+    if (cp->devices == 1 || pass == WEIGHT_PASS) return;
+    counts_of(cp, context_sequences(cp, rows), counts);
+    forecast_on(f, cp->group, ALLGATHER, NULL, (struct collective){ .counts = counts, .dtype = own });
+    if (pass == INPUT_PASS)
+        forecast_on(f, cp->group, REDUCE_SCATTER, NULL,
+                    (struct collective){ .counts = counts, .dtype = dtype_wide(own) });
+}
+
+/* A member's rows of a tensor of all members'. */
+static struct tensor block_of(const struct cp_pass *g, struct tensor all, int member)
+{
+    return tensor_rows_of(all, g->B * g->at.start[member], g->B * positions_count(&g->at, member));
+}
+
+static enum error_code gather(struct cp_pass *g, struct tensor all, struct error *err)
+{
+    int64_t counts[MESH_MOST_DEVICES];
+    const struct tensor mine = block_of(g, all, g->cp->rank);
+    counts_of(g->cp, g->B, counts);
+    cp_copy_keys(g, mine, g->call->qkv);
+    return collective_run(g->cp->group, ALLGATHER, NULL, &(struct collective){
+        .in = mine.data, .out = all.data, .counts = counts, .dtype = all.dtype }, err);
+}
+
+/* This device's block of `all` becomes the sum of all members' blocks for it. */
+static enum error_code scatter(struct cp_pass *g, struct tensor all, struct error *err)
+{
+    int64_t counts[MESH_MOST_DEVICES];
+    counts_of(g->cp, g->B, counts);
+    return collective_run(g->cp->group, REDUCE_SCATTER, NULL, &(struct collective){
+        .in = all.data, .out = block_of(g, all, g->cp->rank).data, .counts = counts, .dtype = all.dtype,
+        .reduction = SUM }, err);
+}
+
+static enum error_code open_all(struct cp_pass *g, struct tensor *all, enum dtype t, struct error *err)
+{
+    return cp_open(g, all, 1, t, g->B * g->cp->S, cp_keys_width(g->cp), err);
+}
+
+/* ---- the two passes ---------------------------------------------------------------------------------------------- */
+
+static enum error_code run_forward(struct cp_pass *g, struct block_results *r, struct tensor *keys, struct error *err)
+{
+    enum error_code e = open_all(g, keys, g->own, err);
+    if (!e) e = block_results_open(g, r, err);
+    if (!e) e = gather(g, *keys, err);
+    if (e) return e;
+    for (int i = 0; i < g->cp->devices; i++) {
+        const int owner = cp_before(g->cp, i);
+        block_attend(g, r, block_of(g, *keys, owner), owner);
+    }
+    block_results_finish(g, r);
+    return OK;
+}
+
+static enum error_code forward(struct attention_call *c, struct error *err)
+{
+    struct cp_pass g;
+    struct block_results r = { 0 };
+    struct tensor keys = tensor_none;
+    enum error_code e = cp_prepare(&g, c, err);
+    if (e || g.B == 0) return e;
+    e = run_forward(&g, &r, &keys, err);
+    cp_close(&g, &keys, 1), block_results_close(&g, &r);
+    cp_end(&g);
+    return e;
+}
+
+/* keys, d_keys: of all members; the gradients in the wide format. */
+static enum error_code run_backward(struct cp_pass *g, struct block_gradients *s, struct tensor *keys,
+                                    struct tensor *d_keys, struct error *err)
+{
+    enum error_code e = open_all(g, keys, g->own, err);
+    if (!e) e = open_all(g, d_keys, g->wide, err);
+    if (!e) e = block_gradients_open(g, s, err);
+    if (!e) e = gather(g, *keys, err);
+    if (e) return e;
+    device_zero(g->device, *d_keys);
+    for (int m = 0; m < g->cp->devices; m++)
+        block_add_share(g, s, block_of(g, *d_keys, m), block_of(g, *keys, m), m);
+    e = scatter(g, *d_keys, err);
+    if (e) return e;
+    cp_copy_keys(g, s->all, block_of(g, *d_keys, g->cp->rank));
+    block_gradients_finish(g, s);
+    return OK;
+}
+
+static enum error_code backward_input(struct attention_call *c, struct error *err)
+{
+    struct cp_pass g;
+    struct block_gradients s = { 0 };
+    struct tensor keys = tensor_none, d_keys = tensor_none;
+    enum error_code e = cp_prepare(&g, c, err);
+    if (e || g.B == 0) return e;
+    e = run_backward(&g, &s, &keys, &d_keys, err);
+    cp_close(&g, &keys, 1), cp_close(&g, &d_keys, 1), block_gradients_close(&g, &s);
+    cp_end(&g);
+    return e;
+}
+
+const struct attention_scheme attention_scheme_allgather_kv = {
+    .head = { .kind = ATTENTION_SCHEME, .equality = REASSOCIATES, .name = "allgather-kv",
+              .description = "keys and values of all tokens are gathered; a sequence is cut as by ring-zigzag",
+              .source = "Llama 3, arXiv:2407.21783",
+              .volume = "2 n K A (P-1) elements a layer forward, n = B S/P; backward as many twice, once of gradients",
+              .memory = "log-sum-exp: H numbers a token; in a pass keys and values of B S tokens, and their gradients",
+              .needs = "P <= S" },
+    .refuses = ring_attention_refuses, .cut = ring_zigzag_cut, .slots = 1, .kept = ring_attention_kept,
+    .reads_input = true, .reads_output = true, .forward = forward, .backward_input = backward_input, .cost = cost,
+};
