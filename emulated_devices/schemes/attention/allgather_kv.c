@@ -18,8 +18,8 @@
  *          sent while devices compute
  * Memory   kept: the log-sum-exp.  Forward: keys and values of B S tokens, one result to merge.  Backward: keys and
  *          values of B S tokens, and as many of their gradients in the wide format: ring.c has two blocks of n instead
- * Equals   reassociates: results are merged in the order r, r-1, .., and have the bits of ring-zigzag; gradients of keys
- *          are summed over devices in the order of ranks, in the wide format
+ * Equals   reassociates: results are merged in the order r, r-1, .., and have the bits of ring-zigzag; gradients of
+ *          keys are summed over devices in the order of ranks, in the wide format
  */
 #include "emulated_devices/schemes/attention/blocks.h"
 #include "emulated_devices/schemes/attention/ring.h"
