@@ -22,7 +22,7 @@ struct command {
 
 command_fn command_train, command_verify, command_check, command_show, command_bench, command_list, command_golden,
     command_dump;
-command_fn show_collective, show_sbp, show_tensor;      /* of command_show */
+command_fn show_attention, show_collective, show_sbp, show_tensor;       /* of command_show */
 
 /* The option --cluster of every command that shows virtual time or whose algorithms depend on nodes; word: for
  * cluster_find.  what: its purpose, in a few words. */
@@ -33,6 +33,15 @@ command_fn show_collective, show_sbp, show_tensor;      /* of command_show */
 #define WAIT_LIMIT_OPTION(seconds) { "--wait-limit", "SECONDS", OPTION_DOUBLE, &(seconds), .min = 0.1, .max = 1e9, \
     .help = "end the job, and say which devices wait for which, when no device has computed and no message " \
             "has moved for so long" }
+/* How attention schemes of two dimensions arrange the devices that share a sequence; split: a struct context_split. */
+#define CONTEXT_SPLIT_OPTIONS(split)                                                                                   \
+    { "--head-parallel", "N", OPTION_INT, &(split).heads, .min = 1, .max = 4096,                                       \
+      .help = "for usp and loongtrain: how many neighbours of the cp devices exchange tokens for heads; the others "   \
+              "are on a ring; default: as many as the heads allow" },                                                  \
+    { "--ring-window", "W", OPTION_INT, &(split).window, .min = 1, .max = 4096,                                        \
+      .help = "for loongtrain: devices of an inner ring; default: all, one ring" },                                    \
+    { "--context-first", NULL, OPTION_SWITCH, &(split).context_first,                                                  \
+      .help = "for usp and loongtrain: neighbours are on one ring, instead of exchanging heads" }
 enum { SHORT_WAIT_LIMIT = 10 };         /* for commands whose devices write no large files */
 
 /* The ending of a noun after a number. */

@@ -1,6 +1,7 @@
 /* tensor.c -- draws a linear layer on several devices: each device's pieces, then each step's messages, products and
  * sums. */
 #include "emulated_devices/draw/tensor.h"
+#include "ref/io/options.h"
 #include <stdio.h>
 #include <string.h>
 
@@ -210,17 +211,6 @@ static void print_pieces(const struct tensor_trace *t)
     }
 }
 
-static void print_wrapped(const char *text)
-{
-    while (*text) {
-        int length = (int)strlen(text);
-        if (length > COLUMNS - 2)
-            for (length = COLUMNS - 2; text[length] != ' '; length--) { }
-        printf("  %.*s\n", length, text);
-        text += length + (text[length] == ' ');
-    }
-}
-
 static enum error_code wrong_piece(const struct tensor_trace *t, const struct pass_outcome *o, int device,
                                    struct error *err)
 {
@@ -237,7 +227,8 @@ enum error_code show_tensor_draw(const struct tensor_trace *t, struct error *err
     const struct linear_layer *l = t->layer;
     const struct tensor_scheme *s = l->tp.scheme;
     printf("%s\n", s->head.name);
-    print_wrapped(s->head.description), print_wrapped(s->head.source);
+    printf("  "), print_wrapped(stdout, 2, s->head.description);
+    printf("  "), print_wrapped(stdout, 2, s->head.source);
     printf("\nThe matrix \"%s\" on %d device%s: Y [%lld,%lld] = X [%lld,%lld] W [%lld,%lld]^T.\n[0:4,2:6]: rows 0 to "
            "3, columns 2 to 5.\n",
            t->role, t->P, t->P > 1 ? "s" : "", (long long)l->N, (long long)l->O, (long long)l->N, (long long)l->I,

@@ -269,9 +269,9 @@ static void compose(const struct option *o, char text[HELP_TEXT])
     if (n < HELP_TEXT && strstr(text, "default:") == NULL) snprintf(text + n, HELP_TEXT - n, "%s", standing(o).text);
 }
 
-void print_wrapped(FILE *to, int left, const char *text)
+void print_wrapped_at(FILE *to, int left, int columns, const char *text)
 {
-    const int room = HELP_COLUMNS - left;
+    const int room = columns - left;
     while ((int)strlen(text) > room) {
         int n = room;
         while (n > 0 && text[n] != ' ') n--;
@@ -281,6 +281,8 @@ void print_wrapped(FILE *to, int left, const char *text)
     }
     fprintf(to, "%s\n", text);
 }
+
+void print_wrapped(FILE *to, int left, const char *text) { print_wrapped_at(to, left, HELP_COLUMNS, text); }
 
 void options_print_help(FILE *to, const struct option *table)
 {

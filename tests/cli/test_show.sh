@@ -97,6 +97,35 @@ test_tensor_steps() {
     run show tensor 1d --devices 10;                    expect_status 2; expect_error '--devices 10: must be a whole number from 1 to 9'
 }
 
+# Attention under every scheme: drawn from what is computed with, each pair once; zigzag gives all the same work.
+test_attention_schemes() {
+    local name devices
+    run list attention;         expect_status 0
+    for name in $(sed -n 's/^  \([a-z][a-z0-9-]*\)  *[^ ].*/\1/p' "$place/out"); do
+        devices=4
+        [ "$name" != whole ] || devices=1
+        run show attention "$name" --devices $devices --seq 17
+        expect_status 0; expect_silent; expect_columns 80; expect_out "^$name, forward$"
+        expect_out 'on every device what the cost function says$'; expect_out '^checked  each pair is computed once'
+    done
+    [ -n "${devices:-}" ] || complain 'the list of attention schemes is empty'
+    run show attention ring;                            expect_out '^  0000111122223333$'; expect_out ' 2 6 10 14 of 32; the most is 1\.75 times the mean$'
+    expect_out '^3 \.{16}  3 \.{16}  3 \.{16}  3 4444333322221111$'
+    run show attention ring-zigzag;                     expect_out '^  0011223333221100$'; expect_out ' 8 8 8 8 of 32; the most is 1 times the mean$'
+    run show attention ring-striped;                    expect_out '^  0123012301230123$'; expect_out '^2 \.{11}  +2 \.{11}  +2 32143214321  +2 \.{11}$'
+    run show attention ulysses;                         expect_out '^head 0 +head 1 +head 2 +head 3$'; expect_out '^3 1{16}  3 1{16}  3 1{16}  3 1{16}$'
+    run show attention usp --head-parallel 2;           expect_out '^heads 0-1 +heads 2-3 +heads 0-1 +heads 2-3$'
+    run show attention usp --head-parallel 2 --context-first; expect_out '^heads 0-1 +heads 0-1 +heads 2-3 +heads 2-3$'
+    run show attention loongtrain --heads 1 --ring-window 2; expect_out '^0 1122334444332211 '
+    run show attention ring-zigzag --devices 16 --seq 64; expect_status 0; expect_columns 80
+    run show attention --help;                          expect_status 0; expect_columns 100; expect_out '^usage: orrery show attention \[NAME\]'
+    run show attention ring --seq 3;                    expect_status 2; expect_error 'ring needs a token of each sequence for every device'
+    run show attention ulysses --heads 2;               expect_status 2; expect_error 'ulysses needs at least as many query heads'
+    run show attention usp --head-parallel 3;           expect_status 2; expect_error '--head-parallel 3: must be a divisor'
+    run show attention ring-zigzg;                      expect_status 2; expect_error 'did you mean ring-zigzag\?'
+    run show attention --devices 17;                    expect_status 2; expect_error '--devices 17: must be a whole number from 1 to 16'
+}
+
 test_signatures() {
     run show sbp mlp --mesh 4 --as 1d
     expect_status 0; expect_silent; expect_out '-> +mlp\.out +P +49152 +all-reduce B'; expect_out '^98304 elements are sent by all 4 devices'
@@ -157,4 +186,4 @@ test_timeline() {
     [ "$placed" -lt "$even" ] || complain "a step takes $placed ps with layers by speed, $even with equal parts"
 }
 
-run_tests test_tensor_schemes test_tensor_steps test_signatures test_topics test_every_schedule test_numbers test_refusals test_files test_train_with_a_file test_train_partial_and_streaming_files test_timeline
+run_tests test_tensor_schemes test_tensor_steps test_attention_schemes test_signatures test_topics test_every_schedule test_numbers test_refusals test_files test_train_with_a_file test_train_partial_and_streaming_files test_timeline

@@ -21,6 +21,8 @@ static const struct command topics[] = {
     { "scan", "prefix sums: of a device and all before it", show_collective },
     { "barrier", "every device waits for all others", show_collective },
     { "tensor", "a linear layer under a tensor scheme: blocks of each device, sends, products, sums", show_tensor },
+    { "attention", "a sequence cut over devices: who has which tokens, and computes which queries and keys when",
+      show_attention },
     { "sbp", "split, broadcast and partial-sum signatures of a layer, and transfers between them", show_sbp },
     { 0 }
 };

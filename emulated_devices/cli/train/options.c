@@ -263,13 +263,7 @@ enum error_code train_parse(struct train_options *o, int argc, char **argv, stru
         { .kind = OPTION_HEADING, .help = "Schemes, by their names in `orrery list`" },
         { "--tensor", "NAME", OPTION_STRING, &o->plan.tensor, .help = "how layers are split over tp" },
         { "--attention", "NAME", OPTION_STRING, &o->plan.attention, .help = "how sequences are split over cp" },
-        { "--head-parallel", "N", OPTION_INT, &o->plan.split.heads, .min = 1, .max = 4096,
-          .help = "for usp and loongtrain: how many neighbours of the cp devices exchange tokens for heads; the others "
-                  "are on a ring; default: as many as the heads allow" },
-        { "--ring-window", "W", OPTION_INT, &o->plan.split.window, .min = 1, .max = 4096,
-          .help = "for loongtrain: devices of an inner ring; default: all, one ring" },
-        { "--context-first", NULL, OPTION_SWITCH, &o->plan.split.context_first,
-          .help = "for usp and loongtrain: neighbours are on one ring, instead of exchanging heads" },
+        CONTEXT_SPLIT_OPTIONS(o->plan.split),
         { "--dispatch", "NAME", OPTION_STRING, &o->plan.dispatch, .help = "how experts are split over ep" },
         { "--recompute", "WHAT", OPTION_STRING, &o->plan.recompute,
           .help = "activations to recompute in backward: none, selective, full, or a list of layers to recompute in "

@@ -1,0 +1,249 @@
+/* attention.c -- draws attention over cut sequences: who has which tokens, and for each device the pairs of a query and
+ * a key that it computes, each with its step. */
+#include "emulated_devices/draw/attention.h"
+#include "ref/io/options.h"
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+enum { COLUMNS = 80, GAP = 2, TITLE = 12 };
+
+/* One picture: heads of a device that compute the same pairs at the same steps. */
+struct panel { int device, first, last; };
+
+struct drawing {
+    const struct attention_trace *t;
+    int P, H, S;
+    int holder[SHOW_ATTENTION_TOKENS];
+    unsigned char *step;                /* [P][H][S][S]: from 1; 0: not computed by this device */
+    int steps;
+    struct panel panel[SHOW_ATTENTION_DEVICES * SHOW_ATTENTION_HEADS];
+    int panels;
+};
+
+static const char *plural(int n) { return n == 1 ? "" : "s"; }
+static char digit(int i) { return i < 36 ? "0123456789abcdefghijklmnopqrstuvwxyz"[i] : '+'; }
+
+static unsigned char *steps_of(const struct drawing *d, int device, int head)
+{
+    return d->step + ((size_t)device * (size_t)d->H + (size_t)head) * (size_t)d->S * (size_t)d->S;
+}
+
+/* ---- from the records -------------------------------------------------------------------------------------------- */
+
+static const int64_t *after(const int64_t *event) { return event + 3 + event[2]; }
+static const int64_t *end_of(const struct record *r) { return r->number + r->used; }
+
+static int ascending(const void *a, const void *b)
+{
+    const int64_t x = *(const int64_t *)a, y = *(const int64_t *)b;
+    return (x > y) - (x < y);
+}
+
+/* The times at which some device has computed, each once.  @return how many, or -1 without memory. */
+static int list_times(const struct drawing *d, int64_t **time)
+{
+    int n = 0, used = 0;
+    for (int r = 0; r < d->P; r++)
+        for (const int64_t *e = d->t->record[r].number; e < end_of(&d->t->record[r]); e = after(e)) n++;
+    int64_t *all = *time = malloc((size_t)(n + 1) * sizeof *all);
+    if (all == NULL) return -1;
+    n = 0;
+    for (int r = 0; r < d->P; r++)
+        for (const int64_t *e = d->t->record[r].number; e < end_of(&d->t->record[r]); e = after(e)) all[n++] = e[1];
+    qsort(all, (size_t)n, sizeof *all, ascending);
+    for (int i = 0; i < n; i++)
+        if (used == 0 || all[used - 1] != all[i]) all[used++] = all[i];
+    return used;
+}
+
+/* The pairs of an event.  @return OK, or ERR_CHECK if one has been computed before. */
+static enum error_code take_event(struct drawing *d, int device, const int64_t *event, int step, struct error *err)
+{
+    for (const int64_t *n = event + 3; n < after(event); n++) {
+        const struct seen_pair s = seen_pair_read(*n);
+        for (int other = 0; other < d->P; other++)
+            if (steps_of(d, other, s.head)[s.query * d->S + s.key] != 0)
+                return fail(err, ERR_CHECK, "device %d computes query %d with key %d of head %d, as device %d did",
+                            device, s.query, s.key, s.head, other);
+        steps_of(d, device, s.head)[s.query * d->S + s.key] = (unsigned char)step;
+    }
+    return OK;
+}
+
+static enum error_code take_records(struct drawing *d, struct error *err)
+{
+    int64_t *time;
+    enum error_code e = OK;
+    d->steps = list_times(d, &time);
+    d->step = calloc((size_t)d->P * (size_t)d->H * (size_t)d->S, (size_t)d->S);
+    if (d->steps < 0 || d->step == NULL) e = fail(err, ERR_MEMORY, "no memory to draw");
+    for (int r = 0; r < d->P && !e; r++)
+        for (const int64_t *v = d->t->record[r].number; v < end_of(&d->t->record[r]) && !e; v = after(v)) {
+            int step = 0;
+            while (time[step] != v[1]) step++;
+            e = take_event(d, r, v, step + 1, err);
+        }
+    free(time);
+    return e;
+}
+
+static void take_holders(struct drawing *d)
+{
+    const struct context_parallel *cp = &d->t->layer->cp;
+    for (int m = 0; m < d->P; m++) {
+        struct intervals tokens = { 0 };
+        cp->scheme->cut(&tokens, cp, m);
+        for (int i = 0; i < tokens.count; i++)
+            for (int64_t k = 0; k < tokens.at[i].count; k++) d->holder[tokens.at[i].first + k] = m;
+        intervals_free(&tokens);
+    }
+}
+
+/* ---- panels ------------------------------------------------------------------------------------------------------ */
+
+static int64_t pairs_of(const struct drawing *d, int device, int head)
+{
+    int64_t pairs = 0;
+    for (int i = 0; i < d->S * d->S; i++) pairs += steps_of(d, device, head)[i] != 0;
+    return pairs;
+}
+
+static bool alike(const struct drawing *d, int device, int a, int b)
+{
+    return memcmp(steps_of(d, device, a), steps_of(d, device, b), (size_t)d->S * (size_t)d->S) == 0;
+}
+
+static void list_panels(struct drawing *d)
+{
+    for (int r = 0; r < d->P; r++)
+        for (int h = 0; h < d->H; h++) {
+            struct panel *last = d->panels > 0 ? &d->panel[d->panels - 1] : NULL;
+            if (pairs_of(d, r, h) == 0) continue;
+            if (last && last->device == r && last->last == h - 1 && alike(d, r, h - 1, h)) last->last = h;
+            else d->panel[d->panels++] = (struct panel){ r, h, h };
+        }
+}
+
+/* A line of a panel: -3 its device, -2 its heads, -1 the keys' devices, then one query each. */
+static void line_of(const struct drawing *d, const struct panel *p, int line, char *to, size_t room)
+{
+    if (line == -3) snprintf(to, room, "device %d", p->device);
+    else if (line == -2 && p->first == p->last) snprintf(to, room, "head %d", p->first);
+    else if (line == -2) snprintf(to, room, "heads %d-%d", p->first, p->last);
+    else {
+        to[0] = line >= 0 ? digit(d->holder[line]) : ' ', to[1] = ' ', to[2 + d->S] = '\0';
+        for (int k = 0; k < d->S; k++) {
+            const int step = line >= 0 ? steps_of(d, p->device, p->first)[line * d->S + k] : 0;
+            to[2 + k] = line < 0 ? digit(d->holder[k]) : step > 0 ? digit(step) : k <= line ? '.' : ' ';
+        }
+    }
+    for (size_t end = strlen(to); end > 0 && to[end - 1] == ' '; end--) to[end - 1] = '\0';
+}
+
+static void print_panels(const struct drawing *d)
+{
+    char text[SHOW_ATTENTION_TOKENS + 32];
+    const int width = 2 + d->S > TITLE ? 2 + d->S : TITLE, beside = (COLUMNS + GAP) / (width + GAP);
+    bool heads = false;
+    for (int i = 0; i < d->panels; i++) heads = heads || d->panel[i].last - d->panel[i].first + 1 < d->H;
+    for (int first = 0; first < d->panels; first += beside) {
+        printf("\n");
+        for (int line = -3; line < d->S; line++) {
+            if (line == -2 && !heads) continue;
+            int at = 0;
+            for (int i = first; i < d->panels && i < first + beside; i++) {
+                printf("%*s", (i - first) * (width + GAP) - at, "");
+                line_of(d, &d->panel[i], line, text, sizeof text);
+                at = (i - first) * (width + GAP) + printf("%s", text);
+            }
+            printf("\n");
+        }
+    }
+}
+
+/* ---- numbers ----------------------------------------------------------------------------------------------------- */
+
+/* In squares of half a device's mean tokens, of which those on the diagonal count half. */
+static void print_work(const struct drawing *d)
+{
+    const double side = (double)d->S / (2 * d->P), all = (double)d->S * d->S / 2 / side / side;
+    double most = 0;
+    printf("\nwork     squares of S/2P = %g tokens, half of those on the diagonal:", side);
+    for (int r = 0; r < d->P; r++) {
+        double work = 0;
+        for (int h = 0; h < d->H; h++)
+            for (int q = 0; q < d->S; q++)
+                for (int k = 0; k <= q; k++)
+                    if (steps_of(d, r, h)[q * d->S + k] != 0) work += k < q ? 1 : 0.5;
+        work /= side * side * d->H;
+        most = work > most ? work : most;
+        printf("%s%.4g", r % 8 == 0 ? "\n         " : " ", work);
+    }
+    printf(" of %.4g; the most is %.3g times the mean\n", all, most * d->P / all);
+}
+
+static void print_sent(const struct drawing *d)
+{
+    unsigned long long messages = 0, bytes = 0;
+    bool as_cost = true;
+    for (int r = 0; r < d->P; r++) {
+        const struct attention_outcome *o = &d->t->outcome[r];
+        messages += o->messages, bytes += o->bytes, as_cost = as_cost && o->as_cost;
+    }
+    printf("sent     %llu messages, %llu bytes: %s\n", messages, bytes,
+           as_cost ? "on every device what the cost function says" : "THE COST FUNCTION DIFFERS");
+}
+
+/* ---- what is wrong ----------------------------------------------------------------------------------------------- */
+
+static enum error_code check(const struct drawing *d, struct error *err)
+{
+    for (int r = 0; r < d->P; r++)
+        if (d->t->outcome[r].wrong[0] != '\0')
+            return fail(err, ERR_CHECK, "device %d: %s", r, d->t->outcome[r].wrong);
+    for (int h = 0; h < d->H; h++) {
+        int64_t pairs = 0;
+        for (int r = 0; r < d->P; r++) pairs += pairs_of(d, r, h);
+        if (pairs != (int64_t)d->S * (d->S + 1) / 2)
+            return fail(err, ERR_CHECK, "head %d: %lld of %lld pairs are computed", h, (long long)pairs,
+                        (long long)d->S * (d->S + 1) / 2);
+    }
+    for (int r = 0; r < d->P; r++)
+        if (!d->t->outcome[r].as_cost)
+            return fail(err, ERR_CHECK, "device %d did not send what the cost function says", r);
+    printf("checked  each pair is computed once, and each result is where its token is\n");
+    return OK;
+}
+
+static void print_head(const struct drawing *d)
+{
+    const struct attention_layer *l = d->t->layer;
+    const struct scheme *s = &l->cp.scheme->head;
+    printf("%s, forward\n  ", s->name), print_wrapped_at(stdout, 2, COLUMNS, s->description);
+    printf("  "), print_wrapped_at(stdout, 2, COLUMNS, s->source);
+    printf("\n%d tokens on %d device%s, %d query head%s.  The device that has each token:\n\n  ", d->S, d->P,
+           plural(d->P), d->H, plural(d->H));
+    for (int t = 0; t < d->S; t++) printf("%c", digit(d->holder[t]));
+    printf("\n\nQueries are rows, keys are columns, each with its token's device.  A digit is a\n"
+           "pair that the device computes, at this step; a point one that another computes.\n");
+}
+
+static enum error_code draw(struct drawing *d, struct error *err)
+{
+    enum error_code e = take_records(d, err);
+    if (e) return e;
+    take_holders(d), list_panels(d);
+    print_head(d), print_panels(d), print_work(d), print_sent(d);
+    return check(d, err);
+}
+
+enum error_code show_attention_draw(const struct attention_trace *t, struct error *err)
+{
+    static struct drawing d;
+    const struct plan *p = &t->layer->plan;
+    d = (struct drawing){ .t = t, .P = p->mesh.devices, .H = (int)p->model.H, .S = (int)p->S };
+    const enum error_code e = draw(&d, err);
+    free(d.step);
+    return e;
+}

@@ -1,0 +1,45 @@
+/* attention.h -- what every device computes in the forward pass of attention over cut sequences; shared by the files of
+ * `orrery show attention NAME`.
+ *
+ * The devices work on symbols: every number of a token's query, key or value of a head says so itself.  A special
+ * backend reads them from the tensors that it is given, so that the drawing shows what was really computed, for any
+ * scheme.  A result has two numbers: the query's symbol, and how many keys it has seen so far.
+ */
+#ifndef ORRERY_DRAW_ATTENTION_H
+#define ORRERY_DRAW_ATTENTION_H
+
+#include "emulated_devices/draw/record.h"
+#include "emulated_devices/verify/attention.h"
+
+enum { SHOW_ATTENTION_DEVICES = 16, SHOW_ATTENTION_TOKENS = 64, SHOW_ATTENTION_HEADS = 64 };
+enum { ATTENTION_ROUND = 1000000 };     /* picoseconds of a message, or of a computation with one block of keys */
+
+/* A query and a key of a query head that were computed together: as a number of a record. */
+struct seen_pair { int head, query, key; };
+struct seen_pair seen_pair_read(int64_t number);
+
+/* One device. */
+struct attention_outcome {
+    uint64_t messages, bytes;
+    bool as_cost;                       /* these equal the cost function */
+    char wrong[120];                    /* the first thing that is; empty: nothing */
+};
+
+struct attention_trace {
+    const struct attention_layer *layer;
+    struct record record[SHOW_ATTENTION_DEVICES];       /* an event for each block of keys: the pairs */
+    struct attention_outcome outcome[SHOW_ATTENTION_DEVICES];
+};
+
+/** Fill this device's queries, keys and values with symbols; from now on it computes with symbols, one round for each
+ *  block of keys, and records the pairs. */
+void attention_symbols_begin(struct attention_layer *, struct record *, struct attention_outcome *);
+
+/** Check that every row of this device's output is that of its token, from all keys that it sees. */
+void attention_symbols_check(const struct attention_layer *);
+
+/** Draw to stdout in 80 columns.  @return OK, ERR_MEMORY, or ERR_CHECK if a device is wrong, a pair was computed twice
+ *  or not at all, or messages differ from the cost function. */
+enum error_code show_attention_draw(const struct attention_trace *, struct error *);
+
+#endif

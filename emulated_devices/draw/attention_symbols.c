@@ -1,0 +1,177 @@
+/* attention_symbols.c -- a backend that computes attention with symbols instead of numbers. */
+#include "emulated_devices/draw/attention.h"
+#include <stdarg.h>
+#include <stdio.h>
+
+enum { QUERY, KEY, VALUE, KINDS };
+
+struct name { int kind, token, head; };
+
+static double name_make(struct name n)
+{
+    return (n.token * SHOW_ATTENTION_HEADS + n.head) * KINDS + n.kind + 1;
+}
+
+static struct name name_read(double number)
+{
+    const int n = (int)number - 1;
+    if (!(number >= 1) || n >= SHOW_ATTENTION_TOKENS * SHOW_ATTENTION_HEADS * KINDS) return (struct name){ -1, -1, -1 };
+    return (struct name){ n % KINDS, n / KINDS / SHOW_ATTENTION_HEADS, n / KINDS % SHOW_ATTENTION_HEADS };
+}
+
+struct seen_pair seen_pair_read(int64_t n)
+{
+    const int tokens = SHOW_ATTENTION_TOKENS;
+    return (struct seen_pair){ (int)(n / tokens / tokens), (int)(n / tokens % tokens), (int)(n % tokens) };
+}
+
+static int64_t seen_pair_make(struct seen_pair s)
+{
+    return ((int64_t)s.head * SHOW_ATTENTION_TOKENS + s.query) * SHOW_ATTENTION_TOKENS + s.key;
+}
+
+/* Operations get only their tensors, so their context is global: a process is one device. */
+static struct {
+    const struct attention_layer *layer;
+    struct record *record;
+    struct attention_outcome *outcome;
+    struct ops ops;
+} here;
+
+static void complain(const char *format, ...)
+{
+    va_list words;
+    if (here.outcome->wrong[0] != '\0') return;
+    va_start(words, format);
+    vsnprintf(here.outcome->wrong, sizeof here.outcome->wrong, format, words);
+    va_end(words);
+}
+
+/* ---- operations -------------------------------------------------------------------------------------------------- */
+
+static double *numbers(struct tensor t, int64_t row, int64_t column)
+{
+    return (double *)t.data + row * tensor_cols(t) + column;
+}
+
+/* Queries and keys of a call; at: the positions that it was given, NULL for whole sequences. */
+struct symbols { struct tensor Q, KV; const int32_t *q_at, *k_at; struct attention a; };
+
+static int position(const int32_t *at, int64_t row) { return at ? at[row] : (int)row; }
+
+/* One key of one query of a head: whether it sees it. */
+static bool look(const struct symbols *p, struct name q, int64_t row, int64_t key, int64_t head)
+{
+    const int64_t H = here.layer->plan.model.H, K = here.layer->plan.model.K, A = p->a.A,
+                  column = head / (p->a.H / p->a.K) * A, values = tensor_cols(p->KV) - p->a.K * A;
+    if (position(p->k_at, key) > position(p->q_at, row)) return false;
+    const struct name k = name_read(*numbers(p->KV, key, values - p->a.K * A + column)),
+                      v = name_read(*numbers(p->KV, key, values + column));
+    if (k.kind != KEY || v.kind != VALUE || k.token != v.token || k.head != v.head)
+        complain("it has token %d's key of head %d with token %d's value of head %d", k.token, k.head, v.token, v.head);
+    else if (k.head != q.head / (H / K)) complain("query head %d takes the keys of head %d", q.head, k.head);
+    else if (k.token != position(p->k_at, key) || q.token != position(p->q_at, row))
+        complain("query %d and key %d are masked as query %d and key %d", q.token, k.token, position(p->q_at, row),
+                 position(p->k_at, key));
+    else record_number(here.record, seen_pair_make((struct seen_pair){ q.head, q.token, k.token }));
+    return true;
+}
+
+static void attend(struct tensor O, const struct symbols *p)
+{
+    struct clock *clock = &here.layer->tp.device->clock;
+    clock->now += ATTENTION_ROUND;
+    record_event(here.record, -1, clock->now, 0);
+    const int64_t event = here.record->used - 1;
+    for (int64_t row = 0; row < tensor_rows(p->Q); row++)
+        for (int64_t h = 0; h < p->a.H; h++) {
+            const double symbol = *numbers(p->Q, row, h * p->a.A);
+            const struct name q = name_read(symbol);
+            double seen = 0;
+            if (q.kind != QUERY) complain("what it takes for the query of row %d is none", (int)row);
+            for (int64_t key = 0; key < tensor_rows(p->KV) && q.kind == QUERY; key++)
+                seen += look(p, q, row, key, h);
+            numbers(O, row, h * p->a.A)[0] = symbol, numbers(O, row, h * p->a.A)[1] = seen;
+        }
+    if (!here.record->failed) here.record->number[event] = here.record->used - event - 1;
+}
+
+static void forward(struct tensor O, struct tensor lse, struct tensor QKV, struct attention a)
+{
+    (void)lse;
+    attend(O, &(struct symbols){ .Q = QKV, .KV = QKV, .a = a });
+}
+
+static void part_forward(struct tensor O, struct tensor lse, struct tensor Q, struct tensor KV, struct tensor q_at,
+                         struct tensor k_at, struct attention a)
+{
+    (void)lse;
+    attend(O, &(struct symbols){ Q, KV, q_at.data, k_at.data, a });
+}
+
+static void merge(struct tensor O, struct tensor lse, struct tensor O2, struct tensor lse2, struct attention a)
+{
+    (void)lse, (void)lse2;
+    for (int64_t row = 0; row < tensor_rows(O); row++)
+        for (int64_t h = 0; h < a.H; h++) {
+            double *to = numbers(O, row, h * a.A), *from = numbers(O2, row, h * a.A);
+            if (to[0] != from[0])
+                complain("it merges the results of queries %d and %d, heads %d and %d", name_read(to[0]).token,
+                         name_read(from[0]).token, name_read(to[0]).head, name_read(from[0]).head);
+            to[1] += from[1];
+        }
+}
+
+/* ---- the device -------------------------------------------------------------------------------------------------- */
+
+/* Visit the numbers of this device's tokens: with what each must be, and its row. */
+static void each_token(const struct attention_layer *l, void (*visit)(const struct attention_layer *, int64_t, int))
+{
+    struct intervals own = context_tokens(&l->cp);
+    int64_t row = 0;
+    for (int i = 0; i < own.count; i++)
+        for (int64_t k = 0; k < own.at[i].count; k++) visit(l, row++, (int)(own.at[i].first + k));
+    intervals_free(&own);
+}
+
+static void fill(const struct attention_layer *l, int64_t row, int token)
+{
+    const struct model_config *m = &l->plan.model;
+    struct views v = views_of(l->tp.device);
+    const struct tensor t = view_write(&v, l->call.qkv);
+    for (int64_t i = 0; i < m->A; i++) {
+        for (int h = 0; h < m->H; h++) *numbers(t, row, h * m->A + i) = name_make((struct name){ QUERY, token, h });
+        for (int h = 0; h < m->K; h++) {
+            *numbers(t, row, (m->H + h) * m->A + i) = name_make((struct name){ KEY, token, h });
+            *numbers(t, row, (m->H + m->K + h) * m->A + i) = name_make((struct name){ VALUE, token, h });
+        }
+    }
+    views_end(&v);
+}
+
+static void check(const struct attention_layer *l, int64_t row, int token)
+{
+    struct views v = views_of(l->tp.device);
+    const struct tensor t = view_read(&v, l->call.out);
+    for (int h = 0; h < l->plan.model.H; h++) {
+        const double *o = numbers(t, row, h * l->plan.model.A);
+        if (o[0] != name_make((struct name){ QUERY, token, h }))
+            complain("where token %d's result of head %d must be, it has token %d's of head %d", token, h,
+                     name_read(o[0]).token, name_read(o[0]).head);
+        else if (o[1] != token + 1)
+            complain("token %d's result of head %d is of %.0f keys, and must be of %d", token, h, o[1], token + 1);
+    }
+    views_end(&v);
+}
+
+void attention_symbols_begin(struct attention_layer *l, struct record *r, struct attention_outcome *o)
+{
+    struct device *d = l->tp.device;
+    here.layer = l, here.record = r, here.outcome = o, here.ops = *d->ops;
+    here.ops.attention_forward = forward, here.ops.attention_part_forward = part_forward;
+    here.ops.attention_merge = merge;
+    each_token(l, fill);
+    d->ops = &here.ops;
+}
+
+void attention_symbols_check(const struct attention_layer *l) { each_token(l, check); }
