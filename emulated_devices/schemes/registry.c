@@ -22,6 +22,7 @@
     X(attention_scheme, attention_scheme_ring_striped) \
     X(attention_scheme, attention_scheme_ring_zigzag)  \
     X(attention_scheme, attention_scheme_allgather_kv) \
+    X(attention_scheme, attention_scheme_tokenring)    \
     X(attention_scheme, attention_scheme_usp)          \
     X(attention_scheme, attention_scheme_loongtrain)   \
     X(expert_scheme, expert_scheme_here)               \

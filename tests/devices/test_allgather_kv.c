@@ -16,7 +16,7 @@ static void test_bytes(void **state)
 {
     (void)state;
     const int P = test_size;
-    const struct sizes n = { .B = 3, .S = 4 * P, .H = 6, .K = 2, .A = 5 };
+    const struct attention_shape n = { .B = 3, .S = 4 * P, .H = 6, .K = 2, .A = 6 };
     const struct cluster c = usual();
     const struct attended a = attend("allgather-kv", n, &c);
     const uint64_t block = (uint64_t)(n.B * n.S / P * 2 * n.K * n.A) * 4, want = (uint64_t)(P - 1) * block;
@@ -35,7 +35,7 @@ static void test_bytes(void **state)
 static void test_forward_has_the_bits_of_the_ring(void **state)
 {
     (void)state;
-    const struct sizes n = { .B = 1, .S = 3 * test_size + 1, .H = 4, .K = 2, .A = 5 };
+    const struct attention_shape n = { .B = 1, .S = 3 * test_size + 1, .H = 4, .K = 2, .A = 6 };
     const struct cluster c = usual();
     const struct attended gathered = attend("allgather-kv", n, &c), ring = attend("ring-zigzag", n, &c);
     ASSERT_ALL(gathered.bits[0] == ring.bits[0], "not the bits of ring-zigzag");
