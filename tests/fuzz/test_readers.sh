@@ -2,7 +2,7 @@
 # tier: check
 
 table=tests/fuzz/readers.md
-reads='\b(json_read|json_parse|safetensors_open|file_read_all|file_open|fopen|getline|open)\('
+reads='(^|[^>.[:alnum:]_])(json_read|json_parse|safetensors_open|file_read_all|file_open|fopen|getline|open)\('
 writes='fopen\([^)]*"[wa]|\bopen\([^)]*(O_WRONLY|O_RDWR|O_CREAT|/dev/null)|^[^;]*\b(enum error_code|int) (json_read|json_parse|safetensors_open|file_read_all|file_open)\('
 
 sources() { grep -nE "$reads" $(find ref emulated_devices -name '*.c') | grep -vE "$writes" | cut -d : -f 1 | sort -u; }
