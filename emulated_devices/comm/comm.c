@@ -1,5 +1,6 @@
 /* comm.c -- the world of devices, and agreement on errors. */
 #include "emulated_devices/comm/transport.h"
+#include <assert.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -146,6 +147,18 @@ enum error_code group_agree(struct group *g, enum error_code local, struct error
     if (code == OK) code = tell_text(&x, worst.member, said.text, sizeof said.text, &broken);
     if (code != OK) comm_give_up(g->comm, &broken);
     return fail(err, (enum error_code)worst.code, "%s", said.text);
+}
+
+enum error_code group_same(struct group *g, const void *own, uint64_t bytes, const char *what, struct error *err)
+{
+    struct exchange x = exchange_begin(g, CONTROL);
+    char first[64];
+    assert(bytes <= sizeof first);
+    memcpy(first, own, (size_t)bytes);
+    enum error_code e = tell_down(&x, first, bytes, err);
+    if (!e && memcmp(first, own, (size_t)bytes) != 0)
+        e = fail(err, ERR_PLAN, "%s of device %d is not that of device %d", what, g->member[g->rank], g->member[0]);
+    return group_agree(g, e, err);
 }
 
 /* Also report a buffer that was reused too early: no call could return this error. */

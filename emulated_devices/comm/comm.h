@@ -93,6 +93,14 @@ enum error_code comm_bring(struct comm *, const void *own, uint64_t bytes, void 
 /** comm_agree among the members of one group.  Collective over the group.  If even this fails, the job ends. */
 enum error_code group_agree(struct group *, enum error_code local, struct error *err);
 
+/**
+ * Check that all members of a group have the same bytes, for example the digest of a plan.
+ * Collective over the group; counted as CONTROL.
+ * @param bytes  at most 64.  @param what  whose bytes they are, for the error.
+ * @return OK or ERR_PLAN, naming a device, the same on every member; ERR_COMM.
+ */
+enum error_code group_same(struct group *, const void *own, uint64_t bytes, const char *what, struct error *err);
+
 /* ---- groups ------------------------------------------------------------------------------------------------- */
 
 struct group {

@@ -92,8 +92,7 @@ static void take_holders(struct drawing *d)
 {
     const struct context_parallel *cp = &d->t->layer->cp;
     for (int m = 0; m < d->P; m++) {
-        struct intervals tokens = { 0 };
-        cp->scheme->cut(&tokens, cp, m);
+        struct intervals tokens = context_tokens_of(cp, m);
         for (int i = 0; i < tokens.count; i++)
             for (int64_t k = 0; k < tokens.at[i].count; k++) d->holder[tokens.at[i].first + k] = m;
         intervals_free(&tokens);

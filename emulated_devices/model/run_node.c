@@ -42,9 +42,11 @@ static struct attention attention(const struct node_call *c)
     const struct stage *s = c->stage;
     const struct model_config *model = &s->plan->model;
     const struct interval rows = tensor_rows_at(s->tp, INNER, c->micro->N);
-    const struct interval sequences = { rows.first / s->tp->S, rows.count / s->tp->S };
+    const bool one = s->seams->cp.scheme->plan != NULL;         /* all sequences are one */
+    const struct interval sequences = { one ? 0 : rows.first / s->tp->S, one ? 1 : rows.count / s->tp->S };
     const int64_t first = c->micro->sequences.first + sequences.first;
-    struct attention a = attention_of_model(model, s->plan->S);
+    struct attention a = attention_of_model(model, one ? tensor_rows(c->micro->mask) : s->plan->S);
+    a.each = one ? s->plan->S : 0;
     take_mask(&a, c->micro->mask, sequences);
     a.H = s->tp->heads.queries.count, a.K = s->tp->heads.keys.count;
     a.drop = dropout_at(model->dropout_attention, s->dropout_seed, c->part->layer, "probabilities", first,
@@ -163,6 +165,7 @@ static enum error_code rotary_input(const struct node_call *c, struct error *err
 static struct attention_call attention_call(const struct node_call *c)
 {
     const struct linked_node *n = c->node;
+    c->stage->seams->cp = stage_context(c->stage, c->micro);
     struct attention_call a = {
         .cp = &c->stage->seams->cp, .shape = attention(c), .qkv = buffer(c, n->x[0]), .out = buffer(c, n->y)
     };

@@ -71,15 +71,29 @@ static void drop_cut(struct microbatch *m)
 {
     free(m->ids.data);
     intervals_free(&m->rows);
+    context_plan_free(&m->plan);
+    m->ids = tensor_none;
 }
 
-static bool cut_microbatch(const struct stage *s, struct microbatch *m, int micro)
+/* Without packed samples a plan's samples are whole sequences. */
+static void mask_sequences(const struct microbatch *m, int64_t S)
 {
+    int32_t *const sees = m->mask.data;
+    for (int64_t i = 0; i < tensor_rows(m->mask); i++)
+        sees[2 * i] = (int32_t)(i - i % S), sees[2 * i + 1] = (int32_t)i + 1;
+}
+
+static enum error_code cut_microbatch(const struct stage *s, struct microbatch *m, int micro, struct error *err)
+{
+    const int dp = mesh_coordinate(&s->plan->mesh, s->rank, DP);
+    const bool plans = s->seams->cp.scheme->plan != NULL;
     drop_cut(m);
-    m->sequences = plan_microbatch(s->plan, mesh_coordinate(&s->plan->mesh, s->rank, DP), micro);
-    m->rows = plan_rows(s->plan, s->rank, micro);
+    const enum error_code e = plan_context(s->plan, dp, micro, &m->plan, err);
+    if (e) return e;
+    m->sequences = plan_microbatch(s->plan, dp, micro);
+    m->rows = plan_rows_by(s->plan, s->rank, micro, &m->plan);
     m->N = intervals_total(&m->rows);
-    const int64_t masked = s->plan->packed ? m->sequences.count * s->plan->S : 0;
+    const int64_t masked = s->plan->packed || plans ? m->sequences.count * s->plan->S : 0;
     int32_t *ints = calloc((size_t)(3 * m->N + 2 * masked) + 1, sizeof *ints);
     m->ids = tensor_1d(ints, I32, m->N);
     m->positions = tensor_1d(ints ? ints + m->N : NULL, I32, m->N);
@@ -89,14 +103,15 @@ static bool cut_microbatch(const struct stage *s, struct microbatch *m, int micr
     for (int i = 0; ints && i < m->rows.count; i++)
         for (int64_t row = m->rows.at[i].first; row < interval_end(m->rows.at[i]); row++)
             *position++ = (int32_t)(row % s->plan->S);
-    return ints && !intervals_lost(&m->rows);
+    if (ints && plans) mask_sequences(m, s->plan->S);
+    return ints && !intervals_lost(&m->rows) ? OK : fail(err, ERR_MEMORY, "no memory for the rows of a microbatch");
 }
 
 enum error_code stage_cut(struct stage *s, struct error *err)
 {
-    bool ok = true;
-    for (int i = 0; ok && i < s->plan->micros; i++) ok = cut_microbatch(s, &s->micro[i], i);
-    return ok ? OK : fail(err, ERR_MEMORY, "no memory for the lists of %d microbatches", s->plan->micros);
+    enum error_code e = OK;
+    for (int i = 0; !e && i < s->plan->micros; i++) e = cut_microbatch(s, &s->micro[i], i, err);
+    return e;
 }
 
 /* The tables of integers and of rotary positions are inputs, not tensors of the model, so they are not counted. */
@@ -285,11 +300,19 @@ void stage_backward_held(const struct stage *s, int micro, bool input, bool weig
 
 /* ---- their messages ---------------------------------------------------------------------------------------------- */
 
+struct context_parallel stage_context(const struct stage *s, const struct microbatch *m)
+{
+    struct context_parallel cp = s->seams->cp;
+    if (cp.scheme->plan) cp.plan = &m->plan, cp.S = m->plan.tokens;
+    return cp;
+}
+
 struct account stage_attention_cost(const struct stage *s, int micro)
 {
+    const struct context_parallel cp = stage_context(s, &s->micro[micro]);
     struct account sum = { 0 };
     for (int i = 0; i < s->layers + 2; i++)
-        account_add(&sum, linked_attention_cost(&s->part[i].linked, &s->seams->cp, s->micro[micro].N), 1);
+        account_add(&sum, linked_attention_cost(&s->part[i].linked, &cp, s->micro[micro].N), 1);
     return sum;
 }
 

@@ -28,7 +28,9 @@ struct microbatch {
     struct intervals rows;                      /* this device's tokens of it, as rows of the global batch */
     int64_t N;                                  /* the number of rows */
     struct tensor ids, positions, labels;       /* I32 [N]; those the stage needs */
-    struct tensor mask;                         /* I32 [sequences*S, 2] of packed samples: what a token of these sees */
+    struct context_plan plan;                   /* of an attention scheme that makes plans */
+    struct tensor mask;                         /* I32 [sequences*S, 2]: what a token of packed samples sees; with a
+                                                 * plan always, and all sequences are numbered as one */
     struct tensor *tensor;                      /* [buffers of all parts] */
     struct tensor gradient;                     /* of the stream, at the current point of backward: [stream] */
 };
@@ -69,8 +71,12 @@ enum error_code stage_open(struct stage *, const struct plan *, struct device *,
                            struct seams *, struct data_parallel *, int index, int rank, struct error *);
 void stage_close(struct stage *);
 
-/** Set all microbatches to the plan's current ones; nothing may be in flight.  @return OK or ERR_MEMORY. */
+/** Set all microbatches to the plan's current ones; nothing may be in flight.
+ *  @return OK; ERR_MEMORY, or ERR_PLAN if an attention scheme's plan is wrong. */
 enum error_code stage_cut(struct stage *, struct error *);
+
+/** The device's share of a microbatch's sequences. */
+struct context_parallel stage_context(const struct stage *, const struct microbatch *);
 
 /** A parameter's weight, or gradient, by its index in the model's list; tensor_none for -1. */
 struct tensor stage_weight(const struct stage *, int index);

@@ -159,7 +159,7 @@ static enum error_code list_uses(struct trainer *t, struct error *err)
     return OK;
 }
 
-/* With a batch plan: set the microbatches of this step, and update the largest memory. */
+/* Of a plan that changes: set the microbatches of this step, and update the largest memory. */
 static enum error_code cut_step(struct trainer *t, int64_t step, struct error *err)
 {
     enum error_code e = OK;
@@ -169,6 +169,21 @@ static enum error_code cut_step(struct trainer *t, int64_t step, struct error *e
     const struct held h = trainer_activations(t);
     t->held = (struct held){ .peak = larger(t->held.peak, h.peak), .together = larger(t->held.together, h.together) };
     return OK;
+}
+
+/* Devices along cp must have made the same plans of where tokens are, or they would wait for messages that nobody
+ * sends.  e: whether this device has made its own. */
+static enum error_code agree_on_plans(struct trainer *t, enum error_code e, struct error *err)
+{
+    struct error differs;
+    struct sha256 sum = sha256_begin();
+    if (t->seams.cp.scheme->plan == NULL) return e;
+    for (int i = 0; i < t->plan.micros; i++)
+        sha256_add(&sum, &t->stage[0].micro[i].plan.digest, sizeof t->stage[0].micro[i].plan.digest);
+    const struct sha256_text own = sha256_end(&sum);
+    const enum error_code same = group_same(&t->cp, own.text, sizeof own.text - 1, "the plan of tokens", &differs);
+    if (!e && same) e = fail(err, same, "%s", differs.text);
+    return comm_agree(t->comm, e, err);
 }
 
 enum error_code trainer_outline(struct trainer *t, const struct plan *plan, struct comm *comm, struct error *err)
@@ -183,6 +198,7 @@ enum error_code trainer_outline(struct trainer *t, const struct plan *plan, stru
     if (!e) e = routers_open(t, err);
     if (!e) e = list_uses(t, err);
     for (int s = plan->batches ? plan->batches->steps - 1 : -1; s >= 0 && !e; s--) e = cut_step(t, s, err);
+    if (plan_follows_data(plan)) t->held = (struct held){ 0 };
     return e;
 }
 
@@ -194,6 +210,7 @@ enum error_code trainer_open(struct trainer *t, const struct plan *plan, struct 
     t->held = (struct held){ 0 };
     if (!e) e = data_fill(&t->data, t->plan.seed, err);
     e = comm_agree(comm, e, err);
+    if (!e) e = agree_on_plans(t, OK, err);
     if (e) trainer_close(t);
     return e;
 }
@@ -249,14 +266,29 @@ static enum error_code take_samples(struct microbatch *m, const int32_t *within,
 {
     double pairs;
     take_rows(m->positions.data, within, &m->rows);
-    return sample_mask(m->mask.data, &pairs, within + m->sequences.first * S, m->sequences.count, S, err);
+    const int64_t tokens = m->sequences.count * S, sequence = m->plan.tokens > 0 ? tokens : S;
+    return sample_mask(m->mask.data, &pairs, within + m->sequences.first * S, tokens / sequence, sequence, err);
 }
 
-/* With a batch plan: set the sizes of this step, and add what it sends. */
+/* The batch in scratch memory: ids, labels, positions in samples. */
+static int32_t *batch_labels(const struct trainer *t) { return t->scratch + t->plan.B * t->plan.S; }
+static int32_t *batch_within(const struct trainer *t)
+{
+    return t->plan.packed ? t->scratch + 2 * t->plan.B * t->plan.S : NULL;
+}
+
+void trainer_read_batch(struct trainer *t)
+{
+    plan_take_step(&t->plan, t->step);
+    t->source.fill(t->source.context, t->step, 0, t->plan.B, t->scratch, batch_labels(t), batch_within(t));
+    t->plan.within = batch_within(t);
+}
+
+/* Of a plan that changes: set the sizes of this step, and add what it sends. */
 static enum error_code take_step(struct trainer *t, struct error *err)
 {
-    if (t->plan.batches == NULL) return OK;
-    const enum error_code e = cut_step(t, t->step, err);
+    if (!plan_changes(&t->plan)) return OK;
+    const enum error_code cut = cut_step(t, t->step, err), e = agree_on_plans(t, cut, err);
     for (enum traffic_kind kind = 0; kind < TRAFFIC_KIND_COUNT && !e; kind++)
         account_add(&t->begun.of[kind], trainer_cost(t, kind), 1);
     return e;
@@ -266,11 +298,10 @@ static enum error_code take_step(struct trainer *t, struct error *err)
 static enum error_code take_batch(struct trainer *t, struct error *err)
 {
     const struct plan *p = &t->plan;
+    trainer_read_batch(t);
     enum error_code e = take_step(t, err);
     if (e) return e;
-    int32_t *const ids = t->scratch, *const labels = t->scratch + p->B * p->S;
-    int32_t *const within = p->packed ? labels + p->B * p->S : NULL;
-    t->source.fill(t->source.context, t->step, 0, p->B, ids, labels, within);
+    const int32_t *const ids = t->scratch, *const labels = batch_labels(t), *const within = batch_within(t);
     count_labels(t, labels);
     t->updated = 0;
     routers_begin(t);

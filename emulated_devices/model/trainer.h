@@ -80,6 +80,10 @@ enum error_code trainer_open(struct trainer *, const struct plan *, struct comm 
                              struct error *);
 void trainer_close(struct trainer *);
 
+/** Read the batch of the coming step, which may decide where its tokens are.  A step does so itself; call it to know
+ *  before.  Local. */
+void trainer_read_batch(struct trainer *);
+
 /** Call a probe with this device's activations and their gradients as they are computed; NULL: none.  Local. */
 void trainer_watch(struct trainer *, const struct probe *);
 
@@ -119,7 +123,8 @@ void trainer_predict(const struct trainer *, int64_t steps, struct ledger *);
 struct tier_traffic trainer_tier_traffic_so_far(const struct trainer *, int64_t steps);
 
 /** Exact peak bytes of this device in one tag, by formula, for PARAMETERS, GRADIENTS, OPTIMIZER and ACTIVATIONS; the
- *  arena must show it after a step.  Activations: the most that the device's list of actions holds at once. */
+ *  arena must show it after a step.  Activations: the most that the device's list of actions holds at once; where data
+ *  decide who has which tokens, that of the steps begun, so 0 for an outline. */
 uint64_t trainer_peak(const struct trainer *, enum arena_tag);
 
 /** A lower bound of this device's peak of all memory, in bytes: what is kept all the time, plus the most that the lists

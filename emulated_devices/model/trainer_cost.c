@@ -32,10 +32,10 @@ struct held trainer_activations(const struct trainer *t)
     return h;
 }
 
-/* With a batch plan: of the largest step. */
+/* Of a plan that changes: of the largest step. */
 static struct held activations_held(const struct trainer *t)
 {
-    return t->plan.batches ? t->held : trainer_activations(t);
+    return plan_changes(&t->plan) ? t->held : trainer_activations(t);
 }
 
 uint64_t trainer_peak(const struct trainer *t, enum arena_tag tag)
@@ -121,7 +121,7 @@ void trainer_predict(const struct trainer *t, int64_t steps, struct ledger *l)
     const int64_t skipped = t->skipped - t->skipped_before, taken = steps * t->plan.updates - skipped;
     struct account *const data = &l->of[TRAFFIC_DATA];
     *l = t->begun;
-    for (enum traffic_kind kind = 0; kind < TRAFFIC_KIND_COUNT && t->plan.batches == NULL; kind++)
+    for (enum traffic_kind kind = 0; kind < TRAFFIC_KIND_COUNT && !plan_changes(&t->plan); kind++)
         account_add(&l->of[kind], trainer_cost(t, kind), steps);
     account_add(data, data_outer_cost(&t->data), outer_steps(&t->data.outer, t->step - steps, t->step));
     account_add(data, data_renewal_cost(&t->data), -skipped);

@@ -58,13 +58,5 @@ int64_t batch_plan_total(const struct batch_plan *b, int64_t step)
 
 enum error_code batch_plan_agree(const struct batch_plan *b, struct comm *comm, struct error *err)
 {
-    struct exchange x = exchange_begin(comm->everyone, CONTROL);
-    struct sha256_text first = b->digest;
-    enum error_code e = OK;
-    if (comm->rank != 0) e = message_wait(comm, message_receive(&x, 0, &first, sizeof first), err);
-    for (int r = 1; r < comm->size && comm->rank == 0 && !e; r++)
-        e = message_wait(comm, message_send(&x, r, &first, sizeof first), err);
-    if (!e && memcmp(&first, &b->digest, sizeof first) != 0)
-        e = fail(err, ERR_PLAN, "--batches: device %d has read another plan than device 0", comm->rank);
-    return comm_agree(comm, e, err);
+    return group_same(comm->everyone, b->digest.text, sizeof b->digest.text - 1, "--batches: the plan", err);
 }

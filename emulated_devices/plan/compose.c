@@ -12,6 +12,9 @@ static const struct clash clashes[] = {
 
     { HAS_split_cp, HAS_one_dimension,
       "@ does not arrange the devices along cp in two dimensions", "--attention usp or loongtrain" },
+    { HAS_context_plan, HAS_tp_cuts_sequences,
+      "devices have parts of samples, and @ cuts the batch between whole sequences",
+      "--tensor 1d, 1d-sp or 1d-sp-keep" },
     { HAS_ring_window, HAS_one_ring, "@ has no inner rings", "--attention loongtrain" },
 
     { HAS_tiles, HAS_tp_moves_weights,

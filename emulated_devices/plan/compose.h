@@ -26,6 +26,8 @@ struct facts {
     X(tp_moves_weights,       "--tensor 1d-sp-overlap, 2d, 2.5d or 3d")                             \
     X(tp_copies_keys,         "--tp P with fewer key/value heads")                                  \
     X(split_cp,                "--head-parallel or --context-first")                                \
+    X(context_plan,            "--attention hdp")                                                    \
+    X(tp_cuts_sequences,       "--tensor 2d, 2.5d or 3d")                                           \
     X(ring_window,             "--ring-window")                                                     \
     X(one_dimension,           "--attention ring")                                                  \
     X(one_ring,                "--attention usp")                                                   \

@@ -50,6 +50,13 @@ static bool tp_cuts_stream(const struct facts *f, struct typed *t)
            say(t, "--tensor %s", f->plan->tensor);
 }
 
+static bool tp_cuts_sequences(const struct facts *f, struct typed *t)
+{
+    const struct tensor_scheme *s;
+    return tp(f, NULL) && !tensor_scheme_find(&s, f->plan->tensor, NULL) && !s->cuts_tokens &&
+           (s->stream.rows | s->inner.rows) && say(t, "--tensor %s", f->plan->tensor);
+}
+
 static bool tp_moves_weights(const struct facts *f, struct typed *t)
 {
     const struct tensor_scheme *s;
@@ -79,6 +86,12 @@ static bool split_cp(const struct facts *f, struct typed *t)
     const struct context_split s = f->plan->split;
     if (s.heads) return say(t, "--head-parallel %d", s.heads);
     return s.context_first && say(t, "--context-first");
+}
+
+static bool context_plan(const struct facts *f, struct typed *t)
+{
+    const struct attention_scheme *s;
+    return !attention_scheme_find(&s, f->plan->attention, NULL) && s->plan && say_attention(f, t);
 }
 
 static bool ring_window(const struct facts *f, struct typed *t)

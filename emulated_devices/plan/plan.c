@@ -402,25 +402,87 @@ struct seams plan_seams(const struct plan *p, const struct tensor_parallel *tp, 
     return s;
 }
 
-/* The device's tokens of each sequence. */
+/* The device's tokens of each sequence; 1 if they differ between sequences, so that rows can be cut anywhere. */
 static int64_t own_tokens(const struct plan *p, int rank)
 {
     const struct context_parallel cp = plan_context_share(p, NULL, rank);
+    if (cp.scheme->plan) return 1;
     struct intervals tokens = context_tokens(&cp);
     const int64_t count = intervals_total(&tokens);
     intervals_free(&tokens);
     return count;
 }
 
-struct intervals plan_rows(const struct plan *p, int rank, int micro)
+bool plan_follows_data(const struct plan *p)
+{
+    const struct attention_scheme *s;
+    return p->packed && !attention_scheme_find(&s, p->attention, NULL) && s->plan;
+}
+
+/* Devices along cp that share a node: neighbours, and as many on each. */
+static int node_of_context(const struct plan *p)
+{
+    const int cp = p->mesh.size[CP];
+    const int devices = p->cluster && p->cluster->levels > 1 ? p->cluster->link[p->cluster->levels - 2].devices : 0;
+    int n = 1;
+    while (devices > 0 && n < cp && mesh_neighbour(&p->mesh, 0, CP, n) < devices) n++;
+    return devices > 0 && cp % n == 0 ? n : cp;
+}
+
+/* The lengths of the samples of some sequences.  @param[out] length  room for their tokens.  @return how many. */
+static int sample_lengths(const struct plan *p, struct interval sequences, int64_t length[])
+{
+    const int64_t first = sequences.first * p->S;
+    int n = 0;
+    for (int64_t i = 0; i < sequences.count * p->S; i++) {
+        const int64_t within = p->within ? p->within[first + i] : i % p->S;
+        if (within == 0) length[n++] = 0;
+        length[n - 1]++;
+    }
+    return n;
+}
+
+enum error_code plan_context(const struct plan *p, int dp, int micro, struct context_plan *out, struct error *err)
+{
+    const struct interval own = plan_microbatch(p, dp, micro);
+    const struct attention_scheme *s;
+    *out = (struct context_plan){ 0 };
+    enum error_code e = attention_scheme_find(&s, p->attention, err);
+    if (e || s->plan == NULL || own.count == 0) return e;
+    const struct model_config *c = &p->model;
+    const int64_t tokens = own.count * p->S;
+    int64_t *const length = malloc((size_t)tokens * sizeof *length);
+    if (length == NULL) return fail(err, ERR_MEMORY, "no memory for the samples of %lld tokens", (long long)tokens);
+    const int samples = sample_lengths(p, own, length);
+    e = s->plan(out, &(struct context_load){ .length = length, .samples = samples, .tokens = tokens,
+                                             .devices = p->mesh.size[CP], .node = node_of_context(p),
+                                             .query_width = c->H * c->A, .key_width = 2 * c->K * c->A,
+                                             .per_pair = 4 * (double)(c->H * c->A),
+                                             .per_token = model_forward_flops(c, 1, 1) / (double)c->L }, err);
+    free(length);
+    return e;
+}
+
+struct intervals plan_rows_by(const struct plan *p, int rank, int micro, const struct context_plan *plan)
 {
     const struct interval own = plan_microbatch(p, mesh_coordinate(&p->mesh, rank, DP), micro);
-    const struct context_parallel cp = plan_context_share(p, NULL, rank);
+    struct context_parallel cp = plan_context_share(p, NULL, rank);
+    cp.plan = cp.scheme->plan ? plan : NULL;
     struct intervals tokens = context_tokens(&cp), rows = { 0 };
-    for (int64_t b = own.first; b < interval_end(own); b++)
+    for (int64_t b = own.first; b < (cp.plan ? own.first + 1 : interval_end(own)); b++)
         for (int i = 0; i < tokens.count; i++) intervals_add(&rows, interval_moved(tokens.at[i], b * p->S));
     if (intervals_lost(&tokens)) rows.room = -1;
     intervals_free(&tokens);
+    return rows;
+}
+
+struct intervals plan_rows(const struct plan *p, int rank, int micro)
+{
+    struct context_plan plan;
+    if (plan_context(p, mesh_coordinate(&p->mesh, rank, DP), micro, &plan, NULL))
+        return (struct intervals){ .room = -1 };
+    const struct intervals rows = plan_rows_by(p, rank, micro, &plan);
+    context_plan_free(&plan);
     return rows;
 }
 

@@ -21,6 +21,8 @@ struct plan {
     const struct batch_plan *batches;   /* sequences of each microbatch, by step and copy; NULL: equal parts of B */
     int64_t batch_step;                 /* with a batch plan: the step whose B and microbatches these are */
     bool packed;                        /* sequences hold several samples, which do not see each other */
+    const int32_t *within;              /* [B*S] of packed samples in this step: the position of each token in its
+                                         * sample.  NULL: not known yet, and taken as one sample a sequence */
     int micros;                         /* microbatches of each data-parallel copy, M */
     int chunks;                         /* stages on each device of a pipeline, v; plan_check sets the schedule's */
     int stages;                         /* of the pipeline; set by plan_check from the schedule */
@@ -110,9 +112,25 @@ struct interval plan_microbatch(const struct plan *, int dp, int micro);
 /** The dp coordinates of a replica's copies. */
 struct interval plan_replica_copies(const struct plan *, int replica);
 
+/** Whether the samples of a step's batch decide which tokens each device has. */
+bool plan_follows_data(const struct plan *);
+
+/** Whether devices' tokens may differ from step to step. */
+static inline bool plan_changes(const struct plan *p) { return p->batches || plan_follows_data(p); }
+
+/**
+ * The plan of a microbatch, from an attention scheme that makes plans; empty from one that cuts every sequence alike,
+ * and of a microbatch without sequences.  Pure.
+ * @return OK, with a plan for context_plan_free; ERR_PLAN or ERR_MEMORY with an empty one.
+ */
+enum error_code plan_context(const struct plan *, int dp, int micro, struct context_plan *, struct error *);
+
 /** A device's tokens of a microbatch, before tensor parallelism cuts them: rows of the global batch, ordered sequence
  *  by sequence.  For intervals_free. */
 struct intervals plan_rows(const struct plan *, int rank, int micro);
+
+/** The same, given the microbatch's plan. */
+struct intervals plan_rows_by(const struct plan *, int rank, int micro, const struct context_plan *);
 
 /**
  * The places of a pipeline that hold a parameter: those of its stage, and for a tied embedding also those of the last

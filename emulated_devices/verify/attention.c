@@ -1,5 +1,6 @@
 #include "emulated_devices/verify/attention.h"
 #include "emulated_devices/verify/layer.h"
+#include <stdlib.h>
 
 enum error_code attention_layer_plan(struct plan *p, struct attention_shape a, enum dtype dtype, const char *attention,
                                      struct context_split split, int P, const struct cluster *cluster,
@@ -16,6 +17,20 @@ enum error_code attention_layer_plan(struct plan *p, struct attention_shape a, e
     return e ? e : plan_check(p, err);
 }
 
+/* All sequences are one, and a token sees those of its own. */
+static enum error_code take_plan(struct attention_layer *l, struct error *err)
+{
+    const int64_t S = l->plan.S, tokens = l->plan.B * S;
+    const enum error_code e = plan_context(&l->plan, 0, 0, &l->placed, err);
+    if (e) return e;
+    int32_t *const sees = malloc((size_t)(2 * tokens) * sizeof *sees);
+    if (sees == NULL) return fail(err, ERR_MEMORY, "no memory for a mask of %lld tokens", (long long)tokens);
+    for (int64_t i = 0; i < tokens; i++) sees[2 * i] = (int32_t)(i - i % S), sees[2 * i + 1] = (int32_t)i + 1;
+    l->mask = tensor_2d(sees, I32, tokens, 2);
+    l->cp.plan = &l->placed, l->cp.S = tokens;
+    return OK;
+}
+
 static enum error_code open_groups(struct attention_layer *l, struct comm *comm, struct error *err)
 {
     enum error_code e = group_along(&l->one, comm, &l->plan.mesh, TRAFFIC_TENSOR, AXIS_BIT(TP), err);
@@ -23,6 +38,7 @@ static enum error_code open_groups(struct attention_layer *l, struct comm *comm,
     if (!e) e = tensor_open(&l->tp, &l->one, err);
     l->cp = plan_context_share(&l->plan, &l->tp, comm->rank);
     l->cp.group = &l->along, l->cp.part = l->part;
+    if (!e && l->cp.scheme->plan) e = take_plan(l, err);
     return !e && l->cp.scheme->open ? l->cp.scheme->open(&l->cp, err) : e;
 }
 
@@ -45,9 +61,10 @@ enum error_code attention_layer_open(struct attention_layer *l, const struct pla
     if (!e) e = open_groups(l, comm, err);
     if (e) return e;
     struct intervals own = context_tokens(&l->cp);
-    const int64_t rows = l->plan.B * intervals_total(&own);
+    const int64_t rows = (l->cp.plan ? 1 : l->plan.B) * intervals_total(&own);
     intervals_free(&own);
-    *c = (struct attention_call){ .cp = &l->cp, .shape = attention_of_model(m, l->plan.S) };
+    *c = (struct attention_call){ .cp = &l->cp, .shape = attention_of_model(m, l->cp.S) };
+    c->shape.mask = l->mask;
     const struct tensor wide = tensor_2d(NULL, l->plan.dtype, rows, (m->H + 2 * m->K) * m->A),
                         narrow = tensor_2d(NULL, l->plan.dtype, rows, m->H * m->A);
     e = give(l, &c->qkv, wide, err);
@@ -65,6 +82,7 @@ void attention_layer_close(struct attention_layer *l)
                                    &l->call.kept[1], &l->call.kept[2], &l->call.kept[3] };
     for (size_t i = 0; i < sizeof own / sizeof *own; i++)
         if (own[i]->data) device_free(l->tp.device, *own[i]);
+    context_plan_free(&l->placed), free(l->mask.data);
     tensor_close(&l->tp);
     for (int i = 0; i < ATTENTION_GROUPS; i++) group_close(&l->part[i]);
     group_close(&l->along), group_close(&l->one);

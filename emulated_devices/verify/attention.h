@@ -13,6 +13,8 @@ struct attention_layer {
     struct tensor_parallel tp;          /* one device: all heads */
     struct group one, along, part[ATTENTION_GROUPS];
     struct context_parallel cp;
+    struct context_plan placed;         /* from a scheme that makes plans: each sequence is one sample */
+    struct tensor mask;                 /* I32 [B*S, 2], in the host's memory: with such a plan */
     struct attention_call call;
 };
 

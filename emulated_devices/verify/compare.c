@@ -152,7 +152,7 @@ static enum error_code on_all_cores(enum error_code (*compute)(struct reference 
 enum error_code compare_begin(struct probes *p, struct reference *ref, struct error *err)
 {
     struct comm *comm = p->trainer->comm;
-    plan_take_step(&p->trainer->plan, p->trainer->step);        /* sets each device's rows */
+    trainer_read_batch(p->trainer);                             /* sets each device's rows */
     enum error_code e = comm->rank == 0 ? on_all_cores(reference_gradients, ref, comm->size, err) : OK;
     e = comm_agree(comm, e, err);
     return e ? e : probes_deliver(p, comm->rank == 0 ? &ref->record : NULL, err);

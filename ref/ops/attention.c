@@ -55,7 +55,7 @@ static struct head FN(head_at)(const struct part *p, int64_t b, int64_t h)
                           .q_at = p->q_at.data, .k_at = p->k_at.data,
                           .mask = tensor_present(a->mask) ? (const int32_t *)a->mask.data + 2 * ranges * masked : NULL,
                           .ranges = ranges,
-                          .drop_row = ((a->drop.row0 + b) * a->drop.cols + a->drop.col0 + h) * a->S };
+                          .drop_row = ((a->drop.row0 + b) * a->drop.cols + a->drop.col0 + h) * attention_each(a) };
 }
 
 /* Without threads here, products must be too small for the BLAS to start its own threads: it would split the sums in

@@ -83,13 +83,15 @@ static void FN(drop_tile)(real *tile, const struct head *t, const struct attenti
 {
     if (a->drop.p == 0) return;
     const real grow = (real)(1 / (1 - a->drop.p));
+    const int64_t S = attention_each(a);
     for (int64_t c0 = 0, n; c0 < cols; c0 += n) {
         n = adjacent(t, k0 + c0, cols - c0);
         for (int64_t r = 0; r < rows; r++) {
             float draw[TILE];
-            const int64_t row = t->drop_row + position(t->q_at, q0 + r);
+            const int64_t query = position(t->q_at, q0 + r);
+            const int64_t row = t->drop_row + query / S * a->drop.cols * S + query % S;
             random_uniforms(draw, n, a->drop.seed, a->drop.stream,
-                            (uint64_t)(row * a->S + position(t->k_at, k0 + c0)));
+                            (uint64_t)(row * S + position(t->k_at, k0 + c0) % S));
             for (int64_t c = 0; c < n; c++) tile[r * TILE + c0 + c] *= draw[c] >= a->drop.p ? grow : 0;
         }
     }

@@ -11,6 +11,9 @@
 
 enum { TILE = 64 };
 
+/* Tokens of a sequence, as dropout numbers them. */
+static inline int64_t attention_each(const struct attention *a) { return a->each > 0 ? a->each : a->S; }
+
 /* One query head of one sequence. */
 struct head {
     const real *q, *k, *v;              /* row 0 of its queries, keys and values */

@@ -46,6 +46,8 @@ struct attention {
     struct tensor mask;         /* none: causal, a query sees keys up to itself.  Or I32 [S,2R]: the row of a query's
                                  * position has R ranges of positions of keys that it sees, first and end, disjoint and
                                  * ascending (an empty one: first = end); or [BS,2R], for each sequence its own */
+    int64_t each;               /* tokens of each of several sequences that dropout numbers, if one of S holds them;
+                                 * 0: S */
     double pairs;               /* with a mask: of a query and a key that it sees, in all sequences; for the cost */
     struct dropout drop;        /* of the probabilities: row = (b*heads + head)*S + query, col = key;  row0 = index of
                                  * the first local sequence, col0 = first local head, cols = heads of the whole model */

@@ -159,7 +159,7 @@ static void test_devices_agree(void **state)
     if (test_size > 1) {
         const enum error_code e = batch_plan_agree(test_rank == test_size - 1 ? &two : &one, &comm, &err);
         char want[80];
-        snprintf(want, sizeof want, "--batches: device %d has read another plan than device 0", test_size - 1);
+        snprintf(want, sizeof want, "--batches: the plan of device %d is not that of device 0", test_size - 1);
         ASSERT_ALL(e == ERR_PLAN && strcmp(err.text, want) == 0, "%s", err.text);
     }
     comm_close(&comm);

@@ -72,6 +72,8 @@ static void take(struct plan *p, enum feature f)
     case HAS_tp_moves_weights: split(p, TP, 2), p->tensor = "1d-sp-overlap"; break;
     case HAS_tp_copies_keys: case_take_llama(p), split(p, TP, 4); break;
     case HAS_tp_cuts_stream: split(p, TP, 2), p->tensor = "1d-sp"; break;
+    case HAS_tp_cuts_sequences: split(p, TP, 4), p->tensor = "2d"; break;
+    case HAS_context_plan: p->attention = "hdp"; break;
     case HAS_split_cp: p->split.heads = 1; break;
     case HAS_ring_window: p->split.window = 1; break;
     case HAS_one_dimension: case HAS_one_ring: p->attention = "whole"; break;

@@ -9,6 +9,7 @@
 #ifndef ORRERY_ATTENTION_SCHEME_H
 #define ORRERY_ATTENTION_SCHEME_H
 
+#include "emulated_devices/schemes/attention/context_plan.h"
 #include "emulated_devices/schemes/tensor/tensor.h"
 
 enum { ATTENTION_SLOTS = 4 };           /* tensors that a call keeps, at most */
@@ -34,6 +35,8 @@ struct context_parallel {
     int devices, rank;                  /* devices that share each sequence; index of this one */
     struct context_split split;
     int64_t S;                          /* tokens of a whole sequence */
+    const struct context_plan *plan;    /* of this microbatch, if the scheme plans: all its tokens are one sequence
+                                         * then, and S is their number */
 };
 
 /* The arguments of a call.  Rows: this device's tokens, sequence by sequence, in the order of the scheme's cut. */
@@ -50,8 +53,11 @@ struct attention_scheme {
     bool splits, windows;               /* whether it reads heads and context_first of a split; window */
     /* Whether a model's sequences can be cut so.  @return NULL, or what the scheme needs, as text. */
     const char *(*refuses)(const struct context_parallel *, const struct model_config *);
-    /* Add the tokens of a sequence that a member has, in the order of its rows, ascending. */
+    /* One of both.  cut: add the tokens of a sequence that a member has, in the order of its rows, ascending.
+     * plan: place the tokens of a microbatch by the lengths of its samples.  Pure.
+     * @return as context_plan_finish. */
     void (*cut)(struct intervals *tokens, const struct context_parallel *, int member);
+    enum error_code (*plan)(struct context_plan *, const struct context_load *, struct error *);
     /* Open groups of some of the cp group's devices, in the same order on each.  NULL: there are none.  Local.
      * @return OK or ERR_MEMORY; the caller closes part. */
     enum error_code (*open)(struct context_parallel *, struct error *);
@@ -68,7 +74,8 @@ struct attention_scheme {
 
 SCHEME_CASTS(ATTENTION_SCHEME, attention_scheme)        /* attention_scheme_at, attention_scheme_find */
 
-/** The tokens of each sequence that this device has.  For intervals_free. */
+/** The tokens of each sequence that a member has, of this device and of any.  For intervals_free. */
 struct intervals context_tokens(const struct context_parallel *);
+struct intervals context_tokens_of(const struct context_parallel *, int member);
 
 #endif

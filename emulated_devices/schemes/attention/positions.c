@@ -1,16 +1,9 @@
 #include "emulated_devices/schemes/attention/positions.h"
 #include <stdlib.h>
 
-static struct intervals tokens_of(const struct context_parallel *cp, int member)
-{
-    struct intervals tokens = { 0 };
-    cp->scheme->cut(&tokens, cp, member);
-    return tokens;
-}
-
 int64_t context_count(const struct context_parallel *cp, int member)
 {
-    struct intervals tokens = tokens_of(cp, member);
+    struct intervals tokens = context_tokens_of(cp, member);
     const int64_t n = intervals_total(&tokens);
     intervals_free(&tokens);
     return n;
@@ -18,13 +11,14 @@ int64_t context_count(const struct context_parallel *cp, int member)
 
 int64_t context_sequences(const struct context_parallel *cp, int64_t rows)
 {
+    if (cp->plan) return cp->plan->tokens > 0;
     return rows > 0 ? rows / context_count(cp, cp->rank) : 0;
 }
 
 /* @return whether there was memory for the list. */
 static bool list(struct positions *p, int member)
 {
-    struct intervals tokens = tokens_of(p->cp, member);
+    struct intervals tokens = context_tokens_of(p->cp, member);
     int64_t at = p->start[member];
     for (int i = 0; i < tokens.count; i++)
         for (int64_t k = 0; k < tokens.at[i].count; k++) p->host[at++] = (int32_t)(tokens.at[i].first + k);

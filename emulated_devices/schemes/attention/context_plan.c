@@ -1,0 +1,305 @@
+#include "emulated_devices/schemes/attention/context_plan.h"
+#include <limits.h>
+#include <stdlib.h>
+#include <string.h>
+
+static int by_number(int64_t a, int64_t b) { return (a > b) - (a < b); }
+
+/* ---- lists ------------------------------------------------------------------------------------------------------- */
+
+/* Room for one more of `size` bytes.  @return false if there is no memory. */
+static bool grow(struct context_plan *p, void **list, int count, int *room, size_t size)
+{
+    if (count < *room) return true;
+    const int more = *room ? 2 * *room : 16;
+    void *const longer = realloc(*list, (size_t)more * size);
+    if (longer == NULL) return !(p->lost = true);
+    *list = longer, *room = more;
+    return true;
+}
+
+int context_add_block(struct context_plan *p, struct interval a, struct interval b, int home)
+{
+    if (!grow(p, (void **)&p->block, p->blocks, &p->room[0], sizeof *p->block)) return 0;
+    p->block[p->blocks] = (struct context_block){ .tokens = { a, b }, .home = home };
+    return p->blocks++;
+}
+
+void context_add_work(struct context_plan *p, struct context_work w)
+{
+    if (grow(p, (void **)&p->work, p->works, &p->room[1], sizeof *p->work)) p->work[p->works++] = w;
+}
+
+void context_add_move(struct context_plan *p, struct context_move m)
+{
+    if (grow(p, (void **)&p->move, p->moves, &p->room[2], sizeof *p->move)) p->move[p->moves++] = m;
+}
+
+void context_add_ring(struct context_plan *plan, struct interval sample, int first, int D)
+{
+    const int begin = plan->blocks;
+    for (int m = 0; m < D; m++)
+        context_add_block(plan, interval_moved(block_at(sample.count, 2 * D, m), sample.first),
+                          interval_moved(block_at(sample.count, 2 * D, 2 * D - 1 - m), sample.first), first + m);
+    for (int step = 0; step < D; step++)
+        for (int m = 0; m < D; m++) {
+            const int key = (m - step + D) % D, to = (m + 1) % D;
+            context_add_work(plan, (struct context_work){ begin + m, begin + key, first + m, step });
+            if (step < D - 1)
+                context_add_move(plan, (struct context_move){ CONTEXT_KEYS, begin + key, first + m, first + to, step });
+        }
+    if (D > plan->divisions) plan->divisions = D;
+}
+
+void context_plan_free(struct context_plan *p)
+{
+    free(p->block), free(p->work), free(p->move);
+    *p = (struct context_plan){ 0 };
+}
+
+/* ---- sizes ------------------------------------------------------------------------------------------------------- */
+
+int64_t context_block_tokens(const struct context_block *b) { return b->tokens[0].count + b->tokens[1].count; }
+
+void context_plan_tokens(struct intervals *tokens, const struct context_plan *p, int device)
+{
+    for (int b = 0; b < p->blocks; b++)
+        for (int i = 0; i < 2 && p->block[b].home == device; i++) intervals_add(tokens, p->block[b].tokens[i]);
+}
+
+/* Tokens of q see those of k that are not after them. */
+static int64_t causal_pairs(struct interval q, struct interval k)
+{
+    int64_t pairs = 0;
+    const int64_t full = interval_end(q) - interval_end(k) + 1;            /* queries from the last key on see all */
+    const int64_t all = full < 0 ? 0 : full > q.count ? q.count : full;
+    pairs += all * k.count;
+    const int64_t last = interval_end(q) - all - 1;                         /* the last query that does not */
+    const int64_t low = last - k.first + 1;                                 /* keys that it sees */
+    const int64_t rest = q.count - all < low ? q.count - all : low;         /* queries that see some */
+    if (rest > 0) pairs += rest * low - rest * (rest - 1) / 2;
+    return pairs;
+}
+
+/* The first token of the sample that a token is in. */
+static int64_t sample_of(const struct context_load *l, int64_t token)
+{
+    int64_t first = 0;
+    for (int i = 0; i < l->samples && first + l->length[i] <= token; i++) first += l->length[i];
+    return first;
+}
+
+static double block_pairs(const struct context_block *q, const struct context_block *k)
+{
+    int64_t pairs = 0;
+    for (int i = 0; i < 2; i++)
+        for (int j = 0; j < 2; j++)
+            if (q->tokens[i].count > 0 && k->tokens[j].count > 0) pairs += causal_pairs(q->tokens[i], k->tokens[j]);
+    return (double)pairs;
+}
+
+double context_work_pairs(const struct context_plan *p, const struct context_work *w)
+{
+    return block_pairs(&p->block[w->query], &p->block[w->key]);
+}
+
+double context_device_pairs(const struct context_plan *p, int device)
+{
+    double sum = 0;
+    for (int i = 0; i < p->works; i++)
+        if (p->work[i].device == device) sum += context_work_pairs(p, &p->work[i]);
+    return sum;
+}
+
+static int longer_first(const void *x, const void *y)
+{
+    const struct interval *a = x, *b = y;
+    const int length = by_number(b->count, a->count);
+    return length ? length : by_number(a->first, b->first);
+}
+
+struct interval *context_samples(const struct context_load *l)
+{
+    struct interval *all = malloc(((size_t)l->samples + 1) * sizeof *all);
+    int64_t first = 0;
+    for (int i = 0; i < l->samples && all; first += l->length[i++]) all[i] = (struct interval){ first, l->length[i] };
+    if (all) qsort(all, (size_t)l->samples, sizeof *all, longer_first);
+    return all;
+}
+
+/* ---- order ------------------------------------------------------------------------------------------------------- */
+
+struct numbered { struct context_block block; int number; };
+
+static int compare_blocks(const void *x, const void *y)
+{
+    const struct context_block *a = &((const struct numbered *)x)->block, *b = &((const struct numbered *)y)->block;
+    const int home = by_number(a->home, b->home);
+    return home ? home : by_number(a->tokens[0].first, b->tokens[0].first);
+}
+
+static int compare_works(const void *x, const void *y)
+{
+    const struct context_work *a = x, *b = y;
+    const int order[] = { by_number(a->device, b->device), by_number(a->division, b->division),
+                          by_number(a->query, b->query), by_number(a->key, b->key) };
+    for (int i = 0; i < 3; i++)
+        if (order[i]) return order[i];
+    return order[3];
+}
+
+static int compare_moves(const void *x, const void *y)
+{
+    const struct context_move *a = x, *b = y;
+    const int order[] = { by_number(a->division, b->division), by_number(a->block, b->block),
+                          by_number((int)a->data, (int)b->data), by_number(a->to, b->to) };
+    for (int i = 0; i < 3; i++)
+        if (order[i]) return order[i];
+    return order[3];
+}
+
+/* @return false if there is no memory. */
+static bool sort(struct context_plan *p)
+{
+    struct numbered *all = malloc(((size_t)p->blocks + 1) * sizeof *all);
+    int *at = malloc(((size_t)p->blocks + 1) * sizeof *at);
+    const bool ok = all && at;
+    for (int b = 0; b < p->blocks && ok; b++) all[b] = (struct numbered){ p->block[b], b };
+    if (ok) qsort(all, (size_t)p->blocks, sizeof *all, compare_blocks);
+    for (int b = 0; b < p->blocks && ok; b++) p->block[b] = all[b].block, at[all[b].number] = b;
+    for (int w = 0; w < p->works && ok; w++)
+        p->work[w].query = at[p->work[w].query], p->work[w].key = at[p->work[w].key];
+    for (int m = 0; m < p->moves && ok; m++) p->move[m].block = at[p->move[m].block];
+    free(all), free(at);
+    if (p->works > 0) qsort(p->work, (size_t)p->works, sizeof *p->work, compare_works);
+    if (p->moves > 0) qsort(p->move, (size_t)p->moves, sizeof *p->move, compare_moves);
+    return ok;
+}
+
+/* ---- checks ------------------------------------------------------------------------------------------------------ */
+
+static int compare_starts(const void *x, const void *y)
+{
+    return by_number(((const struct interval *)x)->first, ((const struct interval *)y)->first);
+}
+
+/* Every token is in one block, and a block has tokens of one sample. */
+static enum error_code check_tokens(const struct context_plan *p, const struct context_load *l, struct error *err)
+{
+    struct interval *all = malloc((2 * (size_t)p->blocks + 1) * sizeof *all);
+    int n = 0;
+    int64_t next = 0;
+    enum error_code e = all ? OK : fail(err, ERR_MEMORY, "no memory to check %d blocks", p->blocks);
+    for (int b = 0; b < p->blocks && !e; b++) {
+        const struct context_block *k = &p->block[b];
+        for (int i = 0; i < 2; i++)
+            if (k->tokens[i].count > 0) all[n++] = k->tokens[i];
+        const struct interval last = k->tokens[k->tokens[1].count > 0];
+        if (k->home < 0 || k->home >= p->devices || k->tokens[0].count < 1 || k->tokens[1].count < 0 ||
+            sample_of(l, k->tokens[0].first) != sample_of(l, interval_end(last) - 1))
+            e = fail(err, ERR_PLAN, "block %d of the plan is on no device, empty or of two samples", b);
+        else if (b > 0 && k[-1].home == k->home &&
+                 interval_end(k[-1].tokens[k[-1].tokens[1].count > 0]) > k->tokens[0].first)
+            e = fail(err, ERR_PLAN, "blocks %d and %d of the plan interleave on device %d", b - 1, b, k->home);
+    }
+    if (!e) qsort(all, (size_t)n, sizeof *all, compare_starts);
+    for (int i = 0; i < n && !e; next = interval_end(all[i++]))
+        if (all[i].first != next)
+            e = fail(err, ERR_PLAN, "token %lld of the plan is in %s",
+                     (long long)(all[i].first > next ? next : all[i].first),
+                     all[i].first > next ? "no block" : "two blocks");
+    if (!e && next != l->tokens) e = fail(err, ERR_PLAN, "token %lld of the plan is in no block", (long long)next);
+    free(all);
+    return e;
+}
+
+/* When a device has a block's data: the division from which on; INT_MAX: never. */
+struct presence { int *from; int devices; };
+
+static int *presence_of(const struct presence *h, enum context_data data, int block, int device)
+{
+    return &h->from[(2 * block + (int)data) * h->devices + device];
+}
+
+static enum error_code check_moves(const struct context_plan *p, const struct presence *h, struct error *err)
+{
+    for (int i = 0; i < p->moves; i++) {
+        const struct context_move m = p->move[i];
+        const bool known = m.to >= 0 && m.to < p->devices && m.from >= 0 && m.from < p->devices && m.division >= 0 &&
+            m.division < p->divisions;
+        if (!known || *presence_of(h, m.data, m.block, m.from) > m.division ||
+            *presence_of(h, m.data, m.block, m.to) != INT_MAX)
+            return fail(err, ERR_PLAN, "the plan sends block %d from device %d, which does not have it, or to device "
+                        "%d, which does, in division %d", m.block, m.from, m.to, m.division);
+        *presence_of(h, m.data, m.block, m.to) = m.division + 1;
+    }
+    return OK;
+}
+
+static enum error_code check_works(const struct context_plan *p, const struct context_load *l, const struct presence *h,
+                                   struct error *err)
+{
+    int needed = 0;
+    char *done = calloc((size_t)p->blocks * (size_t)p->blocks + 1, 1);
+    if (done == NULL) return fail(err, ERR_MEMORY, "no memory to check the work of %d blocks", p->blocks);
+    enum error_code e = OK;
+    for (int q = 0; q < p->blocks; q++)
+        for (int k = 0; k < p->blocks; k++) {
+            const bool same = sample_of(l, p->block[q].tokens[0].first) == sample_of(l, p->block[k].tokens[0].first);
+            const bool sees = same && block_pairs(&p->block[q], &p->block[k]) > 0;
+            done[q * p->blocks + k] = !sees, needed += sees;
+        }
+    for (int i = 0; i < p->works && !e; i++) {
+        const struct context_work w = p->work[i];
+        const bool known = w.device >= 0 && w.device < p->devices && w.division >= 0 && w.division < p->divisions;
+        if (!known || *presence_of(h, CONTEXT_QUERIES, w.query, w.device) > w.division ||
+            *presence_of(h, CONTEXT_KEYS, w.key, w.device) > w.division)
+            e = fail(err, ERR_PLAN, "device %d of the plan does not have blocks %d and %d in division %d", w.device,
+                     w.query, w.key, w.division);
+        else if (done[w.query * p->blocks + w.key]++)
+            e = fail(err, ERR_PLAN, "the plan computes blocks %d and %d twice, or without a pair that sees each other",
+                     w.query, w.key);
+    }
+    free(done);
+    return !e && p->works != needed ? fail(err, ERR_PLAN, "the plan has %d works of %d", p->works, needed) : e;
+}
+
+static enum error_code check(const struct context_plan *p, const struct context_load *l, struct error *err)
+{
+    const size_t entries = 2 * (size_t)p->blocks * (size_t)p->devices;
+    struct presence h = { malloc((entries + 1) * sizeof *h.from), p->devices };
+    enum error_code e = h.from ? check_tokens(p, l, err) : fail(err, ERR_MEMORY, "no memory to check a plan");
+    for (size_t i = 0; i < entries && !e; i++) h.from[i] = INT_MAX;
+    for (int b = 0; b < p->blocks && !e; b++)
+        for (enum context_data d = CONTEXT_QUERIES; d <= CONTEXT_KEYS; d++)
+            *presence_of(&h, d, b, p->block[b].home) = 0;
+    if (!e) e = check_moves(p, &h, err);
+    if (!e) e = check_works(p, l, &h, err);
+    free(h.from);
+    return e;
+}
+
+static struct sha256_text digest(const struct context_plan *p)
+{
+    struct sha256 sum = sha256_begin();
+    const int64_t sizes[] = { p->devices, p->divisions, p->tokens, p->blocks, p->works, p->moves };
+    sha256_add(&sum, sizes, sizeof sizes);
+    for (int b = 0; b < p->blocks; b++) {
+        const struct context_block *k = &p->block[b];
+        const int64_t numbers[] = { k->tokens[0].first, k->tokens[0].count, k->tokens[1].first, k->tokens[1].count,
+                                    k->home };
+        sha256_add(&sum, numbers, sizeof numbers);
+    }
+    sha256_add(&sum, p->work, (size_t)p->works * sizeof *p->work);
+    sha256_add(&sum, p->move, (size_t)p->moves * sizeof *p->move);
+    return sha256_end(&sum);
+}
+
+enum error_code context_plan_finish(struct context_plan *p, const struct context_load *l, struct error *err)
+{
+    enum error_code e = p->lost || !sort(p) ? fail(err, ERR_MEMORY, "no memory for a plan of %d blocks", p->blocks)
+                                            : check(p, l, err);
+    if (e) context_plan_free(p);
+    else p->digest = digest(p);
+    return e;
+}

@@ -1,0 +1,85 @@
+/* context_plan.h -- where the tokens of one microbatch are, and who computes which part of its attention.
+ *
+ * Schemes that plan per batch make such a plan from the lengths of the samples.  A planner is pure: every device makes
+ * the same plan from the same numbers, and devices compare digests before they send anything.
+ *
+ * Tokens are numbered through all sequences of the microbatch.  A block is a few tokens of one sample on one device,
+ * its home: their queries, keys and values, and later their results.  A work is attention of one block's queries with
+ * one block's keys.  Blocks that a device needs and does not have are moved to it; work on queries of another device
+ * sends its result to their home at the end.
+ */
+#ifndef ORRERY_ATTENTION_CONTEXT_PLAN_H
+#define ORRERY_ATTENTION_CONTEXT_PLAN_H
+
+#include "emulated_devices/device/interval.h"
+#include "ref/error.h"
+#include "ref/io/sha256.h"
+
+/* What a planner knows.  Samples lie one after another. */
+struct context_load {
+    const int64_t *length;              /* [samples] tokens, each at least 1 */
+    int samples;
+    int64_t tokens;                     /* their sum */
+    int devices;                        /* that share the microbatch */
+    int node;                           /* devices of a node, which are neighbours */
+    double per_pair, per_token;         /* operations of a layer's forward pass: for a pair of tokens that see each
+                                         * other, and for a token */
+    int64_t query_width, key_width;     /* numbers of a token: its queries, and as many results; its keys and values */
+};
+
+struct context_block {
+    struct interval tokens[2];          /* ascending; the second may be empty */
+    int home;
+};
+
+enum context_data { CONTEXT_QUERIES, CONTEXT_KEYS };
+
+struct context_work { int query, key, device, division; };
+
+/* Sent while the work of its division is computed, and there for the next one. */
+struct context_move { enum context_data data; int block, from, to, division; };
+
+struct context_plan {
+    int devices, divisions;
+    int64_t tokens;
+    struct context_block *block;        /* by home, then by first token */
+    struct context_work *work;          /* by device, division, query, key */
+    struct context_move *move;          /* by division, block, data, to */
+    int blocks, works, moves, room[3];
+    bool lost;                          /* there was no memory for all */
+    struct sha256_text digest;          /* set by context_plan_finish */
+};
+
+/** Add to a plan, which begins as zeros with its devices and tokens set.  @return the block's number, until
+ *  context_plan_finish sorts them. */
+int context_add_block(struct context_plan *, struct interval, struct interval, int home);
+void context_add_work(struct context_plan *, struct context_work);
+void context_add_move(struct context_plan *, struct context_move);
+
+/** Add a sample on D neighbours with equal work: it is cut into 2D parts, of which the m-th device has parts m and
+ *  2D-1-m, and keys travel around a ring of the D, from division to division. */
+void context_add_ring(struct context_plan *, struct interval sample, int first, int D);
+
+/** The samples from the longest to the shortest, equal ones in their order.  Pure.
+ *  @return [samples], for free, or NULL without memory. */
+struct interval *context_samples(const struct context_load *);
+
+/**
+ * Sort, check and digest a plan: every token is in one block; a device's blocks do not interleave; every pair of tokens
+ * of a sample that see each other is computed once, and no work is empty; data is there when it is sent and when work
+ * needs it; nothing is sent to a device that has it.
+ * Local.
+ * @return OK; ERR_PLAN naming what is wrong, or ERR_MEMORY; the plan is freed after an error.
+ */
+enum error_code context_plan_finish(struct context_plan *, const struct context_load *, struct error *);
+void context_plan_free(struct context_plan *);
+
+/** The number of tokens of a block; the tokens of all blocks of a device, which are added to a list. */
+int64_t context_block_tokens(const struct context_block *);
+void context_plan_tokens(struct intervals *, const struct context_plan *, int device);
+
+/** Pairs of tokens that see each other, in a work and in all work of a device. */
+double context_work_pairs(const struct context_plan *, const struct context_work *);
+double context_device_pairs(const struct context_plan *, int device);
+
+#endif

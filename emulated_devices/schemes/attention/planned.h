@@ -1,0 +1,34 @@
+/* planned.h -- attention that follows the plan of a microbatch: what schemes that plan share; they differ in the plan.
+ *
+ * Forward, on each device, division by division:
+ *     launch    send the blocks that the plan moves, begin to receive those that are moved here
+ *     attend    the division's work: attention of a block's queries with a block's keys; a block's results are merged
+ *     wait      for the moved blocks
+ * then send the results of other devices' queries home, and merge those that come.
+ *
+ * Backward is the same, with what the queries need (themselves, the gradient of the output, log-sum-exp, delta);
+ * gradients of other devices' queries and keys go home at the end.
+ *
+ * Sends     a block of n tokens, elements: keys 2 n K A; queries n H A, backward 2 n H A and 2 n H wide ones; results
+ *           n H A and n H wide ones; gradients 2 n K A, n H A wide ones
+ * Memory    kept: the log-sum-exp.  In a pass: every block that was moved here
+ * Order     results of this device by division, query, key; then those of others by device; gradients likewise, in the
+ *           wide format
+ */
+#ifndef ORRERY_ATTENTION_PLANNED_H
+#define ORRERY_ATTENTION_PLANNED_H
+
+#include "emulated_devices/schemes/attention/pass.h"
+
+/** For the members of an attention scheme.  Collective over the cp group, as there. */
+enum error_code planned_forward(struct attention_call *, struct error *);
+enum error_code planned_backward_input(struct attention_call *, struct error *);
+void planned_cost(struct forecast *, const struct context_parallel *, enum tensor_pass, int64_t rows);
+const char *planned_refuses(const struct context_parallel *, const struct model_config *);
+
+/* What follows from the plan's being run so. */
+#define PLANNED_SCHEME                                                                                               \
+    .refuses = planned_refuses, .slots = 1, .kept = ring_attention_kept, .reads_input = true, .reads_output = true, \
+    .forward = planned_forward, .backward_input = planned_backward_input, .cost = planned_cost
+
+#endif
