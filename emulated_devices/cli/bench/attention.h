@@ -1,0 +1,58 @@
+/* attention.h -- the parts of `orrery bench attention`: jobs in which devices compute the attention of one layer, and
+ * their counts. */
+#ifndef ORRERY_BENCH_ATTENTION_H
+#define ORRERY_BENCH_ATTENTION_H
+
+#include "emulated_devices/cli/cli.h"
+#include "emulated_devices/verify/attention.h"
+
+enum { BENCH_ATTENTION_RUNS = 21, BENCH_ATTENTION_DEVICES = 32, BENCH_ATTENTION_SCHEMES = 32 };
+
+/* Forward and backward; each is the largest over the devices. */
+enum {
+    COUNT_TIME,                         /* virtual, picoseconds */
+    COUNT_FORWARD,                      /* of forward */
+    COUNT_MESSAGES, COUNT_BYTES,        /* sent */
+    COUNT_BETWEEN,                      /* of these bytes, to other nodes */
+    COUNT_MEMORY,                       /* bytes at the peak */
+    COUNT_OTHER,                        /* devices that did not send what the cost function says */
+    ATTENTION_COUNTS
+};
+extern const char *const attention_count_name[ATTENTION_COUNTS];        /* in the JSON */
+
+/* One job. */
+struct attention_job {
+    struct attention_shape shape;
+    struct context_split split;
+    int P, node;                        /* devices; devices of a node, 0: the cluster's */
+    const char *scheme;                 /* NULL: all that accept it */
+    int runs;                           /* timed by the wall clock, after the first */
+    enum dtype dtype;
+    const char *cluster, *json;
+};
+
+/* What it found. */
+struct attention_row {
+    const struct attention_scheme *scheme;
+    double count[ATTENTION_COUNTS];
+    double median;                      /* seconds of a run on this machine */
+};
+struct attention_rows { struct attention_row row[BENCH_ATTENTION_SCHEMES]; int used; };
+
+/** Start a job and read its rows.  *status: of its devices, which have printed their own errors.
+ *  @return OK, also with such a status; or an error. */
+enum error_code attention_job_run(struct attention_rows *, const struct attention_job *, char *program, int *status,
+                                  struct error *);
+
+/** The row of a scheme, or NULL. */
+const struct attention_row *attention_row_of(const struct attention_rows *, const char *scheme);
+
+/** One device of a job; asked: a struct attention_job.  Writes the rows to ->json, or to stdout.
+ *  @return OK, or the same error on every device. */
+device_fn bench_attention_device;
+
+/** attention_claims.c: run what papers compare, in bf16 on this cluster, and print it beside their claims.
+ *  @return as attention_job_run. */
+enum error_code attention_claims(const char *cluster, char *program, int *status, struct error *);
+
+#endif
