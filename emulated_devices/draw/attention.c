@@ -15,7 +15,7 @@ struct drawing {
     const struct attention_trace *t;
     int P, H, S;
     int holder[SHOW_ATTENTION_TOKENS];
-    unsigned char *step;                /* [P][H][S][S]: from 1; 0: not computed by this device */
+    uint16_t *step;                     /* [P][H][S][S]: from 1; 0: not computed by this device */
     int steps;
     struct panel panel[SHOW_ATTENTION_DEVICES * SHOW_ATTENTION_HEADS];
     int panels;
@@ -24,7 +24,7 @@ struct drawing {
 static const char *plural(int n) { return n == 1 ? "" : "s"; }
 static char digit(int i) { return i < 36 ? "0123456789abcdefghijklmnopqrstuvwxyz"[i] : '+'; }
 
-static unsigned char *steps_of(const struct drawing *d, int device, int head)
+static uint16_t *steps_of(const struct drawing *d, int device, int head)
 {
     return d->step + ((size_t)device * (size_t)d->H + (size_t)head) * (size_t)d->S * (size_t)d->S;
 }
@@ -66,7 +66,7 @@ static enum error_code take_event(struct drawing *d, int device, const int64_t *
             if (steps_of(d, other, s.head)[s.query * d->S + s.key] != 0)
                 return fail(err, ERR_CHECK, "device %d computes query %d with key %d of head %d, as device %d did",
                             device, s.query, s.key, s.head, other);
-        steps_of(d, device, s.head)[s.query * d->S + s.key] = (unsigned char)step;
+        steps_of(d, device, s.head)[s.query * d->S + s.key] = (uint16_t)step;
     }
     return OK;
 }
@@ -76,7 +76,7 @@ static enum error_code take_records(struct drawing *d, struct error *err)
     int64_t *time;
     enum error_code e = OK;
     d->steps = list_times(d, &time);
-    d->step = calloc((size_t)d->P * (size_t)d->H * (size_t)d->S, (size_t)d->S);
+    d->step = calloc((size_t)d->P * (size_t)d->H * (size_t)d->S, (size_t)d->S * sizeof *d->step);
     if (d->steps < 0 || d->step == NULL) e = fail(err, ERR_MEMORY, "no memory to draw");
     for (int r = 0; r < d->P && !e; r++)
         for (const int64_t *v = d->t->record[r].number; v < end_of(&d->t->record[r]) && !e; v = after(v)) {
@@ -110,7 +110,7 @@ static int64_t pairs_of(const struct drawing *d, int device, int head)
 
 static bool alike(const struct drawing *d, int device, int a, int b)
 {
-    return memcmp(steps_of(d, device, a), steps_of(d, device, b), (size_t)d->S * (size_t)d->S) == 0;
+    return memcmp(steps_of(d, device, a), steps_of(d, device, b), (size_t)d->S * (size_t)d->S * sizeof *d->step) == 0;
 }
 
 static void list_panels(struct drawing *d)
