@@ -141,6 +141,14 @@ struct backend {
     X(attention_part_backward,                                                                                         \
       (T dQ, T dKV, T dO, T delta, T lse, T Q, T KV, T q_at, T k_at, struct attention a),                              \
       (OUT(dQ), OUT(dKV), IN(dO), IN(delta), IN(lse), IN(Q), IN(KV), IN(q_at), IN(k_at), MASK(a)))                     \
+    X(attention_scores, (T x, int64_t first, T L, T R, T q_at, struct attention a),                                    \
+      (OUT(x), first, IN(L), IN(R), IN(q_at), a))                                                                      \
+    X(attention_softmax, (T x, T q_at, struct attention a), (OUT(x), IN(q_at), MASK(a)))                               \
+    X(attention_softmax_backward, (T dx, T p), (OUT(dx), IN(p)))                                                       \
+    X(attention_scores_times, (T y, T x, int64_t first, T R, T q_at, struct attention a),                              \
+      (OUT(y), IN(x), first, IN(R), IN(q_at), a))                                                                      \
+    X(attention_scores_transposed, (T dR, T x, T L, T q_at, struct attention a),                                       \
+      (OUT(dR), IN(x), IN(L), IN(q_at), a))                                                                            \
     X(route_forward, (T weights, T experts, T logits, bool normalized),                                                \
       (OUT(weights), OUT(experts), IN(logits), normalized))                                                            \
     X(route_backward_input, (T dlogits, T dweights, T weights, T experts, T logits, bool normalized),                  \

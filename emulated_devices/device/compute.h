@@ -267,6 +267,47 @@ static inline void dev_attention_part_backward(struct device *d, struct tensor d
                   attention_part_backward_cost(pairs, tensor_rows(Q), tensor_rows(KV), a, d->dtype));
 }
 
+/* With stored scores; every pair is computed, seen or not. */
+static inline void dev_charge_scores(struct device *d, const char *what, struct tensor queries, struct tensor keys,
+                                     struct tensor q_at, struct attention a)
+{
+    const int64_t scores = a.H * tensor_count(q_at) * tensor_rows(keys);
+    device_charge(d, what, attention_scores_cost(scores, tensor_rows(queries), tensor_rows(keys), a, d->dtype));
+}
+
+static inline void dev_attention_scores(struct device *d, struct tensor X, int64_t first, struct tensor L,
+                                        struct tensor R, struct tensor q_at, struct attention a)
+{
+    OPTIONAL(d, attention_scores, X, first, L, R, q_at, a);
+    dev_charge_scores(d, "attention scores", L, R, q_at, a);
+}
+
+static inline void dev_attention_softmax(struct device *d, struct tensor X, struct tensor q_at, struct attention a)
+{
+    OPTIONAL(d, attention_softmax, X, q_at, a);
+    dev_charge(d, "attention softmax", X, 2, 4);
+}
+
+static inline void dev_attention_softmax_backward(struct device *d, struct tensor dX, struct tensor P)
+{
+    OPTIONAL(d, attention_softmax_backward, dX, P);
+    dev_charge(d, "attention softmax backward", P, 3, 4);
+}
+
+static inline void dev_attention_scores_times(struct device *d, struct tensor Y, struct tensor X, int64_t first,
+                                              struct tensor R, struct tensor q_at, struct attention a)
+{
+    OPTIONAL(d, attention_scores_times, Y, X, first, R, q_at, a);
+    dev_charge_scores(d, "attention scores times", Y, R, q_at, a);
+}
+
+static inline void dev_attention_scores_transposed(struct device *d, struct tensor dR, struct tensor X,
+                                                   struct tensor L, struct tensor q_at, struct attention a)
+{
+    OPTIONAL(d, attention_scores_transposed, dR, X, L, q_at, a);
+    dev_charge_scores(d, "attention scores transposed", L, dR, q_at, a);
+}
+
 /* ---- rotary: what turns of queries and keys once each way, values not at all ------------------------------------- */
 
 static inline void dev_charge_rotary(struct device *d, const char *what, struct tensor QKV, struct tensor table,

@@ -47,15 +47,12 @@ static struct part FN(whole)(struct tensor QKV, struct attention a)
 static struct head FN(head_at)(const struct part *p, int64_t b, int64_t h)
 {
     const struct attention *a = &p->a;
-    const int64_t ld_q = tensor_cols(p->Q), ld_kv = tensor_cols(p->KV), ranges = tensor_cols(a->mask) / 2;
+    const int64_t ld_q = tensor_cols(p->Q), ld_kv = tensor_cols(p->KV);
     const real *k = CONST_DATA(p->KV) + b * p->keys * ld_kv + ld_kv - 2 * a->K * a->A + h / (a->H / a->K) * a->A;
-    const int64_t masked = tensor_rows(a->mask) == a->S ? 0 : b * a->S;         /* one for all sequences, or for each */
-    return (struct head){ .q = CONST_DATA(p->Q) + b * p->queries * ld_q + h * a->A, .k = k, .v = k + a->K * a->A,
-                          .ld_q = ld_q, .ld_kv = ld_kv, .queries = p->queries, .keys = p->keys,
-                          .q_at = p->q_at.data, .k_at = p->k_at.data,
-                          .mask = tensor_present(a->mask) ? (const int32_t *)a->mask.data + 2 * ranges * masked : NULL,
-                          .ranges = ranges,
-                          .drop_row = ((a->drop.row0 + b) * a->drop.cols + a->drop.col0 + h) * attention_each(a) };
+    struct head t = head_places(a, p->q_at, b, h);
+    t.q = CONST_DATA(p->Q) + b * p->queries * ld_q + h * a->A, t.k = k, t.v = k + a->K * a->A;
+    t.ld_q = ld_q, t.ld_kv = ld_kv, t.queries = p->queries, t.keys = p->keys, t.k_at = p->k_at.data;
+    return t;
 }
 
 /* Without threads here, products must be too small for the BLAS to start its own threads: it would split the sums in

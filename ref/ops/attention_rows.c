@@ -77,9 +77,8 @@ static int64_t adjacent(const struct head *t, int64_t k0, int64_t n)
     return i;
 }
 
-/* Multiply by the dropout factors of these queries and keys. */
-static void FN(drop_tile)(real *tile, const struct head *t, const struct attention *a, int64_t q0, int64_t rows,
-                          int64_t k0, int64_t cols)
+void FN(attention_drop)(real *x, int64_t ld, const struct head *t, const struct attention *a, int64_t q0, int64_t rows,
+                        int64_t k0, int64_t cols)
 {
     if (a->drop.p == 0) return;
     const real grow = (real)(1 / (1 - a->drop.p));
@@ -92,7 +91,7 @@ static void FN(drop_tile)(real *tile, const struct head *t, const struct attenti
             const int64_t row = t->drop_row + query / S * a->drop.cols * S + query % S;
             random_uniforms(draw, n, a->drop.seed, a->drop.stream,
                             (uint64_t)(row * S + position(t->k_at, k0 + c0) % S));
-            for (int64_t c = 0; c < n; c++) tile[r * TILE + c0 + c] *= draw[c] >= a->drop.p ? grow : 0;
+            for (int64_t c = 0; c < n; c++) x[r * ld + c0 + c] *= draw[c] >= a->drop.p ? grow : 0;
         }
     }
 }
@@ -113,6 +112,33 @@ static void FN(clear_columns)(real *x, int64_t ld, int64_t rows, int64_t cols)
 {
     for (int64_t r = 0; r < rows; r++)
         for (int64_t c = 0; c < cols; c++) x[r * ld + c] = 0;
+}
+
+/* ---- a row of scores --------------------------------------------------------------------------------------------- */
+
+/* A range may end after the sequence. */
+static int64_t within(int64_t position, int64_t S) { return position < S ? position : S; }
+
+void FN(attention_row_softmax)(real *x, const struct head *t, const struct attention *a, int64_t query)
+{
+    struct view v;
+    int64_t seen = 0, done = 0;
+    real top = -(real)INFINITY, total = 0;
+    look(&v, t, query);
+    for (int64_t i = 0; i < v.count; i++) {
+        const int64_t first = v.range[2 * i], n = within(v.range[2 * i + 1], a->S) - first;
+        const real most = FN(max)(x + first, n);
+        top = most > top ? most : top;
+        seen += n > 0 ? n : 0;
+    }
+    for (int64_t i = 0; i < v.count; i++) {
+        const int64_t first = within(v.range[2 * i], a->S), end = within(v.range[2 * i + 1], a->S);
+        FN(clear_columns)(x + done, 0, 1, first - done);
+        total += FN(exp_row)(x + first, top, end - first);
+        done = end;
+    }
+    FN(clear_columns)(x + done, 0, 1, a->S - done);
+    if (seen > 0) FN(scale_row)(x, 1 / total, done);
 }
 
 /* ---- a tile of queries ------------------------------------------------------------------------------------------- */
@@ -153,7 +179,7 @@ void FN(attention_rows_forward)(real *o, int64_t ld_o, real *lse, const struct h
         if (seen == NOTHING) continue;
         FN(score_tile)(tile, t, a, q0, rows, k0, cols, seen);
         FN(add_scores)(&s, tile, o, ld_o, rows, cols, a->A, first);
-        FN(drop_tile)(tile, t, a, q0, rows, k0, cols);
+        FN(attention_drop)(tile, TILE, t, a, q0, rows, k0, cols);
         FN(gemm)(AS_IS, AS_IS, rows, a->A, cols, 1, tile, TILE, t->v + k0 * t->ld_kv, t->ld_kv, !first, o, ld_o);
         first = false;
     }
@@ -179,7 +205,7 @@ void FN(attention_rows_backward)(struct FN(head_gradients) g, const real *d_o, i
         if (seen == NOTHING) continue;
         FN(score_tile)(p, t, a, q0, rows, k0, cols, seen);
         FN(gemm)(AS_IS, TRANSPOSED, rows, cols, a->A, 1, d_o, ld_o, v, t->ld_kv, 0, ds, TILE);
-        FN(drop_tile)(ds, t, a, q0, rows, k0, cols);
+        FN(attention_drop)(ds, TILE, t, a, q0, rows, k0, cols);
         for (int64_t r = 0; r < rows; r++) {
             const bool blind = lse[r] == -(real)INFINITY;
             for (int64_t c = 0; c < cols; c++) {
@@ -190,7 +216,7 @@ void FN(attention_rows_backward)(struct FN(head_gradients) g, const real *d_o, i
         }
         FN(gemm)(AS_IS, AS_IS, rows, a->A, cols, a->scale, ds, TILE, k, t->ld_kv, 1, g.dq + q0 * g.ld_dq, g.ld_dq);
         FN(gemm)(TRANSPOSED, AS_IS, cols, a->A, rows, a->scale, ds, TILE, q, t->ld_q, 1, dk, g.ld_dkv);
-        FN(drop_tile)(p, t, a, q0, rows, k0, cols);
+        FN(attention_drop)(p, TILE, t, a, q0, rows, k0, cols);
         FN(gemm)(TRANSPOSED, AS_IS, cols, a->A, rows, 1, p, TILE, d_o, ld_o, 1, dv, g.ld_dkv);
     }
 }

@@ -25,6 +25,15 @@ struct head {
     int64_t drop_row;                   /* of position 0, in the matrix of probabilities of the whole model */
 };
 
+/* What the mask and dropout need of head h of sequence b. */
+static inline struct head head_places(const struct attention *a, struct tensor q_at, int64_t b, int64_t h)
+{
+    const int64_t ranges = tensor_cols(a->mask) / 2, masked = tensor_rows(a->mask) == a->S ? 0 : b * a->S;
+    return (struct head){ .q_at = q_at.data, .ranges = ranges,              /* a mask for all sequences, or for each */
+                          .mask = tensor_present(a->mask) ? (const int32_t *)a->mask.data + 2 * ranges * masked : NULL,
+                          .drop_row = ((a->drop.row0 + b) * a->drop.cols + a->drop.col0 + h) * attention_each(a) };
+}
+
 /* Row 0 of a head's gradients. */
 struct FN(head_gradients) {
     real *dq, *dk, *dv;
@@ -40,5 +49,13 @@ void FN(attention_rows_forward)(real *o, int64_t ld_o, real *lse, const struct h
  * rows. */
 void FN(attention_rows_backward)(struct FN(head_gradients), const real *d_o, int64_t ld_o, const real *lse,
                                  const real *D, const struct head *, const struct attention *, int64_t q0);
+
+/* Multiply x [rows, cols], rows `ld` apart, by the dropout factors of queries q0.. and keys k0.., at most TILE. */
+void FN(attention_drop)(real *x, int64_t ld, const struct head *, const struct attention *, int64_t q0, int64_t rows,
+                        int64_t k0, int64_t cols);
+
+/* x [S]: a query's scores with the tokens of its sequence.  On return their softmax over those that the query sees, 0
+ * for others, and 0 for all if it sees none. */
+void FN(attention_row_softmax)(real *x, const struct head *, const struct attention *, int64_t query);
 
 #endif

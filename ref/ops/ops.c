@@ -46,6 +46,13 @@ struct op_cost attention_part_backward_cost(double pairs, int64_t queries, int64
     return (struct op_cost){ .flops = 2.5 * c.flops, .bytes = 2 * c.bytes };
 }
 
+struct op_cost attention_scores_cost(int64_t scores, int64_t queries, int64_t keys, struct attention a, enum dtype t)
+{
+    return (struct op_cost){ .flops = 2.0 * (double)scores * (double)a.A,
+                             .bytes = (double)dtype_size(dtype_wide(t)) * (double)scores +
+                                      (double)dtype_size(t) * (double)((queries * a.H + keys * a.K) * a.A) };
+}
+
 struct op_cost elementwise_cost(int64_t elements, int tensors, double flops_each, enum dtype t)
 {
     return (struct op_cost){ .flops = flops_each * (double)elements,

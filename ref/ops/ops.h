@@ -129,6 +129,24 @@ struct ops {
                                     struct tensor lse, struct tensor Q, struct tensor KV, struct tensor q_at,
                                     struct tensor k_at, struct attention a);
 
+    /* Attention in steps that store the scores of n queries of each sequence with all its tokens: X, P [BHn,S].
+     * q_at: I32 [n], the queries' positions; S, mask and dropout are those of whole sequences.  L [Bn, >=HA], Y
+     * [Bn, >=HA]: the first columns are used.  R [Bk,KA]: keys or values of k tokens of each sequence, from position
+     * `first` on; dR [BS,KA]: of all tokens.  m: the factors of a.drop.
+     *   scores            X[:, first ..] = a.scale m (L R^T); no other column changes
+     *   softmax           X = softmax of each row over the tokens that the query sees; 0 for others
+     *   softmax_backward  dX = P (dX - sum of P dX over the row)
+     *   times             Y += a.scale (m X[:, first ..]) R
+     *   transposed        dR = a.scale (m X)^T L, summed over queries, and over heads that share a key head */
+    void (*attention_scores)(struct tensor X, int64_t first, struct tensor L, struct tensor R, struct tensor q_at,
+                             struct attention a);
+    void (*attention_softmax)(struct tensor X, struct tensor q_at, struct attention a);
+    void (*attention_softmax_backward)(struct tensor dX, struct tensor P);
+    void (*attention_scores_times)(struct tensor Y, struct tensor X, int64_t first, struct tensor R,
+                                   struct tensor q_at, struct attention a);
+    void (*attention_scores_transposed)(struct tensor dR, struct tensor X, struct tensor L, struct tensor q_at,
+                                        struct attention a);
+
     /* Rotate the first R numbers of the H query and K key heads of QKV by their positions, in place; backward rotates
      * dQKV back.  positions: I32 [N]; table [S,R]: row p holds cos of the R/2 angles at position p, then the sines. */
     void (*rotary_forward)(struct tensor QKV, struct tensor positions, struct tensor table, struct attention a);
@@ -210,6 +228,8 @@ struct op_cost attention_backward_cost(int64_t N, struct attention a, enum dtype
 struct op_cost attention_part_forward_cost(double pairs, int64_t queries, int64_t keys, struct attention a, enum dtype);
 struct op_cost attention_part_backward_cost(double pairs, int64_t queries, int64_t keys, struct attention a,
                                             enum dtype);
+/* A product with stored scores, `scores` of them; rows of queries and of keys. */
+struct op_cost attention_scores_cost(int64_t scores, int64_t queries, int64_t keys, struct attention a, enum dtype);
 struct op_cost elementwise_cost(int64_t elements, int tensors, double flops_each, enum dtype);
 
 #endif

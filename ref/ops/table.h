@@ -32,6 +32,11 @@ void FN(attention_part_forward)(T O, T lse, T Q, T KV, T q_at, T k_at, struct at
 void FN(attention_merge)(T O, T lse, T O2, T lse2, struct attention a);
 void FN(attention_delta)(T delta, T dO, T O, struct attention a);
 void FN(attention_part_backward)(T dQ, T dKV, T dO, T delta, T lse, T Q, T KV, T q_at, T k_at, struct attention a);
+void FN(attention_scores)(T X, int64_t first, T L, T R, T q_at, struct attention a);
+void FN(attention_softmax)(T X, T q_at, struct attention a);
+void FN(attention_softmax_backward)(T dX, T P);
+void FN(attention_scores_times)(T Y, T X, int64_t first, T R, T q_at, struct attention a);
+void FN(attention_scores_transposed)(T dR, T X, T L, T q_at, struct attention a);
 void FN(gelu_forward)(T Y, T X);
 void FN(gelu_backward_input)(T dX, T dY, T X);
 void FN(rotary_forward)(T QKV, T positions, T table, struct attention a);

@@ -284,6 +284,35 @@ static void attention_part_backward(T dQ, T dKV, T dO, T delta, T lse, T Q, T KV
     store(dQ, dq), store(dKV, dkv), end(&s);
 }
 
+/* Scores are statistics: fp32. */
+static void attention_scores(T X, int64_t first, T L, T R, T q_at, struct attention a)
+{
+    struct scratch s = { 0 };
+    assert(X.dtype == F32);
+    ops_f32.attention_scores(X, first, wide(&s, L), wide(&s, R), q_at, a);
+    end(&s);
+}
+
+static void attention_softmax(T X, T q_at, struct attention a) { ops_f32.attention_softmax(X, q_at, a); }
+
+static void attention_softmax_backward(T dX, T P) { ops_f32.attention_softmax_backward(dX, P); }
+
+static void attention_scores_times(T Y, T X, int64_t first, T R, T q_at, struct attention a)
+{
+    struct scratch s = { 0 };
+    const T y = wide(&s, Y);
+    ops_f32.attention_scores_times(y, X, first, wide(&s, R), q_at, a);
+    store(Y, y), end(&s);
+}
+
+static void attention_scores_transposed(T dR, T X, T L, T q_at, struct attention a)
+{
+    struct scratch s = { 0 };
+    const T dr = room(&s, dR);
+    ops_f32.attention_scores_transposed(dr, X, wide(&s, L), q_at, a);
+    store(dR, dr), end(&s);
+}
+
 /* ---- element by element: results may overwrite operands, because those were copied ------------------------------- */
 
 static void gelu_forward(T Y, T X)
@@ -520,6 +549,10 @@ static void cross_entropy_backward(T dlogits, T logits, T total, T top, T labels
         .attention_forward = attention_forward, .attention_backward_input = attention_backward_input,               \
         .attention_part_forward = attention_part_forward, .attention_merge = attention_merge,                       \
         .attention_delta = attention_delta, .attention_part_backward = attention_part_backward,                     \
+        .attention_scores = attention_scores, .attention_softmax = attention_softmax,                               \
+        .attention_softmax_backward = attention_softmax_backward,                                                   \
+        .attention_scores_times = attention_scores_times,                                                           \
+        .attention_scores_transposed = attention_scores_transposed,                                                 \
         .gelu_forward = gelu_forward, .gelu_backward_input = gelu_backward_input, .add = add, .dropout = dropout,   \
         .rmsnorm_forward = rmsnorm_forward, .rmsnorm_backward_input = rmsnorm_backward_input,                       \
         .rmsnorm_backward_weight = rmsnorm_backward_weight,                                                         \

@@ -89,6 +89,7 @@ static const struct attention heads = { .S = 3, .H = H, .K = 1, .A = D / H, .sca
 /* The positions of the rows of a sequence, in the host's memory, which is its own view. */
 static int32_t positions[] = { 0, 1, 2 };
 #define three tensor_1d(positions, I32, 3)
+#define SCORES(t) tensor_2d((t).data, (t).dtype, N * H, 3)
 #define BY_HEAD(t) tensor_2d((t).data, (t).dtype, N / 3 * H, 3)
 static const struct dropout dropped = { .p = 0.25, .seed = 5, .cols = D };
 static const double slopes[E] = { 0.5, -1, 2, 0.25 };
@@ -141,6 +142,14 @@ static double sums[2 * E + 1], result;
     X(attention_part_backward, (NUMBERS(N, D), NUMBERS(N, D), NUMBERS(N, D), STATISTIC(N * H), STATISTIC(N * H),       \
                                 NUMBERS(N, D), NUMBERS(N, D)),                                                         \
       (d, t[0], t[1], t[2], t[3], t[4], t[5], t[6], three, three, heads, 12))                                          \
+    X(attention_scores, (STATISTIC(N * H * 3), NUMBERS(N, D), NUMBERS(N / 3 * 2, D / H)),                              \
+      (d, SCORES(t[0]), 1, t[1], t[2], three, heads))                                                                  \
+    X(attention_softmax, (STATISTIC(N * H * 3)), (d, SCORES(t[0]), three, heads))                                      \
+    X(attention_softmax_backward, (STATISTIC(N * H * 3), STATISTIC(N * H * 3)), (d, SCORES(t[0]), SCORES(t[1])))       \
+    X(attention_scores_times, (NUMBERS(N, D), STATISTIC(N * H * 3), NUMBERS(N / 3 * 2, D / H)),                        \
+      (d, t[0], SCORES(t[1]), 1, t[2], three, heads))                                                                  \
+    X(attention_scores_transposed, (NUMBERS(N, D / H), STATISTIC(N * H * 3), NUMBERS(N, D)),                           \
+      (d, t[0], SCORES(t[1]), t[2], three, heads))                                                                     \
     X(rotary_forward, (NUMBERS(N, 2 * D), WHOLE(N, 0, 3), NUMBERS(3, D / H)), (d, t[0], t[1], t[2], heads))            \
     X(rotary_backward_input, (NUMBERS(N, 2 * D), WHOLE(N, 0, 3), NUMBERS(3, D / H)), (d, t[0], t[1], t[2], heads))     \
     X(swiglu_forward, (NUMBERS(N, D), NUMBERS(N, 2 * D)), (d, t[0], t[1]))                                             \

@@ -200,6 +200,36 @@ static void attention_in_parts(void **state)
     }
 }
 
+static void attention_with_stored_scores(void **state)
+{
+    (void)state;
+    FOR_NARROW(t, op) {
+        const int64_t B = 2, n = 5, S = 2 * n, H = 4, K = 2, A = 3;
+        const struct attention a = { .S = S, .H = H, .K = K, .A = A, .scale = 0.7, .drop = { .p = 0.2, .cols = H } };
+        CASE("attention with stored scores %s", dtype_name(t));
+        const struct tensor L = fill(matrix(t, B * n, H * A), 2, "l"), R = fill(matrix(t, B * S, K * A), 2, "r"),
+                            at = vector(I32, n);
+        for (int i = 0; i < n; i++) ((int32_t *)at.data)[i] = 2 * i;
+        const struct tensor X = matrix(F32, B * H * n, S), x = matrix(F32, B * H * n, S);
+        op->attention_scores(X, 0, L, R, at, a), fp32->attention_scores(x, 0, widened(L), widened(R), at, a);
+        expect_same_bits("scores", X, x);
+        op->attention_softmax(X, at, a), fp32->attention_softmax(x, at, a);
+        expect_same_bits("probabilities", X, x);
+        const struct tensor dX = copy_of(X), dx = copy_of(x);
+        op->attention_softmax_backward(dX, X), fp32->attention_softmax_backward(dx, x);
+        expect_same_bits("gradients of scores", dX, dx);
+        for (int wide = 0; wide < 2; wide++) {
+            const struct tensor Y = fill(matrix(wide ? F32 : t, B * n, H * A), 1, "y"), y = widened(Y),
+                                dR = matrix(wide ? F32 : t, B * S, K * A), dr = matrix(F32, B * S, K * A);
+            op->attention_scores_times(Y, X, 0, R, at, a), fp32->attention_scores_times(y, x, 0, widened(R), at, a);
+            op->attention_scores_transposed(dR, X, L, at, a);
+            fp32->attention_scores_transposed(dr, x, widened(L), at, a);
+            expect_stored("Y", Y, y), expect_stored("dR", dR, dr);
+        }
+        check_guards_and_free();
+    }
+}
+
 static void elementwise(void **state)
 {
     (void)state;
@@ -411,6 +441,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(table_is_whole), cmocka_unit_test(linear), cmocka_unit_test(linear_columns),
             cmocka_unit_test(layernorm), cmocka_unit_test(attention), cmocka_unit_test(attention_in_parts),
+            cmocka_unit_test(attention_with_stored_scores),
         cmocka_unit_test(elementwise), cmocka_unit_test(embedding), cmocka_unit_test(cross_entropy),
             cmocka_unit_test(sums_are_fp32),
         cmocka_unit_test(as_pytorch_computes),

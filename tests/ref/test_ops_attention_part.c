@@ -1,4 +1,5 @@
-/* Attention with masks, and merged from parts of its queries and keys: compared with loops in long double.
+/* Attention with masks, merged from parts of its queries and keys, and in steps with stored scores: compared with loops
+ * in long double.
  * tier: check
  *
  * A sequence is cut in each way that devices cut it: in a row, every Pth token, two chunks each, at random.
@@ -169,6 +170,74 @@ static void test_parts(void **state)
             }
 }
 
+/* ---- stored scores ----------------------------------------------------------------------------------------------- */
+
+static void add_to(struct tensor sum, struct tensor part)
+{
+    for (int64_t i = 0; i < tensor_count(part); i++) tensor_set(sum, i, tensor_get(sum, i) + tensor_get(part, i));
+}
+
+/* Forward and backward of the queries of one part with whole rows of scores.  keys: the positions of each
+ * part; R: keys and values of each; dR: what their gradients have added up to. */
+enum { KEYS, VALUES };
+static void run_rows(const struct ops *op, int64_t B, int64_t P, int64_t part, struct tensor keys[],
+                     struct tensor R[][4], struct tensor dR[])
+{
+    const int64_t q = a.H * a.A;
+    const struct tensor at = keys[part], Q = part_rows(QKV, 0, q, B, at), d_o = part_rows(dO, 0, q, B, at);
+    const struct tensor X = matrix(op->dtype, B * a.H * tensor_count(at), a.S), dX = copy_of(X),
+                        o = fill_with(matrix(op->dtype, tensor_rows(Q), q), 0), dq = copy_of(o),
+                        more = matrix(op->dtype, B * a.S, a.K * a.A);
+    struct attention of[2] = { a, a };
+    of[KEYS].drop.p = 0, of[VALUES].scale = 1;
+    for (int64_t k = 0; k < P; k++)
+        op->attention_scores(X, id_at(keys[k], 0), Q, R[KEYS][k], at, of[KEYS]);
+    op->attention_softmax(X, at, a);
+    for (int64_t k = 0; k < P; k++) {
+        op->attention_scores_times(o, X, id_at(keys[k], 0), R[VALUES][k], at, of[VALUES]);
+        op->attention_scores(dX, id_at(keys[k], 0), d_o, R[VALUES][k], at, of[VALUES]);
+    }
+    op->attention_scores_transposed(more, X, d_o, at, of[VALUES]), add_to(dR[VALUES], more);
+    op->attention_softmax_backward(dX, X);
+    for (int64_t k = 0; k < P; k++)
+        op->attention_scores_times(dq, dX, id_at(keys[k], 0), R[KEYS][k], at, of[KEYS]);
+    op->attention_scores_transposed(more, dX, Q, at, of[KEYS]), add_to(dR[KEYS], more);
+    move_rows(O, 0, o, at, true), move_rows(dQKV, 0, dq, at, true);
+}
+
+static void run_stored(const struct ops *op, int64_t B, int64_t P)
+{
+    const int64_t q = a.H * a.A, width = a.K * a.A;
+    const struct tensor all = positions_of(IN_A_ROW, 1, 0);
+    struct tensor keys[4], R[2][4], dR[2];
+    for (int which = KEYS; which <= VALUES; which++) {
+        dR[which] = fill_with(matrix(op->dtype, B * a.S, width), 0);
+        for (int64_t k = 0; k < P; k++) {
+            keys[k] = positions_of(IN_A_ROW, P, k);
+            R[which][k] = part_rows(QKV, q + which * width, width, B, keys[k]);
+        }
+    }
+    for (int64_t part = 0; part < P; part++) run_rows(op, B, P, part, keys, R, dR);
+    for (int which = KEYS; which <= VALUES; which++) move_rows(dQKV, q + which * width, dR[which], all, true);
+    lse = tensor_none;
+}
+
+static void test_stored_scores(void **state)
+{
+    (void)state;
+    FOR_FORMATS(t, op)
+        for (enum mask m = CAUSAL; m < MASKS; m++)
+            for (int64_t P = 1; P <= 3; P++) {
+                const bool large = P == 2;
+                setup_masked(op, large ? 1 : 2, (struct attention){ .S = large ? 134 : 11, .H = 4, .K = 2, .A = 3,
+                             .scale = 0.7, .drop = { .p = P == 3 ? 0 : 0.3, .seed = 3 } }, m);
+                CASE("%s %s, stored scores in %d", dtype_name(t), mask_name[m], (int)P);
+                run_stored(op, large ? 1 : 2, P);
+                check_all(large ? 1 : 2);
+                check_guards_and_free();
+            }
+}
+
 /* More than a tile of tokens each, so that tiles are skipped, seen in part, and seen in whole. */
 static void test_many_tiles(void **state)
 {
@@ -246,7 +315,8 @@ static void test_empty(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_masks), cmocka_unit_test(test_parts), cmocka_unit_test(test_many_tiles),
+        cmocka_unit_test(test_masks), cmocka_unit_test(test_parts),
+        cmocka_unit_test(test_stored_scores), cmocka_unit_test(test_many_tiles),
         cmocka_unit_test(test_large_scores), cmocka_unit_test(test_merge_with_nothing), cmocka_unit_test(test_empty),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
