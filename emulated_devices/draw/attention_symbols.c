@@ -77,12 +77,23 @@ static bool look(const struct symbols *p, struct name q, int64_t row, int64_t ke
     return true;
 }
 
-static void attend(struct tensor O, const struct symbols *p)
+/* A round of computing: an event, for the pairs that are recorded until it ends. */
+static int64_t round_begin(void)
 {
     struct clock *clock = &here.layer->tp.device->clock;
     clock->now += ATTENTION_ROUND;
     record_event(here.record, -1, clock->now, 0);
-    const int64_t event = here.record->used - 1;
+    return here.record->used - 1;
+}
+
+static void round_end(int64_t event)
+{
+    if (!here.record->failed) here.record->number[event] = here.record->used - event - 1;
+}
+
+static void attend(struct tensor O, const struct symbols *p)
+{
+    const int64_t event = round_begin();
     for (int64_t row = 0; row < tensor_rows(p->Q); row++)
         for (int64_t h = 0; h < p->a.H; h++) {
             const double symbol = *numbers(p->Q, row, h * p->a.A);
@@ -93,7 +104,7 @@ static void attend(struct tensor O, const struct symbols *p)
                 seen += look(p, q, row, key, h);
             numbers(O, row, h * p->a.A)[0] = symbol, numbers(O, row, h * p->a.A)[1] = seen;
         }
-    if (!here.record->failed) here.record->number[event] = here.record->used - event - 1;
+    round_end(event);
 }
 
 static void forward(struct tensor O, struct tensor lse, struct tensor QKV, struct attention a)
@@ -119,6 +130,65 @@ static void merge(struct tensor O, struct tensor lse, struct tensor O2, struct t
                 complain("it merges the results of queries %d and %d, heads %d and %d", name_read(to[0]).token,
                          name_read(from[0]).token, name_read(to[0]).head, name_read(from[0]).head);
             to[1] += from[1];
+        }
+}
+
+/* ---- with stored scores: a score is its pair --------------------------------------------------------------------- */
+
+static struct name key_or_value(struct tensor R, int64_t row, int64_t head, struct attention a)
+{
+    return name_read(*numbers(R, row, head / (a.H / a.K) * a.A));
+}
+
+static int64_t heads_that_share(void) { return here.layer->plan.model.H / here.layer->plan.model.K; }
+
+static double score(struct name q, struct name k, int query, int key)
+{
+    const struct seen_pair s = { q.head, q.token, k.token };
+    if (q.kind != QUERY || k.kind != KEY) complain("the score of query %d and key %d is of other numbers", query, key);
+    else if (q.token != query || k.token != key)
+        complain("the score of query %d and key %d is where those of %d and %d are", q.token, k.token, query, key);
+    else if (k.head != q.head / heads_that_share())
+        complain("query head %d takes the keys of head %d", q.head, k.head);
+    else if (key <= query) record_number(here.record, seen_pair_make(s));
+    return (double)seen_pair_make(s) + 1;
+}
+
+static void scores(struct tensor X, int64_t first, struct tensor L, struct tensor R, struct tensor q_at,
+                   struct attention a)
+{
+    const int64_t event = round_begin(), n = tensor_rows(L);
+    for (int64_t row = 0; row < n; row++)
+        for (int64_t h = 0; h < a.H; h++)
+            for (int64_t key = 0; key < tensor_rows(R); key++)
+                *numbers(X, h * n + row, first + key) =
+                    score(name_read(*numbers(L, row, h * a.A)), key_or_value(R, key, h, a),
+                          position(q_at.data, row), (int)(first + key));
+    round_end(event);
+}
+
+static void softmax(struct tensor X, struct tensor q_at, struct attention a)
+{
+    (void)a;
+    for (int64_t row = 0; row < tensor_rows(X); row++)
+        for (int64_t key = position(q_at.data, row % tensor_count(q_at)) + 1; key < tensor_cols(X); key++)
+            *numbers(X, row, key) = 0;
+}
+
+static void scores_times(struct tensor Y, struct tensor X, int64_t first, struct tensor R, struct tensor q_at,
+                         struct attention a)
+{
+    const int64_t n = tensor_count(q_at);
+    for (int64_t i = 0; i < tensor_rows(X); i++)
+        for (int64_t row = 0; row < tensor_rows(R); row++) {
+            const double x = *numbers(X, i, first + row);
+            const struct seen_pair s = seen_pair_read((int64_t)x - 1);
+            const struct name v = key_or_value(R, row, i / n, a);
+            if (x == 0) continue;
+            if (v.kind != VALUE || v.token != s.key || v.head != s.head / heads_that_share())
+                complain("the score of query %d and key %d is for token %d's value", s.query, s.key, v.token);
+            double *o = numbers(Y, i % n, i / n * a.A);
+            o[0] = name_make((struct name){ QUERY, s.query, s.head }), o[1] += 1;
         }
 }
 
@@ -170,6 +240,8 @@ void attention_symbols_begin(struct attention_layer *l, struct record *r, struct
     here.layer = l, here.record = r, here.outcome = o, here.ops = *d->ops;
     here.ops.attention_forward = forward, here.ops.attention_part_forward = part_forward;
     here.ops.attention_merge = merge;
+    here.ops.attention_scores = scores, here.ops.attention_softmax = softmax;
+    here.ops.attention_scores_times = scores_times;
     each_token(l, fill);
     d->ops = &here.ops;
 }

@@ -18,6 +18,7 @@
     X(tensor_scheme, tensor_scheme_3d)                 \
     X(attention_scheme, attention_scheme_whole)        \
     X(attention_scheme, attention_scheme_ulysses)      \
+    X(attention_scheme, attention_scheme_rsa)          \
     X(attention_scheme, attention_scheme_ring)         \
     X(attention_scheme, attention_scheme_ring_striped) \
     X(attention_scheme, attention_scheme_ring_zigzag)  \

@@ -9,6 +9,7 @@
  *   ulysses       B S (2 H + 2 k) A (P-1)/P^2; with k = H 4 B S D (P-1)/P^2      none
  *   ring          2 B S K A (P-1)/P                                              2 B S K A, over P hops
  *   allgather-kv  the same                                                       2 B S K A (P-1)/P
+ *   rsa           the same                                                       4 B S K A (P-1)/P
  *   usp           B S (2 H + 2 k) A (h-1)/(h P) and 2 (C-1) B S k A/P            2 C B S k A/P
  *   loongtrain    as usp                                                         with windows 2 (C + C/w) B S k A/P
  */
@@ -136,6 +137,17 @@ static void gathered(struct attention_shape s, enum dtype t, int P)
     expect(hops(s.K, P, 1, P - 1, P - 1), s, t, "allgather-kv", (struct context_split){ 0 }, P, INPUT_PASS);
 }
 
+/* Keys, and values, on rings; backward two all-reduces of all tokens' besides. */
+static void stored_scores(struct attention_shape s, enum dtype t, int P)
+{
+    struct volume v = hops(s.K, P, 1, P - 1, 0);
+    v.messages = 2 * (P - 1);
+    if (s.K == s.H) assert_int_equal(v.narrow * 4, 8 * (P - 1) * B * s.H * (S / P) * A);
+    expect(v, s, t, "rsa", (struct context_split){ 0 }, P, FORWARD_PASS);
+    v.wide = 2 * v.narrow, v.messages += 2 * 2 * (P - 1);
+    expect(v, s, t, "rsa", (struct context_split){ 0 }, P, INPUT_PASS);
+}
+
 static void splits(struct attention_shape s, enum dtype t, int P)
 {
     for (int h = 1; h <= P; h++)
@@ -154,6 +166,7 @@ static void splits(struct attention_shape s, enum dtype t, int P)
 static void test_ulysses(void **state) { (void)state; each(ulysses); }
 static void test_rings(void **state) { (void)state; each(rings); }
 static void test_gathered(void **state) { (void)state; each(gathered); }
+static void test_stored_scores(void **state) { (void)state; each(stored_scores); }
 static void test_two_dimensions(void **state) { (void)state; each(splits); }
 
 /* Twice the devices with twice the tokens: not constant, as the paper says, but (2P-1)/(2P) over (P-1)/P. */
@@ -246,6 +259,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_ulysses), cmocka_unit_test(test_rings), cmocka_unit_test(test_gathered),
+        cmocka_unit_test(test_stored_scores),
         cmocka_unit_test(test_two_dimensions), cmocka_unit_test(test_ulysses_with_both_doubled),
         cmocka_unit_test(test_work_in_a_row), cmocka_unit_test(test_work_of_zigzag_is_even),
         cmocka_unit_test(test_work_of_stripes),

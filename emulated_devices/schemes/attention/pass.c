@@ -12,7 +12,7 @@ static void expect(struct cp_pass *p, enum tensor_pass pass)
 {
     struct forecast f = { .tp = p->cp->tp };
     p->cp->scheme->cost(&f, p->cp, pass, tensor_rows(p->call->qkv));
-    account_add(&p->cp->group->comm->expected.of[p->cp->group->kind], f.sum, 1);
+    traffic_add(&p->cp->group->comm->expected.of[p->cp->group->kind].of[POINT_TO_POINT], &f.sum.of[POINT_TO_POINT]);
 }
 
 enum error_code cp_prepare(struct cp_pass *p, struct attention_call *c, struct error *err)
@@ -68,14 +68,29 @@ struct tensor cp_by_heads(const struct cp_pass *p, struct tensor t)
     return tensor_2d(t.data, t.dtype, p->B * p->shape.H, positions_count(&p->at, p->cp->rank));
 }
 
+void cp_copy_columns(struct cp_pass *p, struct tensor to, int64_t to_first, struct tensor from, int64_t from_first,
+                     int64_t width)
+{
+    const uint64_t size = dtype_size(to.dtype);
+    device_copy_rows(p->device, (char *)to.data + (uint64_t)to_first * size, (uint64_t)tensor_cols(to) * size,
+                     (const char *)from.data + (uint64_t)from_first * size, (uint64_t)tensor_cols(from) * size,
+                     (uint64_t)width * size, tensor_rows(to));
+    dev_charge(p->device, "copy keys and values", tensor_2d(NULL, to.dtype, tensor_rows(to), width), 2, 0);
+}
+
 void cp_copy_keys(struct cp_pass *p, struct tensor to, struct tensor from)
 {
     const int64_t width = cp_keys_width(p->cp);
-    const uint64_t size = dtype_size(to.dtype), length = (uint64_t)width * size;
-    const uint64_t to_pitch = (uint64_t)tensor_cols(to) * size, from_pitch = (uint64_t)tensor_cols(from) * size;
-    device_copy_rows(p->device, (char *)to.data + to_pitch - length, to_pitch,
-                     (const char *)from.data + from_pitch - length, from_pitch, length, tensor_rows(to));
-    dev_charge(p->device, "copy keys and values", tensor_2d(NULL, to.dtype, tensor_rows(to), width), 2, 0);
+    cp_copy_columns(p, to, tensor_cols(to) - width, from, tensor_cols(from) - width, width);
+}
+
+struct cp_turn cp_turn(struct cp_pass *p, struct tensor buffer[2], int step)
+{
+    const struct tensor in = cp_rows(p, buffer[(step + 1) % 2], cp_before(p->cp, step + 1)),
+                        out = cp_rows(p, buffer[step % 2], cp_before(p->cp, step));
+    const int right = (p->cp->rank + 1) % p->cp->devices;
+    return (struct cp_turn){ .in = message_receive(&p->exchange, cp_before(p->cp, 1), in.data, tensor_bytes(in)),
+                             .out = message_send(&p->exchange, right, out.data, tensor_bytes(out)) };
 }
 
 void cp_arrive(struct cp_pass *p, struct message m)

@@ -31,7 +31,8 @@ struct cp_pass {
 enum error_code cp_prepare(struct cp_pass *, struct attention_call *, struct error *);
 
 /**
- * Prepare a pass that sends messages: also begin an exchange, and enter what the scheme's cost says of this pass.
+ * Prepare a pass that sends messages: also begin an exchange, and enter what the scheme's cost says of this pass's
+ * messages from one device to another.  Collectives enter theirs themselves.
  * Local.
  * @return OK, or ERR_MEMORY with nothing to end.
  */
@@ -56,11 +57,22 @@ struct tensor cp_by_heads(const struct cp_pass *, struct tensor);
 /** Numbers of a token in a block of keys and values: 2 K A. */
 int64_t cp_keys_width(const struct context_parallel *);
 
+/** Copy some columns of all rows. */
+void cp_copy_columns(struct cp_pass *, struct tensor to, int64_t to_first, struct tensor from, int64_t from_first,
+                     int64_t width);
+
 /** Copy keys and values, or their gradients: the last columns of one tensor to the last columns of another. */
 void cp_copy_keys(struct cp_pass *, struct tensor to, struct tensor from);
 
 /** Wait for a message.  A failed one ends the job, because other devices wait for the messages that would follow. */
 void cp_arrive(struct cp_pass *, struct message);
+
+/* Two messages on their way, in and out. */
+struct cp_turn { struct message in, out; };
+
+/** On the ring of all members: send the block of this step, in buffer[step % 2], to the right, and receive that of the
+ *  next step into the other buffer. */
+struct cp_turn cp_turn(struct cp_pass *, struct tensor buffer[2], int step);
 
 /** The member `steps` before this device on the ring of members. */
 int cp_before(const struct context_parallel *, int steps);

@@ -57,30 +57,10 @@ void ring_attention_cost(struct forecast *f, const struct context_parallel *cp, 
         forecast_message(f, cp->group, right, block_bytes(cp, B, step, dtype_wide(own)));
 }
 
-static struct message send_right(struct cp_pass *g, struct tensor t)
-{
-    return message_send(&g->exchange, (g->cp->rank + 1) % g->cp->devices, t.data, tensor_bytes(t));
-}
-
-static struct message receive_left(struct cp_pass *g, struct tensor t)
-{
-    return message_receive(&g->exchange, cp_before(g->cp, 1), t.data, tensor_bytes(t));
-}
-
 /* The first rows of a buffer: as many as the block at a step has. */
 static struct tensor block_in(const struct cp_pass *g, struct tensor buffer, int step)
 {
     return cp_rows(g, buffer, cp_before(g->cp, step));
-}
-
-/* Two messages on their way, in and out. */
-struct pair { struct message in, out; };
-
-/* Send the block of this step, and receive that of the next into the other buffer. */
-static struct pair turn(struct cp_pass *g, struct tensor buffer[2], int step)
-{
-    return (struct pair){ .in = receive_left(g, block_in(g, buffer[(step + 1) % 2], step + 1)),
-                          .out = send_right(g, block_in(g, buffer[step % 2], step)) };
 }
 
 /* At step 0 these are this device's own. */
@@ -100,8 +80,8 @@ static enum error_code run_forward(struct cp_pass *g, struct block_results *r, s
     if (e) return e;
     if (P > 1) cp_copy_keys(g, block_in(g, buffer[0], 0), g->call->qkv);
     for (int step = 0; step < P; step++) {
-        struct pair on_way = { { -1 }, { -1 } };
-        if (step < P - 1) on_way = turn(g, buffer, step);
+        struct cp_turn on_way = { { -1 }, { -1 } };
+        if (step < P - 1) on_way = cp_turn(g, buffer, step);
         block_attend(g, r, keys_at(g, buffer, step), cp_before(g->cp, step));
         if (step < P - 1) cp_arrive(g, on_way.in), cp_arrive(g, on_way.out);
     }
@@ -131,7 +111,7 @@ struct gradients {
 };
 
 /* The share is computed while the sum so far is on its way. */
-static void step_backward(struct cp_pass *g, struct gradients *s, struct tensor keys, struct pair *sums, int step)
+static void step_backward(struct cp_pass *g, struct gradients *s, struct tensor keys, struct cp_turn *sums, int step)
 {
     struct tensor sum = block_in(g, s->block[step % 2], step), share = block_in(g, s->share, step);
     const struct tensor into = step == 0 ? sum : share;
@@ -141,7 +121,7 @@ static void step_backward(struct cp_pass *g, struct gradients *s, struct tensor 
         cp_arrive(g, sums->in), cp_arrive(g, sums->out);
         dev_add(g->device, sum, sum, share);
     }
-    *sums = turn(g, s->block, step);
+    *sums = cp_turn(g, s->block, step);
 }
 
 static enum error_code open_gradients(struct cp_pass *g, struct gradients *s, struct error *err)
@@ -158,15 +138,15 @@ static enum error_code run_backward(struct cp_pass *g, struct gradients *s, stru
 {
     struct attention_call *c = g->call;
     const int P = g->cp->devices;
-    struct pair sums = { { -1 }, { -1 } };
+    struct cp_turn sums = { { -1 }, { -1 } };
     enum error_code e = open_gradients(g, s, err);
     if (!e) e = cp_open(g, buffer, P > 1 ? 2 : 0, g->own, g->longest, cp_keys_width(g->cp), err);
     if (e) return e;
     if (P == 1) block_add_share(g, &s->own, s->own.all, c->qkv, 0);
     else cp_copy_keys(g, block_in(g, buffer[0], 0), c->qkv);
     for (int step = 0; step < P && P > 1; step++) {
-        struct pair on_way = { { -1 }, { -1 } };
-        if (step < P - 1) on_way = turn(g, buffer, step);
+        struct cp_turn on_way = { { -1 }, { -1 } };
+        if (step < P - 1) on_way = cp_turn(g, buffer, step);
         step_backward(g, s, keys_at(g, buffer, step), &sums, step);
         if (step < P - 1) cp_arrive(g, on_way.in), cp_arrive(g, on_way.out);
     }
