@@ -1,0 +1,43 @@
+/* hypergraph.h -- divide the vertices of a hypergraph into parts of about equal weight, so that few edges are cut.
+ *
+ * Each vertex has two weights.  The volume of an edge that has vertices in n parts is its cost times n-1: what must be
+ * sent if each part but one gets the edge's data once.
+ *
+ *     cost 5:  a b | c      2 parts: 5
+ *     cost 2:  a | c | d    3 parts: 4
+ */
+#ifndef ORRERY_ATTENTION_HYPERGRAPH_H
+#define ORRERY_ATTENTION_HYPERGRAPH_H
+
+#include "ref/error.h"
+#include <stdint.h>
+
+struct hypergraph {
+    int vertices, edges;
+    int64_t (*weight)[2];               /* [vertices] */
+    int64_t *cost;                      /* [edges] */
+    int *first;                         /* [edges + 1] where each edge's vertices begin in pin */
+    int *pin;
+};
+
+/* Parts to divide into.  They may be in groups: a vertex that was given to a group goes to one of its parts. */
+struct hypergraph_parts {
+    int count;
+    const int *share;                   /* [count] the relative weight that each may have, at least 1 */
+    const int *group;                   /* [count] NULL: all are in group 0 */
+};
+
+/**
+ * Divide: two greedy beginnings, each refined as by Fiduccia and Mattheyses, and the better one.  A part gets of both
+ * weights at most its share of its group's, and 1/20 of that or the heaviest vertex more.  The same result everywhere.
+ * Local, pure.
+ * @param in         [vertices] the group of each vertex; NULL: all are in group 0.
+ * @param[out] part  [vertices]
+ * @return OK, or ERR_MEMORY; then part is not set.
+ */
+enum error_code hypergraph_divide(int part[], const struct hypergraph *, struct hypergraph_parts, const int in[],
+                                  struct error *);
+
+void hypergraph_free(struct hypergraph *);
+
+#endif
