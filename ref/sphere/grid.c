@@ -1,0 +1,42 @@
+#include "ref/sphere/grid.h"
+#include <math.h>
+
+static const double pi = 3.14159265358979323846;
+
+static void clenshaw_curtis(int64_t nlat, double cosine[], double weight[])
+{
+    const int64_t n = nlat - 1;
+    for (int64_t k = 0; k < nlat; k++) {
+        double sum = 1;
+        for (int64_t j = 1; 2 * j <= n; j++)
+            sum -= (2 * j == n ? 1.0 : 2.0) / (double)(4 * j * j - 1) * cos(2 * pi * (double)(j * k % n) / (double)n);
+        cosine[k] = cos(pi * (double)k / (double)n);
+        weight[k] = (k == 0 || k == n ? 1.0 : 2.0) / (double)n * sum;
+    }
+}
+
+/* Newton's iteration for one root of P_n. */
+static void legendre_gauss(int64_t n, double cosine[], double weight[])
+{
+    for (int64_t k = 0; k < n; k++) {
+        double x = cos(pi * ((double)k + 0.75) / ((double)n + 0.5)), slope = 1;
+        for (int step = 0; step < 20; step++) {
+            double p = x, before = 1;
+            for (int64_t l = 2; l <= n; l++) {
+                const double next = ((double)(2 * l - 1) * x * p - (double)(l - 1) * before) / (double)l;
+                before = p, p = next;
+            }
+            slope = (double)n * (before - x * p) / (1 - x * x);
+            x -= p / slope;
+        }
+        cosine[k] = x;
+        weight[k] = 2 / ((1 - x * x) * slope * slope);
+    }
+}
+
+enum error_code sphere_rows(enum sphere_grid grid, int64_t nlat, double cosine[], double weight[], struct error *err)
+{
+    if (nlat < 2) return fail(err, ERR_USAGE, "a grid of the sphere with %lld rows: must have 2", (long long)nlat);
+    (grid == EQUIANGULAR ? clenshaw_curtis : legendre_gauss)(nlat, cosine, weight);
+    return OK;
+}

@@ -1,0 +1,167 @@
+#include "ref/sphere/harmonics.h"
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+static const double pi = 3.14159265358979323846;
+
+/* ---- tables ------------------------------------------------------------------------------------------------------ */
+
+static void longitudes(struct harmonics *h)
+{
+    for (int64_t j = 0; j < h->nlon; j++) {
+        h->cosine[j] = cos(2 * pi * (double)j / (double)h->nlon);
+        h->sine[j] = 2 * j % h->nlon == 0 ? 0 : sin(2 * pi * (double)j / (double)h->nlon);
+    }
+}
+
+static double *of(const struct harmonics *h, int64_t m, int64_t l)
+{
+    return h->legendre + (m * h->degrees + l) * h->nlat;
+}
+
+/* P_l^m at one latitude for all degrees, upwards in l, from P_m^m. */
+static void legendre_of_order(struct harmonics *h, int64_t m, int64_t k, double x)
+{
+    double p = 1 / sqrt(4 * pi), before = 0;
+    for (int64_t i = 1; i <= m; i++) p *= -sqrt((double)(2 * i + 1) * (1 + x) * (1 - x) / 2 / (double)i);
+    for (int64_t l = m; l < h->degrees; l++) {
+        of(h, m, l)[k] = p;
+        const double L = (double)l + 1, M = (double)m;
+        const double a = sqrt((2 * L - 1) / (L - M) * (2 * L + 1) / (L + M));
+        const double b = l == m ? 0 : sqrt((L + M - 1) / (L - M) * (2 * L + 1) / (2 * L - 3) * (L - M - 1) / (L + M));
+        const double next = a * x * p - b * before;
+        before = p, p = next;
+    }
+}
+
+enum error_code harmonics_open(struct harmonics *h, enum sphere_grid grid, int64_t nlat, int64_t nlon, int64_t degrees,
+                               struct error *err)
+{
+    *h = (struct harmonics){ .nlat = nlat, .nlon = nlon, .degrees = degrees };
+    if (nlon < 1)
+        return fail(err, ERR_USAGE, "a grid of the sphere with %lld longitudes: must have 1", (long long)nlon);
+    if (degrees == 0) h->degrees = grid == EQUIANGULAR ? (nlat + 1) / 2 : nlat;
+    if (h->degrees > nlon / 2 + 1) h->degrees = nlon / 2 + 1;
+    if (h->degrees < 1) return fail(err, ERR_USAGE, "%lld degrees of harmonics: must be 1", (long long)degrees);
+    double *const x = calloc((size_t)(nlat < 2 ? 2 : nlat), sizeof *x);
+    h->weight = calloc((size_t)(nlat < 2 ? 2 : nlat), sizeof *x);
+    h->cosine = calloc((size_t)nlon, sizeof *x), h->sine = calloc((size_t)nlon, sizeof *x);
+    h->legendre = calloc((size_t)(h->degrees * h->degrees * nlat + 1), sizeof *x);
+    enum error_code e = x && h->weight && h->cosine && h->sine && h->legendre
+                            ? OK
+                            : fail(err, ERR_MEMORY, "no memory for %lld degrees", (long long)h->degrees);
+    if (!e) e = sphere_rows(grid, nlat, x, h->weight, err);
+    if (!e) longitudes(h);
+    for (int64_t m = 0; m < h->degrees && !e; m++)
+        for (int64_t k = 0; k < nlat; k++) legendre_of_order(h, m, k, x[k]);
+    free(x);
+    if (e) harmonics_close(h);
+    return e;
+}
+
+void harmonics_close(struct harmonics *h)
+{
+    free(h->weight), free(h->cosine), free(h->sine), free(h->legendre);
+    *h = (struct harmonics){ 0 };
+}
+
+/* ---- along rows: a discrete Fourier transform, term by term ------------------------------------------------------ */
+
+static double factor(const struct harmonics *h, enum transform t, int64_t m)
+{
+    if (t == ANALYSIS) return 2 * pi / (double)h->nlon;
+    return m == 0 || 2 * m == h->nlon ? 1 : 2;
+}
+
+void harmonics_orders(const struct harmonics *h, enum transform t, int64_t rows, const double *x, double *modes)
+{
+    for (int64_t r = 0; r < rows; r++, x += h->nlon)
+        for (int64_t m = 0; m < h->degrees; m++) {
+            double re = 0, im = 0;
+            for (int64_t j = 0; j < h->nlon; j++) {
+                re += x[j] * h->cosine[m * j % h->nlon];
+                im -= x[j] * h->sine[m * j % h->nlon];
+            }
+            *modes++ = factor(h, t, m) * re;
+            *modes++ = factor(h, t, m) * im;
+        }
+}
+
+void harmonics_longitudes(const struct harmonics *h, enum transform t, int64_t rows, const double *modes, double *x)
+{
+    for (int64_t r = 0; r < rows; r++, modes += 2 * h->degrees)
+        for (int64_t j = 0; j < h->nlon; j++) {
+            double sum = 0;
+            for (int64_t m = 0; m < h->degrees; m++)
+                sum += factor(h, t, m) * (modes[2 * m] * h->cosine[m * j % h->nlon] -
+                                          modes[2 * m + 1] * h->sine[m * j % h->nlon]);
+            *x++ = sum;
+        }
+}
+
+/* ---- along columns: the Legendre transform ----------------------------------------------------------------------- */
+
+static double weight(const struct harmonics *h, enum transform t, int64_t k)
+{
+    return t == ANALYSIS ? h->weight[k] : 1;
+}
+
+void harmonics_degrees(const struct harmonics *h, enum transform t, struct range orders, int64_t n, const double *modes,
+                       double *c)
+{
+    const int64_t pitch = 2 * orders.count;
+    for (int64_t i = 0; i < n; i++, modes += h->nlat * pitch)
+        for (int64_t l = 0; l < h->degrees; l++, c += pitch)
+            for (int64_t m = 0; m < pitch; m++) {
+                const double *const p = of(h, orders.first + m / 2, l);
+                double sum = 0;
+                for (int64_t k = 0; k < h->nlat; k++) sum += modes[k * pitch + m] * (p[k] * weight(h, t, k));
+                c[m] = sum;
+            }
+}
+
+void harmonics_latitudes(const struct harmonics *h, enum transform t, struct range orders, int64_t n, const double *c,
+                         double *modes)
+{
+    const int64_t pitch = 2 * orders.count;
+    for (int64_t i = 0; i < n; i++, c += h->degrees * pitch)
+        for (int64_t k = 0; k < h->nlat; k++, modes += pitch)
+            for (int64_t m = 0; m < pitch; m++) {
+                double sum = 0;
+                for (int64_t l = 0; l < h->degrees; l++)
+                    sum += c[l * pitch + m] * (of(h, orders.first + m / 2, l)[k] * weight(h, t, k));
+                modes[m] = sum;
+            }
+}
+
+/* ---- both -------------------------------------------------------------------------------------------------------- */
+
+static double *modes_of(const struct harmonics *h, int64_t n, struct error *err)
+{
+    double *const modes = calloc((size_t)(n * h->nlat * h->degrees * 2 + 1), sizeof *modes);
+    if (modes == NULL) fail(err, ERR_MEMORY, "no memory for the orders of %lld fields", (long long)n);
+    return modes;
+}
+
+enum error_code harmonics_to_spectrum(const struct harmonics *h, enum transform t, int64_t n, const double *x,
+                                      double *c, struct error *err)
+{
+    double *const modes = modes_of(h, n, err);
+    if (modes == NULL) return ERR_MEMORY;
+    harmonics_orders(h, t, n * h->nlat, x, modes);
+    harmonics_degrees(h, t, (struct range){ 0, h->degrees }, n, modes, c);
+    free(modes);
+    return OK;
+}
+
+enum error_code harmonics_to_grid(const struct harmonics *h, enum transform t, int64_t n, const double *c, double *x,
+                                  struct error *err)
+{
+    double *const modes = modes_of(h, n, err);
+    if (modes == NULL) return ERR_MEMORY;
+    harmonics_latitudes(h, t, (struct range){ 0, h->degrees }, n, c, modes);
+    harmonics_longitudes(h, t, n * h->nlat, modes, x);
+    free(modes);
+    return OK;
+}
