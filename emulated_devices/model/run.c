@@ -9,7 +9,8 @@ static enum error_code make(struct stage *s, struct microbatch *m, const struct 
 {
     const struct buffer *b = &p->linked.buffer[buffer];
     struct tensor *t = stage_buffer(m, p, buffer);
-    *t = buffer_shape(b, s->seams, m->N);
+    const struct seams seams = stage_seams(s, m);
+    *t = buffer_shape(b, &seams, m->N);
     t->data = arena_alloc(&s->device->arena, b->tag, tensor_bytes(*t));
     return t->data ? OK
                    : fail(err, ERR_MEMORY, "the machine has no memory left for microbatch %d in layer %d",
@@ -91,6 +92,7 @@ void run_held(const struct stage *s, const struct microbatch *m, const struct mo
     static const enum pass pass[LIST_COUNT] = { PASS_FORWARD, PASS_BACKWARD_INPUT, PASS_BACKWARD_INPUT,
                                                 PASS_BACKWARD_WEIGHT };
     const struct steps *list = &p->linked.list[which];
+    const struct seams seams = stage_seams(s, m);
     const bool needs = which == LIST_FORWARD || which == LIST_WEIGHT || list_uses_weights(&p->linked, LIST_INPUT);
     const uint64_t made = needs ? data_part_bytes(s->data, p->index, pass[which]) : 0;
     for (int i = 0; i < list->count; i++) {
@@ -100,7 +102,7 @@ void run_held(const struct stage *s, const struct microbatch *m, const struct mo
         const struct buffer *b = &p->linked.buffer[step.at];
         if (b->tag != ACTIVATIONS && step.at < BUFFER_FIRST_OWN) continue;      /* passes to another part or stage */
         uint64_t *held = b->tag == ACTIVATIONS ? &h->now : &h->buffers;
-        *held += step.kind == STEP_MAKE ? buffer_bytes(b, s->seams, m->N) : -buffer_bytes(b, s->seams, m->N);
+        *held += step.kind == STEP_MAKE ? buffer_bytes(b, &seams, m->N) : -buffer_bytes(b, &seams, m->N);
         held_note(h);
     }
     h->made = 0;

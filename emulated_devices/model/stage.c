@@ -300,16 +300,16 @@ void stage_backward_held(const struct stage *s, int micro, bool input, bool weig
 
 /* ---- their messages ---------------------------------------------------------------------------------------------- */
 
-struct context_parallel stage_context(const struct stage *s, const struct microbatch *m)
+struct seams stage_seams(const struct stage *s, const struct microbatch *m)
 {
-    struct context_parallel cp = s->seams->cp;
-    if (cp.scheme->plan) cp.plan = &m->plan, cp.S = m->plan.tokens;
-    return cp;
+    struct seams seams = *s->seams;
+    if (seams.cp.scheme->plan) seams.cp.plan = &m->plan, seams.cp.S = m->plan.tokens;
+    return seams;
 }
 
 struct account stage_attention_cost(const struct stage *s, int micro)
 {
-    const struct context_parallel cp = stage_context(s, &s->micro[micro]);
+    const struct context_parallel cp = stage_seams(s, &s->micro[micro]).cp;
     struct account sum = { 0 };
     for (int i = 0; i < s->layers + 2; i++)
         account_add(&sum, linked_attention_cost(&s->part[i].linked, &cp, s->micro[micro].N), 1);

@@ -75,8 +75,8 @@ void stage_close(struct stage *);
  *  @return OK; ERR_MEMORY, or ERR_PLAN if an attention scheme's plan is wrong. */
 enum error_code stage_cut(struct stage *, struct error *);
 
-/** The device's share of a microbatch's sequences. */
-struct context_parallel stage_context(const struct stage *, const struct microbatch *);
+/** The seams for a microbatch, whose plan decides the device's share of its sequences. */
+struct seams stage_seams(const struct stage *, const struct microbatch *);
 
 /** A parameter's weight, or gradient, by its index in the model's list; tensor_none for -1. */
 struct tensor stage_weight(const struct stage *, int index);

@@ -225,10 +225,11 @@ void trainer_close(struct trainer *t)
     schedule_free(&t->schedule);
     tensor_close(&t->tensor);
     struct group *const groups[] = {
-        &t->world, &t->dp, &t->tp, &t->pp, &t->cp, &t->cp_part[0], &t->cp_part[1], &t->ep, &t->replica, &t->side,
+        &t->world, &t->dp, &t->tp, &t->pp, &t->cp, &t->ep, &t->replica, &t->side,
         &t->sides
     };
     for (size_t i = 0; i < sizeof groups / sizeof *groups; i++) group_close(groups[i]);
+    for (int i = 0; i < ATTENTION_GROUPS; i++) group_close(&t->cp_part[i]);
     *t = (struct trainer){ 0 };
 }
 

@@ -68,11 +68,12 @@ static void FN(score_tile)(real *tile, const struct head *t, const struct attent
     if (seen == SOMETHING) FN(hide)(tile, t, q0, rows, k0, cols);
 }
 
-/* The number of keys from k0 on, at most n, whose positions follow each other. */
-static int64_t adjacent(const struct head *t, int64_t k0, int64_t n)
+/* The number of keys from k0 on, at most n, whose positions follow each other in a sequence of S. */
+static int64_t adjacent(const struct head *t, int64_t k0, int64_t n, int64_t S)
 {
     int64_t i = 1;
     if (t->k_at == NULL) return n;
+    if (n > S - t->k_at[k0] % S) n = S - t->k_at[k0] % S;
     while (i < n && t->k_at[k0 + i] == t->k_at[k0] + i) i++;
     return i;
 }
@@ -84,7 +85,7 @@ void FN(attention_drop)(real *x, int64_t ld, const struct head *t, const struct 
     const real grow = (real)(1 / (1 - a->drop.p));
     const int64_t S = attention_each(a);
     for (int64_t c0 = 0, n; c0 < cols; c0 += n) {
-        n = adjacent(t, k0 + c0, cols - c0);
+        n = adjacent(t, k0 + c0, cols - c0, S);
         for (int64_t r = 0; r < rows; r++) {
             float draw[TILE];
             const int64_t query = position(t->q_at, q0 + r);

@@ -291,6 +291,33 @@ static void test_merge_with_nothing(void **state)
     }
 }
 
+/* Several sequences as one, with keys that see their own: the same, and the same numbers are dropped. */
+static void test_several_as_one(void **state)
+{
+    (void)state;
+    enum { B = 3, S = 7 };
+    FOR_FORMATS(t, op) {
+        setup_masked(op, B, (struct attention){ .S = S, .H = 2, .K = 1, .A = 2, .scale = 0.7,
+                     .drop = { .p = 0.4, .seed = 3, .row0 = 2, .cols = 5, .col0 = 1 } }, CAUSAL);
+        CASE("%s several sequences as one", dtype_name(t));
+        struct attention one = a;
+        one.S = B * S, one.each = S, one.mask = matrix(I32, B * S, 2);
+        const struct tensor at = vector(I32, B * S), o = matrix(t, B * S, a.H * a.A), l = matrix(t, a.H, B * S);
+        for (int32_t i = 0; i < B * S; i++) {
+            ((int32_t *)at.data)[i] = i;
+            ((int32_t *)one.mask.data)[2 * i] = i - i % S, ((int32_t *)one.mask.data)[2 * i + 1] = i + 1;
+        }
+        op->attention_forward(O, lse, QKV, a);
+        op->attention_part_forward(o, l, QKV, QKV, at, at, one);
+        const double eps = t == F64 ? 1e-14 : 1e-5;
+        for (int64_t i = 0; i < tensor_count(O); i++)
+            if (!(fabs(tensor_get(o, i) - tensor_get(O, i)) <= eps))
+                fail_msg("%s: O[%lld] is %g, of sequences on their own %g", case_name, (long long)i, tensor_get(o, i),
+                         tensor_get(O, i));
+        check_guards_and_free();
+    }
+}
+
 /* No queries, no keys, no sequences. */
 static void test_empty(void **state)
 {
@@ -317,7 +344,8 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_masks), cmocka_unit_test(test_parts),
         cmocka_unit_test(test_stored_scores), cmocka_unit_test(test_many_tiles),
-        cmocka_unit_test(test_large_scores), cmocka_unit_test(test_merge_with_nothing), cmocka_unit_test(test_empty),
+        cmocka_unit_test(test_large_scores), cmocka_unit_test(test_merge_with_nothing),
+        cmocka_unit_test(test_several_as_one), cmocka_unit_test(test_empty),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -13,7 +13,7 @@
 #include "emulated_devices/schemes/tensor/tensor.h"
 
 enum { ATTENTION_SLOTS = 4 };           /* tensors that a call keeps, at most */
-enum { ATTENTION_GROUPS = 2 };          /* groups of some of the devices along cp, at most */
+enum { ATTENTION_GROUPS = 13 };         /* groups of some of the devices along cp, at most: one for each power of two */
 
 struct attention_scheme;
 

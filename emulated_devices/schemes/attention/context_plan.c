@@ -51,9 +51,15 @@ void context_add_ring(struct context_plan *plan, struct interval sample, int fir
     if (D > plan->divisions) plan->divisions = D;
 }
 
+void context_add_group(struct context_plan *p, int first, int devices)
+{
+    if (grow(p, (void **)&p->group, p->groups, &p->room[3], sizeof *p->group))
+        p->group[p->groups++] = (struct context_group){ first, devices };
+}
+
 void context_plan_free(struct context_plan *p)
 {
-    free(p->block), free(p->work), free(p->move);
+    free(p->block), free(p->work), free(p->move), free(p->group);
     *p = (struct context_plan){ 0 };
 }
 
@@ -87,6 +93,13 @@ static int64_t sample_of(const struct context_load *l, int64_t token)
     int64_t first = 0;
     for (int i = 0; i < l->samples && first + l->length[i] <= token; i++) first += l->length[i];
     return first;
+}
+
+int context_group_of(const struct context_plan *p, int device)
+{
+    int i = 0;
+    while (device >= p->group[i].first + p->group[i].devices) i++;
+    return i;
 }
 
 static double block_pairs(const struct context_block *q, const struct context_block *k)
@@ -264,6 +277,23 @@ static enum error_code check_works(const struct context_plan *p, const struct co
     return !e && p->works != needed ? fail(err, ERR_PLAN, "the plan has %d works of %d", p->works, needed) : e;
 }
 
+/* Groups follow one another, and a sample is in one. */
+static enum error_code check_groups(const struct context_plan *p, const struct context_load *l, struct error *err)
+{
+    int next = 0;
+    for (int i = 0; i < p->groups; next += p->group[i++].devices)
+        if (p->group[i].first != next || p->group[i].devices < 1)
+            return fail(err, ERR_PLAN, "group %d of the plan does not begin at device %d", i, next);
+    if (next != p->devices || p->works + p->moves > 0)
+        return fail(err, ERR_PLAN, "the plan's groups have %d devices of %d, or work beside them", next, p->devices);
+    for (int b = 0; b < p->blocks; b++)
+        for (int k = 0; k < b; k++)
+            if (sample_of(l, p->block[b].tokens[0].first) == sample_of(l, p->block[k].tokens[0].first) &&
+                context_group_of(p, p->block[b].home) != context_group_of(p, p->block[k].home))
+                return fail(err, ERR_PLAN, "blocks %d and %d of the plan are one sample's, in two groups", k, b);
+    return OK;
+}
+
 static enum error_code check(const struct context_plan *p, const struct context_load *l, struct error *err)
 {
     const size_t entries = 2 * (size_t)p->blocks * (size_t)p->devices;
@@ -273,8 +303,9 @@ static enum error_code check(const struct context_plan *p, const struct context_
     for (int b = 0; b < p->blocks && !e; b++)
         for (enum context_data d = CONTEXT_QUERIES; d <= CONTEXT_KEYS; d++)
             *presence_of(&h, d, b, p->block[b].home) = 0;
-    if (!e) e = check_moves(p, &h, err);
-    if (!e) e = check_works(p, l, &h, err);
+    if (!e && p->groups > 0) e = check_groups(p, l, err);
+    if (!e && p->groups == 0) e = check_moves(p, &h, err);
+    if (!e && p->groups == 0) e = check_works(p, l, &h, err);
     free(h.from);
     return e;
 }
@@ -282,7 +313,7 @@ static enum error_code check(const struct context_plan *p, const struct context_
 static struct sha256_text digest(const struct context_plan *p)
 {
     struct sha256 sum = sha256_begin();
-    const int64_t sizes[] = { p->devices, p->divisions, p->tokens, p->blocks, p->works, p->moves };
+    const int64_t sizes[] = { p->devices, p->divisions, p->tokens, p->blocks, p->works, p->moves, p->groups };
     sha256_add(&sum, sizes, sizeof sizes);
     for (int b = 0; b < p->blocks; b++) {
         const struct context_block *k = &p->block[b];
@@ -292,6 +323,7 @@ static struct sha256_text digest(const struct context_plan *p)
     }
     sha256_add(&sum, p->work, (size_t)p->works * sizeof *p->work);
     sha256_add(&sum, p->move, (size_t)p->moves * sizeof *p->move);
+    sha256_add(&sum, p->group, (size_t)p->groups * sizeof *p->group);
     return sha256_end(&sum);
 }
 

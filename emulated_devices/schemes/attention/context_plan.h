@@ -24,6 +24,8 @@ struct context_load {
     int node;                           /* devices of a node, which are neighbours */
     double per_pair, per_token;         /* operations of a layer's forward pass: for a pair of tokens that see each
                                          * other, and for a token */
+    double per_element;                 /* operations in the time in which a link sends a number */
+    int64_t heads;                      /* the fewest query heads of a device of tp */
     int64_t query_width, key_width;     /* numbers of a token: its queries, and as many results; its keys and values */
 };
 
@@ -39,13 +41,18 @@ struct context_work { int query, key, device, division; };
 /* Sent while the work of its division is computed, and there for the next one. */
 struct context_move { enum context_data data; int block, from, to, division; };
 
+/* Neighbours that exchange tokens for heads: all work on the samples of their blocks, with different heads.  A plan
+ * with groups lists no work and no moves. */
+struct context_group { int first, devices; };
+
 struct context_plan {
     int devices, divisions;
     int64_t tokens;
     struct context_block *block;        /* by home, then by first token */
     struct context_work *work;          /* by device, division, query, key */
     struct context_move *move;          /* by division, block, data, to */
-    int blocks, works, moves, room[3];
+    struct context_group *group;        /* by first device; all devices are in one.  NULL: there are none */
+    int blocks, works, moves, groups, room[4];
     bool lost;                          /* there was no memory for all */
     struct sha256_text digest;          /* set by context_plan_finish */
 };
@@ -55,6 +62,7 @@ struct context_plan {
 int context_add_block(struct context_plan *, struct interval, struct interval, int home);
 void context_add_work(struct context_plan *, struct context_work);
 void context_add_move(struct context_plan *, struct context_move);
+void context_add_group(struct context_plan *, int first, int devices);
 
 /** Add a sample on D neighbours with equal work: it is cut into 2D parts, of which the m-th device has parts m and
  *  2D-1-m, and keys travel around a ring of the D, from division to division. */
@@ -77,6 +85,9 @@ void context_plan_free(struct context_plan *);
 /** The number of tokens of a block; the tokens of all blocks of a device, which are added to a list. */
 int64_t context_block_tokens(const struct context_block *);
 void context_plan_tokens(struct intervals *, const struct context_plan *, int device);
+
+/** The group that a device is in; the plan has groups. */
+int context_group_of(const struct context_plan *, int device);
 
 /** Pairs of tokens that see each other, in a work and in all work of a device. */
 double context_work_pairs(const struct context_plan *, const struct context_work *);

@@ -5,7 +5,7 @@
 #include "emulated_devices/schemes/attention/ring.h"
 
 enum { QKV, OUT, LSE };                 /* the slots that are kept: after the exchange */
-enum { HEADS, RING };                   /* the groups */
+enum { HEADS, RING, GROUPS };
 
 /* ---- the arrangement --------------------------------------------------------------------------------------------- */
 
@@ -71,14 +71,14 @@ void two_dimensional_cut(struct intervals *tokens, const struct context_parallel
 
 enum error_code two_dimensional_open(struct context_parallel *cp, struct error *err)
 {
-    int member[ATTENTION_GROUPS][MESH_MOST_DEVICES], size[ATTENTION_GROUPS] = { 0 };
+    int member[GROUPS][MESH_MOST_DEVICES], size[GROUPS] = { 0 };
     for (int m = 0; m < cp->devices; m++) {
         const int rank = cp->group->member[m];
         if (ring_place(cp, m) == ring_place(cp, cp->rank)) member[HEADS][size[HEADS]++] = rank;
         if (head_place(cp, m) == head_place(cp, cp->rank)) member[RING][size[RING]++] = rank;
     }
     enum error_code e = OK;
-    for (int i = 0; i < ATTENTION_GROUPS && !e; i++)
+    for (int i = 0; i < GROUPS && !e; i++)
         e = group_of(&cp->part[i], cp->group->comm, member[i], size[i], TRAFFIC_ATTENTION, AXIS_BIT(CP), err);
     return e;
 }

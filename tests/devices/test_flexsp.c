@@ -1,0 +1,175 @@
+/* The plans of flexsp: exact for few samples, better than groups of one size for many, and bytes by formula.
+ * tier: check
+ */
+#include "emulated_devices/schemes/attention/attention.h"
+#include "ref/numeric/philox.h"
+#include <math.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdlib.h>
+#include <cmocka.h>
+
+enum { P = 8, MOST = 512 };
+
+static struct error err;
+
+/* Sending a number takes as long as 3000 operations. */
+static struct context_load load_of(const int64_t length[], int samples, int devices)
+{
+    struct context_load l = { .length = length, .samples = samples, .devices = devices, .node = devices, .heads = 64,
+                              .query_width = 64, .key_width = 128, .per_pair = 256, .per_token = 24 * 64 * 64,
+                              .per_element = 3000 };
+    for (int i = 0; i < samples; i++) l.tokens += length[i];
+    return l;
+}
+
+static struct context_plan plan_of(const struct context_load *l)
+{
+    const struct attention_scheme *s;
+    struct context_plan p;
+    assert_int_equal(attention_scheme_find(&s, "flexsp", &err), OK);
+    if (s->plan(&p, l, &err) != OK) fail_msg("flexsp does not plan: %s", err.text);
+    return p;
+}
+
+/* ---- times, written again ---------------------------------------------------------------------------------------- */
+
+static double sample_time(const struct context_load *l, int64_t s, int d)
+{
+    const double elements = (double)(2 * l->query_width + l->key_width) * (double)s / d * (d - 1) / d;
+    return l->per_pair * (double)s * (double)(s + 1) / 2 / d + l->per_token * (double)s / d + elements * l->per_element;
+}
+
+static double plan_time(const struct context_load *l, const struct context_plan *p)
+{
+    double busy[P] = { 0 }, most = 0;
+    int64_t first = 0;
+    for (int i = 0; i < l->samples; first += l->length[i++]) {
+        int b = 0;
+        while (p->block[b].tokens[0].first != first) b++;
+        const int g = context_group_of(p, p->block[b].home);
+        busy[g] += sample_time(l, l->length[i], p->group[g].devices);
+        if (busy[g] > most) most = busy[g];
+    }
+    return most;
+}
+
+/* Groups of one size; the longest sample first, into the group that is first free. */
+static double time_of_equal_groups(const struct context_load *l, int d)
+{
+    double busy[P] = { 0 }, most = 0;
+    struct interval *sample = context_samples(l);
+    for (int i = 0; i < l->samples; i++) {
+        int g = 0;
+        for (int k = 1; k < l->devices / d; k++)
+            if (busy[k] < busy[g]) g = k;
+        busy[g] += sample_time(l, sample[i].count, d);
+        most = fmax(most, busy[g]);
+    }
+    free(sample);
+    return most;
+}
+
+/* The least time over every assignment to every cut; `most_tokens` on a device. */
+static double brute(const struct context_load *l, const int size[], int groups, int64_t most_tokens)
+{
+    double least = INFINITY;
+    int in[8] = { 0 };
+    for (bool more = true; more;) {
+        double busy[P] = { 0 }, most = 0;
+        int64_t tokens[P] = { 0 };
+        bool fits = true;
+        for (int i = 0; i < l->samples; i++)
+            busy[in[i]] += sample_time(l, l->length[i], size[in[i]]), tokens[in[i]] += l->length[i];
+        for (int g = 0; g < groups; g++) {
+            most = fmax(most, busy[g]);
+            fits = fits && (tokens[g] + size[g] - 1) / size[g] <= most_tokens;
+        }
+        if (fits) least = fmin(least, most);
+        int i = 0;
+        while (i < l->samples && ++in[i] == groups) in[i++] = 0;
+        more = i < l->samples;
+    }
+    return least;
+}
+
+static void test_few_samples_exactly(void **state)
+{
+    (void)state;
+    static const int cuts[][5] = { { 4 }, { 2, 2 }, { 2, 1, 1 }, { 1, 1, 1, 1 } };
+    for (uint64_t seed = 0; seed < 40; seed++) {
+        int64_t length[6];
+        for (int i = 0; i < 6; i++) length[i] = 1 + (int64_t)(400 * pow(random_uniform(seed, 1, (uint64_t)i), 3));
+        const struct context_load l = load_of(length, 6, 4);
+        double least = INFINITY;
+        for (int c = 0; c < 4; c++) {
+            int groups = 0;
+            while (cuts[c][groups] > 0) groups++;
+            least = fmin(least, brute(&l, cuts[c], groups, 2 * ((l.tokens + 3) / 4)));
+        }
+        struct context_plan p = plan_of(&l);
+        const double time = plan_time(&l, &p);
+        if (fabs(time / least - 1) > 1e-12)
+            fail_msg("seed %llu: the plan takes %.9g, the best of all %.9g", (unsigned long long)seed, time, least);
+        context_plan_free(&p);
+    }
+}
+
+static int lognormal(int64_t length[], int64_t tokens, uint64_t seed)
+{
+    double normal[MOST];
+    int n = 0;
+    random_normals(normal, MOST, seed, 1, 0);
+    for (int64_t left = tokens; left > 0; left -= length[n++]) {
+        const int64_t s = (int64_t)(48 * exp(1.2 * normal[n]));
+        length[n] = s < 1 ? 1 : s > left ? left : s;
+    }
+    return n;
+}
+
+static void test_better_than_equal_groups(void **state)
+{
+    (void)state;
+    double saved = 0;
+    for (uint64_t seed = 1; seed <= 20; seed++) {
+        int64_t length[MOST];
+        const int samples = lognormal(length, 8192, seed);
+        const struct context_load l = load_of(length, samples, P);
+        struct context_plan p = plan_of(&l);
+        double best = INFINITY;
+        for (int d = 1; d <= P; d *= 2) best = fmin(best, time_of_equal_groups(&l, d));
+        const double time = plan_time(&l, &p);
+        if (time > best)
+            fail_msg("seed %llu: the plan takes %.9g, groups of one size %.9g", (unsigned long long)seed, time, best);
+        saved += (best / time - 1) / 20;
+        context_plan_free(&p);
+    }
+    if (saved < 0.05) fail_msg("groups of different sizes are only %.1f %% faster than the best of one", 100 * saved);
+}
+
+/* No larger than the heads, and in the paper's way at multiples of their size. */
+static void test_groups(void **state)
+{
+    (void)state;
+    const int64_t length[] = { 4000, 3, 5, 8 };
+    for (int devices = 1; devices <= P; devices++)
+        for (int64_t heads = 1; heads <= 8; heads++) {
+            struct context_load l = load_of(length, 4, devices);
+            l.heads = heads;
+            struct context_plan p = plan_of(&l);
+            for (int i = 0; i < p.groups; i++) {
+                const int d = p.group[i].devices;
+                assert_true((d & (d - 1)) == 0 && d <= heads && p.group[i].first % d == 0);
+            }
+            context_plan_free(&p);
+        }
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = { cmocka_unit_test(test_few_samples_exactly),
+                                        cmocka_unit_test(test_better_than_equal_groups),
+                                        cmocka_unit_test(test_groups) };
+    return cmocka_run_group_tests_name("flexsp", tests, NULL, NULL);
+}
