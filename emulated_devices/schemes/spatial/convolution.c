@@ -1,0 +1,84 @@
+#include "emulated_devices/schemes/spatial/walk.h"
+
+#define SIZE(...) ((const int64_t[WALK_DIMS]){ __VA_ARGS__ })
+
+/* The extents of one call. */
+struct call {
+    int64_t N, n;                       /* fields, and those of this device after the all-to-all */
+    struct range own, wide, all;        /* rows: of this device, with their halo, of the globe */
+    struct mixing mixing;
+};
+
+static struct call call_of(const struct tiling *t, const struct spatial_convolution *s)
+{
+    const struct filter *const f = s->filter;
+    const struct interval own = tiling_part(t, POLAR, f->nlat);
+    const struct interval wide = own.count ? halo_of(f->nlat, t->size[POLAR], t->place[POLAR], f->reach) : own;
+    return (struct call){ .N = s->B * s->in, .n = tiling_part(t, AZIMUTH, s->B * s->in).count,
+                          .own = { own.first, own.count }, .wide = { wide.first, wide.count }, .all = { 0, f->nlat },
+                          .mixing = { s->B, s->in, s->out, f->K, own.count * tiling_part(t, AZIMUTH, f->nlon).count } };
+}
+
+enum error_code spatial_convolve(struct tiling *t, const struct spatial_convolution *s, struct tensor x,
+                                 struct tensor weight, struct tensor y, struct tensor out, struct account *cost,
+                                 struct error *err)
+{
+    const struct filter *const f = s->filter;
+    const struct call c = call_of(t, s);
+    const bool halo = s->form == HALO;
+    const struct range inputs = halo ? c.wide : c.own, outputs = halo ? c.own : c.all;
+    struct walk w = walk_from(t, cost, SIZE(c.N, 1, c.own.count, tiling_part(t, AZIMUTH, f->nlon).count), x, err);
+    walk_turn(&w, AZIMUTH, 0, 3, f->nlon);
+    if (halo) walk_halo(&w, POLAR, 2, f->nlat, f->reach);
+    struct walk_views v = walk_compute(&w, SIZE(c.n, f->K, outputs.count, f->nlon));
+    if (v.to) filter_apply(f, c.n, inputs, v.from, outputs, v.to), walk_computed(&w, &v);
+    if (!halo) walk_reduce_scatter(&w, POLAR, 2);
+    walk_turn(&w, AZIMUTH, 3, 0, c.N);
+    const enum error_code e = walk_to(&w, y);
+    if (e || cost || c.mixing.points == 0) return e;
+    struct views views = views_of(t->all.comm->device);
+    const double *const from = view_read(&views, y).data, *const with = view_read(&views, weight).data;
+    mixing_forward(c.mixing, from, with, view_write(&views, out).data);
+    views_end(&views);
+    return OK;
+}
+
+/* This device's part of the sum for d_weight; and d_y. */
+static void mix_backward(const struct tiling *t, const struct call *c, struct tensor y, struct tensor weight,
+                         struct tensor d_out, struct tensor d_y, struct tensor d_weight)
+{
+    struct views views = views_of(t->all.comm->device);
+    const double *const from = view_read(&views, y).data, *const with = view_read(&views, weight).data,
+                 *const slope = view_read(&views, d_out).data;
+    double *const d_from = view_write(&views, d_y).data, *const d_with = view_write(&views, d_weight).data;
+    mixing_backward(c->mixing, from, with, slope, d_from, d_with);
+    views_end(&views);
+}
+
+enum error_code spatial_convolve_backward(struct tiling *t, const struct spatial_convolution *s, struct tensor y,
+                                          struct tensor weight, struct tensor d_out, struct tensor d_x,
+                                          struct tensor d_weight, struct account *cost, struct error *err)
+{
+    const struct filter *const f = s->filter;
+    const struct call c = call_of(t, s);
+    const bool halo = s->form == HALO;
+    const struct range inputs = halo ? c.wide : c.own, outputs = halo ? c.own : c.all;
+    const struct collective sum = { .in = d_weight.data, .out = d_weight.data, .reduction = SUM, .dtype = F64,
+                                    .count = s->out * s->in * f->K };
+    struct walk w = walk_from(t, cost, SIZE(c.N, f->K, c.own.count, tiling_part(t, AZIMUTH, f->nlon).count),
+                              tensor_none, err);
+    if (cost) {
+        account_add(cost, group_cost(&t->tiles, ALLREDUCE, NULL, &sum), 1);
+    } else {
+        w.at = walk_room(&w, walk_count(w.size)), w.owned = true;
+        if (!w.e) mix_backward(t, &c, y, weight, d_out, w.at, d_weight);
+        if (!w.e) w.e = collective_run(&t->tiles, ALLREDUCE, NULL, &sum, err);
+    }
+    walk_turn(&w, AZIMUTH, 0, 3, f->nlon);
+    if (!halo) walk_allgather(&w, POLAR, 2, f->nlat);
+    struct walk_views v = walk_compute(&w, SIZE(c.n, 1, inputs.count, f->nlon));
+    if (v.to) filter_apply_transposed(f, c.n, inputs, v.to, outputs, v.from), walk_computed(&w, &v);
+    if (halo) walk_halo_home(&w, POLAR, 2, f->nlat, f->reach);
+    walk_turn(&w, AZIMUTH, 3, 0, c.N);
+    return walk_to(&w, d_x);
+}

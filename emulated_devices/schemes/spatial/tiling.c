@@ -1,0 +1,56 @@
+#include "emulated_devices/schemes/spatial/spatial.h"
+#include <stdlib.h>
+
+static int coordinate(const int size[], int rank, enum tile_axis axis)
+{
+    for (int a = TILE_AXES - 1; a > (int)axis; a--) rank /= size[a];
+    return rank % size[axis];
+}
+
+/* The devices that differ from this one only along the axes of a set. */
+static enum error_code group_of_axes(struct group *g, struct comm *comm, const int size[], unsigned axes, int *list,
+                                     struct error *err)
+{
+    const int devices = size[ENSEMBLE] * size[POLAR] * size[AZIMUTH];
+    int count = 0;
+    for (int rank = 0; rank < devices; rank++) {
+        bool member = true;
+        for (enum tile_axis a = 0; a < TILE_AXES; a++)
+            member = member && (axes >> a & 1 || coordinate(size, rank, a) == coordinate(size, comm->rank, a));
+        if (member) list[count++] = rank;
+    }
+    return group_of(g, comm, list, count, TRAFFIC_SPATIAL, 0, err);
+}
+
+enum error_code tiling_open(struct tiling *t, struct comm *comm, const int size[TILE_AXES], struct error *err)
+{
+    *t = (struct tiling){ 0 };
+    for (int a = 0; a < TILE_AXES; a++)
+        if (size[a] < 1) return fail(err, ERR_PLAN, "a tiling with %d devices along an axis: must have 1", size[a]);
+    const int devices = size[ENSEMBLE] * size[POLAR] * size[AZIMUTH];
+    if (comm->rank >= devices || devices > comm->size)
+        return fail(err, ERR_PLAN, "device %d of %d: %d x %d x %d tiles do not include it", comm->rank, comm->size,
+                    size[ENSEMBLE], size[POLAR], size[AZIMUTH]);
+    int *const list = malloc((size_t)devices * sizeof *list);
+    enum error_code e = list ? OK : fail(err, ERR_MEMORY, "no memory for a list of %d devices", devices);
+    for (enum tile_axis a = 0; a < TILE_AXES; a++)
+        t->size[a] = size[a], t->place[a] = coordinate(size, comm->rank, a);
+    for (enum tile_axis a = 0; a < TILE_AXES && !e; a++)
+        e = group_of_axes(&t->along[a], comm, size, 1u << a, list, err);
+    if (!e) e = group_of_axes(&t->tiles, comm, size, 1u << POLAR | 1u << AZIMUTH, list, err);
+    if (!e) e = group_of_axes(&t->all, comm, size, 1u << ENSEMBLE | 1u << POLAR | 1u << AZIMUTH, list, err);
+    free(list);
+    if (e) tiling_close(t);
+    return e;
+}
+
+void tiling_close(struct tiling *t)
+{
+    for (int a = 0; a < TILE_AXES; a++) group_close(&t->along[a]);
+    group_close(&t->tiles), group_close(&t->all);
+}
+
+struct interval tiling_part(const struct tiling *t, enum tile_axis axis, int64_t count)
+{
+    return block_at(count, t->size[axis], t->place[axis]);
+}
