@@ -16,22 +16,27 @@ struct attended {
 
 static struct error err;
 
-static uint64_t bits_of(struct tensor t)
+static uint64_t bits_of(struct device *d, struct tensor t)
 {
+    struct views v = views_of(d);
+    const unsigned char *const at = view_read(&v, t).data;
     uint64_t sum = 0;
-    for (uint64_t i = 0; i < tensor_bytes(t); i++) sum = sum * 31 + ((const unsigned char *)t.data)[i];
+    for (uint64_t i = 0; i < tensor_bytes(t); i++) sum = sum * 31 + at[i];
+    views_end(&v);
     return sum;
 }
 
 /* Numbers between -1 and 1 that depend on the token, not on who has it. */
-static void fill(struct tensor t, struct intervals tokens, int64_t B, int seed)
+static void fill(struct device *d, struct tensor t, struct intervals tokens, int64_t B, int seed)
 {
-    float *to = t.data;
+    struct views v = views_of(d);
+    float *to = view_write(&v, t).data;
     for (int64_t b = 0; b < B; b++)
         for (int i = 0; i < tokens.count; i++)
             for (int64_t k = tokens.at[i].first; k < tokens.at[i].first + tokens.at[i].count; k++)
                 for (int64_t c = 0; c < tensor_cols(t); c++)
                     *to++ = (float)((k * 37 + b * 23 + c * 11 + seed) % 19 - 9) / 9;
+    views_end(&v);
 }
 
 static void one_pass(struct attention_layer *l, struct comm *comm, bool backward, struct attended *a)
@@ -44,7 +49,8 @@ static void one_pass(struct attention_layer *l, struct comm *comm, bool backward
     a->sent[backward] = comm->counted.of[TRAFFIC_ATTENTION];
     account_add(&a->sent[backward], before, -1);
     a->took[backward] = comm->device->clock.now;
-    a->bits[backward] = backward ? bits_of(l->call.d_qkv) : bits_of(l->call.out) ^ bits_of(l->call.kept[0]);
+    struct device *const d = comm->device;
+    a->bits[backward] = backward ? bits_of(d, l->call.d_qkv) : bits_of(d, l->call.out) ^ bits_of(d, l->call.kept[0]);
 }
 
 /* Both passes of a scheme, which keeps the log-sum-exp, in fp32 on all devices of the job. */
@@ -63,7 +69,7 @@ static struct attended attend(const char *scheme, struct attention_shape shape, 
     ASSERT_ALL(comm_open(&comm, &device, &err) == OK && attention_layer_open(&l, &plan, &comm, &err) == OK, "%s: %s",
                scheme, err.text);
     struct intervals tokens = context_tokens(&l.cp);
-    fill(l.call.qkv, tokens, shape.B, 1), fill(l.call.d_out, tokens, shape.B, 2);
+    fill(&device, l.call.qkv, tokens, shape.B, 1), fill(&device, l.call.d_out, tokens, shape.B, 2);
     intervals_free(&tokens);
     one_pass(&l, &comm, false, &a), one_pass(&l, &comm, true, &a);
     attention_layer_close(&l), comm_close(&comm), device_close(&device);
