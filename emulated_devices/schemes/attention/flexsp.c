@@ -209,6 +209,7 @@ static struct here find(const struct context_parallel *cp)
 {
     struct here h = { .x = { .tp = cp->tp, .heads = cp->heads } };
     int size = 0;
+    if (cp->plan->tokens == 0) return h;                /* an empty microbatch */
     h.group = cp->plan->group[context_group_of(cp->plan, cp->rank)];
     while (1 << size < h.group.devices) size++;
     h.x.group = cp->part ? &cp->part[size] : NULL;
@@ -234,7 +235,7 @@ enum { QKV, OUT, LSE, SLOTS };          /* kept: after the exchange */
 static struct tensor kept(const struct context_parallel *cp, int slot, int64_t rows)
 {
     const enum dtype own = cp->tp->device->dtype;
-    if (cp->plan == NULL || cp->plan->tokens == 0 || cp->heads == NULL) return tensor_2d(NULL, own, 0 * rows, 1);
+    if (cp->plan == NULL || cp->plan->tokens == 0) return tensor_2d(NULL, own, 0 * rows, 1);
     const struct here h = find(cp);
     const int64_t width = head_exchange_width(&h.x, h.x.rank, slot == QKV);
     if (slot == LSE) return tensor_2d(NULL, dtype_wide(own), h.x.tokens, width / cp->tp->config->A);
@@ -325,7 +326,7 @@ static enum error_code backward_input(struct attention_call *c, struct error *er
 static void cost(struct forecast *f, const struct context_parallel *cp, enum tensor_pass pass, int64_t rows)
 {
     (void)rows;
-    if (cp->plan == NULL || cp->plan->tokens == 0 || pass == WEIGHT_PASS) return;
+    if (cp->plan == NULL || pass == WEIGHT_PASS) return;
     const struct here h = find(cp);
     if (h.x.tokens == 0) return;
     head_exchange_cost(f, &h.x, 1, pass == FORWARD_PASS, true);
