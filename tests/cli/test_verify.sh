@@ -9,13 +9,22 @@ expect_all_pass() {
     [ "${BASH_REMATCH[1]:-0}" = "${BASH_REMATCH[2]:-1}" ] || complain 'not all have passed'
 }
 
+# The families with the most cases only in `make verify`: tests under devices/ try their schemes in every tier.
 test_schemes() {
-    run verify data --devices 2;                        expect_all_pass 2
+    [ "$TIER" != verify ] || { run verify data --devices 2;     expect_all_pass 100; }
     run verify tensor --devices 2;                      expect_all_pass 3
     expect_out '^2 devices, tensor '; expect_out '^  tp=2 +1d +M=2 v=1 .* == +== +- +ok$'; expect_out '^  tp=2 +1d-sp-keep .* ok'
 }
 
+test_json() {
+    run verify experts --devices 2 --json all.json;     expect_all_pass 10
+    expect_file all.json
+    [ "$(grep -c '"scheme":.*"here"' all.json)" = "$(grep -c '"passed":.*true' all.json)" ] || complain 'not a case each'
+    grep -q '"refused":.*--ep 2' all.json || complain 'the JSON does not say what was refused, and why'
+}
+
 test_pipeline_and_json() {
+    [ "$TIER" = verify ] || return 0
     run verify pipeline --devices 2 --json all.json;    expect_all_pass 31
     expect_out '^  pp=2 +zb-v +M=[124] v=2 .* == +== +(==|-) +ok'; expect_out '^  pp=2 +pipedream-2bw +M=4 v=1 .* == +== +== +ok'
     expect_out '^  pp=2 +interleaved +M=[124] v=2 .* ok'; expect_out 'by speed'
@@ -43,4 +52,4 @@ test_refusals() {
     run verify --help;                                  expect_status 0; expect_out '^usage: orrery verify'; expect_columns 100
 }
 
-run_tests test_schemes test_pipeline_and_json test_collectives test_under_a_launcher test_refusals
+run_tests test_schemes test_json test_pipeline_and_json test_collectives test_under_a_launcher test_refusals

@@ -14,11 +14,13 @@ static void check_if_it_fits(struct plan *p)
     if (plan_check(p, &err) == OK) check(p);
 }
 
-/* Below `make verify` a third: each scheme is on several numbers of devices, with one of dp, tp and pp beside cp. */
+/* Below `make verify` a third, on more than 3 devices a sixth: each scheme is on several numbers of devices, with one
+ * of dp, tp and pp beside cp. */
 static bool chosen(int scheme, int cp, int other, int test)
 {
     if (tier_now() == TIER_VERIFY || test_size == 1) return true;
-    return cp > 1 && (scheme + cp + test + test_size) % 3 == 0 && (test_size == cp || (scheme + test) % 3 == other);
+    const int part = test_size > 3 ? 6 : 3;
+    return cp > 1 && (scheme + cp + test + test_size) % part == 0 && (test_size == cp || (scheme + test) % 3 == other);
 }
 
 /* Of cp, dp, tp and pp, all that make the job. */
