@@ -97,6 +97,7 @@ static void list_schemes(enum scheme_kind kind, const char *memory, void (*more)
 
 static void list_attention(void) { list_schemes(ATTENTION_SCHEME, "memory", NULL); }
 static void list_experts(void) { list_schemes(EXPERT_SCHEME, "memory", NULL); }
+static void list_spatial(void) { list_schemes(SPATIAL_SCHEME, "memory", NULL); }
 static void list_tensor(void) { list_schemes(TENSOR_SCHEME, "memory", NULL); }
 
 /* Options of every scheme that shards something. */
@@ -266,6 +267,7 @@ static const struct { const char *name, *title; void (*print)(void); } parts[] =
     { "experts", "Expert parallelism, over ep (--dispatch)", list_experts },
     { "data", "Data parallelism, over dp (--data-parallel)", list_data },
     { "schedules", "Pipeline schedules, over pp (--schedule)", list_schedules },
+    { "spatial", "Fields on the sphere, in tiles (orrery verify spatial)", list_spatial },
     { "collectives", "Collectives (--allreduce)", list_collectives },
     { "optimizers", "Optimizers (--optimizer)", list_optimizers },
     { "clusters", "Clusters for the virtual clock (--cluster)", list_clusters },

@@ -4,6 +4,7 @@
 #include "emulated_devices/schemes/data/data.h"
 #include "emulated_devices/schemes/experts/experts.h"
 #include "emulated_devices/schemes/pipeline/schedule.h"
+#include "emulated_devices/schemes/spatial/spatial.h"
 #include "emulated_devices/schemes/tensor/tensor.h"
 #include "ref/io/options.h"
 #include <string.h>
@@ -57,7 +58,11 @@
     X(schedule_generator, schedule_dualpipe)           \
     X(schedule_generator, schedule_dualpipev)          \
     X(schedule_generator, schedule_pipedream_2bw)      \
-    X(schedule_generator, schedule_skippipe)
+    X(schedule_generator, schedule_skippipe)           \
+    X(spatial_scheme, spatial_scheme_transforms)       \
+    X(spatial_scheme, spatial_scheme_scattered)        \
+    X(spatial_scheme, spatial_scheme_halo)             \
+    X(spatial_scheme, spatial_scheme_score)
 
 #define X(type, symbol) extern const struct type symbol;
 SCHEMES(X)
@@ -76,6 +81,7 @@ static const struct scheme_kind_info kinds[SCHEME_KINDS] = {
     [EXPERT_SCHEME]    = { "experts", "Expert parallelism, over ep (--dispatch)", "--dispatch", "experts" },
     [DATA_SCHEME]      = { "data", "Data parallelism, over dp (--data-parallel)", "--data-parallel", "data" },
     [PIPELINE_SCHEME]  = { "schedules", "Pipeline schedules, over pp (--schedule)", "--schedule", "pipeline" },
+    [SPATIAL_SCHEME]   = { "spatial", "Fields on the sphere, in tiles (orrery verify spatial)", NULL, "spatial" },
 };
 
 const struct scheme_kind_info *scheme_kind_info(enum scheme_kind kind) { return &kinds[kind]; }

@@ -9,6 +9,7 @@
  *     EXPERTS    ep    the experts of a mixture                        experts/experts.h
  *     DATA       dp    weights, gradients, optimizer state             data/data.h
  *     PIPELINE   pp    layers                                          pipeline/schedule.h
+ *     SPATIAL    -     fields on the sphere: no model's, no plan's     spatial/spatial.h
  *
  * The list, the command line, verification and counters need only the head.  A new scheme is a file and a line in
  * registry.c.
@@ -19,7 +20,11 @@
 #include "ref/error.h"
 #include <stdbool.h>
 
-enum scheme_kind { TENSOR_SCHEME, ATTENTION_SCHEME, EXPERT_SCHEME, DATA_SCHEME, PIPELINE_SCHEME, SCHEME_KINDS };
+enum scheme_kind {
+    TENSOR_SCHEME, ATTENTION_SCHEME, EXPERT_SCHEME, DATA_SCHEME, PIPELINE_SCHEME,
+    PLAN_KINDS,                         /* those before it are chosen by a plan, by a flag of training */
+    SPATIAL_SCHEME = PLAN_KINDS, SCHEME_KINDS
+};
 
 /* How results compare with those of one device, from the closest to the most distant. */
 enum equality {
@@ -41,7 +46,7 @@ struct scheme {
 struct scheme_kind_info {
     const char *name;                   /* in commands: `orrery list tensor` */
     const char *title;                  /* in the list */
-    const char *flag;                   /* the flag that chooses a scheme */
+    const char *flag;                   /* the flag that chooses a scheme; NULL: none does */
     const char *family;                 /* the family of cases: `orrery verify tensor` */
 };
 const struct scheme_kind_info *scheme_kind_info(enum scheme_kind);

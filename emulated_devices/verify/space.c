@@ -5,7 +5,7 @@
 #include <string.h>
 
 enum {
-    EVERY = (1u << SCHEME_KINDS) - 1, ONLY_ATTENTION = 1u << ATTENTION_SCHEME, ONLY_DATA = 1u << DATA_SCHEME,
+    EVERY = (1u << PLAN_KINDS) - 1, ONLY_ATTENTION = 1u << ATTENTION_SCHEME, ONLY_DATA = 1u << DATA_SCHEME,
     ONLY_PIPELINE = 1u << PIPELINE_SCHEME
 };
 
@@ -25,13 +25,13 @@ struct info {
 
 /* ---- mesh -------------------------------------------------------------------------------------------------------- */
 
-static const enum axis axis_of[SCHEME_KINDS] = {
+static const enum axis axis_of[PLAN_KINDS] = {
     [TENSOR_SCHEME] = TP, [ATTENTION_SCHEME] = CP, [EXPERT_SCHEME] = EP, [DATA_SCHEME] = DP, [PIPELINE_SCHEME] = PP,
 };
 
 static bool has_schemes(enum axis axis)
 {
-    for (int k = 0; k < SCHEME_KINDS; k++)
+    for (int k = 0; k < PLAN_KINDS; k++)
         if (axis_of[k] == axis) return scheme_at((enum scheme_kind)k, 0) != NULL;
     return false;
 }
@@ -386,7 +386,7 @@ void space_close(struct space *s)
     s->batches = NULL;
 }
 
-static const enum dimension of_kind[SCHEME_KINDS] = {
+static const enum dimension of_kind[PLAN_KINDS] = {
     [TENSOR_SCHEME] = DIM_TENSOR, [ATTENTION_SCHEME] = DIM_ATTENTION, [EXPERT_SCHEME] = DIM_EXPERTS,
     [DATA_SCHEME] = DIM_DATA, [PIPELINE_SCHEME] = DIM_SCHEDULE,
 };
@@ -424,7 +424,7 @@ enum error_code space_check(const void *context, const struct choice *x, struct 
 {
     const struct space *s = context;
     const int *size = s->mesh[x->value[DIM_MESH]];
-    for (int k = 0; k < SCHEME_KINDS; k++) {
+    for (int k = 0; k < PLAN_KINDS; k++) {
         const bool own = k == (int)s->kind, splits = size[axis_of[k]] > 1;
         if (own ? !splits && s->devices > 1 : !splits && of_kind[k] && x->value[of_kind[k]] != 0)
             return fail(err, ERR_USAGE, "%s is 1", axis_name(axis_of[k]));

@@ -38,6 +38,14 @@ test_collectives() {
     expect_out '^  allreduce +ok, [0-9]+ calls: two_shot '; expect_out '^3 devices of a100-ethernet, collectives: '
 }
 
+test_tiles_of_the_sphere() {
+    run verify spatial --devices 3 --json tiles.json;   expect_all_pass 22
+    expect_out '^   1 x 3  x 1   convolution-halo +[0-9.e-]+ +4 +[1-9][0-9]+  ok$'; expect_out '^   1 x 1  x 3   transforms +0\.0e\+00 '
+    expect_file tiles.json; grep -q '"polar":.*3' tiles.json || complain 'the JSON does not name the tiling'
+    run list spatial;                                   expect_status 0; expect_out '^  convolution-scattered '
+    expect_out 'sends four all-to-alls'
+}
+
 test_under_a_launcher() {
     command='mpiexec -n 2 orrery verify collectives'
     status=0
@@ -52,4 +60,5 @@ test_refusals() {
     run verify --help;                                  expect_status 0; expect_out '^usage: orrery verify'; expect_columns 100
 }
 
-run_tests test_schemes test_json test_pipeline_and_json test_collectives test_under_a_launcher test_refusals
+run_tests test_schemes test_json test_pipeline_and_json test_collectives test_tiles_of_the_sphere test_under_a_launcher \
+    test_refusals

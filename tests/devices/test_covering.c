@@ -82,7 +82,7 @@ static void test_every_scheme_on_every_mesh(void **state)
     struct cases c;
     struct error err;
     (void)state;
-    for (int kind = 0; kind < SCHEME_KINDS; kind++) {
+    for (int kind = 0; kind < PLAN_KINDS; kind++) {
         static bool seen[SPACE_MOST_MESHES][SPACE_MOST_FORMS];
         struct choice x;
         struct value_pair p;

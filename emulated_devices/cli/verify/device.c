@@ -80,7 +80,8 @@ static enum error_code run_families(struct job *j, struct cases *c, const struct
     enum error_code e = OK;
     for (int i = 0; (family = verify_family(i)) != NULL && !e; i++) {
         if (o->what && strcmp(o->what, family) != 0) continue;
-        e = i == 0 ? verify_collectives(j, err) : verify_schemes(j, c, kind_at(i), err);
+        e = i == 0 ? verify_collectives(j, err) : kind_at(i) == SPATIAL_SCHEME ? verify_tiles(j, err)
+                                                : verify_schemes(j, c, kind_at(i), err);
     }
     if (!e && j->prints) print_count(j);
     if (!e && j->speaks && o->json) e = write_job(j, o->json, err);

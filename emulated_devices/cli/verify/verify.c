@@ -32,7 +32,8 @@ static enum error_code parse(struct verify_options *o, int argc, char **argv, bo
         "offloading .. that go together, in at least one case. Every loss, gradient and weight of every\n"
         "device is held to its measured bound, in fp64 also to 1e-12; messages, bytes, additions and peak\n"
         "memory equal their formulas. Plans that add in the same order end with the same bits, whatever\n"
-        "the schedule and wherever numbers lie. Collectives are exact.",
+        "the schedule and wherever numbers lie. Collectives are exact. Fields on the sphere, in tiles of\n"
+        "every shape, are those of one device (spatial).",
         argc - 2, argv + 2, table, help, err);
     set_wait_limit(limit);
     return e ? e : set_backend(backend, err);

@@ -52,6 +52,7 @@ void verify_refuse(struct job *, const char *family, const char *what, const str
 /** Run all of a family's cases.  Collective over all devices.  @return OK with any verdicts, or the error that ended
  *  it. */
 enum error_code verify_collectives(struct job *, struct error *);
+enum error_code verify_tiles(struct job *, struct error *);
 struct cases;
 enum error_code verify_schemes(struct job *, struct cases *, enum scheme_kind, struct error *);
 

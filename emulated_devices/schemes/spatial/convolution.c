@@ -82,3 +82,21 @@ enum error_code spatial_convolve_backward(struct tiling *t, const struct spatial
     walk_turn(&w, AZIMUTH, 3, 0, c.N);
     return walk_to(&w, d_x);
 }
+
+const struct spatial_scheme spatial_scheme_scattered = {
+    .head = { .kind = SPATIAL_SCHEME, .equality = REASSOCIATES, .name = "convolution-scattered",
+              .description = "local convolution; sums over rows of several devices are reduced and scattered",
+              .source = "FourCastNet 3, arXiv:2507.12144; torch-harmonics",
+              .volume = "two all-to-alls along azimuth; K (g-1)/g of a field's columns along polar",
+              .memory = "K numbers for each point; what an exchange packs, and what arrives", .needs = "nothing" },
+    .operation = CONVOLUTION, .form = SCATTERED,
+};
+
+const struct spatial_scheme spatial_scheme_halo = {
+    .head = { .kind = SPATIAL_SCHEME, .equality = REASSOCIATES, .name = "convolution-halo",
+              .description = "local convolution; rows within the filter's reach come from their owners",
+              .source = "FourCastNet 3, arXiv:2507.12144; torch-harmonics",
+              .volume = "two all-to-alls along azimuth; rows within reach of other tiles along polar",
+              .memory = "K numbers for each point; what an exchange packs, and what arrives", .needs = "nothing" },
+    .operation = CONVOLUTION, .form = HALO,
+};

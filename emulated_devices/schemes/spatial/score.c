@@ -80,3 +80,12 @@ enum error_code spatial_crps(struct tiling *t, const struct spatial_score *s, st
     w.size[0] = 0;                                          /* nothing to copy */
     return walk_to(&w, tensor_none);
 }
+
+const struct spatial_scheme spatial_scheme_score = {
+    .head = { .kind = SPATIAL_SCHEME, .equality = REASSOCIATES, .name = "score",
+              .description = "the continuous ranked probability score of an ensemble, as a loss",
+              .source = "FourCastNet 3, arXiv:2507.12144; makani",
+              .volume = "an all-to-all of points for members each way; an all-reduce of a number for each channel",
+              .memory = "what an exchange packs, and what arrives", .needs = "nothing" },
+    .operation = SCORE,
+};

@@ -22,6 +22,7 @@
 #define ORRERY_SPATIAL_H
 
 #include "emulated_devices/collectives/collective.h"
+#include "emulated_devices/schemes/scheme.h"
 #include "ref/sphere/convolution.h"
 #include "ref/sphere/crps.h"
 #include "ref/sphere/harmonics.h"
@@ -112,5 +113,16 @@ struct spatial_score {
 enum error_code spatial_crps(struct tiling *, const struct spatial_score *, struct tensor forecast,
                              struct tensor observed, struct tensor loss, struct tensor d_loss, struct tensor d_forecast,
                              struct account *cost, struct error *);
+
+/* ---- the registry ------------------------------------------------------------------------------------------------ */
+
+/* What is listed and verified. */
+struct spatial_scheme {
+    struct scheme head;
+    enum { TRANSFORMS, CONVOLUTION, SCORE } operation;
+    enum convolution_form form;                 /* of a convolution */
+};
+
+SCHEME_CASTS(SPATIAL_SCHEME, spatial_scheme)    /* spatial_scheme_at, spatial_scheme_find */
 
 #endif

@@ -45,3 +45,12 @@ enum error_code spatial_to_grid(struct tiling *t, const struct harmonics *h, enu
     walk_turn(&w, AZIMUTH, 2, 0, N);
     return walk_to(&w, x);
 }
+
+const struct spatial_scheme spatial_scheme_transforms = {
+    .head = { .kind = SPATIAL_SCHEME, .equality = PERMUTES, .name = "transforms",
+              .description = "distributed real Fourier and Legendre transforms: a grid to its spectrum and back",
+              .source = "FourCastNet 3, arXiv:2507.12144; torch-harmonics",
+              .volume = "four all-to-alls, each (g-1)/g of the local tile for a group of g",
+              .memory = "what an exchange packs, and what arrives", .needs = "nothing" },
+    .operation = TRANSFORMS,
+};

@@ -155,6 +155,7 @@ struct walk_views walk_compute(struct walk *w, const int64_t size[WALK_DIMS])
     w->old = w->at, w->owned_old = w->owned, w->owned = false;
     walk_on(w, size, next);
     if (next.data == NULL || from == 0 || to == 0) {
+        if (next.data != NULL && to > 0) device_zero(device_of(w), tensor_1d(next.data, F64, to));
         walk_computed(w, &v);
         return v;
     }

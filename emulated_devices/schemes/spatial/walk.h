@@ -45,7 +45,8 @@ void walk_halo(struct walk *, enum tile_axis, int dimension, int64_t whole, int6
 void walk_halo_home(struct walk *, enum tile_axis, int dimension, int64_t whole, int64_t reach);
 
 /** Move on to a new block that an operation makes of the old one.
- *  @return host views of both, to compute; then call walk_computed.  .to NULL: there is nothing to compute. */
+ *  @return host views of both, to compute; then call walk_computed.  .to NULL: there is nothing to compute; from an
+ *  empty block come zeros, because every operation is linear. */
 struct walk_views { const double *from; double *to; struct views views; };
 struct walk_views walk_compute(struct walk *, const int64_t size[WALK_DIMS]);
 void walk_computed(struct walk *, struct walk_views *);
