@@ -2,6 +2,8 @@
  * tier: check
  */
 #include "emulated_devices/schemes/attention/attention.h"
+#include "emulated_devices/schemes/attention/buckets.h"
+#include "emulated_devices/schemes/attention/flexsp_plan.h"
 #include "ref/numeric/philox.h"
 #include <math.h>
 #include <setjmp.h>
@@ -75,7 +77,7 @@ static double time_of_equal_groups(const struct context_load *l, int d)
 static double brute(const struct context_load *l, const int size[], int groups, int64_t most_tokens)
 {
     double least = INFINITY;
-    int in[8] = { 0 };
+    int in[9] = { 0 };
     for (bool more = true; more;) {
         double busy[P] = { 0 }, most = 0;
         int64_t tokens[P] = { 0 };
@@ -94,24 +96,87 @@ static double brute(const struct context_load *l, const int size[], int groups, 
     return least;
 }
 
+/* The ways to cut four devices. */
+static const int cuts[][5] = { { 4 }, { 2, 2 }, { 2, 1, 1 }, { 1, 1, 1, 1 } };
+
+static int groups_of(int cut)
+{
+    int groups = 0;
+    while (cuts[cut][groups] > 0) groups++;
+    return groups;
+}
+
+static double best_time(const struct context_load *l)
+{
+    double least = INFINITY;
+    for (int c = 0; c < 4; c++) least = fmin(least, brute(l, cuts[c], groups_of(c), 2 * ((l->tokens + 3) / 4)));
+    return least;
+}
+
+/* @return the plan's time over that of the best plan of all, less 1. */
+static double slower_than_best(int samples, int buckets, uint64_t seed)
+{
+    int64_t length[9];
+    for (int i = 0; i < samples; i++) length[i] = 1 + (int64_t)(400 * pow(random_uniform(seed, 1, (uint64_t)i), 3));
+    const struct context_load l = load_of(length, samples, 4);
+    struct context_plan p;
+    if (flexsp_plan(&p, &l, buckets, &err) != OK) fail_msg("flexsp does not plan: %s", err.text);
+    const double time = plan_time(&l, &p);
+    context_plan_free(&p);
+    return time / best_time(&l) - 1;
+}
+
 static void test_few_samples_exactly(void **state)
 {
     (void)state;
-    static const int cuts[][5] = { { 4 }, { 2, 2 }, { 2, 1, 1 }, { 1, 1, 1, 1 } };
     for (uint64_t seed = 0; seed < 40; seed++) {
-        int64_t length[6];
-        for (int i = 0; i < 6; i++) length[i] = 1 + (int64_t)(400 * pow(random_uniform(seed, 1, (uint64_t)i), 3));
-        const struct context_load l = load_of(length, 6, 4);
-        double least = INFINITY;
-        for (int c = 0; c < 4; c++) {
-            int groups = 0;
-            while (cuts[c][groups] > 0) groups++;
-            least = fmin(least, brute(&l, cuts[c], groups, 2 * ((l.tokens + 3) / 4)));
+        const double more = slower_than_best(6, USUAL_BUCKETS, seed);
+        if (fabs(more) > 1e-12) fail_msg("seed %d: the plan takes %.3g more time than the best", (int)seed, more);
+    }
+}
+
+/* With fewer buckets than lengths the plan is nearly the best one. */
+static void test_buckets(void **state)
+{
+    (void)state;
+    double worst = 0;
+    for (uint64_t seed = 0; seed < 20; seed++) worst = fmax(worst, slower_than_best(9, 3, seed));
+    if (worst > 0.005) fail_msg("the plan takes %.4f more time than the best", worst);
+}
+
+/* The least time over all numbers of each length in each group; n: left of each. */
+static double brute_by_numbers(const struct context_load *l, const int size[], int groups, const int64_t kind[2], int a,
+                               int b, double slowest)
+{
+    double least = INFINITY;
+    if (groups == 0) return a + b == 0 ? slowest : INFINITY;
+    for (int i = 0; i <= a; i++)
+        for (int k = 0; k <= b; k++) {
+            const double busy = i * sample_time(l, kind[0], size[0]) + k * sample_time(l, kind[1], size[0]);
+            const int64_t tokens = i * kind[0] + k * kind[1];
+            if ((tokens + size[0] - 1) / size[0] <= 2 * ((l->tokens + 3) / 4))
+                least = fmin(least, brute_by_numbers(l, size + 1, groups - 1, kind, a - i, b - k, fmax(slowest, busy)));
         }
+    return least;
+}
+
+/* Many samples of two lengths: only their numbers matter, and the plan is the best one. */
+static void test_many_alike(void **state)
+{
+    (void)state;
+    for (uint64_t seed = 0; seed < 12; seed++) {
+        const int64_t kind[] = { 300 + (int64_t)(300 * random_uniform(seed, 2, 0)),
+                                 100 + (int64_t)(150 * random_uniform(seed, 2, 1)) };
+        const int a = 5 + (int)seed % 4, b = 9 + (int)seed % 3;
+        int64_t length[32];
+        for (int i = 0; i < a + b; i++) length[i] = kind[i >= a];
+        const struct context_load l = load_of(length, a + b, 4);
+        double least = INFINITY;
+        for (int c = 0; c < 4; c++) least = fmin(least, brute_by_numbers(&l, cuts[c], groups_of(c), kind, a, b, 0));
         struct context_plan p = plan_of(&l);
         const double time = plan_time(&l, &p);
         if (fabs(time / least - 1) > 1e-12)
-            fail_msg("seed %llu: the plan takes %.9g, the best of all %.9g", (unsigned long long)seed, time, least);
+            fail_msg("seed %d: %d and %d samples take %.9g, at best %.9g", (int)seed, a, b, time, least);
         context_plan_free(&p);
     }
 }
@@ -170,6 +235,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = { cmocka_unit_test(test_few_samples_exactly),
                                         cmocka_unit_test(test_better_than_equal_groups),
+                                        cmocka_unit_test(test_buckets), cmocka_unit_test(test_many_alike),
                                         cmocka_unit_test(test_groups) };
     return cmocka_run_group_tests_name("flexsp", tests, NULL, NULL);
 }

@@ -12,183 +12,23 @@
  *          device 2           2
  *          device 3           1, 1
  *
- * Plan     of all ways to cut P into such groups, and to put samples into them, one with the least time of the slowest
- *          group.  Few samples: exactly, by branch and bound.  Many: the longest sample first, into the group that then
- *          ends earliest; the paper buckets lengths and solves an integer program instead.  The time of a group
- *              (pairs of tokens * per_pair + tokens (per_token + elements exchanged for a token * per_element)) / d
- *          No device gets more than twice the mean number of tokens, if there is such a plan
+ * Plan     flexsp_plan.h.  It is a plan of one microbatch; the paper's blaster, which chooses how many microbatches
+ *          there are and cuts the sorted samples into them, has no place here: --micro says how many, and the order of
+ *          the data which samples they have
  * Sends    as ulysses of d devices, for the group's T tokens: forward T/d (d-1)/d (2 H + 2 K) A elements, backward as
  *          many; with K < d copies of keys
  * Memory   kept: queries, keys, values and results after the exchange, the log-sum-exp
  * Equals   reassociates: tiles of keys begin elsewhere than in one device's
  */
 #include "emulated_devices/device/compute.h"
+#include "emulated_devices/schemes/attention/buckets.h"
+#include "emulated_devices/schemes/attention/flexsp_plan.h"
 #include "emulated_devices/schemes/attention/head_exchange.h"
 #include "emulated_devices/schemes/attention/pass.h"
-#include <stdlib.h>
-
-/* ---- the plan ---------------------------------------------------------------------------------------------------- */
-
-enum { MOST_STEPS = 20000 };            /* of branch and bound, for one way to cut the devices */
-
-/* A group, and what it has so far. */
-struct loaded { int first, devices; double busy; int64_t tokens; };
-
-struct search {
-    const struct context_load *load;
-    const struct interval *sample;      /* the longest first */
-    struct loaded part[MESH_MOST_DEVICES];
-    int parts, steps;
-    int64_t room;                       /* tokens of a device */
-    int *in, *best_in;                  /* [samples] the part of each */
-    struct loaded best[MESH_MOST_DEVICES];
-    int best_parts;
-    double least;                       /* time of the slowest part of the best; negative: none yet */
-};
-
-static double time_in(const struct context_load *l, int64_t s, int d)
-{
-    const double sent = (double)(2 * l->query_width + l->key_width) * (d - 1) / d * l->per_element;
-    return (l->per_pair * (double)s * (double)(s + 1) / 2 + (l->per_token + sent) * (double)s) / d;
-}
-
-static double slowest(const struct search *x)
-{
-    double most = 0;
-    for (int i = 0; i < x->parts; i++)
-        if (x->part[i].busy > most) most = x->part[i].busy;
-    return most;
-}
-
-static void put(struct search *x, int sample, int part, int sign)
-{
-    const int64_t s = x->sample[sample].count;
-    x->part[part].busy += sign * time_in(x->load, s, x->part[part].devices);
-    x->part[part].tokens += sign * s;
-    x->in[sample] = part;
-}
-
-static bool fits(const struct search *x, int sample, const struct loaded *p)
-{
-    return (p->tokens + x->sample[sample].count + p->devices - 1) / p->devices <= x->room;
-}
-
-static void keep_if_better(struct search *x)
-{
-    const double now = slowest(x);
-    if (x->least >= 0 && now >= x->least) return;
-    x->least = now, x->best_parts = x->parts;
-    for (int i = 0; i < x->parts; i++) x->best[i] = x->part[i];
-    for (int i = 0; i < x->load->samples; i++) x->best_in[i] = x->in[i];
-}
-
-/* Each sample into the part that then ends earliest. */
-static void greedy(struct search *x)
-{
-    int placed = 0;
-    for (; placed < x->load->samples; placed++) {
-        const int64_t s = x->sample[placed].count;
-        int at = -1;
-        double earliest = 0;
-        for (int i = 0; i < x->parts; i++) {
-            const double then = x->part[i].busy + time_in(x->load, s, x->part[i].devices);
-            if (fits(x, placed, &x->part[i]) && (at < 0 || then < earliest)) at = i, earliest = then;
-        }
-        if (at < 0) break;
-        put(x, placed, at, 1);
-    }
-    if (placed == x->load->samples) keep_if_better(x);
-    while (placed-- > 0) put(x, placed, x->in[placed], -1);
-}
-
-/* An earlier part of the same size and load would give the same plans. */
-static bool like_an_earlier_one(const struct search *x, int part)
-{
-    for (int i = 0; i < part; i++)
-        if (x->part[i].devices == x->part[part].devices && x->part[i].busy == x->part[part].busy) return true;
-    return false;
-}
-
-static void branch(struct search *x, int sample)
-{
-    if (sample == x->load->samples) {
-        keep_if_better(x);
-        return;
-    }
-    for (int i = 0; i < x->parts && x->steps < MOST_STEPS; i++) {
-        const struct loaded before = x->part[i];
-        if (!fits(x, sample, &before) || like_an_earlier_one(x, i)) continue;
-        x->steps++;
-        put(x, sample, i, 1);
-        if (x->least < 0 || x->part[i].busy < x->least) branch(x, sample + 1);
-        x->part[i] = before;
-    }
-}
-
-/* All ways to cut the devices from `first` on into parts of at most `largest`, sizes falling. */
-static void cut_devices(struct search *x, int first, int largest)
-{
-    if (first == x->load->devices) {
-        greedy(x);
-        x->steps = 0;
-        branch(x, 0);
-        return;
-    }
-    for (int d = largest; d >= 1; d /= 2) {
-        if (first + d > x->load->devices) continue;
-        x->part[x->parts++] = (struct loaded){ .first = first, .devices = d };
-        cut_devices(x, first + d, d);
-        x->parts--;
-    }
-}
-
-static void find_parts(struct search *x)
-{
-    int largest = 1;
-    while (2 * largest <= x->load->devices && 2 * largest <= x->load->heads) largest *= 2;
-    x->least = -1;
-    x->room = 2 * ((x->load->tokens + x->load->devices - 1) / x->load->devices);
-    cut_devices(x, 0, largest);
-    if (x->least >= 0) return;
-    x->room = x->load->tokens;                          /* one part takes what it must */
-    cut_devices(x, 0, largest);
-}
-
-/* A part's samples, one after another in the order of tokens, are cut into nearly equal ranges. */
-static void add_part(struct context_plan *plan, const struct search *x, int part)
-{
-    const struct loaded *p = &x->best[part];
-    int64_t before = 0;
-    context_add_group(plan, p->first, p->devices);
-    for (int64_t token = 0, next; token < x->load->tokens; token = next) {
-        int k = 0;
-        while (x->sample[k].first != token) k++;
-        next = interval_end(x->sample[k]);
-        if (x->best_in[k] != part) continue;
-        const struct interval listed = { before, x->sample[k].count };
-        for (int m = 0; m < p->devices; m++) {
-            const struct interval own = interval_meet(listed, block_at(p->tokens, p->devices, m));
-            if (own.count > 0)
-                context_add_block(plan, interval_moved(own, token - before), (struct interval){ 0 }, p->first + m);
-        }
-        before = interval_end(listed);
-    }
-}
 
 static enum error_code plan(struct context_plan *plan, const struct context_load *l, struct error *err)
 {
-    struct search *x = calloc(1, sizeof *x);
-    struct interval *sample = context_samples(l);
-    int *in = calloc(2 * (size_t)l->samples, sizeof *in);
-    *plan = (struct context_plan){ .devices = l->devices, .divisions = 1, .tokens = l->tokens,
-                                   .lost = !x || !sample || !in };
-    if (!plan->lost) {
-        x->load = l, x->sample = sample, x->in = in, x->best_in = in + l->samples;
-        find_parts(x);
-        for (int i = 0; i < x->best_parts; i++) add_part(plan, x, i);
-    }
-    free(x), free(sample), free(in);
-    return context_plan_finish(plan, l, err);
+    return flexsp_plan(plan, l, USUAL_BUCKETS, err);
 }
 
 /* ---- the exchange ------------------------------------------------------------------------------------------------ */
