@@ -88,7 +88,7 @@ static enum error_code cut_microbatch(const struct stage *s, struct microbatch *
     const int dp = mesh_coordinate(&s->plan->mesh, s->rank, DP);
     const bool plans = s->seams->cp.scheme->plan != NULL;
     drop_cut(m);
-    const enum error_code e = plan_context(s->plan, dp, micro, &m->plan, err);
+    const enum error_code e = plan_context(s->plan, dp, micro, tensor_none, &m->plan, err);
     if (e) return e;
     m->sequences = plan_microbatch(s->plan, dp, micro);
     m->rows = plan_rows_by(s->plan, s->rank, micro, &m->plan);

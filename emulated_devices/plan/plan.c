@@ -459,7 +459,8 @@ static int sample_lengths(const struct plan *p, struct interval sequences, int64
     return n;
 }
 
-enum error_code plan_context(const struct plan *p, int dp, int micro, struct context_plan *out, struct error *err)
+enum error_code plan_context(const struct plan *p, int dp, int micro, struct tensor mask, struct context_plan *out,
+                             struct error *err)
 {
     const struct interval own = plan_microbatch(p, dp, micro);
     const struct attention_scheme *s;
@@ -473,6 +474,7 @@ enum error_code plan_context(const struct plan *p, int dp, int micro, struct con
     const int samples = sample_lengths(p, own, length);
     e = s->plan(out, &(struct context_load){ .length = length, .samples = samples, .tokens = tokens,
                                              .devices = p->mesh.size[CP], .node = node_of_context(p),
+                                             .sees = mask.data, .ranges = (int)(tensor_cols(mask) / 2),
                                              .query_width = c->H * c->A, .key_width = 2 * c->K * c->A,
                                              .heads = fewest_heads(p), .per_element = per_element(p),
                                              .per_pair = 4 * (double)(c->H * c->A),
@@ -497,7 +499,7 @@ struct intervals plan_rows_by(const struct plan *p, int rank, int micro, const s
 struct intervals plan_rows(const struct plan *p, int rank, int micro)
 {
     struct context_plan plan;
-    if (plan_context(p, mesh_coordinate(&p->mesh, rank, DP), micro, &plan, NULL))
+    if (plan_context(p, mesh_coordinate(&p->mesh, rank, DP), micro, tensor_none, &plan, NULL))
         return (struct intervals){ .room = -1 };
     const struct intervals rows = plan_rows_by(p, rank, micro, &plan);
     context_plan_free(&plan);

@@ -121,9 +121,12 @@ static inline bool plan_changes(const struct plan *p) { return p->batches || pla
 /**
  * The plan of a microbatch, from an attention scheme that makes plans; empty from one that cuts every sequence alike,
  * and of a microbatch without sequences.  Pure.
+ * @param mask  what the microbatch's tokens see, as in struct attention, all of them one sequence, in the host's
+ *              memory; none: its sample, up to itself.
  * @return OK, with a plan for context_plan_free; ERR_PLAN or ERR_MEMORY with an empty one.
  */
-enum error_code plan_context(const struct plan *, int dp, int micro, struct context_plan *, struct error *);
+enum error_code plan_context(const struct plan *, int dp, int micro, struct tensor mask, struct context_plan *,
+                             struct error *);
 
 /** A device's tokens of a microbatch, before tensor parallelism cuts them: rows of the global batch, ordered sequence
  *  by sequence.  For intervals_free. */

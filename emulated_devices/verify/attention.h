@@ -14,7 +14,7 @@ struct attention_layer {
     struct group one, along, part[ATTENTION_GROUPS];
     struct context_parallel cp;
     struct context_plan placed;         /* from a scheme that makes plans: each sequence is one sample */
-    struct tensor mask;                 /* I32 [B*S, 2], in the host's memory: with such a plan */
+    int32_t *sees;                      /* [B*S, 2] the usual mask, with such a plan and without another one */
     struct attention_call call;
 };
 
@@ -31,9 +31,11 @@ enum error_code attention_layer_plan(struct plan *, struct attention_shape, enum
 /**
  * Create one device's groups and tensors: those of the call, undefined, and as ACTIVATIONS those that the scheme keeps.
  * Local; an outline of a comm suffices for attention_layer_cost.
+ * @param mask  for a scheme that makes plans: as in plan_context, of all sequences; the layer keeps it.
  * @return OK or ERR_MEMORY; call attention_layer_close after both.
  */
-enum error_code attention_layer_open(struct attention_layer *, const struct plan *, struct comm *, struct error *);
+enum error_code attention_layer_open(struct attention_layer *, const struct plan *, struct comm *, struct tensor mask,
+                                     struct error *);
 void attention_layer_close(struct attention_layer *);
 
 /** Compute out, or d_qkv; call with FORWARD_PASS first.  Collective over all devices.

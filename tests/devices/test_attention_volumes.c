@@ -39,7 +39,7 @@ static void open_at(struct stand *s, struct attention_shape shape, enum dtype dt
     assert_int_equal(e, OK);
     assert_int_equal(device_open(&s->device, NULL, dtype, 0, &err), OK);
     assert_int_equal(comm_outline(&s->comm, &s->device, rank, P, &err), OK);
-    assert_int_equal(attention_layer_open(&s->layer, &p, &s->comm, &err), OK);
+    assert_int_equal(attention_layer_open(&s->layer, &p, &s->comm, tensor_none, &err), OK);
 }
 
 static void close_it(struct stand *s)

@@ -159,12 +159,10 @@ static void test_pairs(void **state)
                     block[blocks++] = (struct context_block){ { { a, n }, { m ? b : 0, m } }, 0 };
     for (int q = 0; q < blocks; q++)
         for (int k = 0; k < blocks; k++) {
-            struct context_block two[] = { block[q], block[k] };
-            const struct context_plan p = { .block = two, .blocks = 2 };
             int pairs = 0;
             for (int64_t i = 0; i < N; i++)
                 for (int64_t j = 0; j <= i; j++) pairs += has(&block[q], i) && has(&block[k], j);
-            if (context_work_pairs(&p, &(struct context_work){ 0, 1, 0, 0 }) != pairs)
+            if (context_pairs(&load, &block[q], &block[k]) != pairs)
                 fail_msg("blocks %d and %d: not %d pairs", q, k, pairs);
         }
 }

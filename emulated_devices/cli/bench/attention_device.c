@@ -112,7 +112,7 @@ static enum error_code take(struct lane *l, const struct attention_scheme *s, cJ
     if (attention_layer_plan(&p, j->shape, j->dtype, s->head.name, split, j->P, l->cluster, &why) != OK) return OK;
     const uint64_t before = l->world->device->arena.now.total;
     for (int i = 0; i < ATTENTION_COUNTS; i++) l->count[i] = 0;
-    enum error_code e = comm_agree(l->world, attention_layer_open(&l->layer, &p, l->world, err), err);
+    enum error_code e = comm_agree(l->world, attention_layer_open(&l->layer, &p, l->world, tensor_none, err), err);
     if (!e) count(l, before);
     if (!e) e = measure(l, err);
     if (!e) add_row(rows, l);

@@ -52,7 +52,7 @@ static enum error_code show_on(struct comm *world, const void *asked, struct err
     struct record own = { 0 };
     struct plan p;
     enum error_code e = make_plan(&p, a, err);
-    if (!e) e = comm_agree(world, attention_layer_open(&layer, &p, world, err), err);
+    if (!e) e = comm_agree(world, attention_layer_open(&layer, &p, world, tensor_none, err), err);
     if (!e) e = comm_agree(world, run_pass(world, &layer, &own, &outcome, err), err);
     if (!e) e = record_bring(world, &own, t.record, err);
     if (!e) e = comm_bring(world, &outcome, sizeof outcome, t.outcome, err);

@@ -59,7 +59,7 @@ void context_add_group(struct context_plan *p, int first, int devices)
 
 void context_plan_free(struct context_plan *p)
 {
-    free(p->block), free(p->work), free(p->move), free(p->group);
+    free(p->block), free(p->work), free(p->move), free(p->group), free(p->pairs);
     *p = (struct context_plan){ 0 };
 }
 
@@ -102,25 +102,38 @@ int context_group_of(const struct context_plan *p, int device)
     return i;
 }
 
-static double block_pairs(const struct context_block *q, const struct context_block *k)
+/* Of the mask: what the tokens of q see of k. */
+static int64_t masked_pairs(const struct context_load *l, struct interval q, struct interval k)
+{
+    int64_t pairs = 0;
+    for (int64_t i = q.first * l->ranges; i < interval_end(q) * l->ranges; i++) {
+        const struct interval seen = { l->sees[2 * i], l->sees[2 * i + 1] - l->sees[2 * i] };
+        pairs += interval_meet(seen, k).count;
+    }
+    return pairs;
+}
+
+double context_pairs(const struct context_load *l, const struct context_block *q, const struct context_block *k)
 {
     int64_t pairs = 0;
     for (int i = 0; i < 2; i++)
         for (int j = 0; j < 2; j++)
-            if (q->tokens[i].count > 0 && k->tokens[j].count > 0) pairs += causal_pairs(q->tokens[i], k->tokens[j]);
+            if (q->tokens[i].count > 0 && k->tokens[j].count > 0)
+                pairs += l->sees ? masked_pairs(l, q->tokens[i], k->tokens[j])
+                                 : causal_pairs(q->tokens[i], k->tokens[j]);
     return (double)pairs;
 }
 
 double context_work_pairs(const struct context_plan *p, const struct context_work *w)
 {
-    return block_pairs(&p->block[w->query], &p->block[w->key]);
+    return p->pairs[w - p->work];
 }
 
 double context_device_pairs(const struct context_plan *p, int device)
 {
     double sum = 0;
     for (int i = 0; i < p->works; i++)
-        if (p->work[i].device == device) sum += context_work_pairs(p, &p->work[i]);
+        if (p->work[i].device == device) sum += p->pairs[i];
     return sum;
 }
 
@@ -252,16 +265,19 @@ static enum error_code check_moves(const struct context_plan *p, const struct pr
 static enum error_code check_works(const struct context_plan *p, const struct context_load *l, const struct presence *h,
                                    struct error *err)
 {
-    int needed = 0;
+    int needed = 0, before = 0;
     char *done = calloc((size_t)p->blocks * (size_t)p->blocks + 1, 1);
     if (done == NULL) return fail(err, ERR_MEMORY, "no memory to check the work of %d blocks", p->blocks);
     enum error_code e = OK;
-    for (int q = 0; q < p->blocks; q++)
+    for (int q = 0; q < p->blocks && !e; q++) {
         for (int k = 0; k < p->blocks; k++) {
             const bool same = sample_of(l, p->block[q].tokens[0].first) == sample_of(l, p->block[k].tokens[0].first);
-            const bool sees = same && block_pairs(&p->block[q], &p->block[k]) > 0;
+            const bool sees = (same || l->sees) && context_pairs(l, &p->block[q], &p->block[k]) > 0;
             done[q * p->blocks + k] = !sees, needed += sees;
         }
+        if (needed == before) e = fail(err, ERR_PLAN, "block %d of the plan sees nothing", q);
+        before = needed;
+    }
     for (int i = 0; i < p->works && !e; i++) {
         const struct context_work w = p->work[i];
         const bool known = w.device >= 0 && w.device < p->devices && w.division >= 0 && w.division < p->divisions;
@@ -331,6 +347,10 @@ enum error_code context_plan_finish(struct context_plan *p, const struct context
 {
     enum error_code e = p->lost || !sort(p) ? fail(err, ERR_MEMORY, "no memory for a plan of %d blocks", p->blocks)
                                             : check(p, l, err);
+    if (!e) p->pairs = malloc(((size_t)p->works + 1) * sizeof *p->pairs);
+    if (!e && p->pairs == NULL) e = fail(err, ERR_MEMORY, "no memory for a plan of %d works", p->works);
+    for (int i = 0; i < p->works && !e; i++)
+        p->pairs[i] = context_pairs(l, &p->block[p->work[i].query], &p->block[p->work[i].key]);
     if (e) context_plan_free(p);
     else p->digest = digest(p);
     return e;

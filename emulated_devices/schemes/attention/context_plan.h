@@ -27,6 +27,9 @@ struct context_load {
     double per_element;                 /* operations in the time in which a link sends a number */
     int64_t heads;                      /* the fewest query heads of a device of tp */
     int64_t query_width, key_width;     /* numbers of a token: its queries, and as many results; its keys and values */
+    const int32_t *sees;                /* [tokens, ranges, 2] what each token sees of its sample, as the mask of struct
+                                         * attention: first and end, ascending.  NULL: its sample up to itself */
+    int ranges;
 };
 
 struct context_block {
@@ -54,7 +57,8 @@ struct context_plan {
     struct context_group *group;        /* by first device; all devices are in one.  NULL: there are none */
     int blocks, works, moves, groups, room[4];
     bool lost;                          /* there was no memory for all */
-    struct sha256_text digest;          /* set by context_plan_finish */
+    double *pairs;                      /* [works] of tokens that see each other; set by context_plan_finish */
+    struct sha256_text digest;          /* likewise */
 };
 
 /** Add to a plan, which begins as zeros with its devices and tokens set.  @return the block's number, until
@@ -74,8 +78,8 @@ struct interval *context_samples(const struct context_load *);
 
 /**
  * Sort, check and digest a plan: every token is in one block; a device's blocks do not interleave; every pair of tokens
- * of a sample that see each other is computed once, and no work is empty; data is there when it is sent and when work
- * needs it; nothing is sent to a device that has it.
+ * of a sample that see each other is computed once, and no work is empty; each block sees something; data is there when
+ * it is sent and when work needs it; nothing is sent to a device that has it.
  * Local.
  * @return OK; ERR_PLAN naming what is wrong, or ERR_MEMORY; the plan is freed after an error.
  */
@@ -89,7 +93,10 @@ void context_plan_tokens(struct intervals *, const struct context_plan *, int de
 /** The group that a device is in; the plan has groups. */
 int context_group_of(const struct context_plan *, int device);
 
-/** Pairs of tokens that see each other, in a work and in all work of a device. */
+/** Pairs of a token of one block and one of another, of the same sample, that it sees. */
+double context_pairs(const struct context_load *, const struct context_block *query, const struct context_block *key);
+
+/** The same in a work and in all work of a device, of a finished plan. */
 double context_work_pairs(const struct context_plan *, const struct context_work *);
 double context_device_pairs(const struct context_plan *, int device);
 

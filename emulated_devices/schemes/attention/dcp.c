@@ -14,6 +14,8 @@
  *          tokens).  A block's queries with their results, and its keys with its values, are an edge each: it has the
  *          block and the pairs that need them, and costs what moving them sends.  Divided (hypergraph.h) first among
  *          nodes, then among the devices of each.  The paper's formula, sum of cost times (devices - 1), is the volume
+ * Masks    what tokens see may be any ranges of their sample (context_plan.h): pairs of blocks of which none sees the
+ *          other are no vertices, and nothing is sent for them.  Runs have causal samples only
  * Order    4 divisions, as in the code: in the first what a device has, then what has come; of what a device sends
  *          another, a third in each
  * Sends    forward   a block's keys 2 n K A elements to each other device that needs them; queries n H A, and results
@@ -33,6 +35,7 @@ struct dcp {
     const struct context_load *load;
     struct context_plan *plan;          /* works are added with no device: those of a block follow one another */
     int *sample;                        /* [blocks] the first block of its sample */
+    int *work;                          /* [blocks + 1] the first work of each */
     struct hypergraph g;
     int *device;                        /* [vertices] block 0, its works, block 1, ... */
     int *when;                          /* [blocks][2] of one device: from which division on it has them; -1: never */
@@ -47,23 +50,36 @@ static int64_t block_tokens(const struct context_load *l)
     return (l->tokens + blocks - 1) / blocks;
 }
 
-/* Blocks, the longest sample first, and works of each with those before it in its sample. */
+/* Blocks, the longest sample first. */
 static void cut(struct dcp *d)
 {
     const int64_t n = block_tokens(d->load);
+    const size_t most = (size_t)(d->load->tokens / n) + (size_t)d->load->samples;
     struct interval *const sample = context_samples(d->load);
-    d->sample = malloc(((size_t)(d->load->tokens / n) + (size_t)d->load->samples + 1) * sizeof *d->sample);
-    d->plan->lost = sample == NULL || d->sample == NULL;
+    d->sample = malloc((most + 1) * sizeof *d->sample), d->work = malloc((most + 1) * sizeof *d->work);
+    d->plan->lost = sample == NULL || d->sample == NULL || d->work == NULL;
     for (int i = 0; i < d->load->samples && !d->plan->lost; i++) {
         const int parts = (int)((sample[i].count + n - 1) / n), first = d->plan->blocks;
         for (int k = 0; k < parts && !d->plan->lost; k++) {
             const struct interval tokens = interval_moved(block_at(sample[i].count, parts, k), sample[i].first);
-            const int b = context_add_block(d->plan, tokens, (struct interval){ 0 }, 0);
-            d->sample[b] = first;
-            for (int key = first; key <= b; key++) context_add_work(d->plan, (struct context_work){ b, key, 0, 0 });
+            d->sample[context_add_block(d->plan, tokens, (struct interval){ 0 }, 0)] = first;
         }
     }
     free(sample);
+}
+
+/* Works of each block with those of its sample of which it sees something. */
+static void pair_up(struct dcp *d)
+{
+    struct context_plan *const p = d->plan;
+    for (int b = 0; b < p->blocks && !p->lost; b++) {
+        d->work[b] = p->works;
+        for (int key = d->sample[b]; key < p->blocks && d->sample[key] == d->sample[b]; key++) {
+            if (context_pairs(d->load, &p->block[b], &p->block[key]) > 0)
+                context_add_work(p, (struct context_work){ b, key, 0, 0 });
+        }
+    }
+    if (!p->lost) d->work[p->blocks] = p->works;
 }
 
 /* ---- the hypergraph ---------------------------------------------------------------------------------------------- */
@@ -80,33 +96,34 @@ static bool open_hypergraph(struct dcp *d)
     return d->g.weight && d->g.cost && d->g.first && d->g.pin && d->device && d->when;
 }
 
-/* The vertex of a work is its number and that of the blocks before it; that of a block, before its first work. */
+/* A block's vertex is before those of its works. */
+static int vertex_of_block(const struct dcp *d, int b) { return d->work[b] + b; }
 static int vertex_of_work(const struct dcp *d, int w) { return w + d->plan->work[w].query + 1; }
 
-/* The vertex of a block: the works of the blocks before it are w. */
-static void add_edges(struct dcp *d, int b, int w, int *pins)
+static void add_edges(struct dcp *d, int b, int *pins)
 {
-    const int in_sample = b - d->sample[b] + 1;
     const int64_t n = context_block_tokens(&d->plan->block[b]);
-    d->g.weight[w + b][1] = n;
+    d->g.weight[vertex_of_block(d, b)][1] = n;
     d->g.cost[2 * b] = 2 * n * d->load->query_width, d->g.cost[2 * b + 1] = n * d->load->key_width;
     d->g.first[2 * b] = *pins;
-    for (int i = 0; i <= in_sample; i++) d->g.pin[(*pins)++] = w + b + i;
+    for (int v = vertex_of_block(d, b); v <= d->work[b + 1] + b; v++) d->g.pin[(*pins)++] = v;
     d->g.first[2 * b + 1] = *pins;
-    d->g.pin[(*pins)++] = w + b;
-    for (int q = b; q < d->plan->blocks && d->sample[q] == d->sample[b]; q++) {
-        d->g.pin[(*pins)++] = w + q + in_sample;                           /* the work of q with b */
-        w += q - d->sample[q] + 1;
-    }
+    d->g.pin[(*pins)++] = vertex_of_block(d, b);
+    for (int q = d->sample[b]; q < d->plan->blocks && d->sample[q] == d->sample[b]; q++)
+        for (int w = d->work[q]; w < d->work[q + 1]; w++)
+            if (d->plan->work[w].key == b) d->g.pin[(*pins)++] = vertex_of_work(d, w);
 }
 
 static void fill_hypergraph(struct dcp *d)
 {
-    int pins = 0, w = 0;
-    for (int b = 0; b < d->plan->blocks; w += b - d->sample[b] + 1, b++) add_edges(d, b, w, &pins);
+    int pins = 0;
+    for (int b = 0; b < d->plan->blocks; b++) add_edges(d, b, &pins);
     d->g.first[d->g.edges] = pins;
-    for (w = 0; w < d->plan->works; w++)
-        d->g.weight[vertex_of_work(d, w)][0] = (int64_t)context_work_pairs(d->plan, &d->plan->work[w]);
+    for (int w = 0; w < d->plan->works; w++) {
+        const struct context_block *const q = &d->plan->block[d->plan->work[w].query],
+                                   *const k = &d->plan->block[d->plan->work[w].key];
+        d->g.weight[vertex_of_work(d, w)][0] = (int64_t)context_pairs(d->load, q, k);
+    }
 }
 
 /* First among nodes, then among the devices of each. */
@@ -127,12 +144,8 @@ static enum error_code divide(struct dcp *d, struct error *err)
 
 static void place(struct dcp *d)
 {
-    for (int w = 0; w < d->plan->works; w++) {
-        struct context_work *const work = &d->plan->work[w];
-        work->device = d->device[vertex_of_work(d, w)];
-        if (work->key == d->sample[work->query])
-            d->plan->block[work->query].home = d->device[vertex_of_work(d, w) - 1];
-    }
+    for (int b = 0; b < d->plan->blocks; b++) d->plan->block[b].home = d->device[vertex_of_block(d, b)];
+    for (int w = 0; w < d->plan->works; w++) d->plan->work[w].device = d->device[vertex_of_work(d, w)];
 }
 
 static int64_t move_size(const struct dcp *d, int i)
@@ -182,12 +195,13 @@ static enum error_code plan(struct context_plan *plan, const struct context_load
     int64_t *const sums = malloc(2 * (size_t)l->devices * sizeof *sums);
     *plan = (struct context_plan){ .devices = l->devices, .divisions = 1, .tokens = l->tokens };
     cut(&d);
+    pair_up(&d);
     const bool ok = sums && !plan->lost && open_hypergraph(&d);
     if (ok) fill_hypergraph(&d);
     enum error_code e = ok ? divide(&d, err) : fail(err, ERR_MEMORY, "no memory to plan %d blocks", plan->blocks);
     if (!e) place(&d);
     for (int i = 0; i < l->devices && !e; i++) schedule(&d, i, sums, sums + l->devices);
-    free(sums), free(d.sample), free(d.device), free(d.when);
+    free(sums), free(d.sample), free(d.work), free(d.device), free(d.when);
     hypergraph_free(&d.g);
     if (e) context_plan_free(plan);
     return e ? e : context_plan_finish(plan, l, err);
