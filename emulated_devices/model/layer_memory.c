@@ -68,9 +68,11 @@ enum error_code layer_memory(const struct tensor_parallel *tp, int64_t N, const 
         t[SOFTMAX].paper = 0, t[SOFTMAX].why = NULL;
         t[PROJECTION_INPUT].why = "attention is computed again anyway";
     }
-    for (int i = 0; i < LAYER_MEMORY_TERMS && r == RECOMPUTE_FULL; i++) {
-        t[i].paper = i == NORM_INPUTS ? t[i].paper / 2 : 0;              /* the layer's own input */
-        t[i].why = NULL;
+    const bool most = r == RECOMPUTE_FULL || r == RECOMPUTE_BUT_ATTENTION;
+    for (int i = 0; i < LAYER_MEMORY_TERMS && most; i++) {
+        const bool output = i == PROJECTION_INPUT && r == RECOMPUTE_BUT_ATTENTION;
+        t[i].paper = i == NORM_INPUTS ? t[i].paper / 2 : output ? t[i].paper : 0;       /* the layer's own input */
+        t[i].why = i == SOFTMAX && r == RECOMPUTE_BUT_ATTENTION ? "a denominator for each row" : NULL;
     }
     return OK;
 }

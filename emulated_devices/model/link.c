@@ -277,18 +277,24 @@ static void list_forward(struct linked *l, bool forward_only)
     if (forward_only && has_inputs(l)) add_step(list, STEP_DROP, BUFFER_IN);
 }
 
-/* What recomputation drops.  full: all kept values except the part's input; selective: attention's output and
- * statistics. */
+/* What recomputation drops.  selective: attention's output and statistics; full: all kept values except the part's
+ * input; selective++: these, except attention's output and the statistics that have not been exchanged. */
 static void mark_dropped(struct linked *l, enum recompute r)
 {
-    for (int b = BUFFER_FIRST_OWN; b < l->buffers && r == RECOMPUTE_FULL; b++)
+    const bool selective = r == RECOMPUTE_SELECTIVE, most = r == RECOMPUTE_FULL || r == RECOMPUTE_BUT_ATTENTION;
+    for (int b = BUFFER_FIRST_OWN; b < l->buffers && most; b++)
         l->buffer[b].dropped = l->buffer[b].kept && l->buffer[b].tag == ACTIVATIONS;
-    for (int v = 0; v < l->nodes && r == RECOMPUTE_SELECTIVE; v++) {
+    for (int v = 0; v < l->nodes && (selective || r == RECOMPUTE_BUT_ATTENTION); v++) {
         if (l->node[v].is->op != OP_ATTENTION) continue;
-        l->buffer[l->slot[l->node[v].out].value].dropped = true;
-        for (int i = 0; i < NODE_STATISTICS; i++)
-            if (l->node[v].statistic[i] >= 0) l->buffer[l->node[v].statistic[i]].dropped = true;
+        l->buffer[l->slot[l->node[v].out].value].dropped = selective;
+        for (int i = selective ? 0 : l->attention->exchanged; i < NODE_STATISTICS; i++)
+            if (l->node[v].statistic[i] >= 0) l->buffer[l->node[v].statistic[i]].dropped = selective;
     }
+}
+
+bool only_exchanges(const struct linked *l, const struct linked_node *n)
+{
+    return n->is->op == OP_ATTENTION && !l->buffer[n->y].dropped;
 }
 
 /* Run the nodes that write dropped buffers, and those whose outputs they need and that were never kept. */

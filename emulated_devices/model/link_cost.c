@@ -42,8 +42,9 @@ struct account linked_attention_cost(const struct linked *p, const struct contex
     for (enum list which = 0; which < LIST_COUNT && cp->scheme->cost; which++)
         for (int i = 0; i < p->list[which].count; i++) {
             const struct part_step step = p->list[which].step[i];
-            if (step.kind == STEP_RUN && p->node[step.at].is->op == OP_ATTENTION)
-                cp->scheme->cost(&f, cp, pass_of[which], rows);
+            if (step.kind != STEP_RUN || p->node[step.at].is->op != OP_ATTENTION) continue;
+            const bool exchanges = which == LIST_AGAIN && only_exchanges(p, &p->node[step.at]);
+            cp->scheme->cost(&f, cp, exchanges ? EXCHANGE_PASS : pass_of[which], rows);
         }
     return f.sum;
 }

@@ -176,7 +176,8 @@ static struct attention_call attention_call(const struct node_call *c)
 static enum error_code attention_forward(const struct node_call *c, struct error *err)
 {
     struct attention_call a = attention_call(c);
-    return a.cp->scheme->forward(&a, err);
+    const bool exchanges = c->again && only_exchanges(&c->part->linked, c->node);
+    return exchanges ? a.cp->scheme->exchange(&a, err) : a.cp->scheme->forward(&a, err);
 }
 
 static enum error_code attention_input(const struct node_call *c, struct error *err)

@@ -4,7 +4,8 @@
 #include <string.h>
 
 static const char *const names[] = {
-    [RECOMPUTE_NONE] = "none", [RECOMPUTE_SELECTIVE] = "selective", [RECOMPUTE_FULL] = "full"
+    [RECOMPUTE_NONE] = "none", [RECOMPUTE_SELECTIVE] = "selective", [RECOMPUTE_FULL] = "full",
+    [RECOMPUTE_BUT_ATTENTION] = "selective++"
 };
 
 /* Read a number at *text, and move *text past it. */
@@ -30,34 +31,33 @@ static bool take_stretch(const char **list, int64_t *first, int64_t *last)
     return **list == 0;
 }
 
-static const char *name_of(const char *choice)
+/* -1: not a name. */
+static int named(const char *choice)
 {
-    for (size_t i = 0; i < sizeof names / sizeof *names; i++)
-        if (strcmp(choice, names[i]) == 0) return names[i];
-    return NULL;
+    for (int i = 0; i < (int)(sizeof names / sizeof *names); i++)
+        if (strcmp(choice, names[i]) == 0) return i;
+    return -1;
 }
 
 enum error_code recompute_check(const char *choice, int64_t layers, struct error *err)
 {
     int64_t first, last;
-    if (choice == NULL || name_of(choice)) return OK;
+    if (choice == NULL || named(choice) >= 0) return OK;
     for (const char *list = choice; *list; ) {
         if (!take_stretch(&list, &first, &last))
-            return fail(err, ERR_USAGE, "--recompute %.80s: none, selective, full, or a list of layers such as 0,2-5",
-                        choice);
+            return fail(err, ERR_USAGE, "--recompute %.80s: " RECOMPUTE_CHOICES " such as 0,2-5", choice);
         if (first > last || last >= layers)
             return fail(err, ERR_USAGE, "--recompute %.80s: %lld-%lld: the layers are 0 to %lld", choice,
                         (long long)first, (long long)last, (long long)layers - 1);
     }
-    return *choice ? OK : fail(err, ERR_USAGE, "--recompute: none, selective, full, or a list of layers such as 0,2-5");
+    return *choice ? OK : fail(err, ERR_USAGE, "--recompute: " RECOMPUTE_CHOICES " such as 0,2-5");
 }
 
 enum recompute recompute_of(const char *choice, int64_t layer)
 {
     int64_t first, last;
     if (choice == NULL) return RECOMPUTE_NONE;
-    for (int i = RECOMPUTE_NONE; i <= RECOMPUTE_FULL; i++)
-        if (strcmp(choice, names[i]) == 0) return (enum recompute)i;
+    if (named(choice) >= 0) return (enum recompute)named(choice);
     for (const char *list = choice; *list && take_stretch(&list, &first, &last); )
         if (layer >= first && layer <= last) return RECOMPUTE_FULL;
     return RECOMPUTE_NONE;

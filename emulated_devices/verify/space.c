@@ -272,7 +272,7 @@ static void take_format(struct plan *p, int value)
     p->data.narrow_gradients = !projects;
 }
 
-static const char *const recomputes[] = { "none", "full", "selective" };
+static const char *const recomputes[] = { "none", "full", "selective", "selective++" };
 static void take_recompute(struct plan *p, int value) { p->recompute = recomputes[value]; }
 
 /* ---- how weights, gradients and optimizer state move ------------------------------------------------------------- */

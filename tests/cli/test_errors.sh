@@ -55,7 +55,7 @@ test_plans_that_do_not_fit() {
     train --tp 9 --tensor 3d;               refuses 2 '--tp 9: --tensor 3d needs a cube: 1, 8, 27'
     train --tp 12 --tensor 2.5d;            refuses 2 '--tp 12: --tensor 2.5d needs d x q x q'
     train --tensor 2.5;                     refuses 2 '--tensor 2.5: .*did you mean 2.5d'
-    train --recompute some;                 refuses 2 '--recompute some: none, selective, full, or a list'
+    train --recompute some;                 refuses 2 '--recompute some: none, selective, selective\+\+, full, or a list'
     train --recompute 0-99;                 refuses 2 '--recompute 0-99: 0-99: the layers are 0 to '
     train --pp 9;                           refuses 2 '--pp 9: 9 stages .* model tiny has L=8'
     train --pp 4 --schedule interleaved --chunks 4;  refuses 2 '--pp 4: 16 stages .* model tiny has L=8'

@@ -34,14 +34,14 @@ static void test_every_mesh(void **state)
         }
 }
 
-static const char *const recompute[] = { "none", "selective", "full" };
+static const char *const recompute[] = { "none", "selective", "full", "selective++" };
 
 /* Each with and without tying, dropout, and the ways to recompute. */
 static void test_every_tensor_scheme(void **state)
 {
     (void)state;
     for (int i = 0; tensor_scheme_at(i); i++)
-        for (int r = in_verify() ? 0 : i % 3; r < (in_verify() ? 3 : i % 3 + 1); r++) {
+        for (int r = in_verify() ? 0 : i % 3; r < (in_verify() ? 4 : i % 3 + 1); r++) {
             struct plan p = gptj(1, test_size, 1, tensor_scheme_at(i)->head.name);
             p.recompute = recompute[r];
             p.model.tied = r == 1;

@@ -2,6 +2,8 @@
  * formula.
  * ranks: 1 2 4
  *
+ * selective++ keeps attention's output and log-sum-exp, and nothing else: memory and messages in closed form.
+ *
  * With dropout, so that a mask drawn differently the second time would show; under every schedule, among them those
  * that run the two halves of backward apart; under every tensor scheme, whose collectives run again.  case_run holds
  * memory peaks, messages and bytes to their formulas on the way.
@@ -13,8 +15,8 @@
 #include <string.h>
 
 static struct error err;
-static const char *const choices[] = { "selective", "full", "1,0" };
-enum { CHOICES = 3 };
+static const char *const choices[] = { "selective", "full", "selective++", "1,0" };
+enum { CHOICES = 4 };
 
 static struct outcome run(const struct plan *plan, const char *choice)
 {
@@ -43,7 +45,7 @@ static void test_same_bits_in_every_scheme(void **state)
         p.tensor = tensor_scheme_at(i)->head.name;
         if (plan_check(&p, &err) != OK) continue;
         const struct outcome none = run(&p, "none");
-        for (int c = test_size > 2 ? CHOICES - 1 : 0; c < CHOICES; c++) {
+        for (int c = test_size > 2 ? CHOICES - 2 : 0; c < CHOICES; c++) {
             const struct outcome o = run(&p, choices[c]);
             ASSERT_ALL(o.hash == none.hash, "%s, recompute %s: other bits than without", p.tensor, choices[c]);
         }
@@ -73,7 +75,8 @@ static double layer_flops(const struct plan *p, enum recompute r, int64_t N)
     const double ND = (double)(N * c->D), NF = (double)(N * c->F), core = attention_forward_cost(N, a, p->dtype).flops;
     if (r == RECOMPUTE_SELECTIVE) return core;
     if (r == RECOMPUTE_NONE) return 0;
-    return core + linear_cost(N, c->D, 3 * c->D, p->dtype).flops + linear_cost(N, c->D, c->D, p->dtype).flops
+    return (r == RECOMPUTE_FULL ? core : 0)
+         + linear_cost(N, c->D, 3 * c->D, p->dtype).flops + linear_cost(N, c->D, c->D, p->dtype).flops
          /* norms, gelu, dropout and add */
          + linear_cost(N, c->D, c->F, p->dtype).flops + 2 * 8 * ND + 8 * NF + 2 * ND;
 }
@@ -99,6 +102,74 @@ static void test_recomputed_operations(void **state)
     }
 }
 
+/* ---- attention over cp ------------------------------------------------------------------------------------------- */
+
+/* Bytes that this device's attention sends in a step, predicted.  Every run holds the counters to it. */
+static uint64_t attention_sends(const struct plan *plan, const char *choice)
+{
+    static struct trainer t;
+    struct device d;
+    struct comm nobody;
+    struct plan p = *plan;
+    p.recompute = choice;
+    assert_int_equal(plan_check(&p, &err), OK);
+    assert_int_equal(device_open(&d, NULL, p.dtype, 0, &err), OK);
+    assert_int_equal(comm_outline(&nobody, &d, test_rank, test_size, &err), OK);
+    assert_int_equal(trainer_outline(&t, &p, &nobody, &err), OK);
+    const struct account sent = trainer_cost(&t, TRAFFIC_ATTENTION);
+    trainer_close(&t), comm_outline_close(&nobody), device_close(&d);
+    return account_total(&sent).bytes_sent;
+}
+
+/* Before backward, h devices exchange queries, keys, values and results again; nothing travels on rings. */
+static void sends_no_keys_again(const struct plan *p, int h)
+{
+    const uint64_t none = attention_sends(p, "none"), again = attention_sends(p, "selective++") - none,
+                   full = attention_sends(p, "full") - none, n = (uint64_t)(p->B * p->S / test_size),
+                   want = (uint64_t)p->model.L * 4 * n * (uint64_t)p->model.D * (uint64_t)(h - 1) / (uint64_t)h *
+                          dtype_size(p->dtype);
+    ASSERT_ALL(again == want && again <= full, "%s: selective++ sends %llu bytes of attention again, not %llu",
+               p->attention, (unsigned long long)again, (unsigned long long)want);
+}
+
+/* Bytes of activations that one layer more adds to this device's peak. */
+static uint64_t bytes_of_a_layer(struct plan p, const char *choice)
+{
+    p.model.L = 2;
+    const uint64_t two = run(&p, choice).activations;
+    p.model.L = 3;
+    return run(&p, choice).activations - two;
+}
+
+/* A layer keeps its input and attention's output, in 16 bits 2 B S D/P bytes each, and B S H/P fp32 log-sum-exps (rsa:
+ * for each key a probability).  The gradients have the bits that they have without. */
+static void attention_is_kept(const struct attention_scheme *scheme)
+{
+    struct plan p = with_dropout(1, 1, 1);
+    p.S = p.model.S = 2 * test_size, p.B = 4, p.micros = 1, p.dtype = BF16;
+    p.model.D = 24, p.model.H = p.model.K = 8, p.model.A = 3;
+    case_take_context(&p, test_size, scheme->head.name);
+    p.split.heads = scheme->splits ? test_size / 2 : 0;
+    if (plan_check(&p, &err) != OK) return;
+    const bool scores = strcmp(p.attention, "rsa") == 0;
+    const uint64_t n = (uint64_t)(p.B * p.S / test_size), D = 24, H = 8, kept = bytes_of_a_layer(p, "selective++"),
+                   want = 2 * (2 * n * D) + 4 * n * H * (scores ? (uint64_t)p.S : 1);
+    ASSERT_ALL(kept == want, "%s: selective++ keeps %llu bytes a layer, not %llu", p.attention,
+               (unsigned long long)kept, (unsigned long long)want);
+    if (scheme->plan == NULL)
+        sends_no_keys_again(&p, scheme->splits ? p.split.heads : scheme->exchanged ? test_size : 1);
+    p.dtype = F64;
+    const uint64_t none = run(&p, "none").hash, again = run(&p, "selective++").hash;
+    ASSERT_ALL(again == none, "%s, selective++: other bits than without", p.attention);
+}
+
+static void test_attention_is_not_computed_again(void **state)
+{
+    (void)state;
+    for (int i = 0; attention_scheme_at(i) && test_size > 1; i++)
+        if (tier_now() == TIER_VERIFY || (i + test_size / 2) % 2 == 0) attention_is_kept(attention_scheme_at(i));
+}
+
 /* ---- the choice -------------------------------------------------------------------------------------------------- */
 
 static void test_choices(void **state)
@@ -113,7 +184,8 @@ static void test_choices(void **state)
     for (int64_t l = 0; l < 8; l++)
         ASSERT_ALL((recompute_of("0,2-5,7", l) == RECOMPUTE_FULL) == (l != 1 && l != 6), "layer %lld of 0,2-5,7",
                    (long long)l);
-    ASSERT_ALL(recompute_of(NULL, 0) == RECOMPUTE_NONE && recompute_of("selective", 3) == RECOMPUTE_SELECTIVE, "names");
+    ASSERT_ALL(recompute_of(NULL, 0) == RECOMPUTE_NONE && recompute_of("selective", 3) == RECOMPUTE_SELECTIVE &&
+               recompute_of("selective++", 3) == RECOMPUTE_BUT_ATTENTION, "names");
 }
 
 int main(void)
@@ -122,6 +194,7 @@ int main(void)
         MPI_TEST(test_same_bits_in_every_scheme),
         MPI_TEST(test_same_bits_in_every_schedule),
         MPI_TEST(test_recomputed_operations),
+        MPI_TEST(test_attention_is_not_computed_again),
         MPI_TEST(test_choices),
     };
     return MPI_RUN("recompute", tests);

@@ -266,8 +266,8 @@ enum error_code train_parse(struct train_options *o, int argc, char **argv, stru
         CONTEXT_SPLIT_OPTIONS(o->plan.split),
         { "--dispatch", "NAME", OPTION_STRING, &o->plan.dispatch, .help = "how experts are split over ep" },
         { "--recompute", "WHAT", OPTION_STRING, &o->plan.recompute,
-          .help = "activations to recompute in backward: none, selective, full, or a list of layers to recompute in "
-                  "full, such as 0,2-5" },
+          .help = "activations to recompute in backward: none, selective, selective++ (all but attention), full, or "
+                  "a list of layers to recompute in full, such as 0,2-5" },
         { "--schedule", "NAME|FILE", OPTION_STRING, &o->plan.schedule,
           .help = "order of microbatches in the pipeline: registered, or your own" },
         { "--chunks", "N", OPTION_INT, &o->plan.chunks, .min = 1, .max = 64, .given = &chunks_given,

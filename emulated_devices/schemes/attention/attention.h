@@ -61,13 +61,16 @@ struct attention_scheme {
     /* Open groups of some of the cp group's devices, in the same order on each.  NULL: there are none.  Local.
      * @return OK or ERR_MEMORY; the caller closes part. */
     enum error_code (*open)(struct context_parallel *, struct error *);
-    /* kept: the shape of slot `slot` of what a call keeps besides its output, as a tensor without memory. */
-    int slots;
+    /* kept: the shape of slot `slot` of what a call keeps besides its output, as a tensor without memory.
+     * exchanged: how many of them, the first ones, `exchange` makes again from qkv and out; its cost is EXCHANGE_PASS.
+     * 0: none, and exchange is NULL. */
+    int slots, exchanged;
     bool reads_input, reads_output;     /* whether backward also reads queries, keys and values; the output */
     struct tensor (*kept)(const struct context_parallel *, int slot, int64_t rows);
     /* Collective over the cp group.  @return OK, ERR_MEMORY or ERR_COMM; after an error the step cannot go on. */
     enum error_code (*forward)(struct attention_call *, struct error *);
     enum error_code (*backward_input)(struct attention_call *, struct error *);
+    enum error_code (*exchange)(struct attention_call *, struct error *);
     /* Enter what a pass over `rows` rows sends.  NULL: nothing. */
     void (*cost)(struct forecast *, const struct context_parallel *, enum tensor_pass, int64_t rows);
 };

@@ -163,14 +163,22 @@ static enum error_code backward_input(struct attention_call *c, struct error *er
     return e;
 }
 
+static enum error_code exchange(struct attention_call *c, struct error *err)
+{
+    const struct here h = find(c->cp);
+    if (h.x.tokens == 0) return OK;
+    const enum error_code e = head_exchange_gather(&h.x, c->qkv, c->kept[QKV], true, err);
+    return e ? e : head_exchange_gather(&h.x, c->out, c->kept[OUT], false, err);
+}
+
 static void cost(struct forecast *f, const struct context_parallel *cp, enum tensor_pass pass, int64_t rows)
 {
     (void)rows;
     if (cp->plan == NULL || pass == WEIGHT_PASS) return;
     const struct here h = find(cp);
     if (h.x.tokens == 0) return;
-    head_exchange_cost(f, &h.x, 1, pass == FORWARD_PASS, true);
-    head_exchange_cost(f, &h.x, 1, pass != FORWARD_PASS, false);
+    head_exchange_cost(f, &h.x, 1, pass != INPUT_PASS, true);
+    head_exchange_cost(f, &h.x, 1, pass == INPUT_PASS, pass == EXCHANGE_PASS);
 }
 
 static const char *refuses(const struct context_parallel *cp, const struct model_config *c)
@@ -186,6 +194,6 @@ const struct attention_scheme attention_scheme_flexsp = {
               .volume = "T/d (d-1)/d (2 H + 2 K) A elements a layer forward for T tokens in a group of d; backward too",
               .memory = "queries, keys, values, results and log-sum-exp of the group's tokens and 1/d of the heads",
               .needs = "nothing" },
-    .refuses = refuses, .plan = plan, .open = open_groups, .slots = SLOTS, .kept = kept, .forward = forward,
-    .backward_input = backward_input, .cost = cost,
+    .refuses = refuses, .plan = plan, .open = open_groups, .slots = SLOTS, .exchanged = LSE, .kept = kept,
+    .forward = forward, .backward_input = backward_input, .exchange = exchange, .cost = cost,
 };

@@ -130,13 +130,21 @@ enum error_code two_dimensional_backward_input(struct attention_call *c, struct 
     return e;
 }
 
+enum error_code two_dimensional_exchange(struct attention_call *c, struct error *err)
+{
+    struct arrangement a;
+    arrange(&a, c->cp);
+    const enum error_code e = head_exchange_gather(&a.exchange, c->qkv, c->kept[QKV], true, err);
+    return e ? e : head_exchange_gather(&a.exchange, c->out, c->kept[OUT], false, err);
+}
+
 void two_dimensional_cost(struct forecast *f, const struct context_parallel *cp, enum tensor_pass pass, int64_t rows)
 {
     struct arrangement a;
     if (pass == WEIGHT_PASS) return;
     arrange(&a, cp);
     const int64_t B = head_exchange_sequences(&a.exchange, rows);
-    head_exchange_cost(f, &a.exchange, B, pass == FORWARD_PASS, true);
-    if (a.ring.scheme->cost) a.ring.scheme->cost(f, &a.ring, pass, B * a.exchange.tokens);
-    head_exchange_cost(f, &a.exchange, B, pass != FORWARD_PASS, false);
+    head_exchange_cost(f, &a.exchange, B, pass != INPUT_PASS, true);
+    if (a.ring.scheme->cost && pass != EXCHANGE_PASS) a.ring.scheme->cost(f, &a.ring, pass, B * a.exchange.tokens);
+    head_exchange_cost(f, &a.exchange, B, pass == INPUT_PASS, pass == EXCHANGE_PASS);
 }

@@ -20,11 +20,13 @@ enum error_code two_dimensional_open(struct context_parallel *, struct error *);
 struct tensor two_dimensional_kept(const struct context_parallel *, int slot, int64_t rows);
 enum error_code two_dimensional_forward(struct attention_call *, struct error *);
 enum error_code two_dimensional_backward_input(struct attention_call *, struct error *);
+enum error_code two_dimensional_exchange(struct attention_call *, struct error *);
 void two_dimensional_cost(struct forecast *, const struct context_parallel *, enum tensor_pass, int64_t rows);
 
 #define TWO_DIMENSIONAL_SCHEME                                                                                      \
     .refuses = two_dimensional_refuses, .cut = two_dimensional_cut, .open = two_dimensional_open, .slots = 3,       \
-    .kept = two_dimensional_kept, .forward = two_dimensional_forward,                                               \
-    .backward_input = two_dimensional_backward_input, .cost = two_dimensional_cost
+    .exchanged = 2, .kept = two_dimensional_kept, .forward = two_dimensional_forward,                               \
+    .backward_input = two_dimensional_backward_input, .exchange = two_dimensional_exchange,                         \
+    .cost = two_dimensional_cost
 
 #endif

@@ -93,7 +93,8 @@ enum activation_width {
     WIDTH_CHOICES
 };
 
-enum tensor_pass { FORWARD_PASS, INPUT_PASS, WEIGHT_PASS };     /* forward; backward for the input, for the weights */
+/* Forward; backward for the input, for the weights; of attention's forward only its exchanges, before backward. */
+enum tensor_pass { FORWARD_PASS, INPUT_PASS, WEIGHT_PASS, EXCHANGE_PASS };
 struct forecast;
 
 struct tensor_scheme {
