@@ -288,6 +288,7 @@ enum error_code plan_check(struct plan *p, struct error *err)
     const struct tensor_scheme *tensor;
     struct shards shards;
     enum error_code e = model_config_check(&p->model, err);
+    p->data.context = p->mesh.size[CP];
     if (!e) e = tensor_scheme_find(&tensor, p->tensor, err);
     if (!e) e = data_shards(&shards, &p->data, plan_copies(p), 0, err);
     if (!e) e = data_check_codes(&p->data, err);

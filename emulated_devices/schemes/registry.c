@@ -40,6 +40,7 @@
     X(data_scheme, data_scheme_mics)                   \
     X(data_scheme, data_scheme_hpz)                    \
     X(data_scheme, data_scheme_chain)                  \
+    X(data_scheme, data_scheme_buff)                   \
     X(data_scheme, data_scheme_local_sgd)              \
     X(data_scheme, data_scheme_diloco)                 \
     X(data_scheme, data_scheme_slowmo)                 \

@@ -33,7 +33,7 @@ test_unknown_words() {
     train --zero 3 --dp 4 --shard-group 3;  refuses 2 '--shard-group 3: must divide --dp 4'
     train --dp 4 --shards 2,3,4;            refuses 2 '--shards: weights shared by 2 devices: that must divide 3'
     train --dp 4 --shards 1,2;              refuses 2 '--shards 1,2: three numbers of devices'
-    train --dp 4 --zero 1 --shards 1,2,4;   refuses 2 '--shards 1,2,4: is for --data-parallel chain and copies that train apart, not zero1'
+    train --dp 4 --zero 1 --shards 1,2,4;   refuses 2 '--shards 1,2,4: is for --data-parallel chain, buff and copies that train apart, not zero1'
     train --zero 3 --dp 2 --allgather rnig; refuses 2 '--allgather rnig: .*did you mean ring\?'
     train --zero 3 --dp 3 --allgather neighbour_exchange;       refuses 2 '--allgather neighbour_exchange: needs P even; --data-parallel zero3 has groups of P=3'
     train --allreduce rnig;                 refuses 2 '--allreduce rnig: .*did you mean ring\?'

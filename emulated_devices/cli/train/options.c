@@ -141,9 +141,9 @@ static enum error_code take_data(struct data_request *q, const struct data_flags
     const bool apart = outer.every > 0;
     if (f->momentum_given && q->outer.momentum == 0 && outer_has_momentum(&outer))
         return fail(err, ERR_USAGE, "--outer-momentum 0: without momentum %s is --data-parallel local-sgd", q->scheme);
-    if (f->shards && strcmp(q->scheme, "chain") != 0 && !apart)
-        return fail(err, ERR_USAGE, "--shards %s: is for --data-parallel chain and copies that train apart, not %s",
-                    f->shards, q->scheme);
+    if (f->shards && strcmp(q->scheme, "chain") != 0 && strcmp(q->scheme, "buff") != 0 && !apart)
+        return fail(err, ERR_USAGE, "--shards %s: is for --data-parallel chain, buff and copies that train apart, not "
+                    "%s", f->shards, q->scheme);
     if (f->shards && (sscanf(f->shards, "%4d,%4d,%4d%n", &q->shards[0], &q->shards[1], &q->shards[2], &used) != 3 ||
                       f->shards[used] != '\0' || q->shards[0] < 1 || q->shards[1] < 1 || q->shards[2] < 1))
         return fail(err, ERR_USAGE, "--shards %s: three numbers of devices, such as 2,4,8", f->shards);
@@ -288,10 +288,10 @@ enum error_code train_parse(struct train_options *o, int argc, char **argv, stru
         { "--zero", "STAGE", OPTION_INT, &data.zero, .min = 0, .max = 3,
           .help = "short for --data-parallel: 0 is ddp, 1 to 3 are zero1 to zero3; default: not used" },
         { "--shard-group", "N", OPTION_INT, &o->plan.data.group, .min = 1, .max = 4096,
-          .help = "number of neighbours along dp that share what the scheme shards; default: all" },
+          .help = "number of neighbours along dp that share what the scheme shards; default: all; for buff --cp" },
         { "--shards", "W,G,O", OPTION_STRING, &data.shards,
-          .help = "for chain, and copies that train apart: how many devices share weights, gradients, optimizer "
-                  "state" },
+          .help = "for chain, buff, and copies that train apart: how many devices share weights, gradients, "
+                  "optimizer state" },
         { "--local-steps", "H", OPTION_INT, &data.local_steps, .min = 1, .max = 1e9,
           .help = "for copies that train apart: steps between two outer steps; default: the scheme's, as in "
                   "`orrery list data`" },

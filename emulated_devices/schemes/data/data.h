@@ -51,6 +51,7 @@ struct data_request {
     const char *scheme;
     int group;                                  /* --shard-group: devices that share one copy; 0: the scheme's */
     int shards[3];                              /* --shards W,G,O; 0: not given */
+    int context;                                /* --cp, for schemes whose default it is; set by plan_check */
     bool keep;                                  /* keep gathered weights after forward until their backward */
     bool no_prefetch;                           /* do not gather the next part while this one computes */
     int tiles;                                  /* --tiles: of each matrix, gathered one by one; 0, 1: whole layers */

@@ -1,0 +1,50 @@
+/* counted.h -- what a device sends and holds in one step of a plan, by its counters. */
+#ifndef TESTS_COUNTED_H
+#define TESTS_COUNTED_H
+
+#include "tests/mpi_cmocka.h"
+#include "emulated_devices/model/trainer.h"
+
+struct counted { uint64_t sent[TRAFFIC_KIND_COUNT], peak[ARENA_TAG_COUNT]; };
+
+static void count_fill(const void *context, int64_t step, int64_t first, int64_t count, int32_t *ids, int32_t *labels,
+                       int32_t *within)
+{
+    const struct plan *p = context;
+    (void)step, (void)within;
+    for (int64_t i = 0; i < count * p->S; i++) ids[i] = labels[i] = (int32_t)((first + i) % p->model.V);
+}
+
+/* Train one step. */
+static struct counted count(struct plan p)
+{
+    static struct trainer t;
+    struct counted n;
+    struct device device;
+    struct comm comm;
+    struct step_result result;
+    struct error why = { .text = "" };
+    ASSERT_ALL(plan_check(&p, &why) == OK, "%s", why.text);
+    assert_int_equal(device_open(&device, NULL, p.dtype, 0, &why), OK);
+    assert_int_equal(comm_open(&comm, &device, &why), OK);
+    ASSERT_ALL(trainer_open(&t, &p, &comm, (struct batch_source){ count_fill, &p }, &why) == OK, "%s", why.text);
+    ASSERT_ALL(trainer_gradients(&t, &result, &why) == OK && trainer_update(&t, &result, &why) == OK, "%s", why.text);
+    for (enum traffic_kind k = 0; k < TRAFFIC_KIND_COUNT; k++) n.sent[k] = ledger_kind(&comm.counted, k).bytes_sent;
+    for (int tag = 0; tag < ARENA_TAG_COUNT; tag++) n.peak[tag] = device.arena.peak.tag[tag];
+    trainer_close(&t), comm_close(&comm), device_close(&device);
+    return n;
+}
+
+/* What a third block adds. */
+static inline struct counted count_block(struct plan p)
+{
+    p.model.L = 2;
+    const struct counted two = count(p);
+    p.model.L = 3;
+    struct counted three = count(p);
+    for (enum traffic_kind k = 0; k < TRAFFIC_KIND_COUNT; k++) three.sent[k] -= two.sent[k];
+    for (int tag = 0; tag < ARENA_TAG_COUNT; tag++) three.peak[tag] -= two.peak[tag];
+    return three;
+}
+
+#endif
