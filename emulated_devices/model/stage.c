@@ -90,7 +90,7 @@ static enum error_code cut_microbatch(const struct stage *s, struct microbatch *
     drop_cut(m);
     const enum error_code e = plan_context(s->plan, dp, micro, tensor_none, &m->plan, err);
     if (e) return e;
-    m->sequences = plan_microbatch(s->plan, dp, micro);
+    m->sequences = plan_sequences(s->plan, dp, micro);
     m->rows = plan_rows_by(s->plan, s->rank, micro, &m->plan);
     m->N = intervals_total(&m->rows);
     const int64_t masked = s->plan->packed || plans ? m->sequences.count * s->plan->S : 0;

@@ -324,6 +324,21 @@ struct interval plan_microbatch(const struct plan *p, int dp, int micro)
     return (struct interval){ own.first + of_own.first, of_own.count };
 }
 
+/* Where microbatches are stepped one by one, or have sizes that were asked for, they stay as they are. */
+static bool plans_steps(const struct plan *p)
+{
+    const struct attention_scheme *s;
+    return !attention_scheme_find(&s, p->attention, NULL) && s->plans_steps && p->mesh.size[CP] > 1 &&
+           p->batches == NULL && p->updates <= 1;
+}
+
+struct interval plan_sequences(const struct plan *p, int dp, int micro)
+{
+    if (!plans_steps(p)) return plan_microbatch(p, dp, micro);
+    const struct interval first = plan_microbatch(p, dp, 0), last = plan_microbatch(p, dp, p->micros - 1);
+    return (struct interval){ first.first, interval_end(last) - first.first };
+}
+
 /* A stage has the parameters of its layers; the first also those of the embedding, the last those of the loss. */
 static bool stage_has(const struct plan *p, int stage, const struct param_spec *s)
 {
@@ -463,7 +478,7 @@ static int sample_lengths(const struct plan *p, struct interval sequences, int64
 enum error_code plan_context(const struct plan *p, int dp, int micro, struct tensor mask, struct context_plan *out,
                              struct error *err)
 {
-    const struct interval own = plan_microbatch(p, dp, micro);
+    const struct interval own = plan_sequences(p, dp, micro);
     const struct attention_scheme *s;
     *out = (struct context_plan){ 0 };
     enum error_code e = attention_scheme_find(&s, p->attention, err);
@@ -475,6 +490,7 @@ enum error_code plan_context(const struct plan *p, int dp, int micro, struct ten
     const int samples = sample_lengths(p, own, length);
     e = s->plan(out, &(struct context_load){ .length = length, .samples = samples, .tokens = tokens,
                                              .devices = p->mesh.size[CP], .node = node_of_context(p),
+                                             .micros = plans_steps(p) ? p->micros : 1, .micro = micro,
                                              .sees = mask.data, .ranges = (int)(tensor_cols(mask) / 2),
                                              .query_width = c->H * c->A, .key_width = 2 * c->K * c->A,
                                              .heads = fewest_heads(p), .per_element = per_element(p),
@@ -486,7 +502,7 @@ enum error_code plan_context(const struct plan *p, int dp, int micro, struct ten
 
 struct intervals plan_rows_by(const struct plan *p, int rank, int micro, const struct context_plan *plan)
 {
-    const struct interval own = plan_microbatch(p, mesh_coordinate(&p->mesh, rank, DP), micro);
+    const struct interval own = plan_sequences(p, mesh_coordinate(&p->mesh, rank, DP), micro);
     struct context_parallel cp = plan_context_share(p, NULL, rank);
     cp.plan = cp.scheme->plan ? plan : NULL;
     struct intervals tokens = context_tokens(&cp), rows = { 0 };

@@ -109,6 +109,10 @@ static inline int64_t plan_most_sequences(const struct plan *p) { return p->batc
 /** The sequences of one microbatch of the data-parallel copy at this dp coordinate. */
 struct interval plan_microbatch(const struct plan *, int dp, int micro);
 
+/** The sequences that the tokens of a microbatch are from: its own, or, if the attention scheme plans whole steps,
+ *  those of all microbatches of the copy. */
+struct interval plan_sequences(const struct plan *, int dp, int micro);
+
 /** The dp coordinates of a replica's copies. */
 struct interval plan_replica_copies(const struct plan *, int replica);
 

@@ -11,6 +11,9 @@ test_trains() {
     expect_out '^OK: every activation'
     train $checked --pack lengths --cp 2 --tp 2 --attention ring-zigzag; expect_status 0; expect_out '^OK: every activation'
     expect_out '^traffic .* equal the formulas on every device$'
+    printf '18\n14\n' >two                            # devices have 2, 3, 3 and 2 microbatches: tests/devices/test_hdp.c
+    train $checked --pack two --cp 4 --batch 3 --micro 3 --attention hdp --dropout 0.1
+    expect_status 0; expect_silent; expect_out '^OK: every activation'; expect_out '^traffic .* equal the formulas on every device$'
     run train --model llama-tiny --data "$text" $checked --pack lognormal --dp 2 --pp 2 --zero 1
     expect_status 0; expect_out '^OK: every activation'
 }

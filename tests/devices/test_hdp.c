@@ -30,6 +30,7 @@ static struct context_plan plan_of(const struct context_load *l)
     const struct attention_scheme *s;
     struct context_plan p;
     assert_int_equal(attention_scheme_find(&s, "hdp", &err), OK);
+    assert_true(s->plans_steps);
     if (s->plan(&p, l, &err) != OK) fail_msg("hdp does not plan: %s", err.text);
     return p;
 }
@@ -156,9 +157,122 @@ static void test_equal_shares(void **state)
     context_plan_free(&p);
 }
 
+/* ---- the microbatches of a step ---------------------------------------------------------------------------------- */
+
+enum { P = 8, M = 4 };
+
+/* What a device does in a step: operations, and microbatches in which it has tokens. */
+struct done { double busy[P]; int used[P]; };
+
+/* Add a microbatch's plan, which is freed.  @return the most tokens of a device in it. */
+static int64_t add_microbatch(struct done *s, const struct context_load *l, struct context_plan *p)
+{
+    int64_t most = 0;
+    for (int d = 0; d < l->devices; d++) {
+        struct intervals own = { 0 };
+        context_plan_tokens(&own, p, d);
+        const int64_t n = intervals_total(&own);
+        s->busy[d] += l->per_pair * context_device_pairs(p, d) + l->per_token * (double)n;
+        s->used[d] += n > 0, most = n > most ? n : most;
+        intervals_free(&own);
+    }
+    context_plan_free(p);
+    return most;
+}
+
+static double busiest_over_mean(const struct done *s)
+{
+    double most = 0, sum = 0;
+    for (int d = 0; d < P; d++) most = fmax(most, s->busy[d]), sum += s->busy[d];
+    return most * P / sum;
+}
+
+/* Each microbatch planned by itself, with the samples in the order of the data: as many tokens as a sample allows. */
+static double one_by_one(const int64_t length[], const struct context_load *step)
+{
+    struct done s = { { 0 }, { 0 } };
+    for (int m = 0, first = 0, end; m < M; m++, first = end) {
+        int64_t tokens = 0;
+        for (end = first; end < step->samples && (tokens < step->tokens / M || m == M - 1); end++)
+            tokens += length[end];
+        const struct context_load l = load_of(length + first, end - first, P);
+        if (l.samples == 0) continue;
+        struct context_plan p = plan_of(&l);
+        add_microbatch(&s, &l, &p);
+    }
+    return busiest_over_mean(&s);
+}
+
+/* A step's samples are spread over its microbatches: each is in one, and the busiest device has less to do than if each
+ * microbatch is planned by itself. */
+static void test_microbatches(void **state)
+{
+    (void)state;
+    double together = 0, alone = 0;
+    for (uint64_t seed = 1; seed <= 20; seed++) {
+        int64_t length[MOST], tokens = 0;
+        struct context_load l = load_of(length, lognormal(length, 8192, seed), P);
+        struct done s = { { 0 }, { 0 } };
+        l.micros = M;
+        for (l.micro = 0; l.micro < M; l.micro++) {
+            struct context_plan p = plan_of(&l);
+            for (int b = 0; b < p.blocks; b++) tokens += context_block_tokens(&p.block[b]);
+            const int64_t most = add_microbatch(&s, &l, &p), C = (l.tokens + P * M - 1) / (P * M);
+            if (most > 3 * C) fail_msg("seed %d: %lld tokens on a device, C is %lld", (int)seed, (long long)most,
+                                       (long long)C);
+        }
+        if (tokens != l.tokens) fail_msg("seed %d: %lld tokens of %lld", (int)seed, (long long)tokens,
+                                         (long long)l.tokens);
+        together += busiest_over_mean(&s) / 20, alone += one_by_one(length, &l) / 20;
+    }
+    if (together > 1.01 || together > alone)
+        fail_msg("the busiest device does %.3f times the mean, %.3f if microbatches are planned one by one", together,
+                 alone);
+}
+
+/* Devices run different numbers of microbatches: where attention is most of the work, samples on five and on three
+ * devices leave the five little room for short ones.  Then all do the same, to a sample. */
+static void test_different_numbers_of_microbatches(void **state)
+{
+    (void)state;
+    int64_t length[34] = { 500, 300 };
+    for (int i = 2; i < 34; i++) length[i] = 50;
+    struct context_load l = load_of(length, 34, P);
+    struct done s = { { 0 }, { 0 } };
+    l.micros = 3, l.per_token = 0;
+    for (l.micro = 0; l.micro < l.micros; l.micro++) {
+        struct context_plan p = plan_of(&l);
+        add_microbatch(&s, &l, &p);
+    }
+    int devices[4] = { 0 };
+    for (int d = 0; d < P; d++) devices[s.used[d]]++;
+    if (devices[3] != 3 || devices[2] != 5)
+        fail_msg("%d devices use 3 microbatches and %d use 2, not 3 and 5", devices[3], devices[2]);
+    if (busiest_over_mean(&s) > 1.01) fail_msg("the busiest device does %.3f times the mean", busiest_over_mean(&s));
+}
+
+/* Three sequences with two samples each, in three microbatches; tests/cli/test_packing.sh trains such a step. */
+static void test_small_step(void **state)
+{
+    (void)state;
+    const int64_t length[] = { 18, 14, 18, 14, 18, 14 };
+    struct context_load l = load_of(length, 6, 4);
+    struct done s = { { 0 }, { 0 } };
+    l.micros = 3;
+    for (l.micro = 0; l.micro < l.micros; l.micro++) {
+        struct context_plan p = plan_of(&l);
+        add_microbatch(&s, &l, &p);
+    }
+    const int used[] = { 2, 3, 3, 2 };
+    for (int d = 0; d < 4; d++) assert_int_equal(s.used[d], used[d]);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = { cmocka_unit_test(test_published_examples), cmocka_unit_test(test_volume),
-                                        cmocka_unit_test(test_balance), cmocka_unit_test(test_equal_shares) };
+                                        cmocka_unit_test(test_balance), cmocka_unit_test(test_equal_shares),
+                                        cmocka_unit_test(test_microbatches),
+                                        cmocka_unit_test(test_different_numbers_of_microbatches),
+                                        cmocka_unit_test(test_small_step) };
     return cmocka_run_group_tests_name("hdp", tests, NULL, NULL);
 }

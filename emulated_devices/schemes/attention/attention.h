@@ -53,6 +53,8 @@ struct attention_scheme {
     bool splits, windows;               /* whether it reads heads and context_first of a split; window */
     /* Whether a model's sequences can be cut so.  @return NULL, or what the scheme needs, as text. */
     const char *(*refuses)(const struct context_parallel *, const struct model_config *);
+    bool plans_steps;                   /* `plan` is given the samples of all microbatches of a step, and chooses those
+                                         * of each: load.micros */
     /* One of both.  cut: add the tokens of a sequence that a member has, in the order of its rows, ascending.
      * plan: place the tokens of a microbatch by the lengths of its samples.  Pure.
      * @return as context_plan_finish. */

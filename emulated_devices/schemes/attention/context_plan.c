@@ -209,6 +209,12 @@ static int compare_starts(const void *x, const void *y)
     return by_number(((const struct interval *)x)->first, ((const struct interval *)y)->first);
 }
 
+/* Whether tokens from `first` to `end` are whole samples that may be in another microbatch. */
+static bool elsewhere(const struct context_load *l, int64_t first, int64_t end)
+{
+    return l->micros > 1 && sample_of(l, first) == first && (end == l->tokens || sample_of(l, end) == end);
+}
+
 /* Every token is in one block, and a block has tokens of one sample. */
 static enum error_code check_tokens(const struct context_plan *p, const struct context_load *l, struct error *err)
 {
@@ -230,11 +236,12 @@ static enum error_code check_tokens(const struct context_plan *p, const struct c
     }
     if (!e) qsort(all, (size_t)n, sizeof *all, compare_starts);
     for (int i = 0; i < n && !e; next = interval_end(all[i++]))
-        if (all[i].first != next)
+        if (all[i].first < next || (all[i].first > next && !elsewhere(l, next, all[i].first)))
             e = fail(err, ERR_PLAN, "token %lld of the plan is in %s",
                      (long long)(all[i].first > next ? next : all[i].first),
                      all[i].first > next ? "no block" : "two blocks");
-    if (!e && next != l->tokens) e = fail(err, ERR_PLAN, "token %lld of the plan is in no block", (long long)next);
+    if (!e && next != l->tokens && !elsewhere(l, next, l->tokens))
+        e = fail(err, ERR_PLAN, "token %lld of the plan is in no block", (long long)next);
     free(all);
     return e;
 }

@@ -20,6 +20,8 @@ struct context_load {
     const int64_t *length;              /* [samples] tokens, each at least 1 */
     int samples;
     int64_t tokens;                     /* their sum */
+    int micros, micro;                  /* the samples are those of so many microbatches, of which this one is planned,
+                                         * with some of them; 0: of one */
     int devices;                        /* that share the microbatch */
     int node;                           /* devices of a node, which are neighbours */
     double per_pair, per_token;         /* operations of a layer's forward pass: for a pair of tokens that see each
@@ -77,9 +79,10 @@ void context_add_ring(struct context_plan *, struct interval sample, int first, 
 struct interval *context_samples(const struct context_load *);
 
 /**
- * Sort, check and digest a plan: every token is in one block; a device's blocks do not interleave; every pair of tokens
- * of a sample that see each other is computed once, and no work is empty; each block sees something; data is there when
- * it is sent and when work needs it; nothing is sent to a device that has it.
+ * Sort, check and digest a plan: every token is in one block, or no token of a sample, if there are other microbatches;
+ * a device's blocks do not interleave; every pair of tokens of a sample that see each other is computed once, and no
+ * work is empty; each block sees something; data is there when it is sent and when work needs it; nothing is sent to a
+ * device that has it.
  * Local.
  * @return OK; ERR_PLAN naming what is wrong, or ERR_MEMORY; the plan is freed after an error.
  */

@@ -3,18 +3,20 @@
  * Source   H. Ge et al., "ByteScale: efficient scaling of LLM training with a 2048K context length on more than 12,000
  *          GPUs" (hybrid data parallelism), arXiv:2502.21231, sections 5 and 6; its code is not published
  * Group    P devices, which data and context parallelism share: a flat group
- * Layout   of a microbatch of T tokens each device has room for C = ceil(T/P), or a little more.  A sample of s tokens
- *          is on D = ceil(s/C) neighbours, any number of them: cut into 2D parts, of which the m-th has parts m and
- *          2D-1-m, so that all have equal work
+ * Layout   of the M microbatches of a step, with T tokens, a device has room for C = ceil(T/MP) in each, or a little
+ *          more.  A sample of s tokens is on D = ceil(s/C) neighbours, any number of them (at most P): cut into 2D
+ *          parts, of which the m-th has parts m and 2D-1-m, so that all have equal work
  *
  *          P = 4, C = 4; samples of 10, 3, 2 and 1 tokens
  *          device 0, 1, 2     parts of the long one: D = 3, on a ring of three
  *          device 3           the three short ones
  *
  * Balance  samples from the longest to the shortest: a long one goes to the D neighbours of which the busiest is least
- *          busy, and then those least busy together; a short one to the least busy device with room for it, which
- *          has at most 2C tokens, or else to the device with the fewest tokens.  Busy: operations of attention and of
- *          linear layers
+ *          busy, and then those least busy together; a short one to the least busy device with room for it, which has
+ *          at most 2C tokens, or else to the device with the fewest tokens.  Busy: operations of attention and of
+ *          linear layers, of the whole step.  Which microbatch: for a long one that in which its devices have the
+ *          fewest tokens; for a short one the fullest that it does not fill beyond C, or else the emptiest.  So devices
+ *          with much work have nothing in some microbatches (the paper's algorithm 2, without its buckets)
  * Sends    forward   (D-1) messages of 2 n K A elements from each device of a ring of D, n = s/D: as ring.c, in a
  *                    smaller ring, and nothing for a sample on one device.  Summed over devices: 2 s K A (D-1) a sample
  *          backward  the same; gradients of keys and values go home directly, as many messages, in the wide format
@@ -25,7 +27,13 @@
 #include "emulated_devices/schemes/attention/ring.h"
 #include <stdlib.h>
 
-struct load { double busy; int64_t tokens; };
+/* What devices have so far. */
+struct loaded {
+    double busy[MESH_MOST_DEVICES];     /* operations of the step */
+    int64_t *tokens;                    /* [micros][devices] */
+    int devices, micros;
+    int64_t room;                       /* C */
+};
 
 static double work(const struct context_load *l, int64_t s)
 {
@@ -33,15 +41,15 @@ static double work(const struct context_load *l, int64_t s)
 }
 
 /* The first of D neighbours of which the busiest is least busy; of several, of those that are least busy together. */
-static int least_busy_neighbours(const struct load *load, int devices, int D)
+static int least_busy_neighbours(const struct loaded *have, int D)
 {
     int best = 0;
     double least = -1, least_sum = 0;
-    for (int first = 0; first + D <= devices; first++) {
+    for (int first = 0; first + D <= have->devices; first++) {
         double most = 0, sum = 0;
         for (int m = first; m < first + D; m++) {
-            if (load[m].busy > most) most = load[m].busy;
-            sum += load[m].busy;
+            if (have->busy[m] > most) most = have->busy[m];
+            sum += have->busy[m];
         }
         if (least < 0 || most < least || (most == least && sum < least_sum))
             best = first, least = most, least_sum = sum;
@@ -49,43 +57,86 @@ static int least_busy_neighbours(const struct load *load, int devices, int D)
     return best;
 }
 
-static int device_for(const struct load *load, int devices, int64_t s, int64_t room)
+static int64_t *tokens_at(const struct loaded *have, int micro, int device)
+{
+    return &have->tokens[micro * have->devices + device];
+}
+
+/* The microbatch in which s tokens more leave a device the least room below C, or else the one with the fewest. */
+static int micro_for(const struct loaded *have, int device, int64_t s)
+{
+    int fullest = -1, emptiest = 0;
+    for (int m = 0; m < have->micros; m++) {
+        const int64_t here = *tokens_at(have, m, device);
+        if (here < *tokens_at(have, emptiest, device)) emptiest = m;
+        if (here + s <= have->room && (fullest < 0 || here > *tokens_at(have, fullest, device))) fullest = m;
+    }
+    return fullest < 0 ? emptiest : fullest;
+}
+
+/* The microbatch in which D neighbours have the fewest tokens, the one of them with the most. */
+static int micro_for_neighbours(const struct loaded *have, int first, int D)
+{
+    int best = 0;
+    int64_t fewest = -1;
+    for (int m = 0; m < have->micros; m++) {
+        int64_t most = 0;
+        for (int d = first; d < first + D; d++)
+            if (*tokens_at(have, m, d) > most) most = *tokens_at(have, m, d);
+        if (fewest < 0 || most < fewest) best = m, fewest = most;
+    }
+    return best;
+}
+
+static int device_for(const struct loaded *have, int64_t s)
 {
     int best = -1, emptiest = 0;
-    for (int d = 0; d < devices; d++) {
-        if (load[d].tokens < load[emptiest].tokens) emptiest = d;
-        if (load[d].tokens + s <= room && (best < 0 || load[d].busy < load[best].busy)) best = d;
+    for (int d = 0; d < have->devices; d++) {
+        const int64_t here = *tokens_at(have, micro_for(have, d, s), d);
+        if (here < *tokens_at(have, micro_for(have, emptiest, s), emptiest)) emptiest = d;
+        if (here + s <= 2 * have->room && (best < 0 || have->busy[d] < have->busy[best])) best = d;
     }
     return best < 0 ? emptiest : best;
 }
 
-static enum error_code plan(struct context_plan *plan, const struct context_load *l, struct error *err)
+/* Place all samples of the step; those of this microbatch are added to the plan. */
+static void place(struct context_plan *plan, const struct context_load *l, struct loaded *have,
+                  const struct interval sample[])
 {
-    const int64_t C = (l->tokens + l->devices - 1) / l->devices;
-    struct load load[MESH_MOST_DEVICES] = { 0 };
-    struct interval *const sample = context_samples(l);
-    *plan = (struct context_plan){ .devices = l->devices, .divisions = 1, .tokens = l->tokens, .lost = sample == NULL };
-    for (int i = 0; i < l->samples && sample; i++) {
+    for (int i = 0; i < l->samples; i++) {
         const struct interval s = sample[i];
-        const int D = (int)((s.count + C - 1) / C);
-        const int first = D > 1 ? least_busy_neighbours(load, l->devices, D)
-                                : device_for(load, l->devices, s.count, 2 * C);
-        context_add_ring(plan, s, first, D);
-        for (int m = 0; m < D; m++) {
-            load[first + m].busy += work(l, s.count) / D;
-            load[first + m].tokens += (s.count + D - 1) / D;
+        const int64_t parts = (s.count + have->room - 1) / have->room;
+        const int D = parts < l->devices ? (int)parts : l->devices;
+        const int first = D > 1 ? least_busy_neighbours(have, D) : device_for(have, s.count);
+        const int micro = D > 1 ? micro_for_neighbours(have, first, D) : micro_for(have, first, s.count);
+        if (micro == l->micro) context_add_ring(plan, s, first, D);
+        for (int d = first; d < first + D; d++) {
+            have->busy[d] += work(l, s.count) / D;
+            *tokens_at(have, micro, d) += (s.count + D - 1) / D;
         }
     }
-    free(sample);
-    return context_plan_finish(plan, l, err);
+}
+
+static enum error_code plan(struct context_plan *plan, const struct context_load *l, struct error *err)
+{
+    struct loaded have = { .devices = l->devices, .micros = l->micros > 1 ? l->micros : 1 };
+    const int64_t slots = (int64_t)have.devices * have.micros;
+    struct interval *const sample = context_samples(l);
+    have.tokens = calloc((size_t)slots, sizeof *have.tokens), have.room = (l->tokens + slots - 1) / slots;
+    *plan = (struct context_plan){ .devices = l->devices, .divisions = 1, .tokens = l->tokens,
+                                   .lost = sample == NULL || have.tokens == NULL };
+    if (!plan->lost) place(plan, l, &have, sample);
+    free(sample), free(have.tokens);
+    if (plan->blocks == 0 && !plan->lost) plan->tokens = 0;                 /* no sample: an empty microbatch */
+    return plan->tokens > 0 ? context_plan_finish(plan, l, err) : OK;
 }
 
 const struct attention_scheme attention_scheme_hdp = {
     .head = { .kind = ATTENTION_SCHEME, .equality = REASSOCIATES, .name = "hdp",
-              .description = "a sample is on as many devices as its length needs, planned for each microbatch",
+              .description = "a sample is on as many devices as its length needs, planned for each step",
               .source = "ByteScale, arXiv:2502.21231",
               .volume = "2 n K A (D-1) elements a layer forward for n tokens of a sample on D devices; backward twice",
               .memory = "log-sum-exp: H numbers a token; in a pass keys of the samples' other devices",
               .needs = "nothing" },
-    .plan = plan, PLANNED_SCHEME,
+    .plans_steps = true, .plan = plan, PLANNED_SCHEME,
 };
