@@ -86,6 +86,7 @@ static enum error_code check_pipeline(struct plan *p, const struct shards *shard
     p->stages = s.stages;
     p->chunks = s.chunks;
     p->updates = (s.micros + s.update_every - 1) / s.update_every;
+    p->skips = schedule_is_partial(&s);
     e = plan_check_compose(&(struct facts){ p, shards, &s }, err);
     if (!e && p->updates > 1 && !schedule_updates_can_meet(&s))
         e = fail(err, ERR_PLAN,
@@ -324,12 +325,12 @@ struct interval plan_microbatch(const struct plan *p, int dp, int micro)
     return (struct interval){ own.first + of_own.first, of_own.count };
 }
 
-/* Where microbatches are stepped one by one, or have sizes that were asked for, they stay as they are. */
+/* Where microbatches differ in what they compute, or have sizes that were asked for, they stay as they are. */
 static bool plans_steps(const struct plan *p)
 {
     const struct attention_scheme *s;
     return !attention_scheme_find(&s, p->attention, NULL) && s->plans_steps && p->mesh.size[CP] > 1 &&
-           p->batches == NULL && p->updates <= 1;
+           p->batches == NULL && p->updates <= 1 && !p->skips;
 }
 
 struct interval plan_sequences(const struct plan *p, int dp, int micro)
@@ -490,7 +491,8 @@ enum error_code plan_context(const struct plan *p, int dp, int micro, struct ten
     const int samples = sample_lengths(p, own, length);
     e = s->plan(out, &(struct context_load){ .length = length, .samples = samples, .tokens = tokens,
                                              .devices = p->mesh.size[CP], .node = node_of_context(p),
-                                             .micros = plans_steps(p) ? p->micros : 1, .micro = micro,
+                                             .micros = plans_steps(p) ? p->micros : 1,
+                                             .micro = plans_steps(p) ? micro : 0,
                                              .sees = mask.data, .ranges = (int)(tensor_cols(mask) / 2),
                                              .query_width = c->H * c->A, .key_width = 2 * c->K * c->A,
                                              .heads = fewest_heads(p), .per_element = per_element(p),

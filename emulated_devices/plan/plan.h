@@ -32,6 +32,7 @@ struct plan {
     int update_every;                   /* microbatches between optimizer steps, for schedules that step inside a
                                          * training step; 0: the schedule's */
     int updates;                        /* optimizer steps in one training step; set by plan_check */
+    bool skips;                         /* microbatches of the schedule skip stages; set by plan_check */
     enum dtype dtype;
     double loss_scale;                  /* initial, where the format needs one; 0: the default (loss_scale.h) */
     uint64_t seed;

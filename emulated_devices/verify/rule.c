@@ -3,14 +3,6 @@
 
 static bool leaves_out(const struct schedule *s, int micro, int stage) { return place_of(s, micro, stage).device < 0; }
 
-static bool is_partial(const struct schedule *s)
-{
-    for (int m = 0; m < s->micros; m++)
-        for (int stage = 0; stage < s->stages; stage++)
-            if (leaves_out(s, m, stage)) return true;
-    return false;
-}
-
 /* Enter one microbatch of one copy. */
 static void note(struct rule *r, const struct plan *p, const struct schedule *s, int dp, int micro)
 {
@@ -41,7 +33,7 @@ enum error_code rule_of_plan(struct rule *r, const struct plan *p, int replica, 
     *r = (struct rule){ .updates = p->updates,
                         .delayed = s.weight_versions > 1,
                         .own = sequences_of(p, copies, s.micros) };
-    const bool partial = is_partial(&s);
+    const bool partial = schedule_is_partial(&s);
     r->update_of = calloc((size_t)r->own.count, sizeof *r->update_of);
     r->passes_by = partial ? calloc((size_t)(p->model.L * r->own.count), sizeof *r->passes_by) : NULL;
     if (r->update_of == NULL || (partial && r->passes_by == NULL)) {

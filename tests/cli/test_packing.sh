@@ -14,6 +14,10 @@ test_trains() {
     printf '18\n14\n' >two                            # devices have 2, 3, 3 and 2 microbatches: tests/devices/test_hdp.c
     train $checked --pack two --cp 4 --batch 3 --micro 3 --attention hdp --dropout 0.1
     expect_status 0; expect_silent; expect_out '^OK: every activation'; expect_out '^traffic .* equal the formulas on every device$'
+    train $checked --pack two --cp 2 --pp 2 --batch 4 --micro 4 --attention hdp --schedule pipedream-2bw --clip 0
+    expect_status 0; expect_out '^OK: every activation'                 # steps inside the schedule: not planned together
+    train $checked --pack two --cp 2 --pp 4 --batch 4 --micro 4 --attention hdp --schedule skippipe
+    expect_status 0; expect_out '^OK: every activation'
     run train --model llama-tiny --data "$text" $checked --pack lognormal --dp 2 --pp 2 --zero 1
     expect_status 0; expect_out '^OK: every activation'
 }

@@ -283,3 +283,11 @@ bool schedule_adds_in_order(const struct schedule *s)
         }
     return true;
 }
+
+bool schedule_is_partial(const struct schedule *s)
+{
+    for (int m = 0; m < s->micros; m++)
+        for (int stage = 0; stage < s->stages; stage++)
+            if (place_of(s, m, stage).device < 0) return true;
+    return false;
+}

@@ -144,4 +144,7 @@ const char *action_meaning(enum action_kind);
 /** Whether it is a send or a receive. */
 bool action_is_message(enum action_kind);
 
+/** Whether a microbatch skips a stage. */
+bool schedule_is_partial(const struct schedule *);
+
 #endif
