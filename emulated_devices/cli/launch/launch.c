@@ -197,15 +197,22 @@ static enum error_code open_watch(struct watch *w, int devices, struct inherited
 
 /* ---- what is said in the end ------------------------------------------------------------------------------------- */
 
-/* A device that died before it announced its rank: only the set of ranks that have not been announced is known. */
+static const struct process *device_of_rank(const struct watch *w, int rank)
+{
+    for (int i = 0; i < w->known; i++)
+        if (w->process[i].rank == rank) return &w->process[i];
+    return NULL;
+}
+
+/* A device that died before it announced its rank: only the set of ranks that have not been announced is known, and the
+ * one whose end was noticed. */
 static enum error_code report_unknown_death(const struct watch *w, int devices, struct error *err)
 {
     char who[128] = "";
     int missing = 0, used = 0;
     for (int rank = 0; rank < devices; rank++) {
-        int i = 0;
-        while (i < w->known && w->process[i].rank != rank) i++;
-        if (i < w->known || ++missing > 8) continue;
+        const struct process *p = device_of_rank(w, rank);
+        if ((p != NULL && p->pid != w->lost_pid) || ++missing > 8) continue;
         used += snprintf(who + used, sizeof who - (size_t)used, "%s%d", missing > 1 ? ", " : "", rank);
     }
     if (missing == 0) return fail(err, ERR_COMM, "a device died: %s; the others were stopped", w->how);
@@ -215,9 +222,16 @@ static enum error_code report_unknown_death(const struct watch *w, int devices, 
                 who, missing > 8 ? ", ..." : "");
 }
 
+/* mpiexec kills the others when a device dies.  So one that was killed while others had not yet announced themselves
+ * need not be the first. */
+static bool may_be_another(const struct watch *w, int devices)
+{
+    return w->lost_signal == SIGKILL && w->died && w->known < devices;
+}
+
 static enum error_code report_death(const struct watch *w, int devices, struct error *err)
 {
-    if (w->lost_pid == 0) return report_unknown_death(w, devices, err);
+    if (w->lost_pid == 0 || may_be_another(w, devices)) return report_unknown_death(w, devices, err);
     for (int i = 0; i < w->known; i++)
         if (w->process[i].pid == w->lost_pid)
             return fail(err, ERR_COMM, "device %d (%s), process %ld, died: %s; the others were stopped",
