@@ -264,7 +264,7 @@ static const struct { const char *name, *title; void (*print)(void); } parts[] =
     { "models", "Models (--model)", list_models },
     { "tensor", "Tensor parallelism, over tp (--tensor)", list_tensor },
     { "attention", "Context parallelism, over cp (--attention)", list_attention },
-    { "experts", "Expert parallelism, over ep (--dispatch)", list_experts },
+    { "dispatch", "Expert parallelism, over ep (--dispatch)", list_experts },
     { "data", "Data parallelism, over dp (--data-parallel)", list_data },
     { "schedules", "Pipeline schedules, over pp (--schedule)", list_schedules },
     { "spatial", "Fields on the sphere, in tiles (orrery verify spatial)", list_spatial },

@@ -1,4 +1,5 @@
 #include "emulated_devices/model/collect.h"
+#include "emulated_devices/schemes/data/sharing.h"
 #include "emulated_devices/schemes/data/tiles.h"
 #include "emulated_devices/schemes/data/units.h"
 #include "ref/numeric/convert.h"
@@ -21,12 +22,15 @@ static enum error_code find_place(const struct trainer *t, int rank, int index, 
     if (at->all == NULL) return fail(err, ERR_MEMORY, "no memory to find %s in its unit", t->spec[index].name);
     for (int i = 0; i < n; i++) {
         at->all[count] = plan_piece(plan, rank, i, &t->spec[i], tile);
+        if (!plan_has_expert(plan, rank, &t->spec[i])) continue;
         if (data_unit_of(&plan->model, &plan->data, &at->all[count]) != unit) continue;
         if (i == index) at->own = &at->all[count];
         count++;
     }
+    const bool apart = sought.apart;
     const enum error_code e =
-        data_shards(&at->shards, &t->plan.data, plan_copies(&t->plan), plan_copy_of(&t->plan, rank), err);
+        data_shards(&at->shards, &plan->data, apart ? plan_expert_copies(plan) : plan_copies(plan),
+                    apart ? plan_expert_copy_of(plan, rank) : plan_copy_of(plan, rank), err);
     unit_lay_out(&at->unit, at->all, count, &at->shards, t->data.scheme->rows);
     return e;
 }
@@ -59,7 +63,7 @@ enum error_code collect_own(const struct trainer *t, const struct parameter *p, 
                             struct interval *kept, struct tensor *own, struct error *err)
 {
     const struct unit *u = unit_with(t, p);
-    const struct interval part = data_kept(&t->data.shards, u, kind);
+    const struct interval part = data_kept(&u->over->shards, u, kind);
     const struct tensor whole =
         data_keeps_whole(&t->data, kind) ? data_whole_state(&t->data, p, (int)(kind - KIND_STATE)) : tensor_none;
     *kept = data_keeps_whole(&t->data, kind) ? (struct interval){ 0, tensor_count(whole) } : unit_owned(u, part, p);
@@ -182,7 +186,7 @@ void collect_keep(struct trainer *t, const struct parameter *p, enum tensor_kind
         device_copy(t->comm->device, state.data, piece.data, tensor_bytes(state));
         return;
     }
-    const struct interval part = data_kept(&t->data.shards, u, kind), own = unit_owned(u, part, p);
+    const struct interval part = data_kept(&u->over->shards, u, kind), own = unit_owned(u, part, p);
     unit_put(t->comm->device, u, part, data_kept_tensor(&t->data, u, kind).data, p,
              (char *)piece.data + (size_t)own.first * dtype_size(piece.dtype), piece.dtype);
 }

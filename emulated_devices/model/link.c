@@ -215,6 +215,19 @@ static void add_step(struct steps *list, enum step_kind kind, int at)
     list->step[list->count++] = (struct part_step){ .kind = kind, .at = at };
 }
 
+/* What an expert scheme keeps of the rows that come is allocated when the router has chosen: then their number is
+ * known. */
+static bool is_made_late(const struct buffer *b) { return b->statistic == EXPERTS_KEPT; }
+
+static void make_late(struct linked *l, struct steps *list, int v)
+{
+    for (int i = 0; i < NODE_STATISTICS; i++) {
+        const int b = l->node[v].statistic[i];
+        const bool again = list == &l->list[LIST_AGAIN];
+        if (b >= 0 && is_made_late(&l->buffer[b]) && (l->buffer[b].dropped || !again)) add_step(list, STEP_MAKE, b);
+    }
+}
+
 /* Recomputation does not write an output that has left the part. */
 static void run_forward(struct linked *l, struct steps *list, int v)
 {
@@ -254,6 +267,7 @@ static void run_nodes(struct linked *l, struct steps *list, const bool runs[])
     for (int v = 0; v < l->nodes; v++) {
         if (!runs[v]) continue;
         transients(l, list, v, true, runs);
+        make_late(l, list, v);
         run_forward(l, list, v);
         transients(l, list, v, false, runs);
     }
@@ -262,7 +276,8 @@ static void run_nodes(struct linked *l, struct steps *list, const bool runs[])
 static void each_kept(struct linked *l, struct steps *list, enum step_kind kind, enum arena_tag tag, bool dropped_only)
 {
     for (int b = BUFFER_FIRST_OWN; b < l->buffers; b++)
-        if (l->buffer[b].kept && l->buffer[b].tag == tag && (l->buffer[b].dropped || !dropped_only))
+        if (l->buffer[b].kept && l->buffer[b].tag == tag && (l->buffer[b].dropped || !dropped_only) &&
+            (kind == STEP_DROP || !is_made_late(&l->buffer[b])))
             add_step(list, kind, b);
 }
 

@@ -41,12 +41,14 @@ enum error_code plan_memory(const struct plan *p, int rank, int64_t steps, struc
 
 /* ---- all devices ------------------------------------------------------------------------------------------------- */
 
-/* Copies along dp keep equal amounts; their peaks are equal if their microbatches have equal numbers of sequences. */
+/* Copies along dp keep equal amounts; their peaks are equal if their microbatches have equal numbers of sequences, and
+ * they have the same experts. */
 static bool computes_as_much(const struct plan *p, int dp, int other)
 {
-    for (int i = 0; i < p->micros && p->batches == NULL; i++)
+    const bool alike = p->batches == NULL && !plan_cuts_experts(p);
+    for (int i = 0; i < p->micros && alike; i++)
         if (plan_microbatch(p, dp, i).count != plan_microbatch(p, other, i).count) return false;
-    return p->batches == NULL || dp == other;
+    return alike || dp == other;
 }
 
 static int first_like(const struct plan *p, int dp)

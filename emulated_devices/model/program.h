@@ -80,7 +80,7 @@ enum statistic_shape {
     EXPERTS_KEPT, EXPERTS_LEFT,         /* the tensors that the expert scheme keeps, and those that its backward for
                                          * the inputs leaves for that for the weights */
 };
-enum { NODE_STATISTICS = 6, NODE_GRADIENTS = 2 };
+enum { NODE_STATISTICS = 7, NODE_GRADIENTS = 2 };
 
 struct operation_info {
     const char *words;                  /* its description in a diagnosis; %s: its parameters, or the block */

@@ -9,7 +9,7 @@ static enum error_code make(struct stage *s, struct microbatch *m, const struct 
 {
     const struct buffer *b = &p->linked.buffer[buffer];
     struct tensor *t = stage_buffer(m, p, buffer);
-    const struct seams seams = stage_seams(s, m);
+    const struct seams seams = stage_seams(s, m, p);
     *t = buffer_shape(b, &seams, m->N);
     t->data = arena_alloc(&s->device->arena, b->tag, tensor_bytes(*t));
     return t->data ? OK
@@ -92,7 +92,7 @@ void run_held(const struct stage *s, const struct microbatch *m, const struct mo
     static const enum pass pass[LIST_COUNT] = { PASS_FORWARD, PASS_BACKWARD_INPUT, PASS_BACKWARD_INPUT,
                                                 PASS_BACKWARD_WEIGHT };
     const struct steps *list = &p->linked.list[which];
-    const struct seams seams = stage_seams(s, m);
+    const struct seams seams = stage_seams(s, m, p);
     const bool needs = which == LIST_FORWARD || which == LIST_WEIGHT || list_uses_weights(&p->linked, LIST_INPUT);
     const uint64_t made = needs ? data_part_bytes(s->data, p->index, pass[which]) : 0;
     for (int i = 0; i < list->count; i++) {

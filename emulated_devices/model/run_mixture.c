@@ -9,6 +9,49 @@
 static struct tensor kept(const struct node_call *c, int which) { return node_buffer(c, c->node->statistic[which]); }
 static const struct mixture_config *mixture(const struct node_call *c) { return &c->stage->plan->model.mixture; }
 
+/* ---- the experts' devices ---------------------------------------------------------------------------------------- */
+
+static struct expert_parallel *experts_here(const struct node_call *c)
+{
+    struct expert_parallel *ep = &c->stage->seams->ep;
+    ep->routing = stage_seams(c->stage, c->micro, c->part).ep.routing;
+    return ep;
+}
+
+/* The rows of a tensor that this device sends to experts. */
+static struct tensor own_share(const struct expert_parallel *ep, struct tensor t)
+{
+    if (!ep->scheme->cuts_experts || !tensor_present(t)) return t;
+    const struct interval own = expert_share(ep, tensor_rows(t));
+    return tensor_rows_of(t, own.first, own.count);
+}
+
+/* Where devices along tp have other rows of a result, this one adds zeros. */
+static void clear_shares(const struct node_call *c, struct tensor t)
+{
+    if (c->stage->seams->ep.scheme->cuts_experts && c->stage->tp->devices > 1 && tensor_present(t))
+        device_zero(c->stage->device, t);
+}
+
+/* Enter what the formulas say of a call. */
+static void enter_pass(const struct node_call *c, enum tensor_pass pass)
+{
+    const struct expert_parallel *ep = &c->stage->seams->ep;
+    struct forecast f = { .tp = c->stage->tp };
+    if (ep->scheme->cost) ep->scheme->cost(&f, ep, pass);
+    account_add(&c->stage->dispatched, f.sum, 1);
+}
+
+static enum error_code announce(const struct node_call *c, struct tensor choices, struct error *err)
+{
+    struct expert_parallel *ep = experts_here(c);
+    struct forecast f = { .tp = c->stage->tp };
+    if (ep->scheme->announce == NULL) return OK;
+    ep->scheme->announce_cost(&f, ep);
+    account_add(&c->stage->dispatched, f.sum, 1);
+    return ep->scheme->announce(&c->micro->routing[c->part - c->stage->part], ep, own_share(ep, choices), err);
+}
+
 /* ---- the router's choice ----------------------------------------------------------------------------------------- */
 
 enum error_code node_route_forward(const struct node_call *c, struct error *err)
@@ -19,7 +62,7 @@ enum error_code node_route_forward(const struct node_call *c, struct error *err)
     if (c->again) return OK;
     dev_router_losses_forward(c->stage->device, c->stage->routers.sums, logits, kept(c, 0));
     stage_show(c->stage, c->micro, "router.experts", c->part->layer, false, kept(c, 0));
-    return OK;
+    return announce(c, kept(c, 0), err);
 }
 
 enum error_code node_route_input(const struct node_call *c, struct error *err)
@@ -116,34 +159,41 @@ static struct tensor choices(const struct node_call *c)
 static struct mixture_call mixture_call(const struct node_call *c)
 {
     const struct linked_node *n = c->node;
-    struct expert_parallel *ep = &c->stage->seams->ep;
+    struct expert_parallel *ep = experts_here(c);
+    const struct tensor x = tensor_own_rows(c->stage->tp, node_buffer(c, n->x[0]), c->micro->N);
     struct mixture_call m = { .ep = ep, .body = { c, body_forward, body_input, body_weight },
-                              .x = tensor_own_rows(c->stage->tp, node_buffer(c, n->x[0]), c->micro->N),
-                              .y = node_buffer(c, n->y),
-                              .weights = node_buffer(c, n->x[1]), .experts = choices(c) };
+                              .x = own_share(ep, x), .y = own_share(ep, node_buffer(c, n->y)),
+                              .weights = own_share(ep, node_buffer(c, n->x[1])),
+                              .experts = own_share(ep, choices(c)) };
     for (int i = 0; i < ep->scheme->slots; i++) m.kept[i] = node_buffer(c, n->statistic[i]);
     for (int i = 0; i < ep->scheme->gradient_slots; i++) m.left[i] = node_buffer(c, n->gradient[i]);
     return m;
 }
 
-/* If tensor parallelism cuts F inside each expert, the results are summands that must be reduced: the output and both
- * gradients.  The gradient of the route's weights must be reduced before the router uses it. */
+/* Results of tensor parallelism's parts of experts, or of its shares of rows, are summands that must be reduced: the
+ * output and both gradients.  The gradient of the route's weights must be reduced before the router uses it. */
 enum error_code node_mixture_forward(const struct node_call *c, struct error *err)
 {
     struct mixture_call m = mixture_call(c);
-    if (c->again && leaves_part(c->node)) m.y = tensor_none;        /* recompute only what the scheme keeps */
+    const struct tensor y = c->again && leaves_part(c->node) ? tensor_none : node_buffer(c, c->node->y);
+    if (!tensor_present(y)) m.y = tensor_none;          /* recompute only what the scheme keeps */
+    clear_shares(c, y);
+    enter_pass(c, FORWARD_PASS);
     const enum error_code e = m.ep->scheme->forward(&m, err);
-    return e || !tensor_present(m.y) ? e : tensor_add_parts(c->stage->tp, m.y, err);
+    return e || !tensor_present(y) ? e : tensor_add_parts(c->stage->tp, y, err);
 }
 
 enum error_code node_mixture_input(const struct node_call *c, struct error *err)
 {
     struct mixture_call m = mixture_call(c);
-    m.dx = node_buffer(c, c->node->dx[0]), m.d_weights = node_buffer(c, c->node->dx[1]),
-    m.dy = node_buffer(c, c->node->dy);
+    const struct tensor dx = node_buffer(c, c->node->dx[0]), d_weights = node_buffer(c, c->node->dx[1]);
+    m.dx = own_share(m.ep, dx), m.d_weights = own_share(m.ep, d_weights);
+    m.dy = own_share(m.ep, node_buffer(c, c->node->dy));
+    clear_shares(c, dx), clear_shares(c, d_weights);
+    enter_pass(c, INPUT_PASS);
     enum error_code e = m.ep->scheme->input(&m, err);
-    if (!e) e = tensor_add_parts(c->stage->tp, m.dx, err);
-    return e ? e : tensor_add_parts(c->stage->tp, m.d_weights, err);
+    if (!e) e = tensor_add_parts(c->stage->tp, dx, err);
+    return e ? e : tensor_add_parts(c->stage->tp, d_weights, err);
 }
 
 enum error_code node_mixture_weight(const struct node_call *c, struct error *err)

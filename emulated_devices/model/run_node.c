@@ -165,7 +165,7 @@ static enum error_code rotary_input(const struct node_call *c, struct error *err
 static struct attention_call attention_call(const struct node_call *c)
 {
     const struct linked_node *n = c->node;
-    c->stage->seams->cp = stage_seams(c->stage, c->micro).cp;
+    c->stage->seams->cp = stage_seams(c->stage, c->micro, c->part).cp;
     struct attention_call a = {
         .cp = &c->stage->seams->cp, .shape = attention(c), .qkv = buffer(c, n->x[0]), .out = buffer(c, n->y)
     };

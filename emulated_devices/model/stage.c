@@ -88,6 +88,7 @@ static enum error_code cut_microbatch(const struct stage *s, struct microbatch *
     const int dp = mesh_coordinate(&s->plan->mesh, s->rank, DP);
     const bool plans = s->seams->cp.scheme->plan != NULL;
     drop_cut(m);
+    for (int i = 0; m->routing && i < s->layers + 2; i++) m->routing[i].received = 0;           /* not known yet */
     const enum error_code e = plan_context(s->plan, dp, micro, tensor_none, &m->plan, err);
     if (e) return e;
     m->sequences = plan_sequences(s->plan, dp, micro);
@@ -114,6 +115,19 @@ enum error_code stage_cut(struct stage *s, struct error *err)
     return e;
 }
 
+/* One block of integers for all parts. */
+static bool make_routing(const struct stage *s, struct microbatch *m)
+{
+    const struct expert_parallel *ep = &s->seams->ep;
+    const int64_t each = ep->devices * (1 + experts_of(ep, ep->rank).count), parts = s->layers + 2;
+    int32_t *ints = calloc((size_t)(parts * each), sizeof *ints);
+    m->routing = calloc((size_t)parts, sizeof *m->routing);
+    if (ints == NULL || m->routing == NULL) return free(ints), false;
+    for (int64_t i = 0; i < parts; i++)
+        m->routing[i] = (struct expert_routing){ .sent = ints + i * each, .counts = ints + i * each + ep->devices };
+    return true;
+}
+
 /* The tables of integers and of rotary positions are inputs, not tensors of the model, so they are not counted. */
 enum error_code stage_open(struct stage *s, const struct plan *plan, struct device *device, struct tensor_parallel *tp,
                            struct seams *seams, struct data_parallel *data, int index, int rank, struct error *err)
@@ -127,7 +141,8 @@ enum error_code stage_open(struct stage *s, const struct plan *plan, struct devi
     bool ok = s->micro && s->part && make_rotary(s);
     enum error_code e = ok ? link_parts(s, err) : OK;
     for (int i = 0; ok && !e && i < plan->micros; i++)
-        ok = (s->micro[i].tensor = calloc((size_t)s->buffers, sizeof *s->micro[i].tensor)) != NULL;
+        ok = (s->micro[i].tensor = calloc((size_t)s->buffers, sizeof *s->micro[i].tensor)) != NULL &&
+             (seams->ep.scheme->announce == NULL || make_routing(s, &s->micro[i]));
     if (ok && !e) e = stage_cut(s, err);
     if (!ok) e = fail(err, ERR_MEMORY, "no memory for the lists of %d microbatches", plan->micros);
     if (e) stage_close(s);
@@ -138,7 +153,8 @@ static void drop_microbatch(struct stage *s, struct microbatch *m)
 {
     for (int i = 0; m->tensor && i < s->layers + 2; i++) run_drop(s, m, &s->part[i]);
     device_free(s->device, m->gradient);
-    free(m->tensor);
+    if (m->routing) free(m->routing->sent);
+    free(m->tensor), free(m->routing);
     drop_cut(m);
 }
 
@@ -300,16 +316,17 @@ void stage_backward_held(const struct stage *s, int micro, bool input, bool weig
 
 /* ---- their messages ---------------------------------------------------------------------------------------------- */
 
-struct seams stage_seams(const struct stage *s, const struct microbatch *m)
+struct seams stage_seams(const struct stage *s, const struct microbatch *m, const struct model_part *p)
 {
     struct seams seams = *s->seams;
+    seams.ep.routing = m->routing ? &m->routing[p - s->part] : NULL;
     if (seams.cp.scheme->plan) seams.cp.plan = &m->plan, seams.cp.S = m->plan.tokens;
     return seams;
 }
 
 struct account stage_attention_cost(const struct stage *s, int micro)
 {
-    const struct context_parallel cp = stage_seams(s, &s->micro[micro]).cp;
+    const struct context_parallel cp = stage_seams(s, &s->micro[micro], s->part).cp;
     struct account sum = { 0 };
     for (int i = 0; i < s->layers + 2; i++)
         account_add(&sum, linked_attention_cost(&s->part[i].linked, &cp, s->micro[micro].N), 1);

@@ -28,6 +28,7 @@ struct microbatch {
     struct intervals rows;                      /* this device's tokens of it, as rows of the global batch */
     int64_t N;                                  /* the number of rows */
     struct tensor ids, positions, labels;       /* I32 [N]; those the stage needs */
+    struct expert_routing *routing;             /* [parts] of an expert scheme that announces; NULL: it does not */
     struct context_plan plan;                   /* of an attention scheme that makes plans */
     struct tensor mask;                         /* I32 [sequences*S, 2]: what a token of packed samples sees; with a
                                                  * plan always, and all sequences are numbered as one */
@@ -57,6 +58,7 @@ struct stage {
     struct tensor rotary;                       /* [S,R] the table of rotary positions; tensor_none without */
     uint64_t dropout_seed;                      /* of this step */
     struct routers routers;                     /* of a mixture */
+    struct account dispatched;                  /* what its expert scheme has sent, by formula, from the routings */
     int64_t counted;                            /* labels in the whole batch that are not ignored */
     double loss_scale;                          /* factor of the loss, and so of all gradients */
     double loss;                                /* sum over the tokens of the microbatches done in this step */
@@ -75,8 +77,9 @@ void stage_close(struct stage *);
  *  @return OK; ERR_MEMORY, or ERR_PLAN if an attention scheme's plan is wrong. */
 enum error_code stage_cut(struct stage *, struct error *);
 
-/** The seams for a microbatch, whose plan decides the device's share of its sequences. */
-struct seams stage_seams(const struct stage *, const struct microbatch *);
+/** The seams for a part of a microbatch, whose plan decides the device's share of its sequences, and whose routing
+ *  decides that of the experts' rows. */
+struct seams stage_seams(const struct stage *, const struct microbatch *, const struct model_part *);
 
 /** A parameter's weight, or gradient, by its index in the model's list; tensor_none for -1. */
 struct tensor stage_weight(const struct stage *, int index);

@@ -21,13 +21,14 @@ static void make_pieces(struct trainer *t, int index, const struct param_spec *s
         struct parameter *p = &t->parameters.all[t->parameters.count++];
         *p = plan_piece(&t->plan, t->comm->rank, index, s, tile);
         p->holders = plan_holders(&t->plan, &t->schedule, s, NULL);
-        p->counted = !first ? 0 : tiles > 1 ? layout_count(&p->layout) : tensor_counted(&t->tensor, s);
+        p->counted = !first ? 0 : tiles > 1 || p->apart ? layout_count(&p->layout) : tensor_counted(&t->tensor, s);
     }
 }
 
-/* Whether its unit comes after those numbered by part (units.h). */
-static bool comes_last(const struct trainer *t, const struct param_spec *s, int tiles)
+/* Its unit is numbered by part: 0; after those: 1; of an expert that only some devices have: 2 (units.h). */
+static int turn_of(const struct trainer *t, const struct param_spec *s, int tiles)
 {
+    if (s->expert >= 0 && plan_cuts_experts(&t->plan)) return 2;
     return tiles > 1 || (data_quantises(&t->plan.data) && tensor_copied(&t->tensor, s));
 }
 
@@ -44,12 +45,23 @@ static enum error_code make_parameters(struct trainer *t, struct error *err)
     t->parameters.all = calloc(most, sizeof *t->parameters.all);
     if (t->spec == NULL || t->parameters.all == NULL)
         return fail(err, ERR_MEMORY, "no memory for lists of %d parameters", n);
-    for (int last = 0; last < 2; last++)
+    for (int turn = 0; turn < 3; turn++)
         for (int i = 0; i < n; i++) {
             const int tiles = tiles_of(&t->plan.data, &t->spec[i]);
-            if (last == comes_last(t, &t->spec[i], tiles)) make_pieces(t, i, &t->spec[i], tiles);
+            if (turn == turn_of(t, &t->spec[i], tiles)) make_pieces(t, i, &t->spec[i], tiles);
         }
     return OK;
+}
+
+static enum error_code make_expert_groups(struct trainer *t, struct error *err)
+{
+    int member[MESH_MOST_DEVICES];
+    int n = plan_expert_members(&t->plan, t->comm->rank, false, member);
+    enum error_code e = group_of(&t->ep, t->comm, member, n, TRAFFIC_EXPERTS, AXIS_BIT(EP), err);
+    n = plan_expert_members(&t->plan, t->comm->rank, true, member);
+    if (!e && plan_cuts_experts(&t->plan))
+        e = group_of(&t->same_experts, t->comm, member, n, TRAFFIC_DATA, AXIS_BIT(DP), err);
+    return e;
 }
 
 static enum error_code make_groups(struct trainer *t, struct error *err)
@@ -59,7 +71,7 @@ static enum error_code make_groups(struct trainer *t, struct error *err)
     if (!e) e = group_along(&t->tp, t->comm, &t->plan.mesh, TRAFFIC_TENSOR, AXIS_BIT(TP), err);
     if (!e) e = group_along(&t->pp, t->comm, &t->plan.mesh, TRAFFIC_PIPELINE, AXIS_BIT(PP), err);
     if (!e) e = group_along(&t->cp, t->comm, &t->plan.mesh, TRAFFIC_ATTENTION, AXIS_BIT(CP), err);
-    if (!e) e = group_along(&t->ep, t->comm, &t->plan.mesh, TRAFFIC_EXPERTS, AXIS_BIT(EP), err);
+    if (!e) e = make_expert_groups(t, err);
     return !e && forward_only(t) ? zeroth_open(t, err) : e;
 }
 
@@ -84,6 +96,7 @@ static enum error_code make_schemes(struct trainer *t, struct error *err)
     t->data.config = &t->plan.model;
     t->data.device = t->device;
     t->data.group = &t->dp;
+    t->data.experts = plan_cuts_experts(p) ? &t->same_experts : NULL;
     t->data.parameters = &t->parameters;
     t->data.optimizer = p->optimizer;
     t->data.hyper = &t->plan.hyper;
@@ -159,6 +172,12 @@ static enum error_code list_uses(struct trainer *t, struct error *err)
     return OK;
 }
 
+static void note_held(struct trainer *t)
+{
+    const struct held h = trainer_activations(t);
+    t->held = (struct held){ .peak = larger(t->held.peak, h.peak), .together = larger(t->held.together, h.together) };
+}
+
 /* Of a plan that changes: set the microbatches of this step, and update the largest memory. */
 static enum error_code cut_step(struct trainer *t, int64_t step, struct error *err)
 {
@@ -166,8 +185,7 @@ static enum error_code cut_step(struct trainer *t, int64_t step, struct error *e
     plan_take_step(&t->plan, step);
     for (int c = 0; c < t->plan.chunks && !e; c++) e = stage_cut(&t->stage[c], err);
     if (e) return e;
-    const struct held h = trainer_activations(t);
-    t->held = (struct held){ .peak = larger(t->held.peak, h.peak), .together = larger(t->held.together, h.together) };
+    note_held(t);
     return OK;
 }
 
@@ -199,6 +217,7 @@ enum error_code trainer_outline(struct trainer *t, const struct plan *plan, stru
     if (!e) e = list_uses(t, err);
     for (int s = plan->batches ? plan->batches->steps - 1 : -1; s >= 0 && !e; s--) e = cut_step(t, s, err);
     if (plan_follows_data(plan)) t->held = (struct held){ 0 };
+    if (!e && plan_cuts_experts(plan)) note_held(t);            /* as if no rows came */
     return e;
 }
 
@@ -225,8 +244,7 @@ void trainer_close(struct trainer *t)
     schedule_free(&t->schedule);
     tensor_close(&t->tensor);
     struct group *const groups[] = {
-        &t->world, &t->dp, &t->tp, &t->pp, &t->cp, &t->ep, &t->replica, &t->side,
-        &t->sides
+        &t->world, &t->dp, &t->tp, &t->pp, &t->cp, &t->ep, &t->same_experts, &t->replica, &t->side, &t->sides
     };
     for (size_t i = 0; i < sizeof groups / sizeof *groups; i++) group_close(groups[i]);
     for (int i = 0; i < ATTENTION_GROUPS; i++) group_close(&t->cp_part[i]);
@@ -471,6 +489,7 @@ enum error_code trainer_gradients(struct trainer *t, struct step_result *out, st
     enum error_code e = take_batch(t, err);
     if (!e) e = forward_only(t) ? zeroth_losses(t, out, err) : gradients(t, out, err);
     if (e) comm_give_up(t->comm, err);
+    if (plan_cuts_experts(&t->plan)) note_held(t);      /* now the routings are known */
     return OK;
 }
 

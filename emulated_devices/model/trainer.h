@@ -18,9 +18,11 @@ struct trainer {
     struct plan plan;
     struct device *device;
     struct comm *comm;
-    struct group world, dp, tp, pp, cp, ep, replica;    /* dp: devices with the same weights, along dp and cp; replica:
+    struct group world, dp, tp, pp, cp, replica;        /* dp: devices with the same weights, along dp and cp; replica:
                                                          * devices that sum one gradient: the world, unless replicas
                                                          * train apart */
+    struct group ep, same_experts;      /* devices that share the experts of a layer; that have the same ones, if only
+                                         * some devices have them */
     struct group cp_part[ATTENTION_GROUPS];     /* some of cp, for an attention scheme that opens them */
     struct group side, sides;           /* without a backward pass: the devices of this side of the weights; this place
                                          * on both sides (zeroth.h) */
@@ -124,7 +126,7 @@ struct tier_traffic trainer_tier_traffic_so_far(const struct trainer *, int64_t 
 
 /** Exact peak bytes of this device in one tag, by formula, for PARAMETERS, GRADIENTS, OPTIMIZER and ACTIVATIONS; the
  *  arena must show it after a step.  Activations: the most that the device's list of actions holds at once; where data
- *  decide who has which tokens, that of the steps begun, so 0 for an outline. */
+ *  decide who has which tokens or rows, that of the steps begun; for an outline less than that. */
 uint64_t trainer_peak(const struct trainer *, enum arena_tag);
 
 /** A lower bound of this device's peak of all memory, in bytes: what is kept all the time, plus the most that the lists

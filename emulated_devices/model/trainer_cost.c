@@ -32,10 +32,10 @@ struct held trainer_activations(const struct trainer *t)
     return h;
 }
 
-/* Of a plan that changes: of the largest step. */
+/* Of a plan that changes, or of experts whose rows are known after routing: of the largest step. */
 static struct held activations_held(const struct trainer *t)
 {
-    return plan_changes(&t->plan) ? t->held : trainer_activations(t);
+    return plan_changes(&t->plan) || plan_cuts_experts(&t->plan) ? t->held : trainer_activations(t);
 }
 
 uint64_t trainer_peak(const struct trainer *t, enum arena_tag tag)
@@ -123,6 +123,7 @@ void trainer_predict(const struct trainer *t, int64_t steps, struct ledger *l)
     *l = t->begun;
     for (enum traffic_kind kind = 0; kind < TRAFFIC_KIND_COUNT && !plan_changes(&t->plan); kind++)
         account_add(&l->of[kind], trainer_cost(t, kind), steps);
+    for (int c = 0; c < t->stages_open; c++) account_add(&l->of[TRAFFIC_EXPERTS], t->stage[c].dispatched, 1);
     account_add(data, data_outer_cost(&t->data), outer_steps(&t->data.outer, t->step - steps, t->step));
     account_add(data, data_renewal_cost(&t->data), -skipped);
     account_add(data, data_saved_by_projecting(&t->data, taken, skipped), -1);

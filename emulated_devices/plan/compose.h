@@ -77,7 +77,8 @@ struct facts {
     X(needs_no_loss_scale,     "--dtype bf16, fp32 or fp64")                                        \
     X(narrow_gradients,        "--grad-dtype of 16 bits")                                           \
     X(mixture,                 "a mixture of experts")                                              \
-    X(balance_loss,            "a mixture of experts")
+    X(balance_loss,            "a mixture of experts")                                              \
+    X(experts_apart,           "--dispatch alltoall")
 
 enum feature {
 #define X(id, name) HAS_##id,

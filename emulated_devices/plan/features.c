@@ -388,6 +388,11 @@ static bool narrow_gradients(const struct facts *f, struct typed *t)
 
 /* ---- models ------------------------------------------------------------------------------------- */
 
+static bool experts_apart(const struct facts *f, struct typed *t)
+{
+    return plan_cuts_experts(f->plan) && say(t, "--dispatch %s", f->plan->dispatch);
+}
+
 static bool mixture(const struct facts *f, struct typed *t)
 {
     return f->plan->model.mlp == MLP_MIXTURE && say_model(f, t);

@@ -170,15 +170,18 @@ static enum error_code check_allreduce(const struct plan *p, const struct tensor
     return code ? code : check_parts(p, tensor, found, err);
 }
 
-/* The requirement of an algorithm that a device's group of one level of sharding does not meet; NULL: all are met. */
+/* The requirement of an algorithm that a device's group of one level of sharding does not meet; NULL: all are met.
+ * experts: of the devices that have the same experts. */
 static const char *level_needs(const struct plan *p, const struct algorithm *a, int rank, enum shard_level level,
-                               int *size)
+                               bool experts, int *size)
 {
     struct collective c = { .count = 1, .dtype = p->dtype, .reduction = SUM };
     struct shards s;
     int along[MESH_MOST_DEVICES], member[MESH_MOST_DEVICES];
-    mesh_members(&p->mesh, rank, AXIS_BIT(DP) | AXIS_BIT(CP), along);
-    data_shards(&s, &p->data, plan_copies(p), plan_copy_of(p, rank), NULL);
+    if (experts) plan_expert_members(p, rank, true, along);
+    else mesh_members(&p->mesh, rank, AXIS_BIT(DP) | AXIS_BIT(CP), along);
+    data_shards(&s, &p->data, experts ? plan_expert_copies(p) : plan_copies(p),
+                experts ? plan_expert_copy_of(p, rank) : plan_copy_of(p, rank), NULL);
     const int stride = shards_stride(&s, level), first = s.rank - shards_digit(&s, level) * stride;
     *size = shards_size(&s, level);
     for (int i = 0; i < *size; i++) member[i] = along[first + i * stride];
@@ -193,11 +196,11 @@ static enum error_code check_level_algorithm(const struct plan *p, enum operatio
     const enum error_code e = algorithm_check(op, flag, name, err);
     const struct algorithm *a = algorithm_find(op, name);
     if (e || a == NULL) return e;                       /* "auto" chooses one that fits */
-    for (int rank = 0; rank < p->mesh.devices; rank++)
+    for (int i = 0; i < p->mesh.devices * (plan_cuts_experts(p) ? 2 : 1); i++)
         for (enum shard_level l = op == ALLREDUCE ? BY_COPIES : BY_WEIGHTS;
              l < (op == ALLREDUCE ? SHARD_LEVELS : BY_COPIES); l++) {
             int size;
-            const char *needs = level_needs(p, a, rank, l, &size);
+            const char *needs = level_needs(p, a, i % p->mesh.devices, l, i >= p->mesh.devices, &size);
             if (needs)
                 return fail(err, ERR_PLAN, "%s %s: needs %s; --data-parallel %s has groups of P=%d", flag, name, needs,
                             p->data.scheme, size);
@@ -228,8 +231,40 @@ static enum error_code check_dispatch(const struct plan *p, struct error *err)
     const struct expert_scheme *s;
     const enum error_code e = expert_scheme_find(&s, p->dispatch, err);
     if (e) return e;
-    const char *needs = s->refuses(&p->model, p->mesh.size[EP]);
-    return needs ? fail(err, ERR_PLAN, "--ep %d: --dispatch %s needs %s", p->mesh.size[EP], s->head.name, needs) : OK;
+    const char *needs = s->refuses(&p->model, plan_ep(p));
+    if (needs) return fail(err, ERR_PLAN, "--ep %d: --dispatch %s needs %s", plan_ep(p), s->head.name, needs);
+    if (p->ep > 1 && p->model.mlp != MLP_MIXTURE)
+        return fail(err, ERR_PLAN, "--ep %d: --model %s has no experts", p->ep, p->model.name);
+    if (plan_stage_devices(p) % plan_ep(p) != 0)
+        return fail(err, ERR_PLAN, "--ep %d: must be a divisor of the %d devices of a stage, --dp x --cp x --tp", p->ep,
+                    plan_stage_devices(p));
+    struct shards of_experts;
+    struct error why;
+    if (plan_cuts_experts(p) && data_shards(&of_experts, &p->data, plan_expert_copies(p), 0, &why))
+        return fail(err, why.code, "--ep %d: leaves %d devices with the same experts: %s", plan_ep(p),
+                    plan_expert_copies(p), why.text);
+    return OK;
+}
+
+bool plan_cuts_experts(const struct plan *p)
+{
+    const struct expert_scheme *s;
+    return p->model.mlp == MLP_MIXTURE && !expert_scheme_find(&s, p->dispatch, NULL) && s->cuts_experts;
+}
+
+bool plan_has_expert(const struct plan *p, int rank, const struct param_spec *s)
+{
+    const struct interval own = block_at(p->model.mixture.E, plan_ep(p), plan_expert_part(p, rank));
+    return !plan_cuts_experts(p) || s->expert < 0 || (s->expert >= own.first && s->expert < interval_end(own));
+}
+
+int plan_expert_members(const struct plan *p, int rank, bool copies, int member[])
+{
+    const int first = rank - rank % plan_stage_devices(p), n = copies ? plan_expert_copies(p) : plan_ep(p);
+    for (int i = 0; i < n; i++)
+        member[i] = first + (copies ? i * plan_ep(p) + plan_expert_part(p, rank)
+                                    : plan_expert_copy_of(p, rank) * plan_ep(p) + i);
+    return n;
 }
 
 static enum error_code check_split(const struct plan *p, struct error *err)
@@ -293,6 +328,7 @@ enum error_code plan_check(struct plan *p, struct error *err)
     if (!e) e = tensor_scheme_find(&tensor, p->tensor, err);
     if (!e) e = data_shards(&shards, &p->data, plan_copies(p), 0, err);
     if (!e) e = data_check_codes(&p->data, err);
+    if (!e) e = check_dispatch(p, err);
     if (!e) e = check_level_algorithm(p, REDUCE_SCATTER, "--reduce-scatter", p->data.reduce_scatter, err);
     if (!e) e = check_level_algorithm(p, ALLGATHER, "--allgather", data_allgather(&p->data), err);
     if (!e) e = check_level_algorithm(p, ALLREDUCE, "--allreduce", p->allreduce, err);
@@ -369,7 +405,7 @@ bool plan_holds(const struct plan *p, const struct schedule *schedule, int rank,
     int place[MESH_MOST_DEVICES];
     const int holders = plan_holders(p, schedule, s, place);
     bool holds = false;
-    for (int i = 0; i < holders; i++) holds = holds || place[i] == own;
+    for (int i = 0; i < holders; i++) holds = holds || (place[i] == own && plan_has_expert(p, rank, s));
     if (first) *first = holders > 0 && place[0] == own;
     return holds;
 }
@@ -421,7 +457,7 @@ struct context_parallel plan_context_share(const struct plan *p, const struct te
 struct seams plan_seams(const struct plan *p, const struct tensor_parallel *tp, int rank)
 {
     struct seams s = { .tp = tp, .cp = plan_context_share(p, tp, rank),
-                       .ep = { .tp = tp, .devices = p->mesh.size[EP], .rank = mesh_coordinate(&p->mesh, rank, EP) } };
+                       .ep = { .tp = tp, .devices = plan_ep(p), .rank = plan_expert_part(p, rank) } };
     expert_scheme_find(&s.ep.scheme, p->dispatch, NULL);
     return s;
 }
@@ -543,7 +579,8 @@ struct tensor_parallel plan_tensor_share(const struct plan *p, int rank)
 
 struct layout plan_layout(const struct plan *p, int rank, const struct param_spec *s)
 {
-    const struct tensor_parallel tp = plan_tensor_share(p, rank);
+    struct tensor_parallel tp = plan_tensor_share(p, rank);
+    if (s->expert >= 0 && plan_cuts_experts(p)) tensor_share(&tp, 1, 0);        /* F of each is whole */
     return tensor_layout(&tp, s);
 }
 
@@ -557,6 +594,7 @@ struct layout plan_tile_layout(const struct plan *p, int rank, const struct para
 struct parameter plan_piece(const struct plan *p, int rank, int index, const struct param_spec *s, int tile)
 {
     const struct tensor_parallel tp = plan_tensor_share(p, rank);
+    const bool apart = s->expert >= 0 && plan_cuts_experts(p);
     return (struct parameter){ .spec = *s, .index = index, .tile = tile, .layout = plan_tile_layout(p, rank, s, tile),
-                               .copied = tensor_copied(&tp, s) };
+                               .apart = apart, .copied = !apart && tensor_copied(&tp, s) };
 }

@@ -38,6 +38,7 @@ struct plan {
     uint64_t seed;
     const struct cluster *cluster;      /* whose nodes decide which collectives fit; NULL: all distances are equal */
     struct data_request data;           /* the data-parallel scheme and its shards */
+    int ep;                             /* parts of each layer's experts, over neighbours of a stage; 0: 1, whole */
     const char *tensor, *attention, *dispatch, *schedule, *allreduce;   /* names in the registries; schedule may be a
                                                                          * file's name */
     struct context_split split;         /* of cp, for attention schemes of two dimensions; 0: the defaults */
@@ -97,6 +98,27 @@ static inline int plan_copy_of(const struct plan *p, int rank)
     return mesh_coordinate(&p->mesh, rank, DP) * p->mesh.size[CP] + mesh_coordinate(&p->mesh, rank, CP);
 }
 
+/* The devices of a stage in the order of their ranks are arranged as copies x ep: neighbours share the experts of each
+ * layer, whatever they are along dp, cp and tp. */
+static inline int plan_ep(const struct plan *p) { return p->ep > 1 ? p->ep : 1; }
+static inline int plan_stage_devices(const struct plan *p) { return p->mesh.devices / p->mesh.size[PP]; }
+static inline int plan_expert_part(const struct plan *p, int rank) { return rank % plan_stage_devices(p) % plan_ep(p); }
+static inline int plan_expert_copies(const struct plan *p) { return plan_stage_devices(p) / plan_ep(p); }
+static inline int plan_expert_copy_of(const struct plan *p, int rank)
+{
+    return rank % plan_stage_devices(p) / plan_ep(p);
+}
+
+/** Whether a device has only some experts, whole.  Then the routing decides how many rows and messages it has. */
+bool plan_cuts_experts(const struct plan *);
+
+/** Whether a parameter is of no expert, or of one that a device has. */
+bool plan_has_expert(const struct plan *, int rank, const struct param_spec *);
+
+/** The devices that share a layer's experts with this one; or those with the same experts, and other tokens.
+ *  @param[out] member  their ranks, ascending.  @return how many. */
+int plan_expert_members(const struct plan *, int rank, bool copies, int member[]);
+
 /** With a batch plan: set B and the microbatches to those of this step.  Changes nothing but the plan. */
 void plan_take_step(struct plan *, int64_t step);
 
@@ -119,6 +141,9 @@ struct interval plan_replica_copies(const struct plan *, int replica);
 
 /** Whether the samples of a step's batch decide which tokens each device has. */
 bool plan_follows_data(const struct plan *);
+
+/** Whether rows of activations, and so their memory, are known only in a step. */
+static inline bool plan_routes_rows(const struct plan *p) { return plan_follows_data(p) || plan_cuts_experts(p); }
 
 /** Whether devices' tokens may differ from step to step. */
 static inline bool plan_changes(const struct plan *p) { return p->batches || plan_follows_data(p); }

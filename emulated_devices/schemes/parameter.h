@@ -12,6 +12,7 @@ struct parameter {
     int index;                          /* in the model's list, model_param() */
     int tile;                           /* the tile's number, if its matrix is tiled; tiles are adjacent in the list */
     struct layout layout;               /* this device's boxes */
+    bool apart;                         /* of an expert that only some devices have: shared by devices of its own */
     bool copied;                        /* other devices along tp have all of its elements, too */
     struct tensor w, g;                 /* [layout_rows, layout_cols], or [n] for vectors: views; data is NULL while the
                                          * data scheme does not have them whole on this device (data.h) */

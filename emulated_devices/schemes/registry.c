@@ -31,6 +31,7 @@
     X(attention_scheme, attention_scheme_flexsp)       \
     X(attention_scheme, attention_scheme_dcp)          \
     X(expert_scheme, expert_scheme_here)               \
+    X(expert_scheme, expert_scheme_alltoall)           \
     X(data_scheme, data_scheme_ddp)                    \
     X(data_scheme, data_scheme_zero1)                  \
     X(data_scheme, data_scheme_zero2)                  \
@@ -79,7 +80,7 @@ enum { COUNT = sizeof schemes / sizeof *schemes };
 static const struct scheme_kind_info kinds[SCHEME_KINDS] = {
     [TENSOR_SCHEME]    = { "tensor", "Tensor parallelism, over tp (--tensor)", "--tensor", "tensor" },
     [ATTENTION_SCHEME] = { "attention", "Context parallelism, over cp (--attention)", "--attention", "attention" },
-    [EXPERT_SCHEME]    = { "experts", "Expert parallelism, over ep (--dispatch)", "--dispatch", "experts" },
+    [EXPERT_SCHEME]    = { "dispatch", "Expert parallelism, over ep (--dispatch)", "--dispatch", "dispatch" },
     [DATA_SCHEME]      = { "data", "Data parallelism, over dp (--data-parallel)", "--data-parallel", "data" },
     [PIPELINE_SCHEME]  = { "schedules", "Pipeline schedules, over pp (--schedule)", "--schedule", "pipeline" },
     [SPATIAL_SCHEME]   = { "spatial", "Fields on the sphere, in tiles (orrery verify spatial)", NULL, "spatial" },

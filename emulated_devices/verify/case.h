@@ -49,6 +49,9 @@ void case_take_llama(struct plan *);
 /** Cut sequences over cp devices by an attention scheme. */
 void case_take_context(struct plan *, int cp, const char *attention);
 
+/** Cut experts into ep parts by an expert scheme. */
+void case_take_experts(struct plan *, int ep, const char *dispatch);
+
 /** Train a GPT-J instead: parallel blocks, rotation of four of a head's five numbers, a biased output. */
 void case_take_gptj(struct plan *);
 

@@ -69,7 +69,7 @@ static enum error_code check_prediction(const struct trainer *t, int64_t steps, 
     struct plan_memory m;
     const enum error_code e = plan_memory(&t->plan, t->comm->rank, steps, &m, err);
     for (int tag = 0; tag < BUFFERS && !e; tag++)
-        if (counted->tag[tag] != m.peak.tag[tag] && !(tag == ACTIVATIONS && plan_follows_data(&t->plan)))
+        if (counted->tag[tag] != m.peak.tag[tag] && !(tag == ACTIVATIONS && plan_routes_rows(&t->plan)))
             return fail(err, ERR_CHECK, "device %d: the peak of %s is %llu bytes; before the start %llu were predicted",
                         t->comm->rank, arena_tag_name(tag), (unsigned long long)counted->tag[tag],
                         (unsigned long long)m.peak.tag[tag]);

@@ -25,8 +25,10 @@ struct info {
 
 /* ---- mesh -------------------------------------------------------------------------------------------------------- */
 
+/* Experts lie over the devices of other axes. */
 static const enum axis axis_of[PLAN_KINDS] = {
-    [TENSOR_SCHEME] = TP, [ATTENTION_SCHEME] = CP, [EXPERT_SCHEME] = EP, [DATA_SCHEME] = DP, [PIPELINE_SCHEME] = PP,
+    [TENSOR_SCHEME] = TP, [ATTENTION_SCHEME] = CP, [EXPERT_SCHEME] = AXIS_COUNT, [DATA_SCHEME] = DP,
+    [PIPELINE_SCHEME] = PP,
 };
 
 static bool has_schemes(enum axis axis)
@@ -114,8 +116,26 @@ static void show_split(const struct space *s, int value, struct value_name *n)
     else snprintf(n->text, sizeof n->text, "h=%d%s", split.heads, order);
 }
 
-static const char *experts_word(int value) { return expert_scheme_at(value)->head.name; }
-static void take_experts(struct plan *p, int value) { p->dispatch = experts_word(value); }
+/* Schemes that cut the list of experts, into as many parts as there can be. */
+static void add_experts(struct space *s)
+{
+    for (int i = 0; expert_scheme_at(i); i++)
+        for (int n = 1; n <= s->devices && s->expert_forms < SPACE_MOST_EXPERTS; n++)
+            if (expert_scheme_at(i)->cuts_experts ? s->devices % n == 0 && (n > 1 || s->devices == 1) : n == 1)
+                s->expert_form[s->expert_forms++] = (struct expert_form){ expert_scheme_at(i), n };
+}
+
+static void take_experts(const struct space *s, struct plan *p, int value)
+{
+    p->dispatch = s->expert_form[value].scheme->head.name, p->ep = s->expert_form[value].ep;
+}
+
+static void show_experts(const struct space *s, int value, struct value_name *n)
+{
+    const struct expert_form *f = &s->expert_form[value];
+    if (f->ep == 1) snprintf(n->text, sizeof n->text, "%s", f->scheme->head.name);
+    else snprintf(n->text, sizeof n->text, "%s /%d", f->scheme->head.name, f->ep);
+}
 
 static bool takes(const struct data_form *f, int P)
 {
@@ -175,9 +195,11 @@ static void show_data(const struct space *s, int value, struct value_name *n)
 }
 
 static const char *schedule_word(int value) { return schedule_generator_at(value)->head.name; }
-static void take_schedule(struct plan *p, int value)
+/* Where the schedule does not vary it stays the model's: a mixture has its own. */
+static void take_schedule(const struct space *s, struct plan *p, int value)
 {
     const struct schedule_generator *g = schedule_generator_at(value);
+    if (!space_varies(s->kind, DIM_SCHEDULE)) return;
     p->schedule = g->head.name;
     if (g->chunks) p->chunks = g->chunks;
 }
@@ -328,9 +350,9 @@ static const struct info info[DIMENSIONS] = {
     [DIM_TENSOR]    = { "tensor", EVERY, .take = take_tensor, .word = tensor_word },
     [DIM_ATTENTION] = { "attention", EVERY, .take = take_attention, .word = attention_word },
     [DIM_SPLIT]     = { "split", ONLY_ATTENTION, .take_of = take_split, .show = show_split },
-    [DIM_EXPERTS]   = { "experts", EVERY, .take = take_experts, .word = experts_word },
+    [DIM_EXPERTS]   = { "experts", EVERY, .take_of = take_experts, .show = show_experts },
     [DIM_DATA]      = { "data", ONLY_DATA, .take_of = take_data, .show = show_data },
-    [DIM_SCHEDULE]  = { "schedule", ONLY_DATA | ONLY_PIPELINE, .take = take_schedule, .word = schedule_word },
+    [DIM_SCHEDULE]  = { "schedule", ONLY_DATA | ONLY_PIPELINE, .take_of = take_schedule, .word = schedule_word },
     [DIM_MICROS]    = { "microbatches", ONLY_DATA | ONLY_PIPELINE, SPACE_MICROS, take_micros, .format = "M=%d",
                         .numbers = micros },
     [DIM_BATCHES]   = { "batches", ONLY_DATA | ONLY_PIPELINE, LENGTH(batches), .take_of = take_batches,
@@ -370,10 +392,11 @@ enum error_code space_open(struct space *s, int devices, struct error *err)
     add_meshes(s, size, 0, devices);
     add_forms(s);
     add_splits(s);
+    add_experts(s);
     for (int d = 0; d < DIMENSIONS; d++) s->values[d] = info[d].values;
     s->values[DIM_MESH] = s->meshes, s->values[DIM_DATA] = s->forms, s->values[DIM_OPTIMIZER] = count_optimizers();
     s->values[DIM_ATTENTION] = count_schemes(ATTENTION_SCHEME), s->values[DIM_SPLIT] = s->splits;
-    s->values[DIM_EXPERTS] = count_schemes(EXPERT_SCHEME);
+    s->values[DIM_EXPERTS] = s->expert_forms;
     s->values[DIM_TENSOR] = count_schemes(TENSOR_SCHEME), s->values[DIM_SCHEDULE] = count_schemes(PIPELINE_SCHEME);
     while (case_model_at(s->values[DIM_MODEL])) s->values[DIM_MODEL]++;
     return add_batches(s, err);
@@ -425,9 +448,10 @@ enum error_code space_check(const void *context, const struct choice *x, struct 
     const struct space *s = context;
     const int *size = s->mesh[x->value[DIM_MESH]];
     for (int k = 0; k < PLAN_KINDS; k++) {
-        const bool own = k == (int)s->kind, splits = size[axis_of[k]] > 1;
+        const bool own = k == (int)s->kind;
+        const bool splits = k == EXPERT_SCHEME ? s->expert_form[x->value[DIM_EXPERTS]].ep > 1 : size[axis_of[k]] > 1;
         if (own ? !splits && s->devices > 1 : !splits && of_kind[k] && x->value[of_kind[k]] != 0)
-            return fail(err, ERR_USAGE, "%s is 1", axis_name(axis_of[k]));
+            return fail(err, ERR_USAGE, "%s is 1", k == EXPERT_SCHEME ? "ep" : axis_name(axis_of[k]));
     }
     const bool narrow = dtype_size(formats[x->value[DIM_FORMAT]]) == 2;
     if (narrow && (s->devices > MOST_IN_16_BITS || s->kind == PIPELINE_SCHEME))

@@ -16,10 +16,15 @@ enum dimension {
     DIM_CODES, DIM_OFFLOAD, DIM_TILES, DIM_GATHERING, DIM_BUCKET, DIMENSIONS
 };
 
+/* An expert scheme, and the parts that it cuts experts into. */
+struct expert_form { const struct expert_scheme *scheme; int ep; };
+
 /* A data scheme with its group sizes. */
 struct data_form { const struct data_scheme *scheme; int group, shards[3]; };
 
-enum { SPACE_MOST_MESHES = 512, SPACE_MOST_FORMS = 512, SPACE_MOST_SPLITS = 64, SPACE_MICROS = 3 };
+enum {
+    SPACE_MOST_MESHES = 512, SPACE_MOST_FORMS = 512, SPACE_MOST_SPLITS = 64, SPACE_MOST_EXPERTS = 64, SPACE_MICROS = 3
+};
 
 struct space {
     int devices;
@@ -30,6 +35,8 @@ struct space {
     struct data_form form[SPACE_MOST_FORMS];
     int splits;
     struct context_split split[SPACE_MOST_SPLITS];
+    int expert_forms;
+    struct expert_form expert_form[SPACE_MOST_EXPERTS];
     struct batch_plan *batches;         /* [devices][SPACE_MICROS]: uneven, for each size of dp and number of
                                          * microbatches; steps 0 where dp cannot have that size */
 };

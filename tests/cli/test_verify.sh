@@ -17,10 +17,10 @@ test_schemes() {
 }
 
 test_json() {
-    run verify experts --devices 2 --json all.json;     expect_all_pass 10
+    run verify dispatch --devices 2 --json all.json;    expect_all_pass 20
     expect_file all.json
-    [ "$(grep -c '"scheme":.*"here"' all.json)" = "$(grep -c '"passed":.*true' all.json)" ] || complain 'not a case each'
-    grep -q '"refused":.*--ep 2' all.json || complain 'the JSON does not say what was refused, and why'
+    grep -q '"scheme":.*"alltoall /2"' all.json || complain 'no case of alltoall over two devices'
+    [ "$(grep -c '"family":' all.json)" = "$(grep -c '"passed":.*true' all.json)" ] || complain 'not a verdict each'
 }
 
 test_pipeline_and_json() {

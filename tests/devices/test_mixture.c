@@ -110,11 +110,6 @@ static void test_refusals(void **state)
     mesh_make(&p.mesh, two, NULL);
     p.tensor = "1d-sp";
     expect_refused(p, "--tensor 1d-sp: cuts rows of the residual stream");
-    p = case_plan(1, 1, 1);
-    case_take_mixtral(&p);
-    const int experts[AXIS_COUNT] = { [DP] = 1, [TP] = 1, [PP] = 1, [CP] = 1, [EP] = 2 };
-    mesh_make(&p.mesh, experts, NULL);
-    expect_refused(p, "--ep 2: --dispatch here needs");
     p = mixtral(1, 1);
     case_take_mezo(&p, 1);
     expect_refused(p, "--optimizer mezo");

@@ -234,8 +234,16 @@ static enum error_code refuse_numbers(const struct train_options *o, const char 
     return flag ? fail(err, ERR_USAGE, "%s: the backend %s only counts, and has no numbers", flag, backend) : OK;
 }
 
+/* Experts lie over the devices of a stage.  If these are too few, each copy's part of the batch is cut further. */
+static void take_experts(struct plan *p, const char *dispatch, int size[AXIS_COUNT])
+{
+    if (size[DP] * size[CP] * size[TP] % p->ep != 0 && size[DP] <= MESH_MOST_DEVICES / p->ep) size[DP] *= p->ep;
+    p->dispatch = dispatch ? dispatch : expert_scheme_at(p->ep > 1)->head.name;
+}
+
 enum error_code train_parse(struct train_options *o, int argc, char **argv, struct error *err)
 {
+    const char *attention = NULL, *dispatch = NULL;
     const char *batches = NULL, *model = NULL, *backend = NULL, *grad_dtype = NULL, *placement = placements[0],
                *dtype = "fp32", *cluster = CLUSTER_USUAL, *optimizer = "adamw";
     int size[AXIS_COUNT] = { 1, 1, 1, 1, 1 }, batch = 0, seq = 0, micro = 0, steps = 100, warmup = -1, lr_steps = 0;
@@ -248,7 +256,7 @@ enum error_code train_parse(struct train_options *o, int argc, char **argv, stru
     *o = (struct train_options){ .trace_steps = 2,
                                  .plan = { .seed = 42, .chunks = 1, .tensor = tensor_scheme_at(0)->head.name,
                                            .attention = attention_scheme_at(0)->head.name,
-                                           .dispatch = expert_scheme_at(0)->head.name,
+                                           .ep = 1,
                                            .data = { .scheme = data_scheme_at(0)->head.name },
                                            .schedule = schedule_generator_at(0)->head.name,
                                            .allreduce = algorithm_find(ALLREDUCE, NULL)->name } };
@@ -259,12 +267,16 @@ enum error_code train_parse(struct train_options *o, int argc, char **argv, stru
         { "--tp", "N", OPTION_INT, &size[TP], .min = 1, .max = 4096, .help = "parts of each layer" },
         { "--pp", "N", OPTION_INT, &size[PP], .min = 1, .max = 4096, .help = "pipeline stages" },
         { "--cp", "N", OPTION_INT, &size[CP], .min = 1, .max = 4096, .help = "parts of each sequence" },
-        { "--ep", "N", OPTION_INT, &size[EP], .min = 1, .max = 4096, .help = "groups of experts" },
+        { "--ep", "N", OPTION_INT, &o->plan.ep, .min = 1, .max = 4096,
+          .help = "parts of each layer's experts, over the devices of a stage, whatever they are along dp, cp and tp; "
+                  "if it does not divide their number, dp is taken so many times" },
         { .kind = OPTION_HEADING, .help = "Schemes, by their names in `orrery list`" },
         { "--tensor", "NAME", OPTION_STRING, &o->plan.tensor, .help = "how layers are split over tp" },
-        { "--attention", "NAME", OPTION_STRING, &o->plan.attention, .help = "how sequences are split over cp" },
+        { "--attention", "NAME", OPTION_STRING, &attention,
+          .help = "how sequences are split over cp; default: whole, with --cp ring-zigzag" },
         CONTEXT_SPLIT_OPTIONS(o->plan.split),
-        { "--dispatch", "NAME", OPTION_STRING, &o->plan.dispatch, .help = "how experts are split over ep" },
+        { "--dispatch", "NAME", OPTION_STRING, &dispatch,
+          .help = "how experts are split over ep; default: here, with --ep alltoall" },
         { "--recompute", "WHAT", OPTION_STRING, &o->plan.recompute,
           .help = "activations to recompute in backward: none, selective, selective++ (all but attention), full, or "
                   "a list of layers to recompute in full, such as 0,2-5" },
@@ -458,6 +470,8 @@ enum error_code train_parse(struct train_options *o, int argc, char **argv, stru
     struct plan *p = &o->plan;
     int64_t usual_batch;
     e = take_model(o, model, seq, &usual_batch, err);
+    p->attention = attention ? attention : size[CP] > 1 ? "ring-zigzag" : attention_scheme_at(0)->head.name;
+    take_experts(p, dispatch, size);
     if (!e) e = mesh_make(&p->mesh, size, err);
     if (!e) e = optimizer_find(&p->optimizer, optimizer, err);
     if (e) return e;

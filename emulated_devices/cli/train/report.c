@@ -38,6 +38,9 @@ void report_start(const struct train_record *r, const struct text *text)
                                              : " with fp32 gradients and masters");
     fprintf(r->out, "mesh    %s, %d device%s, %d thread%s each\n", mesh, p->mesh.devices, plural(p->mesh.devices),
             threads, plural(threads));
+    if (plan_ep(p) > 1)
+        fprintf(r->out, "experts %lld of each layer in %d parts, on neighbours; each part on %d device%s of a stage\n",
+                (long long)p->model.mixture.E, plan_ep(p), plan_expert_copies(p), plural(plan_expert_copies(p)));
     fprintf(r->out, "batch   %s%lld sequences of %lld tokens, %s%d microbatch%s a copy\n", p->batches ? "up to " : "",
             (long long)plan_most_sequences(p), (long long)p->S, p->batches ? "up to " : "", p->micros,
             p->micros == 1 ? "" : "es");
@@ -163,7 +166,7 @@ static void size_in(struct columns *t, uint64_t bytes, uint64_t pieces)
 /* A table with a row for each range of devices with equal values. */
 static void print_ranges(const struct train_record *r, const char *const *names,
                          bool (*same)(const struct device_report *, const struct device_report *),
-                         void (*row)(struct columns *, const struct mesh *, const struct device_report *))
+                         void (*row)(struct columns *, const struct plan *, const struct device_report *))
 {
     const struct mesh *m = &r->options->plan.mesh;
     struct columns t = columns_start(r->out);
@@ -172,23 +175,23 @@ static void print_ranges(const struct train_record *r, const char *const *names,
         for (int first = 0, last; first < m->devices; first = last + 1) {
             for (last = first; last + 1 < m->devices && same(&r->device[first], &r->device[last + 1]); last++) continue;
             print_place(&t, m, first, last);
-            row(&t, m, &r->device[first]);
+            row(&t, &r->options->plan, &r->device[first]);
             columns_end_row(&t);
         }
     } while (columns_again(&t));
 }
 
-static void memory_row(struct columns *t, const struct mesh *m, const struct device_report *x)
+static void memory_row(struct columns *t, const struct plan *p, const struct device_report *x)
 {
-    (void)m;
+    (void)p;
     columns_add(t, RIGHT_ALIGNED, "%llu", (unsigned long long)x->parameters);
     for (int tag = 0; tag < ARENA_TAG_COUNT; tag++) size(t, x->peak.tag[tag]);
     size(t, x->peak.total);
 }
 
-static void tier_row(struct columns *t, const struct mesh *m, const struct device_report *x)
+static void tier_row(struct columns *t, const struct plan *p, const struct device_report *x)
 {
-    (void)m;
+    (void)p;
     size(t, x->offloaded.weights);
     size(t, x->offloaded.gradients);
     size(t, x->offloaded.optimizer);
@@ -204,10 +207,19 @@ static const struct { enum traffic_kind kind; enum axis axis; const char *title;
 };
 enum { KINDS_WITH_AXIS = sizeof kind_axis / sizeof *kind_axis };
 
-static void traffic_row(struct columns *t, const struct mesh *m, const struct device_report *x)
+/* Copies of experts may be on devices that are no copies of all else. */
+static bool sends_kind(const struct plan *p, int i)
+{
+    const enum traffic_kind kind = kind_axis[i].kind;
+    if (kind == TRAFFIC_EXPERTS) return plan_ep(p) > 1;
+    return p->mesh.size[kind_axis[i].axis] > 1 ||
+           (kind == TRAFFIC_DATA && plan_cuts_experts(p) && plan_expert_copies(p) > 1);
+}
+
+static void traffic_row(struct columns *t, const struct plan *p, const struct device_report *x)
 {
     for (int i = 0; i < KINDS_WITH_AXIS; i++) {
-        if (m->size[kind_axis[i].axis] == 1) continue;
+        if (!sends_kind(p, i)) continue;
         const struct traffic all = ledger_kind(&x->counted, kind_axis[i].kind);
         size_in(t, all.bytes_sent, all.messages_sent);
     }
@@ -232,7 +244,7 @@ static void print_traffic(const struct train_record *r)
     int n = 0;
     if (m->devices == 1) return;
     for (int i = 0; i < KINDS_WITH_AXIS; i++)
-        if (m->size[kind_axis[i].axis] > 1) titles[n++] = kind_axis[i].title;
+        if (sends_kind(&r->options->plan, i)) titles[n++] = kind_axis[i].title;
     fprintf(r->out, "\nsent by each device, in bytes and messages\n");
     print_ranges(r, titles, same_traffic, traffic_row);
 }
@@ -338,7 +350,8 @@ static void add_plan(cJSON *root, const struct train_options *o)
     };
     for (size_t i = 0; i < sizeof number / sizeof *number; i++)
         cJSON_AddNumberToObject(model, number[i].letter, (double)number[i].value);
-    for (int a = 0; a < AXIS_COUNT; a++) cJSON_AddNumberToObject(mesh, axis_name(a), p->mesh.size[a]);
+    for (int a = 0; a < AXIS_COUNT; a++)
+        cJSON_AddNumberToObject(mesh, axis_name(a), a == EP ? plan_ep(p) : p->mesh.size[a]);
     cJSON_AddNumberToObject(root, "batch", (double)plan_most_sequences(p));
     if (p->batches) cJSON_AddStringToObject(root, "batches", p->batches->digest.text);
     cJSON_AddNumberToObject(root, "seq", (double)p->S);
@@ -378,12 +391,15 @@ static void add_kind(cJSON *sent, enum traffic_kind kind, const struct ledger *c
     for (enum operation op = 0; op < CONTROL; op++) add_operation(o, op, &counted->of[kind].of[op], cluster);
 }
 
-static void add_device(cJSON *list, const struct mesh *m, const struct cluster *cluster, const struct device_report *d)
+static void add_device(cJSON *list, const struct plan *p, const struct cluster *cluster,
+                       const struct device_report *d)
 {
     cJSON *o = cJSON_CreateObject();
     cJSON_AddItemToArray(list, o);
     cJSON_AddNumberToObject(o, "rank", d->rank);
-    for (int a = 0; a < AXIS_COUNT; a++) cJSON_AddNumberToObject(o, axis_name(a), mesh_coordinate(m, d->rank, a));
+    for (int a = 0; a < AXIS_COUNT; a++)
+        cJSON_AddNumberToObject(o, axis_name(a), a == EP ? plan_expert_part(p, d->rank)
+                                                         : mesh_coordinate(&p->mesh, d->rank, a));
     cJSON_AddNumberToObject(o, "parameters", (double)d->parameters);
     cJSON *peak = cJSON_AddObjectToObject(o, "peak_bytes");
     cJSON_AddNumberToObject(peak, "total", (double)d->peak.total);
@@ -430,7 +446,7 @@ enum error_code report_json(const struct train_record *r, const char *path, stru
         cJSON_AddNumberToObject(s, "seconds", r->seconds[i]);
     }
     for (int d = 0; d < r->options->plan.mesh.devices; d++)
-        add_device(devices, &r->options->plan.mesh, &r->options->cluster, &r->device[d]);
+        add_device(devices, &r->options->plan, &r->options->cluster, &r->device[d]);
     if (r->options->paranoid) cJSON_AddNumberToObject(root, "copies_compared", (double)r->copies);
     if (r->divergence.what) add_divergence(root, &r->divergence);
     else if (r->has_numbers) cJSON_AddNumberToObject(root, "validation_loss", r->validation);

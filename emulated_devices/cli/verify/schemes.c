@@ -53,7 +53,8 @@ static void record_case(struct job *j, const struct cases *c, const struct choic
     cJSON *to = verify_begin_case(j, scheme_kind_info(kind)->family, space_value(&c->space, own, x->value[own]).text,
                                   &o->verdict);
     cJSON *mesh = cJSON_AddObjectToObject(to, "mesh"), *with = cJSON_AddObjectToObject(to, "with");
-    for (int a = 0; a < AXIS_COUNT; a++) cJSON_AddNumberToObject(mesh, axis_name((enum axis)a), p->mesh.size[a]);
+    for (int a = 0; a < AXIS_COUNT; a++)
+        cJSON_AddNumberToObject(mesh, axis_name((enum axis)a), a == EP ? plan_ep(p) : p->mesh.size[a]);
     for (int d = 0; d < DIMENSIONS; d++)
         if (x->value[d] && d != DIM_MESH && d != (int)own)
             cJSON_AddStringToObject(with, dimension_name((enum dimension)d),

@@ -145,6 +145,8 @@ struct data_parallel {
     const struct model_config *config;
     struct device *device;
     struct group *group;                        /* along dp: devices with the same pieces and other sequences */
+    struct group *experts;                      /* devices with the same experts and other tokens; NULL: experts are
+                                                 * shared as everything else */
     struct parameters *parameters;
     const struct optimizer *optimizer;
     const struct hyperparameters *hyper;
@@ -152,9 +154,10 @@ struct data_parallel {
     int versions;                               /* of the weights: 2 if microbatches still need those before the last
                                                  * step (pipedream_2bw.c); then weights are not in shards */
     /* set by data_outline and data_fill */
-    struct shards shards;
+    struct shards shards, expert_shards;        /* with experts NULL the second is of one device */
     struct outer outer;                         /* of replicas that train apart */
-    struct sharing *sharing;                    /* which devices share the units, and how numbers are sent */
+    struct sharing *sharing;                    /* [2] which devices share the units, and how numbers are sent: those of
+                                                 * experts apart are shared by others */
     struct data_link *chain;                    /* ends with a stage that is NULL */
     int units;
     struct unit *unit;                          /* [units] */

@@ -8,9 +8,11 @@
 
 static enum error_code open_sharing(struct data_parallel *dp, struct error *err)
 {
-    dp->sharing = calloc(1, sizeof *dp->sharing);
+    dp->sharing = calloc(2, sizeof *dp->sharing);
     if (dp->sharing == NULL) return fail(err, ERR_MEMORY, "no memory for a list of groups");
-    return sharing_open(dp->sharing, &dp->request, &dp->shards, dp->group, err);
+    const enum error_code e = sharing_open(dp->sharing, &dp->request, &dp->shards, dp->group, err);
+    return e || !dp->experts ? e
+                             : sharing_open(dp->sharing + 1, &dp->request, &dp->expert_shards, dp->experts, err);
 }
 
 static enum error_code open_units(struct data_parallel *dp, struct error *err)
@@ -23,8 +25,9 @@ static enum error_code open_units(struct data_parallel *dp, struct error *err)
         const int first = i;
         struct unit *u = &dp->unit[n];
         while (i < ps->count && data_unit_of(dp->config, &dp->request, &ps->all[i]) == n) i++;
-        unit_lay_out(u, &ps->all[first], i - first, &dp->shards, dp->scheme->rows);
-        u->over = dp->sharing;
+        struct sharing *over = dp->sharing + (i > first && ps->all[first].apart);
+        unit_lay_out(u, &ps->all[first], i - first, &over->shards, dp->scheme->rows);
+        u->over = over;
         u->g = tensor_1d(NULL, data_format(dp, KIND_GRADIENT), whole_elements(u));
     }
     return OK;
@@ -143,7 +146,10 @@ enum error_code data_outline(struct data_parallel *dp, struct error *err)
     dp->outer = data_outer(&dp->request);
     dp->request.allgather = data_allgather(&dp->request);
     dp->step_stretch = step_by_gradient;
+    dp->expert_shards = (struct shards){ .P = 1, .weights = 1, .gradients = 1, .optimizer = 1 };
     enum error_code e = data_shards(&dp->shards, &dp->request, dp->group->size, dp->group->rank, err);
+    if (!e && dp->experts)
+        e = data_shards(&dp->expert_shards, &dp->request, dp->experts->size, dp->experts->rank, err);
     if (!e) e = open_sharing(dp, err);
     if (!e) e = open_units(dp, err);
     if (!e) e = chain_make(dp, err);
@@ -184,7 +190,7 @@ void data_close(struct data_parallel *dp)
     for (struct data_link *l = dp->chain; l != NULL && l->stage != NULL; l++)
         if (l->stage->close) l->stage->close(dp);
     chain_free(dp);
-    if (dp->sharing) sharing_close(dp->sharing);
+    for (int i = 0; i < 2 && dp->sharing; i++) sharing_close(dp->sharing + i);
     free(dp->sharing), free(dp->unit), free(dp->use);
     dp->sharing = NULL, dp->unit = NULL, dp->use = NULL;
 }

@@ -6,7 +6,10 @@
 /* Units that have been stepped and wait for more units. */
 static struct bucket *own_bucket(const struct data_parallel *dp) { return chain_state(dp, &stage_renewal); }
 
-static bool takes_part(const struct data_parallel *dp) { return dp->shards.optimizer > dp->shards.weights; }
+static bool takes_part(const struct data_parallel *dp)
+{
+    return dp->shards.optimizer > dp->shards.weights || dp->expert_shards.optimizer > dp->expert_shards.weights;
+}
 
 static enum error_code open_bucket(struct data_parallel *dp, struct error *err)
 {

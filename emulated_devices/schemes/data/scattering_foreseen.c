@@ -18,7 +18,11 @@ bool gradient_stays_after(const struct data_parallel *dp, int use, int unit)
  * part. */
 struct foreseeing { struct data_parallel *dp; struct scattering *s; int64_t here, beside; };
 
-static int64_t passing_elements(const struct unit *u) { return u->passing_g ? whole_elements(u) : 0; }
+/* A unit that only one device keeps, in its memory, is reduced where it is kept. */
+static int64_t passing_elements(const struct unit *u)
+{
+    return u->passing_g && (u->over->shards.gradients > 1 || u->copied_g > 0) ? whole_elements(u) : 0;
+}
 
 static void note(struct foreseeing *f, int64_t here)
 {

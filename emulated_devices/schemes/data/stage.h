@@ -120,7 +120,7 @@ static inline bool has_gradients(const struct data_parallel *dp) { return !dp->o
 /* Whether weights must be moved before use: they are kept in shards, or on the slow tier. */
 static inline bool weights_travel(const struct data_parallel *dp)
 {
-    return dp->shards.weights > 1 || offloads(&dp->request, PARAMETERS);
+    return dp->shards.weights > 1 || dp->expert_shards.weights > 1 || offloads(&dp->request, PARAMETERS);
 }
 
 /* Whether acquiring a part allocates whole weights, which are dropped after it: they must be moved, or are needed at
@@ -130,13 +130,14 @@ static inline bool makes_weights(const struct data_parallel *dp) { return weight
 /* Whether gradients are moved after each pass to the device or tier that keeps them. */
 static inline bool data_scatters(const struct data_parallel *dp)
 {
-    return has_gradients(dp) && (dp->shards.gradients > 1 || offloads(&dp->request, GRADIENTS));
+    return has_gradients(dp) && (dp->shards.gradients > 1 || dp->expert_shards.gradients > 1 ||
+                                 offloads(&dp->request, GRADIENTS));
 }
 
 /* Whether gradients are one block, whole on every device, which is all-reduced in pieces: ddp. */
 static inline bool gradients_in_one_block(const struct data_parallel *dp)
 {
-    return has_gradients(dp) && dp->shards.optimizer == 1 && !data_scatters(dp);
+    return has_gradients(dp) && dp->shards.optimizer == 1 && dp->expert_shards.optimizer == 1 && !data_scatters(dp);
 }
 
 /* ---- the list of passes ------------------------------------------------------------------------------------------ */

@@ -12,15 +12,23 @@ static int matrix_number(const struct model_config *c, const struct param_spec *
            (s->role == ROLE_HEAD ? 0 : in_block[s->role]);
 }
 
+/* The first unit of experts that only some devices have. */
+static int first_apart(const struct model_config *c, const struct data_request *q)
+{
+    return unit_count(c) * (data_quantises(q) ? 2 : 1);
+}
+
 int data_unit_count(const struct model_config *c, const struct data_request *q)
 {
     const int matrices = 1 + BLOCK_MATRICES * (int)c->L + !c->tied;
-    return unit_count(c) * (data_quantises(q) ? 2 : 1) + (uses_tiles(q) ? matrices * q->tiles : 0);
+    if (c->mlp == MLP_MIXTURE) return first_apart(c, q) + unit_count(c);
+    return first_apart(c, q) + (uses_tiles(q) ? matrices * q->tiles : 0);
 }
 
 int data_unit_of(const struct model_config *c, const struct data_request *q, const struct parameter *p)
 {
     if (tiles_of(q, &p->spec) > 1) return unit_count(c) + matrix_number(c, &p->spec) * q->tiles + p->tile;
+    if (p->apart) return first_apart(c, q) + unit_of(&p->spec);
     return unit_of(&p->spec) + (data_quantises(q) && p->copied ? unit_count(c) : 0);
 }
 
@@ -33,7 +41,8 @@ int data_units_of_part(const struct model_config *c, const struct data_request *
         unit[0] = untiled_unit(part);
         return 1;
     }
-    const int n = data_units_of(c, part, unit);
-    for (int k = 0; k < n && data_quantises(q); k++) unit[n + k] = unit[k] + unit_count(c);
-    return data_quantises(q) ? 2 * n : n;
+    int n = data_units_of(c, part, unit);
+    for (int k = 0, of_part = n; k < of_part && data_quantises(q); k++) unit[n++] = unit[k] + unit_count(c);
+    if (c->mlp == MLP_MIXTURE && part > 0 && part <= c->L) unit[n++] = first_apart(c, q) + untiled_unit(part);
+    return n;
 }

@@ -16,7 +16,7 @@ enum { D_RESULTS, D_UP };
 static const char *refuses(const struct model_config *c, int P)
 {
     (void)c;
-    return P == 1 ? NULL : "all experts on each device, so --ep 1; no scheme that moves rows is registered";
+    return P == 1 ? NULL : "all experts on each device, so --ep 1; others, such as alltoall, move rows";
 }
 
 static struct tensor kept(const struct expert_parallel *ep, int slot, int64_t rows)

@@ -1,0 +1,320 @@
+/* Expert schemes that move rows, without a model: each row reaches its experts once and comes home, whatever the
+ * routing; bytes are those of the routing.  And with a model: training on meshes over which the experts are folded.
+ * ranks: 1 2 3 4 6
+ * verify ranks: 5 8
+ */
+#include "tests/devices/on_devices.h"
+#include "tests/tier.h"
+#include "emulated_devices/schemes/experts/experts.h"
+#include "emulated_devices/verify/case.h"
+
+static struct error err;
+
+/* ---- a call without a model -------------------------------------------------------------------------------------- */
+
+enum { WIDTH = 3, INNER_WIDTH = 2 };
+
+/* One call of a scheme, with the rows that its experts have seen. */
+struct dispatch {
+    struct model_config config;
+    struct tensor_parallel tp;
+    struct expert_parallel ep;
+    struct expert_routing routing;
+    struct mixture_call call;
+    struct group group;
+    int64_t seen[64];                   /* rows of each expert that were computed here */
+};
+
+/* Experts without matrices: expert e multiplies by e + 1. */
+static void multiply(struct tensor out, struct tensor in, const int32_t *counts, int64_t E, int64_t *seen)
+{
+    struct views v = views_of(&device);
+    const double *x = view_read(&v, in).data;
+    double *y = view_write(&v, out).data;
+    for (int64_t e = 0; e < E; e++)
+        for (int64_t i = 0; i < counts[e] * WIDTH; i++) *y++ = (double)(e + 1) * *x++;
+    views_end(&v);
+    for (int64_t e = 0; e < E && seen; e++) seen[e] += counts[e];
+}
+
+static void forward(const void *context, struct expert_rows r)
+{
+    struct dispatch *d = (struct dispatch *)(uintptr_t)context;
+    multiply(r.results, r.rows, r.counts, d->config.mixture.E, d->seen);
+}
+static void input(const void *context, struct expert_rows r, struct expert_gradients g)
+{
+    const struct dispatch *d = context;
+    multiply(g.rows, g.results, r.counts, d->config.mixture.E, NULL);
+}
+static void weight(const void *context, struct expert_rows r, struct expert_gradients g)
+{
+    (void)context, (void)r, (void)g;
+}
+
+/* The expert of a device's token: all to the last one, none to the first, or mixed. */
+enum pattern { ALL_TO_ONE, NONE_TO_FIRST, MIXED, PATTERNS };
+static int32_t expert_of(enum pattern p, int device, int64_t token, int64_t choice, int64_t E)
+{
+    if (p == ALL_TO_ONE) return (int32_t)((E - 1 + choice) % E);
+    if (p == NONE_TO_FIRST) return (int32_t)(E == 1 ? 0 : 1 + (device * 3 + token + choice) % (E - 1));
+    return (int32_t)((device + token * token + choice) % E);
+}
+
+/* The second device has no tokens. */
+static int64_t tokens_of(int device) { return device == 1 ? 0 : 3 + 2 * device; }
+
+static double value(int device, int64_t token, int64_t column, int seed)
+{
+    return 0.25 * (double)((device * 31 + token * 7 + column * 3 + seed) % 17 - 8);
+}
+
+static struct tensor rows_of(int64_t rows, int64_t cols, enum dtype type)
+{
+    struct tensor t = device_tensor_in(&device, BUFFERS, type, rows * cols);
+    return tensor_2d(t.data, type, rows, cols);
+}
+
+static void open_call(struct dispatch *d, const struct expert_scheme *s, enum pattern p, int64_t E, int64_t k)
+{
+    const int64_t n = tokens_of(test_rank);
+    int all[64];
+    *d = (struct dispatch){ .config = { .D = WIDTH, .F = INNER_WIDTH, .mlp = MLP_MIXTURE,
+                                        .mixture = { .E = E, .k = k } },
+                            .tp = { .device = &device, .devices = 1 } };
+    for (int i = 0; i < test_size; i++) all[i] = i;
+    assert_int_equal(group_of(&d->group, &comm, all, test_size, TRAFFIC_EXPERTS, AXIS_BIT(EP), &err), OK);
+    d->tp.config = &d->config;
+    d->ep = (struct expert_parallel){ .scheme = s, .tp = &d->tp, .group = &d->group, .devices = test_size,
+                                      .rank = test_rank, .routing = &d->routing };
+    d->routing.sent = calloc((size_t)(test_size * (1 + E)), sizeof (int32_t));
+    d->routing.counts = d->routing.sent + test_size;
+    struct mixture_call *c = &d->call;
+    *c = (struct mixture_call){ .ep = &d->ep, .body = { d, forward, input, weight }, .x = rows_of(n, WIDTH, F64),
+                                .y = rows_of(n, WIDTH, F64), .weights = rows_of(n, k, F64),
+                                .experts = rows_of(n, k, I32), .dx = rows_of(n, WIDTH, F64),
+                                .dy = rows_of(n, WIDTH, F64), .d_weights = rows_of(n, k, F64) };
+    struct views v = views_of(&device);
+    int32_t *experts = view_write(&v, c->experts).data;
+    double *weights = view_write(&v, c->weights).data, *x = view_write(&v, c->x).data, *dy = view_write(&v, c->dy).data;
+    for (int64_t t = 0; t < n; t++) {
+        for (int64_t i = 0; i < k; i++)
+            experts[t * k + i] = expert_of(p, test_rank, t, i, E), weights[t * k + i] = 0.5 + (double)i;
+        for (int64_t col = 0; col < WIDTH; col++)
+            x[t * WIDTH + col] = value(test_rank, t, col, 1), dy[t * WIDTH + col] = value(test_rank, t, col, 2);
+    }
+    views_end(&v);
+}
+
+static void close_call(struct dispatch *d)
+{
+    const struct tensor own[] = { d->call.x, d->call.y, d->call.weights, d->call.experts, d->call.dx, d->call.dy,
+                                  d->call.d_weights };
+    for (size_t i = 0; i < sizeof own / sizeof *own; i++) device_free(&device, own[i]);
+    for (int i = 0; i < EXPERT_SLOTS; i++) device_free(&device, d->call.kept[i]);
+    for (int i = 0; i < EXPERT_GRADIENT_SLOTS; i++) device_free(&device, d->call.left[i]);
+    free(d->routing.sent);
+    group_close(&d->group);
+}
+
+static void run_call(struct dispatch *d)
+{
+    const struct expert_scheme *s = d->ep.scheme;
+    const int64_t n = tokens_of(test_rank);
+    enum error_code e = s->announce(&d->routing, &d->ep, d->call.experts, &err);
+    for (int i = 0; i < s->slots; i++) {
+        d->call.kept[i] = s->kept(&d->ep, i, n);
+        d->call.kept[i].data = arena_alloc(&device.arena, ACTIVATIONS, tensor_bytes(d->call.kept[i]));
+    }
+    for (int i = 0; i < s->gradient_slots; i++) {
+        d->call.left[i] = s->left(&d->ep, i, n);
+        d->call.left[i].data = arena_alloc(&device.arena, BUFFERS, tensor_bytes(d->call.left[i]));
+    }
+    if (!e) e = s->forward(&d->call, &err);
+    if (!e) e = s->input(&d->call, &err);
+    if (!e) e = s->weight(&d->call, &err);
+    ASSERT_ALL(e == OK, "%s: %s", s->head.name, err.text);
+}
+
+static bool near(double a, double b) { return a - b < 1e-12 && b - a < 1e-12; }
+
+/* y = sum of weight (e + 1) x, dx the same of dy, d_weight = (e + 1) x . dy. */
+static void check_results(const struct dispatch *d, enum pattern p)
+{
+    const int64_t n = tokens_of(test_rank), E = d->config.mixture.E, k = d->config.mixture.k;
+    int64_t wrong = -1;
+    struct views v = views_of(&device);
+    const double *y = view_read(&v, d->call.y).data, *dx = view_read(&v, d->call.dx).data,
+                 *d_weights = view_read(&v, d->call.d_weights).data;
+    for (int64_t t = 0; t < n; t++) {
+        double factor = 0, inner = 0;
+        for (int64_t col = 0; col < WIDTH; col++) inner += value(test_rank, t, col, 1) * value(test_rank, t, col, 2);
+        for (int64_t i = 0; i < k; i++) {
+            const double by = expert_of(p, test_rank, t, i, E) + 1;
+            factor += (0.5 + (double)i) * by;
+            if (!near(d_weights[t * k + i], by * inner)) wrong = t;
+        }
+        for (int64_t col = 0; col < WIDTH; col++)
+            if (!near(y[t * WIDTH + col], factor * value(test_rank, t, col, 1)) ||
+                !near(dx[t * WIDTH + col], factor * value(test_rank, t, col, 2)))
+                wrong = t;
+    }
+    views_end(&v);
+    ASSERT_ALL(wrong < 0, "%s, pattern %d, E=%lld k=%lld: token %lld has another result", d->ep.scheme->head.name, p,
+               (long long)E, (long long)k, (long long)wrong);
+}
+
+/* Each expert has computed, on one device, all rows of all devices that chose it. */
+static void check_rows(const struct dispatch *d, enum pattern p)
+{
+    const int64_t E = d->config.mixture.E, k = d->config.mixture.k;
+    int64_t chosen[64] = { 0 }, received = 0, wrong = -1;
+    for (int m = 0; m < test_size; m++)
+        for (int64_t t = 0; t < tokens_of(m); t++)
+            for (int64_t i = 0; i < k; i++) chosen[expert_of(p, m, t, i, E)]++;
+    const struct interval own = experts_of(&d->ep, test_rank);
+    for (int64_t e = 0; e < E; e++) {
+        const bool here = e >= own.first && e < interval_end(own);
+        if (d->seen[e] != (here ? chosen[e] : 0)) wrong = e;
+        received += here ? chosen[e] : 0;
+    }
+    ASSERT_ALL(wrong < 0 && d->routing.received == received, "%s, pattern %d: expert %lld had %lld rows of %lld",
+               d->ep.scheme->head.name, p, (long long)wrong, (long long)d->seen[wrong < 0 ? 0 : wrong],
+               (long long)chosen[wrong < 0 ? 0 : wrong]);
+}
+
+/* Bytes by the routing: counts; then D numbers of a row to an expert elsewhere, and back, twice. */
+static void check_bytes(const struct dispatch *d, enum pattern p, struct account before)
+{
+    const int64_t E = d->config.mixture.E, k = d->config.mixture.k, own = experts_of(&d->ep, test_rank).count;
+    int64_t away = 0;
+    for (int64_t i = 0; i < tokens_of(test_rank) * k; i++) {
+        const int64_t e = expert_of(p, test_rank, i / k, i % k, E), first = experts_of(&d->ep, test_rank).first;
+        away += e < first || e >= first + own;
+    }
+    int64_t from_others = d->routing.received;
+    for (int64_t i = 0; i < own; i++) from_others -= d->routing.counts[test_rank * own + i];
+    const uint64_t want = (uint64_t)((E - own) * 4 + 2 * (away + from_others) * WIDTH * 8);
+    struct account sent = comm.counted.of[TRAFFIC_EXPERTS];
+    account_add(&sent, before, -1);
+    const uint64_t bytes = account_total(&sent).bytes_sent;
+    ASSERT_ALL(bytes == want, "%s, pattern %d, E=%lld: sent %llu bytes; the routing says %llu", d->ep.scheme->head.name,
+               p, (long long)E, (unsigned long long)bytes, (unsigned long long)want);
+}
+
+static void test_rows_reach_their_experts(void **state)
+{
+    static const struct { int64_t E, k; } shape[] = { { 1, 1 }, { 2, 1 }, { 5, 2 }, { 7, 3 } };
+    (void)state;
+    for (int s = 0; expert_scheme_at(s); s++)
+        for (enum pattern p = 0; p < PATTERNS && expert_scheme_at(s)->cuts_experts; p++)
+            for (int i = 0; i < 4; i++) {
+                struct dispatch d;
+                open_call(&d, expert_scheme_at(s), p, shape[i].E, shape[i].k);
+                const struct account before = comm.counted.of[TRAFFIC_EXPERTS];
+                run_call(&d);
+                check_results(&d, p);
+                check_rows(&d, p);
+                check_bytes(&d, p, before);
+                close_call(&d);
+            }
+}
+
+/* ---- training ---------------------------------------------------------------------------------------------------- */
+
+static struct outcome train(struct plan *p)
+{
+    struct outcome o = { 0 };
+    char what[160];
+    snprintf(what, sizeof what, "dp=%d tp=%d pp=%d cp=%d ep=%d %s %s E=%lld", p->mesh.size[DP], p->mesh.size[TP],
+             p->mesh.size[PP], p->mesh.size[CP], p->ep, p->dispatch, p->data.scheme, (long long)p->model.mixture.E);
+    enum error_code e = plan_check(p, &err);
+    ASSERT_ALL(e == OK, "%s: refused: %s", what, err.text);
+    e = case_run(p, &o, &err);
+    ASSERT_ALL(e == OK, "%s: %s", what, err.text);
+    ASSERT_ALL(o.verdict.code == OK, "%s: %s", what, o.verdict.text);
+    return o;
+}
+
+static struct plan mixtral(int dp, int tp, int pp, int cp, int ep)
+{
+    struct plan p = case_plan(dp, tp, pp);
+    case_take_mixtral(&p);
+    if (cp > 1) case_take_context(&p, cp, "ring-zigzag");
+    case_take_experts(&p, ep, "alltoall");
+    return p;
+}
+
+/* All meshes of the job with all divisors; below `make verify` a third of them. */
+static void test_folded_meshes(void **state)
+{
+    int n = 0;
+    (void)state;
+    for (int dp = 1; dp <= test_size; dp++)
+        for (int tp = 1; tp <= test_size; tp++)
+            for (int cp = 1; cp <= test_size; cp++)
+                for (int ep = 1; ep <= test_size && test_size % (dp * tp * cp) == 0; ep++) {
+                    struct plan p = mixtral(dp, tp, test_size / (dp * tp * cp), cp, ep);
+                    if (plan_check(&p, &err) != OK) continue;
+                    if (tier_now() == TIER_VERIFY || n++ % (test_size < 4 ? 2 : 5) == 1) train(&p);
+                }
+}
+
+/* Weights of experts are in shards of fewer devices than all else, of one, or of more. */
+static void test_every_data_scheme(void **state)
+{
+    static const struct { int dp, tp, ep; } mesh[] = { { 4, 1, 2 }, { 2, 2, 4 }, { 2, 2, 2 }, { 1, 4, 2 } };
+    (void)state;
+    if (test_size != 4) skip();
+    for (int i = 0; data_scheme_at(i); i++)
+        for (int m = 0; m < 4; m++) {
+            struct plan p = mixtral(mesh[m].dp, mesh[m].tp, 1, 1, mesh[m].ep);
+            p.data.scheme = data_scheme_at(i)->head.name;
+            if (data_scheme_at(i)->outer.every > 0 || plan_check(&p, &err) != OK) continue;
+            if (tier_now() == TIER_VERIFY || m == i % 4) train(&p);
+        }
+}
+
+/* Fewer experts than devices, so that some have none; as many; one choice; dropout and recomputation. */
+static void test_few_experts(void **state)
+{
+    (void)state;
+    struct plan p = mixtral(test_size, 1, 1, 1, test_size);
+    p.model.mixture.E = 2;
+    train(&p);
+    p = mixtral(1, test_size, 1, 1, test_size);
+    p.model.mixture.E = test_size, p.model.mixture.k = 1, p.model.mixture.normalized = false;
+    case_take_dropout(&p);
+    p.recompute = "full";
+    train(&p);
+}
+
+static void expect_refused(struct plan p, const char *words)
+{
+    ASSERT_ALL(plan_check(&p, &err) == ERR_PLAN && strstr(err.text, words), "not refused with \"%s\": %s", words,
+               err.text);
+}
+
+static void test_refusals(void **state)
+{
+    (void)state;
+    expect_refused(mixtral(2, 2, 1, 1, 3), "--ep 3: must be a divisor of the 4 devices of a stage");
+    struct plan p = mixtral(2, 1, 1, 1, 2);
+    p.dispatch = "here";
+    expect_refused(p, "--ep 2: --dispatch here needs all experts on each device");
+    p = case_plan(2, 1, 1);
+    case_take_experts(&p, 2, "alltoall");
+    expect_refused(p, "--ep 2: --model nasty has no experts");
+    p = mixtral(4, 1, 1, 1, 2);
+    p.data.scheme = "hsdp", p.data.group = 4;
+    expect_refused(p, "--ep 2: leaves 2 devices with the same experts: ");
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        ON_DEVICES(test_rows_reach_their_experts), MPI_TEST(test_folded_meshes), MPI_TEST(test_every_data_scheme),
+        MPI_TEST(test_few_experts), MPI_TEST(test_refusals),
+    };
+    return MPI_RUN("dispatch", tests);
+}
