@@ -107,6 +107,8 @@ static const struct clash clashes[] = {
       "schemes that reduce in every step, such as --zero 3" },
     { HAS_batches, HAS_mid_stream,
       "@ steps the weights after a fixed number of microbatches", "schedules with one version and one step" },
+    { HAS_skips_stages, HAS_mixture,
+      "leaves out stages, and the router losses of @ are means over all tokens and layers", NULL },
     { HAS_backward_before_last, HAS_balance_loss,
       "the gradient of the balance loss of @ is known only after the last forward pass of the batch; use --schedule "
       "gpipe, which does all forward passes first", NULL },

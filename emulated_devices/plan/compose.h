@@ -65,6 +65,7 @@ struct facts {
     X(batches,                "--batches FILE")                                                     \
     X(several_stages,          "several stages on a device")                                        \
     X(backward_before_last,    "--schedule 1f1b")                                                   \
+    X(skips_stages,            "--schedule skippipe")                                               \
     X(low_rank,               "--optimizer galore or natural-galore")                               \
     X(forward_only,           "--optimizer mezo")                                                   \
     X(has_gradients,           "--optimizer adamw")                                                 \

@@ -330,6 +330,11 @@ static bool backward_before_last(const struct facts *f, struct typed *t)
 
 /* ---- optimizers --------------------------------------------------------------------------------- */
 
+static bool skips_stages(const struct facts *f, struct typed *t)
+{
+    return schedule_is_partial(f->schedule) && say_schedule(f, t);
+}
+
 static bool low_rank(const struct facts *f, struct typed *t)
 {
     return f->plan->optimizer->low_rank && say_optimizer(f, t);

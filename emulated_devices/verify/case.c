@@ -201,6 +201,11 @@ static bool adds_both_uses(const struct plan *p, const struct schedule *s)
     return p->model.tied && s->stages > 1 && plan_holders(p, s, &tokens, NULL) == 1;
 }
 
+static void hash_layers(uint64_t *h, const struct plan *p)
+{
+    for (int i = 0; i <= p->stages; i++) ADD(*h, p->first_layer[i]);
+}
+
 /* All schedules that add weight gradients in the order of the microbatches, on one copy of each stage, compute the same
  * sums. */
 static void add_schedule(uint64_t *h, const struct plan *p, const struct schedule *s)
@@ -209,6 +214,7 @@ static void add_schedule(uint64_t *h, const struct plan *p, const struct schedul
     const int rule[] = { s->micros, s->update_every, s->weight_versions };
     ADD(*h, rule);
     add_skips(h, s);
+    if (schedule_is_partial(s)) hash_layers(h, p);      /* which layers a skipped stage has */
     if (schedule_adds_in_order(s) && schedule_holders(s, 0, place, 2) == 1 && !adds_both_uses(p, s)) return;
     add_text(h, p->schedule);
     ADD(*h, s->chunks);

@@ -115,6 +115,7 @@ static void take(struct plan *p, enum feature f)
     case HAS_loss_scale: p->loss_scale = 1024; break;
     case HAS_needs_loss_scale: p->dtype = F16; break;
     case HAS_narrow_gradients: p->dtype = BF16, p->data.narrow_gradients = true; break;
+    case HAS_skips_stages: p->schedule = "skippipe", split(p, PP, 4); break;
     case HAS_experts_apart:
         take(p, HAS_mixture);
         p->dispatch = "alltoall";
