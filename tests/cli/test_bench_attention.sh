@@ -1,4 +1,5 @@
 # `orrery bench attention`: what it prints, figures that follow from closed forms, and what is refused.  Never how long anything takes here.
+# tier: verify
 . "$(dirname "$0")/lib.sh"
 
 small="bench attention --seq 64 --heads 8 --head-width 2 --dtype fp32"

@@ -1,5 +1,6 @@
 /* Data parallelism with codes in the messages: whole cases beside one device, bytes by link level, what is refused.
- * ranks: 4 6 8
+ * ranks: 4 6
+ * verify ranks: 8
  */
 #include "tests/mpi_cmocka.h"
 #include "emulated_devices/verify/case.h"

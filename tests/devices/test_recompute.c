@@ -1,6 +1,7 @@
 /* Activations computed again are the same bits, cost the operations they should, and the memory that is left is by
  * formula.
- * ranks: 1 2 4
+ * ranks: 1 2
+ * verify ranks: 4
  *
  * selective++ keeps attention's output and log-sum-exp, and nothing else: memory and messages in closed form.
  *

@@ -1,6 +1,6 @@
 /* Every tensor-parallel scheme, mixed with copies and pipelines, equals the one-device model.
- * ranks: 1 3 4 8
- * verify ranks: 9
+ * ranks: 1 3 4
+ * verify ranks: 8 9
  *
  * On every mesh that a scheme takes: loss, gradients and weights of three SGD steps in fp64 to 1e-12, messages, bytes,
  * additions and memory peaks by formula.  The shape is one in which nothing divides.

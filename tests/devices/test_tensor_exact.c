@@ -1,7 +1,8 @@
 /* One linear layer under every tensor-parallel scheme, on numbers whose sums are exact in any order: Y, dX and dW are
  * those of one device, bit for bit, and messages, bytes and additions those of the scheme's cost function.
  * tier: check
- * ranks: 1 2 3 4 9
+ * ranks: 1 2 3 4
+ * verify ranks: 9
  *
  * On such numbers no output of any scheme may differ: what reassociates does so without rounding.  A block in the wrong
  * place, a missing or doubled partial sum shows as what it is.

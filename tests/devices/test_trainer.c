@@ -1,6 +1,7 @@
 /* A model trained on every mesh of so many devices equals the one-device model.
  * tier: check
- * ranks: 1 2 3 4 6 8
+ * ranks: 1 2 3 4
+ * verify ranks: 6 8
  *
  * Every factorisation into dp x tp x pp, in fp64, with a shape in which nothing divides: the loss, every gradient and
  * every weight of every device after each of three SGD steps without clipping (Adam and clipping would hide a constant

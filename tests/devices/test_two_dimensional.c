@@ -1,7 +1,7 @@
 /* Attention in two dimensions: every split of the devices along cp trains as one device does, equals ulysses and
  * ring-zigzag at its ends, and sends between nodes what the formulas say.
- * ranks: 1 4 6
- * verify ranks: 8
+ * ranks: 1 4
+ * verify ranks: 6 8
  */
 #include "tests/devices/trained.h"
 #include "tests/tier.h"
