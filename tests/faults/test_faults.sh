@@ -1,5 +1,4 @@
 # The quick faults are noticed, in `make verify` all of them; and the machinery notices faults that are none.
-# tier: verify
 place=$(mktemp -d)
 trap 'rm -rf "$place"' EXIT
 
