@@ -8,6 +8,7 @@
 #     ranks: 1 2 3        on so many devices, in `make check` on up to 4 of them; without this line it is one plain process
 #     verify ranks: 6 8   and on these in `make verify`
 # Every run has a limit, no run can read this script's input, and one failing run does not stop the others.
+# $JOBS runs go side by side (on 2 cores 2): one works while another waits.
 set -u
 build=$1; shift
 export BUILD=$build TIER=${TIER:-test}
@@ -19,9 +20,16 @@ case $TIER in
 esac
 limit=${TIMEOUT:-$limit}
 cores=$(nproc)
-passed=0 failed=0 start=$EPOCHREALTIME
+jobs=${JOBS:-$((cores > 4 ? cores / 2 : cores > 1 ? 2 : 1))}
+passed=0 failed=0 begun=$EPOCHREALTIME
 broken=() times=()
 export OPENBLAS_NUM_THREADS OMP_NUM_THREADS OMP_WAIT_POLICY=passive MPIEXEC_TIMEOUT=$limit
+# What costs processor time and computes nothing, as emulated_devices/cli/launch has it too: threads of the BLAS that yield for 25 ms
+# after each product; MPICH's processes, which spin while they start if they are to share memory; hwloc's look at the machine.
+export OPENBLAS_THREAD_TIMEOUT=${OPENBLAS_THREAD_TIMEOUT:-4}
+if "$MPIEXEC" --version 2>/dev/null | grep -q ch4:ucx; then
+    export MPIR_CVAR_NOLOCAL=${MPIR_CVAR_NOLOCAL:-1} HWLOC_COMPONENTS=${HWLOC_COMPONENTS:-no_os,stop}
+fi
 unset CMOCKA_MESSAGE_OUTPUT CMOCKA_XML_FILE
 # Open MPI's mpiexec: more devices than cores, also by root, none tied to a core; see permit_open_mpi in emulated_devices/cli/launch/launch.c.
 export OMPI_ALLOW_RUN_AS_ROOT=1 OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1 OMPI_MCA_rmaps_base_oversubscribe=1 OMPI_MCA_hwloc_base_binding_policy=none
@@ -50,38 +58,60 @@ ranks_of() {
 # ---- one run ------------------------------------------------------------------------------------------------------------------
 since() { local us=$((${EPOCHREALTIME/./} - ${1/./})); printf '%d.%d' $((us / 1000000)) $((us / 100000 % 10)); }
 
+# Each run has two files beside its log: the lines that it prints, and its numbers.
 run() {                                         # run NAME LOG COMMAND...
-    local name=$1 log=$2 t0=$EPOCHREALTIME rc=0 ok bad time; shift 2
+    local name=$1 log=$2 t0=$EPOCHREALTIME rc=0 ok bad time broke=; shift 2
     mkdir -p "$(dirname "$log")"
     timeout -k 10 $((limit + 10)) "$@" </dev/null >"$log" 2>&1 || rc=$?
     time=$(since "$t0")
     ok=$(grep -c '^\[       OK \]' "$log")
     bad=$(grep '^\[  FAILED  \] [a-z_0-9]*$' "$log" | sort -u | wc -l)        # cmocka names each twice
-    times+=("$time $name")
-    passed=$((passed + ok))
     if [ $rc -eq 0 ] && [ "$ok" -gt 0 ]; then
+        bad=0
         printf '  ok    %-52s %3d tests %6ss\n' "$name" "$ok" "$time"
     else
         [ "$bad" -gt 0 ] || bad=1               # a crash, a hang or a program that ran no test
-        failed=$((failed + bad))
-        broken+=("$name")
         printf '  FAIL  %-52s status %d: %s\n' "$name" "$rc" "$*"
         sed 's/^/        | /' "$log" | tail -n 40
-    fi
+    fi >"$log.lines"
+    echo "$ok $bad $time $name" >"$log.numbers"
+}
+
+# Print and count the runs that have ended.
+collect() {
+    local log still=() ok bad time name
+    for log in "${running[@]}"; do
+        if ! [ -s "$log.numbers" ]; then still+=("$log"); continue; fi
+        read -r ok bad time name <"$log.numbers"
+        cat "$log.lines"
+        rm "$log.lines" "$log.numbers"
+        times+=("$time $name")
+        passed=$((passed + ok)) failed=$((failed + bad))
+        [ "$bad" -eq 0 ] || broken+=("$name")
+    done
+    running=("${still[@]}")
+}
+
+running=()
+start() {                                       # start NAME LOG COMMAND...: as soon as one of the $jobs places is free
+    while [ ${#running[@]} -ge "$jobs" ]; do wait -n; collect; done
+    rm -f "$2.numbers"
+    run "$@" &
+    running+=("$2")
 }
 
 run_file() {                                    # run_file FILE: as often as its head asks for
     local file=$1 base=${1%.*} p
     local name=${base#tests/} bin=$build/$base
     case $file in
-        *.sh) OMP_NUM_THREADS=$cores run "$name" "$bin.log" bash "$file"; return ;;
+        *.sh) OMP_NUM_THREADS=$cores start "$name" "$bin.log" bash "$file"; return ;;
     esac
     if ! grep -q '^ \* ranks: ' "$file"; then
-        OMP_NUM_THREADS=$cores OPENBLAS_NUM_THREADS=$cores run "$name" "$bin.log" "$bin"
+        OMP_NUM_THREADS=$cores OPENBLAS_NUM_THREADS=$cores start "$name" "$bin.log" "$bin"
         return
     fi
     for p in $(ranks_of "$file"); do
-        OMP_NUM_THREADS=1 OPENBLAS_NUM_THREADS=1 run "$name, $p devices" "$bin.$p.log" "$MPIEXEC" -n "$p" "$bin"
+        OMP_NUM_THREADS=1 OPENBLAS_NUM_THREADS=1 start "$name, $p devices" "$bin.$p.log" "$MPIEXEC" -n "$p" "$bin"
     done
 }
 
@@ -97,9 +127,11 @@ if [ -n "$only_say" ]; then
 fi
 
 for file in "${files[@]}"; do run_file "$file"; done
+wait
+collect
 echo
 echo "longest: $(printf '%s\n' "${times[@]}" | sort -rn | awk 'NR <= 5 { s = $1; sub(/^[^ ]* /, ""); printf "%s%s %ss", sep, $0, s; sep = "; " }')"
 for name in "${broken[@]}"; do echo "failed: $name"; done
-echo "$passed passed, $failed failed    ($TIER, $(since "$start") s on $cores cores)"
+echo "$passed passed, $failed failed    ($TIER, $(since "$begun") s on $cores cores)"
 echo "$passed passed, $failed failed"
 [ "$failed" -eq 0 ]

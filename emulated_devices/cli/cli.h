@@ -96,6 +96,7 @@ int launcher_rank(void);
  *  print. */
 void announce_process(int rank, const char *place);
 #define PROCESS_LINE "orrery-process "  /* its beginning */
+#define STARTING "starting"             /* the place of a device whose MPI has not started */
 /* the beginning of the line about a process that ended without a last message: its signal, when, whether it had lost
  * its parent */
 #define LOST_LINE "orrery-lost "
@@ -104,7 +105,11 @@ enum { LINGER = 1 };                    /* seconds that a device waits after it 
 /** Seconds without progress after which a job ends: from the environment (ORRERY_WAIT_LIMIT), else the default. */
 double wait_limit(double usual);
 
-/** Set the environment's value, for this process and all processes that it starts. */
+/** Seconds without a device that gets further while devices start, after which launch_devices() ends the job
+ *  (ORRERY_START_LIMIT). */
+double start_limit(void);
+
+/** Set the wait limit in the environment, for this process and all processes that it starts. */
 void set_wait_limit(double seconds);
 
 /** Make --backend the default backend of this process and of those that it starts; NULL: no change.

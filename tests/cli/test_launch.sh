@@ -103,6 +103,20 @@ test_without_mpiexec() {
     PATH=/nowhere run_without_path --dp 2
     expect_status 1; expect_error 'cannot start mpiexec[a-z.]* -n 2: is MPICH installed, and in PATH\?'
 }
+
+# Hydra that gets a signal while it starts its proxy waits for ever; so does this one, with two of three devices that say who they are.
+test_mpiexec_that_hangs() {
+    make_text; mkdir -p "$place/bin"
+    cat >"$place/bin/$mpiexec" <<'END'
+#!/bin/sh
+printf 'orrery-process 1000001 0 dp=0\norrery-process 1000002 1 starting\n' >&2
+sleep 100
+END
+    chmod +x "$place/bin/$mpiexec"
+    export ORRERY_START_LIMIT=2; PATH=$place/bin:$PATH run_without_path --dp 3; unset ORRERY_START_LIMIT
+    expect_status 1; expect_error "$mpiexec hangs: 1 of 3 devices have started, and none got further for 2 s \(ORRERY_START_LIMIT\); all were stopped"
+}
+mpiexec=$(sed -n "s/.*cannot start \([a-z.]*\) -n.*/\1/p" <<<"$(PATH=/nowhere "$program" train --model tiny --dp 2 --steps 1 2>&1)")
 run_without_path() { command="PATH=/nowhere orrery train $*"; status=0; "$program" train --model tiny --data "$text" "$@" </dev/null >"$place/out" 2>"$place/err" || status=$?; PATH=$old_path look; }
 old_path=$PATH
 
@@ -168,4 +182,4 @@ test_small_shared_memory() {
 }
 
 run_tests test_machine_that_is_too_small test_small_shared_memory test_one_copy_under_mpiexec test_same_with_and_without_launcher test_killed_device_is_named test_killed_device_behind_a_pipe \
-          test_device_that_hangs test_signals_end_everything test_without_mpiexec test_input_is_not_eaten test_output_that_ends_early
+          test_device_that_hangs test_signals_end_everything test_without_mpiexec test_mpiexec_that_hangs test_input_is_not_eaten test_output_that_ends_early

@@ -68,11 +68,18 @@ static void catch_signals(struct sigaction before[STOPPING])
 
 enum { PROMPT = 1 };                    /* seconds for a job to end by itself when it must end */
 
+/* mpiexec hangs if a signal reaches it while it starts its proxy: it has no limit of its own. */
+static bool has_stalled(const struct watch *w)
+{
+    return watch_started(w) < w->room && measure_now() - w->heard > start_limit();
+}
+
 /* Watch until both streams have ended; or mpiexec has ended and no more output comes; or the job was told to end and
- * did not. */
+ * did not; or devices do not start. */
 static void watch_job(struct watch *w, struct family *f)
 {
     double asked = 0, ended = 0;
+    w->heard = measure_now();
     while (w->stream[0].from >= 0 || w->stream[1].from >= 0) {
         struct pollfd p[2] = { { .fd = w->stream[0].from, .events = POLLIN },
                                { .fd = w->stream[1].from, .events = POLLIN } };
@@ -82,7 +89,8 @@ static void watch_job(struct watch *w, struct family *f)
         family_reap(f);
         if (f->job_ended && ended == 0) ended = measure_now();
         if (f->job_ended && (ready == 0 || measure_now() - ended > PROMPT)) return;
-        if (!caught && !w->write_errno) continue;
+        if (!f->job_ended && has_stalled(w)) w->stalled = true;
+        if (!caught && !w->write_errno && !w->stalled) continue;
         if (asked == 0) {
             asked = measure_now();
             if (!f->job_ended) kill(f->job, SIGTERM);
@@ -250,11 +258,18 @@ static enum error_code report_death_of_manager(int how, struct error *err)
                 ORRERY_MPIEXEC);
 }
 
+static enum error_code report_stall(const struct watch *w, int devices, struct error *err)
+{
+    return fail(err, ERR_COMM, "%s hangs: %d of %d devices have started, and none got further for %g s "
+                "(ORRERY_START_LIMIT); all were stopped", ORRERY_MPIEXEC, watch_started(w), devices, start_limit());
+}
+
 /* A killed device prints nothing; messages of other devices are then consequences. */
 static enum error_code report_end_of_job(const struct watch *w, int how, int devices, int *status, struct error *err)
 {
     *status = WIFEXITED(how) ? WEXITSTATUS(how) : 1;
     if (w->write_errno) return fail(err, ERR_FILE, "standard output: cannot be written: %s", strerror(w->write_errno));
+    if (w->stalled) return report_stall(w, devices, err);
     /* MPI may also have detected it */
     if (w->lost_pid == 0 && !w->said[0] && (WIFSIGNALED(how) || w->orphaned)) return report_death_of_manager(how, err);
     if (w->lost_pid || (w->died && !w->said[0] && !w->mpi_failed[0])) return report_death(w, devices, err);
@@ -310,7 +325,7 @@ enum error_code launch_devices(int devices, int argc, char **argv, int *status, 
     if (f.job > 0) {
         const pid_t guardian = start_guardian(f.job, &w, lifeline, &line);
         watch_job(&w, &f);
-        left = family_end(&f, &w, caught || w.write_errno ? 0 : PROMPT);
+        left = family_end(&f, &w, caught || w.write_errno || w.stalled ? 0 : PROMPT);
         dismiss_guardian(guardian, line);
     }
     close(lifeline);

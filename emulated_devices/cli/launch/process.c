@@ -120,7 +120,8 @@ static bool settle_environment(void)
 {
     const bool ucx = comm_uses_ucx();
     const char *const usual[][2] = {
-        { "OMP_WAIT_POLICY", "passive" },     /* threads that wait by spinning take cores from others */
+        { "OMP_WAIT_POLICY", "passive" },     /* threads that wait by spinning take cores from others, */
+        { "OPENBLAS_THREAD_TIMEOUT", "4" },             /* and so do those of the BLAS: for 2^4 cycles, not 2^26 */
         { "UCX_HANDLE_ERRORS", "none" },                /* MPICH's transport would print a page for each crash, */
         { "UCX_LOG_LEVEL", "fatal" },                   /* other messages, */
         { "UCX_WARN_UNUSED_ENV_VARS", "n" },            /* and one about these variables */
@@ -128,6 +129,8 @@ static bool settle_environment(void)
          * few for 16 devices.  UCX has other memory of the same speed that has no name. */
         { "UCX_TLS", ucx ? "^posix" : NULL },
         { "MPIR_CVAR_NOLOCAL", ucx ? "1" : NULL },      /* MPICH leaves messages inside the machine to UCX */
+        { "HWLOC_COMPONENTS", ucx ? "no_os,stop" : NULL },      /* MPICH asks it for nothing that we need, and each
+                                                                 * process would read hundreds of files */
         { "OPENBLAS_CORETYPE", better_kernels() },     /* what it takes for a processor that it does not know is slow */
     };
     bool changed = false;
@@ -146,7 +149,7 @@ void prepare_process(char **argv)
     if (!under_launcher()) return;
     if (getenv("ORRERY_LAUNCHED") != NULL) {
         speak_to_launch();
-        announce_process(launcher_rank(), "starting");
+        announce_process(launcher_rank(), STARTING);
         call_witness();
     }
     hold_lifeline();                                    /* after the fork, which would not copy its thread */
@@ -162,13 +165,16 @@ int launcher_rank(void)
 
 bool under_launcher(void) { return getenv("PMI_RANK") != NULL || getenv("PMIX_RANK") != NULL; }
 
-double wait_limit(double usual)
+static double seconds_told(const char *variable, double usual)
 {
-    const char *told = getenv("ORRERY_WAIT_LIMIT");
+    const char *told = getenv(variable);
     char *end = NULL;
     const double seconds = told != NULL ? strtod(told, &end) : 0;
     return seconds > 0 && *end == '\0' ? seconds : usual;
 }
+
+double wait_limit(double usual) { return seconds_told("ORRERY_WAIT_LIMIT", usual); }
+double start_limit(void) { return seconds_told("ORRERY_START_LIMIT", 100); }
 
 void set_wait_limit(double seconds)
 {

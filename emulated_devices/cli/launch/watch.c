@@ -1,5 +1,6 @@
 #include "emulated_devices/cli/launch/watch.h"
 #include "emulated_devices/cli/cli.h"
+#include "emulated_devices/cli/measure.h"
 #include <errno.h>
 #include <poll.h>
 #include <signal.h>
@@ -31,7 +32,15 @@ static void remember_process(struct watch *w, const char *text)
     while (i < w->known && w->process[i].pid != p.pid) i++;
     if (i == w->room) return;
     w->process[i] = p;                                  /* it knows its place better now */
+    w->heard = measure_now();
     if (i == w->known) w->known++;
+}
+
+int watch_started(const struct watch *w)
+{
+    int started = 0;
+    for (int i = 0; i < w->known; i++) started += strcmp(w->process[i].place, STARTING) != 0;
+    return started;
 }
 
 /* Remember the earliest death.  Reports may come late and in any order, so their times decide.  An abort counts from

@@ -5,7 +5,7 @@
 #include <stdbool.h>
 #include <stddef.h>
 
-struct process { long pid; int rank; char place[64]; };
+struct process { long pid; int rank; char place[64]; };         /* place: STARTING before MPI has started */
 
 enum { LINE = 4096 };
 
@@ -23,6 +23,8 @@ struct watch {
     struct stream stream[2];
     struct process *process;
     int known, room;
+    double heard;                       /* when a process last announced itself, or the job was started */
+    bool stalled;                       /* it was ended because it did not start */
     bool died;                          /* mpiexec has reported a death */
     char how[64];                       /* how the first one died, from mpiexec */
     long lost_pid;                      /* the first process that ended without a last message; 0: none */
@@ -37,5 +39,8 @@ struct watch {
 
 /** Pass on the output that has arrived, except what is not for the user.  At the end of the stream, from becomes -1. */
 void watch_read(struct watch *, struct stream *);
+
+/** The number of devices whose MPI has started. */
+int watch_started(const struct watch *);
 
 #endif
