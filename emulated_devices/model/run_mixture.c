@@ -47,9 +47,11 @@ static enum error_code announce(const struct node_call *c, struct tensor choices
     struct expert_parallel *ep = experts_here(c);
     struct forecast f = { .tp = c->stage->tp };
     if (ep->scheme->announce == NULL) return OK;
-    ep->scheme->announce_cost(&f, ep);
+    const enum error_code e =
+        ep->scheme->announce(&c->micro->routing[c->part - c->stage->part], ep, own_share(ep, choices), err);
+    if (!e) ep->scheme->announce_cost(&f, ep);
     account_add(&c->stage->dispatched, f.sum, 1);
-    return ep->scheme->announce(&c->micro->routing[c->part - c->stage->part], ep, own_share(ep, choices), err);
+    return e;
 }
 
 /* ---- the router's choice ----------------------------------------------------------------------------------------- */
@@ -178,7 +180,7 @@ enum error_code node_mixture_forward(const struct node_call *c, struct error *er
     const struct tensor y = c->again && leaves_part(c->node) ? tensor_none : node_buffer(c, c->node->y);
     if (!tensor_present(y)) m.y = tensor_none;          /* recompute only what the scheme keeps */
     clear_shares(c, y);
-    enter_pass(c, FORWARD_PASS);
+    enter_pass(c, tensor_present(y) ? FORWARD_PASS : EXCHANGE_PASS);
     const enum error_code e = m.ep->scheme->forward(&m, err);
     return e || !tensor_present(y) ? e : tensor_add_parts(c->stage->tp, y, err);
 }

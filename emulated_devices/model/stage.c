@@ -115,17 +115,10 @@ enum error_code stage_cut(struct stage *s, struct error *err)
     return e;
 }
 
-/* One block of integers for all parts. */
 static bool make_routing(const struct stage *s, struct microbatch *m)
 {
-    const struct expert_parallel *ep = &s->seams->ep;
-    const int64_t each = ep->devices * (1 + experts_of(ep, ep->rank).count), parts = s->layers + 2;
-    int32_t *ints = calloc((size_t)(parts * each), sizeof *ints);
-    m->routing = calloc((size_t)parts, sizeof *m->routing);
-    if (ints == NULL || m->routing == NULL) return free(ints), false;
-    for (int64_t i = 0; i < parts; i++)
-        m->routing[i] = (struct expert_routing){ .sent = ints + i * each, .counts = ints + i * each + ep->devices };
-    return true;
+    m->routing = calloc((size_t)s->layers + 2, sizeof *m->routing);
+    return m->routing != NULL;
 }
 
 /* The tables of integers and of rotary positions are inputs, not tensors of the model, so they are not counted. */
@@ -153,7 +146,7 @@ static void drop_microbatch(struct stage *s, struct microbatch *m)
 {
     for (int i = 0; m->tensor && i < s->layers + 2; i++) run_drop(s, m, &s->part[i]);
     device_free(s->device, m->gradient);
-    if (m->routing) free(m->routing->sent);
+    for (int i = 0; m->routing && i < s->layers + 2; i++) expert_routing_clear(&m->routing[i]);
     free(m->tensor), free(m->routing);
     drop_cut(m);
 }

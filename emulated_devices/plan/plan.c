@@ -231,7 +231,8 @@ static enum error_code check_dispatch(const struct plan *p, struct error *err)
     const struct expert_scheme *s;
     const enum error_code e = expert_scheme_find(&s, p->dispatch, err);
     if (e) return e;
-    const char *needs = s->refuses(&p->model, plan_ep(p));
+    const struct expert_parallel share = plan_expert_share(p, NULL, 0);
+    const char *needs = s->refuses(&share, &p->model);
     if (needs) return fail(err, ERR_PLAN, "--ep %d: --dispatch %s needs %s", plan_ep(p), s->head.name, needs);
     if (p->ep > 1 && p->model.mlp != MLP_MIXTURE)
         return fail(err, ERR_PLAN, "--ep %d: --model %s has no experts", p->ep, p->model.name);
@@ -454,12 +455,16 @@ struct context_parallel plan_context_share(const struct plan *p, const struct te
     return cp;
 }
 
+struct expert_parallel plan_expert_share(const struct plan *p, const struct tensor_parallel *tp, int rank)
+{
+    struct expert_parallel ep = { .tp = tp, .devices = plan_ep(p), .rank = plan_expert_part(p, rank) };
+    expert_scheme_find(&ep.scheme, p->dispatch, NULL);
+    return ep;
+}
+
 struct seams plan_seams(const struct plan *p, const struct tensor_parallel *tp, int rank)
 {
-    struct seams s = { .tp = tp, .cp = plan_context_share(p, tp, rank),
-                       .ep = { .tp = tp, .devices = plan_ep(p), .rank = plan_expert_part(p, rank) } };
-    expert_scheme_find(&s.ep.scheme, p->dispatch, NULL);
-    return s;
+    return (struct seams){ .tp = tp, .cp = plan_context_share(p, tp, rank), .ep = plan_expert_share(p, tp, rank) };
 }
 
 /* The device's tokens of each sequence; 1 if they differ between sequences, so that rows can be cut anywhere. */

@@ -185,6 +185,9 @@ struct tensor_parallel plan_tensor_share(const struct plan *, int rank);
  *  @param tp  whose heads; the result keeps the pointer.  NULL if only tokens are needed. */
 struct context_parallel plan_context_share(const struct plan *, const struct tensor_parallel *tp, int rank);
 
+/** A device's share of the experts, likewise.  @param tp  as above. */
+struct expert_parallel plan_expert_share(const struct plan *, const struct tensor_parallel *tp, int rank);
+
 /** All shares that a device needs to run a part of the model, likewise. */
 struct seams plan_seams(const struct plan *, const struct tensor_parallel *tp, int rank);
 

@@ -32,6 +32,7 @@
     X(attention_scheme, attention_scheme_dcp)          \
     X(expert_scheme, expert_scheme_here)               \
     X(expert_scheme, expert_scheme_alltoall)           \
+    X(expert_scheme, expert_scheme_allgather)          \
     X(data_scheme, data_scheme_ddp)                    \
     X(data_scheme, data_scheme_zero1)                  \
     X(data_scheme, data_scheme_zero2)                  \

@@ -15,15 +15,31 @@
 
 #include "emulated_devices/schemes/tensor/tensor.h"
 
-enum { EXPERT_SLOTS = 7, EXPERT_GRADIENT_SLOTS = 2 };   /* tensors that a call keeps, at most */
+enum { EXPERT_SLOTS = 6, EXPERT_GRADIENT_SLOTS = 2 };   /* tensors that a call keeps, at most */
+enum { EXPERT_HOPS = 3, EXPERT_GROUPS = 2 };            /* exchanges on a row's way; groups that a scheme opens */
 
 struct expert_scheme;
 
-/* How many rows go where in one layer and microbatch, known when its router has chosen.  In the host's memory. */
+/* The experts that some rows have chosen: [rows, each], in the host's memory. */
+struct choices { const int32_t *expert; int64_t rows, each; };
+
+/* One exchange on the way of rows to their experts. */
+struct expert_hop {
+    struct group *group;
+    enum operation operation;           /* ALLTOALL; ALLGATHER: all rows go to all members, results are summed */
+    int64_t *sent, *got;                /* [members] rows to and from each; for an all-gather only got, those of each */
+    struct tensor order;                /* I32: which of the rows at hand are sent, in this order; none: all of them */
+};
+
+/* Which rows go where in one layer and microbatch, known when its router has chosen.  In the host's memory. */
 struct expert_routing {
-    int64_t received;                   /* rows that this device's experts get; 0 until the router has chosen */
-    int32_t *sent;                      /* [P] rows to each member */
-    int32_t *counts;                    /* [P, own experts] rows from each member, for each expert */
+    int64_t sent, pool, received;       /* rows that this device sends; that come; and the choices of its own experts
+                                         * among them, each a row to compute.  0 until the router has chosen */
+    int32_t *table;                     /* [P, told] what each member has told all others */
+    int hops;
+    struct expert_hop hop[EXPERT_HOPS];
+    struct tensor order;                /* I32 [received]: the place of each among the choices of the pool's rows */
+    int32_t *counts;                    /* I32 [E]: rows of each own expert; others have none */
 };
 
 /* This device's share of the experts.  group may be NULL if only extents are needed. */
@@ -31,7 +47,9 @@ struct expert_parallel {
     const struct expert_scheme *scheme;
     const struct tensor_parallel *tp;   /* this device's columns of each expert */
     struct group *group;                /* along ep */
+    struct group *part;                 /* [EXPERT_GROUPS] that the scheme has opened */
     int devices, rank;
+
     const struct expert_routing *routing;               /* of the call; NULL: all devices get the mean */
 };
 
@@ -62,10 +80,25 @@ struct mixture_call {
 struct expert_scheme {
     struct scheme head;
     bool cuts_experts;                  /* a device has some experts, whole; else all of them, cut over tp */
-    /* Whether P devices can share a model's experts.  @return NULL, or what the scheme needs, as text. */
-    const char *(*refuses)(const struct model_config *, int P);
+    /* Whether these devices can share a model's experts.  @return NULL, or what the scheme needs, as text. */
+    const char *(*refuses)(const struct expert_parallel *, const struct model_config *);
+    /* Create groups in ep->part.  Local.  NULL: the scheme needs none.  @return OK or ERR_MEMORY. */
+    enum error_code (*open)(struct expert_parallel *, struct error *);
+
+    /* Schemes that move rows say how (dispatch.h).  weighs_there: a row goes once to all its experts on a device, with
+     * its weights, and their weighted sum comes back; else k copies of it go, and the results come back one by one. */
+    bool weighs_there;
+    /* What each device tells all others of its choices: how many numbers, and these.  NULL: [E] choices of each
+     * expert. */
+    int64_t (*told)(const struct expert_parallel *);
+    void (*tell)(const struct expert_parallel *, const struct choices *, int32_t *own);
+    /* Plan a hop.  held: the choices of the rows at hand; only if weighs_there.  Local.  @return OK or ERR_MEMORY. */
+    int hops;
+    enum error_code (*hop)(const struct expert_parallel *, const struct expert_routing *, const struct choices *held,
+                           int index, struct expert_hop *, struct error *);
+
     /* Tell the devices how many rows they will get.  Collective over the ep group.  NULL: nothing is sent.
-     * @param experts  I32 [n,k] of this device's share of the rows.  @return OK or ERR_COMM. */
+     * @param experts  I32 [n,k] of this device's share of the rows.  @return OK, ERR_MEMORY or ERR_COMM. */
     enum error_code (*announce)(struct expert_routing *, const struct expert_parallel *, struct tensor experts,
                                 struct error *);
     /* kept, left: the shape of a slot for `rows` rows of the stream, as a tensor without memory. */
@@ -76,7 +109,7 @@ struct expert_scheme {
     enum error_code (*forward)(struct mixture_call *, struct error *);
     enum error_code (*input)(struct mixture_call *, struct error *);
     enum error_code (*weight)(struct mixture_call *, struct error *);
-    /* Enter what announcing, or a pass, sends.  NULL: nothing. */
+    /* Enter what announcing has sent, or what a pass sends.  EXCHANGE_PASS: forward without y.  NULL: nothing. */
     void (*announce_cost)(struct forecast *, const struct expert_parallel *);
     void (*cost)(struct forecast *, const struct expert_parallel *, enum tensor_pass);
 };
@@ -92,6 +125,9 @@ static inline struct interval expert_share(const struct expert_parallel *ep, int
 {
     return block_at(rows, ep->tp->devices, ep->tp->rank);
 }
+
+/** Free all that announcing has allocated. */
+void expert_routing_clear(struct expert_routing *);
 
 SCHEME_CASTS(EXPERT_SCHEME, expert_scheme)              /* expert_scheme_at, expert_scheme_find */
 

@@ -13,10 +13,10 @@
 enum { ORDER, COUNTS, ROWS, UP, ACT, RESULTS };
 enum { D_RESULTS, D_UP };
 
-static const char *refuses(const struct model_config *c, int P)
+static const char *refuses(const struct expert_parallel *ep, const struct model_config *c)
 {
     (void)c;
-    return P == 1 ? NULL : "all experts on each device, so --ep 1; others, such as alltoall, move rows";
+    return ep->devices == 1 ? NULL : "all experts on each device, so --ep 1; others, such as alltoall, move rows";
 }
 
 static struct tensor kept(const struct expert_parallel *ep, int slot, int64_t rows)

@@ -1,0 +1,170 @@
+/* announce.c -- before rows move: the devices tell each other how many will come, and list them by expert. */
+#include "emulated_devices/schemes/experts/dispatch.h"
+#include <stdlib.h>
+#include <string.h>
+
+static int64_t numbers_told(const struct expert_parallel *ep)
+{
+    return ep->scheme->told ? ep->scheme->told(ep) : ep->tp->config->mixture.E;
+}
+
+static enum error_code no_memory(struct error *err)
+{
+    return fail(err, ERR_MEMORY, "no memory to list rows of experts");
+}
+
+static void count_choices(const struct choices *c, int32_t *of_expert)
+{
+    for (int64_t i = 0; i < c->rows * c->each; i++) of_expert[c->expert[i]]++;
+}
+
+/* ---- the table --------------------------------------------------------------------------------------------------- */
+
+static struct collective telling(const struct expert_parallel *ep)
+{
+    return (struct collective){ .count = numbers_told(ep) * ep->devices, .dtype = I32 };
+}
+
+static enum error_code tell(struct expert_routing *r, const struct expert_parallel *ep, const struct choices *own,
+                            struct error *err)
+{
+    struct device *d = ep->tp->device;
+    const int64_t W = numbers_told(ep);
+    struct tensor mine = device_tensor_in(d, BUFFERS, I32, W), all = device_tensor_in(d, BUFFERS, I32, W * ep->devices);
+    enum error_code e = mine.data && all.data && r->table ? OK : no_memory(err);
+    struct views v = views_of(d);
+    if (!e) {
+        int32_t *said = memset(view_write(&v, mine).data, 0, tensor_bytes(mine));
+        if (ep->scheme->tell) ep->scheme->tell(ep, own, said);
+        else count_choices(own, said);
+    }
+    views_end(&v);
+    struct collective call = telling(ep);
+    call.in = mine.data, call.out = all.data;
+    if (!e) e = collective_run(ep->group, ALLGATHER, NULL, &call, err);
+    v = views_of(d);
+    if (!e) memcpy(r->table, view_read(&v, all).data, tensor_bytes(all));
+    views_end(&v);
+    device_free(d, mine), device_free(d, all);
+    return e;
+}
+
+int64_t dispatch_rows(const struct expert_parallel *ep, const struct expert_routing *r, int from, int to)
+{
+    const struct interval theirs = experts_of(ep, to);
+    int64_t sum = 0;
+    for (int64_t e = theirs.first; e < interval_end(theirs); e++) sum += r->table[from * ep->tp->config->mixture.E + e];
+    return sum;
+}
+
+void dispatch_transpose(const int64_t length[], int a, int b, int32_t *order)
+{
+    for (int j = 0; j < b; j++) {
+        int64_t first = 0;
+        for (int i = 0; i < a * b; first += length[i++])
+            for (int64_t n = 0; i % b == j && n < length[i]; n++) *order++ = (int32_t)(first + n);
+    }
+}
+
+/* ---- hops -------------------------------------------------------------------------------------------------------- */
+
+/* Rows that go with their weights also take their choices along: the next hop, and the experts, need them. */
+static enum error_code move_choices(const struct expert_parallel *ep, const struct expert_hop *h, struct choices *held,
+                                    int32_t **memory, struct error *err)
+{
+    struct device *d = ep->tp->device;
+    const int64_t rows = hop_arrives(h), k = held->each;
+    struct tensor in = tensor_2d(device_tensor_in(d, BUFFERS, I32, held->rows * k).data, I32, held->rows, k),
+                  out = tensor_2d(device_tensor_in(d, BUFFERS, I32, rows * k).data, I32, rows, k);
+    int32_t *arrived = malloc((size_t)(rows * k + 1) * sizeof *arrived);
+    enum error_code e = in.data && out.data && arrived ? OK : no_memory(err);
+    struct views v = views_of(d);
+    if (!e && tensor_count(in)) memcpy(view_write(&v, in).data, held->expert, tensor_bytes(in));
+    views_end(&v);
+    if (!e) e = hop_run(h, d, in, out, err);
+    v = views_of(d);
+    if (!e && tensor_count(out)) memcpy(arrived, view_read(&v, out).data, tensor_bytes(out));
+    views_end(&v);
+    device_free(d, in), device_free(d, out), free(*memory);
+    *memory = arrived, *held = (struct choices){ arrived, rows, k };
+    return e;
+}
+
+/* A row a choice: who sends how many rows to which expert is known; they come by sender, then by expert. */
+static enum error_code list_choices(const struct expert_parallel *ep, const struct expert_routing *r,
+                                    struct choices *held, int32_t **memory, struct error *err)
+{
+    const struct interval own = experts_of(ep, ep->rank);
+    int32_t *next = *memory = malloc((size_t)(r->pool + 1) * sizeof *next);
+    if (next == NULL) return no_memory(err);
+    for (int m = 0; m < ep->devices; m++)
+        for (int64_t e = own.first; e < interval_end(own); e++)
+            for (int32_t i = 0; i < r->table[m * ep->tp->config->mixture.E + e]; i++) *next++ = (int32_t)e;
+    *held = (struct choices){ *memory, r->pool, 1 };
+    return OK;
+}
+
+/* List the choices of own experts among those of the pool, by expert, then as they came. */
+static enum error_code sort_choices(struct expert_routing *r, const struct expert_parallel *ep, const struct choices *c,
+                                    struct error *err)
+{
+    const struct interval own = experts_of(ep, ep->rank);
+    const int64_t all = c->rows * c->each;
+    int32_t *next = malloc((size_t)(all + 1) * sizeof *next);
+    r->order = tensor_1d(next, I32, 0), r->counts = calloc((size_t)ep->tp->config->mixture.E, sizeof *r->counts);
+    if (next == NULL || r->counts == NULL) return no_memory(err);
+    for (int64_t e = own.first; e < interval_end(own); e++)
+        for (int32_t i = 0; i < all; i++)
+            if (c->expert[i] == e) *next++ = i, r->counts[e]++;
+    r->received = next - (int32_t *)r->order.data;
+    r->order = tensor_1d(r->order.data, I32, r->received);
+    return OK;
+}
+
+static enum error_code plan_hops(struct expert_routing *r, const struct expert_parallel *ep, struct choices *held,
+                                 int32_t **memory, struct error *err)
+{
+    enum error_code e = OK;
+    for (; r->hops < ep->scheme->hops && !e; r->hops++) {
+        struct expert_hop *h = &r->hop[r->hops];
+        e = ep->scheme->hop(ep, r, held, r->hops, h, err);
+        if (!e && ep->scheme->weighs_there) e = move_choices(ep, h, held, memory, err);
+        if (!e) r->pool = hop_arrives(h);
+    }
+    return e;
+}
+
+/* This device's choices, in memory of their own. */
+static enum error_code own_choices(const struct expert_parallel *ep, struct tensor experts, struct choices *own,
+                                   int32_t **memory, struct error *err)
+{
+    *memory = malloc(tensor_bytes(experts) + 1);
+    *own = (struct choices){ *memory, tensor_rows(experts), tensor_cols(experts) };
+    if (*memory == NULL) return no_memory(err);
+    struct views v = views_of(ep->tp->device);
+    if (tensor_count(experts)) memcpy(*memory, view_read(&v, experts).data, tensor_bytes(experts));
+    views_end(&v);
+    return OK;
+}
+
+enum error_code dispatch_announce(struct expert_routing *r, const struct expert_parallel *ep, struct tensor experts,
+                                  struct error *err)
+{
+    struct choices held;
+    int32_t *memory;
+    expert_routing_clear(r);
+    r->table = malloc((size_t)(numbers_told(ep) * ep->devices) * sizeof *r->table);
+    enum error_code e = own_choices(ep, experts, &held, &memory, err);
+    if (!e) r->sent = held.rows * (ep->scheme->weighs_there ? 1 : held.each), e = tell(r, ep, &held, err);
+    if (!e) e = plan_hops(r, ep, &held, &memory, err);
+    if (!e && !ep->scheme->weighs_there) free(memory), e = list_choices(ep, r, &held, &memory, err);
+    if (!e) e = sort_choices(r, ep, &held, err);
+    free(memory);
+    return e;
+}
+
+void dispatch_announce_cost(struct forecast *f, const struct expert_parallel *ep)
+{
+    forecast_on(f, ep->group, ALLGATHER, NULL, telling(ep));
+    if (ep->scheme->weighs_there) rows_spread_cost(f, ep, I32, ep->tp->config->mixture.k);
+}

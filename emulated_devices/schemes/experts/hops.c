@@ -1,0 +1,155 @@
+#include "emulated_devices/schemes/experts/hops.h"
+#include "emulated_devices/device/compute.h"
+#include <stdlib.h>
+#include <string.h>
+
+enum error_code hop_make(struct expert_hop *h, struct group *g, enum operation operation, int64_t picked,
+                         struct error *err)
+{
+    int32_t *order = picked < 0 ? NULL : malloc((size_t)(picked + 1) * sizeof *order);
+    *h = (struct expert_hop){ .group = g, .operation = operation,
+                              .sent = calloc((size_t)g->size, sizeof *h->sent),
+                              .got = calloc((size_t)g->size, sizeof *h->got),
+                              .order = picked < 0 ? tensor_none : tensor_1d(order, I32, picked) };
+    const bool ok = h->sent && h->got && (picked < 0 || order);
+    return ok ? OK : fail(err, ERR_MEMORY, "no memory to list rows of experts");
+}
+
+void expert_routing_clear(struct expert_routing *r)
+{
+    for (int i = 0; i < EXPERT_HOPS; i++) free(r->hop[i].sent), free(r->hop[i].got), free(r->hop[i].order.data);
+    free(r->table), free(r->order.data), free(r->counts);
+    *r = (struct expert_routing){ 0 };
+}
+
+int64_t hop_arrives(const struct expert_hop *h)
+{
+    int64_t sum = 0;
+    for (int i = 0; i < h->group->size; i++) sum += h->got[i];
+    return sum;
+}
+
+/* ---- one hop ----------------------------------------------------------------------------------------------------- */
+
+enum way { THERE, BACK };
+
+/* The call of a hop for rows of this width. */
+static struct collective call_of(const struct expert_hop *h, enum way way, enum dtype dtype, int64_t width,
+                                 int64_t to[], int64_t from[])
+{
+    for (int i = 0; i < h->group->size; i++) {
+        to[i] = (way == THERE && h->operation == ALLTOALL ? h->sent[i] : h->got[i]) * width;
+        from[i] = (way == THERE ? h->got[i] : h->sent[i]) * width;
+    }
+    return (struct collective){ .counts = to, .recvcounts = h->operation == ALLTOALL ? from : NULL, .dtype = dtype,
+                                .reduction = SUM };
+}
+
+static enum operation operation_of(const struct expert_hop *h, enum way way)
+{
+    return h->operation == ALLGATHER && way == BACK ? REDUCE_SCATTER : h->operation;
+}
+
+static enum error_code exchange(const struct expert_hop *h, enum way way, struct tensor in, struct tensor out,
+                                struct error *err)
+{
+    int64_t to[MESH_MOST_DEVICES], from[MESH_MOST_DEVICES];
+    struct collective call = call_of(h, way, in.dtype, tensor_cols(in), to, from);
+    call.in = in.data, call.out = out.data;
+    return collective_run(h->group, operation_of(h, way), NULL, &call, err);
+}
+
+/* Rows of integers are moved by the host, others by the device. */
+static void pick(struct device *d, struct tensor to, struct tensor from, struct tensor order)
+{
+    if (from.dtype != I32) {
+        dev_gather_forward(d, to, from, order, 1);
+        return;
+    }
+    struct views v = views_of(d);
+    const size_t row = (size_t)tensor_cols(from) * sizeof (int32_t);
+    char *out = view_write(&v, to).data;
+    const char *in = view_read(&v, from).data;
+    for (int64_t i = 0; i < tensor_count(order); i++)
+        memcpy(out + (size_t)i * row, in + (size_t)((const int32_t *)order.data)[i] * row, row);
+    views_end(&v);
+}
+
+static struct tensor make_rows(struct device *d, enum dtype dtype, int64_t rows, int64_t cols)
+{
+    return tensor_2d(device_tensor_in(d, BUFFERS, dtype, rows * cols).data, dtype, rows, cols);
+}
+
+static enum error_code no_memory(struct error *err) { return fail(err, ERR_MEMORY, "no memory for rows of experts"); }
+
+/* Rows in their order are only needed for the time of the exchange. */
+static enum error_code run(const struct expert_hop *h, struct device *d, enum way way, struct tensor in,
+                           struct tensor out, struct error *err)
+{
+    if (!tensor_present(h->order)) return exchange(h, way, in, out, err);
+    const struct tensor picked = make_rows(d, in.dtype, tensor_count(h->order), tensor_cols(in));
+    if (picked.data == NULL) return no_memory(err);
+    if (way == THERE) pick(d, picked, in, h->order);
+    const enum error_code e = way == THERE ? exchange(h, way, picked, out, err) : exchange(h, way, in, picked, err);
+    if (way == BACK && !e) dev_gather_backward_input(d, out, picked, h->order, 1);
+    device_free(d, picked);
+    return e;
+}
+
+enum error_code hop_run(const struct expert_hop *h, struct device *d, struct tensor in, struct tensor out,
+                        struct error *err)
+{
+    return run(h, d, THERE, in, out, err);
+}
+
+/* ---- all hops ---------------------------------------------------------------------------------------------------- */
+
+static enum error_code walk(const struct expert_parallel *ep, enum way way, struct tensor in, struct tensor out,
+                            struct error *err)
+{
+    struct device *d = ep->tp->device;
+    const struct expert_routing *r = ep->routing;
+    struct tensor at = in;
+    enum error_code e = OK;
+    for (int n = 0; n < r->hops && !e; n++) {
+        const struct expert_hop *h = &r->hop[way == THERE ? n : r->hops - 1 - n];
+        const bool last = n == r->hops - 1;
+        const struct tensor next =
+            last ? out : make_rows(d, in.dtype, hop_arrives(way == THERE ? h : h - 1), tensor_cols(in));
+        e = next.data ? run(h, d, way, at, next, err) : no_memory(err);
+        if (n > 0) device_free(d, at);
+        at = next;
+        if (e && !last) device_free(d, next);
+    }
+    return e;
+}
+
+enum error_code rows_spread(const struct expert_parallel *ep, struct tensor mine, struct tensor pool, struct error *err)
+{
+    return walk(ep, THERE, mine, pool, err);
+}
+
+enum error_code rows_collect(const struct expert_parallel *ep, struct tensor pool, struct tensor mine,
+                             struct error *err)
+{
+    return walk(ep, BACK, pool, mine, err);
+}
+
+static void cost(struct forecast *f, const struct expert_parallel *ep, enum way way, enum dtype dtype, int64_t width)
+{
+    int64_t to[MESH_MOST_DEVICES], from[MESH_MOST_DEVICES];
+    for (int i = 0; i < ep->routing->hops; i++) {
+        const struct expert_hop *h = &ep->routing->hop[i];
+        forecast_on(f, h->group, operation_of(h, way), NULL, call_of(h, way, dtype, width, to, from));
+    }
+}
+
+void rows_spread_cost(struct forecast *f, const struct expert_parallel *ep, enum dtype dtype, int64_t width)
+{
+    cost(f, ep, THERE, dtype, width);
+}
+
+void rows_collect_cost(struct forecast *f, const struct expert_parallel *ep, enum dtype dtype, int64_t width)
+{
+    cost(f, ep, BACK, dtype, width);
+}
