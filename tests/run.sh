@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# Run the tests of one tier and count.  Usage: run.sh BUILD_DIR [FILE...]           (all files: tests/*/test_*.c and .sh)
+# Run the tests of one tier and count.  Usage: run.sh BUILD_DIR [FILE...]           (all files: tests/*/test_*.sh and .c)
 #                                        or:   run.sh BUILD_DIR --programs [FILE...]: only say which programs that takes
 #
 # $TIER says how much: check, test (the default) or verify.  Tests read it too (tests/tier.h), and thin their sweeps by it.
@@ -118,7 +118,7 @@ run_file() {                                    # run_file FILE: as often as its
 # ---- all of them --------------------------------------------------------------------------------------------------------------
 only_say=
 if [ "${1:-}" = --programs ]; then only_say=yes; shift; fi
-[ $# -gt 0 ] || set -- tests/*/test_*.c tests/*/test_*.sh
+[ $# -gt 0 ] || set -- tests/*/test_*.sh tests/*/test_*.c   # scripts take longer, so they start first
 files=()
 for file in "$@"; do if in_tier "$file"; then files+=("$file"); fi; done
 if [ -n "$only_say" ]; then

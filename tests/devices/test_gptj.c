@@ -1,6 +1,6 @@
 /* A GPT-J on every mesh equals the one-device model: two matrices read one norm, and the loss's matrix has a bias.
- * ranks: 1 3 4 8
- * verify ranks: 2 5 6
+ * ranks: 1 3 4
+ * verify ranks: 2 5 6 8
  *
  * Loss, activations, gradients and weights of three SGD steps in fp64 to 1e-12; messages, bytes, additions and memory
  * peaks by formula.  The model is a table alone: what is tried here is that all that follows from a table follows from

@@ -1,6 +1,7 @@
 /* Probes and what is kept: every activation, gradient, weight and state of every device is compared, and what is broken
  * on purpose is named: tensor, devices, factor.  Copies: replicas.h.
- * ranks: 1 4 6
+ * ranks: 1 4
+ * verify ranks: 6
  */
 #include "tests/mpi_cmocka.h"
 #include "emulated_devices/verify/case.h"

@@ -1,6 +1,7 @@
 /* Memory-centric tiling: agrees with one device whatever the tiles, the scheme and the pipeline; what is whole at once
  * falls with 1/T.
- * ranks: 1 2 3 4 6 8
+ * ranks: 1 2 3 4
+ * verify ranks: 6 8
  *
  * That each agrees with one device, and that messages, bytes, additions, the slow tier's traffic and memory equal their
  * formulas, is part of every case (verify/case.h).
