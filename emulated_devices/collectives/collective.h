@@ -21,6 +21,10 @@ struct nodes {
 /** The nodes of some devices on a cluster.  @param member  [P] their ranks, not copied; NULL: the first P. */
 struct nodes nodes_on(const struct cluster *, const int *member, int P);
 
+/** How many of P members are on each node; not on several nodes: as algorithms assume it then.
+ *  @return 0 if members of a node are not side by side, or not as many on each. */
+int nodes_even(struct nodes, int P);
+
 /** The nodes of a group on the cluster of its devices' clocks.  Local. */
 struct nodes group_nodes(const struct group *);
 

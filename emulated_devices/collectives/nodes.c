@@ -123,3 +123,9 @@ const char *needs_even_nodes(int P, const struct collective *c)
     if (!side_by_side(c, P)) return needs_nodes(P, c);
     return even(c, P) ? NULL : EVEN_NODES_NEEDED;
 }
+
+int nodes_even(struct nodes nodes, int P)
+{
+    const struct collective c = { .nodes = nodes };
+    return needs_even_nodes(P, &c) ? 0 : node_end(&c, P, 0);
+}

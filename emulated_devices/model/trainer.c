@@ -89,9 +89,11 @@ static enum error_code make_schemes(struct trainer *t, struct error *err)
     t->tensor.S = plan_tensor_share(p, t->comm->rank).S;
     t->seams = plan_seams(p, &t->tensor, t->comm->rank);
     t->seams.cp.group = &t->cp, t->seams.cp.part = t->cp_part, t->seams.ep.group = &t->ep;
+    t->seams.ep.part = t->ep_part;
     t->tensor.wide_gradients = !p->data.narrow_gradients;
     e = tensor_open(&t->tensor, &t->tp, err);
     if (!e && t->seams.cp.scheme->open) e = t->seams.cp.scheme->open(&t->seams.cp, err);
+    if (!e && t->seams.ep.scheme->open) e = t->seams.ep.scheme->open(&t->seams.ep, err);
     t->data.request = p->data;
     t->data.config = &t->plan.model;
     t->data.device = t->device;
@@ -248,6 +250,7 @@ void trainer_close(struct trainer *t)
     };
     for (size_t i = 0; i < sizeof groups / sizeof *groups; i++) group_close(groups[i]);
     for (int i = 0; i < ATTENTION_GROUPS; i++) group_close(&t->cp_part[i]);
+    for (int i = 0; i < EXPERT_GROUPS; i++) group_close(&t->ep_part[i]);
     *t = (struct trainer){ 0 };
 }
 

@@ -23,7 +23,8 @@ struct trainer {
                                                          * train apart */
     struct group ep, same_experts;      /* devices that share the experts of a layer; that have the same ones, if only
                                          * some devices have them */
-    struct group cp_part[ATTENTION_GROUPS];     /* some of cp, for an attention scheme that opens them */
+    struct group cp_part[ATTENTION_GROUPS], ep_part[EXPERT_GROUPS];     /* some of cp, of ep, for schemes that open
+                                                                         * them */
     struct group side, sides;           /* without a backward pass: the devices of this side of the weights; this place
                                          * on both sides (zeroth.h) */
     struct schedule schedule;

@@ -231,14 +231,16 @@ static enum error_code check_dispatch(const struct plan *p, struct error *err)
     const struct expert_scheme *s;
     const enum error_code e = expert_scheme_find(&s, p->dispatch, err);
     if (e) return e;
-    const struct expert_parallel share = plan_expert_share(p, NULL, 0);
-    const char *needs = s->refuses(&share, &p->model);
-    if (needs) return fail(err, ERR_PLAN, "--ep %d: --dispatch %s needs %s", plan_ep(p), s->head.name, needs);
-    if (p->ep > 1 && p->model.mlp != MLP_MIXTURE)
-        return fail(err, ERR_PLAN, "--ep %d: --model %s has no experts", p->ep, p->model.name);
     if (plan_stage_devices(p) % plan_ep(p) != 0)
         return fail(err, ERR_PLAN, "--ep %d: must be a divisor of the %d devices of a stage, --dp x --cp x --tp", p->ep,
                     plan_stage_devices(p));
+    for (int rank = 0; rank < p->mesh.devices; rank += plan_ep(p)) {
+        const struct expert_parallel share = plan_expert_share(p, NULL, rank);
+        const char *needs = s->refuses(&share, &p->model);
+        if (needs) return fail(err, ERR_PLAN, "--ep %d: --dispatch %s needs %s", plan_ep(p), s->head.name, needs);
+    }
+    if (p->ep > 1 && p->model.mlp != MLP_MIXTURE)
+        return fail(err, ERR_PLAN, "--ep %d: --model %s has no experts", p->ep, p->model.name);
     struct shards of_experts;
     struct error why;
     if (plan_cuts_experts(p) && data_shards(&of_experts, &p->data, plan_expert_copies(p), 0, &why))
@@ -457,7 +459,12 @@ struct context_parallel plan_context_share(const struct plan *p, const struct te
 
 struct expert_parallel plan_expert_share(const struct plan *p, const struct tensor_parallel *tp, int rank)
 {
-    struct expert_parallel ep = { .tp = tp, .devices = plan_ep(p), .rank = plan_expert_part(p, rank) };
+    int member[MESH_MOST_DEVICES];
+    struct nodes nodes = { .member = member };
+    const int n = plan_expert_members(p, rank, false, member);
+    if (p->cluster) nodes = nodes_on(p->cluster, member, n);
+    struct expert_parallel ep = { .tp = tp, .devices = n, .rank = plan_expert_part(p, rank),
+                                  .node = nodes_even(nodes, n) };
     expert_scheme_find(&ep.scheme, p->dispatch, NULL);
     return ep;
 }

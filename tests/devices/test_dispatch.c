@@ -21,7 +21,7 @@ struct dispatch {
     struct expert_parallel ep;
     struct expert_routing routing;
     struct mixture_call call;
-    struct group group;
+    struct group group, part[EXPERT_GROUPS];
     int64_t seen[64];                   /* rows of each expert that were computed here */
 };
 
@@ -75,10 +75,12 @@ static struct tensor rows_of(int64_t rows, int64_t cols, enum dtype type)
     return tensor_2d(t.data, type, rows, cols);
 }
 
-static void open_call(struct dispatch *d, const struct expert_scheme *s, enum pattern p, int64_t E, int64_t k)
+/* @return whether the scheme takes these devices. */
+static bool open_call(struct dispatch *d, const struct expert_scheme *s, enum pattern p, int64_t E, int64_t k)
 {
     const int64_t n = tokens_of(test_rank);
     int all[64];
+    bool takes;
     *d = (struct dispatch){ .config = { .D = WIDTH, .F = INNER_WIDTH, .mlp = MLP_MIXTURE,
                                         .mixture = { .E = E, .k = k } },
                             .tp = { .device = &device, .devices = 1 } };
@@ -86,7 +88,12 @@ static void open_call(struct dispatch *d, const struct expert_scheme *s, enum pa
     assert_int_equal(group_of(&d->group, &comm, all, test_size, TRAFFIC_EXPERTS, AXIS_BIT(EP), &err), OK);
     d->tp.config = &d->config;
     d->ep = (struct expert_parallel){ .scheme = s, .tp = &d->tp, .group = &d->group, .devices = test_size,
-                                      .rank = test_rank, .routing = &d->routing };
+                                      .rank = test_rank, .routing = &d->routing, .part = d->part,
+                                      .node = nodes_even(group_nodes(&d->group), test_size) };
+    takes = s->refuses(&d->ep, &d->config) == NULL;
+    if (!takes) group_close(&d->group);
+    if (!takes) return false;
+    if (s->open) assert_int_equal(s->open(&d->ep, &err), OK);
     struct mixture_call *c = &d->call;
     *c = (struct mixture_call){ .ep = &d->ep, .body = { d, forward, input, weight }, .x = rows_of(n, WIDTH, F64),
                                 .y = rows_of(n, WIDTH, F64), .weights = rows_of(n, k, F64),
@@ -102,6 +109,7 @@ static void open_call(struct dispatch *d, const struct expert_scheme *s, enum pa
             x[t * WIDTH + col] = value(test_rank, t, col, 1), dy[t * WIDTH + col] = value(test_rank, t, col, 2);
     }
     views_end(&v);
+    return true;
 }
 
 static void close_call(struct dispatch *d)
@@ -112,6 +120,7 @@ static void close_call(struct dispatch *d)
     for (int i = 0; i < EXPERT_SLOTS; i++) device_free(&device, d->call.kept[i]);
     for (int i = 0; i < EXPERT_GRADIENT_SLOTS; i++) device_free(&device, d->call.left[i]);
     expert_routing_clear(&d->routing);
+    for (int i = 0; i < EXPERT_GROUPS; i++) group_close(&d->part[i]);
     group_close(&d->group);
 }
 
@@ -181,78 +190,174 @@ static void check_rows(const struct dispatch *d, enum pattern p)
                (long long)chosen[wrong < 0 ? 0 : wrong]);
 }
 
-/* ---- bytes by the routing, scheme by scheme ---------------------------------------------------------------------- */
+/* ---- what each device sends to each other, by the routing, scheme by scheme -------------------------------------- */
 
-enum { ROW_BYTES = WIDTH * 8 };               /* bytes of a row's numbers */
+enum { ROW_BYTES = WIDTH * 8 };         /* of a row's numbers */
 
-static int device_of(int64_t expert, int64_t E)
+/* The choices of a call: who chooses what, among whom. */
+struct load { enum pattern p; int64_t E, k; int node; };
+
+static struct interval devices_of(const struct load *l, int first, int count)
 {
-    int m = 0;
-    while (expert >= interval_end(block_at(E, test_size, m))) m++;
-    return m;
+    const int64_t from = block_at(l->E, test_size, first).first;
+    return (struct interval){ from, interval_end(block_at(l->E, test_size, first + count - 1)) - from };
 }
 
-/* Choices of one device for the experts of another. */
-static int64_t choices_of(enum pattern p, int from, int to, int64_t E, int64_t k)
+/* Choices of one device's tokens for the experts of some neighbours; once: a token counts once. */
+static int64_t chosen(const struct load *l, int from, int first, int count, bool once)
 {
+    const struct interval theirs = devices_of(l, first, count);
     int64_t sum = 0;
-    for (int64_t i = 0; i < tokens_of(from) * k; i++) sum += device_of(expert_of(p, from, i / k, i % k, E), E) == to;
+    for (int64_t t = 0; t < tokens_of(from); t++) {
+        int64_t n = 0;
+        for (int64_t i = 0; i < l->k; i++) {
+            const int64_t e = expert_of(l->p, from, t, i, l->E);
+            n += e >= theirs.first && e < interval_end(theirs);
+        }
+        sum += once ? n > 0 : n;
+    }
     return sum;
 }
 
-/* Counts to all; D numbers of a row to an expert elsewhere, and back, twice. */
-static uint64_t alltoall_bytes(enum pattern p, int64_t E, int64_t k)
+static void to_right(int64_t bytes[], int64_t n) { bytes[(test_rank + 1) % test_size] += n; }
+
+/* D numbers of a row to an expert elsewhere, and back, twice. */
+static int64_t alltoall_sends(const struct load *l, int64_t bytes[])
 {
-    int64_t moved = 0;
     for (int m = 0; m < test_size; m++)
-        if (m != test_rank) moved += choices_of(p, test_rank, m, E, k) + choices_of(p, m, test_rank, E, k);
-    return (uint64_t)((test_size - 1) * E * 4 + 2 * moved * ROW_BYTES);
+        bytes[m] += 2 * (chosen(l, test_rank, m, 1, false) + chosen(l, m, test_rank, 1, false)) * ROW_BYTES;
+    to_right(bytes, (test_size - 1) * l->E * 4);
+    return 4 * (test_size - 1);
 }
 
 /* Rings pass on all rows but the next device's; sums go straight to whose rows they are.  With a row: its choices, its
  * weights, and the gradients of these. */
-static uint64_t allgather_bytes(enum pattern p, int64_t E, int64_t k)
+static int64_t allgather_sends(const struct load *l, int64_t bytes[])
 {
     int64_t all = 0;
-    (void)p, (void)E;
-    for (int m = 0; m < test_size; m++) all += tokens_of(m);
-    const int64_t there = all - tokens_of((test_rank + 1) % test_size), back = all - tokens_of(test_rank);
-    return (uint64_t)((test_size - 1) * 4 + there * (2 * ROW_BYTES + k * (4 + 8)) + back * (2 * ROW_BYTES + k * 8));
+    for (int m = 0; m < test_size; m++) {
+        all += tokens_of(m);
+        bytes[m] += tokens_of(m) * (2 * ROW_BYTES + l->k * 8);
+    }
+    to_right(bytes, (all - tokens_of((test_rank + 1) % test_size)) * (2 * ROW_BYTES + l->k * (4 + 8)));
+    to_right(bytes, (test_size - 1) * 4);
+    return 7 * (test_size - 1);
 }
 
-static const struct { const char *scheme; uint64_t (*bytes)(enum pattern, int64_t E, int64_t k); } formula[] = {
-    { "alltoall", alltoall_bytes }, { "allgather", allgather_bytes },
+/* A row goes to the right place of its node, then to its node; k copies of it. */
+static int64_t hierarchical_sends(const struct load *l, int64_t bytes[])
+{
+    const int m = l->node, nodes = test_size / m, own = test_rank / m, place = test_rank % m;
+    for (int b = 0; b < nodes; b++)
+        for (int i = 0; i < m; i++) {
+            bytes[own * m + i] += 2 * (chosen(l, test_rank, b * m + i, 1, false) +
+                                       chosen(l, own * m + i, b * m + place, 1, false)) * ROW_BYTES;
+            bytes[b * m + place] += 2 * (chosen(l, own * m + i, b * m + place, 1, false) +
+                                         chosen(l, b * m + i, test_rank, 1, false)) * ROW_BYTES;
+        }
+    to_right(bytes, (test_size - 1) * l->E * 4);
+    return 4 * (m - 1 + nodes - 1);
+}
+
+/* A row goes once to each node with experts of it, then once to each device there. */
+static int64_t two_step_sends(const struct load *l, int64_t bytes[])
+{
+    const int m = l->node, nodes = test_size / m, own = test_rank / m, place = test_rank % m;
+    const int64_t there = 2 * ROW_BYTES + l->k * (4 + 8), back = 2 * ROW_BYTES + l->k * 8;
+    for (int b = 0; b < nodes; b++) {
+        bytes[b * m + place] += chosen(l, test_rank, b * m, m, true) * there +
+                                chosen(l, b * m + place, own * m, m, true) * back;
+        for (int i = 0; i < m; i++)
+            bytes[own * m + i] += chosen(l, b * m + place, own * m + i, 1, true) * there +
+                                  chosen(l, b * m + i, test_rank, 1, true) * back;
+    }
+    to_right(bytes, (test_size - 1) * (test_size + nodes) * 4);
+    return 7 * (m - 1 + nodes - 1);
+}
+
+/* sends: adds what this device sends to each member, in bytes, what stays included.  @return messages of rows. */
+static const struct { const char *scheme; int64_t (*sends)(const struct load *, int64_t bytes[]); } formula[] = {
+    { "alltoall", alltoall_sends },
+    { "allgather", allgather_sends },
+    { "alltoall-2dh", hierarchical_sends },
+    { "two-step", two_step_sends },
 };
 
 static void check_bytes(const struct dispatch *d, enum pattern p, struct account before)
 {
+    const struct load l = { p, d->config.mixture.E, d->config.mixture.k, d->ep.node };
+    int64_t bytes[64] = { 0 };
     size_t f = 0;
     while (f < sizeof formula / sizeof *formula && strcmp(formula[f].scheme, d->ep.scheme->head.name) != 0) f++;
     assert_true(f < sizeof formula / sizeof *formula);
-    const uint64_t want = test_size > 1 ? formula[f].bytes(p, d->config.mixture.E, d->config.mixture.k) : 0;
+    const int64_t messages = formula[f].sends(&l, bytes) + test_size - 1;
     struct account sent = comm.counted.of[TRAFFIC_EXPERTS];
     account_add(&sent, before, -1);
-    const uint64_t bytes = account_total(&sent).bytes_sent;
-    ASSERT_ALL(bytes == want, "%s, pattern %d, E=%lld: sent %llu bytes; the routing says %llu", d->ep.scheme->head.name,
-               p, (long long)d->config.mixture.E, (unsigned long long)bytes, (unsigned long long)want);
+    const struct traffic t = account_total(&sent);
+    for (int level = 0; level < CLUSTER_LEVELS; level++) {
+        uint64_t want = 0;
+        for (int m = 0; m < test_size; m++)
+            if (m != test_rank && group_level(&d->group, m) == level) want += (uint64_t)bytes[m];
+        ASSERT_ALL(t.level[level].bytes == want, "%s, pattern %d, E=%lld: sent %llu bytes over links of level %d; the "
+                   "routing says %llu", d->ep.scheme->head.name, p, (long long)l.E,
+                   (unsigned long long)t.level[level].bytes, level, (unsigned long long)want);
+    }
+    ASSERT_ALL(t.messages_sent == (uint64_t)messages, "%s, pattern %d, E=%lld: sent %llu messages instead of %lld",
+               d->ep.scheme->head.name, p, (long long)l.E, (unsigned long long)t.messages_sent, (long long)messages);
+}
+
+/* ---- every scheme ------------------------------------------------------------------------------------------------ */
+
+/* The results of a call, one after another. */
+static int64_t copy_results(const struct dispatch *d, double *to)
+{
+    const struct tensor result[] = { d->call.y, d->call.dx, d->call.d_weights };
+    int64_t n = 0;
+    for (int i = 0; i < 3; n += tensor_count(result[i++])) {
+        struct views v = views_of(&device);
+        if (tensor_count(result[i])) memcpy(to + n, view_read(&v, result[i]).data, tensor_bytes(result[i]));
+        views_end(&v);
+    }
+    return n;
+}
+
+/* A row a choice: rows arrive in the same order, whatever their way, so results are those of alltoall, bit for bit. */
+static void check_bits(const struct dispatch *d, enum pattern p)
+{
+    static double first[1024], own[1024];
+    if (d->ep.scheme->weighs_there) return;
+    const bool is_first = strcmp(d->ep.scheme->head.name, "alltoall") == 0;
+    const int64_t n = copy_results(d, is_first ? first : own);
+    ASSERT_ALL(is_first || memcmp(first, own, (size_t)n * sizeof *own) == 0, "%s, pattern %d, E=%lld: other bits than "
+               "alltoall", d->ep.scheme->head.name, p, (long long)d->config.mixture.E);
 }
 
 static void test_rows_reach_their_experts(void **state)
 {
     static const struct { int64_t E, k; } shape[] = { { 1, 1 }, { 2, 1 }, { 5, 2 }, { 7, 3 } };
     (void)state;
-    for (int s = 0; expert_scheme_at(s); s++)
-        for (enum pattern p = 0; p < PATTERNS && expert_scheme_at(s)->cuts_experts; p++)
-            for (int i = 0; i < 4; i++) {
+    for (enum pattern p = 0; p < PATTERNS; p++)
+        for (int i = 0; i < 4; i++)
+            for (int s = 0; expert_scheme_at(s); s++) {
                 struct dispatch d;
-                open_call(&d, expert_scheme_at(s), p, shape[i].E, shape[i].k);
+                if (!expert_scheme_at(s)->cuts_experts) continue;
+                if (!open_call(&d, expert_scheme_at(s), p, shape[i].E, shape[i].k)) continue;
                 const struct account before = comm.counted.of[TRAFFIC_EXPERTS];
                 run_call(&d);
                 check_results(&d, p);
                 check_rows(&d, p);
                 check_bytes(&d, p, before);
+                check_bits(&d, p);
                 close_call(&d);
             }
+}
+
+/* The same on nodes of two devices. */
+static int open_on_nodes(void **state)
+{
+    static const struct cluster pairs = { .name = "pairs", .levels = 2,
+                                          .link = { { .level = "node", .devices = 2 }, { .level = "cluster" } } };
+    return open_on(state, &pairs);
 }
 
 /* ---- training ---------------------------------------------------------------------------------------------------- */
@@ -350,7 +455,9 @@ static void expect_refused(struct plan p, const char *words)
 
 static void test_refusals(void **state)
 {
+    struct cluster fours;
     (void)state;
+    assert_int_equal(cluster_find(&fours, "a100-ethernet", &err), OK);
     expect_refused(mixtral(2, 2, 1, 1, 3), "--ep 3: must be a divisor of the 4 devices of a stage");
     struct plan p = mixtral(2, 1, 1, 1, 2);
     p.dispatch = "here";
@@ -359,6 +466,10 @@ static void test_refusals(void **state)
     case_take_experts(&p, 2, "alltoall");
     expect_refused(p, "--ep 2: --model nasty has no experts");
     p = mixtral(4, 1, 1, 1, 2);
+    p = mixtral(6, 1, 1, 1, 6);
+    p.cluster = &fours, p.dispatch = "two-step";
+    expect_refused(p, "--ep 6: --dispatch two-step needs as many devices of a group on every node");
+    p = mixtral(4, 1, 1, 1, 2);
     p.data.scheme = "hsdp", p.data.group = 4;
     expect_refused(p, "--ep 2: leaves 2 devices with the same experts: ");
 }
@@ -366,7 +477,9 @@ static void test_refusals(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        ON_DEVICES(test_rows_reach_their_experts), MPI_TEST(test_folded_meshes), MPI_TEST(test_every_data_scheme),
+        ON_DEVICES(test_rows_reach_their_experts),
+        cmocka_unit_test_setup_teardown(test_rows_reach_their_experts, open_on_nodes, close_devices),
+        MPI_TEST(test_folded_meshes), MPI_TEST(test_every_data_scheme),
         MPI_TEST(test_few_experts), MPI_TEST(test_refusals),
     };
     return MPI_RUN("dispatch", tests);

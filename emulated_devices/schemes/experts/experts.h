@@ -49,7 +49,7 @@ struct expert_parallel {
     struct group *group;                /* along ep */
     struct group *part;                 /* [EXPERT_GROUPS] that the scheme has opened */
     int devices, rank;
-
+    int node;                           /* members on each node: neighbours; 0: not as many on each */
     const struct expert_routing *routing;               /* of the call; NULL: all devices get the mean */
 };
 

@@ -1,0 +1,97 @@
+/* experts, two-step: a row goes once to each node that has experts of it, then inside the node to these; their weighted
+ * results are added inside the node and come back once.
+ *
+ * Source   DeepSeek-AI, "DeepSeek-V3 technical report", arXiv:2412.19437, section 3.2.2: dispatch between nodes to the
+ *          device with the same place, then inside the node; deepseek-ai/DeepEP.  There a router chooses experts on at
+ *          most 4 nodes, so that a row crosses at most 4 times; here any router's choices
+ * Group    P devices on nodes of m each
+ * Layout   the pool is the rows with experts of this device, by the place that they came from, then by node
+ *
+ *          P = 4, m = 2, a row of device 0 with experts on 1, 2 and 3:   once to device 2, which keeps it and sends it
+ *          to device 3; device 0 sends it to device 1
+ *
+ * Sends    forward   D numbers for each pair of a row and another node with experts of it; then for each pair of a row
+ *                    and a device, other than the one that passes it on, with experts of it; as much back.  With a row,
+ *                    there, k choices of 32 bits, and k weights
+ *          backward  D numbers likewise there and back; k gradients of weights back
+ * Memory   dispatch.h, weighs_there
+ * Equals   reassociates: a row's results are added by device, then by node, then over nodes
+ */
+#include "emulated_devices/schemes/experts/nodes.h"
+
+/* The experts of some neighbours. */
+static struct interval experts_at(const struct expert_parallel *ep, int first, int count)
+{
+    const int64_t from = experts_of(ep, first).first;
+    return (struct interval){ from, interval_end(experts_of(ep, first + count - 1)) - from };
+}
+
+static bool goes_to(const struct choices *c, int64_t row, struct interval experts)
+{
+    for (int64_t i = 0; i < c->each; i++) {
+        const int32_t e = c->expert[row * c->each + i];
+        if (e >= experts.first && e < interval_end(experts)) return true;
+    }
+    return false;
+}
+
+/* List the rows that go to each of the parts of some devices.  @param order  NULL: only count them. */
+static int64_t list_rows(const struct expert_parallel *ep, const struct choices *c, int first, int parts, int each,
+                         int32_t *order, int64_t *of_part)
+{
+    int64_t n = 0;
+    for (int i = 0; i < parts; i++) {
+        const struct interval experts = experts_at(ep, first + i * each, each);
+        const int64_t before = n;
+        for (int64_t row = 0; row < c->rows; row++)
+            if (goes_to(c, row, experts)) {
+                if (order) order[n] = (int32_t)row;
+                n++;
+            }
+        if (of_part) of_part[i] = n - before;
+    }
+    return n;
+}
+
+/* How many of its rows go to each device, and to each node. */
+static int64_t told(const struct expert_parallel *ep) { return ep->devices + node_count_of(ep); }
+
+static void tell(const struct expert_parallel *ep, const struct choices *c, int32_t *own)
+{
+    for (int m = 0; m < ep->devices; m++) own[m] = (int32_t)list_rows(ep, c, m, 1, 1, NULL, NULL);
+    for (int b = 0; b < node_count_of(ep); b++)
+        own[ep->devices + b] = (int32_t)list_rows(ep, c, b * ep->node, 1, ep->node, NULL, NULL);
+}
+
+static int64_t told_by(const struct expert_parallel *ep, const struct expert_routing *r, int node, int place, int number)
+{
+    return r->table[(node * ep->node + place) * told(ep) + number];
+}
+
+static enum error_code hop(const struct expert_parallel *ep, const struct expert_routing *r, const struct choices *held,
+                           int index, struct expert_hop *h, struct error *err)
+{
+    const bool crosses = index == 0;
+    const int nodes = node_count_of(ep), first = crosses ? 0 : own_node(ep) * ep->node,
+              parts = crosses ? nodes : ep->node, each = crosses ? ep->node : 1;
+    const enum error_code e = hop_make(h, &ep->part[crosses ? ACROSS : INSIDE], ALLTOALL,
+                                       list_rows(ep, held, first, parts, each, NULL, NULL), err);
+    if (e) return e;
+    list_rows(ep, held, first, parts, each, h->order.data, h->sent);
+    for (int i = 0; i < parts; i++)
+        for (int b = 0; b < (crosses ? 1 : nodes); b++)
+            h->got[i] += crosses ? told_by(ep, r, i, own_place(ep), ep->devices + own_node(ep))
+                                 : told_by(ep, r, b, i, ep->rank);
+    return OK;
+}
+
+const struct expert_scheme expert_scheme_two_step = {
+    .head = { .kind = EXPERT_SCHEME, .equality = REASSOCIATES, .name = "two-step",
+              .description = "a row goes once to each node with experts of it, then inside the node to them",
+              .source = "DeepSeek-V3, arXiv:2412.19437; deepseek-ai/DeepEP",
+              .volume = "between nodes 2 n D elements a layer forward for each other node with experts of n tokens",
+              .memory = "k weights for each row that comes; for each row of own experts: 2 D, up and F wide",
+              .needs = "P a divisor of dp x cp x tp; as many devices of a group on every node" },
+    DISPATCH_SCHEME, .weighs_there = true, .refuses = nodes_refuse, .open = nodes_open, .told = told, .tell = tell,
+    .hops = 2, .hop = hop,
+};
