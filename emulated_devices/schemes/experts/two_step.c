@@ -63,7 +63,8 @@ static void tell(const struct expert_parallel *ep, const struct choices *c, int3
         own[ep->devices + b] = (int32_t)list_rows(ep, c, b * ep->node, 1, ep->node, NULL, NULL);
 }
 
-static int64_t told_by(const struct expert_parallel *ep, const struct expert_routing *r, int node, int place, int number)
+static int64_t told_by(const struct expert_parallel *ep, const struct expert_routing *r, int node, int place,
+                       int number)
 {
     return r->table[(node * ep->node + place) * told(ep) + number];
 }
