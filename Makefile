@@ -71,6 +71,7 @@ golden:
 	$(Q)$(PYTHON) golden/make_mezo.py --check
 	$(Q)$(PYTHON) golden/make_local.py --check
 	$(Q)$(PYTHON) golden/make_spatial.py --check
+	$(Q)$(PYTHON) golden/make_routers.py --check
 
 ## make faults     break the program on purpose, in every way of tests/faults, and see who notices (FAULTS='tp-*' JOBS=n)
 faults: deps

@@ -2,6 +2,7 @@
 #include "emulated_devices/cli/cli.h"
 #include "emulated_devices/plan/compose.h"
 #include "ref/optim/loss_scale.h"
+#include "ref/routers/router.h"
 #include <stdarg.h>
 #include <stdio.h>
 #include <string.h>
@@ -167,6 +168,20 @@ static void list_optimizers(void)
     }
 }
 
+static void list_routers(void)
+{
+    for (const struct router *const *r = routers; *r; r++) {
+        const struct router_rule *rule = &(*r)->rule;
+        entry((*r)->name, (*r)->description);
+        field("%s", (*r)->formula);
+        if (rule->scale != 1) field("scale %g", rule->scale);
+        if (rule->groups > 1)
+            field("groups %lld, of which %lld are kept; with few experts fewer", (long long)rule->groups,
+                  (long long)rule->kept);
+        field("from %s", (*r)->source);
+    }
+}
+
 static void list_models(void)
 {
     for (const struct model_preset *m = model_presets; m->config.name[0]; m++) {
@@ -265,6 +280,7 @@ static const struct { const char *name, *title; void (*print)(void); } parts[] =
     { "tensor", "Tensor parallelism, over tp (--tensor)", list_tensor },
     { "attention", "Context parallelism, over cp (--attention)", list_attention },
     { "dispatch", "Expert parallelism, over ep (--dispatch)", list_experts },
+    { "routers", "Routers of mixtures of experts (--router)", list_routers },
     { "data", "Data parallelism, over dp (--data-parallel)", list_data },
     { "schedules", "Pipeline schedules, over pp (--schedule)", list_schedules },
     { "spatial", "Fields on the sphere, in tiles (orrery verify spatial)", list_spatial },

@@ -149,10 +149,10 @@ struct backend {
       (OUT(y), IN(x), first, IN(R), IN(q_at), a))                                                                      \
     X(attention_scores_transposed, (T dR, T x, T L, T q_at, struct attention a),                                       \
       (OUT(dR), IN(x), IN(L), IN(q_at), a))                                                                            \
-    X(route_forward, (T weights, T experts, T logits, bool normalized),                                                \
-      (OUT(weights), OUT(experts), IN(logits), normalized))                                                            \
-    X(route_backward_input, (T dlogits, T dweights, T weights, T experts, T logits, bool normalized),                  \
-      (OUT(dlogits), IN(dweights), IN(weights), IN(experts), IN(logits), normalized))                                  \
+    X(route_forward, (T weights, T experts, T logits, const struct router_rule *rule, const double *bias),             \
+      (OUT(weights), OUT(experts), IN(logits), rule, bias))                                                            \
+    X(route_backward_input, (T dlogits, T dweights, T weights, T experts, T logits, const struct router_rule *rule),   \
+      (OUT(dlogits), IN(dweights), IN(weights), IN(experts), IN(logits), rule))                                        \
     X(expert_order, (T order, T counts, T experts), (OUT(order), OUT(counts), IN(experts)))                            \
     X(gather_forward, (T rows, T x, T order, int64_t k), (OUT(rows), IN(x), IN(order), k))                             \
     X(gather_backward_input, (T dx, T drows, T order, int64_t k), (OUT(dx), IN(drows), IN(order), k))                  \

@@ -333,17 +333,17 @@ static inline void dev_rotary_backward_input(struct device *d, struct tensor dQK
 /* ---- mixture: choosing, and moving rows to the experts and back; integers are not charged ------------------------ */
 
 static inline void dev_route_forward(struct device *d, struct tensor weights, struct tensor experts,
-                                     struct tensor logits, bool normalized)
+                                     struct tensor logits, const struct router_rule *rule, const double *bias)
 {
-    OPTIONAL(d, route_forward, weights, experts, logits, normalized);
+    OPTIONAL(d, route_forward, weights, experts, logits, rule, bias);
     dev_charge(d, "route forward", logits, 1, (double)tensor_cols(weights) + 2);
 }
 
 static inline void dev_route_backward_input(struct device *d, struct tensor dlogits, struct tensor dweights,
                                             struct tensor weights, struct tensor experts, struct tensor logits,
-                                            bool normalized)
+                                            const struct router_rule *rule)
 {
-    OPTIONAL(d, route_backward_input, dlogits, dweights, weights, experts, logits, normalized);
+    OPTIONAL(d, route_backward_input, dlogits, dweights, weights, experts, logits, rule);
     dev_charge(d, "route backward input", logits, 2, 4);
 }
 

@@ -1,4 +1,5 @@
 #include "emulated_devices/model/mixture.h"
+#include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -13,10 +14,16 @@ enum error_code routers_open(struct trainer *t, struct error *err)
     if (!is_mixture(&t->plan)) return OK;
     t->routers.sums = calloc((size_t)sums_of(&t->plan), sizeof(double));
     t->routers.slope = calloc((size_t)E, sizeof(double));
-    return t->routers.sums && t->routers.slope ? OK : fail(err, ERR_MEMORY, "no memory for the sums of %d experts", E);
+    t->routers.bias = calloc((size_t)(t->plan.model.L * E), sizeof(double));
+    t->routers.lost = calloc(1, sizeof(double));
+    const bool ok = t->routers.sums && t->routers.slope && t->routers.bias && t->routers.lost;
+    return ok ? OK : fail(err, ERR_MEMORY, "no memory for the sums of %d experts", E);
 }
 
-void routers_close(struct trainer *t) { free(t->routers.sums), free(t->routers.slope); }
+void routers_close(struct trainer *t)
+{
+    free(t->routers.sums), free(t->routers.slope), free(t->routers.bias), free(t->routers.lost);
+}
 
 /* The number of rows that the routers of all layers process. */
 static double rows_of(const struct plan *p) { return (double)(p->B * p->S * p->model.L); }
@@ -26,6 +33,7 @@ void routers_begin(struct trainer *t)
     const struct plan *p = &t->plan;
     if (!is_mixture(p)) return;
     memset(t->routers.sums, 0, (size_t)sums_of(p) * sizeof(double));
+    *t->routers.lost = INFINITY;
     t->routers.z_slope = t->loss_scale.scale * 2 * p->model.mixture.z_coefficient / rows_of(p);
     for (int c = 0; c < p->chunks; c++) t->stage[c].routers = t->routers;
 }
@@ -48,17 +56,30 @@ enum error_code routers_share(struct trainer *t, struct error *err)
     return e;
 }
 
-enum error_code routers_loss(struct trainer *t, double *loss, struct error *err)
+/* The first row of all devices whose logits are not finite.  Only diverged steps send this. */
+static enum error_code share_lost(struct trainer *t, struct step_result *out, struct error *err)
+{
+    const struct collective one = { .count = 1, .dtype = F64, .reduction = MIN };
+    const double rows = (double)(t->plan.B * t->plan.S);
+    account_add(&t->begun.of[TRAFFIC_RESULT], group_cost(&t->replica, ALLREDUCE, t->plan.allreduce, &one), 1);
+    const enum error_code e = allreduce(&t->replica, t->routers.lost, 1, F64, MIN, t->plan.allreduce, err);
+    if (e || isinf(*t->routers.lost)) return e;
+    out->lost_layer = 1 + (int64_t)floor(*t->routers.lost / rows);
+    out->lost_row = (int64_t)fmod(*t->routers.lost, rows);
+    return OK;
+}
+
+enum error_code routers_loss(struct trainer *t, double *loss, struct step_result *out, struct error *err)
 {
     const struct mixture_config *x = &t->plan.model.mixture;
     const double rows = rows_of(&t->plan), *probability = t->routers.sums, *chosen = probability + x->E;
     double balance = 0;
-    *loss = 0;
+    *loss = 0, out->lost_layer = out->lost_row = 0;
     if (!is_mixture(&t->plan)) return OK;
     const enum error_code e = balances(&t->plan) ? OK : share_sums(t, err);
     for (int64_t i = 0; i < x->E; i++) balance += (double)x->E * (chosen[i] / rows) * (probability[i] / rows);
     *loss = x->balance_coefficient * balance + x->z_coefficient * (t->routers.sums[2 * x->E] / rows);
-    return e;
+    return e || isfinite(t->routers.sums[2 * x->E]) ? e : share_lost(t, out, err);
 }
 
 struct account routers_cost(const struct trainer *t)

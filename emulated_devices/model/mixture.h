@@ -21,9 +21,9 @@ void routers_begin(struct trainer *);
  *  Collective over all devices.  @return OK or ERR_COMM. */
 enum error_code routers_share(struct trainer *, struct error *);
 
-/** After the passes: what the routers add to the mean loss, the same on every device.  Without a balance loss:
- *  collective over all devices; else local.  @return OK or ERR_COMM. */
-enum error_code routers_loss(struct trainer *, double *loss, struct error *);
+/** After the passes: what the routers add to the mean loss, the same on every device.  If it is not finite, also where
+ *  logits are not (lost_layer, lost_row).  Collective over all devices.  @return OK or ERR_COMM. */
+enum error_code routers_loss(struct trainer *, double *loss, struct step_result *, struct error *);
 
 /** What sharing the sums sends. */
 struct account routers_cost(const struct trainer *);

@@ -5,6 +5,7 @@
  */
 #include "emulated_devices/model/run_node.h"
 #include "emulated_devices/device/compute.h"
+#include <math.h>
 
 static struct tensor kept(const struct node_call *c, int which) { return node_buffer(c, c->node->statistic[which]); }
 static const struct mixture_config *mixture(const struct node_call *c) { return &c->stage->plan->model.mixture; }
@@ -56,13 +57,29 @@ static enum error_code announce(const struct node_call *c, struct tensor choices
 
 /* ---- the router's choice ----------------------------------------------------------------------------------------- */
 
+/* A row whose logits are not finite makes the sum of the z loss so. */
+static void find_lost(const struct node_call *c, struct tensor logits)
+{
+    const int64_t before = c->part->layer * c->stage->plan->B * c->stage->plan->S, E = mixture(c)->E;
+    double *lost = c->stage->routers.lost;
+    struct views v = views_of(c->stage->device);
+    const struct tensor x = view_read(&v, logits);
+    for (int i = 0, n = 0; i < c->micro->rows.count; i++)
+        for (int64_t row = c->micro->rows.at[i].first; row < interval_end(c->micro->rows.at[i]); row++, n++)
+            for (int64_t e = 0; e < E; e++)
+                if (!isfinite(tensor_get(x, n * E + e))) *lost = fmin(*lost, (double)(before + row));
+    views_end(&v);
+}
+
 enum error_code node_route_forward(const struct node_call *c, struct error *err)
 {
     const struct tensor logits = node_buffer(c, c->node->x[0]);
     (void)err;
-    dev_route_forward(c->stage->device, node_buffer(c, c->node->y), kept(c, 0), logits, mixture(c)->normalized);
+    dev_route_forward(c->stage->device, node_buffer(c, c->node->y), kept(c, 0), logits, &mixture(c)->router,
+                      c->stage->routers.bias + c->part->layer * mixture(c)->E);
     if (c->again) return OK;
     dev_router_losses_forward(c->stage->device, c->stage->routers.sums, logits, kept(c, 0));
+    if (!isfinite(c->stage->routers.sums[2 * mixture(c)->E])) find_lost(c, logits);
     stage_show(c->stage, c->micro, "router.experts", c->part->layer, false, kept(c, 0));
     return announce(c, kept(c, 0), err);
 }
@@ -73,7 +90,7 @@ enum error_code node_route_input(const struct node_call *c, struct error *err)
     const struct routers *r = &c->stage->routers;
     (void)err;
     dev_route_backward_input(c->stage->device, node_buffer(c, n->dx[0]), node_buffer(c, n->dy), node_buffer(c, n->y),
-                             kept(c, 0), node_buffer(c, n->x[0]), mixture(c)->normalized);
+                             kept(c, 0), node_buffer(c, n->x[0]), &mixture(c)->router);
     dev_router_losses_backward_input(c->stage->device, node_buffer(c, n->dx[0]), node_buffer(c, n->x[0]), r->slope,
                                      r->z_slope);
     return OK;

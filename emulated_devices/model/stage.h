@@ -42,6 +42,9 @@ struct routers {
     double *sums;                       /* [2E+1] of this device's tokens and layers; after the all-reduce, of all */
     double *slope;                      /* [E] of the balance loss by each row's probabilities, times the loss scale */
     double z_slope;                     /* the same for the z loss */
+    double *lost;                       /* [1] layer * rows of the batch + row, of the first logits that are not
+                                         * finite; INFINITY: none */
+    double *bias;                       /* [L,E] corrections of a biased router: state, the same on all devices */
 };
 
 struct stage {

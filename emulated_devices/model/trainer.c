@@ -472,7 +472,7 @@ static enum error_code share_result(struct trainer *t, double loss, struct step_
     out->loss_scale = t->loss_scale.scale;
     t->norm = sqrt(sums[1]) / out->loss_scale;
     if (!e && t->data.shards.apart) e = apart_share(t, sums, err);
-    if (!e) e = routers_loss(t, &routers, err);
+    if (!e) e = routers_loss(t, &routers, out, err);
     out->loss = sums[0] / (double)(t->labels ? t->labels : 1) + routers;
     out->norm = sqrt(sums[1]) / out->loss_scale;
     return e;

@@ -46,9 +46,19 @@ void case_take_mixtral(struct plan *p)
     case_take_llama(p);
     snprintf(p->model.name, sizeof p->model.name, "nasty mixtral");
     p->model.F = 13, p->model.mlp = MLP_MIXTURE;
-    p->model.mixture =
-        (struct mixture_config){ .E = 5, .k = 2, .normalized = true, .balance_coefficient = 0.5, .z_coefficient = 0.1 };
+    p->model.mixture = (struct mixture_config){ .E = 5, .k = 2, .router = { .normalized = true, .scale = 1 },
+                                                .balance_coefficient = 0.5, .z_coefficient = 0.1 };
     p->schedule = "gpipe";
+}
+
+/* Three groups of two experts, of which two are kept.  A larger scale would enlarge rounding from layer to layer. */
+void case_take_router(struct plan *p, const struct router *r)
+{
+    struct mixture_config *m = &p->model.mixture;
+    if (p->model.mlp != MLP_MIXTURE) return;
+    m->E = 6;
+    m->router = router_fit(r, m->E, m->k);
+    if (m->router.scale > 2.5) m->router.scale = 2.5;
 }
 
 static void take_gpt2(struct plan *p) { (void)p; }
@@ -244,6 +254,9 @@ static void add_model(uint64_t *h, const struct plan *p)
     const struct model_config *c = &p->model;
     const int64_t shape[] = { c->tied, c->L, p->B, p->S, p->dtype, p->perturb, (int64_t)p->seed, p->packed };
     const double number[] = { c->dropout_embedding, c->dropout_residual, c->dropout_attention, p->loss_scale };
+    struct model_number of[MODEL_NUMBERS];
+    const int n = model_config_numbers(c, of);
+    for (int i = 0; i < n; i++) ADD(*h, of[i].value);
     add_text(h, c->name), add_text(h, p->batches ? p->batches->digest.text : NULL);
     ADD(*h, shape), ADD(*h, number);
 }

@@ -8,6 +8,7 @@
 #define ORRERY_CASE_H
 
 #include "emulated_devices/verify/compare.h"
+#include "ref/routers/router.h"
 
 enum { CASE_STEPS = 3, CASE_TOKENS = 7, CASE_BATCH = 19 };
 
@@ -57,6 +58,9 @@ void case_take_gptj(struct plan *);
 
 /** Train a Mixtral instead: 5 experts, 2 for each token, a balance loss and a z loss, all forward passes first. */
 void case_take_mixtral(struct plan *);
+
+/** Of a mixture: another router, and 6 experts, which make up groups.  Other models stay as they are. */
+void case_take_router(struct plan *, const struct router *);
 
 /** Untie the output matrix, and use dropout in all three places. */
 void case_take_dropout(struct plan *);

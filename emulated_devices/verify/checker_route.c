@@ -38,15 +38,15 @@ static enum error_code gather(const struct actual *a, const char *name, const in
     return e;
 }
 
-static bool same_choice(const double *a, const double *b, const int64_t dim[2], int64_t k, int32_t *chosen,
-                        double *weights)
+static bool same_choice(const double *a, const double *b, const int64_t dim[2], const struct mixture_config *x,
+                        int32_t *chosen, double *weights)
 {
     const struct ops *op = ops_for(F64);
     const double *const of[] = { a, b };
-    const int64_t n = dim[0] * k;
+    const int64_t k = x->k, n = dim[0] * k;
     for (int i = 0; i < 2; i++)
         op->route_forward(tensor_2d(weights, F64, dim[0], k), tensor_2d(chosen + i * n, I32, dim[0], k),
-                          tensor_2d((void *)(uintptr_t)of[i], F64, dim[0], dim[1]), true);
+                          tensor_2d((void *)(uintptr_t)of[i], F64, dim[0], dim[1]), &x->router, NULL);
     for (int64_t i = 0; i < n; i++)
         if (chosen[i] != chosen[n + i]) return false;
     return true;
@@ -67,7 +67,7 @@ enum error_code checker_same_route(const struct golden *g, const struct actual *
     if (!e) e = golden_read(g, name, F64, entry->count, want, err);
     for (int64_t i = 0; !e && i < entry->count; i++) got[i] = want[i];
     if (!e) e = gather(a, name, dim, got, err);
-    if (!e) *same = same_choice(got, want, dim, k, chosen, got + entry->count);
+    if (!e) *same = same_choice(got, want, dim, &g->config.mixture, chosen, got + entry->count);
     free(want), free(chosen);
     return e;
 }

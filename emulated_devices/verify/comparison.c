@@ -152,7 +152,7 @@ const char *comparison_describe(char *out, size_t size, const struct comparison 
     if (!c->number)
         snprintf(where, sizeof where, " on device %d (%s)", f->rank,
                  mesh_describe(&p->mesh, f->rank, device, sizeof device));
-    snprintf(choice, sizeof choice, "is expert %d instead of %d, whose logit is larger", c->expert[1], c->expert[0]);
+    snprintf(choice, sizeof choice, "is expert %d instead of %d, whose score is larger", c->expert[1], c->expert[0]);
     const char *differs = c->excess ? "differs from the sum of what was quantised, in units of what that allows,"
                           : c->expert[0] != c->expert[1] ? choice
                                                          : "differs from the one-device run";

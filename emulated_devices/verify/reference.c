@@ -125,6 +125,7 @@ static enum error_code open_one(struct reference *r, const struct plan *plan, st
     const bool plain = !is_forward_only(plan) && r->rule.updates == 1 && !r->rule.delayed &&
                        r->rule.passes_by == NULL && r->replicas == 1;
     if (!e && plain) e = routing_open(&r->routing, &plan->model, (int64_t)tokens, err);
+    r->routing.bias = r->truth.model.router_bias;
     if (e) close_one(r);
     if (e) return e;
     r->truth.model.first = r->twin.model.first = r->rule.own.first;

@@ -6,7 +6,7 @@
 
 enum {
     EVERY = (1u << PLAN_KINDS) - 1, ONLY_ATTENTION = 1u << ATTENTION_SCHEME, ONLY_DATA = 1u << DATA_SCHEME,
-    ONLY_PIPELINE = 1u << PIPELINE_SCHEME
+    ONLY_PIPELINE = 1u << PIPELINE_SCHEME, ONLY_ROUTED = 1u << TENSOR_SCHEME | 1u << EXPERT_SCHEME
 };
 
 /* The properties of a dimension. */
@@ -78,6 +78,12 @@ static const char *const embeddings[] = { "tied", "untied" };
 static void take_embedding(struct plan *p, int value)
 {
     if (value) case_take_dropout(p);
+}
+
+static const char *router_word(int value) { return routers[value]->name; }
+static void take_router(struct plan *p, int value)
+{
+    if (value) case_take_router(p, routers[value]);
 }
 
 /* ---- schemes ----------------------------------------------------------------------------------------------------- */
@@ -347,6 +353,7 @@ static const struct info info[DIMENSIONS] = {
     [DIM_MESH]      = { "mesh", EVERY, .take_of = take_mesh, .show = show_mesh },
     [DIM_MODEL]     = { "model", EVERY, .take = take_model, .word = model_word },
     [DIM_EMBEDDING] = { "embedding", EVERY, LENGTH(embeddings), take_embedding, .words = embeddings },
+    [DIM_ROUTER]    = { "router", ONLY_ROUTED, .take = take_router, .word = router_word },
     [DIM_TENSOR]    = { "tensor", EVERY, .take = take_tensor, .word = tensor_word },
     [DIM_ATTENTION] = { "attention", EVERY, .take = take_attention, .word = attention_word },
     [DIM_SPLIT]     = { "split", ONLY_ATTENTION, .take_of = take_split, .show = show_split },
@@ -399,6 +406,7 @@ enum error_code space_open(struct space *s, int devices, struct error *err)
     s->values[DIM_EXPERTS] = s->expert_forms;
     s->values[DIM_TENSOR] = count_schemes(TENSOR_SCHEME), s->values[DIM_SCHEDULE] = count_schemes(PIPELINE_SCHEME);
     while (case_model_at(s->values[DIM_MODEL])) s->values[DIM_MODEL]++;
+    while (routers[s->values[DIM_ROUTER]]) s->values[DIM_ROUTER]++;
     return add_batches(s, err);
 }
 
@@ -457,6 +465,8 @@ enum error_code space_check(const void *context, const struct choice *x, struct 
     if (narrow && (s->devices > MOST_IN_16_BITS || s->kind == PIPELINE_SCHEME))
         return fail(err, ERR_USAGE, "16 bits on fewer devices, and where a format can matter");
     struct plan p = space_plan(s, x);
+    if (p.model.mlp != MLP_MIXTURE && x->value[DIM_ROUTER])
+        return fail(err, ERR_USAGE, "only a mixture has a router");
     if (p.model.mlp == MLP_MIXTURE && dtype_size(p.dtype) == 2)
         return fail(err, ERR_USAGE, "in 16 bits rounding sends a token to another expert");
     if (x->value[DIM_CHUNKS] && schedule_generator_at(x->value[DIM_SCHEDULE])->chunks)

@@ -1,6 +1,7 @@
 #include "ref/model/config.h"
 #include "ref/io/options.h"
 #include "ref/io/output.h"
+#include "ref/routers/router.h"
 #include <string.h>
 
 #define GPT2(name_, L_, H_, D_, F_, S_, V_)                                                                     \
@@ -18,8 +19,8 @@
       .parallel = true, .biases = BIASES_GPTJ, .eps = 1e-5, .init_std = 0.02 }
 
 #define DENSE .mlp = MLP_SWIGLU
-#define MIXTURE(E_, k_) .mlp = MLP_MIXTURE, .mixture = { E_, k_, .normalized = true, .balance_coefficient = 0.02, \
-                                                         .z_coefficient = 0.001 }
+#define MIXTURE(E_, k_) .mlp = MLP_MIXTURE, .mixture = { E_, k_, .router = { .normalized = true, .scale = 1 }, \
+                                                         .balance_coefficient = 0.02, .z_coefficient = 0.001 }
 
 const struct model_preset model_presets[] = {
     { GPT2("small", 8, 8, 96, 384, 64, 256), "0.9M parameters; learns to write words in a minute on two cores", 16 },
@@ -123,12 +124,13 @@ static enum error_code check_mixture(const struct model_config *c, struct error 
     if (!(m->balance_coefficient >= 0) || !(m->z_coefficient >= 0))
         return fail(err, ERR_PLAN, "model: coefficients %g and %g of the router's losses; they must be at least 0",
                     m->balance_coefficient, m->z_coefficient);
-    return OK;
+    return router_check(&m->router, m->E, m->k, err);
 }
 
 int model_config_numbers(const struct model_config *c, struct model_number out[MODEL_NUMBERS])
 {
     const struct rotary *r = &c->rotary;
+    const struct router_rule *route = &c->mixture.router;
     const struct model_number numbers[] = {
         { "L", true, (double)c->L }, { "H", true, (double)c->H }, { "K", true, (double)c->K },
         { "D", true, (double)c->D },
@@ -138,6 +140,10 @@ int model_config_numbers(const struct model_config *c, struct model_number out[M
         { "original positions", true, (double)r->original_positions }, { "eps", false, c->eps },
         { "rotary theta", false, r->theta }, { "rotary factor", false, r->factor },
         { "rotary low frequency", false, r->low_frequency }, { "rotary high frequency", false, r->high_frequency },
+        { "router scores", true, route->scores }, { "router normalized", true, route->normalized },
+        { "router scale", false, route->scale }, { "router biased", true, route->biased },
+        { "router groups", true, (double)route->groups }, { "router groups kept", true, (double)route->kept },
+        { "router groups by two", true, route->sums_two },
         { "rotary turned", true, (double)r->turned },
     };
     enum { COUNT = sizeof numbers / sizeof *numbers };

@@ -3,6 +3,7 @@
 #define ORRERY_CONFIG_H
 
 #include "ref/error.h"
+#include "ref/ops/ops.h"
 #include <stdbool.h>
 #include <stdint.h>
 
@@ -27,7 +28,7 @@ struct rotary {
 /* A mixture of swiglu experts instead of one feed-forward layer. */
 struct mixture_config {
     int64_t E, k;                               /* experts; experts per token */
-    bool normalized;                            /* the k weights of a token sum to 1 */
+    struct router_rule router;                  /* how they are chosen and weighed */
     double balance_coefficient, z_coefficient;  /* of the auxiliary losses; 0: no such loss */
 };
 
@@ -66,7 +67,7 @@ struct family_names model_family_names(void);
 
 /* One number of a shape. */
 struct model_number { const char *name; bool whole; double value; };
-enum { MODEL_NUMBERS = 24 };
+enum { MODEL_NUMBERS = 32 };
 
 /** The numbers that distinguish two models of one family.  @return how many. */
 int model_config_numbers(const struct model_config *, struct model_number out[MODEL_NUMBERS]);

@@ -2,8 +2,12 @@
  *
  * As in transformers, the load-balancing loss is added to a Mixtral's loss only if output_router_logits is true.
  * transformers has a z loss only for other mixtures; its coefficient has the same key here: router_z_loss_coef.
+ * Other rules of a router have DeepSeek's keys: scoring_func, topk_method, n_group, topk_group, routed_scaling_factor.
  */
 #include "ref/model/config_json.h"
+#include "ref/io/output.h"
+#include "ref/routers/router.h"
+#include <string.h>
 
 /* ---- reading ----------------------------------------------------------------------------------------------------- */
 
@@ -14,7 +18,8 @@ const struct config_reading llama_defaults = {          /* LlamaConfig's own */
 
 const struct config_reading mixtral_defaults = {        /* MixtralConfig's */
     .c = { .norm = NORM_RMS, .positions = POSITIONS_ROTARY, .mlp = MLP_MIXTURE, .eps = 1e-5, .init_std = 0.02, .K = 8,
-           .mixture = { .E = 8, .k = 2, .normalized = true, .balance_coefficient = 0.001 } },
+           .mixture = { .E = 8, .k = 2, .router = { .normalized = true, .scale = 1 },
+                       .balance_coefficient = 0.001 } },
     .rope_theta = 1e6, .pad_token = NO_TOKEN,
 };
 
@@ -46,7 +51,12 @@ const struct config_key mixtral_keys[] = {
     LLAMA_KEYS,
     CONFIG_TO("num_local_experts", KEY_SIZE_OR_NULL, c.mixture.E),
     CONFIG_TO("num_experts_per_tok", KEY_SIZE_OR_NULL, c.mixture.k),
-    CONFIG_TO("norm_topk_prob", KEY_FLAG, c.mixture.normalized),
+    CONFIG_TO("norm_topk_prob", KEY_FLAG, c.mixture.router.normalized),
+    CONFIG_TO("scoring_func", KEY_STRING, scoring_func),
+    CONFIG_TO("topk_method", KEY_STRING, topk_method),
+    CONFIG_TO("n_group", KEY_SIZE_OR_NULL, c.mixture.router.groups),
+    CONFIG_TO("topk_group", KEY_SIZE_OR_NULL, c.mixture.router.kept),
+    CONFIG_TO("routed_scaling_factor", KEY_REAL, c.mixture.router.scale),
     CONFIG_TO("router_aux_loss_coef", KEY_REAL, c.mixture.balance_coefficient),
     CONFIG_TO("router_z_loss_coef", KEY_REAL, c.mixture.z_coefficient),
     CONFIG_TO("output_router_logits", KEY_FLAG, output_router_logits),
@@ -54,9 +64,38 @@ const struct config_key mixtral_keys[] = {
     { .name = NULL },
 };
 
+/* How experts are chosen: by their scores, in groups, or in groups by biased scores. */
+static const char *const methods[] = { "greedy", "group_limited_greedy", "noaux_tc" };
+static const char *const scores[] = { [SCORES_SOFTMAX] = "softmax", [SCORES_SIGMOID] = "sigmoid" };
+
+static enum error_code find_word(int *place, const char *const *words, int n, const char *word, const char *key,
+                                 const char *path, struct error *err)
+{
+    for (*place = 0; word && *place < n; ++*place)
+        if (strcmp(words[*place], word) == 0) return OK;
+    if (word == NULL) return *place = 0, OK;
+    return fail(err, ERR_FORMAT, "%s: %s is \"%.60s\"; Orrery has only %s and %s%s%s", path, key, printable(word).text,
+                words[0], words[1], n > 2 ? " and " : "", n > 2 ? words[2] : "");
+}
+
+static enum error_code router_finish(struct config_reading *f, const char *path, struct error *err)
+{
+    struct router_rule *r = &f->c.mixture.router;
+    int score = 0, method = 0;
+    enum error_code e = find_word(&score, scores, 2, f->scoring_func, "scoring_func", path, err);
+    if (!e) e = find_word(&method, methods, 3, f->topk_method, "topk_method", path, err);
+    r->scores = score;
+    r->biased = method == 2;
+    if (method == 0 || r->groups <= 1) r->groups = r->kept = 0;
+    r->sums_two = r->biased && r->groups > 1;
+    return e;
+}
+
 enum error_code llama_finish(struct config_reading *f, const cJSON *root, const char *path, struct error *err)
 {
     struct model_config *c = &f->c;
+    const enum error_code e = router_finish(f, path, err);
+    if (e) return e;
     if (c->K == 0) c->K = c->H;
     c->A = c->D / c->H;
     c->padding = f->pad_token == NO_TOKEN ? 0 : f->pad_token == -1 ? c->V : f->pad_token + 1;
@@ -72,6 +111,20 @@ enum error_code llama_finish(struct config_reading *f, const cJSON *root, const 
 
 /* ---- writing ----------------------------------------------------------------------------------------------------- */
 
+static bool router_to_json(const struct router_rule *r, cJSON *root)
+{
+    const struct router_rule mixtral = { .scores = SCORES_SOFTMAX, .normalized = true, .scale = 1 };
+    const bool groups = r->groups > 1;
+    if (router_same(r, &mixtral)) return true;
+    bool ok = cJSON_AddBoolToObject(root, "norm_topk_prob", r->normalized) &&
+              cJSON_AddStringToObject(root, "scoring_func", scores[r->scores]) &&
+              cJSON_AddStringToObject(root, "topk_method", methods[r->biased ? 2 : groups]) &&
+              cJSON_AddNumberToObject(root, "routed_scaling_factor", r->scale);
+    if (groups) ok = cJSON_AddNumberToObject(root, "n_group", (double)r->groups) &&
+                     cJSON_AddNumberToObject(root, "topk_group", (double)r->kept) && ok;
+    return ok;
+}
+
 static bool mixture_to_json(const struct mixture_config *m, cJSON *root)
 {
     const struct { const char *key; double value; } number[] = {
@@ -82,7 +135,7 @@ static bool mixture_to_json(const struct mixture_config *m, cJSON *root)
     bool ok = true;
     for (size_t i = 0; i < sizeof number / sizeof *number; i++)
         ok = cJSON_AddNumberToObject(root, number[i].key, number[i].value) && ok;
-    if (!m->normalized) ok = cJSON_AddFalseToObject(root, "norm_topk_prob") && ok;    /* transformers knows only true */
+    ok = router_to_json(&m->router, root) && ok;
     return cJSON_AddBoolToObject(root, "output_router_logits", m->balance_coefficient > 0) &&
            cJSON_AddNullToObject(root, "sliding_window") && ok;
 }

@@ -26,14 +26,14 @@ static int64_t count_of(const struct block_activations *a, int64_t expert)
 /* Each token's experts, and their weights. */
 static void choose(const struct transformer *m, struct block_activations *a, int layer)
 {
-    const bool normalized = m->config.mixture.normalized;
+    const struct router_rule *const rule = &m->config.mixture.router;
     const int64_t n = tensor_count(a->experts);
     if (m->route == NULL) {
-        m->ops->route_forward(a->weights, a->experts, a->router, normalized);
+        m->ops->route_forward(a->weights, a->experts, a->router, rule, transformer_router_bias(m, layer));
         return;
     }
     memcpy(a->experts.data, m->route + layer * n, (size_t)n * sizeof *m->route);
-    m->ops->route_weights(a->weights, a->experts, a->router, normalized);
+    m->ops->route_weights(a->weights, a->experts, a->router, rule);
 }
 
 void mixture_forward(struct transformer *m, int layer)
@@ -99,7 +99,7 @@ static void router_backward(struct transformer *m, int layer)
     const struct ops *op = m->ops;
     const struct mixture_config *x = &m->config.mixture;
     struct block_activations *a = &m->block[layer];
-    op->route_backward_input(m->d_router, m->d_weights, a->weights, a->experts, a->router, x->normalized);
+    op->route_backward_input(m->d_router, m->d_weights, a->weights, a->experts, a->router, &x->router);
     op->router_losses_backward_input(m->d_router, a->router, m->router_slope,
                                      m->loss_scale * 2 * x->z_coefficient / router_rows(m));
     computed_gradient(m, "router.logits", layer, m->d_router, x->E);

@@ -70,6 +70,7 @@ struct transformer {
     int64_t counted;                            /* labels of the batch that are not ignored */
     double *router_sums;                        /* [2E+1] over all layers: see router_losses_forward in ops.h */
     double *router_slope;                       /* [E] derivative of the balance loss by a row's probabilities */
+    double *router_bias;                        /* [L,E] corrections of a biased router; zeros at first */
     double balance_loss, z_loss;                /* of the last forward, without coefficients; 0 without a mixture */
 };
 
@@ -101,6 +102,12 @@ enum error_code transformer_forward(struct transformer *, const int32_t *ids, co
 void transformer_backward(struct transformer *);
 
 void transformer_zero_gradients(struct transformer *);
+
+/* The correction bias [E] of a layer's router. */
+static inline double *transformer_router_bias(const struct transformer *m, int layer)
+{
+    return m->router_bias + layer * m->config.mixture.E;
+}
 
 /** The square root of the sum of squares of all gradients, including loss_scale. */
 double transformer_gradient_norm(const struct transformer *);

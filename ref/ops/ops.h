@@ -53,6 +53,20 @@ struct attention {
                                  * the first local sequence, col0 = first local head, cols = heads of the whole model */
 };
 
+/* How a mixture's router chooses the experts of a token, and weighs them: ref/ops/route.c.  ref/routers has the
+ * published rules. */
+enum router_scores { SCORES_SOFTMAX, SCORES_SIGMOID };
+enum { ROUTER_MOST_GROUPS = 64 };
+struct router_rule {
+    enum router_scores scores;  /* of an expert, from its logit: softmax over all E, or the sigmoid of each */
+    bool normalized;            /* the chosen scores are divided by their sum */
+    double scale;               /* factor on the weights, above 0 */
+    bool biased;                /* a correction bias is added to the scores for the choice, but not in the weights */
+    int64_t groups, kept;       /* experts in groups of neighbours: only those of the `kept` best groups can be chosen;
+                                 * 0 or 1 groups: all can */
+    bool sums_two;              /* a group is as good as the sum of its two best experts, else as its best one */
+};
+
 struct ops {
     enum dtype dtype;
 
@@ -156,13 +170,15 @@ struct ops {
     void (*swiglu_forward)(struct tensor Y, struct tensor X);
     void (*swiglu_backward_input)(struct tensor dX, struct tensor dY, struct tensor X);
 
-    /* The k largest logits of each row [N,E], largest first (of equal ones the lower index first), and their weights:
-     * the softmax over the whole row or, normalized, over the chosen ones.  experts: I32 [N,k]; weights [N,k].
+    /* The k best experts of each row of logits [N,E] by a rule, best first (of equal ones the lower index first), and
+     * their weights.  experts: I32 [N,k]; weights [N,k]; bias: [E] of a biased rule, in host memory; NULL: zeros.
      * route_weights: the weights alone, of experts that are given, in any order. */
-    void (*route_forward)(struct tensor weights, struct tensor experts, struct tensor logits, bool normalized);
-    void (*route_weights)(struct tensor weights, struct tensor experts, struct tensor logits, bool normalized);
+    void (*route_forward)(struct tensor weights, struct tensor experts, struct tensor logits,
+                          const struct router_rule *, const double *bias);
+    void (*route_weights)(struct tensor weights, struct tensor experts, struct tensor logits,
+                          const struct router_rule *);
     void (*route_backward_input)(struct tensor dlogits, struct tensor dweights, struct tensor weights,
-                                 struct tensor experts, struct tensor logits, bool normalized);
+                                 struct tensor experts, struct tensor logits, const struct router_rule *);
 
     /* Before and after a mixture's experts.  order: I32 [R], the indices n k + i into experts [N,k], sorted by expert,
      * then by token; counts: I32 [E], rows of each expert.  gather: rows[r] = X[order[r]/k].  combine: Y[n] = sum over

@@ -1,80 +1,203 @@
 /* route: chooses k of E experts for each token, and their weights.
  *
  * Source    N. Shazeer et al., "Outrageously large neural networks: the sparsely-gated mixture-of-experts layer",
- *           arXiv:1701.06538; A. Q. Jiang et al., "Mixtral of experts", arXiv:2401.04088: softmax over the chosen
- * Shapes    logits, dlogits [N,E];  experts I32 [N,k];  weights, dweights [N,k]
- * Forward   experts  the k largest logits of the row, largest first; of equal ones the lower index; NaN comes after all
- *                    numbers
- *           weights  p = softmax(logits) of the chosen; normalized: divided by their sum, which is the softmax over the
- *                    chosen alone
- * Backward  dlogits_j = p_j (dweights_j - sum_chosen(p dweights)) for all j of the row; dweights_j = 0 if not chosen.
- *           normalized: p are the weights, and dlogits_j = 0 if not chosen.  The choice itself has no gradient.
+ *           arXiv:1701.06538; groups: DeepSeek-V2, arXiv:2405.04434, section 2.1.2; the correction bias: L. Wang et
+ *           al., "Auxiliary-loss-free load balancing", arXiv:2408.15664; groups by two scores: DeepSeek-V3,
+ *           arXiv:2412.19437.  ref/routers has the rules that are made of these
+ * Shapes    logits, dlogits [N,E];  experts I32 [N,k];  weights, dweights [N,k];  bias double [E]
+ * Forward   scores   s = softmax(row), or of each logit the sigmoid
+ *           keys     s + bias; the logits where they have the same order: no bias, and no sums of two scores
+ *           groups   E / groups neighbours each; kept are those with the best key, or the best sum of their two best
+ *           experts  the k largest keys in kept groups, largest first; of equal ones, as of equal groups, the lower
+ *                    index; NaN comes after all numbers
+ *           weights  scale s of the chosen; normalized: scale s / sum of the chosen s, of sigmoids / (that sum + 1e-20)
+ * Backward  with t = that divisor, or 1, and dw = scale dweights:
+ *           ds_i = (dw_i - sum_chosen(dw s) / t) / t  if normalized, else dw_i, for the chosen; others 0
+ *           softmax: dlogits_j = s_j (ds_j - sum_chosen(ds s)) for all j of the row; if normalized, s may be the
+ *           softmax over the chosen alone, and others have 0
+ *           sigmoid: dlogits_j = s_j (1 - s_j) ds_j.  The choice itself has no gradient.
  * Rounding  sums of a row from left to right
  */
 #include "ref/ops/table.h"
 #include "ref/ops/exp.h"
 #include "ref/ops/reduce.h"
 
-/* The largest of a row that is not among the first `done` chosen. */
-static int32_t FN(next_best)(const real *x, int64_t E, const int32_t *chosen, int64_t done)
+#define SIGMOIDS_ABOVE_0 R(1e-20)       /* as released: the divisor of sigmoids that have all become 0 */
+
+/* One row, and what its scores need.  top, total: of the softmax. */
+struct FN(row) {
+    const struct router_rule *rule;
+    const real *x;
+    const double *bias;                 /* NULL: zeros */
+    int64_t E;
+    real top, total;
+    bool by_logits;                     /* keys are the logits */
+    bool kept[ROUTER_MOST_GROUPS];      /* with groups */
+};
+
+static real FN(sigmoid)(real x) { return 1 / (1 + FN(fast_exp)(-x)); }
+
+static void FN(softmax_over_row)(struct FN(row) *r)
 {
+    r->top = FN(max)(r->x, r->E), r->total = 0;
+    for (int64_t e = 0; e < r->E; e++) r->total += FN(fast_exp)(r->x[e] - r->top);
+}
+
+static real FN(score)(const struct FN(row) *r, int64_t e)
+{
+    return r->rule->scores == SCORES_SIGMOID ? FN(sigmoid)(r->x[e]) : FN(fast_exp)(r->x[e] - r->top) / r->total;
+}
+
+static real FN(key)(const struct FN(row) *r, int64_t e)
+{
+    return r->by_logits ? r->x[e] : FN(score)(r, e) + (real)(r->bias ? r->bias[e] : 0);
+}
+
+static bool FN(better)(real a, real b) { return a > b || (b != b && a == a); }
+
+/* ---- the choice -------------------------------------------------------------------------------------------------- */
+
+static real FN(group_key)(const struct FN(row) *r, int64_t group)
+{
+    const int64_t size = r->E / r->rule->groups, first = group * size;
+    real best = FN(key)(r, first), second = -(real)INFINITY;
+    for (int64_t e = first + 1; e < first + size; e++) {
+        const real key = FN(key)(r, e);
+        if (FN(better)(key, best)) second = best, best = key;
+        else if (FN(better)(key, second)) second = key;
+    }
+    return r->rule->sums_two ? best + second : best;
+}
+
+static void FN(keep_groups)(struct FN(row) *r)
+{
+    real key[ROUTER_MOST_GROUPS];
+    for (int64_t g = 0; g < r->rule->groups; g++) key[g] = FN(group_key)(r, g), r->kept[g] = false;
+    for (int64_t i = 0; i < r->rule->kept; i++) {
+        int64_t best = -1;
+        for (int64_t g = 0; g < r->rule->groups; g++)
+            if (!r->kept[g] && (best < 0 || FN(better)(key[g], key[best]))) best = g;
+        r->kept[best] = true;
+    }
+}
+
+static bool FN(has_groups)(const struct router_rule *rule) { return rule->groups > 1; }
+
+/* The best expert in kept groups that is not among the first `done` chosen. */
+static int32_t FN(next_best)(const struct FN(row) *r, const int32_t *chosen, int64_t done)
+{
+    const int64_t size = FN(has_groups)(r->rule) ? r->E / r->rule->groups : r->E;
     int32_t best = -1;
-    for (int32_t e = 0; e < E; e++) {
-        bool taken = false;
+    real of_best = 0;
+    for (int32_t e = 0; e < r->E; e++) {
+        bool taken = FN(has_groups)(r->rule) && !r->kept[e / size];
         for (int64_t i = 0; i < done; i++) taken = taken || chosen[i] == e;
-        if (!taken && (best < 0 || x[e] > x[best] || (x[best] != x[best] && x[e] == x[e]))) best = e;
+        if (taken) continue;
+        const real key = FN(key)(r, e);
+        if (best < 0 || FN(better)(key, of_best)) best = e, of_best = key;
     }
     return best;
 }
 
-void FN(route_weights)(struct tensor weights, struct tensor experts, struct tensor logits, bool normalized)
+static void FN(choose)(int32_t *chosen, int64_t k, struct FN(row) *r)
+{
+    r->by_logits = r->bias == NULL && !(r->rule->sums_two && FN(has_groups)(r->rule));
+    if (!r->by_logits && r->rule->scores == SCORES_SOFTMAX) FN(softmax_over_row)(r);
+    if (FN(has_groups)(r->rule)) FN(keep_groups)(r);
+    for (int64_t i = 0; i < k; i++) chosen[i] = FN(next_best)(r, chosen, i);
+}
+
+/* ---- the weights ------------------------------------------------------------------------------------------------- */
+
+/* Scores of the chosen, before the scale.  A normalized softmax is one over the chosen alone.  @return the divisor. */
+static real FN(chosen_scores)(real *s, const int32_t *chosen, int64_t k, struct FN(row) *r)
+{
+    const bool sigmoid = r->rule->scores == SCORES_SIGMOID, normalized = r->rule->normalized;
+    real total = 0;
+    r->top = r->x[chosen[0]];
+    for (int64_t i = 1; i < k; i++)
+        if (r->x[chosen[i]] > r->top) r->top = r->x[chosen[i]];
+    if (!sigmoid && !normalized) FN(softmax_over_row)(r);
+    for (int64_t i = 0; i < k; i++) {
+        s[i] = sigmoid ? FN(sigmoid)(r->x[chosen[i]]) : FN(fast_exp)(r->x[chosen[i]] - r->top);
+        total += s[i];
+    }
+    if (!normalized) return sigmoid ? 1 : r->total;
+    return sigmoid ? total + SIGMOIDS_ABOVE_0 : total;
+}
+
+void FN(route_weights)(struct tensor weights, struct tensor experts, struct tensor logits,
+                       const struct router_rule *rule)
 {
     const int64_t N = tensor_rows(logits), E = tensor_cols(logits), k = tensor_cols(weights);
     assert(experts.dtype == I32 && tensor_count(experts) == N * k && tensor_count(weights) == N * k && k <= E);
 
     #pragma omp parallel for schedule(static) if (N * E * k > PARALLEL_FROM)
     for (int64_t n = 0; n < N; n++) {
-        const real *restrict x = CONST_DATA(logits) + n * E;
-        real *restrict w = DATA(weights) + n * k, total = 0;
-        const int32_t *chosen = (const int32_t *)experts.data + n * k;
-        const real top = x[chosen[0]];
-        for (int64_t i = 0; i < k; i++) {
-            w[i] = FN(fast_exp)(x[chosen[i]] - top);
-            if (normalized) total += w[i];
-        }
-        for (int64_t e = 0; e < E && !normalized; e++) total += FN(fast_exp)(x[e] - top);
-        for (int64_t i = 0; i < k; i++) w[i] /= total;
+        struct FN(row) r = { .rule = rule, .x = CONST_DATA(logits) + n * E, .E = E };
+        real *restrict w = DATA(weights) + n * k;
+        const real divisor = FN(chosen_scores)(w, (const int32_t *)experts.data + n * k, k, &r);
+        for (int64_t i = 0; i < k; i++) w[i] = w[i] / divisor * (real)rule->scale;
     }
 }
 
-void FN(route_forward)(struct tensor weights, struct tensor experts, struct tensor logits, bool normalized)
+void FN(route_forward)(struct tensor weights, struct tensor experts, struct tensor logits,
+                       const struct router_rule *rule, const double *bias)
 {
     const int64_t N = tensor_rows(logits), E = tensor_cols(logits), k = tensor_cols(weights);
-    assert(experts.dtype == I32 && tensor_count(experts) == N * k && k <= E);
+    assert(experts.dtype == I32 && tensor_count(experts) == N * k && k <= E && rule->groups <= ROUTER_MOST_GROUPS);
 
     #pragma omp parallel for schedule(static) if (N * E * k > PARALLEL_FROM)
     for (int64_t n = 0; n < N; n++) {
-        int32_t *chosen = (int32_t *)experts.data + n * k;
-        for (int64_t i = 0; i < k; i++) chosen[i] = FN(next_best)(CONST_DATA(logits) + n * E, E, chosen, i);
+        struct FN(row) r = { .rule = rule, .x = CONST_DATA(logits) + n * E, .E = E };
+        if (rule->biased) r.bias = bias;
+        FN(choose)((int32_t *)experts.data + n * k, k, &r);
     }
-    FN(route_weights)(weights, experts, logits, normalized);
+    FN(route_weights)(weights, experts, logits, rule);
+}
+
+/* ---- backward ---------------------------------------------------------------------------------------------------- */
+
+/* weights: w = scale s / t, so that no score is computed again.  inner: sum_chosen(dw s) / t. */
+static void FN(softmax_backward)(real *dx, const real *dw, const real *w, const int32_t *chosen, int64_t k, real inner,
+                                 const struct FN(row) *r)
+{
+    const real scale = (real)r->rule->scale;
+    for (int64_t e = 0; e < r->E; e++) dx[e] = r->rule->normalized ? 0 : -FN(score)(r, e) * inner;
+    for (int64_t i = 0; i < k; i++) dx[chosen[i]] = w[i] / scale * (scale * dw[i] - inner);
+}
+
+static void FN(sigmoid_backward)(real *dx, const real *dw, const int32_t *chosen, int64_t k, real inner,
+                                 const struct FN(row) *r)
+{
+    const real scale = (real)r->rule->scale;
+    real total = SIGMOIDS_ABOVE_0;
+    for (int64_t e = 0; e < r->E; e++) dx[e] = 0;
+    for (int64_t i = 0; i < k; i++) total += FN(sigmoid)(r->x[chosen[i]]);
+    for (int64_t i = 0; i < k; i++) {
+        const real x = r->x[chosen[i]], slope = FN(sigmoid)(x) * FN(sigmoid)(-x);
+        dx[chosen[i]] = slope * (r->rule->normalized ? (scale * dw[i] - inner) / total : scale * dw[i]);
+    }
 }
 
 void FN(route_backward_input)(struct tensor dlogits, struct tensor dweights, struct tensor weights,
-                              struct tensor experts, struct tensor logits, bool normalized)
+                              struct tensor experts, struct tensor logits, const struct router_rule *rule)
 {
     const int64_t N = tensor_rows(logits), E = tensor_cols(logits), k = tensor_cols(weights);
     assert(tensor_count(dlogits) == N * E && tensor_count(dweights) == N * k && tensor_count(experts) == N * k);
 
     #pragma omp parallel for schedule(static) if (N * E > PARALLEL_FROM)
     for (int64_t n = 0; n < N; n++) {
-        const real *restrict x = CONST_DATA(logits) + n * E, *restrict w = CONST_DATA(weights) + n * k,
-                   *restrict dw = CONST_DATA(dweights) + n * k;
+        struct FN(row) r = { .rule = rule, .x = CONST_DATA(logits) + n * E, .E = E };
+        const real *restrict w = CONST_DATA(weights) + n * k, *restrict dw = CONST_DATA(dweights) + n * k;
         const int32_t *chosen = (const int32_t *)experts.data + n * k;
         real *restrict dx = DATA(dlogits) + n * E, inner = 0;
         for (int64_t i = 0; i < k; i++) inner += w[i] * dw[i];
-        /* A chosen expert's probability is its weight; the others follow from the differences of the logits. */
-        for (int64_t e = 0; e < E; e++) dx[e] = normalized ? 0 : -FN(fast_exp)(x[e] - x[chosen[0]]) * w[0] * inner;
-        for (int64_t i = 0; i < k; i++) dx[chosen[i]] = w[i] * (dw[i] - inner);
+        if (rule->scores == SCORES_SIGMOID) {
+            FN(sigmoid_backward)(dx, dw, chosen, k, inner, &r);
+            continue;
+        }
+        if (!rule->normalized) FN(softmax_over_row)(&r);
+        FN(softmax_backward)(dx, dw, w, chosen, k, inner, &r);
     }
 }

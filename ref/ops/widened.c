@@ -425,27 +425,28 @@ static void swiglu_backward_input(T dX, T dY, T X)
 
 /* ---- a mixture's router and experts: of equal 16-bit logits the lower index is chosen ---------------------------- */
 
-static void route_forward(T weights, T experts, T logits, bool normalized)
+static void route_forward(T weights, T experts, T logits, const struct router_rule *rule, const double *bias)
 {
     struct scratch s = { 0 };
     const T w = room(&s, weights);
-    ops_f32.route_forward(w, experts, wide(&s, logits), normalized);
+    ops_f32.route_forward(w, experts, wide(&s, logits), rule, bias);
     store(weights, w), end(&s);
 }
 
-static void route_weights(T weights, T experts, T logits, bool normalized)
+static void route_weights(T weights, T experts, T logits, const struct router_rule *rule)
 {
     struct scratch s = { 0 };
     const T w = room(&s, weights);
-    ops_f32.route_weights(w, experts, wide(&s, logits), normalized);
+    ops_f32.route_weights(w, experts, wide(&s, logits), rule);
     store(weights, w), end(&s);
 }
 
-static void route_backward_input(T dlogits, T dweights, T weights, T experts, T logits, bool normalized)
+static void route_backward_input(T dlogits, T dweights, T weights, T experts, T logits,
+                                 const struct router_rule *rule)
 {
     struct scratch s = { 0 };
     const T dx = room(&s, dlogits);
-    ops_f32.route_backward_input(dx, wide(&s, dweights), wide(&s, weights), experts, wide(&s, logits), normalized);
+    ops_f32.route_backward_input(dx, wide(&s, dweights), wide(&s, weights), experts, wide(&s, logits), rule);
     store(dlogits, dx), end(&s);
 }
 

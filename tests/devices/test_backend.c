@@ -84,6 +84,7 @@ enum { N = 6, D = 8, V = 10, E = 4, K = 2, H = 2, OPERANDS = 8 };
  * row's different. */
 struct operand { int64_t rows, cols; bool statistic; int most; };
 
+static const struct router_rule rule = { .normalized = true, .scale = 1 };
 static const struct attention heads = { .S = 3, .H = H, .K = 1, .A = D / H, .scale = 0.5,
                                         .drop = { .p = 0.25, .seed = 3, .cols = H } };
 /* The positions of the rows of a sequence, in the host's memory, which is its own view. */
@@ -154,9 +155,9 @@ static double sums[2 * E + 1], result;
     X(rotary_backward_input, (NUMBERS(N, 2 * D), WHOLE(N, 0, 3), NUMBERS(3, D / H)), (d, t[0], t[1], t[2], heads))     \
     X(swiglu_forward, (NUMBERS(N, D), NUMBERS(N, 2 * D)), (d, t[0], t[1]))                                             \
     X(swiglu_backward_input, (NUMBERS(N, 2 * D), NUMBERS(N, D), NUMBERS(N, 2 * D)), (d, t[0], t[1], t[2]))             \
-    X(route_forward, (NUMBERS(N, K), WHOLE(N, K, E), NUMBERS(N, E)), (d, t[0], t[1], t[2], true))                      \
+    X(route_forward, (NUMBERS(N, K), WHOLE(N, K, E), NUMBERS(N, E)), (d, t[0], t[1], t[2], &rule, NULL))               \
     X(route_backward_input, (NUMBERS(N, E), NUMBERS(N, K), NUMBERS(N, K), WHOLE(N, K, E), NUMBERS(N, E)),              \
-      (d, t[0], t[1], t[2], t[3], t[4], true))                                                                         \
+      (d, t[0], t[1], t[2], t[3], t[4], &rule))                                                                        \
     X(expert_order, (WHOLE(N * K, 0, 1), WHOLE(E, 0, 1), WHOLE(N, K, E)), (d, t[0], t[1], t[2]))                       \
     X(gather_forward, (NUMBERS(N * K, D), NUMBERS(N, D), WHOLE(N * K, 0, N * K)), (d, t[0], t[1], t[2], K))            \
     X(gather_backward_input, (NUMBERS(N, D), NUMBERS(N * K, D), WHOLE(N * K, 0, N * K)), (d, t[0], t[1], t[2], K))     \

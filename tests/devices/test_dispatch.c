@@ -82,7 +82,7 @@ static bool open_call(struct dispatch *d, const struct expert_scheme *s, enum pa
     int all[64];
     bool takes;
     *d = (struct dispatch){ .config = { .D = WIDTH, .F = INNER_WIDTH, .mlp = MLP_MIXTURE,
-                                        .mixture = { .E = E, .k = k } },
+                                        .mixture = { .E = E, .k = k, .router.scale = 1 } },
                             .tp = { .device = &device, .devices = 1 } };
     for (int i = 0; i < test_size; i++) all[i] = i;
     assert_int_equal(group_of(&d->group, &comm, all, test_size, TRAFFIC_EXPERTS, AXIS_BIT(EP), &err), OK);
@@ -440,7 +440,7 @@ static void test_few_experts(void **state)
         if (tier_now() == TIER_VERIFY || test_size % 2 == 1) train(&p);
         p = mixtral(1, test_size, 1, 1, test_size);
         p.dispatch = expert_scheme_at(i)->head.name;
-        p.model.mixture.E = test_size, p.model.mixture.k = 1, p.model.mixture.normalized = false;
+        p.model.mixture.E = test_size, p.model.mixture.k = 1, p.model.mixture.router.normalized = false;
         case_take_dropout(&p);
         p.recompute = "full";
         if (tier_now() == TIER_VERIFY || test_size % 2 == 0) train(&p);

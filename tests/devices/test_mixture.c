@@ -78,10 +78,10 @@ static void test_rules(void **state)
 {
     (void)state;
     struct plan p = mixtral(test_size, 1);
-    p.model.mixture.normalized = false;
+    p.model.mixture.router.normalized = false;
     check(&p);
     p = mixtral(test_size, 1);
-    p.model.mixture.k = 1, p.model.mixture.normalized = false;
+    p.model.mixture.k = 1, p.model.mixture.router.normalized = false;
     check(&p);
     p = mixtral(test_size, 1);
     p.model.mixture.balance_coefficient = 0, p.schedule = "1f1b";

@@ -26,8 +26,10 @@ static struct routing_found decide(const double x[E], int32_t first, int32_t sec
 {
     double logits[2][E] = { { 9, 8, 0, 0 } };                   /* the token before: nothing differs */
     int32_t experts[2][K] = { { 0, 1 }, { first, second } };
+    double keys[2 * E];
     struct routing_found found = { .differ = 7 };
-    struct routing r = { .L = 1, .E = E, .k = K, .N = 2, .experts = *experts, .bound = &bound, .found = &found };
+    struct routing r = { .L = 1, .E = E, .k = K, .N = 2, .experts = *experts, .bound = &bound, .found = &found,
+                         .keys = keys };
     memcpy(logits[1], x, sizeof logits[1]);
     routing_decide(&r, 0, tensor_2d(logits, F64, 2, E));
     assert_true(experts[0][0] == 0 && experts[0][1] == 1);
@@ -102,10 +104,51 @@ static void test_bound(void **state)
     double a[] = { 1, -4, 2, 3 }, b[] = { 1.25, -4, 1.5, 3 }, bound;
     struct block_activations of[2] = { { .router = tensor_2d(a, F64, 2, 2) }, { .router = tensor_2d(b, F64, 2, 2) } };
     const struct transformer truth = { .block = &of[0] }, twin = { .block = &of[1] };
-    struct routing r = { .L = 1, .bound = &bound };
+    double keys[4];
+    struct routing r = { .L = 1, .E = 2, .bound = &bound, .keys = keys };
     (void)state;
     routing_measure(&r, &truth, &twin);
     assert_true(bound == 2 * (0.5 + 2 * dtype_unit(F64) * 4));
+}
+
+/* Two groups of two experts, of which one is kept: by its best, the first is before the second by 0.5; by the sum of
+ * two keys, in another example, behind it by 0.05. */
+static void expect_groups(struct router_rule rule, const double *bias, const double x[E], const int32_t choice[K],
+                          double bound, const int32_t want[K], double margin)
+{
+    double logits[E], keys[2 * E];
+    int32_t experts[K] = { choice[0], choice[1] };
+    struct routing_found f = { .differ = 7 };
+    struct routing r = { .L = 1, .E = E, .k = K, .N = 1, .experts = experts, .bound = &bound, .found = &f,
+                         .keys = keys, .rule = rule, .bias = bias };
+    memcpy(logits, x, sizeof logits);
+    routing_decide(&r, 0, tensor_2d(logits, F64, 1, E));
+    const bool same = margin == 0, right = experts[0] == want[0] && experts[1] == want[1] && f.differ == !same &&
+                                           (same || fabs(f.margin - margin) < 1e-12 ||
+                                            (isnan(margin) && isnan(f.margin)));
+    if (!right)
+        print_error("groups: choice %d %d: %d tokens differ, margin %g instead of %g; taken are %d %d\n", choice[0],
+                    choice[1], (int)f.differ, f.margin, margin, experts[0], experts[1]);
+    assert_true(right);
+}
+
+static void test_groups(void **state)
+{
+    static const double scores[E] = { 0.1, 0.6, 0.5, 0.25 }, none[E] = { 0 };
+    static const int32_t first[K] = { 1, 0 }, second[K] = { 2, 3 }, both[K] = { 1, 2 };
+    const struct router_rule best = { .scale = 1, .groups = 2, .kept = 1 },
+                             sums = { .scale = 1, .groups = 2, .kept = 1, .scores = SCORES_SIGMOID, .biased = true,
+                                      .sums_two = true };
+    double bias[E];
+    (void)state;
+    for (int e = 0; e < E; e++) bias[e] = scores[e] - 0.5;      /* beside sigmoids of 0 */
+    expect_groups(best, NULL, near, first, 0, first, 0);
+    expect_groups(best, NULL, near, second, 0.5, second, 0.5);
+    expect_groups(best, NULL, near, second, 0.4999, first, 0.5);
+    expect_groups(best, NULL, near, both, 100, first, NAN);
+    expect_groups(sums, bias, none, second, 0, second, 0);
+    expect_groups(sums, bias, none, first, 0.026, first, 0.025);        /* half of 0.75 - 0.7 */
+    expect_groups(sums, bias, none, first, 0.024, second, 0.025);
 }
 
 /* ---- in a run ---------------------------------------------------------------------------------------------------- */
@@ -175,6 +218,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_same_choice), cmocka_unit_test(test_second_expert), cmocka_unit_test(test_order),
         cmocka_unit_test(test_tie), cmocka_unit_test(test_choices_that_are_none), cmocka_unit_test(test_bound),
+        cmocka_unit_test(test_groups),
         cmocka_unit_test(test_truth_and_twin),
     };
     return cmocka_run_group_tests_name("routing", tests, NULL, NULL);

@@ -24,7 +24,8 @@ static void test_refused_tables(void **state)
 {
     (void)state;
     struct model_config c = { .S = 5, .D = 8, .H = 4, .K = 2, .A = 2, .F = 6, .L = 1, .V = 11, .norm = NORM_RMS,
-                              .positions = POSITIONS_ROTARY, .mlp = MLP_MIXTURE, .mixture = { .E = 4, .k = 2 } };
+                              .positions = POSITIONS_ROTARY, .mlp = MLP_MIXTURE,
+                              .mixture = { .E = 4, .k = 2, .router.scale = 1 } };
     struct sbp_graph g;
     struct error err = { 0 };
     struct node table[LINK_NODES + 2] = { { .op = OP_END } };

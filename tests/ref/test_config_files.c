@@ -1,6 +1,7 @@
 /* Real files: config.json files of the same models, from several versions of transformers, must give the same models.
  *
  * golden/make_configs.py made tests/ref/configs/transformers-VERSION/NAME.json with that version. */
+#include "ref/routers/router.h"
 #include "ref/model/config.h"
 #include "tests/ref/scratch.h"
 #include <glob.h>
@@ -43,9 +44,10 @@ static const struct { const char *name; struct model_config c;
                                         .high_frequency = 4,
                                         .original_positions = 32 }) },
     { "mixtral", LLAMA(.K = 2, .mlp = MLP_MIXTURE, .rotary = { .theta = 1e6 },
-                       .mixture = { .E = 5, .k = 3, .normalized = true }) },
+                       .mixture = { .E = 5, .k = 3, .router = { .normalized = true, .scale = 1 } }) },
     { "mixtral-balanced", LLAMA(.K = 2, .mlp = MLP_MIXTURE, .rotary = { .theta = 500 },
-                                .mixture = { .E = 5, .k = 3, .normalized = true, .balance_coefficient = 0.03 }) },
+                                .mixture = { .E = 5, .k = 3, .router = { .normalized = true, .scale = 1 },
+                                             .balance_coefficient = 0.03 }) },
 };
 enum { MODELS = sizeof models / sizeof *models };
 
@@ -77,7 +79,7 @@ static void expect_config(const char *path, const struct model_config *a, const 
         { "rotary scaling", r->scaling == s->scaling && r->factor == s->factor && r->low_frequency == s->low_frequency
                                 && r->high_frequency == s->high_frequency
                                 && r->original_positions == s->original_positions },
-        { "mixture", m->E == n->E && m->k == n->k && m->normalized == n->normalized
+        { "mixture", m->E == n->E && m->k == n->k && router_same(&m->router, &n->router)
                          && m->balance_coefficient == n->balance_coefficient && m->z_coefficient == n->z_coefficient },
     };
     for (size_t i = 0; i < sizeof part / sizeof *part; i++)

@@ -5,9 +5,10 @@
 
 static struct tensor logits, weights, experts, dlogits, dweights;
 static const struct ops *now;
-static bool normalized;
+static struct router_rule rule = { .scale = 1 };
+static const double *bias;
 
-static void route_again(void) { now->route_forward(weights, experts, logits, normalized); }
+static void route_again(void) { now->route_forward(weights, experts, logits, &rule, bias); }
 
 /* ---- routing ----------------------------------------------------------------------------------------------------- */
 
@@ -31,8 +32,8 @@ static void expect_weights(int64_t n, int64_t E, int64_t k)
 {
     const num top = at(logits, n * E + id_at(experts, n * k));
     struct sum total = { 0 };
-    for (int64_t e = 0; e < (normalized ? k : E); e++)
-        sum_add(&total, expo(minus(at(logits, n * E + (normalized ? id_at(experts, n * k + e) : e)), top)));
+    for (int64_t e = 0; e < (rule.normalized ? k : E); e++)
+        sum_add(&total, expo(minus(at(logits, n * E + (rule.normalized ? id_at(experts, n * k + e) : e)), top)));
     for (int64_t i = 0; i < k; i++)
         expect_near("weights", weights, n * k + i,
                     over(expo(minus(at(logits, n * E + id_at(experts, n * k + i)), top)), sum_end(total)));
@@ -42,13 +43,13 @@ static void route_case(const struct ops *op, int64_t N, int64_t E, int64_t k, bo
 {
     const enum dtype t = op->dtype;
     CASE("route %s N=%d E=%d k=%d%s", dtype_name(t), (int)N, (int)E, (int)k, sums_to_one ? " normalized" : "");
-    now = op, normalized = sums_to_one;
+    now = op, rule.normalized = sums_to_one;
     logits = fill(matrix(t, N, E), 3, "logits"), weights = matrix(t, N, k), experts = matrix(I32, N, k);
     for (int64_t n = 1; n < N; n += 3) tensor_set(logits, n * E + E / 2, tensor_get(logits, n * E));       /* ties */
     dlogits = matrix(t, N, E), dweights = fill(matrix(t, N, k), 1, "dw");
     route_again();
     for (int64_t n = 0; n < N; n++) expect_choice(n, E, k), expect_weights(n, E, k);
-    op->route_backward_input(dlogits, dweights, weights, experts, logits, normalized);
+    op->route_backward_input(dlogits, dweights, weights, experts, logits, &rule);
     check_guards_and_free();
 }
 
@@ -73,14 +74,14 @@ static void test_weights_of_given_experts(void **state)
     FOR_FORMATS(t, op)
         for (int sums = 0; sums < 2; sums++) {
             CASE("route %s of given experts%s", dtype_name(t), sums ? " normalized" : "");
-            now = op, normalized = sums;
+            now = op, rule.normalized = sums;
             logits = fill(matrix(t, N, E), 3, "logits"), weights = matrix(t, N, K), experts = matrix(I32, N, K);
             route_again();
             for (int64_t n = 0; n < N; n++) {
                 int32_t *e = (int32_t *)experts.data + n * K, first = e[0];
                 e[0] = e[K - 1], e[K - 1] = first;
             }
-            op->route_weights(weights, experts, logits, normalized);
+            op->route_weights(weights, experts, logits, &rule);
             for (int64_t n = 0; n < N; n++) expect_weights(n, E, K);
             check_guards_and_free();
         }
@@ -93,13 +94,13 @@ static void test_route_gradient(void **state)
     enum { N = 6, E = 5, K = 3 };
     for (int sums = 0; sums < 2; sums++) {
         CASE("route gradient%s", sums ? " normalized" : "");
-        now = ops_for(F64), normalized = sums;
+        now = ops_for(F64), rule.normalized = sums;
         set_format(F64);
         logits = matrix(F64, N, E), weights = matrix(F64, N, K), experts = matrix(I32, N, K);
         for (int i = 0; i < N * E; i++) tensor_set(logits, i, 0.1 * ((i % E * 2 + i / E) % E));
         dlogits = matrix(F64, N, E), dweights = fill(matrix(F64, N, K), 1, "dw");
         route_again();
-        now->route_backward_input(dlogits, dweights, weights, experts, logits, normalized);
+        now->route_backward_input(dlogits, dweights, weights, experts, logits, &rule);
         expect_gradient("dlogits", dlogits, logits, route_again, weights, dweights, 8);
         check_guards_and_free();
     }
@@ -112,7 +113,7 @@ static void test_nan_is_never_preferred(void **state)
         CASE("route %s with a NaN", dtype_name(t));
         logits = fill_with(matrix(t, 1, 4), 1), weights = matrix(t, 1, 2), experts = matrix(I32, 1, 2);
         tensor_set(logits, 0, NAN), tensor_set(logits, 3, 2);
-        op->route_forward(weights, experts, logits, true);
+        op->route_forward(weights, experts, logits, &rule, NULL);
         assert_int_equal(id_at(experts, 0), 3);
         assert_int_equal(id_at(experts, 1), 1);
         check_guards_and_free();

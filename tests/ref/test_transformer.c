@@ -72,7 +72,8 @@ static struct model_config mixtral_shape(bool tied, bool normalized)
     struct model_config c = llama_shape(tied, 0);
     c.mlp = MLP_MIXTURE;
     c.mixture = (struct mixture_config){
-        .E = 7, .k = 2, .normalized = normalized, .balance_coefficient = 0.1, .z_coefficient = 0.05
+        .E = 7, .k = 2, .router = { .normalized = normalized, .scale = 1 },
+        .balance_coefficient = 0.1, .z_coefficient = 0.05
     };
     return c;
 }

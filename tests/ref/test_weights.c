@@ -24,7 +24,8 @@ static const struct model_config llama = { .name = "llama",
 static struct model_config mixtral(void)
 {
     struct model_config c = llama;
-    c.mlp = MLP_MIXTURE, c.mixture = (struct mixture_config){ .E = 3, .k = 2, .normalized = true }, c.tied = true;
+    c.mixture = (struct mixture_config){ .E = 3, .k = 2, .router = { .normalized = true, .scale = 1 } };
+    c.mlp = MLP_MIXTURE, c.tied = true;
     return c;
 }
 

@@ -16,6 +16,7 @@ bool step_diverges(const struct optimizer *o, int64_t step, const struct step_re
     if (s->skipped && s->loss_scale > LOSS_SCALE_LEAST) return false;
     if (!isfinite(s->loss)) set(d, step, "loss", s->loss);
     else if (!isfinite(other)) set(d, step, o->forward_only ? "slope" : "norm of the gradients", other);
+    d->lost_layer = s->lost_layer, d->lost_row = s->lost_row;
     return d->what != NULL;
 }
 
@@ -35,12 +36,15 @@ enum error_code fail_diverged(const struct train_record *r, struct error *err)
     const struct train_options *o = r->options;
     const struct divergence *d = &r->divergence;
     const bool clip = o->plan.hyper.clip == 0 && !o->plan.optimizer->forward_only;
-    char beside[240] = "", name[128];
+    char beside[240] = "", name[128], lost[120] = "";
     if (r->comparison.diverged)
         snprintf(beside, sizeof beside,
                  ", and so did the one-device run, first in %s at step %lld: that is not the plan's fault",
                  spread_name(name, sizeof name, &r->comparison.divergence), (long long)r->comparison.divergence.step);
-    return fail(err, ERR_DIVERGED, "step %lld: the %s is %g: training diverged%s; try a smaller --lr than %g%s%s",
-                (long long)d->step, d->what, d->value, beside, o->plan.hyper.lr, clip ? ", or --clip 1" : "",
+    if (d->lost_layer > 0)
+        snprintf(lost, sizeof lost, ", first in the router of layer %lld, in row %lld of the batch",
+                 (long long)d->lost_layer - 1, (long long)d->lost_row);
+    return fail(err, ERR_DIVERGED, "step %lld: the %s is %g%s: training diverged%s; try a smaller --lr than %g%s%s",
+                (long long)d->step, d->what, d->value, lost, beside, o->plan.hyper.lr, clip ? ", or --clip 1" : "",
                 o->save ? "; nothing was saved" : "");
 }

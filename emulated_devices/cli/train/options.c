@@ -2,6 +2,7 @@
 #include "emulated_devices/cli/train/train.h"
 #include "emulated_devices/schemes/pipeline/schedule_file.h"
 #include "ref/io/output.h"
+#include "ref/routers/router.h"
 #include <stdio.h>
 #include <string.h>
 #include <sys/stat.h>
@@ -241,9 +242,22 @@ static void take_experts(struct plan *p, const char *dispatch, int size[AXIS_COU
     p->dispatch = dispatch ? dispatch : expert_scheme_at(p->ep > 1)->head.name;
 }
 
+/* Another rule for a mixture's router; of a folder's model, its files' rule is replaced. */
+static enum error_code take_router(struct model_config *c, const char *name, struct error *err)
+{
+    const struct router *r;
+    if (name == NULL) return OK;
+    if (c->mlp != MLP_MIXTURE)
+        return fail(err, ERR_USAGE, "--router %s: is for mixtures of experts; model %s has none", printable(name).text,
+                    c->name);
+    const enum error_code e = router_find(&r, name, err);
+    if (!e) c->mixture.router = router_fit(r, c->mixture.E, c->mixture.k);
+    return e;
+}
+
 enum error_code train_parse(struct train_options *o, int argc, char **argv, struct error *err)
 {
-    const char *attention = NULL, *dispatch = NULL;
+    const char *attention = NULL, *dispatch = NULL, *router = NULL;
     const char *batches = NULL, *model = NULL, *backend = NULL, *grad_dtype = NULL, *placement = placements[0],
                *dtype = "fp32", *cluster = CLUSTER_USUAL, *optimizer = "adamw";
     int size[AXIS_COUNT] = { 1, 1, 1, 1, 1 }, batch = 0, seq = 0, micro = 0, steps = 100, warmup = -1, lr_steps = 0;
@@ -362,6 +376,8 @@ enum error_code train_parse(struct train_options *o, int argc, char **argv, stru
           .help = "fp16: initial loss scale, a power of two; default: 65536" },
         { "--dropout", "P", OPTION_DOUBLE, &dropout, .min = 0, .max = 0.999,
           .help = "dropout of embeddings, attention and residuals; default: the model's" },
+        { "--router", "NAME", OPTION_STRING, &router,
+          .help = "how a mixture's router chooses experts and weighs them: orrery list routers; default: the model's" },
         { "--untied", NULL, OPTION_SWITCH, &untied, .help = "the output matrix is not tied to the token embedding" },
         { .kind = OPTION_HEADING, .help = "Training" },
         { "--steps", "N", OPTION_INT, &steps, .min = 0, .max = 1e9,
@@ -458,7 +474,8 @@ enum error_code train_parse(struct train_options *o, int argc, char **argv, stru
         return fail(err, ERR_USAGE, "--check %s: must be ref or a golden file, NAME.safetensors; did you mean ref?",
                     printable(o->check).text);
     if (o->golden &&
-        (model || o->resume || o->data || o->save || o->trace || batch || seq || lr >= 0 || dropout >= 0 || untied))
+        (model || o->resume || o->data || o->save || o->trace || batch || seq || lr >= 0 || dropout >= 0 || untied ||
+         router))
         return fail(err, ERR_USAGE,
                     "--check %s: the golden file says what is trained; of the model, the text and the training only "
                     "--optimizer can be chosen",
@@ -474,6 +491,7 @@ enum error_code train_parse(struct train_options *o, int argc, char **argv, stru
     take_experts(p, dispatch, size);
     if (!e) e = mesh_make(&p->mesh, size, err);
     if (!e) e = optimizer_find(&p->optimizer, optimizer, err);
+    if (!e) e = take_router(&p->model, router, err);
     if (e) return e;
     if (untied) p->model.tied = false;
     if (dropout >= 0) p->model.dropout_embedding = p->model.dropout_residual = p->model.dropout_attention = dropout;

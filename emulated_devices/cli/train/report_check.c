@@ -16,7 +16,7 @@ static void print_failure(FILE *out, const struct comparison *c, const struct pl
             c->number ? "" : " ", f->tensor, (long long)f->step);
     if (!c->number) fprintf(out, "  device    %d (%s)\n", f->rank, mesh_describe(&p->mesh, f->rank, text, sizeof text));
     if (c->expert[0] != c->expert[1])
-        fprintf(out, "  it is     expert %d; the logit of expert %d is larger by %.2e; rounding explains %.2e\n",
+        fprintf(out, "  it is     expert %d; the score of expert %d is larger by %.2e; rounding explains %.2e\n",
                 c->expert[1], c->expert[0], f->error, f->bound);
     else fprintf(out, "  error     %.2e, norm over norm; its bound is %.2e\n", f->error, f->bound);
     if (!c->number && p->mesh.devices > 1)

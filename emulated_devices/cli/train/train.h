@@ -93,6 +93,7 @@ struct divergence {
     int64_t step;
     const char *what;                   /* its name, "loss"; NULL: all are finite */
     double value;
+    int64_t lost_layer, lost_row;       /* as in struct step_result */
 };
 
 /* The results of a run, on rank 0. */

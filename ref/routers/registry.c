@@ -1,0 +1,66 @@
+#include "ref/routers/router.h"
+#include "ref/io/options.h"
+#include <math.h>
+#include <string.h>
+
+extern const struct router router_top_k_softmax, router_softmax, router_sigmoid, router_group_limited, router_noaux_tc,
+    router_longcat;
+
+const struct router *const routers[] = {
+    &router_top_k_softmax,
+    &router_softmax,
+    &router_sigmoid,
+    &router_group_limited,
+    &router_noaux_tc,
+    &router_longcat,
+    NULL,
+};
+
+enum error_code router_find(const struct router **r, const char *name, struct error *err)
+{
+    const char *names[sizeof routers / sizeof *routers];
+    size_t n = 0;
+    for (; routers[n]; n++) {
+        if (strcmp(routers[n]->name, name) == 0) return *r = routers[n], OK;
+        names[n] = routers[n]->name;
+    }
+    return fail_unknown_name(err, "--router", name, names, n);
+}
+
+struct router_rule router_fit(const struct router *r, int64_t E, int64_t k)
+{
+    struct router_rule rule = r->rule;
+    if (rule.groups <= 1) return rule;
+    while (rule.groups > 1 && (E % rule.groups != 0 || E / rule.groups < 2)) rule.groups--;
+    rule.kept = (rule.groups * r->rule.kept + r->rule.groups - 1) / r->rule.groups;
+    while (rule.kept < rule.groups && rule.kept * (E / rule.groups) < k) rule.kept++;
+    return rule;
+}
+
+bool router_same(const struct router_rule *a, const struct router_rule *b)
+{
+    return a->scores == b->scores && a->normalized == b->normalized && a->scale == b->scale && a->biased == b->biased &&
+           a->groups == b->groups && a->kept == b->kept && a->sums_two == b->sums_two;
+}
+
+enum error_code router_check(const struct router_rule *r, int64_t E, int64_t k, struct error *err)
+{
+    const int64_t groups = r->groups > 1 ? r->groups : 1;
+    if (!(r->scale > 0) || !isfinite(r->scale))
+        return fail(err, ERR_PLAN, "model: scale %g of the router's weights; it must be above 0", r->scale);
+    if (r->groups < 0 || groups > ROUTER_MOST_GROUPS || E % groups != 0)
+        return fail(err, ERR_PLAN, "model: %lld groups of E=%lld experts; their number must divide E, at most %d",
+                    (long long)r->groups, (long long)E, ROUTER_MOST_GROUPS);
+    if (groups == 1) return OK;
+    if (r->kept < 1 || r->kept > groups || r->kept * (E / groups) < k)
+        return fail(err, ERR_PLAN,
+                    "model: %lld of %lld groups of %lld experts are kept, of which a token goes to k=%lld",
+                    (long long)r->kept, (long long)groups, (long long)(E / groups), (long long)k);
+    if (r->sums_two && E / groups < 2)
+        return fail(err, ERR_PLAN, "model: %lld groups of one expert cannot be compared by their two best",
+                    (long long)groups);
+    if (r->sums_two != r->biased)
+        return fail(err, ERR_PLAN, "model: groups are compared by their two best if and only if the router has a bias: "
+                    "config.json has no name for other rules");
+    return OK;
+}

@@ -1,0 +1,36 @@
+/* router.h -- the published rules by which a mixture's router chooses experts and weighs them; the registry of all.
+ *
+ * A rule is a value (struct router_rule), made of what ref/ops/route.c computes: scores, a bias, groups, normalisation,
+ * a scale.  A new one is a file here and a line in registry.c.
+ */
+#ifndef ORRERY_ROUTER_H
+#define ORRERY_ROUTER_H
+
+#include "ref/error.h"
+#include "ref/ops/ops.h"
+
+struct router {
+    const char *name, *description;
+    const char *formula;                /* keys order the experts, weights multiply their results; s: scores */
+    const char *source;
+    struct router_rule rule;            /* with the numbers of its paper's largest model */
+};
+
+extern const struct router *const routers[];            /* ends with NULL; [0] is the default */
+
+/** Find a rule by name.  @return OK, or ERR_USAGE with the nearest name. */
+enum error_code router_find(const struct router **, const char *name, struct error *);
+
+/**
+ * A router's rule for E experts of which k are chosen: with at most as many groups, each with at least two experts, and
+ * the published share of them kept, but so many that k experts can be chosen.
+ */
+struct router_rule router_fit(const struct router *, int64_t E, int64_t k);
+
+/** Whether two rules are the same. */
+bool router_same(const struct router_rule *, const struct router_rule *);
+
+/** Check a rule for E experts of which k are chosen.  @return OK, or ERR_PLAN with the first problem. */
+enum error_code router_check(const struct router_rule *, int64_t E, int64_t k, struct error *);
+
+#endif

@@ -1,0 +1,112 @@
+/* Every rule of a router on devices equals the one-device model: over copies, parts of layers, of sequences and of the
+ * pipeline, with weights in shards, and with experts on other devices.
+ * ranks: 1 2
+ * verify ranks: 3 4 6 8
+ *
+ * Loss, activations, gradients and weights of three SGD steps in fp64 to 1e-12, each on another batch; messages, bytes,
+ * additions and memory peaks by formula.  A router whose logits are not finite is named, with the row of the batch.
+ */
+#include "emulated_devices/verify/counts.h"
+#include "tests/devices/trained.h"
+#include "tests/tier.h"
+#include <string.h>
+
+static struct plan routed(int dp, int tp, int pp, const struct router *r)
+{
+    struct plan p = case_plan(dp, tp, pp);
+    case_take_mixtral(&p);
+    case_take_router(&p, r);
+    return p;
+}
+
+/* A layout of all devices, in p.  @return whether there is such a one. */
+static bool layout(int which, const struct router *r, struct plan *p)
+{
+    const int n = test_size;
+    switch (which) {
+    case 0: *p = routed(n, 1, 1, r); return true;
+    case 1: *p = routed(n, 1, 1, r), p->data.scheme = "zero3"; return true;
+    case 2: *p = routed(1, n, 1, r); return true;
+    case 3: *p = routed(1, 1, n, r); return true;
+    case 4: *p = routed(1, 1, 1, r), case_take_context(p, n, n > 1 ? "ring-zigzag" : "whole"); return true;
+    case 5: *p = routed(n, 1, 1, r), case_take_experts(p, n, "alltoall"); return true;
+    case 6:
+        if (n % 2 != 0) return false;
+        *p = routed(n / 2, 2, 1, r), case_take_experts(p, n, "alltoall");
+        return true;
+    default: return false;
+    }
+}
+enum { LAYOUTS = 7 };
+
+/* Below `make verify`, and on more than 4 devices, each rule has one layout, another for each number of devices. */
+static void test_every_rule_on_every_layout(void **state)
+{
+    (void)state;
+    for (int r = 0; routers[r]; r++)
+        for (int i = 0; i < LAYOUTS; i++) {
+            struct plan p;
+            if (i != (r + test_size) % LAYOUTS && (tier_now() != TIER_VERIFY || test_size > 4)) continue;
+            if (layout(i, routers[r], &p) && plan_check(&p, &err) == OK) check(&p);
+        }
+}
+
+/* ---- logits that are not finite ---------------------------------------------------------------------------------- */
+
+enum { BAD_TOKEN = 5 };
+
+static void fill(const void *context, int64_t step, int64_t first, int64_t count, int32_t *ids, int32_t *labels,
+                 int32_t *within)
+{
+    const struct plan *p = context;
+    (void)step, (void)within;
+    for (int64_t i = 0; i < count * p->S; i++) {
+        const int64_t at = first * p->S + i;
+        ids[i] = at == (p->B - 1) * p->S ? BAD_TOKEN : (int32_t)(at % BAD_TOKEN);
+        labels[i] = (int32_t)(at % p->model.V);
+    }
+}
+
+/* On the device that has it, make an embedding not finite: that of the last sequence's first token, and of no other. */
+static void spoil(struct trainer *t)
+{
+    for (int u = 0; u < t->data.units; u++) {
+        if (t->data.unit[u].parameter[0].spec.role != ROLE_TOKENS) continue;
+        struct views v = views_of(t->comm->device);
+        const struct tensor w = view_write(&v, t->data.unit[u].own_w);
+        tensor_set(w, BAD_TOKEN * t->plan.model.D, NAN);
+        views_end(&v);
+    }
+}
+
+static void test_the_first_row_that_is_lost(void **state)
+{
+    struct step_result result = { 0 };
+    struct device device;
+    struct comm comm;
+    struct trainer t;
+    (void)state;
+    for (int pp = 1; pp <= test_size; pp += test_size - 1 + (test_size == 1)) {
+        struct plan p = routed(test_size / pp, 1, pp, routers[0]);
+        ASSERT_ALL(plan_check(&p, &err) == OK, "%s", err.text);
+        ASSERT_ALL(device_open(&device, NULL, p.dtype, 0, &err) == OK && comm_open(&comm, &device, &err) == OK, "%s",
+                   err.text);
+        ASSERT_ALL(trainer_open(&t, &p, &comm, (struct batch_source){ fill, &p }, &err) == OK, "%s", err.text);
+        ASSERT_ALL(trainer_gradients(&t, &result, &err) == OK, "%s", err.text);
+        ASSERT_ALL(result.lost_layer == 0, "layer %d is lost before anything is", (int)result.lost_layer - 1);
+        ASSERT_ALL(trainer_update(&t, &result, &err) == OK, "%s", err.text);
+        spoil(&t);
+        ASSERT_ALL(trainer_gradients(&t, &result, &err) == OK, "%s", err.text);
+        ASSERT_ALL(result.lost_layer == 1 && result.lost_row == (p.B - 1) * p.S, "layer %d, row %d instead of 0, %d",
+                   (int)result.lost_layer - 1, (int)result.lost_row, (int)((p.B - 1) * p.S));
+        ASSERT_ALL(traffic_check(&t, 2, &err) == OK, "%s", err.text);
+        trainer_close(&t), comm_close(&comm), device_close(&device);
+    }
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = { MPI_TEST(test_every_rule_on_every_layout),
+                                        MPI_TEST(test_the_first_row_that_is_lost) };
+    return MPI_RUN("router layouts", tests);
+}

@@ -1,0 +1,255 @@
+/* The rules of routers: what transformers' own classes make of the same logits, with autograd's gradient
+ * (golden/routers.safetensors); every rule of the registry on rows full of ties, against a naive choice; gradients by
+ * finite differences; NaN; rules that are none.
+ * tier: check
+ */
+#include "ref/io/safetensors.h"
+#include "ref/routers/router.h"
+#include "tests/ref/test_ops.h"
+
+static struct tensor logits, weights, experts, dlogits, dweights;
+static const struct ops *now;
+static struct router_rule rule;
+static const double *bias;
+static struct error err;
+
+static void route_again(void) { now->route_forward(weights, experts, logits, &rule, bias); }
+
+static struct router_rule rule_named(const char *name, int64_t E, int64_t k)
+{
+    const struct router *r;
+    if (router_find(&r, name, &err) != OK) fail_msg("%s", err.text);
+    const struct router_rule fit = router_fit(r, E, k);
+    if (router_check(&fit, E, k, &err) != OK) fail_msg("%s: %s", name, err.text);
+    return fit;
+}
+
+/* ---- golden/routers.safetensors ---------------------------------------------------------------------------------- */
+
+enum { NAME = 128 };
+static struct safetensors file;
+
+static double number(const char *name, const char *key)
+{
+    char full[NAME];
+    snprintf(full, sizeof full, "%s.%s", name, key);
+    const char *text = safetensors_metadata(&file, full);
+    if (text == NULL) fail_msg("golden/routers.safetensors has no %s", full);
+    return strtod(text, NULL);
+}
+
+static const struct safetensors_entry *find(const char *name, const char *what)
+{
+    char full[NAME];
+    snprintf(full, sizeof full, "%s/%s", name, what);
+    return safetensors_find(&file, full);
+}
+
+static struct tensor stored(const char *name, const char *what, enum dtype t)
+{
+    const struct safetensors_entry *e = find(name, what);
+    if (e == NULL) fail_msg("golden/routers.safetensors has no %s/%s", name, what);
+    struct tensor x = e->ndim == 2 ? matrix(t, e->dim[0], e->dim[1]) : vector(t, e->count);
+    if (safetensors_read(&file, e, t, x.data, &err) != OK) fail_msg("%s", err.text);
+    return x;
+}
+
+/* Row by row: one row of sigmoids that are nearly 0 has weights and gradients of another size. */
+static void expect_rows(const char *what, struct tensor is, struct tensor want)
+{
+    const int64_t cols = tensor_cols(want);
+    for (int64_t n = 0; n < tensor_rows(want); n++) {
+        double off = 0, size = 0;
+        for (int64_t i = n * cols; i < (n + 1) * cols; i++) {
+            off = fmax(off, fabs(tensor_get(is, i) - tensor_get(want, i)));
+            size = fmax(size, fabs(tensor_get(want, i)));
+        }
+        if (!(off <= 1e-13 * size))
+            fail_msg("%s: %s of row %d differ by %.3g of %.3g", case_name, what, (int)n, off, size);
+    }
+}
+
+static void golden_case(const char *name)
+{
+    char key[NAME];
+    CASE("%s", name);
+    snprintf(key, sizeof key, "%s.router", name);
+    const char *router = safetensors_metadata(&file, key);
+    if (router == NULL) fail_msg("golden/routers.safetensors has no %s", key);
+    now = ops_for(F64);
+    logits = stored(name, "logits", F64), dweights = stored(name, "dweights", F64);
+    const struct tensor want = stored(name, "weights", F64), chosen = stored(name, "experts", I32);
+    const int64_t N = tensor_rows(logits), E = tensor_cols(logits), k = tensor_cols(want);
+    rule = rule_named(router, E, k);
+    rule.scale = number(name, "scale");
+    rule.groups = (int64_t)number(name, "groups"), rule.kept = (int64_t)number(name, "kept");
+    if (router_check(&rule, E, k, &err) != OK) fail_msg("%s: %s", name, err.text);
+    assert_int_equal(find(name, "bias") != NULL, rule.biased);
+    bias = rule.biased ? stored(name, "bias", F64).data : NULL;
+    weights = matrix(F64, N, k), experts = matrix(I32, N, k), dlogits = matrix(F64, N, E);
+    route_again();
+    for (int64_t i = 0; i < N * k; i++)
+        if (id_at(experts, i) != id_at(chosen, i))
+            fail_msg("%s: choice %d of row %d is expert %d instead of %d", name, (int)(i % k), (int)(i / k),
+                     id_at(experts, i), id_at(chosen, i));
+    expect_rows("weights", weights, want);
+    now->route_backward_input(dlogits, dweights, weights, experts, logits, &rule);
+    expect_rows("gradients of logits", dlogits, stored(name, "dlogits", F64));
+    check_guards_and_free();
+}
+
+static void as_released(void **state)
+{
+    char names[1000], *rest = names;
+    (void)state;
+    if (safetensors_open(&file, "golden/routers.safetensors", &err) != OK) fail_msg("%s", err.text);
+    assert_non_null(safetensors_metadata(&file, "cases"));
+    snprintf(names, sizeof names, "%s", safetensors_metadata(&file, "cases"));
+    for (char *name; (name = strtok_r(rest, " ", &rest)) != NULL; ) golden_case(name);
+    safetensors_close(&file);
+}
+
+/* ---- naive choices, ties included -------------------------------------------------------------------------------- */
+
+enum { MOST = 12 };
+
+static void naive_keys(double key[MOST], int64_t n, int64_t E)
+{
+    double total = 0;
+    for (int64_t e = 0; e < E; e++) total += exp(tensor_get(logits, n * E + e));
+    for (int64_t e = 0; e < E; e++) {
+        const double x = tensor_get(logits, n * E + e);
+        key[e] = (rule.scores == SCORES_SIGMOID ? 1 / (1 + exp(-x)) : exp(x) / total) + (rule.biased ? bias[e] : 0);
+    }
+}
+
+/* The largest two of a group. */
+static double naive_group(const double *key, int64_t size)
+{
+    double best = key[0], second = -INFINITY;
+    for (int64_t e = 1; e < size; e++) second = fmax(second, fmin(best, key[e])), best = fmax(best, key[e]);
+    return rule.sums_two ? best + second : best;
+}
+
+/* The number of earlier or larger ones of n numbers. */
+static int64_t before(const double *x, int64_t n, int64_t i)
+{
+    int64_t count = 0;
+    for (int64_t j = 0; j < n; j++) count += x[j] > x[i] || (x[j] == x[i] && j < i);
+    return count;
+}
+
+static void naive_choice(int64_t n, int64_t E, int64_t k)
+{
+    double key[MOST], group[MOST];
+    const int64_t groups = rule.groups > 1 ? rule.groups : 1, size = E / groups;
+    naive_keys(key, n, E);
+    for (int64_t g = 0; g < groups; g++) group[g] = naive_group(key + g * size, size);
+    for (int64_t e = 0; e < E; e++)
+        if (groups > 1 && before(group, groups, e / size) >= rule.kept) key[e] = -INFINITY;
+    for (int64_t i = 0; i < k; i++)
+        if (before(key, E, id_at(experts, n * k + i)) != i)
+            fail_msg("%s: choice %d of row %d is expert %d, before which there are %d", case_name, (int)i, (int)n,
+                     id_at(experts, n * k + i), (int)before(key, E, id_at(experts, n * k + i)));
+}
+
+/* Logits and biases have few values, so most rows have equal keys and equal groups. */
+static void naive_case(const struct ops *op, const struct router *r, int64_t E, int64_t k)
+{
+    enum { N = 60 };
+    double of[MOST];
+    CASE("%s %s E=%d k=%d", r->name, dtype_name(op->dtype), (int)E, (int)k);
+    now = op, rule = rule_named(r->name, E, k), bias = of;
+    for (int64_t e = 0; e < E; e++) of[e] = 0.25 * (double)(e * 5 % 3);
+    logits = matrix(op->dtype, N, E), weights = matrix(op->dtype, N, k), experts = matrix(I32, N, k);
+    for (int64_t i = 0; i < N * E; i++)
+        tensor_set(logits, i, (double)(int)(3 * random_uniform(1, random_stream("ties"), (uint64_t)i)) - 1);
+    dlogits = matrix(op->dtype, N, E), dweights = fill(matrix(op->dtype, N, k), 1, "dw");
+    route_again();
+    for (int64_t n = 0; n < N; n++) naive_choice(n, E, k);
+    now->route_backward_input(dlogits, dweights, weights, experts, logits, &rule);
+    check_guards_and_free();
+}
+
+static void lower_index_of_equals(void **state)
+{
+    (void)state;
+    FOR_FORMATS(t, op)
+        for (const struct router *const *r = routers; *r; r++)
+            naive_case(op, *r, 12, 3), naive_case(op, *r, 8, 8), naive_case(op, *r, 7, 2), naive_case(op, *r, 1, 1);
+}
+
+/* ---- gradients --------------------------------------------------------------------------------------------------- */
+
+/* Keys so far apart that a small step changes no choice. */
+static void as_differences(void **state)
+{
+    enum { N = 6, E = 6, K = 3 };
+    static const double of[E] = { 0.03, -0.11, 0, 0.07, -0.2, 0.013 };
+    (void)state;
+    for (const struct router *const *r = routers; *r; r++) {
+        CASE("%s gradient", (*r)->name);
+        now = ops_for(F64), rule = rule_named((*r)->name, E, K), bias = of;
+        set_format(F64);
+        logits = matrix(F64, N, E), weights = matrix(F64, N, K), experts = matrix(I32, N, K);
+        for (int i = 0; i < N * E; i++) tensor_set(logits, i, 0.1 * ((i % E * 5 + i / E) % E));
+        dlogits = matrix(F64, N, E), dweights = fill(matrix(F64, N, K), 1, "dw");
+        route_again();
+        now->route_backward_input(dlogits, dweights, weights, experts, logits, &rule);
+        expect_gradient("dlogits", dlogits, logits, route_again, weights, dweights, 8 * rule.scale);
+        check_guards_and_free();
+    }
+}
+
+/* ---- NaN, and rules that are none -------------------------------------------------------------------------------- */
+
+static void numbers_before_nan(void **state)
+{
+    (void)state;
+    for (const struct router *const *r = routers; *r; r++) {
+        CASE("%s with a NaN", (*r)->name);
+        now = ops_for(F64), rule = rule_named((*r)->name, 8, 2), bias = NULL;
+        logits = fill_with(matrix(F64, 1, 8), 1), weights = matrix(F64, 1, 2), experts = matrix(I32, 1, 2);
+        tensor_set(logits, 0, NAN), tensor_set(logits, 3, 2);
+        route_again();
+        const int32_t a = id_at(experts, 0), b = id_at(experts, 1);
+        assert_true(a != b && a >= 0 && a < 8 && b >= 0 && b < 8);
+        if (rule.groups <= 1 && !rule.biased) assert_true(a == 3 && b == 1);
+        check_guards_and_free();
+    }
+}
+
+static void expect_refused(struct router_rule r, int64_t E, int64_t k, const char *words)
+{
+    const enum error_code e = router_check(&r, E, k, &err);
+    if (e != ERR_PLAN || strstr(err.text, words) == NULL) fail_msg("not refused with \"%s\": %s", words, err.text);
+}
+
+static void rules_that_are_none(void **state)
+{
+    const struct router *r;
+    (void)state;
+    expect_refused((struct router_rule){ .scale = 0 }, 4, 2, "scale 0");
+    expect_refused((struct router_rule){ .scale = INFINITY }, 4, 2, "scale inf");
+    expect_refused((struct router_rule){ .scale = 1, .groups = 3, .kept = 1 }, 4, 2, "must divide E");
+    expect_refused((struct router_rule){ .scale = 1, .groups = 128, .kept = 1 }, 128, 1, "at most 64");
+    expect_refused((struct router_rule){ .scale = 1, .groups = 4, .kept = 1 }, 8, 3,
+                   "1 of 4 groups of 2 experts are kept");
+    expect_refused((struct router_rule){ .scale = 1, .groups = 4, .kept = 5 }, 8, 3, "5 of 4 groups");
+    expect_refused((struct router_rule){ .scale = 1, .groups = 4, .kept = 4, .biased = true, .sums_two = true }, 4, 2,
+                   "groups of one expert");
+    expect_refused((struct router_rule){ .scale = 1, .groups = 2, .kept = 1, .biased = true }, 4, 2, "two best");
+    assert_int_equal(router_find(&r, "noaux", &err), ERR_USAGE);
+    assert_non_null(strstr(err.text, "noaux-tc"));
+    assert_int_equal(router_fit(routers[3], 160, 6).groups, 8);         /* as published */
+    assert_int_equal(router_fit(routers[3], 160, 6).kept, 3);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(as_released), cmocka_unit_test(lower_index_of_equals), cmocka_unit_test(as_differences),
+        cmocka_unit_test(numbers_before_nan), cmocka_unit_test(rules_that_are_none),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
