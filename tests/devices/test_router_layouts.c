@@ -71,9 +71,10 @@ static void fill(const void *context, int64_t step, int64_t first, int64_t count
 static void spoil(struct trainer *t)
 {
     for (int u = 0; u < t->data.units; u++) {
-        if (t->data.unit[u].parameter[0].spec.role != ROLE_TOKENS) continue;
+        const struct unit *unit = &t->data.unit[u];
+        if (unit->count == 0 || unit->parameter[0].spec.role != ROLE_TOKENS) continue;
         struct views v = views_of(t->comm->device);
-        const struct tensor w = view_write(&v, t->data.unit[u].own_w);
+        const struct tensor w = view_write(&v, unit->own_w);
         tensor_set(w, BAD_TOKEN * t->plan.model.D, NAN);
         views_end(&v);
     }
