@@ -56,9 +56,11 @@ static enum error_code make_parameters(struct trainer *t, struct error *err)
 static enum error_code make_expert_groups(struct trainer *t, struct error *err)
 {
     int member[MESH_MOST_DEVICES];
-    int n = plan_expert_members(&t->plan, t->comm->rank, false, member);
+    int n = plan_expert_members(&t->plan, t->comm->rank, EXPERT_PARTS, member);
     enum error_code e = group_of(&t->ep, t->comm, member, n, TRAFFIC_EXPERTS, AXIS_BIT(EP), err);
-    n = plan_expert_members(&t->plan, t->comm->rank, true, member);
+    n = plan_expert_members(&t->plan, t->comm->rank, EXPERT_SLICES, member);
+    if (!e) e = group_of(&t->etp, t->comm, member, n, TRAFFIC_EXPERTS, AXIS_BIT(EP), err);
+    n = plan_expert_members(&t->plan, t->comm->rank, EXPERT_COPIES, member);
     if (!e && plan_cuts_experts(&t->plan))
         e = group_of(&t->same_experts, t->comm, member, n, TRAFFIC_DATA, AXIS_BIT(DP), err);
     return e;
@@ -89,6 +91,7 @@ static enum error_code make_schemes(struct trainer *t, struct error *err)
     t->tensor.S = plan_tensor_share(p, t->comm->rank).S;
     t->seams = plan_seams(p, &t->tensor, t->comm->rank);
     t->seams.cp.group = &t->cp, t->seams.cp.part = t->cp_part, t->seams.ep.group = &t->ep;
+    t->seams.ep.along_etp = &t->etp;
     t->seams.ep.part = t->ep_part;
     t->tensor.wide_gradients = !p->data.narrow_gradients;
     e = tensor_open(&t->tensor, &t->tp, err);
@@ -246,7 +249,7 @@ void trainer_close(struct trainer *t)
     schedule_free(&t->schedule);
     tensor_close(&t->tensor);
     struct group *const groups[] = {
-        &t->world, &t->dp, &t->tp, &t->pp, &t->cp, &t->ep, &t->same_experts, &t->replica, &t->side, &t->sides
+        &t->world, &t->dp, &t->tp, &t->pp, &t->cp, &t->ep, &t->etp, &t->same_experts, &t->replica, &t->side, &t->sides
     };
     for (size_t i = 0; i < sizeof groups / sizeof *groups; i++) group_close(groups[i]);
     for (int i = 0; i < ATTENTION_GROUPS; i++) group_close(&t->cp_part[i]);

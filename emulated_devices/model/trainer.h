@@ -21,8 +21,8 @@ struct trainer {
     struct group world, dp, tp, pp, cp, replica;        /* dp: devices with the same weights, along dp and cp; replica:
                                                          * devices that sum one gradient: the world, unless replicas
                                                          * train apart */
-    struct group ep, same_experts;      /* devices that share the experts of a layer; that have the same ones, if only
-                                         * some devices have them */
+    struct group ep, etp, same_experts; /* devices that share the experts of a layer; F of each; that have the same
+                                         * parts of the same ones, if only some devices have them */
     struct group cp_part[ATTENTION_GROUPS], ep_part[EXPERT_GROUPS];     /* some of cp, of ep, for schemes that open
                                                                          * them */
     struct group side, sides;           /* without a backward pass: the devices of this side of the weights; this place

@@ -178,7 +178,7 @@ static const char *level_needs(const struct plan *p, const struct algorithm *a, 
     struct collective c = { .count = 1, .dtype = p->dtype, .reduction = SUM };
     struct shards s;
     int along[MESH_MOST_DEVICES], member[MESH_MOST_DEVICES];
-    if (experts) plan_expert_members(p, rank, true, along);
+    if (experts) plan_expert_members(p, rank, EXPERT_COPIES, along);
     else mesh_members(&p->mesh, rank, AXIS_BIT(DP) | AXIS_BIT(CP), along);
     data_shards(&s, &p->data, experts ? plan_expert_copies(p) : plan_copies(p),
                 experts ? plan_expert_copy_of(p, rank) : plan_copy_of(p, rank), NULL);
@@ -226,26 +226,38 @@ static enum error_code check_loss_scale(const struct plan *p, struct error *err)
     return OK;
 }
 
+/* "--ep 4", or "--ep 4 x --etp 2". */
+static void name_expert_flags(const struct plan *p, char *text, size_t room)
+{
+    if (plan_etp(p) > 1) snprintf(text, room, "--ep %d x --etp %d", plan_ep(p), plan_etp(p));
+    else snprintf(text, room, "--ep %d", plan_ep(p));
+}
+
 static enum error_code check_dispatch(const struct plan *p, struct error *err)
 {
     const struct expert_scheme *s;
     const enum error_code e = expert_scheme_find(&s, p->dispatch, err);
     if (e) return e;
-    if (plan_stage_devices(p) % plan_ep(p) != 0)
-        return fail(err, ERR_PLAN, "--ep %d: must be a divisor of the %d devices of a stage, --dp x --cp x --tp", p->ep,
-                    plan_stage_devices(p));
-    for (int rank = 0; rank < p->mesh.devices; rank += plan_ep(p)) {
+    char flags[64];
+    name_expert_flags(p, flags, sizeof flags);
+    if (plan_stage_devices(p) % (plan_ep(p) * plan_etp(p)) != 0)
+        return fail(err, ERR_PLAN, "%s: must be a divisor of the %d devices of a stage, --dp x --cp x --tp: experts "
+                    "have the same stages as attention", flags, plan_stage_devices(p));
+    for (int rank = 0; rank < p->mesh.devices; rank++) {
         const struct expert_parallel share = plan_expert_share(p, NULL, rank);
         const char *needs = s->refuses(&share, &p->model);
-        if (needs) return fail(err, ERR_PLAN, "--ep %d: --dispatch %s needs %s", plan_ep(p), s->head.name, needs);
+        if (needs) return fail(err, ERR_PLAN, "%s: --dispatch %s needs %s", flags, s->head.name, needs);
     }
-    if (p->ep > 1 && p->model.mlp != MLP_MIXTURE)
-        return fail(err, ERR_PLAN, "--ep %d: --model %s has no experts", p->ep, p->model.name);
+    if (plan_ep(p) * plan_etp(p) > 1 && p->model.mlp != MLP_MIXTURE)
+        return fail(err, ERR_PLAN, "%s: --model %s has no experts", flags, p->model.name);
+    if (plan_etp(p) > p->model.F)
+        return fail(err, ERR_PLAN, "--etp %d: an expert has F=%lld columns; etp can be at most that", p->etp,
+                    (long long)p->model.F);
     struct shards of_experts;
     struct error why;
     if (plan_cuts_experts(p) && data_shards(&of_experts, &p->data, plan_expert_copies(p), 0, &why))
-        return fail(err, why.code, "--ep %d: leaves %d devices with the same experts: %s", plan_ep(p),
-                    plan_expert_copies(p), why.text);
+        return fail(err, why.code, "%s: leaves %d devices with the same experts: %s", flags, plan_expert_copies(p),
+                    why.text);
     return OK;
 }
 
@@ -257,16 +269,31 @@ bool plan_cuts_experts(const struct plan *p)
 
 bool plan_has_expert(const struct plan *p, int rank, const struct param_spec *s)
 {
-    const struct interval own = block_at(p->model.mixture.E, plan_ep(p), plan_expert_part(p, rank));
+    const struct interval own = block_at(p->model.mixture.E, plan_ep(p), plan_expert_place(p, rank, EXPERT_PARTS));
     return !plan_cuts_experts(p) || s->expert < 0 || (s->expert >= own.first && s->expert < interval_end(own));
 }
 
-int plan_expert_members(const struct plan *p, int rank, bool copies, int member[])
+/* Neighbours along an axis of the experts are so many ranks apart. */
+static int expert_stride(const struct plan *p, enum expert_axis axis)
 {
-    const int first = rank - rank % plan_stage_devices(p), n = copies ? plan_expert_copies(p) : plan_ep(p);
-    for (int i = 0; i < n; i++)
-        member[i] = first + (copies ? i * plan_ep(p) + plan_expert_part(p, rank)
-                                    : plan_expert_copy_of(p, rank) * plan_ep(p) + i);
+    return axis == EXPERT_SLICES ? 1 : axis == EXPERT_PARTS ? plan_etp(p) : plan_etp(p) * plan_ep(p);
+}
+
+int plan_expert_size(const struct plan *p, enum expert_axis axis)
+{
+    return axis == EXPERT_SLICES ? plan_etp(p) : axis == EXPERT_PARTS ? plan_ep(p)
+         : plan_stage_devices(p) / (plan_etp(p) * plan_ep(p));
+}
+
+int plan_expert_place(const struct plan *p, int rank, enum expert_axis axis)
+{
+    return rank % plan_stage_devices(p) / expert_stride(p, axis) % plan_expert_size(p, axis);
+}
+
+int plan_expert_members(const struct plan *p, int rank, enum expert_axis axis, int member[])
+{
+    const int n = plan_expert_size(p, axis), stride = expert_stride(p, axis);
+    for (int i = 0; i < n; i++) member[i] = rank + (i - plan_expert_place(p, rank, axis)) * stride;
     return n;
 }
 
@@ -461,9 +488,10 @@ struct expert_parallel plan_expert_share(const struct plan *p, const struct tens
 {
     int member[MESH_MOST_DEVICES];
     struct nodes nodes = { .member = member };
-    const int n = plan_expert_members(p, rank, false, member);
+    const int n = plan_expert_members(p, rank, EXPERT_PARTS, member);
     if (p->cluster) nodes = nodes_on(p->cluster, member, n);
-    struct expert_parallel ep = { .tp = tp, .devices = n, .rank = plan_expert_part(p, rank),
+    struct expert_parallel ep = { .tp = tp, .devices = n, .rank = plan_expert_place(p, rank, EXPERT_PARTS),
+                                  .slices = plan_etp(p), .slice = plan_expert_place(p, rank, EXPERT_SLICES),
                                   .node = nodes_even(nodes, n) };
     expert_scheme_find(&ep.scheme, p->dispatch, NULL);
     return ep;
@@ -592,7 +620,10 @@ struct tensor_parallel plan_tensor_share(const struct plan *p, int rank)
 struct layout plan_layout(const struct plan *p, int rank, const struct param_spec *s)
 {
     struct tensor_parallel tp = plan_tensor_share(p, rank);
-    if (s->expert >= 0 && plan_cuts_experts(p)) tensor_share(&tp, 1, 0);        /* F of each is whole */
+    if (s->expert >= 0 && plan_cuts_experts(p)) {       /* etp cuts F of each, not tp */
+        tp.scheme = tensor_scheme_at(0);
+        tensor_share(&tp, plan_etp(p), plan_expert_place(p, rank, EXPERT_SLICES));
+    }
     return tensor_layout(&tp, s);
 }
 

@@ -38,7 +38,8 @@ struct plan {
     uint64_t seed;
     const struct cluster *cluster;      /* whose nodes decide which collectives fit; NULL: all distances are equal */
     struct data_request data;           /* the data-parallel scheme and its shards */
-    int ep;                             /* parts of each layer's experts, over neighbours of a stage; 0: 1, whole */
+    int ep, etp;                        /* parts of each layer's experts, and of F of each expert, over neighbours of a
+                                         * stage; 0: 1, whole */
     const char *tensor, *attention, *dispatch, *schedule, *allreduce;   /* names in the registries; schedule may be a
                                                                          * file's name */
     struct context_split split;         /* of cp, for attention schemes of two dimensions; 0: the defaults */
@@ -98,15 +99,21 @@ static inline int plan_copy_of(const struct plan *p, int rank)
     return mesh_coordinate(&p->mesh, rank, DP) * p->mesh.size[CP] + mesh_coordinate(&p->mesh, rank, CP);
 }
 
-/* The devices of a stage in the order of their ranks are arranged as copies x ep: neighbours share the experts of each
- * layer, whatever they are along dp, cp and tp. */
+/* The devices of a stage in the order of their ranks are arranged as copies x ep x etp: neighbours share each expert,
+ * and then the experts of each layer, whatever they are along dp, cp and tp. */
 static inline int plan_ep(const struct plan *p) { return p->ep > 1 ? p->ep : 1; }
+static inline int plan_etp(const struct plan *p) { return p->etp > 1 ? p->etp : 1; }
 static inline int plan_stage_devices(const struct plan *p) { return p->mesh.devices / p->mesh.size[PP]; }
-static inline int plan_expert_part(const struct plan *p, int rank) { return rank % plan_stage_devices(p) % plan_ep(p); }
-static inline int plan_expert_copies(const struct plan *p) { return plan_stage_devices(p) / plan_ep(p); }
+
+enum expert_axis { EXPERT_SLICES, EXPERT_PARTS, EXPERT_COPIES };     /* along etp, along ep, and the rest */
+
+/** How many devices there are along an axis of the experts; a device's place on it. */
+int plan_expert_size(const struct plan *, enum expert_axis);
+int plan_expert_place(const struct plan *, int rank, enum expert_axis);
+static inline int plan_expert_copies(const struct plan *p) { return plan_expert_size(p, EXPERT_COPIES); }
 static inline int plan_expert_copy_of(const struct plan *p, int rank)
 {
-    return rank % plan_stage_devices(p) / plan_ep(p);
+    return plan_expert_place(p, rank, EXPERT_COPIES);
 }
 
 /** Whether a device has only some experts, whole.  Then the routing decides how many rows and messages it has. */
@@ -115,9 +122,9 @@ bool plan_cuts_experts(const struct plan *);
 /** Whether a parameter is of no expert, or of one that a device has. */
 bool plan_has_expert(const struct plan *, int rank, const struct param_spec *);
 
-/** The devices that share a layer's experts with this one; or those with the same experts, and other tokens.
+/** The devices that differ from this one only along an axis of the experts.
  *  @param[out] member  their ranks, ascending.  @return how many. */
-int plan_expert_members(const struct plan *, int rank, bool copies, int member[]);
+int plan_expert_members(const struct plan *, int rank, enum expert_axis, int member[]);
 
 /** With a batch plan: set B and the microbatches to those of this step.  Changes nothing but the plan. */
 void plan_take_step(struct plan *, int64_t step);

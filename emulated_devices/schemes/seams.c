@@ -5,5 +5,5 @@ struct seams seams_alone(const struct tensor_parallel *tp)
     return (struct seams){ .tp = tp,
                            .cp = { .scheme = attention_scheme_at(0), .tp = tp, .heads = tp ? &tp->heads : NULL,
                                    .devices = 1, .S = tp ? tp->S : 0 },
-                           .ep = { .scheme = expert_scheme_at(0), .tp = tp, .devices = 1, .node = 1 } };
+                           .ep = { .scheme = expert_scheme_at(0), .tp = tp, .devices = 1, .slices = 1, .node = 1 } };
 }

@@ -122,24 +122,38 @@ static void show_split(const struct space *s, int value, struct value_name *n)
     else snprintf(n->text, sizeof n->text, "h=%d%s", split.heads, order);
 }
 
-/* Schemes that cut the list of experts, into as many parts as there can be. */
+static void add_expert_form(struct space *s, struct expert_form f)
+{
+    if (s->expert_forms < SPACE_MOST_EXPERTS) s->expert_form[s->expert_forms++] = f;
+}
+
+/* Schemes that cut the list of experts, into as many parts as there can be; and with slices of each expert, as few as
+ * can be. */
 static void add_experts(struct space *s)
 {
-    for (int i = 0; expert_scheme_at(i); i++)
-        for (int n = 1; n <= s->devices && s->expert_forms < SPACE_MOST_EXPERTS; n++)
-            if (expert_scheme_at(i)->cuts_experts ? s->devices % n == 0 && (n > 1 || s->devices == 1) : n == 1)
-                s->expert_form[s->expert_forms++] = (struct expert_form){ expert_scheme_at(i), n };
+    for (int i = 0; expert_scheme_at(i); i++) {
+        const struct expert_scheme *e = expert_scheme_at(i);
+        if (!e->cuts_experts || s->devices == 1) add_expert_form(s, (struct expert_form){ e, 1, 1 });
+        for (int n = 2, slices = 2; e->cuts_experts && n <= s->devices; n++, slices = 2) {
+            while (n % slices != 0) slices++;
+            if (s->devices % n != 0) continue;
+            add_expert_form(s, (struct expert_form){ e, n, 1 });
+            add_expert_form(s, (struct expert_form){ e, n / slices, slices });
+        }
+    }
 }
 
 static void take_experts(const struct space *s, struct plan *p, int value)
 {
-    p->dispatch = s->expert_form[value].scheme->head.name, p->ep = s->expert_form[value].ep;
+    const struct expert_form *f = &s->expert_form[value];
+    p->dispatch = f->scheme->head.name, p->ep = f->ep, p->etp = f->etp;
 }
 
 static void show_experts(const struct space *s, int value, struct value_name *n)
 {
     const struct expert_form *f = &s->expert_form[value];
-    if (f->ep == 1) snprintf(n->text, sizeof n->text, "%s", f->scheme->head.name);
+    if (f->etp > 1) snprintf(n->text, sizeof n->text, "%s /%dx%d", f->scheme->head.name, f->ep, f->etp);
+    else if (f->ep == 1) snprintf(n->text, sizeof n->text, "%s", f->scheme->head.name);
     else snprintf(n->text, sizeof n->text, "%s /%d", f->scheme->head.name, f->ep);
 }
 
@@ -451,13 +465,19 @@ struct plan space_plan(const struct space *s, const struct choice *x)
  * round. */
 enum { MOST_IN_16_BITS = 4 };
 
+static bool whole_experts(const struct space *s, const struct choice *x)
+{
+    const struct expert_form *f = &s->expert_form[x->value[DIM_EXPERTS]];
+    return f->ep * f->etp == 1;
+}
+
 enum error_code space_check(const void *context, const struct choice *x, struct error *err)
 {
     const struct space *s = context;
     const int *size = s->mesh[x->value[DIM_MESH]];
     for (int k = 0; k < PLAN_KINDS; k++) {
         const bool own = k == (int)s->kind;
-        const bool splits = k == EXPERT_SCHEME ? s->expert_form[x->value[DIM_EXPERTS]].ep > 1 : size[axis_of[k]] > 1;
+        const bool splits = k == EXPERT_SCHEME ? !whole_experts(s, x) : size[axis_of[k]] > 1;
         if (own ? !splits && s->devices > 1 : !splits && of_kind[k] && x->value[of_kind[k]] != 0)
             return fail(err, ERR_USAGE, "%s is 1", k == EXPERT_SCHEME ? "ep" : axis_name(axis_of[k]));
     }

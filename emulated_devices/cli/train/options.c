@@ -238,8 +238,9 @@ static enum error_code refuse_numbers(const struct train_options *o, const char 
 /* Experts lie over the devices of a stage.  If these are too few, each copy's part of the batch is cut further. */
 static void take_experts(struct plan *p, const char *dispatch, int size[AXIS_COUNT])
 {
-    if (size[DP] * size[CP] * size[TP] % p->ep != 0 && size[DP] <= MESH_MOST_DEVICES / p->ep) size[DP] *= p->ep;
-    p->dispatch = dispatch ? dispatch : expert_scheme_at(p->ep > 1)->head.name;
+    const int n = p->ep <= MESH_MOST_DEVICES / p->etp ? p->ep * p->etp : MESH_MOST_DEVICES;
+    if (size[DP] * size[CP] * size[TP] % n != 0 && size[DP] <= MESH_MOST_DEVICES / n) size[DP] *= n;
+    p->dispatch = dispatch ? dispatch : expert_scheme_at(n > 1)->head.name;
 }
 
 /* Another rule for a mixture's router; of a folder's model, its files' rule is replaced. */
@@ -270,7 +271,7 @@ enum error_code train_parse(struct train_options *o, int argc, char **argv, stru
     *o = (struct train_options){ .trace_steps = 2,
                                  .plan = { .seed = 42, .chunks = 1, .tensor = tensor_scheme_at(0)->head.name,
                                            .attention = attention_scheme_at(0)->head.name,
-                                           .ep = 1,
+                                           .ep = 1, .etp = 1,
                                            .data = { .scheme = data_scheme_at(0)->head.name },
                                            .schedule = schedule_generator_at(0)->head.name,
                                            .allreduce = algorithm_find(ALLREDUCE, NULL)->name } };
@@ -284,13 +285,15 @@ enum error_code train_parse(struct train_options *o, int argc, char **argv, stru
         { "--ep", "N", OPTION_INT, &o->plan.ep, .min = 1, .max = 4096,
           .help = "parts of each layer's experts, over the devices of a stage, whatever they are along dp, cp and tp; "
                   "if it does not divide their number, dp is taken so many times" },
+        { "--etp", "N", OPTION_INT, &o->plan.etp, .min = 1, .max = 4096,
+          .help = "parts of each expert, over the devices of a stage, as with --ep" },
         { .kind = OPTION_HEADING, .help = "Schemes, by their names in `orrery list`" },
         { "--tensor", "NAME", OPTION_STRING, &o->plan.tensor, .help = "how layers are split over tp" },
         { "--attention", "NAME", OPTION_STRING, &attention,
           .help = "how sequences are split over cp; default: whole, with --cp ring-zigzag" },
         CONTEXT_SPLIT_OPTIONS(o->plan.split),
         { "--dispatch", "NAME", OPTION_STRING, &dispatch,
-          .help = "how experts are split over ep; default: here, with --ep alltoall" },
+          .help = "how experts are split over ep and etp; default: here, with --ep or --etp alltoall" },
         { "--recompute", "WHAT", OPTION_STRING, &o->plan.recompute,
           .help = "activations to recompute in backward: none, selective, selective++ (all but attention), full, or "
                   "a list of layers to recompute in full, such as 0,2-5" },

@@ -24,7 +24,7 @@ void report_start(const struct train_record *r, const struct text *text)
     const struct train_options *o = r->options;
     const struct plan *p = &o->plan;
     const int threads = r->threads;
-    char mesh[64] = "one device";
+    char mesh[64] = "one device", slices[64] = "";
     int used = 0;
     for (int a = 0; a < AXIS_COUNT; a++)
         if (p->mesh.size[a] > 1)
@@ -38,9 +38,11 @@ void report_start(const struct train_record *r, const struct text *text)
                                              : " with fp32 gradients and masters");
     fprintf(r->out, "mesh    %s, %d device%s, %d thread%s each\n", mesh, p->mesh.devices, plural(p->mesh.devices),
             threads, plural(threads));
-    if (plan_ep(p) > 1)
-        fprintf(r->out, "experts %lld of each layer in %d parts, on neighbours; each part on %d device%s of a stage\n",
-                (long long)p->model.mixture.E, plan_ep(p), plan_expert_copies(p), plural(plan_expert_copies(p)));
+    if (plan_etp(p) > 1) snprintf(slices, sizeof slices, "each in %d slices, ", plan_etp(p));
+    if (plan_ep(p) * plan_etp(p) > 1)
+        fprintf(r->out, "experts %lld of each layer in %d part%s, %son neighbours; each part on %d device%s of a "
+                "stage\n", (long long)p->model.mixture.E, plan_ep(p), plural(plan_ep(p)), slices,
+                plan_expert_copies(p), plural(plan_expert_copies(p)));
     fprintf(r->out, "batch   %s%lld sequences of %lld tokens, %s%d microbatch%s a copy\n", p->batches ? "up to " : "",
             (long long)plan_most_sequences(p), (long long)p->S, p->batches ? "up to " : "", p->micros,
             p->micros == 1 ? "" : "es");
@@ -211,7 +213,7 @@ enum { KINDS_WITH_AXIS = sizeof kind_axis / sizeof *kind_axis };
 static bool sends_kind(const struct plan *p, int i)
 {
     const enum traffic_kind kind = kind_axis[i].kind;
-    if (kind == TRAFFIC_EXPERTS) return plan_ep(p) > 1;
+    if (kind == TRAFFIC_EXPERTS) return plan_ep(p) * plan_etp(p) > 1;
     return p->mesh.size[kind_axis[i].axis] > 1 ||
            (kind == TRAFFIC_DATA && plan_cuts_experts(p) && plan_expert_copies(p) > 1);
 }
@@ -398,7 +400,7 @@ static void add_device(cJSON *list, const struct plan *p, const struct cluster *
     cJSON_AddItemToArray(list, o);
     cJSON_AddNumberToObject(o, "rank", d->rank);
     for (int a = 0; a < AXIS_COUNT; a++)
-        cJSON_AddNumberToObject(o, axis_name(a), a == EP ? plan_expert_part(p, d->rank)
+        cJSON_AddNumberToObject(o, axis_name(a), a == EP ? plan_expert_place(p, d->rank, EXPERT_PARTS)
                                                          : mesh_coordinate(&p->mesh, d->rank, a));
     cJSON_AddNumberToObject(o, "parameters", (double)d->parameters);
     cJSON *peak = cJSON_AddObjectToObject(o, "peak_bytes");

@@ -134,6 +134,38 @@ static enum error_code plan_hops(struct expert_routing *r, const struct expert_p
     return e;
 }
 
+/* ---- along etp --------------------------------------------------------------------------------------------------- */
+
+static struct collective counting(const struct expert_parallel *ep)
+{
+    return (struct collective){ .count = ep->slices, .dtype = I32 };
+}
+
+/* The last hop, if F is cut: each of the devices with parts of the same experts gets the rows of all. */
+static enum error_code gather_slices(struct expert_routing *r, const struct expert_parallel *ep, struct choices *held,
+                                     int32_t **memory, struct error *err)
+{
+    struct device *d = ep->tp->device;
+    struct expert_hop *h = &r->hop[r->hops];
+    struct tensor own = device_tensor_in(d, BUFFERS, I32, 1), all = device_tensor_in(d, BUFFERS, I32, ep->slices);
+    enum error_code e = own.data && all.data ? hop_make(h, ep->along_etp, ALLGATHER, -1, err) : no_memory(err);
+    struct views v = views_of(d);
+    if (!e) *(int32_t *)view_write(&v, own).data = (int32_t)r->pool;
+    views_end(&v);
+    struct collective call = counting(ep);
+    call.in = own.data, call.out = all.data;
+    if (!e) e = collective_run(ep->along_etp, ALLGATHER, NULL, &call, err);
+    v = views_of(d);
+    for (int i = 0; i < ep->slices && !e; i++) h->got[i] = ((const int32_t *)view_read(&v, all).data)[i];
+    views_end(&v);
+    device_free(d, own), device_free(d, all);
+    if (!e) e = move_choices(ep, h, held, memory, err);
+    if (!e) r->hops++, r->pool = hop_arrives(h);
+    return e;
+}
+
+/* ---- all of it --------------------------------------------------------------------------------------------------- */
+
 /* This device's choices, in memory of their own. */
 static enum error_code own_choices(const struct expert_parallel *ep, struct tensor experts, struct choices *own,
                                    int32_t **memory, struct error *err)
@@ -158,6 +190,7 @@ enum error_code dispatch_announce(struct expert_routing *r, const struct expert_
     if (!e) r->sent = held.rows * (ep->scheme->weighs_there ? 1 : held.each), e = tell(r, ep, &held, err);
     if (!e) e = plan_hops(r, ep, &held, &memory, err);
     if (!e && !ep->scheme->weighs_there) free(memory), e = list_choices(ep, r, &held, &memory, err);
+    if (!e && ep->slices > 1) e = gather_slices(r, ep, &held, &memory, err);
     if (!e) e = sort_choices(r, ep, &held, err);
     free(memory);
     return e;
@@ -166,5 +199,7 @@ enum error_code dispatch_announce(struct expert_routing *r, const struct expert_
 void dispatch_announce_cost(struct forecast *f, const struct expert_parallel *ep)
 {
     forecast_on(f, ep->group, ALLGATHER, NULL, telling(ep));
-    if (ep->scheme->weighs_there) rows_spread_cost(f, ep, I32, ep->tp->config->mixture.k);
+    if (ep->slices > 1) forecast_on(f, ep->along_etp, ALLGATHER, NULL, counting(ep));
+    if (ep->scheme->weighs_there) rows_spread_cost(f, ep, 0, I32, ep->tp->config->mixture.k);
+    else rows_spread_cost(f, ep, ep->scheme->hops, I32, 1);
 }

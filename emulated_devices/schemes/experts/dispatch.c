@@ -22,9 +22,10 @@ struct tensor dispatch_kept(const struct expert_parallel *ep, int slot, int64_t 
     const enum dtype own = ep->tp->device->dtype;
     const struct expert_routing r = extents(ep, rows);
     const bool there = ep->scheme->weighs_there;
+    const int64_t F = expert_columns(ep).count;
     switch (slot) {
-    case UP:       return tensor_2d(NULL, own, r.received, 2 * c->F);
-    case ACT:      return tensor_2d(NULL, own, r.received, c->F);
+    case UP:       return tensor_2d(NULL, own, r.received, 2 * F);
+    case ACT:      return tensor_2d(NULL, own, r.received, F);
     case RESULTS:  return tensor_2d(NULL, own, there ? r.received : r.sent, c->D);
     case PER_FORM: return there ? tensor_2d(NULL, own, r.pool, c->mixture.k) : tensor_1d(NULL, I32, r.sent);
     case COUNTS:   return tensor_1d(NULL, I32, there ? 0 : c->mixture.E);
@@ -180,8 +181,8 @@ void dispatch_cost(struct forecast *f, const struct expert_parallel *ep, enum te
     const int64_t D = ep->tp->config->D, k = ep->tp->config->mixture.k;
     const bool there = ep->scheme->weighs_there;
     if (pass == WEIGHT_PASS) return;
-    rows_spread_cost(f, ep, own, D);
+    rows_spread_cost(f, ep, 0, own, D);
     if (!there || pass != EXCHANGE_PASS) rows_collect_cost(f, ep, own, D);
-    if (there && pass != INPUT_PASS) rows_spread_cost(f, ep, own, k);
+    if (there && pass != INPUT_PASS) rows_spread_cost(f, ep, 0, own, k);
     if (there && pass == INPUT_PASS) rows_collect_cost(f, ep, own, k);
 }

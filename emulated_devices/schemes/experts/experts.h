@@ -7,8 +7,8 @@
  *
  * `here` is the trivial scheme: all experts are on each device, and tensor parallelism cuts F inside each.  The results
  * are partial sums, which the caller reduces.  The other schemes cut the list of experts, and an expert is whole on its
- * device.  Devices along tp have the same rows, so each sends only its share of them, and has zeros for the others: the
- * results are partial sums again.
+ * device, or its F is cut over neighbours, along etp.  Devices along tp have the same rows, so each sends only its share
+ * of them, and has zeros for the others: the results are partial sums again.
  */
 #ifndef ORRERY_EXPERT_SCHEME_H
 #define ORRERY_EXPERT_SCHEME_H
@@ -49,6 +49,8 @@ struct expert_parallel {
     struct group *group;                /* along ep */
     struct group *part;                 /* [EXPERT_GROUPS] that the scheme has opened */
     int devices, rank;
+    struct group *along_etp;            /* the devices that share F of the same experts */
+    int slices, slice;
     int node;                           /* members on each node: neighbours; 0: not as many on each */
     const struct expert_routing *routing;               /* of the call; NULL: all devices get the mean */
 };
@@ -118,6 +120,12 @@ struct expert_scheme {
 static inline struct interval experts_of(const struct expert_parallel *ep, int member)
 {
     return block_at(ep->tp->config->mixture.E, ep->devices, member);
+}
+
+/* This device's columns of F of its experts. */
+static inline struct interval expert_columns(const struct expert_parallel *ep)
+{
+    return block_at(ep->tp->config->F, ep->slices, ep->slice);
 }
 
 /* This device's share of the rows of the stream: others along tp have the same rows. */

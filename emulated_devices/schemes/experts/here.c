@@ -16,7 +16,8 @@ enum { D_RESULTS, D_UP };
 static const char *refuses(const struct expert_parallel *ep, const struct model_config *c)
 {
     (void)c;
-    return ep->devices == 1 ? NULL : "all experts on each device, so --ep 1; others, such as alltoall, move rows";
+    return ep->devices * ep->slices == 1 ? NULL
+           : "all experts on each device, so --ep 1 and --etp 1; others, such as alltoall, move rows";
 }
 
 static struct tensor kept(const struct expert_parallel *ep, int slot, int64_t rows)
@@ -94,7 +95,7 @@ const struct expert_scheme expert_scheme_here = {
     .head = { .kind = EXPERT_SCHEME, .equality = PERMUTES, .name = "here", .description = "all experts on each device",
               .source = "the one-device operation", .volume = "nothing",
               .memory = "k rows for each token: D, up, F and D wide",
-              .needs = "--ep 1" },
+              .needs = "--ep 1 and --etp 1" },
     .refuses = refuses, .slots = 6, .gradient_slots = 2, .kept = kept, .left = left, .forward = forward,
     .input = input, .weight = weight,
 };

@@ -135,21 +135,22 @@ enum error_code rows_collect(const struct expert_parallel *ep, struct tensor poo
     return walk(ep, BACK, pool, mine, err);
 }
 
-static void cost(struct forecast *f, const struct expert_parallel *ep, enum way way, enum dtype dtype, int64_t width)
+static void cost(struct forecast *f, const struct expert_parallel *ep, enum way way, int first, enum dtype dtype,
+                 int64_t width)
 {
     int64_t to[MESH_MOST_DEVICES], from[MESH_MOST_DEVICES];
-    for (int i = 0; i < ep->routing->hops; i++) {
+    for (int i = first; i < ep->routing->hops; i++) {
         const struct expert_hop *h = &ep->routing->hop[i];
         forecast_on(f, h->group, operation_of(h, way), NULL, call_of(h, way, dtype, width, to, from));
     }
 }
 
-void rows_spread_cost(struct forecast *f, const struct expert_parallel *ep, enum dtype dtype, int64_t width)
+void rows_spread_cost(struct forecast *f, const struct expert_parallel *ep, int first, enum dtype dtype, int64_t width)
 {
-    cost(f, ep, THERE, dtype, width);
+    cost(f, ep, THERE, first, dtype, width);
 }
 
 void rows_collect_cost(struct forecast *f, const struct expert_parallel *ep, enum dtype dtype, int64_t width)
 {
-    cost(f, ep, BACK, dtype, width);
+    cost(f, ep, BACK, 0, dtype, width);
 }

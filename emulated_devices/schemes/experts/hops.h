@@ -26,8 +26,8 @@ enum error_code hop_run(const struct expert_hop *, struct device *, struct tenso
 enum error_code rows_spread(const struct expert_parallel *, struct tensor mine, struct tensor pool, struct error *);
 enum error_code rows_collect(const struct expert_parallel *, struct tensor pool, struct tensor mine, struct error *);
 
-/** Enter what these send for rows of `width` numbers. */
-void rows_spread_cost(struct forecast *, const struct expert_parallel *, enum dtype, int64_t width);
+/** Enter what these send for rows of `width` numbers; there: by the hops from the first on. */
+void rows_spread_cost(struct forecast *, const struct expert_parallel *, int first, enum dtype, int64_t width);
 void rows_collect_cost(struct forecast *, const struct expert_parallel *, enum dtype, int64_t width);
 
 #endif

@@ -1,0 +1,125 @@
+/* Parallel folding: the groups of experts over the devices of a stage, beside a brute-force generator and beside the
+ * arrangement tp-cp-ep-dp-pp of Megatron Core (parallel_state.py), where etp takes the place of tp.
+ * tier: check
+ */
+#include <stdarg.h>
+#include <stddef.h>
+#include <setjmp.h>
+#include <stdint.h>
+#include <cmocka.h>
+#undef fail
+#include "emulated_devices/plan/plan.h"
+#include <string.h>
+
+#define STOP(...) do { print_error(__VA_ARGS__); _fail(__FILE__, __LINE__); } while (0)
+
+static struct plan plan_of(int tp, int cp, int dp, int pp, int ep, int etp)
+{
+    struct plan p = { .ep = ep, .etp = etp };
+    struct error err;
+    const int size[AXIS_COUNT] = { [PP] = pp, [DP] = dp, [CP] = cp, [EP] = 1, [TP] = tp };
+    assert_int_equal(mesh_make(&p.mesh, size, &err), OK);
+    return p;
+}
+
+/* Count through all coordinates, the fastest first: etp, ep, copies, pp.  Two ranks are in a group of an axis if they
+ * differ in this coordinate alone. */
+static bool brute_force(int world, const int size[4], int axis, int a, int b)
+{
+    int at[2][4] = { { 0 } };
+    for (int r = 0, now[4] = { 0 }; r < world; r++) {
+        for (int i = 0; i < 4; i++) {
+            if (r == a) at[0][i] = now[i];
+            if (r == b) at[1][i] = now[i];
+        }
+        for (int i = 0; i < 4; i++) {
+            if (++now[i] < size[i]) break;
+            now[i] = 0;
+        }
+    }
+    for (int i = 0; i < 4; i++)
+        if (i != axis && at[0][i] != at[1][i]) return false;
+    return true;
+}
+
+static const char *const axis_names[] = { "etp", "ep", "the copies of experts" };
+
+static void check_groups(const struct plan *p)
+{
+    const int world = p->mesh.devices,
+              size[4] = { p->etp, p->ep, world / p->mesh.size[PP] / p->ep / p->etp, p->mesh.size[PP] };
+    int member[64];
+    for (int rank = 0; rank < world; rank++)
+        for (enum expert_axis axis = EXPERT_SLICES; axis <= EXPERT_COPIES; axis++) {
+            const int n = plan_expert_members(p, rank, axis, member);
+            int found = 0;
+            for (int other = 0; other < world; other++)
+                if (brute_force(world, size, (int)axis, rank, other) && (found >= n || member[found++] != other))
+                    STOP("%d devices, ep=%d etp=%d pp=%d: the group of device %d along %s lacks device %d", world,
+                             p->ep, p->etp, size[3], rank, axis_names[axis], other);
+            if (found != n || member[plan_expert_place(p, rank, axis)] != rank)
+                STOP("%d devices, ep=%d etp=%d: device %d has another place along %s", world, p->ep, p->etp, rank,
+                         axis_names[axis]);
+        }
+}
+
+static void test_all_meshes(void **state)
+{
+    (void)state;
+    for (int stage = 1; stage <= 12; stage++)
+        for (int pp = 1; pp <= 2; pp++)
+            for (int ep = 1; ep <= stage; ep++)
+                for (int etp = 1; ep * etp <= stage; etp++) {
+                    if (stage % (ep * etp) != 0) continue;
+                    const struct plan p = plan_of(1, 1, stage, pp, ep, etp);
+                    check_groups(&p);
+                }
+}
+
+static void expect_group(const struct plan *p, int rank, enum expert_axis axis, const int want[], int n)
+{
+    int member[64];
+    if (plan_expert_members(p, rank, axis, member) != n || memcmp(member, want, (size_t)n * sizeof *want) != 0)
+        STOP("64 devices: device %d has another group along %s", rank, axis_names[axis]);
+}
+
+/* 64 devices with tp, cp, pp, ep and etp of 2: attention has dp = 8, experts have 8 copies; each group once. */
+static void test_64_devices(void **state)
+{
+    const struct plan p = plan_of(2, 2, 8, 2, 2, 2);
+    int stages[2], member[64];
+    (void)state;
+    expect_group(&p, 0, EXPERT_SLICES, (int[]){ 0, 1 }, 2);
+    expect_group(&p, 63, EXPERT_SLICES, (int[]){ 62, 63 }, 2);
+    expect_group(&p, 0, EXPERT_PARTS, (int[]){ 0, 2 }, 2);
+    expect_group(&p, 37, EXPERT_PARTS, (int[]){ 37, 39 }, 2);
+    expect_group(&p, 0, EXPERT_COPIES, (int[]){ 0, 4, 8, 12, 16, 20, 24, 28 }, 8);
+    expect_group(&p, 62, EXPERT_COPIES, (int[]){ 34, 38, 42, 46, 50, 54, 58, 62 }, 8);
+    check_groups(&p);
+    for (int rank = 0; rank < 32; rank++) {             /* both arrangements have the same stages */
+        assert_int_equal(mesh_members(&p.mesh, rank, AXIS_BIT(PP), stages), 2);
+        assert_int_equal(stages[1], rank + 32);
+        for (enum expert_axis axis = EXPERT_SLICES; axis <= EXPERT_COPIES; axis++)
+            for (int n = plan_expert_members(&p, rank, axis, member), i = 0; i < n; i++) assert_true(member[i] < 32);
+    }
+}
+
+/* TP 4, CP 2, DP 8, PP 4: without folding ep is at most dp, 8; folded it may be all 64 devices of a stage. */
+static void test_all_of_a_stage(void **state)
+{
+    const struct plan p = plan_of(4, 2, 8, 4, 64, 1);
+    int member[64];
+    (void)state;
+    assert_int_equal(plan_expert_members(&p, 130, EXPERT_PARTS, member), 64);
+    assert_int_equal(member[0], 128);
+    assert_int_equal(member[63], 191);
+    assert_int_equal(plan_expert_copies(&p), 1);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_all_meshes), cmocka_unit_test(test_64_devices), cmocka_unit_test(test_all_of_a_stage),
+    };
+    return cmocka_run_group_tests_name("expert groups", tests, NULL, NULL);
+}
