@@ -7,8 +7,8 @@
  *
  * `here` is the trivial scheme: all experts are on each device, and tensor parallelism cuts F inside each.  The results
  * are partial sums, which the caller reduces.  The other schemes cut the list of experts, and an expert is whole on its
- * device, or its F is cut over neighbours, along etp.  Devices along tp have the same rows, so each sends only its share
- * of them, and has zeros for the others: the results are partial sums again.
+ * device, or its F is cut over neighbours, along etp.  Devices along tp have the same rows, so each sends only its
+ * share of them, and has zeros for the others: the results are partial sums again.
  */
 #ifndef ORRERY_EXPERT_SCHEME_H
 #define ORRERY_EXPERT_SCHEME_H
