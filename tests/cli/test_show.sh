@@ -126,6 +126,27 @@ test_attention_schemes() {
     run show attention --devices 17;                    expect_status 2; expect_error '--devices 17: must be a whole number from 1 to 16'
 }
 
+# Every expert scheme: where each token goes, hop by hop; each choice is computed once, on whatever devices.
+test_dispatch_schemes() {
+    local name
+    run list dispatch;          expect_status 0
+    for name in $(sed -n 's/^  \([a-z][a-z0-9-]*\)  *[^ ].*/\1/p' "$place/out"); do
+        [ "$name" != here ] || continue
+        run show dispatch "$name" --devices 4 --node 2
+        expect_status 0; expect_silent; expect_columns 80; expect_out "^$name$"; expect_out '^checked  each choice is computed once'
+    done
+    [ -n "${name:-}" ] || complain 'the list of expert schemes is empty'
+    run show dispatch alltoall --devices 2 --choices 1; expect_out '^  a        a0\(0\) a1\(3\) a2\(2\)$'; expect_out '^  a -> b   a2 a1$'
+    expect_out '^  b        2: a2 b1   3: a1 b0$';      expect_out '^sent     10 messages, 224 bytes in all$'
+    run show dispatch alltoall --devices 2 --etp 2;     expect_status 0; expect_out '^hop 2    all-gather among 2$'; expect_out 'slices of the same$'
+    run show dispatch two-step --devices 6 --node 4;    expect_status 2; expect_error 'two-step on 6 devices: needs as many devices of a group on every node'
+    run show dispatch here;                             expect_status 2; expect_error 'show dispatch here: moves no tokens'
+    run show dispatch --etp 3;                          expect_status 2; expect_error '--etp 3: does not divide --devices 4'
+    run show dispatch --choices 8 --experts 3;          expect_status 2; expect_error '--choices 8: there are only 3 experts'
+    run show dispatch alltoal;                          expect_status 2; expect_error 'did you mean alltoall'
+    run show dispatch --help;                           expect_status 0; expect_columns 100; expect_out '^usage: orrery show dispatch \[NAME\]'
+}
+
 test_signatures() {
     run show sbp mlp --mesh 4 --as 1d
     expect_status 0; expect_silent; expect_out '-> +mlp\.out +P +49152 +all-reduce B'; expect_out '^98304 elements are sent by all 4 devices'
@@ -186,4 +207,4 @@ test_timeline() {
     [ "$placed" -lt "$even" ] || complain "a step takes $placed ps with layers by speed, $even with equal parts"
 }
 
-run_tests test_tensor_schemes test_tensor_steps test_attention_schemes test_signatures test_topics test_every_schedule test_numbers test_refusals test_files test_train_with_a_file test_train_partial_and_streaming_files test_timeline
+run_tests test_tensor_schemes test_tensor_steps test_attention_schemes test_dispatch_schemes test_signatures test_topics test_every_schedule test_numbers test_refusals test_files test_train_with_a_file test_train_partial_and_streaming_files test_timeline

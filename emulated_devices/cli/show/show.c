@@ -23,6 +23,7 @@ static const struct command topics[] = {
     { "tensor", "a linear layer under a tensor scheme: blocks of each device, sends, products, sums", show_tensor },
     { "attention", "a sequence cut over devices: who has which tokens, and computes which queries and keys when",
       show_attention },
+    { "dispatch", "tokens on their way to experts on several devices, hop by hop", show_dispatch },
     { "sbp", "split, broadcast and partial-sum signatures of a layer, and transfers between them", show_sbp },
     { 0 }
 };

@@ -1,0 +1,37 @@
+/* dispatch.h -- which token is on which device after each hop on the way to its experts; shared by the files of
+ * `orrery show dispatch NAME`. */
+#ifndef ORRERY_DRAW_DISPATCH_H
+#define ORRERY_DRAW_DISPATCH_H
+
+#include "emulated_devices/draw/record.h"
+#include "emulated_devices/verify/experts.h"
+
+enum { SHOW_DISPATCH_DEVICES = 16, SHOW_DISPATCH_TOKENS = 16, SHOW_DISPATCH_EXPERTS = 64 };
+
+/* Kinds of events.  Sends of a hop: pairs of a device and a token; computed: pairs of an expert and a token. */
+enum { DISPATCH_SENDS, DISPATCH_COMPUTED = EXPERT_HOPS };
+
+/* A token as one number of a record. */
+static inline int32_t token_number(int device, int64_t t) { return (int32_t)(device * SHOW_DISPATCH_TOKENS + t); }
+
+struct dispatch_outcome {
+    uint64_t messages, bytes;           /* of all passes */
+    bool as_cost, right;                /* these equal the formulas; all results are those of one device */
+};
+
+struct dispatch_trace {
+    const struct expert_layer *layer;   /* of device 0 */
+    int P;
+    struct record record[SHOW_DISPATCH_DEVICES];
+    struct dispatch_outcome outcome[SHOW_DISPATCH_DEVICES];
+};
+
+/** Record where each token goes, by sending its number instead of its row.  Collective; call it after the passes.
+ *  @return OK, ERR_MEMORY or ERR_COMM. */
+enum error_code dispatch_record(const struct expert_layer *, struct record *, struct error *);
+
+/** Draw to stdout in 80 columns.  @return OK, or ERR_CHECK if a choice was not computed once, a result is wrong, or
+ *  messages differ from the formulas. */
+enum error_code show_dispatch_draw(const struct dispatch_trace *, struct error *);
+
+#endif

@@ -1,0 +1,44 @@
+/* experts.h -- one call of an expert scheme without a model: for drawings and measurements.
+ *
+ * An expert multiplies by its number + 1, so each result is known.  Every device has equally many tokens, and all
+ * experts get equally many if E divides tokens x k.
+ */
+#ifndef ORRERY_VERIFY_EXPERTS_H
+#define ORRERY_VERIFY_EXPERTS_H
+
+#include "emulated_devices/schemes/experts/experts.h"
+
+/* E experts, k choices of each token, tokens of each device, D numbers of a row; devices = ep x etp. */
+struct expert_shape { int64_t E, k, tokens, D; int ep, etp; };
+
+struct expert_layer {
+    struct expert_shape shape;
+    struct model_config config;
+    struct tensor_parallel tp;
+    struct group along_ep, along_etp, part[EXPERT_GROUPS];
+    struct expert_parallel ep;
+    struct expert_routing routing;
+    struct mixture_call call;
+};
+
+/** What token `t` of a device chooses, from 0 to k-1: different experts.  Pure. */
+int32_t expert_layer_choice(const struct expert_shape *, int device, int64_t t, int64_t i);
+
+/** Create one device's groups and rows.  Local.
+ *  @return OK; ERR_PLAN if the scheme does not take these devices; ERR_MEMORY.  Call expert_layer_close after all. */
+enum error_code expert_layer_open(struct expert_layer *, struct comm *, const struct expert_scheme *,
+                                  struct expert_shape, struct error *);
+void expert_layer_close(struct expert_layer *);
+
+/** Announce the rows, and run the passes of the call: forward; then backward.  Collective over all devices.
+ *  @return OK, or the scheme's error: the other devices still wait; call comm_give_up. */
+enum error_code expert_layer_announce(struct expert_layer *, struct error *);
+enum error_code expert_layer_run(struct expert_layer *, struct error *);
+
+/** What this device sends in these, by the scheme's formulas of the routing. */
+struct traffic expert_layer_cost(const struct expert_layer *);
+
+/** Whether the results and all gradients are those of one device. */
+bool expert_layer_right(const struct expert_layer *);
+
+#endif
