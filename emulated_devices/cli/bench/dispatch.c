@@ -146,9 +146,9 @@ static enum error_code print_claims(const struct table *t, struct error *err)
     }
     /* along etp also the experts of rows, of 32 bits, and its counts */
     if (direct && sliced) {
-        const double rows = (double)a->tokens * a->choices;
+        const double rows = (double)a->tokens * a->choices, more = (rows + 1) / (8 * rows * a->width);
         differ += print_claim("ep P/2 x etp 2 sends, of all rows: (P-2)/P + 1",
-                              "MoE parallel folding, arXiv:2504.14960", (P - 2) / P + 1, part_of(t, sliced) - (4 * rows + 4) / 4 / (8 * rows * a->width));
+                              "MoE parallel folding, arXiv:2504.14960", (P - 2) / P + 1, part_of(t, sliced) - more);
     }
     if (direct && two && a->node < a->devices) {
         const double tokens = (double)a->devices * a->tokens;
