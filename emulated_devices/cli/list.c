@@ -120,17 +120,19 @@ static void list_quantising(void)
 /* Options of every scheme. */
 static void list_offload(void)
 {
-    entry("--offload WHAT", "optimizer state, gradients or weights on a slow tier: the host's memory, or one file per "
-                            "device (--offload-to)");
+    entry("--offload WHAT", "optimizer state, gradients, weights or activations on a slow tier: the host's memory, or "
+                            "one file per device (--offload-to)");
     field("moves weights: a read for each gather, a write a step, and without masters a read for the step; gradients: "
           "a write and a "
           "read a step, both once more for each further backward pass; optimizer state: a read and a write a step. n/P "
           "of each, on each device's own link");
     field("memory weights: two parts and the shards of two; gradients: one part and a shard; optimizer state: three "
           "slices (--offload-slice)");
+    field("activations: what layers keep, but for the last two of a stage, leaves after forward and comes back before "
+          "backward; moves each byte once each way a microbatch; memory two layers, and those that stay");
     field("--offload-stride K: the device steps every Kth slice, the host the others at the same time");
     field("from ZeRO-Infinity, arXiv:2104.07857; ZeRO-Offload, arXiv:2101.06840; Deep Optimizer States, "
-          "arXiv:2410.21316");
+          "arXiv:2410.21316; activations: ByteScale, arXiv:2502.21231");
 }
 
 /* Options of schemes that gather weights before use. */

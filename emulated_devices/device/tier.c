@@ -79,6 +79,8 @@ enum error_code tier_open(struct tier *t, struct device *d, const char *folder, 
 void tier_close(struct tier *t)
 {
     if (t->device == NULL) return;                       /* never opened */
+    /* after an error copies may still be in flight, to memory that is freed here */
+    for (enum stream s = FETCH; s < STREAMS; s++) clock_join(&t->device->clock, s);
     if (t->file >= 0) {
         if (t->memory) munmap(t->memory, (size_t)t->size);
         close(t->file);

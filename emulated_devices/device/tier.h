@@ -18,6 +18,12 @@
 
 struct tier_traffic { uint64_t reads, bytes_read, writes, bytes_written; };     /* operations, and their payload */
 
+static inline void tier_traffic_add(struct tier_traffic *sum, struct tier_traffic one, uint64_t times)
+{
+    sum->reads += times * one.reads, sum->bytes_read += times * one.bytes_read;
+    sum->writes += times * one.writes, sum->bytes_written += times * one.bytes_written;
+}
+
 struct tier {
     struct device *device;
     char *memory;                       /* the host's, or the file's mapped; NULL: there is no tier */

@@ -11,7 +11,8 @@ static void read_outline(struct trainer *t, int64_t steps, struct plan_memory *m
     const struct model_state kept = data_resident(&t->data), slow = data_offloaded(&t->data);
     t->data.stepped = steps > 0;
     t->data.stepped_outward = outer_steps(&t->data.outer, 0, steps) > 0;
-    m->offloaded = slow.weights + slow.gradients + slow.optimizer;
+    m->offloaded = slow.weights + slow.gradients + slow.optimizer +
+                   (steps > 0 ? trainer_activation_moves(t).bytes_written : 0);
     m->peak = (struct arena_use){
         .tag = { [PARAMETERS] = kept.weights, [GRADIENTS] = kept.gradients, [OPTIMIZER] = kept.optimizer },
         .total = kept.weights + kept.gradients + kept.optimizer

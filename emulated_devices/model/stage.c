@@ -1,4 +1,5 @@
 #include "emulated_devices/model/stage.h"
+#include "emulated_devices/model/away.h"
 #include "emulated_devices/model/link_cost.h"
 #include "emulated_devices/model/run.h"
 #include "ref/model/rotary.h"
@@ -112,7 +113,7 @@ enum error_code stage_cut(struct stage *s, struct error *err)
 {
     enum error_code e = OK;
     for (int i = 0; !e && i < s->plan->micros; i++) e = cut_microbatch(s, &s->micro[i], i, err);
-    return e;
+    return e ? e : away_cut(s, err);
 }
 
 static bool make_routing(const struct stage *s, struct microbatch *m)
@@ -131,7 +132,8 @@ enum error_code stage_open(struct stage *s, const struct plan *plan, struct devi
     s->layers = (int)plan_first_layer(plan, index + 1) - s->first_layer;
     s->micro = calloc((size_t)plan->micros, sizeof *s->micro);
     s->part = calloc((size_t)s->layers + 2, sizeof *s->part);
-    bool ok = s->micro && s->part && make_rotary(s);
+    s->moved = calloc((size_t)s->layers + 1, sizeof *s->moved);
+    bool ok = s->micro && s->part && s->moved && make_rotary(s);
     enum error_code e = ok ? link_parts(s, err) : OK;
     for (int i = 0; ok && !e && i < plan->micros; i++)
         ok = (s->micro[i].tensor = calloc((size_t)s->buffers, sizeof *s->micro[i].tensor)) != NULL &&
@@ -154,8 +156,9 @@ static void drop_microbatch(struct stage *s, struct microbatch *m)
 void stage_close(struct stage *s)
 {
     for (int i = 0; s->micro && i < s->plan->micros; i++) drop_microbatch(s, &s->micro[i]);
-    free(s->micro), free(s->part), free(s->rotary.data);
-    s->micro = NULL, s->part = NULL;
+    away_close(s);
+    free(s->micro), free(s->part), free(s->moved), free(s->rotary.data);
+    s->micro = NULL, s->part = NULL, s->moved = NULL;
     s->rotary = tensor_none;
 }
 
@@ -227,7 +230,10 @@ enum error_code stage_forward(struct stage *s, int micro, struct error *err)
 {
     struct microbatch *m = &s->micro[micro];
     enum error_code e = s->first ? forward_part(s, m, embedding_of(s), err) : OK;
-    for (int l = 0; l < s->layers && !e; l++) e = forward_part(s, m, layer_of(s, l), err);
+    for (int l = 0; l < s->layers && !e; l++) {
+        e = forward_part(s, m, layer_of(s, l), err);
+        if (!e) e = away_after_forward(s, m, l, err);
+    }
     return !e && s->last ? forward_part(s, m, loss_of(s), err) : e;
 }
 
@@ -265,7 +271,10 @@ enum error_code stage_backward(struct stage *s, int micro, bool input, bool weig
 {
     struct microbatch *m = &s->micro[micro];
     enum error_code e = s->last ? backward_part(s, m, loss_of(s), input, weight, err) : OK;
-    for (int l = s->layers - 1; l >= 0 && !e; l--) e = backward_part(s, m, layer_of(s, l), input, weight, err);
+    for (int l = s->layers - 1; l >= 0 && !e; l--) {
+        if (input) e = away_before_backward(s, m, l, err);
+        if (!e) e = backward_part(s, m, layer_of(s, l), input, weight, err);
+    }
     return !e && s->first ? backward_part(s, m, embedding_of(s), input, weight, err) : e;
 }
 
@@ -288,7 +297,10 @@ static void forward_held(const struct stage *s, int micro, const struct model_pa
 void stage_forward_held(const struct stage *s, int micro, struct held *h)
 {
     if (s->first) forward_held(s, micro, embedding_of(s), h);
-    for (int l = 0; l < s->layers; l++) forward_held(s, micro, layer_of(s, l), h);
+    for (int l = 0; l < s->layers; l++) {
+        forward_held(s, micro, layer_of(s, l), h);
+        away_forward_held(s, micro, l, h);
+    }
     if (s->last) forward_held(s, micro, loss_of(s), h);
 }
 
@@ -303,7 +315,10 @@ static void backward_held(const struct stage *s, int micro, const struct model_p
 void stage_backward_held(const struct stage *s, int micro, bool input, bool weight, struct held *h)
 {
     if (s->last) backward_held(s, micro, loss_of(s), input, weight, h);
-    for (int l = s->layers - 1; l >= 0; l--) backward_held(s, micro, layer_of(s, l), input, weight, h);
+    for (int l = s->layers - 1; l >= 0; l--) {
+        if (input) away_backward_held(s, micro, l, h);
+        backward_held(s, micro, layer_of(s, l), input, weight, h);
+    }
     if (s->first) backward_held(s, micro, embedding_of(s), input, weight, h);
 }
 

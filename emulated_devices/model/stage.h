@@ -9,6 +9,7 @@
 #ifndef ORRERY_STAGE_H
 #define ORRERY_STAGE_H
 
+#include "emulated_devices/device/tier.h"
 #include "emulated_devices/model/link.h"
 #include "emulated_devices/model/probe.h"
 #include "ref/model/transformer.h"
@@ -33,6 +34,7 @@ struct microbatch {
     struct tensor mask;                         /* I32 [sequences*S, 2]: what a token of packed samples sees; with a
                                                  * plan always, and all sequences are numbered as one */
     struct tensor *tensor;                      /* [buffers of all parts] */
+    uint64_t place;                             /* of its first byte on the stage's tier */
     struct tensor gradient;                     /* of the stream, at the current point of backward: [stream] */
 };
 
@@ -68,6 +70,8 @@ struct stage {
     struct model_part *part;                    /* [layers + 2]: embedding, layers, loss; linked if the stage has it */
     int buffers;                                /* of all parts */
     struct microbatch *micro;                   /* [M] */
+    struct tier tier;                           /* with --offload activations: away.h */
+    picoseconds *moved;                         /* [layers] when a layer that leaves, or comes back, has done so */
     const struct probe *probe;                  /* NULL: no probe */
 };
 

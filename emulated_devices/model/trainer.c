@@ -1,5 +1,6 @@
 #include "emulated_devices/model/trainer_parts.h"
 #include "emulated_devices/model/apart.h"
+#include "emulated_devices/model/away.h"
 #include "emulated_devices/model/mixture.h"
 #include "emulated_devices/model/zeroth.h"
 #include "emulated_devices/schemes/data/tiles.h"
@@ -233,6 +234,7 @@ enum error_code trainer_open(struct trainer *t, const struct plan *plan, struct 
     t->source = source;
     t->held = (struct held){ 0 };
     if (!e) e = data_fill(&t->data, t->plan.seed, err);
+    for (int c = 0; c < t->stages_open && !e; c++) e = away_open(&t->stage[c], err);
     e = comm_agree(comm, e, err);
     if (!e) e = agree_on_plans(t, OK, err);
     if (e) trainer_close(t);
@@ -316,6 +318,7 @@ static enum error_code take_step(struct trainer *t, struct error *err)
     const enum error_code cut = cut_step(t, t->step, err), e = agree_on_plans(t, cut, err);
     for (enum traffic_kind kind = 0; kind < TRAFFIC_KIND_COUNT && !e; kind++)
         account_add(&t->begun.of[kind], trainer_cost(t, kind), 1);
+    if (!e) tier_traffic_add(&t->moved, trainer_activation_moves(t), 1);
     return e;
 }
 

@@ -42,6 +42,7 @@ struct trainer {
     struct held held;                   /* with a batch plan: the largest of all steps; in a trainer that trains, of the
                                          * steps begun */
     struct ledger begun;                /* with a batch plan: what the steps begun send */
+    struct tier_traffic moved;          /* likewise: the activations that they write to the slow tier and read */
     int64_t *counted;                   /* [updates] labels that count in the replica's sequences, for each optimizer
                                          * step of this step */
     int64_t labels;                     /* labels that count in the whole batch */
@@ -126,6 +127,12 @@ void trainer_predict(const struct trainer *, int64_t steps, struct ledger *);
 /** Exactly what this device has read from the slow tier and written to it in these steps, by formula; the tier's
  *  counters must equal it. */
 struct tier_traffic trainer_tier_traffic_so_far(const struct trainer *, int64_t steps);
+
+/** The tiers' counters: of the data scheme's tier and of those of the stages. */
+struct tier_traffic trainer_tier_traffic_counted(const struct trainer *);
+
+/** What this device writes to the slow tier and reads of activations in a step of the current microbatches. */
+struct tier_traffic trainer_activation_moves(const struct trainer *);
 
 /** Exact peak bytes of this device in one tag, by formula, for PARAMETERS, GRADIENTS, OPTIMIZER and ACTIVATIONS; the
  *  arena must show it after a step.  Activations: the most that the device's list of actions holds at once; where data

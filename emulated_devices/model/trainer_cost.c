@@ -1,4 +1,5 @@
 /* trainer_cost.c -- what one device's part of a step holds, sends and moves, by formula. */
+#include "emulated_devices/model/away.h"
 #include "emulated_devices/model/trainer_parts.h"
 #include "emulated_devices/model/mixture.h"
 #include "emulated_devices/model/zeroth.h"
@@ -90,17 +91,19 @@ static struct account result_cost(const struct trainer *t)
     return sum;
 }
 
-/* Sum over all microbatches that pass through this device. */
+/* Whether a microbatch passes through this device's stage, or through another place that holds it. */
+static bool runs_here(const struct trainer *t, int chunk, int micro)
+{
+    const struct place at = place_of(&t->schedule, micro, t->stage[chunk].index);
+    return at.device == t->pp.rank && at.chunk == chunk;
+}
+
 static struct account stages_cost(const struct trainer *t, struct account (*cost)(const struct stage *, int micro))
 {
     struct account sum = { 0 };
     for (int c = 0; c < t->plan.chunks; c++)
-        for (int i = 0; i < t->plan.micros; i++) {
-            const struct stage *s = &t->stage[c];
-            const struct place at = place_of(&t->schedule, i, s->index);
-            if (at.device != t->pp.rank || at.chunk != c) continue;             /* it runs at another place */
-            account_add(&sum, cost(s, i), plan_passes(&t->plan));
-        }
+        for (int i = 0; i < t->plan.micros; i++)
+            if (runs_here(t, c, i)) account_add(&sum, cost(&t->stage[c], i), plan_passes(&t->plan));
     return sum;
 }
 
@@ -129,18 +132,30 @@ void trainer_predict(const struct trainer *t, int64_t steps, struct ledger *l)
     account_add(data, data_saved_by_projecting(&t->data, taken, skipped), -1);
 }
 
-static void add_traffic(struct tier_traffic *sum, struct tier_traffic one, uint64_t times)
-{
-    sum->reads += times * one.reads, sum->bytes_read += times * one.bytes_read;
-    sum->writes += times * one.writes, sum->bytes_written += times * one.bytes_written;
-}
-
 struct tier_traffic trainer_tier_traffic_so_far(const struct trainer *t, int64_t steps)
 {
     const int64_t skipped = t->skipped - t->skipped_before;
+    struct tier_traffic sum = t->moved;
+    if (!plan_changes(&t->plan)) tier_traffic_add(&sum, trainer_activation_moves(t), (uint64_t)steps);
+    tier_traffic_add(&sum, data_tier_traffic(&t->data), (uint64_t)steps);
+    tier_traffic_add(&sum, data_tier_update_traffic(&t->data), (uint64_t)-skipped);
+    tier_traffic_add(&sum, data_outer_moves(&t->data),
+                     (uint64_t)outer_steps(&t->data.outer, t->step - steps, t->step));
+    return sum;
+}
+
+struct tier_traffic trainer_tier_traffic_counted(const struct trainer *t)
+{
+    struct tier_traffic sum = data_tier_traffic_so_far(&t->data);
+    for (int c = 0; c < t->stages_open; c++) tier_traffic_add(&sum, t->stage[c].tier.traffic, 1);
+    return sum;
+}
+
+struct tier_traffic trainer_activation_moves(const struct trainer *t)
+{
     struct tier_traffic sum = { 0 };
-    add_traffic(&sum, data_tier_traffic(&t->data), (uint64_t)steps);
-    add_traffic(&sum, data_tier_update_traffic(&t->data), (uint64_t)-skipped);
-    add_traffic(&sum, data_outer_moves(&t->data), (uint64_t)outer_steps(&t->data.outer, t->step - steps, t->step));
+    for (int c = 0; c < t->stages_open; c++)
+        for (int i = 0; i < t->plan.micros; i++)
+            if (runs_here(t, c, i)) tier_traffic_add(&sum, away_moves(&t->stage[c], i), 1);
     return sum;
 }

@@ -68,6 +68,11 @@ static const struct clash clashes[] = {
       "schemes that shard weights like optimizer state, such as --zero 3" },
     { HAS_offload_weights, HAS_two_versions,
       "@ keeps two versions of the weights on the device", "schedules that keep one" },
+    { HAS_offload_activations, HAS_forward_only, "@ keeps no activations", "optimizers with gradients" },
+    { HAS_offload_activations, HAS_few_layers,
+      "the last two layers of a stage stay, and @ leave none that could go", "fewer stages" },
+    { HAS_offload_activations, HAS_experts_apart, "the size of what leaves must be known before, and with @ it follows "
+      "from the routing", "--dispatch here" },
     { HAS_offload_gradients, HAS_forward_only, "@ has no gradients", "optimizers with gradients" },
     { HAS_offload_gradients, HAS_allreduces_whole,
       "@ all-reduces whole gradients, in buckets", "schemes that shard optimizer state, such as --zero 2" },

@@ -35,6 +35,8 @@ struct facts {
     X(quantized_weights,      "--quantize-weights")                                                 \
     X(quantized_gradients,    "--quantize-gradients")                                               \
     X(offload,                "--offload")                                                          \
+    X(offload_activations,    "--offload activations")                                              \
+    X(few_layers,             "at most two layers for each stage")                                  \
     X(offload_weights,        "--offload weights")                                                  \
     X(offload_gradients,      "--offload gradients")                                                \
     X(offload_state_alone,    "--offload optimizer")                                                \

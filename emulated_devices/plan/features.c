@@ -135,6 +135,18 @@ static bool offload(const struct facts *f, struct typed *t)
     return f->plan->data.offload != 0 && say(t, "--offload");
 }
 
+static bool offload_activations(const struct facts *f, struct typed *t)
+{
+    return f->plan->offload_activations && say(t, "--offload activations");
+}
+
+/* No stage has a layer more than the two that stay. */
+static bool few_layers(const struct facts *f, struct typed *t)
+{
+    const int64_t L = f->plan->model.L, stages = f->schedule->stages;
+    return L <= 2 * stages && say(t, "%lld layers on %d stages", (long long)L, (int)stages);
+}
+
 static bool offload_weights(const struct facts *f, struct typed *t)
 {
     return offloads(&f->plan->data, PARAMETERS) && say(t, "--offload weights");

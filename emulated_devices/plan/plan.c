@@ -539,6 +539,27 @@ static double per_element(const struct plan *p)
     return (double)dtype_size(p->dtype) * (double)c->flop_rate[p->dtype] / (double)c->link[0].rate;
 }
 
+/* Elements that a layer keeps of a token between forward and backward: the block's input, and what its norms and
+ * matrices read.  What attention and norms keep of a row is left out. */
+static double kept_elements(const struct model_config *c)
+{
+    const double rows = c->mlp == MLP_MIXTURE ? (double)c->mixture.k : 1;
+    const double attention = (double)((c->parallel ? 3 : 4) * c->D + (c->H + 2 * c->K) * c->A + c->H * c->A);
+    return attention + rows * (double)((c->mlp == MLP_GELU ? 2 : 3) * c->F + (rows > 1 ? 2 * c->D : 0));
+}
+
+/* Operations in the time in which the copy engine moves what a layer keeps of a token to the host.  Without a cluster a
+ * number takes as long as 7 over the nearest link: PCIe 5 has 64 GB/s, an H100's NVLink 450. */
+static double per_kept(const struct plan *p)
+{
+    const struct cluster *c = p->cluster;
+    const double elements = kept_elements(&p->model) / p->mesh.size[TP];
+    if (!p->offload_activations) return 0;
+    if (c == NULL) return 7 * per_element(p) * elements;
+    if (c->copy_rate == 0 || c->flop_rate[p->dtype] <= 0) return 1e-9;          /* copies take no time */
+    return (double)dtype_size(p->dtype) * (double)c->flop_rate[p->dtype] / (double)c->copy_rate * elements;
+}
+
 /* The lengths of the samples of some sequences.  @param[out] length  room for their tokens.  @return how many. */
 static int sample_lengths(const struct plan *p, struct interval sequences, int64_t length[])
 {
@@ -572,6 +593,8 @@ enum error_code plan_context(const struct plan *p, int dp, int micro, struct ten
                                              .sees = mask.data, .ranges = (int)(tensor_cols(mask) / 2),
                                              .query_width = c->H * c->A, .key_width = 2 * c->K * c->A,
                                              .heads = fewest_heads(p), .per_element = per_element(p),
+                                             .layers = (int)block_at(c->L, p->stages > 0 ? p->stages : 1, 0).count,
+                                             .per_kept = per_kept(p),
                                              .per_pair = 4 * (double)(c->H * c->A),
                                              .per_token = model_forward_flops(c, 1, 1) / (double)c->L }, err);
     free(length);

@@ -43,6 +43,7 @@ struct plan {
     const char *tensor, *attention, *dispatch, *schedule, *allreduce;   /* names in the registries; schedule may be a
                                                                          * file's name */
     struct context_split split;         /* of cp, for attention schemes of two dimensions; 0: the defaults */
+    bool offload_activations;           /* to the slow tier of `data`, between forward and backward: away.h */
     const char *recompute;              /* which layers recompute activations: recompute.h; NULL: none */
     const struct optimizer *optimizer;
     struct hyperparameters hyper;
@@ -151,6 +152,9 @@ bool plan_follows_data(const struct plan *);
 
 /** Whether rows of activations, and so their memory, are known only in a step. */
 static inline bool plan_routes_rows(const struct plan *p) { return plan_follows_data(p) || plan_cuts_experts(p); }
+
+/** Whether something is on the devices' slow tiers. */
+static inline bool plan_has_tier(const struct plan *p) { return p->data.offload != 0 || p->offload_activations; }
 
 /** Whether devices' tokens may differ from step to step. */
 static inline bool plan_changes(const struct plan *p) { return p->batches || plan_follows_data(p); }

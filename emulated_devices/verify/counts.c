@@ -35,7 +35,7 @@ static enum error_code check_one(const struct comm *c, struct ledgers l, enum tr
 
 static enum error_code check_tier(const struct trainer *t, int64_t steps, struct error *err)
 {
-    const struct tier_traffic did = data_tier_traffic_so_far(&t->data), want = trainer_tier_traffic_so_far(t, steps);
+    const struct tier_traffic did = trainer_tier_traffic_counted(t), want = trainer_tier_traffic_so_far(t, steps);
     const bool reads = did.reads == want.reads && did.bytes_read == want.bytes_read;
     if (reads && did.writes == want.writes && did.bytes_written == want.bytes_written) return OK;
     return fail(err, ERR_CHECK,

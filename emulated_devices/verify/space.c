@@ -337,12 +337,14 @@ static void take_codes(struct plan *p, int value)
 enum { OFFLOAD_ALL = 1u << PARAMETERS | 1u << GRADIENTS | 1u << OPTIMIZER, SLICE = 100 };
 static const struct { const char *name; unsigned what; int stride; } offloads_[] = {
     { "none", 0, 0 }, { "offload", OFFLOAD_ALL, 1 }, { "offload /3", OFFLOAD_ALL, 3 },
-    { "offload state", 1u << OPTIMIZER, 1 },
+    { "offload state", 1u << OPTIMIZER, 1 }, { "activations", 1u << ACTIVATIONS, 1 },
 };
 static const char *offload_word(int value) { return offloads_[value].name; }
 static void take_offload(struct plan *p, int value)
 {
-    p->data.offload = offloads_[value].what, p->data.offload_stride = offloads_[value].stride;
+    p->offload_activations = offloads_[value].what == 1u << ACTIVATIONS;
+    p->data.offload = p->offload_activations ? 0 : offloads_[value].what;
+    p->data.offload_stride = offloads_[value].stride;
     p->data.offload_slice = SLICE;
 }
 

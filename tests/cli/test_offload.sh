@@ -13,7 +13,7 @@ test_what_fits() {
     run train $large --zero 3;                  expect_status 2; expect_error '--memory 32M: device 0 \(dp=0\) needs at least [0-9]+ bytes'
     run train $large --zero 3 $everything;      expect_status 0; expect_silent
     expect_out '^slow tier of each device'
-    expect_out '^ +0-3 +all +10\.3M +10\.3M +20\.7M +62\.0M in [0-9]+ +41\.4M in [0-9]+$'
+    expect_out '^ +0-3 +all +10\.3M +10\.3M +20\.7M +0 +62\.0M in [0-9]+ +41\.4M in [0-9]+$'
     expect_out '^traffic .*, and those of the slow tier, equal the formulas on every device$'
     expect_out '^memory .* equal the formulas on every device$'
 }

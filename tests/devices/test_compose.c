@@ -81,6 +81,8 @@ static void take(struct plan *p, enum feature f)
     case HAS_quantized_weights: p->data.quantise_weights = codes; break;
     case HAS_quantized_gradients: p->data.quantise_gradients = codes; break;
     case HAS_offload: case HAS_offload_state_alone: p->data.offload = 1u << OPTIMIZER; break;
+    case HAS_offload_activations: p->offload_activations = true; break;
+    case HAS_few_layers: p->model.L = 2; break;
     case HAS_offload_weights: p->data.offload = 1u << PARAMETERS; break;
     case HAS_offload_gradients: p->data.offload = 1u << GRADIENTS; break;
     case HAS_host_steps: p->data.offload_stride = 3, p->data.offload = p->data.offload ? p->data.offload : ALL; break;

@@ -70,6 +70,34 @@ static void test_published_examples(void **state)
     context_plan_free(&p);
 }
 
+/* Of 32 layers 30 leave while the next one computes: with room for 2 layers of 16 times the tokens, 8 devices have 1M
+ * of them.  Where a link to the host is slower than computing, half of the 30 leave: D = ceil((2 + 15)/32 * 128).  With
+ * no time at all to copy, or where the sample has room on one device, nothing leaves. */
+static void test_selective_offloading(void **state)
+{
+    static const struct { double overlapped, away; int devices; } cases[] = {
+        { 3, 1, 8 }, { 0.51, 0.5, 68 }, { 1. / 31, 0, 128 },
+    };
+    (void)state;
+    int64_t length[128] = { 1024 * K };
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        struct context_load l = load_of(length, 1, 128);
+        const double layer = l.per_pair * (double)(1024 * K + 1) / 2 + l.per_token;     /* operations for a token */
+        l.layers = 32, l.per_kept = layer / cases[i].overlapped;
+        struct context_plan p = plan_of(&l);
+        assert_int_equal(devices_of(&p, 0, 1024 * K), cases[i].devices);
+        for (int d = 0; d < 128; d++)
+            assert_true(fabs(p.away[d] - (d < cases[i].devices ? cases[i].away : 0)) < 1e-12);
+        context_plan_free(&p);
+    }
+    for (int i = 0; i < 128; i++) length[i] = 8 * K;
+    struct context_load l = load_of(length, 128, 128);
+    l.layers = 32, l.per_kept = 1e-3;
+    struct context_plan p = plan_of(&l);
+    for (int d = 0; d < 128; d++) assert_true(p.away[d] == 0);
+    context_plan_free(&p);
+}
+
 /* Lengths with a long tail, as many as fill `tokens`. */
 static int lognormal(int64_t length[], int64_t tokens, uint64_t seed)
 {
@@ -269,7 +297,8 @@ static void test_small_step(void **state)
 
 int main(void)
 {
-    const struct CMUnitTest tests[] = { cmocka_unit_test(test_published_examples), cmocka_unit_test(test_volume),
+    const struct CMUnitTest tests[] = { cmocka_unit_test(test_published_examples),
+        cmocka_unit_test(test_selective_offloading), cmocka_unit_test(test_volume),
                                         cmocka_unit_test(test_balance), cmocka_unit_test(test_equal_shares),
                                         cmocka_unit_test(test_microbatches),
                                         cmocka_unit_test(test_different_numbers_of_microbatches),

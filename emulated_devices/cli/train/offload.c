@@ -3,7 +3,7 @@
 #include <string.h>
 
 static const struct { const char *name; enum arena_tag tag; } classes[] = {
-    { "optimizer", OPTIMIZER }, { "gradients", GRADIENTS }, { "weights", PARAMETERS },
+    { "optimizer", OPTIMIZER }, { "gradients", GRADIENTS }, { "weights", PARAMETERS }, { "activations", ACTIVATIONS },
 };
 enum { CLASSES = sizeof classes / sizeof *classes };
 
@@ -29,8 +29,10 @@ static enum error_code take_classes(unsigned *offload, const char *list, struct 
     }
 }
 
-enum error_code train_take_offload(struct data_request *q, const struct offload_flags *f, struct error *err)
+enum error_code train_take_offload(struct plan *p, const struct offload_flags *f, struct error *err)
 {
+    struct data_request *q = &p->data;
+    unsigned what = 0;
     const char *alone = f->to ? "--offload-to" : f->slice ? "--offload-slice" : f->stride ? "--offload-stride" : NULL;
     if (f->classes == NULL && alone)
         return fail(err, ERR_USAGE, "%s: there is nothing offloaded; --offload optimizer,gradients,weights says what",
@@ -38,5 +40,8 @@ enum error_code train_take_offload(struct data_request *q, const struct offload_
     q->offload_to = f->to && strcmp(f->to, "host") != 0 ? f->to : NULL;
     q->offload_slice = f->slice ? f->slice : OFFLOAD_SLICE;
     q->offload_stride = f->stride;
-    return f->classes ? take_classes(&q->offload, f->classes, err) : OK;
+    const enum error_code e = f->classes ? take_classes(&what, f->classes, err) : OK;
+    q->offload = what & ~(1u << ACTIVATIONS);
+    p->offload_activations = what >> ACTIVATIONS & 1;
+    return e;
 }

@@ -353,8 +353,8 @@ enum error_code train_parse(struct train_options *o, int argc, char **argv, stru
         { "--quantize-block", "N", OPTION_INT, &data.block, .min = 1, .max = 1e9, .given = &data.block_given,
           .help = "elements that share a scale" },
         { "--offload", "WHAT", OPTION_STRING, &offload.classes,
-          .help = "what to keep on a slow tier instead of the device's memory: optimizer, gradients, weights, or a "
-                  "list such as optimizer,weights" },
+          .help = "what to keep on a slow tier instead of the device's memory: optimizer, gradients, weights, "
+                  "activations, or a list such as optimizer,weights" },
         { "--offload-to", "host|DIR", OPTION_STRING, &offload.to,
           .help = "the tier: the host's memory, or one file per device in a folder; default: host" },
         { "--offload-slice", "N", OPTION_INT, &offload.slice, .min = 1, .max = 2e9,
@@ -509,7 +509,7 @@ enum error_code train_parse(struct train_options *o, int argc, char **argv, stru
                  p->data.scheme);
     if (!e) e = take_formats(o, grad_dtype, err);
     if (e) return e;
-    e = train_take_offload(&p->data, &offload, err);
+    e = train_take_offload(p, &offload, err);
     if (e) return e;
     p->B = batch ? batch : usual_batch;
     p->S = seq ? seq : p->model.S;

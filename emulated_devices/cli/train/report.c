@@ -121,6 +121,7 @@ static bool same_memory(const struct device_report *a, const struct device_repor
 static bool same_tier(const struct device_report *a, const struct device_report *b)
 {
     return memcmp(&a->offloaded, &b->offloaded, sizeof a->offloaded) == 0 &&
+           a->activations_away == b->activations_away &&
            memcmp(&a->tier, &b->tier, sizeof a->tier) == 0;
 }
 
@@ -197,6 +198,7 @@ static void tier_row(struct columns *t, const struct plan *p, const struct devic
     size(t, x->offloaded.weights);
     size(t, x->offloaded.gradients);
     size(t, x->offloaded.optimizer);
+    size(t, x->activations_away);
     size_in(t, x->tier.bytes_read, x->tier.reads);
     size_in(t, x->tier.bytes_written, x->tier.writes);
 }
@@ -231,10 +233,10 @@ void report_memory(const struct train_record *r)
 {
     static const char *const memory[] = { "parameters",  "weights", "gradients", "optimizer",
                                           "activations", "buffers", "together",  NULL };
-    static const char *const tier[] = { "weights", "gradients", "optimizer", "read", "written", NULL };
+    static const char *const tier[] = { "weights", "gradients", "optimizer", "activations", "read", "written", NULL };
     fprintf(r->out, "\npeak memory of each device, in bytes\n");
     print_ranges(r, memory, same_memory, memory_row);
-    if (r->options->plan.data.offload == 0) return;
+    if (!plan_has_tier(&r->options->plan)) return;
     fprintf(r->out, "\nslow tier of each device: what is stored, read and written, in bytes and operations\n");
     print_ranges(r, tier, same_tier, tier_row);
 }
@@ -330,7 +332,7 @@ void report_end(const struct train_record *r)
                 (long long)plan_most_sequences(p));
     if (p->optimizer->forward_only) print_slope(r);
     fprintf(r->out, "traffic counted messages, bytes and additions of every kind%s %s the formulas on every device\n",
-            p->data.offload ? ", and those of the slow tier," : "", all_exact(r, false) ? "equal" : "DIFFER FROM");
+            plan_has_tier(p) ? ", and those of the slow tier," : "", all_exact(r, false) ? "equal" : "DIFFER FROM");
     fprintf(r->out,
             "memory  counted peaks of weights, gradients, optimizer and activations %s the formulas on every device\n",
             all_exact(r, true) ? "equal" : "DIFFER FROM");
@@ -412,6 +414,7 @@ static void add_device(cJSON *list, const struct plan *p, const struct cluster *
     cJSON_AddNumberToObject(tier, "weights", (double)d->offloaded.weights);
     cJSON_AddNumberToObject(tier, "gradients", (double)d->offloaded.gradients);
     cJSON_AddNumberToObject(tier, "optimizer", (double)d->offloaded.optimizer);
+    cJSON_AddNumberToObject(tier, "activations", (double)d->activations_away);
     cJSON_AddNumberToObject(tier, "reads", (double)d->tier.reads);
     cJSON_AddNumberToObject(tier, "bytes_read", (double)d->tier.bytes_read);
     cJSON_AddNumberToObject(tier, "writes", (double)d->tier.writes);

@@ -21,7 +21,8 @@ static struct device_report own_report(const struct trainer *t, int64_t steps)
                                .virtual_time = t->device->clock.now };
     for (int i = 0; i < t->parameters.count; i++) r.parameters += (uint64_t)layout_count(&t->parameters.all[i].layout);
     r.offloaded = data_offloaded(&t->data);
-    r.tier = data_tier_traffic_so_far(&t->data);
+    r.activations_away = trainer_activation_moves(t).bytes_written;
+    r.tier = trainer_tier_traffic_counted(t);
     r.counted = t->comm->counted;
     traffic_check(t, steps, &r.wrong_traffic);
     memory_check(t, steps, &r.wrong_memory);

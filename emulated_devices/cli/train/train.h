@@ -62,7 +62,7 @@ bool train_changes_loss_scale(const struct train_options *);
 struct offload_flags { const char *classes, *to; int slice, stride; };
 enum { OFFLOAD_SLICE = 1 << 16 };       /* elements, by default */
 
-enum error_code train_take_offload(struct data_request *, const struct offload_flags *, struct error *);
+enum error_code train_take_offload(struct plan *, const struct offload_flags *, struct error *);
 
 /** Take model, batch, steps and the optimizer's numbers from the golden file of --check.  The optimizer must be set. */
 enum error_code train_take_golden(struct train_options *, struct error *);
@@ -83,6 +83,7 @@ struct device_report {
     uint64_t resident;                  /* bytes of the process; 0 if the system does not tell */
     int64_t virtual_time;               /* picoseconds */
     struct model_state offloaded;       /* bytes on the slow tier */
+    uint64_t activations_away;          /* likewise, of all microbatches of the last step */
     struct tier_traffic tier;           /* read from it and written to it */
     struct error wrong_traffic, wrong_memory;           /* a count that differs from its prediction (counts.h); code OK:
                                                          * none */

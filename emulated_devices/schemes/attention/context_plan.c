@@ -59,7 +59,7 @@ void context_add_group(struct context_plan *p, int first, int devices)
 
 void context_plan_free(struct context_plan *p)
 {
-    free(p->block), free(p->work), free(p->move), free(p->group), free(p->pairs);
+    free(p->block), free(p->work), free(p->move), free(p->group), free(p->pairs), free(p->away);
     *p = (struct context_plan){ 0 };
 }
 
@@ -347,6 +347,7 @@ static struct sha256_text digest(const struct context_plan *p)
     sha256_add(&sum, p->work, (size_t)p->works * sizeof *p->work);
     sha256_add(&sum, p->move, (size_t)p->moves * sizeof *p->move);
     sha256_add(&sum, p->group, (size_t)p->groups * sizeof *p->group);
+    if (p->away) sha256_add(&sum, p->away, (size_t)p->devices * sizeof *p->away);
     return sha256_end(&sum);
 }
 

@@ -27,6 +27,9 @@ struct context_load {
     double per_pair, per_token;         /* operations of a layer's forward pass: for a pair of tokens that see each
                                          * other, and for a token */
     double per_element;                 /* operations in the time in which a link sends a number */
+    int layers;                         /* of a stage of the pipeline */
+    double per_kept;                    /* operations in the time in which what a layer keeps of a token is copied to
+                                         * the slow tier; 0: activations stay on the device */
     int64_t heads;                      /* the fewest query heads of a device of tp */
     int64_t query_width, key_width;     /* numbers of a token: its queries, and as many results; its keys and values */
     const int32_t *sees;                /* [tokens, ranges, 2] what each token sees of its sample, as the mask of struct
@@ -59,6 +62,8 @@ struct context_plan {
     struct context_group *group;        /* by first device; all devices are in one.  NULL: there are none */
     int blocks, works, moves, groups, room[4];
     bool lost;                          /* there was no memory for all */
+    double *away;                       /* [devices] the part of a stage's layers, less two, whose activations leave for
+                                         * the slow tier between forward and backward, if they may; NULL: all */
     double *pairs;                      /* [works] of tokens that see each other; set by context_plan_finish */
     struct sha256_text digest;          /* likewise */
 };

@@ -17,6 +17,9 @@
  *          linear layers, of the whole step.  Which microbatch: for a long one that in which its devices have the
  *          fewest tokens; for a short one the fullest that it does not fill beyond C, or else the emptiest.  So devices
  *          with much work have nothing in some microbatches (the paper's algorithm 2, without its buckets)
+ * Offload  with --offload activations a long sample lets the part r of a stage's layers, less two, leave for the slow
+ *          tier: as much as is copied while the next layer computes.  Then D = ceil((2 + (1-r)(L-2))/L s/C), the
+ *          paper's equation 3.  Of a microbatch as much leaves as of the longest of its samples on the device
  * Sends    forward   (D-1) messages of 2 n K A elements from each device of a ring of D, n = s/D: as ring.c, in a
  *                    smaller ring, and nothing for a sample on one device.  Summed over devices: 2 s K A (D-1) a sample
  *          backward  the same; gradients of keys and values go home directly, as many messages, in the wide format
@@ -25,6 +28,7 @@
  */
 #include "emulated_devices/schemes/attention/planned.h"
 #include "emulated_devices/schemes/attention/ring.h"
+#include <math.h>
 #include <stdlib.h>
 
 /* What devices have so far. */
@@ -38,6 +42,23 @@ struct loaded {
 static double work(const struct context_load *l, int64_t s)
 {
     return l->per_pair * (double)s * (double)(s + 1) / 2 + l->per_token * (double)s;
+}
+
+/* The part of L - 2 layers whose activations leave: r, a multiple of 1/(L-2).  A sample with room on one device
+ * stays. */
+static double leaving(const struct context_load *l, const struct loaded *have, int64_t s)
+{
+    const int layers = l->layers - 2;
+    if (l->per_kept <= 0 || layers <= 0 || s <= have->room) return 0;
+    const double overlapped = work(l, s) / ((double)s * l->per_kept);
+    return floor((overlapped < 1 ? overlapped : 1) * layers) / layers;
+}
+
+/* Tokens whose activations take as much memory as those of s tokens of which the part r leaves. */
+static int64_t held_tokens(const struct context_load *l, double r, int64_t s)
+{
+    if (r <= 0) return s;
+    return (int64_t)ceil((2 + (1 - r) * (l->layers - 2)) / l->layers * (double)s - 1e-9);
 }
 
 /* The first of D neighbours of which the busiest is least busy; of several, of those that are least busy together. */
@@ -105,14 +126,16 @@ static void place(struct context_plan *plan, const struct context_load *l, struc
 {
     for (int i = 0; i < l->samples; i++) {
         const struct interval s = sample[i];
-        const int64_t parts = (s.count + have->room - 1) / have->room;
+        const double away = leaving(l, have, s.count);
+        const int64_t held = held_tokens(l, away, s.count), parts = (held + have->room - 1) / have->room;
         const int D = parts < l->devices ? (int)parts : l->devices;
-        const int first = D > 1 ? least_busy_neighbours(have, D) : device_for(have, s.count);
-        const int micro = D > 1 ? micro_for_neighbours(have, first, D) : micro_for(have, first, s.count);
+        const int first = D > 1 ? least_busy_neighbours(have, D) : device_for(have, held);
+        const int micro = D > 1 ? micro_for_neighbours(have, first, D) : micro_for(have, first, held);
         if (micro == l->micro) context_add_ring(plan, s, first, D);
         for (int d = first; d < first + D; d++) {
             have->busy[d] += work(l, s.count) / D;
-            *tokens_at(have, micro, d) += (s.count + D - 1) / D;
+            *tokens_at(have, micro, d) += (held + D - 1) / D;
+            if (plan->away && micro == l->micro) plan->away[d] = fmax(plan->away[d], away);
         }
     }
 }
@@ -123,8 +146,9 @@ static enum error_code plan(struct context_plan *plan, const struct context_load
     const int64_t slots = (int64_t)have.devices * have.micros;
     struct interval *const sample = context_samples(l);
     have.tokens = calloc((size_t)slots, sizeof *have.tokens), have.room = (l->tokens + slots - 1) / slots;
-    *plan = (struct context_plan){ .devices = l->devices, .divisions = 1, .tokens = l->tokens,
-                                   .lost = sample == NULL || have.tokens == NULL };
+    double *const away = calloc((size_t)l->devices, sizeof *away);
+    *plan = (struct context_plan){ .devices = l->devices, .divisions = 1, .tokens = l->tokens, .away = away,
+                                   .lost = sample == NULL || have.tokens == NULL || away == NULL };
     if (!plan->lost) place(plan, l, &have, sample);
     free(sample), free(have.tokens);
     if (plan->blocks == 0 && !plan->lost) plan->tokens = 0;                 /* no sample: an empty microbatch */
@@ -136,7 +160,8 @@ const struct attention_scheme attention_scheme_hdp = {
               .description = "a sample is on as many devices as its length needs, planned for each step",
               .source = "ByteScale, arXiv:2502.21231",
               .volume = "2 n K A (D-1) elements a layer forward for n tokens of a sample on D devices; backward twice",
-              .memory = "log-sum-exp: H numbers a token; in a pass keys of the samples' other devices",
+              .memory = "log-sum-exp: H numbers a token; in a pass keys of the samples' other devices; with --offload "
+                        "activations long samples leave less on the device, and need fewer",
               .needs = "nothing" },
     .plans_steps = true, .plan = plan, PLANNED_SCHEME,
 };
