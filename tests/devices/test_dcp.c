@@ -3,17 +3,15 @@
  *
  * Source  DCP, arXiv:2510.10620: formula of section 4.2, figure 5
  */
+#include "tests/devices/lengths.h"
 #include "emulated_devices/schemes/attention/planned.h"
 #include "emulated_devices/schemes/scheme.h"
-#include "ref/numeric/philox.h"
 #include <math.h>
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
 #include <string.h>
 #include <cmocka.h>
-
-enum { MOST = 4096 };
 
 static struct error err;
 
@@ -73,24 +71,11 @@ static int64_t formula(const struct context_plan *p, const struct context_load *
     return sum;
 }
 
-/* Lengths with a long tail, as many as fill `tokens`. */
-static int lognormal(int64_t length[], int64_t tokens, uint64_t seed)
-{
-    double normal[MOST];
-    int n = 0;
-    random_normals(normal, MOST, seed, 1, 0);
-    for (int64_t left = tokens; left > 0; left -= length[n++]) {
-        const int64_t s = (int64_t)(48 * exp(1.2 * normal[n]));
-        length[n] = s < 1 ? 1 : s > left ? left : s;
-    }
-    return n;
-}
-
 /* With few and with many key heads; never more than keys around a ring of all devices, all in all not half. */
 static void test_volume(void **state)
 {
     (void)state;
-    int64_t length[MOST], all = 0, all_ring = 0;
+    int64_t length[MOST_LENGTHS], all = 0, all_ring = 0;
     for (uint64_t seed = 1; seed <= 12; seed++) {
         const int P = 2 + (int)seed % 7;
         struct context_load l = load_of(length, lognormal(length, 2048, seed), P, P);
@@ -139,7 +124,7 @@ static double longest_work(const struct context_plan *p)
 static void test_balance(void **state)
 {
     (void)state;
-    int64_t length[MOST];
+    int64_t length[MOST_LENGTHS];
     for (uint64_t seed = 1; seed <= 12; seed++) {
         const int P = 8, node = seed % 2 ? 8 : 4, levels = seed % 2 ? 1 : 2;
         const struct context_load l = load_of(length, lognormal(length, 2048, seed), P, node);
@@ -163,7 +148,7 @@ static void test_balance(void **state)
 static void test_nodes(void **state)
 {
     (void)state;
-    int64_t length[MOST], all[2] = { 0 };
+    int64_t length[MOST_LENGTHS], all[2] = { 0 };
     for (uint64_t seed = 1; seed <= 8; seed++)
         for (int known = 0; known < 2; known++) {
             const struct context_load l = load_of(length, lognormal(length, 2048, seed), 8, known ? 4 : 8);

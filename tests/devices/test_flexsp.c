@@ -1,10 +1,10 @@
 /* The plans of flexsp: exact for few samples, better than groups of one size for many, and bytes by formula.
  * tier: check
  */
+#include "tests/devices/lengths.h"
 #include "emulated_devices/schemes/attention/attention.h"
 #include "emulated_devices/schemes/attention/buckets.h"
 #include "emulated_devices/schemes/attention/flexsp_plan.h"
-#include "ref/numeric/philox.h"
 #include <math.h>
 #include <setjmp.h>
 #include <stdarg.h>
@@ -12,7 +12,7 @@
 #include <stdlib.h>
 #include <cmocka.h>
 
-enum { P = 8, MOST = 512 };
+enum { P = 8 };
 
 static struct error err;
 
@@ -181,24 +181,12 @@ static void test_many_alike(void **state)
     }
 }
 
-static int lognormal(int64_t length[], int64_t tokens, uint64_t seed)
-{
-    double normal[MOST];
-    int n = 0;
-    random_normals(normal, MOST, seed, 1, 0);
-    for (int64_t left = tokens; left > 0; left -= length[n++]) {
-        const int64_t s = (int64_t)(48 * exp(1.2 * normal[n]));
-        length[n] = s < 1 ? 1 : s > left ? left : s;
-    }
-    return n;
-}
-
 static void test_better_than_equal_groups(void **state)
 {
     (void)state;
     double saved = 0;
     for (uint64_t seed = 1; seed <= 20; seed++) {
-        int64_t length[MOST];
+        int64_t length[MOST_LENGTHS];
         const int samples = lognormal(length, 8192, seed);
         const struct context_load l = load_of(length, samples, P);
         struct context_plan p = plan_of(&l);

@@ -4,16 +4,16 @@
  * Source  ByteScale, arXiv:2502.21231: with room for 8K tokens on a device, a sample of 1M tokens is on 128 devices,
  *         and one of 768K on 96, beside 32 samples of 8K on a device each.
  */
+#include "tests/devices/lengths.h"
 #include "emulated_devices/schemes/attention/planned.h"
 #include "emulated_devices/schemes/scheme.h"
-#include "ref/numeric/philox.h"
 #include <math.h>
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
 #include <cmocka.h>
 
-enum { K = 1024, MOST = 4096 };
+enum { K = 1024 };
 
 static struct error err;
 
@@ -98,24 +98,11 @@ static void test_selective_offloading(void **state)
     context_plan_free(&p);
 }
 
-/* Lengths with a long tail, as many as fill `tokens`. */
-static int lognormal(int64_t length[], int64_t tokens, uint64_t seed)
-{
-    double normal[MOST];
-    int n = 0;
-    random_normals(normal, MOST, seed, 1, 0);
-    for (int64_t left = tokens; left > 0; left -= length[n++]) {
-        const int64_t s = (int64_t)(48 * exp(1.2 * normal[n]));
-        length[n] = s < 1 ? 1 : s > left ? left : s;
-    }
-    return n;
-}
-
 /* The bytes of a plan are its moves' tokens times 2 K A; on a ring of D each token's keys go to D-1 devices. */
 static void test_volume(void **state)
 {
     (void)state;
-    int64_t length[MOST];
+    int64_t length[MOST_LENGTHS];
     for (uint64_t seed = 1; seed <= 20; seed++) {
         const int P = 8, samples = lognormal(length, 4096, seed);
         const struct context_load l = load_of(length, samples, P);
@@ -161,7 +148,7 @@ static double imbalance_by_tokens(const int64_t length[], int samples, int P)
 static void test_balance(void **state)
 {
     (void)state;
-    int64_t length[MOST];
+    int64_t length[MOST_LENGTHS];
     double planned = 0, by_tokens = 0;
     for (uint64_t seed = 1; seed <= 20; seed++) {
         const int samples = lognormal(length, 4096, seed);
@@ -238,7 +225,7 @@ static void test_microbatches(void **state)
     (void)state;
     double together = 0, alone = 0;
     for (uint64_t seed = 1; seed <= 20; seed++) {
-        int64_t length[MOST], tokens = 0;
+        int64_t length[MOST_LENGTHS], tokens = 0;
         struct context_load l = load_of(length, lognormal(length, 8192, seed), P);
         struct done s = { { 0 }, { 0 } };
         l.micros = M;
