@@ -28,6 +28,7 @@
     X(attention_scheme, attention_scheme_usp)          \
     X(attention_scheme, attention_scheme_loongtrain)   \
     X(attention_scheme, attention_scheme_hdp)          \
+    X(attention_scheme, attention_scheme_zeppelin)     \
     X(attention_scheme, attention_scheme_flexsp)       \
     X(attention_scheme, attention_scheme_dcp)          \
     X(expert_scheme, expert_scheme_here)               \

@@ -117,6 +117,97 @@ static void test_mistakes(void **state)
     }
 }
 
+/* ---- groups and rows --------------------------------------------------------------------------------------------- */
+
+/* Three devices; the first two exchange heads for the first sample, the third has the second. */
+static struct context_plan grouped(void)
+{
+    struct context_plan p = { .devices = 3, .divisions = 1, .tokens = 8 };
+    context_add_block(&p, (struct interval){ 0, 3 }, (struct interval){ 0, 0 }, 0);
+    context_add_block(&p, (struct interval){ 3, 3 }, (struct interval){ 0, 0 }, 1);
+    context_add_block(&p, (struct interval){ 6, 2 }, (struct interval){ 0, 0 }, 2);
+    context_add_group(&p, 0, 2), context_add_group(&p, 2, 1);
+    return p;
+}
+
+static void overlap(struct context_plan *p) { p->group[1].first = 1; }
+static void empty_group(struct context_plan *p) { p->group[1].devices = 0; }
+static void too_few(struct context_plan *p) { p->group[0].devices = 1, p->group[1].first = 1; }
+static void work_beside(struct context_plan *p) { context_add_work(p, (struct context_work){ 0, 0, 0, 0 }); }
+static void two_groups(struct context_plan *p)
+{
+    p->group[0].devices = 1, p->group[1] = (struct context_group){ 1, 2 };
+}
+
+static const struct { void (*change)(struct context_plan *); const char *says; } wrong_groups[] = {
+    { overlap, "group 1 of the plan does not begin at device 2" },
+    { empty_group, "group 1 of the plan does not begin at device 2" },
+    { too_few, "the plan's groups have 2 devices of 3, or work beside them" },
+    { work_beside, "the plan's groups have 3 devices of 3, or work beside them" },
+    { two_groups, "blocks 0 and 1 of the plan are one sample's, in two groups" },
+};
+
+static void hold_refused(struct context_plan p, const struct context_load *l, const char *says)
+{
+    const enum error_code e = context_plan_finish(&p, l, &err);
+    if (e != ERR_PLAN || !strstr(err.text, says)) fail_msg("\"%s\" instead of \"%s\"", e ? err.text : "accepted", says);
+}
+
+static void test_groups(void **state)
+{
+    struct context_load l = load;
+    struct context_plan p = grouped();
+    (void)state;
+    l.devices = 3;
+    if (context_plan_finish(&p, &l, &err) != OK) fail_msg("refused: %s", err.text);
+    for (int d = 0; d < 3; d++) assert_int_equal(context_group_of(&p, d), d / 2);
+    context_plan_free(&p);
+    for (size_t i = 0; i < sizeof wrong_groups / sizeof *wrong_groups; i++) {
+        p = grouped();
+        wrong_groups[i].change(&p);
+        hold_refused(p, &l, wrong_groups[i].says);
+    }
+}
+
+/* Device 1 has five tokens in attention; four rows on each outside. */
+static void add_rows(struct context_plan *p)
+{
+    context_add_rows(p, (struct interval){ 5, 3 }, 0), context_add_rows(p, (struct interval){ 0, 1 }, 0);
+    context_add_rows(p, (struct interval){ 1, 4 }, 1);
+}
+
+static void row_twice(struct context_plan *p) { p->row[1].tokens.count = 2; }
+static void row_nowhere(struct context_plan *p) { p->row[0].tokens.count = 4; }
+static void row_of_none(struct context_plan *p) { p->row[2].device = 2; }
+static void row_missing(struct context_plan *p) { p->row[2].tokens.count = 3; }
+
+static const struct { void (*change)(struct context_plan *); const char *says; } wrong_rows[] = {
+    { row_twice, "rows of token 1 of the plan are on device 1 of 2, twice or in no block" },
+    { row_nowhere, "rows of token 5 of the plan are on device 0 of 2, twice or in no block" },
+    { row_of_none, "rows of token 1 of the plan are on device 2 of 2, twice or in no block" },
+    { row_missing, "1 tokens of the plan have no row outside attention" },
+};
+
+static void test_rows(void **state)
+{
+    struct context_plan p = good();
+    struct intervals own = { 0 };
+    (void)state;
+    add_rows(&p);
+    if (context_plan_finish(&p, &load, &err) != OK) fail_msg("refused: %s", err.text);
+    context_plan_tokens(&own, &p, 0);
+    assert_int_equal(own.count, 2);
+    assert_true(interval_equal(own.at[0], (struct interval){ 0, 1 }));
+    assert_true(interval_equal(own.at[1], (struct interval){ 5, 3 }));
+    intervals_free(&own), context_plan_free(&p);
+    for (size_t i = 0; i < sizeof wrong_rows / sizeof *wrong_rows; i++) {
+        p = good();
+        add_rows(&p);
+        wrong_rows[i].change(&p);
+        hold_refused(p, &load, wrong_rows[i].says);
+    }
+}
+
 /* What is passed on is there when it has come, not before. */
 static void test_passing_on(void **state)
 {
@@ -207,6 +298,7 @@ static void other_data(struct context_plan *p)
 {
     context_add_move(p, (struct context_move){ CONTEXT_KEYS, 2, 1, 0, 0 });
 }
+static void by_proxies(struct context_plan *p) { p->proxies = 1; }
 static void other_home(struct context_plan *p) { p->block[2].home = 0, p->work[2].device = 0; }
 static void other_cut(struct context_plan *p)
 {
@@ -217,7 +309,7 @@ static void other_cut(struct context_plan *p)
 static void test_digests(void **state)
 {
     void (*const change[])(struct context_plan *) = { NULL, later, moved_later, more_divisions, more_moves, other_data,
-                                                      other_home, other_cut };
+                                                      other_home, other_cut, add_rows, by_proxies };
     enum { N = sizeof change / sizeof *change };
     struct sha256_text text[N];
     (void)state;
@@ -233,6 +325,7 @@ static void test_digests(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = { cmocka_unit_test(test_good_plan), cmocka_unit_test(test_mistakes),
+                                        cmocka_unit_test(test_groups), cmocka_unit_test(test_rows),
                                         cmocka_unit_test(test_passing_on), cmocka_unit_test(test_pairs),
                                         cmocka_unit_test(test_order), cmocka_unit_test(test_digests) };
     return cmocka_run_group_tests_name("context_plan", tests, NULL, NULL);

@@ -3,47 +3,22 @@
  *
  * Source  DCP, arXiv:2510.10620: formula of section 4.2, figure 5
  */
-#include "tests/devices/lengths.h"
-#include "emulated_devices/schemes/attention/planned.h"
-#include "emulated_devices/schemes/scheme.h"
-#include <math.h>
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
+#include "tests/devices/planning.h"
 #include <string.h>
-#include <cmocka.h>
 
-static struct error err;
-
-static struct context_load load_of(const int64_t length[], int samples, int devices, int node)
+/* Keys as wide as queries. */
+static struct context_load narrow(const int64_t length[], int samples, int devices, int node)
 {
-    struct context_load l = { .length = length, .samples = samples, .devices = devices, .node = node,
-                              .query_width = 1, .key_width = 1, .per_pair = 4, .per_token = 24 * 64 };
-    for (int i = 0; i < samples; i++) l.tokens += length[i];
+    struct context_load l = load_of(length, samples, devices, node);
+    l.key_width = 1;
     return l;
 }
 
-static struct context_plan plan_of(const struct context_load *l)
-{
-    const struct attention_scheme *s;
-    struct context_plan p;
-    assert_int_equal(attention_scheme_find(&s, "dcp", &err), OK);
-    if (s->plan(&p, l, &err) != OK) fail_msg("dcp does not plan: %s", err.text);
-    return p;
-}
+static struct context_plan plan_of(const struct context_load *l) { return plan_by("dcp", l); }
 
 static int64_t size_of(const struct context_plan *p, const struct context_load *l, enum context_data data, int block)
 {
     return context_block_tokens(&p->block[block]) * (data == CONTEXT_KEYS ? l->key_width : l->query_width);
-}
-
-/* Whether a device computes with a block's queries, or with its keys. */
-static bool works_with(const struct context_plan *p, enum context_data data, int block, int device)
-{
-    for (int i = 0; i < p->works; i++)
-        if (p->work[i].device == device && (data == CONTEXT_KEYS ? p->work[i].key : p->work[i].query) == block)
-            return true;
-    return false;
 }
 
 /* What is sent: moves, and results to the home of their queries. */
@@ -53,7 +28,7 @@ static int64_t sent(const struct context_plan *p, const struct context_load *l)
     for (int i = 0; i < p->moves; i++) sum += size_of(p, l, p->move[i].data, p->move[i].block);
     for (int b = 0; b < p->blocks; b++)
         for (int d = 0; d < p->devices; d++)
-            if (d != p->block[b].home && works_with(p, CONTEXT_QUERIES, b, d))
+            if (d != p->block[b].home && context_works_with(p, CONTEXT_QUERIES, b, d))
                 sum += size_of(p, l, CONTEXT_QUERIES, b);
     return sum;
 }
@@ -65,7 +40,7 @@ static int64_t formula(const struct context_plan *p, const struct context_load *
     for (int b = 0; b < p->blocks; b++)
         for (enum context_data data = CONTEXT_QUERIES; data <= CONTEXT_KEYS; data++) {
             int devices = 0;
-            for (int d = 0; d < p->devices; d++) devices += d == p->block[b].home || works_with(p, data, b, d);
+            for (int d = 0; d < p->devices; d++) devices += d == p->block[b].home || context_works_with(p, data, b, d);
             sum += size_of(p, l, data, b) * (data == CONTEXT_QUERIES ? 2 : 1) * (devices - 1);
         }
     return sum;
@@ -78,7 +53,7 @@ static void test_volume(void **state)
     int64_t length[MOST_LENGTHS], all = 0, all_ring = 0;
     for (uint64_t seed = 1; seed <= 12; seed++) {
         const int P = 2 + (int)seed % 7;
-        struct context_load l = load_of(length, lognormal(length, 2048, seed), P, P);
+        struct context_load l = narrow(length, lognormal(length, 2048, seed), P, P);
         l.key_width = 1 + seed % 2;
         struct context_plan p = plan_of(&l);
         const int64_t here = sent(&p, &l), ring = l.tokens * l.key_width * (P - 1);
@@ -97,7 +72,7 @@ static void test_one_long_sample(void **state)
     (void)state;
     const int64_t length[] = { 4000 };
     for (int P = 2; P <= 8; P++) {
-        const struct context_load l = load_of(length, 1, P, P);
+        const struct context_load l = narrow(length, 1, P, P);
         struct context_plan p = plan_of(&l);
         if (sent(&p, &l) > 4000 * (P - 1))
             fail_msg("%d devices: %lld numbers are sent, on a ring %d", P, (long long)sent(&p, &l), 4000 * (P - 1));
@@ -127,7 +102,7 @@ static void test_balance(void **state)
     int64_t length[MOST_LENGTHS];
     for (uint64_t seed = 1; seed <= 12; seed++) {
         const int P = 8, node = seed % 2 ? 8 : 4, levels = seed % 2 ? 1 : 2;
-        const struct context_load l = load_of(length, lognormal(length, 2048, seed), P, node);
+        const struct context_load l = narrow(length, lognormal(length, 2048, seed), P, node);
         struct context_plan p = plan_of(&l);
         double pairs = 0, longest = 0;
         for (int i = 0; i < p.works; i++) pairs += context_work_pairs(&p, &p.work[i]);
@@ -151,13 +126,13 @@ static void test_nodes(void **state)
     int64_t length[MOST_LENGTHS], all[2] = { 0 };
     for (uint64_t seed = 1; seed <= 8; seed++)
         for (int known = 0; known < 2; known++) {
-            const struct context_load l = load_of(length, lognormal(length, 2048, seed), 8, known ? 4 : 8);
+            const struct context_load l = narrow(length, lognormal(length, 2048, seed), 8, known ? 4 : 8);
             struct context_plan p = plan_of(&l);
             for (int i = 0; i < p.blocks; i++)
                 for (enum context_data data = CONTEXT_QUERIES; data <= CONTEXT_KEYS; data++) {
                     bool other = false;
                     for (int d = 0; d < 8; d++)
-                        other |= d / 4 != p.block[i].home / 4 && works_with(&p, data, i, d);
+                        other |= d / 4 != p.block[i].home / 4 && context_works_with(&p, data, i, d);
                     all[known] += other * size_of(&p, &l, data, i) * (data == CONTEXT_QUERIES ? 2 : 1);
                 }
             context_plan_free(&p);
@@ -171,7 +146,7 @@ static void test_divisions(void **state)
 {
     (void)state;
     const int64_t length[] = { 3000, 700 };
-    const struct context_load l = load_of(length, 2, 4, 4);
+    const struct context_load l = narrow(length, 2, 4, 4);
     struct context_plan p = plan_of(&l);
     int64_t longest = 0;
     for (int b = 0; b < p.blocks; b++)
@@ -203,13 +178,13 @@ static void test_published_figure(void **state)
     (void)state;
     const int64_t length[] = { 4, 4, 8 };
     const struct interval sample[] = { { 0, 4 }, { 4, 4 }, { 8, 8 } };
-    const int first[3][3] = { { 0, 0, 0 }, { 0, 1, 0 }, { 0, 0, 1 } }, devices[3][3] = { { 2, 2, 2 }, { 1, 1, 2 },
-                                                                                           { 1, 1, 1 } };
+    const int device[] = { 0, 1 }, first[3][3] = { { 0, 0, 0 }, { 0, 1, 0 }, { 0, 0, 1 } };
+    const int devices[3][3] = { { 2, 2, 2 }, { 1, 1, 2 }, { 1, 1, 1 } };
     const int volume[] = { 16, 8, 0 }, pairs[][2] = { { 28, 28 }, { 28, 28 }, { 20, 36 } };
-    const struct context_load l = load_of(length, 3, 2, 2);
+    const struct context_load l = narrow(length, 3, 2, 2);
     for (int i = 0; i < 3; i++) {
         struct context_plan p = { .devices = 2, .tokens = 16 };
-        for (int k = 0; k < 3; k++) context_add_ring(&p, sample[k], first[i][k], devices[i][k]);
+        for (int k = 0; k < 3; k++) context_add_ring(&p, sample[k], device + first[i][k], devices[i][k], 0);
         assert_int_equal(context_plan_finish(&p, &l, &err), OK);
         assert_int_equal(sent(&p, &l), volume[i]);
         for (int d = 0; d < 2; d++) assert_int_equal((int)context_device_pairs(&p, d), pairs[i][d]);
@@ -226,7 +201,7 @@ static void test_same_plan(void **state)
 {
     (void)state;
     const int64_t length[] = { 700, 90, 41, 5, 300 }, turned[] = { 5, 300, 700, 41, 90 };
-    const struct context_load l = load_of(length, 5, 4, 2), t = load_of(turned, 5, 4, 2);
+    const struct context_load l = narrow(length, 5, 4, 2), t = narrow(turned, 5, 4, 2);
     struct context_plan p = plan_of(&l), again = plan_of(&l), q = plan_of(&t);
     assert_string_equal(p.digest.text, again.digest.text);
     assert_string_not_equal(p.digest.text, q.digest.text);
@@ -243,7 +218,7 @@ static void test_small_plans(void **state)
     for (int i = 0; i < 300; i++) length[i] = 1;
     for (int P = 1; P <= 5; P++)
         for (int samples = 1; samples <= 300; samples = 3 * samples + 1) {
-            const struct context_load l = load_of(length, samples, P, 1);
+            const struct context_load l = narrow(length, samples, P, 1);
             struct context_plan p = plan_of(&l);
             assert_int_equal(sent(&p, &l), 0);
             assert_int_equal(p.divisions, 1);

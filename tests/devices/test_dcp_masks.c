@@ -112,14 +112,6 @@ static void hold(const char *name, const char *what, struct tensor own, struct i
 
 /* ---- what is sent ------------------------------------------------------------------------------------------------ */
 
-static bool works_with(const struct context_plan *p, enum context_data data, int block, int member)
-{
-    for (int i = 0; i < p->works; i++)
-        if (p->work[i].device == member && (data == CONTEXT_KEYS ? p->work[i].key : p->work[i].query) == block)
-            return true;
-    return false;
-}
-
 /* Bytes of all devices: numbers of a token's queries and keys, times tokens, times other devices that need them. */
 static uint64_t formula(const struct context_plan *p, int64_t of_queries, int64_t of_keys)
 {
@@ -128,8 +120,8 @@ static uint64_t formula(const struct context_plan *p, int64_t of_queries, int64_
         for (int d = 0; d < p->devices; d++) {
             if (d == p->block[b].home) continue;
             const int64_t n = context_block_tokens(&p->block[b]);
-            sum += works_with(p, CONTEXT_QUERIES, b, d) * n * of_queries;
-            sum += works_with(p, CONTEXT_KEYS, b, d) * n * of_keys;
+            sum += context_works_with(p, CONTEXT_QUERIES, b, d) * n * of_queries;
+            sum += context_works_with(p, CONTEXT_KEYS, b, d) * n * of_keys;
         }
     return (uint64_t)sum * sizeof(double);
 }

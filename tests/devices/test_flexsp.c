@@ -1,39 +1,23 @@
 /* The plans of flexsp: exact for few samples, better than groups of one size for many, and bytes by formula.
  * tier: check
  */
-#include "tests/devices/lengths.h"
-#include "emulated_devices/schemes/attention/attention.h"
+#include "tests/devices/planning.h"
 #include "emulated_devices/schemes/attention/buckets.h"
 #include "emulated_devices/schemes/attention/flexsp_plan.h"
-#include <math.h>
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
 #include <stdlib.h>
-#include <cmocka.h>
 
 enum { P = 8 };
 
-static struct error err;
-
 /* Sending a number takes as long as 3000 operations. */
-static struct context_load load_of(const int64_t length[], int samples, int devices)
+static struct context_load timed(const int64_t length[], int samples, int devices)
 {
-    struct context_load l = { .length = length, .samples = samples, .devices = devices, .node = devices, .heads = 64,
-                              .query_width = 64, .key_width = 128, .per_pair = 256, .per_token = 24 * 64 * 64,
-                              .per_element = 3000 };
-    for (int i = 0; i < samples; i++) l.tokens += length[i];
+    struct context_load l = load_of(length, samples, devices, devices);
+    l.heads = 64, l.query_width = 64, l.key_width = 128, l.per_pair = 256, l.per_token = 24 * 64 * 64;
+    l.per_element = 3000;
     return l;
 }
 
-static struct context_plan plan_of(const struct context_load *l)
-{
-    const struct attention_scheme *s;
-    struct context_plan p;
-    assert_int_equal(attention_scheme_find(&s, "flexsp", &err), OK);
-    if (s->plan(&p, l, &err) != OK) fail_msg("flexsp does not plan: %s", err.text);
-    return p;
-}
+static struct context_plan plan_of(const struct context_load *l) { return plan_by("flexsp", l); }
 
 /* ---- times, written again ---------------------------------------------------------------------------------------- */
 
@@ -118,7 +102,7 @@ static double slower_than_best(int samples, int buckets, uint64_t seed)
 {
     int64_t length[9];
     for (int i = 0; i < samples; i++) length[i] = 1 + (int64_t)(400 * pow(random_uniform(seed, 1, (uint64_t)i), 3));
-    const struct context_load l = load_of(length, samples, 4);
+    const struct context_load l = timed(length, samples, 4);
     struct context_plan p;
     if (flexsp_plan(&p, &l, buckets, &err) != OK) fail_msg("flexsp does not plan: %s", err.text);
     const double time = plan_time(&l, &p);
@@ -170,7 +154,7 @@ static void test_many_alike(void **state)
         const int a = 5 + (int)seed % 4, b = 9 + (int)seed % 3;
         int64_t length[32];
         for (int i = 0; i < a + b; i++) length[i] = kind[i >= a];
-        const struct context_load l = load_of(length, a + b, 4);
+        const struct context_load l = timed(length, a + b, 4);
         double least = INFINITY;
         for (int c = 0; c < 4; c++) least = fmin(least, brute_by_numbers(&l, cuts[c], groups_of(c), kind, a, b, 0));
         struct context_plan p = plan_of(&l);
@@ -188,7 +172,7 @@ static void test_better_than_equal_groups(void **state)
     for (uint64_t seed = 1; seed <= 20; seed++) {
         int64_t length[MOST_LENGTHS];
         const int samples = lognormal(length, 8192, seed);
-        const struct context_load l = load_of(length, samples, P);
+        const struct context_load l = timed(length, samples, P);
         struct context_plan p = plan_of(&l);
         double best = INFINITY;
         for (int d = 1; d <= P; d *= 2) best = fmin(best, time_of_equal_groups(&l, d));
@@ -208,7 +192,7 @@ static void test_groups(void **state)
     const int64_t length[] = { 4000, 3, 5, 8 };
     for (int devices = 1; devices <= P; devices++)
         for (int64_t heads = 1; heads <= 8; heads++) {
-            struct context_load l = load_of(length, 4, devices);
+            struct context_load l = timed(length, 4, devices);
             l.heads = heads;
             struct context_plan p = plan_of(&l);
             for (int i = 0; i < p.groups; i++) {

@@ -4,35 +4,16 @@
  * Source  ByteScale, arXiv:2502.21231: with room for 8K tokens on a device, a sample of 1M tokens is on 128 devices,
  *         and one of 768K on 96, beside 32 samples of 8K on a device each.
  */
-#include "tests/devices/lengths.h"
-#include "emulated_devices/schemes/attention/planned.h"
-#include "emulated_devices/schemes/scheme.h"
-#include <math.h>
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <cmocka.h>
+#include "tests/devices/planning.h"
 
 enum { K = 1024 };
-
-static struct error err;
-
-static struct context_load load_of(const int64_t length[], int samples, int devices)
-{
-    struct context_load l = { .length = length, .samples = samples, .devices = devices, .node = devices,
-                              .query_width = 1, .key_width = 2, .per_pair = 4, .per_token = 24 * 64 };
-    for (int i = 0; i < samples; i++) l.tokens += length[i];
-    return l;
-}
 
 static struct context_plan plan_of(const struct context_load *l)
 {
     const struct attention_scheme *s;
-    struct context_plan p;
     assert_int_equal(attention_scheme_find(&s, "hdp", &err), OK);
     assert_true(s->plans_steps);
-    if (s->plan(&p, l, &err) != OK) fail_msg("hdp does not plan: %s", err.text);
-    return p;
+    return plan_by("hdp", l);
 }
 
 /* The devices that have tokens of the sample that begins at a token. */
@@ -50,23 +31,18 @@ static void test_published_examples(void **state)
 {
     (void)state;
     int64_t length[33] = { 1024 * K };
-    struct context_load l = load_of(length, 1, 128);
+    struct context_load l = load_of(length, 1, 128, 128);
     struct context_plan p = plan_of(&l);
     assert_int_equal(devices_of(&p, 0, 1024 * K), 128);
     context_plan_free(&p);
 
     length[0] = 768 * K;
     for (int i = 1; i < 33; i++) length[i] = 8 * K;
-    l = load_of(length, 33, 128);
+    l = load_of(length, 33, 128, 128);
     p = plan_of(&l);
     assert_int_equal(devices_of(&p, 0, 768 * K), 96);
     for (int i = 0; i < 32; i++) assert_int_equal(devices_of(&p, (768 + 8 * i) * K, 8 * K), 1);
-    for (int d = 0; d < 128; d++) {
-        struct intervals tokens = { 0 };
-        context_plan_tokens(&tokens, &p, d);
-        assert_int_equal(intervals_total(&tokens), 8 * K);
-        intervals_free(&tokens);
-    }
+    for (int d = 0; d < 128; d++) assert_int_equal(tokens_on(&p, d), 8 * K);
     context_plan_free(&p);
 }
 
@@ -81,7 +57,7 @@ static void test_selective_offloading(void **state)
     (void)state;
     int64_t length[128] = { 1024 * K };
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
-        struct context_load l = load_of(length, 1, 128);
+        struct context_load l = load_of(length, 1, 128, 128);
         const double layer = l.per_pair * (double)(1024 * K + 1) / 2 + l.per_token;     /* operations for a token */
         l.layers = 32, l.per_kept = layer / cases[i].overlapped;
         struct context_plan p = plan_of(&l);
@@ -91,7 +67,7 @@ static void test_selective_offloading(void **state)
         context_plan_free(&p);
     }
     for (int i = 0; i < 128; i++) length[i] = 8 * K;
-    struct context_load l = load_of(length, 128, 128);
+    struct context_load l = load_of(length, 128, 128, 128);
     l.layers = 32, l.per_kept = 1e-3;
     struct context_plan p = plan_of(&l);
     for (int d = 0; d < 128; d++) assert_true(p.away[d] == 0);
@@ -105,7 +81,7 @@ static void test_volume(void **state)
     int64_t length[MOST_LENGTHS];
     for (uint64_t seed = 1; seed <= 20; seed++) {
         const int P = 8, samples = lognormal(length, 4096, seed);
-        const struct context_load l = load_of(length, samples, P);
+        const struct context_load l = load_of(length, samples, P, P);
         struct context_plan p = plan_of(&l);
         int64_t moved = 0, formula = 0, statically = 0;
         for (int i = 0; i < p.moves; i++) moved += context_block_tokens(&p.block[p.move[i].block]);
@@ -117,17 +93,6 @@ static void test_volume(void **state)
                      (unsigned long long)seed, (long long)moved, (long long)statically);
         context_plan_free(&p);
     }
-}
-
-/* The busiest device, in operations of attention, over the mean. */
-static double imbalance(const struct context_plan *p)
-{
-    double most = 0, sum = 0;
-    for (int d = 0; d < p->devices; d++) {
-        const double pairs = context_device_pairs(p, d);
-        most = pairs > most ? pairs : most, sum += pairs;
-    }
-    return most * p->devices / sum;
 }
 
 /* Whole samples on the device with the fewest tokens: what data parallelism does with packed rows. */
@@ -152,7 +117,7 @@ static void test_balance(void **state)
     double planned = 0, by_tokens = 0;
     for (uint64_t seed = 1; seed <= 20; seed++) {
         const int samples = lognormal(length, 4096, seed);
-        const struct context_load l = load_of(length, samples, 8);
+        const struct context_load l = load_of(length, samples, 8, 8);
         struct context_plan p = plan_of(&l);
         planned += imbalance(&p) / 20, by_tokens += imbalance_by_tokens(length, samples, 8) / 20;
         context_plan_free(&p);
@@ -166,10 +131,25 @@ static void test_equal_shares(void **state)
 {
     (void)state;
     const int64_t length[] = { 960 };
-    const struct context_load l = load_of(length, 1, 5);
+    const struct context_load l = load_of(length, 1, 5, 5);
     struct context_plan p = plan_of(&l);
     for (int d = 0; d < 5; d++) assert_true(context_device_pairs(&p, d) == 960.0 * 961 / 2 / 5);
     context_plan_free(&p);
+}
+
+/* Samples of D to 2D tokens on D devices, some of which have one part. */
+static void test_few_tokens(void **state)
+{
+    (void)state;
+    for (int D = 1; D <= 8; D++)
+        for (int64_t s = D; s <= 2 * D; s++) {
+            const struct context_load l = load_of(&s, 1, D, D);
+            struct context_plan p = plan_of(&l);
+            double pairs = 0;
+            for (int d = 0; d < D; d++) pairs += context_device_pairs(&p, d);
+            assert_true(pairs == (double)(s * (s + 1) / 2));
+            context_plan_free(&p);
+        }
 }
 
 /* ---- the microbatches of a step ---------------------------------------------------------------------------------- */
@@ -184,12 +164,9 @@ static int64_t add_microbatch(struct done *s, const struct context_load *l, stru
 {
     int64_t most = 0;
     for (int d = 0; d < l->devices; d++) {
-        struct intervals own = { 0 };
-        context_plan_tokens(&own, p, d);
-        const int64_t n = intervals_total(&own);
+        const int64_t n = tokens_on(p, d);
         s->busy[d] += l->per_pair * context_device_pairs(p, d) + l->per_token * (double)n;
         s->used[d] += n > 0, most = n > most ? n : most;
-        intervals_free(&own);
     }
     context_plan_free(p);
     return most;
@@ -210,7 +187,7 @@ static double one_by_one(const int64_t length[], const struct context_load *step
         int64_t tokens = 0;
         for (end = first; end < step->samples && (tokens < step->tokens / M || m == M - 1); end++)
             tokens += length[end];
-        const struct context_load l = load_of(length + first, end - first, P);
+        const struct context_load l = load_of(length + first, end - first, P, P);
         if (l.samples == 0) continue;
         struct context_plan p = plan_of(&l);
         add_microbatch(&s, &l, &p);
@@ -226,7 +203,7 @@ static void test_microbatches(void **state)
     double together = 0, alone = 0;
     for (uint64_t seed = 1; seed <= 20; seed++) {
         int64_t length[MOST_LENGTHS], tokens = 0;
-        struct context_load l = load_of(length, lognormal(length, 8192, seed), P);
+        struct context_load l = load_of(length, lognormal(length, 8192, seed), P, P);
         struct done s = { { 0 }, { 0 } };
         l.micros = M;
         for (l.micro = 0; l.micro < M; l.micro++) {
@@ -252,7 +229,7 @@ static void test_different_numbers_of_microbatches(void **state)
     (void)state;
     int64_t length[34] = { 500, 300 };
     for (int i = 2; i < 34; i++) length[i] = 50;
-    struct context_load l = load_of(length, 34, P);
+    struct context_load l = load_of(length, 34, P, P);
     struct done s = { { 0 }, { 0 } };
     l.micros = 3, l.per_token = 0;
     for (l.micro = 0; l.micro < l.micros; l.micro++) {
@@ -271,7 +248,7 @@ static void test_small_step(void **state)
 {
     (void)state;
     const int64_t length[] = { 18, 14, 18, 14, 18, 14 };
-    struct context_load l = load_of(length, 6, 4);
+    struct context_load l = load_of(length, 6, 4, 4);
     struct done s = { { 0 }, { 0 } };
     l.micros = 3;
     for (l.micro = 0; l.micro < l.micros; l.micro++) {
@@ -287,7 +264,7 @@ int main(void)
     const struct CMUnitTest tests[] = { cmocka_unit_test(test_published_examples),
         cmocka_unit_test(test_selective_offloading), cmocka_unit_test(test_volume),
                                         cmocka_unit_test(test_balance), cmocka_unit_test(test_equal_shares),
-                                        cmocka_unit_test(test_microbatches),
+                                        cmocka_unit_test(test_few_tokens), cmocka_unit_test(test_microbatches),
                                         cmocka_unit_test(test_different_numbers_of_microbatches),
                                         cmocka_unit_test(test_small_step) };
     return cmocka_run_group_tests_name("hdp", tests, NULL, NULL);

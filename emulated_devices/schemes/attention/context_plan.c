@@ -35,20 +35,24 @@ void context_add_move(struct context_plan *p, struct context_move m)
     if (grow(p, (void **)&p->move, p->moves, &p->room[2], sizeof *p->move)) p->move[p->moves++] = m;
 }
 
-void context_add_ring(struct context_plan *plan, struct interval sample, int first, int D)
+static struct interval last_of(const struct context_block *b) { return b->tokens[b->tokens[1].count > 0]; }
+
+void context_add_ring(struct context_plan *plan, struct interval sample, const int device[], int D, int division)
 {
     const int begin = plan->blocks;
     for (int m = 0; m < D; m++)
         context_add_block(plan, interval_moved(block_at(sample.count, 2 * D, m), sample.first),
-                          interval_moved(block_at(sample.count, 2 * D, 2 * D - 1 - m), sample.first), first + m);
+                          interval_moved(block_at(sample.count, 2 * D, 2 * D - 1 - m), sample.first), device[m]);
     for (int step = 0; step < D; step++)
         for (int m = 0; m < D; m++) {
-            const int key = (m - step + D) % D, to = (m + 1) % D;
-            context_add_work(plan, (struct context_work){ begin + m, begin + key, first + m, step });
+            const int key = begin + (m - step + D) % D, at = device[m], to = device[(m + 1) % D];
+            /* a few tokens on many devices: the last parts are empty, and the first sees nothing of others */
+            if (!plan->lost && interval_end(last_of(&plan->block[begin + m])) > plan->block[key].tokens[0].first)
+                context_add_work(plan, (struct context_work){ begin + m, key, at, division + step });
             if (step < D - 1)
-                context_add_move(plan, (struct context_move){ CONTEXT_KEYS, begin + key, first + m, first + to, step });
+                context_add_move(plan, (struct context_move){ CONTEXT_KEYS, key, at, to, division + step });
         }
-    if (D > plan->divisions) plan->divisions = D;
+    if (division + D > plan->divisions) plan->divisions = division + D;
 }
 
 void context_add_group(struct context_plan *p, int first, int devices)
@@ -57,9 +61,15 @@ void context_add_group(struct context_plan *p, int first, int devices)
         p->group[p->groups++] = (struct context_group){ first, devices };
 }
 
+void context_add_rows(struct context_plan *p, struct interval tokens, int device)
+{
+    if (tokens.count > 0 && grow(p, (void **)&p->row, p->rows, &p->room[4], sizeof *p->row))
+        p->row[p->rows++] = (struct context_rows){ tokens, device };
+}
+
 void context_plan_free(struct context_plan *p)
 {
-    free(p->block), free(p->work), free(p->move), free(p->group), free(p->pairs), free(p->away);
+    free(p->block), free(p->work), free(p->move), free(p->group), free(p->row), free(p->pairs), free(p->away);
     *p = (struct context_plan){ 0 };
 }
 
@@ -67,10 +77,17 @@ void context_plan_free(struct context_plan *p)
 
 int64_t context_block_tokens(const struct context_block *b) { return b->tokens[0].count + b->tokens[1].count; }
 
-void context_plan_tokens(struct intervals *tokens, const struct context_plan *p, int device)
+void context_plan_attended(struct intervals *tokens, const struct context_plan *p, int device)
 {
     for (int b = 0; b < p->blocks; b++)
         for (int i = 0; i < 2 && p->block[b].home == device; i++) intervals_add(tokens, p->block[b].tokens[i]);
+}
+
+void context_plan_tokens(struct intervals *tokens, const struct context_plan *p, int device)
+{
+    if (p->row == NULL) context_plan_attended(tokens, p, device);
+    for (int r = 0; r < p->rows; r++)
+        if (p->row[r].device == device) intervals_add(tokens, p->row[r].tokens);
 }
 
 /* Tokens of q see those of k that are not after them. */
@@ -87,12 +104,20 @@ static int64_t causal_pairs(struct interval q, struct interval k)
     return pairs;
 }
 
-/* The first token of the sample that a token is in. */
+/* The first token of the sample that a token is in: the load's list is walked, so once for each block. */
 static int64_t sample_of(const struct context_load *l, int64_t token)
 {
     int64_t first = 0;
     for (int i = 0; i < l->samples && first + l->length[i] <= token; i++) first += l->length[i];
     return first;
+}
+
+bool context_works_with(const struct context_plan *p, enum context_data data, int block, int device)
+{
+    for (int i = 0; i < p->works; i++)
+        if (p->work[i].device == device && (data == CONTEXT_KEYS ? p->work[i].key : p->work[i].query) == block)
+            return true;
+    return false;
 }
 
 int context_group_of(const struct context_plan *p, int device)
@@ -184,6 +209,13 @@ static int compare_moves(const void *x, const void *y)
     return order[3];
 }
 
+static int compare_rows(const void *x, const void *y)
+{
+    const struct context_rows *a = x, *b = y;
+    const int device = by_number(a->device, b->device);
+    return device ? device : by_number(a->tokens.first, b->tokens.first);
+}
+
 /* @return false if there is no memory. */
 static bool sort(struct context_plan *p)
 {
@@ -199,6 +231,7 @@ static bool sort(struct context_plan *p)
     free(all), free(at);
     if (p->works > 0) qsort(p->work, (size_t)p->works, sizeof *p->work, compare_works);
     if (p->moves > 0) qsort(p->move, (size_t)p->moves, sizeof *p->move, compare_moves);
+    if (p->rows > 0) qsort(p->row, (size_t)p->rows, sizeof *p->row, compare_rows);
     return ok;
 }
 
@@ -226,12 +259,12 @@ static enum error_code check_tokens(const struct context_plan *p, const struct c
         const struct context_block *k = &p->block[b];
         for (int i = 0; i < 2; i++)
             if (k->tokens[i].count > 0) all[n++] = k->tokens[i];
-        const struct interval last = k->tokens[k->tokens[1].count > 0];
+        const struct interval last = last_of(k);
         if (k->home < 0 || k->home >= p->devices || k->tokens[0].count < 1 || k->tokens[1].count < 0 ||
             sample_of(l, k->tokens[0].first) != sample_of(l, interval_end(last) - 1))
             e = fail(err, ERR_PLAN, "block %d of the plan is on no device, empty or of two samples", b);
         else if (b > 0 && k[-1].home == k->home &&
-                 interval_end(k[-1].tokens[k[-1].tokens[1].count > 0]) > k->tokens[0].first)
+                 interval_end(last_of(&k[-1])) > k->tokens[0].first)
             e = fail(err, ERR_PLAN, "blocks %d and %d of the plan interleave on device %d", b - 1, b, k->home);
     }
     if (!e) qsort(all, (size_t)n, sizeof *all, compare_starts);
@@ -244,6 +277,31 @@ static enum error_code check_tokens(const struct context_plan *p, const struct c
         e = fail(err, ERR_PLAN, "token %lld of the plan is in no block", (long long)next);
     free(all);
     return e;
+}
+
+/* How many of some tokens are in blocks. */
+static int64_t in_blocks(const struct context_plan *p, struct interval tokens)
+{
+    int64_t sum = 0;
+    for (int b = 0; b < p->blocks; b++)
+        for (int i = 0; i < 2; i++) sum += interval_meet(tokens, p->block[b].tokens[i]).count;
+    return sum;
+}
+
+/* Outside attention each token of the blocks has one row. */
+static enum error_code check_rows(const struct context_plan *p, struct error *err)
+{
+    int64_t left = in_blocks(p, (struct interval){ 0, p->tokens });
+    for (int r = 0; r < p->rows; left -= p->row[r++].tokens.count) {
+        const struct context_rows *x = &p->row[r];
+        int64_t twice = 0;
+        for (int k = 0; k < r; k++) twice += interval_meet(p->row[k].tokens, x->tokens).count;
+        if (x->device < 0 || x->device >= p->devices || twice > 0 || in_blocks(p, x->tokens) != x->tokens.count)
+            return fail(err, ERR_PLAN, "rows of token %lld of the plan are on device %d of %d, twice or in no block",
+                        (long long)x->tokens.first, x->device, p->devices);
+    }
+    return p->rows > 0 && left != 0
+        ? fail(err, ERR_PLAN, "%lld tokens of the plan have no row outside attention", (long long)left) : OK;
 }
 
 /* When a device has a block's data: the division from which on; INT_MAX: never. */
@@ -269,8 +327,8 @@ static enum error_code check_moves(const struct context_plan *p, const struct pr
     return OK;
 }
 
-static enum error_code check_works(const struct context_plan *p, const struct context_load *l, const struct presence *h,
-                                   struct error *err)
+static enum error_code check_works(const struct context_plan *p, const struct context_load *l,
+                                   const int64_t sample[], const struct presence *h, struct error *err)
 {
     int needed = 0, before = 0;
     char *done = calloc((size_t)p->blocks * (size_t)p->blocks + 1, 1);
@@ -278,8 +336,7 @@ static enum error_code check_works(const struct context_plan *p, const struct co
     enum error_code e = OK;
     for (int q = 0; q < p->blocks && !e; q++) {
         for (int k = 0; k < p->blocks; k++) {
-            const bool same = sample_of(l, p->block[q].tokens[0].first) == sample_of(l, p->block[k].tokens[0].first);
-            const bool sees = (same || l->sees) && context_pairs(l, &p->block[q], &p->block[k]) > 0;
+            const bool sees = (sample[q] == sample[k] || l->sees) && context_pairs(l, &p->block[q], &p->block[k]) > 0;
             done[q * p->blocks + k] = !sees, needed += sees;
         }
         if (needed == before) e = fail(err, ERR_PLAN, "block %d of the plan sees nothing", q);
@@ -301,7 +358,7 @@ static enum error_code check_works(const struct context_plan *p, const struct co
 }
 
 /* Groups follow one another, and a sample is in one. */
-static enum error_code check_groups(const struct context_plan *p, const struct context_load *l, struct error *err)
+static enum error_code check_groups(const struct context_plan *p, const int64_t sample[], struct error *err)
 {
     int next = 0;
     for (int i = 0; i < p->groups; next += p->group[i++].devices)
@@ -311,7 +368,7 @@ static enum error_code check_groups(const struct context_plan *p, const struct c
         return fail(err, ERR_PLAN, "the plan's groups have %d devices of %d, or work beside them", next, p->devices);
     for (int b = 0; b < p->blocks; b++)
         for (int k = 0; k < b; k++)
-            if (sample_of(l, p->block[b].tokens[0].first) == sample_of(l, p->block[k].tokens[0].first) &&
+            if (sample[b] == sample[k] &&
                 context_group_of(p, p->block[b].home) != context_group_of(p, p->block[k].home))
                 return fail(err, ERR_PLAN, "blocks %d and %d of the plan are one sample's, in two groups", k, b);
     return OK;
@@ -321,22 +378,26 @@ static enum error_code check(const struct context_plan *p, const struct context_
 {
     const size_t entries = 2 * (size_t)p->blocks * (size_t)p->devices;
     struct presence h = { malloc((entries + 1) * sizeof *h.from), p->devices };
-    enum error_code e = h.from ? check_tokens(p, l, err) : fail(err, ERR_MEMORY, "no memory to check a plan");
+    int64_t *const sample = malloc(((size_t)p->blocks + 1) * sizeof *sample);
+    enum error_code e = h.from && sample ? check_tokens(p, l, err) : fail(err, ERR_MEMORY, "no memory to check a plan");
+    for (int b = 0; b < p->blocks && !e; b++) sample[b] = sample_of(l, p->block[b].tokens[0].first);
     for (size_t i = 0; i < entries && !e; i++) h.from[i] = INT_MAX;
     for (int b = 0; b < p->blocks && !e; b++)
         for (enum context_data d = CONTEXT_QUERIES; d <= CONTEXT_KEYS; d++)
             *presence_of(&h, d, b, p->block[b].home) = 0;
-    if (!e && p->groups > 0) e = check_groups(p, l, err);
+    if (!e && p->groups > 0) e = check_groups(p, sample, err);
     if (!e && p->groups == 0) e = check_moves(p, &h, err);
-    if (!e && p->groups == 0) e = check_works(p, l, &h, err);
-    free(h.from);
+    if (!e && p->groups == 0) e = check_works(p, l, sample, &h, err);
+    if (!e) e = check_rows(p, err);
+    free(h.from), free(sample);
     return e;
 }
 
 static struct sha256_text digest(const struct context_plan *p)
 {
     struct sha256 sum = sha256_begin();
-    const int64_t sizes[] = { p->devices, p->divisions, p->tokens, p->blocks, p->works, p->moves, p->groups };
+    const int64_t sizes[] = { p->devices, p->divisions, p->tokens, p->blocks, p->works, p->moves, p->groups,
+                              p->rows, p->proxies };
     sha256_add(&sum, sizes, sizeof sizes);
     for (int b = 0; b < p->blocks; b++) {
         const struct context_block *k = &p->block[b];
@@ -348,6 +409,10 @@ static struct sha256_text digest(const struct context_plan *p)
     sha256_add(&sum, p->move, (size_t)p->moves * sizeof *p->move);
     sha256_add(&sum, p->group, (size_t)p->groups * sizeof *p->group);
     if (p->away) sha256_add(&sum, p->away, (size_t)p->devices * sizeof *p->away);
+    for (int r = 0; r < p->rows; r++) {
+        const int64_t numbers[] = { p->row[r].tokens.first, p->row[r].tokens.count, p->row[r].device };
+        sha256_add(&sum, numbers, sizeof numbers);
+    }
     return sha256_end(&sum);
 }
 

@@ -24,6 +24,7 @@ struct context_load {
                                          * with some of them; 0: of one */
     int devices;                        /* that share the microbatch */
     int node;                           /* devices of a node, which are neighbours */
+    int64_t room;                       /* tokens that a device can hold in attention; 0: not known */
     double per_pair, per_token;         /* operations of a layer's forward pass: for a pair of tokens that see each
                                          * other, and for a token */
     double per_element;                 /* operations in the time in which a link sends a number */
@@ -53,14 +54,20 @@ struct context_move { enum context_data data; int block, from, to, division; };
  * with groups lists no work and no moves. */
 struct context_group { int first, devices; };
 
+/* Tokens whose rows a device has outside attention. */
+struct context_rows { struct interval tokens; int device; };
+
 struct context_plan {
     int devices, divisions;
+    int proxies;                        /* neighbours, a node, who together carry what one of them sends to another
+                                         * node: proxies.h; 0: it goes straight */
     int64_t tokens;
     struct context_block *block;        /* by home, then by first token */
     struct context_work *work;          /* by device, division, query, key */
     struct context_move *move;          /* by division, block, data, to */
     struct context_group *group;        /* by first device; all devices are in one.  NULL: there are none */
-    int blocks, works, moves, groups, room[4];
+    struct context_rows *row;           /* by device, then by token.  NULL: as in attention, those of its blocks */
+    int blocks, works, moves, groups, rows, room[5];
     bool lost;                          /* there was no memory for all */
     double *away;                       /* [devices] the part of a stage's layers, less two, whose activations leave for
                                          * the slow tier between forward and backward, if they may; NULL: all */
@@ -74,10 +81,11 @@ int context_add_block(struct context_plan *, struct interval, struct interval, i
 void context_add_work(struct context_plan *, struct context_work);
 void context_add_move(struct context_plan *, struct context_move);
 void context_add_group(struct context_plan *, int first, int devices);
+void context_add_rows(struct context_plan *, struct interval, int device);
 
-/** Add a sample on D neighbours with equal work: it is cut into 2D parts, of which the m-th device has parts m and
- *  2D-1-m, and keys travel around a ring of the D, from division to division. */
-void context_add_ring(struct context_plan *, struct interval sample, int first, int D);
+/** Add a sample of at least D tokens on D devices with equal work: it is cut into 2D parts, of which the m-th device
+ *  has parts m and 2D-1-m, and keys travel around a ring of the D, from one division to the next. */
+void context_add_ring(struct context_plan *, struct interval sample, const int device[], int D, int division);
 
 /** The samples from the longest to the shortest, equal ones in their order.  Pure.
  *  @return [samples], for free, or NULL without memory. */
@@ -87,16 +95,21 @@ struct interval *context_samples(const struct context_load *);
  * Sort, check and digest a plan: every token is in one block, or no token of a sample, if there are other microbatches;
  * a device's blocks do not interleave; every pair of tokens of a sample that see each other is computed once, and no
  * work is empty; each block sees something; data is there when it is sent and when work needs it; nothing is sent to a
- * device that has it.
+ * device that has it; rows outside attention are those of the blocks.
  * Local.
  * @return OK; ERR_PLAN naming what is wrong, or ERR_MEMORY; the plan is freed after an error.
  */
 enum error_code context_plan_finish(struct context_plan *, const struct context_load *, struct error *);
 void context_plan_free(struct context_plan *);
 
-/** The number of tokens of a block; the tokens of all blocks of a device, which are added to a list. */
+/** The number of tokens of a block; the tokens of all blocks of a device, which are added to a list; those that it has
+ *  outside attention. */
 int64_t context_block_tokens(const struct context_block *);
+void context_plan_attended(struct intervals *, const struct context_plan *, int device);
 void context_plan_tokens(struct intervals *, const struct context_plan *, int device);
+
+/** Whether a device computes with a block's queries, or with its keys. */
+bool context_works_with(const struct context_plan *, enum context_data, int block, int device);
 
 /** The group that a device is in; the plan has groups. */
 int context_group_of(const struct context_plan *, int device);

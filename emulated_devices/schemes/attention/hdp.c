@@ -124,6 +124,8 @@ static int device_for(const struct loaded *have, int64_t s)
 static void place(struct context_plan *plan, const struct context_load *l, struct loaded *have,
                   const struct interval sample[])
 {
+    int all[MESH_MOST_DEVICES];
+    for (int d = 0; d < l->devices; d++) all[d] = d;
     for (int i = 0; i < l->samples; i++) {
         const struct interval s = sample[i];
         const double away = leaving(l, have, s.count);
@@ -131,7 +133,7 @@ static void place(struct context_plan *plan, const struct context_load *l, struc
         const int D = parts < l->devices ? (int)parts : l->devices;
         const int first = D > 1 ? least_busy_neighbours(have, D) : device_for(have, held);
         const int micro = D > 1 ? micro_for_neighbours(have, first, D) : micro_for(have, first, held);
-        if (micro == l->micro) context_add_ring(plan, s, first, D);
+        if (micro == l->micro) context_add_ring(plan, s, all + first, D, 0);
         for (int d = first; d < first + D; d++) {
             have->busy[d] += work(l, s.count) / D;
             *tokens_at(have, micro, d) += (held + D - 1) / D;

@@ -1,5 +1,7 @@
 #include "emulated_devices/schemes/attention/planned.h"
 #include "emulated_devices/device/compute.h"
+#include "emulated_devices/schemes/attention/proxies.h"
+#include "emulated_devices/schemes/attention/remap.h"
 #include <stdlib.h>
 
 /* What this device has of a block: of its own, or of one that was moved here.  tensor_none: nothing. */
@@ -16,12 +18,18 @@ struct planned {
     struct cp_pass g;
     const struct context_plan *plan;
     struct here *at;                    /* [blocks] */
+    struct tensor qkv, out;             /* those of the call, with the rows of attention */
     struct tensor o;                    /* the results of all own blocks, wide */
     struct tensor more[2];              /* one more result, or gradients that come, of the longest block */
     struct tensor *opened;              /* buffers */
     int buffers;
     struct message *on_way;
     int messages;
+    struct tensor through;              /* parts of others' messages, which this device carries */
+    uint64_t carried;                   /* bytes of it, at the running stage */
+    struct tensor *came;                /* with proxies: gradients of own blocks from other devices, as they come */
+    int comes, next;
+    enum proxy_stage stage;
     enum error_code e;                  /* the first failure */
     struct error *err;
 };
@@ -30,21 +38,13 @@ enum { BUFFERS_OF_A_BLOCK = 8, MESSAGES_OF_A_BLOCK = 8 };
 
 /* ---- who works with whose blocks --------------------------------------------------------------------------------- */
 
-static bool has_work(const struct context_plan *p, enum context_data data, int block, int device)
-{
-    for (int i = 0; i < p->works; i++)
-        if (p->work[i].device == device && (data == CONTEXT_KEYS ? p->work[i].key : p->work[i].query) == block)
-            return true;
-    return false;
-}
-
 /* Call f for every block and device that has worked with it and is not its home, in one order on all devices. */
 static void for_each_guest(struct planned *p, enum context_data data,
                            void (*f)(struct planned *, enum context_data, int block, int device))
 {
     for (int b = 0; b < p->plan->blocks; b++)
         for (int d = 0; d < p->plan->devices; d++)
-            if (d != p->plan->block[b].home && has_work(p->plan, data, b, d)) f(p, data, b, d);
+            if (d != p->plan->block[b].home && context_works_with(p->plan, data, b, d)) f(p, data, b, d);
 }
 
 static int64_t tokens(const struct planned *p, int block) { return context_block_tokens(&p->plan->block[block]); }
@@ -102,8 +102,8 @@ static void take_buffer(struct planned *p, const struct context_move *m)
     if ((own ? m->from : m->to) != p->g.cp->rank || (tensor_present(*t) && tensor_cols(*t) == width)) return;
     *t = open_buffer(p, p->g.own, n, width);
     if (p->e || !own) return;
-    if (m->data == CONTEXT_KEYS) cp_copy_keys(&p->g, *t, own_rows(p, p->g.call->qkv, m->block));
-    else copy_queries(p, *t, own_rows(p, p->g.call->qkv, m->block));
+    if (m->data == CONTEXT_KEYS) cp_copy_keys(&p->g, *t, own_rows(p, p->qkv, m->block));
+    else copy_queries(p, *t, own_rows(p, p->qkv, m->block));
 }
 
 /* ---- messages ---------------------------------------------------------------------------------------------------- */
@@ -124,23 +124,53 @@ static void wait_for_all(struct planned *p)
     p->messages = 0;
 }
 
-/* What a move sends: of queries backward also what their gradient needs. */
-static void pass_on(struct planned *p, const struct context_move *m, bool backward,
-                    void (*step)(struct planned *, int, struct tensor), int other)
+/* The part that this device carries of a message of others, in bytes. */
+static uint64_t carries(const struct planned *p, int from, int to, struct tensor t)
 {
-    const struct here *h = &p->at[m->block];
-    step(p, other, m->data == CONTEXT_KEYS ? h->keys : h->queries);
-    if (m->data == CONTEXT_KEYS || !backward) return;
-    step(p, other, h->d_out), step(p, other, h->lse), step(p, other, h->delta);
+    const int node = p->plan->proxies, rank = p->g.cp->rank;
+    if (proxy_parts(node, from, to) == 1 || rank == from || rank == to) return 0;
+    if (rank / node != from / node && rank / node != to / node) return 0;
+    const uint64_t n = (uint64_t)block_at(tensor_count(t), node, rank % node).count * dtype_size(t.dtype);
+    return (n + sizeof(double) - 1) / sizeof(double) * sizeof(double);
 }
 
-static void launch(struct planned *p, int division, bool backward)
+/* Send or receive this device's parts of a message at one stage.  t has memory on the devices it is from and to. */
+static void carry(struct planned *p, int from, int to, struct tensor t, enum proxy_stage stage)
 {
+    const uint64_t size = dtype_size(t.dtype), own = carries(p, from, to, t);
+    for (int i = 0; i < proxy_parts(p->plan->proxies, from, to); i++) {
+        const struct proxy_hop h = proxy_hop(p->plan->proxies, from, to, tensor_count(t), stage, i);
+        const bool sends = h.from == p->g.cp->rank, receives = h.to == p->g.cp->rank;
+        if (sends == receives || h.part.count == 0) continue;
+        char *const at = own ? (char *)p->through.data + p->carried : (char *)t.data + (uint64_t)h.part.first * size;
+        if (sends) send(p, h.to, tensor_1d(at, t.dtype, h.part.count));
+        else receive(p, h.from, tensor_1d(at, t.dtype, h.part.count));
+    }
+    p->carried += own;
+}
+
+/* What a move sends: of queries backward also what their gradient needs. */
+static int tensors_of(const struct context_move *m, bool backward)
+{
+    return m->data == CONTEXT_KEYS || !backward ? 1 : 4;
+}
+
+static struct tensor moved(const struct planned *p, const struct context_move *m, int i)
+{
+    const struct here *h = &p->at[m->block];
+    const int64_t n = tokens(p, m->block);
+    if (m->data == CONTEXT_KEYS) return tensor_2d(h->keys.data, p->g.own, n, cp_keys_width(p->g.cp));
+    if (i < 2) return tensor_2d(i == 0 ? h->queries.data : h->d_out.data, p->g.own, n, query_width(p));
+    return tensor_2d(i == 2 ? h->lse.data : h->delta.data, p->g.wide, p->g.shape.H, n);
+}
+
+static void launch(struct planned *p, int division, bool backward, enum proxy_stage stage)
+{
+    p->carried = 0;
     for (int i = 0; i < p->plan->moves; i++) {
         const struct context_move *m = &p->plan->move[i];
-        if (m->division != division) continue;
-        if (m->to == p->g.cp->rank) pass_on(p, m, backward, receive, m->from);
-        if (m->from == p->g.cp->rank) pass_on(p, m, backward, send, m->to);
+        for (int t = 0; m->division == division && t < tensors_of(m, backward); t++)
+            carry(p, m->from, m->to, moved(p, m, t), stage);
     }
 }
 
@@ -149,33 +179,101 @@ static void run_divisions(struct planned *p, bool backward,
                           void (*attend)(struct planned *, const struct context_work *))
 {
     for (int d = 0; d < p->plan->divisions; d++) {
-        launch(p, d, backward);
+        launch(p, d, backward, PROXY_DISPATCH);
+        wait_for_all(p);
+        launch(p, d, backward, PROXY_TRANSFER);
         for (int i = 0; i < p->plan->works; i++)
             if (p->plan->work[i].division == d && p->plan->work[i].device == p->g.cp->rank)
                 attend(p, &p->plan->work[i]);
         wait_for_all(p);
+        launch(p, d, backward, PROXY_COMBINE);
+        wait_for_all(p);
     }
+}
+
+/* ---- rows outside attention -------------------------------------------------------------------------------------- */
+
+struct remapping { struct planned *p; struct tensor inside, outside; bool back; };
+
+static void remap_run(void *context, const struct remap_run *r)
+{
+    struct remapping *x = context;
+    const int rank = x->p->g.cp->rank;
+    const struct tensor in = tensor_rows_of(x->inside, r->row_inside, r->inside == rank ? r->count : 0),
+                        out = tensor_rows_of(x->outside, r->row_outside, r->outside == rank ? r->count : 0);
+    if (r->inside == rank && r->outside == rank)
+        device_copy(x->p->g.device, x->back ? out.data : in.data, x->back ? in.data : out.data, tensor_bytes(in));
+    else if (r->inside == rank) (x->back ? send : receive)(x->p, r->outside, in);
+    else if (r->outside == rank) (x->back ? receive : send)(x->p, r->inside, out);
+}
+
+/* Rows outside attention to those in it, or back. */
+static void remap(struct planned *p, struct tensor inside, struct tensor outside, bool back)
+{
+    if (p->plan->rows > 0 && !p->e) remap_each(p->plan, remap_run, &(struct remapping){ p, inside, outside, back });
+    wait_for_all(p);
+}
+
+/* A tensor of the call, or one like it with the rows of attention. */
+static struct tensor inside(struct planned *p, struct tensor outside, bool fill)
+{
+    if (p->plan->rows == 0) return outside;
+    const int64_t rows = positions_count(&p->g.at, p->g.cp->rank);
+    const struct tensor t = open_buffer(p, outside.dtype, rows, tensor_cols(outside));
+    if (fill) remap(p, t, outside, false);
+    return t;
 }
 
 /* ---- a pass ------------------------------------------------------------------------------------------------------ */
 
+static void count_gradient(struct planned *p, enum context_data data, int block, int device)
+{
+    const int64_t width = data == CONTEXT_KEYS ? cp_keys_width(p->g.cp) : query_width(p);
+    const struct tensor t = tensor_2d(NULL, p->g.wide, tokens(p, block), width);
+    p->carried += carries(p, device, p->plan->block[block].home, t);
+}
+
+/* Room for what this device carries for others in a division, or of gradients. */
+static void open_through(struct planned *p, bool backward)
+{
+    uint64_t most = 0, sum = 0;
+    const struct context_plan *const plan = p->plan;
+    for (int d = 0; d < plan->divisions && plan->proxies > 0; d++, sum = 0) {
+        for (int i = 0; i < plan->moves; i++)
+            for (int t = 0; plan->move[i].division == d && t < tensors_of(&plan->move[i], backward); t++)
+                sum += carries(p, plan->move[i].from, plan->move[i].to, moved(p, &plan->move[i], t));
+        if (sum > most) most = sum;
+    }
+    p->carried = 0;
+    if (backward && plan->proxies > 0)
+        for (enum context_data data = CONTEXT_QUERIES; data <= CONTEXT_KEYS; data++)
+            for_each_guest(p, data, count_gradient);
+    if (p->carried > most) most = p->carried;
+    if (most > 0) p->through = open_buffer(p, p->g.wide, (int64_t)(most / dtype_size(p->g.wide)), 1);
+}
+
 static enum error_code begin(struct planned *p, struct attention_call *c, enum tensor_pass pass, struct error *err)
 {
     *p = (struct planned){ .plan = c->cp->plan, .err = err };
-    const enum error_code e = cp_begin(&p->g, c, pass, err);
+    enum error_code e = cp_begin(&p->g, c, pass, err);
     if (e || p->g.B == 0) return e;
-    const size_t blocks = (size_t)p->plan->blocks, moves = (size_t)p->plan->moves;
+    const size_t blocks = (size_t)p->plan->blocks, moves = (size_t)p->plan->moves, works = (size_t)p->plan->works;
+    const size_t messages = MESSAGES_OF_A_BLOCK * (moves + blocks * (size_t)p->plan->devices + 1);
+    const size_t parts = p->plan->proxies > 0 ? (size_t)p->plan->proxies : 1;
     p->at = calloc(blocks + 1, sizeof *p->at);
-    p->opened = calloc(BUFFERS_OF_A_BLOCK * (blocks + 1), sizeof *p->opened);
-    p->on_way = calloc(MESSAGES_OF_A_BLOCK * (moves + blocks * (size_t)p->plan->devices + 1), sizeof *p->on_way);
-    if (p->at == NULL || p->opened == NULL || p->on_way == NULL)
+    p->opened = calloc(BUFFERS_OF_A_BLOCK * (blocks + 1) + 2 * works + 8, sizeof *p->opened);
+    p->on_way = calloc(parts * messages + (size_t)p->plan->rows + 2 * blocks, sizeof *p->on_way);
+    p->came = calloc(2 * works + 1, sizeof *p->came);
+    if (p->at == NULL || p->opened == NULL || p->on_way == NULL || p->came == NULL)
         p->e = fail(err, ERR_MEMORY, "no memory for attention by a plan of %d blocks", p->plan->blocks);
+    if (!p->e) p->qkv = inside(p, c->qkv, true);
     for (int b = 0; b < p->plan->blocks && !p->e; b++) {
         const bool follows = b > 0 && p->plan->block[b].home == p->plan->block[b - 1].home;
         p->at[b].row = follows ? p->at[b - 1].row + tokens(p, b - 1) : 0;
-        if (is_own(p, b)) p->at[b].queries = p->at[b].keys = own_rows(p, c->qkv, b);
+        if (is_own(p, b)) p->at[b].queries = p->at[b].keys = own_rows(p, p->qkv, b);
     }
     for (int i = 0; i < p->plan->moves && !p->e; i++) take_buffer(p, &p->plan->move[i]);
+    open_through(p, pass == INPUT_PASS);
     return OK;
 }
 
@@ -197,7 +295,7 @@ static struct tensor shaped(struct tensor buffer, int64_t rows, int64_t cols)
 static enum error_code end(struct planned *p)
 {
     for (int i = 0; i < p->buffers; i++) cp_close(&p->g, &p->opened[i], 1);
-    free(p->at), free(p->opened), free(p->on_way);
+    free(p->at), free(p->opened), free(p->on_way), free(p->came);
     cp_end(&p->g);
     return p->e;
 }
@@ -249,15 +347,15 @@ static void receive_result(struct planned *p, enum context_data data, int block,
 
 static void open_results(struct planned *p)
 {
-    struct attention_call *c = p->g.call;
     const bool rounds = p->g.own != p->g.wide;
-    p->o = rounds ? open_buffer(p, p->g.wide, tensor_rows(c->out), tensor_cols(c->out)) : c->out;
+    p->out = inside(p, p->g.call->out, false);
+    p->o = rounds ? open_buffer(p, p->g.wide, tensor_rows(p->out), tensor_cols(p->out)) : p->out;
     open_more(p, p->g.wide, query_width(p), p->g.shape.H);
     for (int b = 0; b < p->plan->blocks && !p->e; b++) {
         struct here *h = &p->at[b];
         if (is_own(p, b)) {
             h->o = own_rows(p, p->o, b), h->lse = own_lse(p, b);
-        } else if (has_work(p->plan, CONTEXT_QUERIES, b, p->g.cp->rank)) {
+        } else if (context_works_with(p->plan, CONTEXT_QUERIES, b, p->g.cp->rank)) {
             h->o = open_buffer(p, p->g.wide, tokens(p, b), query_width(p));
             h->lse = open_buffer(p, p->g.wide, p->g.shape.H, tokens(p, b));
         }
@@ -275,7 +373,8 @@ enum error_code planned_forward(struct attention_call *c, struct error *err)
         for_each_guest(&p, CONTEXT_QUERIES, send_result);
         for_each_guest(&p, CONTEXT_QUERIES, receive_result);
         wait_for_all(&p);
-        if (p.g.own != p.g.wide) dev_round(p.g.device, c->out, p.o);
+        if (p.g.own != p.g.wide) dev_round(p.g.device, p.out, p.o);
+        remap(&p, p.out, c->out, true);
     }
     return end(&p);
 }
@@ -309,6 +408,43 @@ static void receive_gradient(struct planned *p, enum context_data data, int bloc
     dev_add(p->g.device, sum, sum, share);
 }
 
+/* The gradient of a block that goes from a device to the block's home. */
+static void carry_gradient(struct planned *p, enum context_data data, int block, int device)
+{
+    const int64_t width = data == CONTEXT_KEYS ? cp_keys_width(p->g.cp) : query_width(p);
+    const void *at = is_own(p, block) ? p->came[p->next++].data : gradient(p, data, block)->data;
+    carry(p, device, p->plan->block[block].home, tensor_2d((void *)at, p->g.wide, tokens(p, block), width), p->stage);
+}
+
+static void add_gradient(struct planned *p, enum context_data data, int block, int device)
+{
+    const struct tensor sum = *gradient(p, data, block);
+    (void)device;
+    if (is_own(p, block)) dev_add(p->g.device, sum, sum, p->came[p->next++]);
+}
+
+static void open_came(struct planned *p, enum context_data data, int block, int device)
+{
+    (void)device;
+    if (is_own(p, block))
+        p->came[p->comes++] = open_buffer(p, p->g.wide, tokens(p, block), tensor_cols(*gradient(p, data, block)));
+}
+
+static void for_both(struct planned *p, void (*f)(struct planned *, enum context_data, int block, int device))
+{
+    p->carried = 0, p->next = 0;
+    for (enum context_data data = CONTEXT_QUERIES; data <= CONTEXT_KEYS; data++) for_each_guest(p, data, f);
+}
+
+static void return_gradients(struct planned *p)
+{
+    if (p->plan->proxies == 0) for_both(p, send_gradient), for_both(p, receive_gradient);
+    for (p->stage = PROXY_DISPATCH; p->plan->proxies > 0 && p->stage < PROXY_STAGES; p->stage++)
+        for_both(p, carry_gradient), wait_for_all(p);
+    if (p->plan->proxies > 0) for_both(p, add_gradient);
+    wait_for_all(p);
+}
+
 static struct tensor open_gradient(struct planned *p, int64_t rows, int64_t cols)
 {
     const struct tensor t = open_buffer(p, p->g.wide, rows, cols);
@@ -321,31 +457,35 @@ static void open_gradients(struct planned *p)
     const struct attention_call *c = p->g.call;
     const int64_t H = p->g.shape.H, width = query_width(p);
     const int rank = p->g.cp->rank;
+    const struct tensor out = inside(p, c->out, true), d_out = inside(p, c->d_out, true);
     open_more(p, p->g.wide, width, cp_keys_width(p->g.cp));
     for (int b = 0; b < p->plan->blocks && !p->e; b++) {
         struct here *h = &p->at[b];
-        const bool own = is_own(p, b), asks = own || has_work(p->plan, CONTEXT_QUERIES, b, rank);
+        const bool own = is_own(p, b), asks = own || context_works_with(p->plan, CONTEXT_QUERIES, b, rank);
         const int64_t n = tokens(p, b);
         if (asks) h->delta = open_buffer(p, p->g.wide, H, n), h->d_queries = open_gradient(p, n, width);
-        if (own || has_work(p->plan, CONTEXT_KEYS, b, rank)) h->d_keys = open_gradient(p, n, cp_keys_width(p->g.cp));
+        if (own || context_works_with(p->plan, CONTEXT_KEYS, b, rank))
+            h->d_keys = open_gradient(p, n, cp_keys_width(p->g.cp));
         if (asks && !own) h->d_out = open_buffer(p, p->g.own, n, width), h->lse = open_buffer(p, p->g.wide, H, n);
         if (!own || p->e) continue;
-        h->d_out = own_rows(p, c->d_out, b), h->lse = own_lse(p, b);
-        dev_attention_delta(p->g.device, h->delta, h->d_out, own_rows(p, c->out, b), p->g.shape);
+        h->d_out = own_rows(p, d_out, b), h->lse = own_lse(p, b);
+        dev_attention_delta(p->g.device, h->delta, h->d_out, own_rows(p, out, b), p->g.shape);
     }
+    if (p->plan->proxies > 0) for_both(p, open_came);
 }
 
 static void take_gradients(struct planned *p)
 {
-    struct attention_call *c = p->g.call;
-    const struct tensor all = p->g.own == p->g.wide ? c->d_qkv
-        : open_buffer(p, p->g.wide, tensor_rows(c->d_qkv), tensor_cols(c->d_qkv));
+    const struct tensor d_qkv = inside(p, p->g.call->d_qkv, false);
+    const struct tensor all = p->g.own == p->g.wide ? d_qkv
+        : open_buffer(p, p->g.wide, tensor_rows(d_qkv), tensor_cols(d_qkv));
     for (int b = 0; b < p->plan->blocks && !p->e; b++)
         if (is_own(p, b)) {
             copy_queries(p, own_rows(p, all, b), p->at[b].d_queries);
             cp_copy_keys(&p->g, own_rows(p, all, b), p->at[b].d_keys);
         }
-    if (!p->e && p->g.own != p->g.wide) dev_round(p->g.device, c->d_qkv, all);
+    if (!p->e && p->g.own != p->g.wide) dev_round(p->g.device, d_qkv, all);
+    remap(p, d_qkv, p->g.call->d_qkv, true);
 }
 
 enum error_code planned_backward_input(struct attention_call *c, struct error *err)
@@ -356,62 +496,8 @@ enum error_code planned_backward_input(struct attention_call *c, struct error *e
     if (!p.e) open_gradients(&p);
     if (!p.e) {
         run_divisions(&p, true, attend_backward);
-        for (enum context_data data = CONTEXT_QUERIES; data <= CONTEXT_KEYS; data++)
-            for_each_guest(&p, data, send_gradient);
-        for (enum context_data data = CONTEXT_QUERIES; data <= CONTEXT_KEYS; data++)
-            for_each_guest(&p, data, receive_gradient);
-        wait_for_all(&p);
+        return_gradients(&p);
         take_gradients(&p);
     }
     return end(&p);
-}
-
-/* ---- by formula -------------------------------------------------------------------------------------------------- */
-
-const char *planned_refuses(const struct context_parallel *cp, const struct model_config *c)
-{
-    (void)cp, (void)c;
-    return NULL;
-}
-
-static void forecast_moves(struct forecast *f, const struct context_parallel *cp, bool backward)
-{
-    const enum dtype own = cp->tp->device->dtype;
-    const uint64_t H = (uint64_t)cp->heads->queries.count, size = dtype_size(own), wide = dtype_size(dtype_wide(own));
-    const uint64_t queries = H * (uint64_t)cp->tp->config->A * size, keys = (uint64_t)cp_keys_width(cp) * size;
-    for (int i = 0; i < cp->plan->moves; i++) {
-        const struct context_move *m = &cp->plan->move[i];
-        const uint64_t n = (uint64_t)context_block_tokens(&cp->plan->block[m->block]);
-        if (m->from != cp->rank) continue;
-        forecast_message(f, cp->group, m->to, n * (m->data == CONTEXT_KEYS ? keys : queries));
-        if (m->data == CONTEXT_KEYS || !backward) continue;
-        forecast_message(f, cp->group, m->to, n * queries);
-        for (int k = 0; k < 2; k++) forecast_message(f, cp->group, m->to, n * H * wide);
-    }
-}
-
-/* Results or gradients of other devices' blocks that this device has worked with. */
-static void forecast_returns(struct forecast *f, const struct context_parallel *cp, bool backward)
-{
-    const uint64_t wide = dtype_size(dtype_wide(cp->tp->device->dtype));
-    const uint64_t H = (uint64_t)cp->heads->queries.count, A = (uint64_t)cp->tp->config->A;
-    for (int b = 0; b < cp->plan->blocks; b++) {
-        const int home = cp->plan->block[b].home;
-        const uint64_t n = (uint64_t)context_block_tokens(&cp->plan->block[b]);
-        if (home == cp->rank) continue;
-        if (has_work(cp->plan, CONTEXT_QUERIES, b, cp->rank)) {
-            forecast_message(f, cp->group, home, n * H * A * wide);
-            if (!backward) forecast_message(f, cp->group, home, n * H * wide);
-        }
-        if (backward && has_work(cp->plan, CONTEXT_KEYS, b, cp->rank))
-            forecast_message(f, cp->group, home, n * (uint64_t)cp_keys_width(cp) * wide);
-    }
-}
-
-void planned_cost(struct forecast *f, const struct context_parallel *cp, enum tensor_pass pass, int64_t rows)
-{
-    (void)rows;
-    if (cp->devices == 1 || cp->plan == NULL || pass == WEIGHT_PASS) return;
-    forecast_moves(f, cp, pass == INPUT_PASS);
-    forecast_returns(f, cp, pass == INPUT_PASS);
 }

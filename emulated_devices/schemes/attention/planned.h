@@ -9,9 +9,16 @@
  * Backward is the same, with what the queries need (themselves, the gradient of the output, log-sum-exp, delta);
  * gradients of other devices' queries and keys go home at the end.
  *
+ * If rows lie otherwise outside attention (remap.h), they come first, and go back last; backward queries, keys, values
+ * and the output come a second time, instead of being kept.  With proxies (proxies.h) what goes to another node is
+ * dispatched before the division's work and combined after it; gradients are added when all have come, in the same
+ * order.  Results of other devices' queries go straight.
+ *
  * Sends     a block of n tokens, elements: keys 2 n K A; queries n H A, backward 2 n H A and 2 n H wide ones; results
- *           n H A and n H wide ones; gradients 2 n K A, n H A wide ones
- * Memory    kept: the log-sum-exp.  In a pass: every block that was moved here
+ *           n H A and n H wide ones; gradients 2 n K A, n H A wide ones.  For a remapped token: forward (2 H + 2 K) A,
+ *           backward (4 H + 4 K) A
+ * Memory    kept: the log-sum-exp.  In a pass: every block that was moved here; the call's tensors again if they are
+ *           remapped; with proxies what is carried for others, and all gradients that come
  * Order     results of this device by division, query, key; then those of others by device; gradients likewise, in the
  *           wide format
  */
@@ -24,11 +31,12 @@
 enum error_code planned_forward(struct attention_call *, struct error *);
 enum error_code planned_backward_input(struct attention_call *, struct error *);
 void planned_cost(struct forecast *, const struct context_parallel *, enum tensor_pass, int64_t rows);
+struct tensor planned_kept(const struct context_parallel *, int slot, int64_t rows);
 const char *planned_refuses(const struct context_parallel *, const struct model_config *);
 
 /* What follows from the plan's being run so. */
 #define PLANNED_SCHEME                                                                                               \
-    .refuses = planned_refuses, .slots = 1, .kept = ring_attention_kept, .reads_input = true, .reads_output = true, \
+    .refuses = planned_refuses, .slots = 1, .kept = planned_kept, .reads_input = true, .reads_output = true, \
     .forward = planned_forward, .backward_input = planned_backward_input, .cost = planned_cost
 
 #endif

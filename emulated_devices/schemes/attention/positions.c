@@ -18,8 +18,10 @@ int64_t context_sequences(const struct context_parallel *cp, int64_t rows)
 /* @return whether there was memory for the list. */
 static bool list(struct positions *p, int member)
 {
-    struct intervals tokens = context_tokens_of(p->cp, member);
+    struct intervals tokens = { 0 };
     int64_t at = p->start[member];
+    if (p->cp->plan) context_plan_attended(&tokens, p->cp->plan, member);
+    else tokens = context_tokens_of(p->cp, member);
     for (int i = 0; i < tokens.count; i++)
         for (int64_t k = 0; k < tokens.at[i].count; k++) p->host[at++] = (int32_t)(tokens.at[i].first + k);
     p->start[member + 1] = at;

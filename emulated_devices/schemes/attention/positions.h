@@ -4,7 +4,7 @@
 
 #include "emulated_devices/schemes/attention/attention.h"
 
-/* The positions of all members' tokens, member after member. */
+/* The positions of all members' tokens in attention, member after member. */
 struct positions {
     const struct context_parallel *cp;
     int32_t *host;                              /* [S] */
