@@ -46,6 +46,7 @@ CASES = {
     "deepseek-v3-large-groups": ("deepseek_v3", "DeepseekV3TopkRouter", "noaux-tc", 15, 4, 3, 1, 1.0, 0.2),
     "longcat": ("longcat_flash", "LongcatFlashTopkRouter", "longcat", 10, 4, 0, 0, 6.0, 0.1),
 }
+SEQUENCE = 6                                    # rows of a sequence, for the balance loss of each
 SMALL = 60                                      # what the first row of a case with sigmoids is lowered by: all of them are nearly 0
 
 
@@ -99,6 +100,15 @@ def in_order(logits, bias, weights, experts):
     return weights.gather(1, order), experts.gather(1, order)
 
 
+def sequence_balance(scores, experts, k):
+    """The sum over sequences of DeepSeek's balance loss, as in the papers: equations 17 to 20 of DeepSeek-V3's, 23 to 25 of DeepSeek-V2's."""
+    E = scores.shape[-1]
+    of_sequence = (scores / scores.sum(-1, keepdim=True)).view(-1, SEQUENCE, E)
+    chosen = torch.nn.functional.one_hot(experts, E).sum(1).view(-1, SEQUENCE, E).to(scores.dtype)
+    f = chosen.sum(1) * E / (k * SEQUENCE)
+    return (f * of_sequence.mean(1)).sum()
+
+
 def case(name, module, cls, rule, E, k, groups, kept, scale, deviation):
     router = router_of(name, module, cls, E, k, groups, kept, scale)
     logits, d_weights = 2 * drawn(name + "/logits", ROWS, E), drawn(name + "/dweights", ROWS, k)
@@ -116,6 +126,10 @@ def case(name, module, cls, rule, E, k, groups, kept, scale, deviation):
     plain = torch.topk(logits.detach(), k, dim=-1)[1].sort(-1)[0]
     others = int((plain != experts.sort(-1)[0]).any(-1).sum())
     assert (others > ROWS // 8) == (deviation > 0 or groups > 0), f"{name}: bias and groups change {others} of {ROWS} choices"
+    again = logits.detach().requires_grad_()
+    balance = sequence_balance(again.sigmoid() if rule in ("noaux-tc", "sigmoid") else again.softmax(-1), experts, k)
+    balance.backward()
+    tensors.update(sequence_loss=balance.detach().reshape(1), dlogits_of_sequence_loss=again.grad)
     tensors.update(logits=logits.detach(), weights=weights.detach(), dweights=d_weights, dlogits=logits.grad)
     out = {f"{name}/{key}": t.numpy().astype("<f8") for key, t in tensors.items()}
     out[f"{name}/experts"] = experts.numpy().astype("<i4")

@@ -159,6 +159,11 @@ struct backend {
     X(combine_forward, (T y, T rows, T order, T weights), (OUT(y), IN(rows), IN(order), IN(weights)))                  \
     X(combine_backward_input, (T drows, T dweights, T dy, T rows, T order, T weights),                                 \
       (OUT(drows), OUT(dweights), IN(dy), IN(rows), IN(order), IN(weights)))                                           \
+    X(sequence_balance_forward, (double *sum, T logits, T experts, int64_t S, const struct router_rule *rule),         \
+      (sum, IN(logits), IN(experts), S, rule))                                                                         \
+    X(sequence_balance_backward_input,                                                                                 \
+      (T dlogits, T logits, T experts, int64_t S, const struct router_rule *rule, double slope),                       \
+      (OUT(dlogits), IN(logits), IN(experts), S, rule, slope))                                                         \
     X(router_losses_forward, (double *sums, T logits, T experts), (sums, IN(logits), IN(experts)))                     \
     X(router_losses_backward_input, (T dlogits, T logits, const double *slope, double z_slope),                        \
       (OUT(dlogits), IN(logits), slope, z_slope))

@@ -3,6 +3,7 @@
 #include "emulated_devices/model/checkpoint_states.h"
 #include "ref/model/weights.h"
 #include "ref/numeric/convert.h"
+#include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -105,12 +106,38 @@ static enum error_code check_replicas(const struct trainer *t, const cJSON *root
     return OK;
 }
 
+/* Correction biases of routers; of a folder that has none they stay 0. */
+static enum error_code read_biases(struct trainer *t, const struct checkpoint *c, struct error *err)
+{
+    const struct model_config *m = &t->plan.model;
+    const cJSON *list, *one;
+    char path[PATH_ROOM];
+    int64_t i = 0;
+    path_of(path, c->dir, TRAINING_FILE);
+    if (m->mlp != MLP_MIXTURE || !m->mixture.router.biased || !json_has(c->root, "router_bias")) return OK;
+    const enum error_code e = json_array(c->root, path, "router_bias", &list, err);
+    if (e) return e;
+    if (cJSON_GetArraySize(list) != m->L * m->mixture.E)
+        return fail(err, ERR_FORMAT, "%s: router_bias has %d numbers; the model needs %lld", printable_path(path).text,
+                    cJSON_GetArraySize(list), (long long)(m->L * m->mixture.E));
+    cJSON_ArrayForEach(one, list) {
+        char *end = NULL;
+        const double x = cJSON_IsString(one) ? strtod(one->valuestring, &end) : NAN;
+        if (end == NULL || end == one->valuestring || *end != '\0' || !isfinite(x))
+            return fail(err, ERR_FORMAT, "%s: router_bias: number %lld is none", printable_path(path).text,
+                        (long long)i);
+        t->routers.bias[i++] = x;
+    }
+    return OK;
+}
+
 static enum error_code read_progress(struct trainer *t, const struct checkpoint *c, struct error *err)
 {
     char path[PATH_ROOM];
     path_of(path, c->dir, TRAINING_FILE);
     t->step = c->step;
-    const enum error_code e = check_replicas(t, c->root, path, err);
+    enum error_code e = check_replicas(t, c->root, path, err);
+    if (!e) e = read_biases(t, c, err);
     return e ? e : read_loss_scale(t, c->root, path, err);
 }
 
@@ -223,6 +250,7 @@ enum error_code checkpoint_load_weights(struct trainer *t, const struct checkpoi
     if (!e) {
         e = weights_check_tied(&file, &t->plan.model, err);
         if (!e) e = read_weights(t, &file, err);
+        if (!e && c->there) e = read_biases(t, c, err);
         weights_close(&file);
     }
     return comm_agree(t->comm, e, err);

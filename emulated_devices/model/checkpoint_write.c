@@ -54,6 +54,21 @@ static enum error_code write_tensors(struct trainer *t, struct weights_writer *w
     return comm_agree(t->comm, e, err);
 }
 
+/* The correction biases of routers, layer by layer.  All devices have the same. */
+static bool add_biases(const struct trainer *t, cJSON *root)
+{
+    const struct model_config *m = &t->plan.model;
+    if (m->mlp != MLP_MIXTURE || !m->mixture.router.biased) return true;
+    cJSON *list = cJSON_AddArrayToObject(root, "router_bias");
+    bool ok = list != NULL;
+    for (int64_t i = 0; i < m->L * m->mixture.E && ok; i++) {
+        char text[32];
+        snprintf(text, sizeof text, "%.17g", t->routers.bias[i]);
+        ok = cJSON_AddItemToArray(list, cJSON_CreateString(text));
+    }
+    return ok;
+}
+
 /* Everything that is not a tensor.  Numbers are saved as text where JSON would not keep every bit. */
 static enum error_code write_training(const struct trainer *t, const cJSON *run, const char *path, struct error *err)
 {
@@ -66,6 +81,7 @@ static enum error_code write_training(const struct trainer *t, const cJSON *run,
               cJSON_AddNumberToObject(root, "good_steps", (double)t->loss_scale.good);
     if (ok && t->data.shards.apart)
         ok = cJSON_AddNumberToObject(root, "replicas", shards_replicas(&t->data.shards)) != NULL;
+    ok = ok && add_biases(t, root);
     if (!ok || copy == NULL || !cJSON_AddItemToObject(root, "run", copy)) {
         if (copy && !cJSON_HasObjectItem(root, "run")) cJSON_Delete(copy);
         cJSON_Delete(root);

@@ -1,11 +1,16 @@
 #include "emulated_devices/model/mixture.h"
+#include "ref/routers/router.h"
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
 static bool is_mixture(const struct plan *p) { return p->model.mlp == MLP_MIXTURE; }
 
-static int sums_of(const struct plan *p) { return 2 * (int)p->model.mixture.E + 1; }
+static int sums_of(const struct plan *p)
+{
+    const struct mixture_config *x = &p->model.mixture;
+    return (int)(2 * x->E + 2 + (x->router.biased ? p->model.L * x->E : 0));
+}
 static bool balances(const struct plan *p) { return is_mixture(p) && p->model.mixture.balance_coefficient > 0; }
 
 enum error_code routers_open(struct trainer *t, struct error *err)
@@ -34,6 +39,7 @@ void routers_begin(struct trainer *t)
     if (!is_mixture(p)) return;
     memset(t->routers.sums, 0, (size_t)sums_of(p) * sizeof(double));
     *t->routers.lost = INFINITY;
+    t->routers.sequence_slope = t->loss_scale.scale * p->model.mixture.sequence_coefficient / (double)p->B;
     t->routers.z_slope = t->loss_scale.scale * 2 * p->model.mixture.z_coefficient / rows_of(p);
     for (int c = 0; c < p->chunks; c++) t->stage[c].routers = t->routers;
 }
@@ -78,8 +84,16 @@ enum error_code routers_loss(struct trainer *t, double *loss, struct step_result
     if (!is_mixture(&t->plan)) return OK;
     const enum error_code e = balances(&t->plan) ? OK : share_sums(t, err);
     for (int64_t i = 0; i < x->E; i++) balance += (double)x->E * (chosen[i] / rows) * (probability[i] / rows);
-    *loss = x->balance_coefficient * balance + x->z_coefficient * (t->routers.sums[2 * x->E] / rows);
+    *loss = x->balance_coefficient * balance + x->z_coefficient * (t->routers.sums[2 * x->E] / rows) +
+            x->sequence_coefficient * (t->routers.sums[2 * x->E + 1] / (double)t->plan.B);
     return e || isfinite(t->routers.sums[2 * x->E]) ? e : share_lost(t, out, err);
+}
+
+void routers_update(struct trainer *t)
+{
+    const struct mixture_config *x = &t->plan.model.mixture;
+    for (int64_t l = 0; l < t->plan.model.L && is_mixture(&t->plan) && x->router.biased; l++)
+        router_move_bias(&x->router, t->routers.bias + l * x->E, t->routers.sums + (2 + l) * x->E + 2, x->E);
 }
 
 struct account routers_cost(const struct trainer *t)

@@ -25,6 +25,9 @@ enum error_code routers_share(struct trainer *, struct error *);
  *  logits are not (lost_layer, lost_row).  Collective over all devices.  @return OK or ERR_COMM. */
 enum error_code routers_loss(struct trainer *, double *loss, struct step_result *, struct error *);
 
+/** After an optimizer's step: move the correction biases by the choices of all devices.  Local, the same on all. */
+void routers_update(struct trainer *);
+
 /** What sharing the sums sends. */
 struct account routers_cost(const struct trainer *);
 

@@ -57,6 +57,17 @@ static enum error_code announce(const struct node_call *c, struct tensor choices
 
 /* ---- the router's choice ----------------------------------------------------------------------------------------- */
 
+/* Count the choices of a biased router's layer. */
+static void count_choices(const struct node_call *c, struct tensor choices)
+{
+    const struct mixture_config *x = mixture(c);
+    double *count = c->stage->routers.sums + (2 + c->part->layer) * x->E + 2;
+    struct views v = views_of(c->stage->device);
+    const int32_t *expert = view_read(&v, choices).data;
+    for (int64_t i = 0; i < tensor_count(choices) && x->router.biased; i++) count[expert[i]]++;
+    views_end(&v);
+}
+
 /* A row whose logits are not finite makes the sum of the z loss so. */
 static void find_lost(const struct node_call *c, struct tensor logits)
 {
@@ -79,6 +90,10 @@ enum error_code node_route_forward(const struct node_call *c, struct error *err)
                       c->stage->routers.bias + c->part->layer * mixture(c)->E);
     if (c->again) return OK;
     dev_router_losses_forward(c->stage->device, c->stage->routers.sums, logits, kept(c, 0));
+    if (mixture(c)->sequence_coefficient > 0)
+        dev_sequence_balance_forward(c->stage->device, &c->stage->routers.sums[2 * mixture(c)->E + 1], logits,
+                                     kept(c, 0), c->stage->plan->S, &mixture(c)->router);
+    count_choices(c, kept(c, 0));
     if (!isfinite(c->stage->routers.sums[2 * mixture(c)->E])) find_lost(c, logits);
     stage_show(c->stage, c->micro, "router.experts", c->part->layer, false, kept(c, 0));
     return announce(c, kept(c, 0), err);
@@ -93,6 +108,9 @@ enum error_code node_route_input(const struct node_call *c, struct error *err)
                              kept(c, 0), node_buffer(c, n->x[0]), &mixture(c)->router);
     dev_router_losses_backward_input(c->stage->device, node_buffer(c, n->dx[0]), node_buffer(c, n->x[0]), r->slope,
                                      r->z_slope);
+    if (mixture(c)->sequence_coefficient > 0)
+        dev_sequence_balance_backward_input(c->stage->device, node_buffer(c, n->dx[0]), node_buffer(c, n->x[0]),
+                                            kept(c, 0), c->stage->plan->S, &mixture(c)->router, r->sequence_slope);
     return OK;
 }
 

@@ -41,9 +41,11 @@ struct microbatch {
 /* What the routers of a step's microbatches add to the loss: see router_losses_forward in ref/ops/ops.h.  It depends on
  * all tokens of the batch and all layers, so it and its slope are known only when all forward passes are done. */
 struct routers {
-    double *sums;                       /* [2E+1] of this device's tokens and layers; after the all-reduce, of all */
+    double *sums;                       /* of this device's tokens and layers, after the all-reduce of all: [2E+1], the
+                                         * sequences' balance losses, of a biased router choices [L,E] */
     double *slope;                      /* [E] of the balance loss by each row's probabilities, times the loss scale */
     double z_slope;                     /* the same for the z loss */
+    double sequence_slope;              /* the same for the balance loss of each sequence */
     double *lost;                       /* [1] layer * rows of the batch + row, of the first logits that are not
                                          * finite; INFINITY: none */
     double *bias;                       /* [L,E] corrections of a biased router: state, the same on all devices */

@@ -25,6 +25,7 @@ struct facts {
     X(tp_uneven,               "--tp P")                                                            \
     X(tp_moves_weights,       "--tensor 1d-sp-overlap, 2d, 2.5d or 3d")                             \
     X(tp_copies_keys,         "--tp P with fewer key/value heads")                                  \
+    X(cp,                      "--cp P")                                                            \
     X(split_cp,                "--head-parallel or --context-first")                                \
     X(context_plan,            "--attention hdp")                                                    \
     X(tp_cuts_sequences,       "--tensor 2d, 2.5d or 3d")                                           \
@@ -81,6 +82,7 @@ struct facts {
     X(narrow_gradients,        "--grad-dtype of 16 bits")                                           \
     X(mixture,                 "a mixture of experts")                                              \
     X(balance_loss,            "a mixture of experts")                                              \
+    X(sequence_loss,           "a balance loss of each sequence")                                   \
     X(experts_apart,           "--dispatch alltoall")
 
 enum feature {

@@ -43,6 +43,11 @@ static bool tp(const struct facts *f, struct typed *t)
     return P > 1 && say(t, "--tp %d", P);
 }
 
+static bool cp(const struct facts *f, struct typed *t)
+{
+    return f->plan->mesh.size[CP] > 1 && say(t, "--cp %d", f->plan->mesh.size[CP]);
+}
+
 static bool tp_cuts_stream(const struct facts *f, struct typed *t)
 {
     const struct tensor_scheme *s;
@@ -418,6 +423,11 @@ static bool mixture(const struct facts *f, struct typed *t)
 static bool balance_loss(const struct facts *f, struct typed *t)
 {
     return f->plan->model.mlp == MLP_MIXTURE && f->plan->model.mixture.balance_coefficient > 0 && say_model(f, t);
+}
+
+static bool sequence_loss(const struct facts *f, struct typed *t)
+{
+    return f->plan->model.mlp == MLP_MIXTURE && f->plan->model.mixture.sequence_coefficient > 0 && say_model(f, t);
 }
 
 /* ---- all ---------------------------------------------------------------------------------------- */

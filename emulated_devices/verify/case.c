@@ -51,7 +51,8 @@ void case_take_mixtral(struct plan *p)
     p->schedule = "gpipe";
 }
 
-/* Three groups of two experts, of which two are kept.  A larger scale would enlarge rounding from layer to layer. */
+/* Three groups of two experts, of which two are kept.  A larger scale would enlarge rounding from layer to layer.
+ * Biases move so fast that they change choices in the second step. */
 void case_take_router(struct plan *p, const struct router *r)
 {
     struct mixture_config *m = &p->model.mixture;
@@ -59,6 +60,8 @@ void case_take_router(struct plan *p, const struct router *r)
     m->E = 6;
     m->router = router_fit(r, m->E, m->k);
     if (m->router.scale > 2.5) m->router.scale = 2.5;
+    if (m->router.biased) m->router.bias_speed = m->router.bias_update == BIAS_BY_SHARE ? 0.3 : 0.05;
+    if (p->mesh.size[CP] == 1) m->sequence_coefficient = 0.2;
 }
 
 static void take_gpt2(struct plan *p) { (void)p; }

@@ -229,6 +229,20 @@ static void compare_all(struct trainer *t, struct reference *ref, enum tensor_ki
 
 /* In order of execution: the outer momentum, the anchor that it steps, then the replicas' weights, which are set to the
  * anchor. */
+/* The correction biases of this device, rank 0's, are integers' shares: they must be the reference's. */
+static void compare_biases(const struct trainer *t, const struct reference *ref, struct comparison *c)
+{
+    const struct mixture_config *x = &t->plan.model.mixture;
+    if (t->plan.model.mlp != MLP_MIXTURE || !x->router.biased || t->comm->rank != 0) return;
+    for (int64_t i = 0; i < t->plan.model.L * x->E; i++) {
+        const double own = t->routers.bias[i], truth = ref->truth.model.router_bias[i];
+        char name[96];
+        snprintf(name, sizeof name, "h.%lld.router bias of expert %lld", (long long)(i / x->E),
+                 (long long)(i % x->E));
+        if (own != truth) comparison_number(c, &c->weight, name, own, truth, 0, t->step);
+    }
+}
+
 enum error_code compare_weights(struct trainer *t, struct reference *ref, struct comparison *c, struct error *err)
 {
     const struct job weight = { .result = c, .worst = &c->weight, .kind = "weight", .of = "" };
@@ -241,6 +255,7 @@ enum error_code compare_weights(struct trainer *t, struct reference *ref, struct
         if (e) return e;
     }
     compare_all(t, ref, KIND_WEIGHT, weight);
+    compare_biases(t, ref, c);
     if (reference_has_masters(&t->plan)) compare_all(t, ref, KIND_MASTER, master);
     for (int s = 0; s < t->plan.optimizer->states; s++) {
         char of[16];

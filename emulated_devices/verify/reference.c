@@ -186,6 +186,12 @@ static void follow(struct reference *r, int replica, struct trainer *t)
         for (int k = 0; k < t->plan.optimizer->states; k++)
             reference_follow_one(r, replica, t, i, KIND_STATE + (enum tensor_kind)k);
     }
+    const struct model_config *m = &t->plan.model;
+    const size_t biases = m->mlp == MLP_MIXTURE ? (size_t)(m->L * m->mixture.E) * sizeof(double) : 0;
+    if (r && biases > 0) {
+        memcpy(r->truth.model.router_bias, t->routers.bias, biases);
+        memcpy(r->twin.model.router_bias, t->routers.bias, biases);
+    }
     if (r) r->step = t->step, r->skipped = t->skipped, r->loss_scale = t->loss_scale;
 }
 
@@ -339,6 +345,7 @@ static enum error_code update_one(struct reference *r, struct error *err)
 {
     const bool taken = loss_scale_update(&r->loss_scale, !isfinite(r->truth.norm));
     const enum error_code e = taken ? update_both(r, err) : OK;
+    if (taken) transformer_move_biases(&r->truth.model), transformer_move_biases(&r->twin.model);
     if (!taken) forget_gradients(r), r->skipped++;
     r->step++;
     r->updated = 0;

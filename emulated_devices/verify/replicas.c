@@ -262,6 +262,21 @@ static enum error_code compare_across(struct trainer *t, bool *by_value, enum re
     return e;
 }
 
+/* Biases of routers, which every device moves by itself. */
+static enum error_code check_biases(struct trainer *t, struct error *err)
+{
+    const struct model_config *m = &t->plan.model;
+    uint64_t all[MESH_MOST_DEVICES], own = HASH_START;
+    if (m->mlp != MLP_MIXTURE || !m->mixture.router.biased) return OK;
+    own = hash_bytes(own, t->routers.bias, (size_t)(m->L * m->mixture.E) * sizeof(double));
+    enum error_code e = comm_bring(t->comm, &own, sizeof own, all, err);
+    for (int r = 1; r < t->comm->size && t->comm->rank == 0 && !e; r++)
+        if (all[r] != all[0])
+            e = fail(err, ERR_CHECK, "the correction biases of routers differ between devices 0 and %d after step %lld",
+                     r, (long long)t->step);
+    return comm_agree(t->comm, e, err);
+}
+
 enum error_code replicas_check(struct trainer *t, enum replicas_when when, uint64_t *compared, struct error *err)
 {
     const int tiles = t->plan.data.tiles > 1 ? t->plan.data.tiles : 1,
@@ -280,6 +295,7 @@ enum error_code replicas_check(struct trainer *t, enum replicas_when when, uint6
     if (!e && here) e = compare_lists(t, all, count, room, when, by_value, compared, err);
     e = comm_agree(t->comm, e, err);
     if (!e) e = compare_across(t, by_value, when, compared, err);
+    if (!e) e = check_biases(t, err);
     free(own), free(all), free(count), free(by_value);
     return e;
 }

@@ -121,9 +121,9 @@ static enum error_code check_mixture(const struct model_config *c, struct error 
         return fail(err, ERR_PLAN,
                     "model: L=%lld layers of E=%lld experts; there can be at most 1000000 experts together",
                     (long long)c->L, (long long)m->E);
-    if (!(m->balance_coefficient >= 0) || !(m->z_coefficient >= 0))
-        return fail(err, ERR_PLAN, "model: coefficients %g and %g of the router's losses; they must be at least 0",
-                    m->balance_coefficient, m->z_coefficient);
+    if (!(m->balance_coefficient >= 0) || !(m->z_coefficient >= 0) || !(m->sequence_coefficient >= 0))
+        return fail(err, ERR_PLAN, "model: coefficients %g, %g and %g of the router's losses; they must be at least 0",
+                    m->balance_coefficient, m->z_coefficient, m->sequence_coefficient);
     return router_check(&m->router, m->E, m->k, err);
 }
 
@@ -144,6 +144,8 @@ int model_config_numbers(const struct model_config *c, struct model_number out[M
         { "router scale", false, route->scale }, { "router biased", true, route->biased },
         { "router groups", true, (double)route->groups }, { "router groups kept", true, (double)route->kept },
         { "router groups by two", true, route->sums_two },
+        { "router bias by share", true, route->bias_update == BIAS_BY_SHARE },
+        { "router bias speed", false, route->bias_speed },
         { "rotary turned", true, (double)r->turned },
     };
     enum { COUNT = sizeof numbers / sizeof *numbers };

@@ -30,6 +30,7 @@ struct mixture_config {
     int64_t E, k;                               /* experts; experts per token */
     struct router_rule router;                  /* how they are chosen and weighed */
     double balance_coefficient, z_coefficient;  /* of the auxiliary losses; 0: no such loss */
+    double sequence_coefficient;                /* of the balance loss of each sequence */
 };
 
 /* Pre-norm blocks of causal attention and feed-forward, in sequence or in parallel.  Letters: docs/words.md. */

@@ -2,7 +2,8 @@
  *
  * As in transformers, the load-balancing loss is added to a Mixtral's loss only if output_router_logits is true.
  * transformers has a z loss only for other mixtures; its coefficient has the same key here: router_z_loss_coef.
- * Other rules of a router have DeepSeek's keys: scoring_func, topk_method, n_group, topk_group, routed_scaling_factor.
+ * Other rules of a router have DeepSeek's keys: scoring_func, topk_method, n_group, topk_group, routed_scaling_factor,
+ * aux_loss_alpha.  router_bias_update and router_bias_speed are our own: no released config.json has them.
  */
 #include "ref/model/config_json.h"
 #include "ref/io/output.h"
@@ -57,6 +58,10 @@ const struct config_key mixtral_keys[] = {
     CONFIG_TO("n_group", KEY_SIZE_OR_NULL, c.mixture.router.groups),
     CONFIG_TO("topk_group", KEY_SIZE_OR_NULL, c.mixture.router.kept),
     CONFIG_TO("routed_scaling_factor", KEY_REAL, c.mixture.router.scale),
+    CONFIG_TO("router_bias_update", KEY_STRING, bias_update),
+    CONFIG_TO("router_bias_speed", KEY_REAL, c.mixture.router.bias_speed),
+    CONFIG_TO("aux_loss_alpha", KEY_REAL, c.mixture.sequence_coefficient),
+    KEY_ONLY_AS("seq_aux", "true"),
     CONFIG_TO("router_aux_loss_coef", KEY_REAL, c.mixture.balance_coefficient),
     CONFIG_TO("router_z_loss_coef", KEY_REAL, c.mixture.z_coefficient),
     CONFIG_TO("output_router_logits", KEY_FLAG, output_router_logits),
@@ -66,6 +71,7 @@ const struct config_key mixtral_keys[] = {
 
 /* How experts are chosen: by their scores, in groups, or in groups by biased scores. */
 static const char *const methods[] = { "greedy", "group_limited_greedy", "noaux_tc" };
+static const char *const updates[] = { [BIAS_BY_SIGN] = "sign", [BIAS_BY_SHARE] = "share" };
 static const char *const scores[] = { [SCORES_SOFTMAX] = "softmax", [SCORES_SIGMOID] = "sigmoid" };
 
 static enum error_code find_word(int *place, const char *const *words, int n, const char *word, const char *key,
@@ -81,10 +87,11 @@ static enum error_code find_word(int *place, const char *const *words, int n, co
 static enum error_code router_finish(struct config_reading *f, const char *path, struct error *err)
 {
     struct router_rule *r = &f->c.mixture.router;
-    int score = 0, method = 0;
+    int score = 0, method = 0, update = 0;
     enum error_code e = find_word(&score, scores, 2, f->scoring_func, "scoring_func", path, err);
     if (!e) e = find_word(&method, methods, 3, f->topk_method, "topk_method", path, err);
-    r->scores = score;
+    if (!e) e = find_word(&update, updates, 2, f->bias_update, "router_bias_update", path, err);
+    r->scores = score, r->bias_update = update;
     r->biased = method == 2;
     if (method == 0 || r->groups <= 1) r->groups = r->kept = 0;
     r->sums_two = r->biased && r->groups > 1;
@@ -122,6 +129,8 @@ static bool router_to_json(const struct router_rule *r, cJSON *root)
               cJSON_AddNumberToObject(root, "routed_scaling_factor", r->scale);
     if (groups) ok = cJSON_AddNumberToObject(root, "n_group", (double)r->groups) &&
                      cJSON_AddNumberToObject(root, "topk_group", (double)r->kept) && ok;
+    if (r->biased) ok = cJSON_AddStringToObject(root, "router_bias_update", updates[r->bias_update]) &&
+                        cJSON_AddNumberToObject(root, "router_bias_speed", r->bias_speed) && ok;
     return ok;
 }
 
@@ -136,6 +145,9 @@ static bool mixture_to_json(const struct mixture_config *m, cJSON *root)
     for (size_t i = 0; i < sizeof number / sizeof *number; i++)
         ok = cJSON_AddNumberToObject(root, number[i].key, number[i].value) && ok;
     ok = router_to_json(&m->router, root) && ok;
+    if (m->sequence_coefficient > 0)
+        ok = cJSON_AddNumberToObject(root, "aux_loss_alpha", m->sequence_coefficient) &&
+             cJSON_AddTrueToObject(root, "seq_aux") && ok;
     return cJSON_AddBoolToObject(root, "output_router_logits", m->balance_coefficient > 0) &&
            cJSON_AddNullToObject(root, "sliding_window") && ok;
 }

@@ -6,6 +6,7 @@
  * ref/ops/router_losses.c.
  */
 #include "ref/model/transformer_parts.h"
+#include "ref/routers/router.h"
 #include <string.h>
 
 /* Rows first .. first + count - 1 of a matrix. */
@@ -47,6 +48,10 @@ void mixture_forward(struct transformer *m, int layer)
     choose(m, a, layer);
     computed(m, "router.weights", layer, a->weights, c->mixture.E);
     op->router_losses_forward(m->router_sums, a->router, a->experts);
+    if (c->mixture.sequence_coefficient > 0)
+        op->sequence_balance_forward(&m->sequence_loss, a->router, a->experts, m->S, &c->mixture.router);
+    for (int64_t i = 0; i < tensor_count(a->experts); i++)
+        m->router_choices[layer * c->mixture.E + ((const int32_t *)a->experts.data)[i]]++;
     op->expert_order(a->order, a->counts, a->experts);
     op->gather_forward(a->rows, a->ln2, a->order, c->mixture.k);
 
@@ -102,6 +107,9 @@ static void router_backward(struct transformer *m, int layer)
     op->route_backward_input(m->d_router, m->d_weights, a->weights, a->experts, a->router, &x->router);
     op->router_losses_backward_input(m->d_router, a->router, m->router_slope,
                                      m->loss_scale * 2 * x->z_coefficient / router_rows(m));
+    if (x->sequence_coefficient > 0)
+        op->sequence_balance_backward_input(m->d_router, a->router, a->experts, m->S, &x->router,
+                                            m->loss_scale * x->sequence_coefficient / (double)m->B);
     computed_gradient(m, "router.logits", layer, m->d_router, x->E);
     op->linear_backward_weight(G(ROUTER_W), tensor_none, m->d_router, a->ln2);
 }
@@ -127,8 +135,11 @@ void mixture_backward(struct transformer *m, int layer)
 
 void router_losses_begin(struct transformer *m)
 {
-    if (m->config.mlp == MLP_MIXTURE)
-        memset(m->router_sums, 0, (size_t)(2 * m->config.mixture.E + 1) * sizeof *m->router_sums);
+    const struct model_config *c = &m->config;
+    m->sequence_loss = 0;
+    if (c->mlp != MLP_MIXTURE) return;
+    memset(m->router_sums, 0, (size_t)(2 * c->mixture.E + 1) * sizeof *m->router_sums);
+    memset(m->router_choices, 0, (size_t)(c->L * c->mixture.E) * sizeof *m->router_choices);
 }
 
 double router_losses_end(struct transformer *m)
@@ -143,5 +154,14 @@ double router_losses_end(struct transformer *m)
         m->router_slope[e] = m->loss_scale * x->balance_coefficient * share / rows;
     }
     m->z_loss = m->router_sums[2 * x->E] / rows;
-    return x->balance_coefficient * m->balance_loss + x->z_coefficient * m->z_loss;
+    m->sequence_loss /= (double)m->B;
+    return x->balance_coefficient * m->balance_loss + x->z_coefficient * m->z_loss +
+           x->sequence_coefficient * m->sequence_loss;
+}
+
+void transformer_move_biases(struct transformer *m)
+{
+    const struct mixture_config *x = &m->config.mixture;
+    for (int l = 0; l < m->config.L && m->config.mlp == MLP_MIXTURE && x->router.biased; l++)
+        router_move_bias(&x->router, transformer_router_bias(m, l), m->router_choices + l * x->E, x->E);
 }

@@ -135,7 +135,9 @@ enum error_code transformer_open(struct transformer *m, const struct model_confi
     m->router_sums = calloc((size_t)(2 * c->mixture.E) + 1, sizeof *m->router_sums);
     m->router_slope = calloc((size_t)c->mixture.E + 1, sizeof *m->router_slope);
     m->router_bias = calloc((size_t)(c->L * c->mixture.E) + 1, sizeof *m->router_bias);
-    bool ok = m->spec && m->w && m->g && m->block && m->router_sums && m->router_slope && m->router_bias;
+    m->router_choices = calloc((size_t)(c->L * c->mixture.E) + 1, sizeof *m->router_choices);
+    bool ok = m->spec && m->w && m->g && m->block && m->router_sums && m->router_slope;
+    ok = ok && m->router_bias && m->router_choices;
     for (int i = 0; ok && i < n; i++) {
         struct param_spec s = m->spec[i] = model_param(c, i);
         ok = make(&m->w[i], t, s.dim[0], s.dim[1]) && make(&m->g[i], t, s.dim[0], s.dim[1]);
@@ -171,7 +173,7 @@ void transformer_close(struct transformer *m)
         if (m->g) drop(&m->g[i]);
     }
     free(m->spec), free(m->w), free(m->g), free(m->block), free(m->router_sums), free(m->router_slope);
-    free(m->router_bias);
+    free(m->router_bias), free(m->router_choices);
     *m = (struct transformer){ 0 };
 }
 

@@ -71,7 +71,8 @@ struct transformer {
     double *router_sums;                        /* [2E+1] over all layers: see router_losses_forward in ops.h */
     double *router_slope;                       /* [E] derivative of the balance loss by a row's probabilities */
     double *router_bias;                        /* [L,E] corrections of a biased router; zeros at first */
-    double balance_loss, z_loss;                /* of the last forward, without coefficients; 0 without a mixture */
+    double *router_choices;                     /* [L,E] of the last forward: how often each expert was chosen */
+    double balance_loss, z_loss, sequence_loss; /* of the last forward, without coefficients; 0 without a mixture */
 };
 
 enum { IGNORE_LABEL = -1 };                     /* label of tokens without loss and gradient */
@@ -108,6 +109,9 @@ static inline double *transformer_router_bias(const struct transformer *m, int l
 {
     return m->router_bias + layer * m->config.mixture.E;
 }
+
+/** After an optimizer's step: move the correction biases of biased routers by the last forward's choices. */
+void transformer_move_biases(struct transformer *);
 
 /** The square root of the sum of squares of all gradients, including loss_scale. */
 double transformer_gradient_norm(const struct transformer *);

@@ -56,12 +56,15 @@ struct attention {
 /* How a mixture's router chooses the experts of a token, and weighs them: ref/ops/route.c.  ref/routers has the
  * published rules. */
 enum router_scores { SCORES_SOFTMAX, SCORES_SIGMOID };
+enum bias_update { BIAS_BY_SIGN, BIAS_BY_SHARE };
 enum { ROUTER_MOST_GROUPS = 64 };
 struct router_rule {
     enum router_scores scores;  /* of an expert, from its logit: softmax over all E, or the sigmoid of each */
     bool normalized;            /* the chosen scores are divided by their sum */
     double scale;               /* factor on the weights, above 0 */
     bool biased;                /* a correction bias is added to the scores for the choice, but not in the weights */
+    enum bias_update bias_update;               /* how each step moves it: ref/routers/bias.c */
+    double bias_speed;
     int64_t groups, kept;       /* experts in groups of neighbours: only those of the `kept` best groups can be chosen;
                                  * 0 or 1 groups: all can */
     bool sums_two;              /* a group is as good as the sum of its two best experts, else as its best one */
@@ -196,6 +199,13 @@ struct ops {
     void (*router_losses_forward)(double *sums, struct tensor logits, struct tensor experts);
     void (*router_losses_backward_input)(struct tensor dlogits, struct tensor logits, const double *slope,
                                          double z_slope);
+
+    /* The balance loss of each sequence of S rows.  Forward adds those of all sequences to sum; backward adds
+     * slope times their gradient to dlogits. */
+    void (*sequence_balance_forward)(double *sum, struct tensor logits, struct tensor experts, int64_t S,
+                                     const struct router_rule *);
+    void (*sequence_balance_backward_input)(struct tensor dlogits, struct tensor logits, struct tensor experts,
+                                            int64_t S, const struct router_rule *, double slope);
 
     /* Y = gelu(X), tanh form.  dX = dY * gelu'(X);  dX may be dY. */
     void (*gelu_forward)(struct tensor Y, struct tensor X);

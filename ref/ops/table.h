@@ -53,6 +53,9 @@ void FN(combine_forward)(T Y, T rows, T order, T weights);
 void FN(combine_backward_input)(T drows, T dweights, T dY, T rows, T order, T weights);
 void FN(router_losses_forward)(double *sums, T logits, T experts);
 void FN(router_losses_backward_input)(T dlogits, T logits, const double *slope, double z_slope);
+void FN(sequence_balance_forward)(double *sum, T logits, T experts, int64_t S, const struct router_rule *);
+void FN(sequence_balance_backward_input)(T dlogits, T logits, T experts, int64_t S, const struct router_rule *,
+                                         double slope);
 void FN(add)(T Y, T A, T B);
 void FN(dropout)(T Y, T X, struct dropout d);
 void FN(cross_entropy_max)(T top, T logits);

@@ -484,6 +484,22 @@ static void combine_backward_input(T drows, T dweights, T dY, T rows, T order, T
     store(drows, dr), store(dweights, dw), end(&s);
 }
 
+static void sequence_balance_forward(double *sum, T logits, T experts, int64_t S, const struct router_rule *rule)
+{
+    struct scratch s = { 0 };
+    ops_f32.sequence_balance_forward(sum, wide(&s, logits), experts, S, rule);
+    end(&s);
+}
+
+static void sequence_balance_backward_input(T dlogits, T logits, T experts, int64_t S, const struct router_rule *rule,
+                                            double slope)
+{
+    struct scratch s = { 0 };
+    const T dx = wide(&s, dlogits);
+    ops_f32.sequence_balance_backward_input(dx, wide(&s, logits), experts, S, rule, slope);
+    store(dlogits, dx), end(&s);
+}
+
 static void router_losses_forward(double *sums, T logits, T experts)
 {
     struct scratch s = { 0 };
@@ -559,6 +575,8 @@ static void cross_entropy_backward(T dlogits, T logits, T total, T top, T labels
         .rmsnorm_backward_weight = rmsnorm_backward_weight,                                                         \
         .rotary_forward = rotary_forward, .rotary_backward_input = rotary_backward_input,                           \
         .swiglu_forward = swiglu_forward, .swiglu_backward_input = swiglu_backward_input,                           \
+        .sequence_balance_forward = sequence_balance_forward,                                                       \
+        .sequence_balance_backward_input = sequence_balance_backward_input,                                         \
         .route_forward = route_forward, .route_weights = route_weights,                                             \
         .route_backward_input = route_backward_input, .expert_order = expert_order,                                 \
         .gather_forward = gather_forward, .gather_backward_input = gather_backward_input,                           \

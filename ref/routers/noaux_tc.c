@@ -7,5 +7,5 @@ const struct router router_noaux_tc = {
                "(sum over the chosen of s + 1e-20)",
     .source = "DeepSeek-AI, DeepSeek-V3, arXiv:2412.19437, section 2.1.2; L. Wang et al., arXiv:2408.15664",
     .rule = { .scores = SCORES_SIGMOID, .normalized = true, .scale = 2.5, .biased = true, .groups = 8, .kept = 4,
-              .sums_two = true },
+              .sums_two = true, .bias_update = BIAS_BY_SIGN, .bias_speed = 0.001 },
 };

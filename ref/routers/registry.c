@@ -40,7 +40,8 @@ struct router_rule router_fit(const struct router *r, int64_t E, int64_t k)
 bool router_same(const struct router_rule *a, const struct router_rule *b)
 {
     return a->scores == b->scores && a->normalized == b->normalized && a->scale == b->scale && a->biased == b->biased &&
-           a->groups == b->groups && a->kept == b->kept && a->sums_two == b->sums_two;
+           a->groups == b->groups && a->kept == b->kept && a->sums_two == b->sums_two &&
+           a->bias_update == b->bias_update && a->bias_speed == b->bias_speed;
 }
 
 enum error_code router_check(const struct router_rule *r, int64_t E, int64_t k, struct error *err)
@@ -51,6 +52,9 @@ enum error_code router_check(const struct router_rule *r, int64_t E, int64_t k, 
     if (r->groups < 0 || groups > ROUTER_MOST_GROUPS || E % groups != 0)
         return fail(err, ERR_PLAN, "model: %lld groups of E=%lld experts; their number must divide E, at most %d",
                     (long long)r->groups, (long long)E, ROUTER_MOST_GROUPS);
+    if (!(r->bias_speed >= 0) || (r->bias_speed > 0 && !r->biased))
+        return fail(err, ERR_PLAN, "model: speed %g of the router's bias; it must be at least 0, and 0 without a bias",
+                    r->bias_speed);
     if (groups == 1) return OK;
     if (r->kept < 1 || r->kept > groups || r->kept * (E / groups) < k)
         return fail(err, ERR_PLAN,

@@ -33,4 +33,11 @@ bool router_same(const struct router_rule *, const struct router_rule *);
 /** Check a rule for E experts of which k are chosen.  @return OK, or ERR_PLAN with the first problem. */
 enum error_code router_check(const struct router_rule *, int64_t E, int64_t k, struct error *);
 
+/**
+ * After a step, move the correction bias of a layer's experts.
+ * @param[in,out] bias  [E]
+ * @param choices       [E] how often each expert was chosen in the whole batch.
+ */
+void router_move_bias(const struct router_rule *, double *bias, const double *choices, int64_t E);
+
 #endif

@@ -68,6 +68,7 @@ static void take(struct plan *p, enum feature f)
 {
     const struct block_format codes = { 8, 100 };
     switch (f) {
+    case HAS_cp: case_take_context(p, 2, "ring"); break;
     case HAS_tp: case HAS_tp_uneven: split(p, TP, 2); break;
     case HAS_tp_moves_weights: split(p, TP, 2), p->tensor = "1d-sp-overlap"; break;
     case HAS_tp_copies_keys: case_take_llama(p), split(p, TP, 4); break;
@@ -122,10 +123,11 @@ static void take(struct plan *p, enum feature f)
         take(p, HAS_mixture);
         p->dispatch = "alltoall";
         break;
-    case HAS_mixture: case HAS_balance_loss: {
+    case HAS_mixture: case HAS_balance_loss: case HAS_sequence_loss: {
         const char *schedule = p->schedule;
         case_take_mixtral(p);
-        if (f == HAS_mixture) p->model.mixture.balance_coefficient = 0;
+        if (f != HAS_balance_loss) p->model.mixture.balance_coefficient = 0;
+        if (f == HAS_sequence_loss) p->model.mixture.sequence_coefficient = 0.1;
         p->schedule = schedule;
         break;
     }

@@ -69,6 +69,26 @@ static void expect_rows(const char *what, struct tensor is, struct tensor want)
     }
 }
 
+/* The balance loss of sequences of 6 rows, and its gradient times 1, which is added to another one, 0.5. */
+static void sequence_case(const char *name)
+{
+    enum { S = 6 };
+    double sum = 0.25;
+    const double want = 0.25 + tensor_get(stored(name, "sequence_loss", F64), 0);
+    fill_with(dlogits, 0.5);
+    now->sequence_balance_forward(&sum, logits, experts, S, &rule);
+    if (!(fabs(sum - want) <= 1e-13 * want)) fail_msg("%s: sequence loss %.17g, want %.17g", name, sum, want);
+    now->sequence_balance_backward_input(dlogits, logits, experts, S, &rule, 1);
+    for (int64_t i = 0; i < tensor_count(dlogits); i++) tensor_set(dlogits, i, tensor_get(dlogits, i) - 0.5);
+    const struct tensor gradient = stored(name, "dlogits_of_sequence_loss", F64);
+    double off = 0, size = 0;
+    for (int64_t i = 0; i < tensor_count(gradient); i++) {
+        off = fmax(off, fabs(tensor_get(dlogits, i) - tensor_get(gradient, i)));
+        size = fmax(size, fabs(tensor_get(gradient, i)));
+    }
+    if (!(off <= 1e-13 * size)) fail_msg("%s: gradient of the sequence loss off by %.3g of %.3g", name, off, size);
+}
+
 static void golden_case(const char *name)
 {
     char key[NAME];
@@ -95,6 +115,7 @@ static void golden_case(const char *name)
     expect_rows("weights", weights, want);
     now->route_backward_input(dlogits, dweights, weights, experts, logits, &rule);
     expect_rows("gradients of logits", dlogits, stored(name, "dlogits", F64));
+    sequence_case(name);
     check_guards_and_free();
 }
 
@@ -245,11 +266,68 @@ static void rules_that_are_none(void **state)
     assert_int_equal(router_fit(routers[3], 160, 6).kept, 3);
 }
 
+/* ---- moving the bias --------------------------------------------------------------------------------------------- */
+
+static void moves_of_the_bias(void **state)
+{
+    enum { E = 4 };
+    static const double choices[E] = { 7, 1, 4, 4 };
+    const struct router_rule sign = { .scale = 1, .biased = true, .bias_update = BIAS_BY_SIGN, .bias_speed = 0.5 },
+                             share = { .scale = 1, .biased = true, .bias_update = BIAS_BY_SHARE, .bias_speed = 2 };
+    static const double by_sign[E] = { 0.5, 1.5, 1, 1 }, by_share[E] = { 0.625, 1.375, 1, 1 };
+    double a[E] = { 1, 1, 1, 1 }, b[E] = { 1, 1, 1, 1 };
+    (void)state;
+    router_move_bias(&sign, a, choices, E);
+    router_move_bias(&share, b, choices, E);
+    for (int e = 0; e < E; e++)
+        if (a[e] != by_sign[e] || b[e] != by_share[e])
+            fail_msg("moves of the bias: expert %d has %g by sign instead of %g, %g by share instead of %g", e, a[e],
+                     by_sign[e], b[e], by_share[e]);
+}
+
+/* Logits that prefer some experts by far: the controller finds biases with which each expert gets its share of choices,
+ * within 1 percent of k / E, on average over the second half of the steps. */
+static void balances(const char *name, double speed)
+{
+    enum { N = 128, E = 8, K = 2, STEPS = 1000 };
+    double of[E] = { 0 }, mean[E] = { 0 }, first = 0, worst = 0;
+    CASE("%s balances", name);
+    now = ops_for(F64), rule = rule_named(name, E, K), bias = of;
+    rule.groups = rule.kept = 0, rule.sums_two = false, rule.bias_speed = speed;
+    logits = matrix(F64, N, E), weights = matrix(F64, N, K), experts = matrix(I32, N, K);
+    for (int step = 0; step < STEPS; step++) {
+        double count[E] = { 0 };
+        for (int64_t i = 0; i < N * E; i++)
+            tensor_set(logits, i, 0.3 * (double)(i % E) +
+                       2 * random_uniform((uint64_t)step, random_stream("skewed"), (uint64_t)i) - 1);
+        route_again();
+        for (int64_t i = 0; i < N * K; i++) count[id_at(experts, i)]++;
+        router_move_bias(&rule, of, count, E);
+        for (int e = 0; e < E; e++) {
+            const double off = fabs(count[e] * E / (N * K) - 1);
+            if (step == 0) first = fmax(first, off);
+            if (step >= STEPS / 2) mean[e] += count[e];
+        }
+    }
+    for (int e = 0; e < E; e++) worst = fmax(worst, fabs(mean[e] * E / (N * K * (double)(STEPS - STEPS / 2)) - 1));
+    if (!(first > 0.8 && worst < 0.01))
+        fail_msg("%s: loads are off by %.3g at first, by %.3g then", name, first, worst);
+    check_guards_and_free();
+}
+
+static void biases_balance(void **state)
+{
+    (void)state;
+    balances("noaux-tc", 0.002);
+    balances("longcat", 0.02);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(as_released), cmocka_unit_test(lower_index_of_equals), cmocka_unit_test(as_differences),
         cmocka_unit_test(numbers_before_nan), cmocka_unit_test(rules_that_are_none),
+        cmocka_unit_test(moves_of_the_bias), cmocka_unit_test(biases_balance),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -244,16 +244,19 @@ static void take_experts(struct plan *p, const char *dispatch, int size[AXIS_COU
 }
 
 /* Another rule for a mixture's router; of a folder's model, its files' rule is replaced. */
-static enum error_code take_router(struct model_config *c, const char *name, struct error *err)
+static enum error_code take_router(struct model_config *c, const char *name, double speed, struct error *err)
 {
     const struct router *r;
-    if (name == NULL) return OK;
-    if (c->mlp != MLP_MIXTURE)
+    if (name && c->mlp != MLP_MIXTURE)
         return fail(err, ERR_USAGE, "--router %s: is for mixtures of experts; model %s has none", printable(name).text,
                     c->name);
-    const enum error_code e = router_find(&r, name, err);
-    if (!e) c->mixture.router = router_fit(r, c->mixture.E, c->mixture.k);
-    return e;
+    const enum error_code e = name ? router_find(&r, name, err) : OK;
+    if (e) return e;
+    if (name) c->mixture.router = router_fit(r, c->mixture.E, c->mixture.k);
+    if (speed >= 0 && !c->mixture.router.biased)
+        return fail(err, ERR_USAGE, "--router-speed %g: is for routers with a bias: noaux-tc, longcat", speed);
+    if (speed >= 0) c->mixture.router.bias_speed = speed;
+    return OK;
 }
 
 enum error_code train_parse(struct train_options *o, int argc, char **argv, struct error *err)
@@ -262,7 +265,8 @@ enum error_code train_parse(struct train_options *o, int argc, char **argv, stru
     const char *batches = NULL, *model = NULL, *backend = NULL, *grad_dtype = NULL, *placement = placements[0],
                *dtype = "fp32", *cluster = CLUSTER_USUAL, *optimizer = "adamw";
     int size[AXIS_COUNT] = { 1, 1, 1, 1, 1 }, batch = 0, seq = 0, micro = 0, steps = 100, warmup = -1, lr_steps = 0;
-    double lr = -1, min_lr = -1, clip = -1, decay = -1, dropout = -1, distance = -1, limit = wait_limit(WAIT_LIMIT);
+    double lr = -1, min_lr = -1, clip = -1, decay = -1, dropout = -1, distance = -1, router_speed = -1,
+            limit = wait_limit(WAIT_LIMIT);
     uint64_t bucket = 25 << 20;
     bool untied = false, chunks_given = false;
     struct offload_flags offload = { 0 };
@@ -381,6 +385,8 @@ enum error_code train_parse(struct train_options *o, int argc, char **argv, stru
           .help = "dropout of embeddings, attention and residuals; default: the model's" },
         { "--router", "NAME", OPTION_STRING, &router,
           .help = "how a mixture's router chooses experts and weighs them: orrery list routers; default: the model's" },
+        { "--router-speed", "U", OPTION_DOUBLE, &router_speed, .min = 0, .max = 1e6,
+          .help = "how far a step moves the correction bias of a router that has one; default: the rule's" },
         { "--untied", NULL, OPTION_SWITCH, &untied, .help = "the output matrix is not tied to the token embedding" },
         { .kind = OPTION_HEADING, .help = "Training" },
         { "--steps", "N", OPTION_INT, &steps, .min = 0, .max = 1e9,
@@ -494,7 +500,7 @@ enum error_code train_parse(struct train_options *o, int argc, char **argv, stru
     take_experts(p, dispatch, size);
     if (!e) e = mesh_make(&p->mesh, size, err);
     if (!e) e = optimizer_find(&p->optimizer, optimizer, err);
-    if (!e) e = take_router(&p->model, router, err);
+    if (!e) e = take_router(&p->model, router, router_speed, err);
     if (e) return e;
     if (untied) p->model.tied = false;
     if (dropout >= 0) p->model.dropout_embedding = p->model.dropout_residual = p->model.dropout_attention = dropout;
