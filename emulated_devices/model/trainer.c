@@ -523,10 +523,8 @@ enum error_code trainer_update(struct trainer *t, struct step_result *out, struc
     if (out->skipped) {
         data_skip_step(&t->data);
         t->skipped++;
-    } else {
-        e = update(t, forward_only(t) ? out->slope : clip_scale(&t->plan.hyper, t->norm) / out->loss_scale, err);
-        routers_update(t);
-    }
+    } else e = update(t, forward_only(t) ? out->slope : clip_scale(&t->plan.hyper, t->norm) / out->loss_scale, err);
+    if (!out->skipped) routers_update(t);
     if (e) comm_give_up(t->comm, err);
     t->step++;
     out->lr = learning_rate(&t->plan.hyper, t->step * t->plan.updates - t->skipped);

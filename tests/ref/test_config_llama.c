@@ -133,7 +133,7 @@ static void what_we_have_not_is_refused(void **state)
         { "\"num_experts_per_tok\": 9", "k (experts of a token) = 9; it must be from 1 to E=8" },
         { "\"num_local_experts\": 100000", "E (experts) = 100000" },
         { "\"router_jitter_noise\": 0.1", "router_jitter_noise is 0.1; Orrery has only 0" },
-        { "\"router_aux_loss_coef\": -1, \"output_router_logits\": true", "coefficients -1 and 0" },
+        { "\"router_aux_loss_coef\": -1, \"output_router_logits\": true", "coefficients -1, 0 and 0" },
     };
     struct model_config c;
     struct error err;
