@@ -55,6 +55,10 @@ static const struct claim claims[] = {
       { "ring-zigzag", 4, 1, USUAL, NONE }, 16, 8, COUNT_TIME, 0, 1.05, 0, NULL },
     { "", "a loss with few key heads", { "tokenring", 4, 1, USUAL, NONE }, { "ring-zigzag", 4, 1, USUAL, NONE }, 2, 8,
       COUNT_FORWARD, 0, 0, 1.0, NULL },
+    { "Zeppelin, arXiv:2509.21841", "all cards of a node carry a ring's messages to another: 1.6, in an ablation",
+      { "zeppelin", 8, 4, LONG, NONE }, { "ring-zigzag", 8, 4, LONG, NONE }, 16, 8, COUNT_TIME, 1.6, 1.1, 0, NULL },
+    { "", "no gain where messages hide behind computing", { "zeppelin", 8, 8, LONG, NONE },
+      { "ring-zigzag", 8, 8, LONG, NONE }, 16, 8, COUNT_TIME, 0, 0, 1.0, NULL },
 };
 
 static enum error_code run_side(const struct claim *c, const struct side *s, const char *cluster,
