@@ -339,6 +339,13 @@ static inline void dev_route_forward(struct device *d, struct tensor weights, st
     dev_charge(d, "route forward", logits, 1, (double)tensor_cols(weights) + 2);
 }
 
+static inline void dev_route_drop(struct device *d, struct tensor weights, struct tensor experts, int64_t S,
+                                  int64_t capacity, bool by_weight)
+{
+    OPTIONAL(d, route_drop, weights, experts, S, capacity, by_weight);
+    dev_charge(d, "route drop", weights, 2, 2);
+}
+
 static inline void dev_route_backward_input(struct device *d, struct tensor dlogits, struct tensor dweights,
                                             struct tensor weights, struct tensor experts, struct tensor logits,
                                             const struct router_rule *rule)

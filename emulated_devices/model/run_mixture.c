@@ -88,6 +88,10 @@ enum error_code node_route_forward(const struct node_call *c, struct error *err)
     (void)err;
     dev_route_forward(c->stage->device, node_buffer(c, c->node->y), kept(c, 0), logits, &mixture(c)->router,
                       c->stage->routers.bias + c->part->layer * mixture(c)->E);
+    const int64_t S = c->stage->plan->S;
+    if (mixture(c)->capacity_factor > 0)
+        dev_route_drop(c->stage->device, node_buffer(c, c->node->y), kept(c, 0), S, mixture_capacity(mixture(c), S),
+                       mixture(c)->drops_by_weight);
     if (c->again) return OK;
     dev_router_losses_forward(c->stage->device, c->stage->routers.sums, logits, kept(c, 0));
     if (mixture(c)->sequence_coefficient > 0)

@@ -10,7 +10,7 @@ static const struct clash clashes[] = {
     { HAS_tp_cuts_stream, HAS_mixture,
       "cuts rows of the residual stream, which the routers of @ need whole", "--tensor 1d" },
 
-    { HAS_cp, HAS_sequence_loss, "cuts sequences, and @ balances each of them by itself", "--dp and --tp" },
+    { HAS_cp, HAS_by_sequence, "cuts sequences, and @ balances or drops in each of them", "--dp and --tp" },
 
     { HAS_split_cp, HAS_one_dimension,
       "@ does not arrange the devices along cp in two dimensions", "--attention usp or loongtrain" },

@@ -82,7 +82,7 @@ struct facts {
     X(narrow_gradients,        "--grad-dtype of 16 bits")                                           \
     X(mixture,                 "a mixture of experts")                                              \
     X(balance_loss,            "a mixture of experts")                                              \
-    X(sequence_loss,           "a balance loss of each sequence")                                   \
+    X(by_sequence,             "a capacity or a balance loss of each sequence")                                   \
     X(experts_apart,           "--dispatch alltoall")
 
 enum feature {

@@ -425,9 +425,11 @@ static bool balance_loss(const struct facts *f, struct typed *t)
     return f->plan->model.mlp == MLP_MIXTURE && f->plan->model.mixture.balance_coefficient > 0 && say_model(f, t);
 }
 
-static bool sequence_loss(const struct facts *f, struct typed *t)
+static bool by_sequence(const struct facts *f, struct typed *t)
 {
-    return f->plan->model.mlp == MLP_MIXTURE && f->plan->model.mixture.sequence_coefficient > 0 && say_model(f, t);
+    const struct mixture_config *m = &f->plan->model.mixture;
+    return f->plan->model.mlp == MLP_MIXTURE && (m->sequence_coefficient > 0 || m->capacity_factor > 0) &&
+           say_model(f, t);
 }
 
 /* ---- all ---------------------------------------------------------------------------------------- */

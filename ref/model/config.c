@@ -2,6 +2,7 @@
 #include "ref/io/options.h"
 #include "ref/io/output.h"
 #include "ref/routers/router.h"
+#include <math.h>
 #include <string.h>
 
 #define GPT2(name_, L_, H_, D_, F_, S_, V_)                                                                     \
@@ -108,6 +109,11 @@ static enum error_code check_rotary(const struct model_config *c, struct error *
     return OK;
 }
 
+int64_t mixture_capacity(const struct mixture_config *m, int64_t S)
+{
+    return (int64_t)ceil(m->capacity_factor * (double)(m->k * S) / (double)m->E);
+}
+
 static enum error_code check_mixture(const struct model_config *c, struct error *err)
 {
     const struct mixture_config *m = &c->mixture;
@@ -124,6 +130,8 @@ static enum error_code check_mixture(const struct model_config *c, struct error 
     if (!(m->balance_coefficient >= 0) || !(m->z_coefficient >= 0) || !(m->sequence_coefficient >= 0))
         return fail(err, ERR_PLAN, "model: coefficients %g, %g and %g of the router's losses; they must be at least 0",
                     m->balance_coefficient, m->z_coefficient, m->sequence_coefficient);
+    if (!(m->capacity_factor >= 0) || !isfinite(m->capacity_factor))
+        return fail(err, ERR_PLAN, "model: capacity factor %g of experts; it must be at least 0", m->capacity_factor);
     return router_check(&m->router, m->E, m->k, err);
 }
 
@@ -146,6 +154,8 @@ int model_config_numbers(const struct model_config *c, struct model_number out[M
         { "router groups by two", true, route->sums_two },
         { "router bias by share", true, route->bias_update == BIAS_BY_SHARE },
         { "router bias speed", false, route->bias_speed },
+        { "capacity factor", false, c->mixture.capacity_factor },
+        { "drops by weight", true, c->mixture.drops_by_weight },
         { "rotary turned", true, (double)r->turned },
     };
     enum { COUNT = sizeof numbers / sizeof *numbers };

@@ -31,7 +31,12 @@ struct mixture_config {
     struct router_rule router;                  /* how they are chosen and weighed */
     double balance_coefficient, z_coefficient;  /* of the auxiliary losses; 0: no such loss */
     double sequence_coefficient;                /* of the balance loss of each sequence */
+    double capacity_factor;     /* of the mean load: how many choices an expert keeps in a sequence; 0: all */
+    bool drops_by_weight;       /* those with the largest weights are kept, else those of the first tokens */
 };
+
+/* How many choices an expert keeps in a sequence of S tokens. */
+int64_t mixture_capacity(const struct mixture_config *, int64_t S);
 
 /* Pre-norm blocks of causal attention and feed-forward, in sequence or in parallel.  Letters: docs/words.md. */
 struct model_config {

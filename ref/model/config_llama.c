@@ -3,7 +3,7 @@
  * As in transformers, the load-balancing loss is added to a Mixtral's loss only if output_router_logits is true.
  * transformers has a z loss only for other mixtures; its coefficient has the same key here: router_z_loss_coef.
  * Other rules of a router have DeepSeek's keys: scoring_func, topk_method, n_group, topk_group, routed_scaling_factor,
- * aux_loss_alpha.  router_bias_update and router_bias_speed are our own: no released config.json has them.
+ * aux_loss_alpha.  router_bias_* and expert_* are our own: no released config.json has them.
  */
 #include "ref/model/config_json.h"
 #include "ref/io/output.h"
@@ -62,6 +62,8 @@ const struct config_key mixtral_keys[] = {
     CONFIG_TO("router_bias_speed", KEY_REAL, c.mixture.router.bias_speed),
     CONFIG_TO("aux_loss_alpha", KEY_REAL, c.mixture.sequence_coefficient),
     KEY_ONLY_AS("seq_aux", "true"),
+    CONFIG_TO("expert_capacity_factor", KEY_REAL, c.mixture.capacity_factor),
+    CONFIG_TO("expert_drop_order", KEY_STRING, drop_order),
     CONFIG_TO("router_aux_loss_coef", KEY_REAL, c.mixture.balance_coefficient),
     CONFIG_TO("router_z_loss_coef", KEY_REAL, c.mixture.z_coefficient),
     CONFIG_TO("output_router_logits", KEY_FLAG, output_router_logits),
@@ -71,6 +73,7 @@ const struct config_key mixtral_keys[] = {
 
 /* How experts are chosen: by their scores, in groups, or in groups by biased scores. */
 static const char *const methods[] = { "greedy", "group_limited_greedy", "noaux_tc" };
+static const char *const orders[] = { "position", "weight" };
 static const char *const updates[] = { [BIAS_BY_SIGN] = "sign", [BIAS_BY_SHARE] = "share" };
 static const char *const scores[] = { [SCORES_SOFTMAX] = "softmax", [SCORES_SIGMOID] = "sigmoid" };
 
@@ -87,11 +90,12 @@ static enum error_code find_word(int *place, const char *const *words, int n, co
 static enum error_code router_finish(struct config_reading *f, const char *path, struct error *err)
 {
     struct router_rule *r = &f->c.mixture.router;
-    int score = 0, method = 0, update = 0;
+    int score = 0, method = 0, update = 0, order = 0;
     enum error_code e = find_word(&score, scores, 2, f->scoring_func, "scoring_func", path, err);
     if (!e) e = find_word(&method, methods, 3, f->topk_method, "topk_method", path, err);
     if (!e) e = find_word(&update, updates, 2, f->bias_update, "router_bias_update", path, err);
-    r->scores = score, r->bias_update = update;
+    if (!e) e = find_word(&order, orders, 2, f->drop_order, "expert_drop_order", path, err);
+    r->scores = score, r->bias_update = update, f->c.mixture.drops_by_weight = order == 1;
     r->biased = method == 2;
     if (method == 0 || r->groups <= 1) r->groups = r->kept = 0;
     r->sums_two = r->biased && r->groups > 1;
@@ -148,6 +152,9 @@ static bool mixture_to_json(const struct mixture_config *m, cJSON *root)
     if (m->sequence_coefficient > 0)
         ok = cJSON_AddNumberToObject(root, "aux_loss_alpha", m->sequence_coefficient) &&
              cJSON_AddTrueToObject(root, "seq_aux") && ok;
+    if (m->capacity_factor > 0)
+        ok = cJSON_AddNumberToObject(root, "expert_capacity_factor", m->capacity_factor) &&
+             cJSON_AddStringToObject(root, "expert_drop_order", orders[m->drops_by_weight]) && ok;
     return cJSON_AddBoolToObject(root, "output_router_logits", m->balance_coefficient > 0) &&
            cJSON_AddNullToObject(root, "sliding_window") && ok;
 }

@@ -46,6 +46,8 @@ void mixture_forward(struct transformer *m, int layer)
     op->linear_forward(a->router, a->ln2, W(ROUTER_W), tensor_none);
     computed(m, "router.logits", layer, a->router, c->D);
     choose(m, a, layer);
+    if (c->mixture.capacity_factor > 0)
+        op->route_drop(a->weights, a->experts, m->S, mixture_capacity(&c->mixture, m->S), c->mixture.drops_by_weight);
     computed(m, "router.weights", layer, a->weights, c->mixture.E);
     op->router_losses_forward(m->router_sums, a->router, a->experts);
     if (c->mixture.sequence_coefficient > 0)

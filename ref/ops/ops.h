@@ -180,6 +180,9 @@ struct ops {
                           const struct router_rule *, const double *bias);
     void (*route_weights)(struct tensor weights, struct tensor experts, struct tensor logits,
                           const struct router_rule *);
+    /* Of an expert's choices in each sequence of S rows keep `capacity`: set the others' weights, which are not
+     * negative, to 0, and so their gradients.  by_weight: keep the largest, else those of the first rows. */
+    void (*route_drop)(struct tensor weights, struct tensor experts, int64_t S, int64_t capacity, bool by_weight);
     void (*route_backward_input)(struct tensor dlogits, struct tensor dweights, struct tensor weights,
                                  struct tensor experts, struct tensor logits, const struct router_rule *);
 

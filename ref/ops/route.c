@@ -11,7 +11,9 @@
  *           experts  the k largest keys in kept groups, largest first; of equal ones, as of equal groups, the lower
  *                    index; NaN comes after all numbers
  *           weights  scale s of the chosen; normalized: scale s / sum of the chosen s, of sigmoids / (that sum + 1e-20)
- * Backward  with t = that divisor, or 1, and dw = scale dweights:
+ * Drop      of the choices of an expert in a sequence of S rows only the first `capacity` stay, in the order of rows or
+ *           from the largest weight down (of equal ones in the order of rows); the others' weights become 0
+ * Backward  with t = that divisor, or 1, and dw = scale dweights, 0 where the weight is 0:
  *           ds_i = (dw_i - sum_chosen(dw s) / t) / t  if normalized, else dw_i, for the chosen; others 0
  *           softmax: dlogits_j = s_j (ds_j - sum_chosen(ds s)) for all j of the row; if normalized, s may be the
  *           softmax over the chosen alone, and others have 0
@@ -21,6 +23,7 @@
 #include "ref/ops/table.h"
 #include "ref/ops/exp.h"
 #include "ref/ops/reduce.h"
+#include <math.h>
 
 #define SIGMOIDS_ABOVE_0 R(1e-20)       /* as released: the divisor of sigmoids that have all become 0 */
 
@@ -109,20 +112,25 @@ static void FN(choose)(int32_t *chosen, int64_t k, struct FN(row) *r)
 
 /* ---- the weights ------------------------------------------------------------------------------------------------- */
 
-/* Scores of the chosen, before the scale.  A normalized softmax is one over the chosen alone.  @return the divisor. */
-static real FN(chosen_scores)(real *s, const int32_t *chosen, int64_t k, struct FN(row) *r)
+/* A chosen expert's score, times the divisor below. */
+static real FN(numerator)(const struct FN(row) *r, int32_t e)
 {
-    const bool sigmoid = r->rule->scores == SCORES_SIGMOID, normalized = r->rule->normalized;
+    return r->rule->scores == SCORES_SIGMOID ? FN(sigmoid)(r->x[e]) : FN(fast_exp)(r->x[e] - r->top);
+}
+
+/* Prepare the numerators.  A normalized softmax is one over the chosen alone. */
+static real FN(divisor)(struct FN(row) *r, const int32_t *chosen, int64_t k)
+{
+    const bool sigmoid = r->rule->scores == SCORES_SIGMOID;
     real total = 0;
+    if (!r->rule->normalized) {
+        if (!sigmoid) FN(softmax_over_row)(r);
+        return sigmoid ? 1 : r->total;
+    }
     r->top = r->x[chosen[0]];
     for (int64_t i = 1; i < k; i++)
         if (r->x[chosen[i]] > r->top) r->top = r->x[chosen[i]];
-    if (!sigmoid && !normalized) FN(softmax_over_row)(r);
-    for (int64_t i = 0; i < k; i++) {
-        s[i] = sigmoid ? FN(sigmoid)(r->x[chosen[i]]) : FN(fast_exp)(r->x[chosen[i]] - r->top);
-        total += s[i];
-    }
-    if (!normalized) return sigmoid ? 1 : r->total;
+    for (int64_t i = 0; i < k; i++) total += FN(numerator)(r, chosen[i]);
     return sigmoid ? total + SIGMOIDS_ABOVE_0 : total;
 }
 
@@ -136,8 +144,9 @@ void FN(route_weights)(struct tensor weights, struct tensor experts, struct tens
     for (int64_t n = 0; n < N; n++) {
         struct FN(row) r = { .rule = rule, .x = CONST_DATA(logits) + n * E, .E = E };
         real *restrict w = DATA(weights) + n * k;
-        const real divisor = FN(chosen_scores)(w, (const int32_t *)experts.data + n * k, k, &r);
-        for (int64_t i = 0; i < k; i++) w[i] = w[i] / divisor * (real)rule->scale;
+        const int32_t *chosen = (const int32_t *)experts.data + n * k;
+        const real divisor = FN(divisor)(&r, chosen, k);
+        for (int64_t i = 0; i < k; i++) w[i] = FN(numerator)(&r, chosen[i]) / divisor * (real)rule->scale;
     }
 }
 
@@ -156,27 +165,52 @@ void FN(route_forward)(struct tensor weights, struct tensor experts, struct tens
     FN(route_weights)(weights, experts, logits, rule);
 }
 
-/* ---- backward ---------------------------------------------------------------------------------------------------- */
+/* ---- a capacity -------------------------------------------------------------------------------------------------- */
 
-/* weights: w = scale s / t, so that no score is computed again.  inner: sum_chosen(dw s) / t. */
-static void FN(softmax_backward)(real *dx, const real *dw, const real *w, const int32_t *chosen, int64_t k, real inner,
-                                 const struct FN(row) *r)
+/* Whether choice j of an expert comes before choice i of the same.  Dropped weights are negative until the end. */
+static bool FN(comes_before)(const real *w, int64_t j, int64_t i, bool by_weight)
 {
-    const real scale = (real)r->rule->scale;
-    for (int64_t e = 0; e < r->E; e++) dx[e] = r->rule->normalized ? 0 : -FN(score)(r, e) * inner;
-    for (int64_t i = 0; i < k; i++) dx[chosen[i]] = w[i] / scale * (scale * dw[i] - inner);
+    const real a = REAL_FN(fabs)(w[j]), b = REAL_FN(fabs)(w[i]);
+    return by_weight && a != b ? a > b : j < i;
 }
 
-static void FN(sigmoid_backward)(real *dx, const real *dw, const int32_t *chosen, int64_t k, real inner,
-                                 const struct FN(row) *r)
+void FN(route_drop)(struct tensor weights, struct tensor experts, int64_t S, int64_t capacity, bool by_weight)
 {
-    const real scale = (real)r->rule->scale;
-    real total = SIGMOIDS_ABOVE_0;
-    for (int64_t e = 0; e < r->E; e++) dx[e] = 0;
-    for (int64_t i = 0; i < k; i++) total += FN(sigmoid)(r->x[chosen[i]]);
+    const int64_t N = tensor_rows(weights), k = tensor_cols(weights), places = S * k;
+    assert(N % S == 0 && tensor_count(experts) == N * k);
+
+    #pragma omp parallel for schedule(static) if (N * places > PARALLEL_FROM)
+    for (int64_t b = 0; b < N / S; b++) {
+        real *restrict w = DATA(weights) + b * places;
+        const int32_t *expert = (const int32_t *)experts.data + b * places;
+        for (int64_t i = 0; i < places; i++) {
+            int64_t before = 0;
+            for (int64_t j = 0; j < places; j++)
+                before += expert[j] == expert[i] && FN(comes_before)(w, j, i, by_weight);
+            if (before >= capacity) w[i] = -REAL_FN(fabs)(w[i]);
+        }
+        for (int64_t i = 0; i < places; i++) w[i] = signbit(w[i]) ? 0 : w[i];
+    }
+}
+
+/* ---- backward ---------------------------------------------------------------------------------------------------- */
+
+/* The gradient of a choice's score, if the scores were not divided.  What is dropped, or has weight 0, has none. */
+static real FN(of_score)(const struct FN(row) *r, real w, real dw) { return w == 0 ? 0 : (real)r->rule->scale * dw; }
+
+static void FN(row_backward)(real *dx, const real *dw, const real *w, const int32_t *chosen, int64_t k,
+                             struct FN(row) *r)
+{
+    const bool sigmoid = r->rule->scores == SCORES_SIGMOID, normalized = r->rule->normalized;
+    const real divisor = FN(divisor)(r, chosen, k);
+    real inner = 0;
+    for (int64_t i = 0; i < k; i++)
+        inner += FN(numerator)(r, chosen[i]) / divisor * FN(of_score)(r, w[i], dw[i]);
+    for (int64_t e = 0; e < r->E; e++) dx[e] = sigmoid || normalized ? 0 : -FN(score)(r, e) * inner;
     for (int64_t i = 0; i < k; i++) {
-        const real x = r->x[chosen[i]], slope = FN(sigmoid)(x) * FN(sigmoid)(-x);
-        dx[chosen[i]] = slope * (r->rule->normalized ? (scale * dw[i] - inner) / total : scale * dw[i]);
+        const real x = r->x[chosen[i]], ds = FN(of_score)(r, w[i], dw[i]);
+        if (!sigmoid) dx[chosen[i]] = FN(numerator)(r, chosen[i]) / divisor * (ds - inner);
+        else dx[chosen[i]] = FN(sigmoid)(x) * FN(sigmoid)(-x) * (normalized ? (ds - inner) / divisor : ds);
     }
 }
 
@@ -189,15 +223,7 @@ void FN(route_backward_input)(struct tensor dlogits, struct tensor dweights, str
     #pragma omp parallel for schedule(static) if (N * E > PARALLEL_FROM)
     for (int64_t n = 0; n < N; n++) {
         struct FN(row) r = { .rule = rule, .x = CONST_DATA(logits) + n * E, .E = E };
-        const real *restrict w = CONST_DATA(weights) + n * k, *restrict dw = CONST_DATA(dweights) + n * k;
-        const int32_t *chosen = (const int32_t *)experts.data + n * k;
-        real *restrict dx = DATA(dlogits) + n * E, inner = 0;
-        for (int64_t i = 0; i < k; i++) inner += w[i] * dw[i];
-        if (rule->scores == SCORES_SIGMOID) {
-            FN(sigmoid_backward)(dx, dw, chosen, k, inner, &r);
-            continue;
-        }
-        if (!rule->normalized) FN(softmax_over_row)(&r);
-        FN(softmax_backward)(dx, dw, w, chosen, k, inner, &r);
+        FN(row_backward)(DATA(dlogits) + n * E, CONST_DATA(dweights) + n * k, CONST_DATA(weights) + n * k,
+                         (const int32_t *)experts.data + n * k, k, &r);
     }
 }

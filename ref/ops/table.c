@@ -44,6 +44,7 @@ const struct ops FN(ops) = {
     .sequence_balance_forward = FN(sequence_balance_forward),
     .sequence_balance_backward_input = FN(sequence_balance_backward_input),
     .route_forward = FN(route_forward),
+    .route_drop = FN(route_drop),
     .route_weights = FN(route_weights),
     .route_backward_input = FN(route_backward_input),
     .expert_order = FN(expert_order),

@@ -45,6 +45,7 @@ void FN(swiglu_forward)(T Y, T X);
 void FN(swiglu_backward_input)(T dX, T dY, T X);
 void FN(route_forward)(T weights, T experts, T logits, const struct router_rule *, const double *bias);
 void FN(route_weights)(T weights, T experts, T logits, const struct router_rule *);
+void FN(route_drop)(T weights, T experts, int64_t S, int64_t capacity, bool by_weight);
 void FN(route_backward_input)(T dlogits, T dweights, T weights, T experts, T logits, const struct router_rule *);
 void FN(expert_order)(T order, T counts, T experts);
 void FN(gather_forward)(T rows, T X, T order, int64_t k);

@@ -441,6 +441,14 @@ static void route_weights(T weights, T experts, T logits, const struct router_ru
     store(weights, w), end(&s);
 }
 
+static void route_drop(T weights, T experts, int64_t S, int64_t capacity, bool by_weight)
+{
+    struct scratch s = { 0 };
+    const T w = wide(&s, weights);
+    ops_f32.route_drop(w, experts, S, capacity, by_weight);
+    store(weights, w), end(&s);
+}
+
 static void route_backward_input(T dlogits, T dweights, T weights, T experts, T logits,
                                  const struct router_rule *rule)
 {
@@ -575,6 +583,7 @@ static void cross_entropy_backward(T dlogits, T logits, T total, T top, T labels
         .rmsnorm_backward_weight = rmsnorm_backward_weight,                                                         \
         .rotary_forward = rotary_forward, .rotary_backward_input = rotary_backward_input,                           \
         .swiglu_forward = swiglu_forward, .swiglu_backward_input = swiglu_backward_input,                           \
+        .route_drop = route_drop,                                                                                   \
         .sequence_balance_forward = sequence_balance_forward,                                                       \
         .sequence_balance_backward_input = sequence_balance_backward_input,                                         \
         .route_forward = route_forward, .route_weights = route_weights,                                             \

@@ -156,6 +156,7 @@ static double sums[2 * E + 1], result;
     X(swiglu_forward, (NUMBERS(N, D), NUMBERS(N, 2 * D)), (d, t[0], t[1]))                                             \
     X(swiglu_backward_input, (NUMBERS(N, 2 * D), NUMBERS(N, D), NUMBERS(N, 2 * D)), (d, t[0], t[1], t[2]))             \
     X(route_forward, (NUMBERS(N, K), WHOLE(N, K, E), NUMBERS(N, E)), (d, t[0], t[1], t[2], &rule, NULL))               \
+    X(route_drop, (NUMBERS(N, K), WHOLE(N, K, E)), (d, t[0], t[1], 3, 1, true))                                        \
     X(route_backward_input, (NUMBERS(N, E), NUMBERS(N, K), NUMBERS(N, K), WHOLE(N, K, E), NUMBERS(N, E)),              \
       (d, t[0], t[1], t[2], t[3], t[4], &rule))                                                                        \
     X(expert_order, (WHOLE(N * K, 0, 1), WHOLE(E, 0, 1), WHOLE(N, K, E)), (d, t[0], t[1], t[2]))                       \

@@ -123,11 +123,11 @@ static void take(struct plan *p, enum feature f)
         take(p, HAS_mixture);
         p->dispatch = "alltoall";
         break;
-    case HAS_mixture: case HAS_balance_loss: case HAS_sequence_loss: {
+    case HAS_mixture: case HAS_balance_loss: case HAS_by_sequence: {
         const char *schedule = p->schedule;
         case_take_mixtral(p);
         if (f != HAS_balance_loss) p->model.mixture.balance_coefficient = 0;
-        if (f == HAS_sequence_loss) p->model.mixture.sequence_coefficient = 0.1;
+        if (f == HAS_by_sequence) p->model.mixture.sequence_coefficient = 0.1;
         p->schedule = schedule;
         break;
     }

@@ -29,6 +29,7 @@ static void try(const uint8_t *data, size_t size)
          "written and read, it turns otherwise");
     must(c.mlp != MLP_MIXTURE ||
              (m->E == n->E && m->k == n->k && router_same(&m->router, &n->router) &&
+              m->capacity_factor == n->capacity_factor && m->sequence_coefficient == n->sequence_coefficient &&
               m->z_coefficient == n->z_coefficient && m->balance_coefficient == n->balance_coefficient),
          "written and read, it is another mixture");
     must(c.S == again.S && c.D == again.D && c.H == again.H && c.F == again.F && c.L == again.L && c.V == again.V &&

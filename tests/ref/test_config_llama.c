@@ -164,14 +164,23 @@ static void what_we_have_not_is_refused(void **state)
 static void what_is_written_reads_back(void **state)
 {
     (void)state;
-    struct model_config c[3] = { parsed(LLAMA, "\"rope_scaling\": {\"rope_type\": \"llama3\", \"factor\": 8, "
+    struct model_config c[5] = { parsed(LLAMA, "\"rope_scaling\": {\"rope_type\": \"llama3\", \"factor\": 8, "
                                                "\"low_freq_factor\": 1.1, \"high_freq_factor\": 4, "
                                                "\"original_max_position_embeddings\": 20}"),
                                  parsed(LLAMA, "\"rope_scaling\": {\"type\": \"linear\", \"factor\": 3}, "
                                                "\"rope_theta\": 1234.5, \"num_key_value_heads\": 3"),
                                  parsed(MIXTRAL, "\"router_aux_loss_coef\": 0.1, \"output_router_logits\": true, "
-                                                 "\"router_z_loss_coef\": 0.3, \"tie_word_embeddings\": true") };
-    for (int i = 0; i < 3; i++) {
+                                                 "\"router_z_loss_coef\": 0.3, \"tie_word_embeddings\": true"),
+                                 parsed(MIXTRAL, "\"scoring_func\": \"sigmoid\", \"topk_method\": \"noaux_tc\", "
+                                                 "\"n_group\": 2, \"topk_group\": 1, \"routed_scaling_factor\": 2.7, "
+                                                 "\"router_bias_update\": \"share\", \"router_bias_speed\": 0.003, "
+                                                 "\"aux_loss_alpha\": 0.01, \"expert_capacity_factor\": 1.3, "
+                                                 "\"expert_drop_order\": \"weight\""),
+                                 parsed(MIXTRAL, "\"topk_method\": \"group_limited_greedy\", \"n_group\": 4, "
+                                                 "\"topk_group\": 2, \"norm_topk_prob\": false") };
+    assert_true(c[3].mixture.router.sums_two && c[3].mixture.router.biased && c[3].mixture.router.bias_speed == 0.003);
+    assert_true(c[4].mixture.router.groups == 4 && !c[4].mixture.router.normalized && !c[4].mixture.router.biased);
+    for (int i = 0; i < 5; i++) {
         struct model_config back;
         struct error err;
         if (model_config_write(&c[i], scratch("config.json"), &err) != OK) fail_msg("%s", err.text);
@@ -184,6 +193,8 @@ static void what_is_written_reads_back(void **state)
                     r->low_frequency == s->low_frequency && r->high_frequency == s->high_frequency &&
                     r->original_positions == s->original_positions);
         assert_true(m->E == n->E && m->k == n->k && router_same(&m->router, &n->router) &&
+                    m->sequence_coefficient == n->sequence_coefficient && m->capacity_factor == n->capacity_factor &&
+                    m->drops_by_weight == n->drops_by_weight &&
                     m->balance_coefficient == n->balance_coefficient && m->z_coefficient == n->z_coefficient);
     }
 }

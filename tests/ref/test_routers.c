@@ -266,6 +266,60 @@ static void rules_that_are_none(void **state)
     assert_int_equal(router_fit(routers[3], 160, 6).kept, 3);
 }
 
+/* ---- a capacity -------------------------------------------------------------------------------------------------- */
+
+/* Two sequences of three rows, two choices each; an expert keeps two choices in each sequence. */
+static void choices_over_the_capacity(void **state)
+{
+    enum { N = 6, K = 2, S = 3, E = 3 };
+    static const int32_t chosen[N * K] = { 0, 1, 0, 2, 0, 1, /**/ 1, 0, 1, 2, 1, 0 };
+    static const double given[N * K] = { 3, 1, 5, 2, 4, 6, /**/ 7, 1, 7, 2, 7, 3 },
+                        by_position[N * K] = { 3, 1, 5, 2, 0, 6, /**/ 7, 1, 7, 2, 0, 3 },
+                        by_weight[N * K] = { 0, 1, 5, 2, 4, 6, /**/ 7, 1, 7, 2, 0, 3 };
+    (void)state;
+    FOR_FORMATS(t, op)
+        for (int order = 0; order < 2; order++) {
+            const double *want = order ? by_weight : by_position;
+            CASE("drop %s by %s", dtype_name(t), order ? "weight" : "position");
+            weights = matrix(t, N, K), experts = matrix(I32, N, K);
+            for (int i = 0; i < N * K; i++)
+                tensor_set(weights, i, given[i]), ((int32_t *)experts.data)[i] = chosen[i];
+            op->route_drop(weights, experts, S, 2, order);
+            for (int i = 0; i < N * K; i++)
+                if (tensor_get(weights, i) != want[i])
+                    fail_msg("%s: choice %d of row %d has weight %g instead of %g", case_name, i % K, i / K,
+                             tensor_get(weights, i), want[i]);
+            check_guards_and_free();
+        }
+}
+
+static void drop_again(void)
+{
+    route_again();
+    now->route_drop(weights, experts, 3, 2, false);
+}
+
+/* Gradients, with the choices over the capacity dropped, by finite differences. */
+static void gradients_of_what_stays(void **state)
+{
+    enum { N = 6, E = 6, K = 3 };
+    static const double of[E] = { 0.03, -0.11, 0, 0.07, -0.2, 0.013 };
+    (void)state;
+    for (const struct router *const *r = routers; *r; r++) {
+        CASE("%s gradient of what stays", (*r)->name);
+        now = ops_for(F64), rule = rule_named((*r)->name, E, K), bias = of;
+        set_format(F64);
+        logits = matrix(F64, N, E), weights = matrix(F64, N, K), experts = matrix(I32, N, K);
+        for (int i = 0; i < N * E; i++) tensor_set(logits, i, 0.1 * (i % E) + 0.01 * (i / E));
+        dlogits = matrix(F64, N, E), dweights = fill(matrix(F64, N, K), 1, "dw");
+        drop_again();
+        assert_true(tensor_get(weights, 2 * K) == 0 && tensor_get(weights, 0) > 0);
+        now->route_backward_input(dlogits, dweights, weights, experts, logits, &rule);
+        expect_gradient("dlogits", dlogits, logits, drop_again, weights, dweights, 8 * rule.scale);
+        check_guards_and_free();
+    }
+}
+
 /* ---- moving the bias --------------------------------------------------------------------------------------------- */
 
 static void moves_of_the_bias(void **state)
@@ -327,7 +381,9 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(as_released), cmocka_unit_test(lower_index_of_equals), cmocka_unit_test(as_differences),
         cmocka_unit_test(numbers_before_nan), cmocka_unit_test(rules_that_are_none),
-        cmocka_unit_test(moves_of_the_bias), cmocka_unit_test(biases_balance),
+        cmocka_unit_test(choices_over_the_capacity),
+        cmocka_unit_test(gradients_of_what_stays), cmocka_unit_test(moves_of_the_bias),
+        cmocka_unit_test(biases_balance),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
