@@ -183,9 +183,10 @@ static int64_t times(const struct dispatch_trace *t, int64_t expert, int64_t tok
 static enum error_code check(const struct dispatch_trace *t, struct error *err)
 {
     const struct expert_shape *s = &t->layer->shape;
+    const int degree = t->layer->routing.degree, computed = degree > 0 ? degree : 1;    /* devices that share a row */
     for (int r = 0; r < t->P; r++) {
         for (int64_t i = 0; i < s->tokens * s->k; i++)
-            if (times(t, expert_layer_choice(s, r, i / s->k, i % s->k), token_number(r, i / s->k)) != s->etp)
+            if (times(t, expert_layer_choice(s, r, i / s->k, i % s->k), token_number(r, i / s->k)) != computed)
                 return fail(err, ERR_CHECK, "token %c%lld is not computed once by expert %d", letter(r),
                             (long long)(i / s->k), expert_layer_choice(s, r, i / s->k, i % s->k));
         if (!t->outcome[r].right)
@@ -206,6 +207,7 @@ enum error_code show_dispatch_draw(const struct dispatch_trace *t, struct error 
     printf("  "), print_wrapped_at(stdout, 2, COLUMNS, s->source);
     print_start(t);
     for (int i = 0; i < t->layer->routing.hops; i++) print_hop(t, i);
+    if (t->layer->routing.hops == 0) printf("\nTokens stay; the weights of all experts come to each device.\n");
     print_computed(t);
     for (int r = 0; r < t->P; r++) messages += t->outcome[r].messages, bytes += t->outcome[r].bytes;
     printf("\nback     the same hops in reverse; backward there and back once more\n"

@@ -135,57 +135,68 @@ static bool next_expert(const struct node_call *c, const int32_t *counts, struct
 }
 
 static struct tensor rows_of(struct tensor t, struct expert e) { return tensor_rows_of(t, e.first, e.count); }
-static int place_of_expert(const struct node_call *c, struct expert e, enum block_param p)
+
+/* A matrix of an expert, or its gradient: what the scheme gives, or this device's piece. */
+static struct tensor matrix_of(const struct node_call *c, const struct expert_rows *r, int64_t expert,
+                               enum block_param p, bool gradient)
 {
-    return param_of_expert(&c->stage->plan->model, c->part->layer, e.number, p);
+    const int place = param_of_expert(&c->stage->plan->model, c->part->layer, expert, p);
+    if (r->weights) return r->weights[(p == DOWN_W) * mixture(c)->E + expert];
+    return gradient ? stage_gradient(c->stage, place) : stage_weight(c->stage, place);
 }
 
 /* Y = X W^T, each expert on its own rows. */
-static void experts_forward(const struct node_call *c, const int32_t *counts, enum block_param p, struct tensor Y,
+static void experts_forward(const struct node_call *c, const struct expert_rows *r, enum block_param p, struct tensor Y,
                             struct tensor X)
 {
-    for (struct expert e = { .number = -1 }; next_expert(c, counts, &e); )
+    for (struct expert e = { .number = -1 }; next_expert(c, r->counts, &e); )
         dev_linear_forward(c->stage->device, rows_of(Y, e), rows_of(X, e),
-                           stage_weight(c->stage, place_of_expert(c, e, p)), tensor_none);
+                           matrix_of(c, r, e.number, p, false), tensor_none);
 }
 
-static void experts_input(const struct node_call *c, const int32_t *counts, enum block_param p, struct tensor dX,
+static void experts_input(const struct node_call *c, const struct expert_rows *r, enum block_param p, struct tensor dX,
                           struct tensor dY)
 {
-    for (struct expert e = { .number = -1 }; next_expert(c, counts, &e); )
+    for (struct expert e = { .number = -1 }; next_expert(c, r->counts, &e); )
         dev_linear_backward_input(c->stage->device, rows_of(dX, e), rows_of(dY, e),
-                                  stage_weight(c->stage, place_of_expert(c, e, p)));
+                                  matrix_of(c, r, e.number, p, false));
 }
 
-static void experts_weight(const struct node_call *c, const int32_t *counts, enum block_param p, struct tensor dY,
+static void experts_weight(const struct node_call *c, const struct expert_rows *r, enum block_param p, struct tensor dY,
                            struct tensor X)
 {
-    for (struct expert e = { .number = -1 }; next_expert(c, counts, &e); )
-        dev_linear_backward_weight(c->stage->device, stage_gradient(c->stage, place_of_expert(c, e, p)), tensor_none,
+    for (struct expert e = { .number = -1 }; next_expert(c, r->counts, &e); )
+        dev_linear_backward_weight(c->stage->device, matrix_of(c, r, e.number, p, true), tensor_none,
                                    rows_of(dY, e), rows_of(X, e));
 }
 
 static void body_forward(const void *context, struct expert_rows r)
 {
     const struct node_call *c = context;
-    experts_forward(c, r.counts, UP_W, r.up, r.rows);
+    experts_forward(c, &r, UP_W, r.up, r.rows);
     dev_swiglu_forward(c->stage->device, r.act, r.up);
-    experts_forward(c, r.counts, DOWN_W, r.results, r.act);
+    experts_forward(c, &r, DOWN_W, r.results, r.act);
 }
 
 static void body_input(const void *context, struct expert_rows r, struct expert_gradients g)
 {
     const struct node_call *c = context;
-    experts_input(c, r.counts, DOWN_W, g.act, g.results);
+    experts_input(c, &r, DOWN_W, g.act, g.results);
     dev_swiglu_backward_input(c->stage->device, g.up, g.act, r.up);
-    experts_input(c, r.counts, UP_W, g.rows, g.up);
+    experts_input(c, &r, UP_W, g.rows, g.up);
 }
 
 static void body_weight(const void *context, struct expert_rows r, struct expert_gradients g)
 {
     const struct node_call *c = context;
-    experts_weight(c, r.counts, DOWN_W, g.results, r.act);
-    experts_weight(c, r.counts, UP_W, g.up, r.rows);
+    experts_weight(c, &r, DOWN_W, g.results, r.act);
+    experts_weight(c, &r, UP_W, g.up, r.rows);
+}
+
+static struct tensor piece(const void *context, int64_t expert, int matrix, bool gradient)
+{
+    const struct expert_rows own = { .weights = NULL };
+    return matrix_of(context, &own, expert, matrix == 0 ? UP_W : DOWN_W, gradient);
 }
 
 /* ---- the call of the scheme -------------------------------------------------------------------------------------- */
@@ -202,7 +213,7 @@ static struct mixture_call mixture_call(const struct node_call *c)
     const struct linked_node *n = c->node;
     struct expert_parallel *ep = experts_here(c);
     const struct tensor x = tensor_own_rows(c->stage->tp, node_buffer(c, n->x[0]), c->micro->N);
-    struct mixture_call m = { .ep = ep, .body = { c, body_forward, body_input, body_weight },
+    struct mixture_call m = { .ep = ep, .body = { c, body_forward, body_input, body_weight, piece },
                               .x = own_share(ep, x), .y = own_share(ep, node_buffer(c, n->y)),
                               .weights = own_share(ep, node_buffer(c, n->x[1])),
                               .experts = own_share(ep, choices(c)) };
@@ -240,5 +251,6 @@ enum error_code node_mixture_input(const struct node_call *c, struct error *err)
 enum error_code node_mixture_weight(const struct node_call *c, struct error *err)
 {
     struct mixture_call m = mixture_call(c);
+    enter_pass(c, WEIGHT_PASS);
     return m.ep->scheme->weight(&m, err);
 }

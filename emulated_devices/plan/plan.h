@@ -40,6 +40,7 @@ struct plan {
     struct data_request data;           /* the data-parallel scheme and its shards */
     int ep, etp;                        /* parts of each layer's experts, and of F of each expert, over neighbours of a
                                          * stage; 0: 1, whole */
+    int degree;                         /* of --dispatch tutel; -1: it chooses */
     const char *tensor, *attention, *dispatch, *schedule, *allreduce;   /* names in the registries; schedule may be a
                                                                          * file's name */
     struct context_split split;         /* of cp, for attention schemes of two dimensions; 0: the defaults */

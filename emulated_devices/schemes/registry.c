@@ -36,6 +36,7 @@
     X(expert_scheme, expert_scheme_allgather)          \
     X(expert_scheme, expert_scheme_alltoall_2dh)       \
     X(expert_scheme, expert_scheme_two_step)           \
+    X(expert_scheme, expert_scheme_tutel)              \
     X(data_scheme, data_scheme_ddp)                    \
     X(data_scheme, data_scheme_zero1)                  \
     X(data_scheme, data_scheme_zero2)                  \

@@ -87,7 +87,7 @@ struct plan case_plan(int dp, int tp, int pp)
 {
     struct plan p = {
         .model = nasty, .B = CASE_BATCH, .S = CASE_TOKENS, .micros = CASE_BATCH / dp >= 2 ? 2 : 1, .chunks = 1,
-        .ep = 1, .etp = 1, .dtype = F64, .seed = 7,
+        .ep = 1, .etp = 1, .degree = -1, .dtype = F64, .seed = 7,
         .tensor = tensor_scheme_at(0)->head.name, .attention = attention_scheme_at(0)->head.name,
         .dispatch = expert_scheme_at(0)->head.name,
         .data = { .scheme = data_scheme_at(0)->head.name, .bucket = 1000 },
@@ -275,7 +275,7 @@ enum error_code case_bits_key(const struct plan *p, uint64_t *key, struct error 
     if (!e) e = plan_schedule(p, &s, err);
     if (e) return e;
     *key = HASH_START;
-    ADD(*key, p->mesh.size), ADD(*key, p->ep), ADD(*key, p->etp), ADD(*key, p->hyper);
+    ADD(*key, p->mesh.size), ADD(*key, p->ep), ADD(*key, p->etp), ADD(*key, p->degree), ADD(*key, p->hyper);
     ADD(*key, p->split.heads), ADD(*key, p->split.window), ADD(*key, p->split.context_first);
     add_text(key, p->tensor), add_text(key, p->attention), add_text(key, p->dispatch);
     add_text(key, p->allreduce), add_text(key, p->optimizer->name);

@@ -37,6 +37,13 @@ static void body_weight(const void *layer, struct expert_rows r, struct expert_g
     (void)layer, (void)r, (void)g;
 }
 
+static struct tensor body_piece(const void *layer, int64_t expert, int matrix, bool gradient)
+{
+    const struct expert_layer *l = layer;
+    (void)expert, (void)gradient;
+    return l->piece[matrix];
+}
+
 /* ---- opening ----------------------------------------------------------------------------------------------------- */
 
 static enum error_code make_groups(struct expert_layer *l, struct comm *world, struct error *err)
@@ -78,35 +85,38 @@ enum error_code expert_layer_open(struct expert_layer *l, struct comm *world, co
 {
     struct device *d = world->device;
     *l = (struct expert_layer){ .shape = s, .tp = { .device = d, .devices = 1, .config = &l->config },
-                                .config = { .D = s.D, .F = s.etp, .mlp = MLP_MIXTURE,
+                                .config = { .D = s.D, .F = s.F, .mlp = MLP_MIXTURE,
                                             .mixture = { .E = s.E, .k = s.k } } };
     enum error_code e = make_groups(l, world, err);
     if (e) return e;
     l->ep = (struct expert_parallel){ .scheme = scheme, .tp = &l->tp, .group = &l->along_ep, .part = l->part,
                                       .devices = s.ep, .rank = l->along_ep.rank, .along_etp = &l->along_etp,
-                                      .slices = s.etp, .slice = l->along_etp.rank, .routing = &l->routing,
+                                      .slices = s.etp, .degree = -1, .slice = l->along_etp.rank, .routing = &l->routing,
                                       .node = nodes_even(group_nodes(&l->along_ep), s.ep) };
     const char *needs = scheme->refuses(&l->ep, &l->config);
     if (needs) return fail(err, ERR_PLAN, "%s on %d devices: needs %s", scheme->head.name, s.ep, needs);
     if (scheme->open) e = scheme->open(&l->ep, err);
-    l->call = (struct mixture_call){ .ep = &l->ep, .body = { l, body_forward, body_input, body_weight },
+    l->call = (struct mixture_call){ .ep = &l->ep, .body = { l, body_forward, body_input, body_weight, body_piece },
                                      .x = make(d, d->dtype, s.D, s.tokens), .y = make(d, d->dtype, s.D, s.tokens),
                                      .weights = make(d, d->dtype, s.k, s.tokens),
                                      .experts = make(d, I32, s.k, s.tokens), .dx = make(d, d->dtype, s.D, s.tokens),
                                      .dy = make(d, d->dtype, s.D, s.tokens),
                                      .d_weights = make(d, d->dtype, s.k, s.tokens) };
+    const int64_t columns = expert_columns(&l->ep).count;
+    l->piece[0] = make(d, d->dtype, s.D, 2 * columns), l->piece[1] = make(d, d->dtype, columns, s.D);
     const struct mixture_call *c = &l->call;
-    if (!e && !(c->x.data && c->y.data && c->weights.data && c->experts.data && c->dx.data && c->dy.data &&
-                c->d_weights.data))
+    if (!e && !(l->piece[0].data && l->piece[1].data && c->x.data && c->y.data && c->weights.data && c->experts.data &&
+                c->dx.data && c->dy.data && c->d_weights.data))
         e = fail(err, ERR_MEMORY, "no memory for %lld tokens", (long long)s.tokens);
-    if (!e) fill(l, world->rank);
+    if (!e) fill(l, world->rank), device_zero(d, l->piece[0]), device_zero(d, l->piece[1]);
     return e;
 }
 
 void expert_layer_close(struct expert_layer *l)
 {
     struct mixture_call *c = &l->call;
-    const struct tensor own[] = { c->x, c->y, c->weights, c->experts, c->dx, c->dy, c->d_weights };
+    const struct tensor own[] = { c->x, c->y, c->weights, c->experts, c->dx, c->dy, c->d_weights, l->piece[0],
+                                  l->piece[1] };
     for (size_t i = 0; i < sizeof own / sizeof *own && l->tp.device; i++) device_free(l->tp.device, own[i]);
     for (int i = 0; i < EXPERT_SLOTS && l->tp.device; i++) device_free(l->tp.device, c->kept[i]);
     for (int i = 0; i < EXPERT_GRADIENT_SLOTS && l->tp.device; i++) device_free(l->tp.device, c->left[i]);
@@ -146,6 +156,7 @@ struct traffic expert_layer_cost(const struct expert_layer *l)
     if (l->ep.scheme->announce_cost) l->ep.scheme->announce_cost(&f, &l->ep);
     if (l->ep.scheme->cost) l->ep.scheme->cost(&f, &l->ep, FORWARD_PASS);
     if (l->ep.scheme->cost) l->ep.scheme->cost(&f, &l->ep, INPUT_PASS);
+    if (l->ep.scheme->cost) l->ep.scheme->cost(&f, &l->ep, WEIGHT_PASS);
     return account_total(&f.sum);
 }
 

@@ -8,8 +8,8 @@
 
 #include "emulated_devices/schemes/experts/experts.h"
 
-/* E experts, k choices of each token, tokens of each device, D numbers of a row; devices = ep x etp. */
-struct expert_shape { int64_t E, k, tokens, D; int ep, etp; };
+/* E experts of width F, k choices of each token, tokens of each device, D numbers of a row; devices = ep x etp. */
+struct expert_shape { int64_t E, k, tokens, D, F; int ep, etp; };
 
 struct expert_layer {
     struct expert_shape shape;
@@ -19,6 +19,7 @@ struct expert_layer {
     struct expert_parallel ep;
     struct expert_routing routing;
     struct mixture_call call;
+    struct tensor piece[2];             /* stands for each expert's matrices and their gradients, all 0 */
 };
 
 /** What token `t` of a device chooses, from 0 to k-1: different experts.  Pure. */

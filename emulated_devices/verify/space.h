@@ -17,8 +17,8 @@ enum dimension {
     DIM_CODES, DIM_OFFLOAD, DIM_TILES, DIM_GATHERING, DIM_BUCKET, DIMENSIONS
 };
 
-/* An expert scheme, the parts that it cuts experts into, and the slices of each expert. */
-struct expert_form { const struct expert_scheme *scheme; int ep, etp; };
+/* An expert scheme, the parts that it cuts experts into, the slices of each expert, and a degree (-1: its choice). */
+struct expert_form { const struct expert_scheme *scheme; int ep, etp, degree; };
 
 /* A data scheme with its group sizes. */
 struct data_form { const struct data_scheme *scheme; int group, shards[3]; };

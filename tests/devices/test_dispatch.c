@@ -12,7 +12,7 @@ static struct error err;
 
 /* ---- a call without a model -------------------------------------------------------------------------------------- */
 
-enum { WIDTH = 3, INNER_WIDTH = 2 };
+enum { WIDTH = 3, INNER_WIDTH = 12 };
 
 /* One call of a scheme, with the rows that its experts have seen. */
 struct dispatch {
@@ -22,6 +22,7 @@ struct dispatch {
     struct expert_routing routing;
     struct mixture_call call;
     struct group group, etp, part[EXPERT_GROUPS];
+    struct tensor piece[2];             /* stands for all matrices and their gradients, which are 0 */
     int64_t seen[64];                   /* rows of each expert that were computed here */
 };
 
@@ -55,6 +56,13 @@ static void weight(const void *context, struct expert_rows r, struct expert_grad
     (void)context, (void)r, (void)g;
 }
 
+static struct tensor piece(const void *context, int64_t expert, int matrix, bool gradient)
+{
+    const struct dispatch *d = context;
+    (void)expert, (void)gradient;
+    return d->piece[matrix];
+}
+
 /* The expert of a device's token: all to the last one, none to the first, or mixed. */
 enum pattern { ALL_TO_ONE, NONE_TO_FIRST, MIXED, PATTERNS };
 static int32_t expert_of(enum pattern p, int device, int64_t token, int64_t choice, int64_t E)
@@ -65,7 +73,8 @@ static int32_t expert_of(enum pattern p, int device, int64_t token, int64_t choi
 }
 
 /* The second device has no tokens. */
-static int64_t tokens_of(int device) { return device == 1 ? 0 : 3 + 2 * device; }
+static int load_factor = 1;
+static int64_t tokens_of(int device) { return device == 1 ? 0 : (3 + 2 * device) * load_factor; }
 
 static double value(int device, int64_t token, int64_t column, int seed)
 {
@@ -80,7 +89,7 @@ static struct tensor rows_of(int64_t rows, int64_t cols, enum dtype type)
 
 /* @return whether the scheme takes these devices. */
 static bool open_call(struct dispatch *d, const struct expert_scheme *s, enum pattern p, int64_t E, int64_t k,
-                      int slices)
+                      int slices, int degree)
 {
     const int64_t n = tokens_of(test_rank);
     const int P = test_size / slices, slice = test_rank % slices;
@@ -96,17 +105,20 @@ static bool open_call(struct dispatch *d, const struct expert_scheme *s, enum pa
     d->tp.config = &d->config;
     d->ep = (struct expert_parallel){ .scheme = s, .tp = &d->tp, .group = &d->group, .devices = P,
                                       .rank = test_rank / slices, .routing = &d->routing, .part = d->part,
-                                      .along_etp = &d->etp, .slices = slices, .slice = slice,
+                                      .along_etp = &d->etp, .slices = slices, .slice = slice, .degree = degree,
                                       .node = nodes_even(group_nodes(&d->group), P) };
     takes = s->refuses(&d->ep, &d->config) == NULL;
     if (!takes) group_close(&d->group), group_close(&d->etp);
     if (!takes) return false;
     if (s->open) assert_int_equal(s->open(&d->ep, &err), OK);
     struct mixture_call *c = &d->call;
-    *c = (struct mixture_call){ .ep = &d->ep, .body = { d, forward, input, weight }, .x = rows_of(n, WIDTH, F64),
+    *c = (struct mixture_call){ .ep = &d->ep, .body = { d, forward, input, weight, piece }, .x = rows_of(n, WIDTH, F64),
                                 .y = rows_of(n, WIDTH, F64), .weights = rows_of(n, k, F64),
                                 .experts = rows_of(n, k, I32), .dx = rows_of(n, WIDTH, F64),
                                 .dy = rows_of(n, WIDTH, F64), .d_weights = rows_of(n, k, F64) };
+    const int64_t columns = expert_columns(&d->ep).count;
+    d->piece[0] = rows_of(2 * columns, WIDTH, F64), d->piece[1] = rows_of(WIDTH, columns, F64);
+    device_zero(&device, d->piece[0]), device_zero(&device, d->piece[1]);
     struct views v = views_of(&device);
     int32_t *experts = view_write(&v, c->experts).data;
     double *weights = view_write(&v, c->weights).data, *x = view_write(&v, c->x).data, *dy = view_write(&v, c->dy).data;
@@ -123,7 +135,7 @@ static bool open_call(struct dispatch *d, const struct expert_scheme *s, enum pa
 static void close_call(struct dispatch *d)
 {
     const struct tensor own[] = { d->call.x, d->call.y, d->call.weights, d->call.experts, d->call.dx, d->call.dy,
-                                  d->call.d_weights };
+                                  d->call.d_weights, d->piece[0], d->piece[1] };
     for (size_t i = 0; i < sizeof own / sizeof *own; i++) device_free(&device, own[i]);
     for (int i = 0; i < EXPERT_SLOTS; i++) device_free(&device, d->call.kept[i]);
     for (int i = 0; i < EXPERT_GRADIENT_SLOTS; i++) device_free(&device, d->call.left[i]);
@@ -179,18 +191,21 @@ static void check_results(const struct dispatch *d, enum pattern p)
                (long long)E, (long long)k, (long long)wrong);
 }
 
-/* Each expert has computed, on one device, all rows of all devices that chose it. */
+/* Each expert has computed, on one device, all rows of all devices that chose it; with degrees those of the devices
+ * that share its slices with this one, in each of its slices. */
 static void check_rows(const struct dispatch *d, enum pattern p)
 {
     const int64_t E = d->config.mixture.E, k = d->config.mixture.k;
+    const int slices = d->ep.slices, r = d->routing.degree, g = r > 0 ? slices / r : slices;
     int64_t chosen[64] = { 0 }, received = 0, wrong = -1;
     for (int m = 0; m < test_size; m++)
         for (int64_t t = 0; t < tokens_of(m); t++)
-            for (int64_t i = 0; i < k; i++) chosen[expert_of(p, m, t, i, E)]++;
-    const struct interval own = experts_of(&d->ep, d->ep.rank);
+            for (int64_t i = 0; i < k; i++)
+                chosen[expert_of(p, m, t, i, E)] += r == 0 ? m == test_rank : m % slices % g == d->ep.slice % g;
+    const struct interval own = r == 0 ? (struct interval){ 0, E } : experts_of(&d->ep, d->ep.rank);
     for (int64_t e = 0; e < E; e++) {
         const bool here = e >= own.first && e < interval_end(own);
-        if (d->seen[e] != (here ? chosen[e] : 0)) wrong = e;
+        if (d->seen[e] != (here ? chosen[e] * g : 0)) wrong = e;
         received += here ? chosen[e] : 0;
     }
     ASSERT_ALL(wrong < 0 && d->routing.received == received, "%s, pattern %d: expert %lld had %lld rows of %lld",
@@ -203,7 +218,7 @@ static void check_rows(const struct dispatch *d, enum pattern p)
 enum { ROW_BYTES = WIDTH * 8 };         /* of a row's numbers */
 
 /* The choices of a call: who chooses what, among whom.  Devices are numbered along ep, and along etp. */
-struct load { enum pattern p; int64_t E, k; int P, own, slices, slice, node; };
+struct load { enum pattern p; int64_t E, k; int P, own, slices, slice, node, degree; };
 
 static int rank_of(const struct load *l, int member) { return member * l->slices + l->slice; }
 
@@ -227,7 +242,7 @@ static int64_t chosen(const struct load *l, int from, int first, int count, bool
 static int64_t tokens_at(const struct load *l, int member) { return tokens_of(rank_of(l, member)); }
 
 /* What this device sends to each other, in bytes; what stays is included. */
-struct sends { int64_t along[64], across[64], messages; };
+struct sends { int64_t along[64], across[64], world[64], messages; };
 
 static void to_right(const struct load *l, struct sends *s, int64_t bytes) { s->along[(l->own + 1) % l->P] += bytes; }
 
@@ -285,6 +300,40 @@ static void two_step_sends(const struct load *l, struct sends *s)
     s->messages += 7 * (m - 1 + nodes - 1) + l->P - 1;
 }
 
+/* Numbers of a device's piece of the weights, by its rank. */
+static int64_t piece_of(const struct load *l, int rank)
+{
+    return block_at(l->E, l->P, rank / l->slices).count * 3 * WIDTH *
+           block_at(INNER_WIDTH, l->slices, rank % l->slices).count;
+}
+
+/* A group gathers pieces twice, by a ring, and sums gradients once, each straight to its owner. */
+static void weights_sent(const struct load *l, struct sends *s, int first, int count)
+{
+    const int own = test_rank - first, next = first + (own + 1) % count;
+    int64_t all = 0;
+    for (int i = first; i < first + count; i++) {
+        all += piece_of(l, i);
+        s->world[i] += piece_of(l, i) * 8;
+    }
+    s->world[next] += 2 * (all - piece_of(l, next)) * 8;
+    if (all > 0) s->messages += 3 * (count - 1);
+}
+
+/* Degree 0: the pieces of all come to each.  Else rows as alltoall, and the slices of neighbours. */
+static void tutel_sends(const struct load *l, struct sends *s)
+{
+    const int W = l->P * l->slices, g = l->degree > 0 ? l->slices / l->degree : W;
+    weights_sent(l, s, test_rank / g * g, g);
+    if (l->degree > 0) {
+        alltoall_sends(l, s);
+        to_right(l, s, -(l->P - 1) * l->E * 4);
+        s->messages -= l->P - 1;
+    }
+    s->world[(test_rank + 1) % W] += (W - 1) * l->E * 4;
+    s->messages += W - 1;
+}
+
 /* What comes to a device: rows a choice, rows once, or all rows. */
 enum pool { CHOICES, ONCE, ALL };
 static const struct formula {
@@ -296,6 +345,7 @@ static const struct formula {
     { "allgather", allgather_sends, ALL },
     { "alltoall-2dh", hierarchical_sends, CHOICES },
     { "two-step", two_step_sends, ONCE },
+    { "tutel", tutel_sends, CHOICES },
 };
 
 static int64_t pool_of(const struct formula *f, struct load l, int slice)
@@ -310,30 +360,31 @@ static int64_t pool_of(const struct formula *f, struct load l, int slice)
 /* Devices with slices of the same experts gather what has come to each, and add their results; with it go choices. */
 static void sends_along_etp(const struct formula *f, const struct load *l, struct sends *s)
 {
-    const int next = (l->slice + 1) % l->slices;
+    const int g = l->slices / l->degree, next = (l->slice + g) % l->slices;     /* g apart: those that compute alike */
     const bool weights = f->pool != CHOICES;
     const int64_t there = 2 * ROW_BYTES + (weights ? l->k * (4 + 8) : 4),
                   back = 2 * ROW_BYTES + (weights ? l->k * 8 : 0);
     int64_t rows = 0;
-    for (int i = 0; i < l->slices; i++) {
+    for (int i = l->slice % g; i < l->slices; i += g) {
         rows += pool_of(f, *l, i);
         s->across[i] += pool_of(f, *l, i) * back;
         if (i != next) s->across[next] += pool_of(f, *l, i) * there;
     }
-    s->across[next] += (l->slices - 1) * 4;
-    s->messages += (l->slices - 1) * (rows == 0 ? 1 : weights ? 8 : 6);
+    s->across[next] += (l->degree - 1) * 4;
+    s->messages += (l->degree - 1) * (rows == 0 ? 1 : weights ? 8 : 6);
 }
 
 static void check_bytes(const struct dispatch *d, enum pattern p, struct account before)
 {
     const struct load l = { p, d->config.mixture.E, d->config.mixture.k, d->ep.devices, d->ep.rank, d->ep.slices,
-                            d->ep.slice, d->ep.node };
+                            d->ep.slice, d->ep.node, d->routing.degree };
     const struct formula *f = formula;
+    const struct cluster *cluster = &device.clock.cluster;
     struct sends s = { 0 };
     while (f < formula + sizeof formula / sizeof *formula && strcmp(f->scheme, d->ep.scheme->head.name) != 0) f++;
     assert_true(f < formula + sizeof formula / sizeof *formula);
     f->sends(&l, &s);
-    if (l.slices > 1) sends_along_etp(f, &l, &s);
+    if (l.degree > 1) sends_along_etp(f, &l, &s);
     struct account sent = comm.counted.of[TRAFFIC_EXPERTS];
     account_add(&sent, before, -1);
     const struct traffic t = account_total(&sent);
@@ -343,6 +394,9 @@ static void check_bytes(const struct dispatch *d, enum pattern p, struct account
             if (m != l.own && group_level(&d->group, m) == level) want += (uint64_t)s.along[m];
         for (int i = 0; i < l.slices; i++)
             if (i != l.slice && group_level(&d->etp, i) == level) want += (uint64_t)s.across[i];
+        for (int i = 0; i < test_size; i++)
+            if (i != test_rank && link_between(cluster->link, cluster->levels, test_rank, i) == level)
+                want += (uint64_t)s.world[i];
         ASSERT_ALL(t.level[level].bytes == want, "%s, pattern %d, E=%lld, etp=%d: sent %llu bytes over links of level "
                    "%d; the routing says %llu", d->ep.scheme->head.name, p, (long long)l.E, l.slices,
                    (unsigned long long)t.level[level].bytes, level, (unsigned long long)want);
@@ -371,30 +425,38 @@ static int64_t copy_results(const struct dispatch *d, double *to)
 static void check_bits(const struct dispatch *d, enum pattern p)
 {
     static double first[1024], own[1024];
-    if (d->ep.scheme->weighs_there) return;
+    if (d->ep.scheme->weighs_there || d->ep.scheme->choose) return;
     const bool is_first = strcmp(d->ep.scheme->head.name, "alltoall") == 0;
     const int64_t n = copy_results(d, is_first ? first : own);
     ASSERT_ALL(is_first || memcmp(first, own, (size_t)n * sizeof *own) == 0, "%s, pattern %d, E=%lld: other bits than "
                "alltoall", d->ep.scheme->head.name, p, (long long)d->config.mixture.E);
 }
 
+static void test_call(const struct expert_scheme *s, enum pattern p, int64_t E, int64_t k, int slices, int degree)
+{
+    struct dispatch d;
+    if (!open_call(&d, s, p, E, k, slices, degree)) return;
+    const struct account before = comm.counted.of[TRAFFIC_EXPERTS];
+    run_call(&d);
+    check_results(&d, p);
+    check_rows(&d, p);
+    check_bytes(&d, p, before);
+    check_bits(&d, p);
+    close_call(&d);
+}
+
+/* Every scheme; with degrees, each of them, and the scheme's own choice. */
 static void test_calls(int slices)
 {
     static const struct { int64_t E, k; } shape[] = { { 1, 1 }, { 2, 1 }, { 5, 2 }, { 7, 3 } };
     for (enum pattern p = 0; p < PATTERNS; p++)
         for (int i = 0; i < 4; i++)
             for (int s = 0; expert_scheme_at(s); s++) {
-                struct dispatch d;
+                const struct expert_scheme *e = expert_scheme_at(s);
                 if (tier_now() != TIER_VERIFY && (i + (int)p) % 2 == 0) continue;
-                if (!expert_scheme_at(s)->cuts_experts) continue;
-                if (!open_call(&d, expert_scheme_at(s), p, shape[i].E, shape[i].k, slices)) continue;
-                const struct account before = comm.counted.of[TRAFFIC_EXPERTS];
-                run_call(&d);
-                check_results(&d, p);
-                check_rows(&d, p);
-                check_bytes(&d, p, before);
-                check_bits(&d, p);
-                close_call(&d);
+                if (e->cuts_experts) test_call(e, p, shape[i].E, shape[i].k, slices, -1);
+                for (int degree = 0; degree <= slices && e->choose; degree++)
+                    test_call(e, p, shape[i].E, shape[i].k, slices, degree);
             }
 }
 
@@ -403,6 +465,48 @@ static void test_rows_reach_their_experts(void **state)
     (void)state;
     for (int slices = 1; slices <= test_size; slices++)
         if (test_size % slices == 0) test_calls(slices);
+}
+
+/* Bytes of all devices, of a call with this degree; -1: the scheme's choice, which *chosen gets. */
+static double bytes_of_all(int slices, int degree, int *chosen)
+{
+    const struct expert_scheme *tutel;
+    struct dispatch d;
+    double all[64], sum = 0;
+    assert_int_equal(expert_scheme_find(&tutel, "tutel", &err), OK);
+    assert_true(open_call(&d, tutel, MIXED, 7, 3, slices, degree));
+    const struct account before = comm.counted.of[TRAFFIC_EXPERTS];
+    run_call(&d);
+    struct account sent = comm.counted.of[TRAFFIC_EXPERTS];
+    account_add(&sent, before, -1);
+    const double own = (double)account_total(&sent).bytes_sent;
+    *chosen = d.routing.degree;
+    close_call(&d);
+    assert_int_equal(comm_bring(&comm, &own, sizeof own, all, &err), OK);
+    for (int i = 0; i < test_size && test_rank == 0; i++) sum += all[i];
+    return sum;
+}
+
+/* With more and more tokens, the degree that tutel chooses is always the one that sends least, as counted. */
+static void test_the_best_degree(void **state)
+{
+    int changes = 0, before = -2;
+    (void)state;
+    for (load_factor = 1; load_factor <= 64; load_factor *= tier_now() == TIER_VERIFY ? 2 : 4) {
+        int chosen, forced, best = -1;
+        double least = 0;
+        const double own = bytes_of_all(test_size, -1, &chosen);
+        for (int degree = 0; degree <= test_size; degree++) {
+            if (degree > 0 && test_size % degree != 0) continue;
+            const double bytes = bytes_of_all(test_size, degree, &forced);
+            if (best < 0 || bytes < least) best = degree, least = bytes;
+        }
+        ASSERT_ALL(test_rank != 0 || (chosen == best && own == least), "tutel, %d times the tokens: degree %d, which "
+                   "sends %g bytes; degree %d sends %g", load_factor, chosen, own, best, least);
+        changes += chosen != before, before = chosen;
+    }
+    load_factor = 1;
+    ASSERT_ALL(test_size == 1 || changes > 1, "tutel always takes degree %d", before);
 }
 
 /* The same on nodes of two devices. */
@@ -461,7 +565,7 @@ static void test_folded_meshes(void **state)
                     struct plan p = mixtral(dp, tp, test_size / (dp * tp * cp), cp, 1 + i / test_size);
                     p.etp = 1 + i % test_size;
                     if (plan_check(&p, &err) != OK) continue;
-                    const int part = tier_now() == TIER_VERIFY ? 1 : test_size < 4 ? 3 : 9;
+                    const int part = tier_now() == TIER_VERIFY ? (test_size > 4 ? 5 : 1) : test_size < 4 ? 3 : 17;
                     p.dispatch = nth_scheme(n / part);
                     if (n++ % part == part - 1) train(&p);
                 }
@@ -484,12 +588,28 @@ static void test_every_data_scheme(void **state)
         }
 }
 
+/* Weights move instead of rows, or both. */
+static void test_degrees(void **state)
+{
+    static const struct { int ep, etp, degree; } form[] = { { 2, 2, 0 }, { 2, 2, 1 }, { 1, 4, 2 }, { 1, 4, 1 } };
+    (void)state;
+    if (test_size != 4) skip();
+    for (int i = 0; i < 4; i++) {
+        struct plan p = mixtral(i % 2 ? 4 : 2, i % 2 ? 1 : 2, 1, 1, form[i].ep);
+        p.dispatch = "tutel", p.etp = form[i].etp, p.degree = form[i].degree;
+        if (i == 1) p.data.scheme = "zero3";
+        if (i == 2) p.recompute = "full";
+        train(&p);
+    }
+}
+
 /* Fewer experts than devices, so that some have none; as many; one choice; dropout and recomputation. */
 static void test_few_experts(void **state)
 {
     (void)state;
     for (int i = 0; expert_scheme_at(i); i++) {
         if (!expert_scheme_at(i)->cuts_experts) continue;
+        if (tier_now() != TIER_VERIFY && (i + test_size / 2) % 2 == 0) continue;
         struct plan p = mixtral(test_size, 1, 1, 1, test_size);
         p.dispatch = expert_scheme_at(i)->head.name;
         p.model.mixture.E = 2;
@@ -523,6 +643,10 @@ static void test_refusals(void **state)
                    "have the same stages as attention");
     p = mixtral(2, 64, 1, 1, 1), p.etp = 128;
     expect_refused(p, "--etp 128: an expert has F=");
+    p = mixtral(4, 1, 1, 1, 2), p.degree = 1;
+    expect_refused(p, "--degree 1: --dispatch alltoall has no degrees; tutel has");
+    p.etp = 2, p.degree = 3, p.dispatch = "tutel";
+    expect_refused(p, "--ep 2 x --etp 2: --dispatch tutel needs a degree of 0, or one that divides etp");
     p = case_plan(2, 1, 1);
     case_take_experts(&p, 2, "alltoall");
     expect_refused(p, "--ep 2: --model nasty has no experts");
@@ -538,10 +662,10 @@ static void test_refusals(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        ON_DEVICES(test_rows_reach_their_experts),
+        ON_DEVICES(test_rows_reach_their_experts), ON_DEVICES(test_the_best_degree),
         cmocka_unit_test_setup_teardown(test_rows_reach_their_experts, open_on_nodes, close_devices),
         MPI_TEST(test_folded_meshes), MPI_TEST(test_every_data_scheme),
-        MPI_TEST(test_few_experts), MPI_TEST(test_refusals),
+        MPI_TEST(test_few_experts), MPI_TEST(test_degrees), MPI_TEST(test_refusals),
     };
     return MPI_RUN("dispatch", tests);
 }

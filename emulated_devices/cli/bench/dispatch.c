@@ -16,7 +16,7 @@ static const char *const count_name[COUNTS] = { "virtual_picoseconds", "messages
                                                 "rows_computed", "devices_unlike_formulas" };
 
 struct asked {
-    int devices, node, experts, choices, tokens, width;
+    int devices, node, experts, choices, tokens, width, inner;
     const char *cluster, *json;
     bool quiet;
 };
@@ -51,7 +51,8 @@ static enum error_code add_row(struct table *t, struct comm *world, const struct
 {
     static struct expert_layer layer;
     const struct asked *a = t->asked;
-    const struct expert_shape shape = { a->experts, a->choices, a->tokens, a->width, a->devices / etp, etp };
+    const struct expert_shape shape = { a->experts, a->choices, a->tokens, a->width, a->inner,
+                                        a->devices / etp, etp };
     const struct cluster cluster = world->device->clock.cluster;
     double own[COUNTS] = { 0 }, all[MOST_DEVICES * COUNTS];
     struct error refused;
@@ -91,7 +92,7 @@ static double part_of(const struct table *t, const struct row *r)
 /* Rows that cross to other nodes, of all devices: a row a choice, or once to each node with experts of it. */
 static double rows_crossing(const struct asked *a, bool once)
 {
-    const struct expert_shape s = { a->experts, a->choices, a->tokens, a->width, a->devices, 1 };
+    const struct expert_shape s = { a->experts, a->choices, a->tokens, a->width, a->inner, a->devices, 1 };
     double sum = 0;
     for (int device = 0; device < a->devices; device++)
         for (int64_t i = 0; i < s.tokens; i++) {
@@ -236,7 +237,7 @@ static enum error_code take(struct asked *a, struct cluster *m, struct error *er
 
 enum error_code bench_dispatch_topic(int argc, char **argv, int *status, struct error *err)
 {
-    struct asked a = { .devices = 16, .node = 4, .experts = 32, .choices = 8, .tokens = 16, .width = 32,
+    struct asked a = { .devices = 16, .node = 4, .experts = 32, .choices = 8, .tokens = 16, .width = 32, .inner = 64,
                        .cluster = CLUSTER_USUAL };
     struct cluster m;
     bool help;
@@ -247,6 +248,8 @@ enum error_code bench_dispatch_topic(int argc, char **argv, int *status, struct 
         { "--choices", "K", OPTION_INT, &a.choices, .min = 1, .max = 64, .help = "experts of each token" },
         { "--tokens", "N", OPTION_INT, &a.tokens, .min = 1, .max = 4096, .help = "of each device" },
         { "--width", "D", OPTION_INT, &a.width, .min = 1, .max = 4096, .help = "numbers of a row" },
+        { "--inner", "F", OPTION_INT, &a.inner, .min = 1, .max = 4096,
+          .help = "width inside each expert, for schemes that may move weights" },
         CLUSTER_OPTION(a.cluster, "whose virtual times are shown"),
         { "--quiet", NULL, OPTION_SWITCH, &a.quiet, .help = "no tables" },
         { "--json", "FILE", OPTION_STRING, &a.json, .help = "every row as JSON; - for stdout, without the tables" },

@@ -38,7 +38,8 @@ static enum error_code show_on(struct comm *world, const void *asked, struct err
     enum error_code e = expert_scheme_find(&s, a->name, err);
     if (!e)
         e = expert_layer_open(&layer, world, s, (struct expert_shape){ .E = a->experts, .k = a->choices,
-                              .tokens = a->tokens, .D = 2, .ep = a->devices / a->etp, .etp = a->etp }, err);
+                              .tokens = a->tokens, .D = 2, .F = 2 * a->devices, .ep = a->devices / a->etp,
+                              .etp = a->etp }, err);
     e = comm_agree(world, e, err);
     if (!e) e = comm_agree(world, run(world, &layer, &own, &outcome, err), err);
     if (!e) e = record_bring(world, &own, t.record, err);

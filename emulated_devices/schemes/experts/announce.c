@@ -20,9 +20,14 @@ static void count_choices(const struct choices *c, int32_t *of_expert)
 
 /* ---- the table --------------------------------------------------------------------------------------------------- */
 
+static struct group *told_group(const struct expert_parallel *ep)
+{
+    return ep->scheme->choose ? &ep->part[0] : ep->group;
+}
+
 static struct collective telling(const struct expert_parallel *ep)
 {
-    return (struct collective){ .count = numbers_told(ep) * ep->devices, .dtype = I32 };
+    return (struct collective){ .count = numbers_told(ep) * told_group(ep)->size, .dtype = I32 };
 }
 
 static enum error_code tell(struct expert_routing *r, const struct expert_parallel *ep, const struct choices *own,
@@ -30,7 +35,8 @@ static enum error_code tell(struct expert_routing *r, const struct expert_parall
 {
     struct device *d = ep->tp->device;
     const int64_t W = numbers_told(ep);
-    struct tensor mine = device_tensor_in(d, BUFFERS, I32, W), all = device_tensor_in(d, BUFFERS, I32, W * ep->devices);
+    struct tensor mine = device_tensor_in(d, BUFFERS, I32, W),
+                  all = device_tensor_in(d, BUFFERS, I32, W * told_group(ep)->size);
     enum error_code e = mine.data && all.data && r->table ? OK : no_memory(err);
     struct views v = views_of(d);
     if (!e) {
@@ -41,7 +47,7 @@ static enum error_code tell(struct expert_routing *r, const struct expert_parall
     views_end(&v);
     struct collective call = telling(ep);
     call.in = mine.data, call.out = all.data;
-    if (!e) e = collective_run(ep->group, ALLGATHER, NULL, &call, err);
+    if (!e) e = collective_run(told_group(ep), ALLGATHER, NULL, &call, err);
     v = views_of(d);
     if (!e) memcpy(r->table, view_read(&v, all).data, tensor_bytes(all));
     views_end(&v);
@@ -94,11 +100,11 @@ static enum error_code move_choices(const struct expert_parallel *ep, const stru
 static enum error_code list_choices(const struct expert_parallel *ep, const struct expert_routing *r,
                                     struct choices *held, int32_t **memory, struct error *err)
 {
-    const struct interval own = experts_of(ep, ep->rank);
+    const struct interval own = r->experts;
     int32_t *next = *memory = malloc((size_t)(r->pool + 1) * sizeof *next);
     if (next == NULL) return no_memory(err);
     for (int m = 0; m < ep->devices; m++)
-        for (int64_t e = own.first; e < interval_end(own); e++)
+        for (int64_t e = own.first; e < interval_end(own) && (r->hops > 0 || m == ep->rank); e++)
             for (int32_t i = 0; i < r->table[m * ep->tp->config->mixture.E + e]; i++) *next++ = (int32_t)e;
     *held = (struct choices){ *memory, r->pool, 1 };
     return OK;
@@ -108,7 +114,7 @@ static enum error_code list_choices(const struct expert_parallel *ep, const stru
 static enum error_code sort_choices(struct expert_routing *r, const struct expert_parallel *ep, const struct choices *c,
                                     struct error *err)
 {
-    const struct interval own = experts_of(ep, ep->rank);
+    const struct interval own = r->experts;
     const int64_t all = c->rows * c->each;
     int32_t *next = malloc((size_t)(all + 1) * sizeof *next);
     r->order = tensor_1d(next, I32, 0), r->counts = calloc((size_t)ep->tp->config->mixture.E, sizeof *r->counts);
@@ -125,7 +131,9 @@ static enum error_code plan_hops(struct expert_routing *r, const struct expert_p
                                  int32_t **memory, struct error *err)
 {
     enum error_code e = OK;
-    for (; r->hops < ep->scheme->hops && !e; r->hops++) {
+    const int hops = r->degree == 0 ? 0 : ep->scheme->hops;     /* 0: weights come, rows stay */
+    r->pool = r->sent;
+    for (; r->hops < hops && !e; r->hops++) {
         struct expert_hop *h = &r->hop[r->hops];
         e = ep->scheme->hop(ep, r, held, r->hops, h, err);
         if (!e && ep->scheme->weighs_there) e = move_choices(ep, h, held, memory, err);
@@ -136,9 +144,15 @@ static enum error_code plan_hops(struct expert_routing *r, const struct expert_p
 
 /* ---- along etp --------------------------------------------------------------------------------------------------- */
 
-static struct collective counting(const struct expert_parallel *ep)
+/* The devices with slices of the same experts that compute the same rows. */
+static struct group *row_group(const struct expert_parallel *ep, const struct expert_routing *r)
 {
-    return (struct collective){ .count = ep->slices, .dtype = I32 };
+    return ep->scheme->slices ? ep->scheme->slices(ep, r) : ep->along_etp;
+}
+
+static struct collective counting(const struct group *g)
+{
+    return (struct collective){ .count = g->size, .dtype = I32 };
 }
 
 /* The last hop, if F is cut: each of the devices with parts of the same experts gets the rows of all. */
@@ -146,17 +160,18 @@ static enum error_code gather_slices(struct expert_routing *r, const struct expe
                                      int32_t **memory, struct error *err)
 {
     struct device *d = ep->tp->device;
+    struct group *along = row_group(ep, r);
     struct expert_hop *h = &r->hop[r->hops];
-    struct tensor own = device_tensor_in(d, BUFFERS, I32, 1), all = device_tensor_in(d, BUFFERS, I32, ep->slices);
-    enum error_code e = own.data && all.data ? hop_make(h, ep->along_etp, ALLGATHER, -1, err) : no_memory(err);
+    struct tensor own = device_tensor_in(d, BUFFERS, I32, 1), all = device_tensor_in(d, BUFFERS, I32, along->size);
+    enum error_code e = own.data && all.data ? hop_make(h, along, ALLGATHER, -1, err) : no_memory(err);
     struct views v = views_of(d);
     if (!e) *(int32_t *)view_write(&v, own).data = (int32_t)r->pool;
     views_end(&v);
-    struct collective call = counting(ep);
+    struct collective call = counting(along);
     call.in = own.data, call.out = all.data;
-    if (!e) e = collective_run(ep->along_etp, ALLGATHER, NULL, &call, err);
+    if (!e) e = collective_run(along, ALLGATHER, NULL, &call, err);
     v = views_of(d);
-    for (int i = 0; i < ep->slices && !e; i++) h->got[i] = ((const int32_t *)view_read(&v, all).data)[i];
+    for (int i = 0; i < along->size && !e; i++) h->got[i] = ((const int32_t *)view_read(&v, all).data)[i];
     views_end(&v);
     device_free(d, own), device_free(d, all);
     if (!e) e = move_choices(ep, h, held, memory, err);
@@ -185,12 +200,14 @@ enum error_code dispatch_announce(struct expert_routing *r, const struct expert_
     struct choices held;
     int32_t *memory;
     expert_routing_clear(r);
-    r->table = malloc((size_t)(numbers_told(ep) * ep->devices) * sizeof *r->table);
+    r->experts = experts_of(ep, ep->rank), r->columns = expert_columns(ep), r->degree = ep->slices;
+    r->table = malloc((size_t)(numbers_told(ep) * told_group(ep)->size) * sizeof *r->table);
     enum error_code e = own_choices(ep, experts, &held, &memory, err);
     if (!e) r->sent = held.rows * (ep->scheme->weighs_there ? 1 : held.each), e = tell(r, ep, &held, err);
+    if (!e && ep->scheme->choose) ep->scheme->choose(ep, r);
     if (!e) e = plan_hops(r, ep, &held, &memory, err);
     if (!e && !ep->scheme->weighs_there) free(memory), e = list_choices(ep, r, &held, &memory, err);
-    if (!e && ep->slices > 1) e = gather_slices(r, ep, &held, &memory, err);
+    if (!e && row_group(ep, r)->size > 1) e = gather_slices(r, ep, &held, &memory, err);
     if (!e) e = sort_choices(r, ep, &held, err);
     free(memory);
     return e;
@@ -198,8 +215,9 @@ enum error_code dispatch_announce(struct expert_routing *r, const struct expert_
 
 void dispatch_announce_cost(struct forecast *f, const struct expert_parallel *ep)
 {
-    forecast_on(f, ep->group, ALLGATHER, NULL, telling(ep));
-    if (ep->slices > 1) forecast_on(f, ep->along_etp, ALLGATHER, NULL, counting(ep));
+    struct group *along = row_group(ep, ep->routing);
+    forecast_on(f, told_group(ep), ALLGATHER, NULL, telling(ep));
+    if (along->size > 1) forecast_on(f, along, ALLGATHER, NULL, counting(along));
     if (ep->scheme->weighs_there) rows_spread_cost(f, ep, 0, I32, ep->tp->config->mixture.k);
-    else rows_spread_cost(f, ep, ep->scheme->hops, I32, 1);
+    else if (along->size > 1) rows_spread_cost(f, ep, ep->routing->hops - 1, I32, 1);
 }

@@ -11,9 +11,9 @@ enum { D_RESULTS, D_UP };
 static struct expert_routing extents(const struct expert_parallel *ep, int64_t rows)
 {
     const int64_t n = expert_share(ep, rows).count, choices = n * ep->tp->config->mixture.k;
+    const int64_t sent = ep->scheme->weighs_there ? n : choices;
     if (ep->routing) return *ep->routing;
-    return ep->scheme->weighs_there ? (struct expert_routing){ .sent = n, .pool = n, .received = choices }
-                                    : (struct expert_routing){ .sent = choices, .pool = choices, .received = choices };
+    return (struct expert_routing){ .sent = sent, .pool = sent, .received = choices, .columns = expert_columns(ep) };
 }
 
 struct tensor dispatch_kept(const struct expert_parallel *ep, int slot, int64_t rows)
@@ -22,7 +22,7 @@ struct tensor dispatch_kept(const struct expert_parallel *ep, int slot, int64_t 
     const enum dtype own = ep->tp->device->dtype;
     const struct expert_routing r = extents(ep, rows);
     const bool there = ep->scheme->weighs_there;
-    const int64_t F = expert_columns(ep).count;
+    const int64_t F = r.columns.count;
     switch (slot) {
     case UP:       return tensor_2d(NULL, own, r.received, 2 * F);
     case ACT:      return tensor_2d(NULL, own, r.received, F);
@@ -67,6 +67,18 @@ static struct expert_rows rows_at_experts(const struct mixture_call *c, struct t
                                  .counts = c->ep->routing->counts };
 }
 
+/* A pass of the experts: the body's, or the scheme's, which gathers weights before it. */
+static enum error_code compute(struct mixture_call *c, enum tensor_pass pass, struct tensor results,
+                               struct expert_gradients g, struct error *err)
+{
+    const struct expert_rows r = rows_at_experts(c, results);
+    if (c->ep->scheme->compute) return c->ep->scheme->compute(c, pass, r, g, err);
+    if (pass == FORWARD_PASS) c->body.forward(c->body.context, r);
+    else if (pass == INPUT_PASS) c->body.input(c->body.context, r, g);
+    else c->body.weight(c->body.context, r, g);
+    return OK;
+}
+
 /* ---- a row a choice ---------------------------------------------------------------------------------------------- */
 
 static enum error_code forward_by_choice(struct mixture_call *c, struct pass *p, struct error *err)
@@ -81,7 +93,8 @@ static enum error_code forward_by_choice(struct mixture_call *c, struct pass *p,
     device_free(d, p->sent);
     p->sent = device_tensor_2d(d, BUFFERS, tensor_rows(c->kept[ROWS]), tensor_cols(p->pool));
     if (p->sent.data == NULL) return no_memory(err);
-    c->body.forward(c->body.context, rows_at_experts(c, p->sent));
+    e = compute(c, FORWARD_PASS, p->sent, (struct expert_gradients){ 0 }, err);
+    if (e) return e;
     dev_gather_backward_input(d, p->pool, p->sent, order, 1);
     e = rows_collect(c->ep, p->pool, c->kept[RESULTS], err);
     if (!e && tensor_present(c->y)) dev_combine_forward(d, c->y, c->kept[RESULTS], c->kept[ORDER], c->weights);
@@ -97,7 +110,8 @@ static enum error_code input_by_choice(struct mixture_call *c, struct pass *p, s
     enum error_code e = rows_spread(c->ep, p->sent, p->pool, err);
     if (e) return e;
     dev_gather_forward(d, g.results, p->pool, order, 1);
-    c->body.input(c->body.context, rows_at_experts(c, tensor_none), g);
+    e = compute(c, INPUT_PASS, tensor_none, g, err);
+    if (e) return e;
     dev_gather_backward_input(d, p->pool, g.rows, order, 1);
     e = rows_collect(c->ep, p->pool, p->sent, err);
     if (!e) dev_gather_backward_input(d, c->dx, p->sent, c->kept[ORDER], tensor_cols(c->experts));
@@ -114,8 +128,8 @@ static enum error_code forward_by_row(struct mixture_call *c, struct pass *p, st
     if (!e) e = rows_spread(c->ep, c->weights, c->kept[WEIGHTS], err);
     if (e) return e;
     dev_gather_forward(d, c->kept[ROWS], p->pool, order, tensor_cols(c->experts));
-    c->body.forward(c->body.context, rows_at_experts(c, c->kept[RESULTS]));
-    if (!tensor_present(c->y)) return OK;
+    e = compute(c, FORWARD_PASS, c->kept[RESULTS], (struct expert_gradients){ 0 }, err);
+    if (e || !tensor_present(c->y)) return e;
     dev_combine_forward(d, p->pool, c->kept[RESULTS], order, c->kept[WEIGHTS]);
     return rows_collect(c->ep, p->pool, c->y, err);
 }
@@ -130,7 +144,9 @@ static enum error_code input_by_row(struct mixture_call *c, struct pass *p, stru
     enum error_code e = d_weights.data ? rows_spread(c->ep, c->dy, p->pool, err) : no_memory(err);
     if (!e) {
         dev_combine_backward_input(d, g.results, d_weights, p->pool, c->kept[RESULTS], order, c->kept[WEIGHTS]);
-        c->body.input(c->body.context, rows_at_experts(c, tensor_none), g);
+        e = compute(c, INPUT_PASS, tensor_none, g, err);
+    }
+    if (!e) {
         dev_gather_backward_input(d, p->pool, g.rows, order, k);
         e = rows_collect(c->ep, p->pool, c->dx, err);
     }
@@ -169,10 +185,8 @@ enum error_code dispatch_input(struct mixture_call *c, struct error *err)
 
 enum error_code dispatch_weight(struct mixture_call *c, struct error *err)
 {
-    (void)err;
-    c->body.weight(c->body.context, rows_at_experts(c, tensor_none),
-                   (struct expert_gradients){ .results = c->left[D_RESULTS], .up = c->left[D_UP] });
-    return OK;
+    return compute(c, WEIGHT_PASS, tensor_none,
+                   (struct expert_gradients){ .results = c->left[D_RESULTS], .up = c->left[D_UP] }, err);
 }
 
 void dispatch_cost(struct forecast *f, const struct expert_parallel *ep, enum tensor_pass pass)
@@ -180,6 +194,7 @@ void dispatch_cost(struct forecast *f, const struct expert_parallel *ep, enum te
     const enum dtype own = ep->tp->device->dtype;
     const int64_t D = ep->tp->config->D, k = ep->tp->config->mixture.k;
     const bool there = ep->scheme->weighs_there;
+    if (ep->scheme->compute_cost) ep->scheme->compute_cost(f, ep, pass);
     if (pass == WEIGHT_PASS) return;
     rows_spread_cost(f, ep, 0, own, D);
     if (!there || pass != EXCHANGE_PASS) rows_collect_cost(f, ep, own, D);

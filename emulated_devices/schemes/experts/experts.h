@@ -16,7 +16,7 @@
 #include "emulated_devices/schemes/tensor/tensor.h"
 
 enum { EXPERT_SLOTS = 6, EXPERT_GRADIENT_SLOTS = 2 };   /* tensors that a call keeps, at most */
-enum { EXPERT_HOPS = 3, EXPERT_GROUPS = 2 };            /* exchanges on a row's way; groups that a scheme opens */
+enum { EXPERT_HOPS = 3, EXPERT_GROUPS = 16 };            /* exchanges on a row's way; groups that a scheme opens */
 
 struct expert_scheme;
 
@@ -39,7 +39,9 @@ struct expert_routing {
     int hops;
     struct expert_hop hop[EXPERT_HOPS];
     struct tensor order;                /* I32 [received]: the place of each among the choices of the pool's rows */
-    int32_t *counts;                    /* I32 [E]: rows of each own expert; others have none */
+    int32_t *counts;                    /* I32 [E]: rows of each expert that is computed here; others have none */
+    struct interval experts, columns;   /* those that are computed here, and of F */
+    int degree;                         /* of a scheme that chooses: tutel.c */
 };
 
 /* This device's share of the experts.  group may be NULL if only extents are needed. */
@@ -52,12 +54,14 @@ struct expert_parallel {
     struct group *along_etp;            /* the devices that share F of the same experts */
     int slices, slice;
     int node;                           /* members on each node: neighbours; 0: not as many on each */
+    int degree;                         /* that the plan asks for; -1: the scheme chooses */
     const struct expert_routing *routing;               /* of the call; NULL: all devices get the mean */
 };
 
 /* The values, and gradients, of rows sorted by expert in this device's experts.  counts: int32 [E], rows of each
- * expert, in host memory. */
-struct expert_rows { struct tensor rows, up, act, results; const int32_t *counts; };
+ * expert, in host memory.  weights: [2, E] matrices to use, or, in the pass for the weights, their gradients; NULL:
+ * this device's pieces. */
+struct expert_rows { struct tensor rows, up, act, results; const int32_t *counts; const struct tensor *weights; };
 struct expert_gradients { struct tensor rows, up, act, results; };
 
 /* The computation of the experts on the rows that they get.  Local. */
@@ -66,6 +70,8 @@ struct expert_body {
     void (*forward)(const void *context, struct expert_rows);
     void (*input)(const void *context, struct expert_rows, struct expert_gradients);
     void (*weight)(const void *context, struct expert_rows, struct expert_gradients);
+    /* This device's piece of the first or second matrix of one of its experts, or of its gradient. */
+    struct tensor (*piece)(const void *context, int64_t expert, int matrix, bool gradient);
 };
 
 /* The arguments of a call.  Rows of the stream: x, y [n,D]; weights [n,k]; experts I32 [n,k].  In recomputation y is
@@ -98,6 +104,16 @@ struct expert_scheme {
     int hops;
     enum error_code (*hop)(const struct expert_parallel *, const struct expert_routing *, const struct choices *held,
                            int index, struct expert_hop *, struct error *);
+
+    /* A scheme that moves weights too.  choose: how, by what all devices of ep x etp have told, whose group is
+     * ep->part[0]: sets the routing's degree, experts and columns, and leaves the table of the ep group.  slices: along
+     * which rows are gathered before they are computed.  compute: a pass of the experts, in place of the body's; its
+     * cost.  NULL: weights stay. */
+    void (*choose)(const struct expert_parallel *, struct expert_routing *);
+    struct group *(*slices)(const struct expert_parallel *, const struct expert_routing *);
+    enum error_code (*compute)(struct mixture_call *, enum tensor_pass, struct expert_rows, struct expert_gradients,
+                               struct error *);
+    void (*compute_cost)(struct forecast *, const struct expert_parallel *, enum tensor_pass);
 
     /* Tell the devices how many rows they will get.  Collective over the ep group.  NULL: nothing is sent.
      * @param experts  I32 [n,k] of this device's share of the rows.  @return OK, ERR_MEMORY or ERR_COMM. */

@@ -2,14 +2,14 @@
 
 enum error_code nodes_open(struct expert_parallel *ep, struct error *err)
 {
-    int member[EXPERT_GROUPS][MESH_MOST_DEVICES], size[EXPERT_GROUPS] = { 0 };
+    int member[NODE_GROUPS][MESH_MOST_DEVICES], size[NODE_GROUPS] = { 0 };
     for (int m = 0; m < ep->devices; m++) {
         const int rank = ep->group->member[m];
         if (m / ep->node == own_node(ep)) member[INSIDE][size[INSIDE]++] = rank;
         if (m % ep->node == own_place(ep)) member[ACROSS][size[ACROSS]++] = rank;
     }
     enum error_code e = OK;
-    for (int i = 0; i < EXPERT_GROUPS && !e; i++)
+    for (int i = 0; i < NODE_GROUPS && !e; i++)
         e = group_of(&ep->part[i], ep->group->comm, member[i], size[i], TRAFFIC_EXPERTS, AXIS_BIT(EP), err);
     return e;
 }

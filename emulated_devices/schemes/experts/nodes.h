@@ -5,7 +5,7 @@
 #include "emulated_devices/schemes/experts/dispatch.h"
 
 /* The groups in ep->part: of the devices of this node; of those at this one's place of every node. */
-enum { INSIDE, ACROSS };
+enum { INSIDE, ACROSS, NODE_GROUPS };
 
 static inline int node_devices(const struct expert_parallel *ep) { return ep->node; }
 static inline int node_count_of(const struct expert_parallel *ep) { return ep->devices / ep->node; }
