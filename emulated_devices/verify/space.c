@@ -6,7 +6,7 @@
 
 enum {
     EVERY = (1u << PLAN_KINDS) - 1, ONLY_ATTENTION = 1u << ATTENTION_SCHEME, ONLY_DATA = 1u << DATA_SCHEME,
-    ONLY_PIPELINE = 1u << PIPELINE_SCHEME, ONLY_ROUTED = 1u << TENSOR_SCHEME | 1u << EXPERT_SCHEME
+    ONLY_PIPELINE = 1u << PIPELINE_SCHEME, ONLY_EXPERTS = 1u << EXPERT_SCHEME
 };
 
 /* The properties of a dimension. */
@@ -373,7 +373,7 @@ static const struct info info[DIMENSIONS] = {
     [DIM_MESH]      = { "mesh", EVERY, .take_of = take_mesh, .show = show_mesh },
     [DIM_MODEL]     = { "model", EVERY, .take = take_model, .word = model_word },
     [DIM_EMBEDDING] = { "embedding", EVERY, LENGTH(embeddings), take_embedding, .words = embeddings },
-    [DIM_ROUTER]    = { "router", ONLY_ROUTED, .take = take_router, .word = router_word },
+    [DIM_ROUTER]    = { "router", ONLY_EXPERTS, .take = take_router, .word = router_word },
     [DIM_TENSOR]    = { "tensor", EVERY, .take = take_tensor, .word = tensor_word },
     [DIM_ATTENTION] = { "attention", EVERY, .take = take_attention, .word = attention_word },
     [DIM_SPLIT]     = { "split", ONLY_ATTENTION, .take_of = take_split, .show = show_split },

@@ -29,6 +29,7 @@ static bool layout(int which, const struct router *r, struct plan *p)
     case 2: *p = routed(1, n, 1, r); return true;
     case 3: *p = routed(1, 1, n, r); return true;
     case 4:
+        if (n > CASE_TOKENS) return false;
         *p = routed(1, 1, 1, r), case_take_context(p, n, n > 1 ? "ring-zigzag" : "whole");
         p->model.mixture.sequence_coefficient = p->model.mixture.capacity_factor = 0;   /* these need whole sequences */
         return true;
