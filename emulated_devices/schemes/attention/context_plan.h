@@ -102,6 +102,12 @@ struct interval *context_samples(const struct context_load *);
 enum error_code context_plan_finish(struct context_plan *, const struct context_load *, struct error *);
 void context_plan_free(struct context_plan *);
 
+/** The checks of context_plan_finish, of a sorted plan.  Local.  @return as there; the plan stays as it is. */
+enum error_code context_plan_check(const struct context_plan *, const struct context_load *, struct error *);
+
+/** The token after the last one of a block. */
+int64_t context_block_end(const struct context_block *);
+
 /** The number of tokens of a block; the tokens of all blocks of a device, which are added to a list; those that it has
  *  outside attention. */
 int64_t context_block_tokens(const struct context_block *);
