@@ -44,7 +44,7 @@ static void open_layer(const char *name, struct layer *x, struct text *t, int no
 {
     MUST(cluster_find(&cluster, CLUSTER_USUAL, &err));
     cluster.levels = 2, cluster.link[0].devices = node, cluster.link[1].devices = 0;
-    clock_open(&device.clock, &cluster, F64);
+    clock_restart(&device.clock, &cluster, F64);
     MUST(attention_layer_plan(&x->plan, (struct attention_shape){ 1, t->tokens, H, K, A }, F64, "zeppelin",
                               (struct context_split){ 0 }, test_size, &cluster, &err));
     x->plan.within = t->within;
