@@ -7,8 +7,8 @@ enum error_code layer_plan(struct plan *p, const struct model_config *c, int64_t
 {
     const int size[AXIS_COUNT] = { [DP] = 1, [TP] = P, [PP] = 1, [CP] = 1, [EP] = 1 };
     *p = (struct plan){
-        .model = *c, .B = B, .S = c->S, .micros = 1, .chunks = 1, .degree = -1, .dtype = dtype, .seed = 1, .tensor = tensor,
-        .cluster = cluster,
+        .model = *c, .B = B, .S = c->S, .micros = 1, .chunks = 1, .degree = -1, .dtype = dtype, .seed = 1,
+        .tensor = tensor, .cluster = cluster,
         .attention = attention_scheme_at(0)->head.name, .dispatch = expert_scheme_at(0)->head.name,
         .data = { .scheme = data_scheme_at(0)->head.name, .bucket = 1 << 20,
                   .narrow_gradients = dtype_size(dtype) == 2 },
