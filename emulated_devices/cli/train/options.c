@@ -298,9 +298,9 @@ enum error_code train_parse(struct train_options *o, int argc, char **argv, stru
         CONTEXT_SPLIT_OPTIONS(o->plan.split),
         { "--dispatch", "NAME", OPTION_STRING, &dispatch,
           .help = "how experts are split over ep and etp; default: here, with --ep or --etp alltoall" },
-        { "--degree", "R", OPTION_INT, &o->plan.degree, .min = -1, .max = 4096,
-          .help = "for tutel: 0: weights move, not rows; R, a divisor of etp: each row is computed by R devices; -1: "
-                  "what sends least" },
+        { "--degree", "R", OPTION_INT, &o->plan.degree, .min = 0, .max = 4096,
+          .help = "for tutel: 0: weights move, not rows; R, a divisor of etp: each row is computed by R devices; "
+                  "default: what sends least" },
         { "--recompute", "WHAT", OPTION_STRING, &o->plan.recompute,
           .help = "activations to recompute in backward: none, selective, selective++ (all but attention), full, or "
                   "a list of layers to recompute in full, such as 0,2-5" },

@@ -46,7 +46,7 @@ static enum error_code open_degree(struct expert_parallel *ep, int degree, struc
     return e ? e : group_of(part + ROW_GROUP, ep->group->comm, member, degree, TRAFFIC_EXPERTS, AXIS_BIT(EP), err);
 }
 
-static enum error_code open(struct expert_parallel *ep, struct error *err)
+static enum error_code open_groups(struct expert_parallel *ep, struct error *err)
 {
     int member[MESH_MOST_DEVICES];
     const int W = ep->devices * ep->slices;
@@ -346,6 +346,6 @@ const struct expert_scheme expert_scheme_tutel = {
                         "etp, and of all weights; forward and backward",
               .memory = "as alltoall; in a pass the gathered slices",
               .needs = "ep x etp a divisor of dp x cp x tp" },
-    DISPATCH_SCHEME, .refuses = refuses, .open = open, .hops = 1, .hop = hop, .choose = choose, .slices = slices,
+    DISPATCH_SCHEME, .refuses = refuses, .open = open_groups, .hops = 1, .hop = hop, .choose = choose, .slices = slices,
     .compute = compute, .compute_cost = compute_cost,
 };
