@@ -24,16 +24,6 @@ static const char *refuses(const struct expert_parallel *ep, const struct model_
     return NULL;
 }
 
-static enum error_code hop(const struct expert_parallel *ep, const struct expert_routing *r, const struct choices *held,
-                           int index, struct expert_hop *h, struct error *err)
-{
-    (void)held, (void)index;
-    const enum error_code e = hop_make(h, ep->group, ALLTOALL, -1, err);
-    for (int m = 0; m < ep->devices && !e; m++)
-        h->sent[m] = dispatch_rows(ep, r, ep->rank, m), h->got[m] = dispatch_rows(ep, r, m, ep->rank);
-    return e;
-}
-
 const struct expert_scheme expert_scheme_alltoall = {
     .head = { .kind = EXPERT_SCHEME, .equality = REASSOCIATES, .name = "alltoall",
               .description = "some experts on each device; counts, then rows, go to them and back by all-to-alls",
@@ -41,5 +31,5 @@ const struct expert_scheme expert_scheme_alltoall = {
               .volume = "2 k n D (P-1)/P elements a layer forward if the load is even, for n tokens; backward as many",
               .memory = "k rows of D for each token; for each row that comes: 2 D, up and F wide",
               .needs = "P a divisor of dp x cp x tp" },
-    DISPATCH_SCHEME, .refuses = refuses, .hops = 1, .hop = hop,
+    DISPATCH_SCHEME, .refuses = refuses, .hops = 1, .hop = dispatch_hop,
 };

@@ -38,6 +38,16 @@ struct tensor dispatch_left(const struct expert_parallel *ep, int slot, int64_t 
     return dispatch_kept(ep, slot == D_UP ? UP : ROWS, rows);
 }
 
+enum error_code dispatch_hop(const struct expert_parallel *ep, const struct expert_routing *r,
+                             const struct choices *held, int index, struct expert_hop *h, struct error *err)
+{
+    (void)held, (void)index;
+    const enum error_code e = hop_make(h, ep->group, ALLTOALL, -1, err);
+    for (int m = 0; m < ep->devices && !e; m++)
+        h->sent[m] = dispatch_rows(ep, r, ep->rank, m), h->got[m] = dispatch_rows(ep, r, m, ep->rank);
+    return e;
+}
+
 /* ---- a pass ------------------------------------------------------------------------------------------------------ */
 
 /* Buffers of a pass: k rows for each of the stream, as sent (a row a choice), and rows as they come. */

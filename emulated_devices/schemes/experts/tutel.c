@@ -137,16 +137,6 @@ static void choose(const struct expert_parallel *ep, struct expert_routing *r)
     r->columns = (struct interval){ from, interval_end(block_at(F, ep->slices, first + g - 1)) - from };
 }
 
-static enum error_code hop(const struct expert_parallel *ep, const struct expert_routing *r, const struct choices *held,
-                           int index, struct expert_hop *h, struct error *err)
-{
-    (void)held, (void)index;
-    const enum error_code e = hop_make(h, ep->group, ALLTOALL, -1, err);
-    for (int m = 0; m < ep->devices && !e; m++)
-        h->sent[m] = dispatch_rows(ep, r, ep->rank, m), h->got[m] = dispatch_rows(ep, r, m, ep->rank);
-    return e;
-}
-
 /* ---- slices of weights ------------------------------------------------------------------------------------------- */
 
 /* What a member of the gathering group has: a slice of some experts. */
@@ -346,6 +336,6 @@ const struct expert_scheme expert_scheme_tutel = {
                         "etp, and of all weights; forward and backward",
               .memory = "as alltoall; in a pass the gathered slices",
               .needs = "ep x etp a divisor of dp x cp x tp" },
-    DISPATCH_SCHEME, .refuses = refuses, .open = open_groups, .hops = 1, .hop = hop, .choose = choose, .slices = slices,
-    .compute = compute, .compute_cost = compute_cost,
+    DISPATCH_SCHEME, .refuses = refuses, .open = open_groups, .hops = 1, .hop = dispatch_hop, .choose = choose,
+    .slices = slices, .compute = compute, .compute_cost = compute_cost,
 };
