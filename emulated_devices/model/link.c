@@ -157,13 +157,19 @@ static void place_statistics(struct linked *l, const struct model_config *c, boo
 
 /* ---- buffers of gradients ---------------------------------------------------------------------------------------- */
 
+/* A matrix back to the stream, from the inner side. */
+static bool leads_back(const struct node *n)
+{
+    return n->op == OP_MATRIX && !leads_inside(n->role) && n->role != ROLE_ROUTER;
+}
+
 /* A matrix back to the stream may need more rows of its output's gradient than the device's own. */
 static enum tensor_place place_of_gradient(const struct linked *l, int slot)
 {
     const struct slot *s = &l->slot[slot];
     const struct node *maker = s->maker < 0 ? NULL : l->node[s->maker].is;
     if (!is_of_the_stream(s->width)) return INNER;
-    return maker && maker->op == OP_MATRIX && !leads_inside(maker->role) ? GRADIENT : STREAM;
+    return maker && leads_back(maker) ? GRADIENT : STREAM;
 }
 
 static bool maker_has_weight_pass(const struct linked *l, int slot)

@@ -2,7 +2,7 @@
 #include "emulated_devices/device/compute.h"
 #include "emulated_devices/schemes/data/tiles.h"
 
-/* A router is small and needs whole rows, so every device along tp has a copy and computes the whole product. */
+/* A router is small and needs whole rows, so every device along tp has a copy and computes its rows' whole product. */
 static bool is_copied(struct matrix m) { return m.role == ROLE_ROUTER; }
 
 /* ---- tiles -------------------------------------------------------------------------------------------------- */
@@ -90,13 +90,24 @@ enum error_code matrix_backward_input(struct stage *s, struct matrix m, int64_t 
     return end(s, s->tp->scheme->linear_backward_input(s->tp, m.role, N, dX, dY, stage_weight(s, m.weight), err));
 }
 
+/* The gradients of the copies' rows are summed. */
+static enum error_code copied_backward_weight(struct stage *s, struct tensor dW, struct tensor dY, struct tensor X,
+                                              struct error *err)
+{
+    const struct tensor_cut cut = s->tp->scheme->stream;
+    struct shared g;
+    enum error_code e = shared_begin(s->tp, cut, dW, tensor_rows(dW), &g, err);
+    if (!e) dev_linear_backward_weight(s->device, g.taken, tensor_none, dY, X), e = shared_give(s->tp, cut, &g, err);
+    return e;
+}
+
 enum error_code matrix_backward_weight(struct stage *s, struct matrix m, int64_t N, struct tensor dY, struct tensor X,
                                        struct error *err)
 {
     const struct tensor dW = stage_gradient(s, m.weight), db = stage_gradient(s, m.bias);
     struct tiled_matrix own = { s, m.weight };
     const struct tiled tiles = gradients_of(s, &own);
-    if (is_copied(m)) return dev_linear_backward_weight(s->device, dW, tensor_none, dY, X), OK;
+    if (is_copied(m)) return copied_backward_weight(s, dW, dY, X, err);
     begin(s, &tiles);
     return end(s, m.role == ROLE_QKV ? heads_backward_weight(s->tp, N, dW, db, dY, X, err)
                                      : s->tp->scheme->linear_backward_weight(s->tp, m.role, N, dW, db, dY, X, err));

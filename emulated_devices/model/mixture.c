@@ -44,10 +44,11 @@ void routers_begin(struct trainer *t)
     for (int c = 0; c < p->chunks; c++) t->stage[c].routers = t->routers;
 }
 
-/* Devices along tp have routed the same rows, so only the first contributes its sums. */
+/* If devices along tp have routed the same rows, only the first contributes its sums. */
 static enum error_code share_sums(struct trainer *t, struct error *err)
 {
-    if (t->tp.rank != 0) memset(t->routers.sums, 0, (size_t)sums_of(&t->plan) * sizeof(double));
+    if (experts_share_rows(&t->stage[0].seams->ep) && t->tp.rank != 0)
+        memset(t->routers.sums, 0, (size_t)sums_of(&t->plan) * sizeof(double));
     return allreduce(&t->replica, t->routers.sums, sums_of(&t->plan), F64, SUM, t->plan.allreduce, err);
 }
 

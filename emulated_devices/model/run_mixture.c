@@ -22,7 +22,7 @@ static struct expert_parallel *experts_here(const struct node_call *c)
 /* The rows of a tensor that this device sends to experts. */
 static struct tensor own_share(const struct expert_parallel *ep, struct tensor t)
 {
-    if (!ep->scheme->cuts_experts || !tensor_present(t)) return t;
+    if (!ep->scheme->cuts_experts || !experts_share_rows(ep) || !tensor_present(t)) return t;
     const struct interval own = expert_share(ep, tensor_rows(t));
     return tensor_rows_of(t, own.first, own.count);
 }
@@ -30,8 +30,8 @@ static struct tensor own_share(const struct expert_parallel *ep, struct tensor t
 /* Where devices along tp have other rows of a result, this one adds zeros. */
 static void clear_shares(const struct node_call *c, struct tensor t)
 {
-    if (c->stage->seams->ep.scheme->cuts_experts && c->stage->tp->devices > 1 && tensor_present(t))
-        device_zero(c->stage->device, t);
+    const struct expert_parallel *ep = &c->stage->seams->ep;
+    if (ep->scheme->cuts_experts && experts_share_rows(ep) && tensor_present(t)) device_zero(c->stage->device, t);
 }
 
 /* Enter what the formulas say of a call. */
@@ -73,13 +73,16 @@ static void find_lost(const struct node_call *c, struct tensor logits)
 {
     const int64_t before = c->part->layer * c->stage->plan->B * c->stage->plan->S, E = mixture(c)->E;
     double *lost = c->stage->routers.lost;
+    struct intervals rows = { 0 };
+    intervals_add_part(&rows, &c->micro->rows, tensor_rows_at(c->stage->tp, STREAM, c->micro->N));
     struct views v = views_of(c->stage->device);
     const struct tensor x = view_read(&v, logits);
-    for (int i = 0, n = 0; i < c->micro->rows.count; i++)
-        for (int64_t row = c->micro->rows.at[i].first; row < interval_end(c->micro->rows.at[i]); row++, n++)
+    for (int i = 0, n = 0; i < rows.count; i++)
+        for (int64_t row = rows.at[i].first; row < interval_end(rows.at[i]); row++, n++)
             for (int64_t e = 0; e < E; e++)
                 if (!isfinite(tensor_get(x, n * E + e))) *lost = fmin(*lost, (double)(before + row));
     views_end(&v);
+    intervals_free(&rows);
 }
 
 enum error_code node_route_forward(const struct node_call *c, struct error *err)

@@ -7,8 +7,12 @@
 static const struct clash clashes[] = {
     { HAS_tp, HAS_low_rank, "cuts matrices, and @ projects whole ones", "--dp and --pp" },
 
-    { HAS_tp_cuts_stream, HAS_mixture,
-      "cuts rows of the residual stream, which the routers of @ need whole", "--tensor 1d" },
+    { HAS_tp_cuts_columns, HAS_mixture,
+      "cuts columns of the residual stream, which the routers of @ need whole", "--tensor 1d or 1d-sp" },
+    { HAS_tp_cuts_rows, HAS_experts_here,
+      "devices along tp have rows of their own, and with @ each needs all of them",
+      "--dispatch alltoall, with --etp to cut experts" },
+    { HAS_tp_cuts_rows, HAS_by_sequence, "cuts sequences, and @ balances or drops in each of them", "--tensor 1d" },
 
     { HAS_cp, HAS_by_sequence, "cuts sequences, and @ balances or drops in each of them", "--dp and --tp" },
 

@@ -21,7 +21,8 @@ struct facts {
  * For a plan that has the feature, features.c gives the flag and value that were typed. */
 #define FEATURES(X)                                                                                 \
     X(tp,                     "--tp P")                                                             \
-    X(tp_cuts_stream,         "--tensor 1d-sp, 2d, 2.5d or 3d")                                     \
+    X(tp_cuts_columns,        "--tensor 2d, 2.5d or 3d")                                            \
+    X(tp_cuts_rows,           "--tensor 1d-sp")                                                     \
     X(tp_uneven,               "--tp P")                                                            \
     X(tp_moves_weights,       "--tensor 1d-sp-overlap, 2d, 2.5d or 3d")                             \
     X(tp_copies_keys,         "--tp P with fewer key/value heads")                                  \
@@ -83,6 +84,7 @@ struct facts {
     X(mixture,                 "a mixture of experts")                                              \
     X(balance_loss,            "a mixture of experts")                                              \
     X(by_sequence,             "a capacity or a balance loss of each sequence")                                   \
+    X(experts_here,            "--dispatch here")                                                  \
     X(experts_apart,           "--dispatch alltoall")
 
 enum feature {

@@ -48,11 +48,18 @@ static bool cp(const struct facts *f, struct typed *t)
     return f->plan->mesh.size[CP] > 1 && say(t, "--cp %d", f->plan->mesh.size[CP]);
 }
 
-static bool tp_cuts_stream(const struct facts *f, struct typed *t)
+static bool tp_cuts_columns(const struct facts *f, struct typed *t)
 {
     const struct tensor_scheme *s;
-    return tp(f, NULL) && !tensor_scheme_find(&s, f->plan->tensor, NULL) && (s->stream.rows | s->stream.columns) &&
+    return tp(f, NULL) && !tensor_scheme_find(&s, f->plan->tensor, NULL) && s->stream.columns &&
            say(t, "--tensor %s", f->plan->tensor);
+}
+
+static bool tp_cuts_rows(const struct facts *f, struct typed *t)
+{
+    const struct tensor_scheme *s;
+    return tp(f, NULL) && !tensor_scheme_find(&s, f->plan->tensor, NULL) && s->stream.rows &&
+           !s->stream.columns && say(t, "--tensor %s", f->plan->tensor);
 }
 
 static bool tp_cuts_sequences(const struct facts *f, struct typed *t)
@@ -413,6 +420,12 @@ static bool narrow_gradients(const struct facts *f, struct typed *t)
 static bool experts_apart(const struct facts *f, struct typed *t)
 {
     return plan_cuts_experts(f->plan) && say(t, "--dispatch %s", f->plan->dispatch);
+}
+
+static bool experts_here(const struct facts *f, struct typed *t)
+{
+    return f->plan->model.mlp == MLP_MIXTURE && !plan_cuts_experts(f->plan) &&
+           say(t, "--dispatch %s", f->plan->dispatch);
 }
 
 static bool mixture(const struct facts *f, struct typed *t)

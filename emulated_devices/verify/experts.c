@@ -84,7 +84,8 @@ enum error_code expert_layer_open(struct expert_layer *l, struct comm *world, co
                                   struct expert_shape s, struct error *err)
 {
     struct device *d = world->device;
-    *l = (struct expert_layer){ .shape = s, .tp = { .device = d, .devices = 1, .config = &l->config },
+    *l = (struct expert_layer){ .shape = s, .tp = { .scheme = tensor_scheme_at(0), .device = d, .devices = 1,
+                                        .config = &l->config },
                                 .config = { .D = s.D, .F = s.F, .mlp = MLP_MIXTURE,
                                             .mixture = { .E = s.E, .k = s.k } } };
     enum error_code e = make_groups(l, world, err);

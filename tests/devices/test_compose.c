@@ -72,7 +72,8 @@ static void take(struct plan *p, enum feature f)
     case HAS_tp: case HAS_tp_uneven: split(p, TP, 2); break;
     case HAS_tp_moves_weights: split(p, TP, 2), p->tensor = "1d-sp-overlap"; break;
     case HAS_tp_copies_keys: case_take_llama(p), split(p, TP, 4); break;
-    case HAS_tp_cuts_stream: split(p, TP, 2), p->tensor = "1d-sp"; break;
+    case HAS_tp_cuts_columns: split(p, TP, 4), p->tensor = "2d"; break;
+    case HAS_tp_cuts_rows: split(p, TP, 2), p->tensor = "1d-sp"; break;
     case HAS_tp_cuts_sequences: split(p, TP, 4), p->tensor = "2d"; break;
     case HAS_context_plan: p->attention = "hdp"; break;
     case HAS_split_cp: p->split.heads = 1; break;
@@ -123,11 +124,11 @@ static void take(struct plan *p, enum feature f)
         take(p, HAS_mixture);
         p->dispatch = "alltoall";
         break;
-    case HAS_mixture: case HAS_balance_loss: case HAS_by_sequence: {
+    case HAS_mixture: case HAS_balance_loss: case HAS_by_sequence: case HAS_experts_here: {
         const char *schedule = p->schedule;
         case_take_mixtral(p);
         if (f != HAS_balance_loss) p->model.mixture.balance_coefficient = 0;
-        if (f == HAS_by_sequence) p->model.mixture.sequence_coefficient = 0.1;
+        if (f == HAS_by_sequence) p->model.mixture.sequence_coefficient = 0.1, p->dispatch = "alltoall";
         p->schedule = schedule;
         break;
     }

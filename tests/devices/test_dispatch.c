@@ -97,7 +97,7 @@ static bool open_call(struct dispatch *d, const struct expert_scheme *s, enum pa
     bool takes;
     *d = (struct dispatch){ .config = { .D = WIDTH, .F = INNER_WIDTH, .mlp = MLP_MIXTURE,
                                         .mixture = { .E = E, .k = k, .router.scale = 1 } },
-                            .tp = { .device = &device, .devices = 1 } };
+                            .tp = { .scheme = tensor_scheme_at(0), .device = &device, .devices = 1 } };
     for (int i = 0; i < P; i++) along[i] = i * slices + slice;
     for (int i = 0; i < slices; i++) across[i] = test_rank - slice + i;
     assert_int_equal(group_of(&d->group, &comm, along, P, TRAFFIC_EXPERTS, AXIS_BIT(EP), &err), OK);

@@ -19,6 +19,14 @@ static struct plan routed(int dp, int tp, int pp, const struct router *r)
     return p;
 }
 
+/* Parts of sequences on each device, which no rule that needs whole sequences takes. */
+static void take_sequence_parallel(struct plan *p, const char *tensor)
+{
+    case_take_experts(p, test_size, "alltoall");
+    if (test_size > 1) p->tensor = tensor;
+    p->model.mixture.sequence_coefficient = p->model.mixture.capacity_factor = 0;
+}
+
 /* A layout of all devices, in p.  @return whether there is such a one. */
 static bool layout(int which, const struct router *r, struct plan *p)
 {
@@ -38,10 +46,13 @@ static bool layout(int which, const struct router *r, struct plan *p)
         if (n % 2 != 0) return false;
         *p = routed(n / 2, 2, 1, r), case_take_experts(p, n, "alltoall");
         return true;
+    case 7:
+        *p = routed(1, n, 1, r), take_sequence_parallel(p, r->rule.biased ? "1d-sp-keep" : "1d-sp");
+        return true;
     default: return false;
     }
 }
-enum { LAYOUTS = 7 };
+enum { LAYOUTS = 8 };
 
 /* Below `make verify`, and on more than 4 devices, each rule has one layout, another for each number of devices. */
 static void test_every_rule_on_every_layout(void **state)
@@ -86,15 +97,18 @@ static void spoil(struct trainer *t)
     }
 }
 
+/* Copies, stages, or parts of sequences on all devices. */
 static void test_the_first_row_that_is_lost(void **state)
 {
     struct step_result result = { 0 };
     struct device device;
     struct comm comm;
     struct trainer t;
+    const int n = test_size;
     (void)state;
-    for (int pp = 1; pp <= test_size; pp += test_size - 1 + (test_size == 1)) {
-        struct plan p = routed(test_size / pp, 1, pp, routers[0]);
+    for (int which = 0; which < (n > 1 ? 3 : 1); which++) {
+        struct plan p = routed(which == 0 ? n : 1, which == 2 ? n : 1, which == 1 ? n : 1, routers[0]);
+        if (which == 2) take_sequence_parallel(&p, "1d-sp");
         ASSERT_ALL(plan_check(&p, &err) == OK, "%s", err.text);
         ASSERT_ALL(device_open(&device, NULL, p.dtype, 0, &err) == OK && comm_open(&comm, &device, &err) == OK, "%s",
                    err.text);

@@ -7,8 +7,9 @@
  *
  * `here` is the trivial scheme: all experts are on each device, and tensor parallelism cuts F inside each.  The results
  * are partial sums, which the caller reduces.  The other schemes cut the list of experts, and an expert is whole on its
- * device, or its F is cut over neighbours, along etp.  Devices along tp have the same rows, so each sends only its
- * share of them, and has zeros for the others: the results are partial sums again.
+ * device, or its F is cut over neighbours, along etp.  If devices along tp have the same rows, each sends only its
+ * share of them, and has zeros for the others: the results are partial sums again.  With sequence parallelism each has
+ * rows of its own, and sends them all.
  */
 #ifndef ORRERY_EXPERT_SCHEME_H
 #define ORRERY_EXPERT_SCHEME_H
@@ -144,10 +145,16 @@ static inline struct interval expert_columns(const struct expert_parallel *ep)
     return block_at(ep->tp->config->F, ep->slices, ep->slice);
 }
 
-/* This device's share of the rows of the stream: others along tp have the same rows. */
+/* Whether devices along tp have the same rows of the stream, else each has its own (sequence parallelism). */
+static inline bool experts_share_rows(const struct expert_parallel *ep)
+{
+    return ep->tp->devices > 1 && ep->tp->scheme->stream.rows == 0;
+}
+
+/* The rows of the stream at hand that this device sends to experts: all, or its share of those that others have too. */
 static inline struct interval expert_share(const struct expert_parallel *ep, int64_t rows)
 {
-    return block_at(rows, ep->tp->devices, ep->tp->rank);
+    return experts_share_rows(ep) ? block_at(rows, ep->tp->devices, ep->tp->rank) : (struct interval){ 0, rows };
 }
 
 /** Free all that announcing has allocated. */

@@ -84,8 +84,12 @@ void forecast_norm(struct forecast *f, enum tensor_pass pass, int64_t N)
 
 void forecast_matrix(struct forecast *f, enum param_role role, enum tensor_pass pass, int64_t N)
 {
-    if (role == ROLE_ROUTER) return;                    /* every device has all of it: nothing is sent */
-    f->tp->scheme->matrix_cost(f, role, pass, N, model_has_bias(f->tp->config, role));
+    const struct tensor_scheme *s = f->tp->scheme;
+    if (role == ROLE_ROUTER) {                          /* every device has all of it */
+        if (pass == WEIGHT_PASS) forecast_shared(f, s->stream, f->tp->config->mixture.E, f->tp->config->D, pass);
+        return;
+    }
+    s->matrix_cost(f, role, pass, N, model_has_bias(f->tp->config, role));
     if (role == ROLE_QKV && pass == WEIGHT_PASS) forecast_heads(f);
 }
 

@@ -2,12 +2,15 @@
  * product of a scheme. */
 #include "emulated_devices/schemes/tensor/tensor.h"
 
+/* With rows of its own, a device has no parts. */
+static bool has_parts(const struct tensor_parallel *tp) { return tp->scheme->stream.rows == 0; }
+
 enum error_code tensor_add_parts(struct tensor_parallel *tp, struct tensor t, struct error *err)
 {
+    if (!has_parts(tp)) return OK;
     return allreduce(&tp->along[tp->scheme->inner.columns], t.data, tensor_count(t), t.dtype, SUM, tp->allreduce, err);
 }
 
-/* The schemes that accept experts do not cut the stream. */
 void forecast_mixture(struct forecast *f, enum tensor_pass pass, int64_t N)
 {
     const struct tensor_parallel *tp = f->tp;
@@ -15,6 +18,7 @@ void forecast_mixture(struct forecast *f, enum tensor_pass pass, int64_t N)
     const enum dtype own = tp->device->dtype;
     const struct collective rows = { .count = N * tp->config->D, .dtype = own },
                             weights = { .count = N * tp->config->mixture.k, .dtype = dtype_wide(own) };
-    if (pass != WEIGHT_PASS) forecast_on(f, g, ALLREDUCE, tp->allreduce, rows);
+    if (pass == WEIGHT_PASS || !has_parts(tp)) return;
+    forecast_on(f, g, ALLREDUCE, tp->allreduce, rows);
     if (pass == INPUT_PASS) forecast_on(f, g, ALLREDUCE, tp->allreduce, weights);
 }
