@@ -85,25 +85,31 @@ static void find_lost(const struct node_call *c, struct tensor logits)
     intervals_free(&rows);
 }
 
+/* Losses and biases are of choices as they were made, before any is dropped. */
+static void judge(const struct node_call *c, struct tensor logits)
+{
+    struct device *d = c->stage->device;
+    double *sums = c->stage->routers.sums;
+    dev_router_losses_forward(d, sums, logits, kept(c, 0));
+    if (mixture(c)->sequence_coefficient > 0)
+        dev_sequence_balance_forward(d, &sums[2 * mixture(c)->E + 1], logits, kept(c, 0), c->stage->plan->S,
+                                     &mixture(c)->router);
+    count_choices(c, kept(c, 0));
+    if (!isfinite(sums[2 * mixture(c)->E])) find_lost(c, logits);
+    stage_show(c->stage, c->micro, "router.experts", c->part->layer, false, kept(c, 0));
+}
+
 enum error_code node_route_forward(const struct node_call *c, struct error *err)
 {
     const struct tensor logits = node_buffer(c, c->node->x[0]);
-    (void)err;
+    const int64_t S = c->stage->plan->S;
     dev_route_forward(c->stage->device, node_buffer(c, c->node->y), kept(c, 0), logits, &mixture(c)->router,
                       c->stage->routers.bias + c->part->layer * mixture(c)->E);
-    const int64_t S = c->stage->plan->S;
+    if (!c->again) judge(c, logits);
     if (mixture(c)->capacity_factor > 0)
         dev_route_drop(c->stage->device, node_buffer(c, c->node->y), kept(c, 0), S, mixture_capacity(mixture(c), S),
                        mixture(c)->drops_by_weight);
-    if (c->again) return OK;
-    dev_router_losses_forward(c->stage->device, c->stage->routers.sums, logits, kept(c, 0));
-    if (mixture(c)->sequence_coefficient > 0)
-        dev_sequence_balance_forward(c->stage->device, &c->stage->routers.sums[2 * mixture(c)->E + 1], logits,
-                                     kept(c, 0), c->stage->plan->S, &mixture(c)->router);
-    count_choices(c, kept(c, 0));
-    if (!isfinite(c->stage->routers.sums[2 * mixture(c)->E])) find_lost(c, logits);
-    stage_show(c->stage, c->micro, "router.experts", c->part->layer, false, kept(c, 0));
-    return announce(c, kept(c, 0), err);
+    return c->again ? OK : announce(c, kept(c, 0), err);
 }
 
 enum error_code node_route_input(const struct node_call *c, struct error *err)

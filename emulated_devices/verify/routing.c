@@ -37,7 +37,8 @@ void routing_keep(struct routing *r, const struct transformer *truth)
     r->N = truth->B * truth->S;
     memset(r->found, 0, (size_t)r->L * sizeof *r->found);
     for (int64_t l = 0; l < r->L; l++)
-        memcpy(of_layer(r, r->experts, l), truth->block[l].experts.data, layer_bytes(r));
+        for (int64_t i = 0; i < r->N * r->k; i++)
+            of_layer(r, r->experts, l)[i] = choice_made(((const int32_t *)truth->block[l].experts.data)[i]);
 }
 
 /* ---- keys -------------------------------------------------------------------------------------------------------- */

@@ -2,6 +2,7 @@
  * with weights.
  *
  * Rows are sorted by expert, so each expert computes products of consecutive rows; an expert without rows is skipped.
+ * A dropped choice has no row.
  * The routers' losses depend on all layers together, so their gradient is known only after the last layer: see
  * ref/ops/router_losses.c.
  */
@@ -9,16 +10,25 @@
 #include "ref/routers/router.h"
 #include <string.h>
 
-/* Rows first .. first + count - 1 of a matrix. */
-static struct tensor some_rows(struct tensor t, int64_t first, int64_t count)
-{
-    return tensor_2d((char *)t.data + (size_t)(first * tensor_cols(t)) * dtype_size(t.dtype), t.dtype, count,
-                     tensor_cols(t));
-}
-
 static int64_t count_of(const struct block_activations *a, int64_t expert)
 {
     return ((const int32_t *)a->counts.data)[expert];
+}
+
+/* Buffers have room for all choices; of these some are computed by no expert. */
+static struct tensor computed_rows(const struct block_activations *a, struct tensor t)
+{
+    int64_t rows = 0;
+    for (int64_t e = 0; e < tensor_count(a->counts); e++) rows += count_of(a, e);
+    return tensor_first(t, rows);
+}
+
+static struct block_activations computed_block(const struct block_activations *a)
+{
+    struct block_activations b = *a;
+    b.order = computed_rows(a, a->order), b.rows = computed_rows(a, a->rows), b.up = computed_rows(a, a->up);
+    b.act = computed_rows(a, a->act), b.results = computed_rows(a, a->results);
+    return b;
 }
 
 #define WE(p) m->w[param_of_expert(&m->config, layer, e, p)]
@@ -46,31 +56,35 @@ void mixture_forward(struct transformer *m, int layer)
     op->linear_forward(a->router, a->ln2, W(ROUTER_W), tensor_none);
     computed(m, "router.logits", layer, a->router, c->D);
     choose(m, a, layer);
-    if (c->mixture.capacity_factor > 0)
-        op->route_drop(a->weights, a->experts, m->S, mixture_capacity(&c->mixture, m->S), c->mixture.drops_by_weight);
-    computed(m, "router.weights", layer, a->weights, c->mixture.E);
     op->router_losses_forward(m->router_sums, a->router, a->experts);
     if (c->mixture.sequence_coefficient > 0)
         op->sequence_balance_forward(&m->sequence_loss, a->router, a->experts, m->S, &c->mixture.router);
     for (int64_t i = 0; i < tensor_count(a->experts); i++)
         m->router_choices[layer * c->mixture.E + ((const int32_t *)a->experts.data)[i]]++;
+    if (c->mixture.capacity_factor > 0)
+        op->route_drop(a->weights, a->experts, m->S, mixture_capacity(&c->mixture, m->S), c->mixture.drops_by_weight);
+    computed(m, "router.weights", layer, a->weights, c->mixture.E);
     op->expert_order(a->order, a->counts, a->experts);
-    op->gather_forward(a->rows, a->ln2, a->order, c->mixture.k);
+    const struct block_activations b = computed_block(a);
+    op->gather_forward(b.rows, a->ln2, b.order, c->mixture.k);
 
     for (int64_t e = 0, first = 0; e < c->mixture.E; first += count_of(a, e++)) {
         const int64_t n = count_of(a, e);
-        if (n > 0) op->linear_forward(some_rows(a->up, first, n), some_rows(a->rows, first, n), WE(UP_W), tensor_none);
+        if (n > 0)
+            op->linear_forward(tensor_rows_of(a->up, first, n), tensor_rows_of(a->rows, first, n), WE(UP_W),
+                               tensor_none);
     }
-    computed(m, "mlp.up", layer, a->up, c->D);
-    op->swiglu_forward(a->act, a->up);
-    computed(m, "mlp.act", layer, a->act, 1);
+    computed(m, "mlp.up", layer, b.up, c->D);
+    op->swiglu_forward(b.act, b.up);
+    computed(m, "mlp.act", layer, b.act, 1);
     for (int64_t e = 0, first = 0; e < c->mixture.E; first += count_of(a, e++)) {
         const int64_t n = count_of(a, e);
         if (n > 0)
-            op->linear_forward(some_rows(a->results, first, n), some_rows(a->act, first, n), WE(DOWN_W), tensor_none);
+            op->linear_forward(tensor_rows_of(a->results, first, n), tensor_rows_of(a->act, first, n), WE(DOWN_W),
+                               tensor_none);
     }
-    computed(m, "experts.out", layer, a->results, c->F);
-    op->combine_forward(m->branch, a->results, a->order, a->weights);
+    computed(m, "experts.out", layer, b.results, c->F);
+    op->combine_forward(m->branch, b.results, b.order, a->weights);
     computed(m, "mlp.out", layer, m->branch, c->mixture.k);
 }
 
@@ -81,23 +95,25 @@ static void experts_backward(struct transformer *m, int layer)
 {
     const struct ops *op = m->ops;
     const struct model_config *c = &m->config;
-    struct block_activations *a = &m->block[layer];
+    const struct block_activations *a = &m->block[layer];
+    const struct tensor d_act = computed_rows(a, m->d_act), d_up = computed_rows(a, m->d_up);
 
     for (int64_t e = 0, first = 0; e < c->mixture.E; first += count_of(a, e++)) {
         const int64_t n = count_of(a, e);
         if (n == 0) continue;
-        op->linear_backward_weight(GE(DOWN_W), tensor_none, some_rows(m->d_rows, first, n),
-                                   some_rows(a->act, first, n));
-        op->linear_backward_input(some_rows(m->d_act, first, n), some_rows(m->d_rows, first, n), WE(DOWN_W));
+        op->linear_backward_weight(GE(DOWN_W), tensor_none, tensor_rows_of(m->d_rows, first, n),
+                                   tensor_rows_of(a->act, first, n));
+        op->linear_backward_input(tensor_rows_of(m->d_act, first, n), tensor_rows_of(m->d_rows, first, n), WE(DOWN_W));
     }
-    computed_gradient(m, "mlp.act", layer, m->d_act, c->D);
-    op->swiglu_backward_input(m->d_up, m->d_act, a->up);
-    computed_gradient(m, "mlp.up", layer, m->d_up, 1);
+    computed_gradient(m, "mlp.act", layer, d_act, c->D);
+    op->swiglu_backward_input(d_up, d_act, computed_rows(a, a->up));
+    computed_gradient(m, "mlp.up", layer, d_up, 1);
     for (int64_t e = 0, first = 0; e < c->mixture.E; first += count_of(a, e++)) {
         const int64_t n = count_of(a, e);
         if (n == 0) continue;
-        op->linear_backward_weight(GE(UP_W), tensor_none, some_rows(m->d_up, first, n), some_rows(a->rows, first, n));
-        op->linear_backward_input(some_rows(m->d_rows, first, n), some_rows(m->d_up, first, n), WE(UP_W));
+        op->linear_backward_weight(GE(UP_W), tensor_none, tensor_rows_of(m->d_up, first, n),
+                                   tensor_rows_of(a->rows, first, n));
+        op->linear_backward_input(tensor_rows_of(m->d_rows, first, n), tensor_rows_of(m->d_up, first, n), WE(UP_W));
     }
 }
 
@@ -120,15 +136,16 @@ void mixture_backward(struct transformer *m, int layer)
 {
     const struct ops *op = m->ops;
     const struct model_config *c = &m->config;
-    struct block_activations *a = &m->block[layer];
-    const struct tensor from_router = m->d_attention;           /* free at this time */
+    const struct block_activations b = computed_block(&m->block[layer]);
+    const struct tensor from_router = m->d_attention,           /* free at this time */
+                        d_rows = computed_rows(&b, m->d_rows);
 
-    op->combine_backward_input(m->d_rows, m->d_weights, m->d_branch, a->results, a->order, a->weights);
+    op->combine_backward_input(d_rows, m->d_weights, m->d_branch, b.results, b.order, b.weights);
     computed_gradient(m, "router.weights", layer, m->d_weights, c->D);
-    computed_gradient(m, "experts.out", layer, m->d_rows, 1);
+    computed_gradient(m, "experts.out", layer, d_rows, 1);
     router_backward(m, layer);
     experts_backward(m, layer);
-    op->gather_backward_input(m->d_branch, m->d_rows, a->order, c->mixture.k);
+    op->gather_backward_input(m->d_branch, d_rows, b.order, c->mixture.k);
     op->linear_backward_input(from_router, m->d_router, W(ROUTER_W));
     op->add(m->d_branch, m->d_branch, from_router);
 }

@@ -52,6 +52,13 @@ static inline int64_t tensor_rows(struct tensor t)
     return n;
 }
 
+/* A view of the first entries along the first dimension. */
+static inline struct tensor tensor_first(struct tensor t, int64_t count)
+{
+    t.dim[0] = count;
+    return t;
+}
+
 /* A view of some rows of a matrix. */
 static inline struct tensor tensor_rows_of(struct tensor t, int64_t first, int64_t count)
 {

@@ -4,7 +4,8 @@
  *           permutation and grouped products, so that no token is dropped and nothing is padded
  * Shapes    experts I32 [N,k];  order I32 [R], R <= N k, each entry an index n k + i into experts;  counts I32 [E]
  *           X, dX [N,D];  rows, drows [R,D];  weights, dweights [N,k];  Y, dY [N,D]
- * Order     the indices of expert 0, then of expert 1, ..., for each expert in order of n;  counts: how many of each
+ * Order     the indices of expert 0, then of expert 1, ..., for each expert in order of n;  counts: how many of each.
+ *           A choice that is none of the E experts has no place in it
  * Gather    rows[r,:] = X[order[r]/k,:];                       dX[n,:] = sum over the r of token n of drows[r,:]
  * Combine   Y[n,:] = sum over the r of token n of weights[order[r]] rows[r,:];
  *           drows[r,:] = weights[order[r]] dY[n,:],  dweights[order[r]] = rows[r,:] . dY[n,:]
@@ -20,13 +21,13 @@ void FN(expert_order)(struct tensor order, struct tensor counts, struct tensor e
 {
     const int64_t places = tensor_count(experts), E = tensor_count(counts);
     const int32_t *expert = experts.data;
-    int32_t *count = counts.data, *next = order.data;
-    assert(order.dtype == I32 && counts.dtype == I32 && tensor_count(order) == places);
+    int32_t *count = counts.data, *next = order.data, *const end = next + tensor_count(order);
+    assert(order.dtype == I32 && counts.dtype == I32 && tensor_count(order) <= places);
 
     for (int64_t e = 0; e < E; e++) {
         const int32_t *first = next;
         for (int64_t i = 0; i < places; i++)
-            if (expert[i] == e) *next++ = (int32_t)i;
+            if (expert[i] == e && next < end) *next++ = (int32_t)i;
         count[e] = (int32_t)(next - first);
     }
 }

@@ -70,6 +70,11 @@ struct router_rule {
     bool sums_two;              /* a group is as good as the sum of its two best experts, else as its best one */
 };
 
+/* A token's choice in experts, I32 [N,k]: an expert's number; negative: no expert computes it, and it is not sent, as
+ * the expert that it was made for has no room.  choice_made: that expert. */
+static inline int32_t choice_dropped(int32_t expert) { return -1 - expert; }
+static inline int32_t choice_made(int32_t choice) { return choice < 0 ? -1 - choice : choice; }
+
 struct ops {
     enum dtype dtype;
 
@@ -180,14 +185,15 @@ struct ops {
                           const struct router_rule *, const double *bias);
     void (*route_weights)(struct tensor weights, struct tensor experts, struct tensor logits,
                           const struct router_rule *);
-    /* Of an expert's choices in each sequence of S rows keep `capacity`: set the others' weights, which are not
-     * negative, to 0, and so their gradients.  by_weight: keep the largest, else those of the first rows. */
+    /* Of an expert's choices in each sequence of S rows keep `capacity`: the others are dropped, and their weights and
+     * the gradients of these become 0.  by_weight: keep the largest, else those of the first rows. */
     void (*route_drop)(struct tensor weights, struct tensor experts, int64_t S, int64_t capacity, bool by_weight);
     void (*route_backward_input)(struct tensor dlogits, struct tensor dweights, struct tensor weights,
                                  struct tensor experts, struct tensor logits, const struct router_rule *);
 
     /* Before and after a mixture's experts.  order: I32 [R], the indices n k + i into experts [N,k], sorted by expert,
-     * then by token; counts: I32 [E], rows of each expert.  gather: rows[r] = X[order[r]/k].  combine: Y[n] = sum over
+     * then by token, without choices of none of the E experts; counts: I32 [E], rows of each, R in all; order may have
+     * room for more.  gather: rows[r] = X[order[r]/k].  combine: Y[n] = sum over
      * the rows r of token n of weights[order[r]] rows[r], in order.  Both accept a part of the order; the results of
      * all parts sum to the whole. */
     void (*expert_order)(struct tensor order, struct tensor counts, struct tensor experts);

@@ -12,7 +12,8 @@
  *                    index; NaN comes after all numbers
  *           weights  scale s of the chosen; normalized: scale s / sum of the chosen s, of sigmoids / (that sum + 1e-20)
  * Drop      of the choices of an expert in a sequence of S rows only the first `capacity` stay, in the order of rows or
- *           from the largest weight down (of equal ones in the order of rows); the others' weights become 0
+ *           from the largest weight down (of equal ones in the order of rows); the others are marked (choice_dropped),
+ *           and their weights become 0
  * Backward  with t = that divisor, or 1, and dw = scale dweights, 0 where the weight is 0:
  *           ds_i = (dw_i - sum_chosen(dw s) / t) / t  if normalized, else dw_i, for the chosen; others 0
  *           softmax: dlogits_j = s_j (ds_j - sum_chosen(ds s)) for all j of the row; if normalized, s may be the
@@ -112,10 +113,14 @@ static void FN(choose)(int32_t *chosen, int64_t k, struct FN(row) *r)
 
 /* ---- the weights ------------------------------------------------------------------------------------------------- */
 
-/* A chosen expert's score, times the divisor below. */
-static real FN(numerator)(const struct FN(row) *r, int32_t e)
+/* The logit of a choice. */
+static real FN(logit)(const struct FN(row) *r, int32_t choice) { return r->x[choice_made(choice)]; }
+
+/* The score of a choice, times the divisor below. */
+static real FN(numerator)(const struct FN(row) *r, int32_t choice)
 {
-    return r->rule->scores == SCORES_SIGMOID ? FN(sigmoid)(r->x[e]) : FN(fast_exp)(r->x[e] - r->top);
+    const real x = FN(logit)(r, choice);
+    return r->rule->scores == SCORES_SIGMOID ? FN(sigmoid)(x) : FN(fast_exp)(x - r->top);
 }
 
 /* Prepare the numerators.  A normalized softmax is one over the chosen alone. */
@@ -127,9 +132,9 @@ static real FN(divisor)(struct FN(row) *r, const int32_t *chosen, int64_t k)
         if (!sigmoid) FN(softmax_over_row)(r);
         return sigmoid ? 1 : r->total;
     }
-    r->top = r->x[chosen[0]];
+    r->top = FN(logit)(r, chosen[0]);
     for (int64_t i = 1; i < k; i++)
-        if (r->x[chosen[i]] > r->top) r->top = r->x[chosen[i]];
+        if (FN(logit)(r, chosen[i]) > r->top) r->top = FN(logit)(r, chosen[i]);
     for (int64_t i = 0; i < k; i++) total += FN(numerator)(r, chosen[i]);
     return sigmoid ? total + SIGMOIDS_ABOVE_0 : total;
 }
@@ -167,11 +172,10 @@ void FN(route_forward)(struct tensor weights, struct tensor experts, struct tens
 
 /* ---- a capacity -------------------------------------------------------------------------------------------------- */
 
-/* Whether choice j of an expert comes before choice i of the same.  Dropped weights are negative until the end. */
+/* Whether choice j of an expert comes before choice i of the same. */
 static bool FN(comes_before)(const real *w, int64_t j, int64_t i, bool by_weight)
 {
-    const real a = REAL_FN(fabs)(w[j]), b = REAL_FN(fabs)(w[i]);
-    return by_weight && a != b ? a > b : j < i;
+    return by_weight && w[j] != w[i] ? w[j] > w[i] : j < i;
 }
 
 void FN(route_drop)(struct tensor weights, struct tensor experts, int64_t S, int64_t capacity, bool by_weight)
@@ -182,14 +186,14 @@ void FN(route_drop)(struct tensor weights, struct tensor experts, int64_t S, int
     #pragma omp parallel for schedule(static) if (N * places > PARALLEL_FROM)
     for (int64_t b = 0; b < N / S; b++) {
         real *restrict w = DATA(weights) + b * places;
-        const int32_t *expert = (const int32_t *)experts.data + b * places;
+        int32_t *expert = (int32_t *)experts.data + b * places;
         for (int64_t i = 0; i < places; i++) {
             int64_t before = 0;
             for (int64_t j = 0; j < places; j++)
-                before += expert[j] == expert[i] && FN(comes_before)(w, j, i, by_weight);
-            if (before >= capacity) w[i] = -REAL_FN(fabs)(w[i]);
+                before += choice_made(expert[j]) == expert[i] && FN(comes_before)(w, j, i, by_weight);
+            if (before >= capacity) expert[i] = choice_dropped(expert[i]);
         }
-        for (int64_t i = 0; i < places; i++) w[i] = signbit(w[i]) ? 0 : w[i];
+        for (int64_t i = 0; i < places; i++) w[i] = expert[i] < 0 ? 0 : w[i];
     }
 }
 
@@ -208,9 +212,10 @@ static void FN(row_backward)(real *dx, const real *dw, const real *w, const int3
         inner += FN(numerator)(r, chosen[i]) / divisor * FN(of_score)(r, w[i], dw[i]);
     for (int64_t e = 0; e < r->E; e++) dx[e] = sigmoid || normalized ? 0 : -FN(score)(r, e) * inner;
     for (int64_t i = 0; i < k; i++) {
-        const real x = r->x[chosen[i]], ds = FN(of_score)(r, w[i], dw[i]);
-        if (!sigmoid) dx[chosen[i]] = FN(numerator)(r, chosen[i]) / divisor * (ds - inner);
-        else dx[chosen[i]] = FN(sigmoid)(x) * FN(sigmoid)(-x) * (normalized ? (ds - inner) / divisor : ds);
+        const real x = FN(logit)(r, chosen[i]), ds = FN(of_score)(r, w[i], dw[i]);
+        real *const to = &dx[choice_made(chosen[i])];
+        if (!sigmoid) *to = FN(numerator)(r, chosen[i]) / divisor * (ds - inner);
+        else *to = FN(sigmoid)(x) * FN(sigmoid)(-x) * (normalized ? (ds - inner) / divisor : ds);
     }
 }
 

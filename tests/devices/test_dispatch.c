@@ -63,14 +63,19 @@ static struct tensor piece(const void *context, int64_t expert, int matrix, bool
     return d->piece[matrix];
 }
 
-/* The expert of a device's token: all to the last one, none to the first, or mixed. */
-enum pattern { ALL_TO_ONE, NONE_TO_FIRST, MIXED, PATTERNS };
+/* The expert of a device's token: all to the last one, none to the first, or mixed; or mixed, but some choices, and all
+ * of some tokens, are computed by no expert: dropped, or of numbers above those of the experts. */
+enum pattern { ALL_TO_ONE, NONE_TO_FIRST, MIXED, ABSENT, PATTERNS };
 static int32_t expert_of(enum pattern p, int device, int64_t token, int64_t choice, int64_t E)
 {
     if (p == ALL_TO_ONE) return (int32_t)((E - 1 + choice) % E);
     if (p == NONE_TO_FIRST) return (int32_t)(E == 1 ? 0 : 1 + (device * 3 + token + choice) % (E - 1));
-    return (int32_t)((device + token * token + choice) % E);
+    const int32_t mixed = (int32_t)((device + token * token + choice) % E);
+    if (p == ABSENT && (device + token + choice) % 3 == 0) return choice_dropped(mixed);
+    return p == ABSENT && token % 4 == 1 ? (int32_t)(E + choice) : mixed;
 }
+
+static bool is_computed(int64_t expert, int64_t E) { return expert >= 0 && expert < E; }
 
 /* The second device has no tokens. */
 static int load_factor = 1;
@@ -177,7 +182,8 @@ static void check_results(const struct dispatch *d, enum pattern p)
         double factor = 0, inner = 0;
         for (int64_t col = 0; col < WIDTH; col++) inner += value(test_rank, t, col, 1) * value(test_rank, t, col, 2);
         for (int64_t i = 0; i < k; i++) {
-            const double by = expert_of(p, test_rank, t, i, E) + 1;
+            const int64_t e = expert_of(p, test_rank, t, i, E);
+            const double by = is_computed(e, E) ? (double)(e + 1) : 0;
             factor += (0.5 + (double)i) * by;
             if (!near(d_weights[t * k + i], by * inner)) wrong = t;
         }
@@ -200,8 +206,11 @@ static void check_rows(const struct dispatch *d, enum pattern p)
     int64_t chosen[64] = { 0 }, received = 0, wrong = -1;
     for (int m = 0; m < test_size; m++)
         for (int64_t t = 0; t < tokens_of(m); t++)
-            for (int64_t i = 0; i < k; i++)
-                chosen[expert_of(p, m, t, i, E)] += r == 0 ? m == test_rank : m % slices % g == d->ep.slice % g;
+            for (int64_t i = 0; i < k; i++) {
+                const int64_t e = expert_of(p, m, t, i, E);
+                if (!is_computed(e, E)) continue;
+                chosen[e] += r == 0 ? m == test_rank : m % slices % g == d->ep.slice % g;
+            }
     const struct interval own = r == 0 ? (struct interval){ 0, E } : experts_of(&d->ep, d->ep.rank);
     for (int64_t e = 0; e < E; e++) {
         const bool here = e >= own.first && e < interval_end(own);

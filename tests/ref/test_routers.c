@@ -289,6 +289,9 @@ static void choices_over_the_capacity(void **state)
                 if (tensor_get(weights, i) != want[i])
                     fail_msg("%s: choice %d of row %d has weight %g instead of %g", case_name, i % K, i / K,
                              tensor_get(weights, i), want[i]);
+                else if (id_at(experts, i) != (want[i] == 0 ? choice_dropped(chosen[i]) : chosen[i]))
+                    fail_msg("%s: choice %d of row %d, with weight %g, is %d", case_name, i % K, i / K, want[i],
+                             id_at(experts, i));
             check_guards_and_free();
         }
 }

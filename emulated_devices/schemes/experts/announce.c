@@ -13,9 +13,23 @@ static enum error_code no_memory(struct error *err)
     return fail(err, ERR_MEMORY, "no memory to list rows of experts");
 }
 
-static void count_choices(const struct choices *c, int32_t *of_expert)
+static bool is_computed(const struct expert_parallel *ep, int32_t choice)
 {
-    for (int64_t i = 0; i < c->rows * c->each; i++) of_expert[c->expert[i]]++;
+    return choice >= 0 && choice < ep->tp->config->mixture.E;
+}
+
+static void count_choices(const struct expert_parallel *ep, const struct choices *c, int32_t *of_expert)
+{
+    for (int64_t i = 0; i < c->rows * c->each; i++)
+        if (is_computed(ep, c->expert[i])) of_expert[c->expert[i]]++;
+}
+
+/* How many rows a device sends: each once, or once for each choice that an expert computes. */
+static int64_t rows_sent(const struct expert_parallel *ep, const struct choices *c)
+{
+    int64_t n = 0;
+    for (int64_t i = 0; i < c->rows * c->each; i++) n += is_computed(ep, c->expert[i]);
+    return ep->scheme->weighs_there ? c->rows : n;
 }
 
 /* ---- the table --------------------------------------------------------------------------------------------------- */
@@ -42,7 +56,7 @@ static enum error_code tell(struct expert_routing *r, const struct expert_parall
     if (!e) {
         int32_t *said = memset(view_write(&v, mine).data, 0, tensor_bytes(mine));
         if (ep->scheme->tell) ep->scheme->tell(ep, own, said);
-        else count_choices(own, said);
+        else count_choices(ep, own, said);
     }
     views_end(&v);
     struct collective call = telling(ep);
@@ -203,7 +217,7 @@ enum error_code dispatch_announce(struct expert_routing *r, const struct expert_
     r->experts = experts_of(ep, ep->rank), r->columns = expert_columns(ep), r->degree = ep->slices;
     r->table = malloc((size_t)(numbers_told(ep) * told_group(ep)->size) * sizeof *r->table);
     enum error_code e = own_choices(ep, experts, &held, &memory, err);
-    if (!e) r->sent = held.rows * (ep->scheme->weighs_there ? 1 : held.each), e = tell(r, ep, &held, err);
+    if (!e) r->sent = rows_sent(ep, &held), e = tell(r, ep, &held, err);
     if (!e && ep->scheme->choose) ep->scheme->choose(ep, r);
     if (!e) e = plan_hops(r, ep, &held, &memory, err);
     if (!e && !ep->scheme->weighs_there) free(memory), e = list_choices(ep, r, &held, &memory, err);

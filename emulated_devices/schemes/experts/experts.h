@@ -21,7 +21,8 @@ enum { EXPERT_HOPS = 3, EXPERT_GROUPS = 16 };            /* exchanges on a row's
 
 struct expert_scheme;
 
-/* The experts that some rows have chosen: [rows, each], in the host's memory. */
+/* The experts that some rows have chosen: [rows, each], in the host's memory.  What is none of the E experts is sent
+ * nowhere and computed by none: a dropped choice (choice_dropped). */
 struct choices { const int32_t *expert; int64_t rows, each; };
 
 /* One exchange on the way of rows to their experts. */

@@ -1,7 +1,7 @@
 /* experts, here: all experts are on each device, and no row is sent.
  *
  * Group    1 device
- * Layout   rows of the stream, each k times, sorted by expert and then by row
+ * Layout   rows of the stream, each once for each choice that an expert computes, sorted by expert and then by row
  * Sends    nothing
  * Memory   kept: R = k n rows of the experts' input and of their three results, and the order of rows.  From backward
  *          for the inputs to that for the weights: R rows of two gradients
@@ -39,6 +39,21 @@ static struct tensor left(const struct expert_parallel *ep, int slot, int64_t ro
     return kept(ep, slot == D_UP ? UP : RESULTS, rows);
 }
 
+/* What a call keeps has room for all choices; its rows are those that an expert computes. */
+static struct mixture_call present(const struct mixture_call *c)
+{
+    struct mixture_call p = *c;
+    struct views v = views_of(c->ep->tp->device);
+    const int32_t *counts = view_read(&v, c->kept[COUNTS]).data;
+    int64_t rows = 0;
+    for (int64_t e = 0; e < tensor_count(c->kept[COUNTS]); e++) rows += counts[e];
+    views_end(&v);
+    for (int i = ORDER; i <= RESULTS; i++)
+        if (i != COUNTS) p.kept[i] = tensor_first(c->kept[i], rows);
+    for (int i = D_RESULTS; i <= D_UP; i++) p.left[i] = tensor_first(c->left[i], rows);
+    return p;
+}
+
 /* The tensors of a call.  The host can read the counts until the views end. */
 static struct expert_rows rows_of(const struct mixture_call *c, struct views *v)
 {
@@ -54,39 +69,44 @@ static enum error_code forward(struct mixture_call *c, struct error *err)
     struct device *d = c->ep->tp->device;
     (void)err;
     dev_expert_order(d, c->kept[ORDER], c->kept[COUNTS], c->experts);
-    dev_gather_forward(d, c->kept[ROWS], c->x, c->kept[ORDER], tensor_cols(c->experts));
+    const struct mixture_call p = present(c);
+    dev_gather_forward(d, p.kept[ROWS], p.x, p.kept[ORDER], tensor_cols(p.experts));
     struct views v = views_of(d);
-    c->body.forward(c->body.context, rows_of(c, &v));
+    p.body.forward(p.body.context, rows_of(&p, &v));
     views_end(&v);
-    if (tensor_present(c->y)) dev_combine_forward(d, c->y, c->kept[RESULTS], c->kept[ORDER], c->weights);
+    if (tensor_present(p.y)) dev_combine_forward(d, p.y, p.kept[RESULTS], p.kept[ORDER], p.weights);
     return OK;
 }
 
 static enum error_code input(struct mixture_call *c, struct error *err)
 {
     struct device *d = c->ep->tp->device;
-    const int64_t R = tensor_rows(c->kept[ROWS]);
-    struct expert_gradients g = { .results = c->left[D_RESULTS], .up = c->left[D_UP],
-                                  .act = device_tensor_2d(d, BUFFERS, R, tensor_cols(c->kept[ACT])),
-                                  .rows = device_tensor_2d(d, BUFFERS, R, tensor_cols(c->kept[ROWS])) };
-    const bool room = g.act.data && g.rows.data;
+    const struct mixture_call p = present(c);
+    const int64_t R = tensor_rows(c->kept[ROWS]);               /* what is predicted */
+    const struct tensor act = device_tensor_2d(d, BUFFERS, R, tensor_cols(p.kept[ACT])),
+                        rows = device_tensor_2d(d, BUFFERS, R, tensor_cols(p.kept[ROWS]));
+    const struct expert_gradients g = { .results = p.left[D_RESULTS], .up = p.left[D_UP],
+                                        .act = tensor_first(act, tensor_rows(p.kept[ACT])),
+                                        .rows = tensor_first(rows, tensor_rows(p.kept[ROWS])) };
+    const bool room = act.data && rows.data;
     if (room) {
-        dev_combine_backward_input(d, g.results, c->d_weights, c->dy, c->kept[RESULTS], c->kept[ORDER], c->weights);
+        dev_combine_backward_input(d, g.results, p.d_weights, p.dy, p.kept[RESULTS], p.kept[ORDER], p.weights);
         struct views v = views_of(d);
-        c->body.input(c->body.context, rows_of(c, &v), g);
+        p.body.input(p.body.context, rows_of(&p, &v), g);
         views_end(&v);
-        dev_gather_backward_input(d, c->dx, g.rows, c->kept[ORDER], tensor_cols(c->experts));
+        dev_gather_backward_input(d, p.dx, g.rows, p.kept[ORDER], tensor_cols(p.experts));
     }
-    device_free(d, g.act), device_free(d, g.rows);
+    device_free(d, act), device_free(d, rows);
     return room ? OK : fail(err, ERR_MEMORY, "no memory for the gradients of experts");
 }
 
 static enum error_code weight(struct mixture_call *c, struct error *err)
 {
+    const struct mixture_call p = present(c);
+    struct views v = views_of(p.ep->tp->device);
     (void)err;
-    struct views v = views_of(c->ep->tp->device);
-    c->body.weight(c->body.context, rows_of(c, &v),
-                   (struct expert_gradients){ .results = c->left[D_RESULTS], .up = c->left[D_UP] });
+    p.body.weight(p.body.context, rows_of(&p, &v),
+                  (struct expert_gradients){ .results = p.left[D_RESULTS], .up = p.left[D_UP] });
     views_end(&v);
     return OK;
 }
