@@ -152,7 +152,7 @@ struct backend {
     X(route_forward, (T weights, T experts, T logits, const struct router_rule *rule, const double *bias),             \
       (OUT(weights), OUT(experts), IN(logits), rule, bias))                                                            \
     X(route_drop, (T weights, T experts, int64_t S, int64_t capacity, bool by_weight),                                 \
-      (OUT(weights), OUT(experts), S, capacity, by_weight))                                                             \
+      (OUT(weights), OUT(experts), S, capacity, by_weight))                                                            \
     X(route_backward_input, (T dlogits, T dweights, T weights, T experts, T logits, const struct router_rule *rule),   \
       (OUT(dlogits), IN(dweights), IN(weights), IN(experts), IN(logits), rule))                                        \
     X(expert_order, (T order, T counts, T experts), (OUT(order), OUT(counts), IN(experts)))                            \

@@ -70,7 +70,8 @@ void FN(sequence_balance_backward_input)(struct tensor dlogits, struct tensor lo
         const int32_t *of_sequence = (const int32_t *)experts.data + n / S * S * k;
         real *restrict dx = DATA(dlogits) + n * E, inner = 0;
         for (int64_t i = 0; i < S * k; i++)
-            inner += (real)(slope * (double)E / (double)(S * k * S)) * FN(part)(&s, choice_made(of_sequence[i])) / s.total;
+            inner += (real)(slope * (double)E / (double)(S * k * S)) * FN(part)(&s, choice_made(of_sequence[i])) /
+                     s.total;
         for (int64_t e = 0; e < E; e++) {
             const real g = (real)(slope * FN(share)(of_sequence, S * k, E, e) / (double)S), p = FN(part)(&s, e);
             dx[e] += p / s.total * (s.sigmoid ? 1 - p : 1) * (g - inner);
