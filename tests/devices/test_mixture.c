@@ -109,7 +109,7 @@ static void test_refusals(void **state)
     p = mixtral(1, 1);
     mesh_make(&p.mesh, two, NULL);
     p.tensor = "1d-sp";
-    expect_refused(p, "--tensor 1d-sp: cuts rows of the residual stream");
+    expect_refused(p, "--tensor 1d-sp: devices along tp have rows of their own");
     p = mixtral(1, 1);
     case_take_mezo(&p, 1);
     expect_refused(p, "--optimizer mezo");
