@@ -9,6 +9,7 @@
 #include <stdint.h>
 
 struct worst;
+struct model_config;
 struct cJSON;
 
 /* A subcommand.  argv: all words, argv[0] the program, argv[1] the subcommand.  It prints its result and returns an
@@ -21,7 +22,7 @@ struct command {
 };
 
 command_fn command_train, command_verify, command_check, command_show, command_bench, command_list, command_golden,
-    command_dump;
+    command_dump, command_affinity;
 command_fn show_attention, show_collective, show_dispatch, show_sbp, show_tensor;       /* of command_show */
 
 /* The option --cluster of every command that shows virtual time or whose algorithms depend on nodes; word: for
@@ -59,6 +60,10 @@ const struct command *command_find(const struct command *table, const char *of, 
  *  and there is nothing else to do.  @param argc,argv  the words after the subcommand.  @return as options_parse. */
 enum error_code parse_command(const char *command, const char *usage, const char *what, int argc, char *const argv[],
                               const struct option *table, bool *help, struct error *err);
+
+/** The shape of --model: of a folder's config.json, or else of a preset.
+ *  @param[out] dir  the folder; NULL for a preset.  @return OK or the first problem. */
+enum error_code find_model(struct model_config *, const char *word, const char **dir, struct error *);
 
 /** Add the worst of a kind of tensors to a report.  @return its object. */
 struct cJSON *add_worst(struct cJSON *to, const char *name, const struct worst *);

@@ -4,9 +4,11 @@
 #include "emulated_devices/verify/comparison.h"
 #include "ref/io/json.h"
 #include "ref/io/output.h"
+#include "ref/model/config.h"
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 
 const char *const number_formats[] = { "fp32", "fp64", "bf16", "fp16", NULL };
 
@@ -18,6 +20,17 @@ enum error_code parse_command(const char *command, const char *usage, const char
     printf("%s\n\nusage: orrery %s %s\n\n", what, command, usage);
     options_print_help(stdout, table);
     return OK;
+}
+
+enum error_code find_model(struct model_config *c, const char *word, const char **dir, struct error *err)
+{
+    struct stat st;
+    char path[4096];
+    int64_t batch;
+    *dir = stat(word, &st) == 0 && S_ISDIR(st.st_mode) ? word : NULL;
+    if (*dir == NULL) return model_config_preset(c, &batch, word, err);
+    snprintf(path, sizeof path, "%s/config.json", *dir);
+    return fail_about(err, model_config_read(c, path, err), "--model");
 }
 
 cJSON *add_worst(cJSON *to, const char *name, const struct worst *w)

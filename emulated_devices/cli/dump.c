@@ -32,18 +32,6 @@ static enum error_code parse(struct dump_options *o, int argc, char **argv, bool
         argc - 2, argv + 2, table, help, err);
 }
 
-/* A name with a slash, or of an existing folder, is a folder; any other is a preset. */
-static enum error_code find_model(struct golden *g, const struct dump_options *o, const char **dir, struct error *err)
-{
-    struct stat st;
-    char path[4096];
-    int64_t batch;
-    *dir = stat(o->model, &st) == 0 && S_ISDIR(st.st_mode) ? o->model : NULL;
-    if (*dir == NULL) return model_config_preset(&g->config, &batch, o->model, err);
-    snprintf(path, sizeof path, "%s/config.json", *dir);
-    return fail_about(err, model_config_read(&g->config, path, err), "--model");
-}
-
 static enum error_code read_batch(struct golden *g, const char *path, struct error *err)
 {
     enum error_code e = safetensors_open(&g->file, path, err);
@@ -81,7 +69,7 @@ enum error_code command_dump(int argc, char **argv, int *status, struct error *e
     enum error_code e = parse(&o, argc, argv, &help, err);
     if (e || help) return e;
     use_cores(1);
-    e = find_model(&g, &o, &dir, err);
+    e = find_model(&g.config, o.model, &dir, err);
     if (!e) e = fail_about(err, read_batch(&g, o.batch, err), "--batch");
     g.seed = o.seed;
     g.config.dropout_embedding = g.config.dropout_residual = g.config.dropout_attention = 0;

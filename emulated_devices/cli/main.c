@@ -12,6 +12,7 @@ static const struct command commands[] = {
     { "bench", "measure steps, schedules, collectives, beside a limit, a published figure or MPI", command_bench },
     { "golden", "compare the one-device model with golden files; measure the bounds beside them", command_golden },
     { "dump", "write every tensor of the one-device model on one batch to a file", command_dump },
+    { "affinity", "group experts and tokens of a mixture, for speculative dispatch", command_affinity },
     { "list", "list everything registered: name, requirements, cost, source", command_list },
     { 0 }
 };

@@ -27,33 +27,6 @@ static struct matrix matrix(const struct node_call *c)
     return (struct matrix){ c->node->is->role, c->part->weight[index_of(c)], c->part->bias[index_of(c)] };
 }
 
-/* Of packed samples: what the tokens of some of the microbatch's sequences see. */
-static void take_mask(struct attention *a, struct tensor mask, struct interval sequences)
-{
-    if (!tensor_present(mask)) return;
-    a->mask = tensor_rows_of(mask, sequences.first * a->S, sequences.count * a->S);
-    const int32_t *sees = a->mask.data;
-    for (int64_t i = 0; i < tensor_rows(a->mask); i++) a->pairs += sees[2 * i + 1] - sees[2 * i];
-}
-
-/* The description of attention over whole sequences; a scheme may work on fewer heads. */
-static struct attention attention(const struct node_call *c)
-{
-    const struct stage *s = c->stage;
-    const struct model_config *model = &s->plan->model;
-    const struct interval rows = tensor_rows_at(s->tp, INNER, c->micro->N);
-    const bool one = s->seams->cp.scheme->plan != NULL;         /* all sequences are one */
-    const struct interval sequences = { one ? 0 : rows.first / s->tp->S, one ? 1 : rows.count / s->tp->S };
-    const int64_t first = c->micro->sequences.first + sequences.first;
-    struct attention a = attention_of_model(model, one ? tensor_rows(c->micro->mask) : s->plan->S);
-    a.each = one ? s->plan->S : 0;
-    take_mask(&a, c->micro->mask, sequences);
-    a.H = s->tp->heads.queries.count, a.K = s->tp->heads.keys.count;
-    a.drop = dropout_at(model->dropout_attention, s->dropout_seed, c->part->layer, "probabilities", first,
-                        s->tp->heads.queries.first, model->H);
-    return a;
-}
-
 /* Dropout of the residual stream, Y of X, for each run of rows that are adjacent in the batch. */
 static enum error_code drop(const struct node_call *c, struct tensor Y, struct tensor X, struct error *err)
 {
@@ -73,12 +46,6 @@ static enum error_code drop(const struct node_call *c, struct tensor Y, struct t
     return lost ? fail(err, ERR_MEMORY, "no memory for a list of rows") : OK;
 }
 
-static struct tensor integers(const struct node_call *c, struct tensor table, enum tensor_place place)
-{
-    const struct interval r = tensor_rows_at(c->stage->tp, place, c->micro->N);
-    return tensor_1d((int32_t *)table.data + r.first, I32, r.count);
-}
-
 /* ---- embedding --------------------------------------------------------------------------------------------------- */
 
 static enum error_code embed_forward(const struct node_call *c, struct error *err)
@@ -93,14 +60,14 @@ static enum error_code embed_weight(const struct node_call *c, struct error *err
 
 static enum error_code positions_forward(const struct node_call *c, struct error *err)
 {
-    return tensor_positions_forward(c->stage->tp, buffer(c, c->node->y), integers(c, c->micro->positions, STREAM),
+    return tensor_positions_forward(c->stage->tp, buffer(c, c->node->y), node_integers(c, c->micro->positions, STREAM),
                                     weight(c), err);
 }
 
 static enum error_code positions_weight(const struct node_call *c, struct error *err)
 {
     return tensor_positions_backward_weight(c->stage->tp, d_weight(c), buffer(c, c->node->dy),
-                                            integers(c, c->micro->positions, STREAM), err);
+                                            node_integers(c, c->micro->positions, STREAM), err);
 }
 
 /* ---- norms and matrices ------------------------------------------------------------------------------------------ */
@@ -141,50 +108,6 @@ static enum error_code linear_weight(const struct node_call *c, struct error *er
 {
     return matrix_backward_weight(c->stage, matrix(c), c->micro->N, buffer(c, c->node->dy), buffer(c, c->node->x[0]),
                                   err);
-}
-
-/* ---- attention --------------------------------------------------------------------------------------------------- */
-
-/* In place. */
-static enum error_code rotary_forward(const struct node_call *c, struct error *err)
-{
-    (void)err;
-    dev_rotary_forward(c->stage->device, buffer(c, c->node->y), integers(c, c->micro->positions, INNER),
-                       c->stage->rotary, attention(c));
-    return OK;
-}
-
-static enum error_code rotary_input(const struct node_call *c, struct error *err)
-{
-    (void)err;
-    dev_rotary_backward_input(c->stage->device, buffer(c, c->node->dx[0]), integers(c, c->micro->positions, INNER),
-                              c->stage->rotary, attention(c));
-    return OK;
-}
-
-static struct attention_call attention_call(const struct node_call *c)
-{
-    const struct linked_node *n = c->node;
-    c->stage->seams->cp = stage_seams(c->stage, c->micro, c->part).cp;
-    struct attention_call a = {
-        .cp = &c->stage->seams->cp, .shape = attention(c), .qkv = buffer(c, n->x[0]), .out = buffer(c, n->y)
-    };
-    for (int i = 0; i < a.cp->scheme->slots; i++) a.kept[i] = buffer(c, n->statistic[i]);
-    return a;
-}
-
-static enum error_code attention_forward(const struct node_call *c, struct error *err)
-{
-    struct attention_call a = attention_call(c);
-    const bool exchanges = c->again && only_exchanges(&c->part->linked, c->node);
-    return exchanges ? a.cp->scheme->exchange(&a, err) : a.cp->scheme->forward(&a, err);
-}
-
-static enum error_code attention_input(const struct node_call *c, struct error *err)
-{
-    struct attention_call a = attention_call(c);
-    a.d_qkv = buffer(c, c->node->dx[0]), a.d_out = buffer(c, c->node->dy);
-    return a.cp->scheme->backward_input(&a, err);
 }
 
 /* ---- element by element ------------------------------------------------------------------------------------------ */
@@ -244,7 +167,7 @@ static enum error_code loss_forward(const struct node_call *c, struct error *err
     double loss = 0;
     const enum error_code e =
         tensor_cross_entropy_forward(c->stage->tp, &loss, buffer(c, n->statistic[0]), buffer(c, n->statistic[1]),
-                                     buffer(c, n->x[0]), integers(c, c->micro->labels, INNER), err);
+                                     buffer(c, n->x[0]), node_integers(c, c->micro->labels, INNER), err);
     c->stage->loss += loss;
     return e;
 }
@@ -256,7 +179,7 @@ static enum error_code loss_input(const struct node_call *c, struct error *err)
     const struct stage *s = c->stage;
     (void)err;
     tensor_cross_entropy_backward(s->tp, buffer(c, n->dx[0]), buffer(c, n->statistic[1]), buffer(c, n->statistic[0]),
-                                  integers(c, c->micro->labels, INNER),
+                                  node_integers(c, c->micro->labels, INNER),
                                   s->loss_scale / (double)(s->counted ? s->counted : 1));
     return OK;
 }
@@ -268,8 +191,8 @@ static const struct { run *forward, *input, *weight; } runs[OP_COUNT] = {
     [OP_POSITIONS] = { positions_forward, NULL,            positions_weight },
     [OP_NORM]      = { norm_forward,      norm_input,      norm_weight },
     [OP_MATRIX]    = { linear_forward,    linear_input,    linear_weight },
-    [OP_ROTARY]    = { rotary_forward,    rotary_input,    NULL },
-    [OP_ATTENTION] = { attention_forward, attention_input, NULL },
+    [OP_ROTARY]    = { node_rotary_forward, node_rotary_input, NULL },
+    [OP_ATTENTION] = { node_attention_forward, node_attention_input, NULL },
     [OP_GELU]      = { gelu_forward,      gelu_input,      NULL },
     [OP_SWIGLU]    = { swiglu_forward,    swiglu_input,    NULL },
     [OP_DROPOUT]   = { dropout_forward,   dropout_input,   NULL },

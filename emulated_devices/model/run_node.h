@@ -17,6 +17,19 @@ static inline struct tensor node_buffer(const struct node_call *c, int b)
     return b < 0 ? tensor_none : *stage_buffer(c->micro, c->part, b);
 }
 
+/* This device's part of one of the microbatch's tables of integers. */
+static inline struct tensor node_integers(const struct node_call *c, struct tensor table, enum tensor_place place)
+{
+    const struct interval r = tensor_rows_at(c->stage->tp, place, c->micro->N);
+    return tensor_1d((int32_t *)table.data + r.first, I32, r.count);
+}
+
+/* Rotary positions and attention: run_attention.c. */
+enum error_code node_rotary_forward(const struct node_call *, struct error *);
+enum error_code node_rotary_input(const struct node_call *, struct error *);
+enum error_code node_attention_forward(const struct node_call *, struct error *);
+enum error_code node_attention_input(const struct node_call *, struct error *);
+
 /* The router's choice, and the experts: run_mixture.c. */
 enum error_code node_route_forward(const struct node_call *, struct error *);
 enum error_code node_route_input(const struct node_call *, struct error *);

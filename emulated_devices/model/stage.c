@@ -84,6 +84,27 @@ static void mask_sequences(const struct microbatch *m, int64_t S)
         sees[2 * i] = (int32_t)(i - i % S), sees[2 * i + 1] = (int32_t)i + 1;
 }
 
+/* Shuffled rows: where each is, from the first of the batch to the last. */
+static int compare_rows(const void *a, const void *b)
+{
+    const int64_t x = *(const int64_t *)a, y = *(const int64_t *)b;
+    return (x > y) - (x < y);
+}
+
+static bool sort_places(struct microbatch *m)
+{
+    struct place { int64_t row; int32_t at; } *const place = malloc((size_t)(m->N + 1) * sizeof *place);
+    int32_t n = 0;
+    if (place == NULL) return false;
+    for (int i = 0; i < m->rows.count; i++)
+        for (int64_t row = m->rows.at[i].first; row < interval_end(m->rows.at[i]); row++, n++)
+            place[n] = (struct place){ row, n };
+    qsort(place, (size_t)m->N, sizeof *place, compare_rows);
+    for (int64_t i = 0; i < m->N; i++) ((int32_t *)m->sorted.data)[i] = place[i].at;
+    free(place);
+    return true;
+}
+
 static enum error_code cut_microbatch(const struct stage *s, struct microbatch *m, int micro, struct error *err)
 {
     const int dp = mesh_coordinate(&s->plan->mesh, s->rank, DP);
@@ -96,7 +117,8 @@ static enum error_code cut_microbatch(const struct stage *s, struct microbatch *
     m->rows = plan_rows_by(s->plan, s->rank, micro, &m->plan);
     m->N = intervals_total(&m->rows);
     const int64_t masked = s->plan->packed || plans ? m->sequences.count * s->plan->S : 0;
-    int32_t *ints = calloc((size_t)(3 * m->N + 2 * masked) + 1, sizeof *ints);
+    const bool shuffled = plan_shuffles(s->plan);
+    int32_t *ints = calloc((size_t)((shuffled ? 4 : 3) * m->N + 2 * masked) + 1, sizeof *ints);
     m->ids = tensor_1d(ints, I32, m->N);
     m->positions = tensor_1d(ints ? ints + m->N : NULL, I32, m->N);
     m->labels = tensor_1d(ints ? ints + 2 * m->N : NULL, I32, m->N);
@@ -106,7 +128,10 @@ static enum error_code cut_microbatch(const struct stage *s, struct microbatch *
         for (int64_t row = m->rows.at[i].first; row < interval_end(m->rows.at[i]); row++)
             *position++ = (int32_t)(row % s->plan->S);
     if (ints && plans) mask_sequences(m, s->plan->S);
-    return ints && !intervals_lost(&m->rows) ? OK : fail(err, ERR_MEMORY, "no memory for the rows of a microbatch");
+    m->sorted = shuffled && ints ? tensor_1d(ints + 3 * m->N + 2 * masked, I32, m->N) : tensor_none;
+    const bool sorted = !shuffled || (ints && sort_places(m));
+    const bool ok = ints && sorted && !intervals_lost(&m->rows);
+    return ok ? OK : fail(err, ERR_MEMORY, "no memory for the rows of a microbatch");
 }
 
 enum error_code stage_cut(struct stage *s, struct error *err)

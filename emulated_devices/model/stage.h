@@ -29,6 +29,8 @@ struct microbatch {
     struct intervals rows;                      /* this device's tokens of it, as rows of the global batch */
     int64_t N;                                  /* the number of rows */
     struct tensor ids, positions, labels;       /* I32 [N]; those the stage needs */
+    struct tensor sorted;                       /* I32 [N] the places of rows in the order of the batch, in which
+                                                 * attention needs them; tensor_none: they are so */
     struct expert_routing *routing;             /* [parts] of an expert scheme that announces; NULL: it does not */
     struct context_plan plan;                   /* of an attention scheme that makes plans */
     struct tensor mask;                         /* I32 [sequences*S, 2]: what a token of packed samples sees; with a

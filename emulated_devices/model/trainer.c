@@ -308,7 +308,7 @@ void trainer_read_batch(struct trainer *t)
 {
     plan_take_step(&t->plan, t->step);
     t->source.fill(t->source.context, t->step, 0, t->plan.B, t->scratch, batch_labels(t), batch_within(t));
-    t->plan.within = batch_within(t);
+    t->plan.within = batch_within(t), t->plan.ids = t->scratch;
 }
 
 /* Of a plan that changes: set the sizes of this step, and add what it sends. */

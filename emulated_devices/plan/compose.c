@@ -16,6 +16,9 @@ static const struct clash clashes[] = {
 
     { HAS_cp, HAS_by_sequence, "cuts sequences, and @ balances or drops in each of them", "--dp and --tp" },
 
+    { HAS_context_plan, HAS_experts_predicted,
+      "orders tokens by its plan, and @ by their experts", "--attention whole or ring-zigzag" },
+
     { HAS_split_cp, HAS_one_dimension,
       "@ does not arrange the devices along cp in two dimensions", "--attention usp or loongtrain" },
     { HAS_context_plan, HAS_tp_cuts_sequences,

@@ -84,6 +84,7 @@ struct facts {
     X(mixture,                 "a mixture of experts")                                              \
     X(balance_loss,            "a mixture of experts")                                              \
     X(by_sequence,             "a capacity or a balance loss of each sequence")                                   \
+    X(experts_predicted,       "--dispatch speculative")                                           \
     X(experts_here,            "--dispatch here")                                                  \
     X(experts_apart,           "--dispatch alltoall")
 

@@ -422,6 +422,13 @@ static bool experts_apart(const struct facts *f, struct typed *t)
     return plan_cuts_experts(f->plan) && say(t, "--dispatch %s", f->plan->dispatch);
 }
 
+static bool experts_predicted(const struct facts *f, struct typed *t)
+{
+    const struct expert_scheme *s;
+    return plan_cuts_experts(f->plan) && !expert_scheme_find(&s, f->plan->dispatch, NULL) && s->predicts &&
+           say(t, "--dispatch %s", f->plan->dispatch);
+}
+
 static bool experts_here(const struct facts *f, struct typed *t)
 {
     return f->plan->model.mlp == MLP_MIXTURE && !plan_cuts_experts(f->plan) &&

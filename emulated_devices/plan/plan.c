@@ -226,79 +226,6 @@ static enum error_code check_loss_scale(const struct plan *p, struct error *err)
     return OK;
 }
 
-/* "--ep 4", or "--ep 4 x --etp 2". */
-static void name_expert_flags(const struct plan *p, char *text, size_t room)
-{
-    if (plan_etp(p) > 1) snprintf(text, room, "--ep %d x --etp %d", plan_ep(p), plan_etp(p));
-    else snprintf(text, room, "--ep %d", plan_ep(p));
-}
-
-static enum error_code check_dispatch(const struct plan *p, struct error *err)
-{
-    const struct expert_scheme *s;
-    const enum error_code e = expert_scheme_find(&s, p->dispatch, err);
-    if (e) return e;
-    char flags[64];
-    name_expert_flags(p, flags, sizeof flags);
-    if (plan_stage_devices(p) % (plan_ep(p) * plan_etp(p)) != 0)
-        return fail(err, ERR_PLAN, "%s: must be a divisor of the %d devices of a stage, --dp x --cp x --tp: experts "
-                    "have the same stages as attention", flags, plan_stage_devices(p));
-    for (int rank = 0; rank < p->mesh.devices; rank++) {
-        const struct expert_parallel share = plan_expert_share(p, NULL, rank);
-        const char *needs = s->refuses(&share, &p->model);
-        if (needs) return fail(err, ERR_PLAN, "%s: --dispatch %s needs %s", flags, s->head.name, needs);
-    }
-    if (plan_ep(p) * plan_etp(p) > 1 && p->model.mlp != MLP_MIXTURE)
-        return fail(err, ERR_PLAN, "%s: --model %s has no experts", flags, p->model.name);
-    if (p->degree >= 0 && !s->choose)
-        return fail(err, ERR_PLAN, "--degree %d: --dispatch %s has no degrees; tutel has", p->degree, s->head.name);
-    if (plan_etp(p) > p->model.F)
-        return fail(err, ERR_PLAN, "--etp %d: an expert has F=%lld columns; etp can be at most that", p->etp,
-                    (long long)p->model.F);
-    struct shards of_experts;
-    struct error why;
-    if (plan_cuts_experts(p) && data_shards(&of_experts, &p->data, plan_expert_copies(p), 0, &why))
-        return fail(err, why.code, "%s: leaves %d devices with the same experts: %s", flags, plan_expert_copies(p),
-                    why.text);
-    return OK;
-}
-
-bool plan_cuts_experts(const struct plan *p)
-{
-    const struct expert_scheme *s;
-    return p->model.mlp == MLP_MIXTURE && !expert_scheme_find(&s, p->dispatch, NULL) && s->cuts_experts;
-}
-
-bool plan_has_expert(const struct plan *p, int rank, const struct param_spec *s)
-{
-    const struct interval own = block_at(p->model.mixture.E, plan_ep(p), plan_expert_place(p, rank, EXPERT_PARTS));
-    return !plan_cuts_experts(p) || s->expert < 0 || (s->expert >= own.first && s->expert < interval_end(own));
-}
-
-/* Neighbours along an axis of the experts are so many ranks apart. */
-static int expert_stride(const struct plan *p, enum expert_axis axis)
-{
-    return axis == EXPERT_SLICES ? 1 : axis == EXPERT_PARTS ? plan_etp(p) : plan_etp(p) * plan_ep(p);
-}
-
-int plan_expert_size(const struct plan *p, enum expert_axis axis)
-{
-    return axis == EXPERT_SLICES ? plan_etp(p) : axis == EXPERT_PARTS ? plan_ep(p)
-         : plan_stage_devices(p) / (plan_etp(p) * plan_ep(p));
-}
-
-int plan_expert_place(const struct plan *p, int rank, enum expert_axis axis)
-{
-    return rank % plan_stage_devices(p) / expert_stride(p, axis) % plan_expert_size(p, axis);
-}
-
-int plan_expert_members(const struct plan *p, int rank, enum expert_axis axis, int member[])
-{
-    const int n = plan_expert_size(p, axis), stride = expert_stride(p, axis);
-    for (int i = 0; i < n; i++) member[i] = rank + (i - plan_expert_place(p, rank, axis)) * stride;
-    return n;
-}
-
 static enum error_code check_split(const struct plan *p, struct error *err)
 {
     const int cp = p->mesh.size[CP], heads = p->split.heads, window = p->split.window;
@@ -360,11 +287,11 @@ enum error_code plan_check(struct plan *p, struct error *err)
     if (!e) e = tensor_scheme_find(&tensor, p->tensor, err);
     if (!e) e = data_shards(&shards, &p->data, plan_copies(p), 0, err);
     if (!e) e = data_check_codes(&p->data, err);
-    if (!e) e = check_dispatch(p, err);
+    if (!e) e = plan_check_experts(p, err);
     if (!e) e = check_level_algorithm(p, REDUCE_SCATTER, "--reduce-scatter", p->data.reduce_scatter, err);
     if (!e) e = check_level_algorithm(p, ALLGATHER, "--allgather", data_allgather(&p->data), err);
     if (!e) e = check_level_algorithm(p, ALLREDUCE, "--allreduce", p->allreduce, err);
-    if (!e) e = check_dispatch(p, err);
+    if (!e) e = plan_check_experts(p, err);
     if (!e) e = tensor_check(tensor, &p->model, p->mesh.size[TP], err);
     if (!e) e = check_attention(p, &shards, err);
     if (!e) e = check_tiles(p, err);
@@ -486,19 +413,6 @@ struct context_parallel plan_context_share(const struct plan *p, const struct te
     return cp;
 }
 
-struct expert_parallel plan_expert_share(const struct plan *p, const struct tensor_parallel *tp, int rank)
-{
-    int member[MESH_MOST_DEVICES];
-    struct nodes nodes = { .member = member };
-    const int n = plan_expert_members(p, rank, EXPERT_PARTS, member);
-    if (p->cluster) nodes = nodes_on(p->cluster, member, n);
-    struct expert_parallel ep = { .tp = tp, .devices = n, .rank = plan_expert_place(p, rank, EXPERT_PARTS),
-                                  .slices = plan_etp(p), .slice = plan_expert_place(p, rank, EXPERT_SLICES),
-                                  .node = nodes_even(nodes, n), .degree = p->degree };
-    expert_scheme_find(&ep.scheme, p->dispatch, NULL);
-    return ep;
-}
-
 struct seams plan_seams(const struct plan *p, const struct tensor_parallel *tp, int rank)
 {
     return (struct seams){ .tp = tp, .cp = plan_context_share(p, tp, rank), .ep = plan_expert_share(p, tp, rank) };
@@ -613,6 +527,7 @@ struct intervals plan_rows_by(const struct plan *p, int rank, int micro, const s
         for (int i = 0; i < tokens.count; i++) intervals_add(&rows, interval_moved(tokens.at[i], b * p->S));
     if (intervals_lost(&tokens)) rows.room = -1;
     intervals_free(&tokens);
+    plan_shuffle(p, rank, &rows);
     return rows;
 }
 

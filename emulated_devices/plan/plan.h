@@ -8,6 +8,7 @@
 #include "emulated_devices/comm/mesh.h"
 #include "emulated_devices/plan/batch_plan.h"
 #include "emulated_devices/schemes/data/data.h"
+#include "emulated_devices/schemes/experts/affinity.h"
 #include "emulated_devices/schemes/pipeline/schedule.h"
 #include "emulated_devices/schemes/seams.h"
 #include "ref/optim/loss_scale.h"
@@ -41,6 +42,8 @@ struct plan {
     int ep, etp;                        /* parts of each layer's experts, and of F of each expert, over neighbours of a
                                          * stage; 0: 1, whole */
     int degree;                         /* of --dispatch tutel; -1: it chooses */
+    const struct affinity *affinity;    /* of --dispatch speculative; NULL: nothing is known of any token */
+    const int32_t *ids;                 /* [B*S] the tokens of this step; NULL: not known yet */
     const char *tensor, *attention, *dispatch, *schedule, *allreduce;   /* names in the registries; schedule may be a
                                                                          * file's name */
     struct context_split split;         /* of cp, for attention schemes of two dimensions; 0: the defaults */
@@ -55,6 +58,12 @@ struct plan {
 /** Check that the plan is valid, count the stages and cut the layers over them.  @return OK; ERR_USAGE for unknown
  *  names; ERR_PLAN, naming flag, value and what would fit. */
 enum error_code plan_check(struct plan *, struct error *);
+
+/** Check the parts of experts and the scheme that moves rows; part of plan_check.  @return OK or ERR_PLAN. */
+enum error_code plan_check_experts(const struct plan *, struct error *);
+
+/** Check the table of a scheme that predicts experts; part of it.  @return OK or ERR_PLAN. */
+enum error_code plan_check_affinity(const struct plan *, struct error *);
 
 /** Check rank, refresh and history of an optimizer that projects whole matrices; part of plan_check.
  *  @return OK, also for any other optimizer, or ERR_PLAN. */
@@ -154,11 +163,20 @@ bool plan_follows_data(const struct plan *);
 /** Whether rows of activations, and so their memory, are known only in a step. */
 static inline bool plan_routes_rows(const struct plan *p) { return plan_follows_data(p) || plan_cuts_experts(p); }
 
+/** Whether outside attention the rows of a microbatch are ordered by a prediction of their experts. */
+bool plan_shuffles(const struct plan *);
+
+/** Order a device's rows of a microbatch so, as far as this step's tokens are known; lost without memory. */
+void plan_shuffle(const struct plan *, int rank, struct intervals *rows);
+
 /** Whether something is on the devices' slow tiers. */
 static inline bool plan_has_tier(const struct plan *p) { return p->data.offload != 0 || p->offload_activations; }
 
 /** Whether devices' tokens may differ from step to step. */
-static inline bool plan_changes(const struct plan *p) { return p->batches || plan_follows_data(p); }
+static inline bool plan_changes(const struct plan *p)
+{
+    return p->batches || plan_follows_data(p) || plan_shuffles(p);
+}
 
 /**
  * The plan of a microbatch, from an attention scheme that makes plans; empty from one that cuts every sequence alike,
@@ -171,7 +189,7 @@ enum error_code plan_context(const struct plan *, int dp, int micro, struct tens
                              struct error *);
 
 /** A device's tokens of a microbatch, before tensor parallelism cuts them: rows of the global batch, ordered sequence
- *  by sequence.  For intervals_free. */
+ *  by sequence, or shuffled.  For intervals_free. */
 struct intervals plan_rows(const struct plan *, int rank, int micro);
 
 /** The same, given the microbatch's plan. */

@@ -6,8 +6,17 @@
 
 static int64_t divisor(int64_t a, int64_t b) { return b == 0 ? a : divisor(b, a % b); }
 
+/* Each part of the experts has k, so that the choices of a token differ if the ith is the ith of a part. */
+static int32_t choice_of_part(const struct expert_shape *s, int device, int64_t t, int64_t i)
+{
+    const int64_t number = t * s->k + i, own = device / s->etp;
+    const int64_t part = number % 100 < s->local ? own : (own + 1 + number % (s->ep - 1)) % s->ep;
+    return (int32_t)(part * s->k + i);
+}
+
 int32_t expert_layer_choice(const struct expert_shape *s, int device, int64_t t, int64_t i)
 {
+    if (s->local > 0 && s->ep > 1) return choice_of_part(s, device, t, i);
     int64_t stride = 3;                 /* so that the choices of a token are not neighbours */
     while (divisor(stride, s->E) != 1) stride += 2;
     return (int32_t)((device + t * s->k + i) * stride % s->E);

@@ -9,7 +9,12 @@
 #include "emulated_devices/schemes/experts/experts.h"
 
 /* E experts of width F, k choices of each token, tokens of each device, D numbers of a row; devices = ep x etp. */
-struct expert_shape { int64_t E, k, tokens, D, F; int ep, etp; };
+struct expert_shape {
+    int64_t E, k, tokens, D, F;
+    int ep, etp;
+    int local;                          /* so many of 100 choices are of the device's own experts, with E = k ep; 0: as
+                                         * many as an even load gives */
+};
 
 struct expert_layer {
     struct expert_shape shape;

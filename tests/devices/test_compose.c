@@ -120,9 +120,9 @@ static void take(struct plan *p, enum feature f)
     case HAS_needs_loss_scale: p->dtype = F16; break;
     case HAS_narrow_gradients: p->dtype = BF16, p->data.narrow_gradients = true; break;
     case HAS_skips_stages: p->schedule = "skippipe", split(p, PP, 4); break;
-    case HAS_experts_apart:
+    case HAS_experts_apart: case HAS_experts_predicted:
         take(p, HAS_mixture);
-        p->dispatch = "alltoall";
+        p->dispatch = f == HAS_experts_apart ? "alltoall" : "speculative";
         break;
     case HAS_mixture: case HAS_balance_loss: case HAS_by_sequence: case HAS_experts_here: {
         const char *schedule = p->schedule;

@@ -355,6 +355,7 @@ static const struct formula {
     { "alltoall-2dh", hierarchical_sends, CHOICES },
     { "two-step", two_step_sends, ONCE },
     { "tutel", tutel_sends, CHOICES },
+    { "speculative", alltoall_sends, CHOICES },
 };
 
 static int64_t pool_of(const struct formula *f, struct load l, int slice)

@@ -23,7 +23,18 @@ struct asked {
 
 /* between: bytes between nodes of all devices. */
 struct row { const struct expert_scheme *scheme; int ep, etp; double count[COUNTS], between; };
-struct table { const struct asked *asked; struct row row[MOST_ROWS]; int rows; };
+
+/* Rows that a device sends to others if so many of 100 choices are local. */
+struct activation { int local; double sent; };
+enum { ACTIVATIONS_SAID = 3 };
+
+struct table {
+    const struct asked *asked;
+    struct row row[MOST_ROWS];
+    int rows;
+    struct activation activation[ACTIVATIONS_SAID];
+};
+
 
 /* ---- one row ----------------------------------------------------------------------------------------------------- */
 
@@ -52,7 +63,7 @@ static enum error_code add_row(struct table *t, struct comm *world, const struct
     static struct expert_layer layer;
     const struct asked *a = t->asked;
     const struct expert_shape shape = { a->experts, a->choices, a->tokens, a->width, a->inner,
-                                        a->devices / etp, etp };
+                                        a->devices / etp, etp, 0 };
     const struct cluster cluster = world->device->clock.cluster;
     double own[COUNTS] = { 0 }, all[MOST_DEVICES * COUNTS];
     struct error refused;
@@ -68,6 +79,21 @@ static enum error_code add_row(struct table *t, struct comm *world, const struct
         r->count[i % COUNTS] = fmax(r->count[i % COUNTS], all[i]);
         if (i % COUNTS == BETWEEN) r->between += all[i];
     }
+    expert_layer_close(&layer);
+    return e;
+}
+
+/* Rows sent by speculative dispatch, whose choices are local to this part: 50 tokens, 2 choices of each. */
+static enum error_code count_activation(struct activation *a, struct comm *world, struct error *err)
+{
+    static struct expert_layer layer;
+    const struct expert_shape shape = { 2 * world->size, 2, 50, 1, 1, world->size, 1, a->local };
+    const struct expert_scheme *s;
+    enum error_code e = expert_scheme_find(&s, "speculative", err);
+    if (!e) e = expert_layer_open(&layer, world, s, shape, err);
+    e = comm_agree(world, e, err);
+    if (!e) e = expert_layer_announce(&layer, err);
+    for (int m = 0; m < world->size && !e; m++) a->sent += m == world->rank ? 0 : (double)layer.routing.hop[0].sent[m];
     expert_layer_close(&layer);
     return e;
 }
@@ -92,7 +118,7 @@ static double part_of(const struct table *t, const struct row *r)
 /* Rows that cross to other nodes, of all devices: a row a choice, or once to each node with experts of it. */
 static double rows_crossing(const struct asked *a, bool once)
 {
-    const struct expert_shape s = { a->experts, a->choices, a->tokens, a->width, a->inner, a->devices, 1 };
+    const struct expert_shape s = { a->experts, a->choices, a->tokens, a->width, a->inner, a->devices, 1, 0 };
     double sum = 0;
     for (int device = 0; device < a->devices; device++)
         for (int64_t i = 0; i < s.tokens; i++) {
@@ -121,6 +147,20 @@ static int print_claim(const char *what, const char *source, double said, double
     const bool equal = fabs(said - counted) <= 1e-9 * fabs(said);
     printf("  %-54s %9.4g %9.4g  %s\n    %s\n", what, said, counted, equal ? "==" : "DIFFERS", source);
     return !equal;
+}
+
+/* Local activation rates without and with prediction, of the paper's two models. */
+static int print_activations(const struct table *t)
+{
+    const struct activation *a = t->activation;
+    int differ = 0;
+    for (int i = 1; i < ACTIVATIONS_SAID && a->sent > 0; i++) {
+        char what[64];
+        snprintf(what, sizeof what, "rows saved if %d %% of the choices are local, not %d %%", a[i].local, a->local);
+        differ += print_claim(what, i == 1 ? "Sem-MoE, arXiv:2503.04398: 49 %" : "the same: 57 %",
+                              1 - (100 - a[i].local) / (100.0 - a->local), 1 - a[i].sent / a->sent);
+    }
+    return differ;
 }
 
 static enum error_code print_claims(const struct table *t, struct error *err)
@@ -158,6 +198,7 @@ static enum error_code print_claims(const struct table *t, struct error *err)
         differ += print_claim("the same, once to each node with experts of it", "DeepSeek-V3, arXiv:2412.19437",
                               rows_crossing(a, true) / tokens, rows_counted(a, two, true) / tokens);
     }
+    differ += print_activations(t);
     return differ ? fail(err, ERR_CHECK, "bench dispatch: %d of these formulas do not hold", differ) : OK;
 }
 
@@ -209,7 +250,7 @@ static enum error_code report(const struct table *t, struct error *err)
 static enum error_code bench_on(struct comm *world, const void *asked, struct error *err)
 {
     static struct table t;
-    t = (struct table){ .asked = asked };
+    t = (struct table){ .asked = asked, .activation = { { .local = 25 }, { .local = 62 }, { .local = 68 } } };
     enum error_code e = world->size == t.asked->devices ? OK
         : fail(err, ERR_USAGE, "bench: the launcher started %d processes; --devices is %d", world->size,
                t.asked->devices);
@@ -217,6 +258,7 @@ static enum error_code bench_on(struct comm *world, const void *asked, struct er
         for (int etp = 1; etp <= 2 && etp <= world->size && !e; etp++)
             if (expert_scheme_at(i)->cuts_experts && world->size % etp == 0)
                 e = add_row(&t, world, expert_scheme_at(i), etp, err);
+    for (int i = 0; i < ACTIVATIONS_SAID && !e; i++) e = count_activation(&t.activation[i], world, err);
     if (!e && world->rank == 0) e = report(&t, err);
     return comm_agree(world, e, err);
 }

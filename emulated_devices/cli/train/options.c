@@ -243,6 +243,20 @@ static void take_experts(struct plan *p, const char *dispatch, int size[AXIS_COU
     p->dispatch = dispatch ? dispatch : expert_scheme_at(n > 1)->head.name;
 }
 
+/* Where speculative dispatch expects the experts of each token. */
+static enum error_code take_affinity(struct train_options *o, const char *file, struct error *err)
+{
+    struct plan *p = &o->plan;
+    const struct expert_scheme *s;
+    const enum error_code e = file ? OK : expert_scheme_find(&s, p->dispatch, err);
+    if (e || (!file && !s->predicts)) return e;
+    if (!file)
+        return fail(err, ERR_USAGE, "--dispatch %s: needs --affinity FILE, which `orrery affinity` makes", p->dispatch);
+    if (affinity_read(&o->affinity, file, err)) return fail_about(err, ERR_USAGE, "--affinity");
+    p->affinity = &o->affinity;
+    return OK;
+}
+
 /* Another rule for a mixture's router; of a folder's model, its files' rule is replaced. */
 static enum error_code take_router(struct model_config *c, const char *name, double speed, struct error *err)
 {
@@ -261,7 +275,7 @@ static enum error_code take_router(struct model_config *c, const char *name, dou
 
 enum error_code train_parse(struct train_options *o, int argc, char **argv, struct error *err)
 {
-    const char *attention = NULL, *dispatch = NULL, *router = NULL;
+    const char *attention = NULL, *dispatch = NULL, *router = NULL, *affinity = NULL;
     const char *batches = NULL, *model = NULL, *backend = NULL, *grad_dtype = NULL, *placement = placements[0],
                *dtype = "fp32", *cluster = CLUSTER_USUAL, *optimizer = "adamw";
     int size[AXIS_COUNT] = { 1, 1, 1, 1, 1 }, batch = 0, seq = 0, micro = 0, steps = 100, warmup = -1, lr_steps = 0;
@@ -301,6 +315,8 @@ enum error_code train_parse(struct train_options *o, int argc, char **argv, stru
         { "--degree", "R", OPTION_INT, &o->plan.degree, .min = 0, .max = 4096,
           .help = "for tutel: 0: weights move, not rows; R, a divisor of etp: each row is computed by R devices; "
                   "default: what sends least" },
+        { "--affinity", "FILE", OPTION_STRING, &affinity,
+          .help = "for speculative: where the experts of each token are likely to be, as `orrery affinity` writes it" },
         { "--recompute", "WHAT", OPTION_STRING, &o->plan.recompute,
           .help = "activations to recompute in backward: none, selective, selective++ (all but attention), full, or "
                   "a list of layers to recompute in full, such as 0,2-5" },
@@ -504,6 +520,7 @@ enum error_code train_parse(struct train_options *o, int argc, char **argv, stru
     if (!e) e = mesh_make(&p->mesh, size, err);
     if (!e) e = optimizer_find(&p->optimizer, optimizer, err);
     if (!e) e = take_router(&p->model, router, router_speed, err);
+    if (!e) e = take_affinity(o, affinity, err);
     if (e) return e;
     if (untied) p->model.tied = false;
     if (dropout >= 0) p->model.dropout_embedding = p->model.dropout_residual = p->model.dropout_attention = dropout;
@@ -552,4 +569,5 @@ void train_options_free(struct train_options *o)
 {
     checkpoint_close(&o->saved);
     batch_plan_free(&o->batches);
+    affinity_free(&o->affinity);
 }

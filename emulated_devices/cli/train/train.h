@@ -17,6 +17,7 @@ struct train_options {
     const char *pack;                   /* lengths of samples that are packed into sequences; NULL: none are */
     const char *data, *check, *dump, *save, *resume, *json, *trace, *timeline;
     struct batch_plan batches;          /* of --batches; its sequences are NULL without */
+    struct affinity affinity;           /* of --affinity; empty without */
     struct cluster cluster;             /* for virtual time */
     int trace_steps;                    /* number of this run's steps in the trace */
     int64_t steps;

@@ -90,6 +90,7 @@ struct mixture_call {
 struct expert_scheme {
     struct scheme head;
     bool cuts_experts;                  /* a device has some experts, whole; else all of them, cut over tp */
+    bool predicts;                      /* rows are ordered by where their experts are likely to be: affinity.h */
     /* Whether these devices can share a model's experts.  @return NULL, or what the scheme needs, as text. */
     const char *(*refuses)(const struct expert_parallel *, const struct model_config *);
     /* Create groups in ep->part.  Local.  NULL: the scheme needs none.  @return OK or ERR_MEMORY. */

@@ -1,0 +1,109 @@
+/* run_attention.c -- rotary positions and attention, by the attention scheme; if the rows of a microbatch are shuffled,
+ * in the order of the batch. */
+#include "emulated_devices/model/run_node.h"
+#include "emulated_devices/device/compute.h"
+
+/* Of packed samples: what the tokens of some of the microbatch's sequences see. */
+static void take_mask(struct attention *a, struct tensor mask, struct interval sequences)
+{
+    if (!tensor_present(mask)) return;
+    a->mask = tensor_rows_of(mask, sequences.first * a->S, sequences.count * a->S);
+    const int32_t *sees = a->mask.data;
+    for (int64_t i = 0; i < tensor_rows(a->mask); i++) a->pairs += sees[2 * i + 1] - sees[2 * i];
+}
+
+/* The description of attention over whole sequences; a scheme may work on fewer heads. */
+static struct attention attention(const struct node_call *c)
+{
+    const struct stage *s = c->stage;
+    const struct model_config *model = &s->plan->model;
+    const struct interval rows = tensor_rows_at(s->tp, INNER, c->micro->N);
+    const bool one = s->seams->cp.scheme->plan != NULL;         /* all sequences are one */
+    const struct interval sequences = { one ? 0 : rows.first / s->tp->S, one ? 1 : rows.count / s->tp->S };
+    const int64_t first = c->micro->sequences.first + sequences.first;
+    struct attention a = attention_of_model(model, one ? tensor_rows(c->micro->mask) : s->plan->S);
+    a.each = one ? s->plan->S : 0;
+    take_mask(&a, c->micro->mask, sequences);
+    a.H = s->tp->heads.queries.count, a.K = s->tp->heads.keys.count;
+    a.drop = dropout_at(model->dropout_attention, s->dropout_seed, c->part->layer, "probabilities", first,
+                        s->tp->heads.queries.first, model->H);
+    return a;
+}
+
+/* In place. */
+enum error_code node_rotary_forward(const struct node_call *c, struct error *err)
+{
+    (void)err;
+    dev_rotary_forward(c->stage->device, node_buffer(c, c->node->y), node_integers(c, c->micro->positions, INNER),
+                       c->stage->rotary, attention(c));
+    return OK;
+}
+
+enum error_code node_rotary_input(const struct node_call *c, struct error *err)
+{
+    (void)err;
+    dev_rotary_backward_input(c->stage->device, node_buffer(c, c->node->dx[0]),
+                              node_integers(c, c->micro->positions, INNER), c->stage->rotary, attention(c));
+    return OK;
+}
+
+static struct attention_call attention_call(const struct node_call *c)
+{
+    const struct linked_node *n = c->node;
+    c->stage->seams->cp = stage_seams(c->stage, c->micro, c->part).cp;
+    struct attention_call a = {
+        .cp = &c->stage->seams->cp, .shape = attention(c), .qkv = node_buffer(c, n->x[0]), .out = node_buffer(c, n->y)
+    };
+    for (int i = 0; i < a.cp->scheme->slots; i++) a.kept[i] = node_buffer(c, n->statistic[i]);
+    return a;
+}
+
+/* ---- shuffled rows ----------------------------------------------------------------------------------------------- */
+
+/* Tensors of a call: the first are read, and one more may be written. */
+struct operands { int read, written; struct tensor *of[4]; };
+
+/* Replace a tensor by a copy, or by memory for one, with the rows in the order of the batch. */
+static enum error_code sort_rows(const struct node_call *c, struct tensor *t, bool filled, struct error *err)
+{
+    const struct tensor shuffled = *t;
+    *t = device_tensor_2d(c->stage->device, BUFFERS, tensor_rows(shuffled), tensor_cols(shuffled));
+    if (t->data == NULL) return fail(err, ERR_MEMORY, "no memory for attention's rows in their order");
+    if (filled) dev_gather_forward(c->stage->device, *t, shuffled, c->micro->sorted, 1);
+    return OK;
+}
+
+static enum error_code run_sorted(const struct node_call *c, struct attention_call *a, struct operands o,
+                                  enum error_code (*run)(struct attention_call *, struct error *), struct error *err)
+{
+    struct tensor shuffled[4];
+    enum error_code e = OK;
+    int sorted = 0;
+    if (!tensor_present(c->micro->sorted)) return run(a, err);
+    for (; sorted < o.read + o.written && !e; sorted += !e) {
+        shuffled[sorted] = *o.of[sorted];
+        e = sort_rows(c, o.of[sorted], sorted < o.read, err);
+    }
+    if (!e) e = run(a, err);
+    if (!e && o.written)
+        dev_gather_backward_input(c->stage->device, shuffled[o.read], *o.of[o.read], c->micro->sorted, 1);
+    for (int i = 0; i < sorted; i++) device_free(c->stage->device, *o.of[i]);
+    return e;
+}
+
+enum error_code node_attention_forward(const struct node_call *c, struct error *err)
+{
+    struct attention_call a = attention_call(c);
+    const struct attention_scheme *s = a.cp->scheme;
+    if (c->again && only_exchanges(&c->part->linked, c->node))
+        return run_sorted(c, &a, (struct operands){ 2, 0, { &a.qkv, &a.out } }, s->exchange, err);
+    return run_sorted(c, &a, (struct operands){ 1, 1, { &a.qkv, &a.out } }, s->forward, err);
+}
+
+enum error_code node_attention_input(const struct node_call *c, struct error *err)
+{
+    struct attention_call a = attention_call(c);
+    a.d_qkv = node_buffer(c, c->node->dx[0]), a.d_out = node_buffer(c, c->node->dy);
+    return run_sorted(c, &a, (struct operands){ 3, 1, { &a.qkv, &a.out, &a.d_out, &a.d_qkv } },
+                      a.cp->scheme->backward_input, err);
+}

@@ -1,0 +1,89 @@
+/* experts.c -- which device has which experts: the arrangement of a stage's devices as copies x ep x etp. */
+#include "emulated_devices/plan/plan.h"
+#include <stdio.h>
+
+/* "--ep 4", or "--ep 4 x --etp 2". */
+static void name_expert_flags(const struct plan *p, char *text, size_t room)
+{
+    if (plan_etp(p) > 1) snprintf(text, room, "--ep %d x --etp %d", plan_ep(p), plan_etp(p));
+    else snprintf(text, room, "--ep %d", plan_ep(p));
+}
+
+enum error_code plan_check_experts(const struct plan *p, struct error *err)
+{
+    const struct expert_scheme *s;
+    const enum error_code e = expert_scheme_find(&s, p->dispatch, err);
+    if (e) return e;
+    char flags[64];
+    name_expert_flags(p, flags, sizeof flags);
+    if (plan_stage_devices(p) % (plan_ep(p) * plan_etp(p)) != 0)
+        return fail(err, ERR_PLAN, "%s: must be a divisor of the %d devices of a stage, --dp x --cp x --tp: experts "
+                    "have the same stages as attention", flags, plan_stage_devices(p));
+    for (int rank = 0; rank < p->mesh.devices; rank++) {
+        const struct expert_parallel share = plan_expert_share(p, NULL, rank);
+        const char *needs = s->refuses(&share, &p->model);
+        if (needs) return fail(err, ERR_PLAN, "%s: --dispatch %s needs %s", flags, s->head.name, needs);
+    }
+    if (plan_ep(p) * plan_etp(p) > 1 && p->model.mlp != MLP_MIXTURE)
+        return fail(err, ERR_PLAN, "%s: --model %s has no experts", flags, p->model.name);
+    if (p->degree >= 0 && !s->choose)
+        return fail(err, ERR_PLAN, "--degree %d: --dispatch %s has no degrees; tutel has", p->degree, s->head.name);
+    if (plan_etp(p) > p->model.F)
+        return fail(err, ERR_PLAN, "--etp %d: an expert has F=%lld columns; etp can be at most that", p->etp,
+                    (long long)p->model.F);
+    struct shards of_experts;
+    struct error why;
+    if (plan_cuts_experts(p) && data_shards(&of_experts, &p->data, plan_expert_copies(p), 0, &why))
+        return fail(err, why.code, "%s: leaves %d devices with the same experts: %s", flags, plan_expert_copies(p),
+                    why.text);
+    return plan_check_affinity(p, err);
+}
+
+bool plan_cuts_experts(const struct plan *p)
+{
+    const struct expert_scheme *s;
+    return p->model.mlp == MLP_MIXTURE && !expert_scheme_find(&s, p->dispatch, NULL) && s->cuts_experts;
+}
+
+bool plan_has_expert(const struct plan *p, int rank, const struct param_spec *s)
+{
+    const struct interval own = block_at(p->model.mixture.E, plan_ep(p), plan_expert_place(p, rank, EXPERT_PARTS));
+    return !plan_cuts_experts(p) || s->expert < 0 || (s->expert >= own.first && s->expert < interval_end(own));
+}
+
+/* Neighbours along an axis of the experts are so many ranks apart. */
+static int expert_stride(const struct plan *p, enum expert_axis axis)
+{
+    return axis == EXPERT_SLICES ? 1 : axis == EXPERT_PARTS ? plan_etp(p) : plan_etp(p) * plan_ep(p);
+}
+
+int plan_expert_size(const struct plan *p, enum expert_axis axis)
+{
+    return axis == EXPERT_SLICES ? plan_etp(p) : axis == EXPERT_PARTS ? plan_ep(p)
+         : plan_stage_devices(p) / (plan_etp(p) * plan_ep(p));
+}
+
+int plan_expert_place(const struct plan *p, int rank, enum expert_axis axis)
+{
+    return rank % plan_stage_devices(p) / expert_stride(p, axis) % plan_expert_size(p, axis);
+}
+
+int plan_expert_members(const struct plan *p, int rank, enum expert_axis axis, int member[])
+{
+    const int n = plan_expert_size(p, axis), stride = expert_stride(p, axis);
+    for (int i = 0; i < n; i++) member[i] = rank + (i - plan_expert_place(p, rank, axis)) * stride;
+    return n;
+}
+
+struct expert_parallel plan_expert_share(const struct plan *p, const struct tensor_parallel *tp, int rank)
+{
+    int member[MESH_MOST_DEVICES];
+    struct nodes nodes = { .member = member };
+    const int n = plan_expert_members(p, rank, EXPERT_PARTS, member);
+    if (p->cluster) nodes = nodes_on(p->cluster, member, n);
+    struct expert_parallel ep = { .tp = tp, .devices = n, .rank = plan_expert_place(p, rank, EXPERT_PARTS),
+                                  .slices = plan_etp(p), .slice = plan_expert_place(p, rank, EXPERT_SLICES),
+                                  .node = nodes_even(nodes, n), .degree = p->degree };
+    expert_scheme_find(&ep.scheme, p->dispatch, NULL);
+    return ep;
+}

@@ -1,0 +1,40 @@
+/* affinity.h -- which part of the experts the tokens of each id need most: what speculative dispatch predicts by.
+ *
+ * Source   Semantic parallelism (Sem-MoE), arXiv:2503.04398: a token's experts follow mostly from its id, whatever is
+ *          before it.  The paper has such a table for each layer, and another by the devices that the token has seen;
+ *          here one table is for all layers, so that rows are moved once
+ */
+#ifndef ORRERY_EXPERT_AFFINITY_H
+#define ORRERY_EXPERT_AFFINITY_H
+
+#include "ref/error.h"
+#include <stdint.h>
+
+struct affinity {
+    int64_t V;                          /* token ids */
+    int parts;                          /* of the experts: ep */
+    int32_t *part;                      /* [V] the part that has most of the experts of such tokens; -1: not known */
+};
+
+/**
+ * Order rows so that each device gets, as far as it has room, those whose experts are probably its own.
+ * Block r of the order (block_at) is device r's.  A row goes to the device with its part if there is room, in the order
+ * of rows; the others fill what room is left.  In a block rows are ascending.  Pure.
+ * @param id           [n] of each row's token.
+ * @param own          [devices] the part of each; of two with the same the first is filled first.
+ * @param[out] order   [n] the row at each place.
+ * @return OK or ERR_MEMORY.
+ */
+enum error_code affinity_order(const struct affinity *, const int32_t *id, int64_t n, const int own[], int devices,
+                               int32_t *order, struct error *);
+
+/** Read a table from JSON: {"parts": P, "part_of_token": [V numbers, -1 to P-1]}.
+ *  @return OK, for affinity_free; ERR_FILE, ERR_FORMAT naming what is wrong, or ERR_MEMORY, with an empty table. */
+enum error_code affinity_read(struct affinity *, const char *path, struct error *);
+
+/** Write such a file atomically.  @return OK, ERR_FILE or ERR_MEMORY. */
+enum error_code affinity_write(const struct affinity *, const char *path, struct error *);
+
+void affinity_free(struct affinity *);
+
+#endif

@@ -1,0 +1,58 @@
+/* affinity_file.c -- a table of tokens and parts of experts in a file, which is not trusted. */
+#include "emulated_devices/schemes/experts/affinity.h"
+#include "ref/io/json.h"
+#include "ref/io/output.h"
+#include <stdlib.h>
+
+enum { MOST_PARTS = 4096 };
+static const char key_parts[] = "parts", key_tokens[] = "part_of_token";
+
+static enum error_code read_table(struct affinity *a, const cJSON *root, const char *path, struct error *err)
+{
+    const cJSON *all, *one;
+    int64_t parts, n = 0;
+    enum error_code e = json_int(root, path, key_parts, 1, MOST_PARTS, &parts, err);
+    if (!e) e = json_array(root, path, key_tokens, &all, err);
+    if (e) return e;
+    *a = (struct affinity){ .V = cJSON_GetArraySize(all), .parts = (int)parts };
+    a->part = malloc((size_t)(a->V + 1) * sizeof *a->part);
+    if (a->part == NULL) return fail(err, ERR_MEMORY, "no memory for a table of %lld tokens", (long long)a->V);
+    cJSON_ArrayForEach(one, all) {
+        int64_t part;
+        if (!json_whole(one, &part) || part < -1 || part >= parts)
+            return fail(err, ERR_FORMAT, "%s: %s[%lld]: must be a part, 0 to %lld, or -1", printable_path(path).text,
+                        key_tokens, (long long)n, (long long)parts - 1);
+        a->part[n++] = (int32_t)part;
+    }
+    return OK;
+}
+
+enum error_code affinity_read(struct affinity *a, const char *path, struct error *err)
+{
+    cJSON *root;
+    *a = (struct affinity){ 0 };
+    enum error_code e = json_read(path, &root, err);
+    if (!e) e = read_table(a, root, path, err);
+    cJSON_Delete(root);
+    if (e) affinity_free(a);
+    return e;
+}
+
+enum error_code affinity_write(const struct affinity *a, const char *path, struct error *err)
+{
+    cJSON *const root = cJSON_CreateObject();
+    cJSON *const all = cJSON_CreateIntArray(a->part, (int)a->V);
+    const bool ok = root && all && cJSON_AddNumberToObject(root, key_parts, a->parts) &&
+                    cJSON_AddItemToObject(root, key_tokens, all);
+    if (!ok) cJSON_Delete(all);
+    const enum error_code e = ok ? json_write(path, root, err)
+                                 : fail(err, ERR_MEMORY, "no memory to write %lld tokens", (long long)a->V);
+    cJSON_Delete(root);
+    return e;
+}
+
+void affinity_free(struct affinity *a)
+{
+    free(a->part);
+    *a = (struct affinity){ 0 };
+}

@@ -1,0 +1,46 @@
+# `orrery affinity`: the folder that it writes holds the same model, speculative dispatch takes it, and what is refused.
+# tier: verify
+. "$(dirname "$0")/lib.sh"
+
+losses() { echo $(sed -n 's/^step .* loss  *\([0-9.]*\) .*/\1/p' "$place/out"); }
+some_steps() { run train --data "$text" --batch 6 --seq 8 --dtype fp64 --optimizer sgd --lr 1 --clip 0 "$@"; expect_status 0; }
+
+# The balance loss of a Mixtral adds up the choices of an expert's number over all layers, so it changes with the numbers.
+without_balance_loss() { sed -i 's/"router_aux_loss_coef":.*/"router_aux_loss_coef": 0,/' "$1/config.json"; }
+
+test_same_model() {
+    local before
+    make_text
+    run affinity one --ep 1 --data "$text" --batches 1 --seq 8;     expect_status 0
+    run affinity out --ep 4 --data "$text" --batches 8 --seq 8;     expect_status 0; expect_silent
+    expect_out '^  nothing known: 1 / 4 +25\.0 % +25\.0 %$'; expect_columns 100
+    expect_file out/config.json; expect_file out/model.safetensors; expect_file out/affinity.json
+    without_balance_loss one; without_balance_loss out
+    ! cmp -s one/model.safetensors out/model.safetensors || complain 'no expert has another number'
+    some_steps --model one --steps 6;               before=$(losses)
+    some_steps --model out --steps 6;               [ "$(losses)" = "$before" ] || complain "losses $(losses), not $before"
+    some_steps --model out --steps 1 --tp 4 --ep 4 --tensor 1d-sp --dispatch speculative --affinity out/affinity.json --check ref
+    expect_out '^OK: '
+}
+
+test_refusals() {
+    local words=(train --model mixtral-tiny --tp 2 --ep 2)
+    make_text
+    run affinity out --ep 2 --model tiny;           expect_status 2; expect_error '--model tiny: has no experts'
+    run affinity out --ep 0;                        expect_status 2; expect_error '--ep 0: must be a whole number from 1'
+    run affinity out --ep 2 --seq 99;               expect_status 2; expect_error '--seq 99: model mixtral-tiny has S='
+    run affinity out --ep 2 --data none;            expect_status 1; expect_error 'none'
+    run affinity --help;                            expect_status 0; expect_out '^usage: orrery affinity OUT --ep N'
+    expect_nothing
+    run "${words[@]}" --dispatch speculative;       expect_status 2; expect_error 'needs --affinity FILE, which `orrery affinity` makes'
+    run "${words[@]}" --dispatch speculative --affinity none;       expect_status 2; expect_error '--affinity none: cannot be opened'
+    echo '{"parts": 2, "part_of_token": [0, 1, 2]}' >bad
+    run "${words[@]}" --dispatch speculative --affinity bad;        expect_status 2
+    expect_error '--affinity bad: part_of_token\[2\]: must be a part, 0 to 1, or -1'
+    echo '{"parts": 2, "part_of_token": [0, 1]}' >short
+    run "${words[@]}" --dispatch speculative --affinity short;      expect_status 2
+    expect_error '--affinity: the file has 2 tokens, and --model mixtral-tiny has 256'
+    run "${words[@]}" --affinity short;             expect_status 2; expect_error '--affinity: --dispatch alltoall predicts nothing'
+}
+
+run_tests test_same_model test_refusals
