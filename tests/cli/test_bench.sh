@@ -28,6 +28,17 @@ test_all_schedules() {
     run bench schedules --pp 3 --micro 4;               expect_status 0; expect_out '^chimera +needs P even'
 }
 
+# Published models with parallel streams: parameters to the last digit, and the law of their losses.
+test_streams() {
+    run bench streams;                                  expect_status 0; expect_silent; expect_columns 100
+    expect_out '^  896  2   538195842   538195842     0$'
+    expect_out '^18 of 18 are the same to the last digit\.$'
+    expect_out '^Stack-V2 \(Python\): E 0\.6912, .* alpha 0\.1894, k 0\.393[45]; R\^2 0\.9978; '
+    expect_out '^Pile: E 1\.2886, .* alpha 0\.1963, k 0\.334[45]; R\^2 0\.9987; '
+    run bench streams --devices 2;                      expect_status 2; expect_error '--devices'
+    run bench streams --help;                           expect_status 0; expect_columns 100
+}
+
 # Figures that follow from closed forms by hand.  Elements of 4 bytes, N D = 64 x 32: 1d sends 8 (P-1)/P N D in 8 (P-1) messages;
 # a layer keeps (16 N D + H N + 4 N), has 12 D^2 + 13 D weights.  Units of N D: 4 + 30 bytes and 5 S H/D.
 test_tensor() {

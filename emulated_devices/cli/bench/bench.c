@@ -31,6 +31,8 @@ static const struct command topics[] = {
       bench_quantized_topic },
     { "offload", "loading weights over all links or from one owner; the offloaded update by stride",
       bench_offload_topic },
+    { "streams", "models with parallel streams: published parameters, and the law of their losses",
+      bench_streams_topic },
     { 0 }
 };
 

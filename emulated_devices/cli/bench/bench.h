@@ -5,7 +5,8 @@
 #include "emulated_devices/cli/cli.h"
 
 command_fn bench_step_topic, bench_schedules_topic, bench_collectives_topic, bench_tensor_topic,
-           bench_attention_topic, bench_dispatch_topic, bench_quantized_topic, bench_offload_topic;
+           bench_attention_topic, bench_dispatch_topic, bench_quantized_topic, bench_offload_topic,
+           bench_streams_topic;
 
 /** Read --devices of a benchmark with several jobs: numbers from 1 to most, such as "2,4,8".
  *  @param[out] devices  [room].  @param[in,out] count  how many; 0 before.  @return OK or ERR_USAGE. */
