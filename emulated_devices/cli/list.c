@@ -130,9 +130,11 @@ static void list_offload(void)
           "slices (--offload-slice)");
     field("activations: what layers keep, but for the last two of a stage, leaves after forward and comes back before "
           "backward; moves each byte once each way a microbatch; memory two layers, and those that stay");
+    field("experts: only a mixture's experts leave; the rest stays as its data scheme shards it, and is gathered over "
+          "the network while experts come over the link to the host");
     field("--offload-stride K: the device steps every Kth slice, the host the others at the same time");
     field("from ZeRO-Infinity, arXiv:2104.07857; ZeRO-Offload, arXiv:2101.06840; Deep Optimizer States, "
-          "arXiv:2410.21316; activations: ByteScale, arXiv:2502.21231");
+          "arXiv:2410.21316; activations: ByteScale, arXiv:2502.21231; experts: MoESys, arXiv:2205.10034");
 }
 
 /* Options of schemes that gather weights before use. */

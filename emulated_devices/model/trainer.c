@@ -26,10 +26,11 @@ static void make_pieces(struct trainer *t, int index, const struct param_spec *s
     }
 }
 
-/* Its unit is numbered by part: 0; after those: 1; of an expert that only some devices have: 2 (units.h). */
+/* Its unit is numbered by part: 0; after those: 1; of experts that only some devices have, or that alone are on the
+ * slow tier: 2 (units.h). */
 static int turn_of(const struct trainer *t, const struct param_spec *s, int tiles)
 {
-    if (s->expert >= 0 && plan_cuts_experts(&t->plan)) return 2;
+    if (s->expert >= 0 && (plan_cuts_experts(&t->plan) || t->plan.data.offload_experts)) return 2;
     return tiles > 1 || (data_quantises(&t->plan.data) && tensor_copied(&t->tensor, s));
 }
 

@@ -38,6 +38,7 @@ struct facts {
     X(quantized_gradients,    "--quantize-gradients")                                               \
     X(offload,                "--offload")                                                          \
     X(offload_activations,    "--offload activations")                                              \
+    X(offload_experts,        "--offload experts")                                                  \
     X(few_layers,             "at most two layers for each stage")                                  \
     X(offload_weights,        "--offload weights")                                                  \
     X(offload_gradients,      "--offload gradients")                                                \
@@ -82,6 +83,7 @@ struct facts {
     X(needs_no_loss_scale,     "--dtype bf16, fp32 or fp64")                                        \
     X(narrow_gradients,        "--grad-dtype of 16 bits")                                           \
     X(mixture,                 "a mixture of experts")                                              \
+    X(no_mixture,              "a model without experts")                                           \
     X(balance_loss,            "a mixture of experts")                                              \
     X(by_sequence,             "a capacity or a balance loss of each sequence")                                   \
     X(experts_predicted,       "--dispatch speculative")                                           \

@@ -152,6 +152,11 @@ static bool offload_activations(const struct facts *f, struct typed *t)
     return f->plan->offload_activations && say(t, "--offload activations");
 }
 
+static bool offload_experts(const struct facts *f, struct typed *t)
+{
+    return f->plan->data.offload_experts && say(t, "--offload experts");
+}
+
 /* No stage has a layer more than the two that stay. */
 static bool few_layers(const struct facts *f, struct typed *t)
 {
@@ -439,6 +444,8 @@ static bool mixture(const struct facts *f, struct typed *t)
 {
     return f->plan->model.mlp == MLP_MIXTURE && say_model(f, t);
 }
+
+static bool no_mixture(const struct facts *f, struct typed *t) { return !mixture(f, NULL) && say_model(f, t); }
 
 static bool balance_loss(const struct facts *f, struct typed *t)
 {

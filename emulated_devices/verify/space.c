@@ -337,18 +337,19 @@ static void take_codes(struct plan *p, int value)
 }
 
 /* No offload; everything, stepped by the device; everything, stepped by device and host in turn; optimizer state
- * only. */
+ * only; activations; only experts. */
 enum { OFFLOAD_ALL = 1u << PARAMETERS | 1u << GRADIENTS | 1u << OPTIMIZER, SLICE = 100 };
-static const struct { const char *name; unsigned what; int stride; } offloads_[] = {
-    { "none", 0, 0 }, { "offload", OFFLOAD_ALL, 1 }, { "offload /3", OFFLOAD_ALL, 3 },
-    { "offload state", 1u << OPTIMIZER, 1 }, { "activations", 1u << ACTIVATIONS, 1 },
+static const struct { const char *name; unsigned what; int stride; bool experts; } offloads_[] = {
+    { "none", 0, 0, false }, { "offload", OFFLOAD_ALL, 1, false }, { "offload /3", OFFLOAD_ALL, 3, false },
+    { "offload state", 1u << OPTIMIZER, 1, false }, { "activations", 1u << ACTIVATIONS, 1, false },
+    { "offload experts", OFFLOAD_ALL, 1, true },
 };
 static const char *offload_word(int value) { return offloads_[value].name; }
 static void take_offload(struct plan *p, int value)
 {
     p->offload_activations = offloads_[value].what == 1u << ACTIVATIONS;
     p->data.offload = p->offload_activations ? 0 : offloads_[value].what;
-    p->data.offload_stride = offloads_[value].stride;
+    p->data.offload_stride = offloads_[value].stride, p->data.offload_experts = offloads_[value].experts;
     p->data.offload_slice = SLICE;
 }
 

@@ -17,7 +17,8 @@
 
 static struct device device;
 static struct comm comm;
-static struct group world;
+static struct group world, lonely;
+static bool own_experts;                        /* each device has experts of its own, which nobody shares */
 static struct parameters parameters;
 static struct data_parallel dp;
 static struct hyperparameters hyper;
@@ -28,11 +29,15 @@ enum { PARTS = 5, MOST_USES = 3 * PARTS };      /* embedding, three blocks, loss
 static void list_parameters(void)
 {
     static struct parameter all[64];
-    parameters = (struct parameters){ .count = model_param_count(&even), .all = all };
-    for (int i = 0; i < parameters.count; i++) {
-        all[i] = (struct parameter){ .spec = model_param(&even, i), .index = i, .holders = 1 };
-        all[i].layout = layout_whole(all[i].spec.ndim, all[i].spec.dim);
-        all[i].counted = layout_count(&all[i].layout);
+    const int n = model_param_count(&even);
+    parameters = (struct parameters){ .all = all };
+    for (int k = 0; k < 2 * n; k++) {                   /* experts last: they are units of their own */
+        const struct param_spec s = model_param(&even, k % n);
+        if ((s.expert >= 0) != (k >= n)) continue;
+        struct parameter *p = &all[parameters.count++];
+        *p = (struct parameter){ .spec = s, .index = k % n, .holders = 1, .apart = own_experts && s.expert >= 0 };
+        p->layout = layout_whole(s.ndim, s.dim);
+        p->counted = layout_count(&p->layout);
     }
 }
 
@@ -42,11 +47,13 @@ static void open_engine(struct data_request q)
     clock_open(&device.clock, &machine, F32);
     assert_int_equal(comm_open(&comm, &device, &err), OK);
     assert_int_equal(group_world(&world, &comm, &err), OK);
+    assert_int_equal(group_of(&lonely, &comm, &comm.rank, 1, TRAFFIC_EXPERTS, 0, &err), OK);
     list_parameters();
     dp = (struct data_parallel){ .request = q,
                                  .config = &even,
                                  .device = &device,
                                  .group = &world,
+                                 .experts = own_experts ? &lonely : NULL,
                                  .parameters = &parameters,
                                  .hyper = &hyper,
                                  .versions = 1 };
@@ -59,6 +66,7 @@ static void open_engine(struct data_request q)
 static void close_engine(void)
 {
     data_close(&dp);
+    group_close(&lonely);
     group_close(&world);
     comm_close(&comm);
     device_close(&device);

@@ -83,6 +83,8 @@ static void take(struct plan *p, enum feature f)
     case HAS_quantized_weights: p->data.quantise_weights = codes; break;
     case HAS_quantized_gradients: p->data.quantise_gradients = codes; break;
     case HAS_offload: case HAS_offload_state_alone: p->data.offload = 1u << OPTIMIZER; break;
+    case HAS_offload_experts: take(p, HAS_mixture), p->data.offload = ALL, p->data.offload_experts = true; break;
+    case HAS_no_mixture: p->model = case_plan(1, 1, 1).model; break;
     case HAS_offload_activations: p->offload_activations = true; break;
     case HAS_few_layers: p->model.L = 2; break;
     case HAS_offload_weights: p->data.offload = 1u << PARAMETERS; break;

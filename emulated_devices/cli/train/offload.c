@@ -2,8 +2,10 @@
 #include "emulated_devices/cli/train/train.h"
 #include <string.h>
 
-static const struct { const char *name; enum arena_tag tag; } classes[] = {
+enum { EXPERTS = 31 };                          /* beside the classes: of these only the experts' */
+static const struct { const char *name; int bit; } classes[] = {
     { "optimizer", OPTIMIZER }, { "gradients", GRADIENTS }, { "weights", PARAMETERS }, { "activations", ACTIVATIONS },
+    { "experts", EXPERTS },
 };
 enum { CLASSES = sizeof classes / sizeof *classes };
 
@@ -23,7 +25,7 @@ static enum error_code take_classes(unsigned *offload, const char *list, struct 
             return fail(err, ERR_USAGE, "--offload %s: a list such as optimizer,gradients,weights",
                         printable(list).text);
         if (found < 0) return fail_unknown_name(err, "--offload", printable(word).text, names, CLASSES);
-        *offload |= 1u << classes[found].tag;
+        *offload |= 1u << classes[found].bit;
         at += length;
         if (*at == '\0') return OK;
     }
@@ -41,7 +43,9 @@ enum error_code train_take_offload(struct plan *p, const struct offload_flags *f
     q->offload_slice = f->slice ? f->slice : OFFLOAD_SLICE;
     q->offload_stride = f->stride;
     const enum error_code e = f->classes ? take_classes(&what, f->classes, err) : OK;
-    q->offload = what & ~(1u << ACTIVATIONS);
+    const unsigned state = 1u << PARAMETERS | 1u << GRADIENTS | 1u << OPTIMIZER;
+    q->offload_experts = what >> EXPERTS & 1;
+    q->offload = q->offload_experts && !(what & state) ? state : what & state;
     p->offload_activations = what >> ACTIVATIONS & 1;
     return e;
 }

@@ -377,7 +377,8 @@ enum error_code train_parse(struct train_options *o, int argc, char **argv, stru
           .help = "elements that share a scale" },
         { "--offload", "WHAT", OPTION_STRING, &offload.classes,
           .help = "what to keep on a slow tier instead of the device's memory: optimizer, gradients, weights, "
-                  "activations, or a list such as optimizer,weights" },
+                  "activations, or a list such as optimizer,weights; experts: of these classes, or of the first "
+                  "three, only those of a mixture's experts" },
         { "--offload-to", "host|DIR", OPTION_STRING, &offload.to,
           .help = "the tier: the host's memory, or one file per device in a folder; default: host" },
         { "--offload-slice", "N", OPTION_INT, &offload.slice, .min = 1, .max = 2e9,

@@ -24,7 +24,7 @@ static enum error_code fill_block(struct data_parallel *dp, struct error *err)
 {
     bool failed = false;
     int64_t at = 0;
-    dp->gradients = data_zeros(dp, GRADIENTS, KIND_GRADIENT, tensor_count(dp->gradients), &failed);
+    dp->gradients = data_zeros(dp, NULL, GRADIENTS, KIND_GRADIENT, tensor_count(dp->gradients), &failed);
     for (int u = dp->units - 1; u >= 0; u--) {
         dp->unit[u].g = dp->unit[u].own_g = dp->unit[u].sum =
             slice(dp->gradients, (struct interval){ at, dp->unit[u].padded });

@@ -60,6 +60,7 @@ struct data_request {
                                                  * the step, at a time, > 0: bucket.h */
     struct outer outer;                         /* --local-steps, --outer-lr, --outer-momentum; 0: the scheme's */
     unsigned offload;                           /* --offload: 1 << PARAMETERS, GRADIENTS, OPTIMIZER: on the slow tier */
+    bool offload_experts;                       /* of these classes only those of a mixture's experts */
     const char *offload_to;                     /* folder for a file; NULL: the host's memory */
     int64_t offload_slice;                      /* elements that the step moves and steps at a time, > 0 */
     int offload_stride;                         /* K: the device steps every Kth slice, the host the others; 0, 1: the

@@ -9,13 +9,19 @@ struct gathering { int64_t most, here; int *times; bool *whole, *shard; };
 
 static struct gathering *own_state(const struct data_parallel *dp) { return chain_state(dp, &stage_gathering); }
 
+/* Whether a unit's weights exist whole only while they are used. */
+static bool passes(const struct data_parallel *dp, const struct unit *u)
+{
+    return !has_gradients(dp) || u->over->shards.weights > 1 || unit_offloads(dp, u, PARAMETERS);
+}
+
 /* Whether the next part's weights are gathered while this one computes. */
 static bool looks_ahead(const struct data_parallel *dp) { return weights_travel(dp) && !dp->request.no_prefetch; }
 
 static enum error_code open_lists(struct data_parallel *dp, struct error *err)
 {
     struct gathering *g = own_state(dp);
-    for (int i = 0; i < dp->units; i++) dp->unit[i].passing_w = true;
+    for (int i = 0; i < dp->units; i++) dp->unit[i].passing_w = passes(dp, &dp->unit[i]);
     g->times = calloc((size_t)dp->units, sizeof *g->times);
     g->whole = calloc((size_t)dp->units, sizeof *g->whole);
     g->shard = calloc((size_t)dp->units, sizeof *g->shard);
@@ -30,12 +36,12 @@ static void close_lists(struct data_parallel *dp)
 
 static void make(struct data_parallel *dp, struct unit *u)
 {
-    u->w = tensor_1d(NULL, dp->device->dtype, whole_elements(u));
+    if (u->passing_w) u->w = tensor_1d(NULL, dp->device->dtype, whole_elements(u));
 }
 
 static void unmake(struct data_parallel *dp, struct unit *u)
 {
-    device_free(dp->device, u->w);
+    if (u->passing_w) device_free(dp->device, u->w);
 }
 
 /* ---- which weights stay ------------------------------------------------------------------------------------------ */
@@ -121,7 +127,7 @@ static enum error_code acquire(struct data_parallel *dp, struct use use, bool ah
 static void release(struct data_parallel *dp, int use, int unit)
 {
     struct unit *u = &dp->unit[unit];
-    if (stays_after(dp, use, unit)) return;
+    if (!u->passing_w || stays_after(dp, use, unit)) return;
     device_free(dp->device, u->w);
     u->w.data = NULL;
     u->moved = false;
@@ -150,7 +156,7 @@ static void foresee_shards(struct data_parallel *dp, struct gathering *g, struct
 static void foresee_unit(struct data_parallel *dp, struct gathering *g, int unit)
 {
     const struct unit *u = &dp->unit[unit];
-    if (g->whole[unit] || u->count == 0) return;
+    if (g->whole[unit] || u->count == 0 || !u->passing_w) return;
     if (!g->shard[unit]) g->here += u->copied_w;
     g->whole[unit] = true, g->shard[unit] = false;
     g->times[unit]++;

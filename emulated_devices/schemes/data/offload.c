@@ -28,11 +28,11 @@ static uint64_t room_of(const struct data_parallel *dp, enum tensor_kind kind, i
 
 static uint64_t unit_room(const struct data_parallel *dp, const struct unit *u)
 {
-    uint64_t sum = offloads(&dp->request, PARAMETERS) ? room_of(dp, KIND_WEIGHT, kept_elements(u, BY_WEIGHTS)) : 0;
+    uint64_t sum = unit_offloads(dp, u, PARAMETERS) ? room_of(dp, KIND_WEIGHT, kept_elements(u, BY_WEIGHTS)) : 0;
     for EACH_LINK(dp, l)
         for (int i = 0; i < l->stage->kept; i++) {
             const struct keeping *k = &l->stage->keeps[i];
-            const int64_t n = offloads(&dp->request, k->tag) ? keeping_elements(dp, u, k) : -1;
+            const int64_t n = unit_offloads(dp, u, k->tag) ? keeping_elements(dp, u, k) : -1;
             if (n > 0) sum += room_of(dp, k->kind, n);
         }
     return sum;
@@ -45,8 +45,8 @@ static enum error_code outline(struct data_parallel *dp, struct error *err)
     dp->unit_by_unit = true;
     for (int i = 0; i < dp->units; i++) {
         struct unit *u = &dp->unit[i];
-        u->copied_w = offloads(&dp->request, PARAMETERS) ? kept_elements(u, BY_WEIGHTS) : 0;
-        u->copied_g = offloads(&dp->request, GRADIENTS) ? kept_elements(u, BY_GRADIENTS) : 0;
+        u->copied_w = unit_offloads(dp, u, PARAMETERS) ? kept_elements(u, BY_WEIGHTS) : 0;
+        u->copied_g = unit_offloads(dp, u, GRADIENTS) ? kept_elements(u, BY_GRADIENTS) : 0;
     }
     return OK;
 }
@@ -64,9 +64,10 @@ static void close_tier(struct data_parallel *dp)
     tier_close(own_tier(dp));
 }
 
-static struct tensor place(struct data_parallel *dp, enum arena_tag tag, enum dtype format, int64_t n)
+static struct tensor place(struct data_parallel *dp, const struct unit *u, enum arena_tag tag, enum dtype format,
+                           int64_t n)
 {
-    return offloads(&dp->request, tag) ? tier_place(own_tier(dp), format, n) : tensor_none;
+    return unit_offloads(dp, u, tag) ? tier_place(own_tier(dp), format, n) : tensor_none;
 }
 
 bool on_tier(const struct data_parallel *dp, struct tensor t)
@@ -248,10 +249,15 @@ struct tier_traffic data_tier_traffic_so_far(const struct data_parallel *dp)
 
 struct model_state data_offloaded(const struct data_parallel *dp)
 {
-    const struct model_state all = data_kept_bytes(dp);
-    return (struct model_state){ .weights = offloads(&dp->request, PARAMETERS) ? all.weights : 0,
-                                 .gradients = offloads(&dp->request, GRADIENTS) ? all.gradients : 0,
-                                 .optimizer = offloads(&dp->request, OPTIMIZER) ? all.optimizer : 0 };
+    struct model_state sum = { 0 };
+    for (int i = 0; i < dp->units; i++) {
+        const struct unit *u = &dp->unit[i];
+        const struct model_state kept = unit_kept_bytes(dp, u);
+        if (unit_offloads(dp, u, PARAMETERS)) sum.weights += kept.weights;
+        if (unit_offloads(dp, u, GRADIENTS)) sum.gradients += kept.gradients;
+        if (unit_offloads(dp, u, OPTIMIZER)) sum.optimizer += kept.optimizer;
+    }
+    return sum;
 }
 
 static bool takes_part(const struct data_parallel *dp) { return dp->request.offload != 0; }

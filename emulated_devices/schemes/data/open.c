@@ -28,6 +28,7 @@ static enum error_code open_units(struct data_parallel *dp, struct error *err)
         struct sharing *over = dp->sharing + (i > first && ps->all[first].apart);
         unit_lay_out(u, &ps->all[first], i - first, &over->shards, dp->scheme->rows);
         u->over = over;
+        u->experts = i > first && ps->all[first].spec.expert >= 0;
         u->g = tensor_1d(NULL, data_format(dp, KIND_GRADIENT), whole_elements(u));
     }
     return OK;
@@ -35,11 +36,12 @@ static enum error_code open_units(struct data_parallel *dp, struct error *err)
 
 /* ---- memory ------------------------------------------------------------------------------------------------------ */
 
-struct tensor data_zeros(struct data_parallel *dp, enum arena_tag tag, enum tensor_kind kind, int64_t n, bool *failed)
+struct tensor data_zeros(struct data_parallel *dp, const struct unit *u, enum arena_tag tag, enum tensor_kind kind,
+                         int64_t n, bool *failed)
 {
     struct tensor t = tensor_none;
     for EACH_LINK(dp, l)
-        if (l->stage->place && !tensor_present(t)) t = l->stage->place(dp, tag, data_format(dp, kind), n);
+        if (u && l->stage->place && !tensor_present(t)) t = l->stage->place(dp, u, tag, data_format(dp, kind), n);
     if (tensor_present(t)) return t;
     t = device_tensor_in(dp->device, tag, data_format(dp, kind), n);
     if (t.data) device_zero(dp->device, t);
@@ -66,13 +68,13 @@ static struct tensor *keeping_of(struct unit *u, const struct keeping *k)
 static void make_kept(struct data_parallel *dp, struct unit *u, const struct keeping *k, bool *failed)
 {
     const int64_t n = keeping_elements(dp, u, k);
-    if (n >= 0) *keeping_of(u, k) = data_zeros(dp, k->tag, k->kind, n, failed);
+    if (n >= 0) *keeping_of(u, k) = data_zeros(dp, u, k->tag, k->kind, n, failed);
 }
 
 /* If a tensor is kept whole, this device's part is a view of it, not a second copy. */
 static void make_unit(struct data_parallel *dp, struct unit *u, bool *failed)
 {
-    u->own_w = u->w = data_zeros(dp, PARAMETERS, KIND_WEIGHT, kept_elements(u, BY_WEIGHTS), failed);
+    u->own_w = u->w = data_zeros(dp, u, PARAMETERS, KIND_WEIGHT, kept_elements(u, BY_WEIGHTS), failed);
     u->shard = on_tier(dp, u->own_w) ? tensor_none : u->own_w;
     for EACH_LINK(dp, l)
         for (int i = 0; i < l->stage->kept; i++) make_kept(dp, u, &l->stage->keeps[i], failed);
@@ -90,17 +92,26 @@ static void unmake_unit(struct data_parallel *dp, struct unit *u)
     tracking_close(&u->tracking);
 }
 
+struct model_state unit_kept_bytes(const struct data_parallel *dp, const struct unit *u)
+{
+    struct model_state sum = {
+        .weights = (uint64_t)kept_elements(u, BY_WEIGHTS) * dtype_size(data_format(dp, KIND_WEIGHT))
+    };
+    for EACH_LINK(dp, l)
+        for (int i = 0; i < l->stage->kept; i++) {
+            const struct keeping *k = &l->stage->keeps[i];
+            const int64_t n = keeping_elements(dp, u, k);
+            if (n > 0) *model_state_of(&sum, k->tag) += (uint64_t)n * dtype_size(data_format(dp, k->kind));
+        }
+    return sum;
+}
+
 struct model_state data_kept_bytes(const struct data_parallel *dp)
 {
     struct model_state sum = { .gradients = tensor_bytes(dp->gradients) };
     for (int u = 0; u < dp->units; u++) {
-        sum.weights += (uint64_t)kept_elements(&dp->unit[u], BY_WEIGHTS) * dtype_size(data_format(dp, KIND_WEIGHT));
-        for EACH_LINK(dp, l)
-            for (int i = 0; i < l->stage->kept; i++) {
-                const struct keeping *k = &l->stage->keeps[i];
-                const int64_t n = keeping_elements(dp, &dp->unit[u], k);
-                if (n > 0) *model_state_of(&sum, k->tag) += (uint64_t)n * dtype_size(data_format(dp, k->kind));
-            }
+        const struct model_state one = unit_kept_bytes(dp, &dp->unit[u]);
+        sum.weights += one.weights, sum.gradients += one.gradients, sum.optimizer += one.optimizer;
     }
     return sum;
 }

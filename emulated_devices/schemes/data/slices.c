@@ -72,9 +72,9 @@ int64_t landing_elements(const struct data_parallel *dp)
     return stride(dp) > 1 && !offloads(&dp->request, PARAMETERS) ? n : 0;
 }
 
-static void add_slices(struct slices *s, struct unit *u, int64_t before, int64_t most)
+static void add_slices(const struct data_parallel *dp, struct slices *s, struct unit *u, int64_t before, int64_t most)
 {
-    const int64_t n = kept_elements(u, BY_OPTIMIZER);
+    const int64_t n = unit_is_away(dp, u) ? kept_elements(u, BY_OPTIMIZER) : 0;
     for (int64_t at = 0; at < n; at += most) {
         const struct interval own = { at, n - at < most ? n - at : most };
         s->all[s->count++] = (struct step_slice){ u, own, before + at, n - at <= most };
@@ -93,7 +93,7 @@ static enum error_code open_slices(struct data_parallel *dp, struct error *err)
     if (s->all == NULL)
         return fail(err, ERR_MEMORY, "no memory for a list of %lld slices of the optimizer's state", (long long)count);
     for (int u = 0; u < dp->units; u++) {
-        add_slices(s, &dp->unit[u], before, most);
+        add_slices(dp, s, &dp->unit[u], before, most);
         before += kept_elements(&dp->unit[u], BY_OPTIMIZER);
     }
     return OK;

@@ -43,8 +43,8 @@ struct data_stage {
     void (*make)(struct data_parallel *, struct unit *);
     void (*unmake)(struct data_parallel *, struct unit *);
     void (*close)(struct data_parallel *);
-    /* Allocate n elements of a class of state; tensor_none if this stage has no place for them. */
-    struct tensor (*place)(struct data_parallel *, enum arena_tag, enum dtype, int64_t n);
+    /* Allocate n elements of a class of a unit's state; tensor_none if this stage has no place for them. */
+    struct tensor (*place)(struct data_parallel *, const struct unit *, enum arena_tag, enum dtype, int64_t n);
 
     /* Weights.  acquire: make those of a use whole, and those of later uses as far ahead as the stage looks; release: a
      * unit's are no longer needed after the list's pass `use`. */
@@ -117,7 +117,17 @@ enum error_code share_weights(struct data_parallel *, struct unit *, struct erro
 /* Whether gradients are kept at all. */
 static inline bool has_gradients(const struct data_parallel *dp) { return !dp->optimizer->forward_only; }
 
-/* Whether weights must be moved before use: they are kept in shards, or on the slow tier. */
+/* Whether anything of a unit is on the slow tier; whether a class of it is. */
+static inline bool unit_is_away(const struct data_parallel *dp, const struct unit *u)
+{
+    return dp->request.offload != 0 && (u->experts || !dp->request.offload_experts);
+}
+static inline bool unit_offloads(const struct data_parallel *dp, const struct unit *u, enum arena_tag what)
+{
+    return unit_is_away(dp, u) && offloads(&dp->request, what);
+}
+
+/* Whether any weights must be moved before use: they are kept in shards, or on the slow tier. */
 static inline bool weights_travel(const struct data_parallel *dp)
 {
     return dp->shards.weights > 1 || dp->expert_shards.weights > 1 || offloads(&dp->request, PARAMETERS);
@@ -166,9 +176,13 @@ void count_due(struct data_parallel *, int from_use);
 /* The number of elements of a unit that a stage keeps; -1: none. */
 int64_t keeping_elements(const struct data_parallel *, const struct unit *, const struct keeping *);
 
-/* Allocate n zeros of a class, on the device or where a stage places them; free them. */
-struct tensor data_zeros(struct data_parallel *, enum arena_tag, enum tensor_kind, int64_t n, bool *failed);
+/* Allocate n zeros of a class, on the device or where a stage places those of a unit (NULL: of all); free them. */
+struct tensor data_zeros(struct data_parallel *, const struct unit *, enum arena_tag, enum tensor_kind, int64_t n,
+                         bool *failed);
 void data_give_back(struct data_parallel *, struct tensor);
+
+/* The bytes of a unit that a device keeps from step to step. */
+struct model_state unit_kept_bytes(const struct data_parallel *, const struct unit *);
 
 /* Whether a tensor is on the slow tier. */
 bool on_tier(const struct data_parallel *, struct tensor);

@@ -71,11 +71,16 @@ static enum error_code step_unit(struct data_parallel *dp, struct unit *u, struc
 static enum error_code step_units(struct data_parallel *dp, struct step step, bool share, struct error *err)
 {
     enum error_code e = OK;
-    for (int i = 0; i < dp->units && !e; i++) e = step_unit(dp, &dp->unit[i], step, share, err);
+    for (int i = 0; i < dp->units && !e; i++)
+        if (!unit_is_away(dp, &dp->unit[i])) e = step_unit(dp, &dp->unit[i], step, share, err);
     return e;
 }
 
-static bool steps_here(const struct data_parallel *dp) { return !dp->optimizer->low_rank && dp->request.offload == 0; }
+/* Units on the slow tier are stepped in slices. */
+static bool steps_here(const struct data_parallel *dp)
+{
+    return !dp->optimizer->low_rank && (dp->request.offload == 0 || dp->request.offload_experts);
+}
 
 const struct data_stage stage_step = { .name = "step", .takes_part = steps_here, .step = step_units };
 

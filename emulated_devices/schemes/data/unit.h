@@ -38,6 +38,7 @@ struct unit {
     int count;
     struct parameter *parameter;        /* [count] adjacent in the device's list */
     int rows;                           /* the number of parts into which each parameter is cut by rows; 0: flat */
+    bool experts;                       /* it has experts, and nothing else */
     int64_t elements, padded;           /* of all parameters; of the row */
     struct tensor w, g;                 /* whole, one after another; data is NULL while they are not on the device */
     struct tensor older;                /* with two versions: own_w before the last step */

@@ -12,7 +12,7 @@ static int matrix_number(const struct model_config *c, const struct param_spec *
            (s->role == ROLE_HEAD ? 0 : in_block[s->role]);
 }
 
-/* The first unit of experts that only some devices have. */
+/* The first unit of experts that only some devices have, or that alone are on the slow tier. */
 static int first_apart(const struct model_config *c, const struct data_request *q)
 {
     return unit_count(c) * (data_quantises(q) ? 2 : 1);
@@ -28,7 +28,7 @@ int data_unit_count(const struct model_config *c, const struct data_request *q)
 int data_unit_of(const struct model_config *c, const struct data_request *q, const struct parameter *p)
 {
     if (tiles_of(q, &p->spec) > 1) return unit_count(c) + matrix_number(c, &p->spec) * q->tiles + p->tile;
-    if (p->apart) return first_apart(c, q) + unit_of(&p->spec);
+    if (p->apart || (q->offload_experts && p->spec.expert >= 0)) return first_apart(c, q) + unit_of(&p->spec);
     return unit_of(&p->spec) + (data_quantises(q) && p->copied ? unit_count(c) : 0);
 }
 

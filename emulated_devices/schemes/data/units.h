@@ -2,7 +2,8 @@
  *
  * Numbers  units by part of the model (UNIT_TOKENS, ..); then the tiles of matrices, matrix by matrix (tiles.h); or, if
  *          numbers are sent as codes, for each unit by part one more with its parameters that are copied along tp;
- *          then, of a mixture, for each unit by part one more with the experts that only some devices have
+ *          then, of a mixture, for each unit by part one more with the experts that only some devices have, or that
+ *          alone are on the slow tier
  * Copies   A block of codes has one scale.  In one row with parameters that tp cuts, copies of a norm would be in
  *          blocks with different other numbers on each device, and at other places if tp cuts unevenly: they would
  *          drift apart.  In a row of their own they have the same blocks on each device, and so the same codes.

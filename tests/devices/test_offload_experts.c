@@ -1,0 +1,116 @@
+/* Experts on a slow tier (--offload experts): the same bits as without, and all else stays on the device.
+ * ranks: 1 2 4
+ * verify ranks: 3 6 8
+ *
+ * That each agrees with one device, and that reads, writes, messages and memory equal their formulas, is part of every
+ * case (verify/case.h).
+ */
+#include "tests/mpi_cmocka.h"
+#include "tests/tier.h"
+#include "emulated_devices/verify/case.h"
+#include "ref/io/output.h"
+
+static struct error err;
+static struct outcome o;
+
+enum { ALL = 1 << PARAMETERS | 1 << GRADIENTS | 1 << OPTIMIZER };
+
+static struct plan mixture_plan(int dp, int tp, int pp, const char *scheme)
+{
+    struct plan p = case_plan(dp, tp, pp);
+    case_take_mixtral(&p);
+    p.data.scheme = scheme;
+    p.data.offload_slice = 100;
+    return p;
+}
+
+/* @return the whole model's bits, on rank 0. */
+static uint64_t checked(struct plan *p, const char *what)
+{
+    ASSERT_ALL(plan_check(p, &err) == OK, "%s: refused: %s", what, err.text);
+    ASSERT_ALL(case_run(p, &o, &err) == OK, "%s: %s", what, err.text);
+    ASSERT_ALL(o.verdict.code == OK, "%s: %s", what, o.verdict.text);
+    return o.whole_hash;
+}
+
+/* The resident run, all on the tier, only experts: equal bits.  The device holds least of all with all on the tier, and
+ * less with experts there than with nothing. */
+static void compare(struct plan p, unsigned what)
+{
+    const uint64_t plain = checked(&p, "resident");
+    const uint64_t resident = o.model_state;
+    p.data.offload = what;
+    uint64_t all = 0;
+    if (plan_check(&p, &err) == OK) {
+        ASSERT_ALL(checked(&p, "all on the tier") == plain || test_rank != 0, "all on the tier: other bits");
+        all = o.model_state;
+    }
+    p.data.offload_experts = true;
+    /* a stage of one layer needs all at once; with more devices than experts some have none */
+    const bool smaller = p.mesh.size[PP] == 1 && p.ep <= p.model.mixture.E;
+    const uint64_t bits = checked(&p, "experts on the tier");
+    ASSERT_ALL(test_rank != 0 || bits == plain, "%s, ep=%d %s: experts on the tier: other bits than without",
+               p.data.scheme, p.ep, p.dispatch);
+    ASSERT_ALL((o.model_state < resident || !smaller) && o.model_state >= all,
+               "%s: the device holds %llu bytes of weights, gradients and state; resident %llu, all on the tier %llu",
+               p.data.scheme, (unsigned long long)o.model_state, (unsigned long long)resident,
+               (unsigned long long)all);
+}
+
+static void test_each_class(void **state)
+{
+    (void)state;
+    if (test_size > 2) return;
+    for (unsigned what = tier_now() == TIER_VERIFY ? 1 : 7; what < 8; what++) {
+        struct plan p = mixture_plan(test_size, 1, 1, "zero3");
+        ASSERT_ALL(optimizer_find(&p.optimizer, "momentum", &err) == OK, "%s", err.text);
+        p.hyper = p.optimizer->usual, p.hyper.clip = 0;
+        compare(p, (what & 1 ? 1 << OPTIMIZER : 0) | (what & 2 ? 1 << GRADIENTS : 0) |
+                       (what & 4 ? 1 << PARAMETERS : 0));
+    }
+}
+
+/* Attention's weights are shared by all devices, experts by those of a copy; some have no expert. */
+static void test_experts_apart(void **state)
+{
+    (void)state;
+    if (test_size == 1) return;
+    for (int ep = 2; ep <= test_size; ep++) {
+        if (test_size % ep != 0) continue;
+        struct plan p = mixture_plan(test_size, 1, 1, "zero3");
+        case_take_experts(&p, ep, "alltoall");
+        compare(p, ALL);
+    }
+}
+
+static void test_with_tensor_and_pipeline(void **state)
+{
+    (void)state;
+    if (test_size % 2 != 0) return;
+    struct plan p = mixture_plan(test_size / 2, 2, 1, "fsdp");
+    compare(p, ALL);
+    p = mixture_plan(test_size / 2, 1, 2, "zero3");
+    compare(p, ALL);
+}
+
+static void test_a_file(void **state)
+{
+    (void)state;
+    if (test_size != 2) return;
+    struct plan p = mixture_plan(2, 1, 1, "zero3");
+    p.data.offload_to = temporary_folder();
+    compare(p, ALL);
+    p.dtype = BF16;
+    compare(p, ALL);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        MPI_TEST(test_each_class),
+        MPI_TEST(test_experts_apart),
+        MPI_TEST(test_with_tensor_and_pipeline),
+        MPI_TEST(test_a_file),
+    };
+    return MPI_RUN("offload_experts", tests);
+}
