@@ -72,6 +72,7 @@ golden:
 	$(Q)$(PYTHON) golden/make_local.py --check
 	$(Q)$(PYTHON) golden/make_spatial.py --check
 	$(Q)$(PYTHON) golden/make_routers.py --check
+	$(Q)$(PYTHON) golden/make_mixtures.py --check
 
 ## make faults     break the program on purpose, in every way of tests/faults, and see who notices (FAULTS='tp-*' JOBS=n)
 faults: deps

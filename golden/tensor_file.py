@@ -65,6 +65,21 @@ def checksum_holds(folder, path):
     return manifest_of(folder).get(name) == f"{checksum(path)}  {name}"
 
 
+def compare(title, new, path, rounding):
+    """Compare tensors with the stored ones, integers exactly, and name those that differ.  An exit status."""
+    old = read(path)[0]
+    wrong = [f"{key}: in one of the two only" for key in sorted(set(new) ^ set(old))]
+    for key in (key for key in old if key in new):
+        apart = np.abs(new[key].astype(float) - old[key]).max() / max(np.abs(old[key]).max(), 1e-300)
+        if not apart <= (0 if old[key].dtype == np.dtype("<i4") else rounding):
+            wrong.append(f"{key}: differs by {apart:.3g}, relative")
+    for line in wrong:
+        print(f"  {title}: {line}")
+    if not wrong:
+        print(f"  {title}: {len(old)} tensors hold")
+    return 1 if wrong else 0
+
+
 def command(description, path, make, check):
     """What a script that makes one file does, as its words say.  make: its tensors and metadata; check: compares them, for an exit status."""
     arguments = argparse.ArgumentParser(description=description)

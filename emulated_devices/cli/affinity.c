@@ -58,7 +58,8 @@ static enum error_code count_batch(struct transformer *m, const struct text *tex
     for (int64_t l = 0; l < c->L && !e; l++)
         for (int64_t i = 0; i < N * c->mixture.k; i++) {
             const int64_t expert = ((const int32_t *)m->block[l].experts.data)[i];
-            seen->count[(l * c->V + ids[i / c->mixture.k]) * c->mixture.E + expert]++;
+            if (expert >= 0 && expert < c->mixture.E)
+                seen->count[(l * c->V + ids[i / c->mixture.k]) * c->mixture.E + expert]++;
         }
     free(ids);
     return e;
@@ -100,7 +101,7 @@ static enum error_code order_layer(struct transformer *m, int layer, const int32
         for (int64_t i = 0; i < E; i++) {
             const struct tensor w = m->w[p == ROUTER_W ? param_of_block(&m->config, layer, p)
                                                        : param_of_expert(&m->config, layer, i, p)];
-            bytes = tensor_bytes(w) / (size_t)(p == ROUTER_W ? E : 1);
+            bytes = tensor_bytes(w) / (size_t)(p == ROUTER_W ? mixture_columns(&m->config.mixture) : 1);
             at[i] = (char *)w.data + (p == ROUTER_W ? bytes * (size_t)i : 0);
         }
         e = put_in_order(at, bytes, old, E, err);

@@ -151,8 +151,8 @@ struct backend {
       (OUT(dR), IN(x), IN(L), IN(q_at), a))                                                                            \
     X(route_forward, (T weights, T experts, T logits, const struct router_rule *rule, const double *bias),             \
       (OUT(weights), OUT(experts), IN(logits), rule, bias))                                                            \
-    X(route_drop, (T weights, T experts, int64_t S, int64_t capacity, bool by_weight),                                 \
-      (OUT(weights), OUT(experts), S, capacity, by_weight))                                                            \
+    X(route_drop, (T weights, T experts, int64_t S, int64_t E, int64_t capacity, bool by_weight),                      \
+      (OUT(weights), OUT(experts), S, E, capacity, by_weight))                                                         \
     X(route_backward_input, (T dlogits, T dweights, T weights, T experts, T logits, const struct router_rule *rule),   \
       (OUT(dlogits), IN(dweights), IN(weights), IN(experts), IN(logits), rule))                                        \
     X(expert_order, (T order, T counts, T experts), (OUT(order), OUT(counts), IN(experts)))                            \
@@ -161,6 +161,9 @@ struct backend {
     X(combine_forward, (T y, T rows, T order, T weights), (OUT(y), IN(rows), IN(order), IN(weights)))                  \
     X(combine_backward_input, (T drows, T dweights, T dy, T rows, T order, T weights),                                 \
       (OUT(drows), OUT(dweights), IN(dy), IN(rows), IN(order), IN(weights)))                                           \
+    X(identity_forward, (T y, T x, T experts, T weights, int64_t E), (OUT(y), IN(x), IN(experts), IN(weights), E))     \
+    X(identity_backward_weights, (T dweights, T dy, T x, T experts, int64_t E),                                        \
+      (OUT(dweights), IN(dy), IN(x), IN(experts), E))                                                                  \
     X(sequence_balance_forward, (double *sum, T logits, T experts, int64_t S, const struct router_rule *rule),         \
       (sum, IN(logits), IN(experts), S, rule))                                                                         \
     X(sequence_balance_backward_input,                                                                                 \

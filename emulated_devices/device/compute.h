@@ -340,9 +340,9 @@ static inline void dev_route_forward(struct device *d, struct tensor weights, st
 }
 
 static inline void dev_route_drop(struct device *d, struct tensor weights, struct tensor experts, int64_t S,
-                                  int64_t capacity, bool by_weight)
+                                  int64_t E, int64_t capacity, bool by_weight)
 {
-    OPTIONAL(d, route_drop, weights, experts, S, capacity, by_weight);
+    OPTIONAL(d, route_drop, weights, experts, S, E, capacity, by_weight);
     dev_charge(d, "route drop", weights, 2, 2);
 }
 
@@ -386,6 +386,20 @@ static inline void dev_combine_backward_input(struct device *d, struct tensor dr
 {
     OPTIONAL(d, combine_backward_input, drows, dweights, dY, rows, order, weights);
     dev_charge(d, "combine backward input", rows, 3, 3);
+}
+
+static inline void dev_identity_forward(struct device *d, struct tensor Y, struct tensor X, struct tensor experts,
+                                        struct tensor weights, int64_t E)
+{
+    OPTIONAL(d, identity_forward, Y, X, experts, weights, E);
+    dev_charge(d, "identity forward", Y, 3, 2);
+}
+
+static inline void dev_identity_backward_weights(struct device *d, struct tensor dweights, struct tensor dY,
+                                                 struct tensor X, struct tensor experts, int64_t E)
+{
+    OPTIONAL(d, identity_backward_weights, dweights, dY, X, experts, E);
+    dev_charge(d, "identity backward weights", X, 2, 2);
 }
 
 static inline void dev_router_losses_forward(struct device *d, double *sums, struct tensor logits,

@@ -117,9 +117,9 @@ static enum error_code read_biases(struct trainer *t, const struct checkpoint *c
     if (m->mlp != MLP_MIXTURE || !m->mixture.router.biased || !json_has(c->root, "router_bias")) return OK;
     const enum error_code e = json_array(c->root, path, "router_bias", &list, err);
     if (e) return e;
-    if (cJSON_GetArraySize(list) != m->L * m->mixture.E)
+    if (cJSON_GetArraySize(list) != m->L * mixture_columns(&m->mixture))
         return fail(err, ERR_FORMAT, "%s: router_bias has %d numbers; the model needs %lld", printable_path(path).text,
-                    cJSON_GetArraySize(list), (long long)(m->L * m->mixture.E));
+                    cJSON_GetArraySize(list), (long long)(m->L * mixture_columns(&m->mixture)));
     cJSON_ArrayForEach(one, list) {
         char *end = NULL;
         const double x = cJSON_IsString(one) ? strtod(one->valuestring, &end) : NAN;

@@ -61,7 +61,7 @@ static bool add_biases(const struct trainer *t, cJSON *root)
     if (m->mlp != MLP_MIXTURE || !m->mixture.router.biased) return true;
     cJSON *list = cJSON_AddArrayToObject(root, "router_bias");
     bool ok = list != NULL;
-    for (int64_t i = 0; i < m->L * m->mixture.E && ok; i++) {
+    for (int64_t i = 0; i < m->L * mixture_columns(&m->mixture) && ok; i++) {
         char text[32];
         snprintf(text, sizeof text, "%.17g", t->routers.bias[i]);
         ok = cJSON_AddItemToArray(list, cJSON_CreateString(text));

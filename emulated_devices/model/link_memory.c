@@ -9,7 +9,7 @@ static int64_t columns(const struct tensor_parallel *tp, enum activation_width w
     case WIDTH_UP:         return tensor_up_columns(tp);
     case WIDTH_ACT:        return tp->columns.count;
     case WIDTH_VOCABULARY: return tp->tokens.count;
-    case WIDTH_EXPERTS:    return tp->config->mixture.E;
+    case WIDTH_EXPERTS:    return mixture_columns(&tp->config->mixture);
     case WIDTH_CHOICES:    return tp->config->mixture.k;
     default:               return tp->channels.count;
     }

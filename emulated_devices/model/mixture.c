@@ -9,13 +9,13 @@ static bool is_mixture(const struct plan *p) { return p->model.mlp == MLP_MIXTUR
 static int sums_of(const struct plan *p)
 {
     const struct mixture_config *x = &p->model.mixture;
-    return (int)(2 * x->E + 2 + (x->router.biased ? p->model.L * x->E : 0));
+    return (int)(mixture_columns(x) * (2 + (x->router.biased ? p->model.L : 0)) + 2);
 }
 static bool balances(const struct plan *p) { return is_mixture(p) && p->model.mixture.balance_coefficient > 0; }
 
 enum error_code routers_open(struct trainer *t, struct error *err)
 {
-    const int E = (int)t->plan.model.mixture.E;
+    const int E = (int)mixture_columns(&t->plan.model.mixture);
     if (!is_mixture(&t->plan)) return OK;
     t->routers.sums = calloc((size_t)sums_of(&t->plan), sizeof(double));
     t->routers.slope = calloc((size_t)E, sizeof(double));
@@ -55,11 +55,12 @@ static enum error_code share_sums(struct trainer *t, struct error *err)
 enum error_code routers_share(struct trainer *t, struct error *err)
 {
     const struct mixture_config *x = &t->plan.model.mixture;
-    const double rows = rows_of(&t->plan), *chosen = t->routers.sums + x->E;
+    const int64_t E = mixture_columns(x);
+    const double rows = rows_of(&t->plan), *chosen = t->routers.sums + E;
     if (!balances(&t->plan)) return OK;
     const enum error_code e = share_sums(t, err);
-    for (int64_t i = 0; i < x->E && !e; i++)
-        t->routers.slope[i] = t->loss_scale.scale * x->balance_coefficient * ((double)x->E * (chosen[i] / rows)) / rows;
+    for (int64_t i = 0; i < E && !e; i++)
+        t->routers.slope[i] = t->loss_scale.scale * x->balance_coefficient * ((double)E * (chosen[i] / rows)) / rows;
     return e;
 }
 
@@ -79,22 +80,24 @@ static enum error_code share_lost(struct trainer *t, struct step_result *out, st
 enum error_code routers_loss(struct trainer *t, double *loss, struct step_result *out, struct error *err)
 {
     const struct mixture_config *x = &t->plan.model.mixture;
-    const double rows = rows_of(&t->plan), *probability = t->routers.sums, *chosen = probability + x->E;
+    const int64_t E = mixture_columns(x);
+    const double rows = rows_of(&t->plan), *probability = t->routers.sums, *chosen = probability + E;
     double balance = 0;
     *loss = 0, out->lost_layer = out->lost_row = 0;
     if (!is_mixture(&t->plan)) return OK;
     const enum error_code e = balances(&t->plan) ? OK : share_sums(t, err);
-    for (int64_t i = 0; i < x->E; i++) balance += (double)x->E * (chosen[i] / rows) * (probability[i] / rows);
-    *loss = x->balance_coefficient * balance + x->z_coefficient * (t->routers.sums[2 * x->E] / rows) +
-            x->sequence_coefficient * (t->routers.sums[2 * x->E + 1] / (double)t->plan.B);
-    return e || isfinite(t->routers.sums[2 * x->E]) ? e : share_lost(t, out, err);
+    for (int64_t i = 0; i < E; i++) balance += (double)E * (chosen[i] / rows) * (probability[i] / rows);
+    *loss = x->balance_coefficient * balance + x->z_coefficient * (t->routers.sums[2 * E] / rows) +
+            x->sequence_coefficient * (t->routers.sums[2 * E + 1] / (double)t->plan.B);
+    return e || isfinite(t->routers.sums[2 * E]) ? e : share_lost(t, out, err);
 }
 
 void routers_update(struct trainer *t)
 {
     const struct mixture_config *x = &t->plan.model.mixture;
+    const int64_t E = mixture_columns(x);
     for (int64_t l = 0; l < t->plan.model.L && is_mixture(&t->plan) && x->router.biased; l++)
-        router_move_bias(&x->router, t->routers.bias + l * x->E, t->routers.sums + (2 + l) * x->E + 2, x->E);
+        router_move_bias(&x->router, t->routers.bias + l * E, t->routers.sums + (2 + l) * E + 2, x->E, x->zero, x->k);
 }
 
 struct account routers_cost(const struct trainer *t)

@@ -23,7 +23,7 @@ static const struct operation_info infos[OP_COUNT] = {
                        .input_reads = READS_IN | READS_OUT | READS_STATISTICS,
                        .statistic = { EXPERT_CHOICES } },
     [OP_MIXTURE]   = { .words = "the experts %s", .has_input_pass = true, .has_weight_pass = true, .over = -1,
-                       .input_reads = READS_WEIGHTS | READS_STATISTICS,
+                       .input_reads = READS_IN | READS_WEIGHTS | READS_STATISTICS,
                        .weight_reads = READS_STATISTICS, .statistic = { EXPERTS_KEPT }, .gradient = { EXPERTS_LEFT } },
     [OP_LOSS]      = { .words = "the cross-entropy", .has_input_pass = true, .over = -1, .gradient_over_value = true,
                        .input_reads = READS_IN | READS_STATISTICS, .statistic = { INNER_ROW, TWO_INNER_ROWS } },

@@ -137,7 +137,7 @@ struct intervals activation_columns(const struct tensor_parallel *tp, enum activ
         break;
     case WIDTH_ACT:        intervals_add(&s, tp->columns); break;
     case WIDTH_VOCABULARY: intervals_add(&s, tp->tokens); break;
-    case WIDTH_EXPERTS:    return intervals_whole(c->mixture.E);
+    case WIDTH_EXPERTS:    return intervals_whole(mixture_columns(&c->mixture));
     case WIDTH_CHOICES:    return intervals_whole(c->mixture.k);
     }
     return s;

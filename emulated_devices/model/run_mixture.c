@@ -9,6 +9,7 @@
 
 static struct tensor kept(const struct node_call *c, int which) { return node_buffer(c, c->node->statistic[which]); }
 static const struct mixture_config *mixture(const struct node_call *c) { return &c->stage->plan->model.mixture; }
+static int64_t columns(const struct node_call *c) { return mixture_columns(mixture(c)); }
 
 /* ---- the experts' devices ---------------------------------------------------------------------------------------- */
 
@@ -19,12 +20,17 @@ static struct expert_parallel *experts_here(const struct node_call *c)
     return ep;
 }
 
+/* The rows of a tensor that are this device's alone: of those that devices along tp have too its share. */
+static struct tensor alone(const struct expert_parallel *ep, struct tensor t)
+{
+    const struct interval own = expert_share(ep, tensor_rows(t));
+    return tensor_present(t) ? tensor_rows_of(t, own.first, own.count) : t;
+}
+
 /* The rows of a tensor that this device sends to experts. */
 static struct tensor own_share(const struct expert_parallel *ep, struct tensor t)
 {
-    if (!ep->scheme->cuts_experts || !experts_share_rows(ep) || !tensor_present(t)) return t;
-    const struct interval own = expert_share(ep, tensor_rows(t));
-    return tensor_rows_of(t, own.first, own.count);
+    return ep->scheme->cuts_experts ? alone(ep, t) : t;
 }
 
 /* Where devices along tp have other rows of a result, this one adds zeros. */
@@ -61,7 +67,7 @@ static enum error_code announce(const struct node_call *c, struct tensor choices
 static void count_choices(const struct node_call *c, struct tensor choices)
 {
     const struct mixture_config *x = mixture(c);
-    double *count = c->stage->routers.sums + (2 + c->part->layer) * x->E + 2;
+    double *count = c->stage->routers.sums + (2 + c->part->layer) * columns(c) + 2;
     struct views v = views_of(c->stage->device);
     const int32_t *expert = view_read(&v, choices).data;
     for (int64_t i = 0; i < tensor_count(choices) && x->router.biased; i++) count[expert[i]]++;
@@ -71,7 +77,7 @@ static void count_choices(const struct node_call *c, struct tensor choices)
 /* A row whose logits are not finite makes the sum of the z loss so. */
 static void find_lost(const struct node_call *c, struct tensor logits)
 {
-    const int64_t before = c->part->layer * c->stage->plan->B * c->stage->plan->S, E = mixture(c)->E;
+    const int64_t before = c->part->layer * c->stage->plan->B * c->stage->plan->S, E = columns(c);
     double *lost = c->stage->routers.lost;
     struct intervals rows = { 0 };
     intervals_add_part(&rows, &c->micro->rows, tensor_rows_at(c->stage->tp, STREAM, c->micro->N));
@@ -92,10 +98,10 @@ static void judge(const struct node_call *c, struct tensor logits)
     double *sums = c->stage->routers.sums;
     dev_router_losses_forward(d, sums, logits, kept(c, 0));
     if (mixture(c)->sequence_coefficient > 0)
-        dev_sequence_balance_forward(d, &sums[2 * mixture(c)->E + 1], logits, kept(c, 0), c->stage->plan->S,
+        dev_sequence_balance_forward(d, &sums[2 * columns(c) + 1], logits, kept(c, 0), c->stage->plan->S,
                                      &mixture(c)->router);
     count_choices(c, kept(c, 0));
-    if (!isfinite(sums[2 * mixture(c)->E])) find_lost(c, logits);
+    if (!isfinite(sums[2 * columns(c)])) find_lost(c, logits);
     stage_show(c->stage, c->micro, "router.experts", c->part->layer, false, kept(c, 0));
 }
 
@@ -104,11 +110,11 @@ enum error_code node_route_forward(const struct node_call *c, struct error *err)
     const struct tensor logits = node_buffer(c, c->node->x[0]);
     const int64_t S = c->stage->plan->S;
     dev_route_forward(c->stage->device, node_buffer(c, c->node->y), kept(c, 0), logits, &mixture(c)->router,
-                      c->stage->routers.bias + c->part->layer * mixture(c)->E);
+                      c->stage->routers.bias + c->part->layer * columns(c));
     if (!c->again) judge(c, logits);
     if (mixture(c)->capacity_factor > 0)
-        dev_route_drop(c->stage->device, node_buffer(c, c->node->y), kept(c, 0), S, mixture_capacity(mixture(c), S),
-                       mixture(c)->drops_by_weight);
+        dev_route_drop(c->stage->device, node_buffer(c, c->node->y), kept(c, 0), S, mixture(c)->E,
+                       mixture_capacity(mixture(c), S), mixture(c)->drops_by_weight);
     return c->again ? OK : announce(c, kept(c, 0), err);
 }
 
@@ -217,11 +223,17 @@ static struct tensor choices(const struct node_call *c)
     return node_buffer(c, l->node[l->slot[c->node->in[1]].maker].statistic[0]);
 }
 
+/* The rows of the stream that this device has. */
+static struct tensor stream_rows(const struct node_call *c)
+{
+    return tensor_own_rows(c->stage->tp, node_buffer(c, c->node->x[0]), c->micro->N);
+}
+
 static struct mixture_call mixture_call(const struct node_call *c)
 {
     const struct linked_node *n = c->node;
     struct expert_parallel *ep = experts_here(c);
-    const struct tensor x = tensor_own_rows(c->stage->tp, node_buffer(c, n->x[0]), c->micro->N);
+    const struct tensor x = stream_rows(c);
     struct mixture_call m = { .ep = ep, .body = { c, body_forward, body_input, body_weight, piece },
                               .x = own_share(ep, x), .y = own_share(ep, node_buffer(c, n->y)),
                               .weights = own_share(ep, node_buffer(c, n->x[1])),
@@ -229,6 +241,24 @@ static struct mixture_call mixture_call(const struct node_call *c)
     for (int i = 0; i < ep->scheme->slots; i++) m.kept[i] = node_buffer(c, n->statistic[i]);
     for (int i = 0; i < ep->scheme->gradient_slots; i++) m.left[i] = node_buffer(c, n->gradient[i]);
     return m;
+}
+
+/* What experts that return what they get add to a sum, of rows of values: y of x, or dx of dy.  Rows that devices along
+ * tp have too are each added by one of them. */
+static void add_identity(const struct node_call *c, struct tensor sum, struct tensor values)
+{
+    const struct expert_parallel *ep = &c->stage->seams->ep;
+    if (mixture(c)->zero == 0 || mixture(c)->zero_is_null) return;
+    dev_identity_forward(c->stage->device, alone(ep, sum), alone(ep, values), alone(ep, choices(c)),
+                         alone(ep, node_buffer(c, c->node->x[1])), mixture(c)->E);
+}
+
+static void weigh_identity(const struct node_call *c, struct tensor d_weights, struct tensor dy)
+{
+    const struct expert_parallel *ep = &c->stage->seams->ep;
+    if (mixture(c)->zero == 0 || mixture(c)->zero_is_null) return;
+    dev_identity_backward_weights(c->stage->device, alone(ep, d_weights), alone(ep, dy), alone(ep, stream_rows(c)),
+                                  alone(ep, choices(c)), mixture(c)->E);
 }
 
 /* Results of tensor parallelism's parts of experts, or of its shares of rows, are summands that must be reduced: the
@@ -241,18 +271,21 @@ enum error_code node_mixture_forward(const struct node_call *c, struct error *er
     clear_shares(c, y);
     enter_pass(c, tensor_present(y) ? FORWARD_PASS : EXCHANGE_PASS);
     const enum error_code e = m.ep->scheme->forward(&m, err);
-    return e || !tensor_present(y) ? e : tensor_add_parts(c->stage->tp, y, err);
+    if (e || !tensor_present(y)) return e;
+    add_identity(c, y, stream_rows(c));
+    return tensor_add_parts(c->stage->tp, y, err);
 }
 
 enum error_code node_mixture_input(const struct node_call *c, struct error *err)
 {
     struct mixture_call m = mixture_call(c);
     const struct tensor dx = node_buffer(c, c->node->dx[0]), d_weights = node_buffer(c, c->node->dx[1]);
-    m.dx = own_share(m.ep, dx), m.d_weights = own_share(m.ep, d_weights);
-    m.dy = own_share(m.ep, node_buffer(c, c->node->dy));
+    const struct tensor dy = node_buffer(c, c->node->dy);
+    m.dx = own_share(m.ep, dx), m.d_weights = own_share(m.ep, d_weights), m.dy = own_share(m.ep, dy);
     clear_shares(c, dx), clear_shares(c, d_weights);
     enter_pass(c, INPUT_PASS);
     enum error_code e = m.ep->scheme->input(&m, err);
+    if (!e) add_identity(c, dx, dy), weigh_identity(c, d_weights, dy);
     if (!e) e = tensor_add_parts(c->stage->tp, dx, err);
     return e ? e : tensor_add_parts(c->stage->tp, d_weights, err);
 }

@@ -234,11 +234,12 @@ static void compare_biases(const struct trainer *t, const struct reference *ref,
 {
     const struct mixture_config *x = &t->plan.model.mixture;
     if (t->plan.model.mlp != MLP_MIXTURE || !x->router.biased || t->comm->rank != 0) return;
-    for (int64_t i = 0; i < t->plan.model.L * x->E; i++) {
+    const int64_t columns = mixture_columns(x);
+    for (int64_t i = 0; i < t->plan.model.L * columns; i++) {
         const double own = t->routers.bias[i], truth = ref->truth.model.router_bias[i];
         char name[96];
-        snprintf(name, sizeof name, "h.%lld.router bias of expert %lld", (long long)(i / x->E),
-                 (long long)(i % x->E));
+        snprintf(name, sizeof name, "h.%lld.router bias of expert %lld", (long long)(i / columns),
+                 (long long)(i % columns));
         if (own != truth) comparison_number(c, &c->weight, name, own, truth, 0, t->step);
     }
 }

@@ -187,7 +187,7 @@ static void follow(struct reference *r, int replica, struct trainer *t)
             reference_follow_one(r, replica, t, i, KIND_STATE + (enum tensor_kind)k);
     }
     const struct model_config *m = &t->plan.model;
-    const size_t biases = m->mlp == MLP_MIXTURE ? (size_t)(m->L * m->mixture.E) * sizeof(double) : 0;
+    const size_t biases = m->mlp == MLP_MIXTURE ? (size_t)(m->L * mixture_columns(&m->mixture)) * sizeof(double) : 0;
     if (r && biases > 0) {
         memcpy(r->truth.model.router_bias, t->routers.bias, biases);
         memcpy(r->twin.model.router_bias, t->routers.bias, biases);

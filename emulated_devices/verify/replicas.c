@@ -268,7 +268,7 @@ static enum error_code check_biases(struct trainer *t, struct error *err)
     const struct model_config *m = &t->plan.model;
     uint64_t all[MESH_MOST_DEVICES], own = HASH_START;
     if (m->mlp != MLP_MIXTURE || !m->mixture.router.biased) return OK;
-    own = hash_bytes(own, t->routers.bias, (size_t)(m->L * m->mixture.E) * sizeof(double));
+    own = hash_bytes(own, t->routers.bias, (size_t)(m->L * mixture_columns(&m->mixture)) * sizeof(double));
     enum error_code e = comm_bring(t->comm, &own, sizeof own, all, err);
     for (int r = 1; r < t->comm->size && t->comm->rank == 0 && !e; r++)
         if (all[r] != all[0])

@@ -10,13 +10,13 @@ enum error_code routing_open(struct routing *r, const struct model_config *c, in
     if (c->mlp != MLP_MIXTURE) return OK;
     const size_t choices = (size_t)(c->L * tokens * c->mixture.k);
     *r = (struct routing){ .L = c->L,
-                           .E = c->mixture.E,
+                           .E = mixture_columns(&c->mixture),
                            .k = c->mixture.k,
                            .experts = calloc(choices, sizeof *r->experts),
                            .theirs = calloc(choices, sizeof *r->theirs),
                            .bound = calloc((size_t)c->L, sizeof *r->bound),
                            .rule = c->mixture.router,
-                           .keys = calloc(2 * (size_t)c->mixture.E, sizeof *r->keys),
+                           .keys = calloc(2 * (size_t)mixture_columns(&c->mixture), sizeof *r->keys),
                            .found = calloc((size_t)c->L, sizeof *r->found) };
     return r->experts && r->theirs && r->bound && r->keys && r->found
                ? OK

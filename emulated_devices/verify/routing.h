@@ -27,7 +27,7 @@ struct routing_found {
 };
 
 struct routing {
-    int64_t L, E, k;                    /* L = 0: nothing to do, as the model is no mixture */
+    int64_t L, E, k;                    /* E: columns of a router.  L = 0: nothing to do, as the model is no mixture */
     int64_t N;                          /* tokens of this step */
     struct router_rule rule;
     const double *bias;                 /* [L,E] of a biased rule, the truth's; NULL: zeros */

@@ -111,7 +111,7 @@ static enum error_code check_rotary(const struct model_config *c, struct error *
 
 int64_t mixture_capacity(const struct mixture_config *m, int64_t S)
 {
-    return (int64_t)ceil(m->capacity_factor * (double)(m->k * S) / (double)m->E);
+    return (int64_t)ceil(m->capacity_factor * (double)(m->k * S) / (double)mixture_columns(m));
 }
 
 static enum error_code check_mixture(const struct model_config *c, struct error *err)
@@ -120,19 +120,22 @@ static enum error_code check_mixture(const struct model_config *c, struct error 
     if (c->mlp != MLP_MIXTURE) return OK;
     if (m->E < 1 || m->E > 65536)
         return fail(err, ERR_PLAN, "model: E (experts) = %lld; it must be from 1 to 65536", (long long)m->E);
-    if (m->k < 1 || m->k > m->E)
+    if (m->zero < 0 || m->zero > 65536)
+        return fail(err, ERR_PLAN, "model: %lld experts without computation; there can be from 0 to 65536",
+                    (long long)m->zero);
+    if (m->k < 1 || m->k > mixture_columns(m))
         return fail(err, ERR_PLAN, "model: k (experts of a token) = %lld; it must be from 1 to E=%lld", (long long)m->k,
-                    (long long)m->E);
-    if (c->L > 0 && m->E > 1000000 / c->L)
+                    (long long)mixture_columns(m));
+    if (c->L > 0 && mixture_columns(m) > 1000000 / c->L)
         return fail(err, ERR_PLAN,
                     "model: L=%lld layers of E=%lld experts; there can be at most 1000000 experts together",
-                    (long long)c->L, (long long)m->E);
+                    (long long)c->L, (long long)mixture_columns(m));
     if (!(m->balance_coefficient >= 0) || !(m->z_coefficient >= 0) || !(m->sequence_coefficient >= 0))
         return fail(err, ERR_PLAN, "model: coefficients %g, %g and %g of the router's losses; they must be at least 0",
                     m->balance_coefficient, m->z_coefficient, m->sequence_coefficient);
     if (!(m->capacity_factor >= 0) || !isfinite(m->capacity_factor))
         return fail(err, ERR_PLAN, "model: capacity factor %g of experts; it must be at least 0", m->capacity_factor);
-    return router_check(&m->router, m->E, m->k, err);
+    return router_check(&m->router, m->E, m->zero, m->k, err);
 }
 
 int model_config_numbers(const struct model_config *c, struct model_number out[MODEL_NUMBERS])
@@ -156,6 +159,8 @@ int model_config_numbers(const struct model_config *c, struct model_number out[M
         { "router bias speed", false, route->bias_speed },
         { "capacity factor", false, c->mixture.capacity_factor },
         { "drops by weight", true, c->mixture.drops_by_weight },
+        { "experts without computation", true, (double)c->mixture.zero },
+        { "null experts", true, c->mixture.zero_is_null }, { "experts that compute", false, route->active },
         { "rotary turned", true, (double)r->turned },
     };
     enum { COUNT = sizeof numbers / sizeof *numbers };

@@ -28,12 +28,17 @@ struct rotary {
 /* A mixture of swiglu experts instead of one feed-forward layer. */
 struct mixture_config {
     int64_t E, k;                               /* experts; experts per token */
+    int64_t zero;                               /* experts without computation: columns of the router after the E */
+    bool zero_is_null;                          /* they return 0, else what they get */
     struct router_rule router;                  /* how they are chosen and weighed */
     double balance_coefficient, z_coefficient;  /* of the auxiliary losses; 0: no such loss */
     double sequence_coefficient;                /* of the balance loss of each sequence */
     double capacity_factor;     /* of the mean load: how many choices an expert keeps in a sequence; 0: all */
     bool drops_by_weight;       /* those with the largest weights are kept, else those of the first tokens */
 };
+
+/* The columns of its router. */
+static inline int64_t mixture_columns(const struct mixture_config *m) { return m->E + m->zero; }
 
 /* How many choices an expert keeps in a sequence of S tokens. */
 int64_t mixture_capacity(const struct mixture_config *, int64_t S);
@@ -73,7 +78,7 @@ struct family_names model_family_names(void);
 
 /* One number of a shape. */
 struct model_number { const char *name; bool whole; double value; };
-enum { MODEL_NUMBERS = 32 };
+enum { MODEL_NUMBERS = 40 };
 
 /** The numbers that distinguish two models of one family.  @return how many. */
 int model_config_numbers(const struct model_config *, struct model_number out[MODEL_NUMBERS]);

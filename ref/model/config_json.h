@@ -11,7 +11,8 @@ struct config_reading {
     int64_t head_dim, sliding_window, n_ctx;        /* 0: not in the file */
     int64_t pad_token;                              /* NO_TOKEN: none */
     bool output_router_logits;
-    const char *scoring_func, *topk_method, *bias_update, *drop_order;     /* NULL: not in the file */
+    const char *scoring_func, *topk_method, *bias_update, *drop_order, *zero_type;     /* NULL: not in
+                                                                                         * the file */
     double rope_theta;
     const cJSON *rope_scaling, *rope_parameters;    /* NULL: not in the file */
 };

@@ -3,7 +3,8 @@
  * As in transformers, the load-balancing loss is added to a Mixtral's loss only if output_router_logits is true.
  * transformers has a z loss only for other mixtures; its coefficient has the same key here: router_z_loss_coef.
  * Other rules of a router have DeepSeek's keys: scoring_func, topk_method, n_group, topk_group, routed_scaling_factor,
- * aux_loss_alpha.  router_bias_* and expert_* are our own: no released config.json has them.
+ * aux_loss_alpha; experts without computation have LongCat's: zero_expert_num and zero_expert_type.  router_bias_*,
+ * router_active_experts and expert_* are our own: no released config.json has them, nor the type "null".
  */
 #include "ref/model/config_json.h"
 #include "ref/io/output.h"
@@ -60,6 +61,9 @@ const struct config_key mixtral_keys[] = {
     CONFIG_TO("routed_scaling_factor", KEY_REAL, c.mixture.router.scale),
     CONFIG_TO("router_bias_update", KEY_STRING, bias_update),
     CONFIG_TO("router_bias_speed", KEY_REAL, c.mixture.router.bias_speed),
+    CONFIG_TO("router_active_experts", KEY_REAL, c.mixture.router.active),
+    CONFIG_TO("zero_expert_num", KEY_SIZE_OR_NULL, c.mixture.zero),
+    CONFIG_TO("zero_expert_type", KEY_STRING, zero_type),
     CONFIG_TO("aux_loss_alpha", KEY_REAL, c.mixture.sequence_coefficient),
     KEY_ONLY_AS("seq_aux", "true"),
     CONFIG_TO("expert_capacity_factor", KEY_REAL, c.mixture.capacity_factor),
@@ -73,6 +77,7 @@ const struct config_key mixtral_keys[] = {
 
 /* How experts are chosen: by their scores, in groups, or in groups by biased scores. */
 static const char *const methods[] = { "greedy", "group_limited_greedy", "noaux_tc" };
+static const char *const zeros[] = { "identity", "null" };
 static const char *const orders[] = { "position", "weight" };
 static const char *const updates[] = { [BIAS_BY_SIGN] = "sign", [BIAS_BY_SHARE] = "share" };
 static const char *const scores[] = { [SCORES_SOFTMAX] = "softmax", [SCORES_SIGMOID] = "sigmoid" };
@@ -90,11 +95,13 @@ static enum error_code find_word(int *place, const char *const *words, int n, co
 static enum error_code router_finish(struct config_reading *f, const char *path, struct error *err)
 {
     struct router_rule *r = &f->c.mixture.router;
-    int score = 0, method = 0, update = 0, order = 0;
+    int score = 0, method = 0, update = 0, order = 0, zero = 0;
     enum error_code e = find_word(&score, scores, 2, f->scoring_func, "scoring_func", path, err);
     if (!e) e = find_word(&method, methods, 3, f->topk_method, "topk_method", path, err);
     if (!e) e = find_word(&update, updates, 2, f->bias_update, "router_bias_update", path, err);
     if (!e) e = find_word(&order, orders, 2, f->drop_order, "expert_drop_order", path, err);
+    if (!e) e = find_word(&zero, zeros, 2, f->zero_type, "zero_expert_type", path, err);
+    f->c.mixture.zero_is_null = f->c.mixture.zero > 0 && zero == 1;
     r->scores = score, r->bias_update = update, f->c.mixture.drops_by_weight = order == 1;
     r->biased = method == 2;
     if (method == 0 || r->groups <= 1) r->groups = r->kept = 0;
@@ -135,6 +142,7 @@ static bool router_to_json(const struct router_rule *r, cJSON *root)
                      cJSON_AddNumberToObject(root, "topk_group", (double)r->kept) && ok;
     if (r->biased) ok = cJSON_AddStringToObject(root, "router_bias_update", updates[r->bias_update]) &&
                         cJSON_AddNumberToObject(root, "router_bias_speed", r->bias_speed) && ok;
+    if (r->active > 0) ok = cJSON_AddNumberToObject(root, "router_active_experts", r->active) && ok;
     return ok;
 }
 
@@ -149,6 +157,9 @@ static bool mixture_to_json(const struct mixture_config *m, cJSON *root)
     for (size_t i = 0; i < sizeof number / sizeof *number; i++)
         ok = cJSON_AddNumberToObject(root, number[i].key, number[i].value) && ok;
     ok = router_to_json(&m->router, root) && ok;
+    if (m->zero > 0)
+        ok = cJSON_AddNumberToObject(root, "zero_expert_num", (double)m->zero) &&
+             cJSON_AddStringToObject(root, "zero_expert_type", zeros[m->zero_is_null]) && ok;
     if (m->sequence_coefficient > 0)
         ok = cJSON_AddNumberToObject(root, "aux_loss_alpha", m->sequence_coefficient) &&
              cJSON_AddTrueToObject(root, "seq_aux") && ok;

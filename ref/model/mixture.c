@@ -2,7 +2,7 @@
  * with weights.
  *
  * Rows are sorted by expert, so each expert computes products of consecutive rows; an expert without rows is skipped.
- * A dropped choice has no row.
+ * A choice that no expert computes has no row: a dropped one, or one of an expert that returns what it gets, or 0.
  * The routers' losses depend on all layers together, so their gradient is known only after the last layer: see
  * ref/ops/router_losses.c.
  */
@@ -34,6 +34,9 @@ static struct block_activations computed_block(const struct block_activations *a
 #define WE(p) m->w[param_of_expert(&m->config, layer, e, p)]
 #define GE(p) m->g[param_of_expert(&m->config, layer, e, p)]
 
+/* Whether there are experts that return what they get. */
+static bool has_identity(const struct model_config *c) { return c->mixture.zero > 0 && !c->mixture.zero_is_null; }
+
 /* Each token's experts, and their weights. */
 static void choose(const struct transformer *m, struct block_activations *a, int layer)
 {
@@ -60,10 +63,11 @@ void mixture_forward(struct transformer *m, int layer)
     if (c->mixture.sequence_coefficient > 0)
         op->sequence_balance_forward(&m->sequence_loss, a->router, a->experts, m->S, &c->mixture.router);
     for (int64_t i = 0; i < tensor_count(a->experts); i++)
-        m->router_choices[layer * c->mixture.E + ((const int32_t *)a->experts.data)[i]]++;
+        m->router_choices[layer * mixture_columns(&c->mixture) + ((const int32_t *)a->experts.data)[i]]++;
     if (c->mixture.capacity_factor > 0)
-        op->route_drop(a->weights, a->experts, m->S, mixture_capacity(&c->mixture, m->S), c->mixture.drops_by_weight);
-    computed(m, "router.weights", layer, a->weights, c->mixture.E);
+        op->route_drop(a->weights, a->experts, m->S, c->mixture.E, mixture_capacity(&c->mixture, m->S),
+                       c->mixture.drops_by_weight);
+    computed(m, "router.weights", layer, a->weights, mixture_columns(&c->mixture));
     op->expert_order(a->order, a->counts, a->experts);
     const struct block_activations b = computed_block(a);
     op->gather_forward(b.rows, a->ln2, b.order, c->mixture.k);
@@ -85,6 +89,7 @@ void mixture_forward(struct transformer *m, int layer)
     }
     computed(m, "experts.out", layer, b.results, c->F);
     op->combine_forward(m->branch, b.results, b.order, a->weights);
+    if (has_identity(c)) op->identity_forward(m->branch, a->ln2, a->experts, a->weights, c->mixture.E);
     computed(m, "mlp.out", layer, m->branch, c->mixture.k);
 }
 
@@ -128,7 +133,7 @@ static void router_backward(struct transformer *m, int layer)
     if (x->sequence_coefficient > 0)
         op->sequence_balance_backward_input(m->d_router, a->router, a->experts, m->S, &x->router,
                                             m->loss_scale * x->sequence_coefficient / (double)m->B);
-    computed_gradient(m, "router.logits", layer, m->d_router, x->E);
+    computed_gradient(m, "router.logits", layer, m->d_router, mixture_columns(x));
     op->linear_backward_weight(G(ROUTER_W), tensor_none, m->d_router, a->ln2);
 }
 
@@ -141,12 +146,14 @@ void mixture_backward(struct transformer *m, int layer)
                         d_rows = computed_rows(&b, m->d_rows);
 
     op->combine_backward_input(d_rows, m->d_weights, m->d_branch, b.results, b.order, b.weights);
+    if (has_identity(c)) op->identity_backward_weights(m->d_weights, m->d_branch, b.ln2, b.experts, c->mixture.E);
     computed_gradient(m, "router.weights", layer, m->d_weights, c->D);
     computed_gradient(m, "experts.out", layer, d_rows, 1);
     router_backward(m, layer);
+    op->linear_backward_input(from_router, m->d_router, W(ROUTER_W));
+    if (has_identity(c)) op->identity_forward(from_router, m->d_branch, b.experts, b.weights, c->mixture.E);
     experts_backward(m, layer);
     op->gather_backward_input(m->d_branch, d_rows, b.order, c->mixture.k);
-    op->linear_backward_input(from_router, m->d_router, W(ROUTER_W));
     op->add(m->d_branch, m->d_branch, from_router);
 }
 
@@ -157,22 +164,24 @@ void router_losses_begin(struct transformer *m)
     const struct model_config *c = &m->config;
     m->sequence_loss = 0;
     if (c->mlp != MLP_MIXTURE) return;
-    memset(m->router_sums, 0, (size_t)(2 * c->mixture.E + 1) * sizeof *m->router_sums);
-    memset(m->router_choices, 0, (size_t)(c->L * c->mixture.E) * sizeof *m->router_choices);
+    const int64_t columns = mixture_columns(&c->mixture);
+    memset(m->router_sums, 0, (size_t)(2 * columns + 1) * sizeof *m->router_sums);
+    memset(m->router_choices, 0, (size_t)(c->L * columns) * sizeof *m->router_choices);
 }
 
 double router_losses_end(struct transformer *m)
 {
     const struct mixture_config *x = &m->config.mixture;
-    const double rows = router_rows(m), *probability = m->router_sums, *chosen = m->router_sums + x->E;
+    const int64_t columns = mixture_columns(x);
+    const double rows = router_rows(m), *probability = m->router_sums, *chosen = m->router_sums + columns;
     if (m->config.mlp != MLP_MIXTURE) return 0;
     m->balance_loss = 0;
-    for (int64_t e = 0; e < x->E; e++) {
-        const double share = (double)x->E * (chosen[e] / rows);
+    for (int64_t e = 0; e < columns; e++) {
+        const double share = (double)columns * (chosen[e] / rows);
         m->balance_loss += share * (probability[e] / rows);
         m->router_slope[e] = m->loss_scale * x->balance_coefficient * share / rows;
     }
-    m->z_loss = m->router_sums[2 * x->E] / rows;
+    m->z_loss = m->router_sums[2 * columns] / rows;
     m->sequence_loss /= (double)m->B;
     return x->balance_coefficient * m->balance_loss + x->z_coefficient * m->z_loss +
            x->sequence_coefficient * m->sequence_loss;
@@ -182,5 +191,6 @@ void transformer_move_biases(struct transformer *m)
 {
     const struct mixture_config *x = &m->config.mixture;
     for (int l = 0; l < m->config.L && m->config.mlp == MLP_MIXTURE && x->router.biased; l++)
-        router_move_bias(&x->router, transformer_router_bias(m, l), m->router_choices + l * x->E, x->E);
+        router_move_bias(&x->router, transformer_router_bias(m, l), m->router_choices + l * mixture_columns(x), x->E,
+                         x->zero, x->k);
 }

@@ -186,7 +186,7 @@ static struct param_spec block_param(const struct model_config *c, int layer, in
         [QKV_W] = { qkv_width(c), D, std },    [QKV_B] = { qkv_width(c), 0, 0 },
         [PROJ_W] = { D, D, into_residual },    [PROJ_B] = { D, 0, 0 },
         [LN2_W] = { D, 0, 0 },                 [LN2_B] = { D, 0, 0 },
-        [ROUTER_W] = { c->mixture.E, D, std },
+        [ROUTER_W] = { mixture_columns(&c->mixture), D, std },
         [UP_W] = { up_width(c), D, std },      [UP_B] = { F, 0, 0 },
         [DOWN_W] = { D, F, into_residual },    [DOWN_B] = { D, 0, 0 },
     };
@@ -256,11 +256,12 @@ struct flops { double linear, attention_forward, attention_backward; };
 static struct flops flops_of(const struct model_config *c, int64_t B, int64_t S)
 {
     const bool mixture = c->mlp == MLP_MIXTURE;
-    const int64_t N = B * S, rows = mixture ? N * c->mixture.k : N;
+    const int64_t N = B * S;
+    const int64_t rows = mixture ? N * c->mixture.k * c->mixture.E / mixture_columns(&c->mixture) : N;    /* if even */
     const struct attention a = { .S = S, .H = c->H, .K = c->K, .A = c->A };
     double block = linear_cost(N, c->D, qkv_width(c), F32).flops + linear_cost(N, c->D, c->D, F32).flops
                    + linear_cost(rows, c->D, up_width(c), F32).flops + linear_cost(rows, c->F, c->D, F32).flops;
-    if (mixture) block += linear_cost(N, c->D, c->mixture.E, F32).flops;
+    if (mixture) block += linear_cost(N, c->D, mixture_columns(&c->mixture), F32).flops;
     const double L = (double)c->L;
     return (struct flops){ .linear = L * block + linear_cost(N, c->D, c->V, F32).flops,
                            .attention_forward = L * attention_forward_cost(N, a, F32).flops,

@@ -50,7 +50,8 @@ static bool make_mixture(const struct transformer *m, struct block_activations *
     const struct model_config *c = &m->config;
     const enum dtype t = m->ops->dtype, few = dtype_wide(t);
     const int64_t E = c->mixture.E, k = c->mixture.k;
-    return make(&a->router, few, N, E) && make(&a->weights, few, N, k) && make(&a->experts, I32, N, k) &&
+    return make(&a->router, few, N, mixture_columns(&c->mixture)) && make(&a->weights, few, N, k) &&
+           make(&a->experts, I32, N, k) &&
            make(&a->order, I32, N * k, 0) && make(&a->counts, I32, E, 0) && make(&a->rows, t, N * k, c->D) &&
            make(&a->results, t, N * k, c->D);
 }
@@ -77,8 +78,8 @@ static bool make_backward(struct transformer *m, int64_t N)
     return make(&m->d_stream, t, N, D) && make(&m->d_branch, t, N, D) && make(&m->d_qkv, t, N, qkv_width(c)) &&
            make(&m->d_attention, t, N, D) && make(&m->d_up, t, R, up_width(c)) && make(&m->d_act, t, R, c->F) &&
            (!c->parallel || make(&m->d_norm, t, N, D)) &&
-           (!is_mixture(m) || (make(&m->d_router, few, N, c->mixture.E) && make(&m->d_weights, few, N, c->mixture.k) &&
-                               make(&m->d_rows, t, R, D)));
+           (!is_mixture(m) || (make(&m->d_router, few, N, mixture_columns(&c->mixture)) &&
+                               make(&m->d_weights, few, N, c->mixture.k) && make(&m->d_rows, t, R, D)));
 }
 
 static bool make_ends(struct transformer *m, int64_t N, int64_t S)
@@ -132,10 +133,11 @@ enum error_code transformer_open(struct transformer *m, const struct model_confi
     m->w = calloc((size_t)n, sizeof *m->w);
     m->g = calloc((size_t)n, sizeof *m->g);
     m->block = calloc((size_t)c->L, sizeof *m->block);
-    m->router_sums = calloc((size_t)(2 * c->mixture.E) + 1, sizeof *m->router_sums);
-    m->router_slope = calloc((size_t)c->mixture.E + 1, sizeof *m->router_slope);
-    m->router_bias = calloc((size_t)(c->L * c->mixture.E) + 1, sizeof *m->router_bias);
-    m->router_choices = calloc((size_t)(c->L * c->mixture.E) + 1, sizeof *m->router_choices);
+    const int64_t columns = mixture_columns(&c->mixture);
+    m->router_sums = calloc((size_t)(2 * columns) + 1, sizeof *m->router_sums);
+    m->router_slope = calloc((size_t)columns + 1, sizeof *m->router_slope);
+    m->router_bias = calloc((size_t)(c->L * columns) + 1, sizeof *m->router_bias);
+    m->router_choices = calloc((size_t)(c->L * columns) + 1, sizeof *m->router_choices);
     bool ok = m->spec && m->w && m->g && m->block && m->router_sums && m->router_slope;
     ok = ok && m->router_bias && m->router_choices;
     for (int i = 0; ok && i < n; i++) {

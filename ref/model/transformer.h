@@ -107,7 +107,7 @@ void transformer_zero_gradients(struct transformer *);
 /* The correction bias [E] of a layer's router. */
 static inline double *transformer_router_bias(const struct transformer *m, int layer)
 {
-    return m->router_bias + layer * m->config.mixture.E;
+    return m->router_bias + layer * mixture_columns(&m->config.mixture);
 }
 
 /** After an optimizer's step: move the correction biases of biased routers by the last forward's choices. */

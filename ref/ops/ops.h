@@ -65,13 +65,16 @@ struct router_rule {
     bool biased;                /* a correction bias is added to the scores for the choice, but not in the weights */
     enum bias_update bias_update;               /* how each step moves it: ref/routers/bias.c */
     double bias_speed;
+    double active;              /* by share: experts of a token that compute, on average, where others do not; 0: the
+                                 * part of k that they are of all columns */
     int64_t groups, kept;       /* experts in groups of neighbours: only those of the `kept` best groups can be chosen;
                                  * 0 or 1 groups: all can */
     bool sums_two;              /* a group is as good as the sum of its two best experts, else as its best one */
 };
 
-/* A token's choice in experts, I32 [N,k]: an expert's number; negative: no expert computes it, and it is not sent, as
- * the expert that it was made for has no room.  choice_made: that expert. */
+/* A token's choice in experts, I32 [N,k]: a column of the router.  The first E are experts that compute.  No expert
+ * computes the others, and they are not sent: experts without computation, and negative ones, which are dropped, as the
+ * expert that they were made for has no room.  choice_made: that expert. */
 static inline int32_t choice_dropped(int32_t expert) { return -1 - expert; }
 static inline int32_t choice_made(int32_t choice) { return choice < 0 ? -1 - choice : choice; }
 
@@ -186,8 +189,10 @@ struct ops {
     void (*route_weights)(struct tensor weights, struct tensor experts, struct tensor logits,
                           const struct router_rule *);
     /* Of an expert's choices in each sequence of S rows keep `capacity`: the others are dropped, and their weights and
-     * the gradients of these become 0.  by_weight: keep the largest, else those of the first rows. */
-    void (*route_drop)(struct tensor weights, struct tensor experts, int64_t S, int64_t capacity, bool by_weight);
+     * the gradients of these become 0.  by_weight: keep the largest, else those of the first rows.  All choices of
+     * columns from E on are kept. */
+    void (*route_drop)(struct tensor weights, struct tensor experts, int64_t S, int64_t E, int64_t capacity,
+                       bool by_weight);
     void (*route_backward_input)(struct tensor dlogits, struct tensor dweights, struct tensor weights,
                                  struct tensor experts, struct tensor logits, const struct router_rule *);
 
@@ -202,6 +207,12 @@ struct ops {
     void (*combine_forward)(struct tensor Y, struct tensor rows, struct tensor order, struct tensor weights);
     void (*combine_backward_input)(struct tensor drows, struct tensor dweights, struct tensor dY, struct tensor rows,
                                    struct tensor order, struct tensor weights);
+
+    /* Experts that return what they get, columns E and above: Y[n] += sum over their choices of weights X[n]; the same
+     * adds the gradient of X, by that of Y.  dweights = X[n] . dY[n] of their choices; others do not change. */
+    void (*identity_forward)(struct tensor Y, struct tensor X, struct tensor experts, struct tensor weights, int64_t E);
+    void (*identity_backward_weights)(struct tensor dweights, struct tensor dY, struct tensor X, struct tensor experts,
+                                      int64_t E);
 
     /* The auxiliary losses of a router.  sums double [2E+1] += sum over rows of softmax(row), choices of each expert,
      * sum of logsumexp(row)^2.  dlogits += p (slope - slope . p) + z_slope logsumexp p for each row. */

@@ -11,9 +11,9 @@
  *           experts  the k largest keys in kept groups, largest first; of equal ones, as of equal groups, the lower
  *                    index; NaN comes after all numbers
  *           weights  scale s of the chosen; normalized: scale s / sum of the chosen s, of sigmoids / (that sum + 1e-20)
- * Drop      of the choices of an expert in a sequence of S rows only the first `capacity` stay, in the order of rows or
- *           from the largest weight down (of equal ones in the order of rows); the others are marked (choice_dropped),
- *           and their weights become 0
+ * Drop      of the choices of an expert below E in a sequence of S rows only the first `capacity` stay, in the order of
+ *           rows or from the largest weight down (of equal ones in the order of rows); the others are marked
+ *           (choice_dropped), and their weights become 0
  * Backward  with t = that divisor, or 1, and dw = scale dweights, 0 where the weight is 0:
  *           ds_i = (dw_i - sum_chosen(dw s) / t) / t  if normalized, else dw_i, for the chosen; others 0
  *           softmax: dlogits_j = s_j (ds_j - sum_chosen(ds s)) for all j of the row; if normalized, s may be the
@@ -178,7 +178,8 @@ static bool FN(comes_before)(const real *w, int64_t j, int64_t i, bool by_weight
     return by_weight && w[j] != w[i] ? w[j] > w[i] : j < i;
 }
 
-void FN(route_drop)(struct tensor weights, struct tensor experts, int64_t S, int64_t capacity, bool by_weight)
+void FN(route_drop)(struct tensor weights, struct tensor experts, int64_t S, int64_t E, int64_t capacity,
+                    bool by_weight)
 {
     const int64_t N = tensor_rows(weights), k = tensor_cols(weights), places = S * k;
     assert(N % S == 0 && tensor_count(experts) == N * k);
@@ -191,7 +192,7 @@ void FN(route_drop)(struct tensor weights, struct tensor experts, int64_t S, int
             int64_t before = 0;
             for (int64_t j = 0; j < places; j++)
                 before += choice_made(expert[j]) == expert[i] && FN(comes_before)(w, j, i, by_weight);
-            if (before >= capacity) expert[i] = choice_dropped(expert[i]);
+            if (before >= capacity && expert[i] < E) expert[i] = choice_dropped(expert[i]);
         }
         for (int64_t i = 0; i < places; i++) w[i] = expert[i] < 0 ? 0 : w[i];
     }

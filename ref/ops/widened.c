@@ -441,12 +441,28 @@ static void route_weights(T weights, T experts, T logits, const struct router_ru
     store(weights, w), end(&s);
 }
 
-static void route_drop(T weights, T experts, int64_t S, int64_t capacity, bool by_weight)
+static void route_drop(T weights, T experts, int64_t S, int64_t E, int64_t capacity, bool by_weight)
 {
     struct scratch s = { 0 };
     const T w = wide(&s, weights);
-    ops_f32.route_drop(w, experts, S, capacity, by_weight);
+    ops_f32.route_drop(w, experts, S, E, capacity, by_weight);
     store(weights, w), end(&s);
+}
+
+static void identity_forward(T Y, T X, T experts, T weights, int64_t E)
+{
+    struct scratch s = { 0 };
+    const T y = wide(&s, Y);
+    ops_f32.identity_forward(y, wide(&s, X), experts, wide(&s, weights), E);
+    store(Y, y), end(&s);
+}
+
+static void identity_backward_weights(T dweights, T dY, T X, T experts, int64_t E)
+{
+    struct scratch s = { 0 };
+    const T dw = wide(&s, dweights);
+    ops_f32.identity_backward_weights(dw, wide(&s, dY), wide(&s, X), experts, E);
+    store(dweights, dw), end(&s);
 }
 
 static void route_backward_input(T dlogits, T dweights, T weights, T experts, T logits,
@@ -583,7 +599,8 @@ static void cross_entropy_backward(T dlogits, T logits, T total, T top, T labels
         .rmsnorm_backward_weight = rmsnorm_backward_weight,                                                         \
         .rotary_forward = rotary_forward, .rotary_backward_input = rotary_backward_input,                           \
         .swiglu_forward = swiglu_forward, .swiglu_backward_input = swiglu_backward_input,                           \
-        .route_drop = route_drop,                                                                                   \
+        .route_drop = route_drop, .identity_forward = identity_forward,                                             \
+        .identity_backward_weights = identity_backward_weights,                                                     \
         .sequence_balance_forward = sequence_balance_forward,                                                       \
         .sequence_balance_backward_input = sequence_balance_backward_input,                                         \
         .route_forward = route_forward, .route_weights = route_weights,                                             \

@@ -2,17 +2,21 @@
  *
  * Source  by sign: L. Wang et al., "Auxiliary-loss-free load balancing", arXiv:2408.15664, algorithm 1, as in
  *         DeepSeek-V3; by share: Meituan, "LongCat-Flash", arXiv:2509.01322, section 2.1
- * Rule    c_e: choices of expert e in the whole batch; m: their mean
- *         by sign: bias_e += speed sign(m - c_e);  by share: bias_e += speed (1 / E - c_e / sum of c)
+ * Rule    c_e: choices of expert e in the whole batch, c: of all;  a: the wanted share of each expert that computes: 1
+ *         of all columns, E and those without computation, or K_e / (k E), if a token is to have K_e of k such experts
+ *         by sign: bias_e += speed sign(a c - c_e);  by share: bias_e += speed (a - c_e / c)
+ *         The biases of experts without computation stay: the others decide how many choices are left to them
  */
 #include "ref/routers/router.h"
 
-void router_move_bias(const struct router_rule *r, double *bias, const double *choices, int64_t E)
+void router_move_bias(const struct router_rule *r, double *bias, const double *choices, int64_t E, int64_t zero,
+                      int64_t k)
 {
+    const double wanted = r->active > 0 ? (double)(E * k) / r->active : (double)(E + zero);
     double total = 0;
-    for (int64_t e = 0; e < E; e++) total += choices[e];
+    for (int64_t e = 0; e < E + zero; e++) total += choices[e];
     for (int64_t e = 0; e < E && total > 0; e++) {
-        const double behind = total / (double)E - choices[e];
+        const double behind = total / wanted - choices[e];
         bias[e] += r->bias_speed * (r->bias_update == BIAS_BY_SHARE ? behind / total : (behind > 0) - (behind < 0));
     }
 }

@@ -41,10 +41,10 @@ bool router_same(const struct router_rule *a, const struct router_rule *b)
 {
     return a->scores == b->scores && a->normalized == b->normalized && a->scale == b->scale && a->biased == b->biased &&
            a->groups == b->groups && a->kept == b->kept && a->sums_two == b->sums_two &&
-           a->bias_update == b->bias_update && a->bias_speed == b->bias_speed;
+           a->bias_update == b->bias_update && a->bias_speed == b->bias_speed && a->active == b->active;
 }
 
-enum error_code router_check(const struct router_rule *r, int64_t E, int64_t k, struct error *err)
+enum error_code router_check(const struct router_rule *r, int64_t E, int64_t zero, int64_t k, struct error *err)
 {
     const int64_t groups = r->groups > 1 ? r->groups : 1;
     if (!(r->scale > 0) || !isfinite(r->scale))
@@ -55,6 +55,12 @@ enum error_code router_check(const struct router_rule *r, int64_t E, int64_t k, 
     if (!(r->bias_speed >= 0) || (r->bias_speed > 0 && !r->biased))
         return fail(err, ERR_PLAN, "model: speed %g of the router's bias; it must be at least 0, and 0 without a bias",
                     r->bias_speed);
+    if (!(r->active >= 0 && r->active <= (double)k) || (r->active > 0 && (zero == 0 || !r->biased)))
+        return fail(err, ERR_PLAN, "model: %g experts of a token compute, on average; it must be at most k=%lld, and 0 "
+                    "without a bias or without experts that do not", r->active, (long long)k);
+    if (groups > 1 && zero > 0)
+        return fail(err, ERR_PLAN, "model: %lld experts without computation and %lld groups; they are in no group",
+                    (long long)zero, (long long)groups);
     if (groups == 1) return OK;
     if (r->kept < 1 || r->kept > groups || r->kept * (E / groups) < k)
         return fail(err, ERR_PLAN,

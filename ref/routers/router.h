@@ -14,6 +14,7 @@ struct router {
     const char *formula;                /* keys order the experts, weights multiply their results; s: scores */
     const char *source;
     struct router_rule rule;            /* with the numbers of its paper's largest model */
+    bool zero_is_null;                  /* its experts without computation return 0, else what they get */
 };
 
 extern const struct router *const routers[];            /* ends with NULL; [0] is the default */
@@ -30,14 +31,17 @@ struct router_rule router_fit(const struct router *, int64_t E, int64_t k);
 /** Whether two rules are the same. */
 bool router_same(const struct router_rule *, const struct router_rule *);
 
-/** Check a rule for E experts of which k are chosen.  @return OK, or ERR_PLAN with the first problem. */
-enum error_code router_check(const struct router_rule *, int64_t E, int64_t k, struct error *);
+/** Check a rule for E experts and `zero` without computation, of which k are chosen.
+ *  @return OK, or ERR_PLAN with the first problem. */
+enum error_code router_check(const struct router_rule *, int64_t E, int64_t zero, int64_t k, struct error *);
 
 /**
- * After a step, move the correction bias of a layer's experts.
- * @param[in,out] bias  [E]
- * @param choices       [E] how often each expert was chosen in the whole batch.
+ * After a step, move the correction bias of a layer's experts that compute.
+ * @param[in,out] bias  [E + zero]
+ * @param choices       [E + zero] how often each was chosen in the whole batch.
+ * @param k             choices of a token.
  */
-void router_move_bias(const struct router_rule *, double *bias, const double *choices, int64_t E);
+void router_move_bias(const struct router_rule *, double *bias, const double *choices, int64_t E, int64_t zero,
+                      int64_t k);
 
 #endif

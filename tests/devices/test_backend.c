@@ -156,7 +156,7 @@ static double sums[2 * E + 1], result;
     X(swiglu_forward, (NUMBERS(N, D), NUMBERS(N, 2 * D)), (d, t[0], t[1]))                                             \
     X(swiglu_backward_input, (NUMBERS(N, 2 * D), NUMBERS(N, D), NUMBERS(N, 2 * D)), (d, t[0], t[1], t[2]))             \
     X(route_forward, (NUMBERS(N, K), WHOLE(N, K, E), NUMBERS(N, E)), (d, t[0], t[1], t[2], &rule, NULL))               \
-    X(route_drop, (NUMBERS(N, K), WHOLE(N, K, E)), (d, t[0], t[1], 3, 1, true))                                        \
+    X(route_drop, (NUMBERS(N, K), WHOLE(N, K, E)), (d, t[0], t[1], 3, E - 1, 1, true))                                 \
     X(route_backward_input, (NUMBERS(N, E), NUMBERS(N, K), NUMBERS(N, K), WHOLE(N, K, E), NUMBERS(N, E)),              \
       (d, t[0], t[1], t[2], t[3], t[4], &rule))                                                                        \
     X(expert_order, (WHOLE(N * K, 0, 1), WHOLE(E, 0, 1), WHOLE(N, K, E)), (d, t[0], t[1], t[2]))                       \
@@ -167,6 +167,8 @@ static double sums[2 * E + 1], result;
     X(combine_backward_input, (NUMBERS(N * K, D), NUMBERS(N, K), NUMBERS(N, D), NUMBERS(N * K, D),                     \
                                WHOLE(N * K, 0, N * K), NUMBERS(N, K)),                                                 \
       (d, t[0], t[1], t[2], t[3], t[4], t[5]))                                                                         \
+    X(identity_forward, (X_Y, WHOLE(N, K, E), NUMBERS(N, K)), (d, t[0], t[1], t[2], t[3], E - 2))                      \
+    X(identity_backward_weights, (NUMBERS(N, K), X_Y, WHOLE(N, K, E)), (d, t[0], t[1], t[2], t[3], E - 2))             \
     X(sequence_balance_forward, (NUMBERS(N, E), WHOLE(N, K, E)), (d, sums, t[0], t[1], 3, &rule))                      \
     X(sequence_balance_backward_input, (NUMBERS(N, E), NUMBERS(N, E), WHOLE(N, K, E)),                                 \
       (d, t[0], t[1], t[2], 3, &rule, 0.5))                                                                            \

@@ -107,8 +107,18 @@ static void test_dropped_choices_stay(void **state)
     }
 }
 
+/* Experts that return what they get do so where the token is. */
+static void test_identities_send_nothing(void **state)
+{
+    struct plan p = experts_everywhere("longcat");
+    (void)state;
+    assert_int_equal(p.model.mixture.zero, 3);
+    p.model.mixture.capacity_factor = 0;
+    check_bytes(&p, "identities");
+}
+
 int main(void)
 {
-    const struct CMUnitTest tests[] = { MPI_TEST(test_dropped_choices_stay) };
+    const struct CMUnitTest tests[] = { MPI_TEST(test_dropped_choices_stay), MPI_TEST(test_identities_send_nothing) };
     return MPI_RUN("choices sent", tests);
 }

@@ -49,10 +49,14 @@ static bool layout(int which, const struct router *r, struct plan *p)
     case 7:
         *p = routed(1, n, 1, r), take_sequence_parallel(p, r->rule.biased ? "1d-sp-keep" : "1d-sp");
         return true;
+    case 8:
+        if (n % 2 != 0) return false;
+        *p = routed(n, 1, 1, r), case_take_experts(p, n / 2, n > 2 ? "two-step" : "tutel"), p->etp = 2;
+        return true;
     default: return false;
     }
 }
-enum { LAYOUTS = 8 };
+enum { LAYOUTS = 9 };
 
 /* Below `make verify`, and on more than 4 devices, each rule has one layout, another for each number of devices. */
 static void test_every_rule_on_every_layout(void **state)

@@ -28,7 +28,8 @@ static void try(const uint8_t *data, size_t size)
              r->original_positions == s->original_positions,
          "written and read, it turns otherwise");
     must(c.mlp != MLP_MIXTURE ||
-             (m->E == n->E && m->k == n->k && router_same(&m->router, &n->router) &&
+             (m->E == n->E && m->k == n->k && m->zero == n->zero && m->zero_is_null == n->zero_is_null &&
+              router_same(&m->router, &n->router) &&
               m->capacity_factor == n->capacity_factor && m->sequence_coefficient == n->sequence_coefficient &&
               m->z_coefficient == n->z_coefficient && m->balance_coefficient == n->balance_coefficient),
          "written and read, it is another mixture");

@@ -132,6 +132,8 @@ static void what_we_have_not_is_refused(void **state)
     static const struct { const char *more, *says; } worse[] = {
         { "\"num_experts_per_tok\": 9", "k (experts of a token) = 9; it must be from 1 to E=8" },
         { "\"num_local_experts\": 100000", "E (experts) = 100000" },
+        { "\"zero_expert_type\": \"drop\"", "zero_expert_type is \"drop\"; Orrery has only identity and null" },
+        { "\"zero_expert_num\": 70000", "70000 experts without computation" },
         { "\"router_jitter_noise\": 0.1", "router_jitter_noise is 0.1; Orrery has only 0" },
         { "\"router_aux_loss_coef\": -1, \"output_router_logits\": true", "coefficients -1, 0 and 0" },
     };
@@ -164,7 +166,7 @@ static void what_we_have_not_is_refused(void **state)
 static void what_is_written_reads_back(void **state)
 {
     (void)state;
-    struct model_config c[5] = { parsed(LLAMA, "\"rope_scaling\": {\"rope_type\": \"llama3\", \"factor\": 8, "
+    struct model_config c[6] = { parsed(LLAMA, "\"rope_scaling\": {\"rope_type\": \"llama3\", \"factor\": 8, "
                                                "\"low_freq_factor\": 1.1, \"high_freq_factor\": 4, "
                                                "\"original_max_position_embeddings\": 20}"),
                                  parsed(LLAMA, "\"rope_scaling\": {\"type\": \"linear\", \"factor\": 3}, "
@@ -177,7 +179,11 @@ static void what_is_written_reads_back(void **state)
                                                  "\"aux_loss_alpha\": 0.01, \"expert_capacity_factor\": 1.3, "
                                                  "\"expert_drop_order\": \"weight\""),
                                  parsed(MIXTRAL, "\"topk_method\": \"group_limited_greedy\", \"n_group\": 4, "
-                                                 "\"topk_group\": 2, \"norm_topk_prob\": false") };
+                                                 "\"topk_group\": 2, \"norm_topk_prob\": false"),
+                                 parsed(MIXTRAL, "\"topk_method\": \"noaux_tc\", \"norm_topk_prob\": false, "
+                                                 "\"zero_expert_num\": 3, \"zero_expert_type\": \"null\", "
+                                                 "\"router_active_experts\": 1.7") };
+    assert_true(c[5].mixture.zero == 3 && c[5].mixture.zero_is_null && c[5].mixture.router.active == 1.7);
     assert_true(c[3].mixture.router.sums_two && c[3].mixture.router.biased && c[3].mixture.router.bias_speed == 0.003);
     assert_true(c[4].mixture.router.groups == 4 && !c[4].mixture.router.normalized && !c[4].mixture.router.biased);
     for (int i = 0; i < 5; i++) {
@@ -194,7 +200,8 @@ static void what_is_written_reads_back(void **state)
                     r->original_positions == s->original_positions);
         assert_true(m->E == n->E && m->k == n->k && router_same(&m->router, &n->router) &&
                     m->sequence_coefficient == n->sequence_coefficient && m->capacity_factor == n->capacity_factor &&
-                    m->drops_by_weight == n->drops_by_weight &&
+                    m->drops_by_weight == n->drops_by_weight && m->zero == n->zero &&
+                    m->zero_is_null == n->zero_is_null &&
                     m->balance_coefficient == n->balance_coefficient && m->z_coefficient == n->z_coefficient);
     }
 }

@@ -20,7 +20,7 @@ static struct router_rule rule_named(const char *name, int64_t E, int64_t k)
     const struct router *r;
     if (router_find(&r, name, &err) != OK) fail_msg("%s", err.text);
     const struct router_rule fit = router_fit(r, E, k);
-    if (router_check(&fit, E, k, &err) != OK) fail_msg("%s: %s", name, err.text);
+    if (router_check(&fit, E, 0, k, &err) != OK) fail_msg("%s: %s", name, err.text);
     return fit;
 }
 
@@ -103,7 +103,7 @@ static void golden_case(const char *name)
     rule = rule_named(router, E, k);
     rule.scale = number(name, "scale");
     rule.groups = (int64_t)number(name, "groups"), rule.kept = (int64_t)number(name, "kept");
-    if (router_check(&rule, E, k, &err) != OK) fail_msg("%s: %s", name, err.text);
+    if (router_check(&rule, E, 0, k, &err) != OK) fail_msg("%s: %s", name, err.text);
     assert_int_equal(find(name, "bias") != NULL, rule.biased);
     bias = rule.biased ? stored(name, "bias", F64).data : NULL;
     weights = matrix(F64, N, k), experts = matrix(I32, N, k), dlogits = matrix(F64, N, E);
@@ -242,7 +242,7 @@ static void numbers_before_nan(void **state)
 
 static void expect_refused(struct router_rule r, int64_t E, int64_t k, const char *words)
 {
-    const enum error_code e = router_check(&r, E, k, &err);
+    const enum error_code e = router_check(&r, E, 0, k, &err);
     if (e != ERR_PLAN || strstr(err.text, words) == NULL) fail_msg("not refused with \"%s\": %s", words, err.text);
 }
 
@@ -284,7 +284,7 @@ static void choices_over_the_capacity(void **state)
             weights = matrix(t, N, K), experts = matrix(I32, N, K);
             for (int i = 0; i < N * K; i++)
                 tensor_set(weights, i, given[i]), ((int32_t *)experts.data)[i] = chosen[i];
-            op->route_drop(weights, experts, S, 2, order);
+            op->route_drop(weights, experts, S, E, 2, order);
             for (int i = 0; i < N * K; i++)
                 if (tensor_get(weights, i) != want[i])
                     fail_msg("%s: choice %d of row %d has weight %g instead of %g", case_name, i % K, i / K,
@@ -299,7 +299,7 @@ static void choices_over_the_capacity(void **state)
 static void drop_again(void)
 {
     route_again();
-    now->route_drop(weights, experts, 3, 2, false);
+    now->route_drop(weights, experts, 3, tensor_cols(logits), 2, false);
 }
 
 /* Gradients, with the choices over the capacity dropped, by finite differences. */
@@ -334,8 +334,8 @@ static void moves_of_the_bias(void **state)
     static const double by_sign[E] = { 0.5, 1.5, 1, 1 }, by_share[E] = { 0.625, 1.375, 1, 1 };
     double a[E] = { 1, 1, 1, 1 }, b[E] = { 1, 1, 1, 1 };
     (void)state;
-    router_move_bias(&sign, a, choices, E);
-    router_move_bias(&share, b, choices, E);
+    router_move_bias(&sign, a, choices, E, 0, 4);
+    router_move_bias(&share, b, choices, E, 0, 4);
     for (int e = 0; e < E; e++)
         if (a[e] != by_sign[e] || b[e] != by_share[e])
             fail_msg("moves of the bias: expert %d has %g by sign instead of %g, %g by share instead of %g", e, a[e],
@@ -359,7 +359,7 @@ static void balances(const char *name, double speed)
                        2 * random_uniform((uint64_t)step, random_stream("skewed"), (uint64_t)i) - 1);
         route_again();
         for (int64_t i = 0; i < N * K; i++) count[id_at(experts, i)]++;
-        router_move_bias(&rule, of, count, E);
+        router_move_bias(&rule, of, count, E, 0, K);
         for (int e = 0; e < E; e++) {
             const double off = fabs(count[e] * E / (N * K) - 1);
             if (step == 0) first = fmax(first, off);

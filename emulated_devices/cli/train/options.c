@@ -257,33 +257,41 @@ static enum error_code take_affinity(struct train_options *o, const char *file, 
     return OK;
 }
 
-/* Another rule for a mixture's router; of a folder's model, its files' rule is replaced. */
-static enum error_code take_router(struct model_config *c, const char *name, double speed, struct error *err)
+struct router_flags { const char *name; double speed; int zero; };
+
+/* Another rule for a mixture's router; of a folder's model, its files' rule is replaced.  Experts without computation
+ * return what that rule's do. */
+static enum error_code take_router(struct model_config *c, const struct router_flags *f, struct error *err)
 {
-    const struct router *r;
-    if (name && c->mlp != MLP_MIXTURE)
-        return fail(err, ERR_USAGE, "--router %s: is for mixtures of experts; model %s has none", printable(name).text,
+    const struct router *r = NULL;
+    if (f->name && c->mlp != MLP_MIXTURE)
+        return fail(err, ERR_USAGE, "--router %s: is for mixtures of experts; model %s has none",
+                    printable(f->name).text, c->name);
+    if (f->zero > 0 && c->mlp != MLP_MIXTURE)
+        return fail(err, ERR_USAGE, "--zero-experts %d: is for mixtures of experts; model %s has none", f->zero,
                     c->name);
-    const enum error_code e = name ? router_find(&r, name, err) : OK;
+    const enum error_code e = f->name ? router_find(&r, f->name, err) : OK;
     if (e) return e;
-    if (name) c->mixture.router = router_fit(r, c->mixture.E, c->mixture.k);
-    if (speed >= 0 && !c->mixture.router.biased)
-        return fail(err, ERR_USAGE, "--router-speed %g: is for routers with a bias: noaux-tc, longcat", speed);
-    if (speed >= 0) c->mixture.router.bias_speed = speed;
+    if (f->zero > 0) c->mixture.zero = f->zero;
+    if (r) c->mixture.router = router_fit(r, c->mixture.E, c->mixture.k);
+    if (r && c->mixture.zero > 0) c->mixture.zero_is_null = r->zero_is_null;
+    if (f->speed >= 0 && !c->mixture.router.biased)
+        return fail(err, ERR_USAGE, "--router-speed %g: is for routers with a bias: noaux-tc, longcat", f->speed);
+    if (f->speed >= 0) c->mixture.router.bias_speed = f->speed;
     return OK;
 }
 
 enum error_code train_parse(struct train_options *o, int argc, char **argv, struct error *err)
 {
-    const char *attention = NULL, *dispatch = NULL, *router = NULL, *affinity = NULL;
+    const char *attention = NULL, *dispatch = NULL, *affinity = NULL;
     const char *batches = NULL, *model = NULL, *backend = NULL, *grad_dtype = NULL, *placement = placements[0],
                *dtype = "fp32", *cluster = CLUSTER_USUAL, *optimizer = "adamw";
     int size[AXIS_COUNT] = { 1, 1, 1, 1, 1 }, batch = 0, seq = 0, micro = 0, steps = 100, warmup = -1, lr_steps = 0;
-    double lr = -1, min_lr = -1, clip = -1, decay = -1, dropout = -1, distance = -1, router_speed = -1,
-            limit = wait_limit(WAIT_LIMIT);
+    double lr = -1, min_lr = -1, clip = -1, decay = -1, dropout = -1, distance = -1, limit = wait_limit(WAIT_LIMIT);
     uint64_t bucket = 25 << 20;
     bool untied = false, chunks_given = false;
     struct offload_flags offload = { 0 };
+    struct router_flags router = { .speed = -1 };
     struct data_flags data = { .zero = -1, .block = 256, .reshard = true, .prefetch = true };
     struct low_rank_flags low_rank = { .scale = -1, .damping = -1 };
     *o = (struct train_options){ .trace_steps = 2,
@@ -403,10 +411,12 @@ enum error_code train_parse(struct train_options *o, int argc, char **argv, stru
           .help = "fp16: initial loss scale, a power of two; default: 65536" },
         { "--dropout", "P", OPTION_DOUBLE, &dropout, .min = 0, .max = 0.999,
           .help = "dropout of embeddings, attention and residuals; default: the model's" },
-        { "--router", "NAME", OPTION_STRING, &router,
+        { "--router", "NAME", OPTION_STRING, &router.name,
           .help = "how a mixture's router chooses experts and weighs them: orrery list routers; default: the model's" },
-        { "--router-speed", "U", OPTION_DOUBLE, &router_speed, .min = 0, .max = 1e6,
+        { "--router-speed", "U", OPTION_DOUBLE, &router.speed, .min = 0, .max = 1e6,
           .help = "how far a step moves the correction bias of a router that has one; default: the rule's" },
+        { "--zero-experts", "Z", OPTION_INT, &router.zero, .min = 1, .max = 65536,
+          .help = "experts without computation that a router can choose too, beside those of the model" },
         { "--untied", NULL, OPTION_SWITCH, &untied, .help = "the output matrix is not tied to the token embedding" },
         { .kind = OPTION_HEADING, .help = "Training" },
         { "--steps", "N", OPTION_INT, &steps, .min = 0, .max = 1e9,
@@ -504,7 +514,7 @@ enum error_code train_parse(struct train_options *o, int argc, char **argv, stru
                     printable(o->check).text);
     if (o->golden &&
         (model || o->resume || o->data || o->save || o->trace || batch || seq || lr >= 0 || dropout >= 0 || untied ||
-         router))
+         router.name || router.zero))
         return fail(err, ERR_USAGE,
                     "--check %s: the golden file says what is trained; of the model, the text and the training only "
                     "--optimizer can be chosen",
@@ -520,7 +530,7 @@ enum error_code train_parse(struct train_options *o, int argc, char **argv, stru
     take_experts(p, dispatch, size);
     if (!e) e = mesh_make(&p->mesh, size, err);
     if (!e) e = optimizer_find(&p->optimizer, optimizer, err);
-    if (!e) e = take_router(&p->model, router, router_speed, err);
+    if (!e) e = take_router(&p->model, &router, err);
     if (!e) e = take_affinity(o, affinity, err);
     if (e) return e;
     if (untied) p->model.tied = false;

@@ -86,7 +86,8 @@ void forecast_matrix(struct forecast *f, enum param_role role, enum tensor_pass 
 {
     const struct tensor_scheme *s = f->tp->scheme;
     if (role == ROLE_ROUTER) {                          /* every device has all of it */
-        if (pass == WEIGHT_PASS) forecast_shared(f, s->stream, f->tp->config->mixture.E, f->tp->config->D, pass);
+        if (pass == WEIGHT_PASS) forecast_shared(f, s->stream, mixture_columns(&f->tp->config->mixture),
+                                                   f->tp->config->D, pass);
         return;
     }
     s->matrix_cost(f, role, pass, N, model_has_bias(f->tp->config, role));

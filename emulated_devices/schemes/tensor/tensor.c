@@ -160,7 +160,7 @@ static struct runs runs_of(const struct model_config *c, enum param_role role, b
     const struct heads h = heads_at(c, parts, index);
     struct runs r = { 0 };
     if (role == ROLE_ROUTER) {                      /* every device has all of it */
-        add_run(&r, (struct interval){ 0, output ? c->mixture.E : c->D });
+        add_run(&r, (struct interval){ 0, output ? mixture_columns(&c->mixture) : c->D });
         return r;
     }
     if (inner && (role == ROLE_QKV || role == ROLE_ATTENTION_OUT)) {
