@@ -25,6 +25,10 @@ try:
 except ImportError:                             # before 4.36
     modeling_mixtral = None
 try:
+    from transformers.models.qwen2 import modeling_qwen2
+except ImportError:                             # before 4.37
+    modeling_qwen2 = None
+try:
     from transformers import modeling_rope_utils
 except ImportError:                             # before 4.43
     modeling_rope_utils = None
@@ -48,7 +52,7 @@ class Wide:
 def widen():
     torch.set_default_dtype(torch.float64)
     torch.Tensor.float = torch.Tensor.double
-    for module in (modeling_gptj, modeling_llama, modeling_mixtral, modeling_rope_utils):
+    for module in (modeling_gptj, modeling_llama, modeling_mixtral, modeling_qwen2, modeling_rope_utils):
         if module is not None:
             module.torch = Wide()
 
@@ -235,7 +239,7 @@ class Llama:
 
     def watch_attention(self, w, model):
         """The rotated queries and keys are seen where they are made, in order of the layers."""
-        plain, layers = modeling_llama.apply_rotary_pos_emb, iter(range(10**6))
+        plain, layers = self.module.apply_rotary_pos_emb, iter(range(10**6))
 
         def rotate(*arguments):
             out, at = plain(*arguments), f"h.{next(layers)}."
@@ -292,6 +296,25 @@ class Llama:
 
     def loss(self, model, c, ids, labels):
         return cross_entropy(model(input_ids=tokens(ids)).logits, labels), {}
+
+
+# ---- Qwen2 --------------------------------------------------------------------------------------------------------------------
+
+class Qwen2(Llama):
+    name = "transformers Qwen2ForCausalLM"
+    module = modeling_qwen2
+
+    def in_order(self, c):
+        for name, shape, mean, std, parts in super().in_order(c):
+            yield name, shape, mean, std, parts
+            if "qkv_proj" in name:
+                yield (name.replace("weight", "bias"), shape[:1], 0, 0, [(part.replace("weight", "bias"), rows) for part, rows in parts])
+
+    def config(self, c):
+        return dict(super().config(c), model_type="qwen2", use_sliding_window=False)
+
+    def make(self, **config):
+        return transformers.Qwen2ForCausalLM(transformers.Qwen2Config(**config))
 
 
 # ---- Mixtral ------------------------------------------------------------------------------------------------------------------

@@ -44,6 +44,10 @@ def gptj(**more):
         embd_pdrop=0.3, attn_pdrop=0.4, rotary_dim=4, bos_token_id=0, eos_token_id=0, **more))
 
 
+def qwen2(**more):
+    return transformers.Qwen2ForCausalLM(transformers.Qwen2Config(**LLAMA, num_key_value_heads=2, rope_theta=500.0, **more))
+
+
 MODELS = {                                      # NAME: the first version that can, and how
     "gpt2": ((4, 0), lambda: gpt2()),
     "gpt2-untied": ((4, 0), lambda: gpt2(n_inner=37, tie_word_embeddings=False)),
@@ -53,6 +57,7 @@ MODELS = {                                      # NAME: the first version that c
     "llama-llama3": ((4, 43), lambda: llama(num_key_value_heads=2, rope_theta=500.0, rope_scaling=LLAMA3)),
     "mixtral": ((4, 36), lambda: mixtral()),
     "mixtral-balanced": ((4, 36), lambda: mixtral(rope_theta=500.0, output_router_logits=True, router_aux_loss_coef=0.03)),
+    "qwen2": ((4, 37), lambda: qwen2()),
     "gptj": ((4, 11), lambda: gptj()),
     "gptj-tied": ((4, 11), lambda: gptj(n_inner=37, tie_word_embeddings=True)),
 }

@@ -57,11 +57,14 @@ SHAPES = {
     "mixtral-minimal": dict(L=1, H=1, K=1, D=2, F=1, V=2, S=1, tied=True, batch=1, tokens=1, theta=1e6, E=1, k=1, balance=0.05, z=0.01),
     "mixtral-top2": dict(L=2, H=3, K=1, D=12, F=19, V=61, S=9, tied=False, batch=3, tokens=7, theta=1e6, E=5, k=2, balance=0.05, z=0.01),
     "mixtral-sparse": dict(L=3, H=3, K=3, D=18, F=11, V=61, S=5, tied=True, batch=3, tokens=3, theta=1e4, E=11, k=3, balance=0.05, z=0.01),
+    "qwen2-grouped": dict(L=3, H=9, K=3, D=18, F=37, V=61, S=11, tied=False, batch=3, tokens=7, theta=1e6),
+    "qwen2-tied": dict(L=1, H=6, K=2, D=48, F=7, V=29, S=13, tied=True, batch=3, tokens=11, theta=50.0, eps=3e-4, every_token=True),
     "gptj-minimal": dict(L=1, H=1, D=4, turned=2, F=1, V=2, S=1, tied=True, batch=1, tokens=1),
     "gptj-partial": dict(L=2, H=3, D=21, turned=4, F=37, V=61, S=11, tied=False, batch=3, tokens=7),
     "gptj-whole": dict(L=1, H=4, D=24, turned=6, F=11, V=29, S=13, tied=True, batch=3, tokens=11, eps=1e-3, every_token=True),
 }
-FAMILIES = {"gpt2": families.GPT2(), "llama": families.Llama(), "mixtral": families.Mixtral(), "gptj": families.GPTJ()}
+FAMILIES = {"gpt2": families.GPT2(), "llama": families.Llama(), "mixtral": families.Mixtral(), "gptj": families.GPTJ(),
+            "qwen2": families.Qwen2()}
 NUDGE = 0.3                                     # of biases and norms, which start at 0 and 1 and would hide mistakes there
 
 # Clipping is at a norm below the gradient's.  AdamW's eps is large enough to matter where it stands in the formula, and so

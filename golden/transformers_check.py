@@ -29,7 +29,8 @@ import tensor_file
 ROOT = pathlib.Path(__file__).resolve().parent.parent
 SEED, SEQUENCES, TOKENS = 5, 3, 17
 ROUNDING = 1e-12                                # relative, norm over norm: what fp64 may do to a loss, a gradient, the logits
-FAMILIES = {"gpt2": families.GPT2(), "llama": families.Llama(), "mixtral": families.Mixtral(), "gptj": families.GPTJ()}
+FAMILIES = {"gpt2": families.GPT2(), "llama": families.Llama(), "mixtral": families.Mixtral(), "gptj": families.GPTJ(),
+            "qwen2": families.Qwen2()}
 VERSION = tuple(int(number) for number in transformers.__version__.split(".")[:2])
 LLAMA3 = dict(rope_type="llama3", factor=4.0, low_freq_factor=1.0, high_freq_factor=4.0, original_max_position_embeddings=16)
 

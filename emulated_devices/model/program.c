@@ -7,7 +7,7 @@ extern const struct program program_gpt2, program_llama, program_mixtral, progra
 
 static const struct program *const programs[FAMILY_COUNT] = {
     [FAMILY_GPT2] = &program_gpt2, [FAMILY_LLAMA] = &program_llama, [FAMILY_MIXTRAL] = &program_mixtral,
-    [FAMILY_GPTJ] = &program_gptj,
+    [FAMILY_GPTJ] = &program_gptj, [FAMILY_QWEN2] = &program_llama,
 };
 
 const struct program *program_of(const struct model_config *c)

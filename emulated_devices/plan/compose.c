@@ -37,6 +37,9 @@ static const struct clash clashes[] = {
       "@ keeps whole weights, which tiles are there to avoid", "--reshard-after-forward yes" },
     { HAS_tiles, HAS_quantized_weights, "quantisation blocks of @ span a whole layer", "--tiles 1" },
     { HAS_tiles, HAS_quantized_gradients, "quantisation blocks of @ span a whole layer", "--tiles 1" },
+    { HAS_tp_cuts_columns, HAS_tp_copies_biases,
+      "cuts biases between any two elements, and cannot sum those of the keys and values that @ copies",
+      "--tensor 1d, or --tp up to the number of key/value heads" },
     { HAS_tiles, HAS_mixture, "the experts of @ are not tiled", "--tiles 1" },
 
     { HAS_quantized_weights, HAS_nothing_shared,

@@ -26,6 +26,7 @@ struct facts {
     X(tp_uneven,               "--tp P")                                                            \
     X(tp_moves_weights,       "--tensor 1d-sp-overlap, 2d, 2.5d or 3d")                             \
     X(tp_copies_keys,         "--tp P with fewer key/value heads")                                  \
+    X(tp_copies_biases,       "--tp P with fewer key/value heads, which have biases")               \
     X(cp,                      "--cp P")                                                            \
     X(split_cp,                "--head-parallel or --context-first")                                \
     X(context_plan,            "--attention hdp")                                                    \

@@ -84,6 +84,11 @@ static bool tp_copies_keys(const struct facts *f, struct typed *t)
            say(t, "--tp %d with %lld key/value heads", f->plan->mesh.size[TP], (long long)heads);
 }
 
+static bool tp_copies_biases(const struct facts *f, struct typed *t)
+{
+    return model_has_bias(&f->plan->model, ROLE_QKV) && tp_copies_keys(f, t);
+}
+
 static bool tp_uneven(const struct facts *f, struct typed *t) { return tp(f, t) && plan_copies_lie_apart(f->plan); }
 
 /* ---- cp ----------------------------------------------------------------------------------------- */

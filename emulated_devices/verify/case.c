@@ -30,6 +30,14 @@ void case_take_llama(struct plan *p)
     };
 }
 
+/* The same with biases of queries, keys and values. */
+void case_take_qwen2(struct plan *p)
+{
+    case_take_llama(p);
+    snprintf(p->model.name, sizeof p->model.name, "nasty qwen2");
+    p->model.biases = BIASES_QWEN2;
+}
+
 /* H=9 for up to 9 parts; four of a head's five numbers are rotated; F, V and D are rarely divisible. */
 void case_take_gptj(struct plan *p)
 {
@@ -74,7 +82,8 @@ void case_take_router(struct plan *p, const struct router *r)
 static void take_gpt2(struct plan *p) { (void)p; }
 
 static const struct case_model models[] = { { "gpt2", take_gpt2 }, { "llama", case_take_llama },
-                                            { "gptj", case_take_gptj }, { "mixtral", case_take_mixtral } };
+                                            { "gptj", case_take_gptj }, { "qwen2", case_take_qwen2 },
+                                            { "mixtral", case_take_mixtral } };
 
 const struct case_model *case_model_at(int place)
 {

@@ -38,6 +38,8 @@ const struct model_preset model_presets[] = {
       "a Mixtral of 0.3M parameters, 8 experts of which a token goes to 2", 8 },
     { LLAMA("mixtral-small", 4, 4, 2, 128, 176, 64, 256, MIXTURE(8, 2)),
       "a Mixtral of 2.5M parameters, 8 experts of which a token goes to 2", 16 },
+    { LLAMA("qwen2-tiny", 8, 8, 4, 32, 88, 32, 256, DENSE, .biases = BIASES_QWEN2),
+      "a Qwen2 of 0.1M parameters: llama-tiny with biases of queries, keys and values", 8 },
     { GPTJ("gptj-tiny", 8, 8, 32, 2, 128, 32, 256), "a GPT-J of 0.1M parameters, 8 layers and 8 heads", 8 },
     { { .name = "" }, NULL, 0 },
 };

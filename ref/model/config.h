@@ -64,7 +64,7 @@ struct model_config {
 };
 
 /* Families of models whose files we read and write. */
-enum model_family { FAMILY_NONE, FAMILY_GPT2, FAMILY_LLAMA, FAMILY_MIXTRAL, FAMILY_GPTJ, FAMILY_COUNT };
+enum model_family { FAMILY_NONE, FAMILY_GPT2, FAMILY_LLAMA, FAMILY_MIXTRAL, FAMILY_GPTJ, FAMILY_QWEN2, FAMILY_COUNT };
 
 /** The family of a shape, found from its parts; the table is in families.c. */
 enum model_family model_family(const struct model_config *);
@@ -137,7 +137,8 @@ enum param_role {
 enum {
     BIASES_NONE = 0,
     BIASES_GPT2 = HAS_BIAS(ROLE_QKV) | HAS_BIAS(ROLE_ATTENTION_OUT) | HAS_BIAS(ROLE_UP) | HAS_BIAS(ROLE_DOWN),
-    BIASES_GPTJ = HAS_BIAS(ROLE_UP) | HAS_BIAS(ROLE_DOWN) | HAS_BIAS(ROLE_HEAD)
+    BIASES_GPTJ = HAS_BIAS(ROLE_UP) | HAS_BIAS(ROLE_DOWN) | HAS_BIAS(ROLE_HEAD),
+    BIASES_QWEN2 = HAS_BIAS(ROLE_QKV)
 };
 
 /** Whether parameters of this role have a bias. */

@@ -1,4 +1,5 @@
-/* config_llama.c -- the config.json of a Llama, and of a Mixtral, which is a Llama with a mixture.
+/* config_llama.c -- the config.json of a Llama, of a Mixtral, which is a Llama with a mixture, and of a Qwen2, which is
+ * a Llama with biases of queries, keys and values.
  *
  * As in transformers, the load-balancing loss is added to a Mixtral's loss only if output_router_logits is true.
  * transformers has a z loss only for other mixtures; its coefficient has the same key here: router_z_loss_coef.
@@ -25,7 +26,13 @@ const struct config_reading mixtral_defaults = {        /* MixtralConfig's */
     .rope_theta = 1e6, .pad_token = NO_TOKEN,
 };
 
-#define LLAMA_KEYS                                                                                                     \
+const struct config_reading qwen2_defaults = {          /* Qwen2Config's */
+    .c = { .norm = NORM_RMS, .positions = POSITIONS_ROTARY, .mlp = MLP_SWIGLU, .biases = BIASES_QWEN2, .eps = 1e-6,
+           .init_std = 0.02, .K = 32 },
+    .rope_theta = 10000, .pad_token = NO_TOKEN,
+};
+
+#define DECODER_KEYS                                                                                                   \
     CONFIG_TO("max_position_embeddings", KEY_SIZE, c.S),                                                               \
     CONFIG_TO("hidden_size", KEY_SIZE, c.D),                                                                           \
     CONFIG_TO("num_attention_heads", KEY_SIZE, c.H),                                                                   \
@@ -35,19 +42,30 @@ const struct config_reading mixtral_defaults = {        /* MixtralConfig's */
     CONFIG_TO("head_dim", KEY_SIZE_OR_NULL, head_dim),                                                                 \
     CONFIG_TO("rms_norm_eps", KEY_REAL, c.eps),                                                                        \
     CONFIG_TO("attention_dropout", KEY_REAL, c.dropout_attention),                                                     \
-    CONFIG_TO("sliding_window", KEY_SIZE_OR_NULL, sliding_window),                                                     \
     CONFIG_TO("pad_token_id", KEY_TOKEN, pad_token),                                                                   \
     CONFIG_TO("rope_theta", KEY_REAL, rope_theta),                                                                     \
     CONFIG_TO("rope_scaling", KEY_OBJECT, rope_scaling),                                                               \
     CONFIG_TO("rope_parameters", KEY_OBJECT, rope_parameters),                                                         \
     KEY_ONLY_AS("hidden_act", "\"silu\""),                                                                             \
-    KEY_ONLY_AS("attention_bias", "false"),                                                                            \
-    KEY_ONLY_AS("mlp_bias", "false"),                                                                                  \
-    KEY_ONLY_AS("pretraining_tp", "1"),                                                                                \
     KEY_ONLY_AS("partial_rotary_factor", "1", "null"),                                                                 \
     KEY_EACH("layer_types", "\"full_attention\"")
 
+#define LLAMA_KEYS                                                                                                     \
+    DECODER_KEYS,                                                                                                      \
+    CONFIG_TO("sliding_window", KEY_SIZE_OR_NULL, sliding_window),                                                     \
+    KEY_ONLY_AS("attention_bias", "false"),                                                                            \
+    KEY_ONLY_AS("mlp_bias", "false"),                                                                                  \
+    KEY_ONLY_AS("pretraining_tp", "1")
+
 const struct config_key llama_keys[] = { LLAMA_KEYS, { .name = NULL } };
+
+/* A window is described even where it is not used. */
+const struct config_key qwen2_keys[] = {
+    DECODER_KEYS,
+    KEY_ONLY_AS("use_sliding_window", "false"),
+    KEY_LEFT("sliding_window"), KEY_LEFT("max_window_layers"),
+    { .name = NULL },
+};
 
 const struct config_key mixtral_keys[] = {
     LLAMA_KEYS,

@@ -18,6 +18,7 @@ static const struct family {
     [FAMILY_MIXTRAL] = { "mixtral", NORM_RMS, POSITIONS_ROTARY, MLP_MIXTURE, BIASES_NONE, .grouped = true },
     [FAMILY_GPTJ]    = { "gptj", NORM_LAYER, POSITIONS_ROTARY, MLP_GELU, BIASES_GPTJ, .parallel = true,
                          .neighbours = true },
+    [FAMILY_QWEN2]   = { "qwen2", NORM_RMS, POSITIONS_ROTARY, MLP_SWIGLU, BIASES_QWEN2, .grouped = true },
 };
 
 static bool is_of(const struct model_config *c, const struct family *f)

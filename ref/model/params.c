@@ -99,12 +99,14 @@ static const struct naming gpt2_naming = {
     },
 };
 
-static const struct naming llama_naming = {         /* and Mixtral */
+static const struct naming llama_naming = {         /* and Mixtral and Qwen2 */
     .in_files = "", .block = "model.layers.%d.", .tokens = "model.embed_tokens", .norm = "model.norm",
     .of_block = {
         [LN1_W] = { .whole = "input_layernorm.weight" },
         [QKV_W] = { "self_attn.qkv_proj.weight",
                     { "self_attn.q_proj.weight", "self_attn.k_proj.weight", "self_attn.v_proj.weight" } },
+        [QKV_B] = { "self_attn.qkv_proj.bias",
+                    { "self_attn.q_proj.bias", "self_attn.k_proj.bias", "self_attn.v_proj.bias" } },
         [PROJ_W] = { .whole = "self_attn.o_proj.weight" },
         [LN2_W] = { .whole = "post_attention_layernorm.weight" },
         [UP_W] = { "mlp.gate_up_proj.weight", { "mlp.gate_proj.weight", "mlp.up_proj.weight" } },
@@ -131,7 +133,7 @@ static const struct naming *naming_of(const struct model_config *c)
 {
     static const struct naming *const of_family[FAMILY_COUNT] = {
         [FAMILY_GPT2] = &gpt2_naming, [FAMILY_LLAMA] = &llama_naming, [FAMILY_MIXTRAL] = &llama_naming,
-            [FAMILY_GPTJ] = &gptj_naming,
+        [FAMILY_GPTJ] = &gptj_naming, [FAMILY_QWEN2] = &llama_naming,
     };
     return of_family[model_family(c)];
 }
@@ -173,7 +175,7 @@ static struct param_spec make(const char *before, const char *name, enum param_r
 /* Rows of one part of a fused parameter. */
 static int64_t part_rows(const struct model_config *c, enum block_param p, int part)
 {
-    if (p == QKV_W) return (part == 0 ? c->H : c->K) * c->A;
+    if (p == QKV_W || p == QKV_B) return (part == 0 ? c->H : c->K) * c->A;
     return c->F;
 }
 

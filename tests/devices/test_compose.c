@@ -72,6 +72,7 @@ static void take(struct plan *p, enum feature f)
     case HAS_tp: case HAS_tp_uneven: split(p, TP, 2); break;
     case HAS_tp_moves_weights: split(p, TP, 2), p->tensor = "1d-sp-overlap"; break;
     case HAS_tp_copies_keys: case_take_llama(p), split(p, TP, 4); break;
+    case HAS_tp_copies_biases: case_take_qwen2(p), p->model.K = 1, split(p, TP, 4); break;
     case HAS_tp_cuts_columns: split(p, TP, 4), p->tensor = "2d"; break;
     case HAS_tp_cuts_rows: split(p, TP, 2), p->tensor = "1d-sp"; break;
     case HAS_tp_cuts_sequences: split(p, TP, 4), p->tensor = "2d"; break;

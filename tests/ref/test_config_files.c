@@ -43,6 +43,7 @@ static const struct { const char *name; struct model_config c;
                                         .low_frequency = 1,
                                         .high_frequency = 4,
                                         .original_positions = 32 }) },
+    { "qwen2", LLAMA(.K = 2, .mlp = MLP_SWIGLU, .biases = BIASES_QWEN2, .rotary = { .theta = 500 }) },
     { "mixtral", LLAMA(.K = 2, .mlp = MLP_MIXTURE, .rotary = { .theta = 1e6 },
                        .mixture = { .E = 5, .k = 3, .router = { .normalized = true, .scale = 1 } }) },
     { "mixtral-balanced", LLAMA(.K = 2, .mlp = MLP_MIXTURE, .rotary = { .theta = 500 },

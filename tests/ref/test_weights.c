@@ -81,8 +81,10 @@ static void save_model(const struct transformer *m)
 static void what_is_saved_loads(void **state)
 {
     (void)state;
-    const struct model_config shapes[] = { gpt2(), llama, mixtral(), gptj() };
-    for (int i = 0; i < 4; i++) {
+    struct model_config qwen2 = llama;
+    qwen2.biases = BIASES_QWEN2;
+    const struct model_config shapes[] = { gpt2(), llama, mixtral(), gptj(), qwen2 };
+    for (int i = 0; i < 5; i++) {
         struct transformer a, b, wide;
         struct model_config read;
         open_model(&a, shapes[i], F32, 1), open_model(&b, shapes[i], F32, 2), open_model(&wide, shapes[i], F64, 3);

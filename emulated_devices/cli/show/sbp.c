@@ -141,7 +141,7 @@ enum error_code show_sbp(int argc, char **argv, int *status, struct error *err)
     (void)status;
     const struct option table[] = {
         { "MODEL", NULL, OPTION_STRING, &model,
-          .help = "mlp, or the block of a family: gpt2, llama, gptj; each with its backward pass" },
+          .help = "mlp, or the block of a family: gpt2, llama, qwen2, gptj; each with its backward pass" },
         { "--mesh", "P|PxQ", OPTION_STRING, &mesh, .help = "devices, in one axis or two" },
         { "--as", "NAME", OPTION_STRING, &strategy,
           .help = "dp, 1d, sp, 2d: the signatures of that scheme; free: search all" },

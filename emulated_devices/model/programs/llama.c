@@ -1,6 +1,8 @@
-/* llama.c -- Llama: rmsnorms, rotary positions, grouped-query attention, a gated feed-forward, no biases.
+/* llama.c -- Llama: rmsnorms, rotary positions, grouped-query attention, a gated feed-forward; and Qwen2, which is
+ * the same with biases of queries, keys and values.
  *
- * Source  H. Touvron et al., "LLaMA: open and efficient foundation language models", arXiv:2302.13971
+ * Source  H. Touvron et al., "LLaMA: open and efficient foundation language models", arXiv:2302.13971; A. Yang et
+ *         al., "Qwen2 technical report", arXiv:2407.10671
  */
 #include "emulated_devices/model/program.h"
 

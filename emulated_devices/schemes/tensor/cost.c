@@ -28,9 +28,11 @@ void forecast_heads(struct forecast *f)
     const unsigned in = tp->scheme->weight(ROLE_QKV).in;
     if (tp->heads.copies == 1) return;
     const int64_t inputs = tensor_width(tp, ROLE_QKV, false, axes_index(tp, in), axes_size(tp, in));
-    forecast_on(f, &tp->copies, ALLREDUCE, tp->allreduce,
-                (struct collective){ .count = 2 * tp->heads.keys.count * tp->config->A * inputs,
-                                     .dtype = tensor_gradient_format(tp) });
+    const int64_t rows = 2 * tp->heads.keys.count * tp->config->A;
+    struct collective sum = { .count = rows * inputs, .dtype = tensor_gradient_format(tp) };
+    forecast_on(f, &tp->copies, ALLREDUCE, tp->allreduce, sum);
+    sum.count = rows;
+    if (model_has_bias(tp->config, ROLE_QKV)) forecast_on(f, &tp->copies, ALLREDUCE, tp->allreduce, sum);
 }
 
 void forecast_allreduce(struct forecast *f, unsigned axes, int64_t count)

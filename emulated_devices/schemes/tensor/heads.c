@@ -7,7 +7,8 @@
  *          P > K    each key/value head gets several parts: each has a copy of the head and some of its query heads.
  *                   So each part has one key/value head and, since H >= P, at least one query head
  * Sends    P > K: an all-reduce over the parts with copies of a head, of the gradient of its rows in QKV, for each
- *          microbatch: 2 A I elements, where I is the number of columns of D in a device's piece of that matrix
+ *          microbatch: 2 A I elements, where I is the number of columns of D in a device's piece of that matrix; one
+ *          of 2 A elements for their bias, if there is one
  * Equals   a copy's gradient comes from the query heads of its own part.  Their sum is the gradient from the whole
  *          group, reassociated in the order of the all-reduce.  All copies have the same bits.
  */
@@ -38,28 +39,42 @@ enum error_code heads_open(struct tensor_parallel *tp, struct error *err)
                     TRAFFIC_TENSOR, AXIS_BIT(TP), err);
 }
 
-/* The rows of keys and values come last. */
-static struct tensor key_rows(const struct tensor_parallel *tp, struct tensor dW)
+/* The rows of keys and values in a gradient, which come last, and what earlier microbatches have summed up of them. */
+struct copied { struct tensor rows, earlier; };
+
+/* Saves the sum of earlier microbatches, which is already reduced. */
+static enum error_code begin(struct tensor_parallel *tp, struct copied *c, struct tensor g, struct error *err)
 {
-    const int64_t rows = 2 * tp->heads.keys.count * tp->config->A, cols = tensor_cols(dW),
-                  before = tensor_rows(dW) - rows;
-    return tensor_2d((char *)dW.data + (size_t)(before * cols) * dtype_size(dW.dtype), dW.dtype, rows, cols);
+    const int64_t keys = 2 * tp->heads.keys.count * tp->config->A, queries = tp->heads.queries.count * tp->config->A;
+    const int64_t cols = tensor_count(g) / (queries + keys);
+    *c = (struct copied){ 0 };
+    if (!tensor_present(g)) return OK;
+    c->rows = tensor_2d((char *)g.data + (size_t)(queries * cols) * dtype_size(g.dtype), g.dtype, keys, cols);
+    const enum error_code e = tensor_gradient_buffer(tp, &c->earlier, keys, cols, err);
+    if (e) return e;
+    device_copy(tp->device, c->earlier.data, c->rows.data, tensor_bytes(c->rows));
+    device_zero(tp->device, c->rows);
+    return OK;
 }
 
-/* The sum of earlier microbatches is already reduced: it is saved, and added after the all-reduce. */
+static enum error_code end(struct tensor_parallel *tp, struct copied *c, struct error *err)
+{
+    if (!tensor_present(c->rows)) return OK;
+    const enum error_code e =
+        allreduce(&tp->copies, c->rows.data, tensor_count(c->rows), c->rows.dtype, SUM, tp->allreduce, err);
+    if (!e) dev_add(tp->device, c->rows, c->earlier, c->rows);
+    device_free(tp->device, c->earlier);
+    return e;
+}
+
 enum error_code heads_backward_weight(struct tensor_parallel *tp, int64_t N, struct tensor dW, struct tensor db,
                                       struct tensor dY, struct tensor X, struct error *err)
 {
-    struct tensor earlier;
+    struct copied weight, bias;
     if (tp->heads.copies == 1) return tp->scheme->linear_backward_weight(tp, ROLE_QKV, N, dW, db, dY, X, err);
-    const struct tensor keys = key_rows(tp, dW);
-    enum error_code e = tensor_gradient_buffer(tp, &earlier, tensor_rows(keys), tensor_cols(keys), err);
-    if (e) return e;
-    device_copy(tp->device, earlier.data, keys.data, tensor_bytes(keys));
-    device_zero(tp->device, keys);
-    e = tp->scheme->linear_backward_weight(tp, ROLE_QKV, N, dW, db, dY, X, err);
-    if (!e) e = allreduce(&tp->copies, keys.data, tensor_count(keys), keys.dtype, SUM, tp->allreduce, err);
-    if (!e) dev_add(tp->device, keys, earlier, keys);
-    device_free(tp->device, earlier);
-    return e;
+    enum error_code e = begin(tp, &weight, dW, err);
+    if (!e) e = begin(tp, &bias, db, err);
+    if (!e) e = tp->scheme->linear_backward_weight(tp, ROLE_QKV, N, dW, db, dY, X, err);
+    if (!e) e = end(tp, &weight, err);
+    return e ? e : end(tp, &bias, err);
 }
