@@ -85,6 +85,7 @@ void tier_close(struct tier *t)
         if (t->memory) munmap(t->memory, (size_t)t->size);
         close(t->file);
     } else free(t->memory);
+    free(t->cache.block), free(t->first);
     *t = (struct tier){ .file = -1 };
 }
 
@@ -99,12 +100,86 @@ struct tensor tier_place(struct tier *t, enum dtype format, int64_t n)
 
 static picoseconds drive(struct tier *t, const char *what, uint64_t bytes, picoseconds from)
 {
-    return t->file < 0 ? from
-                       : clock_job(&t->device->clock, DRIVE, what, from,
-                                   time_at_rate(bytes, t->device->clock.cluster.host.drive_rate));
+    const bool reads = what[0] == 'r';
+    tier_traffic_add(&t->drive, (struct tier_traffic){ reads, reads ? bytes : 0, !reads, reads ? 0 : bytes }, 1);
+    return clock_job(&t->device->clock, DRIVE, what, from,
+                     time_at_rate(bytes, t->device->clock.cluster.host.drive_rate));
 }
 
-picoseconds tier_announce(struct tier *t, uint64_t bytes, picoseconds from) { return drive(t, "read", bytes, from); }
+/* ---- the host's cache -------------------------------------------------------------------------------------------- */
+
+enum { DECAY_EVERY = 1024 };                             /* requests */
+#define DECAY 0.5
+
+void tier_cache(struct tier *t, uint64_t room)
+{
+    t->cache = (struct cache){ .room = t->file < 0 ? 0 : room, .decay = DECAY, .every = DECAY_EVERY };
+}
+
+static uint64_t place_of(const struct tier *t, struct tensor home) { return (uint64_t)((char *)home.data - t->memory); }
+
+void tier_cut(struct tier *t, struct tensor part)
+{
+    struct cache *c = &t->cache;
+    const size_t n = (size_t)c->blocks + 1;
+    if (c->room == 0 || tensor_bytes(part) == 0) return;
+    void *block = realloc(c->block, n * sizeof *c->block);
+    if (block) c->block = block;
+    void *first = block ? realloc(t->first, n * sizeof *t->first) : NULL;
+    if (first == NULL) return;
+    t->first = first;
+    t->first[c->blocks] = place_of(t, part);
+    c->block[c->blocks++] = (struct cache_block){ .bytes = tensor_bytes(part) };
+}
+
+/* The part of a home that is in a block, or in none: from byte `at` to the next border. */
+struct stretch_of_home { int block; uint64_t bytes; };
+
+static struct stretch_of_home stretch_at(const struct tier *t, uint64_t at, uint64_t end)
+{
+    int low = 0, high = t->cache.blocks;                 /* the last block that begins at or before `at` is low - 1 */
+    while (low < high) {
+        const int middle = (low + high) / 2;
+        if (t->first[middle] <= at) low = middle + 1;
+        else high = middle;
+    }
+    const uint64_t last = low > 0 ? t->first[low - 1] + t->cache.block[low - 1].bytes : 0;
+    const bool inside = at < last;
+    const uint64_t border = inside ? last : low < t->cache.blocks ? t->first[low] : end;
+    return (struct stretch_of_home){ inside ? low - 1 : -1, (border < end ? border : end) - at };
+}
+
+/* A part of what the host keeps is fetched with its whole block. */
+picoseconds tier_announce(struct tier *t, struct tensor home, picoseconds from)
+{
+    const uint64_t first = place_of(t, home), end = first + tensor_bytes(home);
+    uint64_t read = 0, written = 0;
+    if (t->file < 0) return from;
+    for (uint64_t at = first; at < end; ) {
+        const struct stretch_of_home s = stretch_at(t, at, end);
+        const struct cache_moves m = s.block < 0 ? (struct cache_moves){ 0 } : cache_request(&t->cache, s.block);
+        read += m.hit ? 0 : m.taken ? t->cache.block[s.block].bytes : s.bytes;
+        written += m.written;
+        at += s.bytes;
+    }
+    if (written > 0) from = drive(t, "write", written, from);
+    return read > 0 ? drive(t, "read", read, from) : from;
+}
+
+/* @return what goes to the drive at once. */
+static uint64_t not_kept(struct tier *t, struct tensor home)
+{
+    const uint64_t first = place_of(t, home), end = first + tensor_bytes(home);
+    uint64_t bytes = 0;
+    for (uint64_t at = first; at < end; ) {
+        const struct stretch_of_home s = stretch_at(t, at, end);
+        if (s.block < 0 || !cache_change(&t->cache, s.block)) bytes += s.bytes;
+        at += s.bytes;
+    }
+    return bytes;
+}
+
+/* ---- copies ------------------------------------------------------------------------------------------------------ */
 
 static enum error_code move(struct tier *t, bool writes, struct tensor home, void *device, struct error *err)
 {
@@ -141,9 +216,11 @@ enum error_code tier_write(struct tier *t, struct tensor home, struct tensor fro
     t->traffic.writes++, t->traffic.bytes_written += bytes;
     const picoseconds start = *when;
     flight_before_copy(t->device->clock.flight, start, home.data, from.data, bytes);
-    *when = drive(t, "write", bytes, clock_copy(&t->device->clock, FLUSH, *when, bytes));
+    *when = clock_copy(&t->device->clock, FLUSH, *when, bytes);
+    const uint64_t leaves = t->file < 0 ? 0 : not_kept(t, home);
+    if (leaves > 0) *when = drive(t, "write", leaves, *when);
     const enum error_code e = move(t, true, home, from.data, err);
     if (!e)
-        flight_copied(t->device->clock.flight, t->file < 0 ? FLUSH : DRIVE, start, *when, home.data, from.data, bytes);
+        flight_copied(t->device->clock.flight, leaves > 0 ? DRIVE : FLUSH, start, *when, home.data, from.data, bytes);
     return e;
 }

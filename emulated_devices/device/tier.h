@@ -7,11 +7,15 @@
  * Homes can be accessed directly for comparison, checkpoints and initial values, which are not emulated, and by the
  * host, which computes in its own memory.
  *
+ * The host may keep blocks of a file in its memory (cache.h): reading these does not use the drive.  Only time and counts
+ * differ: what a home contains is always what was written last.
+ *
  * A file is removed as soon as it is open, so nothing of it remains after any end of the program.
  */
 #ifndef ORRERY_TIER_H
 #define ORRERY_TIER_H
 
+#include "emulated_devices/device/cache.h"
 #include "emulated_devices/device/device.h"
 #include "ref/error.h"
 #include "ref/numeric/tensor.h"
@@ -29,7 +33,10 @@ struct tier {
     char *memory;                       /* the host's, or the file's mapped; NULL: there is no tier */
     uint64_t size, placed;              /* bytes; taken by homes */
     int file;                           /* -1: the host's memory */
-    struct tier_traffic traffic;        /* so far */
+    struct tier_traffic traffic;        /* so far, between device and host */
+    struct tier_traffic drive;          /* so far, between host and drive */
+    struct cache cache;
+    uint64_t *first;                    /* [blocks] of the cache: where each begins, ascending */
 };
 
 /** The size of a home, with the padding that aligns the next one. */
@@ -48,9 +55,16 @@ void tier_close(struct tier *);
 /** The next home, of n elements.  They must have been counted in tier_open. */
 struct tensor tier_place(struct tier *, enum dtype, int64_t n);
 
-/** Copy bytes from the drive into the host's memory, not before `from`.
- *  @return the time at which they are there: `from`, if the tier is the host's memory. */
-picoseconds tier_announce(struct tier *, uint64_t bytes, picoseconds from);
+/** From now on the host keeps up to `room` bytes of the file's blocks.  For a file; before tier_cut. */
+void tier_cache(struct tier *, uint64_t room);
+
+/** Make a part of the last home a block of the cache.  Parts must be given in ascending order.  What is in no block is
+ *  not kept, nor is a part for whose entry there is no memory.  Does nothing without a cache. */
+void tier_cut(struct tier *, struct tensor part);
+
+/** Copy a home, or a part of one, from the drive into the host's memory, not before `from`.
+ *  @return the time at which it is there: `from`, if the tier is the host's memory, or the host keeps it. */
+picoseconds tier_announce(struct tier *, struct tensor home, picoseconds from);
 
 /**
  * Copy a home, or a part of one, to the device, or back.

@@ -107,7 +107,7 @@ static enum error_code move(struct stage *s, struct microbatch *m, int layer, en
         if (e) continue;
         if (way == TO_TIER) e = tier_write(&s->tier, home, here, when, err);
         else {
-            *when = tier_announce(&s->tier, tensor_bytes(here), *when);
+            *when = tier_announce(&s->tier, home, *when);
             e = tier_read(&s->tier, here, home, when, err);
         }
     }

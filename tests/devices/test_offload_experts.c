@@ -104,6 +104,24 @@ static void test_a_file(void **state)
     compare(p, ALL);
 }
 
+/* The host keeps nothing of the file, some, or all of it. */
+static void test_a_host_that_keeps_experts(void **state)
+{
+    static const char *const schemes[] = { "zero3", "fsdp" };           /* fsdp pads each parameter */
+    (void)state;
+    if (test_size != 2) return;
+    for (int i = 0; i < 2; i++) {
+        struct plan p = mixture_plan(2, 1, 1, schemes[i]);
+        const uint64_t plain = checked(&p, "resident");
+        p.data.offload = ALL, p.data.offload_experts = i == 0, p.data.offload_to = temporary_folder();
+        for (uint64_t room = 1; room <= 1 << 30; room <<= 15) {
+            p.data.host_cache = room;
+            ASSERT_ALL(checked(&p, "with a cache") == plain || test_rank != 0, "%s, a cache of %llu bytes: other bits",
+                       schemes[i], (unsigned long long)room);
+        }
+    }
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -111,6 +129,7 @@ int main(void)
         MPI_TEST(test_experts_apart),
         MPI_TEST(test_with_tensor_and_pipeline),
         MPI_TEST(test_a_file),
+        MPI_TEST(test_a_host_that_keeps_experts),
     };
     return MPI_RUN("offload_experts", tests);
 }

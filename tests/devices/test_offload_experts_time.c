@@ -129,12 +129,54 @@ static void test_only_experts_move(void **state)
     close_engine();
 }
 
+/* The drive's bytes of two steps: as many as the device moves if the host keeps nothing; if it keeps all, each block is
+ * read once, and only gradients are written, once, before they are asked for; in between, each byte of a request that
+ * is no hit.  A block is what a device has of one expert's weights, gradients or states. */
+static void test_the_drive_rests(void **state)
+{
+    const uint64_t all = LAYERS * expert_bytes() / (uint64_t)test_size * 4;      /* weights, gradients, two states */
+    uint64_t read = UINT64_MAX;
+    picoseconds took = INT64_MAX;
+    (void)state;
+    computing = 1000000, machine.copy_rate = 1000000, machine.host.drive_rate = 20000;
+    for (int part = 0; part <= 4; part++) {
+        open_engine((struct data_request){ .scheme = "zero3", .offload = ALL, .offload_experts = true,
+                                           .offload_slice = 1 << 16, .offload_to = temporary_folder(),
+                                           .host_cache = all / 4 * (uint64_t)part });
+        for (int step = 0; step < 2; step++) step_of(1);
+        const struct drive_use d = data_drive_use(&dp);
+        const struct tier_traffic t = data_tier_traffic_so_far(&dp);
+        const uint64_t block = all / 4 / LAYERS / 4;
+        if (part == 0)
+            ASSERT_ALL(d.requests == 0 && memcmp(&d.moved, &t, sizeof t) == 0,
+                       "nothing kept: the drive reads %llu bytes, the device %llu",
+                       (unsigned long long)d.moved.bytes_read, (unsigned long long)t.bytes_read);
+        else
+            ASSERT_ALL(test_size != 1 || d.moved.bytes_read == (d.requests - d.hits) * block,
+                       "the drive reads %llu bytes, want %llu requests without the %llu hits, of %llu each",
+                       (unsigned long long)d.moved.bytes_read, (unsigned long long)d.requests,
+                       (unsigned long long)d.hits, (unsigned long long)block);
+        if (part == 4)
+            ASSERT_ALL(d.moved.bytes_read == all && d.moved.bytes_written == all / 4,
+                       "all kept: the drive reads %llu bytes and writes %llu, want %llu and a quarter of that",
+                       (unsigned long long)d.moved.bytes_read, (unsigned long long)d.moved.bytes_written,
+                       (unsigned long long)all);
+        ASSERT_ALL(d.moved.bytes_read < read && device.clock.now < took,
+                   "%d quarters kept: the drive reads %llu bytes, two steps take %lld; with less kept %llu and %lld",
+                   part, (unsigned long long)d.moved.bytes_read, (long long)device.clock.now,
+                   (unsigned long long)read, (long long)took);
+        read = d.moved.bytes_read, took = device.clock.now;
+        close_engine();
+    }
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         MPI_TEST(test_what_is_not_hidden),
         MPI_TEST(test_slices_are_fused),
         MPI_TEST(test_only_experts_move),
+        MPI_TEST(test_the_drive_rests),
     };
     return MPI_RUN("offload_experts_time", tests);
 }

@@ -35,11 +35,15 @@ enum error_code train_take_offload(struct plan *p, const struct offload_flags *f
 {
     struct data_request *q = &p->data;
     unsigned what = 0;
-    const char *alone = f->to ? "--offload-to" : f->slice ? "--offload-slice" : f->stride ? "--offload-stride" : NULL;
+    const char *const cache = f->cache ? "--host-cache" : NULL;
+    const char *alone = f->to ? "--offload-to" : f->slice ? "--offload-slice" : f->stride ? "--offload-stride" : cache;
     if (f->classes == NULL && alone)
         return fail(err, ERR_USAGE, "%s: there is nothing offloaded; --offload optimizer,gradients,weights says what",
                     alone);
     q->offload_to = f->to && strcmp(f->to, "host") != 0 ? f->to : NULL;
+    if (cache && q->offload_to == NULL)
+        return fail(err, ERR_USAGE, "--host-cache: is for a drive; --offload-to DIR says where it is");
+    q->host_cache = f->cache;
     q->offload_slice = f->slice ? f->slice : OFFLOAD_SLICE;
     q->offload_stride = f->stride;
     const enum error_code e = f->classes ? take_classes(&what, f->classes, err) : OK;

@@ -389,6 +389,9 @@ enum error_code train_parse(struct train_options *o, int argc, char **argv, stru
                   "three, only those of a mixture's experts" },
         { "--offload-to", "host|DIR", OPTION_STRING, &offload.to,
           .help = "the tier: the host's memory, or one file per device in a folder; default: host" },
+        { "--host-cache", "SIZE", OPTION_SIZE, &offload.cache,
+          .help = "with a folder: memory of each device's host for what its device uses most often of the file; "
+                  "default: 0" },
         { "--offload-slice", "N", OPTION_INT, &offload.slice, .min = 1, .max = 2e9,
           .help = "elements of optimizer state that a step moves at a time; default: 65536" },
         { "--offload-stride", "K", OPTION_INT, &offload.stride, .min = 1, .max = 1e6,

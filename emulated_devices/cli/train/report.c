@@ -284,6 +284,21 @@ static double virtual_step(const struct train_record *r)
     return r->steps > 0 ? (double)most / (double)r->steps : 0;
 }
 
+/* What the hosts' memory saves their drives. */
+static void report_cache(const struct train_record *r)
+{
+    struct drive_use all = { 0 };
+    for (int d = 0; d < r->options->plan.mesh.devices; d++) {
+        const struct drive_use one = r->device[d].drive;
+        tier_traffic_add(&all.moved, one.moved, 1);
+        all.requests += one.requests, all.hits += one.hits;
+    }
+    if (r->options->plan.data.host_cache > 0)
+        fprintf(r->out, "cache   hosts had %llu of %llu requested blocks in memory; drives read %llu bytes and wrote "
+                "%llu\n", (unsigned long long)all.hits, (unsigned long long)all.requests,
+                (unsigned long long)all.moved.bytes_read, (unsigned long long)all.moved.bytes_written);
+}
+
 /* With replicas that train apart: report the rounds, and the steps after the last outer step. */
 static void report_rounds(const struct train_record *r)
 {
@@ -330,6 +345,7 @@ void report_end(const struct train_record *r)
                 r->divergence.value);
     else if (r->has_numbers) fprintf(r->out, "loss    %.4f on %lld sequences of held-out text\n", r->validation,
                 (long long)plan_most_sequences(p));
+    report_cache(r);
     if (p->optimizer->forward_only) print_slope(r);
     fprintf(r->out, "traffic counted messages, bytes and additions of every kind%s %s the formulas on every device\n",
             plan_has_tier(p) ? ", and those of the slow tier," : "", all_exact(r, false) ? "equal" : "DIFFER FROM");
@@ -419,6 +435,10 @@ static void add_device(cJSON *list, const struct plan *p, const struct cluster *
     cJSON_AddNumberToObject(tier, "bytes_read", (double)d->tier.bytes_read);
     cJSON_AddNumberToObject(tier, "writes", (double)d->tier.writes);
     cJSON_AddNumberToObject(tier, "bytes_written", (double)d->tier.bytes_written);
+    cJSON_AddNumberToObject(tier, "drive_bytes_read", (double)d->drive.moved.bytes_read);
+    cJSON_AddNumberToObject(tier, "drive_bytes_written", (double)d->drive.moved.bytes_written);
+    cJSON_AddNumberToObject(tier, "cache_requests", (double)d->drive.requests);
+    cJSON_AddNumberToObject(tier, "cache_hits", (double)d->drive.hits);
     cJSON_AddBoolToObject(o, "traffic_equals_formulas", d->wrong_traffic.code == OK);
     cJSON_AddBoolToObject(o, "memory_equals_formulas", d->wrong_memory.code == OK);
     cJSON_AddNumberToObject(o, "resident_bytes", (double)d->resident);

@@ -23,6 +23,7 @@ static struct device_report own_report(const struct trainer *t, int64_t steps)
     r.offloaded = data_offloaded(&t->data);
     r.activations_away = trainer_activation_moves(t).bytes_written;
     r.tier = trainer_tier_traffic_counted(t);
+    r.drive = data_drive_use(&t->data);
     r.counted = t->comm->counted;
     traffic_check(t, steps, &r.wrong_traffic);
     memory_check(t, steps, &r.wrong_memory);

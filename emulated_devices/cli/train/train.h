@@ -60,7 +60,7 @@ enum error_code train_check_saved(const struct train_options *, const struct tex
 bool train_changes_loss_scale(const struct train_options *);
 
 /* The flags of the slow tier; NULL and 0: not given. */
-struct offload_flags { const char *classes, *to; int slice, stride; };
+struct offload_flags { const char *classes, *to; int slice, stride; uint64_t cache; };
 enum { OFFLOAD_SLICE = 1 << 16 };       /* elements, by default */
 
 enum error_code train_take_offload(struct plan *, const struct offload_flags *, struct error *);
@@ -86,6 +86,7 @@ struct device_report {
     struct model_state offloaded;       /* bytes on the slow tier */
     uint64_t activations_away;          /* likewise, of all microbatches of the last step */
     struct tier_traffic tier;           /* read from it and written to it */
+    struct drive_use drive;
     struct error wrong_traffic, wrong_memory;           /* a count that differs from its prediction (counts.h); code OK:
                                                          * none */
 };

@@ -62,6 +62,7 @@ struct data_request {
     unsigned offload;                           /* --offload: 1 << PARAMETERS, GRADIENTS, OPTIMIZER: on the slow tier */
     bool offload_experts;                       /* of these classes only those of a mixture's experts */
     const char *offload_to;                     /* folder for a file; NULL: the host's memory */
+    uint64_t host_cache;                        /* --host-cache: bytes of that file that the host keeps in memory */
     int64_t offload_slice;                      /* elements that the step moves and steps at a time, > 0 */
     int offload_stride;                         /* K: the device steps every Kth slice, the host the others; 0, 1: the
                                                  * device steps all */
@@ -362,6 +363,12 @@ int data_slices(const struct data_parallel *);
 
 /** What this device has read from the slow tier and written to it so far. */
 struct tier_traffic data_tier_traffic_so_far(const struct data_parallel *);
+
+/* How the drive is used: requests of blocks by the device, and how many of these the host has in its memory. */
+struct drive_use { struct tier_traffic moved; uint64_t requests, hits; };
+
+/** What this device's host has read from its drive and written to it so far. */
+struct drive_use data_drive_use(const struct data_parallel *);
 
 /** The bytes of PARAMETERS, GRADIENTS and OPTIMIZER that are always on the device. */
 struct model_state data_resident(const struct data_parallel *);

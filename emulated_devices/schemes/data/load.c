@@ -3,7 +3,7 @@
 static enum error_code read_home(struct load *l, struct tensor to, struct error *err)
 {
     struct clock *clock = &l->tier->device->clock;
-    l->read = tier_announce(l->tier, tensor_bytes(l->home), clock->now);
+    l->read = tier_announce(l->tier, l->home, clock->now);
     const enum error_code e = tier_read(l->tier, to, l->home, &l->read, err);
     clock_wait(clock, l->read);
     return e;

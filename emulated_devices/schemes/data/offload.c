@@ -56,6 +56,7 @@ static enum error_code fill(struct data_parallel *dp, struct error *err)
     uint64_t bytes = room_of(dp, KIND_WEIGHT, landing_elements(dp));
     for (int u = 0; u < dp->units; u++) bytes += unit_room(dp, &dp->unit[u]);
     const enum error_code e = tier_open(own_tier(dp), dp->device, dp->request.offload_to, bytes, err);
+    tier_cache(own_tier(dp), dp->request.host_cache);
     return dp->request.offload_to ? fail_about(err, e, "--offload-to") : e;
 }
 
@@ -64,10 +65,39 @@ static void close_tier(struct data_parallel *dp)
     tier_close(own_tier(dp));
 }
 
+/* A block of the host's cache is what a home has of one expert, or of all that is no expert. */
+struct cutting { struct tier *tier; struct tensor home; int64_t first; struct interval block; int expert; };
+
+static void end_block(struct cutting *c)
+{
+    tier_cut(c->tier, slice(c->home, c->block));
+    c->block.count = 0;
+}
+
+static void cut_stretch(void *context, struct portion s)
+{
+    struct cutting *c = context;
+    const int64_t at = s.row - c->first;
+    if (s.parameter->spec.expert != c->expert) end_block(c);
+    c->expert = s.parameter->spec.expert;
+    if (c->block.count == 0) c->block.first = at;
+    c->block.count = at + s.length - c->block.first;     /* with the padding between */
+}
+
 static struct tensor place(struct data_parallel *dp, const struct unit *u, enum arena_tag tag, enum dtype format,
                            int64_t n)
 {
-    return unit_offloads(dp, u, tag) ? tier_place(own_tier(dp), format, n) : tensor_none;
+    static const enum shard_level levels[] = {
+        [PARAMETERS] = BY_WEIGHTS, [GRADIENTS] = BY_GRADIENTS, [OPTIMIZER] = BY_OPTIMIZER
+    };
+    struct cutting c = { .tier = own_tier(dp), .expert = -2 };
+    if (!unit_offloads(dp, u, tag)) return tensor_none;
+    c.home = tier_place(c.tier, format, n);
+    const struct interval part = shards_range(&u->over->shards, levels[tag], u->padded);
+    c.first = part.first;
+    unit_each_stretch(u, part, cut_stretch, &c);
+    end_block(&c);
+    return c.home;
 }
 
 bool on_tier(const struct data_parallel *dp, struct tensor t)
@@ -90,8 +120,9 @@ static bool is_here(const struct unit *u) { return u->copied_w == 0 || u->w.data
 /* Start the copy from the drive to the host. */
 static void announce(struct data_parallel *dp, struct unit *u)
 {
-    if (!is_here(u) && u->announced == 0)
-        u->announced = tier_announce(own_tier(dp), tensor_bytes(u->own_w), dp->device->clock.now);
+    if (is_here(u) || u->asked) return;
+    u->announced = tier_announce(own_tier(dp), u->own_w, dp->device->clock.now);
+    u->asked = true;
 }
 
 static enum error_code fetch(struct data_parallel *dp, struct unit *u, struct error *err)
@@ -102,7 +133,7 @@ static enum error_code fetch(struct data_parallel *dp, struct unit *u, struct er
     if (u->shard.data == NULL)
         return fail(err, ERR_MEMORY, "the machine has no memory left to read %s", u->parameter[0].spec.name);
     u->fetched = u->announced > dp->device->clock.now ? u->announced : dp->device->clock.now;
-    u->announced = 0;
+    u->asked = false;
     return tier_read(own_tier(dp), u->shard, u->own_w, &u->fetched, err);
 }
 
@@ -141,7 +172,7 @@ static enum error_code take(struct data_parallel *dp, struct unit *u, struct ten
     device_zero(dp->device, u->sum);
     if (!filled) return OK;
     picoseconds when =
-        tier_announce(own_tier(dp), tensor_bytes(home), u->flushed > clock->now ? u->flushed : clock->now);
+        tier_announce(own_tier(dp), home, u->flushed > clock->now ? u->flushed : clock->now);
     const enum error_code e = tier_read(own_tier(dp), u->sum, home, &when, err);
     clock_wait(clock, when);
     return e;
@@ -206,7 +237,7 @@ enum error_code borrow(struct data_parallel *dp, enum arena_tag tag, struct tens
     if (here->data == NULL)
         return fail(err, ERR_MEMORY, "the machine has no memory left for a copy of what is on the slow tier");
     if (!read) return OK;
-    picoseconds when = tier_announce(own_tier(dp), tensor_bytes(home), clock->now);
+    picoseconds when = tier_announce(own_tier(dp), home, clock->now);
     const enum error_code e = tier_read(own_tier(dp), *here, home, &when, err);
     clock_wait(clock, when);
     return e;
@@ -245,6 +276,13 @@ struct tier_traffic data_tier_traffic_so_far(const struct data_parallel *dp)
 {
     const struct tier *tier = own_tier(dp);
     return tier ? tier->traffic : (struct tier_traffic){ 0 };
+}
+
+struct drive_use data_drive_use(const struct data_parallel *dp)
+{
+    const struct tier *t = own_tier(dp);
+    if (t == NULL) return (struct drive_use){ 0 };
+    return (struct drive_use){ t->drive, t->cache.requests, t->cache.hits };
 }
 
 struct model_state data_offloaded(const struct data_parallel *dp)

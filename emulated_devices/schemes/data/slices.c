@@ -195,12 +195,12 @@ static enum error_code fill(struct stepping *x, int i, struct error *err)
     struct operands from = homes(x, i), to = on_device(x, i);
     struct operand home[MOST_OPERANDS], here[MOST_OPERANDS];
     const int n = list_operands(x->dp, &from, home);
-    uint64_t bytes = 0;
+    picoseconds there = x->emptied[b];
     enum error_code e = OK;
     list_operands(x->dp, &to, here);
     for (int k = 0; k < n; k++)
-        if (home[k].read) bytes += tensor_bytes(*home[k].at);
-    x->filled[b] = tier_announce(x->s->tier, bytes, x->emptied[b]);
+        if (home[k].read) there = tier_announce(x->s->tier, *home[k].at, there);
+    x->filled[b] = there;
     for (int k = 0; k < n && !e; k++)
         if (home[k].read) e = tier_read(x->s->tier, *here[k].at, *home[k].at, &x->filled[b], err);
     return e;

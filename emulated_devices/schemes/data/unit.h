@@ -54,7 +54,8 @@ struct unit {
     bool added;                         /* own_g has values of this step */
     struct exact_sum squares;           /* this device's part of the unit's squared norm, if own_g is on the tier */
     picoseconds ready;                  /* virtual time at which w is gathered */
-    picoseconds announced, fetched,     /* virtual times: own_w is in host memory (0: not requested); is copied; */
+    bool asked;                         /* own_w is requested from the drive */
+    picoseconds announced, fetched,     /* virtual times: own_w is in host memory; is copied; */
         flushed;                        /* own_g is copied back */
     int due;                            /* backward passes of this step that have not yet added to g */
     int gatherings, reductions;         /* in a step: how often w is gathered; updates before which a pass adds to g */
