@@ -7,8 +7,8 @@
  * Homes can be accessed directly for comparison, checkpoints and initial values, which are not emulated, and by the
  * host, which computes in its own memory.
  *
- * The host may keep blocks of a file in its memory (cache.h): reading these does not use the drive.  Only time and counts
- * differ: what a home contains is always what was written last.
+ * The host may keep blocks of a file in its memory (cache.h): reading these does not use the drive.  Only time and
+ * counts differ: what a home contains is always what was written last.
  *
  * A file is removed as soon as it is open, so nothing of it remains after any end of the program.
  */

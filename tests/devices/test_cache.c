@@ -1,5 +1,5 @@
-/* Which blocks of a drive a host keeps: the rule of MoESys against a simulation without any structure, against the least
- * recently used on skewed requests; and the drive's bytes of a file behind it.
+/* Which blocks of a drive a host keeps: the rule of MoESys against a simulation without any structure, against the
+ * least recently used on skewed requests; and the drive's bytes of a file behind it.
  * ranks: 1
  */
 #include "tests/mpi_cmocka.h"
@@ -114,7 +114,8 @@ static void test_the_rule_is_the_paper_s(void **state)
             read += m.hit ? 0 : block[b].bytes, written += m.written;
             simulate(&s, b, block[b].bytes);
             ASSERT_ALL(c.used == used(&s) && c.used <= c.room,
-                       "case %d, request %d: %llu bytes are kept, simulated %llu", (int)k, i, (unsigned long long)c.used, (unsigned long long)used(&s));
+                       "case %d, request %d: %llu bytes are kept, simulated %llu", (int)k, i,
+                       (unsigned long long)c.used, (unsigned long long)used(&s));
         }
         ASSERT_ALL(c.hits == s.hits && read == s.read && written == s.written,
                    "case %zu: hits %llu, read %llu, written %llu; simulated %llu, %llu, %llu", k,
@@ -227,8 +228,8 @@ static void test_a_file_s_drive(void **state)
                "a file: hits %llu, read %llu, written %llu; simulated %llu, %llu, %llu",
                (unsigned long long)t.cache.hits, (unsigned long long)t.drive.bytes_read,
                (unsigned long long)t.drive.bytes_written,
-                 (unsigned long long)s.hits, (unsigned long long)(s.read + loose),
-                 (unsigned long long)(s.written + loose_written));
+               (unsigned long long)s.hits, (unsigned long long)(s.read + loose),
+               (unsigned long long)(s.written + loose_written));
     assert_true(s.hits > 100 && s.written > 0);
     tier_close(&t);
     device_close(&device);
