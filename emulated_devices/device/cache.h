@@ -10,9 +10,9 @@
  *                                         if it is less, nothing changes: the request passes the cache by
  *   every `every` requests, after the request, all counts are multiplied by `decay`
  *
- * What the paper leaves open: of equal counts the lowest number makes way; blocks differ in size, so several may have to
- * go; one that is larger than all room passes by.  A changed block is written to the drive when it makes way.  A write
- * is no request: it changes a block that is kept, and else goes to the drive.
+ * What the paper leaves open: of equal counts the lowest number makes way; blocks differ in size, so several may have
+ * to go; one that is larger than all room passes by.  A changed block is written to the drive when it makes way.  A
+ * write is no request: it changes a block that is kept, and else goes to the drive.
  */
 #ifndef ORRERY_CACHE_H
 #define ORRERY_CACHE_H
@@ -31,8 +31,8 @@ struct cache {
     uint64_t used, hits, requests;      /* bytes; so far */
 };
 
-/* What a request moves between drive and host. */
-struct cache_moves { bool hit, taken; uint64_t written; };     /* taken: the block is fetched; bytes written before it */
+/* What a request moves between drive and host: the block, if it is taken, and before that bytes that make way. */
+struct cache_moves { bool hit, taken; uint64_t written; };
 
 /** Ask for a block. */
 struct cache_moves cache_request(struct cache *, int block);
