@@ -122,6 +122,56 @@ static void test_a_host_that_keeps_experts(void **state)
     }
 }
 
+/* ---- three memories ---------------------------------------------------------------------------------------------- */
+
+/* Numbers of all dense parameters and of all experts', and of the largest dense part. */
+struct numbers { uint64_t dense, experts, part; };
+
+static struct numbers numbers_of(const struct model_config *c)
+{
+    struct numbers n = { 0 };
+    uint64_t part[64] = { 0 };
+    for (int i = 0; i < model_param_count(c); i++) {
+        const struct param_spec s = model_param(c, i);
+        const uint64_t all = (uint64_t)(s.dim[0] * (s.ndim == 2 ? s.dim[1] : 1));
+        if (s.expert >= 0) n.experts += all;
+        else n.dense += all, part[s.layer + 1] += all;
+    }
+    for (int i = 0; i < 64; i++) n.part = part[i] > n.part ? part[i] : n.part;
+    return n;
+}
+
+/* D dense numbers and S of experts in L layers on P devices, with 2 bytes of a weight and of a gradient, and 12 of
+ * master and two states.  The paper has 16 D + 4 a S / L <= M P on devices, 16 a S <= M P on hosts, 12 S <= M P on
+ * drives;
+ * a is the part of experts that are in use.  Here a is 1, weights of the next layer are on the device too, and weights
+ * and gradients are on the drive as well: 16 S. */
+static void test_three_memories(void **state)
+{
+    enum { SLICE = 100, UNITS = 16 };
+    (void)state;
+    for (int offload = 0; offload < 2; offload++) {
+        struct plan p = mixture_plan(test_size, 1, 1, "zero3");
+        p.model.L = 4;
+        p.dtype = BF16, p.data.narrow_gradients = true;
+        ASSERT_ALL(optimizer_find(&p.optimizer, "adamw", &err) == OK, "%s", err.text);
+        p.hyper = p.optimizer->usual, p.hyper.clip = 0;
+        p.data.offload = offload ? ALL : 0, p.data.offload_experts = offload, p.data.offload_slice = SLICE;
+        const struct numbers n = numbers_of(&p.model);
+        const uint64_t P = (uint64_t)test_size, D = n.dense, S = n.experts, L = (uint64_t)p.model.L;
+        checked(&p, "three memories");
+        const uint64_t padding = 16 * UNITS * P, dense = 16 * D / P + (2 * 2 + 2) * n.part,
+                       experts = (2 * 2 + 2) * S / L + (2 * 2 + 2) * S / L / P, step = 3 * SLICE * 16;
+        ASSERT_ALL(!offload || (o.model_state >= 16 * D / P && o.model_state <= dense + experts + step + padding),
+                   "the device holds %llu bytes, want 16 D / P = %llu and at most %llu + %llu + %llu",
+                   (unsigned long long)o.model_state, (unsigned long long)(16 * D / P), (unsigned long long)dense,
+                   (unsigned long long)experts, (unsigned long long)step);
+        ASSERT_ALL(offload || o.model_state >= 16 * (D + S) / P,
+                   "resident: %llu bytes, want at least 16 (D + S) / P = %llu",
+                   (unsigned long long)o.model_state, (unsigned long long)(16 * (D + S) / P));
+    }
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -130,6 +180,7 @@ int main(void)
         MPI_TEST(test_with_tensor_and_pipeline),
         MPI_TEST(test_a_file),
         MPI_TEST(test_a_host_that_keeps_experts),
+        MPI_TEST(test_three_memories),
     };
     return MPI_RUN("offload_experts", tests);
 }

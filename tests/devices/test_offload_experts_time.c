@@ -146,7 +146,10 @@ static void test_the_drive_rests(void **state)
         for (int step = 0; step < 2; step++) step_of(1);
         const struct drive_use d = data_drive_use(&dp);
         const struct tier_traffic t = data_tier_traffic_so_far(&dp);
-        const uint64_t block = all / 4 / LAYERS / 4;
+        const struct model_state away = data_offloaded(&dp);
+        const uint64_t block = all / 4 / LAYERS / 4, on_drive = away.weights + away.gradients + away.optimizer;
+        ASSERT_ALL(on_drive == all, "%llu bytes are on the drive, want 4 numbers of each of an expert's: %llu",
+                   (unsigned long long)on_drive, (unsigned long long)all);
         if (part == 0)
             ASSERT_ALL(d.requests == 0 && memcmp(&d.moved, &t, sizeof t) == 0,
                        "nothing kept: the drive reads %llu bytes, the device %llu",
