@@ -70,7 +70,8 @@ static void count_choices(const struct node_call *c, struct tensor choices)
     double *count = c->stage->routers.sums + (2 + c->part->layer) * columns(c) + 2;
     struct views v = views_of(c->stage->device);
     const int32_t *expert = view_read(&v, choices).data;
-    for (int64_t i = 0; i < tensor_count(choices) && x->router.biased; i++) count[expert[i]]++;
+    for (int64_t i = 0; i < tensor_count(choices) && x->router.biased; i++)
+        if (expert[i] != CHOICE_NONE) count[expert[i]]++;
     views_end(&v);
 }
 

@@ -182,18 +182,69 @@ static bool compare_groups(const struct token *own, struct token *theirs, int64_
     return differs;
 }
 
+/* ---- fewer choices, with top_p: keys are logits ---- */
+
+static double probability(const struct token *t, int32_t expert)
+{
+    double total = 0;
+    for (int64_t e = 0; e < t->r->E; e++) total += exp(t->key[e] - t->key[expert]);
+    return 1 / total;
+}
+
+/* Choices before the first that is none. */
+static int64_t count_of(const struct routing *r, const int32_t *chosen)
+{
+    int64_t n = 0;
+    while (n < r->k && chosen[n] != CHOICE_NONE) n++;
+    return n;
+}
+
+/* Whether these are more choices than needed, or fewer; the margin: by how much their probabilities miss top_p.  A sum
+ * of probabilities moves by less than the logits do. */
+static bool compare_count(const struct token *own, int64_t n, const int32_t *chosen, bool *differs,
+                          struct routing_found *f)
+{
+    const struct routing *r = own->r;
+    const int64_t count = count_of(r, chosen);
+    double sum = 0, before = 0;
+    for (int64_t i = 0; i < count; i++) {
+        if (!is_valid(r, chosen, i)) return *differs;           /* found already */
+        before = sum, sum += probability(own, chosen[i]);
+    }
+    for (int64_t i = count; i < r->k; i++)
+        if (chosen[i] != CHOICE_NONE || r->rule.top_p == 0) before = sum = NAN;
+    if (count == 0) enlarge(f, differs, n, preferred(own, chosen, 0), CHOICE_NONE, NAN);
+    else if (count < r->k && !(sum >= r->rule.top_p))
+        enlarge(f, differs, n, preferred(own, chosen, count), CHOICE_NONE, r->rule.top_p - sum);
+    else if (before >= r->rule.top_p) enlarge(f, differs, n, CHOICE_NONE, chosen[count - 1], before - r->rule.top_p);
+    return *differs;
+}
+
+/* What the keys prefer. */
+static void choose(const struct token *own, int32_t *chosen)
+{
+    const struct routing *r = own->r;
+    double sum = 0;
+    for (int64_t i = 0; i < r->k; i++) {
+        const bool enough = r->rule.top_p > 0 && sum >= r->rule.top_p;
+        chosen[i] = enough ? CHOICE_NONE : preferred(own, chosen, i);
+        if (!enough) sum += probability(own, chosen[i]);
+    }
+}
+
 /* Compare a token's choice with what the keys prefer.  @return whether it differs; then the largest margin. */
 static bool compare_choice(const struct token *own, int64_t n, const int32_t *chosen, struct routing_found *f)
 {
     struct token theirs = { .r = own->r, .key = own->key };
     bool differs = has_groups(own->r) && compare_groups(own, &theirs, n, chosen, f);
-    for (int64_t i = 0; i < own->r->k; i++) {
+    for (int64_t i = 0; i < count_of(own->r, chosen); i++) {
         const int32_t best = preferred(&theirs, chosen, i);
         if (best == chosen[i]) continue;
         enlarge(f, &differs, n, best, chosen[i],
                 is_valid(own->r, chosen, i) ? own->key[best] - own->key[chosen[i]] : NAN);
     }
-    return differs;
+    const bool all = own->r->rule.top_p == 0 && count_of(own->r, chosen) == own->r->k;
+    return all ? differs : compare_count(own, n, chosen, &differs, f);
 }
 
 void routing_decide(struct routing *r, int layer, struct tensor logits)
@@ -210,7 +261,7 @@ void routing_decide(struct routing *r, int layer, struct tensor logits)
         if (found->differ == 0 || exceeds(one.margin, found->margin)) *found = one;
         else found->differ++;
         if (one.margin <= r->bound[layer]) continue;
-        for (int64_t i = 0; i < r->k; i++) chosen[i] = preferred(&own, chosen, i);
+        choose(&own, chosen);
     }
 }
 

@@ -163,6 +163,7 @@ int model_config_numbers(const struct model_config *c, struct model_number out[M
         { "drops by weight", true, c->mixture.drops_by_weight },
         { "experts without computation", true, (double)c->mixture.zero },
         { "null experts", true, c->mixture.zero_is_null }, { "experts that compute", false, route->active },
+        { "top-p", false, route->top_p }, { "near", false, route->near },
         { "rotary turned", true, (double)r->turned },
     };
     enum { COUNT = sizeof numbers / sizeof *numbers };

@@ -5,7 +5,8 @@
  * transformers has a z loss only for other mixtures; its coefficient has the same key here: router_z_loss_coef.
  * Other rules of a router have DeepSeek's keys: scoring_func, topk_method, n_group, topk_group, routed_scaling_factor,
  * aux_loss_alpha; experts without computation have LongCat's: zero_expert_num and zero_expert_type.  router_bias_*,
- * router_active_experts and expert_* are our own: no released config.json has them, nor the type "null".
+ * router_active_experts and expert_* are our own: no released config.json has them, nor the type "null" and the scores
+ * "near".  Uni-MoE's are mlp_dynamic_top_p, l_aux_weight and, for how near logits are, router_jitter_noise.
  */
 #include "ref/model/config_json.h"
 #include "ref/io/output.h"
@@ -82,6 +83,9 @@ const struct config_key mixtral_keys[] = {
     CONFIG_TO("router_active_experts", KEY_REAL, c.mixture.router.active),
     CONFIG_TO("zero_expert_num", KEY_SIZE_OR_NULL, c.mixture.zero),
     CONFIG_TO("zero_expert_type", KEY_STRING, zero_type),
+    CONFIG_TO("mlp_dynamic_top_p", KEY_REAL, c.mixture.router.top_p),
+    CONFIG_TO("router_jitter_noise", KEY_REAL, c.mixture.router.near),
+    CONFIG_TO("l_aux_weight", KEY_REAL, layers_balance),
     CONFIG_TO("aux_loss_alpha", KEY_REAL, c.mixture.sequence_coefficient),
     KEY_ONLY_AS("seq_aux", "true"),
     CONFIG_TO("expert_capacity_factor", KEY_REAL, c.mixture.capacity_factor),
@@ -89,7 +93,6 @@ const struct config_key mixtral_keys[] = {
     CONFIG_TO("router_aux_loss_coef", KEY_REAL, c.mixture.balance_coefficient),
     CONFIG_TO("router_z_loss_coef", KEY_REAL, c.mixture.z_coefficient),
     CONFIG_TO("output_router_logits", KEY_FLAG, output_router_logits),
-    KEY_ONLY_AS("router_jitter_noise", "0"),
     { .name = NULL },
 };
 
@@ -98,7 +101,8 @@ static const char *const methods[] = { "greedy", "group_limited_greedy", "noaux_
 static const char *const zeros[] = { "identity", "null" };
 static const char *const orders[] = { "position", "weight" };
 static const char *const updates[] = { [BIAS_BY_SIGN] = "sign", [BIAS_BY_SHARE] = "share" };
-static const char *const scores[] = { [SCORES_SOFTMAX] = "softmax", [SCORES_SIGMOID] = "sigmoid" };
+static const char *const scores[] = { [SCORES_SOFTMAX] = "softmax", [SCORES_SIGMOID] = "sigmoid",
+                                     [SCORES_NEAR] = "near" };
 
 static enum error_code find_word(int *place, const char *const *words, int n, const char *word, const char *key,
                                  const char *path, struct error *err)
@@ -114,12 +118,13 @@ static enum error_code router_finish(struct config_reading *f, const char *path,
 {
     struct router_rule *r = &f->c.mixture.router;
     int score = 0, method = 0, update = 0, order = 0, zero = 0;
-    enum error_code e = find_word(&score, scores, 2, f->scoring_func, "scoring_func", path, err);
+    enum error_code e = find_word(&score, scores, 3, f->scoring_func, "scoring_func", path, err);
     if (!e) e = find_word(&method, methods, 3, f->topk_method, "topk_method", path, err);
     if (!e) e = find_word(&update, updates, 2, f->bias_update, "router_bias_update", path, err);
     if (!e) e = find_word(&order, orders, 2, f->drop_order, "expert_drop_order", path, err);
     if (!e) e = find_word(&zero, zeros, 2, f->zero_type, "zero_expert_type", path, err);
     f->c.mixture.zero_is_null = f->c.mixture.zero > 0 && zero == 1;
+    if (f->layers_balance > 0) f->c.mixture.sequence_coefficient = f->layers_balance / (double)f->c.L;
     r->scores = score, r->bias_update = update, f->c.mixture.drops_by_weight = order == 1;
     r->biased = method == 2;
     if (method == 0 || r->groups <= 1) r->groups = r->kept = 0;
@@ -160,6 +165,8 @@ static bool router_to_json(const struct router_rule *r, cJSON *root)
                      cJSON_AddNumberToObject(root, "topk_group", (double)r->kept) && ok;
     if (r->biased) ok = cJSON_AddStringToObject(root, "router_bias_update", updates[r->bias_update]) &&
                         cJSON_AddNumberToObject(root, "router_bias_speed", r->bias_speed) && ok;
+    if (r->top_p > 0) ok = cJSON_AddNumberToObject(root, "mlp_dynamic_top_p", r->top_p) && ok;
+    if (r->near > 0) ok = cJSON_AddNumberToObject(root, "router_jitter_noise", r->near) && ok;
     if (r->active > 0) ok = cJSON_AddNumberToObject(root, "router_active_experts", r->active) && ok;
     return ok;
 }

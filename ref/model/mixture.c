@@ -62,8 +62,10 @@ void mixture_forward(struct transformer *m, int layer)
     op->router_losses_forward(m->router_sums, a->router, a->experts);
     if (c->mixture.sequence_coefficient > 0)
         op->sequence_balance_forward(&m->sequence_loss, a->router, a->experts, m->S, &c->mixture.router);
-    for (int64_t i = 0; i < tensor_count(a->experts); i++)
-        m->router_choices[layer * mixture_columns(&c->mixture) + ((const int32_t *)a->experts.data)[i]]++;
+    for (int64_t i = 0; i < tensor_count(a->experts); i++) {
+        const int32_t chosen = ((const int32_t *)a->experts.data)[i];
+        if (chosen != CHOICE_NONE) m->router_choices[layer * mixture_columns(&c->mixture) + chosen]++;
+    }
     if (c->mixture.capacity_factor > 0)
         op->route_drop(a->weights, a->experts, m->S, c->mixture.E, mixture_capacity(&c->mixture, m->S),
                        c->mixture.drops_by_weight);

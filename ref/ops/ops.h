@@ -55,11 +55,12 @@ struct attention {
 
 /* How a mixture's router chooses the experts of a token, and weighs them: ref/ops/route.c.  ref/routers has the
  * published rules. */
-enum router_scores { SCORES_SOFTMAX, SCORES_SIGMOID };
+enum router_scores { SCORES_SOFTMAX, SCORES_SIGMOID, SCORES_NEAR };
 enum bias_update { BIAS_BY_SIGN, BIAS_BY_SHARE };
 enum { ROUTER_MOST_GROUPS = 64 };
 struct router_rule {
-    enum router_scores scores;  /* of an expert, from its logit: softmax over all E, or the sigmoid of each */
+    enum router_scores scores;  /* of an expert, from its logit: softmax over all E, or the sigmoid of each; or among
+                                 * those that are not chosen before and nearly as good */
     bool normalized;            /* the chosen scores are divided by their sum */
     double scale;               /* factor on the weights, above 0 */
     bool biased;                /* a correction bias is added to the scores for the choice, but not in the weights */
@@ -69,14 +70,20 @@ struct router_rule {
                                  * part of k that they are of all columns */
     int64_t groups, kept;       /* experts in groups of neighbours: only those of the `kept` best groups can be chosen;
                                  * 0 or 1 groups: all can */
+    double top_p;               /* only the fewest choices whose probabilities add up to this; 0: all k */
+    double near;                /* for SCORES_NEAR: half of how far two logits may be apart, relative to the larger */
     bool sums_two;              /* a group is as good as the sum of its two best experts, else as its best one */
 };
 
 /* A token's choice in experts, I32 [N,k]: a column of the router.  The first E are experts that compute.  No expert
  * computes the others, and they are not sent: experts without computation, and negative ones, which are dropped, as the
- * expert that they were made for has no room.  choice_made: that expert. */
+ * expert that they were made for has no room.  choice_made: that expert.  CHOICE_NONE: fewer than k are chosen. */
+enum { CHOICE_NONE = INT32_MIN };
 static inline int32_t choice_dropped(int32_t expert) { return -1 - expert; }
-static inline int32_t choice_made(int32_t choice) { return choice < 0 ? -1 - choice : choice; }
+static inline int32_t choice_made(int32_t choice)
+{
+    return choice < 0 && choice != CHOICE_NONE ? -1 - choice : choice;
+}
 
 struct ops {
     enum dtype dtype;

@@ -3,14 +3,18 @@
  * Source    N. Shazeer et al., "Outrageously large neural networks: the sparsely-gated mixture-of-experts layer",
  *           arXiv:1701.06538; groups: DeepSeek-V2, arXiv:2405.04434, section 2.1.2; the correction bias: L. Wang et
  *           al., "Auxiliary-loss-free load balancing", arXiv:2408.15664; groups by two scores: DeepSeek-V3,
- *           arXiv:2412.19437.  ref/routers has the rules that are made of these
+ *           arXiv:2412.19437; top-p: Q. Huang et al., "Harder tasks need more experts", arXiv:2403.07652; near: Y. Li
+ *           et al., Uni-MoE 2.0, arXiv:2511.12609, as released.  ref/routers has the rules that are made of these
  * Shapes    logits, dlogits [N,E];  experts I32 [N,k];  weights, dweights [N,k];  bias double [E]
  * Forward   scores   s = softmax(row), or of each logit the sigmoid
  *           keys     s + bias; the logits where they have the same order: no bias, and no sums of two scores
  *           groups   E / groups neighbours each; kept are those with the best key, or the best sum of their two best
  *           experts  the k largest keys in kept groups, largest first; of equal ones, as of equal groups, the lower
  *                    index; NaN comes after all numbers
+ *           top_p    only the first so many of them whose probabilities add up to it; the others are CHOICE_NONE
  *           weights  scale s of the chosen; normalized: scale s / sum of the chosen s, of sigmoids / (that sum + 1e-20)
+ *           near     m_i = softmax at choice i over the experts that are not chosen before it and whose logits x have
+ *                    (x_i - x) / max(|x_i|, |x|) <= 2 near;  weights  scale m / (sum of the chosen m + 1e-6)
  * Drop      of the choices of an expert below E in a sequence of S rows only the first `capacity` stay, in the order of
  *           rows or from the largest weight down (of equal ones in the order of rows); the others are marked
  *           (choice_dropped), and their weights become 0
@@ -18,7 +22,8 @@
  *           ds_i = (dw_i - sum_chosen(dw s) / t) / t  if normalized, else dw_i, for the chosen; others 0
  *           softmax: dlogits_j = s_j (ds_j - sum_chosen(ds s)) for all j of the row; if normalized, s may be the
  *           softmax over the chosen alone, and others have 0
- *           sigmoid: dlogits_j = s_j (1 - s_j) ds_j.  The choice itself has no gradient.
+ *           sigmoid: dlogits_j = s_j (1 - s_j) ds_j; near: the sum over choices of dm_i m_i (1 of i - softmax_j).
+ *           The choice itself has no gradient.
  * Rounding  sums of a row from left to right
  */
 #include "ref/ops/table.h"
@@ -27,6 +32,7 @@
 #include <math.h>
 
 #define SIGMOIDS_ABOVE_0 R(1e-20)       /* as released: the divisor of sigmoids that have all become 0 */
+#define NEAR_ABOVE_0 R(1e-6)            /* as released */
 
 /* One row, and what its scores need.  top, total: of the softmax. */
 struct FN(row) {
@@ -103,12 +109,23 @@ static int32_t FN(next_best)(const struct FN(row) *r, const int32_t *chosen, int
     return best;
 }
 
+/* Keep the fewest choices whose probabilities add up to top_p. */
+static void FN(cut)(int32_t *chosen, int64_t k, struct FN(row) *r)
+{
+    real sum = 0;
+    int64_t n = 0;
+    FN(softmax_over_row)(r);
+    while (n < k && !(sum >= (real)r->rule->top_p)) sum += FN(fast_exp)(r->x[chosen[n++]] - r->top) / r->total;
+    while (n < k) chosen[n++] = CHOICE_NONE;
+}
+
 static void FN(choose)(int32_t *chosen, int64_t k, struct FN(row) *r)
 {
     r->by_logits = r->bias == NULL && !(r->rule->sums_two && FN(has_groups)(r->rule));
     if (!r->by_logits && r->rule->scores == SCORES_SOFTMAX) FN(softmax_over_row)(r);
     if (FN(has_groups)(r->rule)) FN(keep_groups)(r);
     for (int64_t i = 0; i < k; i++) chosen[i] = FN(next_best)(r, chosen, i);
+    if (r->rule->top_p > 0) FN(cut)(chosen, k, r);
 }
 
 /* ---- the weights ------------------------------------------------------------------------------------------------- */
@@ -139,6 +156,49 @@ static real FN(divisor)(struct FN(row) *r, const int32_t *chosen, int64_t k)
     return sigmoid ? total + SIGMOIDS_ABOVE_0 : total;
 }
 
+/* The number of choices: fewer than k with top_p. */
+static int64_t FN(choices)(const int32_t *chosen, int64_t k)
+{
+    int64_t n = 0;
+    while (n < k && chosen[n] != CHOICE_NONE) n++;
+    return n;
+}
+
+/* Whether expert e is one of those that choice i is compared with: not chosen before it, and nearly as good. */
+static bool FN(is_near)(const struct FN(row) *r, int64_t e, const int32_t *chosen, int64_t i)
+{
+    const real best = FN(logit)(r, chosen[i]), x = r->x[e], size = REAL_FN(fmax)(REAL_FN(fabs)(best), REAL_FN(fabs)(x));
+    for (int64_t j = 0; j < i; j++)
+        if (choice_made(chosen[j]) == e) return false;
+    return !((best - x) / size > 2 * (real)r->rule->near);
+}
+
+/* The probability of choice i among these. */
+static real FN(among_near)(const struct FN(row) *r, const int32_t *chosen, int64_t i)
+{
+    real total = 0;
+    for (int64_t e = 0; e < r->E; e++)
+        if (FN(is_near)(r, e, chosen, i)) total += FN(fast_exp)(r->x[e] - FN(logit)(r, chosen[i]));
+    return 1 / total;
+}
+
+static real FN(near_divisor)(const struct FN(row) *r, const int32_t *chosen, int64_t k)
+{
+    real sum = 0;
+    for (int64_t i = 0; i < k; i++) sum += FN(among_near)(r, chosen, i);
+    return sum + NEAR_ABOVE_0;
+}
+
+static void FN(row_weights)(real *w, const int32_t *chosen, int64_t k, struct FN(row) *r)
+{
+    const bool near = r->rule->scores == SCORES_NEAR;
+    const int64_t n = FN(choices)(chosen, k);
+    const real divisor = near ? FN(near_divisor)(r, chosen, n) : FN(divisor)(r, chosen, n);
+    for (int64_t i = 0; i < n; i++)
+        w[i] = (near ? FN(among_near)(r, chosen, i) : FN(numerator)(r, chosen[i])) / divisor * (real)r->rule->scale;
+    for (int64_t i = n; i < k; i++) w[i] = 0;
+}
+
 void FN(route_weights)(struct tensor weights, struct tensor experts, struct tensor logits,
                        const struct router_rule *rule)
 {
@@ -148,10 +208,7 @@ void FN(route_weights)(struct tensor weights, struct tensor experts, struct tens
     #pragma omp parallel for schedule(static) if (N * E * k > PARALLEL_FROM)
     for (int64_t n = 0; n < N; n++) {
         struct FN(row) r = { .rule = rule, .x = CONST_DATA(logits) + n * E, .E = E };
-        real *restrict w = DATA(weights) + n * k;
-        const int32_t *chosen = (const int32_t *)experts.data + n * k;
-        const real divisor = FN(divisor)(&r, chosen, k);
-        for (int64_t i = 0; i < k; i++) w[i] = FN(numerator)(&r, chosen[i]) / divisor * (real)rule->scale;
+        FN(row_weights)(DATA(weights) + n * k, (const int32_t *)experts.data + n * k, k, &r);
     }
 }
 
@@ -192,7 +249,7 @@ void FN(route_drop)(struct tensor weights, struct tensor experts, int64_t S, int
             int64_t before = 0;
             for (int64_t j = 0; j < places; j++)
                 before += choice_made(expert[j]) == expert[i] && FN(comes_before)(w, j, i, by_weight);
-            if (before >= capacity && expert[i] < E) expert[i] = choice_dropped(expert[i]);
+            if (before >= capacity && expert[i] >= 0 && expert[i] < E) expert[i] = choice_dropped(expert[i]);
         }
         for (int64_t i = 0; i < places; i++) w[i] = expert[i] < 0 ? 0 : w[i];
     }
@@ -202,6 +259,22 @@ void FN(route_drop)(struct tensor weights, struct tensor experts, int64_t S, int
 
 /* The gradient of a choice's score, if the scores were not divided.  What is dropped, or has weight 0, has none. */
 static real FN(of_score)(const struct FN(row) *r, real w, real dw) { return w == 0 ? 0 : (real)r->rule->scale * dw; }
+
+/* m_i = probability of choice i among those near it, weight m_i / t: dm_i = (dw_i - sum(dw m / t)) / t. */
+static void FN(near_backward)(real *dx, const real *dw, const real *w, const int32_t *chosen, int64_t k,
+                              const struct FN(row) *r)
+{
+    const real t = FN(near_divisor)(r, chosen, k);
+    real inner = 0;
+    for (int64_t i = 0; i < k; i++) inner += FN(among_near)(r, chosen, i) / t * FN(of_score)(r, w[i], dw[i]);
+    for (int64_t e = 0; e < r->E; e++) dx[e] = 0;
+    for (int64_t i = 0; i < k; i++) {
+        const real m = FN(among_near)(r, chosen, i), dm = (FN(of_score)(r, w[i], dw[i]) - inner) / t;
+        for (int64_t e = 0; e < r->E; e++)
+            if (FN(is_near)(r, e, chosen, i)) dx[e] -= dm * m * m * FN(fast_exp)(r->x[e] - FN(logit)(r, chosen[i]));
+        dx[choice_made(chosen[i])] += dm * m;
+    }
+}
 
 static void FN(row_backward)(real *dx, const real *dw, const real *w, const int32_t *chosen, int64_t k,
                              struct FN(row) *r)
@@ -229,7 +302,10 @@ void FN(route_backward_input)(struct tensor dlogits, struct tensor dweights, str
     #pragma omp parallel for schedule(static) if (N * E > PARALLEL_FROM)
     for (int64_t n = 0; n < N; n++) {
         struct FN(row) r = { .rule = rule, .x = CONST_DATA(logits) + n * E, .E = E };
-        FN(row_backward)(DATA(dlogits) + n * E, CONST_DATA(dweights) + n * k, CONST_DATA(weights) + n * k,
-                         (const int32_t *)experts.data + n * k, k, &r);
+        const int32_t *chosen = (const int32_t *)experts.data + n * k;
+        const real *dw = CONST_DATA(dweights) + n * k, *w = CONST_DATA(weights) + n * k;
+        real *dx = DATA(dlogits) + n * E;
+        if (rule->scores == SCORES_NEAR) FN(near_backward)(dx, dw, w, chosen, FN(choices)(chosen, k), &r);
+        else FN(row_backward)(dx, dw, w, chosen, FN(choices)(chosen, k), &r);
     }
 }

@@ -32,7 +32,8 @@ void FN(router_losses_forward)(double *sums, struct tensor logits, struct tensor
         for (int64_t e = 0; e < E; e++) sums[e] += FN(fast_exp)(x[e] - top) / total;
         sums[2 * E] += (double)lse * (double)lse;
     }
-    for (int64_t i = 0; i < places; i++) sums[E + choice_made(expert[i])] += 1;
+    for (int64_t i = 0; i < places; i++)
+        if (expert[i] != CHOICE_NONE) sums[E + choice_made(expert[i])] += 1;
 }
 
 void FN(router_losses_backward_input)(struct tensor dlogits, struct tensor logits, const double *slope, double z_slope)

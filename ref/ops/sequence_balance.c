@@ -4,7 +4,8 @@
  *           to 20
  * Shapes    logits, dlogits [N,E];  experts I32 [N,k];  N rows are sequences of S
  * Loss      of a sequence: sum_e f_e P_e,  f_e = E / (k S) choices of e,  P_e = mean over its rows of s'_e,
- *           s' = the softmax of the row; of sigmoids s: s / sum of the row's s
+ *           s' = the softmax of the row; of sigmoids s: s / sum of the row's s; with SCORES_NEAR the softmax over the
+ *           row's choices alone, and f_e = E / S choices of e (Uni-MoE 2.0, as released)
  * Forward   the sum over sequences
  * Backward  with g_e = slope f_e / S of the row's sequence: softmax: dlogits_j += s'_j (g_j - sum_e(g_e s'_e));
  *           sigmoid: dlogits_j += s_j (1 - s_j) / (sum of s) (g_j - sum_e(g_e s'_e)).  Choices have no gradient.
@@ -18,43 +19,62 @@
 struct FN(scores) {
     const real *x;
     bool sigmoid;
+    const int32_t *chosen;              /* the row's k choices, if scores are of these alone; else NULL */
+    int64_t k;
     real top, total;
 };
 
+static bool FN(counts)(const struct FN(scores) *s, int64_t e)
+{
+    bool counts = s->chosen == NULL;
+    for (int64_t i = 0; i < s->k && s->chosen; i++) counts = counts || choice_made(s->chosen[i]) == e;
+    return counts;
+}
+
 static real FN(part)(const struct FN(scores) *s, int64_t e)
 {
+    if (!FN(counts)(s, e)) return 0;
     return s->sigmoid ? 1 / (1 + FN(fast_exp)(-s->x[e])) : FN(fast_exp)(s->x[e] - s->top);
 }
 
-static struct FN(scores) FN(scores_of)(const real *x, int64_t E, const struct router_rule *rule)
+static struct FN(scores) FN(scores_of)(const real *x, int64_t E, const int32_t *chosen, int64_t k,
+                                       const struct router_rule *rule)
 {
-    struct FN(scores) s = { .x = x, .sigmoid = rule->scores == SCORES_SIGMOID };
+    struct FN(scores) s = { .x = x, .sigmoid = rule->scores == SCORES_SIGMOID, .k = k,
+                            .chosen = rule->scores == SCORES_NEAR ? chosen : NULL };
     s.top = FN(max)(x, E);
     for (int64_t e = 0; e < E; e++) s.total += FN(part)(&s, e);
     return s;
 }
 
-/* f_e of a sequence, for one expert. */
-static double FN(share)(const int32_t *expert, int64_t places, int64_t E, int64_t e)
+/* f_e of a sequence with one choice of e. */
+static double FN(share_of_one)(int64_t E, int64_t S, int64_t k, const struct router_rule *rule)
+{
+    return (double)E / (double)(rule->scores == SCORES_NEAR ? S : S * k);
+}
+
+static double FN(choices_of)(const int32_t *expert, int64_t places, int64_t e)
 {
     int64_t n = 0;
     for (int64_t i = 0; i < places; i++) n += choice_made(expert[i]) == e;
-    return (double)E / (double)places * (double)n;
+    return (double)n;
 }
 
 void FN(sequence_balance_forward)(double *sum, struct tensor logits, struct tensor experts, int64_t S,
                                   const struct router_rule *rule)
 {
     const int64_t N = tensor_rows(logits), E = tensor_cols(logits), k = tensor_cols(experts);
+    const int32_t *expert = experts.data;
+    const double one = FN(share_of_one)(E, S, k, rule);
     assert(N % S == 0);
     for (int64_t b = 0; b < N / S; b++)
         for (int64_t e = 0; e < E; e++) {
             double P = 0;
             for (int64_t n = b * S; n < (b + 1) * S; n++) {
-                const struct FN(scores) s = FN(scores_of)(CONST_DATA(logits) + n * E, E, rule);
+                const struct FN(scores) s = FN(scores_of)(CONST_DATA(logits) + n * E, E, expert + n * k, k, rule);
                 P += FN(part)(&s, e) / s.total;
             }
-            *sum += FN(share)((const int32_t *)experts.data + b * S * k, S * k, E, e) * (P / (double)S);
+            *sum += one * FN(choices_of)(expert + b * S * k, S * k, e) * (P / (double)S);
         }
 }
 
@@ -62,18 +82,20 @@ void FN(sequence_balance_backward_input)(struct tensor dlogits, struct tensor lo
                                          int64_t S, const struct router_rule *rule, double slope)
 {
     const int64_t N = tensor_rows(logits), E = tensor_cols(logits), k = tensor_cols(experts);
+    const int32_t *expert = experts.data;
+    const double one = slope * FN(share_of_one)(E, S, k, rule) / (double)S;
     assert(tensor_count(dlogits) == N * E && N % S == 0);
 
     #pragma omp parallel for schedule(static) if (N * E > PARALLEL_FROM)
     for (int64_t n = 0; n < N; n++) {
-        const struct FN(scores) s = FN(scores_of)(CONST_DATA(logits) + n * E, E, rule);
-        const int32_t *of_sequence = (const int32_t *)experts.data + n / S * S * k;
+        const struct FN(scores) s = FN(scores_of)(CONST_DATA(logits) + n * E, E, expert + n * k, k, rule);
+        const int32_t *of_sequence = expert + n / S * S * k;
         real *restrict dx = DATA(dlogits) + n * E, inner = 0;
         for (int64_t i = 0; i < S * k; i++)
-            inner += (real)(slope * (double)E / (double)(S * k * S)) * FN(part)(&s, choice_made(of_sequence[i])) /
-                     s.total;
+            if (of_sequence[i] != CHOICE_NONE)
+                inner += (real)one * FN(part)(&s, choice_made(of_sequence[i])) / s.total;
         for (int64_t e = 0; e < E; e++) {
-            const real g = (real)(slope * FN(share)(of_sequence, S * k, E, e) / (double)S), p = FN(part)(&s, e);
+            const real g = (real)(one * FN(choices_of)(of_sequence, S * k, e)), p = FN(part)(&s, e);
             dx[e] += p / s.total * (s.sigmoid ? 1 - p : 1) * (g - inner);
         }
     }

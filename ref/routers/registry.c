@@ -4,7 +4,7 @@
 #include <string.h>
 
 extern const struct router router_top_k_softmax, router_softmax, router_sigmoid, router_group_limited, router_noaux_tc,
-    router_longcat;
+    router_longcat, router_top_p;
 
 const struct router *const routers[] = {
     &router_top_k_softmax,
@@ -13,6 +13,7 @@ const struct router *const routers[] = {
     &router_group_limited,
     &router_noaux_tc,
     &router_longcat,
+    &router_top_p,
     NULL,
 };
 
@@ -41,7 +42,8 @@ bool router_same(const struct router_rule *a, const struct router_rule *b)
 {
     return a->scores == b->scores && a->normalized == b->normalized && a->scale == b->scale && a->biased == b->biased &&
            a->groups == b->groups && a->kept == b->kept && a->sums_two == b->sums_two &&
-           a->bias_update == b->bias_update && a->bias_speed == b->bias_speed && a->active == b->active;
+           a->bias_update == b->bias_update && a->bias_speed == b->bias_speed && a->active == b->active &&
+           a->top_p == b->top_p && a->near == b->near;
 }
 
 enum error_code router_check(const struct router_rule *r, int64_t E, int64_t zero, int64_t k, struct error *err)
@@ -61,6 +63,16 @@ enum error_code router_check(const struct router_rule *r, int64_t E, int64_t zer
     if (groups > 1 && zero > 0)
         return fail(err, ERR_PLAN, "model: %lld experts without computation and %lld groups; they are in no group",
                     (long long)zero, (long long)groups);
+    if (!(r->top_p >= 0 && r->top_p <= 1) || !(r->near >= 0 && isfinite(r->near)))
+        return fail(err, ERR_PLAN, "model: top-p %g, near %g; p must be from 0 to 1, and near at least 0", r->top_p,
+                    r->near);
+    if ((r->top_p > 0 || r->scores == SCORES_NEAR) && (r->biased || groups > 1))
+        return fail(err, ERR_PLAN, "model: top-p, or scores of near experts, with a bias or groups: they are of "
+                    "experts in the order of their logits");
+    if (r->near > 0 && r->scores != SCORES_NEAR)
+        return fail(err, ERR_PLAN, "model: near %g is for the scores of near experts", r->near);
+    if (r->scores == SCORES_NEAR && !r->normalized)
+        return fail(err, ERR_PLAN, "model: scores of near experts are always divided by their sum");
     if (groups == 1) return OK;
     if (r->kept < 1 || r->kept > groups || r->kept * (E / groups) < k)
         return fail(err, ERR_PLAN,

@@ -117,8 +117,20 @@ static void test_identities_send_nothing(void **state)
     check_bytes(&p, "identities");
 }
 
+/* A token that is sure goes to fewer experts than another; null experts get nothing. */
+static void test_fewer_choices(void **state)
+{
+    struct plan p = experts_everywhere("top-p");
+    (void)state;
+    assert_true(p.model.mixture.zero_is_null && p.model.mixture.k == 3);
+    check_bytes(&p, "top-p");
+    p.dispatch = "alltoall", p.recompute = "full";
+    check(&p);
+}
+
 int main(void)
 {
-    const struct CMUnitTest tests[] = { MPI_TEST(test_dropped_choices_stay), MPI_TEST(test_identities_send_nothing) };
+    const struct CMUnitTest tests[] = { MPI_TEST(test_dropped_choices_stay), MPI_TEST(test_identities_send_nothing),
+                                        MPI_TEST(test_fewer_choices) };
     return MPI_RUN("choices sent", tests);
 }

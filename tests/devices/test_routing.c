@@ -153,6 +153,40 @@ static void test_groups(void **state)
 
 /* ---- in a run ---------------------------------------------------------------------------------------------------- */
 
+/* Top-p: one choice is enough if the best expert's probability, 0.4497, is. */
+static void expect_count(double top_p, const int32_t choice[K], double bound, const int32_t want[K], double margin)
+{
+    double logits[E], keys[2 * E];
+    int32_t taken[K];
+    struct routing_found found;
+    memcpy(logits, near, sizeof logits), memcpy(taken, choice, sizeof taken);
+    struct routing r = { .L = 1, .E = E, .k = K, .N = 1, .experts = taken, .bound = &bound, .found = &found,
+                         .keys = keys, .rule = { .top_p = top_p } };
+    routing_decide(&r, 0, tensor_2d(logits, F64, 1, E));
+    const bool right = memcmp(taken, want, sizeof taken) == 0 && (found.differ == 1) == (margin != 0) &&
+                       (isnan(margin) ? isnan(found.margin) : fabs(found.margin - margin) < 1e-3);
+    if (!right)
+        print_error("top-p %g, choice %d %d: taken %d %d, margin %g instead of %g\n", top_p, choice[0], choice[1],
+                    taken[0], taken[1], found.margin, margin);
+    assert_true(right);
+}
+
+static void test_fewer_choices(void **state)
+{
+    static const int32_t one[K] = { 1, CHOICE_NONE }, two[K] = { 1, 2 }, none[K] = { CHOICE_NONE, CHOICE_NONE },
+                         late[K] = { CHOICE_NONE, 1 };
+    (void)state;
+    expect_count(0.44, one, 0, one, 0);
+    expect_count(0.46, two, 0, two, 0);
+    expect_count(0.44, two, 0.02, two, 0.0097);         /* one too many, by rounding, and not */
+    expect_count(0.44, two, 0.001, one, 0.0097);
+    expect_count(0.46, one, 0.02, one, 0.0103);         /* one too few */
+    expect_count(0.46, one, 0.001, two, 0.0103);
+    expect_count(0.44, none, 1, one, NAN);
+    expect_count(0.44, late, 1, one, NAN);
+    expect_count(0, one, 1, two, NAN);                  /* not of this rule */
+}
+
 static void fill(const void *context, int64_t step, int64_t first, int64_t count, int32_t *ids, int32_t *labels,
                  int32_t *within)
 {
@@ -218,7 +252,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_same_choice), cmocka_unit_test(test_second_expert), cmocka_unit_test(test_order),
         cmocka_unit_test(test_tie), cmocka_unit_test(test_choices_that_are_none), cmocka_unit_test(test_bound),
-        cmocka_unit_test(test_groups),
+        cmocka_unit_test(test_groups), cmocka_unit_test(test_fewer_choices),
         cmocka_unit_test(test_truth_and_twin),
     };
     return cmocka_run_group_tests_name("routing", tests, NULL, NULL);

@@ -134,7 +134,8 @@ static void what_we_have_not_is_refused(void **state)
         { "\"num_local_experts\": 100000", "E (experts) = 100000" },
         { "\"zero_expert_type\": \"drop\"", "zero_expert_type is \"drop\"; Orrery has only identity and null" },
         { "\"zero_expert_num\": 70000", "70000 experts without computation" },
-        { "\"router_jitter_noise\": 0.1", "router_jitter_noise is 0.1; Orrery has only 0" },
+        { "\"router_jitter_noise\": 0.1", "near 0.1 is for the scores of near experts" },
+        { "\"mlp_dynamic_top_p\": 2", "top-p 2" },
         { "\"router_aux_loss_coef\": -1, \"output_router_logits\": true", "coefficients -1, 0 and 0" },
     };
     struct model_config c;
@@ -166,7 +167,7 @@ static void what_we_have_not_is_refused(void **state)
 static void what_is_written_reads_back(void **state)
 {
     (void)state;
-    struct model_config c[6] = { parsed(LLAMA, "\"rope_scaling\": {\"rope_type\": \"llama3\", \"factor\": 8, "
+    struct model_config c[7] = { parsed(LLAMA, "\"rope_scaling\": {\"rope_type\": \"llama3\", \"factor\": 8, "
                                                "\"low_freq_factor\": 1.1, \"high_freq_factor\": 4, "
                                                "\"original_max_position_embeddings\": 20}"),
                                  parsed(LLAMA, "\"rope_scaling\": {\"type\": \"linear\", \"factor\": 3}, "
@@ -182,7 +183,11 @@ static void what_is_written_reads_back(void **state)
                                                  "\"topk_group\": 2, \"norm_topk_prob\": false"),
                                  parsed(MIXTRAL, "\"topk_method\": \"noaux_tc\", \"norm_topk_prob\": false, "
                                                  "\"zero_expert_num\": 3, \"zero_expert_type\": \"null\", "
-                                                 "\"router_active_experts\": 1.7") };
+                                                 "\"router_active_experts\": 1.7"),
+                                 parsed(MIXTRAL, "\"scoring_func\": \"near\", \"mlp_dynamic_top_p\": 0.65, "
+                                                 "\"router_jitter_noise\": 0.02, \"l_aux_weight\": 0.3") };
+    assert_true(c[6].mixture.router.scores == SCORES_NEAR && c[6].mixture.router.top_p == 0.65 &&
+                c[6].mixture.router.near == 0.02 && c[6].mixture.sequence_coefficient == 0.3 / (double)c[6].L);
     assert_true(c[5].mixture.zero == 3 && c[5].mixture.zero_is_null && c[5].mixture.router.active == 1.7);
     assert_true(c[3].mixture.router.sums_two && c[3].mixture.router.biased && c[3].mixture.router.bias_speed == 0.003);
     assert_true(c[4].mixture.router.groups == 4 && !c[4].mixture.router.normalized && !c[4].mixture.router.biased);

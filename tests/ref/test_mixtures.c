@@ -82,6 +82,8 @@ static struct model_config config_of(const char *name)
     m->E = (int64_t)number(name, "E"), m->k = (int64_t)number(name, "k"), m->zero = (int64_t)number(name, "zero");
     if (router_find(&r, text(name, "router"), &err) != OK) fail_msg("%s", err.text);
     m->router = router_fit(r, m->E, m->k), m->router.scale = number(name, "scale");
+    if (r->rule.top_p > 0) m->router.top_p = number(name, "top_p"), m->router.near = number(name, "near");
+    if (r->rule.top_p > 0) m->sequence_coefficient = (double)(x->dim[0] / c.S);        /* the losses' sum */
     m->zero_is_null = m->zero > 0 && r->zero_is_null;
     m->capacity_factor = number(name, "capacity"), m->drops_by_weight = number(name, "by_weight") != 0;
     return c;
@@ -113,7 +115,7 @@ static void expect_choices(const struct transformer *m, const char *name)
     const int64_t k = m->config.mixture.k;
     if (want == NULL || safetensors_read(&file, e, I32, want, &err) != OK) fail_msg("%s", err.text);
     for (int64_t i = 0; i < e->count; i++)
-        if (choice_made(is[i]) != want[i])
+        if (choice_made(is[i]) != (want[i] < 0 ? CHOICE_NONE : want[i]))
             fail_msg("%s: choice %d of row %d is expert %d instead of %d", name, (int)(i % k), (int)(i / k), is[i],
                      want[i]);
     free(want);
@@ -127,6 +129,7 @@ static void golden_layer(const char *name)
     mixture_forward(&m, 0);
     expect_choices(&m, name);
     expect(name, "y", 0, m.branch);
+    if (c->mixture.sequence_coefficient > 0) expect(name, "loss", 0, tensor_1d(&m.sequence_loss, F64, 1));
     take(name, "dy", 0, m.d_branch);
     mixture_backward(&m, 0);
     expect(name, "dx", 0, m.d_branch);
@@ -205,6 +208,10 @@ static void rules_that_are_none(void **state)
         { { .scale = 1, .biased = true, .active = 1 }, 0, "1 experts of a token compute" },
         { { .scale = 1, .active = 1 }, 2, "1 experts of a token compute" },
         { { .scale = 1, .groups = 2, .kept = 1 }, 2, "2 experts without computation and 2 groups" },
+        { { .scale = 1, .top_p = 1.5 }, 0, "top-p 1.5, near 0; p must be from 0 to 1" },
+        { { .scale = 1, .top_p = 0.5, .biased = true }, 0, "with a bias or groups" },
+        { { .scale = 1, .near = 0.1 }, 0, "near 0.1 is for the scores of near experts" },
+        { { .scale = 1, .scores = SCORES_NEAR }, 0, "are always divided by their sum" },
     };
     for (size_t i = 0; i < sizeof bad / sizeof *bad; i++)
         if (router_check(&bad[i].r, 4, bad[i].zero, 2, &err) != ERR_PLAN || strstr(err.text, bad[i].says) == NULL)

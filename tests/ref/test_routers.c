@@ -168,10 +168,19 @@ static void naive_choice(int64_t n, int64_t E, int64_t k)
     for (int64_t g = 0; g < groups; g++) group[g] = naive_group(key + g * size, size);
     for (int64_t e = 0; e < E; e++)
         if (groups > 1 && before(group, groups, e / size) >= rule.kept) key[e] = -INFINITY;
-    for (int64_t i = 0; i < k; i++)
-        if (before(key, E, id_at(experts, n * k + i)) != i)
+    double sum = 0;
+    for (int64_t i = 0; i < k; i++) {
+        const int32_t e = id_at(experts, n * k + i);
+        const bool enough = rule.top_p > 0 && sum >= rule.top_p;
+        if (enough != (e == CHOICE_NONE))
+            fail_msg("%s: choice %d of row %d is expert %d, where probabilities add up to %g", case_name, (int)i,
+                     (int)n, e, sum);
+        if (enough) continue;
+        sum += key[e];
+        if (before(key, E, e) != i)
             fail_msg("%s: choice %d of row %d is expert %d, before which there are %d", case_name, (int)i, (int)n,
-                     id_at(experts, n * k + i), (int)before(key, E, id_at(experts, n * k + i)));
+                     e, (int)before(key, E, e));
+    }
 }
 
 /* Logits and biases have few values, so most rows have equal keys and equal groups. */

@@ -257,7 +257,7 @@ static enum error_code take_affinity(struct train_options *o, const char *file, 
     return OK;
 }
 
-struct router_flags { const char *name; double speed; int zero; };
+struct router_flags { const char *name; double speed, top_p; int zero; };
 
 /* Another rule for a mixture's router; of a folder's model, its files' rule is replaced.  Experts without computation
  * return what that rule's do. */
@@ -275,6 +275,10 @@ static enum error_code take_router(struct model_config *c, const struct router_f
     if (f->zero > 0) c->mixture.zero = f->zero;
     if (r) c->mixture.router = router_fit(r, c->mixture.E, c->mixture.k);
     if (r && c->mixture.zero > 0) c->mixture.zero_is_null = r->zero_is_null;
+    if (f->top_p > 0) c->mixture.router.top_p = f->top_p;
+    if (f->top_p > 0 && c->mlp != MLP_MIXTURE)
+        return fail(err, ERR_USAGE, "--top-p %g: is for mixtures of experts; model %s has none", f->top_p, c->name);
+    if (r && r->rule.top_p > 0) c->mixture.k = mixture_columns(&c->mixture);    /* as released: no other limit */
     if (f->speed >= 0 && !c->mixture.router.biased)
         return fail(err, ERR_USAGE, "--router-speed %g: is for routers with a bias: noaux-tc, longcat", f->speed);
     if (f->speed >= 0) c->mixture.router.bias_speed = f->speed;
@@ -418,6 +422,8 @@ enum error_code train_parse(struct train_options *o, int argc, char **argv, stru
           .help = "how a mixture's router chooses experts and weighs them: orrery list routers; default: the model's" },
         { "--router-speed", "U", OPTION_DOUBLE, &router.speed, .min = 0, .max = 1e6,
           .help = "how far a step moves the correction bias of a router that has one; default: the rule's" },
+        { "--top-p", "P", OPTION_DOUBLE, &router.top_p, .min = 1e-6, .max = 1,
+          .help = "a token goes to the fewest experts whose probabilities add up to P; default: the router's" },
         { "--zero-experts", "Z", OPTION_INT, &router.zero, .min = 1, .max = 65536,
           .help = "experts without computation that a router can choose too, beside those of the model" },
         { "--untied", NULL, OPTION_SWITCH, &untied, .help = "the output matrix is not tied to the token embedding" },
@@ -517,7 +523,7 @@ enum error_code train_parse(struct train_options *o, int argc, char **argv, stru
                     printable(o->check).text);
     if (o->golden &&
         (model || o->resume || o->data || o->save || o->trace || batch || seq || lr >= 0 || dropout >= 0 || untied ||
-         router.name || router.zero))
+         router.name || router.zero || router.top_p > 0))
         return fail(err, ERR_USAGE,
                     "--check %s: the golden file says what is trained; of the model, the text and the training only "
                     "--optimizer can be chosen",
