@@ -458,6 +458,19 @@ static inline void dev_swiglu_backward_input(struct device *d, struct tensor dX,
     dev_charge(d, "swiglu backward input", dY, 5, 13);
 }
 
+static inline void dev_gate_forward(struct device *d, struct tensor Y, struct tensor X, struct tensor logits)
+{
+    REQUIRED(d, gate_forward, Y, X, logits);
+    dev_charge(d, "gate forward", Y, 2, 1);
+}
+
+static inline void dev_gate_backward_input(struct device *d, struct tensor dX, struct tensor dlogits, struct tensor dY,
+                                           struct tensor X, struct tensor logits)
+{
+    REQUIRED(d, gate_backward_input, dX, dlogits, dY, X, logits);
+    dev_charge(d, "gate backward input", dY, 3, 3);
+}
+
 static inline void dev_add(struct device *d, struct tensor Y, struct tensor A, struct tensor B)
 {
     REQUIRED(d, add, Y, A, B);

@@ -76,15 +76,10 @@ static int add_buffer(struct linked *l, struct buffer b)
     return l->buffers++;
 }
 
-static bool is_of_the_stream(enum activation_width w)
-{
-    return w == WIDTH_MODEL || w == WIDTH_EXPERTS || w == WIDTH_CHOICES;
-}
-
 /* A matrix from the stream to the inner side may need more rows of its input than the device's own. */
 static enum tensor_place place_of_value(const struct linked *l, int slot)
 {
-    if (!is_of_the_stream(l->slot[slot].width)) return INNER;
+    if (!width_of_stream(l->slot[slot].width)) return INNER;
     for (int v = 0; v < l->nodes; v++)
         if (l->node[v].is->op == OP_MATRIX && leads_inside(l->node[v].is->role) && reads(&l->node[v], slot))
             return INPUT;
@@ -160,16 +155,21 @@ static void place_statistics(struct linked *l, const struct model_config *c, boo
 /* A matrix back to the stream, from the inner side. */
 static bool leads_back(const struct node *n)
 {
-    return n->op == OP_MATRIX && !leads_inside(n->role) && n->role != ROLE_ROUTER;
+    return n->op == OP_MATRIX && !leads_inside(n->role) && !role_is_whole(n->role);
 }
 
-/* A matrix back to the stream may need more rows of its output's gradient than the device's own. */
+/* A matrix back to the stream may need more rows of its output's gradient than the device's own; also if that is the
+ * gradient of a sum, in the same memory. */
 static enum tensor_place place_of_gradient(const struct linked *l, int slot)
 {
     const struct slot *s = &l->slot[slot];
-    const struct node *maker = s->maker < 0 ? NULL : l->node[s->maker].is;
-    if (!is_of_the_stream(s->width)) return INNER;
-    return maker && leads_back(maker) ? GRADIENT : STREAM;
+    const struct linked_node *maker = s->maker < 0 ? NULL : &l->node[s->maker];
+    if (!width_of_stream(s->width)) return INNER;
+    if (maker == NULL) return STREAM;
+    bool more = leads_back(maker->is);
+    for (int k = 0; k < NODE_INPUTS && info(maker)->passes_on; k++)
+        more = more || (maker->in[k] > 0 && place_of_gradient(l, maker->in[k]) == GRADIENT);
+    return more ? GRADIENT : STREAM;
 }
 
 static bool maker_has_weight_pass(const struct linked *l, int slot)

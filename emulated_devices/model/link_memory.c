@@ -11,12 +11,18 @@ static int64_t columns(const struct tensor_parallel *tp, enum activation_width w
     case WIDTH_VOCABULARY: return tp->tokens.count;
     case WIDTH_EXPERTS:    return mixture_columns(&tp->config->mixture);
     case WIDTH_CHOICES:    return tp->config->mixture.k;
+    case WIDTH_SHARED_UP:  return 2 * tp->shared.count;
+    case WIDTH_SHARED_ACT: return tp->shared.count;
+    case WIDTH_GATE:       return 1;
     default:               return tp->channels.count;
     }
 }
 
 /* Router values are few but sensitive to rounding: they have the wide format, as in the one-device model. */
-static bool is_of_routers(enum activation_width w) { return w == WIDTH_EXPERTS || w == WIDTH_CHOICES; }
+static bool is_of_routers(enum activation_width w)
+{
+    return w == WIDTH_EXPERTS || w == WIDTH_CHOICES || w == WIDTH_GATE;
+}
 
 struct tensor buffer_shape(const struct buffer *b, const struct seams *s, int64_t N)
 {

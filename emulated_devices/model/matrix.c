@@ -2,8 +2,9 @@
 #include "emulated_devices/device/compute.h"
 #include "emulated_devices/schemes/data/tiles.h"
 
-/* A router is small and needs whole rows, so every device along tp has a copy and computes its rows' whole product. */
-static bool is_copied(struct matrix m) { return m.role == ROLE_ROUTER; }
+/* A router, or a gate, is small and needs whole rows, so every device along tp has a copy and computes the whole
+ * product of its rows. */
+static bool is_copied(struct matrix m) { return role_is_whole(m.role); }
 
 /* ---- tiles -------------------------------------------------------------------------------------------------- */
 
@@ -69,12 +70,18 @@ static enum error_code end(struct stage *s, enum error_code e)
 
 /* ---- products ----------------------------------------------------------------------------------------------- */
 
+/* X may have room for more rows: another matrix may need them. */
+static void copied_forward(struct stage *s, struct matrix m, int64_t N, struct tensor Y, struct tensor X)
+{
+    dev_linear_forward(s->device, Y, tensor_own_rows(s->tp, X, N), stage_weight(s, m.weight), tensor_none);
+}
+
 enum error_code matrix_forward(struct stage *s, struct matrix m, int64_t N, struct tensor Y, struct tensor X,
                                struct error *err)
 {
     struct tiled_matrix own = { s, m.weight };
     const struct tiled tiles = weights_of(s, &own);
-    if (is_copied(m)) return dev_linear_forward(s->device, Y, X, stage_weight(s, m.weight), tensor_none), OK;
+    if (is_copied(m)) return copied_forward(s, m, N, Y, X), OK;
     begin(s, &tiles);
     return end(s, s->tp->scheme->linear_forward(s->tp, m.role, N, Y, X, stage_weight(s, m.weight),
                                                 stage_weight(s, m.bias), err));
@@ -107,7 +114,7 @@ enum error_code matrix_backward_weight(struct stage *s, struct matrix m, int64_t
     const struct tensor dW = stage_gradient(s, m.weight), db = stage_gradient(s, m.bias);
     struct tiled_matrix own = { s, m.weight };
     const struct tiled tiles = gradients_of(s, &own);
-    if (is_copied(m)) return copied_backward_weight(s, dW, dY, X, err);
+    if (is_copied(m)) return copied_backward_weight(s, dW, dY, tensor_own_rows(s->tp, X, N), err);
     begin(s, &tiles);
     return end(s, m.role == ROLE_QKV ? heads_backward_weight(s->tp, N, dW, db, dY, X, err)
                                      : s->tp->scheme->linear_backward_weight(s->tp, m.role, N, dW, db, dY, X, err));

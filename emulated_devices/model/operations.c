@@ -25,6 +25,8 @@ static const struct operation_info infos[OP_COUNT] = {
     [OP_MIXTURE]   = { .words = "the experts %s", .has_input_pass = true, .has_weight_pass = true, .over = -1,
                        .input_reads = READS_IN | READS_WEIGHTS | READS_STATISTICS,
                        .weight_reads = READS_STATISTICS, .statistic = { EXPERTS_KEPT }, .gradient = { EXPERTS_LEFT } },
+    [OP_GATE]      = { .words = "the gate in %s", .has_input_pass = true, .over = -1,
+                       .input_reads = READS_IN | READS_WEIGHTS },
     [OP_LOSS]      = { .words = "the cross-entropy", .has_input_pass = true, .over = -1, .gradient_over_value = true,
                        .input_reads = READS_IN | READS_STATISTICS, .statistic = { INNER_ROW, TWO_INNER_ROWS } },
 };
@@ -41,12 +43,14 @@ enum activation_width operation_width(const struct node *n, enum activation_widt
                : n->role == ROLE_UP     ? WIDTH_UP
                : n->role == ROLE_HEAD   ? WIDTH_VOCABULARY
                : n->role == ROLE_ROUTER ? WIDTH_EXPERTS
+               : n->role == ROLE_SHARED_UP   ? WIDTH_SHARED_UP
+               : n->role == ROLE_SHARED_GATE ? WIDTH_GATE
                                         : WIDTH_MODEL;
     case OP_ATTENTION: return WIDTH_HEADS;
     case OP_ROUTE:     return WIDTH_CHOICES;
     case OP_MIXTURE:   return WIDTH_MODEL;
-    case OP_GELU:
-    case OP_SWIGLU:    return WIDTH_ACT;
+    case OP_GELU:      return WIDTH_ACT;
+    case OP_SWIGLU:    return in == WIDTH_SHARED_UP ? WIDTH_SHARED_ACT : WIDTH_ACT;
     case OP_EMBED:     return WIDTH_MODEL;
     default:           return in;
     }

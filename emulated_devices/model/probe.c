@@ -139,6 +139,11 @@ struct intervals activation_columns(const struct tensor_parallel *tp, enum activ
     case WIDTH_VOCABULARY: intervals_add(&s, tp->tokens); break;
     case WIDTH_EXPERTS:    return intervals_whole(mixture_columns(&c->mixture));
     case WIDTH_CHOICES:    return intervals_whole(c->mixture.k);
+    case WIDTH_SHARED_UP:
+        intervals_add(&s, tp->shared), intervals_add(&s, interval_moved(tp->shared, c->mixture.shared));
+        break;
+    case WIDTH_SHARED_ACT: intervals_add(&s, tp->shared); break;
+    case WIDTH_GATE:       return intervals_whole(1);
     }
     return s;
 }
@@ -156,10 +161,10 @@ struct part plan_part(const struct plan *p, int rank, enum activation_width widt
                       bool gradient)
 {
     const struct tensor_parallel tp = plan_tensor_share(p, rank);
-    const bool stream = width == WIDTH_MODEL || width == WIDTH_EXPERTS || width == WIDTH_CHOICES;
     struct part part = { .dim = { p->B * p->S, cols }, .cols = activation_columns(&tp, width, gradient) };
     struct intervals rows = plan_rows(p, rank, micro);
-    intervals_add_part(&part.rows, &rows, tensor_rows_at(&tp, stream ? STREAM : INNER, intervals_total(&rows)));
+    const enum tensor_place place = width_of_stream(width) ? STREAM : INNER;
+    intervals_add_part(&part.rows, &rows, tensor_rows_at(&tp, place, intervals_total(&rows)));
     if (intervals_lost(&rows)) part.rows.room = -1;
     intervals_free(&rows);
     return part;

@@ -3,7 +3,8 @@
 #include <stdio.h>
 #include <string.h>
 
-extern const struct program program_gpt2, program_llama, program_mixtral, program_gptj;
+extern const struct program program_gpt2, program_llama, program_mixtral, program_mixtral_shared,
+                            program_mixtral_gated, program_gptj;
 
 static const struct program *const programs[FAMILY_COUNT] = {
     [FAMILY_GPT2] = &program_gpt2, [FAMILY_LLAMA] = &program_llama, [FAMILY_MIXTRAL] = &program_mixtral,
@@ -12,6 +13,7 @@ static const struct program *const programs[FAMILY_COUNT] = {
 
 const struct program *program_of(const struct model_config *c)
 {
+    if (c->mixture.shared > 0) return c->mixture.shared_gate ? &program_mixtral_gated : &program_mixtral_shared;
     return programs[model_family(c)];
 }
 

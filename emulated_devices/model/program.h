@@ -27,6 +27,7 @@ enum op {
     OP_ROUTE,                           /* in[0]: logits of experts; chooses the k largest of each row, and weights */
     OP_MIXTURE,                         /* the feed-forward of in[0]'s rows by the experts that in[1], the route's
                                          * output, has chosen, weighted by it */
+    OP_GATE,                            /* in[0] times the sigmoid of in[1], a number for each row */
     OP_LOSS,                            /* cross-entropy of in[0], the logits, with "labels" */
     OP_COUNT
 };

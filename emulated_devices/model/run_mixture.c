@@ -281,7 +281,7 @@ enum error_code node_mixture_input(const struct node_call *c, struct error *err)
 {
     struct mixture_call m = mixture_call(c);
     const struct tensor dx = node_buffer(c, c->node->dx[0]), d_weights = node_buffer(c, c->node->dx[1]);
-    const struct tensor dy = node_buffer(c, c->node->dy);
+    const struct tensor dy = tensor_own_rows(c->stage->tp, node_buffer(c, c->node->dy), c->micro->N);
     m.dx = own_share(m.ep, dx), m.d_weights = own_share(m.ep, d_weights), m.dy = own_share(m.ep, dy);
     clear_shares(c, dx), clear_shares(c, d_weights);
     enter_pass(c, INPUT_PASS);

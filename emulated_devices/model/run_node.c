@@ -159,6 +159,25 @@ static enum error_code add_forward(const struct node_call *c, struct error *err)
     return OK;
 }
 
+/* ---- a gate ------------------------------------------------------------------------------------------------------ */
+
+static enum error_code gate_forward(const struct node_call *c, struct error *err)
+{
+    const struct linked_node *n = c->node;
+    (void)err;
+    dev_gate_forward(c->stage->device, buffer(c, n->y), buffer(c, n->x[0]), buffer(c, n->x[1]));
+    return OK;
+}
+
+static enum error_code gate_input(const struct node_call *c, struct error *err)
+{
+    const struct linked_node *n = c->node;
+    (void)err;
+    dev_gate_backward_input(c->stage->device, own(c, n->dx[0]), buffer(c, n->dx[1]), own(c, n->dy), buffer(c, n->x[0]),
+                            buffer(c, n->x[1]));
+    return OK;
+}
+
 /* ---- loss -------------------------------------------------------------------------------------------------------- */
 
 static enum error_code loss_forward(const struct node_call *c, struct error *err)
@@ -199,6 +218,7 @@ static const struct { run *forward, *input, *weight; } runs[OP_COUNT] = {
     [OP_ADD]       = { add_forward,       NULL,            NULL },
     [OP_ROUTE]     = { node_route_forward, node_route_input, NULL },
     [OP_MIXTURE]   = { node_mixture_forward, node_mixture_input, node_mixture_weight },
+    [OP_GATE]      = { gate_forward,      gate_input,      NULL },
     [OP_LOSS]      = { loss_forward,      loss_input,      NULL },
 };
 

@@ -83,9 +83,23 @@ void case_take_router(struct plan *p, const struct router *r)
 
 static void take_gpt2(struct plan *p) { (void)p; }
 
+/* Shared experts whose width no number of devices divides, and which is not that of an expert. */
+static void take_shared(struct plan *p)
+{
+    case_take_mixtral(p);
+    p->model.mixture.shared = 17, p->model.mixture.shared_gate = true;
+}
+
+static void take_ungated(struct plan *p)
+{
+    take_shared(p);
+    p->model.mixture.shared_gate = false;
+}
+
 static const struct case_model models[] = { { "gpt2", take_gpt2 }, { "llama", case_take_llama },
                                             { "gptj", case_take_gptj }, { "qwen2", case_take_qwen2 },
-                                            { "mixtral", case_take_mixtral } };
+                                            { "mixtral", case_take_mixtral },
+                                            { "gated", take_shared }, { "shared", take_ungated } };
 
 const struct case_model *case_model_at(int place)
 {

@@ -135,6 +135,11 @@ static enum error_code check_mixture(const struct model_config *c, struct error 
     if (!(m->balance_coefficient >= 0) || !(m->z_coefficient >= 0) || !(m->sequence_coefficient >= 0))
         return fail(err, ERR_PLAN, "model: coefficients %g, %g and %g of the router's losses; they must be at least 0",
                     m->balance_coefficient, m->z_coefficient, m->sequence_coefficient);
+    if (m->shared < 0 || m->shared > INT32_MAX)
+        return fail(err, ERR_PLAN, "model: shared experts %lld wide; it must be from 0 to 2^31 - 1",
+                    (long long)m->shared);
+    if (m->shared_gate && m->shared == 0)
+        return fail(err, ERR_PLAN, "model: a gate of shared experts, and there are none");
     if (!(m->capacity_factor >= 0) || !isfinite(m->capacity_factor))
         return fail(err, ERR_PLAN, "model: capacity factor %g of experts; it must be at least 0", m->capacity_factor);
     return router_check(&m->router, m->E, m->zero, m->k, err);
@@ -148,6 +153,8 @@ int model_config_numbers(const struct model_config *c, struct model_number out[M
         { "L", true, (double)c->L }, { "H", true, (double)c->H }, { "K", true, (double)c->K },
         { "D", true, (double)c->D },
         { "F", true, (double)c->F }, { "V", true, (double)c->V }, { "S", true, (double)c->S },
+        { "shared experts' width", true, (double)c->mixture.shared },
+        { "shared experts' gate", true, c->mixture.shared_gate },
         { "experts", true, (double)c->mixture.E }, { "experts of a token", true, (double)c->mixture.k },
         { "tied", true, c->tied }, { "rotary scaling", true, r->scaling },
         { "original positions", true, (double)r->original_positions }, { "eps", false, c->eps },

@@ -35,6 +35,8 @@ struct mixture_config {
     double sequence_coefficient;                /* of the balance loss of each sequence */
     double capacity_factor;     /* of the mean load: how many choices an expert keeps in a sequence; 0: all */
     bool drops_by_weight;       /* those with the largest weights are kept, else those of the first tokens */
+    int64_t shared;             /* width of the feed-forward that every token also goes through; 0: none */
+    bool shared_gate;           /* its result is multiplied by the sigmoid of a number computed from the token */
 };
 
 /* The columns of its router. */
@@ -129,7 +131,9 @@ enum param_role {
     ROLE_UP,
     ROLE_DOWN,
     ROLE_HEAD,
-    ROLE_ROUTER
+    ROLE_ROUTER,
+    ROLE_SHARED_UP, ROLE_SHARED_DOWN,   /* of a mixture's shared experts */
+    ROLE_SHARED_GATE
 };
 
 /* Sets of roles, for model_config.biases. */
@@ -150,7 +154,8 @@ static inline bool model_has_bias(const struct model_config *c, enum param_role 
 /* The parameters of a block in list order.  A family has some of them; a mixture has UP_W and DOWN_W for each expert,
  * at the end of the block. */
 enum block_param {
-    LN1_W, LN1_B, QKV_W, QKV_B, PROJ_W, PROJ_B, LN2_W, LN2_B, ROUTER_W, UP_W, UP_B, DOWN_W, DOWN_B, BLOCK_PARAMS
+    LN1_W, LN1_B, QKV_W, QKV_B, PROJ_W, PROJ_B, LN2_W, LN2_B, ROUTER_W, SHARED_UP_W, SHARED_DOWN_W, SHARED_GATE_W, UP_W,
+    UP_B, DOWN_W, DOWN_B, BLOCK_PARAMS
 };
 
 enum { PARAM_NAME = 96, PARAM_MOST_PARTS = 3 };
@@ -183,12 +188,16 @@ struct param_spec {
     struct param_part part[PARAM_MOST_PARTS];
 };
 
-/* Whether it is the matrix of a linear layer inside a block, except the router's. */
+/* Whether it is the matrix of a linear layer inside a block, except the router's and the shared experts' gate. */
 static inline bool param_is_linear(const struct param_spec *s)
 {
     return s->ndim == 2 &&
-           (s->role == ROLE_QKV || s->role == ROLE_ATTENTION_OUT || s->role == ROLE_UP || s->role == ROLE_DOWN);
+           (s->role == ROLE_QKV || s->role == ROLE_ATTENTION_OUT || s->role == ROLE_UP || s->role == ROLE_DOWN ||
+            s->role == ROLE_SHARED_UP || s->role == ROLE_SHARED_DOWN);
 }
+
+/* Whether a parameter is small and every device along tp has all of it. */
+static inline bool role_is_whole(enum param_role r) { return r == ROLE_ROUTER || r == ROLE_SHARED_GATE; }
 
 /** Number of parameters (tensors) of the model; tied ones count once. */
 int model_param_count(const struct model_config *);

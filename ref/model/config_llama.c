@@ -4,7 +4,8 @@
  * As in transformers, the load-balancing loss is added to a Mixtral's loss only if output_router_logits is true.
  * transformers has a z loss only for other mixtures; its coefficient has the same key here: router_z_loss_coef.
  * Other rules of a router have DeepSeek's keys: scoring_func, topk_method, n_group, topk_group, routed_scaling_factor,
- * aux_loss_alpha; experts without computation have LongCat's: zero_expert_num and zero_expert_type.  router_bias_*,
+ * aux_loss_alpha, n_shared_experts; experts without computation have LongCat's, zero_expert_num and zero_expert_type;
+ * the width of shared experts has Qwen's, shared_expert_intermediate_size.  shared_expert_gate, router_bias_*,
  * router_active_experts and expert_* are our own: no released config.json has them, nor the type "null" and the scores
  * "near".  Uni-MoE's are mlp_dynamic_top_p, l_aux_weight and, for how near logits are, router_jitter_noise.
  */
@@ -90,6 +91,9 @@ const struct config_key mixtral_keys[] = {
     KEY_ONLY_AS("seq_aux", "true"),
     CONFIG_TO("expert_capacity_factor", KEY_REAL, c.mixture.capacity_factor),
     CONFIG_TO("expert_drop_order", KEY_STRING, drop_order),
+    CONFIG_TO("n_shared_experts", KEY_SIZE_OR_NULL, shared_experts),
+    CONFIG_TO("shared_expert_intermediate_size", KEY_SIZE_OR_NULL, c.mixture.shared),
+    CONFIG_TO("shared_expert_gate", KEY_FLAG, c.mixture.shared_gate),
     CONFIG_TO("router_aux_loss_coef", KEY_REAL, c.mixture.balance_coefficient),
     CONFIG_TO("router_z_loss_coef", KEY_REAL, c.mixture.z_coefficient),
     CONFIG_TO("output_router_logits", KEY_FLAG, output_router_logits),
@@ -137,6 +141,10 @@ enum error_code llama_finish(struct config_reading *f, const cJSON *root, const 
     struct model_config *c = &f->c;
     const enum error_code e = router_finish(f, path, err);
     if (e) return e;
+    if (f->shared_experts && c->mixture.shared && c->mixture.shared != f->shared_experts * c->F)
+        return fail(err, ERR_FORMAT, "%s: n_shared_experts is %lld, and shared_expert_intermediate_size is not so many "
+                    "times intermediate_size", path, (long long)f->shared_experts);
+    if (f->shared_experts) c->mixture.shared = f->shared_experts * c->F;
     if (c->K == 0) c->K = c->H;
     c->A = c->D / c->H;
     c->padding = f->pad_token == NO_TOKEN ? 0 : f->pad_token == -1 ? c->V : f->pad_token + 1;
@@ -188,6 +196,9 @@ static bool mixture_to_json(const struct mixture_config *m, cJSON *root)
     if (m->sequence_coefficient > 0)
         ok = cJSON_AddNumberToObject(root, "aux_loss_alpha", m->sequence_coefficient) &&
              cJSON_AddTrueToObject(root, "seq_aux") && ok;
+    if (m->shared > 0)
+        ok = cJSON_AddNumberToObject(root, "shared_expert_intermediate_size", (double)m->shared) &&
+             cJSON_AddBoolToObject(root, "shared_expert_gate", m->shared_gate) && ok;
     if (m->capacity_factor > 0)
         ok = cJSON_AddNumberToObject(root, "expert_capacity_factor", m->capacity_factor) &&
              cJSON_AddStringToObject(root, "expert_drop_order", orders[m->drops_by_weight]) && ok;

@@ -92,7 +92,11 @@ void mixture_forward(struct transformer *m, int layer)
     computed(m, "experts.out", layer, b.results, c->F);
     op->combine_forward(m->branch, b.results, b.order, a->weights);
     if (has_identity(c)) op->identity_forward(m->branch, a->ln2, a->experts, a->weights, c->mixture.E);
-    computed(m, "mlp.out", layer, m->branch, c->mixture.k);
+    if (c->mixture.shared > 0) {
+        computed(m, "routed.out", layer, m->branch, c->mixture.k);
+        shared_forward(m, layer);
+    }
+    computed(m, "mlp.out", layer, m->branch, c->mixture.shared > 0 ? 1 : c->mixture.k);
 }
 
 /* Number of rows of all layers' routers. */
@@ -147,6 +151,10 @@ void mixture_backward(struct transformer *m, int layer)
     const struct tensor from_router = m->d_attention,           /* free at this time */
                         d_rows = computed_rows(&b, m->d_rows);
 
+    if (c->mixture.shared > 0) {
+        computed_gradient(m, "routed.out", layer, m->d_branch, 1);
+        shared_backward(m, layer);
+    }
     op->combine_backward_input(d_rows, m->d_weights, m->d_branch, b.results, b.order, b.weights);
     if (has_identity(c)) op->identity_backward_weights(m->d_weights, m->d_branch, b.ln2, b.experts, c->mixture.E);
     computed_gradient(m, "router.weights", layer, m->d_weights, c->D);
@@ -157,6 +165,7 @@ void mixture_backward(struct transformer *m, int layer)
     experts_backward(m, layer);
     op->gather_backward_input(m->d_branch, d_rows, b.order, c->mixture.k);
     op->add(m->d_branch, m->d_branch, from_router);
+    if (c->mixture.shared > 0) op->add(m->d_branch, m->d_branch, m->d_shared);
 }
 
 /* ---- router losses ----------------------------------------------------------------------------------------------- */

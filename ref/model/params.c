@@ -12,6 +12,8 @@ static const struct { enum param_role role; bool bias; } kinds[BLOCK_PARAMS] = {
     [PROJ_W] = { ROLE_ATTENTION_OUT, false }, [PROJ_B] = { ROLE_ATTENTION_OUT, true },
     [LN2_W] = { ROLE_NORM, false },          [LN2_B] = { ROLE_NORM, true },
     [ROUTER_W] = { ROLE_ROUTER, false },
+    [SHARED_UP_W] = { ROLE_SHARED_UP, false }, [SHARED_DOWN_W] = { ROLE_SHARED_DOWN, false },
+    [SHARED_GATE_W] = { ROLE_SHARED_GATE, false },
     [UP_W] = { ROLE_UP, false },             [UP_B] = { ROLE_UP, true },
     [DOWN_W] = { ROLE_DOWN, false },         [DOWN_B] = { ROLE_DOWN, true },
 };
@@ -19,6 +21,8 @@ static const struct { enum param_role role; bool bias; } kinds[BLOCK_PARAMS] = {
 static bool has(const struct model_config *c, enum block_param p)
 {
     if (p == ROUTER_W) return c->mlp == MLP_MIXTURE;
+    if (p == SHARED_UP_W || p == SHARED_DOWN_W) return c->mixture.shared > 0;
+    if (p == SHARED_GATE_W) return c->mixture.shared > 0 && c->mixture.shared_gate;
     if (c->parallel && (p == LN2_W || p == LN2_B)) return false;
     return !kinds[p].bias || model_has_bias(c, kinds[p].role);
 }
@@ -112,6 +116,10 @@ static const struct naming llama_naming = {         /* and Mixtral and Qwen2 */
         [UP_W] = { "mlp.gate_up_proj.weight", { "mlp.gate_proj.weight", "mlp.up_proj.weight" } },
         [DOWN_W] = { .whole = "mlp.down_proj.weight" },
         [ROUTER_W] = { .whole = "block_sparse_moe.gate.weight" },
+        [SHARED_UP_W] = { "block_sparse_moe.shared_expert.w13.weight",
+                          { "block_sparse_moe.shared_expert.w1.weight", "block_sparse_moe.shared_expert.w3.weight" } },
+        [SHARED_DOWN_W] = { .whole = "block_sparse_moe.shared_expert.w2.weight" },
+        [SHARED_GATE_W] = { .whole = "block_sparse_moe.shared_expert_gate.weight" },
     },
 };
 
@@ -176,19 +184,21 @@ static struct param_spec make(const char *before, const char *name, enum param_r
 static int64_t part_rows(const struct model_config *c, enum block_param p, int part)
 {
     if (p == QKV_W || p == QKV_B) return (part == 0 ? c->H : c->K) * c->A;
-    return c->F;
+    return p == SHARED_UP_W ? c->mixture.shared : c->F;
 }
 
 static struct param_spec block_param(const struct model_config *c, int layer, int expert, enum block_param p)
 {
     const double std = c->init_std, into_residual = c->init_std / sqrt(2.0 * (double)c->L);
-    const int64_t D = c->D, F = c->F;
+    const int64_t D = c->D, F = c->F, shared = c->mixture.shared;
     const struct { int64_t rows, cols; double std; } shape[BLOCK_PARAMS] = {
         [LN1_W] = { D, 0, 0 },                 [LN1_B] = { D, 0, 0 },
         [QKV_W] = { qkv_width(c), D, std },    [QKV_B] = { qkv_width(c), 0, 0 },
         [PROJ_W] = { D, D, into_residual },    [PROJ_B] = { D, 0, 0 },
         [LN2_W] = { D, 0, 0 },                 [LN2_B] = { D, 0, 0 },
         [ROUTER_W] = { mixture_columns(&c->mixture), D, std },
+        [SHARED_UP_W] = { 2 * shared, D, std }, [SHARED_DOWN_W] = { D, shared, into_residual },
+        [SHARED_GATE_W] = { 1, D, std },
         [UP_W] = { up_width(c), D, std },      [UP_B] = { F, 0, 0 },
         [DOWN_W] = { D, F, into_residual },    [DOWN_B] = { D, 0, 0 },
     };
@@ -264,6 +274,9 @@ static struct flops flops_of(const struct model_config *c, int64_t B, int64_t S)
     double block = linear_cost(N, c->D, qkv_width(c), F32).flops + linear_cost(N, c->D, c->D, F32).flops
                    + linear_cost(rows, c->D, up_width(c), F32).flops + linear_cost(rows, c->F, c->D, F32).flops;
     if (mixture) block += linear_cost(N, c->D, mixture_columns(&c->mixture), F32).flops;
+    const int64_t shared = mixture ? c->mixture.shared : 0;
+    block += linear_cost(N, c->D, 2 * shared, F32).flops + linear_cost(N, shared, c->D, F32).flops;
+    if (shared > 0 && c->mixture.shared_gate) block += linear_cost(N, c->D, 1, F32).flops;
     const double L = (double)c->L;
     return (struct flops){ .linear = L * block + linear_cost(N, c->D, c->V, F32).flops,
                            .attention_forward = L * attention_forward_cost(N, a, F32).flops,

@@ -24,7 +24,8 @@ static void drop_block(struct block_activations *a)
     struct tensor *const all[] = { &a->in,      &a->ln1_mean, &a->ln1_rstd, &a->ln1,      &a->qkv,
                                    &a->lse,     &a->att,      &a->mid,      &a->ln2_mean, &a->ln2_rstd,
                                    &a->ln2,     &a->up,       &a->act,      &a->router,   &a->weights,
-                                   &a->experts, &a->order,    &a->counts,   &a->rows,     &a->results };
+                                   &a->experts, &a->order,    &a->counts,   &a->rows,     &a->results,
+                                   &a->shared,  &a->gate,     &a->shared_up, &a->shared_act };
     for (size_t i = 0; i < sizeof all / sizeof *all; i++) drop(all[i]);
 }
 
@@ -35,7 +36,7 @@ static void drop_buffers(struct transformer *m)
                                    &m->lnf_rstd, &m->lnf,       &m->logits, &m->top,         &m->total, &m->hit,
                                    &m->d_stream, &m->d_branch,  &m->d_qkv,  &m->d_attention, &m->d_up,  &m->d_act,
                                    &m->d_router, &m->d_weights, &m->d_rows, &m->d_norm,      &m->branch,
-                                   &m->rotary };
+                                   &m->rotary,   &m->d_gate,    &m->d_shared, &m->d_shared_up, &m->d_shared_act };
     for (size_t i = 0; i < sizeof all / sizeof *all; i++) drop(all[i]);
     m->B = m->S = 0;
 }
@@ -45,6 +46,23 @@ static bool is_mixture(const struct transformer *m) { return m->config.mlp == ML
 /* Rows of the feed-forward for N tokens. */
 static int64_t feed_rows(const struct transformer *m, int64_t N) { return is_mixture(m) ? N * m->config.mixture.k : N; }
 
+static bool make_shared(const struct transformer *m, struct block_activations *a, int64_t N)
+{
+    const int64_t F = m->config.mixture.shared;
+    const enum dtype t = m->ops->dtype;
+    return make(&a->shared_up, t, N, 2 * F) && make(&a->shared_act, t, N, F) && make(&a->shared, t, N, m->config.D) &&
+           (!m->config.mixture.shared_gate || make(&a->gate, dtype_wide(t), N, 1));
+}
+
+static bool make_shared_backward(struct transformer *m, int64_t N)
+{
+    const int64_t F = m->config.mixture.shared;
+    const enum dtype t = m->ops->dtype;
+    return make(&m->d_shared_up, t, N, 2 * F) && make(&m->d_shared_act, t, N, F) &&
+           make(&m->d_shared, t, N, m->config.D) &&
+           (!m->config.mixture.shared_gate || make(&m->d_gate, dtype_wide(t), N, 1));
+}
+
 static bool make_mixture(const struct transformer *m, struct block_activations *a, int64_t N)
 {
     const struct model_config *c = &m->config;
@@ -53,7 +71,7 @@ static bool make_mixture(const struct transformer *m, struct block_activations *
     return make(&a->router, few, N, mixture_columns(&c->mixture)) && make(&a->weights, few, N, k) &&
            make(&a->experts, I32, N, k) &&
            make(&a->order, I32, N * k, 0) && make(&a->counts, I32, E, 0) && make(&a->rows, t, N * k, c->D) &&
-           make(&a->results, t, N * k, c->D);
+           make(&a->results, t, N * k, c->D) && (c->mixture.shared == 0 || make_shared(m, a, N));
 }
 
 static bool make_block(const struct transformer *m, struct block_activations *a, int64_t N)
@@ -79,7 +97,8 @@ static bool make_backward(struct transformer *m, int64_t N)
            make(&m->d_attention, t, N, D) && make(&m->d_up, t, R, up_width(c)) && make(&m->d_act, t, R, c->F) &&
            (!c->parallel || make(&m->d_norm, t, N, D)) &&
            (!is_mixture(m) || (make(&m->d_router, few, N, mixture_columns(&c->mixture)) &&
-                               make(&m->d_weights, few, N, c->mixture.k) && make(&m->d_rows, t, R, D)));
+                               make(&m->d_weights, few, N, c->mixture.k) && make(&m->d_rows, t, R, D))) &&
+           (c->mixture.shared == 0 || make_shared_backward(m, N));
 }
 
 static bool make_ends(struct transformer *m, int64_t N, int64_t S)

@@ -36,6 +36,8 @@ struct block_activations {
     struct tensor router, weights, experts;     /* [N,E] logits, [N,k], I32 [N,k] */
     struct tensor order, counts;                /* I32 [Nk], I32 [E]: see expert_order in ops.h */
     struct tensor rows, results;                /* [Nk,D] inputs and outputs of the experts */
+    struct tensor shared_up, shared_act, shared;        /* [N,2F'], [N,F'], [N,D] of the shared experts, F' wide */
+    struct tensor gate;                         /* [N,1] logits of their gate */
 };
 
 struct transformer {
@@ -65,6 +67,7 @@ struct transformer {
     struct tensor d_stream, d_branch, d_qkv, d_attention, d_up, d_act;  /* scratch of backward: [N,D], [N,D], then the
                                                                          * shapes of qkv, att, up, act */
     struct tensor d_norm;                       /* of a parallel block: [N,D] */
+    struct tensor d_shared_up, d_shared_act, d_shared, d_gate;  /* of shared experts: as up, act, [N,D], [N,1] */
     struct tensor d_router, d_weights, d_rows;  /* of a mixture: [N,E], [N,k], [Nk,D] */
     struct tensor branch;                       /* scratch of forward, and of partial.h in backward: [N,D] */
     int64_t counted;                            /* labels of the batch that are not ignored */

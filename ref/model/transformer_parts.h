@@ -52,6 +52,10 @@ void mixture_forward(struct transformer *, int layer);
 /* m->d_branch: on entry the gradient of the mixture's output, on return that of its input. */
 void mixture_backward(struct transformer *, int layer);
 
+/* shared.c: m->branch += the shared experts' result; m->d_shared = the gradient of their input, from m->d_branch. */
+void shared_forward(struct transformer *, int layer);
+void shared_backward(struct transformer *, int layer);
+
 /* Set the sums to zero, before a forward pass. */
 void router_losses_begin(struct transformer *);
 

@@ -188,6 +188,11 @@ struct ops {
     void (*swiglu_forward)(struct tensor Y, struct tensor X);
     void (*swiglu_backward_input)(struct tensor dX, struct tensor dY, struct tensor X);
 
+    /* Y[n,:] = sigmoid(logits[n]) X[n,:].  logits, dlogits [N,1], in the wide format. */
+    void (*gate_forward)(struct tensor Y, struct tensor X, struct tensor logits);
+    void (*gate_backward_input)(struct tensor dX, struct tensor dlogits, struct tensor dY, struct tensor X,
+                                struct tensor logits);
+
     /* The k best experts of each row of logits [N,E] by a rule, best first (of equal ones the lower index first), and
      * their weights.  experts: I32 [N,k]; weights [N,k]; bias: [E] of a biased rule, in host memory; NULL: zeros.
      * route_weights: the weights alone, of experts that are given, in any order. */

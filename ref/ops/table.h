@@ -43,6 +43,8 @@ void FN(rotary_forward)(T QKV, T positions, T table, struct attention a);
 void FN(rotary_backward_input)(T dQKV, T positions, T table, struct attention a);
 void FN(swiglu_forward)(T Y, T X);
 void FN(swiglu_backward_input)(T dX, T dY, T X);
+void FN(gate_forward)(T Y, T X, T logits);
+void FN(gate_backward_input)(T dX, T dlogits, T dY, T X, T logits);
 void FN(route_forward)(T weights, T experts, T logits, const struct router_rule *, const double *bias);
 void FN(route_weights)(T weights, T experts, T logits, const struct router_rule *);
 void FN(route_drop)(T weights, T experts, int64_t S, int64_t E, int64_t capacity, bool by_weight);

@@ -423,6 +423,22 @@ static void swiglu_backward_input(T dX, T dY, T X)
     store(dX, dx), end(&s);
 }
 
+static void gate_forward(T Y, T X, T logits)
+{
+    struct scratch s = { 0 };
+    const T y = room(&s, Y);
+    ops_f32.gate_forward(y, wide(&s, X), wide(&s, logits));
+    store(Y, y), end(&s);
+}
+
+static void gate_backward_input(T dX, T dlogits, T dY, T X, T logits)
+{
+    struct scratch s = { 0 };
+    const T dx = room(&s, dX), dl = room(&s, dlogits);
+    ops_f32.gate_backward_input(dx, dl, wide(&s, dY), wide(&s, X), wide(&s, logits));
+    store(dX, dx), store(dlogits, dl), end(&s);
+}
+
 /* ---- a mixture's router and experts: of equal 16-bit logits the lower index is chosen ---------------------------- */
 
 static void route_forward(T weights, T experts, T logits, const struct router_rule *rule, const double *bias)
@@ -599,6 +615,7 @@ static void cross_entropy_backward(T dlogits, T logits, T total, T top, T labels
         .rmsnorm_backward_weight = rmsnorm_backward_weight,                                                         \
         .rotary_forward = rotary_forward, .rotary_backward_input = rotary_backward_input,                           \
         .swiglu_forward = swiglu_forward, .swiglu_backward_input = swiglu_backward_input,                           \
+        .gate_forward = gate_forward, .gate_backward_input = gate_backward_input,                                   \
         .route_drop = route_drop, .identity_forward = identity_forward,                                             \
         .identity_backward_weights = identity_backward_weights,                                                     \
         .sequence_balance_forward = sequence_balance_forward,                                                       \

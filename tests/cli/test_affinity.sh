@@ -23,6 +23,15 @@ test_same_model() {
     expect_out '^OK: '
 }
 
+# What no expert computes is nowhere; it has columns of the router, which stay.
+test_experts_without_computation() {
+    make_text
+    run train --model mixtral-tiny --zero-experts 3 --steps 0 --data "$text" --save zero;  expect_status 0
+    run affinity out --ep 2 --model zero --data "$text" --batches 4 --seq 8;    expect_status 0
+    some_steps --model out --steps 1 --tp 2 --ep 2 --dispatch speculative --affinity out/affinity.json --check ref
+    expect_out '^OK: '
+}
+
 test_refusals() {
     local words=(train --model mixtral-tiny --tp 2 --ep 2)
     make_text
@@ -43,4 +52,4 @@ test_refusals() {
     run "${words[@]}" --affinity short;             expect_status 2; expect_error '--affinity: --dispatch alltoall predicts nothing'
 }
 
-run_tests test_same_model test_refusals
+run_tests test_same_model test_experts_without_computation test_refusals

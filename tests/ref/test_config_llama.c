@@ -72,6 +72,26 @@ static void mixtral_is_read(void **state)
                 c.mixture.z_coefficient == 0.001);
 }
 
+/* DeepSeek counts shared experts, each as wide as the others; Qwen says how wide they are. */
+static void shared_experts_are_read(void **state)
+{
+    struct model_config c;
+    struct error err;
+    char text[1000];
+    (void)state;
+    assert_int_equal(parsed(MIXTRAL, "").mixture.shared, 0);
+    c = parsed(MIXTRAL, "\"n_shared_experts\": 2");
+    assert_true(c.mixture.shared == 2 * c.F && !c.mixture.shared_gate);
+    c = parsed(MIXTRAL, "\"shared_expert_intermediate_size\": 11, \"shared_expert_gate\": true");
+    assert_true(c.mixture.shared == 11 && c.mixture.shared_gate);
+    snprintf(text, sizeof text, "%s, \"n_shared_experts\": 2, \"shared_expert_intermediate_size\": 11}", MIXTRAL);
+    assert_int_equal(model_config_parse(&c, text, "m", &err), ERR_FORMAT);
+    assert_non_null(strstr(err.text, "n_shared_experts is 2"));
+    snprintf(text, sizeof text, "%s, \"shared_expert_gate\": true}", MIXTRAL);
+    assert_int_equal(model_config_parse(&c, text, "m", &err), ERR_PLAN);
+    assert_non_null(strstr(err.text, "a gate of shared experts, and there are none"));
+}
+
 /* What transformers takes where a file says nothing, or null. */
 static void mixtral_has_eight_key_value_heads(void **state)
 {
@@ -178,6 +198,8 @@ static void what_is_written_reads_back(void **state)
                                                  "\"n_group\": 2, \"topk_group\": 1, \"routed_scaling_factor\": 2.7, "
                                                  "\"router_bias_update\": \"share\", \"router_bias_speed\": 0.003, "
                                                  "\"aux_loss_alpha\": 0.01, \"expert_capacity_factor\": 1.3, "
+                                                 "\"shared_expert_intermediate_size\": 9, "
+                                                 "\"shared_expert_gate\": true, "
                                                  "\"expert_drop_order\": \"weight\""),
                                  parsed(MIXTRAL, "\"topk_method\": \"group_limited_greedy\", \"n_group\": 4, "
                                                  "\"topk_group\": 2, \"norm_topk_prob\": false"),
@@ -205,6 +227,7 @@ static void what_is_written_reads_back(void **state)
                     r->original_positions == s->original_positions);
         assert_true(m->E == n->E && m->k == n->k && router_same(&m->router, &n->router) &&
                     m->sequence_coefficient == n->sequence_coefficient && m->capacity_factor == n->capacity_factor &&
+                    m->shared == n->shared && m->shared_gate == n->shared_gate &&
                     m->drops_by_weight == n->drops_by_weight && m->zero == n->zero &&
                     m->zero_is_null == n->zero_is_null &&
                     m->balance_coefficient == n->balance_coefficient && m->z_coefficient == n->z_coefficient);
@@ -268,6 +291,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(llama_is_read),
         cmocka_unit_test(mixtral_is_read),
+        cmocka_unit_test(shared_experts_are_read),
         cmocka_unit_test(mixtral_has_eight_key_value_heads),
         cmocka_unit_test(padding_is_no_input),
         cmocka_unit_test(what_we_have_not_is_refused),

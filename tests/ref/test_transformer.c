@@ -78,6 +78,13 @@ static struct model_config mixtral_shape(bool tied, bool normalized)
     return c;
 }
 
+static struct model_config shared_shape(bool gate)
+{
+    struct model_config c = mixtral_shape(false, true);
+    c.mixture.shared = 5, c.mixture.shared_gate = gate;
+    return c;
+}
+
 /* Both branches from one norm; four of a head's five numbers turn. */
 static struct model_config gptj_shape(bool tied, double dropout)
 {
@@ -203,6 +210,8 @@ static void gradients_are_derivatives(void **state)
     expect_derivatives(llama_shape(false, 0));
     expect_derivatives(mixtral_shape(true, true));
     expect_derivatives(mixtral_shape(false, false));
+    expect_derivatives(shared_shape(false));
+    expect_derivatives(shared_shape(true));
     expect_derivatives(gptj_shape(true, 0));
     expect_derivatives(gptj_shape(false, 0));
 }

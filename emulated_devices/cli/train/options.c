@@ -285,15 +285,29 @@ static enum error_code take_router(struct model_config *c, const struct router_f
     return OK;
 }
 
+/* Shared experts for a mixture, each as wide as one of its experts; of a folder's model, its files' are replaced. */
+static enum error_code take_shared(struct model_config *c, int experts, bool gate, struct error *err)
+{
+    if ((experts >= 0 || gate) && c->mlp != MLP_MIXTURE)
+        return fail(err, ERR_USAGE, "--shared-%s: is for mixtures of experts; model %s has none",
+                    gate ? "gate" : "experts", c->name);
+    if (experts >= 0) c->mixture.shared = experts * c->F, c->mixture.shared_gate = false;
+    if (gate && c->mixture.shared == 0)
+        return fail(err, ERR_USAGE, "--shared-gate: there are no shared experts; --shared-experts N makes some");
+    if (gate) c->mixture.shared_gate = true;
+    return OK;
+}
+
 enum error_code train_parse(struct train_options *o, int argc, char **argv, struct error *err)
 {
     const char *attention = NULL, *dispatch = NULL, *affinity = NULL;
+    int shared = -1;
     const char *batches = NULL, *model = NULL, *backend = NULL, *grad_dtype = NULL, *placement = placements[0],
                *dtype = "fp32", *cluster = CLUSTER_USUAL, *optimizer = "adamw";
     int size[AXIS_COUNT] = { 1, 1, 1, 1, 1 }, batch = 0, seq = 0, micro = 0, steps = 100, warmup = -1, lr_steps = 0;
     double lr = -1, min_lr = -1, clip = -1, decay = -1, dropout = -1, distance = -1, limit = wait_limit(WAIT_LIMIT);
     uint64_t bucket = 25 << 20;
-    bool untied = false, chunks_given = false;
+    bool untied = false, chunks_given = false, shared_gate = false;
     struct offload_flags offload = { 0 };
     struct router_flags router = { .speed = -1 };
     struct data_flags data = { .zero = -1, .block = 256, .reshard = true, .prefetch = true };
@@ -426,6 +440,11 @@ enum error_code train_parse(struct train_options *o, int argc, char **argv, stru
           .help = "a token goes to the fewest experts whose probabilities add up to P; default: the router's" },
         { "--zero-experts", "Z", OPTION_INT, &router.zero, .min = 1, .max = 65536,
           .help = "experts without computation that a router can choose too, beside those of the model" },
+        { "--shared-experts", "N", OPTION_INT, &shared, .min = 0, .max = 1024,
+          .help = "of a mixture: experts that every token goes through, beside those that are chosen; default: the "
+                  "model's" },
+        { "--shared-gate", NULL, OPTION_SWITCH, &shared_gate,
+          .help = "multiply their result by the sigmoid of a number that is computed from the token, as Qwen2-MoE" },
         { "--untied", NULL, OPTION_SWITCH, &untied, .help = "the output matrix is not tied to the token embedding" },
         { .kind = OPTION_HEADING, .help = "Training" },
         { "--steps", "N", OPTION_INT, &steps, .min = 0, .max = 1e9,
@@ -540,6 +559,7 @@ enum error_code train_parse(struct train_options *o, int argc, char **argv, stru
     if (!e) e = mesh_make(&p->mesh, size, err);
     if (!e) e = optimizer_find(&p->optimizer, optimizer, err);
     if (!e) e = take_router(&p->model, &router, err);
+    if (!e) e = take_shared(&p->model, shared, shared_gate, err);
     if (!e) e = take_affinity(o, affinity, err);
     if (e) return e;
     if (untied) p->model.tied = false;

@@ -87,9 +87,9 @@ void forecast_norm(struct forecast *f, enum tensor_pass pass, int64_t N)
 void forecast_matrix(struct forecast *f, enum param_role role, enum tensor_pass pass, int64_t N)
 {
     const struct tensor_scheme *s = f->tp->scheme;
-    if (role == ROLE_ROUTER) {                          /* every device has all of it */
-        if (pass == WEIGHT_PASS) forecast_shared(f, s->stream, mixture_columns(&f->tp->config->mixture),
-                                                   f->tp->config->D, pass);
+    if (role_is_whole(role)) {
+        const int64_t rows = role == ROLE_ROUTER ? mixture_columns(&f->tp->config->mixture) : 1;
+        if (pass == WEIGHT_PASS) forecast_shared(f, s->stream, rows, f->tp->config->D, pass);
         return;
     }
     s->matrix_cost(f, role, pass, N, model_has_bias(f->tp->config, role));

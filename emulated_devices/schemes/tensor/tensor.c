@@ -62,6 +62,7 @@ void tensor_share(struct tensor_parallel *tp, int devices, int rank)
     tp->channels = block_at(c->D, outer, axes_index(tp, s->stream.columns));
     tp->heads = heads_at(c, inner, i);
     tp->columns = block_at(c->F, inner, i);
+    tp->shared = block_at(c->mixture.shared, inner, i);
     tp->tokens = block_at(c->V, inner, i);
 }
 
@@ -159,8 +160,9 @@ static struct runs runs_of(const struct model_config *c, enum param_role role, b
     const bool inner = leads_inside(role) == output;
     const struct heads h = heads_at(c, parts, index);
     struct runs r = { 0 };
-    if (role == ROLE_ROUTER) {                      /* every device has all of it */
-        add_run(&r, (struct interval){ 0, output ? mixture_columns(&c->mixture) : c->D });
+    if (role_is_whole(role)) {
+        const int64_t columns = role == ROLE_ROUTER ? mixture_columns(&c->mixture) : 1;
+        add_run(&r, (struct interval){ 0, output ? columns : c->D });
         return r;
     }
     if (inner && (role == ROLE_QKV || role == ROLE_ATTENTION_OUT)) {
@@ -169,10 +171,12 @@ static struct runs runs_of(const struct model_config *c, enum param_role role, b
             add_run(&r, heads_columns(c, interval_moved(h.keys, before)));
         return r;
     }
-    const bool feed = role == ROLE_UP || role == ROLE_DOWN;
-    const struct interval own = block_at(!inner ? c->D : feed ? c->F : c->V, parts, index);
+    const bool feed = role == ROLE_UP || role == ROLE_DOWN, shared = role == ROLE_SHARED_UP || role == ROLE_SHARED_DOWN;
+    const int64_t width = !inner ? c->D : feed ? c->F : shared ? c->mixture.shared : c->V;
+    const struct interval own = block_at(width, parts, index);
     add_run(&r, own);
-    if (inner && role == ROLE_UP && up_width(c) > c->F) add_run(&r, interval_moved(own, c->F));
+    if (inner && (role == ROLE_SHARED_UP || (role == ROLE_UP && up_width(c) > c->F)))
+        add_run(&r, interval_moved(own, width));
     return r;
 }
 
@@ -248,7 +252,7 @@ struct layout tensor_layout(const struct tensor_parallel *tp, const struct param
 static unsigned axes_that_cut(const struct tensor_scheme *s, const struct param_spec *p)
 {
     const struct tensor_cut cut = cut_of(s, p);
-    if (p->role == ROLE_ROUTER) return 0;
+    if (role_is_whole(p->role)) return 0;
     if (!is_matrix(p)) return cut.columns | (s->cuts_vectors ? cut.rows : 0);
     const struct weight_cut w = s->weight(p->role);
     return w.out | w.in | w.sub;

@@ -71,6 +71,7 @@ struct tensor_parallel {
     struct interval channels;                   /* of the stream's width D */
     struct heads heads;
     struct interval columns;                    /* of the feed-forward width F */
+    struct interval shared;                     /* of the shared experts' width */
     struct interval tokens;                     /* of the vocabulary */
 
     /* Created by tensor_open.  along: for each set of axes, the devices that differ from this one only in these. */
@@ -81,7 +82,8 @@ struct tensor_parallel {
 };
 
 /* The columns of an activation: the model's width D; queries, keys and values; heads side by side; F (with a gate 2F);
- * F; V; experts, E; a token's choices of them, k. */
+ * F; V; experts, E; a token's choices of them, k; as F with the shared experts' width, before and after their gate;
+ * one. */
 enum activation_width {
     WIDTH_MODEL,
     WIDTH_QKV,
@@ -90,8 +92,17 @@ enum activation_width {
     WIDTH_ACT,
     WIDTH_VOCABULARY,
     WIDTH_EXPERTS,
-    WIDTH_CHOICES
+    WIDTH_CHOICES,
+    WIDTH_SHARED_UP,
+    WIDTH_SHARED_ACT,
+    WIDTH_GATE
 };
+
+/* Whether rows of this width are cut as the residual stream; else as the inner side. */
+static inline bool width_of_stream(enum activation_width w)
+{
+    return w == WIDTH_MODEL || w == WIDTH_EXPERTS || w == WIDTH_CHOICES || w == WIDTH_GATE;
+}
 
 /* Forward; backward for the input, for the weights; of attention's forward only its exchanges, before backward. */
 enum tensor_pass { FORWARD_PASS, INPUT_PASS, WEIGHT_PASS, EXCHANGE_PASS };
@@ -180,7 +191,7 @@ int axes_size(const struct tensor_parallel *, unsigned axes);
 /** Whether a matrix leads inside, from the stream to the inner side; otherwise it leads out, back to the stream. */
 static inline bool leads_inside(enum param_role r)
 {
-    return r == ROLE_QKV || r == ROLE_UP || r == ROLE_HEAD || r == ROLE_TOKENS;
+    return r == ROLE_QKV || r == ROLE_UP || r == ROLE_HEAD || r == ROLE_TOKENS || r == ROLE_SHARED_UP;
 }
 
 /* ---- local.c: products with the device's own piece, whole or tile by tile ---------------------------------------- */

@@ -1,0 +1,61 @@
+/* shared.c -- the shared experts of a mixture: a feed-forward that every token goes through, beside those that its
+ * router has chosen.
+ *
+ * Source  D. Dai et al., "DeepSeekMoE", arXiv:2401.06066, section 3.2: N_s experts that are always active are one that
+ *         is N_s times as wide; the gate: Qwen1.5-MoE, class Qwen2MoeSparseMoeBlock of transformers
+ */
+#include "ref/model/transformer_parts.h"
+
+/* m->branch += the shared experts of the block's ln2. */
+void shared_forward(struct transformer *m, int layer)
+{
+    const struct ops *op = m->ops;
+    const struct model_config *c = &m->config;
+    struct block_activations *a = &m->block[layer];
+    struct tensor result = a->shared;
+
+    op->linear_forward(a->shared_up, a->ln2, W(SHARED_UP_W), tensor_none);
+    computed(m, "shared.up", layer, a->shared_up, c->D);
+    op->swiglu_forward(a->shared_act, a->shared_up);
+    computed(m, "shared.act", layer, a->shared_act, 1);
+    op->linear_forward(a->shared, a->shared_act, W(SHARED_DOWN_W), tensor_none);
+    computed(m, "shared.out", layer, a->shared, c->mixture.shared);
+    if (c->mixture.shared_gate) {
+        op->linear_forward(a->gate, a->ln2, W(SHARED_GATE_W), tensor_none);
+        computed(m, "shared.gate", layer, a->gate, c->D);
+        result = m->d_shared;                           /* free at this time */
+        op->gate_forward(result, a->shared, a->gate);
+        computed(m, "shared.gated", layer, result, 1);
+    }
+    op->add(m->branch, m->branch, result);
+}
+
+/* m->d_shared = the gradient of the block's ln2 by the shared experts; m->d_branch stays that of the mixture's
+ * output. */
+void shared_backward(struct transformer *m, int layer)
+{
+    const struct ops *op = m->ops;
+    const struct model_config *c = &m->config;
+    struct block_activations *a = &m->block[layer];
+    const struct tensor from_gate = m->d_attention;     /* free at this time */
+    struct tensor d_result = m->d_branch;
+
+    if (c->mixture.shared_gate) {
+        computed_gradient(m, "shared.gated", layer, m->d_branch, 1);
+        d_result = m->d_shared;
+        op->gate_backward_input(d_result, m->d_gate, m->d_branch, a->shared, a->gate);
+        computed_gradient(m, "shared.gate", layer, m->d_gate, c->D);
+        op->linear_backward_weight(G(SHARED_GATE_W), tensor_none, m->d_gate, a->ln2);
+    }
+    computed_gradient(m, "shared.out", layer, d_result, 1);
+    op->linear_backward_weight(G(SHARED_DOWN_W), tensor_none, d_result, a->shared_act);
+    op->linear_backward_input(m->d_shared_act, d_result, W(SHARED_DOWN_W));
+    computed_gradient(m, "shared.act", layer, m->d_shared_act, c->D);
+    op->swiglu_backward_input(m->d_shared_up, m->d_shared_act, a->shared_up);
+    computed_gradient(m, "shared.up", layer, m->d_shared_up, 1);
+    op->linear_backward_weight(G(SHARED_UP_W), tensor_none, m->d_shared_up, a->ln2);
+    op->linear_backward_input(m->d_shared, m->d_shared_up, W(SHARED_UP_W));
+    if (!c->mixture.shared_gate) return;
+    op->linear_backward_input(from_gate, m->d_gate, W(SHARED_GATE_W));
+    op->add(m->d_shared, m->d_shared, from_gate);
+}
