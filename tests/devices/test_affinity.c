@@ -8,10 +8,12 @@
 #include "emulated_devices/model/trainer.h"
 #include "emulated_devices/schemes/experts/cocluster.h"
 #include "emulated_devices/verify/case.h"
+#include "ref/io/output.h"
 #include "ref/numeric/philox.h"
 #include "tests/mpi_cmocka.h"
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 enum { MOST = 64 };
 
@@ -59,6 +61,20 @@ static void test_rows_are_where_their_experts_are(void **state)
         for (int r = 0; r < devices; r++) own[r] = (int)below(parts);
         check_order(&a, id, n, own, devices);
     }
+}
+
+static void test_a_file_holds_the_table(void **state)
+{
+    static int32_t part[] = { 3, -1, 0, 2, 2 };
+    const struct affinity a = { 5, 4, part };
+    struct affinity again;
+    char path[600];
+    (void)state;
+    snprintf(path, sizeof path, "%s/orrery_affinity_%ld.json", temporary_folder(), (long)getpid());
+    ASSERT_ALL(affinity_write(&a, path, &err) == OK && affinity_read(&again, path, &err) == OK, "%s", err.text);
+    remove(path);
+    assert_true(again.V == a.V && again.parts == a.parts && memcmp(again.part, part, sizeof part) == 0);
+    affinity_free(&again);
 }
 
 /* ---- grouping ---------------------------------------------------------------------------------------------------- */
@@ -307,6 +323,7 @@ static void test_rows_sent_follow_the_table(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = { MPI_TEST(test_rows_are_where_their_experts_are),
+                                        MPI_TEST(test_a_file_holds_the_table),
                                         MPI_TEST(test_planted_groups_are_found),
                                         MPI_TEST(test_small_cases_are_near_the_best), MPI_TEST(test_uneven_parts),
                                         MPI_TEST(test_loads_have_a_limit),
