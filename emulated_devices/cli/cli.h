@@ -23,7 +23,8 @@ struct command {
 
 command_fn command_train, command_verify, command_check, command_show, command_bench, command_list, command_golden,
     command_dump, command_affinity;
-command_fn show_attention, show_collective, show_dispatch, show_sbp, show_tensor;       /* of command_show */
+/* of command_show */
+command_fn show_attention, show_collective, show_dispatch, show_elastic, show_sbp, show_tensor;
 
 /* The option --cluster of every command that shows virtual time or whose algorithms depend on nodes; word: for
  * cluster_find.  what: its purpose, in a few words. */

@@ -24,6 +24,7 @@ static const struct command topics[] = {
     { "attention", "a sequence cut over devices: who has which tokens, and computes which queries and keys when",
       show_attention },
     { "dispatch", "tokens on their way to experts on several devices, hop by hop", show_dispatch },
+    { "elastic", "replicas for tasks with batches of different sizes, as a file for train --batches", show_elastic },
     { "sbp", "split, broadcast and partial-sum signatures of a layer, and transfers between them", show_sbp },
     { 0 }
 };

@@ -1,0 +1,73 @@
+/* elastic.c -- `orrery show elastic`: replicas for tasks with batches of different sizes, as a file for --batches. */
+#include "emulated_devices/cli/cli.h"
+#include "emulated_devices/device/interval.h"
+#include "emulated_devices/plan/elastic.h"
+#include "ref/io/output.h"
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+enum { MOST_TASKS = 64, MOST_DEVICES = 4096, MOST_SAMPLES = 1000000 };
+
+struct tasks { int count; int64_t batch[MOST_TASKS]; };
+
+static enum error_code read_sizes(struct tasks *t, const char *list, struct error *err)
+{
+    for (const char *at = list;; at++) {
+        char *end;
+        errno = 0;
+        const long long n = *at >= '0' && *at <= '9' ? strtoll(at, &end, 10) : -1;
+        if (n < 0 || n > MOST_SAMPLES || errno || (*end != ',' && *end != '\0'))
+            return fail(err, ERR_USAGE, "show elastic %s: sizes such as 512,256,128,128, each up to %d",
+                        printable(list).text, MOST_SAMPLES);
+        if (t->count == MOST_TASKS) return fail(err, ERR_USAGE, "show elastic: at most %d tasks", MOST_TASKS);
+        t->batch[t->count++] = n;
+        at = end;
+        if (*at == '\0') break;
+    }
+    for (int i = 0; i < t->count; i++)
+        if (t->batch[i] > 0) return OK;
+    return fail(err, ERR_USAGE, "show elastic %s: no task has samples", printable(list).text);
+}
+
+static void print_plan(const struct tasks *t, const int *replicas)
+{
+    int64_t whole = 0;
+    int devices = 0;
+    printf("orrery batches 1\n");
+    for (int i = 0; i < t->count; i++) {
+        printf("# task %d: %lld samples, %d replica%s\n", i, (long long)t->batch[i], replicas[i], plural(replicas[i]));
+        whole = t->batch[i] > whole ? t->batch[i] : whole;
+        devices += replicas[i];
+    }
+    printf("# most samples of a device: %lld; with one replica each: %lld on %d devices\n",
+           (long long)elastic_most(t->batch, t->count, replicas), (long long)whole, t->count);
+    for (int i = 0, d = 0; i < t->count; i++)
+        for (int r = 0; r < replicas[i]; r++)
+            printf("%lld%s", (long long)block_at(t->batch[i], replicas[i], r).count, ++d < devices ? " | " : "\n");
+}
+
+enum error_code show_elastic(int argc, char **argv, int *status, struct error *err)
+{
+    struct tasks t = { 0 };
+    const char *sizes = "512,256,128,128";
+    int devices = 8, replicas[MOST_TASKS];
+    bool help;
+    const struct option table[] = {
+        { "SIZES", NULL, OPTION_STRING, &sizes, .help = "samples of each task" },
+        { "--devices", "P", OPTION_INT, &devices, .min = 1, .max = MOST_DEVICES, .help = "for all tasks together" },
+        { 0 }
+    };
+    (void)status;
+    enum error_code e = parse_command(
+        "show elastic", "[SIZES] [options]",
+        "Give tasks with batches of different sizes as many devices as they need, so that the largest\n"
+        "batch of a device is as small as can be.  Prints a file for --batches, with one step.",
+        argc - 3, argv + 3, table, &help, err);
+    if (e || help) return e;
+    e = read_sizes(&t, sizes, err);
+    if (!e) e = fail_about(err, elastic_replicas(t.batch, t.count, devices, replicas, err), "--devices:");
+    if (!e) print_plan(&t, replicas);
+    return e;
+}
