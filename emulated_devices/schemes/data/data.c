@@ -241,7 +241,8 @@ uint64_t data_part_bytes(const struct data_parallel *dp, int part, enum pass pas
     int unit[PART_UNITS];
     for (int k = 0, units = units_at(dp, (struct use){ .part = part }, unit); k < units; k++) {
         const struct unit *u = &dp->unit[unit[k]];
-        if (gradients ? u->passing_g : u->passing_w) n += whole_elements(u);
+        const bool reduced_elsewhere = u->passing_g && (u->over->shards.gradients > 1 || u->copied_g > 0);
+        if (gradients ? reduced_elsewhere : u->passing_w) n += whole_elements(u);
     }
     return (uint64_t)n * dtype_size(data_format(dp, gradients ? KIND_GRADIENT : KIND_WEIGHT));
 }
