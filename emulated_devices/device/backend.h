@@ -164,11 +164,12 @@ struct backend {
     X(identity_forward, (T y, T x, T experts, T weights, int64_t E), (OUT(y), IN(x), IN(experts), IN(weights), E))     \
     X(identity_backward_weights, (T dweights, T dy, T x, T experts, int64_t E),                                        \
       (OUT(dweights), IN(dy), IN(x), IN(experts), E))                                                                  \
-    X(sequence_balance_forward, (double *sum, T logits, T experts, int64_t S, const struct router_rule *rule),         \
-      (sum, IN(logits), IN(experts), S, rule))                                                                         \
+    X(sequence_balance_forward,                                                                                        \
+      (double *sum, T logits, T experts, T whole, int64_t S, const struct router_rule *rule),                          \
+      (sum, IN(logits), IN(experts), IN(whole), S, rule))                                                              \
     X(sequence_balance_backward_input,                                                                                 \
-      (T dlogits, T logits, T experts, int64_t S, const struct router_rule *rule, double slope),                       \
-      (OUT(dlogits), IN(logits), IN(experts), S, rule, slope))                                                         \
+      (T dlogits, T logits, T experts, T whole, int64_t S, const struct router_rule *rule, double slope),              \
+      (OUT(dlogits), IN(logits), IN(experts), IN(whole), S, rule, slope))                                              \
     X(router_losses_forward, (double *sums, T logits, T experts), (sums, IN(logits), IN(experts)))                     \
     X(router_losses_backward_input, (T dlogits, T logits, const double *slope, double z_slope),                        \
       (OUT(dlogits), IN(logits), slope, z_slope))

@@ -418,17 +418,18 @@ static inline void dev_router_losses_backward_input(struct device *d, struct ten
 
 /* *sum += the loss of these rows. */
 static inline void dev_sequence_balance_forward(struct device *d, double *sum, struct tensor logits,
-                                                struct tensor experts, int64_t S, const struct router_rule *rule)
+                                                struct tensor experts, struct tensor whole, int64_t S,
+                                                const struct router_rule *rule)
 {
-    OPTIONAL(d, sequence_balance_forward, sum, logits, experts, S, rule);
+    OPTIONAL(d, sequence_balance_forward, sum, logits, experts, whole, S, rule);
     dev_charge(d, "sequence balance forward", logits, 1, 4);
 }
 
 static inline void dev_sequence_balance_backward_input(struct device *d, struct tensor dlogits, struct tensor logits,
-                                                       struct tensor experts, int64_t S,
+                                                       struct tensor experts, struct tensor whole, int64_t S,
                                                        const struct router_rule *rule, double slope)
 {
-    OPTIONAL(d, sequence_balance_backward_input, dlogits, logits, experts, S, rule, slope);
+    OPTIONAL(d, sequence_balance_backward_input, dlogits, logits, experts, whole, S, rule, slope);
     dev_charge(d, "sequence balance backward input", logits, 3, 6);
 }
 

@@ -1,4 +1,5 @@
 #include "emulated_devices/model/link_cost.h"
+#include "emulated_devices/model/whole_sequences.h"
 
 static void enter_node(struct forecast *f, const struct node *n, enum tensor_pass pass, int64_t N)
 {
@@ -35,6 +36,15 @@ struct account linked_cost(const struct linked *p, const struct tensor_parallel 
     return f.sum;
 }
 
+/* A router that drops or balances in each sequence gathers the choices of whole sequences. */
+static void enter_route(struct forecast *f, const struct context_parallel *cp, enum list which, int64_t rows)
+{
+    const struct mixture_config *m = &cp->tp->config->mixture;
+    const bool drops = m->capacity_factor > 0 && which != LIST_INPUT,
+               balances = m->sequence_coefficient > 0 && which != LIST_AGAIN;
+    if (drops || balances) whole_sequences_cost(f, cp, rows, drops);
+}
+
 struct account linked_attention_cost(const struct linked *p, const struct context_parallel *cp, int64_t N)
 {
     struct forecast f = { .tp = cp->tp };
@@ -42,7 +52,9 @@ struct account linked_attention_cost(const struct linked *p, const struct contex
     for (enum list which = 0; which < LIST_COUNT && cp->scheme->cost; which++)
         for (int i = 0; i < p->list[which].count; i++) {
             const struct part_step step = p->list[which].step[i];
-            if (step.kind != STEP_RUN || p->node[step.at].is->op != OP_ATTENTION) continue;
+            const enum op op = step.kind == STEP_RUN ? p->node[step.at].is->op : OP_END;
+            if (op == OP_ROUTE) enter_route(&f, cp, which, rows);
+            if (op != OP_ATTENTION) continue;
             const bool exchanges = which == LIST_AGAIN && only_exchanges(p, &p->node[step.at]);
             cp->scheme->cost(&f, cp, exchanges ? EXCHANGE_PASS : pass_of[which], rows);
         }

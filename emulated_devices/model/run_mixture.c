@@ -4,6 +4,7 @@
  * Source  as ref/model/mixture.c, whose order of operations this follows
  */
 #include "emulated_devices/model/run_node.h"
+#include "emulated_devices/model/whole_sequences.h"
 #include "emulated_devices/device/compute.h"
 #include <math.h>
 
@@ -93,13 +94,13 @@ static void find_lost(const struct node_call *c, struct tensor logits)
 }
 
 /* Losses and biases are of choices as they were made, before any is dropped. */
-static void judge(const struct node_call *c, struct tensor logits)
+static void judge(const struct node_call *c, struct tensor logits, struct tensor whole)
 {
     struct device *d = c->stage->device;
     double *sums = c->stage->routers.sums;
     dev_router_losses_forward(d, sums, logits, kept(c, 0));
     if (mixture(c)->sequence_coefficient > 0)
-        dev_sequence_balance_forward(d, &sums[2 * columns(c) + 1], logits, kept(c, 0), c->stage->plan->S,
+        dev_sequence_balance_forward(d, &sums[2 * columns(c) + 1], logits, kept(c, 0), whole, c->stage->plan->S,
                                      &mixture(c)->router);
     count_choices(c, kept(c, 0));
     if (!isfinite(sums[2 * columns(c)])) find_lost(c, logits);
@@ -108,30 +109,43 @@ static void judge(const struct node_call *c, struct tensor logits)
 
 enum error_code node_route_forward(const struct node_call *c, struct error *err)
 {
-    const struct tensor logits = node_buffer(c, c->node->x[0]);
+    const struct tensor logits = node_buffer(c, c->node->x[0]), weights = node_buffer(c, c->node->y);
+    const struct context_parallel cp = stage_seams(c->stage, c->micro, c->part).cp;
+    const bool drops = mixture(c)->capacity_factor > 0, balances = mixture(c)->sequence_coefficient > 0 && !c->again;
     const int64_t S = c->stage->plan->S;
-    dev_route_forward(c->stage->device, node_buffer(c, c->node->y), kept(c, 0), logits, &mixture(c)->router,
+    struct whole_sequences whole = { .cp = &cp };
+    enum error_code e = OK;
+    dev_route_forward(c->stage->device, weights, kept(c, 0), logits, &mixture(c)->router,
                       c->stage->routers.bias + c->part->layer * columns(c));
-    if (!c->again) judge(c, logits);
-    if (mixture(c)->capacity_factor > 0)
-        dev_route_drop(c->stage->device, node_buffer(c, c->node->y), kept(c, 0), S, mixture(c)->E,
+    if (drops || balances) e = whole_sequences_open(&whole, &cp, kept(c, 0), drops ? weights : tensor_none, err);
+    if (!e && !c->again) judge(c, logits, whole.experts);
+    if (!e && drops) {
+        dev_route_drop(c->stage->device, whole.weights, whole.experts, S, mixture(c)->E,
                        mixture_capacity(mixture(c), S), mixture(c)->drops_by_weight);
-    return c->again ? OK : announce(c, kept(c, 0), err);
+        whole_sequences_return(&whole, kept(c, 0), weights);
+    }
+    whole_sequences_close(&whole);
+    return e || c->again ? e : announce(c, kept(c, 0), err);
 }
 
 enum error_code node_route_input(const struct node_call *c, struct error *err)
 {
     const struct linked_node *n = c->node;
     const struct routers *r = &c->stage->routers;
-    (void)err;
+    const struct context_parallel cp = stage_seams(c->stage, c->micro, c->part).cp;
+    struct whole_sequences whole;
     dev_route_backward_input(c->stage->device, node_buffer(c, n->dx[0]), node_buffer(c, n->dy), node_buffer(c, n->y),
                              kept(c, 0), node_buffer(c, n->x[0]), &mixture(c)->router);
     dev_router_losses_backward_input(c->stage->device, node_buffer(c, n->dx[0]), node_buffer(c, n->x[0]), r->slope,
                                      r->z_slope);
-    if (mixture(c)->sequence_coefficient > 0)
+    if (mixture(c)->sequence_coefficient == 0) return OK;
+    const enum error_code e = whole_sequences_open(&whole, &cp, kept(c, 0), tensor_none, err);
+    if (!e)
         dev_sequence_balance_backward_input(c->stage->device, node_buffer(c, n->dx[0]), node_buffer(c, n->x[0]),
-                                            kept(c, 0), c->stage->plan->S, &mixture(c)->router, r->sequence_slope);
-    return OK;
+                                            kept(c, 0), whole.experts, c->stage->plan->S, &mixture(c)->router,
+                                            r->sequence_slope);
+    whole_sequences_close(&whole);
+    return e;
 }
 
 /* ---- the experts ------------------------------------------------------------------------------------------------- */

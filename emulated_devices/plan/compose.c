@@ -14,7 +14,8 @@ static const struct clash clashes[] = {
       "--dispatch alltoall, with --etp to cut experts" },
     { HAS_tp_cuts_rows, HAS_by_sequence, "cuts sequences, and @ balances or drops in each of them", "--tensor 1d" },
 
-    { HAS_cp, HAS_by_sequence, "cuts sequences, and @ balances or drops in each of them", "--dp and --tp" },
+    { HAS_context_plan, HAS_by_sequence, "a plan has parts of samples, and @ balances or drops in whole sequences",
+      "--attention ring-zigzag" },
 
     { HAS_context_plan, HAS_experts_predicted,
       "orders tokens by its plan, and @ by their experts", "--attention whole or ring-zigzag" },

@@ -75,7 +75,6 @@ void case_take_router(struct plan *p, const struct router *r)
     if (m->router.biased && m->router.groups <= 1) m->zero = 3, m->router.active = 1.4;
     if (m->router.top_p > 0) m->zero = 2, m->k = 3;
     m->zero_is_null = r->zero_is_null;
-    if (p->mesh.size[CP] > 1) return;
     m->sequence_coefficient = 0.2;
     m->capacity_factor = r->rule.scores == SCORES_SIGMOID ? 0.8 : r->rule.groups > 1 ? 1.1 : m->zero > 0 ? 1.2 : 0;
     m->drops_by_weight = r->rule.biased;

@@ -14,6 +14,7 @@ struct config_reading {
     bool output_router_logits;
     const char *scoring_func, *topk_method, *bias_update, *drop_order, *zero_type;     /* NULL: not in
                                                                                          * the file */
+    const char *drop_scope;
     double layers_balance;      /* the coefficient of a mean over layers */
     double rope_theta;
     const cJSON *rope_scaling, *rope_parameters;    /* NULL: not in the file */

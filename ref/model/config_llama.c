@@ -90,6 +90,7 @@ const struct config_key mixtral_keys[] = {
     CONFIG_TO("aux_loss_alpha", KEY_REAL, c.mixture.sequence_coefficient),
     KEY_ONLY_AS("seq_aux", "true"),
     CONFIG_TO("expert_capacity_factor", KEY_REAL, c.mixture.capacity_factor),
+    CONFIG_TO("expert_capacity_scope", KEY_STRING, drop_scope),
     CONFIG_TO("expert_drop_order", KEY_STRING, drop_order),
     CONFIG_TO("n_shared_experts", KEY_SIZE_OR_NULL, shared_experts),
     CONFIG_TO("shared_expert_intermediate_size", KEY_SIZE_OR_NULL, c.mixture.shared),
@@ -118,6 +119,15 @@ static enum error_code find_word(int *place, const char *const *words, int n, co
                 words[0], words[1], n > 2 ? " and " : "", n > 2 ? words[2] : "");
 }
 
+/* What an expert's capacity is of. */
+static enum error_code check_scope(const char *scope, const char *path, struct error *err)
+{
+    if (scope == NULL || strcmp(scope, "sequence") == 0) return OK;
+    return fail(err, ERR_FORMAT, "%s: expert_capacity_scope is \"%.60s\"; Orrery has only sequence: a capacity of a "
+                "device or a microbatch is another model in each layout, and one of the batch waits in each layer for "
+                "all microbatches", path, printable(scope).text);
+}
+
 static enum error_code router_finish(struct config_reading *f, const char *path, struct error *err)
 {
     struct router_rule *r = &f->c.mixture.router;
@@ -126,6 +136,7 @@ static enum error_code router_finish(struct config_reading *f, const char *path,
     if (!e) e = find_word(&method, methods, 3, f->topk_method, "topk_method", path, err);
     if (!e) e = find_word(&update, updates, 2, f->bias_update, "router_bias_update", path, err);
     if (!e) e = find_word(&order, orders, 2, f->drop_order, "expert_drop_order", path, err);
+    if (!e) e = check_scope(f->drop_scope, path, err);
     if (!e) e = find_word(&zero, zeros, 2, f->zero_type, "zero_expert_type", path, err);
     f->c.mixture.zero_is_null = f->c.mixture.zero > 0 && zero == 1;
     if (f->layers_balance > 0) f->c.mixture.sequence_coefficient = f->layers_balance / (double)f->c.L;

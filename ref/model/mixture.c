@@ -61,7 +61,7 @@ void mixture_forward(struct transformer *m, int layer)
     choose(m, a, layer);
     op->router_losses_forward(m->router_sums, a->router, a->experts);
     if (c->mixture.sequence_coefficient > 0)
-        op->sequence_balance_forward(&m->sequence_loss, a->router, a->experts, m->S, &c->mixture.router);
+        op->sequence_balance_forward(&m->sequence_loss, a->router, a->experts, a->experts, m->S, &c->mixture.router);
     for (int64_t i = 0; i < tensor_count(a->experts); i++) {
         const int32_t chosen = ((const int32_t *)a->experts.data)[i];
         if (chosen != CHOICE_NONE) m->router_choices[layer * mixture_columns(&c->mixture) + chosen]++;
@@ -137,7 +137,7 @@ static void router_backward(struct transformer *m, int layer)
     op->router_losses_backward_input(m->d_router, a->router, m->router_slope,
                                      m->loss_scale * 2 * x->z_coefficient / router_rows(m));
     if (x->sequence_coefficient > 0)
-        op->sequence_balance_backward_input(m->d_router, a->router, a->experts, m->S, &x->router,
+        op->sequence_balance_backward_input(m->d_router, a->router, a->experts, a->experts, m->S, &x->router,
                                             m->loss_scale * x->sequence_coefficient / (double)m->B);
     computed_gradient(m, "router.logits", layer, m->d_router, mixture_columns(x));
     op->linear_backward_weight(G(ROUTER_W), tensor_none, m->d_router, a->ln2);

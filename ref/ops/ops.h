@@ -233,11 +233,12 @@ struct ops {
                                          double z_slope);
 
     /* The balance loss of each sequence of S rows.  Forward adds those of all sequences to sum; backward adds
-     * slope times their gradient to dlogits. */
-    void (*sequence_balance_forward)(double *sum, struct tensor logits, struct tensor experts, int64_t S,
-                                     const struct router_rule *);
+     * slope times their gradient to dlogits.  whole: the choices [B S,k] of B sequences; the rows may be some of each,
+     * as many of all: what their probabilities add to the sum. */
+    void (*sequence_balance_forward)(double *sum, struct tensor logits, struct tensor experts, struct tensor whole,
+                                     int64_t S, const struct router_rule *);
     void (*sequence_balance_backward_input)(struct tensor dlogits, struct tensor logits, struct tensor experts,
-                                            int64_t S, const struct router_rule *, double slope);
+                                            struct tensor whole, int64_t S, const struct router_rule *, double slope);
 
     /* Y = gelu(X), tanh form.  dX = dY * gelu'(X);  dX may be dY. */
     void (*gelu_forward)(struct tensor Y, struct tensor X);

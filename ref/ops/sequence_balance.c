@@ -2,11 +2,12 @@
  *
  * Source    DeepSeek-AI, DeepSeek-V2, arXiv:2405.04434, equations 23 to 25; DeepSeek-V3, arXiv:2412.19437, equations 17
  *           to 20
- * Shapes    logits, dlogits [N,E];  experts I32 [N,k];  N rows are sequences of S
+ * Shapes    logits, dlogits [N,E];  experts I32 [N,k];  whole I32 [B S,k]: the choices of B sequences of S rows, of
+ *           each of which N/B rows are here, sequence by sequence
  * Loss      of a sequence: sum_e f_e P_e,  f_e = E / (k S) choices of e,  P_e = mean over its rows of s'_e,
  *           s' = the softmax of the row; of sigmoids s: s / sum of the row's s; with SCORES_NEAR the softmax over the
  *           row's choices alone, and f_e = E / S choices of e (Uni-MoE 2.0, as released)
- * Forward   the sum over sequences
+ * Forward   the sum over sequences of what the rows here add to P_e, times f_e of the whole sequence
  * Backward  with g_e = slope f_e / S of the row's sequence: softmax: dlogits_j += s'_j (g_j - sum_e(g_e s'_e));
  *           sigmoid: dlogits_j += s_j (1 - s_j) / (sum of s) (g_j - sum_e(g_e s'_e)).  Choices have no gradient.
  * Rounding  scores in the format, sums over rows in double
@@ -60,36 +61,38 @@ static double FN(choices_of)(const int32_t *expert, int64_t places, int64_t e)
     return (double)n;
 }
 
-void FN(sequence_balance_forward)(double *sum, struct tensor logits, struct tensor experts, int64_t S,
-                                  const struct router_rule *rule)
+void FN(sequence_balance_forward)(double *sum, struct tensor logits, struct tensor experts, struct tensor whole,
+                                  int64_t S, const struct router_rule *rule)
 {
     const int64_t N = tensor_rows(logits), E = tensor_cols(logits), k = tensor_cols(experts);
-    const int32_t *expert = experts.data;
+    const int32_t *expert = experts.data, *all = whole.data;
     const double one = FN(share_of_one)(E, S, k, rule);
-    assert(N % S == 0);
-    for (int64_t b = 0; b < N / S; b++)
+    const int64_t B = tensor_rows(whole) / S, here = B > 0 ? N / B : 0;
+    assert(tensor_rows(whole) % S == 0 && N == B * here);
+    for (int64_t b = 0; b < B; b++)
         for (int64_t e = 0; e < E; e++) {
             double P = 0;
-            for (int64_t n = b * S; n < (b + 1) * S; n++) {
+            for (int64_t n = b * here; n < (b + 1) * here; n++) {
                 const struct FN(scores) s = FN(scores_of)(CONST_DATA(logits) + n * E, E, expert + n * k, k, rule);
                 P += FN(part)(&s, e) / s.total;
             }
-            *sum += one * FN(choices_of)(expert + b * S * k, S * k, e) * (P / (double)S);
+            *sum += one * FN(choices_of)(all + b * S * k, S * k, e) * (P / (double)S);
         }
 }
 
 void FN(sequence_balance_backward_input)(struct tensor dlogits, struct tensor logits, struct tensor experts,
-                                         int64_t S, const struct router_rule *rule, double slope)
+                                         struct tensor whole, int64_t S, const struct router_rule *rule, double slope)
 {
     const int64_t N = tensor_rows(logits), E = tensor_cols(logits), k = tensor_cols(experts);
-    const int32_t *expert = experts.data;
+    const int32_t *expert = experts.data, *all = whole.data;
     const double one = slope * FN(share_of_one)(E, S, k, rule) / (double)S;
-    assert(tensor_count(dlogits) == N * E && N % S == 0);
+    const int64_t B = tensor_rows(whole) / S, here = B > 0 ? N / B : 0;
+    assert(tensor_count(dlogits) == N * E && N == B * here);
 
     #pragma omp parallel for schedule(static) if (N * E > PARALLEL_FROM)
     for (int64_t n = 0; n < N; n++) {
         const struct FN(scores) s = FN(scores_of)(CONST_DATA(logits) + n * E, E, expert + n * k, k, rule);
-        const int32_t *of_sequence = expert + n / S * S * k;
+        const int32_t *of_sequence = all + n / here * S * k;
         real *restrict dx = DATA(dlogits) + n * E, inner = 0;
         for (int64_t i = 0; i < S * k; i++)
             if (of_sequence[i] != CHOICE_NONE)

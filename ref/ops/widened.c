@@ -524,19 +524,20 @@ static void combine_backward_input(T drows, T dweights, T dY, T rows, T order, T
     store(drows, dr), store(dweights, dw), end(&s);
 }
 
-static void sequence_balance_forward(double *sum, T logits, T experts, int64_t S, const struct router_rule *rule)
+static void sequence_balance_forward(double *sum, T logits, T experts, T whole, int64_t S,
+                                     const struct router_rule *rule)
 {
     struct scratch s = { 0 };
-    ops_f32.sequence_balance_forward(sum, wide(&s, logits), experts, S, rule);
+    ops_f32.sequence_balance_forward(sum, wide(&s, logits), experts, whole, S, rule);
     end(&s);
 }
 
-static void sequence_balance_backward_input(T dlogits, T logits, T experts, int64_t S, const struct router_rule *rule,
-                                            double slope)
+static void sequence_balance_backward_input(T dlogits, T logits, T experts, T whole, int64_t S,
+                                            const struct router_rule *rule, double slope)
 {
     struct scratch s = { 0 };
     const T dx = wide(&s, dlogits);
-    ops_f32.sequence_balance_backward_input(dx, wide(&s, logits), experts, S, rule, slope);
+    ops_f32.sequence_balance_backward_input(dx, wide(&s, logits), experts, whole, S, rule, slope);
     store(dlogits, dx), end(&s);
 }
 

@@ -169,9 +169,9 @@ static double sums[2 * E + 1], result;
       (d, t[0], t[1], t[2], t[3], t[4], t[5]))                                                                         \
     X(identity_forward, (X_Y, WHOLE(N, K, E), NUMBERS(N, K)), (d, t[0], t[1], t[2], t[3], E - 2))                      \
     X(identity_backward_weights, (NUMBERS(N, K), X_Y, WHOLE(N, K, E)), (d, t[0], t[1], t[2], t[3], E - 2))             \
-    X(sequence_balance_forward, (NUMBERS(N, E), WHOLE(N, K, E)), (d, sums, t[0], t[1], 3, &rule))                      \
+    X(sequence_balance_forward, (NUMBERS(N, E), WHOLE(N, K, E)), (d, sums, t[0], t[1], t[1], 3, &rule))                \
     X(sequence_balance_backward_input, (NUMBERS(N, E), NUMBERS(N, E), WHOLE(N, K, E)),                                 \
-      (d, t[0], t[1], t[2], 3, &rule, 0.5))                                                                            \
+      (d, t[0], t[1], t[2], t[2], 3, &rule, 0.5))                                                                      \
     X(router_losses_forward, (NUMBERS(N, E), WHOLE(N, K, E)), (d, sums, t[0], t[1]))                                   \
     X(router_losses_backward_input, (NUMBERS(N, E), NUMBERS(N, E)), (d, t[0], t[1], slopes, 0.5))                      \
     X(gelu_forward, (X_Y), (d, t[0], t[1]))                                                                            \

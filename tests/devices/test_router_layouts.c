@@ -39,7 +39,7 @@ static bool layout(int which, const struct router *r, struct plan *p)
     case 4:
         if (n > CASE_TOKENS) return false;
         *p = routed(1, 1, 1, r), case_take_context(p, n, n > 1 ? "ring-zigzag" : "whole");
-        p->model.mixture.sequence_coefficient = p->model.mixture.capacity_factor = 0;   /* these need whole sequences */
+        if (r->rule.groups > 1) p->recompute = "full";
         return true;
     case 5: *p = routed(n, 1, 1, r), case_take_experts(p, n, "alltoall"); return true;
     case 6:

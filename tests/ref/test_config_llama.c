@@ -153,6 +153,8 @@ static void what_we_have_not_is_refused(void **state)
         { "\"num_experts_per_tok\": 9", "k (experts of a token) = 9; it must be from 1 to E=8" },
         { "\"num_local_experts\": 100000", "E (experts) = 100000" },
         { "\"zero_expert_type\": \"drop\"", "zero_expert_type is \"drop\"; Orrery has only identity and null" },
+        { "\"expert_capacity_scope\": \"device\"", "expert_capacity_scope is \"device\"; Orrery has only sequence: a "
+                                                   "capacity of a device or a microbatch is another model" },
         { "\"zero_expert_num\": 70000", "70000 experts without computation" },
         { "\"router_jitter_noise\": 0.1", "near 0.1 is for the scores of near experts" },
         { "\"mlp_dynamic_top_p\": 2", "top-p 2" },
@@ -200,6 +202,7 @@ static void what_is_written_reads_back(void **state)
                                                  "\"aux_loss_alpha\": 0.01, \"expert_capacity_factor\": 1.3, "
                                                  "\"shared_expert_intermediate_size\": 9, "
                                                  "\"shared_expert_gate\": true, "
+                                                 "\"expert_capacity_scope\": \"sequence\", "
                                                  "\"expert_drop_order\": \"weight\""),
                                  parsed(MIXTRAL, "\"topk_method\": \"group_limited_greedy\", \"n_group\": 4, "
                                                  "\"topk_group\": 2, \"norm_topk_prob\": false"),

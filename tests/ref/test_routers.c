@@ -76,9 +76,9 @@ static void sequence_case(const char *name)
     double sum = 0.25;
     const double want = 0.25 + tensor_get(stored(name, "sequence_loss", F64), 0);
     fill_with(dlogits, 0.5);
-    now->sequence_balance_forward(&sum, logits, experts, S, &rule);
+    now->sequence_balance_forward(&sum, logits, experts, experts, S, &rule);
     if (!(fabs(sum - want) <= 1e-13 * want)) fail_msg("%s: sequence loss %.17g, want %.17g", name, sum, want);
-    now->sequence_balance_backward_input(dlogits, logits, experts, S, &rule, 1);
+    now->sequence_balance_backward_input(dlogits, logits, experts, experts, S, &rule, 1);
     for (int64_t i = 0; i < tensor_count(dlogits); i++) tensor_set(dlogits, i, tensor_get(dlogits, i) - 0.5);
     const struct tensor gradient = stored(name, "dlogits_of_sequence_loss", F64);
     double off = 0, size = 0;
