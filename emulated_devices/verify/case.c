@@ -89,16 +89,9 @@ static void take_shared(struct plan *p)
     p->model.mixture.shared = 17, p->model.mixture.shared_gate = true;
 }
 
-static void take_ungated(struct plan *p)
-{
-    take_shared(p);
-    p->model.mixture.shared_gate = false;
-}
-
 static const struct case_model models[] = { { "gpt2", take_gpt2 }, { "llama", case_take_llama },
                                             { "gptj", case_take_gptj }, { "qwen2", case_take_qwen2 },
-                                            { "mixtral", case_take_mixtral },
-                                            { "gated", take_shared }, { "shared", take_ungated } };
+                                            { "mixtral", case_take_mixtral }, { "shared", take_shared } };
 
 const struct case_model *case_model_at(int place)
 {

@@ -19,12 +19,14 @@ static struct plan routed(int dp, int tp, int pp, const struct router *r)
     return p;
 }
 
-/* Parts of sequences on each device, which no rule that needs whole sequences takes. */
+/* Parts of sequences on each device, which no rule that needs whole sequences takes; with shared experts without a
+ * gate, whose result and gradient have the memory of the sum with the others. */
 static void take_sequence_parallel(struct plan *p, const char *tensor)
 {
     case_take_experts(p, test_size, "alltoall");
     if (test_size > 1) p->tensor = tensor;
     p->model.mixture.sequence_coefficient = p->model.mixture.capacity_factor = 0;
+    p->model.mixture.shared = 11;
 }
 
 /* A layout of all devices, in p.  @return whether there is such a one. */
