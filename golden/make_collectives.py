@@ -94,7 +94,7 @@ def reduced(case, rows):
 def counts_of(case):
     """Lengths of the P blocks: given, or nearly equal ones, the first count % P of them one longer."""
     P, n = case["P"], case["count"]
-    return case.get("counts") or [n // P + (b < n % P) for b in range(P)]
+    return case["counts"] if "counts" in case else [n // P + (b < n % P) for b in range(P)]
 
 
 def blocks(case, vector):
@@ -153,9 +153,42 @@ def scan(case, given):
     return rows, [reduced(case, rows[:n]) if n else None for n in last]
 
 
+def placement(case):
+    """Of each block its owner, and the members that hold it: dense, or those of the case."""
+    P = case["P"]
+    owner = case.get("owner", list(range(P)))
+    held = case.get("held", [[1] * P] * len(owner))
+    return owner, [[m for m in range(P) if held[b][m] or m == owner[b]] for b in range(len(owner))]
+
+
+def joined(arrays, dtype):
+    return np.concatenate([np.zeros(0, dtype)] + arrays)
+
+
+def sparse_allgather(case, given):
+    (owner, held), n = placement(case), counts_of(case)
+    block = [given(17 * b + owner[b], n[b]) for b in range(len(owner))]
+    dtype = FORMATS[case["dtype"]]
+    return tuple([joined([x for b, x in enumerate(block) if has(b, r)], dtype) for r in range(case["P"])]
+                 for has in (lambda b, r: owner[b] == r, lambda b, r: r in held[b]))
+
+
+def sparse_reduce_scatter(case, given):
+    (owner, held), n = placement(case), counts_of(case)
+    value = [{r: given(17 * b + r, n[b]) for r in held[b]} for b in range(len(owner))]
+    total = [reduced(dict(case, count=n[b]), list(value[b].values())) for b in range(len(owner))]
+    if case["reduction"] == "average":                              # of all P members, whoever holds the block
+        total = [average([reduced(dict(case, count=n[b], reduction="sum"), list(value[b].values()))] +
+                         [np.zeros_like(total[b])] * (case["P"] - 1)) for b in range(len(owner))]
+    dtype = FORMATS[case["dtype"]]
+    return ([joined([value[b][r] for b in range(len(owner)) if r in held[b]], dtype) for r in range(case["P"])],
+            [joined([total[b] for b in range(len(owner)) if owner[b] == r], dtype) for r in range(case["P"])])
+
+
 OPERATIONS = {"broadcast": broadcast, "reduce": reduce, "allreduce": allreduce, "reduce-scatter": reduce_scatter,
-              "allgather": allgather, "alltoall": alltoall, "gather": gather, "scatter": scatter, "scan": scan}
-REDUCING = ("reduce", "allreduce", "reduce-scatter", "scan")
+              "allgather": allgather, "alltoall": alltoall, "gather": gather, "scatter": scatter, "scan": scan,
+              "sparse-allgather": sparse_allgather, "sparse-reduce-scatter": sparse_reduce_scatter}
+REDUCING = ("reduce", "allreduce", "reduce-scatter", "scan", "sparse-reduce-scatter")
 ROOTED = ("broadcast", "reduce", "gather", "scatter")
 BLOCKS = ("reduce-scatter", "allgather", "gather", "scatter")
 
@@ -170,6 +203,14 @@ def uneven(P):
 def table(P):
     """Of an uneven all-to-all: who sends how much to whom, some of it nothing."""
     return [[(s * 3 + d * 5) % 7 for d in range(P)] for s in range(P)]
+
+
+def sparse(P):
+    """Some members own nothing; blocks with no target, with one, with all; an empty block; no block at all."""
+    yield {"counts": [(b * 5 + 3) % 7 for b in range(2 * P + 1)], "owner": [b * b % P for b in range(2 * P + 1)],
+           "held": [[int((b * 3 + m * 5) % 4 == 1) for m in range(P)] for b in range(2 * P + 1)]}
+    yield {"counts": [4, 0, PRIME], "owner": [P - 1] * 3, "held": [[0] * P, [1] * P, [1] + [0] * (P - 1)]}
+    yield {"counts": [], "owner": [], "held": []}
 
 
 def cases(operation, P):
@@ -194,6 +235,9 @@ def cases(operation, P):
     if operation in BLOCKS:
         for i, counts in enumerate(uneven(P)):
             yield case(f"uneven{i}", counts=counts)
+    if operation.startswith("sparse"):
+        for i, fields in enumerate(sparse(P)):
+            yield case(f"sparse{i}", **fields)
     if operation == "alltoall":
         yield case("uneven", table=table(P))
     if operation in REDUCING:

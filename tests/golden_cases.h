@@ -26,10 +26,13 @@ struct golden_case {
     struct collective args;             /* the caller sets out; in and counts belong to this case */
     int64_t in_length, out_length;      /* elements */
     void *in, *want;                    /* [in_length], [out_length]; NULL if the member has none */
-    int64_t *counts;                    /* [3P]: args.counts, args.recvcounts, scratch */
+    int64_t *counts;                    /* [3P]: args.counts, args.recvcounts, scratch; [blocks] of a placement */
+    struct block_placement placement;
+    int32_t *owner;
+    bool *held;
 };
 
-enum { MOST_P = 4096, MOST_ELEMENTS = 1 << 30 };
+enum { MOST_P = 4096, MOST_BLOCKS = 4096, MOST_ELEMENTS = 1 << 30 };
 
 /* ---- names ------------------------------------------------------------------------------------------------------- */
 
@@ -131,11 +134,40 @@ static enum error_code read_table(struct golden_case *c, const cJSON *table, con
     return OK;
 }
 
+/* A placement: `owner` of each block, and `held`, for each block of each member whether it has it; with `counts`. */
+static enum error_code read_placement(struct golden_case *c, const cJSON *call, const char *where, struct error *err)
+{
+    const cJSON *owner = cJSON_GetObjectItem(call, "owner"), *held = cJSON_GetObjectItem(call, "held"),
+                *counts = cJSON_GetObjectItem(call, "counts");
+    const int blocks = cJSON_GetArraySize(owner);
+    if (!cJSON_IsArray(owner) || !cJSON_IsArray(held) || blocks > MOST_BLOCKS || cJSON_GetArraySize(held) != blocks)
+        return fail(err, ERR_FORMAT, "%s: held: expected a row for each of at most %d owners", where, MOST_BLOCKS);
+    const int longest = blocks > c->P ? blocks : c->P;
+    int64_t *const row = malloc(((size_t)longest + 1) * sizeof *row),
+            *const list = realloc(c->counts, ((size_t)longest + 1) * sizeof *list);
+    c->counts = list ? list : c->counts;
+    c->owner = calloc((size_t)blocks + 1, sizeof *c->owner), c->held = calloc((size_t)(blocks * c->P) + 1, 1);
+    enum error_code code = row && list && c->owner && c->held ? read_list(counts, blocks, where, c->counts, err)
+                                                              : fail(err, ERR_MEMORY, "%s: no memory", where);
+    if (code == OK) code = read_list(owner, blocks, where, row, err);
+    for (int b = 0; b < blocks && code == OK; b++) c->owner[b] = (int32_t)row[b];
+    const cJSON *line = held->child;
+    for (int b = 0; b < blocks && code == OK; b++, line = line->next) {
+        code = read_list(line, c->P, where, row, err);
+        for (int m = 0; m < c->P && code == OK; m++) c->held[b * c->P + m] = row[m] != 0;
+    }
+    free(row);
+    c->placement = (struct block_placement){ blocks, c->owner, c->held };
+    c->args.counts = c->counts, c->args.placement = &c->placement;
+    return code;
+}
+
 /* `counts` of blocks, or a `table`, or neither. */
 static enum error_code read_counts(struct golden_case *c, const cJSON *call, const char *where, struct error *err)
 {
     const bool blocks = json_has(call, "counts");
     const cJSON *list;
+    if (json_has(call, "owner")) return read_placement(c, call, where, err);
     if (!blocks && !json_has(call, "table")) return OK;
     const enum error_code code = json_array(call, where, blocks ? "counts" : "table", &list, err);
     if (code != OK) return code;
@@ -190,7 +222,7 @@ static enum error_code read_side(const struct golden_cases *g, const struct gold
 
 static void golden_case_free(struct golden_case *c)
 {
-    free(c->in), free(c->want), free(c->counts);
+    free(c->in), free(c->want), free(c->counts), free(c->owner), free(c->held);
     *c = (struct golden_case){ 0 };
 }
 

@@ -45,7 +45,8 @@ static bool worth_agreeing(const struct exchange *x, const struct collective *c)
 {
     const int P = x->group->size;
     if (x->operation == ALLTOALL) return c->counts != NULL || bytes_of(c, c->count * P) > AGREE_FROM;
-    return bytes_of(c, c->counts != NULL ? block_total(c, P) : c->count) > AGREE_FROM;
+    const int64_t blocks = c->placement ? c->placement->blocks : P;
+    return bytes_of(c, c->counts != NULL ? block_total(c, (int)blocks) : c->count) > AGREE_FROM;
 }
 
 /* Without agreement, a member without memory ends the job: the others would wait for it. */

@@ -87,8 +87,9 @@ static inline struct message *message_list(struct exchange *x, int number)
 
 /* ---- arguments (arguments.c) ------------------------------------------------------------------------------------- */
 
-/* Whether count, or counts, mean blocks of one vector. */
+/* Whether count, or counts, mean blocks of one vector, one a member; or blocks of a placement. */
 bool operation_has_blocks(enum operation);
+bool operation_is_sparse(enum operation);
 
 /* Check the arguments that are equal on all members; check those that only this member knows: its buffers and the
  * counts of an all-to-all.  OK or ERR_USAGE. */

@@ -1,5 +1,6 @@
 /* arguments.c -- checks the arguments of a collective. */
-#include "emulated_devices/collectives/algorithm.h"
+#include "emulated_devices/collectives/sparse.h"
+#include <limits.h>
 
 static bool has_root(enum operation op)
 {
@@ -9,6 +10,16 @@ static bool has_root(enum operation op)
 bool operation_has_blocks(enum operation op)
 {
     return op == REDUCE_SCATTER || op == ALLGATHER || op == GATHER || op == SCATTER;
+}
+
+bool operation_is_sparse(enum operation op) { return op == SPARSE_ALLGATHER || op == SPARSE_REDUCE_SCATTER; }
+
+static void sparse_extents(enum operation op, const struct collective *c, int r, int P, int64_t *in, int64_t *out)
+{
+    struct sparse_walk w = { .b = -1 };
+    while (sparse_next(c, P, r, &w)) ;
+    *in = op == SPARSE_ALLGATHER ? w.owned_at : w.held_at;
+    *out = op == SPARSE_ALLGATHER ? w.held_at : w.owned_at;
 }
 
 static int64_t sum(const int64_t *counts, int64_t each, int P)
@@ -29,6 +40,7 @@ void collective_extents(enum operation op, const struct collective *c, int r, in
         *in = sum(c->counts, c->count, P);
         *out = sum(c->recvcounts, c->count, P);
     }
+    if (operation_is_sparse(op)) sparse_extents(op, c, r, P, in, out);
     if (!operation_has_blocks(op)) return;
     const int64_t mine = block_length(c, P, r), all = block_total(c, P);
     const bool spread = op == REDUCE_SCATTER || op == SCATTER;
@@ -46,6 +58,17 @@ static enum error_code check_counts(const char *which, const int64_t *counts, in
     return OK;
 }
 
+static enum error_code check_placement(const struct block_placement *p, int P, const char *op, struct error *err)
+{
+    if (p->blocks < 0 || p->blocks > INT_MAX)
+        return fail(err, ERR_USAGE, "%s: %lld blocks", op, (long long)p->blocks);
+    for (int64_t b = 0; b < p->blocks; b++)
+        if (p->owner[b] < 0 || p->owner[b] >= P)
+            return fail(err, ERR_USAGE, "%s: owner %d of block %lld is not in a group of %d", op, p->owner[b],
+                        (long long)b, P);
+    return OK;
+}
+
 enum error_code arguments_check(enum operation op, const struct collective *c, int P, struct error *err)
 {
     const char *name = operation_name(op);
@@ -58,6 +81,10 @@ enum error_code arguments_check(enum operation op, const struct collective *c, i
         return fail(err, ERR_USAGE, "%s: root %d is not in a group of %d", name, c->root, P);
     if (op == ALLTOALL && (c->counts == NULL) != (c->recvcounts == NULL))
         return fail(err, ERR_USAGE, "%s: counts and recvcounts go together", name);
+    if (operation_is_sparse(op) && c->placement != NULL) {
+        const enum error_code code = check_placement(c->placement, P, name, err);
+        return code ? code : check_counts("counts", c->counts, (int)c->placement->blocks, name, err);
+    }
     return op == ALLTOALL ? OK : check_counts("counts", c->counts, P, name, err);
 }
 
@@ -74,12 +101,18 @@ static bool lies_in_place(enum operation op, const struct collective *c, int r, 
 {
     if (op == ALLGATHER || op == GATHER) return c->in == const_element(c, c->out, block_first(c, P, r));
     if (op == REDUCE_SCATTER || op == SCATTER) return c->out == const_element(c, c->in, block_first(c, P, r));
+    if (op == SPARSE_ALLGATHER) return c->in == const_element(c, c->out, sparse_first_owned(c, P, r));
+    if (op == SPARSE_REDUCE_SCATTER) return c->out == const_element(c, c->in, sparse_first_owned(c, P, r));
     return c->in == c->out;
 }
 
 static enum error_code bad_overlap(enum operation op, const struct group *g, struct error *err)
 {
     const bool gathers = op == ALLGATHER || op == GATHER;
+    if (operation_is_sparse(op))
+        return fail(err, ERR_USAGE, "%s: in and out overlap on device %d; in place is %s at the first own block of %s",
+                    operation_name(op), g->comm->rank, op == SPARSE_ALLGATHER ? "in" : "out",
+                    op == SPARSE_ALLGATHER ? "out" : "in");
     if (!operation_has_blocks(op))
         return fail(err, ERR_USAGE, "%s: in and out overlap on device %d; in place is in == out", operation_name(op),
                     g->comm->rank);

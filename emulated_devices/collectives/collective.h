@@ -28,6 +28,15 @@ int nodes_even(struct nodes, int P);
 /** The nodes of a group on the cluster of its devices' clocks.  Local. */
 struct nodes group_nodes(const struct group *);
 
+/* Who has which blocks of a sparse collective.  A block has one owner; the members that hold it are its owner and its
+ * targets.  A sparse all-gather sends each block to its targets; a sparse reduce-scatter sums the values of all that
+ * hold it at its owner.  So a placement of owners becomes one of holders, and back. */
+struct block_placement {
+    int64_t blocks;
+    const int32_t *owner;               /* [blocks] members */
+    const bool *held;                   /* [blocks, P] the targets; an owner holds its blocks, whatever this says */
+};
+
 /* The arguments of all collectives; unused ones are 0.  P = size of the group, r = rank in it.
  *
  *   operation        in                    out                 count means
@@ -43,11 +52,15 @@ struct nodes group_nodes(const struct group *);
  *   scatter          root: [sum]           [counts[r]]         as reduce-scatter
  *   barrier          -                     -                   -
  *   scan             [count]               [count]             inclusive, or exclusive (rank 0's out does not change)
+ *   sparse-allgather [own blocks]          [held blocks]       counts[blocks] of the placement, or NULL: count cut
+ *                                                              into as many nearly equal blocks
+ *   sparse-reduce-scatter [held blocks]    [own blocks]        likewise
  *
  * In place: in == out where the shapes are equal; for an all-to-all that means counts[i] == recvcounts[i] for every i.
  * For reduce-scatter, allgather, gather and scatter the smaller buffer is this device's block inside the larger one.
- * Each member may choose to be in place or not.  Any other overlap is refused.  The part of `in` outside `out` does not
- * change.
+ * For the sparse ones the smaller buffer begins at the place of the first own block inside the larger one, and each own
+ * block is at its place there.  Each member may choose to be in place or not.  Any other overlap is refused.  The part
+ * of `in` outside `out` does not change.
  *
  * Additional scratch in place: only an all-to-all needs some, to save blocks that are overwritten before they are sent:
  * the longest block (pairwise_shift, pairwise_xor) or all of `in` (linear).
@@ -57,6 +70,8 @@ struct collective {
     void *out;
     int64_t count;
     const int64_t *counts, *recvcounts;
+    const struct block_placement *placement;            /* of a sparse collective; NULL: P blocks, a member owns that of
+                                         * its number, and all hold all: what allgather and reduce-scatter do */
     enum dtype dtype;
     enum reduction reduction;
     int root;

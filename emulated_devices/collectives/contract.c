@@ -20,6 +20,7 @@ enum {
     HAS_COUNTS,
     COUNTS_SUM,
     COUNTS_HASH,
+    PLACEMENT_HASH,
     TERMS
 };
 static const char *const term_name[TERMS] = { "operation",
@@ -31,7 +32,8 @@ static const char *const term_name[TERMS] = { "operation",
                                               "exclusive",
                                               "whether there are counts",
                                               "the sum of counts",
-                                              "counts (by hash)" };
+                                              "counts (by hash)",
+                                              "placement (by hash)" };
 struct terms { int64_t of[TERMS]; };
 
 static int64_t algorithm_number(const struct algorithm *a)
@@ -41,16 +43,27 @@ static int64_t algorithm_number(const struct algorithm *a)
     return -1;                          /* auto, or an unknown name */
 }
 
+static int64_t placement_hash(const struct block_placement *p, int P)
+{
+    uint64_t hash = 1469598103934665603u;
+    for (int64_t b = 0; b < p->blocks; b++)
+        for (int m = -1; m < P; m++)
+            hash = (hash ^ (m < 0 ? (uint64_t)p->owner[b] : (uint64_t)p->held[b * P + m])) * 1099511628211u;
+    return (int64_t)(hash >> 1);
+}
+
 static struct terms terms_of(enum operation op, const struct algorithm *a, const struct collective *c, int P)
 {
     struct terms t = { { op, algorithm_number(a), c->count, c->dtype, c->reduction, c->root, c->exclusive,
                          c->counts != NULL } };
     uint64_t hash = 1469598103934665603u;
-    for (int b = 0; b < P && c->counts != NULL && op != ALLTOALL; b++) {
+    const int64_t blocks = c->placement ? c->placement->blocks : P;
+    for (int64_t b = 0; b < blocks && c->counts != NULL && op != ALLTOALL; b++) {
         t.of[COUNTS_SUM] += c->counts[b];
         hash = (hash ^ (uint64_t)c->counts[b]) * 1099511628211u;
     }
     t.of[COUNTS_HASH] = (int64_t)(hash >> 1);
+    if (c->placement) t.of[PLACEMENT_HASH] = placement_hash(c->placement, P);
     return t;
 }
 

@@ -20,7 +20,9 @@
     X(alltoall_pairwise_shift) X(alltoall_pairwise_xor) X(alltoall_linear) X(alltoall_bruck) \
     X(alltoall_2dh) X(alltoall_two_level) \
     X(gather_binomial) X(gather_linear) X(scatter_binomial) X(scatter_linear) \
-    X(barrier_dissemination) X(barrier_tree) X(scan_doubling) X(scan_linear)
+    X(barrier_dissemination) X(barrier_tree) X(scan_doubling) X(scan_linear) \
+    X(sparse_allgather_flat) X(sparse_allgather_binomial) \
+    X(sparse_reduce_scatter_flat) X(sparse_reduce_scatter_binomial)
 
 #define X(name) extern const struct algorithm name;
 ALGORITHMS(X)
@@ -56,6 +58,7 @@ static bool nothing_to_do(enum operation op, const struct collective *c, int P)
 {
     if (P == 1) return true;
     if (op == BARRIER || (op == ALLTOALL && c->counts != NULL)) return false;
+    if (operation_is_sparse(op)) return c->counts == NULL && c->count == 0;
     return operation_has_blocks(op) ? block_total(c, P) == 0 : c->count == 0;
 }
 

@@ -26,6 +26,8 @@
     X(SCATTER,        "scatter")             \
     X(BARRIER,        "barrier")             \
     X(SCAN,           "scan")                \
+    X(SPARSE_ALLGATHER,      "sparse-allgather")       \
+    X(SPARSE_REDUCE_SCATTER, "sparse-reduce-scatter")  \
     X(CONTROL,        "control")    /* agreement, reports, comparison: what the emulation itself says, not the model */
 
 enum operation {

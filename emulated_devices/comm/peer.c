@@ -43,8 +43,10 @@ static int blocking(enum operation operation, const struct arguments *p)
     case BROADCAST: return MPI_Bcast(p->out, p->n, p->t, p->root, p->on);
     case REDUCE: return MPI_Reduce(p->in, p->out, p->n, p->t, p->op, p->root, p->on);
     case ALLREDUCE: return MPI_Allreduce(p->in, p->out, p->n, p->t, p->op, p->on);
-    case REDUCE_SCATTER: return MPI_Reduce_scatter(p->in, p->out, p->length, p->t, p->op, p->on);
-    case ALLGATHER: return MPI_Allgatherv(p->in, p->own, p->t, p->out, p->length, p->first, p->t, p->on);
+    case REDUCE_SCATTER: case SPARSE_REDUCE_SCATTER:
+        return MPI_Reduce_scatter(p->in, p->out, p->length, p->t, p->op, p->on);
+    case ALLGATHER: case SPARSE_ALLGATHER:
+        return MPI_Allgatherv(p->in, p->own, p->t, p->out, p->length, p->first, p->t, p->on);
     case ALLTOALL: return MPI_Alltoall(p->in, p->n, p->t, p->out, p->n, p->t, p->on);
     case GATHER: return MPI_Gatherv(p->in, p->own, p->t, p->out, p->length, p->first, p->t, p->root, p->on);
     case SCATTER: return MPI_Scatterv(p->in, p->length, p->first, p->t, p->out, p->own, p->t, p->root, p->on);
@@ -60,8 +62,10 @@ static int start(enum operation operation, const struct arguments *p, MPI_Reques
     case BROADCAST: return MPI_Ibcast(p->out, p->n, p->t, p->root, p->on, r);
     case REDUCE: return MPI_Ireduce(p->in, p->out, p->n, p->t, p->op, p->root, p->on, r);
     case ALLREDUCE: return MPI_Iallreduce(p->in, p->out, p->n, p->t, p->op, p->on, r);
-    case REDUCE_SCATTER: return MPI_Ireduce_scatter(p->in, p->out, p->length, p->t, p->op, p->on, r);
-    case ALLGATHER: return MPI_Iallgatherv(p->in, p->own, p->t, p->out, p->length, p->first, p->t, p->on, r);
+    case REDUCE_SCATTER: case SPARSE_REDUCE_SCATTER:
+        return MPI_Ireduce_scatter(p->in, p->out, p->length, p->t, p->op, p->on, r);
+    case ALLGATHER: case SPARSE_ALLGATHER:
+        return MPI_Iallgatherv(p->in, p->own, p->t, p->out, p->length, p->first, p->t, p->on, r);
     case ALLTOALL: return MPI_Ialltoall(p->in, p->n, p->t, p->out, p->n, p->t, p->on, r);
     case GATHER: return MPI_Igatherv(p->in, p->own, p->t, p->out, p->length, p->first, p->t, p->root, p->on, r);
     case SCATTER: return MPI_Iscatterv(p->in, p->length, p->first, p->t, p->out, p->own, p->t, p->root, p->on, r);

@@ -46,14 +46,19 @@ static int block_of(const struct state *s, int64_t place)
     return b;
 }
 
-static bool reduces(enum operation op) { return op == REDUCE || op == ALLREDUCE || op == REDUCE_SCATTER; }
+static bool gathers(enum operation op) { return op == ALLGATHER || op == GATHER || op == SPARSE_ALLGATHER; }
+
+static bool reduces(enum operation op)
+{
+    return op == REDUCE || op == ALLREDUCE || op == REDUCE_SCATTER || op == SPARSE_REDUCE_SCATTER;
+}
 
 /* The set of a finished block; 0: none. */
 static unsigned finished(const struct state *s, int b)
 {
     const enum operation op = s->t->algorithm->operation;
     if (reduces(op) || op == ALLTOALL) return (1u << s->t->P) - 1;
-    if (op == ALLGATHER || op == GATHER) return 1u << b;
+    if (gathers(op)) return 1u << b;
     return op == BROADCAST || op == SCATTER ? 1u << s->t->call.root : 0;
 }
 
@@ -63,7 +68,7 @@ static bool starts_with(const struct state *s, int device, int b)
 {
     const enum operation op = s->t->algorithm->operation;
     if (op == BROADCAST || op == SCATTER) return device == s->t->call.root;
-    return op == ALLGATHER || op == GATHER ? device == b : true;
+    return gathers(op) ? device == b : true;
 }
 
 static void start(struct state *s)
@@ -117,7 +122,7 @@ static bool whole(const struct state *s, const struct show_event *e, int b, unsi
 static bool only_moves(const struct state *s)
 {
     const enum operation op = s->t->algorithm->operation;
-    return op == BROADCAST || op == SCATTER || op == ALLGATHER || op == GATHER;
+    return op == BROADCAST || op == SCATTER || gathers(op);
 }
 
 /* "b2(01)": block 2, with the numbers of devices 0 and 1 in it.  Consecutive blocks with equal sets are joined. */

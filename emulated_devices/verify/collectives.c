@@ -21,7 +21,8 @@ static void lay_out(struct exact_call *c, char *memory, bool in_place)
 {
     const int64_t in = exact_in_length(c), out = exact_out_length(c);
     const enum operation op = c->operation;
-    const bool blocks = op == REDUCE_SCATTER || op == ALLGATHER || op == GATHER || op == SCATTER;
+    const bool blocks = op == REDUCE_SCATTER || op == ALLGATHER || op == GATHER || op == SCATTER ||
+                        op == SPARSE_ALLGATHER || op == SPARSE_REDUCE_SCATTER;
     const size_t place = blocks ? bytes_of(c, block_start(c->args.count, c->P, c->rank)) : 0;
     c->args.in = in_place && in < out ? memory + place : memory;
     c->args.out = !in_place ? memory + bytes_of(c, in) : out < in ? memory + place : memory;

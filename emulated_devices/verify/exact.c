@@ -18,7 +18,7 @@ int64_t exact_in_length(const struct exact_call *c)
     switch (c->operation) {
     case BARRIER: return 0;
     case BROADCAST: case SCATTER: return c->rank == c->args.root ? c->args.count : 0;
-    case ALLGATHER: case GATHER: return length_of(c, c->rank);
+    case ALLGATHER: case GATHER: case SPARSE_ALLGATHER: return length_of(c, c->rank);
     case ALLTOALL: return c->args.count * c->P;
     default: return c->args.count;
     }
@@ -29,7 +29,7 @@ int64_t exact_out_length(const struct exact_call *c)
     switch (c->operation) {
     case BARRIER: return 0;
     case REDUCE: case GATHER: return c->rank == c->args.root ? c->args.count : 0;
-    case REDUCE_SCATTER: case SCATTER: return length_of(c, c->rank);
+    case REDUCE_SCATTER: case SCATTER: case SPARSE_REDUCE_SCATTER: return length_of(c, c->rank);
     case ALLTOALL: return c->args.count * c->P;
     default: return c->args.count;
     }
@@ -38,7 +38,8 @@ int64_t exact_out_length(const struct exact_call *c)
 /* For gather and scatter, element i of the whole vector is the same number on every member. */
 double exact_in(const struct exact_call *c, int64_t i)
 {
-    if (c->operation == ALLGATHER || c->operation == GATHER) return given(0, first_of(c, c->rank) + i);
+    if (c->operation == ALLGATHER || c->operation == GATHER || c->operation == SPARSE_ALLGATHER)
+        return given(0, first_of(c, c->rank) + i);
     return given(c->rank, i);
 }
 
@@ -49,7 +50,7 @@ double exact_out(const struct exact_call *c, int64_t i)
     case BROADCAST: return given(c->args.root, i);
     case SCATTER: return given(c->args.root, first_of(c, c->rank) + i);
     case REDUCE: case ALLREDUCE: return sum_of(c->P, i);
-    case REDUCE_SCATTER: return sum_of(c->P, first_of(c, c->rank) + i);
+    case REDUCE_SCATTER: case SPARSE_REDUCE_SCATTER: return sum_of(c->P, first_of(c, c->rank) + i);
     case SCAN: return sum_of(c->rank + 1, i);
     case ALLTOALL: return given((int)(i / n), c->rank * n + i % n);
     default: return given(0, i);

@@ -32,7 +32,7 @@ END
 test_every_algorithm() {
     local op name devices n=0 few=4 many=4          # below `make verify` every third
     [ "${TIER:-test}" != verify ] || few=6 many=8
-    for op in allreduce reduce reduce-scatter broadcast scatter gather allgather alltoall scan barrier; do
+    for op in allreduce reduce reduce-scatter broadcast scatter gather allgather alltoall scan barrier sparse-allgather sparse-reduce-scatter; do
         for name in $(algorithms_of $op); do
             n=$((n + 1))
             [ "${TIER:-test}" = verify ] || [ $((n % 3)) = 0 ] || continue
@@ -107,7 +107,7 @@ test_bench() {
 # Every operation beside MPI's own, with exact results from both.
 test_bench_every_operation() {
     local op
-    for op in reduce-scatter allgather alltoall broadcast reduce gather scatter scan barrier; do
+    for op in reduce-scatter allgather alltoall broadcast reduce gather scatter scan barrier sparse-allgather sparse-reduce-scatter; do
         run bench collectives $op --devices 3 --bytes 4,1000 --runs 1
         expect_status 0; expect_silent; expect_out "^$op, 3 devices"; expect_out ' MPI, yielding '
     done

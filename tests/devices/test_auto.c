@@ -230,7 +230,8 @@ static void test_runs_by_name(void **state)
     for (int i = 0; i < P; i++) uneven[i] = i * 3 % 5, sent[i] = (r + 2 * i) % 4, received[i] = (i + 2 * r) % 4;
     for (enum operation op = BROADCAST; op < CONTROL; op++) {
         struct collective c = call_of(op, 1000);
-        if (op == ALLGATHER || op == REDUCE_SCATTER || op == GATHER || op == SCATTER) c.counts = uneven;
+        if (op == ALLGATHER || op == REDUCE_SCATTER || op == GATHER || op == SCATTER ||
+            op == SPARSE_ALLGATHER || op == SPARSE_REDUCE_SCATTER) c.counts = uneven;
         if (op == ALLTOALL) c.counts = sent, c.recvcounts = received;
         const struct traffic before = comm.counted.of[TRAFFIC_OTHER].of[op];
         const enum error_code code = collective_run(comm.everyone, op, "auto", &c, &err);

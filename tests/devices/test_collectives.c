@@ -114,7 +114,8 @@ static double reduced(const struct collective *c, int first, int last, int64_t i
 
 static bool has_blocks(enum operation op)
 {
-    return op == REDUCE_SCATTER || op == ALLGATHER || op == GATHER || op == SCATTER;
+    return op == REDUCE_SCATTER || op == ALLGATHER || op == GATHER || op == SCATTER || op == SPARSE_ALLGATHER ||
+           op == SPARSE_REDUCE_SCATTER;
 }
 
 static int64_t length(const struct collective *c, int b)
@@ -165,8 +166,8 @@ static int64_t in_length(enum operation op, const struct collective *c, int r)
     case BARRIER: return 0;
     case BROADCAST: return r == c->root ? c->count : 0;
     case SCATTER: return r == c->root ? first(c, group.size) : 0;
-    case REDUCE_SCATTER: return first(c, group.size);
-    case ALLGATHER: case GATHER: return length(c, r);
+    case REDUCE_SCATTER: case SPARSE_REDUCE_SCATTER: return first(c, group.size);
+    case ALLGATHER: case GATHER: case SPARSE_ALLGATHER: return length(c, r);
     case ALLTOALL: return all_between(c, r, true);
     default: return c->count;
     }
@@ -178,8 +179,8 @@ static int64_t out_length(enum operation op, const struct collective *c, int r)
     case BARRIER: return 0;
     case REDUCE: return r == c->root ? c->count : 0;
     case GATHER: return r == c->root ? first(c, group.size) : 0;
-    case ALLGATHER: return first(c, group.size);
-    case REDUCE_SCATTER: case SCATTER: return length(c, r);
+    case ALLGATHER: case SPARSE_ALLGATHER: return first(c, group.size);
+    case REDUCE_SCATTER: case SCATTER: case SPARSE_REDUCE_SCATTER: return length(c, r);
     case ALLTOALL: return all_between(c, r, false);
     case SCAN: return c->exclusive && r == 0 ? 0 : c->count;
     default: return c->count;
@@ -200,9 +201,9 @@ static double end(enum operation op, const struct collective *c, int r, int64_t 
     switch (op) {
     case BROADCAST: return value(c, c->root, i);
     case SCATTER: return value(c, c->root, first(c, r) + i);
-    case REDUCE_SCATTER: return reduced(c, 0, group.size, first(c, r) + i);
+    case REDUCE_SCATTER: case SPARSE_REDUCE_SCATTER: return reduced(c, 0, group.size, first(c, r) + i);
     case SCAN: return reduced(c, 0, c->exclusive ? r : r + 1, i);
-    case ALLGATHER: case GATHER:
+    case ALLGATHER: case GATHER: case SPARSE_ALLGATHER:
         b = block_of(c, &i);
         return value(c, b, i);
     case ALLTOALL:
@@ -386,7 +387,10 @@ static bool selected(const struct algorithm *a)
     return only == NULL || strncmp(only, name, strlen(only)) == 0;
 }
 
-static bool reduces(enum operation op) { return op == REDUCE || op == ALLREDUCE || op == REDUCE_SCATTER || op == SCAN; }
+static bool reduces(enum operation op)
+{
+    return op == REDUCE || op == ALLREDUCE || op == REDUCE_SCATTER || op == SCAN || op == SPARSE_REDUCE_SCATTER;
+}
 static bool rooted(enum operation op) { return op == BROADCAST || op == REDUCE || op == GATHER || op == SCATTER; }
 
 static void run_both_places(const struct algorithm *a, struct collective c)

@@ -70,6 +70,7 @@ static bool run_case(struct complaint *bad, const struct algorithm *a, struct go
     if (in_bytes > 0) memcpy(before, c->in, in_bytes);
     c->args.out = out;
     c->args.nodes = group_nodes(&group);
+    if (c->args.placement) c->args.placement = &c->placement;       /* the case may have been moved */
 
     const char *needs = algorithm_refuses(a, c->P, &c->args);
     const enum error_code code = collective_run(&group, c->operation, a->name, &c->args, &err);

@@ -18,7 +18,8 @@ static enum error_code parse(struct asked *a, int argc, char **argv, bool *help,
 {
     static const char *const operations[] = { "allreduce", "reduce-scatter", "allgather", "alltoall",
                                               "broadcast", "reduce",         "gather",    "scatter",
-                                              "scan",      "barrier",        NULL };
+                                              "scan",      "barrier",
+                                              "sparse-allgather", "sparse-reduce-scatter", NULL };
     const struct option table[] = {
         { "OP", NULL, OPTION_CHOICE, &a->operation, .choices = operations, .help = "which collective" },
         { "--algo", "A,B", OPTION_STRING, &a->algorithms, .help = "a list of algorithms, or all" },

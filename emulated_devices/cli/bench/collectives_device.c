@@ -137,7 +137,8 @@ static double bus_factor(enum operation op, int P)
 {
     switch (op) {
     case ALLREDUCE: return 2.0 * (P - 1) / P;
-    case REDUCE_SCATTER: case ALLGATHER: case ALLTOALL: case GATHER: case SCATTER: return (double)(P - 1) / P;
+    case REDUCE_SCATTER: case ALLGATHER: case ALLTOALL: case GATHER: case SCATTER: case SPARSE_ALLGATHER:
+    case SPARSE_REDUCE_SCATTER: return (double)(P - 1) / P;
     default: return 1;
     }
 }

@@ -51,7 +51,7 @@ static void note_reduced(void *record, const struct exchange *x, enum dtype t, c
 
 /* ---- input ------------------------------------------------------------------------------------------------------- */
 
-static bool gathers(enum operation op) { return op == ALLGATHER || op == GATHER; }
+static bool gathers(enum operation op) { return op == ALLGATHER || op == GATHER || op == SPARSE_ALLGATHER; }
 
 static void fill(const struct asked *a, int P, int r, int64_t *in)
 {

@@ -27,8 +27,8 @@ static int64_t wanted(enum operation op, const struct collective *c, int r, int 
     switch (op) {
     case BROADCAST: return symbol(c->root, i);
     case SCATTER: return symbol(c->root, own);
-    case REDUCE_SCATTER: return sum_of(P, own);
-    case ALLGATHER: case GATHER: return symbol(owner(c, P, i), i);
+    case REDUCE_SCATTER: case SPARSE_REDUCE_SCATTER: return sum_of(P, own);
+    case ALLGATHER: case GATHER: case SPARSE_ALLGATHER: return symbol(owner(c, P, i), i);
     case ALLTOALL: return symbol((int)(i / c->count), r * c->count + i % c->count);
     case SCAN: return sum_of(r + 1, i);
     default: return sum_of(P, i);

@@ -19,6 +19,8 @@ static const struct command topics[] = {
     { "allgather", "the blocks of all devices, on every device", show_collective },
     { "alltoall", "a block from every device for every device", show_collective },
     { "scan", "prefix sums: of a device and all before it", show_collective },
+    { "sparse-allgather", "blocks from their owners to their targets, here to all", show_collective },
+    { "sparse-reduce-scatter", "the sums of blocks at their owners, here from all", show_collective },
     { "barrier", "every device waits for all others", show_collective },
     { "tensor", "a linear layer under a tensor scheme: blocks of each device, sends, products, sums", show_tensor },
     { "attention", "a sequence cut over devices: who has which tokens, and computes which queries and keys when",

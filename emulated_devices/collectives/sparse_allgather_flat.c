@@ -1,0 +1,70 @@
+/* sparse-allgather, flat: every owner sends its blocks to each of their targets, all at once.
+ *
+ * Source    NCCL's grouped broadcasts of Hecate (fully sharded sparse data parallelism), arXiv:2502.02581
+ * Needs     any P, any placement, any counts.
+ * Cost      messages  the targets of own blocks;  bytes  of each own block its length for each target
+ *           steps     1 where a device can send to all at once; the most messages of a device through one port
+ * Memory    the list of messages.
+ * Rounding  permutes: bits are equal.
+ *
+ *     blocks  a of member 0 for 1 2 3    b of member 2 for 0         0 -a-> 1   0 -a-> 2   0 -a-> 3   2 -b-> 0
+ */
+#include "emulated_devices/collectives/sparse.h"
+
+/* Call once with m = NULL to count.  Two members' messages go in the order of blocks, at both. */
+static int receive_all(struct exchange *x, const struct collective *c, struct message *m)
+{
+    const int P = x->group->size;
+    int n = 0;
+    for (struct sparse_walk w = { .b = -1 }; sparse_next(c, P, x->group->rank, &w); ) {
+        if (w.owns || !w.holds || w.length == 0) continue;
+        if (m) m[n] = message_receive(x, w.owner, element(c, c->out, w.held_at), bytes_of(c, w.length));
+        n++;
+    }
+    return n;
+}
+
+static int send_all(struct exchange *x, const struct collective *c, struct message *m)
+{
+    const int P = x->group->size, me = x->group->rank;
+    int n = 0;
+    for (int k = 1; k < P; k++)
+        for (struct sparse_walk w = { .b = -1 }; sparse_next(c, P, me, &w); ) {
+            const int to = imod(me + k, P);
+            if (!w.owns || w.length == 0 || !sparse_holds(c, P, w.b, to)) continue;
+            if (m) m[n] = message_send(x, to, element(c, c->out, w.held_at), bytes_of(c, w.length));
+            n++;
+        }
+    return n;
+}
+
+static enum error_code run(struct group *g, const struct collective *c, struct error *err)
+{
+    struct exchange x = exchange_begin(g, SPARSE_ALLGATHER);
+    const int number = receive_all(&x, c, NULL) + send_all(&x, c, NULL);
+    struct message *m = message_list(&x, number);
+    sparse_copy_own(&x, c);
+    const int received = receive_all(&x, c, m);
+    send_all(&x, c, m + received);
+    const enum error_code code = wait_all(&x, m, number, err);
+    exchange_small_end(&x, m);
+    return code;
+}
+
+static struct collective_cost cost(int r, int P, const struct collective *c)
+{
+    struct collective_cost cost = { .depth = 1 };
+    for (struct sparse_walk w = { .b = -1 }; sparse_next(c, P, r, &w); ) {
+        if (w.holds && !w.owns) cost.path += bytes_of(c, w.length);
+        for (int m = 0; m < P && w.owns && w.length > 0; m++)
+            if (m != r && sparse_holds(c, P, w.b, m)) cost_send(&cost, c, w.length);
+    }
+    if (cost.bytes > cost.path) cost.path = cost.bytes;
+    return cost;
+}
+
+const struct algorithm sparse_allgather_flat = {
+    .operation = SPARSE_ALLGATHER, .name = "flat", .description = "every block from its owner to each of its targets",
+    .source = "Hecate, arXiv:2502.02581", .cost_formula = "a + (sum over own blocks of targets x length) b",
+    .run = run, .cost = cost,
+};
