@@ -10,8 +10,10 @@ A family is an object with
                         (name, activation, gradient) of each, rows = tokens
     loss(model, c, ids, labels)
 """
+import importlib
 import math
 import os
+import sys
 
 os.environ.setdefault("TRANSFORMERS_VERBOSITY", "error")
 import numpy as np
@@ -28,6 +30,13 @@ try:
     from transformers.models.qwen2 import modeling_qwen2
 except ImportError:                             # before 4.37
     modeling_qwen2 = None
+# The released code with parallel streams: a folder of modeling_qwen2_parscale.py and configuration_qwen2_parscale.py.
+PARSCALE = os.environ.get("PARSCALE")
+if PARSCALE:
+    sys.path.insert(0, os.path.dirname(os.path.abspath(PARSCALE)))
+    modeling_parscale = importlib.import_module(os.path.basename(os.path.abspath(PARSCALE)) + ".modeling_qwen2_parscale")
+else:
+    modeling_parscale = None
 try:
     from transformers import modeling_rope_utils
 except ImportError:                             # before 4.43
@@ -52,7 +61,7 @@ class Wide:
 def widen():
     torch.set_default_dtype(torch.float64)
     torch.Tensor.float = torch.Tensor.double
-    for module in (modeling_gptj, modeling_llama, modeling_mixtral, modeling_qwen2, modeling_rope_utils):
+    for module in (modeling_gptj, modeling_llama, modeling_mixtral, modeling_qwen2, modeling_parscale, modeling_rope_utils):
         if module is not None:
             module.torch = Wide()
 
@@ -186,6 +195,7 @@ def llama3_frequencies(c):
 class Llama:
     name = "transformers LlamaForCausalLM"
     module = modeling_llama
+    ends = ("embedding", "ln_f", "logits")
 
     def feed_forward(self, c, at, into_residual):
         yield at + "mlp.gate_up_proj.weight", (2 * c["F"], c["D"]), 0, INIT_STD, [(at + "mlp.gate_proj.weight", c["F"]), (at + "mlp.up_proj.weight", c["F"])]
@@ -289,7 +299,7 @@ class Llama:
                 for name in ("ln_1", "attn.heads", "attn.out", "mid", "ln_2", "out"):
                     yield at + name, *w.pair(at + name)
                 yield from self.result_of_feed(w, model, c, layer)
-            for name in ("embedding", "ln_f", "logits"):
+            for name in self.ends:
                 yield name, *w.pair(name)
 
         return lambda: list(result())
@@ -315,6 +325,52 @@ class Qwen2(Llama):
 
     def make(self, **config):
         return transformers.Qwen2ForCausalLM(transformers.Qwen2Config(**config))
+
+
+# ---- ParScale -----------------------------------------------------------------------------------------------------------------
+
+class ParScale(Qwen2):
+    name = "QwenLM/ParScale Qwen2ParScaleForCausalLM"
+    module = modeling_parscale
+    ends = ("embedding", "ln_f", "streams.up", "streams.act", "streams.logits", "streams.mean", "logits")
+
+    def in_order(self, c):
+        D, P = c["D"], c["P"]
+        for row in super().in_order(c):
+            yield row
+            name = row[0]
+            if name.endswith("qkv_proj.bias"):
+                at = name.replace("qkv_proj.bias", "prefix_")
+                yield (at + "kv.weight", (P * c["T"], 2 * c["K"] * (D // c["H"])), 0, INIT_STD, [(at + "k", P), (at + "v", P)])
+            if name == "model.norm.weight":
+                for part, shape, std in (("0.weight", (D, D * P), INIT_STD), ("0.bias", (D,), 0), ("2.weight", (P, D), INIT_STD), ("2.bias", (P,), 0)):
+                    yield "model.aggregate_layer." + part, shape, 0, std, None
+
+    def split(self, c, name, w):
+        """A prefix, rows = (stream, token), as the model has it: keys and values [P,K,T,A]."""
+        if "prefix_kv" not in name:
+            return None
+        w = w.reshape(c["P"], c["T"], 2, c["K"], -1).transpose(2, 0, 3, 1, 4)
+        return {name.replace("kv.weight", "k"): w[0], name.replace("kv.weight", "v"): w[1]}
+
+    def join(self, c, name, arrays):
+        if "prefix_kv" not in name:
+            return None
+        return np.stack([a.transpose(0, 2, 1, 3) for a in arrays], axis=2).reshape(c["P"] * c["T"], -1)
+
+    def config(self, c):
+        return dict(super().config(c), model_type="qwen2_parscale", parscale_n=c["P"], parscale_n_tokens=c["T"],
+                    parscale_attn_smooth=c["smooth"])
+
+    def make(self, **config):
+        return self.module.Qwen2ParScaleForCausalLM(self.module.Qwen2ParScaleConfig(**config))
+
+    def watch_attention(self, w, model):
+        super().watch_attention(w, model)
+        w.input_of(model.model.layers[0], "embedding")
+        for place, name in enumerate(("up", "act", "logits")):
+            w.output_of(model.model.aggregate_layer[place], "streams." + name)
+        w.input_of(model.lm_head, "streams.mean")
 
 
 # ---- Mixtral ------------------------------------------------------------------------------------------------------------------

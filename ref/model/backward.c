@@ -43,6 +43,7 @@ static void attention_backward(struct transformer *m, int layer)
     op->linear_backward_input(m->d_attention, m->d_branch, W(PROJ_W));
     computed_gradient(m, "attn.heads", layer, m->d_attention, c->D);
     op->attention_backward_input(m->d_qkv, m->d_attention, a->att, a->lse, a->qkv, attention_of(m, layer));
+    if (STREAMS(c) > 1) prefix_backward(m, layer);
     if (c->positions == POSITIONS_ROTARY) {
         computed_gradient(m, "attn.rotated", layer, m->d_qkv, c->A + m->S);
         op->rotary_backward_input(m->d_qkv, m->positions, m->rotary, attention_of(m, layer));
@@ -112,8 +113,9 @@ void transformer_backward(struct transformer *m)
 
     op->cross_entropy_backward(d_logits, m->logits, m->total, m->top, m->labels, 0, IGNORE_LABEL, scale);
     computed_gradient(m, "logits", L, d_logits, 1);
-    op->linear_backward_weight(m->g[head], pick(m->g, param_head_bias(c)), d_logits, m->lnf);
-    op->linear_backward_input(m->d_branch, d_logits, m->w[head]);
+    op->linear_backward_weight(m->g[head], pick(m->g, param_head_bias(c)), d_logits, head_input(m));
+    op->linear_backward_input(first_rows(m->d_branch, m->B * m->S), d_logits, m->w[head]);
+    if (STREAMS(c) > 1) streams_mean_backward(m);
     computed_gradient(m, "ln_f", L, m->d_branch, c->V);
     norm_backward(m, m->d_stream, m->d_branch, m->last, m->lnf_mean, m->lnf_rstd, param_final_norm(c),
                   param_final_bias(c));

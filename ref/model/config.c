@@ -87,6 +87,22 @@ static enum error_code check_sizes(const struct model_config *c, struct error *e
     return OK;
 }
 
+static enum error_code check_streams(const struct model_config *c, struct error *err)
+{
+    const struct streams_config *s = &c->streams;
+    if (s->P < 0 || s->P > 1024)
+        return fail(err, ERR_PLAN, "model: P (parallel streams) = %lld; it must be from 1 to 1024", (long long)s->P);
+    if (STREAMS(c) == 1) return OK;
+    if (s->prefix < 1 || s->prefix > 65536)
+        return fail(err, ERR_PLAN, "model: %lld tokens in the prefix of a stream; it must be from 1 to 65536",
+                    (long long)s->prefix);
+    if (!(s->smoothing >= 0 && s->smoothing <= 1))
+        return fail(err, ERR_PLAN, "model: smoothing %g of the streams' weights; it must be from 0 to 1", s->smoothing);
+    if (c->dropout_embedding > 0 || c->dropout_residual > 0 || c->dropout_attention > 0)
+        return fail(err, ERR_PLAN, "model: dropout with parallel streams is not implemented; it must be 0");
+    return OK;
+}
+
 static enum error_code check_rotary(const struct model_config *c, struct error *err)
 {
     const struct rotary *r = &c->rotary;
@@ -171,6 +187,8 @@ int model_config_numbers(const struct model_config *c, struct model_number out[M
         { "experts without computation", true, (double)c->mixture.zero },
         { "null experts", true, c->mixture.zero_is_null }, { "experts that compute", false, route->active },
         { "top-p", false, route->top_p }, { "near", false, route->near },
+        { "streams", true, (double)STREAMS(c) }, { "prefix", true, (double)c->streams.prefix },
+        { "stream smoothing", false, c->streams.smoothing },
         { "rotary turned", true, (double)r->turned },
     };
     enum { COUNT = sizeof numbers / sizeof *numbers };
@@ -197,6 +215,7 @@ enum error_code model_config_check(const struct model_config *c, struct error *e
     enum error_code e = check_mixture(c, err);
     if (!e) e = check_sizes(c, err);
     if (!e) e = check_rotary(c, err);
+    if (!e) e = check_streams(c, err);
     if (e) return e;
     if (model_family(c) == FAMILY_NONE)
         return fail(err, ERR_PLAN,

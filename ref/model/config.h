@@ -42,6 +42,17 @@ struct mixture_config {
 /* The columns of its router. */
 static inline int64_t mixture_columns(const struct mixture_config *m) { return m->E + m->zero; }
 
+/* P parallel streams of one model (ParScale, arXiv:2505.10475): each runs on all tokens, with learned keys and values
+ * of its own before the first token in every layer; a learned weighted mean of their results goes to the output
+ * matrix. */
+struct streams_config {
+    int64_t P, prefix;          /* streams; tokens of a prefix.  P = 0: one stream, which has neither */
+    double smoothing;           /* what all streams share evenly of the weights' sum, from 0 to 1 */
+};
+
+/** The streams of a model, at least 1. */
+#define STREAMS(c) ((c)->streams.P > 1 ? (c)->streams.P : 1)
+
 /* How many choices an expert keeps in a sequence of S tokens. */
 int64_t mixture_capacity(const struct mixture_config *, int64_t S);
 
@@ -56,6 +67,7 @@ struct model_config {
     enum mlp_kind mlp;
     struct rotary rotary;
     struct mixture_config mixture;
+    struct streams_config streams;
     int64_t padding;            /* 1 + padding token, whose embedding gets no gradient in transformers; 0: none */
     bool parallel;              /* attention and feed-forward read the same norm; there is no second norm */
     unsigned biases;            /* roles whose matrices have a bias: HAS_BIAS(role) | ...; a layernorm always has one */
@@ -66,7 +78,8 @@ struct model_config {
 };
 
 /* Families of models whose files we read and write. */
-enum model_family { FAMILY_NONE, FAMILY_GPT2, FAMILY_LLAMA, FAMILY_MIXTRAL, FAMILY_GPTJ, FAMILY_QWEN2, FAMILY_COUNT };
+enum model_family { FAMILY_NONE, FAMILY_GPT2, FAMILY_LLAMA, FAMILY_MIXTRAL, FAMILY_GPTJ, FAMILY_QWEN2, FAMILY_PARSCALE,
+                    FAMILY_COUNT };
 
 /** The family of a shape, found from its parts; the table is in families.c. */
 enum model_family model_family(const struct model_config *);
@@ -133,7 +146,8 @@ enum param_role {
     ROLE_HEAD,
     ROLE_ROUTER,
     ROLE_SHARED_UP, ROLE_SHARED_DOWN,   /* of a mixture's shared experts */
-    ROLE_SHARED_GATE
+    ROLE_SHARED_GATE,
+    ROLE_STREAMS                        /* prefixes, and what weighs the streams */
 };
 
 /* Sets of roles, for model_config.biases. */
@@ -154,8 +168,8 @@ static inline bool model_has_bias(const struct model_config *c, enum param_role 
 /* The parameters of a block in list order.  A family has some of them; a mixture has UP_W and DOWN_W for each expert,
  * at the end of the block. */
 enum block_param {
-    LN1_W, LN1_B, QKV_W, QKV_B, PROJ_W, PROJ_B, LN2_W, LN2_B, ROUTER_W, SHARED_UP_W, SHARED_DOWN_W, SHARED_GATE_W, UP_W,
-    UP_B, DOWN_W, DOWN_B, BLOCK_PARAMS
+    LN1_W, LN1_B, QKV_W, QKV_B, PREFIX, PROJ_W, PROJ_B, LN2_W, LN2_B, ROUTER_W, SHARED_UP_W, SHARED_DOWN_W,
+    SHARED_GATE_W, UP_W, UP_B, DOWN_W, DOWN_B, BLOCK_PARAMS
 };
 
 enum { PARAM_NAME = 96, PARAM_MOST_PARTS = 3 };
@@ -213,6 +227,7 @@ int param_of_block(const struct model_config *, int64_t layer, enum block_param)
 int param_of_expert(const struct model_config *, int64_t layer, int64_t expert, enum block_param);    /* UP_W, DOWN_W */
 int param_final_norm(const struct model_config *);
 int param_final_bias(const struct model_config *);
+int param_of_mean(const struct model_config *, int i);          /* what weighs the streams: W1, b1, W2, b2 */
 int param_head(const struct model_config *);
 int param_head_bias(const struct model_config *);
 

@@ -1,5 +1,5 @@
-/* config_llama.c -- the config.json of a Llama, of a Mixtral, which is a Llama with a mixture, and of a Qwen2, which is
- * a Llama with biases of queries, keys and values.
+/* config_llama.c -- the config.json of a Llama, of a Mixtral, which is a Llama with a mixture, of a Qwen2, which is a
+ * Llama with biases of queries, keys and values, and of a ParScale, which is a Qwen2 with parallel streams.
  *
  * As in transformers, the load-balancing loss is added to a Mixtral's loss only if output_router_logits is true.
  * transformers has a z loss only for other mixtures; its coefficient has the same key here: router_z_loss_coef.
@@ -34,6 +34,12 @@ const struct config_reading qwen2_defaults = {          /* Qwen2Config's */
     .rope_theta = 10000, .pad_token = NO_TOKEN,
 };
 
+const struct config_reading parscale_defaults = {       /* those of Qwen2ParScaleConfig, QwenLM/ParScale */
+    .c = { .norm = NORM_RMS, .positions = POSITIONS_ROTARY, .mlp = MLP_SWIGLU, .biases = BIASES_QWEN2, .eps = 1e-6,
+           .init_std = 0.02, .K = 32, .streams = { .P = 1, .prefix = 48, .smoothing = 0.01 } },
+    .rope_theta = 10000, .pad_token = NO_TOKEN,
+};
+
 #define DECODER_KEYS                                                                                                   \
     CONFIG_TO("max_position_embeddings", KEY_SIZE, c.S),                                                               \
     CONFIG_TO("hidden_size", KEY_SIZE, c.D),                                                                           \
@@ -62,10 +68,21 @@ const struct config_reading qwen2_defaults = {          /* Qwen2Config's */
 const struct config_key llama_keys[] = { LLAMA_KEYS, { .name = NULL } };
 
 /* A window is described even where it is not used. */
+#define QWEN2_KEYS                                                                                                     \
+    DECODER_KEYS,                                                                                                      \
+    KEY_ONLY_AS("use_sliding_window", "false"),                                                                        \
+    KEY_LEFT("sliding_window"), KEY_LEFT("max_window_layers")
+
 const struct config_key qwen2_keys[] = {
-    DECODER_KEYS,
-    KEY_ONLY_AS("use_sliding_window", "false"),
-    KEY_LEFT("sliding_window"), KEY_LEFT("max_window_layers"),
+    QWEN2_KEYS,
+    { .name = NULL },
+};
+
+const struct config_key parscale_keys[] = {
+    QWEN2_KEYS,
+    CONFIG_TO("parscale_n", KEY_SIZE_OR_NULL, c.streams.P),
+    CONFIG_TO("parscale_n_tokens", KEY_SIZE_OR_NULL, c.streams.prefix),
+    CONFIG_TO("parscale_attn_smooth", KEY_REAL, c.streams.smoothing),
     { .name = NULL },
 };
 
@@ -157,6 +174,7 @@ enum error_code llama_finish(struct config_reading *f, const cJSON *root, const 
                     "times intermediate_size", path, (long long)f->shared_experts);
     if (f->shared_experts) c->mixture.shared = f->shared_experts * c->F;
     if (c->K == 0) c->K = c->H;
+    if (STREAMS(c) == 1) c->streams = (struct streams_config){ 0 };        /* one stream is a Qwen2 */
     c->A = c->D / c->H;
     c->padding = f->pad_token == NO_TOKEN ? 0 : f->pad_token == -1 ? c->V : f->pad_token + 1;
     if (!f->output_router_logits) c->mixture.balance_coefficient = 0;
@@ -229,6 +247,10 @@ bool llama_to_json(const struct model_config *c, cJSON *root)
     bool ok = cJSON_AddStringToObject(root, "hidden_act", "silu") != NULL;
     for (size_t i = 0; i < sizeof number / sizeof *number; i++)
         ok = cJSON_AddNumberToObject(root, number[i].key, number[i].value) && ok;
+    if (STREAMS(c) > 1)
+        ok = cJSON_AddNumberToObject(root, "parscale_n", (double)c->streams.P) &&
+             cJSON_AddNumberToObject(root, "parscale_n_tokens", (double)c->streams.prefix) &&
+             cJSON_AddNumberToObject(root, "parscale_attn_smooth", c->streams.smoothing) && ok;
     ok = rotary_to_json(&c->rotary, root) && (c->mlp != MLP_MIXTURE || mixture_to_json(&c->mixture, root)) && ok;
     return cJSON_AddBoolToObject(root, "tie_word_embeddings", c->tied) && ok;
 }

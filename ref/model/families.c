@@ -12,6 +12,7 @@ static const struct family {
     unsigned biases;
     bool grouped;               /* K may be below H */
     bool parallel, neighbours;
+    bool streams;               /* several */
 } families[FAMILY_COUNT] = {
     [FAMILY_GPT2]    = { "gpt2", NORM_LAYER, POSITIONS_LEARNED, MLP_GELU, BIASES_GPT2, .grouped = false },
     [FAMILY_LLAMA]   = { "llama", NORM_RMS, POSITIONS_ROTARY, MLP_SWIGLU, BIASES_NONE, .grouped = true },
@@ -19,12 +20,15 @@ static const struct family {
     [FAMILY_GPTJ]    = { "gptj", NORM_LAYER, POSITIONS_ROTARY, MLP_GELU, BIASES_GPTJ, .parallel = true,
                          .neighbours = true },
     [FAMILY_QWEN2]   = { "qwen2", NORM_RMS, POSITIONS_ROTARY, MLP_SWIGLU, BIASES_QWEN2, .grouped = true },
+    [FAMILY_PARSCALE] = { "qwen2_parscale", NORM_RMS, POSITIONS_ROTARY, MLP_SWIGLU, BIASES_QWEN2, .grouped = true,
+                          .streams = true },
 };
 
 static bool is_of(const struct model_config *c, const struct family *f)
 {
     return c->norm == f->norm && c->positions == f->positions && c->mlp == f->mlp && c->biases == f->biases
-           && c->parallel == f->parallel && c->rotary.neighbours == f->neighbours && (f->grouped || c->K == c->H);
+           && c->parallel == f->parallel && c->rotary.neighbours == f->neighbours && (f->grouped || c->K == c->H)
+           && f->streams == (STREAMS(c) > 1);
 }
 
 enum model_family model_family(const struct model_config *c)

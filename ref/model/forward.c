@@ -27,7 +27,8 @@ static void attention_forward(struct transformer *m, int layer)
         computed(m, "attn.rotated", layer, a->qkv, 2);
     }
     op->attention_forward(a->att, a->lse, a->qkv, attention_of(m, layer));
-    computed(m, "attn.heads", layer, a->att, c->A + m->S);
+    if (STREAMS(c) > 1) prefix_forward(m, layer);
+    computed(m, "attn.heads", layer, a->att, c->A + c->streams.prefix + m->S);
     op->linear_forward(m->branch, a->att, W(PROJ_W), W(PROJ_B));
     computed(m, "attn.out", layer, m->branch, c->D);
 }
@@ -97,6 +98,7 @@ static enum error_code take_batch(struct transformer *m, const int32_t *ids, con
         label[n] = labels[n];
         m->counted += labels[n] != IGNORE_LABEL;
     }
+    for (int64_t N = m->B * m->S, n = N; n < stream_rows(m); n++) id[n] = id[n - N], position[n] = position[n - N];
     return m->packed ? sample_mask(m->mask.data, &m->pairs, m->packed, m->B, m->S, err) : OK;
 }
 
@@ -120,6 +122,8 @@ enum error_code transformer_forward(struct transformer *m, const int32_t *ids, c
     if (B < 1 || S < 1 || S > c->S)
         return fail(err, ERR_USAGE, "%lld sequences of %lld tokens; model %s takes 1 to %lld tokens", (long long)B,
                     (long long)S, c->name, (long long)c->S);
+    if (STREAMS(c) > 1 && (m->packed || m->passes_by))
+        return fail(err, ERR_USAGE, "parallel streams run neither packed samples nor layers that sequences skip");
     enum error_code e = transformer_make_buffers(m, B, S, err);
     if (!e) e = take_batch(m, ids, labels, err);
     if (e) return e;
@@ -135,7 +139,8 @@ enum error_code transformer_forward(struct transformer *m, const int32_t *ids, c
 
     norm_forward(m, m->lnf, m->lnf_mean, m->lnf_rstd, m->last, param_final_norm(c), param_final_bias(c));
     computed(m, "ln_f", L, m->lnf, c->D);
-    op->linear_forward(m->logits, m->lnf, m->w[param_head(c)], pick(m->w, param_head_bias(c)));
+    if (STREAMS(c) > 1) streams_mean_forward(m);
+    op->linear_forward(m->logits, head_input(m), m->w[param_head(c)], pick(m->w, param_head_bias(c)));
     computed(m, "logits", L, m->logits, c->D);
     op->cross_entropy_max(m->top, m->logits);
     op->cross_entropy_sums(m->total, m->hit, m->logits, m->top, m->labels, 0);

@@ -9,6 +9,7 @@
 static const struct { enum param_role role; bool bias; } kinds[BLOCK_PARAMS] = {
     [LN1_W] = { ROLE_NORM, false },          [LN1_B] = { ROLE_NORM, true },
     [QKV_W] = { ROLE_QKV, false },           [QKV_B] = { ROLE_QKV, true },
+    [PREFIX] = { ROLE_STREAMS, false },
     [PROJ_W] = { ROLE_ATTENTION_OUT, false }, [PROJ_B] = { ROLE_ATTENTION_OUT, true },
     [LN2_W] = { ROLE_NORM, false },          [LN2_B] = { ROLE_NORM, true },
     [ROUTER_W] = { ROLE_ROUTER, false },
@@ -23,6 +24,7 @@ static bool has(const struct model_config *c, enum block_param p)
     if (p == ROUTER_W) return c->mlp == MLP_MIXTURE;
     if (p == SHARED_UP_W || p == SHARED_DOWN_W) return c->mixture.shared > 0;
     if (p == SHARED_GATE_W) return c->mixture.shared > 0 && c->mixture.shared_gate;
+    if (p == PREFIX) return STREAMS(c) > 1;
     if (c->parallel && (p == LN2_W || p == LN2_B)) return false;
     return !kinds[p].bias || model_has_bias(c, kinds[p].role);
 }
@@ -56,11 +58,15 @@ int param_of_expert(const struct model_config *c, int64_t layer, int64_t expert,
 
 int param_final_norm(const struct model_config *c) { return first_block(c) + (int)c->L * block_params(c); }
 
-/* The index after the final norm. */
-static int first_of_head(const struct model_config *c)
+enum { OF_MEAN = 4 };
+
+int param_of_mean(const struct model_config *c, int i)
 {
-    return param_final_norm(c) + 1 + model_has_bias(c, ROLE_NORM);
+    return param_final_norm(c) + 1 + model_has_bias(c, ROLE_NORM) + i;
 }
+
+/* The index after the final norm and what weighs the streams. */
+static int first_of_head(const struct model_config *c) { return param_of_mean(c, STREAMS(c) > 1 ? OF_MEAN : 0); }
 
 int param_final_bias(const struct model_config *c)
 {
@@ -103,7 +109,7 @@ static const struct naming gpt2_naming = {
     },
 };
 
-static const struct naming llama_naming = {         /* and Mixtral and Qwen2 */
+static const struct naming llama_naming = {         /* and Mixtral, Qwen2 and ParScale */
     .in_files = "", .block = "model.layers.%d.", .tokens = "model.embed_tokens", .norm = "model.norm",
     .of_block = {
         [LN1_W] = { .whole = "input_layernorm.weight" },
@@ -111,6 +117,7 @@ static const struct naming llama_naming = {         /* and Mixtral and Qwen2 */
                     { "self_attn.q_proj.weight", "self_attn.k_proj.weight", "self_attn.v_proj.weight" } },
         [QKV_B] = { "self_attn.qkv_proj.bias",
                     { "self_attn.q_proj.bias", "self_attn.k_proj.bias", "self_attn.v_proj.bias" } },
+        [PREFIX] = { .whole = "self_attn.prefix_kv.weight" },
         [PROJ_W] = { .whole = "self_attn.o_proj.weight" },
         [LN2_W] = { .whole = "post_attention_layernorm.weight" },
         [UP_W] = { "mlp.gate_up_proj.weight", { "mlp.gate_proj.weight", "mlp.up_proj.weight" } },
@@ -142,6 +149,7 @@ static const struct naming *naming_of(const struct model_config *c)
     static const struct naming *const of_family[FAMILY_COUNT] = {
         [FAMILY_GPT2] = &gpt2_naming, [FAMILY_LLAMA] = &llama_naming, [FAMILY_MIXTRAL] = &llama_naming,
         [FAMILY_GPTJ] = &gptj_naming, [FAMILY_QWEN2] = &llama_naming,
+        [FAMILY_PARSCALE] = &llama_naming,
     };
     return of_family[model_family(c)];
 }
@@ -194,6 +202,7 @@ static struct param_spec block_param(const struct model_config *c, int layer, in
     const struct { int64_t rows, cols; double std; } shape[BLOCK_PARAMS] = {
         [LN1_W] = { D, 0, 0 },                 [LN1_B] = { D, 0, 0 },
         [QKV_W] = { qkv_width(c), D, std },    [QKV_B] = { qkv_width(c), 0, 0 },
+        [PREFIX] = { STREAMS(c) * c->streams.prefix, 2 * c->K * c->A, std },
         [PROJ_W] = { D, D, into_residual },    [PROJ_B] = { D, 0, 0 },
         [LN2_W] = { D, 0, 0 },                 [LN2_B] = { D, 0, 0 },
         [ROUTER_W] = { mixture_columns(&c->mixture), D, std },
@@ -225,6 +234,15 @@ static struct param_spec param_in_block(const struct model_config *c, int layer,
     return block_param(c, layer, -1, p);
 }
 
+/* The layers that weigh the streams. */
+static struct param_spec param_in_mean(const struct model_config *c, int i)
+{
+    static const char *const name[OF_MEAN] = { "0.weight", "0.bias", "2.weight", "2.bias" };
+    const int64_t P = c->streams.P, D = c->D, rows[OF_MEAN] = { D, D, P, P }, cols[OF_MEAN] = { D * P, 0, D, 0 };
+    const double std = cols[i] > 0 ? c->init_std : 0;
+    return make("model.aggregate_layer.", name[i], ROLE_STREAMS, (int)c->L, rows[i], cols[i], std);
+}
+
 static struct param_spec param_outside(const struct model_config *c, int i)
 {
     const struct naming *n = naming_of(c);
@@ -233,6 +251,8 @@ static struct param_spec param_outside(const struct model_config *c, int i)
     if (i == param_positions(c)) return make(n->positions, ".weight", ROLE_POSITIONS, -1, c->S, c->D, c->init_std);
     if (i == param_head(c)) return make("lm_head", ".weight", ROLE_HEAD, L, c->V, c->D, c->init_std);
     if (i == param_head_bias(c)) return make("lm_head", ".bias", ROLE_HEAD, L, c->V, 0, 0);
+    for (int k = 0; STREAMS(c) > 1 && k < OF_MEAN; k++)
+        if (i == param_of_mean(c, k)) return param_in_mean(c, k);
     struct param_spec s = make(n->norm, i == final ? ".weight" : ".bias", ROLE_NORM, L, c->D, 0, 0);
     s.mean = i == final;
     return s;
@@ -271,16 +291,23 @@ static struct flops flops_of(const struct model_config *c, int64_t B, int64_t S)
     const int64_t N = B * S;
     const int64_t rows = mixture ? N * c->mixture.k * c->mixture.E / mixture_columns(&c->mixture) : N;    /* if even */
     const struct attention a = { .S = S, .H = c->H, .K = c->K, .A = c->A };
+    const double P = (double)STREAMS(c), L = (double)c->L * P, pairs = (double)(N * c->streams.prefix);
     double block = linear_cost(N, c->D, qkv_width(c), F32).flops + linear_cost(N, c->D, c->D, F32).flops
                    + linear_cost(rows, c->D, up_width(c), F32).flops + linear_cost(rows, c->F, c->D, F32).flops;
     if (mixture) block += linear_cost(N, c->D, mixture_columns(&c->mixture), F32).flops;
     const int64_t shared = mixture ? c->mixture.shared : 0;
     block += linear_cost(N, c->D, 2 * shared, F32).flops + linear_cost(N, shared, c->D, F32).flops;
     if (shared > 0 && c->mixture.shared_gate) block += linear_cost(N, c->D, 1, F32).flops;
-    const double L = (double)c->L;
-    return (struct flops){ .linear = L * block + linear_cost(N, c->D, c->V, F32).flops,
-                           .attention_forward = L * attention_forward_cost(N, a, F32).flops,
-                           .attention_backward = L * attention_backward_cost(N, a, F32).flops };
+    double ends = linear_cost(N, c->D, c->V, F32).flops, forward = attention_forward_cost(N, a, F32).flops,
+           backward = attention_backward_cost(N, a, F32).flops;
+    if (P > 1) {
+        const int64_t D = c->D, keys = B * c->streams.prefix;
+        ends += linear_cost(N, D * STREAMS(c), D, F32).flops + linear_cost(N, D, STREAMS(c), F32).flops;
+        forward += attention_part_forward_cost(pairs, N, keys, a, F32).flops;
+        backward += attention_part_backward_cost(pairs, N, keys, a, F32).flops;
+    }
+    return (struct flops){ .linear = L * block + ends, .attention_forward = L * forward,
+                           .attention_backward = L * backward };
 }
 
 double model_step_flops(const struct model_config *c, int64_t B, int64_t S)

@@ -36,7 +36,9 @@ static void drop_buffers(struct transformer *m)
                                    &m->lnf_rstd, &m->lnf,       &m->logits, &m->top,         &m->total, &m->hit,
                                    &m->d_stream, &m->d_branch,  &m->d_qkv,  &m->d_attention, &m->d_up,  &m->d_act,
                                    &m->d_router, &m->d_weights, &m->d_rows, &m->d_norm,      &m->branch,
-                                   &m->rotary,   &m->d_gate,    &m->d_shared, &m->d_shared_up, &m->d_shared_act };
+                                   &m->rotary,   &m->d_gate,    &m->d_shared, &m->d_shared_up, &m->d_shared_act,
+                                   &m->prefix_at, &m->prefix_out, &m->prefix_lse, &m->beside,
+                                   &m->mean_up,  &m->mean_act, &m->stream_logits, &m->stream_weights, &m->mean };
     for (size_t i = 0; i < sizeof all / sizeof *all; i++) drop(all[i]);
     m->B = m->S = 0;
 }
@@ -101,24 +103,41 @@ static bool make_backward(struct transformer *m, int64_t N)
            (c->mixture.shared == 0 || make_shared_backward(m, N));
 }
 
-static bool make_ends(struct transformer *m, int64_t N, int64_t S)
+/* M: rows of the residual stream. */
+static bool make_ends(struct transformer *m, int64_t M, int64_t N, int64_t S)
 {
     const struct model_config *c = &m->config;
     const enum dtype t = m->ops->dtype, few = dtype_wide(t);
-    return make(&m->ids, I32, N, 0) && make(&m->positions, I32, N, 0) && make(&m->labels, I32, N, 0) &&
-           make(&m->mask, I32, N, 2) && make(&m->last, t, N, c->D) &&
+    return make(&m->ids, I32, M, 0) && make(&m->positions, I32, M, 0) && make(&m->labels, I32, N, 0) &&
+           make(&m->mask, I32, N, 2) && make(&m->last, t, M, c->D) &&
            (c->positions != POSITIONS_ROTARY || make(&m->rotary, few, S, rotary_table_width(c))) &&
-           (c->norm != NORM_LAYER || make(&m->lnf_mean, few, N, 0)) && make(&m->lnf_rstd, few, N, 0) &&
-           make(&m->lnf, t, N, c->D) && make(&m->logits, t, N, c->V) && make(&m->top, few, N, 0) &&
-           make(&m->total, few, N, 0) && make(&m->hit, few, N, 0) && make(&m->branch, t, N, c->D);
+           (c->norm != NORM_LAYER || make(&m->lnf_mean, few, M, 0)) && make(&m->lnf_rstd, few, M, 0) &&
+           make(&m->lnf, t, M, c->D) && make(&m->logits, t, N, c->V) && make(&m->top, few, N, 0) &&
+           make(&m->total, few, N, 0) && make(&m->hit, few, N, 0) && make(&m->branch, t, M, c->D);
+}
+
+static bool make_streams(struct transformer *m, int64_t M, int64_t N, int64_t S)
+{
+    const struct model_config *c = &m->config;
+    const enum dtype t = m->ops->dtype, few = dtype_wide(t);
+    const int64_t P = c->streams.P, keys = c->streams.prefix + S;
+    if (STREAMS(c) == 1) return true;
+    const bool ok = make(&m->prefix_at, I32, keys, 0) && make(&m->prefix_out, t, M, c->D) &&
+                    make(&m->prefix_lse, few, M, c->H) && make(&m->beside, t, N, P * c->D) &&
+                    make(&m->mean_up, t, N, c->D) && make(&m->mean_act, t, N, c->D) &&
+                    make(&m->stream_logits, t, N, P) && make(&m->stream_weights, few, N, P) &&
+                    make(&m->mean, t, N, c->D);
+    for (int64_t i = 0; ok && i < keys; i++) ((int32_t *)m->prefix_at.data)[i] = (int32_t)i;
+    return ok;
 }
 
 enum error_code transformer_make_buffers(struct transformer *m, int64_t B, int64_t S, struct error *err)
 {
     if (B == m->B && S == m->S) return OK;
     drop_buffers(m);
-    bool ok = make_ends(m, B * S, S) && make_backward(m, B * S);
-    for (int64_t l = 0; ok && l < m->config.L; l++) ok = make_block(m, &m->block[l], B * S);
+    const int64_t rows = STREAMS(&m->config) * B * S;
+    bool ok = make_ends(m, rows, B * S, S) && make_backward(m, rows) && make_streams(m, rows, B * S, S);
+    for (int64_t l = 0; ok && l < m->config.L; l++) ok = make_block(m, &m->block[l], rows);
     if (!ok) {
         drop_buffers(m);
         return fail(err, ERR_MEMORY, "the one-device model has no memory for %lld sequences of %lld tokens",

@@ -66,6 +66,10 @@ struct transformer {
     struct tensor last, lnf_mean, lnf_rstd, lnf, logits, top, total, hit;
     struct tensor d_stream, d_branch, d_qkv, d_attention, d_up, d_act;  /* scratch of backward: [N,D], [N,D], then the
                                                                          * shapes of qkv, att, up, act */
+    struct tensor prefix_at;                    /* of parallel streams: I32 [prefix + S] 0, 1, ... */
+    struct tensor prefix_out, prefix_lse;       /* attention to the prefixes alone: the shapes of att and lse */
+    struct tensor beside, mean_up, mean_act, stream_logits, stream_weights, mean;      /* streams.c: [N,DP], [N,D],
+                                                 * [N,D], [N,P], [N,P], [N,D], N = B S; other rows are P N */
     struct tensor d_norm;                       /* of a parallel block: [N,D] */
     struct tensor d_shared_up, d_shared_act, d_shared, d_gate;  /* of shared experts: as up, act, [N,D], [N,1] */
     struct tensor d_router, d_weights, d_rows;  /* of a mixture: [N,E], [N,k], [Nk,D] */

@@ -7,6 +7,9 @@
 /* A parameter's tensor by its index; tensor_none for -1. */
 static inline struct tensor pick(const struct tensor *list, int i) { return i < 0 ? tensor_none : list[i]; }
 
+/* Rows of the residual stream: those of all tokens of stream 0, then of stream 1, ... */
+static inline int64_t stream_rows(const struct transformer *m) { return STREAMS(&m->config) * m->B * m->S; }
+
 #define W(p) pick(m->w, param_of_block(&m->config, layer, p))
 #define G(p) pick(m->g, param_of_block(&m->config, layer, p))
 
@@ -43,6 +46,30 @@ static inline struct dropout residual_dropout(const struct transformer *m, int l
 
 /* Allocate the buffers for a batch of B sequences of S tokens.  @return OK or ERR_MEMORY. */
 enum error_code transformer_make_buffers(struct transformer *, int64_t B, int64_t S, struct error *);
+
+/* ---- streams.c: parallel streams --------------------------------------------------------------------------------- */
+
+/* Add each stream's prefix to the attention of a layer: to its result, and to its gradients. */
+void prefix_forward(struct transformer *, int layer);
+void prefix_backward(struct transformer *, int layer);
+
+/* m->mean = the weighted mean of m->lnf's streams.  Backward: m->d_branch, on entry the gradient of m->mean, in the
+ * first rows; on return that of m->lnf. */
+void streams_mean_forward(struct transformer *);
+void streams_mean_backward(struct transformer *);
+
+/* What the output matrix multiplies. */
+static inline struct tensor head_input(const struct transformer *m)
+{
+    return STREAMS(&m->config) > 1 ? m->mean : m->lnf;
+}
+
+/* The first n rows. */
+static inline struct tensor first_rows(struct tensor t, int64_t n)
+{
+    t.dim[0] = n;
+    return t;
+}
 
 /* ---- mixture.c: the feed-forward of a mixture, and its routers' losses ------------------------------------------- */
 

@@ -193,6 +193,20 @@ struct ops {
     void (*gate_backward_input)(struct tensor dX, struct tensor dlogits, struct tensor dY, struct tensor X,
                                 struct tensor logits);
 
+    /* Y = silu(X);  Y, dX and dY have the shape of X. */
+    void (*silu_forward)(struct tensor Y, struct tensor X);
+    void (*silu_backward_input)(struct tensor dX, struct tensor dY, struct tensor X);
+
+    /* P parallel streams, H [PN,D]: the rows of stream 0, then of stream 1, ...
+     *   beside   X [N,DP]: column dP + i is column d of stream i;  its backward adds to dH
+     *   mix      Y [N,D] = sum of w_i H_i, w = (1 - smoothing) p + smoothing/P, p [N,P] = softmax(logits [N,P]) */
+    void (*streams_beside)(struct tensor X, struct tensor H);
+    void (*streams_beside_backward_input)(struct tensor dH, struct tensor dX);
+    void (*streams_mix_forward)(struct tensor Y, struct tensor p, struct tensor logits, struct tensor H,
+                                double smoothing);
+    void (*streams_mix_backward_input)(struct tensor dH, struct tensor dlogits, struct tensor dY, struct tensor p,
+                                       struct tensor H, double smoothing);
+
     /* The k best experts of each row of logits [N,E] by a rule, best first (of equal ones the lower index first), and
      * their weights.  experts: I32 [N,k]; weights [N,k]; bias: [E] of a biased rule, in host memory; NULL: zeros.
      * route_weights: the weights alone, of experts that are given, in any order. */

@@ -439,6 +439,56 @@ static void gate_backward_input(T dX, T dlogits, T dY, T X, T logits)
     store(dX, dx), store(dlogits, dl), end(&s);
 }
 
+/* ---- parallel streams: p is a statistic -------------------------------------------------------------------------- */
+
+static void silu_forward(T Y, T X)
+{
+    struct scratch s = { 0 };
+    const T y = room(&s, Y);
+    ops_f32.silu_forward(y, wide(&s, X));
+    store(Y, y), end(&s);
+}
+
+static void silu_backward_input(T dX, T dY, T X)
+{
+    struct scratch s = { 0 };
+    const T dx = room(&s, dX);
+    ops_f32.silu_backward_input(dx, wide(&s, dY), wide(&s, X));
+    store(dX, dx), end(&s);
+}
+
+static void streams_beside(T X, T H)
+{
+    struct scratch s = { 0 };
+    const T x = room(&s, X);
+    ops_f32.streams_beside(x, wide(&s, H));
+    store(X, x), end(&s);
+}
+
+static void streams_beside_backward_input(T dH, T dX)
+{
+    struct scratch s = { 0 };
+    const T dh = wide(&s, dH);
+    ops_f32.streams_beside_backward_input(dh, wide(&s, dX));
+    store(dH, dh), end(&s);
+}
+
+static void streams_mix_forward(T Y, T p, T logits, T H, double smoothing)
+{
+    struct scratch s = { 0 };
+    const T y = room(&s, Y);
+    ops_f32.streams_mix_forward(y, p, wide(&s, logits), wide(&s, H), smoothing);
+    store(Y, y), end(&s);
+}
+
+static void streams_mix_backward_input(T dH, T dlogits, T dY, T p, T H, double smoothing)
+{
+    struct scratch s = { 0 };
+    const T dh = room(&s, dH), dl = room(&s, dlogits);
+    ops_f32.streams_mix_backward_input(dh, dl, wide(&s, dY), p, wide(&s, H), smoothing);
+    store(dH, dh), store(dlogits, dl), end(&s);
+}
+
 /* ---- a mixture's router and experts: of equal 16-bit logits the lower index is chosen ---------------------------- */
 
 static void route_forward(T weights, T experts, T logits, const struct router_rule *rule, const double *bias)
@@ -617,6 +667,9 @@ static void cross_entropy_backward(T dlogits, T logits, T total, T top, T labels
         .rotary_forward = rotary_forward, .rotary_backward_input = rotary_backward_input,                           \
         .swiglu_forward = swiglu_forward, .swiglu_backward_input = swiglu_backward_input,                           \
         .gate_forward = gate_forward, .gate_backward_input = gate_backward_input,                                   \
+        .silu_forward = silu_forward, .silu_backward_input = silu_backward_input,                                   \
+        .streams_beside = streams_beside, .streams_beside_backward_input = streams_beside_backward_input,           \
+        .streams_mix_forward = streams_mix_forward, .streams_mix_backward_input = streams_mix_backward_input,       \
         .route_drop = route_drop, .identity_forward = identity_forward,                                             \
         .identity_backward_weights = identity_backward_weights,                                                     \
         .sequence_balance_forward = sequence_balance_forward,                                                       \

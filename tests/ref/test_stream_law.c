@@ -2,7 +2,9 @@
  * the authors' own script finds (QwenLM/ParScale, parametric_fit.py, run with SciPy's L-BFGS-B).
  * tier: check
  */
+#include "ref/model/config.h"
 #include "ref/model/stream_law.h"
+#include <stdio.h>
 #include <math.h>
 #include <setjmp.h>
 #include <stdarg.h>
@@ -27,6 +29,58 @@ static void test_parameters(void **state)
                 fail_msg("width %lld, %d streams: %lld parameters; published are %lld", (long long)D, stream_counts[j],
                          (long long)got, (long long)want);
         }
+}
+
+/* A published model's shape; F is what its number of parameters without streams leaves. */
+static struct model_config shape_of(int size, int64_t P)
+{
+    const int64_t D = stream_widths[size], A = D / STREAM_KEY_SHARE, L = STREAM_LAYERS;
+    struct model_config c = { .S = 8, .D = D, .H = STREAM_KEY_SHARE, .K = 1, .A = A, .F = 1, .L = L, .V = 1,
+                              .norm = NORM_RMS, .positions = POSITIONS_ROTARY, .mlp = MLP_SWIGLU, .tied = true,
+                              .rotary = { .theta = 1e6 }, .biases = BIASES_QWEN2, .eps = 1e-6 };
+    const int64_t without = model_elements(&c) - c.V * D - 3 * L * D;
+    c.F = (stream_parameters[0][size] - without) / (3 * L * D);
+    if (P > 1) c.streams = (struct streams_config){ .P = P, .prefix = STREAM_PREFIX, .smoothing = 0.01 };
+    return c;
+}
+
+static void test_parameters_of_the_model(void **state)
+{
+    (void)state;
+    for (int i = 0; i < STREAM_SIZES; i++)
+        for (int j = 0; j < STREAM_COUNTS; j++) {
+            const struct model_config c = shape_of(i, stream_counts[j]);
+            const int64_t got = model_elements(&c) - c.V * c.D, want = stream_parameters[j][i];
+            if (got != want)
+                fail_msg("width %lld, %d streams: the model has %lld parameters; published are %lld", (long long)c.D,
+                         stream_counts[j], (long long)got, (long long)want);
+        }
+}
+
+static enum error_code parse(struct model_config *c, int P, int prefix, const char *smoothing, struct error *err)
+{
+    char text[600];
+    snprintf(text, sizeof text,
+             "{\"model_type\":\"qwen2_parscale\",\"max_position_embeddings\":8,\"hidden_size\":8,\"vocab_size\":9,"
+             "\"num_attention_heads\":2,\"num_key_value_heads\":1,\"num_hidden_layers\":1,\"intermediate_size\":5,"
+             "\"parscale_n\":%d,\"parscale_n_tokens\":%d,\"parscale_attn_smooth\":%s}", P, prefix, smoothing);
+    return model_config_parse(c, text, "here", err);
+}
+
+static void test_config(void **state)
+{
+    struct model_config c;
+    struct error err;
+    (void)state;
+    assert_int_equal(parse(&c, 1, 48, "0.01", &err), OK);
+    assert_int_equal(model_family(&c), FAMILY_QWEN2);
+    assert_int_equal(c.streams.prefix, 0);
+    assert_int_equal(parse(&c, 3, 5, "0.25", &err), OK);
+    assert_int_equal(model_family(&c), FAMILY_PARSCALE);
+    assert_true(c.streams.P == 3 && c.streams.prefix == 5 && c.streams.smoothing == 0.25);
+    assert_int_equal(parse(&c, 3, 5, "1.5", &err), ERR_PLAN);
+    assert_int_equal(parse(&c, 3, 0, "0.1", &err), ERR_FORMAT);
+    assert_int_equal(parse(&c, 2000, 5, "0.1", &err), ERR_PLAN);
 }
 
 /* The law that the script finds, not ours: its misfit and R^2, to the digits that the script prints of the law. */
@@ -69,6 +123,8 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_parameters),
+        cmocka_unit_test(test_parameters_of_the_model),
+        cmocka_unit_test(test_config),
         cmocka_unit_test(test_misfit_of_the_scripts_law),
         cmocka_unit_test(test_fit),
     };

@@ -1,0 +1,106 @@
+/* streams: the results of P parallel streams, and their weighted mean for each token.
+ *
+ * Source    M. Chen et al., "Parallel scaling law for language models", arXiv:2505.10475; the order of columns and the
+ *           smoothing are those of its released code, QwenLM/ParScale
+ * Shapes    H, dH [PN,D]: the rows of stream 0, then of stream 1, ...;  X, dX [N,DP];  logits, dlogits, p [N,P];
+ *           Y, dY [N,D]
+ * Beside    x[n, d P + i] = h[i N + n, d]
+ * Mix       p = softmax(logits[n,:]),  w = (1-eps) p + eps/P,  y = sum_i(w_i h_i)
+ * Backward  dh_i = w_i dy,  dlogits_i = (1-eps) p_i (g_i - sum_j(p_j g_j)),  g_i = dy . h_i
+ * Silu      y = x s,  s = 1/(1 + e^(-x));  dx = dy s (1 + x (1-s)),  1-s = 1/(1 + e^x)
+ * Rounding  streams in order; a dot product in lanes (reduce.h)
+ */
+#include "ref/ops/table.h"
+#include "ref/ops/exp.h"
+#include "ref/ops/reduce.h"
+
+void FN(streams_beside)(struct tensor X, struct tensor H)
+{
+    const int64_t N = tensor_rows(X), D = tensor_cols(H), P = N > 0 ? tensor_rows(H) / N : 1;
+    assert(tensor_rows(H) == P * N && tensor_cols(X) == D * P);
+
+    #pragma omp parallel for schedule(static) if (N * D * P > PARALLEL_FROM)
+    for (int64_t n = 0; n < N; n++)
+        for (int64_t i = 0; i < P; i++)
+            for (int64_t d = 0; d < D; d++) DATA(X)[(n * D + d) * P + i] = CONST_DATA(H)[(i * N + n) * D + d];
+}
+
+void FN(streams_beside_backward_input)(struct tensor dH, struct tensor dX)
+{
+    const int64_t N = tensor_rows(dX), D = tensor_cols(dH), P = N > 0 ? tensor_rows(dH) / N : 1;
+    assert(tensor_rows(dH) == P * N && tensor_cols(dX) == D * P);
+
+    #pragma omp parallel for schedule(static) if (N * D * P > PARALLEL_FROM)
+    for (int64_t n = 0; n < N; n++)
+        for (int64_t i = 0; i < P; i++)
+            for (int64_t d = 0; d < D; d++) DATA(dH)[(i * N + n) * D + d] += CONST_DATA(dX)[(n * D + d) * P + i];
+}
+
+/* ---- the mean ---------------------------------------------------------------------------------------------------- */
+
+static void FN(softmax)(real *restrict p, const real *restrict x, int64_t n)
+{
+    real top = x[0], total = 0;
+    for (int64_t i = 1; i < n; i++) top = x[i] > top ? x[i] : top;
+    for (int64_t i = 0; i < n; i++) total += p[i] = REAL_FN(exp)(x[i] - top);
+    for (int64_t i = 0; i < n; i++) p[i] /= total;
+}
+
+void FN(streams_mix_forward)(struct tensor Y, struct tensor p, struct tensor logits, struct tensor H, double smoothing)
+{
+    const int64_t N = tensor_rows(Y), D = tensor_cols(Y), P = tensor_cols(p);
+    const real eps = (real)smoothing;
+    assert(tensor_rows(H) == P * N && tensor_cols(H) == D && tensor_rows(logits) == N && tensor_cols(logits) == P);
+
+    #pragma omp parallel for schedule(static) if (N * D * P > PARALLEL_FROM)
+    for (int64_t n = 0; n < N; n++) {
+        real *restrict y = DATA(Y) + n * D;
+        FN(softmax)(DATA(p) + n * P, CONST_DATA(logits) + n * P, P);
+        for (int64_t i = 0; i < P; i++) {
+            const real *restrict h = CONST_DATA(H) + (i * N + n) * D;
+            const real w = CONST_DATA(p)[n * P + i] * (1 - eps) + eps / (real)P;
+            for (int64_t d = 0; d < D; d++) y[d] = (i > 0 ? y[d] : 0) + w * h[d];
+        }
+    }
+}
+
+void FN(streams_mix_backward_input)(struct tensor dH, struct tensor dlogits, struct tensor dY, struct tensor p,
+                                    struct tensor H, double smoothing)
+{
+    const int64_t N = tensor_rows(dY), D = tensor_cols(dY), P = tensor_cols(p);
+    const real eps = (real)smoothing;
+    assert(tensor_rows(H) == P * N && tensor_count(dH) == tensor_count(H) && tensor_cols(dlogits) == P);
+
+    #pragma omp parallel for schedule(static) if (N * D * P > PARALLEL_FROM)
+    for (int64_t n = 0; n < N; n++) {
+        const real *restrict dy = CONST_DATA(dY) + n * D, *restrict q = CONST_DATA(p) + n * P;
+        real *restrict g = DATA(dlogits) + n * P, mean = 0;
+        for (int64_t i = 0; i < P; i++) {
+            real *restrict dh = DATA(dH) + (i * N + n) * D;
+            const real w = q[i] * (1 - eps) + eps / (real)P;
+            g[i] = FN(dot)(dy, CONST_DATA(H) + (i * N + n) * D, D);
+            mean += q[i] * g[i];
+            for (int64_t d = 0; d < D; d++) dh[d] = w * dy[d];
+        }
+        for (int64_t i = 0; i < P; i++) g[i] = (1 - eps) * q[i] * (g[i] - mean);
+    }
+}
+
+/* ---- silu -------------------------------------------------------------------------------------------------------- */
+
+void FN(silu_forward)(struct tensor Y, struct tensor X)
+{
+    const int64_t n = tensor_count(X);
+    #pragma omp parallel for schedule(static) if (n > PARALLEL_FROM)
+    for (int64_t i = 0; i < n; i++) DATA(Y)[i] = CONST_DATA(X)[i] / (1 + FN(fast_exp)(-CONST_DATA(X)[i]));
+}
+
+void FN(silu_backward_input)(struct tensor dX, struct tensor dY, struct tensor X)
+{
+    const int64_t n = tensor_count(X);
+    #pragma omp parallel for schedule(static) if (n > PARALLEL_FROM)
+    for (int64_t i = 0; i < n; i++) {
+        const real x = CONST_DATA(X)[i], s = 1 / (1 + FN(fast_exp)(-x)), rest = 1 / (1 + FN(fast_exp)(x));
+        DATA(dX)[i] = CONST_DATA(dY)[i] * s * (1 + x * rest);
+    }
+}
