@@ -17,7 +17,7 @@
 #include "emulated_devices/plan/recompute.h"
 #include "emulated_devices/schemes/seams.h"
 
-enum { LINK_NODES = 24, LINK_SLOTS = LINK_NODES + 1, LINK_BUFFERS = 5 * LINK_NODES, LINK_STEPS = 8 * LINK_NODES };
+enum { LINK_NODES = 32, LINK_SLOTS = LINK_NODES + 1, LINK_BUFFERS = 5 * LINK_NODES, LINK_STEPS = 8 * LINK_NODES };
 
 /* A buffer is the memory of one tensor of a microbatch in a part.  The first three belong to the stage: the stream that
  * enters the part, the stream that leaves it, and the gradient of the stream, which passes through all parts. */

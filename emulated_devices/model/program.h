@@ -42,6 +42,7 @@ struct node {
                                          * NULL: none */
     enum param_role role;               /* for a matrix: how tensor parallelism cuts it */
     const char *place;                  /* for a dropout: the name of its stream of random numbers */
+    bool second;                        /* of the second block of a layer with a shortcut: other random numbers */
     bool unseen;                        /* the one-device model does not observe the slot, so no probe compares it */
 };
 
@@ -55,7 +56,7 @@ struct program {
     const char *block_prefix;           /* of the names of a block's parameters; %d: the layer */
 };
 
-extern const struct node llama_embedding[], llama_loss[];       /* also Mixtral's */
+extern const struct node llama_embedding[], llama_loss[];       /* also Mixtral's and ScMoE's */
 
 /** The program of a model, or NULL if devices have none for it. */
 const struct program *program_of(const struct model_config *);

@@ -25,7 +25,7 @@ static struct attention attention(const struct node_call *c)
     a.each = one ? s->plan->S : 0;
     take_mask(&a, c->micro->mask, sequences);
     a.H = s->tp->heads.queries.count, a.K = s->tp->heads.keys.count;
-    a.drop = dropout_at(model->dropout_attention, s->dropout_seed, c->part->layer, "probabilities", first,
+    a.drop = dropout_at(model->dropout_attention, s->dropout_seed, node_layer(c), "probabilities", first,
                         s->tp->heads.queries.first, model->H);
     return a;
 }

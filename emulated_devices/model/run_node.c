@@ -39,7 +39,7 @@ static enum error_code drop(const struct node_call *c, struct tensor Y, struct t
     int64_t before = 0;
     for (int i = 0; i < rows.count; before += rows.at[i++].count)
         dev_dropout(s->device, tensor_rows_of(Y, before, rows.at[i].count), tensor_rows_of(X, before, rows.at[i].count),
-                    dropout_at(p, s->dropout_seed, c->part->layer, place, rows.at[i].first, s->tp->channels.first,
+                    dropout_at(p, s->dropout_seed, node_layer(c), place, rows.at[i].first, s->tp->channels.first,
                                model->D));
     const bool lost = intervals_lost(&rows);
     intervals_free(&rows);

@@ -41,4 +41,10 @@ enum error_code node_mixture_weight(const struct node_call *, struct error *);
  *  over the tp group.  @return OK; ERR_MEMORY; ERR_COMM. */
 enum error_code run_node(const struct node_call *, enum list, struct error *);
 
+/* The layer's number for random numbers. */
+static inline int node_layer(const struct node_call *c)
+{
+    return c->node->is->second ? (int)second_block(&c->stage->plan->model, c->part->layer) : c->part->layer;
+}
+
 #endif

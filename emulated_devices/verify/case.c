@@ -62,6 +62,14 @@ void case_take_mixtral(struct plan *p)
     p->schedule = "gpipe";
 }
 
+/* The same with its mixture on a shortcut past dense blocks. */
+void case_take_scmoe(struct plan *p)
+{
+    case_take_mixtral(p);
+    snprintf(p->model.name, sizeof p->model.name, "nasty scmoe");
+    p->model.shortcut = true;
+}
+
 /* Three groups of two experts, of which two are kept.  A larger scale would enlarge rounding from layer to layer.
  * Biases move so fast that they change choices in the second step. */
 void case_take_router(struct plan *p, const struct router *r)

@@ -59,6 +59,7 @@ void case_take_qwen2(struct plan *);
 
 /** Train a Mixtral instead: 5 experts, 2 for each token, a balance loss and a z loss, all forward passes first. */
 void case_take_mixtral(struct plan *);
+void case_take_scmoe(struct plan *);
 
 /** Of a mixture: another router, and 6 experts, which make up groups.  Other models stay as they are. */
 void case_take_router(struct plan *, const struct router *);

@@ -20,16 +20,18 @@ static void feed_backward(struct transformer *m, int layer, struct tensor dX)
 {
     const struct ops *op = m->ops;
     const struct model_config *c = &m->config;
-    struct block_activations *a = &m->block[layer];
+    const struct feed f = feed_of(m, layer);
+    const struct tensor d_act = tensor_first(m->d_act, tensor_rows(f.act)),     /* a mixture's have more rows */
+                        d_up = tensor_first(m->d_up, tensor_rows(f.up));
 
-    op->linear_backward_weight(G(DOWN_W), G(DOWN_B), m->d_branch, a->act);
-    op->linear_backward_input(m->d_act, m->d_branch, W(DOWN_W));
-    computed_gradient(m, "mlp.act", layer, m->d_act, c->D);
-    if (c->mlp == MLP_GELU) op->gelu_backward_input(m->d_up, m->d_act, a->up);
-    else op->swiglu_backward_input(m->d_up, m->d_act, a->up);
-    computed_gradient(m, "mlp.up", layer, m->d_up, 1);
-    op->linear_backward_weight(G(UP_W), G(UP_B), m->d_up, feed_input(m, layer));
-    op->linear_backward_input(dX, m->d_up, W(UP_W));
+    op->linear_backward_weight(G(f.down_w), G(DOWN_B), m->d_branch, f.act);
+    op->linear_backward_input(d_act, m->d_branch, W(f.down_w));
+    computed_gradient(m, f.act_name, layer, d_act, c->D);
+    if (c->mlp == MLP_GELU) op->gelu_backward_input(d_up, d_act, f.up);
+    else op->swiglu_backward_input(d_up, d_act, f.up);
+    computed_gradient(m, f.up_name, layer, d_up, 1);
+    op->linear_backward_weight(G(f.up_w), G(UP_B), d_up, feed_input(m, layer));
+    op->linear_backward_input(dX, d_up, W(f.up_w));
 }
 
 /* m->d_branch: on entry the gradient of attention's output, on return that of its input. */
@@ -53,18 +55,15 @@ static void attention_backward(struct transformer *m, int layer)
     op->linear_backward_input(m->d_branch, m->d_qkv, W(QKV_W));
 }
 
-/* m->d_stream: on entry the gradient of the block's output, on return that of its input. */
-static void block_backward(struct transformer *m, int layer)
+/* A block up to its second norm.  m->d_branch: the gradient of that norm; m->d_stream: on entry that of the stream
+ * after the block, on return that before it. */
+static void upper_backward(struct transformer *m, int layer)
 {
     const struct ops *op = m->ops;
     const struct model_config *c = &m->config;
     struct block_activations *a = &m->block[layer];
     const struct tensor d = m->d_stream, branch = m->d_branch, step = m->d_attention;
 
-    op->dropout(branch, d, residual_dropout(m, layer, "mlp"));
-    computed_gradient(m, "mlp.out", layer, branch, 1);
-    if (c->mlp == MLP_MIXTURE) mixture_backward(m, layer);
-    else feed_backward(m, layer, branch);
     computed_gradient(m, "ln_2", layer, branch, up_width(c));
     norm_backward(m, step, branch, a->mid, a->ln2_mean, a->ln2_rstd, param_of_block(c, layer, LN2_W),
                   param_of_block(c, layer, LN2_B));
@@ -78,7 +77,48 @@ static void block_backward(struct transformer *m, int layer)
     norm_backward(m, step, branch, a->in, a->ln1_mean, a->ln1_rstd, param_of_block(c, layer, LN1_W),
                   param_of_block(c, layer, LN1_B));
     op->add(d, d, step);
-    computed_gradient(m, layer == 0 ? "embedding" : "out", layer - 1, d, c->D);
+}
+
+/* The stream's gradient before a layer. */
+static void leave_layer(struct transformer *m, int layer)
+{
+    computed_gradient(m, layer == 0 ? "embedding" : "out", layer - 1, m->d_stream, m->config.D);
+}
+
+/* m->d_stream: on entry the gradient of the block's output, on return that of its input. */
+static void block_backward(struct transformer *m, int layer)
+{
+    m->ops->dropout(m->d_branch, m->d_stream, residual_dropout(m, layer, "mlp"));
+    computed_gradient(m, "mlp.out", layer, m->d_branch, 1);
+    if (m->config.mlp == MLP_MIXTURE) mixture_backward(m, layer);
+    else feed_backward(m, layer, m->d_branch);
+    upper_backward(m, layer);
+    leave_layer(m, layer);
+}
+
+/* The same for a layer with a shortcut: the gradient of the first block's second norm is the dense feed-forward's plus
+ * the mixture's. */
+static void shortcut_backward(struct transformer *m, int layer)
+{
+    const struct ops *op = m->ops;
+    const int second = (int)second_block(&m->config, layer);
+
+    op->dropout(m->d_shortcut, m->d_stream, residual_dropout(m, layer, "mlp"));
+    computed_gradient(m, "mlp.out", layer, m->d_shortcut, 1);
+    op->dropout(m->d_branch, m->d_stream, residual_dropout(m, second, "dense"));
+    computed_gradient(m, "dense.out", second, m->d_branch, 1);
+    feed_backward(m, second, m->d_branch);
+    upper_backward(m, second);
+    computed_gradient(m, "half", layer, m->d_stream, m->config.D);
+
+    op->dropout(m->d_branch, m->d_stream, residual_dropout(m, layer, "dense"));
+    computed_gradient(m, "dense.out", layer, m->d_branch, 1);
+    feed_backward(m, layer, m->d_norm);
+    op->dropout(m->d_branch, m->d_shortcut, (struct dropout){ 0 });
+    mixture_backward(m, layer);
+    op->add(m->d_branch, m->d_norm, m->d_branch);
+    upper_backward(m, layer);
+    leave_layer(m, layer);
 }
 
 /* The same for a parallel block: the norm's gradient is the feed-forward's plus attention's, in this order. */
@@ -123,6 +163,7 @@ void transformer_backward(struct transformer *m)
     for (int l = L - 1; l >= 0; l--) {
         partial_backward_begin(m, l);
         if (c->parallel) parallel_backward(m, l);
+        else if (c->shortcut) shortcut_backward(m, l);
         else block_backward(m, l);
         partial_backward_end(m, l);
     }

@@ -40,6 +40,8 @@ const struct model_preset model_presets[] = {
       "a Mixtral of 2.5M parameters, 8 experts of which a token goes to 2", 16 },
     { LLAMA("qwen2-tiny", 8, 8, 4, 32, 88, 32, 256, DENSE, .biases = BIASES_QWEN2),
       "a Qwen2 of 0.1M parameters: llama-tiny with biases of queries, keys and values", 8 },
+    { LLAMA("scmoe-tiny", 4, 8, 4, 32, 48, 32, 256, MIXTURE(8, 2), .shortcut = true),
+      "a mixture on a shortcut past dense blocks, as LongCat-Flash's, of 0.2M parameters: 8 experts, 2 of a token", 8 },
     { GPTJ("gptj-tiny", 8, 8, 32, 2, 128, 32, 256), "a GPT-J of 0.1M parameters, 8 layers and 8 heads", 8 },
     { { .name = "" }, NULL, 0 },
 };
@@ -75,7 +77,8 @@ static enum error_code check_sizes(const struct model_config *c, struct error *e
         return fail(err, ERR_PLAN, "model: L (layers) = %lld; it can be at most 100000", (long long)c->L);
     const double feeds = c->mlp == MLP_GELU ? 2 : c->mlp == MLP_SWIGLU ? 3 : 3.0 * (double)c->mixture.E;
     const double size = (double)c->D * (double)(c->V + c->S) +
-                        (double)c->L * (double)c->D * (4.0 * (double)c->D + feeds * (double)c->F);
+                        (double)c->L * (double)c->D * (c->shortcut ? 8.0 * (double)c->D + (feeds + 6) * (double)c->F
+                                                                   : 4.0 * (double)c->D + feeds * (double)c->F);
     if (size > 1e14)
         return fail(err, ERR_PLAN, "model: it would have %.3g parameters; at most 1e14 can be counted", size);
     if (c->H * c->A != c->D)
@@ -154,6 +157,9 @@ static enum error_code check_mixture(const struct model_config *c, struct error 
     if (m->shared < 0 || m->shared > INT32_MAX)
         return fail(err, ERR_PLAN, "model: shared experts %lld wide; it must be from 0 to 2^31 - 1",
                     (long long)m->shared);
+    if (m->shared > 0 && c->shortcut)
+        return fail(err, ERR_PLAN, "model: shared experts beside a mixture on a shortcut, which has dense feed-forwards; "
+                    "Orrery has only one of these");
     if (m->shared_gate && m->shared == 0)
         return fail(err, ERR_PLAN, "model: a gate of shared experts, and there are none");
     if (!(m->capacity_factor >= 0) || !isfinite(m->capacity_factor))

@@ -70,6 +70,8 @@ struct model_config {
     struct streams_config streams;
     int64_t padding;            /* 1 + padding token, whose embedding gets no gradient in transformers; 0: none */
     bool parallel;              /* attention and feed-forward read the same norm; there is no second norm */
+    bool shortcut;              /* a layer has two blocks with dense feed-forwards; its mixture reads what the first
+                                 * one's feed-forward does, and is added at the end of the second */
     unsigned biases;            /* roles whose matrices have a bias: HAS_BIAS(role) | ...; a layernorm always has one */
     bool tied;                  /* the output matrix is the token embedding */
     double eps;                 /* of the norms */
@@ -79,6 +81,7 @@ struct model_config {
 
 /* Families of models whose files we read and write. */
 enum model_family { FAMILY_NONE, FAMILY_GPT2, FAMILY_LLAMA, FAMILY_MIXTRAL, FAMILY_GPTJ, FAMILY_QWEN2, FAMILY_PARSCALE,
+                    FAMILY_SCMOE,
                     FAMILY_COUNT };
 
 /** The family of a shape, found from its parts; the table is in families.c. */
@@ -166,9 +169,11 @@ static inline bool model_has_bias(const struct model_config *c, enum param_role 
 }
 
 /* The parameters of a block in list order.  A family has some of them; a mixture has UP_W and DOWN_W for each expert,
- * at the end of the block. */
+ * at the end of the block.  Those of a layer with a shortcut are DENSE_UP_W to SECOND_DOWN_W; the last six are of its
+ * second block. */
 enum block_param {
-    LN1_W, LN1_B, QKV_W, QKV_B, PREFIX, PROJ_W, PROJ_B, LN2_W, LN2_B, ROUTER_W, SHARED_UP_W, SHARED_DOWN_W,
+    LN1_W, LN1_B, QKV_W, QKV_B, PREFIX, PROJ_W, PROJ_B, LN2_W, LN2_B, DENSE_UP_W, DENSE_DOWN_W, SECOND_LN1_W,
+    SECOND_QKV_W, SECOND_PROJ_W, SECOND_LN2_W, SECOND_UP_W, SECOND_DOWN_W, ROUTER_W, SHARED_UP_W, SHARED_DOWN_W,
     SHARED_GATE_W, UP_W, UP_B, DOWN_W, DOWN_B, BLOCK_PARAMS
 };
 
@@ -223,13 +228,17 @@ struct param_spec model_param(const struct model_config *, int i);
 /* Indices in that list; -1 if the model has no such parameter. */
 enum { PARAM_WTE = 0 };
 int param_positions(const struct model_config *);
-int param_of_block(const struct model_config *, int64_t layer, enum block_param);       /* UP_W, DOWN_W: of expert 0 */
+/* UP_W, DOWN_W: of expert 0.  The layer may be the number of a second block. */
+int param_of_block(const struct model_config *, int64_t layer, enum block_param);
 int param_of_expert(const struct model_config *, int64_t layer, int64_t expert, enum block_param);    /* UP_W, DOWN_W */
 int param_final_norm(const struct model_config *);
 int param_final_bias(const struct model_config *);
 int param_of_mean(const struct model_config *, int i);          /* what weighs the streams: W1, b1, W2, b2 */
 int param_head(const struct model_config *);
 int param_head_bias(const struct model_config *);
+
+/* Where layers are numbered, the second block of one with a shortcut; L is what comes after the last layer. */
+static inline int64_t second_block(const struct model_config *c, int64_t layer) { return c->L + 1 + layer; }
 
 /* Widths of the fused layers. */
 static inline int64_t qkv_width(const struct model_config *c) { return (c->H + 2 * c->K) * c->A; }

@@ -40,6 +40,13 @@ const struct config_reading parscale_defaults = {       /* those of Qwen2ParScal
     .rope_theta = 10000, .pad_token = NO_TOKEN,
 };
 
+const struct config_reading scmoe_defaults = {          /* Mixtral's, and LongCat-Flash's for the rest: ours alone */
+    .c = { .norm = NORM_RMS, .positions = POSITIONS_ROTARY, .mlp = MLP_MIXTURE, .eps = 1e-5, .init_std = 0.02,
+           .shortcut = true, .mixture = { .E = 8, .k = 2, .router = { .normalized = true, .scale = 1 },
+                                          .balance_coefficient = 0.001 } },
+    .rope_theta = 1e6, .pad_token = NO_TOKEN,
+};
+
 #define DECODER_KEYS                                                                                                   \
     CONFIG_TO("max_position_embeddings", KEY_SIZE, c.S),                                                               \
     CONFIG_TO("hidden_size", KEY_SIZE, c.D),                                                                           \

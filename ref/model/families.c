@@ -11,7 +11,7 @@ static const struct family {
     enum mlp_kind mlp;
     unsigned biases;
     bool grouped;               /* K may be below H */
-    bool parallel, neighbours;
+    bool parallel, neighbours, shortcut;
     bool streams;               /* several */
 } families[FAMILY_COUNT] = {
     [FAMILY_GPT2]    = { "gpt2", NORM_LAYER, POSITIONS_LEARNED, MLP_GELU, BIASES_GPT2, .grouped = false },
@@ -22,13 +22,15 @@ static const struct family {
     [FAMILY_QWEN2]   = { "qwen2", NORM_RMS, POSITIONS_ROTARY, MLP_SWIGLU, BIASES_QWEN2, .grouped = true },
     [FAMILY_PARSCALE] = { "qwen2_parscale", NORM_RMS, POSITIONS_ROTARY, MLP_SWIGLU, BIASES_QWEN2, .grouped = true,
                           .streams = true },
+    [FAMILY_SCMOE]   = { "scmoe", NORM_RMS, POSITIONS_ROTARY, MLP_MIXTURE, BIASES_NONE, .grouped = true,
+                         .shortcut = true },
 };
 
 static bool is_of(const struct model_config *c, const struct family *f)
 {
     return c->norm == f->norm && c->positions == f->positions && c->mlp == f->mlp && c->biases == f->biases
-           && c->parallel == f->parallel && c->rotary.neighbours == f->neighbours && (f->grouped || c->K == c->H)
-           && f->streams == (STREAMS(c) > 1);
+           && c->parallel == f->parallel && c->shortcut == f->shortcut && c->rotary.neighbours == f->neighbours
+           && (f->grouped || c->K == c->H) && f->streams == (STREAMS(c) > 1);
 }
 
 enum model_family model_family(const struct model_config *c)

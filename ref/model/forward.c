@@ -37,15 +37,15 @@ static void feed_forward(struct transformer *m, int layer)
 {
     const struct ops *op = m->ops;
     const struct model_config *c = &m->config;
-    struct block_activations *a = &m->block[layer];
+    const struct feed f = feed_of(m, layer);
 
-    op->linear_forward(a->up, feed_input(m, layer), W(UP_W), W(UP_B));
-    computed(m, "mlp.up", layer, a->up, c->D);
-    if (c->mlp == MLP_GELU) op->gelu_forward(a->act, a->up);
-    else op->swiglu_forward(a->act, a->up);
-    computed(m, "mlp.act", layer, a->act, 1);
-    op->linear_forward(m->branch, a->act, W(DOWN_W), W(DOWN_B));
-    computed(m, "mlp.out", layer, m->branch, c->F);
+    op->linear_forward(f.up, feed_input(m, layer), W(f.up_w), W(UP_B));
+    computed(m, f.up_name, layer, f.up, c->D);
+    if (c->mlp == MLP_GELU) op->gelu_forward(f.act, f.up);
+    else op->swiglu_forward(f.act, f.up);
+    computed(m, f.act_name, layer, f.act, 1);
+    op->linear_forward(m->branch, f.act, W(f.down_w), W(DOWN_B));
+    computed(m, f.out_name, layer, m->branch, c->F);
 }
 
 /* A parallel block: out = in + (attention + feed-forward), both from one norm. */
@@ -63,7 +63,8 @@ static void parallel_forward(struct transformer *m, int layer, struct tensor out
     computed(m, "out", layer, out, 1);
 }
 
-static void block_forward(struct transformer *m, int layer, struct tensor out)
+/* A block up to its second norm. */
+static void upper_forward(struct transformer *m, int layer)
 {
     const struct ops *op = m->ops;
     const struct model_config *c = &m->config;
@@ -77,6 +78,38 @@ static void block_forward(struct transformer *m, int layer, struct tensor out)
     norm_forward(m, a->ln2, a->ln2_mean, a->ln2_rstd, a->mid, param_of_block(c, layer, LN2_W),
                  param_of_block(c, layer, LN2_B));
     computed(m, "ln_2", layer, a->ln2, c->D);
+}
+
+/* Two dense blocks; the mixture reads the first one's second norm, and is added last. */
+static void shortcut_forward(struct transformer *m, int layer, struct tensor out)
+{
+    const struct ops *op = m->ops;
+    const int second = (int)second_block(&m->config, layer);
+    struct block_activations *a = &m->block[layer], *b = &m->block[second];
+
+    upper_forward(m, layer);
+    mixture_forward(m, layer);
+    op->dropout(a->shortcut, m->branch, residual_dropout(m, layer, "mlp"));
+    feed_forward(m, layer);
+    op->dropout(m->branch, m->branch, residual_dropout(m, layer, "dense"));
+    op->add(b->in, a->mid, m->branch);
+    computed(m, "half", layer, b->in, 1);
+
+    upper_forward(m, second);
+    feed_forward(m, second);
+    op->dropout(m->branch, m->branch, residual_dropout(m, second, "dense"));
+    op->add(out, b->mid, m->branch);
+    op->add(out, out, a->shortcut);
+    computed(m, "out", layer, out, 1);
+}
+
+static void block_forward(struct transformer *m, int layer, struct tensor out)
+{
+    const struct ops *op = m->ops;
+    const struct model_config *c = &m->config;
+    struct block_activations *a = &m->block[layer];
+
+    upper_forward(m, layer);
     if (c->mlp == MLP_MIXTURE) mixture_forward(m, layer);
     else feed_forward(m, layer);
     op->dropout(m->branch, m->branch, residual_dropout(m, layer, "mlp"));
@@ -133,6 +166,7 @@ enum error_code transformer_forward(struct transformer *m, const int32_t *ids, c
     for (int l = 0; l < L; l++) {
         const struct tensor out = l + 1 < L ? m->block[l + 1].in : m->last;
         if (c->parallel) parallel_forward(m, l, out);
+        else if (c->shortcut) shortcut_forward(m, l, out);
         else block_forward(m, l, out);
         partial_forward(m, l, out);
     }

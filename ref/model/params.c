@@ -12,6 +12,10 @@ static const struct { enum param_role role; bool bias; } kinds[BLOCK_PARAMS] = {
     [PREFIX] = { ROLE_STREAMS, false },
     [PROJ_W] = { ROLE_ATTENTION_OUT, false }, [PROJ_B] = { ROLE_ATTENTION_OUT, true },
     [LN2_W] = { ROLE_NORM, false },          [LN2_B] = { ROLE_NORM, true },
+    [DENSE_UP_W] = { ROLE_UP, false },       [DENSE_DOWN_W] = { ROLE_DOWN, false },
+    [SECOND_LN1_W] = { ROLE_NORM, false },   [SECOND_QKV_W] = { ROLE_QKV, false },
+    [SECOND_PROJ_W] = { ROLE_ATTENTION_OUT, false }, [SECOND_LN2_W] = { ROLE_NORM, false },
+    [SECOND_UP_W] = { ROLE_UP, false },      [SECOND_DOWN_W] = { ROLE_DOWN, false },
     [ROUTER_W] = { ROLE_ROUTER, false },
     [SHARED_UP_W] = { ROLE_SHARED_UP, false }, [SHARED_DOWN_W] = { ROLE_SHARED_DOWN, false },
     [SHARED_GATE_W] = { ROLE_SHARED_GATE, false },
@@ -19,8 +23,19 @@ static const struct { enum param_role role; bool bias; } kinds[BLOCK_PARAMS] = {
     [DOWN_W] = { ROLE_DOWN, false },         [DOWN_B] = { ROLE_DOWN, true },
 };
 
+/* The parameter of a second block that is p in the first. */
+static enum block_param of_second(enum block_param p)
+{
+    static const enum block_param second[BLOCK_PARAMS] = {
+        [LN1_W] = SECOND_LN1_W, [QKV_W] = SECOND_QKV_W, [PROJ_W] = SECOND_PROJ_W, [LN2_W] = SECOND_LN2_W,
+        [DENSE_UP_W] = SECOND_UP_W, [DENSE_DOWN_W] = SECOND_DOWN_W,
+    };
+    return second[p] ? second[p] : p;
+}
+
 static bool has(const struct model_config *c, enum block_param p)
 {
+    if (p >= DENSE_UP_W && p <= SECOND_DOWN_W) return c->shortcut;
     if (p == ROUTER_W) return c->mlp == MLP_MIXTURE;
     if (p == SHARED_UP_W || p == SHARED_DOWN_W) return c->mixture.shared > 0;
     if (p == SHARED_GATE_W) return c->mixture.shared > 0 && c->mixture.shared_gate;
@@ -48,6 +63,7 @@ static int first_block(const struct model_config *c) { return c->positions == PO
 
 int param_of_block(const struct model_config *c, int64_t layer, enum block_param p)
 {
+    if (layer > c->L) return param_of_block(c, layer - second_block(c, 0), of_second(p));
     return has(c, p) ? first_block(c) + (int)layer * block_params(c) + before(c, p) : -1;
 }
 
@@ -93,6 +109,8 @@ struct naming {
     const char *block;                          /* prefix of the names of a block's parameters; %d: the layer */
     bool transposed;                            /* matrices of blocks are [in, out] in files */
     struct names of_block[BLOCK_PARAMS];
+    const char *expert;                         /* prefix of the names of an expert's matrices; %d: the expert */
+    struct names expert_up, expert_down;
     const char *tokens, *positions, *norm;      /* without ".weight" and ".bias" */
 };
 
@@ -128,6 +146,32 @@ static const struct naming llama_naming = {         /* and Mixtral, Qwen2 and Pa
         [SHARED_DOWN_W] = { .whole = "block_sparse_moe.shared_expert.w2.weight" },
         [SHARED_GATE_W] = { .whole = "block_sparse_moe.shared_expert_gate.weight" },
     },
+    .expert = "block_sparse_moe.experts.%d.",
+    .expert_up = { "w13.weight", { "w1.weight", "w3.weight" } }, .expert_down = { .whole = "w2.weight" },
+};
+
+#define HALF_QKV(n) { "self_attn." n ".qkv_proj.weight", { "self_attn." n ".q_proj.weight",                          \
+                                                           "self_attn." n ".k_proj.weight",                          \
+                                                           "self_attn." n ".v_proj.weight" } }
+#define HALF_UP(n) { "mlps." n ".gate_up_proj.weight", { "mlps." n ".gate_proj.weight", "mlps." n ".up_proj.weight" } }
+
+static const struct naming scmoe_naming = {         /* LongCat-Flash's */
+    .in_files = "", .block = "model.layers.%d.", .tokens = "model.embed_tokens", .norm = "model.norm",
+    .of_block = {
+        [LN1_W] = { .whole = "input_layernorm.0.weight" }, [SECOND_LN1_W] = { .whole = "input_layernorm.1.weight" },
+        [QKV_W] = HALF_QKV("0"),                           [SECOND_QKV_W] = HALF_QKV("1"),
+        [PROJ_W] = { .whole = "self_attn.0.o_proj.weight" },
+        [SECOND_PROJ_W] = { .whole = "self_attn.1.o_proj.weight" },
+        [LN2_W] = { .whole = "post_attention_layernorm.0.weight" },
+        [SECOND_LN2_W] = { .whole = "post_attention_layernorm.1.weight" },
+        [DENSE_UP_W] = HALF_UP("0"),                       [SECOND_UP_W] = HALF_UP("1"),
+        [DENSE_DOWN_W] = { .whole = "mlps.0.down_proj.weight" },
+        [SECOND_DOWN_W] = { .whole = "mlps.1.down_proj.weight" },
+        [ROUTER_W] = { .whole = "mlp.router.classifier.weight" },
+    },
+    .expert = "mlp.experts.%d.",
+    .expert_up = { "gate_up_proj.weight", { "gate_proj.weight", "up_proj.weight" } },
+    .expert_down = { .whole = "down_proj.weight" },
 };
 
 static const struct naming gptj_naming = {
@@ -141,15 +185,13 @@ static const struct naming gptj_naming = {
     },
 };
 
-static const struct names expert_up = { "w13.weight", { "w1.weight", "w3.weight" } };
-static const struct names expert_down = { .whole = "w2.weight" };
-
 static const struct naming *naming_of(const struct model_config *c)
 {
     static const struct naming *const of_family[FAMILY_COUNT] = {
         [FAMILY_GPT2] = &gpt2_naming, [FAMILY_LLAMA] = &llama_naming, [FAMILY_MIXTRAL] = &llama_naming,
         [FAMILY_GPTJ] = &gptj_naming, [FAMILY_QWEN2] = &llama_naming,
         [FAMILY_PARSCALE] = &llama_naming,
+        [FAMILY_SCMOE] = &scmoe_naming,
     };
     return of_family[model_family(c)];
 }
@@ -161,7 +203,7 @@ static struct prefix block_prefix(const struct model_config *c, int layer, int e
 {
     struct prefix p;
     const int n = snprintf(p.text, sizeof p.text, naming_of(c)->block, layer);
-    if (expert >= 0) snprintf(p.text + n, sizeof p.text - (size_t)n, "block_sparse_moe.experts.%d.", expert);
+    if (expert >= 0) snprintf(p.text + n, sizeof p.text - (size_t)n, naming_of(c)->expert, expert);
     return p;
 }
 
@@ -191,7 +233,7 @@ static struct param_spec make(const char *before, const char *name, enum param_r
 /* Rows of one part of a fused parameter. */
 static int64_t part_rows(const struct model_config *c, enum block_param p, int part)
 {
-    if (p == QKV_W || p == QKV_B) return (part == 0 ? c->H : c->K) * c->A;
+    if (kinds[p].role == ROLE_QKV) return (part == 0 ? c->H : c->K) * c->A;
     return p == SHARED_UP_W ? c->mixture.shared : c->F;
 }
 
@@ -206,16 +248,21 @@ static struct param_spec block_param(const struct model_config *c, int layer, in
         [PROJ_W] = { D, D, into_residual },    [PROJ_B] = { D, 0, 0 },
         [LN2_W] = { D, 0, 0 },                 [LN2_B] = { D, 0, 0 },
         [ROUTER_W] = { mixture_columns(&c->mixture), D, std },
+        [DENSE_UP_W] = { up_width(c), D, std }, [DENSE_DOWN_W] = { D, F, into_residual },
+        [SECOND_LN1_W] = { D, 0, 0 },          [SECOND_QKV_W] = { qkv_width(c), D, std },
+        [SECOND_PROJ_W] = { D, D, into_residual }, [SECOND_LN2_W] = { D, 0, 0 },
+        [SECOND_UP_W] = { up_width(c), D, std }, [SECOND_DOWN_W] = { D, F, into_residual },
         [SHARED_UP_W] = { 2 * shared, D, std }, [SHARED_DOWN_W] = { D, shared, into_residual },
         [SHARED_GATE_W] = { 1, D, std },
         [UP_W] = { up_width(c), D, std },      [UP_B] = { F, 0, 0 },
         [DOWN_W] = { D, F, into_residual },    [DOWN_B] = { D, 0, 0 },
     };
-    const struct names *n = expert < 0 ? &naming_of(c)->of_block[p] : p == UP_W ? &expert_up : &expert_down;
+    const struct names *n = expert < 0 ? &naming_of(c)->of_block[p] : p == UP_W
+                                  ? &naming_of(c)->expert_up : &naming_of(c)->expert_down;
     const struct prefix at = block_prefix(c, layer, expert);
     struct param_spec s = make(at.text, n->whole, kinds[p].role, layer, shape[p].rows, shape[p].cols, shape[p].std);
     s.expert = expert;
-    s.mean = p == LN1_W || p == LN2_W;
+    s.mean = kinds[p].role == ROLE_NORM && !kinds[p].bias;
     s.file_transposed = naming_of(c)->transposed && s.ndim == 2;
     for (int i = 0; i < PARAM_MOST_PARTS && n->part[i]; i++)
         add_part(&s, naming_of(c)->in_files, at.text, n->part[i], part_rows(c, p, i));
@@ -291,9 +338,11 @@ static struct flops flops_of(const struct model_config *c, int64_t B, int64_t S)
     const int64_t N = B * S;
     const int64_t rows = mixture ? N * c->mixture.k * c->mixture.E / mixture_columns(&c->mixture) : N;    /* if even */
     const struct attention a = { .S = S, .H = c->H, .K = c->K, .A = c->A };
+    const double blocks = c->shortcut ? 2 : 1, dense = c->shortcut ? 2 : 0;             /* of a layer */
     const double P = (double)STREAMS(c), L = (double)c->L * P, pairs = (double)(N * c->streams.prefix);
-    double block = linear_cost(N, c->D, qkv_width(c), F32).flops + linear_cost(N, c->D, c->D, F32).flops
-                   + linear_cost(rows, c->D, up_width(c), F32).flops + linear_cost(rows, c->F, c->D, F32).flops;
+    double block = blocks * (linear_cost(N, c->D, qkv_width(c), F32).flops + linear_cost(N, c->D, c->D, F32).flops)
+                   + linear_cost(rows, c->D, up_width(c), F32).flops + linear_cost(rows, c->F, c->D, F32).flops
+                   + dense * (linear_cost(N, c->D, up_width(c), F32).flops + linear_cost(N, c->F, c->D, F32).flops);
     if (mixture) block += linear_cost(N, c->D, mixture_columns(&c->mixture), F32).flops;
     const int64_t shared = mixture ? c->mixture.shared : 0;
     block += linear_cost(N, c->D, 2 * shared, F32).flops + linear_cost(N, shared, c->D, F32).flops;
@@ -306,8 +355,8 @@ static struct flops flops_of(const struct model_config *c, int64_t B, int64_t S)
         forward += attention_part_forward_cost(pairs, N, keys, a, F32).flops;
         backward += attention_part_backward_cost(pairs, N, keys, a, F32).flops;
     }
-    return (struct flops){ .linear = L * block + ends, .attention_forward = L * forward,
-                           .attention_backward = L * backward };
+    return (struct flops){ .linear = L * block + ends, .attention_forward = L * blocks * forward,
+                           .attention_backward = L * blocks * backward };
 }
 
 double model_step_flops(const struct model_config *c, int64_t B, int64_t S)

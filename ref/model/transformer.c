@@ -25,20 +25,25 @@ static void drop_block(struct block_activations *a)
                                    &a->lse,     &a->att,      &a->mid,      &a->ln2_mean, &a->ln2_rstd,
                                    &a->ln2,     &a->up,       &a->act,      &a->router,   &a->weights,
                                    &a->experts, &a->order,    &a->counts,   &a->rows,     &a->results,
-                                   &a->shared,  &a->gate,     &a->shared_up, &a->shared_act };
+                                   &a->shared,  &a->gate,     &a->shared_up, &a->shared_act,
+                                   &a->dense_up, &a->dense_act, &a->shortcut };
     for (size_t i = 0; i < sizeof all / sizeof *all; i++) drop(all[i]);
 }
 
+/* With a shortcut, the one after the last layer's is empty. */
+static int64_t block_count(const struct model_config *c) { return c->shortcut ? second_block(c, c->L) : c->L; }
+
 static void drop_buffers(struct transformer *m)
 {
-    for (int64_t l = 0; m->block && l < m->config.L; l++) drop_block(&m->block[l]);
+    for (int64_t l = 0; m->block && l < block_count(&m->config); l++) drop_block(&m->block[l]);
     struct tensor *const all[] = { &m->ids,      &m->positions, &m->labels, &m->mask,        &m->last,  &m->lnf_mean,
                                    &m->lnf_rstd, &m->lnf,       &m->logits, &m->top,         &m->total, &m->hit,
                                    &m->d_stream, &m->d_branch,  &m->d_qkv,  &m->d_attention, &m->d_up,  &m->d_act,
                                    &m->d_router, &m->d_weights, &m->d_rows, &m->d_norm,      &m->branch,
                                    &m->rotary,   &m->d_gate,    &m->d_shared, &m->d_shared_up, &m->d_shared_act,
                                    &m->prefix_at, &m->prefix_out, &m->prefix_lse, &m->beside,
-                                   &m->mean_up,  &m->mean_act, &m->stream_logits, &m->stream_weights, &m->mean };
+                                   &m->mean_up,  &m->mean_act, &m->stream_logits, &m->stream_weights, &m->mean,
+                                   &m->d_shortcut };
     for (size_t i = 0; i < sizeof all / sizeof *all; i++) drop(all[i]);
     m->B = m->S = 0;
 }
@@ -76,7 +81,7 @@ static bool make_mixture(const struct transformer *m, struct block_activations *
            make(&a->results, t, N * k, c->D) && (c->mixture.shared == 0 || make_shared(m, a, N));
 }
 
-static bool make_block(const struct transformer *m, struct block_activations *a, int64_t N)
+static bool make_block(const struct transformer *m, struct block_activations *a, int64_t N, bool second)
 {
     const struct model_config *c = &m->config;
     const enum dtype t = m->ops->dtype, few = dtype_wide(t);
@@ -87,7 +92,10 @@ static bool make_block(const struct transformer *m, struct block_activations *a,
            make(&a->att, t, N, D) && make(&a->mid, t, N, D) &&
            (c->parallel ||
             ((!mean || make(&a->ln2_mean, few, N, 0)) && make(&a->ln2_rstd, few, N, 0) && make(&a->ln2, t, N, D))) &&
-           make(&a->up, t, R, up_width(c)) && make(&a->act, t, R, c->F) && (!is_mixture(m) || make_mixture(m, a, N));
+           (!c->shortcut || (make(&a->dense_up, t, N, up_width(c)) && make(&a->dense_act, t, N, c->F) &&
+                             make(&a->shortcut, t, N, D))) &&
+           (second || (make(&a->up, t, R, up_width(c)) && make(&a->act, t, R, c->F))) &&
+           (second || !is_mixture(m) || make_mixture(m, a, N));
 }
 
 static bool make_backward(struct transformer *m, int64_t N)
@@ -97,7 +105,8 @@ static bool make_backward(struct transformer *m, int64_t N)
     const int64_t D = c->D, R = feed_rows(m, N);
     return make(&m->d_stream, t, N, D) && make(&m->d_branch, t, N, D) && make(&m->d_qkv, t, N, qkv_width(c)) &&
            make(&m->d_attention, t, N, D) && make(&m->d_up, t, R, up_width(c)) && make(&m->d_act, t, R, c->F) &&
-           (!c->parallel || make(&m->d_norm, t, N, D)) &&
+           (!(c->parallel || c->shortcut) || make(&m->d_norm, t, N, D)) &&
+           (!c->shortcut || make(&m->d_shortcut, t, N, D)) &&
            (!is_mixture(m) || (make(&m->d_router, few, N, mixture_columns(&c->mixture)) &&
                                make(&m->d_weights, few, N, c->mixture.k) && make(&m->d_rows, t, R, D))) &&
            (c->mixture.shared == 0 || make_shared_backward(m, N));
@@ -137,7 +146,9 @@ enum error_code transformer_make_buffers(struct transformer *m, int64_t B, int64
     drop_buffers(m);
     const int64_t rows = STREAMS(&m->config) * B * S;
     bool ok = make_ends(m, rows, B * S, S) && make_backward(m, rows) && make_streams(m, rows, B * S, S);
-    for (int64_t l = 0; ok && l < m->config.L; l++) ok = make_block(m, &m->block[l], rows);
+    for (int64_t l = 0; ok && l < m->config.L; l++) ok = make_block(m, &m->block[l], rows, false);
+    for (int64_t l = m->config.L + 1; ok && l < block_count(&m->config); l++)
+        ok = make_block(m, &m->block[l], rows, true);
     if (!ok) {
         drop_buffers(m);
         return fail(err, ERR_MEMORY, "the one-device model has no memory for %lld sequences of %lld tokens",
@@ -170,7 +181,7 @@ enum error_code transformer_open(struct transformer *m, const struct model_confi
     m->spec = calloc((size_t)n, sizeof *m->spec);
     m->w = calloc((size_t)n, sizeof *m->w);
     m->g = calloc((size_t)n, sizeof *m->g);
-    m->block = calloc((size_t)c->L, sizeof *m->block);
+    m->block = calloc((size_t)block_count(c), sizeof *m->block);
     const int64_t columns = mixture_columns(&c->mixture);
     m->router_sums = calloc((size_t)(2 * columns) + 1, sizeof *m->router_sums);
     m->router_slope = calloc((size_t)columns + 1, sizeof *m->router_slope);

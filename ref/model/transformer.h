@@ -1,14 +1,14 @@
 /* transformer.h -- the one-device model: the reference that every plan is compared with.
  *
- * One model whose configuration chooses its parts: GPT-2, Llama, Mixtral, GPT-J.  It uses only ref/ops, and computes
- * the whole batch at once, in the simplest order.  Every computed tensor is announced to an observer, in execution
- * order, forward and backward.
+ * One model whose configuration chooses its parts: GPT-2, Llama, Mixtral, GPT-J, ScMoE.  It uses only ref/ops, and
+ * computes the whole batch at once, in the simplest order.  Every computed tensor is announced to an observer, in
+ * execution order, forward and backward.
  *
  * Source  A. Radford et al., "Language models are unsupervised multitask learners", 2019; H. Touvron et al., "LLaMA",
  *         arXiv:2302.13971; A. Q. Jiang et al., "Mixtral of experts", arXiv:2401.04088; B. Wang and A. Komatsuzaki,
  *         "GPT-J-6B", 2021.  The block is pre-norm: x += attention(norm(x)), x += feed-forward(norm(x)); a GPT-J's
- *         is parallel: n = norm(x), x += attention(n) + feed-forward(n).  tests/ref/test_golden.c compares it with
- *         PyTorch.
+ *         is parallel: n = norm(x), x += attention(n) + feed-forward(n); forward.c has
+ *         that with a shortcut.  tests/ref/test_golden.c compares it with PyTorch.
  */
 #ifndef ORRERY_TRANSFORMER_H
 #define ORRERY_TRANSFORMER_H
@@ -38,6 +38,9 @@ struct block_activations {
     struct tensor rows, results;                /* [Nk,D] inputs and outputs of the experts */
     struct tensor shared_up, shared_act, shared;        /* [N,2F'], [N,F'], [N,D] of the shared experts, F' wide */
     struct tensor gate;                         /* [N,1] logits of their gate */
+    /* of a layer with a shortcut: */
+    struct tensor dense_up, dense_act;          /* [N,U], [N,F] */
+    struct tensor shortcut;                     /* [N,D] the mixture's result */
 };
 
 struct transformer {
@@ -62,7 +65,7 @@ struct transformer {
     struct tensor mask;                         /* I32 [N,2] of packed samples: what each token sees */
     double pairs;                               /* of tokens that see each other, by that mask */
     struct tensor rotary;                       /* [S,R] the table of rotary positions */
-    struct block_activations *block;            /* [L] */
+    struct block_activations *block;            /* [L], and by second_block() */
     struct tensor last, lnf_mean, lnf_rstd, lnf, logits, top, total, hit;
     struct tensor d_stream, d_branch, d_qkv, d_attention, d_up, d_act;  /* scratch of backward: [N,D], [N,D], then the
                                                                          * shapes of qkv, att, up, act */
@@ -70,7 +73,7 @@ struct transformer {
     struct tensor prefix_out, prefix_lse;       /* attention to the prefixes alone: the shapes of att and lse */
     struct tensor beside, mean_up, mean_act, stream_logits, stream_weights, mean;      /* streams.c: [N,DP], [N,D],
                                                  * [N,D], [N,P], [N,P], [N,D], N = B S; other rows are P N */
-    struct tensor d_norm;                       /* of a parallel block: [N,D] */
+    struct tensor d_norm, d_shortcut;           /* of a parallel block, or with a shortcut: [N,D]; [N,D] */
     struct tensor d_shared_up, d_shared_act, d_shared, d_gate;  /* of shared experts: as up, act, [N,D], [N,1] */
     struct tensor d_router, d_weights, d_rows;  /* of a mixture: [N,E], [N,k], [Nk,D] */
     struct tensor branch;                       /* scratch of forward, and of partial.h in backward: [N,D] */

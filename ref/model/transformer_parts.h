@@ -3,6 +3,7 @@
 #define ORRERY_TRANSFORMER_PARTS_H
 
 #include "ref/model/transformer.h"
+#include <stdio.h>
 
 /* A parameter's tensor by its index; tensor_none for -1. */
 static inline struct tensor pick(const struct tensor *list, int i) { return i < 0 ? tensor_none : list[i]; }
@@ -19,15 +20,38 @@ static inline struct tensor feed_input(const struct transformer *m, int layer)
     return m->config.parallel ? m->block[layer].ln1 : m->block[layer].ln2;
 }
 
-/* Announce a tensor that was just computed; each element sums `terms` products. */
+/* A dense feed-forward's activations, parameters and names: in a layer with a shortcut it is beside a mixture. */
+struct feed { struct tensor up, act; enum block_param up_w, down_w; const char *up_name, *act_name, *out_name; };
+
+static inline struct feed feed_of(const struct transformer *m, int layer)
+{
+    const struct block_activations *a = &m->block[layer];
+    return m->config.shortcut ? (struct feed){ a->dense_up, a->dense_act, DENSE_UP_W, DENSE_DOWN_W, "dense.up",
+                                               "dense.act", "dense.out" }
+                              : (struct feed){ a->up, a->act, UP_W, DOWN_W, "mlp.up", "mlp.act", "mlp.out" };
+}
+
+/* Announce a tensor that was just computed; each element sums `terms` products.  Those of a layer's second block have
+ * names of their own. */
+static inline void announce(const struct transformer *m, const char *name, int layer, bool gradient, struct tensor t,
+                            int64_t terms)
+{
+    const bool second = layer > m->config.L;
+    char full[PARAM_NAME + 16];
+    if (m->observer.see == NULL) return;
+    snprintf(full, sizeof full, "%s%s", second ? "second." : "", name);
+    m->observer.see(m->observer.context, full, second ? layer - (int)second_block(&m->config, 0) : layer, gradient, t,
+                    terms);
+}
+
 static inline void computed(struct transformer *m, const char *name, int layer, struct tensor t, int64_t terms)
 {
-    if (m->observer.see) m->observer.see(m->observer.context, name, layer, false, t, terms);
+    announce(m, name, layer, false, t, terms);
 }
 
 static inline void computed_gradient(struct transformer *m, const char *name, int layer, struct tensor t, int64_t terms)
 {
-    if (m->observer.see) m->observer.see(m->observer.context, name, layer, true, t, terms);
+    announce(m, name, layer, true, t, terms);
 }
 
 static inline struct attention attention_of(const struct transformer *m, int layer)
