@@ -158,8 +158,8 @@ static enum error_code check_mixture(const struct model_config *c, struct error 
         return fail(err, ERR_PLAN, "model: shared experts %lld wide; it must be from 0 to 2^31 - 1",
                     (long long)m->shared);
     if (m->shared > 0 && c->shortcut)
-        return fail(err, ERR_PLAN, "model: shared experts beside a mixture on a shortcut, which has dense feed-forwards; "
-                    "Orrery has only one of these");
+        return fail(err, ERR_PLAN, "model: shared experts beside a mixture on a shortcut, which has dense "
+                    "feed-forwards; Orrery has only one of these");
     if (m->shared_gate && m->shared == 0)
         return fail(err, ERR_PLAN, "model: a gate of shared experts, and there are none");
     if (!(m->capacity_factor >= 0) || !isfinite(m->capacity_factor))

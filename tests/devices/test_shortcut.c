@@ -76,5 +76,5 @@ int main(void)
         MPI_TEST(test_every_tensor_scheme),
         MPI_TEST(test_every_data_scheme),
     };
-    return MPI_RUN("scmoe", tests);
+    return MPI_RUN("shortcut", tests);
 }
