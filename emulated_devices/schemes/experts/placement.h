@@ -1,0 +1,69 @@
+/* placement.h -- which devices have which experts in a step, from the load that is expected.  Pure functions.
+ *
+ * Source   Y. Qing et al., "Hecate", arXiv:2502.02581: algorithm 1 (sparse materialisation), algorithm 2 (heterogeneous
+ *          sharding), the order in which tokens look for a replica, and the moving average of loads
+ *
+ * Every expert has one owner, for good.  For a step some of a layer's experts get replicas on other devices, which have
+ * so many slots for them.  Loads are whole numbers, equal on all devices, and so is all that follows from them.  What
+ * the paper leaves open, and what is taken here:
+ *
+ *   slots in proportion to load    one after another, each to the expert with the most load for each device that has it
+ *   equal loads                    the expert, the device with the lowest number
+ *   a node's load in algorithm 2   of the layer, for each of its devices
+ */
+#ifndef ORRERY_EXPERT_PLACEMENT_H
+#define ORRERY_EXPERT_PLACEMENT_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+/* The devices along ep, and the experts of a layer. */
+struct expert_room {
+    int64_t E;
+    int devices, node;                  /* members on each node, neighbours; 0: nodes do not matter */
+    int slots;                          /* m: replicas that a device has room for in a layer */
+    int degree;                         /* t: experts whose weights arrive while other work goes on; -1: no limit */
+};
+
+/** The overlap degree t: experts whose weights arrive in the time that a layer needs for all but its experts.
+ *  @param seconds  of that work.  @param rate  bytes a second.  @param bytes  of one expert's weights, > 0. */
+int expert_overlap_degree(double seconds, double rate, double bytes);
+
+/** Algorithm 1.  t <= m: the t experts with the most load on all devices.  Otherwise all slots in proportion to load,
+ *  each on the node, then the device, with the most free ones.
+ *  @param load, owner  [E].  @param[out] held  [E, devices] which devices have which experts; owners are among them. */
+void expert_materialise(const struct expert_room *, const int64_t load[], const int32_t owner[], bool held[]);
+
+/** Algorithm 2: owners for all layers at once.  A device has as many experts as any other (one more, if they do not
+ *  divide), but maybe more of one layer and fewer of another.  Those that are not among their layer's t with the most
+ *  load go by load to the node, then the device, with the least load in their layer; then the others where room is.
+ *  @param load  [layers, E].  @param[out] owner  [layers, E]. */
+void expert_shard(const struct expert_room *, int64_t layers, const int64_t load[], int32_t owner[]);
+
+/** How many of a member's rows for an expert go to another: all to itself if it has the expert; else evenly to the
+ *  devices of its node that have it; else evenly to all that have it.
+ *  @param held  [devices] of this expert. */
+int64_t expert_rows_to(const struct expert_room *, const bool held[], int64_t expert, int64_t rows, int from, int to);
+
+/* ---- the load that is expected ----------------------------------------------------------------------------------- */
+
+enum { LOAD_WINDOW = 5 };               /* steps whose loads count alike */
+
+/* The choices of a layer's experts, by step. */
+struct expert_loads {
+    int64_t E, steps;                   /* that have ended */
+    int64_t *count;                     /* [LOAD_WINDOW + 1, E] of the last steps; last of the one that goes on */
+};
+
+/** @return whether there was memory. */
+bool expert_loads_open(struct expert_loads *, int64_t E);
+void expert_loads_close(struct expert_loads *);
+/** Add choices to those of this step. */
+void expert_loads_add(struct expert_loads *, int64_t expert, int64_t choices);
+/** End the step. */
+void expert_loads_turn(struct expert_loads *);
+/** The sum over the last LOAD_WINDOW steps, or as many as there were: that many times their mean.
+ *  @param[out] load  [E]; 0 before the first step has ended. */
+void expert_loads_predict(const struct expert_loads *, int64_t load[]);
+
+#endif
