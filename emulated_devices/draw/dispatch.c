@@ -150,6 +150,24 @@ static void print_hop(const struct dispatch_trace *t, int hop)
     }
 }
 
+/* Experts of which this device has a copy, from whom. */
+static void print_copies(const struct dispatch_trace *t)
+{
+    const struct expert_routing *r = &t->layer->routing;
+    if (r->held == NULL) return;
+    printf("\ncopies of experts, from their owners\n\n");
+    for (int m = 0; m < t->P; m++) {
+        struct line l = { .used = 0 };
+        for (int64_t e = 0; e < t->layer->shape.E; e++) {
+            char word[40];
+            if (!r->held[e * t->P + m] || r->owner[e] == m) continue;
+            snprintf(word, sizeof word, "%s%lld of %c", l.used ? ", " : "", (long long)e, letter(r->owner[e]));
+            add(&l, word);
+        }
+        printf("  %c        ", letter(m)), print_wrapped_at(stdout, 11, COLUMNS, l.used ? l.text : "none");
+    }
+}
+
 static void print_computed(const struct dispatch_trace *t)
 {
     printf("\ncomputed by each device, expert by expert%s\n\n",
@@ -206,6 +224,7 @@ enum error_code show_dispatch_draw(const struct dispatch_trace *t, struct error 
     printf("%s\n  ", s->name), print_wrapped_at(stdout, 2, COLUMNS, s->description);
     printf("  "), print_wrapped_at(stdout, 2, COLUMNS, s->source);
     print_start(t);
+    print_copies(t);
     for (int i = 0; i < t->layer->routing.hops; i++) print_hop(t, i);
     if (t->layer->routing.hops == 0) printf("\nTokens stay; the weights of all experts come to each device.\n");
     print_computed(t);

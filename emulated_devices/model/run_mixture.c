@@ -17,6 +17,7 @@ static int64_t columns(const struct node_call *c) { return mixture_columns(mixtu
 static struct expert_parallel *experts_here(const struct node_call *c)
 {
     struct expert_parallel *ep = &c->stage->seams->ep;
+    ep->layer = c->part->layer;
     ep->routing = stage_seams(c->stage, c->micro, c->part).ep.routing;
     return ep;
 }

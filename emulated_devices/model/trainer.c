@@ -256,6 +256,7 @@ void trainer_close(struct trainer *t)
     };
     for (size_t i = 0; i < sizeof groups / sizeof *groups; i++) group_close(groups[i]);
     for (int i = 0; i < ATTENTION_GROUPS; i++) group_close(&t->cp_part[i]);
+    if (t->seams.ep.scheme && t->seams.ep.scheme->close) t->seams.ep.scheme->close(&t->seams.ep);
     for (int i = 0; i < EXPERT_GROUPS; i++) group_close(&t->ep_part[i]);
     *t = (struct trainer){ 0 };
 }
@@ -526,6 +527,7 @@ enum error_code trainer_update(struct trainer *t, struct step_result *out, struc
         t->skipped++;
     } else e = update(t, forward_only(t) ? out->slope : clip_scale(&t->plan.hyper, t->norm) / out->loss_scale, err);
     if (!out->skipped) routers_update(t);
+    if (t->seams.ep.scheme->step) t->seams.ep.scheme->step(&t->seams.ep);
     if (e) comm_give_up(t->comm, err);
     t->step++;
     out->lr = learning_rate(&t->plan.hyper, t->step * t->plan.updates - t->skipped);

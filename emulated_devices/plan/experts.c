@@ -26,8 +26,11 @@ enum error_code plan_check_experts(const struct plan *p, struct error *err)
     }
     if (plan_ep(p) * plan_etp(p) > 1 && p->model.mlp != MLP_MIXTURE)
         return fail(err, ERR_PLAN, "%s: --model %s has no experts", flags, p->model.name);
-    if (p->degree >= 0 && !s->choose)
+    if (p->degree >= 0 && !s->has_degrees)
         return fail(err, ERR_PLAN, "--degree %d: --dispatch %s has no degrees; tutel has", p->degree, s->head.name);
+    if ((p->copying.slots > 0 || p->copying.top > 0 || p->copying.again) && !s->copies)
+        return fail(err, ERR_PLAN, "%s: --dispatch %s copies no experts; fssdp does",
+                    p->copying.slots ? "--copies" : p->copying.top ? "--copies-to-all" : "--copy-again", s->head.name);
     if (plan_etp(p) > p->model.F)
         return fail(err, ERR_PLAN, "--etp %d: an expert has F=%lld columns; etp can be at most that", p->etp,
                     (long long)p->model.F);
@@ -83,7 +86,8 @@ struct expert_parallel plan_expert_share(const struct plan *p, const struct tens
     if (p->cluster) nodes = nodes_on(p->cluster, member, n);
     struct expert_parallel ep = { .tp = tp, .devices = n, .rank = plan_expert_place(p, rank, EXPERT_PARTS),
                                   .slices = plan_etp(p), .slice = plan_expert_place(p, rank, EXPERT_SLICES),
-                                  .node = nodes_even(nodes, n), .degree = p->degree };
+                                  .node = nodes_even(nodes, n), .degree = p->degree,
+                                  .copying = p->copying };
     expert_scheme_find(&ep.scheme, p->dispatch, NULL);
     return ep;
 }

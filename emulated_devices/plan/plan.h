@@ -42,6 +42,7 @@ struct plan {
     int ep, etp;                        /* parts of each layer's experts, and of F of each expert, over neighbours of a
                                          * stage; 0: 1, whole */
     int degree;                         /* of --dispatch tutel; -1: it chooses */
+    struct expert_copying copying;      /* of --dispatch fssdp */
     const struct affinity *affinity;    /* of --dispatch speculative; NULL: nothing is known of any token */
     const int32_t *ids;                 /* [B*S] the tokens of this step; NULL: not known yet */
     const char *tensor, *attention, *dispatch, *schedule, *allreduce;   /* names in the registries; schedule may be a

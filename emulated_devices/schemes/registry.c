@@ -38,6 +38,7 @@
     X(expert_scheme, expert_scheme_two_step)           \
     X(expert_scheme, expert_scheme_tutel)              \
     X(expert_scheme, expert_scheme_speculative)        \
+    X(expert_scheme, expert_scheme_fssdp)              \
     X(data_scheme, data_scheme_ddp)                    \
     X(data_scheme, data_scheme_zero1)                  \
     X(data_scheme, data_scheme_zero2)                  \

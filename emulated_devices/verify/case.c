@@ -317,7 +317,9 @@ enum error_code case_bits_key(const struct plan *p, uint64_t *key, struct error 
     if (!e) e = plan_schedule(p, &s, err);
     if (e) return e;
     *key = HASH_START;
+    const int slots = p->copying.slots + !p->copying.slots;
     ADD(*key, p->mesh.size), ADD(*key, p->ep), ADD(*key, p->etp), ADD(*key, p->degree), ADD(*key, p->hyper);
+    ADD(*key, slots), ADD(*key, p->copying.top);
     ADD(*key, p->split.heads), ADD(*key, p->split.window), ADD(*key, p->split.context_first);
     add_text(key, p->tensor), add_text(key, p->attention), add_text(key, p->dispatch);
     add_text(key, p->allreduce), add_text(key, p->optimizer->name);

@@ -14,8 +14,30 @@ static int32_t choice_of_part(const struct expert_shape *s, int device, int64_t 
     return (int32_t)(part * s->k + i);
 }
 
+/* The first expert such that it and those before it have more than this part of all loads 1/(e+1). */
+static int32_t zipf_expert(int64_t E, double part)
+{
+    double all = 0, sum = 1;
+    int32_t e = 0;
+    for (int64_t i = 1; i <= E; i++) all += 1.0 / (double)i;
+    while (e < E - 1 && sum < part * all) sum += 1.0 / (double)(++e + 1);
+    return e;
+}
+
+/* Parts are multiples of the golden ratio without their whole numbers: they fill 0 to 1 evenly.  An expert that the
+ * token has chosen already makes room for the next. */
+static int32_t zipf_choice(const struct expert_shape *s, int device, int64_t t, int64_t i)
+{
+    double whole;
+    int32_t e = zipf_expert(s->E, modf((double)((device * s->tokens + t) * s->k + i + 1) * 0.6180339887498949, &whole));
+    for (int64_t before = 0; before < i; before++)
+        if (zipf_choice(s, device, t, before) == e) e = (int32_t)((e + 1) % s->E), before = -1;
+    return e;
+}
+
 int32_t expert_layer_choice(const struct expert_shape *s, int device, int64_t t, int64_t i)
 {
+    if (s->zipf) return zipf_choice(s, device, t, i);
     if (s->local > 0 && s->ep > 1) return choice_of_part(s, device, t, i);
     int64_t stride = 3;                 /* so that the choices of a token are not neighbours */
     while (divisor(stride, s->E) != 1) stride += 2;
@@ -95,13 +117,14 @@ enum error_code expert_layer_open(struct expert_layer *l, struct comm *world, co
     struct device *d = world->device;
     *l = (struct expert_layer){ .shape = s, .tp = { .scheme = tensor_scheme_at(0), .device = d, .devices = 1,
                                         .config = &l->config },
-                                .config = { .D = s.D, .F = s.F, .mlp = MLP_MIXTURE,
+                                .config = { .L = 1, .D = s.D, .F = s.F, .mlp = MLP_MIXTURE,
                                             .mixture = { .E = s.E, .k = s.k } } };
     enum error_code e = make_groups(l, world, err);
     if (e) return e;
     l->ep = (struct expert_parallel){ .scheme = scheme, .tp = &l->tp, .group = &l->along_ep, .part = l->part,
                                       .devices = s.ep, .rank = l->along_ep.rank, .along_etp = &l->along_etp,
-                                      .slices = s.etp, .degree = -1, .slice = l->along_etp.rank, .routing = &l->routing,
+                                      .slices = s.etp, .slice = l->along_etp.rank, .degree = -1, .copying = s.copying,
+                                      .routing = &l->routing,
                                       .node = nodes_even(group_nodes(&l->along_ep), s.ep) };
     const char *needs = scheme->refuses(&l->ep, &l->config);
     if (needs) return fail(err, ERR_PLAN, "%s on %d devices: needs %s", scheme->head.name, s.ep, needs);
@@ -130,12 +153,22 @@ void expert_layer_close(struct expert_layer *l)
     for (size_t i = 0; i < sizeof own / sizeof *own && l->tp.device; i++) device_free(l->tp.device, own[i]);
     for (int i = 0; i < EXPERT_SLOTS && l->tp.device; i++) device_free(l->tp.device, c->kept[i]);
     for (int i = 0; i < EXPERT_GRADIENT_SLOTS && l->tp.device; i++) device_free(l->tp.device, c->left[i]);
+    if (l->ep.scheme && l->ep.scheme->close) l->ep.scheme->close(&l->ep);
     for (int i = 0; i < EXPERT_GROUPS; i++) group_close(&l->part[i]);
     expert_routing_clear(&l->routing);
     group_close(&l->along_ep), group_close(&l->along_etp);
 }
 
 /* ---- running ----------------------------------------------------------------------------------------------------- */
+
+enum error_code expert_layer_learn(struct expert_layer *l, struct error *err)
+{
+    const struct expert_scheme *s = l->ep.scheme;
+    if (s->step == NULL) return OK;
+    const enum error_code e = s->announce(&l->routing, &l->ep, l->call.experts, err);
+    s->step(&l->ep);
+    return e;
+}
 
 enum error_code expert_layer_announce(struct expert_layer *l, struct error *err)
 {

@@ -1,7 +1,7 @@
 /* experts.h -- one call of an expert scheme without a model: for drawings and measurements.
  *
  * An expert multiplies by its number + 1, so each result is known.  Every device has equally many tokens, and all
- * experts get equally many if E divides tokens x k.
+ * experts get equally many if E divides tokens x k; or the load follows Zipf's law: the first expert gets most.
  */
 #ifndef ORRERY_VERIFY_EXPERTS_H
 #define ORRERY_VERIFY_EXPERTS_H
@@ -14,6 +14,8 @@ struct expert_shape {
     int ep, etp;
     int local;                          /* so many of 100 choices are of the device's own experts, with E = k ep; 0: as
                                          * many as an even load gives */
+    bool zipf;                          /* expert e gets a share of the choices like 1/(e+1) */
+    struct expert_copying copying;      /* of schemes that copy experts */
 };
 
 struct expert_layer {
@@ -35,6 +37,10 @@ int32_t expert_layer_choice(const struct expert_shape *, int device, int64_t t, 
 enum error_code expert_layer_open(struct expert_layer *, struct comm *, const struct expert_scheme *,
                                   struct expert_shape, struct error *);
 void expert_layer_close(struct expert_layer *);
+
+/** For schemes that expect loads: a step with these choices has been.  Collective over all devices.
+ *  @return as expert_layer_announce. */
+enum error_code expert_layer_learn(struct expert_layer *, struct error *);
 
 /** Announce the rows, and run the passes of the call: forward; then backward.  Collective over all devices.
  *  @return OK, or the scheme's error: the other devices still wait; call comm_give_up. */

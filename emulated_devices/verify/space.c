@@ -133,14 +133,16 @@ static void add_experts(struct space *s)
 {
     for (int i = 0; expert_scheme_at(i); i++) {
         const struct expert_scheme *e = expert_scheme_at(i);
-        if (!e->cuts_experts || (s->devices == 1 && i == 1)) add_expert_form(s, (struct expert_form){ e, 1, 1, -1 });
+        if (!e->cuts_experts || (s->devices == 1 && i == 1))
+            add_expert_form(s, (struct expert_form){ e, 1, 1, -1, { 0 } });
         for (int n = 2, slices = 2; e->cuts_experts && n <= s->devices; n++, slices = 2) {
             while (n % slices != 0) slices++;
             if (s->devices % n != 0) continue;
-            add_expert_form(s, (struct expert_form){ e, n, 1, -1 });
-            add_expert_form(s, (struct expert_form){ e, n / slices, slices, -1 });
-            for (int degree = 0; degree <= 1 && e->choose; degree++)
-                add_expert_form(s, (struct expert_form){ e, n / slices, slices, degree });
+            add_expert_form(s, (struct expert_form){ e, n, 1, -1, { 0 } });
+            add_expert_form(s, (struct expert_form){ e, n / slices, slices, -1, { 0 } });
+            if (e->copies) add_expert_form(s, (struct expert_form){ e, n, 1, -1, { .slots = 1, .again = true } });
+            for (int degree = 0; degree <= 1 && e->has_degrees; degree++)
+                add_expert_form(s, (struct expert_form){ e, n / slices, slices, degree, { 0 } });
         }
     }
 }
@@ -149,6 +151,7 @@ static void take_experts(const struct space *s, struct plan *p, int value)
 {
     const struct expert_form *f = &s->expert_form[value];
     p->dispatch = f->scheme->head.name, p->ep = f->ep, p->etp = f->etp, p->degree = f->degree;
+    p->copying = f->copying;
 }
 
 static void show_experts(const struct space *s, int value, struct value_name *n)
@@ -156,6 +159,7 @@ static void show_experts(const struct space *s, int value, struct value_name *n)
     const struct expert_form *f = &s->expert_form[value];
     const char *name = f->scheme->head.name;
     if (f->degree >= 0) snprintf(n->text, sizeof n->text, "%s /%dx%d r%d", name, f->ep, f->etp, f->degree);
+    else if (f->copying.again) snprintf(n->text, sizeof n->text, "%s /%d again", name, f->ep);
     else if (f->etp > 1) snprintf(n->text, sizeof n->text, "%s /%dx%d", f->scheme->head.name, f->ep, f->etp);
     else if (f->ep == 1) snprintf(n->text, sizeof n->text, "%s", f->scheme->head.name);
     else snprintf(n->text, sizeof n->text, "%s /%d", f->scheme->head.name, f->ep);

@@ -17,8 +17,9 @@ enum dimension {
     DIM_CODES, DIM_OFFLOAD, DIM_TILES, DIM_GATHERING, DIM_BUCKET, DIMENSIONS
 };
 
-/* An expert scheme, the parts that it cuts experts into, the slices of each expert, and a degree (-1: its choice). */
-struct expert_form { const struct expert_scheme *scheme; int ep, etp, degree; };
+/* An expert scheme, the parts that it cuts experts into, the slices of each expert, a degree (-1: its choice), and what
+ * it copies. */
+struct expert_form { const struct expert_scheme *scheme; int ep, etp, degree; struct expert_copying copying; };
 
 /* A data scheme with its group sizes. */
 struct data_form { const struct data_scheme *scheme; int group, shards[3]; };

@@ -93,6 +93,7 @@ static void set_uses(const struct use *list, int n)
     struct use *copy = calloc((size_t)n + 1, sizeof *copy);
     assert_non_null(copy);
     for (int i = 0; i < n; i++) copy[i] = list[i];
+    free(dp.use);                                       /* of the step before */
     data_set_uses(&dp, copy, n);
 }
 

@@ -100,7 +100,7 @@ static bool open_call(struct dispatch *d, const struct expert_scheme *s, enum pa
     const int P = test_size / slices, slice = test_rank % slices;
     int along[64], across[64];
     bool takes;
-    *d = (struct dispatch){ .config = { .D = WIDTH, .F = INNER_WIDTH, .mlp = MLP_MIXTURE,
+    *d = (struct dispatch){ .config = { .L = 1, .D = WIDTH, .F = INNER_WIDTH, .mlp = MLP_MIXTURE,
                                         .mixture = { .E = E, .k = k, .router.scale = 1 } },
                             .tp = { .scheme = tensor_scheme_at(0), .device = &device, .devices = 1 } };
     for (int i = 0; i < P; i++) along[i] = i * slices + slice;
@@ -145,6 +145,7 @@ static void close_call(struct dispatch *d)
     for (int i = 0; i < EXPERT_SLOTS; i++) device_free(&device, d->call.kept[i]);
     for (int i = 0; i < EXPERT_GRADIENT_SLOTS; i++) device_free(&device, d->call.left[i]);
     expert_routing_clear(&d->routing);
+    if (d->ep.scheme->close) d->ep.scheme->close(&d->ep);
     for (int i = 0; i < EXPERT_GROUPS; i++) group_close(&d->part[i]);
     group_close(&d->group), group_close(&d->etp);
 }
@@ -356,6 +357,7 @@ static const struct formula {
     { "two-step", two_step_sends, ONCE },
     { "tutel", tutel_sends, CHOICES },
     { "speculative", alltoall_sends, CHOICES },
+    { "fssdp", alltoall_sends, CHOICES },               /* of the first step: nothing is copied */
 };
 
 static int64_t pool_of(const struct formula *f, struct load l, int slice)
@@ -435,7 +437,7 @@ static int64_t copy_results(const struct dispatch *d, double *to)
 static void check_bits(const struct dispatch *d, enum pattern p)
 {
     static double first[1024], own[1024];
-    if (d->ep.scheme->weighs_there || d->ep.scheme->choose) return;
+    if (d->ep.scheme->weighs_there || d->ep.scheme->has_degrees) return;
     const bool is_first = strcmp(d->ep.scheme->head.name, "alltoall") == 0;
     const int64_t n = copy_results(d, is_first ? first : own);
     ASSERT_ALL(is_first || memcmp(first, own, (size_t)n * sizeof *own) == 0, "%s, pattern %d, E=%lld: other bits than "
@@ -465,7 +467,7 @@ static void test_calls(int slices)
                 const struct expert_scheme *e = expert_scheme_at(s);
                 if (tier_now() != TIER_VERIFY && (i + (int)p) % 2 == 0) continue;
                 if (e->cuts_experts) test_call(e, p, shape[i].E, shape[i].k, slices, -1);
-                for (int degree = 0; degree <= slices && e->choose; degree++)
+                for (int degree = 0; degree <= slices && e->has_degrees; degree++)
                     test_call(e, p, shape[i].E, shape[i].k, slices, degree);
             }
 }
@@ -655,6 +657,15 @@ static void test_refusals(void **state)
     expect_refused(p, "--etp 128: an expert has F=");
     p = mixtral(4, 1, 1, 1, 2), p.degree = 1;
     expect_refused(p, "--degree 1: --dispatch alltoall has no degrees; tutel has");
+    p = mixtral(4, 1, 1, 1, 2), p.copying.slots = 2;
+    expect_refused(p, "--copies: --dispatch alltoall copies no experts; fssdp does");
+    p.copying = (struct expert_copying){ .again = true };
+    expect_refused(p, "--copy-again: --dispatch alltoall copies no experts; fssdp does");
+    p.copying = (struct expert_copying){ .top = 1 };
+    expect_refused(p, "--copies-to-all: --dispatch alltoall copies no experts; fssdp does");
+    p = mixtral(4, 1, 1, 1, 2), p.dispatch = "fssdp", p.etp = 2;
+    expect_refused(p, "--ep 2 x --etp 2: --dispatch fssdp needs whole experts, so --etp 1");
+    p = mixtral(4, 1, 1, 1, 2);
     p.etp = 2, p.degree = 3, p.dispatch = "tutel";
     expect_refused(p, "--ep 2 x --etp 2: --dispatch tutel needs a degree of 0, or one that divides etp");
     p = case_plan(2, 1, 1);

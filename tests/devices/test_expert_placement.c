@@ -221,6 +221,7 @@ static void test_rows_look_near_first(void **state)
                 const int64_t n = expert_rows_to(&flat, far, expert, rows, 1, to);
                 assert_true(far[to] ? n >= rows / 3 && n <= (rows + 2) / 3 : n == 0);
                 sum += n;
+                assert_int_equal(expert_rows_to(&flat, far, expert, rows, 3, to), to == 3 ? rows : 0);
             }
             assert_int_equal(sum, rows);
         }

@@ -1,6 +1,7 @@
 /* dispatch.c -- `orrery bench dispatch`: what the expert schemes send for one layer with an even load, forward and
  * backward, on nodes; and what papers say of it, beside what is counted. */
 #include "emulated_devices/cli/bench/bench.h"
+#include "emulated_devices/cli/bench/dispatch_load.h"
 #include "emulated_devices/comm/comm.h"
 #include "emulated_devices/verify/experts.h"
 #include "ref/io/json.h"
@@ -33,8 +34,8 @@ struct table {
     struct row row[MOST_ROWS];
     int rows;
     struct activation activation[ACTIVATIONS_SAID];
+    struct load_row load[LOAD_ROWS];
 };
-
 
 /* ---- one row ----------------------------------------------------------------------------------------------------- */
 
@@ -43,10 +44,11 @@ static void run(struct comm *world, struct expert_layer *l, const struct cluster
 {
     struct error err;
     struct account *counted = &world->counted.of[TRAFFIC_EXPERTS];
+    enum error_code e = expert_layer_learn(l, &err);
     *counted = (struct account){ 0 };
     comm_barrier(world);
     clock_restart(&world->device->clock, cluster, F64);
-    enum error_code e = expert_layer_announce(l, &err);
+    if (!e) e = expert_layer_announce(l, &err);
     if (!e) e = expert_layer_run(l, &err);
     if (e) comm_give_up(world, &err);
     const struct traffic did = account_total(counted), cost = expert_layer_cost(l);
@@ -63,7 +65,7 @@ static enum error_code add_row(struct table *t, struct comm *world, const struct
     static struct expert_layer layer;
     const struct asked *a = t->asked;
     const struct expert_shape shape = { a->experts, a->choices, a->tokens, a->width, a->inner,
-                                        a->devices / etp, etp, 0 };
+                                        a->devices / etp, etp, 0, false, { 0 } };
     const struct cluster cluster = world->device->clock.cluster;
     double own[COUNTS] = { 0 }, all[MOST_DEVICES * COUNTS];
     struct error refused;
@@ -87,7 +89,7 @@ static enum error_code add_row(struct table *t, struct comm *world, const struct
 static enum error_code count_activation(struct activation *a, struct comm *world, struct error *err)
 {
     static struct expert_layer layer;
-    const struct expert_shape shape = { 2 * world->size, 2, 50, 1, 1, world->size, 1, a->local };
+    const struct expert_shape shape = { 2 * world->size, 2, 50, 1, 1, world->size, 1, a->local, false, { 0 } };
     const struct expert_scheme *s;
     enum error_code e = expert_scheme_find(&s, "speculative", err);
     if (!e) e = expert_layer_open(&layer, world, s, shape, err);
@@ -118,7 +120,8 @@ static double part_of(const struct table *t, const struct row *r)
 /* Rows that cross to other nodes, of all devices: a row a choice, or once to each node with experts of it. */
 static double rows_crossing(const struct asked *a, bool once)
 {
-    const struct expert_shape s = { a->experts, a->choices, a->tokens, a->width, a->inner, a->devices, 1, 0 };
+    const struct expert_shape s = { a->experts, a->choices, a->tokens, a->width, a->inner, a->devices, 1, 0, false,
+                                    { 0 } };
     double sum = 0;
     for (int device = 0; device < a->devices; device++)
         for (int64_t i = 0; i < s.tokens; i++) {
@@ -179,7 +182,7 @@ static enum error_code print_claims(const struct table *t, struct error *err)
         differ += print_claim("messages of an all-to-all: P-1", "Tutel, arXiv:2206.03382", P - 1, messages_of(direct));
         differ += print_claim("its bytes, of all rows: (P-1)/P", "the same", (P - 1) / P, part_of(t, direct));
     }
-    if (hierarchical && a->node > 1) {
+    if (hierarchical && a->node > 1 && a->devices % a->node == 0) {
         differ += print_claim("messages by nodes of m: m + P/m - 2", "the same: 2DH", m + P / m - 2,
                               messages_of(hierarchical));
         differ += print_claim("its bytes: (m-1)/m + 1 - m/P", "the same", (m - 1) / m + 1 - m / P,
@@ -231,6 +234,7 @@ static enum error_code write_json(const struct table *t, struct error *err)
         cJSON_AddNumberToObject(row, "etp", t->row[i].etp);
         for (int c = 0; c < COUNTS; c++) cJSON_AddNumberToObject(row, count_name[c], t->row[i].count[c]);
     }
+    dispatch_load_json(t->load, root);
     const enum error_code e = json_write(t->asked->json, root, err);
     cJSON_Delete(root);
     return e;
@@ -244,6 +248,7 @@ static enum error_code report(const struct table *t, struct error *err)
             e = fail(err, ERR_CHECK, "%s, ep %d x etp %d: a device did not send what the formulas say, or has a wrong "
                      "result", t->row[i].scheme->head.name, t->row[i].ep, t->row[i].etp);
     if (!e && !t->asked->quiet) print_table(t), e = print_claims(t, err);
+    if (!e && !t->asked->quiet) e = dispatch_load_print(t->load, err);
     return !e && t->asked->json ? write_json(t, err) : e;
 }
 
@@ -259,6 +264,10 @@ static enum error_code bench_on(struct comm *world, const void *asked, struct er
             if (expert_scheme_at(i)->cuts_experts && world->size % etp == 0)
                 e = add_row(&t, world, expert_scheme_at(i), etp, err);
     for (int i = 0; i < ACTIVATIONS_SAID && !e; i++) e = count_activation(&t.activation[i], world, err);
+    const struct asked *a = t.asked;
+    if (!e)
+        e = dispatch_load_count(t.load, world, (struct expert_shape){ .E = a->experts, .k = a->choices, .D = a->width,
+                                .tokens = a->tokens, .F = a->inner }, err);
     if (!e && world->rank == 0) e = report(&t, err);
     return comm_agree(world, e, err);
 }
@@ -300,7 +309,8 @@ enum error_code bench_dispatch_topic(int argc, char **argv, int *status, struct 
     enum error_code e = parse_command(
         "bench dispatch", "[options]",
         "Send rows of one layer to experts and back, forward and backward, under every expert scheme, and\n"
-        "count: virtual time, messages, bytes, bytes between nodes; and what papers say of it.",
+        "count: virtual time, messages, bytes, bytes between nodes; what papers say of it; and how copies\n"
+        "of experts even out an uneven load.",
         argc - 3, argv + 3, table, &help, err);
     if (!e && !help) e = take(&a, &m, err);
     if (e || help) return e;

@@ -10,7 +10,9 @@ static enum error_code run(struct comm *world, struct expert_layer *l, struct re
 {
     if (world->device->ops == NULL)
         return fail(err, ERR_USAGE, "show dispatch: this backend computes nothing; take another one");
-    enum error_code e = expert_layer_announce(l, err);
+    enum error_code e = expert_layer_learn(l, err);
+    world->counted.of[TRAFFIC_EXPERTS] = (struct account){ 0 };
+    if (!e) e = expert_layer_announce(l, err);
     if (!e) e = expert_layer_run(l, err);
     const struct traffic did = ledger_kind(&world->counted, TRAFFIC_EXPERTS), cost = expert_layer_cost(l);
     *o = (struct dispatch_outcome){ did.messages_sent, did.bytes_sent, traffic_equal(&did, &cost, -1),

@@ -341,6 +341,13 @@ enum error_code train_parse(struct train_options *o, int argc, char **argv, stru
         { "--degree", "R", OPTION_INT, &o->plan.degree, .min = 0, .max = 4096,
           .help = "for tutel: 0: weights move, not rows; R, a divisor of etp: each row is computed by R devices; "
                   "default: what sends least" },
+        { "--copies", "M", OPTION_INT, &o->plan.copying.slots, .min = 1, .max = 4096,
+          .help = "for fssdp: copies of other devices' experts that a device has room for in each layer; default: 1" },
+        { "--copies-to-all", "T", OPTION_INT, &o->plan.copying.top, .min = 1, .max = 4096,
+          .help = "for fssdp: if T is at most M, the T experts with the most load go to all devices; default: each of "
+                  "the M in proportion to load" },
+        { "--copy-again", NULL, OPTION_SWITCH, &o->plan.copying.again,
+          .help = "for fssdp: drop copies after the forward pass, and send them again for the backward pass" },
         { "--affinity", "FILE", OPTION_STRING, &affinity,
           .help = "for speculative: where the experts of each token are likely to be, as `orrery affinity` writes it" },
         { "--recompute", "WHAT", OPTION_STRING, &o->plan.recompute,

@@ -36,7 +36,7 @@ static int64_t rows_sent(const struct expert_parallel *ep, const struct choices 
 
 static struct group *told_group(const struct expert_parallel *ep)
 {
-    return ep->scheme->choose ? &ep->part[0] : ep->group;
+    return ep->scheme->has_degrees ? &ep->part[0] : ep->group;
 }
 
 static struct collective telling(const struct expert_parallel *ep)
@@ -69,11 +69,18 @@ static enum error_code tell(struct expert_routing *r, const struct expert_parall
     return e;
 }
 
-int64_t dispatch_rows(const struct expert_parallel *ep, const struct expert_routing *r, int from, int to)
+int64_t dispatch_expert_rows(const struct expert_parallel *ep, const struct expert_routing *r, int64_t expert, int from,
+                             int to)
 {
     const struct interval theirs = experts_of(ep, to);
+    if (ep->scheme->rows_to) return ep->scheme->rows_to(ep, r, expert, from, to);
+    return expert >= theirs.first && expert < interval_end(theirs) ? dispatch_told(ep, r, expert, from) : 0;
+}
+
+int64_t dispatch_rows(const struct expert_parallel *ep, const struct expert_routing *r, int from, int to)
+{
     int64_t sum = 0;
-    for (int64_t e = theirs.first; e < interval_end(theirs); e++) sum += r->table[from * ep->tp->config->mixture.E + e];
+    for (int64_t e = 0; e < ep->tp->config->mixture.E; e++) sum += dispatch_expert_rows(ep, r, e, from, to);
     return sum;
 }
 
@@ -110,6 +117,13 @@ static enum error_code move_choices(const struct expert_parallel *ep, const stru
     return e;
 }
 
+/* A member's rows for an expert that are computed here.  Without hops rows stay. */
+static int64_t rows_from(const struct expert_parallel *ep, const struct expert_routing *r, int64_t expert, int member)
+{
+    if (r->hops > 0) return dispatch_expert_rows(ep, r, expert, member, ep->rank);
+    return member == ep->rank ? dispatch_told(ep, r, expert, member) : 0;
+}
+
 /* A row a choice: who sends how many rows to which expert is known; they come by sender, then by expert. */
 static enum error_code list_choices(const struct expert_parallel *ep, const struct expert_routing *r,
                                     struct choices *held, int32_t **memory, struct error *err)
@@ -118,8 +132,8 @@ static enum error_code list_choices(const struct expert_parallel *ep, const stru
     int32_t *next = *memory = malloc((size_t)(r->pool + 1) * sizeof *next);
     if (next == NULL) return no_memory(err);
     for (int m = 0; m < ep->devices; m++)
-        for (int64_t e = own.first; e < interval_end(own) && (r->hops > 0 || m == ep->rank); e++)
-            for (int32_t i = 0; i < r->table[m * ep->tp->config->mixture.E + e]; i++) *next++ = (int32_t)e;
+        for (int64_t e = own.first; e < interval_end(own); e++)
+            for (int64_t i = rows_from(ep, r, e, m); i > 0; i--) *next++ = (int32_t)e;
     *held = (struct choices){ *memory, r->pool, 1 };
     return OK;
 }
@@ -218,7 +232,7 @@ enum error_code dispatch_announce(struct expert_routing *r, const struct expert_
     r->table = malloc((size_t)(numbers_told(ep) * told_group(ep)->size) * sizeof *r->table);
     enum error_code e = own_choices(ep, experts, &held, &memory, err);
     if (!e) r->sent = rows_sent(ep, &held), e = tell(r, ep, &held, err);
-    if (!e && ep->scheme->choose) ep->scheme->choose(ep, r);
+    if (!e && ep->scheme->choose) e = ep->scheme->choose(ep, r, err);
     if (!e) e = plan_hops(r, ep, &held, &memory, err);
     if (!e && !ep->scheme->weighs_there) free(memory), e = list_choices(ep, r, &held, &memory, err);
     if (!e && row_group(ep, r)->size > 1) e = gather_slices(r, ep, &held, &memory, err);

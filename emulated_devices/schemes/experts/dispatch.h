@@ -20,6 +20,15 @@
 
 #include "emulated_devices/schemes/experts/hops.h"
 
+/** Choices of a member's rows for an expert; of these, those that go to another member. */
+static inline int64_t dispatch_told(const struct expert_parallel *ep, const struct expert_routing *r, int64_t expert,
+                                    int from)
+{
+    return r->table[from * ep->tp->config->mixture.E + expert];
+}
+int64_t dispatch_expert_rows(const struct expert_parallel *, const struct expert_routing *, int64_t expert, int from,
+                             int to);
+
 /** Choices of a member's rows for the experts of another, from the table of choices of each expert. */
 int64_t dispatch_rows(const struct expert_parallel *, const struct expert_routing *, int from, int to);
 
@@ -40,10 +49,11 @@ enum error_code dispatch_weight(struct mixture_call *, struct error *);
 void dispatch_announce_cost(struct forecast *, const struct expert_parallel *);
 void dispatch_cost(struct forecast *, const struct expert_parallel *, enum tensor_pass);
 
-/* Its entries of every scheme that moves rows. */
-#define DISPATCH_SCHEME                                                                                              \
-    .cuts_experts = true, .announce = dispatch_announce, .slots = 6, .gradient_slots = 2, .kept = dispatch_kept,     \
-    .left = dispatch_left, .forward = dispatch_forward, .input = dispatch_input, .weight = dispatch_weight,          \
+/* Its entries of every scheme that moves rows; of those that keep nothing else. */
+#define DISPATCH_PASSES                                                                                              \
+    .cuts_experts = true, .announce = dispatch_announce, .gradient_slots = 2, .left = dispatch_left,                 \
+    .forward = dispatch_forward, .input = dispatch_input, .weight = dispatch_weight,                                 \
     .announce_cost = dispatch_announce_cost, .cost = dispatch_cost
+#define DISPATCH_SCHEME DISPATCH_PASSES, .slots = 6, .kept = dispatch_kept
 
 #endif

@@ -14,9 +14,10 @@
 #ifndef ORRERY_EXPERT_SCHEME_H
 #define ORRERY_EXPERT_SCHEME_H
 
+#include "emulated_devices/schemes/experts/placement.h"
 #include "emulated_devices/schemes/tensor/tensor.h"
 
-enum { EXPERT_SLOTS = 6, EXPERT_GRADIENT_SLOTS = 2 };   /* tensors that a call keeps, at most */
+enum { EXPERT_SLOTS = 7, EXPERT_GRADIENT_SLOTS = 2 };   /* tensors that a call keeps, at most */
 enum { EXPERT_HOPS = 3, EXPERT_GROUPS = 16 };            /* exchanges on a row's way; groups that a scheme opens */
 
 struct expert_scheme;
@@ -43,7 +44,18 @@ struct expert_routing {
     struct tensor order;                /* I32 [received]: the place of each among the choices of the pool's rows */
     int32_t *counts;                    /* I32 [E]: rows of each expert that is computed here; others have none */
     struct interval experts, columns;   /* those that are computed here, and of F */
-    int degree;                         /* of a scheme that chooses: tutel.c */
+    int degree;                         /* of a scheme that chooses one: tutel.c */
+    int32_t *owner;                     /* of a scheme that copies experts: [E] members */
+    bool *held;                         /* [E, P] which members have which */
+    int64_t *copied;                    /* [E] numbers of each expert that has copies; 0 of the others */
+};
+
+/* What a scheme that copies experts may do. */
+struct expert_copying {
+    int slots;                          /* experts of others that a device has room for in each layer; 0: one */
+    int top;                            /* if at most `slots`: so many with the most load go to all devices; else, and
+                                         * 0: each slot in proportion to load */
+    bool again;                         /* copies are dropped after the forward pass, and sent again for the backward */
 };
 
 /* This device's share of the experts.  group may be NULL if only extents are needed. */
@@ -57,6 +69,9 @@ struct expert_parallel {
     int slices, slice;
     int node;                           /* members on each node: neighbours; 0: not as many on each */
     int degree;                         /* that the plan asks for; -1: the scheme chooses */
+    struct expert_copying copying;
+    struct expert_loads *loads;         /* [L] of a scheme that expects the loads of earlier steps */
+    int64_t layer;                      /* of the call */
     const struct expert_routing *routing;               /* of the call; NULL: all devices get the mean */
 };
 
@@ -93,8 +108,12 @@ struct expert_scheme {
     bool predicts;                      /* rows are ordered by where their experts are likely to be: affinity.h */
     /* Whether these devices can share a model's experts.  @return NULL, or what the scheme needs, as text. */
     const char *(*refuses)(const struct expert_parallel *, const struct model_config *);
-    /* Create groups in ep->part.  Local.  NULL: the scheme needs none.  @return OK or ERR_MEMORY. */
+    /* Create groups in ep->part, and what the scheme remembers of a layer.  Local.  NULL: the scheme needs none.
+     * @return OK or ERR_MEMORY; close frees it, not the groups. */
     enum error_code (*open)(struct expert_parallel *, struct error *);
+    void (*close)(struct expert_parallel *);
+    /* A training step has ended.  Local.  NULL: nothing to remember. */
+    void (*step)(struct expert_parallel *);
 
     /* Schemes that move rows say how (dispatch.h).  weighs_there: a row goes once to all its experts on a device, with
      * its weights, and their weighted sum comes back; else k copies of it go, and the results come back one by one. */
@@ -108,11 +127,14 @@ struct expert_scheme {
     enum error_code (*hop)(const struct expert_parallel *, const struct expert_routing *, const struct choices *held,
                            int index, struct expert_hop *, struct error *);
 
-    /* A scheme that moves weights too.  choose: how, by what all devices of ep x etp have told, whose group is
-     * ep->part[0]: sets the routing's degree, experts and columns, and leaves the table of the ep group.  slices: along
-     * which rows are gathered before they are computed.  compute: a pass of the experts, in place of the body's; its
-     * cost.  NULL: weights stay. */
-    void (*choose)(const struct expert_parallel *, struct expert_routing *);
+    /* A scheme that moves weights too.  choose: how, by what the devices have told: sets the routing's experts, and its
+     * degree and columns, or its copies.  Local; @return OK or ERR_MEMORY.  has_degrees: all devices of ep x etp have
+     * told, whose group is ep->part[0], and choose leaves the table of the ep group.  rows_to: how many of a member's
+     * rows for an expert go to another; NULL: all to its owner.  slices: along which rows are gathered before they are
+     * computed.  compute: a pass of the experts, in place of the body's; its cost.  NULL: weights stay. */
+    bool has_degrees, copies;
+    enum error_code (*choose)(const struct expert_parallel *, struct expert_routing *, struct error *);
+    int64_t (*rows_to)(const struct expert_parallel *, const struct expert_routing *, int64_t expert, int from, int to);
     struct group *(*slices)(const struct expert_parallel *, const struct expert_routing *);
     enum error_code (*compute)(struct mixture_call *, enum tensor_pass, struct expert_rows, struct expert_gradients,
                                struct error *);
@@ -151,6 +173,13 @@ static inline struct interval expert_columns(const struct expert_parallel *ep)
 static inline bool experts_share_rows(const struct expert_parallel *ep)
 {
     return ep->tp->devices > 1 && ep->tp->scheme->stream.rows == 0;
+}
+
+/* The format of weights of experts, and of their gradients. */
+static inline enum dtype expert_format(const struct expert_parallel *ep, bool gradient)
+{
+    const enum dtype own = ep->tp->device->dtype;
+    return gradient && ep->tp->wide_gradients ? dtype_wide(own) : own;
 }
 
 /* The rows of the stream at hand that this device sends to experts: all, or its share of those that others have too. */

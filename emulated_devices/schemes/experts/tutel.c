@@ -76,13 +76,6 @@ static struct group *slices(const struct expert_parallel *ep, const struct exper
     return &ep->part[place_of(ep, r->degree > 0 ? r->degree : 1) + ROW_GROUP];     /* degree 1: this device alone */
 }
 
-/* The format of weights, and of their gradients. */
-static enum dtype format(const struct expert_parallel *ep, bool gradient)
-{
-    const enum dtype own = ep->tp->device->dtype;
-    return gradient && ep->tp->wide_gradients ? dtype_wide(own) : own;
-}
-
 /* ---- the choice -------------------------------------------------------------------------------------------------- */
 
 /* Choices of all W devices' rows for the experts of a member along ep. */
@@ -101,7 +94,8 @@ static int64_t bytes_sent(const struct expert_parallel *ep, const int32_t *table
 {
     const struct model_config *c = ep->tp->config;
     const int64_t weights = 3 * c->F * c->D * c->mixture.E, W = ep->devices * ep->slices;
-    const int64_t number = (int64_t)dtype_size(ep->tp->device->dtype), gradient = (int64_t)dtype_size(format(ep, true));
+    const int64_t number = (int64_t)dtype_size(ep->tp->device->dtype),
+                  gradient = (int64_t)dtype_size(expert_format(ep, true));
     const int64_t gathered = degree == 0 ? W - 1 : ep->slices / degree - 1;
     int64_t stay = 0, all = 0, bytes = weights * gathered * (2 * number + gradient);
     if (degree == 0) return bytes;
@@ -122,19 +116,21 @@ static int best_degree(const struct expert_parallel *ep, const int32_t *table)
     return best;
 }
 
-static void choose(const struct expert_parallel *ep, struct expert_routing *r)
+static enum error_code choose(const struct expert_parallel *ep, struct expert_routing *r, struct error *err)
 {
     const int64_t E = ep->tp->config->mixture.E, F = ep->tp->config->F;
+    (void)err;
     r->degree = ep->degree >= 0 ? ep->degree : best_degree(ep, r->table);
     for (int m = 0; m < ep->devices; m++)               /* of the ep group, whose members have the same slice */
         memmove(r->table + m * E, r->table + (m * ep->slices + ep->slice) * E, (size_t)E * sizeof *r->table);
     if (r->degree == 0) {
         r->experts = (struct interval){ 0, E }, r->columns = (struct interval){ 0, F };
-        return;
+        return OK;
     }
     const int g = ep->slices / r->degree, first = ep->slice / g * g;
     const int64_t from = block_at(F, ep->slices, first).first;
     r->columns = (struct interval){ from, interval_end(block_at(F, ep->slices, first + g - 1)) - from };
+    return OK;
 }
 
 /* ---- slices of weights ------------------------------------------------------------------------------------------- */
@@ -219,7 +215,7 @@ static void visit_own(const struct mixture_call *c, struct gathered *w, bool gra
 static enum error_code gather(struct gathered *w, const struct mixture_call *c, struct error *err)
 {
     int64_t counts[MESH_MOST_DEVICES];
-    enum error_code e = open_gathered(w, c->ep, format(c->ep, false), err);
+    enum error_code e = open_gathered(w, c->ep, expert_format(c->ep, false), err);
     struct collective call = gathering(c->ep, w->own.dtype, counts);
     call.in = w->own.data, call.out = w->all.data;
     if (!e) visit_own(c, w, false);
@@ -308,7 +304,7 @@ static enum error_code compute(struct mixture_call *c, enum tensor_pass pass, st
     const struct expert_parallel *ep = c->ep;
     struct gathered w;
     int32_t *counts = calloc((size_t)ep->tp->config->mixture.E, sizeof *counts);
-    enum error_code e = pass == WEIGHT_PASS ? open_gathered(&w, ep, format(ep, true), err) : gather(&w, c, err);
+    enum error_code e = pass == WEIGHT_PASS ? open_gathered(&w, ep, expert_format(ep, true), err) : gather(&w, c, err);
     if (!e && counts == NULL) e = fail(err, ERR_MEMORY, "no memory to count rows of experts");
     if (!e && pass == WEIGHT_PASS) device_zero(ep->tp->device, w.all);
     for (int i = 0; i < gather_group(ep)->size && !e; i++) {
@@ -325,7 +321,8 @@ static void compute_cost(struct forecast *f, const struct expert_parallel *ep, e
 {
     int64_t counts[MESH_MOST_DEVICES];
     const bool back = pass == WEIGHT_PASS;
-    forecast_on(f, gather_group(ep), back ? REDUCE_SCATTER : ALLGATHER, NULL, gathering(ep, format(ep, back), counts));
+    forecast_on(f, gather_group(ep), back ? REDUCE_SCATTER : ALLGATHER, NULL,
+                gathering(ep, expert_format(ep, back), counts));
 }
 
 const struct expert_scheme expert_scheme_tutel = {
@@ -336,6 +333,6 @@ const struct expert_scheme expert_scheme_tutel = {
                         "etp, and of all weights; forward and backward",
               .memory = "as alltoall; in a pass the gathered slices",
               .needs = "ep x etp a divisor of dp x cp x tp" },
-    DISPATCH_SCHEME, .refuses = refuses, .open = open_groups, .hops = 1, .hop = dispatch_hop, .choose = choose,
-    .slices = slices, .compute = compute, .compute_cost = compute_cost,
+    DISPATCH_SCHEME, .refuses = refuses, .open = open_groups, .hops = 1, .hop = dispatch_hop, .has_degrees = true,
+    .choose = choose, .slices = slices, .compute = compute, .compute_cost = compute_cost,
 };
