@@ -100,6 +100,33 @@ void routers_update(struct trainer *t)
         router_move_bias(&x->router, t->routers.bias + l * E, t->routers.sums + (2 + l) * E + 2, x->E, x->zero, x->k);
 }
 
+/* The sum over the devices of all loads; what devices along ep count alike only once. */
+static void add_loads(const struct trainer *t, const int64_t *all, int64_t n, int64_t *load)
+{
+    for (int rank = 0; rank < t->comm->size; rank++)
+        for (int64_t i = 0; i < n && plan_expert_place(&t->plan, rank, EXPERT_PARTS) == 0; i++)
+            load[i] += all[rank * n + i];
+}
+
+enum error_code experts_place(struct trainer *t, struct expert_owners *owners, struct error *err)
+{
+    const struct expert_parallel *ep = &t->seams.ep;
+    const int64_t L = t->plan.model.L, E = t->plan.model.mixture.E, n = L * E;
+    const struct expert_room room = { .E = E, .devices = ep->devices, .node = ep->node, .degree = ep->copying.top };
+    const bool first = t->comm->rank == 0;
+    int64_t *own = calloc((size_t)n, sizeof *own), *load = calloc((size_t)n, sizeof *load),
+            *all = first ? calloc((size_t)(n * t->comm->size), sizeof *all) : NULL;
+    *owners = (struct expert_owners){ 0 };
+    enum error_code e = own && load && (all || !first) ? OK : fail(err, ERR_MEMORY, "no memory for loads of experts");
+    if (!e && first) e = expert_owners_make(owners, L, E, ep->devices, err);
+    e = comm_agree(t->comm, e, err);
+    for (int64_t l = 0; l < L && !e; l++) expert_loads_predict(&ep->loads[l], own + l * E);
+    if (!e) e = comm_bring(t->comm, own, (uint64_t)n * sizeof *own, all, err);
+    if (!e && first) add_loads(t, all, n, load), expert_shard(&room, L, load, owners->member);
+    free(own), free(load), free(all);
+    return e;
+}
+
 struct account routers_cost(const struct trainer *t)
 {
     const struct collective sums = { .count = sums_of(&t->plan), .dtype = F64, .reduction = SUM };

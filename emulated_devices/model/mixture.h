@@ -28,6 +28,12 @@ enum error_code routers_loss(struct trainer *, double *loss, struct step_result 
 /** After an optimizer's step: move the correction biases by the choices of all devices.  Local, the same on all. */
 void routers_update(struct trainer *);
 
+/**
+ * Who should own which experts, by their loads in the last steps, of a scheme that remembers them.  Collective over all
+ * devices; counted as CONTROL.
+ * @param[out] owners  on rank 0, for expert_owners_free; elsewhere none.  @return OK, ERR_MEMORY or ERR_COMM. */
+enum error_code experts_place(struct trainer *, struct expert_owners *owners, struct error *);
+
 /** What sharing the sums sends. */
 struct account routers_cost(const struct trainer *);
 

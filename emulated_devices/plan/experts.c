@@ -9,6 +9,20 @@ static void name_expert_flags(const struct plan *p, char *text, size_t room)
     else snprintf(text, room, "--ep %d", plan_ep(p));
 }
 
+static enum error_code check_copying(const struct plan *p, const struct expert_scheme *s, struct error *err)
+{
+    const struct expert_owners *o = p->owners;
+    if ((p->copying.slots > 0 || p->copying.top > 0 || p->copying.again || o) && !s->copies)
+        return fail(err, ERR_PLAN, "%s: --dispatch %s copies no experts; fssdp does",
+                    p->copying.slots ? "--copies" : p->copying.top ? "--copies-to-all" : o ? "--owners"
+                                     : "--copy-again", s->head.name);
+    if (o && (o->parts != plan_ep(p) || o->L != p->model.L || o->E != p->model.mixture.E))
+        return fail(err, ERR_PLAN, "--owners: the file is of %lld layers of %lld experts in %d parts, not of %lld of "
+                    "%lld in %d", (long long)o->L, (long long)o->E, o->parts, (long long)p->model.L,
+                    (long long)p->model.mixture.E, plan_ep(p));
+    return OK;
+}
+
 enum error_code plan_check_experts(const struct plan *p, struct error *err)
 {
     const struct expert_scheme *s;
@@ -28,9 +42,6 @@ enum error_code plan_check_experts(const struct plan *p, struct error *err)
         return fail(err, ERR_PLAN, "%s: --model %s has no experts", flags, p->model.name);
     if (p->degree >= 0 && !s->has_degrees)
         return fail(err, ERR_PLAN, "--degree %d: --dispatch %s has no degrees; tutel has", p->degree, s->head.name);
-    if ((p->copying.slots > 0 || p->copying.top > 0 || p->copying.again) && !s->copies)
-        return fail(err, ERR_PLAN, "%s: --dispatch %s copies no experts; fssdp does",
-                    p->copying.slots ? "--copies" : p->copying.top ? "--copies-to-all" : "--copy-again", s->head.name);
     if (plan_etp(p) > p->model.F)
         return fail(err, ERR_PLAN, "--etp %d: an expert has F=%lld columns; etp can be at most that", p->etp,
                     (long long)p->model.F);
@@ -39,6 +50,7 @@ enum error_code plan_check_experts(const struct plan *p, struct error *err)
     if (plan_cuts_experts(p) && data_shards(&of_experts, &p->data, plan_expert_copies(p), 0, &why))
         return fail(err, why.code, "%s: leaves %d devices with the same experts: %s", flags, plan_expert_copies(p),
                     why.text);
+    if (check_copying(p, s, err)) return err->code;
     return plan_check_affinity(p, err);
 }
 
@@ -50,8 +62,11 @@ bool plan_cuts_experts(const struct plan *p)
 
 bool plan_has_expert(const struct plan *p, int rank, const struct param_spec *s)
 {
-    const struct interval own = block_at(p->model.mixture.E, plan_ep(p), plan_expert_place(p, rank, EXPERT_PARTS));
-    return !plan_cuts_experts(p) || s->expert < 0 || (s->expert >= own.first && s->expert < interval_end(own));
+    const int place = plan_expert_place(p, rank, EXPERT_PARTS);
+    const struct interval own = block_at(p->model.mixture.E, plan_ep(p), place);
+    if (!plan_cuts_experts(p) || s->expert < 0) return true;
+    if (p->owners) return p->owners->member[s->layer * p->owners->E + s->expert] == place;
+    return s->expert >= own.first && s->expert < interval_end(own);
 }
 
 /* Neighbours along an axis of the experts are so many ranks apart. */
@@ -87,7 +102,8 @@ struct expert_parallel plan_expert_share(const struct plan *p, const struct tens
     struct expert_parallel ep = { .tp = tp, .devices = n, .rank = plan_expert_place(p, rank, EXPERT_PARTS),
                                   .slices = plan_etp(p), .slice = plan_expert_place(p, rank, EXPERT_SLICES),
                                   .node = nodes_even(nodes, n), .degree = p->degree,
-                                  .copying = p->copying };
+                                  .copying = p->copying,
+                                  .owner = p->owners ? p->owners->member : NULL };
     expert_scheme_find(&ep.scheme, p->dispatch, NULL);
     return ep;
 }

@@ -9,6 +9,7 @@
 #include "emulated_devices/plan/batch_plan.h"
 #include "emulated_devices/schemes/data/data.h"
 #include "emulated_devices/schemes/experts/affinity.h"
+#include "emulated_devices/schemes/experts/owners.h"
 #include "emulated_devices/schemes/pipeline/schedule.h"
 #include "emulated_devices/schemes/seams.h"
 #include "ref/optim/loss_scale.h"
@@ -43,6 +44,7 @@ struct plan {
                                          * stage; 0: 1, whole */
     int degree;                         /* of --dispatch tutel; -1: it chooses */
     struct expert_copying copying;      /* of --dispatch fssdp */
+    const struct expert_owners *owners; /* of the same; NULL: the nth device has the nth range of each layer */
     const struct affinity *affinity;    /* of --dispatch speculative; NULL: nothing is known of any token */
     const int32_t *ids;                 /* [B*S] the tokens of this step; NULL: not known yet */
     const char *tensor, *attention, *dispatch, *schedule, *allreduce;   /* names in the registries; schedule may be a

@@ -104,6 +104,25 @@ static void test_other_axes(void **state)
     }
 }
 
+/* Other owners in each layer, and not as many experts of each layer on each device; one has none of the first. */
+static void test_owners(void **state)
+{
+    (void)state;
+    for (int i = 0; i < 3; i++) {
+        struct plan p = mixtral(test_size, 1, 1, 1, test_size);
+        struct expert_owners owners;
+        const int64_t E = p.model.mixture.E, L = p.model.L;
+        assert_int_equal(expert_owners_make(&owners, L, E, test_size, &err), OK);
+        for (int64_t n = 0; n < L * E; n++) owners.member[n] = (int32_t)((n * n + n / E) % test_size);
+        for (int64_t n = 0; n < E; n++) owners.member[n] = test_size > 1 ? (int32_t)(n % (test_size - 1)) : 0;
+        p.owners = &owners;
+        if (i == 1) p.data.scheme = "zero2";
+        if (i == 2) p = mixtral(1, test_size, 1, 1, test_size), p.owners = &owners;
+        if (tier_now() == TIER_VERIFY || i == 1) train(p, &copyings[i]);
+        expert_owners_free(&owners);
+    }
+}
+
 /* ---- bytes ------------------------------------------------------------------------------------------------------- */
 
 /* Copies of this layer on all devices. */
@@ -212,8 +231,8 @@ static void test_zipf(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        MPI_TEST(test_training), MPI_TEST(test_adam), MPI_TEST(test_other_axes), ON_DEVICES(test_bytes_of_copies),
-        ON_DEVICES(test_copies_kept), ON_DEVICES(test_zipf),
+        MPI_TEST(test_training), MPI_TEST(test_adam), MPI_TEST(test_owners), MPI_TEST(test_other_axes),
+        ON_DEVICES(test_bytes_of_copies), ON_DEVICES(test_copies_kept), ON_DEVICES(test_zipf),
     };
     return MPI_RUN("fssdp", tests);
 }

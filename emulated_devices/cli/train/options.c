@@ -257,6 +257,20 @@ static enum error_code take_affinity(struct train_options *o, const char *file, 
     return OK;
 }
 
+static enum error_code take_owners(struct train_options *o, const char *file, struct error *err)
+{
+    struct plan *p = &o->plan;
+    const struct expert_scheme *s;
+    const enum error_code e = expert_scheme_find(&s, p->dispatch, err);
+    if (e || (!file && !o->owners_out)) return e;
+    if (!s->copies)
+        return fail(err, ERR_USAGE, "%s: --dispatch %s copies no experts; fssdp does",
+                    file ? "--owners" : "--owners-out", p->dispatch);
+    if (file && expert_owners_read(&o->owners, file, err)) return fail_about(err, ERR_USAGE, "--owners");
+    if (file) p->owners = &o->owners;
+    return OK;
+}
+
 struct router_flags { const char *name; double speed, top_p; int zero; };
 
 /* Another rule for a mixture's router; of a folder's model, its files' rule is replaced.  Experts without computation
@@ -300,7 +314,7 @@ static enum error_code take_shared(struct model_config *c, int experts, bool gat
 
 enum error_code train_parse(struct train_options *o, int argc, char **argv, struct error *err)
 {
-    const char *attention = NULL, *dispatch = NULL, *affinity = NULL;
+    const char *attention = NULL, *dispatch = NULL, *affinity = NULL, *owners = NULL;
     int shared = -1;
     const char *batches = NULL, *model = NULL, *backend = NULL, *grad_dtype = NULL, *placement = placements[0],
                *dtype = "fp32", *cluster = CLUSTER_USUAL, *optimizer = "adamw";
@@ -348,6 +362,9 @@ enum error_code train_parse(struct train_options *o, int argc, char **argv, stru
                   "the M in proportion to load" },
         { "--copy-again", NULL, OPTION_SWITCH, &o->plan.copying.again,
           .help = "for fssdp: drop copies after the forward pass, and send them again for the backward pass" },
+        { "--owners", "FILE", OPTION_STRING, &owners,
+          .help = "for fssdp: which device owns which expert of each layer, as --owners-out writes it; default: the "
+                  "nth device has the nth range of each layer" },
         { "--affinity", "FILE", OPTION_STRING, &affinity,
           .help = "for speculative: where the experts of each token are likely to be, as `orrery affinity` writes it" },
         { "--recompute", "WHAT", OPTION_STRING, &o->plan.recompute,
@@ -520,6 +537,8 @@ enum error_code train_parse(struct train_options *o, int argc, char **argv, stru
         { "--memory", "SIZE", OPTION_SIZE, &o->memory, .help = "memory of a device, such as 64M; 0: no limit" },
         WAIT_LIMIT_OPTION(limit),
         { "--save", "DIR", OPTION_STRING, &o->save, .help = "write a checkpoint at the end" },
+        { "--owners-out", "FILE", OPTION_STRING, &o->owners_out,
+          .help = "for fssdp: write who should own which experts, by their loads in the last steps; for --owners" },
         { "--resume", "DIR", OPTION_STRING, &o->resume,
           .help = "continue from a checkpoint: text, model, training and formats are those saved; options that make "
                   "it a different run are refused; the mesh may change" },
@@ -568,6 +587,7 @@ enum error_code train_parse(struct train_options *o, int argc, char **argv, stru
     if (!e) e = take_router(&p->model, &router, err);
     if (!e) e = take_shared(&p->model, shared, shared_gate, err);
     if (!e) e = take_affinity(o, affinity, err);
+    if (!e) e = take_owners(o, owners, err);
     if (e) return e;
     if (untied) p->model.tied = false;
     if (dropout >= 0) p->model.dropout_embedding = p->model.dropout_residual = p->model.dropout_attention = dropout;
@@ -617,4 +637,5 @@ void train_options_free(struct train_options *o)
     checkpoint_close(&o->saved);
     batch_plan_free(&o->batches);
     affinity_free(&o->affinity);
+    expert_owners_free(&o->owners);
 }

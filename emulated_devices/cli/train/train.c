@@ -4,6 +4,7 @@
 #include "emulated_devices/cli/train/train.h"
 #include "emulated_devices/draw/timeline.h"
 #include "emulated_devices/draw/trace_file.h"
+#include "emulated_devices/model/mixture.h"
 #include "emulated_devices/model/plan_memory.h"
 #include "emulated_devices/verify/replicas.h"
 #include "ref/io/output.h"
@@ -60,6 +61,7 @@ static enum error_code probe_outputs(const struct train_options *o, struct error
     if (!e && o->trace) e = fail_about(err, output_probe(o->trace, err), "--trace");
     if (!e && o->timeline) e = fail_about(err, output_probe(o->timeline, err), "--timeline");
     if (!e && o->json) e = fail_about(err, output_probe(o->json, err), "--json");
+    if (!e && o->owners_out) e = fail_about(err, output_probe(o->owners_out, err), "--owners-out");
     return e;
 }
 
@@ -208,6 +210,15 @@ static enum error_code save(struct session *r, const struct text *text, struct e
     return e;
 }
 
+static enum error_code write_owners(struct session *r, struct error *err)
+{
+    struct expert_owners owners;
+    enum error_code e = experts_place(&r->trainer, &owners, err);
+    if (!e && r->speaks) e = expert_owners_write(&owners, r->options->owners_out, err);
+    expert_owners_free(&owners);
+    return comm_agree(r->trainer.comm, e, err);
+}
+
 /* The error with which a reported run ends. */
 static enum error_code verdict(const struct session *r, struct error *err)
 {
@@ -240,6 +251,7 @@ static enum error_code train_steps(struct session *r, const struct text *text, s
                        trace_write(r->trainer.comm, &r->trainer.plan.mesh, &r->trace, o->cluster.name, o->trace, err),
                        "--trace");
     if (!e && o->save && !r->divergence.what) e = fail_about(err, save(r, text, err), "--save");
+    if (!e && o->owners_out) e = fail_about(err, write_owners(r, err), "--owners-out");
     if (!e && r->speaks && o->json) e = fail_about(err, report_json(&r->record, o->json, err), "--json");
     if (!e && r->speaks) e = verdict(r, err);
     return comm_agree(r->trainer.comm, e, err);

@@ -15,9 +15,10 @@ struct train_options {
     struct plan plan;
     const char *model_dir;              /* folder of initial weights; NULL: drawn from the seed */
     const char *pack;                   /* lengths of samples that are packed into sequences; NULL: none are */
-    const char *data, *check, *dump, *save, *resume, *json, *trace, *timeline;
+    const char *data, *check, *dump, *save, *resume, *json, *trace, *timeline, *owners_out;
     struct batch_plan batches;          /* of --batches; its sequences are NULL without */
     struct affinity affinity;           /* of --affinity; empty without */
+    struct expert_owners owners;        /* of --owners; empty without */
     struct cluster cluster;             /* for virtual time */
     int trace_steps;                    /* number of this run's steps in the trace */
     int64_t steps;

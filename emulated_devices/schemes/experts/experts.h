@@ -70,6 +70,7 @@ struct expert_parallel {
     int node;                           /* members on each node: neighbours; 0: not as many on each */
     int degree;                         /* that the plan asks for; -1: the scheme chooses */
     struct expert_copying copying;
+    const int32_t *owner;               /* [L, E] members, if experts have other owners than experts_of; else NULL */
     struct expert_loads *loads;         /* [L] of a scheme that expects the loads of earlier steps */
     int64_t layer;                      /* of the call */
     const struct expert_routing *routing;               /* of the call; NULL: all devices get the mean */

@@ -10,8 +10,8 @@
  *          step     device 0 has  0 1 | 3     device 1 has  2 3 | 0     only rows for 1 and 2 may move
  *
  * Sends    as alltoall, but for rows that stay; the weights of copied experts, once to each device with a copy (a
- *          sparse all-gather), with --copy-again in the backward pass too; and the gradients of copies, which are summed
- *          at the owner (a sparse reduce-scatter)
+ *          sparse all-gather), with --copy-again in the backward pass too; and the gradients of copies, which are
+ *          summed at the owner (a sparse reduce-scatter)
  * Memory   as alltoall; the copies from the forward to the backward pass, or, with --copy-again, while they are used
  * Equals   reassociates: gradients of an expert are sums over its devices
  */
@@ -84,7 +84,8 @@ static enum error_code place(const struct expert_parallel *ep, struct expert_rou
     r->held = calloc((size_t)(E * ep->devices), sizeof *r->held);
     const bool ok = load && r->owner && r->held && r->copied;
     for (int m = 0; m < ep->devices && ok; m++)
-        for (int64_t e = experts_of(ep, m).first; e < interval_end(experts_of(ep, m)); e++) r->owner[e] = m;
+        for (int64_t e = experts_of(ep, m).first; e < interval_end(experts_of(ep, m)); e++)
+            r->owner[e] = ep->owner ? ep->owner[ep->layer * E + e] : m;
     if (ok) expert_loads_predict(seen, load), expert_materialise(&room, load, r->owner, r->held);
     for (int64_t e = 0; e < E && ok; e++)
         for (int m = 0; m < ep->devices; m++) {
