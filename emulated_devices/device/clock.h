@@ -27,9 +27,10 @@
 struct trace;
 struct flight;
 
-/* COMPUTE and COMMUNICATION execute in program order.  The others are engines: they do one job at a time while the
+/* The first three execute in program order: COMMUNICATION what data and tensor schemes send beside computations,
+ * DISPATCH the rows of a mixture on a shortcut.  The others are engines: they do one job at a time while the
  * device continues: copies from and to the host, the host's drive, and computations of the host. */
-enum stream { COMPUTE, COMMUNICATION, FETCH, FLUSH, DRIVE, HOST, STREAMS };
+enum stream { COMPUTE, COMMUNICATION, DISPATCH, FETCH, FLUSH, DRIVE, HOST, STREAMS };
 
 /* When a port is busy: disjoint intervals in ascending order.  The oldest are dropped when it is full. */
 enum { PORT_MEMORY = 64 };

@@ -234,6 +234,32 @@ static void make_late(struct linked *l, struct steps *list, int v)
     }
 }
 
+static bool in_parts(const struct linked_node *n) { return n->end > 0; }
+
+static int node_with_output(const struct linked *l, const char *out)
+{
+    int v = 0;
+    while (v < l->nodes && !(l->node[v].out >= 0 && strcmp(l->slot[l->node[v].out].name, out) == 0)) v++;
+    return v;
+}
+
+static int first_reader(const struct linked *l, int slot)
+{
+    int v = 0;
+    while (v < l->nodes && !reads(&l->node[v], slot)) v++;
+    return v;
+}
+
+/* Find where the parts of a mixture on a shortcut run. */
+static void place_parts(struct linked *l, const struct seams *seams)
+{
+    for (int v = 0; v < l->nodes; v++) {
+        struct linked_node *n = &l->node[v];
+        if (n->is->before == NULL || !seams->ep.hides) continue;
+        n->middle = node_with_output(l, n->is->before), n->end = first_reader(l, n->out);
+    }
+}
+
 /* Recomputation does not write an output that has left the part. */
 static void run_forward(struct linked *l, struct steps *list, int v)
 {
@@ -243,10 +269,34 @@ static void run_forward(struct linked *l, struct steps *list, int v)
     if (n->out >= 0 && !n->is->unseen && !left) add_step(list, STEP_SHOW, n->out);
 }
 
-/* Whether a node reads or writes a buffer of values. */
+static bool is_own_transient(const struct linked *l, int b)
+{
+    return b >= BUFFER_FIRST_OWN && l->buffer[b].tag == BUFFERS && !l->buffer[b].kept;
+}
+
+/* The parts of earlier nodes that run before node v, or, in the pass for the inputs, after it: there the first part is
+ * what is last forward. */
+static void run_parts(struct linked *l, struct steps *list, int v)
+{
+    const bool input = list == &l->list[LIST_INPUT];
+    for (int u = 0; u < v; u++) {
+        const struct linked_node *n = &l->node[u];
+        if (!in_parts(n)) continue;
+        if (n->middle == v) add_step(list, STEP_MIDDLE, u);
+        if (n->end == v && input) {
+            const int d = l->slot[n->in[1]].gradient;
+            if (is_own_transient(l, d)) add_step(list, STEP_MAKE, d);
+            add_step(list, STEP_BEGIN, u);
+        } else if (n->end == v) run_forward(l, list, u);
+    }
+}
+
+/* Whether a node, or the last part of an earlier one that runs before it, reads or writes a buffer of values. */
 static bool touches(const struct linked *l, int v, int buffer)
 {
     const struct linked_node *n = &l->node[v];
+    for (int u = 0; u < v; u++)
+        if (l->node[u].end == v && touches(l, u, buffer)) return true;
     for (int k = 0; k < NODE_INPUTS; k++)
         if (n->in[k] >= 0 && l->slot[n->in[k]].value == buffer) return true;
     return n->out >= 0 && l->slot[n->out].value == buffer;
@@ -270,11 +320,14 @@ static void transients(struct linked *l, struct steps *list, int v, bool first, 
 
 static void run_nodes(struct linked *l, struct steps *list, const bool runs[])
 {
+    const bool parts = list == &l->list[LIST_FORWARD];
     for (int v = 0; v < l->nodes; v++) {
         if (!runs[v]) continue;
+        if (parts) run_parts(l, list, v);
         transients(l, list, v, true, runs);
         make_late(l, list, v);
-        run_forward(l, list, v);
+        if (parts && in_parts(&l->node[v])) add_step(list, STEP_BEGIN, v);
+        else run_forward(l, list, v);
         transients(l, list, v, false, runs);
     }
 }
@@ -335,11 +388,6 @@ static void list_again(struct linked *l)
     run_nodes(l, &l->list[LIST_AGAIN], runs);
 }
 
-static bool is_own_transient(const struct linked *l, int b)
-{
-    return b >= BUFFER_FIRST_OWN && l->buffer[b].tag == BUFFERS && !l->buffer[b].kept;
-}
-
 /* Whether no node before v reads the slot: after v's backward pass its gradient is complete. */
 static bool is_first_reader(const struct linked *l, int v, int slot)
 {
@@ -353,6 +401,9 @@ static bool is_unseen(const struct linked *l, int slot)
     return l->slot[slot].maker >= 0 && l->node[l->slot[slot].maker].is->unseen;
 }
 
+/* The first part of a mixture writes the gradient of the weights of its choices. */
+static bool made_by_parts(const struct linked_node *n, int input) { return in_parts(n) && input == 1; }
+
 /* One node of the input pass.  scratch: the buffer for a gradient that is added to an existing one. */
 static void input_of_node(struct linked *l, struct steps *list, int v, int scratch)
 {
@@ -362,7 +413,7 @@ static void input_of_node(struct linked *l, struct steps *list, int v, int scrat
         if (n->in[k] < 0) continue;
         const int d = l->slot[n->in[k]].gradient;
         if (n->dx[k] == BUFFER_NONE) n->dx[k] = scratch, added[k] = true;
-        else if (d != n->dy && is_own_transient(l, d)) add_step(list, STEP_MAKE, d);
+        else if (d != n->dy && is_own_transient(l, d) && !made_by_parts(n, k)) add_step(list, STEP_MAKE, d);
     }
     if (!info(n)->passes_on) add_step(list, STEP_RUN, v);
     if (n->dy != n->dx[0] && n->dy != n->dx[1] && is_own_transient(l, n->dy)) add_step(list, STEP_DROP, n->dy);
@@ -395,8 +446,10 @@ static void list_input(struct linked *l)
     if (scratch != BUFFER_NONE) add_step(list, STEP_MAKE, scratch);
     if (begins_gradient(l)) add_step(list, STEP_MAKE, BUFFER_GRADIENT);
     each_kept(l, list, STEP_MAKE, BUFFERS, false);
-    for (int v = l->nodes - 1; v >= 0; v--)
+    for (int v = l->nodes - 1; v >= 0; v--) {
         if (info(&l->node[v])->has_input_pass) input_of_node(l, list, v, scratch);
+        run_parts(l, list, v);
+    }
     if (scratch != BUFFER_NONE) add_step(list, STEP_DROP, scratch);
 }
 
@@ -432,6 +485,7 @@ enum error_code link_part(struct linked *l, const struct node *table, const stru
     l->buffer[BUFFER_GRADIENT].tag = BUFFERS;
     for (const struct node *n = table; n->op != OP_END && !e; n++) e = add_node(l, n, err);
     if (e) return e;
+    place_parts(l, seams);
     place_values(l);
     place_statistics(l, c, forward_only);
     name_buffers(l);

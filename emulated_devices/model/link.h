@@ -48,9 +48,12 @@ struct linked_node {
     int x[NODE_INPUTS], y;              /* values */
     int statistic[NODE_STATISTICS], gradient[NODE_GRADIENTS];
     int dx[NODE_INPUTS], dy;            /* where gradients of the inputs are written; the gradient of the output */
+    int middle, end;                    /* of a node that runs in three parts: the nodes before which the second and the
+                                         * third run forward; 0: it runs at once */
 };
 
-enum step_kind { STEP_MAKE, STEP_DROP, STEP_RUN, STEP_ADD, STEP_SHOW, STEP_SHOW_GRADIENT };
+/* BEGIN and MIDDLE: the first parts of a node that runs in three, of which RUN is the last. */
+enum step_kind { STEP_MAKE, STEP_DROP, STEP_RUN, STEP_BEGIN, STEP_MIDDLE, STEP_ADD, STEP_SHOW, STEP_SHOW_GRADIENT };
 
 struct part_step {
     enum step_kind kind;

@@ -43,6 +43,8 @@ struct node {
     enum param_role role;               /* for a matrix: how tensor parallelism cuts it */
     const char *place;                  /* for a dropout: the name of its stream of random numbers */
     bool second;                        /* of the second block of a layer with a shortcut: other random numbers */
+    const char *before;                 /* a mixture on a shortcut: it may compute just before the node with this
+                                         * output, and exchange rows while the nodes beside it compute; NULL: not */
     bool unseen;                        /* the one-device model does not observe the slot, so no probe compares it */
 };
 

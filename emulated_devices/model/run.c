@@ -52,8 +52,13 @@ static enum error_code run_step(struct stage *s, struct microbatch *m, const str
     case STEP_ADD:           return dev_add(s->device, *t, *t, *stage_buffer(m, p, step.from)), OK;
     case STEP_SHOW:          return show(s, m, p, step.at, false), OK;
     case STEP_SHOW_GRADIENT: return show(s, m, p, step.at, true), OK;
-    default: return run_node(&(struct node_call){ s, m, p, &p->linked.node[step.at], which == LIST_AGAIN }, which, err);
+    default: break;
     }
+    const struct linked_node *n = &p->linked.node[step.at];
+    const bool parts = n->end > 0 && (which == LIST_FORWARD || which == LIST_INPUT);
+    const enum expert_phase phases = step.kind == STEP_BEGIN ? SEND_ROWS : step.kind == STEP_MIDDLE ? COMPUTE_ROWS
+                                   : parts ? RETURN_ROWS : ALL_PHASES;
+    return run_node(&(struct node_call){ s, m, p, n, which == LIST_AGAIN, phases }, which, err);
 }
 
 static int made_first(const struct steps *list)

@@ -42,9 +42,10 @@ static void clear_shares(const struct node_call *c, struct tensor t)
     if (ep->scheme->cuts_experts && experts_share_rows(ep) && tensor_present(t)) device_zero(c->stage->device, t);
 }
 
-/* Enter what the formulas say of a call. */
+/* Enter what the formulas say of a call, in its first part. */
 static void enter_pass(const struct node_call *c, enum tensor_pass pass)
 {
+    if (!(c->phases & SEND_ROWS)) return;
     const struct expert_parallel *ep = &c->stage->seams->ep;
     struct forecast f = { .tp = c->stage->tp };
     if (ep->scheme->cost) ep->scheme->cost(&f, ep, pass);
@@ -250,7 +251,9 @@ static struct mixture_call mixture_call(const struct node_call *c)
     const struct linked_node *n = c->node;
     struct expert_parallel *ep = experts_here(c);
     const struct tensor x = stream_rows(c);
-    struct mixture_call m = { .ep = ep, .body = { c, body_forward, body_input, body_weight, piece },
+    struct mixture_call m = { .ep = ep, .phases = c->phases,
+                              .routing = c->micro->routing ? &c->micro->routing[c->part - c->stage->part] : NULL,
+                              .body = { c, body_forward, body_input, body_weight, piece },
                               .x = own_share(ep, x), .y = own_share(ep, node_buffer(c, n->y)),
                               .weights = own_share(ep, node_buffer(c, n->x[1])),
                               .experts = own_share(ep, choices(c)) };
@@ -284,10 +287,10 @@ enum error_code node_mixture_forward(const struct node_call *c, struct error *er
     struct mixture_call m = mixture_call(c);
     const struct tensor y = c->again && leaves_part(c->node) ? tensor_none : node_buffer(c, c->node->y);
     if (!tensor_present(y)) m.y = tensor_none;          /* recompute only what the scheme keeps */
-    clear_shares(c, y);
+    if (c->phases & RETURN_ROWS) clear_shares(c, y);
     enter_pass(c, tensor_present(y) ? FORWARD_PASS : EXCHANGE_PASS);
     const enum error_code e = m.ep->scheme->forward(&m, err);
-    if (e || !tensor_present(y)) return e;
+    if (e || !tensor_present(y) || !(c->phases & RETURN_ROWS)) return e;
     add_identity(c, y, stream_rows(c));
     return tensor_add_parts(c->stage->tp, y, err);
 }
@@ -298,11 +301,13 @@ enum error_code node_mixture_input(const struct node_call *c, struct error *err)
     const struct tensor dx = node_buffer(c, c->node->dx[0]), d_weights = node_buffer(c, c->node->dx[1]);
     const struct tensor dy = tensor_own_rows(c->stage->tp, node_buffer(c, c->node->dy), c->micro->N);
     m.dx = own_share(m.ep, dx), m.d_weights = own_share(m.ep, d_weights), m.dy = own_share(m.ep, dy);
-    clear_shares(c, dx), clear_shares(c, d_weights);
+    if (c->phases & RETURN_ROWS) clear_shares(c, dx);
+    if (c->phases & SEND_ROWS) clear_shares(c, d_weights);
     enter_pass(c, INPUT_PASS);
     enum error_code e = m.ep->scheme->input(&m, err);
-    if (!e) add_identity(c, dx, dy), weigh_identity(c, d_weights, dy);
-    if (!e) e = tensor_add_parts(c->stage->tp, dx, err);
+    if (e || !(c->phases & RETURN_ROWS)) return e;
+    add_identity(c, dx, dy), weigh_identity(c, d_weights, dy);
+    e = tensor_add_parts(c->stage->tp, dx, err);
     return e ? e : tensor_add_parts(c->stage->tp, d_weights, err);
 }
 

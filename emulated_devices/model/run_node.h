@@ -10,6 +10,7 @@ struct node_call {
     const struct model_part *part;
     const struct linked_node *node;
     bool again;                         /* recomputation: outputs that leave the part are not computed */
+    unsigned phases;                    /* of a mixture; of others ALL_PHASES */
 };
 
 static inline struct tensor node_buffer(const struct node_call *c, int b)

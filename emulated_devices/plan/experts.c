@@ -102,7 +102,7 @@ struct expert_parallel plan_expert_share(const struct plan *p, const struct tens
     struct expert_parallel ep = { .tp = tp, .devices = n, .rank = plan_expert_place(p, rank, EXPERT_PARTS),
                                   .slices = plan_etp(p), .slice = plan_expert_place(p, rank, EXPERT_SLICES),
                                   .node = nodes_even(nodes, n), .degree = p->degree,
-                                  .copying = p->copying,
+                                  .copying = p->copying, .hides = !p->experts_wait,
                                   .owner = p->owners ? p->owners->member : NULL };
     expert_scheme_find(&ep.scheme, p->dispatch, NULL);
     return ep;

@@ -44,6 +44,7 @@ struct plan {
                                          * stage; 0: 1, whole */
     int degree;                         /* of --dispatch tutel; -1: it chooses */
     struct expert_copying copying;      /* of --dispatch fssdp */
+    bool experts_wait;                  /* a mixture on a shortcut does not exchange rows beside other blocks */
     const struct expert_owners *owners; /* of the same; NULL: the nth device has the nth range of each layer */
     const struct affinity *affinity;    /* of --dispatch speculative; NULL: nothing is known of any token */
     const int32_t *ids;                 /* [B*S] the tokens of this step; NULL: not known yet */

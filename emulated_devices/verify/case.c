@@ -461,6 +461,7 @@ static enum error_code train(struct trainer *t, const struct batch_source source
     if (!e) e = comm_agree(t->comm, steps(t, &ref, o, err), err);
     if (!e) judge(o, t);
     o->flops = t->device->clock.flops;
+    o->time = t->device->clock.now;
     o->hash = hash_own(t);
     o->activations = t->device->arena.peak.tag[ACTIVATIONS];
     for (int tag = PARAMETERS; tag <= OPTIMIZER; tag++) o->model_state += t->device->arena.peak.tag[tag];

@@ -34,6 +34,7 @@ struct outcome {
     double loss;
     int64_t skipped;                    /* steps */
     double flops;                       /* this device's, of all steps */
+    picoseconds time;                   /* this device's virtual time, on the plan's cluster */
 };
 
 /** A plan in fp64 with the default schemes, tied embedding, two microbatches, and one layer more than two stages per

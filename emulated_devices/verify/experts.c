@@ -129,7 +129,8 @@ enum error_code expert_layer_open(struct expert_layer *l, struct comm *world, co
     const char *needs = scheme->refuses(&l->ep, &l->config);
     if (needs) return fail(err, ERR_PLAN, "%s on %d devices: needs %s", scheme->head.name, s.ep, needs);
     if (scheme->open) e = scheme->open(&l->ep, err);
-    l->call = (struct mixture_call){ .ep = &l->ep, .body = { l, body_forward, body_input, body_weight, body_piece },
+    l->call = (struct mixture_call){ .ep = &l->ep, .routing = &l->routing, .phases = ALL_PHASES,
+                                     .body = { l, body_forward, body_input, body_weight, body_piece },
                                      .x = make(d, d->dtype, s.D, s.tokens), .y = make(d, d->dtype, s.D, s.tokens),
                                      .weights = make(d, d->dtype, s.k, s.tokens),
                                      .experts = make(d, I32, s.k, s.tokens), .dx = make(d, d->dtype, s.D, s.tokens),

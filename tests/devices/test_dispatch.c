@@ -117,7 +117,8 @@ static bool open_call(struct dispatch *d, const struct expert_scheme *s, enum pa
     if (!takes) return false;
     if (s->open) assert_int_equal(s->open(&d->ep, &err), OK);
     struct mixture_call *c = &d->call;
-    *c = (struct mixture_call){ .ep = &d->ep, .body = { d, forward, input, weight, piece }, .x = rows_of(n, WIDTH, F64),
+    *c = (struct mixture_call){ .ep = &d->ep, .routing = &d->routing, .phases = ALL_PHASES,
+                                .body = { d, forward, input, weight, piece }, .x = rows_of(n, WIDTH, F64),
                                 .y = rows_of(n, WIDTH, F64), .weights = rows_of(n, k, F64),
                                 .experts = rows_of(n, k, I32), .dx = rows_of(n, WIDTH, F64),
                                 .dy = rows_of(n, WIDTH, F64), .d_weights = rows_of(n, k, F64) };

@@ -80,6 +80,8 @@ static const char *runs(enum list which)
     text[0] = 0;
     for (int i = 0; i < l.list[which].count; i++) {
         const struct part_step step = l.list[which].step[i];
+        if (step.kind == STEP_BEGIN) say("begin");
+        if (step.kind == STEP_MIDDLE) say("middle");
         if (step.kind == STEP_RUN) say(l.node[step.at].out < 0 ? "loss" : name_of(l.node[step.at].out));
     }
     return text;
@@ -267,6 +269,40 @@ static void test_parameters(void **state)
     assert_int_equal(program_bias(&gptj, &program_of(&gptj)->block[1], 0), -1);
 }
 
+/* A mixture on a shortcut sends rows before the first dense blocks, computes before attention, and waits for results
+ * where they are added; backward in reverse.  In recomputation, and if it must wait, it runs at once. */
+static void test_shortcut(void **state)
+{
+    (void)state;
+    struct model_config c = llama;
+    c.mlp = MLP_MIXTURE, c.shortcut = true;
+    c.mixture = (struct mixture_config){ .E = 4, .k = 2, .router.scale = 1 };
+    static const char first[] = "ln_1 attn.qkv attn.rotated attn.heads attn.out attn.dropped mid ln_2 router.logits "
+                                "router.weights",
+                      dense[] = "dense.up dense.act dense.out dense.dropped half second.ln_1 second.attn.qkv",
+                      second[] = "second.attn.rotated second.attn.heads second.attn.out second.attn.dropped second.mid "
+                                 "second.ln_2 second.dense.up second.dense.act second.dense.out second.dense.dropped "
+                                 "dense.sum";
+    char want[1000];
+    for (int hides = 0; hides < 2; hides++) {
+        alone.ep.hides = hides;
+        block_of(&c, "full");
+        snprintf(want, sizeof want, "%s %s %s%s %s %smlp.dropped out", first, hides ? "begin" : "mlp.out", dense,
+                 hides ? " middle" : "", second, hides ? "mlp.out " : "");
+        assert_string_equal(runs(LIST_FORWARD), want);
+        assert_null(strstr(runs(LIST_AGAIN), "begin"));
+        assert_string_equal(strstr(runs(LIST_INPUT), "second.ln_2"), hides
+            ? "second.ln_2 second.attn.dropped second.attn.out second.attn.heads second.attn.rotated middle "
+              "second.attn.qkv second.ln_1 dense.dropped dense.out dense.act dense.up mlp.out router.weights "
+              "router.logits ln_2 attn.dropped attn.out attn.heads attn.rotated attn.qkv ln_1"
+            : "second.ln_2 second.attn.dropped second.attn.out second.attn.heads second.attn.rotated second.attn.qkv "
+              "second.ln_1 dense.dropped dense.out dense.act dense.up mlp.out router.weights router.logits ln_2 "
+              "attn.dropped attn.out attn.heads attn.rotated attn.qkv ln_1");
+        if (hides) assert_memory_equal(runs(LIST_INPUT), "mlp.dropped begin second.dense.dropped", 38);
+    }
+    alone.ep.hides = false;
+}
+
 int main(void)
 {
     alone = seams_alone(NULL);
@@ -274,7 +310,7 @@ int main(void)
         cmocka_unit_test(test_gpt2), cmocka_unit_test(test_llama), cmocka_unit_test(test_ends),
             cmocka_unit_test(test_recomputation),
         cmocka_unit_test(test_forward_only), cmocka_unit_test(test_gptj), cmocka_unit_test(test_memory_balances),
-        cmocka_unit_test(test_refusals), cmocka_unit_test(test_parameters),
+        cmocka_unit_test(test_refusals), cmocka_unit_test(test_parameters), cmocka_unit_test(test_shortcut),
     };
     return cmocka_run_group_tests_name("link", tests, NULL, NULL);
 }

@@ -362,6 +362,8 @@ enum error_code train_parse(struct train_options *o, int argc, char **argv, stru
                   "the M in proportion to load" },
         { "--copy-again", NULL, OPTION_SWITCH, &o->plan.copying.again,
           .help = "for fssdp: drop copies after the forward pass, and send them again for the backward pass" },
+        { "--experts-wait", NULL, OPTION_SWITCH, &o->plan.experts_wait,
+          .help = "for a mixture on a shortcut: wait for rows at once, not while the blocks beside it compute" },
         { "--owners", "FILE", OPTION_STRING, &owners,
           .help = "for fssdp: which device owns which expert of each layer, as --owners-out writes it; default: the "
                   "nth device has the nth range of each layer" },

@@ -1,7 +1,8 @@
 /* scmoe.c -- a mixture on a shortcut (ScMoE): a layer is two blocks of attention and a dense feed-forward; a mixture
  * reads what the first feed-forward does, and is added at the end of the second.
  *
- * What the mixture sends may travel while the dense parts compute.
+ * Rows travel to the experts while the first dense feed-forward and the product for the second block's q, k and v are
+ * computed, and back during its attention and second dense feed-forward; between these the experts compute.
  *
  * Source  W. Cai et al., "Shortcut-connected expert parallelism for accelerating mixture-of-experts", arXiv:2404.05019;
  *         Meituan LongCat Team, "LongCat-Flash technical report", arXiv:2509.01322, as transformers has it, with
@@ -24,7 +25,8 @@ static const struct node block[] = {
     { OP_MATRIX,    .out = "router.logits", .in = { "ln_2" },            .param = "mlp.router.classifier",
       .role = ROLE_ROUTER },
     { OP_ROUTE,     .out = "router.weights", .in = { "router.logits" } },
-    { OP_MIXTURE,   .out = "mlp.out",      .in = { "ln_2", "router.weights" }, .param = "mlp.experts" },
+    { OP_MIXTURE,   .out = "mlp.out",      .in = { "ln_2", "router.weights" }, .param = "mlp.experts",
+      .before = "second.attn.rotated" },
 
     { OP_MATRIX,    .out = "dense.up",     .in = { "ln_2" },             .param = "mlps.0.gate_up_proj",
       .role = ROLE_UP },

@@ -50,25 +50,56 @@ enum error_code dispatch_hop(const struct expert_parallel *ep, const struct expe
 
 /* ---- a pass ------------------------------------------------------------------------------------------------------ */
 
-/* Buffers of a pass: k rows for each of the stream, as sent (a row a choice), and rows as they come. */
-struct pass { struct tensor sent, pool; bool there; };
-
 static struct device *device_of(const struct mixture_call *c) { return c->ep->tp->device; }
+static bool weighs_there(const struct mixture_call *c) { return c->ep->scheme->weighs_there; }
+static bool runs(const struct mixture_call *c, enum expert_phase p) { return c->phases & p; }
 static enum error_code no_memory(struct error *err) { return fail(err, ERR_MEMORY, "no memory for rows of experts"); }
 
-static enum error_code begin(struct pass *p, const struct mixture_call *c, struct error *err)
+/* Rows as they come; and k rows for each of the stream, as sent (a row a choice). */
+static enum error_code begin(struct mixture_call *c, struct error *err)
 {
     const int64_t D = c->ep->tp->config->D;
-    const struct expert_routing *r = c->ep->routing;
-    *p = (struct pass){ .pool = device_tensor_2d(device_of(c), BUFFERS, r->pool, D),
-                        .there = c->ep->scheme->weighs_there };
-    if (!p->there) p->sent = device_tensor_2d(device_of(c), BUFFERS, r->sent, D);
-    return p->pool.data && (p->there || p->sent.data) ? OK : no_memory(err);
+    struct expert_routing *r = c->routing;
+    r->way.pool = device_tensor_2d(device_of(c), BUFFERS, r->pool, D), r->way.sent = tensor_none;
+    if (!weighs_there(c)) r->way.sent = device_tensor_2d(device_of(c), BUFFERS, r->sent, D);
+    return r->way.pool.data && (weighs_there(c) || r->way.sent.data) ? OK : no_memory(err);
 }
 
-static void end(struct pass *p, const struct mixture_call *c)
+static void end(struct mixture_call *c)
 {
-    device_free(device_of(c), p->sent), device_free(device_of(c), p->pool);
+    device_free(device_of(c), c->routing->way.sent), device_free(device_of(c), c->routing->way.pool);
+    c->routing->way.sent = c->routing->way.pool = tensor_none;
+}
+
+/* What is exchanged between these is not waited for before the next phase, if that is another call. */
+static void leave(const struct mixture_call *c)
+{
+    if (c->phases != ALL_PHASES) clock_begin(&device_of(c)->clock, DISPATCH);
+}
+
+static void left_at(const struct mixture_call *c)
+{
+    struct clock *clock = &device_of(c)->clock;
+    c->routing->way.done = clock->now;
+    if (c->phases != ALL_PHASES) clock_end(clock);
+}
+
+static void arrive(const struct mixture_call *c) { clock_wait(&device_of(c)->clock, c->routing->way.done); }
+
+static enum error_code spread(const struct mixture_call *c, struct tensor in, struct tensor out, struct error *err)
+{
+    leave(c);
+    const enum error_code e = rows_spread(c->ep, in, out, err);
+    left_at(c);
+    return e;
+}
+
+static enum error_code collect(const struct mixture_call *c, struct tensor in, struct tensor out, struct error *err)
+{
+    leave(c);
+    const enum error_code e = rows_collect(c->ep, in, out, err);
+    left_at(c);
+    return e;
 }
 
 static struct expert_rows rows_at_experts(const struct mixture_call *c, struct tensor results)
@@ -89,114 +120,187 @@ static enum error_code compute(struct mixture_call *c, enum tensor_pass pass, st
     return OK;
 }
 
-/* ---- a row a choice ---------------------------------------------------------------------------------------------- */
+/* ---- phases of a pass -------------------------------------------------------------------------------------------- */
 
-static enum error_code forward_by_choice(struct mixture_call *c, struct pass *p, struct error *err)
+typedef enum error_code phase(struct mixture_call *, struct error *);
+
+static enum error_code run_phases(struct mixture_call *c, phase *send, phase *at_experts, phase *take,
+                                  struct error *err)
 {
-    struct device *d = device_of(c);
-    const struct tensor order = c->ep->routing->order;
-    dev_expert_order(d, c->kept[ORDER], c->kept[COUNTS], c->experts);
-    dev_gather_forward(d, p->sent, c->x, c->kept[ORDER], tensor_cols(c->experts));
-    enum error_code e = rows_spread(c->ep, p->sent, p->pool, err);
-    if (e) return e;
-    dev_gather_forward(d, c->kept[ROWS], p->pool, order, 1);
-    device_free(d, p->sent);
-    p->sent = device_tensor_2d(d, BUFFERS, tensor_rows(c->kept[ROWS]), tensor_cols(p->pool));
-    if (p->sent.data == NULL) return no_memory(err);
-    e = compute(c, FORWARD_PASS, p->sent, (struct expert_gradients){ 0 }, err);
-    if (e) return e;
-    dev_gather_backward_input(d, p->pool, p->sent, order, 1);
-    e = rows_collect(c->ep, p->pool, c->kept[RESULTS], err);
-    if (!e && tensor_present(c->y)) dev_combine_forward(d, c->y, c->kept[RESULTS], c->kept[ORDER], c->weights);
+    enum error_code e = runs(c, SEND_ROWS) ? begin(c, err) : OK;
+    if (!e && runs(c, SEND_ROWS)) e = send(c, err);
+    if (!e && runs(c, COMPUTE_ROWS)) arrive(c), e = at_experts(c, err);
+    if (!e && runs(c, RETURN_ROWS)) arrive(c), e = take(c, err);
+    if (e || runs(c, RETURN_ROWS)) end(c);
     return e;
 }
 
-static enum error_code input_by_choice(struct mixture_call *c, struct pass *p, struct expert_gradients g,
-                                       struct error *err)
+/* The gradients of the experts' rows, for the time of their computation. */
+static enum error_code compute_input(struct mixture_call *c, struct expert_gradients *g, struct error *err)
 {
     struct device *d = device_of(c);
-    const struct tensor order = c->ep->routing->order;
-    dev_combine_backward_input(d, p->sent, c->d_weights, c->dy, c->kept[RESULTS], c->kept[ORDER], c->weights);
-    enum error_code e = rows_spread(c->ep, p->sent, p->pool, err);
-    if (e) return e;
-    dev_gather_forward(d, g.results, p->pool, order, 1);
-    e = compute(c, INPUT_PASS, tensor_none, g, err);
-    if (e) return e;
-    dev_gather_backward_input(d, p->pool, g.rows, order, 1);
-    e = rows_collect(c->ep, p->pool, p->sent, err);
-    if (!e) dev_gather_backward_input(d, c->dx, p->sent, c->kept[ORDER], tensor_cols(c->experts));
+    g->act = device_tensor_2d(d, BUFFERS, tensor_rows(c->kept[ACT]), tensor_cols(c->kept[ACT]));
+    g->rows = device_tensor_2d(d, BUFFERS, tensor_rows(c->kept[ROWS]), tensor_cols(c->kept[ROWS]));
+    const enum error_code e = g->act.data && g->rows.data ? compute(c, INPUT_PASS, tensor_none, *g, err)
+                                                          : no_memory(err);
+    device_free(d, g->act);
     return e;
+}
+
+static struct expert_gradients left_gradients(const struct mixture_call *c)
+{
+    return (struct expert_gradients){ .results = c->left[D_RESULTS], .up = c->left[D_UP] };
+}
+
+/* ---- a row a choice ---------------------------------------------------------------------------------------------- */
+
+static enum error_code send_choices(struct mixture_call *c, struct error *err)
+{
+    struct device *d = device_of(c);
+    dev_expert_order(d, c->kept[ORDER], c->kept[COUNTS], c->experts);
+    dev_gather_forward(d, c->routing->way.sent, c->x, c->kept[ORDER], tensor_cols(c->experts));
+    return spread(c, c->routing->way.sent, c->routing->way.pool, err);
+}
+
+static enum error_code compute_choices(struct mixture_call *c, struct error *err)
+{
+    struct device *d = device_of(c);
+    struct expert_routing *r = c->routing;
+    dev_gather_forward(d, c->kept[ROWS], r->way.pool, r->order, 1);
+    device_free(d, r->way.sent);
+    r->way.sent = device_tensor_2d(d, BUFFERS, tensor_rows(c->kept[ROWS]), tensor_cols(r->way.pool));
+    if (r->way.sent.data == NULL) return no_memory(err);
+    const enum error_code e = compute(c, FORWARD_PASS, r->way.sent, (struct expert_gradients){ 0 }, err);
+    if (e) return e;
+    dev_gather_backward_input(d, r->way.pool, r->way.sent, r->order, 1);
+    return collect(c, r->way.pool, c->kept[RESULTS], err);
+}
+
+static enum error_code add_choices(struct mixture_call *c, struct error *err)
+{
+    (void)err;
+    if (tensor_present(c->y))
+        dev_combine_forward(device_of(c), c->y, c->kept[RESULTS], c->kept[ORDER], c->weights);
+    return OK;
+}
+
+static enum error_code send_choices_back(struct mixture_call *c, struct error *err)
+{
+    dev_combine_backward_input(device_of(c), c->routing->way.sent, c->d_weights, c->dy, c->kept[RESULTS],
+                               c->kept[ORDER], c->weights);
+    return spread(c, c->routing->way.sent, c->routing->way.pool, err);
+}
+
+static enum error_code compute_choices_back(struct mixture_call *c, struct error *err)
+{
+    struct device *d = device_of(c);
+    struct expert_routing *r = c->routing;
+    struct expert_gradients g = left_gradients(c);
+    dev_gather_forward(d, g.results, r->way.pool, r->order, 1);
+    const enum error_code e = compute_input(c, &g, err);
+    if (!e) dev_gather_backward_input(d, r->way.pool, g.rows, r->order, 1);
+    device_free(d, g.rows);
+    return e ? e : collect(c, r->way.pool, r->way.sent, err);
+}
+
+static enum error_code add_choices_back(struct mixture_call *c, struct error *err)
+{
+    (void)err;
+    dev_gather_backward_input(device_of(c), c->dx, c->routing->way.sent, c->kept[ORDER], tensor_cols(c->experts));
+    return OK;
 }
 
 /* ---- a row once, with its weights -------------------------------------------------------------------------------- */
 
-static enum error_code forward_by_row(struct mixture_call *c, struct pass *p, struct error *err)
+static enum error_code send_rows(struct mixture_call *c, struct error *err)
 {
-    struct device *d = device_of(c);
-    const struct tensor order = c->ep->routing->order;
-    enum error_code e = rows_spread(c->ep, c->x, p->pool, err);
-    if (!e) e = rows_spread(c->ep, c->weights, c->kept[WEIGHTS], err);
-    if (e) return e;
-    dev_gather_forward(d, c->kept[ROWS], p->pool, order, tensor_cols(c->experts));
-    e = compute(c, FORWARD_PASS, c->kept[RESULTS], (struct expert_gradients){ 0 }, err);
-    if (e || !tensor_present(c->y)) return e;
-    dev_combine_forward(d, p->pool, c->kept[RESULTS], order, c->kept[WEIGHTS]);
-    return rows_collect(c->ep, p->pool, c->y, err);
+    const enum error_code e = spread(c, c->x, c->routing->way.pool, err);
+    return e ? e : spread(c, c->weights, c->kept[WEIGHTS], err);
 }
 
-static enum error_code input_by_row(struct mixture_call *c, struct pass *p, struct expert_gradients g,
-                                    struct error *err)
+/* Sums of a device's rows; if others may use y or dx meanwhile, in a buffer of their own. */
+static enum error_code come_home(struct mixture_call *c, struct tensor to, struct error *err)
+{
+    struct expert_routing *r = c->routing;
+    if (c->phases == ALL_PHASES) return collect(c, r->way.pool, to, err);
+    r->way.sent = device_tensor_2d(device_of(c), BUFFERS, tensor_rows(to), tensor_cols(to));
+    return r->way.sent.data ? collect(c, r->way.pool, r->way.sent, err) : no_memory(err);
+}
+
+static enum error_code compute_rows(struct mixture_call *c, struct error *err)
 {
     struct device *d = device_of(c);
-    const struct tensor order = c->ep->routing->order;
+    struct expert_routing *r = c->routing;
+    dev_gather_forward(d, c->kept[ROWS], r->way.pool, r->order, tensor_cols(c->experts));
+    const enum error_code e = compute(c, FORWARD_PASS, c->kept[RESULTS], (struct expert_gradients){ 0 }, err);
+    if (e || !tensor_present(c->y)) return e;
+    dev_combine_forward(d, r->way.pool, c->kept[RESULTS], r->order, c->kept[WEIGHTS]);
+    return come_home(c, c->y, err);
+}
+
+static void take_home(const struct mixture_call *c, struct tensor to)
+{
+    const struct tensor from = c->routing->way.sent;
+    if (tensor_count(from) > 0) device_copy(device_of(c), to.data, from.data, tensor_bytes(to));
+}
+
+static enum error_code take_rows(struct mixture_call *c, struct error *err)
+{
+    (void)err;
+    take_home(c, c->y);
+    return OK;
+}
+
+static enum error_code send_rows_back(struct mixture_call *c, struct error *err)
+{
+    return spread(c, c->dy, c->routing->way.pool, err);
+}
+
+static enum error_code compute_rows_back(struct mixture_call *c, struct error *err)
+{
+    struct device *d = device_of(c);
+    struct expert_routing *r = c->routing;
+    struct expert_gradients g = left_gradients(c);
     const int64_t k = tensor_cols(c->experts);
-    struct tensor d_weights = device_tensor_2d(d, BUFFERS, tensor_rows(p->pool), k);
-    enum error_code e = d_weights.data ? rows_spread(c->ep, c->dy, p->pool, err) : no_memory(err);
+    struct tensor d_weights = device_tensor_2d(d, BUFFERS, tensor_rows(r->way.pool), k);
+    enum error_code e = d_weights.data ? OK : no_memory(err);
     if (!e) {
-        dev_combine_backward_input(d, g.results, d_weights, p->pool, c->kept[RESULTS], order, c->kept[WEIGHTS]);
-        e = compute(c, INPUT_PASS, tensor_none, g, err);
+        dev_combine_backward_input(d, g.results, d_weights, r->way.pool, c->kept[RESULTS], r->order, c->kept[WEIGHTS]);
+        e = compute_input(c, &g, err);
     }
     if (!e) {
-        dev_gather_backward_input(d, p->pool, g.rows, order, k);
-        e = rows_collect(c->ep, p->pool, c->dx, err);
+        dev_gather_backward_input(d, r->way.pool, g.rows, r->order, k);
+        e = come_home(c, c->dx, err);
     }
-    if (!e) e = rows_collect(c->ep, d_weights, c->d_weights, err);
-    device_free(d, d_weights);
+    if (!e) e = collect(c, d_weights, c->d_weights, err);
+    device_free(d, g.rows), device_free(d, d_weights);
     return e;
+}
+
+static enum error_code take_rows_back(struct mixture_call *c, struct error *err)
+{
+    (void)err;
+    take_home(c, c->dx);
+    return OK;
 }
 
 /* ---- passes ------------------------------------------------------------------------------------------------------ */
 
 enum error_code dispatch_forward(struct mixture_call *c, struct error *err)
 {
-    struct pass p;
-    enum error_code e = begin(&p, c, err);
-    if (!e) e = p.there ? forward_by_row(c, &p, err) : forward_by_choice(c, &p, err);
-    end(&p, c);
-    return e;
+    return weighs_there(c) ? run_phases(c, send_rows, compute_rows, take_rows, err)
+                           : run_phases(c, send_choices, compute_choices, add_choices, err);
 }
 
 enum error_code dispatch_input(struct mixture_call *c, struct error *err)
 {
-    struct device *d = device_of(c);
-    struct pass p;
-    enum error_code e = begin(&p, c, err);
-    const struct expert_gradients g = {
-        .results = c->left[D_RESULTS], .up = c->left[D_UP],
-        .act = device_tensor_2d(d, BUFFERS, tensor_rows(c->kept[ACT]), tensor_cols(c->kept[ACT])),
-        .rows = device_tensor_2d(d, BUFFERS, tensor_rows(c->kept[ROWS]), tensor_cols(c->kept[ROWS]))
-    };
-    if (!e && !(g.act.data && g.rows.data)) e = no_memory(err);
-    if (!e) e = p.there ? input_by_row(c, &p, g, err) : input_by_choice(c, &p, g, err);
-    device_free(d, g.act), device_free(d, g.rows);
-    end(&p, c);
-    return e;
+    return weighs_there(c) ? run_phases(c, send_rows_back, compute_rows_back, take_rows_back, err)
+                           : run_phases(c, send_choices_back, compute_choices_back, add_choices_back, err);
 }
 
 enum error_code dispatch_weight(struct mixture_call *c, struct error *err)
 {
-    return compute(c, WEIGHT_PASS, tensor_none,
-                   (struct expert_gradients){ .results = c->left[D_RESULTS], .up = c->left[D_UP] }, err);
+    return compute(c, WEIGHT_PASS, tensor_none, left_gradients(c), err);
 }
 
 void dispatch_cost(struct forecast *f, const struct expert_parallel *ep, enum tensor_pass pass)

@@ -48,6 +48,8 @@ struct expert_routing {
     int32_t *owner;                     /* of a scheme that copies experts: [E] members */
     bool *held;                         /* [E, P] which members have which */
     int64_t *copied;                    /* [E] numbers of each expert that has copies; 0 of the others */
+    struct { struct tensor sent, pool; picoseconds done; } way;     /* of a pass that has begun: rows as sent, as they
+                                         * come, and when those that were sent last have arrived */
 };
 
 /* What a scheme that copies experts may do. */
@@ -73,6 +75,7 @@ struct expert_parallel {
     const int32_t *owner;               /* [L, E] members, if experts have other owners than experts_of; else NULL */
     struct expert_loads *loads;         /* [L] of a scheme that expects the loads of earlier steps */
     int64_t layer;                      /* of the call */
+    bool hides;                         /* a mixture on a shortcut exchanges rows while the blocks beside it compute */
     const struct expert_routing *routing;               /* of the call; NULL: all devices get the mean */
 };
 
@@ -92,10 +95,16 @@ struct expert_body {
     struct tensor (*piece)(const void *context, int64_t expert, int matrix, bool gradient);
 };
 
+/* The parts of a pass forward or for the inputs, in this order.  What is exchanged in one is needed in the next. */
+enum expert_phase { SEND_ROWS = 1, COMPUTE_ROWS = 2, RETURN_ROWS = 4, ALL_PHASES = 7 };
+
 /* The arguments of a call.  Rows of the stream: x, y [n,D]; weights [n,k]; experts I32 [n,k].  In recomputation y is
  * absent: forward then computes only what is kept. */
 struct mixture_call {
     struct expert_parallel *ep;
+    struct expert_routing *routing;     /* of the call; NULL: the scheme announces nothing */
+    unsigned phases;                    /* to run; if not all, exchanges take place beside what is computed until the
+                                         * next: in the stream DISPATCH */
     struct expert_body body;
     struct tensor x, y, weights, experts;
     struct tensor dx, dy, d_weights;    /* for backward for the inputs */
@@ -149,7 +158,8 @@ struct expert_scheme {
     int slots, gradient_slots;
     struct tensor (*kept)(const struct expert_parallel *, int slot, int64_t rows);
     struct tensor (*left)(const struct expert_parallel *, int slot, int64_t rows);
-    /* Collective over the ep group.  @return OK, ERR_MEMORY or ERR_COMM; after an error the step cannot go on. */
+    /* Collective over the ep group.  A scheme without exchanges does all in RETURN_ROWS.  @return OK, ERR_MEMORY or
+     * ERR_COMM; after an error the step cannot go on. */
     enum error_code (*forward)(struct mixture_call *, struct error *);
     enum error_code (*input)(struct mixture_call *, struct error *);
     enum error_code (*weight)(struct mixture_call *, struct error *);

@@ -68,6 +68,7 @@ static enum error_code forward(struct mixture_call *c, struct error *err)
 {
     struct device *d = c->ep->tp->device;
     (void)err;
+    if (!(c->phases & RETURN_ROWS)) return OK;
     dev_expert_order(d, c->kept[ORDER], c->kept[COUNTS], c->experts);
     const struct mixture_call p = present(c);
     dev_gather_forward(d, p.kept[ROWS], p.x, p.kept[ORDER], tensor_cols(p.experts));
@@ -81,6 +82,7 @@ static enum error_code forward(struct mixture_call *c, struct error *err)
 static enum error_code input(struct mixture_call *c, struct error *err)
 {
     struct device *d = c->ep->tp->device;
+    if (!(c->phases & RETURN_ROWS)) return OK;
     const struct mixture_call p = present(c);
     const int64_t R = tensor_rows(c->kept[ROWS]);               /* what is predicted */
     const struct tensor act = device_tensor_2d(d, BUFFERS, R, tensor_cols(p.kept[ACT])),

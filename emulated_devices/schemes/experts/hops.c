@@ -93,6 +93,7 @@ static enum error_code run(const struct expert_hop *h, struct device *d, enum wa
     if (way == THERE) pick(d, picked, in, h->order);
     const enum error_code e = way == THERE ? exchange(h, way, picked, out, err) : exchange(h, way, in, picked, err);
     if (way == BACK && !e) dev_gather_backward_input(d, out, picked, h->order, 1);
+    if (way == BACK && tensor_count(out) > 0) clock_made(&d->clock, out.data, tensor_bytes(out));
     device_free(d, picked);
     return e;
 }
@@ -112,7 +113,10 @@ static enum error_code walk(const struct expert_parallel *ep, enum way way, stru
     const struct expert_routing *r = ep->routing;
     struct tensor at = in;
     enum error_code e = OK;
-    if (r->hops == 0 && tensor_count(in) > 0) device_copy(d, out.data, in.data, tensor_bytes(in));
+    if (r->hops == 0 && tensor_count(in) > 0) {
+        device_copy(d, out.data, in.data, tensor_bytes(in));
+        clock_made(&d->clock, out.data, tensor_bytes(out));
+    }
     for (int n = 0; n < r->hops && !e; n++) {
         const struct expert_hop *h = &r->hop[way == THERE ? n : r->hops - 1 - n];
         const bool last = n == r->hops - 1;
