@@ -74,6 +74,7 @@ golden:
 	$(Q)$(PYTHON) golden/make_routers.py --check
 	$(Q)$(PYTHON) golden/make_mixtures.py --check
 	$(Q)$(PYTHON) golden/make_shared.py --check
+	$(Q)$(PYTHON) golden/make_encoders.py --check
 
 ## make faults     break the program on purpose, in every way of tests/faults, and see who notices (FAULTS='tp-*' JOBS=n)
 faults: deps

@@ -47,6 +47,7 @@ const char *operation_name(enum operation);
     X(TRAFFIC_DATA,      "data")        /* weights, gradients */                                                     \
     X(TRAFFIC_PIPELINE,  "pipeline")    /* activations between stages; gradients of weights on several stages */     \
     X(TRAFFIC_SPATIAL,   "spatial")     /* tiles of a grid */                                                        \
+    X(TRAFFIC_ENCODERS,  "encoders")    /* embeddings of what is not text, and their encoders' gradients */          \
     X(TRAFFIC_RESULT,    "result")      /* losses, norms, sums over routers */
 
 enum traffic_kind {

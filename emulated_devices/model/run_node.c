@@ -48,14 +48,40 @@ static enum error_code drop(const struct node_call *c, struct tensor Y, struct t
 
 /* ---- embedding --------------------------------------------------------------------------------------------------- */
 
-static enum error_code embed_forward(const struct node_call *c, struct error *err)
+/* Copy rows that are patches between a tensor of the stream and one of patches. */
+static void visit_patches(const struct node_call *c, struct tensor stream, struct tensor patches, bool to_stream)
 {
-    return tokens_forward(c->stage, matrix(c), buffer(c, c->node->y), c->micro->ids, err);
+    const size_t row = (size_t)tensor_cols(stream) * dtype_size(stream.dtype);
+    for (int64_t n = 0; c->micro->patch && n < tensor_rows(stream); n++) {
+        if (c->micro->patch[n] < 0) continue;
+        char *const of_stream = (char *)stream.data + (size_t)n * row,
+             *const of_patch = (char *)patches.data + (size_t)c->micro->patch[n] * row;
+        device_copy(c->stage->device, to_stream ? of_stream : of_patch, to_stream ? of_patch : of_stream, row);
+    }
 }
 
+static void clear_patches(const struct node_call *c, struct tensor stream)
+{
+    for (int64_t n = 0; c->micro->patch && n < tensor_rows(stream); n++)
+        if (c->micro->patch[n] >= 0) device_zero(c->stage->device, tensor_rows_of(stream, n, 1));
+}
+
+static enum error_code embed_forward(const struct node_call *c, struct error *err)
+{
+    const enum error_code e = tokens_forward(c->stage, matrix(c), buffer(c, c->node->y), c->micro->ids, err);
+    if (!e) visit_patches(c, buffer(c, c->node->y), c->micro->patches, true);
+    return e;
+}
+
+/* The gradients of patches go to their encoders, not to the table; others may still read them. */
 static enum error_code embed_weight(const struct node_call *c, struct error *err)
 {
-    return tokens_backward_weight(c->stage, matrix(c), buffer(c, c->node->dy), c->micro->ids, err);
+    const struct tensor dy = buffer(c, c->node->dy);
+    visit_patches(c, dy, c->micro->d_patches, false);
+    clear_patches(c, dy);
+    const enum error_code e = tokens_backward_weight(c->stage, matrix(c), dy, c->micro->ids, err);
+    visit_patches(c, dy, c->micro->d_patches, true);
+    return e;
 }
 
 static enum error_code positions_forward(const struct node_call *c, struct error *err)

@@ -36,6 +36,9 @@ struct microbatch {
     struct tensor mask;                         /* I32 [sequences*S, 2]: what a token of packed samples sees; with a
                                                  * plan always, and all sequences are numbered as one */
     struct tensor *tensor;                      /* [buffers of all parts] */
+    int32_t *patch;                             /* [STREAM rows] of each row of the first stage that is a patch its
+                                                 * place in the next two, else -1; NULL: none is */
+    struct tensor patches, d_patches;           /* [patches of this device, D]: encoders.h */
     uint64_t place;                             /* of its first byte on the stage's tier */
     struct tensor gradient;                     /* of the stream, at the current point of backward: [stream] */
 };

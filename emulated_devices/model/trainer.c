@@ -235,6 +235,7 @@ enum error_code trainer_open(struct trainer *t, const struct plan *plan, struct 
     t->source = source;
     t->held = (struct held){ 0 };
     if (!e) e = data_fill(&t->data, t->plan.seed, err);
+    if (!e) e = encoders_open(t, err);
     for (int c = 0; c < t->stages_open && !e; c++) e = away_open(&t->stage[c], err);
     e = comm_agree(comm, e, err);
     if (!e) e = agree_on_plans(t, OK, err);
@@ -244,6 +245,7 @@ enum error_code trainer_open(struct trainer *t, const struct plan *plan, struct 
 
 void trainer_close(struct trainer *t)
 {
+    encoders_close(t);
     for (int c = 0; c < t->stages_open; c++) stage_close(&t->stage[c]);
     routers_close(t);
     free(t->stage), free(t->scratch), free(t->counted), free(t->times);
@@ -256,6 +258,7 @@ void trainer_close(struct trainer *t)
     };
     for (size_t i = 0; i < sizeof groups / sizeof *groups; i++) group_close(groups[i]);
     for (int i = 0; i < ATTENTION_GROUPS; i++) group_close(&t->cp_part[i]);
+    encoders_close(t);
     if (t->seams.ep.scheme && t->seams.ep.scheme->close) t->seams.ep.scheme->close(&t->seams.ep);
     for (int i = 0; i < EXPERT_GROUPS; i++) group_close(&t->ep_part[i]);
     *t = (struct trainer){ 0 };
@@ -330,6 +333,8 @@ static enum error_code take_batch(struct trainer *t, struct error *err)
     const struct plan *p = &t->plan;
     trainer_read_batch(t);
     enum error_code e = take_step(t, err);
+    if (e) return e;
+    e = encoders_take_batch(t, t->scratch, batch_labels(t), err);
     if (e) return e;
     const int32_t *const ids = t->scratch, *const labels = batch_labels(t), *const within = batch_within(t);
     count_labels(t, labels);
@@ -488,8 +493,10 @@ static enum error_code share_result(struct trainer *t, double loss, struct step_
 
 static enum error_code gradients(struct trainer *t, struct step_result *out, struct error *err)
 {
-    double loss;
-    enum error_code e = trainer_pass(t, &loss, err);
+    double loss = 0;
+    enum error_code e = encoders_forward(t, err);
+    if (!e) e = trainer_pass(t, &loss, err);
+    if (!e) e = encoders_backward(t, err);
     if (!e) e = reduce(t, err);
     if (!e) e = share_result(t, loss, out, err);
     return e;
@@ -526,7 +533,7 @@ enum error_code trainer_update(struct trainer *t, struct step_result *out, struc
         data_skip_step(&t->data);
         t->skipped++;
     } else e = update(t, forward_only(t) ? out->slope : clip_scale(&t->plan.hyper, t->norm) / out->loss_scale, err);
-    if (!out->skipped) routers_update(t);
+    if (!out->skipped) routers_update(t), encoders_update(t, clip_scale(&t->plan.hyper, t->norm));
     if (t->seams.ep.scheme->step) t->seams.ep.scheme->step(&t->seams.ep);
     if (e) comm_give_up(t->comm, err);
     t->step++;

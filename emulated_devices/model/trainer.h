@@ -2,6 +2,7 @@
 #ifndef ORRERY_TRAINER_H
 #define ORRERY_TRAINER_H
 
+#include "emulated_devices/model/encoders.h"
 #include "emulated_devices/model/stage.h"
 #include "emulated_devices/schemes/pipeline/execute.h"
 
@@ -46,6 +47,7 @@ struct trainer {
     int64_t *counted;                   /* [updates] labels that count in the replica's sequences, for each optimizer
                                          * step of this step */
     int64_t labels;                     /* labels that count in the whole batch */
+    struct encoders encoders;           /* of what is not text */
     struct routers routers;             /* of a mixture: mixture.h */
     double norm;                        /* of the replica's gradients, before clipping */
     int updated;                        /* optimizer steps taken in this step so far */

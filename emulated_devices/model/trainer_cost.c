@@ -127,6 +127,8 @@ void trainer_predict(const struct trainer *t, int64_t steps, struct ledger *l)
     for (enum traffic_kind kind = 0; kind < TRAFFIC_KIND_COUNT && !plan_changes(&t->plan); kind++)
         account_add(&l->of[kind], trainer_cost(t, kind), steps);
     for (int c = 0; c < t->stages_open; c++) account_add(&l->of[TRAFFIC_EXPERTS], t->stage[c].dispatched, 1);
+    account_add(&l->of[TRAFFIC_ENCODERS], t->encoders.bridged, 1);
+    account_add(&l->of[TRAFFIC_ENCODERS], t->encoders.reduced, 1);
     account_add(data, data_outer_cost(&t->data), outer_steps(&t->data.outer, t->step - steps, t->step));
     account_add(data, data_renewal_cost(&t->data), -skipped);
     account_add(data, data_saved_by_projecting(&t->data, taken, skipped), -1);

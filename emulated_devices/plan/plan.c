@@ -291,8 +291,8 @@ enum error_code plan_check(struct plan *p, struct error *err)
     if (!e) e = check_level_algorithm(p, REDUCE_SCATTER, "--reduce-scatter", p->data.reduce_scatter, err);
     if (!e) e = check_level_algorithm(p, ALLGATHER, "--allgather", data_allgather(&p->data), err);
     if (!e) e = check_level_algorithm(p, ALLREDUCE, "--allreduce", p->allreduce, err);
-    if (!e) e = plan_check_experts(p, err);
     if (!e) e = tensor_check(tensor, &p->model, p->mesh.size[TP], err);
+    if (!e) e = plan_check_encoders(p, err);
     if (!e) e = check_attention(p, &shards, err);
     if (!e) e = check_tiles(p, err);
     if (!e) e = check_allreduce(p, tensor, err);

@@ -9,6 +9,7 @@
 #include "emulated_devices/plan/batch_plan.h"
 #include "emulated_devices/schemes/data/data.h"
 #include "emulated_devices/schemes/experts/affinity.h"
+#include "emulated_devices/schemes/modality/placement.h"
 #include "emulated_devices/schemes/experts/owners.h"
 #include "emulated_devices/schemes/pipeline/schedule.h"
 #include "emulated_devices/schemes/seams.h"
@@ -44,6 +45,7 @@ struct plan {
                                          * stage; 0: 1, whole */
     int degree;                         /* of --dispatch tutel; -1: it chooses */
     struct expert_copying copying;      /* of --dispatch fssdp */
+    struct encoder_request encoders;    /* of what is not text */
     bool experts_wait;                  /* a mixture on a shortcut does not exchange rows beside other blocks */
     const struct expert_owners *owners; /* of the same; NULL: the nth device has the nth range of each layer */
     const struct affinity *affinity;    /* of --dispatch speculative; NULL: nothing is known of any token */
@@ -68,6 +70,7 @@ enum error_code plan_check_experts(const struct plan *, struct error *);
 
 /** Check the table of a scheme that predicts experts; part of it.  @return OK or ERR_PLAN. */
 enum error_code plan_check_affinity(const struct plan *, struct error *);
+enum error_code plan_check_encoders(const struct plan *, struct error *);
 
 /** Check rank, refresh and history of an optimizer that projects whole matrices; part of plan_check.
  *  @return OK, also for any other optimizer, or ERR_PLAN. */

@@ -1,6 +1,7 @@
 #include "emulated_devices/verify/case.h"
 #include "emulated_devices/verify/counts.h"
 #include "emulated_devices/verify/hash.h"
+#include "emulated_devices/verify/encoders.h"
 #include "emulated_devices/verify/replicas.h"
 #include "ref/numeric/philox.h"
 #include <stdio.h>
@@ -409,7 +410,8 @@ static void judge(struct outcome *o, const struct trainer *t)
     const int64_t done = case_steps(&t->plan);
     o->traffic.code = comm_agree(t->comm, traffic_check(t, done, &o->traffic), &o->traffic);
     o->memory.code = comm_agree(t->comm, memory_check(t, done, &o->memory), &o->memory);
-    if (t->comm->rank == 0) e = judge_numbers(o, &t->plan, &o->verdict);
+    if (t->comm->rank == 0 && o->encoders.code == OK) e = judge_numbers(o, &t->plan, &o->verdict);
+    if (t->comm->rank == 0 && o->encoders.code != OK) o->verdict = o->encoders, e = ERR_CHECK;
     o->verdict.code = comm_agree(t->comm, e, &o->verdict);
     if (o->verdict.code == OK)
         o->verdict = o->copies.code != OK ? o->copies : o->traffic.code != OK ? o->traffic : o->memory;
@@ -422,6 +424,19 @@ static enum error_code check_copies(struct trainer *t, enum replicas_when when, 
     const enum error_code e = replicas_check(t, when, &o->copies_compared, &o->copies);
     if (!e || e == ERR_CHECK) return OK;
     *err = o->copies;
+    return e;
+}
+
+/* Encoders that differ are a verdict, too. */
+static enum error_code check_encoders(struct trainer *t, const struct reference *ref, bool gradients, struct outcome *o,
+                                      struct error *err)
+{
+    struct error differs;
+    if (t->plan.encoders.kinds == 0) return OK;
+    const enum error_code e = encoders_compare(t, ref, gradients, &differs);
+    if (e == ERR_CHECK && !o->comparison.failed && !o->encoders.code) o->encoders = differs;    /* the first of all */
+    if (e == ERR_CHECK) return OK;
+    if (e) *err = differs;
     return e;
 }
 
@@ -438,15 +453,26 @@ static enum error_code steps(struct trainer *t, struct reference *ref, struct ou
         if (!e) e = trainer_gradients(t, &result, err);
         if (!e) e = check_copies(t, BEFORE_OPTIMIZER, o, err);
         if (!e) e = compare_gradients(&probes, ref, &result, &o->comparison, err);
+        if (!e) e = check_encoders(t, ref, true, o, err);
         if (!e) e = trainer_update(t, &result, err);
         if (!e) e = check_copies(t, AFTER_OPTIMIZER, o, err);
         if (here && !e) e = reference_update(ref, err);
         if (!e) e = compare_weights(t, ref, &o->comparison, err);
+        if (!e) e = check_encoders(t, ref, false, o, err);
         if (!e && data_quantises(&t->plan.data)) reference_follow(ref, t);
     }
     probes_close(&probes);
     o->loss = result.loss;
     o->skipped = t->skipped;
+    return e;
+}
+
+static enum error_code add_bridged(struct trainer *t, struct outcome *o, struct error *err)
+{
+    uint64_t all[MESH_MOST_DEVICES] = { 0 };
+    const uint64_t own = t->comm->counted.of[TRAFFIC_ENCODERS].of[ALLTOALL].bytes_sent;
+    const enum error_code e = comm_bring(t->comm, &own, sizeof own, all, err);
+    for (int d = 0; d < t->comm->size && t->comm->rank == 0; d++) o->bridged += all[d];
     return e;
 }
 
@@ -462,6 +488,8 @@ static enum error_code train(struct trainer *t, const struct batch_source source
     if (!e) judge(o, t);
     o->flops = t->device->clock.flops;
     o->time = t->device->clock.now;
+    o->bridge = t->encoders.peak;
+    if (!e) e = add_bridged(t, o, err);
     o->hash = hash_own(t);
     o->activations = t->device->arena.peak.tag[ACTIVATIONS];
     for (int tag = PARAMETERS; tag <= OPTIMIZER; tag++) o->model_state += t->device->arena.peak.tag[tag];

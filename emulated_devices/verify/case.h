@@ -25,6 +25,9 @@ struct outcome {
     bool initial_equal;                 /* rank 0: the initial weights equal the reference's, bit for bit */
     struct error traffic, memory;       /* OK, or ERR_CHECK naming a device whose counter differs from its formula */
     struct error copies;                /* OK, or ERR_CHECK naming devices whose copies differ: replicas.h */
+    struct error encoders;              /* OK, or ERR_CHECK: of what is not text */
+    uint64_t bridge;                    /* bytes of this device's buffers for embeddings, at most */
+    uint64_t bridged;                   /* rank 0: bytes that all devices have sent for these */
     uint64_t copies_compared;           /* rank 0 */
     struct error verdict;               /* OK, or ERR_CHECK: the first of all these checks that fails */
     uint64_t hash;                      /* of this device's own weights at the end */

@@ -95,6 +95,7 @@ static void close_one(struct reference *r)
     free(r->response), free(r->state_response), free(r->turn);
     record_free(&r->record);
     routing_close(&r->routing);
+    serial_encoders_close(&r->encoders);
     *r = (struct reference){ 0 };
 }
 
@@ -122,6 +123,8 @@ static enum error_code open_one(struct reference *r, const struct plan *plan, st
     if (!e) e = rule_of_plan(&r->rule, plan, replica, err);
     if (!e) e = serial_open(&r->truth, plan, &r->rule, err);
     if (!e) e = serial_open(&r->twin, plan, &r->rule, err);
+    if (!e) e = serial_encoders_open(&r->encoders, plan->encoders.kinds, plan->model.D, plan->dtype, plan->seed,
+                                     plan->optimizer->states, err);
     const bool plain = !is_forward_only(plan) && r->rule.updates == 1 && !r->rule.delayed &&
                        r->rule.passes_by == NULL && r->replicas == 1;
     if (!e && plain) e = routing_open(&r->routing, &plan->model, (int64_t)tokens, err);
@@ -341,10 +344,20 @@ static enum error_code update_both(struct reference *r, struct error *err)
 
 bool reference_overflows(const struct reference *r) { return r->loss_scale.interval > 0 && !isfinite(r->truth.norm); }
 
+/* As the language model, without weight decay. */
+static void update_encoders(struct reference *r)
+{
+    struct step step = step_of(r, &r->truth, 0);
+    step.weight_decay = 0;
+    for (int m = 0; m < r->encoders.kinds; m++)
+        optimizer_step(r->plan->optimizer, r->encoders.w[m], r->encoders.g[m], r->encoders.state[m], step);
+}
+
 static enum error_code update_one(struct reference *r, struct error *err)
 {
     const bool taken = loss_scale_update(&r->loss_scale, !isfinite(r->truth.norm));
     const enum error_code e = taken ? update_both(r, err) : OK;
+    if (taken) update_encoders(r);
     if (taken) transformer_move_biases(&r->truth.model), transformer_move_biases(&r->twin.model);
     if (!taken) forget_gradients(r), r->skipped++;
     r->step++;
@@ -399,6 +412,8 @@ static enum error_code gradients(struct reference *r, struct serial_run *run, st
     reference_pack(r, run);
     enum error_code e = run->gathered ? gather(r, run, err) : OK;
     exchange_gathered(run);
+    run->model.patch = r->plan->encoders.kinds ? r->encoders.at : NULL;
+    run->model.patches = r->encoders.rows, run->model.d_patches = r->encoders.d_rows;
     run->model.route = r->routing.L > 0 && (run == &r->twin || r->routing.deciding) ? r->routing.experts : NULL;
     if (!e) e = transformer_forward(&run->model, r->ids, r->counting, r->rule.own.count, r->plan->S, &loss, err);
     if (!e) transformer_backward(&run->model);
@@ -425,11 +440,29 @@ double reference_spread(const struct reference *r)
     return sum;
 }
 
+/* The embeddings of a step's clips; what is a clip has no label. */
+static enum error_code encode(struct reference *r, struct error *err)
+{
+    const struct plan *p = r->plan;
+    if (p->encoders.kinds == 0) return OK;
+    const enum error_code e =
+        serial_encoders_forward(&r->encoders, r->truth.model.ops, p->seed, r->step, p->B, p->S, err);
+    if (!e) clips_mark(&r->encoders.clips, 0, p->B * p->S, r->ids, r->labels);
+    return e;
+}
+
+static enum error_code encode_back(struct reference *r, struct error *err)
+{
+    for (int m = 0; m < r->encoders.kinds; m++) memset(r->encoders.g[m].data, 0, tensor_bytes(r->encoders.g[m]));
+    return serial_encoders_backward(&r->encoders, r->truth.model.ops, err);
+}
+
 static enum error_code gradients_of(struct reference *r, int update, struct error *err)
 {
     for (int64_t n = 0; n < r->rule.own.count * r->plan->S; n++)
         r->counting[n] = r->rule.update_of[n / r->plan->S] == update ? r->labels[n] : IGNORE_LABEL;
     enum error_code e = gradients(r, &r->truth, err);
+    if (!e) e = encode_back(r, err);
     const bool own_routes = r->routing.L > 0 && !r->routing.deciding;
     if (!e && own_routes) routing_keep(&r->routing, &r->truth.model);
     if (!e) e = gradients(r, &r->twin, err);
@@ -466,6 +499,7 @@ static enum error_code gradients_one(struct reference *r, struct error *err)
     memset(r->turn, 0, (size_t)r->truth.model.params * sizeof *r->turn);
     memset(r->state_response, 0, (size_t)r->truth.model.params * OPTIMIZER_MAX_STATES * sizeof *r->state_response);
     if (is_forward_only(r->plan)) return reference_losses(r, err);
+    e = encode(r, err);
     for (int u = 0; u < r->rule.updates && !e; u++) {
         if (u > 0) e = update_both(r, err);
         if (!e) e = gradients_of(r, u, err);

@@ -49,6 +49,7 @@ struct reference {
     struct rule rule;
     struct serial_run truth, twin;
     struct perturbation perturbation;
+    struct serial_encoders encoders;    /* of what is not text; the twin gets the same embeddings */
     struct recording record;            /* the truth's activations in this step, and the twin's distances from them */
     struct routing routing;             /* of a mixture of which activations are recorded */
     double *response;                   /* [params] norm of the last step's responses: reference_update */

@@ -1,6 +1,7 @@
 /* backward.c -- the gradients of the one-device model's loss. */
 #include "ref/model/partial.h"
 #include "ref/model/transformer_parts.h"
+#include <string.h>
 
 /* dX from dY, the gradient of norm(X); also adds the gradients of weight and bias. */
 static void norm_backward(struct transformer *m, struct tensor dX, struct tensor dY, struct tensor X,
@@ -143,6 +144,18 @@ static void parallel_backward(struct transformer *m, int layer)
     computed_gradient(m, layer == 0 ? "embedding" : "out", layer - 1, d, c->D);
 }
 
+/* Patches have no token: their rows go to their encoders, and not to the table. */
+static void take_patches(struct transformer *m)
+{
+    const size_t bytes = (size_t)m->config.D * dtype_size(m->d_stream.dtype);
+    for (int64_t n = 0; m->patch && n < m->B * m->S; n++) {
+        if (m->patch[n] < 0) continue;
+        char *const row = (char *)m->d_stream.data + (size_t)n * bytes;
+        memcpy((char *)m->d_patches.data + (size_t)m->patch[n] * bytes, row, bytes);
+        memset(row, 0, bytes);
+    }
+}
+
 void transformer_backward(struct transformer *m)
 {
     const struct ops *op = m->ops;
@@ -170,8 +183,9 @@ void transformer_backward(struct transformer *m)
 
     op->dropout(m->d_stream, m->d_stream,
                 dropout_at(c->dropout_embedding, m->seed, -1, "embedding", m->first * m->S, 0, c->D));
-    op->embedding_backward_weight(m->g[PARAM_WTE], m->d_stream, m->ids, 0);
     if (c->positions == POSITIONS_LEARNED)
         op->embedding_backward_weight(m->g[param_positions(c)], m->d_stream, m->positions, 0);
+    take_patches(m);
+    op->embedding_backward_weight(m->g[PARAM_WTE], m->d_stream, m->ids, 0);
     for (int i = 0; i < m->params; i++) computed_gradient(m, m->spec[i].name, m->spec[i].layer, m->g[i], m->B * m->S);
 }

@@ -2,6 +2,7 @@
 #include "ref/model/partial.h"
 #include "ref/model/sample_mask.h"
 #include "ref/model/transformer_parts.h"
+#include <string.h>
 
 /* Y = norm of X, with the weight and bias at these indices of the list. */
 static void norm_forward(struct transformer *m, struct tensor Y, struct tensor mean, struct tensor rstd,
@@ -135,11 +136,19 @@ static enum error_code take_batch(struct transformer *m, const int32_t *ids, con
     return m->packed ? sample_mask(m->mask.data, &m->pairs, m->packed, m->B, m->S, err) : OK;
 }
 
+static void copy_row(struct tensor to, int64_t at, struct tensor from, int64_t row)
+{
+    const size_t bytes = (size_t)tensor_cols(to) * dtype_size(to.dtype);
+    memcpy((char *)to.data + (size_t)at * bytes, (const char *)from.data + (size_t)row * bytes, bytes);
+}
+
 static void embed(struct transformer *m)
 {
     const struct model_config *c = &m->config;
     const struct tensor x = m->block[0].in;
     m->ops->embedding_forward(x, m->ids, m->w[PARAM_WTE], 0, false);
+    for (int64_t n = 0; m->patch && n < m->B * m->S; n++)
+        if (m->patch[n] >= 0) copy_row(x, n, m->patches, m->patch[n]);
     if (c->positions == POSITIONS_LEARNED)
         m->ops->embedding_forward(x, m->positions, m->w[param_positions(c)], 0, true);
     m->ops->dropout(x, x, dropout_at(c->dropout_embedding, m->seed, -1, "embedding", m->first * m->S, 0, c->D));

@@ -60,6 +60,11 @@ struct transformer {
     const int32_t *route;                       /* [L,N,k] the experts of each token, which an observer of the layer's
                                                  * router.logits may still change; NULL: the largest logits */
 
+    const int32_t *patch;                       /* [N] of each token that is a patch its number, else -1; NULL: none
+                                                 * is */
+    struct tensor patches, d_patches;           /* [patches,D] in place of their tokens' embeddings (modality.h);
+                                                 * backward writes the gradients */
+
     int64_t B, S;                               /* batch that the buffers below are allocated for */
     struct tensor ids, positions, labels;       /* I32 [N] */
     struct tensor mask;                         /* I32 [N,2] of packed samples: what each token sees */

@@ -257,6 +257,22 @@ static enum error_code take_affinity(struct train_options *o, const char *file, 
     return OK;
 }
 
+static const char *const encoder_places[] = { "everywhere", "apart", NULL };
+
+static enum error_code take_encoders(struct train_options *o, const char *where, struct error *err)
+{
+    struct encoder_request *r = &o->plan.encoders;
+    const bool apart = where && strcmp(where, "apart") == 0;
+    r->placement = apart ? ENCODERS_APART : ENCODERS_EVERYWHERE;
+    if (r->kinds == 0 && (where || r->chunks > 0 || r->slack > 0))
+        return fail(err, ERR_USAGE, "%s: needs --modalities", where ? "--encoders" : r->chunks ? "--bridge-chunks"
+                                                                                            : "--encoder-slack");
+    if (r->kinds > 0 && (o->save || o->resume || o->golden))
+        return fail(err, ERR_USAGE, "--modalities: encoders are neither saved nor read: not with %s",
+                    o->save ? "--save" : o->resume ? "--resume" : "--check of a file");
+    return OK;
+}
+
 static enum error_code take_owners(struct train_options *o, const char *file, struct error *err)
 {
     struct plan *p = &o->plan;
@@ -314,7 +330,7 @@ static enum error_code take_shared(struct model_config *c, int experts, bool gat
 
 enum error_code train_parse(struct train_options *o, int argc, char **argv, struct error *err)
 {
-    const char *attention = NULL, *dispatch = NULL, *affinity = NULL, *owners = NULL;
+    const char *attention = NULL, *dispatch = NULL, *affinity = NULL, *owners = NULL, *encoders = NULL;
     int shared = -1;
     const char *batches = NULL, *model = NULL, *backend = NULL, *grad_dtype = NULL, *placement = placements[0],
                *dtype = "fp32", *cluster = CLUSTER_USUAL, *optimizer = "adamw";
@@ -362,6 +378,16 @@ enum error_code train_parse(struct train_options *o, int argc, char **argv, stru
                   "the M in proportion to load" },
         { "--copy-again", NULL, OPTION_SWITCH, &o->plan.copying.again,
           .help = "for fssdp: drop copies after the forward pass, and send them again for the backward pass" },
+        { "--modalities", "N", OPTION_INT, &o->plan.encoders.kinds, .min = 0, .max = MODALITIES,
+          .help = "inputs that are not text, drawn, with an encoder each: images; and audio; and video" },
+        { "--encoders", "WHERE", OPTION_CHOICE, &encoders, .choices = encoder_places,
+          .help = "on all devices, each with clips of its copy of the batch, or each on some devices; default: "
+                  "everywhere" },
+        { "--bridge-chunks", "N", OPTION_INT, &o->plan.encoders.chunks, .min = 1, .max = 4096,
+          .help = "in which embeddings travel to the language model, and their gradients back; default: 1" },
+        { "--encoder-slack", "PCT", OPTION_INT, &o->plan.encoders.slack, .min = 0, .max = 1000,
+          .help = "a clip is encoded where its embeddings are needed, unless that device has so many percent of the "
+                  "longest clip more to do than the least loaded; default: 0" },
         { "--experts-wait", NULL, OPTION_SWITCH, &o->plan.experts_wait,
           .help = "for a mixture on a shortcut: wait for rows at once, not while the blocks beside it compute" },
         { "--owners", "FILE", OPTION_STRING, &owners,
@@ -590,6 +616,7 @@ enum error_code train_parse(struct train_options *o, int argc, char **argv, stru
     if (!e) e = take_shared(&p->model, shared, shared_gate, err);
     if (!e) e = take_affinity(o, affinity, err);
     if (!e) e = take_owners(o, owners, err);
+    if (!e) e = take_encoders(o, encoders, err);
     if (e) return e;
     if (untied) p->model.tied = false;
     if (dropout >= 0) p->model.dropout_embedding = p->model.dropout_residual = p->model.dropout_attention = dropout;

@@ -203,11 +203,12 @@ static void tier_row(struct columns *t, const struct plan *p, const struct devic
     size_in(t, x->tier.bytes_written, x->tier.writes);
 }
 
-/* The axis over which each kind of scheme sends. */
+/* The axis over which each kind of scheme sends; encoders: over all. */
 static const struct { enum traffic_kind kind; enum axis axis; const char *title; } kind_axis[] = {
     { TRAFFIC_PIPELINE, PP, "pipeline pp" },  { TRAFFIC_DATA, DP, "data dp" },
     { TRAFFIC_ATTENTION, CP, "attention cp" },
     { TRAFFIC_EXPERTS, EP, "experts ep" },    { TRAFFIC_TENSOR, TP, "tensor tp" },
+    { TRAFFIC_ENCODERS, AXIS_COUNT, "encoders" },
 };
 enum { KINDS_WITH_AXIS = sizeof kind_axis / sizeof *kind_axis };
 
@@ -216,6 +217,7 @@ static bool sends_kind(const struct plan *p, int i)
 {
     const enum traffic_kind kind = kind_axis[i].kind;
     if (kind == TRAFFIC_EXPERTS) return plan_ep(p) * plan_etp(p) > 1;
+    if (kind == TRAFFIC_ENCODERS) return p->encoders.kinds > 0;
     return p->mesh.size[kind_axis[i].axis] > 1 ||
            (kind == TRAFFIC_DATA && plan_cuts_experts(p) && plan_expert_copies(p) > 1);
 }

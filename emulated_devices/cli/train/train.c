@@ -6,6 +6,7 @@
 #include "emulated_devices/draw/trace_file.h"
 #include "emulated_devices/model/mixture.h"
 #include "emulated_devices/model/plan_memory.h"
+#include "emulated_devices/verify/encoders.h"
 #include "emulated_devices/verify/replicas.h"
 #include "ref/io/output.h"
 #include "ref/io/samples.h"
@@ -96,6 +97,17 @@ struct session {
     struct divergence divergence;       /* the same on every device */
 };
 
+/* The first encoder that differs is kept for the verdict, if the language model was right so far. */
+static enum error_code check_encoders(struct session *r, bool gradients, struct error *err)
+{
+    struct error differs;
+    if (r->options->plan.encoders.kinds == 0) return OK;
+    const enum error_code e = encoders_compare(&r->trainer, &r->reference, gradients, &differs);
+    if (e == ERR_CHECK && !r->record.comparison.failed && !r->record.encoders.code) r->record.encoders = differs;
+    if (e && e != ERR_CHECK) *err = differs;
+    return e == ERR_CHECK ? OK : e;
+}
+
 static enum error_code one_step(struct session *r, int64_t i, struct error *err)
 {
     struct step_result result = { 0 };
@@ -106,6 +118,7 @@ static enum error_code one_step(struct session *r, int64_t i, struct error *err)
     double spent = measure_now() - t0;
     if (!e && r->options->paranoid) e = replicas_check(&r->trainer, BEFORE_OPTIMIZER, &r->record.copies, err);
     if (!e && r->checking) e = compare_gradients(&r->probes, &r->reference, &result, &r->record.comparison, err);
+    if (!e && r->checking) e = check_encoders(r, true, err);
     t0 = measure_now();
     if (!e) e = trainer_update(&r->trainer, &result, err);
     spent += measure_now() - t0;
@@ -113,6 +126,7 @@ static enum error_code one_step(struct session *r, int64_t i, struct error *err)
     if (!e && reference_here) e = reference_update(&r->reference, err);
     if (r->checking) e = comm_agree(r->trainer.comm, e, err);       /* the reference can fail only on rank 0 */
     if (!e && r->checking) e = compare_weights(&r->trainer, &r->reference, &r->record.comparison, err);
+    if (!e && r->checking) e = check_encoders(r, false, err);
     if (!e && r->checking) reference_follow(&r->reference, &r->trainer);
     if (!e) step_diverges(r->options->plan.optimizer, r->trainer.step, &result, &r->divergence);
     if (r->speaks) {
@@ -223,6 +237,7 @@ static enum error_code write_owners(struct session *r, struct error *err)
 static enum error_code verdict(const struct session *r, struct error *err)
 {
     char text[sizeof err->text];
+    if (r->record.encoders.code) return fail(err, ERR_CHECK, "%s", r->record.encoders.text);
     if (r->record.comparison.failed)
         return fail(err, ERR_CHECK, "%s",
                     comparison_describe(text, sizeof text, &r->record.comparison, &r->options->plan));

@@ -112,6 +112,7 @@ struct train_record {
     struct device_report *device;       /* [devices] */
     bool has_numbers;                   /* of the backend */
     double validation;                  /* loss on the validation text */
+    struct error encoders;              /* OK, or ERR_CHECK: of what is not text, how it differs */
     uint64_t copies;                    /* elements compared with another device's (replicas.h) */
     struct divergence divergence;
     int threads;

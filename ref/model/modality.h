@@ -1,0 +1,93 @@
+/* modality.h -- inputs that are not text: clips of patches, and the small encoders that turn each patch into a row of
+ * the model's stream, in place of a token's embedding.  Toy modalities: patches are drawn, not read.
+ *
+ * An encoder is a linear layer, GELU and a linear layer: x [n,C] -> up [n,F] -> act [n,F] -> out [n,D].
+ */
+#ifndef ORRERY_MODALITY_H
+#define ORRERY_MODALITY_H
+
+#include "ref/ops/ops.h"
+#include "ref/optim/optimizer.h"
+
+struct modality {
+    const char *name;
+    int64_t C, F;                       /* numbers of a patch; inner width of its encoder */
+    int64_t least, most;                /* patches of a clip */
+};
+
+enum { MODALITIES = 3 };
+extern const struct modality modalities[MODALITIES];
+
+/* ---- clips ------------------------------------------------------------------------------------------------------- */
+
+/* Patches in a row of one sequence. */
+struct clip {
+    int modality;
+    int64_t row, count;                 /* its first row in the batch, B x S; patches, a row each */
+    int64_t first;                      /* the number of its first patch among all of the batch */
+};
+
+struct clips { int count; int64_t patches; struct clip *clip; };
+
+/**
+ * The clips of a step's batch: of sequence b, one of each of the first `kinds` modalities at most, one after the other.
+ * Some sequences have none; in some steps a whole modality is absent.  Pure.
+ * @return OK, for clips_free, or ERR_MEMORY with none.
+ */
+enum error_code clips_of_step(struct clips *, int kinds, uint64_t seed, int64_t step, int64_t B, int64_t S,
+                              struct error *);
+void clips_free(struct clips *);
+
+/** Whether no sequence of a step has this modality. */
+bool modality_is_absent(int modality, int kinds, int64_t step);
+
+/** Draw a clip's patches.  @param[out] x  [count, C], any floating format, in host memory. */
+void clip_draw(const struct clip *, uint64_t seed, int64_t step, struct tensor x);
+
+/** Where clips are, tokens are 0 and labels ignored, and so is the label of the token before.
+ *  @param ids, labels  [rows] of the batch, from row `first` on. */
+void clips_mark(const struct clips *, int64_t first, int64_t rows, int32_t *ids, int32_t *labels);
+
+/* ---- encoders ---------------------------------------------------------------------------------------------------- */
+
+enum encoder_param { ENCODER_UP_W, ENCODER_UP_B, ENCODER_OUT_W, ENCODER_OUT_B, ENCODER_PARAMS };
+
+/** The numbers of a parameter: [F,C], [F], [D,F], [D]. */
+int64_t encoder_count(const struct modality *, int64_t D, enum encoder_param);
+int64_t encoder_counts(const struct modality *, int64_t D);
+
+/** View a parameter of an encoder whose parameters lie one after the other.  @param all  [encoder_counts]. */
+struct tensor encoder_view(const struct modality *, int64_t D, struct tensor all, enum encoder_param);
+
+/** Draw the initial weights: normal with standard deviation 1/sqrt of the inputs; biases 0.  Host memory. */
+void encoder_draw(const struct modality *, int64_t D, uint64_t seed, struct tensor all);
+
+/* ---- one device -------------------------------------------------------------------------------------------------- */
+
+/* All encoders with all clips of a batch. */
+struct serial_encoders {
+    int kinds;
+    int64_t D;
+    enum dtype dtype;
+    struct tensor w[MODALITIES], g[MODALITIES], state[MODALITIES][OPTIMIZER_MAX_STATES];    /* [encoder_counts] */
+    struct clips clips;
+    struct tensor x[MODALITIES], up[MODALITIES], act[MODALITIES], out[MODALITIES];      /* of this batch, clip after
+                                         * clip */
+    struct tensor rows, d_rows;         /* [patches, D] embeddings, and their gradients */
+    int32_t *at;                        /* [B*S] the patch of each row of the batch, or -1 */
+};
+
+enum error_code serial_encoders_open(struct serial_encoders *, int kinds, int64_t D, enum dtype, uint64_t seed,
+                                     int states, struct error *);
+void serial_encoders_close(struct serial_encoders *);
+
+/** Compute the embeddings of a step's clips.  @return OK or ERR_MEMORY. */
+enum error_code serial_encoders_forward(struct serial_encoders *, const struct ops *, uint64_t seed, int64_t step,
+                                        int64_t B, int64_t S, struct error *);
+/* The parts of this: after clips have been set, make tensors for their patches; compute what is in x. */
+enum error_code serial_encoders_begin(struct serial_encoders *, struct error *);
+void serial_encoders_compute(struct serial_encoders *, const struct ops *);
+/** Add the gradients of d_rows to those of the weights.  @return OK or ERR_MEMORY. */
+enum error_code serial_encoders_backward(struct serial_encoders *, const struct ops *, struct error *);
+
+#endif

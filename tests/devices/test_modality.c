@@ -1,0 +1,230 @@
+/* Encoders of what is not text beside a language model: three steps equal one device on every mesh, wherever the
+ * encoders are, in however many chunks embeddings are sent, with steps in which a modality is absent and sequences of
+ * text only; what the bridge sends; who encodes which clip.
+ * ranks: 2 4
+ * verify ranks: 1 3 5 6 8
+ */
+#include "tests/devices/trained.h"
+#include "tests/tier.h"
+#include <stdlib.h>
+
+static struct plan omni(int dp, int tp, int pp, int cp, enum encoder_placement placement)
+{
+    struct plan p = case_plan(dp, tp, pp);
+    case_take_llama(&p);
+    if (cp > 1) case_take_context(&p, cp, "ring-zigzag");
+    p.encoders = (struct encoder_request){ .kinds = MODALITIES, .placement = placement, .chunks = 2, .slack = 50 };
+    return p;
+}
+
+static bool in_verify(void) { return tier_now() == TIER_VERIFY; }
+
+/* ---- clips ------------------------------------------------------------------------------------------------------- */
+
+/* Every modality is absent in some step and there in another; some sequences are text; clips lie inside sequences. */
+static void test_clips(void **state)
+{
+    (void)state;
+    const int64_t B = 8, S = 24;
+    int steps_with[MODALITIES] = { 0 };
+    for (int64_t step = 0; step < 4; step++) {
+        struct clips c;
+        bool has[MODALITIES] = { false }, text[8] = { true, true, true, true, true, true, true, true };
+        int64_t patches = 0, end = 0;
+        assert_int_equal(clips_of_step(&c, MODALITIES, 7, step, B, S, &err), OK);
+        for (int i = 0; i < c.count; i++) {
+            const struct clip *k = &c.clip[i];
+            assert_true(k->row >= end && k->row % S > 0 && k->row % S + k->count < S);
+            assert_int_equal(k->first, patches);
+            has[k->modality] = true, text[k->row / S] = false;
+            patches += k->count, end = k->row + k->count;
+        }
+        assert_int_equal(c.patches, patches);
+        assert_true(text[3] && text[7] && c.count > 0);
+        for (int m = 0; m < MODALITIES; m++) {
+            assert_int_equal(has[m], !modality_is_absent(m, MODALITIES, step));
+            steps_with[m] += has[m];
+        }
+        clips_free(&c);
+    }
+    for (int m = 0; m < MODALITIES; m++) assert_int_equal(steps_with[m], 3);
+}
+
+/* ---- who encodes what -------------------------------------------------------------------------------------------- */
+
+static int64_t busiest(const struct clips *c, int devices, const int32_t device[])
+{
+    int64_t most = 0;
+    for (int d = 0; d < devices; d++) {
+        int64_t load = 0;
+        for (int i = 0; i < c->count; i++) load += device[i] == d ? clip_work(&c->clip[i], 12) : 0;
+        if (load > most) most = load;
+    }
+    return most;
+}
+
+/* The least load of the busiest device over all ways to share out clips from this one on. */
+static int64_t best_share(const struct clips *c, int devices, int32_t device[], int clip)
+{
+    if (clip == c->count) return busiest(c, devices, device);
+    int64_t best = INT64_MAX;
+    for (int d = 0; d < devices; d++) {
+        device[clip] = d;
+        const int64_t found = best_share(c, devices, device, clip + 1);
+        if (found < best) best = found;
+    }
+    return best;
+}
+
+/* Within 4/3 of the best (R. Graham, doi:10.1137/0117039), and no worse than in turns. */
+static void test_share_out(void **state)
+{
+    (void)state;
+    bool may[9 * 3], needs[9 * 3] = { false };
+    int worse = 0;
+    memset(may, 1, sizeof may);
+    for (uint64_t seed = 0; seed < 20; seed++) {
+        struct clips c;
+        int32_t ours[16], other[16], turns[16];
+        assert_int_equal(clips_of_step(&c, MODALITIES, seed, 3, 4, 24, &err), OK);
+        if (c.count > 9) c.count = 9;
+        assert_int_equal(clips_share_out(&c, 12, 3, 0, may, needs, ours, &err), OK);
+        for (int i = 0; i < c.count; i++) turns[i] = i % 3;
+        const int64_t load = busiest(&c, 3, ours);
+        assert_true(3 * load <= 4 * best_share(&c, 3, other, 0));
+        assert_true(load <= busiest(&c, 3, turns));
+        worse += load < busiest(&c, 3, turns);
+        clips_free(&c);
+    }
+    assert_true(worse > 10);
+}
+
+/* Within the slack a clip stays where its embeddings are needed. */
+static void test_slack(void **state)
+{
+    (void)state;
+    struct clip one[] = { { 0, 1, 4, 0 }, { 0, 30, 4, 4 } };
+    const struct clips c = { 2, 8, one };
+    const bool may[4] = { true, true, true, true }, needs[4] = { false, true, false, true };
+    int32_t device[2];
+    assert_int_equal(clips_share_out(&c, 12, 2, 100, may, needs, device, &err), OK);
+    assert_int_equal(device[0], 1), assert_int_equal(device[1], 1);
+    assert_int_equal(clips_share_out(&c, 12, 2, 99, may, needs, device, &err), OK);
+    assert_int_equal(device[0], 1), assert_int_equal(device[1], 0);
+}
+
+/* Each modality is somewhere; apart, on as many devices as any other, or one less. */
+static void test_where_encoders_are(void **state)
+{
+    (void)state;
+    const struct encoder_request r = { .kinds = MODALITIES, .placement = ENCODERS_APART };
+    for (int P = 1; P <= 8; P++)
+        for (int m = 0; m < MODALITIES; m++) {
+            int n = 0;
+            for (int d = 0; d < P; d++) n += encoder_is_on(&r, P, m, d);
+            assert_true(P < MODALITIES ? n == 1 : n == P / MODALITIES || n == (P + MODALITIES - 1) / MODALITIES);
+        }
+}
+
+/* ---- training ---------------------------------------------------------------------------------------------------- */
+
+static void test_meshes(void **state)
+{
+    int n = 0;
+    (void)state;
+    for (int dp = 1; dp <= test_size; dp++)
+        for (int tp = 1; dp * tp <= test_size; tp++)
+            for (int pp = 1; dp * tp * pp <= test_size; pp++) {
+                const int cp = test_size / (dp * tp * pp);
+                if (dp * tp * pp * cp != test_size) continue;
+                struct plan p = omni(dp, tp, pp, cp, n++ % 2 ? ENCODERS_APART : ENCODERS_EVERYWHERE);
+                if (tp > 1 && n % 3 == 0) p.tensor = "1d-sp";
+                if (plan_check(&p, &err) == OK && (in_verify() || test_size == 2 || n % 3 == 1)) check(&p);
+            }
+}
+
+/* No bit depends on the number of chunks; their buffers need that part of the memory, rounded up to whole rows. */
+static void test_chunks(void **state)
+{
+    static const int chunks[] = { 1, 2, 7, 1000 };
+    struct outcome first = { 0 };
+    (void)state;
+    for (int i = 0; i < 4; i++) {
+        struct plan p = omni(test_size, 1, 1, 1, ENCODERS_APART);
+        p.encoders.chunks = chunks[i];
+        const struct outcome o = check(&p);
+        if (i == 0) first = o;
+        ASSERT_ALL(o.whole_hash == first.whole_hash, "%d chunks: other bits than in one", chunks[i]);
+        const uint64_t row = (uint64_t)p.model.D * 8 * (1 + (uint64_t)test_size);
+        ASSERT_ALL(test_size == 1 || o.bridge <= first.bridge, "%d chunks need %llu bytes of buffers, one %llu",
+                   chunks[i], (unsigned long long)o.bridge, (unsigned long long)first.bridge);
+        ASSERT_ALL(chunks[i] < 1000 || o.bridge <= row, "single rows need %llu bytes of buffers",
+                   (unsigned long long)o.bridge);
+    }
+}
+
+/* Four devices in two stages of two, of which the first needs all rows twice: what the third and the fourth encode,
+ * audio and video, goes to both, and one of both returns the gradient.  Images are encoded there. */
+static void test_bytes(void **state)
+{
+    (void)state;
+    if (test_size != 4) skip();
+    struct plan p = omni(1, 2, 2, 1, ENCODERS_APART);
+    const struct outcome o = check(&p);
+    double patches[MODALITIES] = { 0 };
+    const double row = (double)p.model.D * 8;
+    for (int64_t step = 0; step < case_steps(&p); step++) {
+        struct clips c;
+        assert_int_equal(clips_of_step(&c, MODALITIES, p.seed, step, p.B, p.S, &err), OK);
+        for (int i = 0; i < c.count; i++) patches[c.clip[i].modality] += (double)c.clip[i].count;
+        clips_free(&c);
+    }
+    const double others = 3 * (patches[1] + patches[2]) * row, images = (double)o.bridged - others;
+    assert_true(patches[0] > 0 && patches[1] > 0 && patches[2] > 0);
+    ASSERT_ALL(test_rank != 0 || (images >= patches[0] * row && images <= 2 * patches[0] * row), "the bridge sent %g "
+               "bytes; audio and video are %g, images %g to twice as many", images + others, others, patches[0] * row);
+}
+
+static void test_optimizers_and_schemes(void **state)
+{
+    const struct optimizer *adam;
+    (void)state;
+    struct plan p = omni(test_size, 1, 1, 1, ENCODERS_EVERYWHERE);
+    assert_int_equal(optimizer_find(&adam, "adamw", &err), OK);
+    case_take_optimizer(&p, adam, 1);
+    p.data.scheme = "zero3";
+    check(&p);
+    p = omni(1, test_size, 1, 1, ENCODERS_APART);
+    case_take_mixtral(&p);
+    case_take_experts(&p, test_size, "alltoall");
+    p.recompute = "full";
+    check(&p);
+}
+
+static void expect_refused(struct plan p, const char *words)
+{
+    ASSERT_ALL(plan_check(&p, &err) == ERR_PLAN && strstr(err.text, words), "not refused with \"%s\": %s", words,
+               err.text);
+}
+
+static void test_refusals(void **state)
+{
+    (void)state;
+    struct plan p = omni(1, 4, 1, 1, ENCODERS_APART);
+    p.tensor = "2d";
+    expect_refused(p, "--modalities: --tensor 2d cuts rows of the stream; encoders need whole ones");
+    p = omni(2, 1, 1, 1, ENCODERS_APART), p.dtype = BF16;
+    expect_refused(p, "--modalities: encoders compute in fp32 or fp64");
+    p = omni(2, 1, 1, 1, ENCODERS_APART), p.packed = true;
+    expect_refused(p, "--modalities: needs equal steps of whole sequences");
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        MPI_TEST(test_clips), MPI_TEST(test_share_out), MPI_TEST(test_slack), MPI_TEST(test_where_encoders_are),
+        MPI_TEST(test_meshes), MPI_TEST(test_chunks), MPI_TEST(test_bytes),
+        MPI_TEST(test_optimizers_and_schemes), MPI_TEST(test_refusals),
+    };
+    return MPI_RUN("modality", tests);
+}
