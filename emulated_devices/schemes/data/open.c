@@ -25,7 +25,7 @@ static enum error_code open_units(struct data_parallel *dp, struct error *err)
         const int first = i;
         struct unit *u = &dp->unit[n];
         while (i < ps->count && data_unit_of(dp->config, &dp->request, &ps->all[i]) == n) i++;
-        struct sharing *over = dp->sharing + (i > first && ps->all[first].apart);
+        struct sharing *over = dp->sharing + (dp->experts && data_unit_is_of_experts(dp->config, &dp->request, n));
         unit_lay_out(u, &ps->all[first], i - first, &over->shards, dp->scheme->rows);
         u->over = over;
         u->experts = i > first && ps->all[first].spec.expert >= 0;

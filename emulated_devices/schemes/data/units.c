@@ -25,6 +25,11 @@ int data_unit_count(const struct model_config *c, const struct data_request *q)
     return first_apart(c, q) + (uses_tiles(q) ? matrices * q->tiles : 0);
 }
 
+bool data_unit_is_of_experts(const struct model_config *c, const struct data_request *q, int unit)
+{
+    return c->mlp == MLP_MIXTURE && unit >= first_apart(c, q);
+}
+
 int data_unit_of(const struct model_config *c, const struct data_request *q, const struct parameter *p)
 {
     if (tiles_of(q, &p->spec) > 1) return unit_count(c) + matrix_number(c, &p->spec) * q->tiles + p->tile;

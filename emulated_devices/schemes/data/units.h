@@ -16,6 +16,9 @@
 /** The number of units of a model.  Some may be empty. */
 int data_unit_count(const struct model_config *, const struct data_request *);
 
+/** Whether a unit is of a layer's experts alone, even if this device has none of them. */
+bool data_unit_is_of_experts(const struct model_config *, const struct data_request *, int unit);
+
 /** The unit of a parameter, or of a tile, from its spec, tile and `copied`. */
 int data_unit_of(const struct model_config *, const struct data_request *, const struct parameter *);
 
