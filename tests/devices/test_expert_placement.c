@@ -130,13 +130,6 @@ static void test_free_nodes_first(void **state)
         for (int d = 0; d < 4; d++) assert_int_equal(held[e * 4 + d], want[e][d] == 'x');
 }
 
-static void test_overlap_degree(void **state)
-{
-    (void)state;
-    assert_int_equal(expert_overlap_degree(1e-3, 1e9, 3e5), 3);
-    assert_int_equal(expert_overlap_degree(0, 1e9, 3e5), 0);
-}
-
 /* ---- algorithm 2 ------------------------------------------------------------------------------------------------- */
 
 /* The sum over layers of the load of the fullest device, without each layer's top experts. */
@@ -255,7 +248,6 @@ int main(void)
         cmocka_unit_test(test_top_experts_to_all),
         cmocka_unit_test(test_no_load_no_replicas),
         cmocka_unit_test(test_free_nodes_first),
-        cmocka_unit_test(test_overlap_degree),
         cmocka_unit_test(test_owners_near_the_best),
         cmocka_unit_test(test_rows_look_near_first),
         cmocka_unit_test(test_mean_of_last_steps),

@@ -378,16 +378,6 @@ enum error_code train_parse(struct train_options *o, int argc, char **argv, stru
                   "the M in proportion to load" },
         { "--copy-again", NULL, OPTION_SWITCH, &o->plan.copying.again,
           .help = "for fssdp: drop copies after the forward pass, and send them again for the backward pass" },
-        { "--modalities", "N", OPTION_INT, &o->plan.encoders.kinds, .min = 0, .max = MODALITIES,
-          .help = "inputs that are not text, drawn, with an encoder each: images; and audio; and video" },
-        { "--encoders", "WHERE", OPTION_CHOICE, &encoders, .choices = encoder_places,
-          .help = "on all devices, each with clips of its copy of the batch, or each on some devices; default: "
-                  "everywhere" },
-        { "--bridge-chunks", "N", OPTION_INT, &o->plan.encoders.chunks, .min = 1, .max = 4096,
-          .help = "in which embeddings travel to the language model, and their gradients back; default: 1" },
-        { "--encoder-slack", "PCT", OPTION_INT, &o->plan.encoders.slack, .min = 0, .max = 1000,
-          .help = "a clip is encoded where its embeddings are needed, unless that device has so many percent of the "
-                  "longest clip more to do than the least loaded; default: 0" },
         { "--experts-wait", NULL, OPTION_SWITCH, &o->plan.experts_wait,
           .help = "for a mixture on a shortcut: wait for rows at once, not while the blocks beside it compute" },
         { "--owners", "FILE", OPTION_STRING, &owners,
@@ -411,6 +401,16 @@ enum error_code train_parse(struct train_options *o, int argc, char **argv, stru
         { "--allreduce", "NAME", OPTION_STRING, &o->plan.allreduce,
           .help = "algorithm of all all-reduces; those that add in the order of ranks, such as the default, keep "
                   "copies and schemes bitwise equal; auto: the least predicted time (orrery list collectives)" },
+        { .kind = OPTION_HEADING, .help = "Inputs that are not text" },
+        { "--modalities", "N", OPTION_INT, &o->plan.encoders.kinds, .min = 0, .max = MODALITIES,
+          .help = "drawn images; and audio; and video; each with an encoder" },
+        { "--encoders", "WHERE", OPTION_CHOICE, &encoders, .choices = encoder_places,
+          .help = "devices with an encoder, all by default, or some for each modality" },
+        { "--bridge-chunks", "N", OPTION_INT, &o->plan.encoders.chunks, .min = 1, .max = 4096,
+          .help = "in which embeddings travel to the language model, and their gradients back; default: 1" },
+        { "--encoder-slack", "PCT", OPTION_INT, &o->plan.encoders.slack, .min = 0, .max = 1000,
+          .help = "a clip is encoded where its embeddings are needed, unless that device has so many percent of the "
+                  "longest clip more to do than the least loaded; default: 0" },
         { .kind = OPTION_HEADING,
           .help = "Data parallelism: which device keeps which weights, gradients and optimizer state" },
         { "--data-parallel", "NAME", OPTION_STRING, &data.scheme,

@@ -1,10 +1,7 @@
 #include "emulated_devices/schemes/experts/placement.h"
 #include "emulated_devices/device/interval.h"
-#include <math.h>
 #include <stdlib.h>
 #include <string.h>
-
-int expert_overlap_degree(double seconds, double rate, double bytes) { return (int)floor(seconds * rate / bytes); }
 
 static int node_of(const struct expert_room *r, int device) { return r->node > 0 ? device / r->node : 0; }
 

@@ -25,10 +25,6 @@ struct expert_room {
     int degree;                         /* t: experts whose weights arrive while other work goes on; -1: no limit */
 };
 
-/** The overlap degree t: experts whose weights arrive in the time that a layer needs for all but its experts.
- *  @param seconds  of that work.  @param rate  bytes a second.  @param bytes  of one expert's weights, > 0. */
-int expert_overlap_degree(double seconds, double rate, double bytes);
-
 /** Algorithm 1.  t <= m: the t experts with the most load on all devices.  Otherwise all slots in proportion to load,
  *  each on the node, then the device, with the most free ones.
  *  @param load, owner  [E].  @param[out] held  [E, devices] which devices have which experts; owners are among them. */
