@@ -27,6 +27,21 @@
 #include "ref/numeric/exact_sum.h"
 #include "ref/optim/galore.h"
 
+/* ---- lists of products ------------------------------------------------------------------------------------------- */
+
+/* Products without a bias, one for each expert of a mixture.  They may have different numbers of rows, or none, and
+ * write to different memory, so a kernel may compute them together.
+ *
+ * PRODUCT_FORWARD   Y = X W^T, as linear_forward of ref/ops/ops.h
+ * PRODUCT_INPUT     dX = dY W, as linear_backward_input
+ * PRODUCT_WEIGHT    dW += dY^T X, as linear_backward_weight */
+enum product_pass { PRODUCT_FORWARD, PRODUCT_INPUT, PRODUCT_WEIGHT };
+
+/* Y [N,O], X [N,I], W [O,I], or the gradients that the pass names in their place. */
+struct device_product { struct tensor Y, X, W; };
+
+enum { PRODUCTS_MOST = 64 };            /* of one list */
+
 /* ---- OPTIONAL: operations on any tensors --------------------------------------------------------------------------
  * The numbers of a model outside `ops`: any part of a tensor, also an empty one, in any format that the function in
  * ref/ takes.  All that training computes is here or in `ops`; host views are for moving, checking and storing.
@@ -72,7 +87,10 @@
       galore_project(p, OUT(g), IN(P), OUT(scratch).data))                                                             \
     X(galore_parts_step,                                                                                               \
       (const struct optimizer *o, const struct low_rank_parts *p, T w, T g, const T *state, struct step s),            \
-      (o, p, w, g, state, s), galore_parts_step(o, p, OUT(w), OUT(g), STATES(o, state), s))
+      (o, p, w, g, state, s), galore_parts_step(o, p, OUT(w), OUT(g), STATES(o, state), s))                            \
+    /* A list of products.  Unlike the others it is computed by the device if the backend has no entry, one by one. */ \
+    X(products, (enum product_pass pass, const struct device_product *list, int count), (pass, list, count),           \
+      one_by_one(seen.device, pass, list, count))
 
 /* Shorthands of the two lists of operations. */
 #define T struct tensor

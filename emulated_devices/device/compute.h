@@ -195,6 +195,23 @@ static inline void dev_linear_backward_weight(struct device *d, struct tensor dW
     dev_charge_linear(d, "linear backward weight", dY, dW);
 }
 
+/* A list of products is one operation.  Nothing is charged for one without rows. */
+static inline void dev_products(struct device *d, enum product_pass pass, const struct device_product *list, int count)
+{
+    static const char *const what[] = { "products forward", "products backward input", "products backward weight" };
+    struct op_cost sum = { 0, 0 };
+    for (int i = 0; i < count; i++) {
+        const int64_t rows = tensor_rows(list[i].Y);
+        const struct tensor W = list[i].W;
+        if (rows == 0) continue;
+        const struct op_cost one = linear_cost(rows, tensor_cols(W), tensor_rows(W), d->dtype);
+        sum.flops += one.flops, sum.bytes += one.bytes;
+    }
+    if (sum.bytes == 0) return;
+    device_products(d, pass, list, count);
+    device_charge(d, what[pass], sum);
+}
+
 /* Rows first .. of a matrix. */
 static inline void dev_linear_forward_columns(struct device *d, struct tensor Y, int64_t first, struct tensor X,
                                               struct tensor W, struct tensor b)

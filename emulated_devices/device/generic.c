@@ -1,6 +1,6 @@
 /* generic.c -- operations that a backend does not have, computed by the host through views, with the one-device model's
  * bits. */
-#include "emulated_devices/device/backend.h"
+#include "emulated_devices/device/compute.h"
 #include "ref/numeric/convert.h"
 #include <string.h>
 
@@ -43,6 +43,19 @@ void device_copy_rows(struct device *d, void *to, uint64_t to_pitch, const void 
 static void clear(struct tensor y)
 {
     if (tensor_bytes(y) > 0) memset(y.data, 0, tensor_bytes(y));
+}
+
+static void one_by_one(struct device *d, enum product_pass pass, const struct device_product *list, int count)
+{
+    if (d->ops == NULL) return;
+    backend_begin(d);
+    for (const struct device_product *p = list; p < list + count; p++) {
+        if (tensor_rows(p->Y) == 0) continue;
+        if (pass == PRODUCT_FORWARD) d->ops->linear_forward(p->Y, p->X, p->W, tensor_none);
+        else if (pass == PRODUCT_INPUT) d->ops->linear_backward_input(p->X, p->Y, p->W);
+        else d->ops->linear_backward_weight(p->W, tensor_none, p->Y, p->X);
+    }
+    backend_end(d);
 }
 
 static struct tensor codes(void *code, struct tensor x, struct block_format f)

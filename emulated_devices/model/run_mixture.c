@@ -152,22 +152,6 @@ enum error_code node_route_input(const struct node_call *c, struct error *err)
 
 /* ---- the experts ------------------------------------------------------------------------------------------------- */
 
-/* One expert's range of the sorted rows. */
-struct expert { int64_t number, first, count; };
-
-/* Go to the next expert that has rows.  Start with { -1 }. */
-static bool next_expert(const struct node_call *c, const int32_t *counts, struct expert *e)
-{
-    do {
-        e->first += e->count, e->number++;
-        if (e->number == mixture(c)->E) return false;
-        e->count = counts[e->number];
-    } while (e->count == 0);
-    return true;
-}
-
-static struct tensor rows_of(struct tensor t, struct expert e) { return tensor_rows_of(t, e.first, e.count); }
-
 /* A matrix of an expert, or its gradient: what the scheme gives, or this device's piece. */
 static struct tensor matrix_of(const struct node_call *c, const struct expert_rows *r, int64_t expert,
                                enum block_param p, bool gradient)
@@ -177,52 +161,44 @@ static struct tensor matrix_of(const struct node_call *c, const struct expert_ro
     return gradient ? stage_gradient(c->stage, place) : stage_weight(c->stage, place);
 }
 
-/* Y = X W^T, each expert on its own rows. */
-static void experts_forward(const struct node_call *c, const struct expert_rows *r, enum block_param p, struct tensor Y,
-                            struct tensor X)
+/* A pass of each expert that has rows, on its own rows.  More than PRODUCTS_MOST are several lists. */
+static void multiply(const struct node_call *c, enum product_pass pass, const struct expert_rows *r,
+                     enum block_param p, struct tensor Y, struct tensor X)
 {
-    for (struct expert e = { .number = -1 }; next_expert(c, r->counts, &e); )
-        dev_linear_forward(c->stage->device, rows_of(Y, e), rows_of(X, e),
-                           matrix_of(c, r, e.number, p, false), tensor_none);
-}
-
-static void experts_input(const struct node_call *c, const struct expert_rows *r, enum block_param p, struct tensor dX,
-                          struct tensor dY)
-{
-    for (struct expert e = { .number = -1 }; next_expert(c, r->counts, &e); )
-        dev_linear_backward_input(c->stage->device, rows_of(dX, e), rows_of(dY, e),
-                                  matrix_of(c, r, e.number, p, false));
-}
-
-static void experts_weight(const struct node_call *c, const struct expert_rows *r, enum block_param p, struct tensor dY,
-                           struct tensor X)
-{
-    for (struct expert e = { .number = -1 }; next_expert(c, r->counts, &e); )
-        dev_linear_backward_weight(c->stage->device, matrix_of(c, r, e.number, p, true), tensor_none,
-                                   rows_of(dY, e), rows_of(X, e));
+    struct device_product list[PRODUCTS_MOST];
+    int count = 0;
+    int64_t first = 0;
+    for (int64_t e = 0; e < mixture(c)->E; first += r->counts[e++]) {
+        if (r->counts[e] == 0) continue;                /* others may have its matrix */
+        list[count++] = (struct device_product){ tensor_rows_of(Y, first, r->counts[e]),
+                                                 tensor_rows_of(X, first, r->counts[e]),
+                                                 matrix_of(c, r, e, p, pass == PRODUCT_WEIGHT) };
+        if (count == PRODUCTS_MOST) dev_products(c->stage->device, pass, list, count), count = 0;
+    }
+    dev_products(c->stage->device, pass, list, count);
 }
 
 static void body_forward(const void *context, struct expert_rows r)
 {
     const struct node_call *c = context;
-    experts_forward(c, &r, UP_W, r.up, r.rows);
+    multiply(c, PRODUCT_FORWARD, &r, UP_W, r.up, r.rows);
     dev_swiglu_forward(c->stage->device, r.act, r.up);
-    experts_forward(c, &r, DOWN_W, r.results, r.act);
+    multiply(c, PRODUCT_FORWARD, &r, DOWN_W, r.results, r.act);
 }
 
 static void body_input(const void *context, struct expert_rows r, struct expert_gradients g)
 {
     const struct node_call *c = context;
-    experts_input(c, &r, DOWN_W, g.act, g.results);
+    multiply(c, PRODUCT_INPUT, &r, DOWN_W, g.results, g.act);
     dev_swiglu_backward_input(c->stage->device, g.up, g.act, r.up);
-    experts_input(c, &r, UP_W, g.rows, g.up);
+    multiply(c, PRODUCT_INPUT, &r, UP_W, g.up, g.rows);
 }
 
 static void body_weight(const void *context, struct expert_rows r, struct expert_gradients g)
 {
     const struct node_call *c = context;
-    experts_weight(c, &r, DOWN_W, g.results, r.act);
-    experts_weight(c, &r, UP_W, g.up, r.rows);
+    multiply(c, PRODUCT_WEIGHT, &r, DOWN_W, g.results, r.act);
+    multiply(c, PRODUCT_WEIGHT, &r, UP_W, g.up, r.rows);
 }
 
 static struct tensor piece(const void *context, int64_t expert, int matrix, bool gradient)

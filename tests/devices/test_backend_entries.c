@@ -146,6 +146,42 @@ static void parts_there(struct device *d, struct tensor w, struct tensor g, stru
     device_galore_parts_step(d, optimizer("galore"), &r, matrix(w), matrix(g), low_states(m, v), galore_step_of());
 }
 
+/* Matrices of 2 x 2 (one number: 1 x 1) on groups of rows, one empty.  All sums are exact. */
+enum { GROUPS = 4 };
+static int products_of(struct device_product *list, struct tensor Y, struct tensor X, struct tensor W)
+{
+    static const int64_t many[GROUPS] = { 3, 0, 1, 6 }, single[GROUPS] = { 0, 1, 0, 0 }, none[GROUPS] = { 0 };
+    const int64_t n = COUNT(Y), side = n == 1 ? 1 : 2, *rows = n == MOST ? many : n == 1 ? single : none;
+    const size_t size = dtype_size(W.dtype);
+    int64_t at = 0;
+    for (int i = 0; i < GROUPS; at += rows[i++]) {
+        const size_t skip = (size_t)(at * side) * size, before = n == MOST ? (size_t)(i * side * side) * size : 0;
+        list[i].Y = tensor_2d((char *)Y.data + skip, Y.dtype, rows[i], side);
+        list[i].X = tensor_2d((char *)X.data + skip, X.dtype, rows[i], side);
+        list[i].W = tensor_2d((char *)W.data + before, W.dtype, side, side);
+    }
+    return GROUPS;
+}
+/* Gradients of outputs are the inputs' numbers. */
+static void products_there(struct device *d, struct tensor Y, struct tensor X, struct tensor W, struct tensor dX)
+{
+    struct device_product list[GROUPS];
+    device_products(d, PRODUCT_FORWARD, list, products_of(list, Y, X, W));
+    device_products(d, PRODUCT_INPUT, list, products_of(list, X, dX, W));
+    device_products(d, PRODUCT_WEIGHT, list, products_of(list, X, X, W));
+}
+static void products_it(struct tensor Y, struct tensor X, struct tensor W, struct tensor dX)
+{
+    const struct ops *ops = ops_for(Y.dtype);
+    struct device_product p[GROUPS];
+    for (int i = 0; i < products_of(p, Y, X, W); i++)
+        if (tensor_rows(p[i].Y) > 0) ops->linear_forward(p[i].Y, p[i].X, p[i].W, tensor_none);
+    for (int i = 0; i < products_of(p, X, dX, W); i++)
+        if (tensor_rows(p[i].Y) > 0) ops->linear_backward_input(p[i].X, p[i].Y, p[i].W);
+    for (int i = 0; i < products_of(p, X, X, W); i++)
+        if (tensor_rows(p[i].Y) > 0) ops->linear_backward_weight(p[i].W, tensor_none, p[i].Y, p[i].X);
+}
+
 /* X(entry, formats of its operands t, its call on them, the one-device call): o: the device's format; w: the masters';
  * c: room for codes, or codes.  Those of matrices take all elements. */
 #define OPERATIONS(X)                                                                                                  \
@@ -169,7 +205,8 @@ static void parts_there(struct device *d, struct tensor w, struct tensor g, stru
       outward_step(t[0], t[1], t[2], t[3], 3, outward))                                                                \
     X(galore_refresh, "wws", refresh_there(d, t[0], t[1], t[2]), refresh_it(t[0], t[1], t[2]))                         \
     X(galore_project, "wws", project_there(d, t[0], t[1], t[2]), project_it(t[0], t[1], t[2]))                         \
-    X(galore_parts_step, "wwww", parts_there(d, t[0], t[1], t[2], t[3]), parts_it(t[0], t[1], t[2], t[3]))
+    X(galore_parts_step, "wwww", parts_there(d, t[0], t[1], t[2], t[3]), parts_it(t[0], t[1], t[2], t[3]))  \
+    X(products, "oooo", products_there(d, t[0], t[1], t[2], t[3]), products_it(t[0], t[1], t[2], t[3]))
 
 #define X(name, formats, there, here)                                                                                  \
     static void there_##name(struct device *d, struct tensor *t) { there; }                                            \
@@ -260,7 +297,11 @@ enum { FORMATS = 4, LENGTHS = 3 };
 
 static int lengths_of(const char *name) { return strncmp(name, "galore", 6) == 0 ? 1 : LENGTHS; }
 
-static int tries(const char *name) { return FORMATS * lengths_of(name); }
+static int tries(const char *name)
+{
+    const int passes = strcmp(name, "products") == 0 ? 3 : 1;
+    return FORMATS * lengths_of(name) * passes;
+}
 
 static void check_all(const struct backend *b)
 {
@@ -322,11 +363,42 @@ static void test_a_backend_may_take_over(void **state)
 #undef X
 }
 
+/* ---- cost -------------------------------------------------------------------------------------------------------- */
+
+/* A list of products is one operation with the sum of their costs; without rows it is none. */
+static void test_products_are_charged_once(void **state)
+{
+    (void)state;
+    for (int b = 0; backends[b]; b++) {
+        struct device_product list[GROUPS];
+        struct device d;
+        struct tensor t[3];
+        struct op_cost want = { 0, 0 };
+        assert_int_equal(device_open(&d, backends[b], F64, 0, &err), OK);
+        for (int i = 0; i < 3; i++) t[i] = device_tensor_in(&d, BUFFERS, F64, MOST), device_zero(&d, t[i]);
+        products_of(list, t[0], t[1], t[2]);
+        for (int i = 0; i < GROUPS; i++) {
+            if (tensor_rows(list[i].Y) == 0) continue;
+            const struct op_cost one = linear_cost(tensor_rows(list[i].Y), 2, 2, F64);
+            want.flops += one.flops, want.bytes += one.bytes;
+        }
+        dev_products(&d, PRODUCT_FORWARD, list, GROUPS);
+        dev_products(&d, PRODUCT_WEIGHT, list + 1, 1);          /* no rows */
+        dev_products(&d, PRODUCT_INPUT, list, 0);
+        if (d.operations != 1 || d.done.flops != want.flops || d.done.bytes != want.bytes)
+            STOP("%s: a list of products is %lld operations of %.0f flops and %.0f bytes; it is one of %.0f and %.0f\n",
+                 backends[b]->name, (long long)d.operations, d.done.flops, d.done.bytes, want.flops, want.bytes);
+        for (int i = 0; i < 3; i++) device_free(&d, t[i]);
+        device_close(&d);
+    }
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_each_has_the_bits_of_one_device), cmocka_unit_test(test_a_backend_may_decline),
         cmocka_unit_test(test_a_backend_may_take_over),
+        cmocka_unit_test(test_products_are_charged_once),
     };
     return cmocka_run_group_tests_name("backend entries", tests, NULL, NULL) != 0;
 }
