@@ -90,6 +90,7 @@ CASES = {                                       # what: the first version that c
     "Llama, tied, bf16, several files": ((4, 28), lambda: llama(True), "30KB", torch.bfloat16),
     "Llama, another theta": (ROTARY, lambda: llama(False, rope_theta=50.0), "1GB", torch.float32),
     "Llama, linear scaling": (SCALING, lambda: llama(False, rope_scaling=dict(type="linear", factor=2.5)), "1GB", torch.float32),
+    "Llama, dynamic scaling": (SCALING, lambda: llama(False, rope_scaling=dict(type="dynamic", factor=2.5)), "1GB", torch.float32),
     "Llama, Llama-3 scaling": (LLAMA3_SCALING, lambda: llama(False, rope_theta=500.0, rope_scaling=LLAMA3), "1GB", torch.float32),
     "Llama, rope_parameters": (PARAMETERS, lambda: llama(False, rope_parameters=dict(rope_theta=50.0, rope_type="linear", factor=1.5)),
                                "1GB", torch.float32),

@@ -11,14 +11,14 @@
 enum norm_kind { NORM_LAYER, NORM_RMS };
 enum position_kind { POSITIONS_LEARNED, POSITIONS_ROTARY };
 enum mlp_kind { MLP_GELU, MLP_SWIGLU, MLP_MIXTURE };
-enum rotary_scaling { SCALING_NONE, SCALING_LINEAR, SCALING_LLAMA3 };
+enum rotary_scaling { SCALING_NONE, SCALING_LINEAR, SCALING_LLAMA3, SCALING_DYNAMIC };
 
 /* Rotary positions: pair i of the R/2 rotated pairs of a head turns by theta^(-2i/R) radians per token, scaled as in
  * rotary.h. */
 struct rotary {
     double theta;
     enum rotary_scaling scaling;
-    double factor;                              /* of linear and Llama-3 scaling */
+    double factor;                              /* of all scalings */
     double low_frequency, high_frequency;       /* of Llama-3 scaling: turns in the original context */
     int64_t original_positions;                 /* of Llama-3 scaling: length of the original context */
     int64_t turned;                             /* R: the first R numbers of a head are rotated; 0: all A */

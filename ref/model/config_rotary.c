@@ -39,6 +39,7 @@ static const struct rope_kind {
     int numbers;                /* its own numbers: the first of rope_keys */
 } kinds[] = {
     { "default", SCALING_NONE, 0 }, { "linear", SCALING_LINEAR, LOW }, { "llama3", SCALING_LLAMA3, ROPE_NUMBERS },
+    { "dynamic", SCALING_DYNAMIC, LOW },
 };
 enum { KINDS = sizeof kinds / sizeof *kinds };
 
@@ -72,8 +73,8 @@ static enum error_code find_kind(const struct rope_kind **kind, const cJSON *obj
     for (*kind = kinds; *kind < kinds + KINDS; ++*kind)
         if (strcmp((*kind)->name, type) == 0) return OK;
     return fail(err, ERR_FORMAT,
-                "%s: rotary positions are of type \"%.60s\"; Orrery has only \"default\", \"linear\" and \"llama3\"",
-                where, printable(type).text);
+                "%s: rotary positions are of type \"%.60s\"; Orrery has only \"default\", \"linear\", \"llama3\" and "
+                "\"dynamic\"", where, printable(type).text);
 }
 
 /* r->theta does not change if the object has none. */
@@ -165,8 +166,9 @@ bool rotary_to_json(const struct rotary *r, cJSON *root)
     bool ok = add_real(root, "rope_theta", r->theta);
     if (r->scaling == SCALING_NONE) return ok;
     const bool llama3 = r->scaling == SCALING_LLAMA3;
+    const char *const kind = llama3 ? "llama3" : r->scaling == SCALING_DYNAMIC ? "dynamic" : "linear";
     cJSON *object = cJSON_AddObjectToObject(root, "rope_scaling");
-    ok = object && cJSON_AddStringToObject(object, llama3 ? "rope_type" : "type", llama3 ? "llama3" : "linear")
+    ok = object && cJSON_AddStringToObject(object, llama3 ? "rope_type" : "type", kind)
          && add_real(object, "factor", r->factor) && ok;
     if (!llama3) return ok;
     return add_real(object, "low_freq_factor", r->low_frequency)

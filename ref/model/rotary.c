@@ -6,7 +6,7 @@
 double rotary_frequency(const struct rotary *r, int64_t R, int64_t i)
 {
     const double f = 1 / pow(r->theta, (double)(2 * i) / (double)R);
-    if (r->scaling == SCALING_NONE) return f;
+    if (r->scaling == SCALING_NONE || r->scaling == SCALING_DYNAMIC) return f;
     if (r->scaling == SCALING_LINEAR) return f / r->factor;
     const double turns = (double)r->original_positions * f / TWO_PI;
     if (turns > r->high_frequency) return f;

@@ -11,7 +11,8 @@
  * Linear: f / factor (S. Chen et al., "Extending context window of large language models via positional interpolation",
  * arXiv:2306.15595).  Llama 3 (as in transformers for Llama 3.1): let t = original_positions f / (2 pi), the turns in
  * the original context.  If t > high_frequency, f does not change; if t < low_frequency, f is divided by factor;
- * between them it is the mean of the two, weighted by (t - low) / (high - low).
+ * between them it is the mean of the two, weighted by (t - low) / (high - low).  Dynamic: f; in transformers it depends
+ * on the factor only in sequences longer than max_position_embeddings, which is S, the longest we train.
  */
 double rotary_frequency(const struct rotary *, int64_t R, int64_t i);
 

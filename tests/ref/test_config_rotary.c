@@ -39,6 +39,9 @@ static void both_forms_are_read(void **state)
         { "\"rope_theta\": 500, \"rope_scaling\": {\"type\": \"linear\", \"factor\": 2.5}, "
           "\"rope_parameters\": {\"rope_type\": \"linear\", \"rope_theta\": 500, \"factor\": 2.5}",
           500, SCALING_LINEAR, 2.5 },
+        { "\"rope_theta\": 500, \"rope_scaling\": {\"type\": \"dynamic\", \"factor\": 2.5}", 500,
+          SCALING_DYNAMIC, 2.5 },
+        { "\"rope_parameters\": {\"rope_type\": \"dynamic\", \"factor\": 2.5}", 10000, SCALING_DYNAMIC, 2.5 },
         { "\"rope_theta\": 500, \"rope_scaling\": {\"rope_type\": \"llama3\", " LLAMA3 "}", 500, SCALING_LLAMA3, 8 },
         { "\"rope_parameters\": {\"rope_theta\": 500, \"rope_type\": \"llama3\", " LLAMA3 "}", 500, SCALING_LLAMA3, 8 },
         { "\"rope_parameters\": {\"full_attention\": {\"rope_theta\": 500, \"rope_type\": \"llama3\", " LLAMA3 "}}, "
@@ -64,8 +67,13 @@ static void what_cannot_be_read_is_refused(void **state)
     } bad[] = {
         /* of either form */
         { "3", "3; it must be an object" },
-        { "{\"type\": \"dynamic\", \"factor\": 2.0}",
-          ": rotary positions are of type \"dynamic\"; Orrery has only \"default\", \"linear\" and \"llama3\"" },
+        { "{\"type\": \"longrope\", \"factor\": 2.0}",
+          ": rotary positions are of type \"longrope\"; Orrery has only \"default\", \"linear\", \"llama3\" and "
+          "\"dynamic\"" },
+        { "{\"type\": \"dynamic\"}", "\"factor\" is missing; rotary positions of type \"dynamic\" have one" },
+        { "{\"type\": \"dynamic\", \"factor\": 0.5}", "factor 0.5; it must be at least 1" },
+        { "{\"type\": \"dynamic\", \"factor\": 2, \"original_max_position_embeddings\": 8}",
+          "\"original_max_position_embeddings\" is there; rotary positions of type \"dynamic\" have none" },
         { "{\"rope_type\": \"yarn\", \"factor\": 2.0, \"beta_fast\": 32}", "rotary positions are of type \"yarn\"" },
         { "{\"rope_type\": 3}", "\"rope_type\" is 3; it must be a string" },
         { "{\"rope_type\": \"linear\", \"type\": \"llama3\", \"factor\": 2}",

@@ -126,7 +126,8 @@ static void test_llama3_scaling(void **state)
 {
     (void)state;
     const struct rotary plain = { .theta = 500000 },
-                        linear = { .theta = 500000, .scaling = SCALING_LINEAR, .factor = 2.5 };
+                        linear = { .theta = 500000, .scaling = SCALING_LINEAR, .factor = 2.5 },
+                        dynamic = { .theta = 500000, .scaling = SCALING_DYNAMIC, .factor = 2.5 };
     const struct rotary scaled = { .theta = 500000,
                                    .scaling = SCALING_LLAMA3,
                                    .factor = 8,
@@ -138,6 +139,7 @@ static void test_llama3_scaling(void **state)
         const double f = rotary_frequency(&plain, 128, i), g = rotary_frequency(&scaled, 128, i),
                      turns = 8192 * f / 6.283185307179586;
         assert_true(rotary_frequency(&linear, 128, i) == f / 2.5);
+        assert_true(rotary_frequency(&dynamic, 128, i) == f);
         assert_true(i == 0 || g < rotary_frequency(&scaled, 128, i - 1));
         if (turns > 4) assert_true(g == f), kept++;
         else if (turns < 1) assert_true(g == f / 8), slowed++;
