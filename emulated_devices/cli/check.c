@@ -1,13 +1,13 @@
 /* check.c -- `orrery check GOLDEN ACTUAL`: compares a program's tensors with a golden file. */
 #include "emulated_devices/cli/cli.h"
-#include "emulated_devices/verify/checker.h"
+#include "emulated_devices/verify/checked_kinds.h"
 #include "ref/io/columns.h"
 #include <stdio.h>
 #include <string.h>
 
 static const char *const formats[] = { "fp64", "fp32", "bf16", "fp16", NULL };
 
-struct check_options { const char *golden, *actual, *dtype, *map, *json; bool all, help; };
+struct check_options { const char *golden, *actual, *dtype, *map, *require, *json; bool all, help; unsigned required; };
 
 static enum error_code parse(struct check_options *o, int argc, char **argv, struct error *err)
 {
@@ -19,6 +19,8 @@ static enum error_code parse(struct check_options *o, int argc, char **argv, str
           .help = "number format of the computation; default: the widest one in ACTUAL" },
         { "--map", "FILE", OPTION_STRING, &o->map,
           .help = "JSON: what the tensors are called and how they are cut; see docs/checking.md" },
+        { "--require", "KINDS", OPTION_STRING, &o->require,
+          .help = "what must be compared: loss, act, act-grad, grad, step, with commas; default: more than loss" },
         { "--all", NULL, OPTION_SWITCH, &o->all, .help = "print a line for every tensor" },
         { "--json", "FILE", OPTION_STRING, &o->json,
           .help = "write all results as JSON; -: to standard output, and the report for people to standard error" },
@@ -28,7 +30,8 @@ static enum error_code parse(struct check_options *o, int argc, char **argv, str
         "check", "GOLDEN ACTUAL [options]",
         "Compare the tensors of another program with a golden file, and name the first wrong one.\n\n"
         "Each tensor is held to its own bound: what rounding in its format does to a one-device model.\n"
-        "The exit status is 0 if all hold, 3 if one does not, 1 if a file cannot be used.",
+        "The exit status is 0 if all hold, 3 if one does not or not enough was\n"
+        "compared, 1 if a file cannot be used.",
         argc - 2, argv + 2, table, &o->help, err);
 }
 
@@ -105,8 +108,23 @@ static void print_all(FILE *out, const struct check_result *r)
     } while (columns_again(&t));
 }
 
+/* How much the verdict is about: "OK: 7 of 9 tensors compared; not compared: 2 act". */
+static void print_verdict(FILE *out, const char *verdict, const struct checked_kinds *n)
+{
+    int all = 0, compared = 0;
+    for (int k = 0; k < CHECKED_KIND_COUNT; k++) all += n->all[k], compared += n->compared[k];
+    fprintf(out, "\n%s: %d of %d tensors compared", verdict, compared, all);
+    const char *before = "; not compared: ";
+    for (int k = 0; k < CHECKED_KIND_COUNT; k++) {
+        if (n->compared[k] == n->all[k]) continue;
+        fprintf(out, "%s%d %s", before, n->all[k] - n->compared[k], checked_kind_name((enum checked_kind)k));
+        before = ", ";
+    }
+    fprintf(out, "\n");
+}
+
 static void print_result(FILE *out, const struct check_options *o, const struct check_result *r, const struct actual *a,
-                         enum dtype format)
+                         enum dtype format, const struct checked_kinds *kinds, bool enough)
 {
     fprintf(out, "golden  %s\nactual  %s, %d file%s, computed in %s\n\n", o->golden, o->actual, a->ranks,
             plural(a->ranks), dtype_name(format));
@@ -119,7 +137,7 @@ static void print_result(FILE *out, const struct check_options *o, const struct 
     }
     fprintf(out, "\n");
     print_counts(out, r);
-    fprintf(out, "\n%s\n", r->first >= 0 ? "FAILED" : "OK");
+    print_verdict(out, r->first >= 0 ? "FAILED" : enough ? "OK" : "NOT ENOUGH", kinds);
 }
 
 /* ---- JSON -------------------------------------------------------------------------------------------------------- */
@@ -144,10 +162,10 @@ static void add_checked(cJSON *list, const struct checked *c, const struct actua
 }
 
 static enum error_code write_json(const char *path, const struct check_result *r, const struct actual *a,
-                                  enum dtype format, struct error *err)
+                                  enum dtype format, bool enough, struct error *err)
 {
     cJSON *root = cJSON_CreateObject();
-    cJSON_AddBoolToObject(root, "holds", r->first < 0);
+    cJSON_AddBoolToObject(root, "holds", r->first < 0 && enough);
     cJSON_AddStringToObject(root, "dtype", dtype_name(format));
     if (r->first >= 0) cJSON_AddStringToObject(root, "first", r->all[r->first].name);
     if (r->worst >= 0) cJSON_AddStringToObject(root, "worst", r->all[r->worst].name);
@@ -164,9 +182,13 @@ static enum error_code write_json(const char *path, const struct check_result *r
 static enum error_code report(const struct check_options *o, const struct check_result *r, const struct actual *a,
                               enum dtype format, struct error *err)
 {
-    print_result(o->json && strcmp(o->json, "-") == 0 ? stderr : stdout, o, r, a, format);
-    enum error_code e = o->json ? fail_about(err, write_json(o->json, r, a, format, err), "--json") : OK;
-    if (e || r->first < 0) return e;
+    const struct checked_kinds kinds = checked_kinds_count(r);
+    struct error lacking = { 0 };
+    const enum error_code enough = checked_kinds_enough(&kinds, o->required, &lacking);
+    print_result(o->json && strcmp(o->json, "-") == 0 ? stderr : stdout, o, r, a, format, &kinds, !enough);
+    enum error_code e = o->json ? fail_about(err, write_json(o->json, r, a, format, !enough, err), "--json") : OK;
+    if (e) return e;
+    if (r->first < 0) return enough ? fail(err, ERR_CHECK, "%s", lacking.text) : OK;
     const struct checked *c = &r->all[r->first];
     return fail(err, ERR_CHECK, "%s %s%s%.250s", c->name, finding_words(c->finding), c->why[0] ? ": " : "", c->why);
 }
@@ -180,6 +202,8 @@ enum error_code command_check(int argc, char **argv, int *status, struct error *
     (void)status;
     enum error_code e = parse(&o, argc, argv, err);
     if (e || o.help || launcher_rank() != 0) return e;          /* only rank 0 compares */
+    e = fail_about(err, checked_kinds_read(o.require, &o.required, err), "--require");
+    if (e) return e;
     e = golden_open(&golden, o.golden, err);
     if (e) return fail_about(err, e, "GOLDEN");
     e = fail_about(err, actual_open(&actual, o.actual, o.map, err), "ACTUAL");

@@ -38,6 +38,25 @@ test_other_names() {
     run check "$golden" bad.safetensors;                expect_status 3; expect_error 'act/h.0.attn.qkv has another shape: .* 63 x 21'
 }
 
+# A file with the first number of `loss` alone, without anything that many errors change.
+only_loss() {
+    local header='{"loss":{"dtype":"F64","shape":[1],"data_offsets":[0,8]}}'
+    printf '\\%03o\\0\\0\\0\\0\\0\\0\\0' ${#header} | xargs -0 printf; printf '%s' "$header"
+    tail -c +$(($(offset_of "$golden" loss) + 1)) "$golden" | head -c 8
+}
+
+test_what_must_be_compared() {
+    only_loss >loss.safetensors
+    run check "$golden" loss.safetensors --json j;      expect_status 3; expect_error 'only losses and norms were compared'
+    expect_out '^NOT ENOUGH: 1 of 250 tensors compared; not compared: 7 loss, 23 act, 23 act-grad, 28 grad, 168 step'
+    grep -q '"holds":[[:space:]]*false' j || complain 'the JSON says that it holds'
+    run check "$golden" loss.safetensors --require loss;    expect_status 0; expect_silent; expect_out '^OK: 1 of 250 tensors'
+    run check "$golden" loss.safetensors --require loss,act-grad;   expect_status 3; expect_error '--require act-grad: none of the 23 gradients of activations'
+    run check "$golden" "$golden" --require loss,act,act-grad,grad,step;    expect_status 0; expect_silent; expect_out '^OK: 250 of 250 tensors compared$'
+    run check "$golden" "$golden" --require act,gard;   expect_status 2; expect_error "--require 'gard'"
+    run check "$golden" "$golden" --require ,;          expect_status 2; expect_error '--require'
+}
+
 test_refusals() {
     run check;                                          expect_status 2; expect_error 'GOLDEN'
     run check "$golden";                                expect_status 2; expect_error 'ACTUAL'
@@ -107,4 +126,4 @@ test_16_bits() {
     run train --dump there --check ref;                     expect_status 2; expect_error '--dump there: is of a golden file'
 }
 
-run_tests test_golden_is_golden test_nan test_other_names test_refusals test_isolated_training test_copies_are_equal test_train_beside_a_golden_file test_16_bits
+run_tests test_golden_is_golden test_nan test_other_names test_what_must_be_compared test_refusals test_isolated_training test_copies_are_equal test_train_beside_a_golden_file test_16_bits

@@ -3,7 +3,7 @@
  * tier: check
  */
 #include "emulated_devices/collectives/collective.h"
-#include "emulated_devices/verify/checker.h"
+#include "emulated_devices/verify/checked_kinds.h"
 #include "ref/io/output.h"
 
 #include <math.h>
@@ -130,6 +130,24 @@ static void expect_holds(const char *path, const char *map, int tensors)
 static const char QKV[] = "act/h.0.attn.qkv", MID[] = "act/h.0.mid", WTE[] = "grad/wte.weight",
                   BIAS[] = "grad/h.1.mlp.c_fc.bias";
 enum { N = 21, D = 21, V = 61, F = 37 };
+
+static void test_what_is_enough(void **state)
+{
+    struct checked_kinds n = { .all = { 2, 3 }, .compared = { 2, 0 } };
+    unsigned set;
+    (void)state;
+    assert_int_equal(checked_kind_of("adamw/norm"), KIND_LOSS);
+    assert_int_equal(checked_kind_of("grad/h.0.router.weights"), KIND_ACT_GRAD);
+    assert_int_equal(checked_kind_of("grad/h.0.ln_1.weight"), KIND_GRAD);
+    assert_int_equal(checked_kinds_enough(&n, 0, &err), ERR_CHECK);     /* losses alone */
+    assert_int_equal(checked_kinds_read("loss,act", &set, &err), OK);
+    assert_int_equal(set, 1u << KIND_LOSS | 1u << KIND_ACT);
+    assert_int_equal(checked_kinds_enough(&n, set, &err), ERR_CHECK);
+    n.compared[KIND_ACT] = 1;
+    assert_int_equal(checked_kinds_enough(&n, set, &err), OK);
+    assert_int_equal(checked_kinds_enough(&n, 0, &err), OK);
+    assert_int_equal(checked_kinds_read("act,", &set, &err), ERR_USAGE);
+}
 
 static void test_itself(void **state)
 {
@@ -674,7 +692,8 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_every_short_pattern), cmocka_unit_test(test_many_stars_take_no_time),
-        cmocka_unit_test(test_itself), cmocka_unit_test(test_tensor_parallel), cmocka_unit_test(test_by_name),
+        cmocka_unit_test(test_what_is_enough), cmocka_unit_test(test_itself),
+        cmocka_unit_test(test_tensor_parallel), cmocka_unit_test(test_by_name),
         cmocka_unit_test(test_zigzag_boxes_and_transpose), cmocka_unit_test(test_broken_on_an_axis),
             cmocka_unit_test(test_what_fails), cmocka_unit_test_setup_teardown(test_other_experts, take_mixtral,
                                                                                close_mixtral),
