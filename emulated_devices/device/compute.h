@@ -464,6 +464,18 @@ static inline void dev_gelu_backward_input(struct device *d, struct tensor dX, s
     dev_charge(d, "gelu backward input", X, 3, 16);
 }
 
+static inline void dev_silu_forward(struct device *d, struct tensor Y, struct tensor X)
+{
+    REQUIRED(d, silu_forward, Y, X);
+    dev_charge(d, "silu forward", X, 2, 3);
+}
+
+static inline void dev_silu_backward_input(struct device *d, struct tensor dX, struct tensor dY, struct tensor X)
+{
+    REQUIRED(d, silu_backward_input, dX, dY, X);
+    dev_charge(d, "silu backward input", X, 3, 8);
+}
+
 static inline void dev_swiglu_forward(struct device *d, struct tensor Y, struct tensor X)
 {
     REQUIRED(d, swiglu_forward, Y, X);
@@ -474,6 +486,34 @@ static inline void dev_swiglu_backward_input(struct device *d, struct tensor dX,
 {
     REQUIRED(d, swiglu_backward_input, dX, dY, X);
     dev_charge(d, "swiglu backward input", dY, 5, 13);
+}
+
+/* ---- parallel streams -------------------------------------------------------------------------------------------- */
+
+static inline void dev_streams_beside(struct device *d, struct tensor X, struct tensor H)
+{
+    REQUIRED(d, streams_beside, X, H);
+    dev_charge(d, "streams side by side", X, 2, 0);
+}
+
+static inline void dev_streams_beside_backward_input(struct device *d, struct tensor dH, struct tensor dX)
+{
+    REQUIRED(d, streams_beside_backward_input, dH, dX);
+    dev_charge(d, "streams side by side backward input", dX, 2, 0);
+}
+
+static inline void dev_streams_mix_forward(struct device *d, struct tensor Y, struct tensor p, struct tensor logits,
+                                           struct tensor X, double smoothing)
+{
+    REQUIRED(d, streams_mix_forward, Y, p, logits, X, smoothing);
+    dev_charge(d, "mean of streams forward", X, 1, 2);
+}
+
+static inline void dev_streams_mix_backward_input(struct device *d, struct tensor dX, struct tensor dlogits,
+                                                  struct tensor dY, struct tensor p, struct tensor X, double smoothing)
+{
+    REQUIRED(d, streams_mix_backward_input, dX, dlogits, dY, p, X, smoothing);
+    dev_charge(d, "mean of streams backward input", X, 2, 3);
 }
 
 static inline void dev_gate_forward(struct device *d, struct tensor Y, struct tensor X, struct tensor logits)

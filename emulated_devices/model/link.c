@@ -52,7 +52,7 @@ static int last_reader(const struct linked *l, int slot)
 /* The attention scheme decides what the backward pass of attention reads. */
 static unsigned input_reads(const struct linked *l, const struct linked_node *n)
 {
-    if (n->is->op != OP_ATTENTION) return info(n)->input_reads;
+    if (!is_attention(n->is->op)) return info(n)->input_reads;
     return (l->attention->reads_input ? READS_IN : 0) | (l->attention->reads_output ? READS_OUT : 0) | READS_STATISTICS;
 }
 
@@ -359,7 +359,7 @@ static void mark_dropped(struct linked *l, enum recompute r)
     for (int b = BUFFER_FIRST_OWN; b < l->buffers && most; b++)
         l->buffer[b].dropped = l->buffer[b].kept && l->buffer[b].tag == ACTIVATIONS;
     for (int v = 0; v < l->nodes && (selective || r == RECOMPUTE_BUT_ATTENTION); v++) {
-        if (l->node[v].is->op != OP_ATTENTION) continue;
+        if (!is_attention(l->node[v].is->op)) continue;
         l->buffer[l->slot[l->node[v].out].value].dropped = selective;
         for (int i = selective ? 0 : l->attention->exchanged; i < NODE_STATISTICS; i++)
             if (l->node[v].statistic[i] >= 0) l->buffer[l->node[v].statistic[i]].dropped = selective;
@@ -368,7 +368,7 @@ static void mark_dropped(struct linked *l, enum recompute r)
 
 bool only_exchanges(const struct linked *l, const struct linked_node *n)
 {
-    return n->is->op == OP_ATTENTION && !l->buffer[n->y].dropped;
+    return is_attention(n->is->op) && !l->buffer[n->y].dropped;
 }
 
 /* Run the nodes that write dropped buffers, and those whose outputs they need and that were never kept. */
@@ -426,12 +426,13 @@ static void input_of_node(struct linked *l, struct steps *list, int v, int scrat
     }
 }
 
-static bool needs_scratch(const struct linked *l)
+/* A slot with several readers whose gradients are added; -1: none.  All such slots of a part have the same width. */
+static int added_slot(const struct linked *l)
 {
     for (int v = 0; v < l->nodes; v++)
         for (int k = 0; k < NODE_INPUTS; k++)
-            if (l->node[v].in[k] >= 0 && l->node[v].dx[k] == BUFFER_NONE) return true;
-    return false;
+            if (l->node[v].in[k] >= 0 && l->node[v].dx[k] == BUFFER_NONE) return l->node[v].in[k];
+    return -1;
 }
 
 /* Whether this is the part with the loss: it has no output, and the gradient of the stream starts here. */
@@ -440,9 +441,10 @@ static bool begins_gradient(const struct linked *l) { return l->node[l->nodes - 
 static void list_input(struct linked *l)
 {
     struct steps *list = &l->list[LIST_INPUT];
-    const int scratch = needs_scratch(l)
-                            ? add_buffer(l, (struct buffer){ .rows = STREAM, .width = WIDTH_MODEL, .tag = BUFFERS })
-                            : BUFFER_NONE;
+    const int slot = added_slot(l);
+    const struct buffer added = { .rows = STREAM, .width = slot < 0 ? WIDTH_MODEL : l->slot[slot].width,
+                                  .tag = BUFFERS };
+    const int scratch = slot < 0 ? BUFFER_NONE : add_buffer(l, added);
     if (scratch != BUFFER_NONE) add_step(list, STEP_MAKE, scratch);
     if (begins_gradient(l)) add_step(list, STEP_MAKE, BUFFER_GRADIENT);
     each_kept(l, list, STEP_MAKE, BUFFERS, false);

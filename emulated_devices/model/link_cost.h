@@ -5,9 +5,9 @@
 #include "emulated_devices/model/link.h"
 
 /** What this device sends and adds on the tp group for all lists of a part, one microbatch of N tokens, exactly. */
-struct account linked_cost(const struct linked *, const struct tensor_parallel *, int64_t N);
+struct account linked_cost(const struct linked *, const struct seams *, int64_t N);
 
-/** The same on the cp group: what attention sends. */
+/** The same on the cp group: what attention sends, and what brings streams together. */
 struct account linked_attention_cost(const struct linked *, const struct context_parallel *, int64_t N);
 
 /**
@@ -16,7 +16,7 @@ struct account linked_attention_cost(const struct linked *, const struct context
  * divide evenly, all links are equal and the rates divide the bytes.  Too high for a scheme that overlaps them with
  * computing.
  */
-picoseconds linked_time(const struct linked *, const struct tensor_parallel *, int64_t N);
+picoseconds linked_time(const struct linked *, const struct seams *, int64_t N);
 
 /** The same for one block, without recomputation.  @return zeros for a model for which devices have no program. */
 struct traffic block_cost(const struct tensor_parallel *, int64_t N);

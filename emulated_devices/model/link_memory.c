@@ -1,5 +1,6 @@
 /* link_memory.c -- the memory of a part's buffers on a device. */
 #include "emulated_devices/model/link.h"
+#include "emulated_devices/schemes/attention/streams.h"
 
 static int64_t columns(const struct tensor_parallel *tp, enum activation_width w)
 {
@@ -14,6 +15,8 @@ static int64_t columns(const struct tensor_parallel *tp, enum activation_width w
     case WIDTH_SHARED_UP:  return 2 * tp->shared.count;
     case WIDTH_SHARED_ACT: return tp->shared.count;
     case WIDTH_GATE:       return 1;
+    case WIDTH_BESIDE:     return STREAMS(tp->config) * tp->channels.count;
+    case WIDTH_STREAMS:    return STREAMS(tp->config);
     default:               return tp->channels.count;
     }
 }
@@ -24,13 +27,22 @@ static bool is_of_routers(enum activation_width w)
     return w == WIDTH_EXPERTS || w == WIDTH_CHOICES || w == WIDTH_GATE;
 }
 
+/* Whether a buffer has a row for each token, not for each token of each stream. */
+static bool is_of_tokens(const struct buffer *b)
+{
+    return b->statistic == NO_STATISTIC ? width_of_tokens(b->width)
+         : b->statistic == INNER_ROW || b->statistic == TWO_INNER_ROWS || b->statistic == STREAM_WEIGHTS;
+}
+
 struct tensor buffer_shape(const struct buffer *b, const struct seams *s, int64_t N)
 {
     const struct tensor_parallel *tp = s->tp;
-    const int64_t rows = tensor_rows_at(tp, b->rows, N).count;
+    const int64_t rows = tensor_rows_at(tp, b->rows, is_of_tokens(b) ? stream_tokens(&s->cp, N) : N).count;
     const enum dtype wide = dtype_wide(tp->device->dtype), own = tp->device->dtype;
     switch (b->statistic) {
     case NO_STATISTIC:  return tensor_2d(NULL, is_of_routers(b->width) ? wide : own, rows, columns(tp, b->width));
+    case STREAM_WEIGHTS: return tensor_2d(NULL, wide, rows, STREAMS(tp->config));
+    case PREFIX_GRADIENT: return prefix_shape(&s->cp, tensor_gradient_format(tp));
     case EXPERT_CHOICES: return tensor_2d(NULL, I32, rows, tp->config->mixture.k);
     case EXPERTS_KEPT:  return s->ep.scheme->kept(&s->ep, b->slot, rows);
     case EXPERTS_LEFT:  return s->ep.scheme->left(&s->ep, b->slot, rows);

@@ -2,7 +2,7 @@
 #include "emulated_devices/device/compute.h"
 #include "emulated_devices/schemes/data/tiles.h"
 
-/* A router, or a gate, is small and needs whole rows, so every device along tp has a copy and computes the whole
+/* A router, a gate, or what weighs streams needs whole rows, so every device along tp has a copy and computes the whole
  * product of its rows. */
 static bool is_copied(struct matrix m) { return role_is_whole(m.role); }
 
@@ -73,7 +73,7 @@ static enum error_code end(struct stage *s, enum error_code e)
 /* X may have room for more rows: another matrix may need them. */
 static void copied_forward(struct stage *s, struct matrix m, int64_t N, struct tensor Y, struct tensor X)
 {
-    dev_linear_forward(s->device, Y, tensor_own_rows(s->tp, X, N), stage_weight(s, m.weight), tensor_none);
+    dev_linear_forward(s->device, Y, tensor_own_rows(s->tp, X, N), stage_weight(s, m.weight), stage_weight(s, m.bias));
 }
 
 enum error_code matrix_forward(struct stage *s, struct matrix m, int64_t N, struct tensor Y, struct tensor X,
@@ -98,14 +98,15 @@ enum error_code matrix_backward_input(struct stage *s, struct matrix m, int64_t 
 }
 
 /* The gradients of the copies' rows are summed. */
-static enum error_code copied_backward_weight(struct stage *s, struct tensor dW, struct tensor dY, struct tensor X,
-                                              struct error *err)
+static enum error_code copied_backward_weight(struct stage *s, struct tensor dW, struct tensor db, struct tensor dY,
+                                              struct tensor X, struct error *err)
 {
     const struct tensor_cut cut = s->tp->scheme->stream;
-    struct shared g;
+    struct shared g, b = { 0 };
     enum error_code e = shared_begin(s->tp, cut, dW, tensor_rows(dW), &g, err);
-    if (!e) dev_linear_backward_weight(s->device, g.taken, tensor_none, dY, X), e = shared_give(s->tp, cut, &g, err);
-    return e;
+    if (!e && tensor_present(db)) e = shared_begin(s->tp, cut, db, tensor_count(db), &b, err);
+    if (!e) dev_linear_backward_weight(s->device, g.taken, b.taken, dY, X), e = shared_give(s->tp, cut, &g, err);
+    return e || !tensor_present(db) ? e : shared_give(s->tp, cut, &b, err);
 }
 
 enum error_code matrix_backward_weight(struct stage *s, struct matrix m, int64_t N, struct tensor dY, struct tensor X,
@@ -114,7 +115,7 @@ enum error_code matrix_backward_weight(struct stage *s, struct matrix m, int64_t
     const struct tensor dW = stage_gradient(s, m.weight), db = stage_gradient(s, m.bias);
     struct tiled_matrix own = { s, m.weight };
     const struct tiled tiles = gradients_of(s, &own);
-    if (is_copied(m)) return copied_backward_weight(s, dW, dY, tensor_own_rows(s->tp, X, N), err);
+    if (is_copied(m)) return copied_backward_weight(s, dW, db, dY, tensor_own_rows(s->tp, X, N), err);
     begin(s, &tiles);
     return end(s, m.role == ROLE_QKV ? heads_backward_weight(s->tp, N, dW, db, dY, X, err)
                                      : s->tp->scheme->linear_backward_weight(s->tp, m.role, N, dW, db, dY, X, err));

@@ -14,7 +14,12 @@ static const struct operation_info infos[OP_COUNT] = {
                        .gradient_over = true },
     [OP_ATTENTION] = { .words = "attention in %s", .has_input_pass = true, .over = -1,
                        .statistic = { ATTENTION_KEPT } },
+    [OP_PREFIXED_ATTENTION] = { .words = "attention to %s and the tokens", .has_input_pass = true,
+                       .has_weight_pass = true, .over = -1, .statistic = { ATTENTION_KEPT },
+                       .gradient = { PREFIX_GRADIENT } },
     [OP_GELU]      = { .words = "gelu in %s", .has_input_pass = true, .over = -1, .gradient_over = true,
+                       .input_reads = READS_IN },
+    [OP_SILU]      = { .words = "silu in %s", .has_input_pass = true, .over = -1, .gradient_over = true,
                        .input_reads = READS_IN },
     [OP_SWIGLU]    = { .words = "swiglu in %s", .has_input_pass = true, .over = -1, .input_reads = READS_IN },
     [OP_DROPOUT]   = { .words = "dropout in %s", .has_input_pass = true, .over = 0, .gradient_over = true },
@@ -27,6 +32,9 @@ static const struct operation_info infos[OP_COUNT] = {
                        .weight_reads = READS_STATISTICS, .statistic = { EXPERTS_KEPT }, .gradient = { EXPERTS_LEFT } },
     [OP_GATE]      = { .words = "the gate in %s", .has_input_pass = true, .over = -1,
                        .input_reads = READS_IN | READS_WEIGHTS },
+    [OP_BESIDE]    = { .words = "the streams side by side in %s", .has_input_pass = true, .over = -1 },
+    [OP_MIX]       = { .words = "the mean of the streams %s", .has_input_pass = true, .over = -1,
+                       .input_reads = READS_IN | READS_STATISTICS, .statistic = { STREAM_WEIGHTS } },
     [OP_LOSS]      = { .words = "the cross-entropy", .has_input_pass = true, .over = -1, .gradient_over_value = true,
                        .input_reads = READS_IN | READS_STATISTICS, .statistic = { INNER_ROW, TWO_INNER_ROWS } },
 };
@@ -45,8 +53,13 @@ enum activation_width operation_width(const struct node *n, enum activation_widt
                : n->role == ROLE_ROUTER ? WIDTH_EXPERTS
                : n->role == ROLE_SHARED_UP   ? WIDTH_SHARED_UP
                : n->role == ROLE_SHARED_GATE ? WIDTH_GATE
+               : n->role == ROLE_STREAMS_UP   ? WIDTH_MEAN
+               : n->role == ROLE_STREAMS_DOWN ? WIDTH_STREAMS
                                         : WIDTH_MODEL;
-    case OP_ATTENTION: return WIDTH_HEADS;
+    case OP_ATTENTION:
+    case OP_PREFIXED_ATTENTION: return WIDTH_HEADS;
+    case OP_BESIDE:    return WIDTH_BESIDE;
+    case OP_MIX:       return WIDTH_MEAN;
     case OP_ROUTE:     return WIDTH_CHOICES;
     case OP_MIXTURE:   return WIDTH_MODEL;
     case OP_GELU:      return WIDTH_ACT;

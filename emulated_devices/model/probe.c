@@ -144,6 +144,9 @@ struct intervals activation_columns(const struct tensor_parallel *tp, enum activ
         break;
     case WIDTH_SHARED_ACT: intervals_add(&s, tp->shared); break;
     case WIDTH_GATE:       return intervals_whole(1);
+    case WIDTH_BESIDE:     return intervals_whole(c->D * STREAMS(c));
+    case WIDTH_MEAN:       return intervals_whole(c->D);
+    case WIDTH_STREAMS:    return intervals_whole(STREAMS(c));
     }
     return s;
 }
@@ -161,8 +164,10 @@ struct part plan_part(const struct plan *p, int rank, enum activation_width widt
                       bool gradient)
 {
     const struct tensor_parallel tp = plan_tensor_share(p, rank);
-    struct part part = { .dim = { p->B * p->S, cols }, .cols = activation_columns(&tp, width, gradient) };
-    struct intervals rows = plan_rows(p, rank, micro);
+    const bool tokens = width_of_tokens(width);
+    struct part part = { .dim = { (tokens ? 1 : STREAMS(&p->model)) * p->B * p->S, cols },
+                         .cols = activation_columns(&tp, width, gradient) };
+    struct intervals rows = tokens ? plan_loss_rows(p, rank, micro) : plan_rows(p, rank, micro);
     const enum tensor_place place = width_of_stream(width) ? STREAM : INNER;
     intervals_add_part(&part.rows, &rows, tensor_rows_at(&tp, place, intervals_total(&rows)));
     if (intervals_lost(&rows)) part.rows.room = -1;

@@ -35,8 +35,9 @@ struct intervals activation_columns(const struct tensor_parallel *, enum activat
 /**
  * A device's part of an activation (or its gradient) in one microbatch.
  * @param cols  columns of the whole activation.
- * @return the part, for part_free; rows are those of the global batch, sequence by sequence.  A gradient's part leaves
- *         out keys and values of which several devices have copies: each has only a summand of that gradient.
+ * @return the part, for part_free; rows are those of the global batch, sequence by sequence, of each stream.
+ *         A gradient's part leaves out keys and values of which several devices have copies: each has only a
+ *         summand of that gradient.
  */
 struct part plan_part(const struct plan *, int rank, enum activation_width, int64_t cols, int micro, bool gradient);
 

@@ -20,7 +20,9 @@ enum op {
     OP_MATRIX,                          /* in[0] times a matrix, plus its bias */
     OP_ROTARY,                          /* queries and keys of in[0], rotated by their positions */
     OP_ATTENTION,                       /* of fused queries, keys and values */
+    OP_PREFIXED_ATTENTION,              /* the same, and of the queries to the keys and values of their stream */
     OP_GELU,
+    OP_SILU,
     OP_SWIGLU,                          /* in[0]: the gate and the gated values, side by side */
     OP_DROPOUT,
     OP_ADD,                             /* in[0] + in[1]: the stream, then a branch that ends in a dropout */
@@ -28,6 +30,8 @@ enum op {
     OP_MIXTURE,                         /* the feed-forward of in[0]'s rows by the experts that in[1], the route's
                                          * output, has chosen, weighted by it */
     OP_GATE,                            /* in[0] times the sigmoid of in[1], a number for each row */
+    OP_BESIDE,                          /* the streams of in[0], one beside the other in a row for each token */
+    OP_MIX,                             /* the mean of the streams in in[0], weighted by the softmax of in[1] */
     OP_LOSS,                            /* cross-entropy of in[0], the logits, with "labels" */
     OP_COUNT
 };
@@ -80,6 +84,8 @@ enum statistic_shape {
     INNER_ROW,                          /* one per row of the inner side */
     TWO_INNER_ROWS,
     ATTENTION_KEPT,                     /* the tensors that the attention scheme keeps */
+    STREAM_WEIGHTS,                     /* P for each token */
+    PREFIX_GRADIENT,                    /* of the keys and values of this device's streams */
     EXPERT_CHOICES,                     /* I32, the experts that a token goes to */
     EXPERTS_KEPT, EXPERTS_LEFT,         /* the tensors that the expert scheme keeps, and those that its backward for
                                          * the inputs leaves for that for the weights */
@@ -99,6 +105,8 @@ struct operation_info {
     enum statistic_shape gradient[NODE_GRADIENTS];      /* besides dY, what backward for the inputs leaves for backward
                                                          * for the weights */
 };
+
+static inline bool is_attention(enum op op) { return op == OP_ATTENTION || op == OP_PREFIXED_ATTENTION; }
 
 /** The properties of an operation. */
 const struct operation_info *operation_info(enum op);

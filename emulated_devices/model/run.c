@@ -39,7 +39,7 @@ static void show(struct stage *s, struct microbatch *m, const struct model_part 
     const enum tensor_place rows = p->linked.buffer[buffer].rows;
     const bool entered = slot == 0;
     stage_show(s, m, entered ? stage_entering(p) : shown->name, entered ? p->layer - 1 : p->layer, gradient,
-               rows == INPUT || rows == GRADIENT ? tensor_own_rows(s->tp, t, m->N) : t);
+               rows == INPUT || rows == GRADIENT ? tensor_own_rows(s->tp, t, stage_rows(s, m, shown->width)) : t);
 }
 
 static enum error_code run_step(struct stage *s, struct microbatch *m, const struct model_part *p, enum list which,

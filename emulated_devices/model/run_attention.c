@@ -13,7 +13,7 @@ static void take_mask(struct attention *a, struct tensor mask, struct interval s
 }
 
 /* The description of attention over whole sequences; a scheme may work on fewer heads. */
-static struct attention attention(const struct node_call *c)
+struct attention node_attention(const struct node_call *c)
 {
     const struct stage *s = c->stage;
     const struct model_config *model = &s->plan->model;
@@ -35,7 +35,7 @@ enum error_code node_rotary_forward(const struct node_call *c, struct error *err
 {
     (void)err;
     dev_rotary_forward(c->stage->device, node_buffer(c, c->node->y), node_integers(c, c->micro->positions, INNER),
-                       c->stage->rotary, attention(c));
+                       c->stage->rotary, node_attention(c));
     return OK;
 }
 
@@ -43,7 +43,7 @@ enum error_code node_rotary_input(const struct node_call *c, struct error *err)
 {
     (void)err;
     dev_rotary_backward_input(c->stage->device, node_buffer(c, c->node->dx[0]),
-                              node_integers(c, c->micro->positions, INNER), c->stage->rotary, attention(c));
+                              node_integers(c, c->micro->positions, INNER), c->stage->rotary, node_attention(c));
     return OK;
 }
 
@@ -52,7 +52,8 @@ static struct attention_call attention_call(const struct node_call *c)
     const struct linked_node *n = c->node;
     c->stage->seams->cp = stage_seams(c->stage, c->micro, c->part).cp;
     struct attention_call a = {
-        .cp = &c->stage->seams->cp, .shape = attention(c), .qkv = node_buffer(c, n->x[0]), .out = node_buffer(c, n->y)
+        .cp = &c->stage->seams->cp, .shape = node_attention(c), .qkv = node_buffer(c, n->x[0]),
+        .out = node_buffer(c, n->y)
     };
     for (int i = 0; i < a.cp->scheme->slots; i++) a.kept[i] = node_buffer(c, n->statistic[i]);
     return a;

@@ -10,7 +10,7 @@ typedef enum error_code run(const struct node_call *, struct error *);
 static struct tensor buffer(const struct node_call *c, int b) { return node_buffer(c, b); }
 static struct tensor own(const struct node_call *c, int b)
 {
-    return tensor_own_rows(c->stage->tp, buffer(c, b), c->micro->N);
+    return tensor_own_rows(c->stage->tp, buffer(c, b), node_rows(c));
 }
 
 static int index_of(const struct node_call *c) { return (int)(c->node - c->part->linked.node); }
@@ -121,18 +121,18 @@ static enum error_code norm_weight(const struct node_call *c, struct error *err)
 
 static enum error_code linear_forward(const struct node_call *c, struct error *err)
 {
-    return matrix_forward(c->stage, matrix(c), c->micro->N, buffer(c, c->node->y), buffer(c, c->node->x[0]), err);
+    return matrix_forward(c->stage, matrix(c), node_rows(c), buffer(c, c->node->y), buffer(c, c->node->x[0]), err);
 }
 
 static enum error_code linear_input(const struct node_call *c, struct error *err)
 {
-    return matrix_backward_input(c->stage, matrix(c), c->micro->N, buffer(c, c->node->dx[0]), buffer(c, c->node->dy),
+    return matrix_backward_input(c->stage, matrix(c), node_rows(c), buffer(c, c->node->dx[0]), buffer(c, c->node->dy),
                                  err);
 }
 
 static enum error_code linear_weight(const struct node_call *c, struct error *err)
 {
-    return matrix_backward_weight(c->stage, matrix(c), c->micro->N, buffer(c, c->node->dy), buffer(c, c->node->x[0]),
+    return matrix_backward_weight(c->stage, matrix(c), node_rows(c), buffer(c, c->node->dy), buffer(c, c->node->x[0]),
                                   err);
 }
 
@@ -149,6 +149,21 @@ static enum error_code gelu_input(const struct node_call *c, struct error *err)
 {
     (void)err;
     dev_gelu_backward_input(c->stage->device, buffer(c, c->node->dx[0]), buffer(c, c->node->dy),
+                            buffer(c, c->node->x[0]));
+    return OK;
+}
+
+static enum error_code silu_forward(const struct node_call *c, struct error *err)
+{
+    (void)err;
+    dev_silu_forward(c->stage->device, buffer(c, c->node->y), buffer(c, c->node->x[0]));
+    return OK;
+}
+
+static enum error_code silu_input(const struct node_call *c, struct error *err)
+{
+    (void)err;
+    dev_silu_backward_input(c->stage->device, buffer(c, c->node->dx[0]), buffer(c, c->node->dy),
                             buffer(c, c->node->x[0]));
     return OK;
 }
@@ -238,13 +253,17 @@ static const struct { run *forward, *input, *weight; } runs[OP_COUNT] = {
     [OP_MATRIX]    = { linear_forward,    linear_input,    linear_weight },
     [OP_ROTARY]    = { node_rotary_forward, node_rotary_input, NULL },
     [OP_ATTENTION] = { node_attention_forward, node_attention_input, NULL },
+    [OP_PREFIXED_ATTENTION] = { node_prefixed_forward, node_prefixed_input, node_prefixed_weight },
     [OP_GELU]      = { gelu_forward,      gelu_input,      NULL },
+    [OP_SILU]      = { silu_forward,      silu_input,      NULL },
     [OP_SWIGLU]    = { swiglu_forward,    swiglu_input,    NULL },
     [OP_DROPOUT]   = { dropout_forward,   dropout_input,   NULL },
     [OP_ADD]       = { add_forward,       NULL,            NULL },
     [OP_ROUTE]     = { node_route_forward, node_route_input, NULL },
     [OP_MIXTURE]   = { node_mixture_forward, node_mixture_input, node_mixture_weight },
     [OP_GATE]      = { gate_forward,      gate_input,      NULL },
+    [OP_BESIDE]    = { node_beside_forward, node_beside_input, NULL },
+    [OP_MIX]       = { node_mix_forward,  node_mix_input,  NULL },
     [OP_LOSS]      = { loss_forward,      loss_input,      NULL },
 };
 

@@ -18,18 +18,36 @@ static inline struct tensor node_buffer(const struct node_call *c, int b)
     return b < 0 ? tensor_none : *stage_buffer(c->micro, c->part, b);
 }
 
+/* The rows of the microbatch, before tensor parallelism cuts them, that a node computes: tokens of each stream, or, of
+ * what follows the streams' mean, tokens. */
+static inline int64_t node_rows(const struct node_call *c)
+{
+    const int in = c->node->in[0];
+    return in < 0 ? c->micro->N : stage_rows(c->stage, c->micro, c->part->linked.slot[in].width);
+}
+
 /* This device's part of one of the microbatch's tables of integers. */
 static inline struct tensor node_integers(const struct node_call *c, struct tensor table, enum tensor_place place)
 {
-    const struct interval r = tensor_rows_at(c->stage->tp, place, c->micro->N);
+    const struct interval r = tensor_rows_at(c->stage->tp, place, node_rows(c));
     return tensor_1d((int32_t *)table.data + r.first, I32, r.count);
 }
 
 /* Rotary positions and attention: run_attention.c. */
 enum error_code node_rotary_forward(const struct node_call *, struct error *);
 enum error_code node_rotary_input(const struct node_call *, struct error *);
+struct attention node_attention(const struct node_call *);     /* whole sequences of this device's heads */
 enum error_code node_attention_forward(const struct node_call *, struct error *);
 enum error_code node_attention_input(const struct node_call *, struct error *);
+
+/* Parallel streams: run_streams.c. */
+enum error_code node_prefixed_forward(const struct node_call *, struct error *);
+enum error_code node_prefixed_input(const struct node_call *, struct error *);
+enum error_code node_prefixed_weight(const struct node_call *, struct error *);
+enum error_code node_beside_forward(const struct node_call *, struct error *);
+enum error_code node_beside_input(const struct node_call *, struct error *);
+enum error_code node_mix_forward(const struct node_call *, struct error *);
+enum error_code node_mix_input(const struct node_call *, struct error *);
 
 /* The router's choice, and the experts: run_mixture.c. */
 enum error_code node_route_forward(const struct node_call *, struct error *);

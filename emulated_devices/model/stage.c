@@ -71,7 +71,7 @@ static bool make_rotary(struct stage *s)
 static void drop_cut(struct microbatch *m)
 {
     free(m->ids.data);
-    intervals_free(&m->rows);
+    intervals_free(&m->rows), intervals_free(&m->tokens);
     context_plan_free(&m->plan);
     m->ids = tensor_none;
 }
@@ -116,12 +116,13 @@ static enum error_code cut_microbatch(const struct stage *s, struct microbatch *
     m->sequences = plan_sequences(s->plan, dp, micro);
     m->rows = plan_rows_by(s->plan, s->rank, micro, &m->plan);
     m->N = intervals_total(&m->rows);
+    m->tokens = plan_loss_rows_by(s->plan, s->rank, micro, &m->plan);
     const int64_t masked = s->plan->packed || plans ? m->sequences.count * s->plan->S : 0;
     const bool shuffled = plan_shuffles(s->plan);
     int32_t *ints = calloc((size_t)((shuffled ? 4 : 3) * m->N + 2 * masked) + 1, sizeof *ints);
     m->ids = tensor_1d(ints, I32, m->N);
     m->positions = tensor_1d(ints ? ints + m->N : NULL, I32, m->N);
-    m->labels = tensor_1d(ints ? ints + 2 * m->N : NULL, I32, m->N);
+    m->labels = tensor_1d(ints ? ints + 2 * m->N : NULL, I32, intervals_total(&m->tokens));
     m->mask = masked > 0 ? tensor_2d(ints ? ints + 3 * m->N : NULL, I32, masked, 2) : tensor_none;
     int32_t *position = ints ? ints + m->N : NULL;
     for (int i = 0; ints && i < m->rows.count; i++)
@@ -130,7 +131,7 @@ static enum error_code cut_microbatch(const struct stage *s, struct microbatch *
     if (ints && plans) mask_sequences(m, s->plan->S);
     m->sorted = shuffled && ints ? tensor_1d(ints + 3 * m->N + 2 * masked, I32, m->N) : tensor_none;
     const bool sorted = !shuffled || (ints && sort_places(m));
-    const bool ok = ints && sorted && !intervals_lost(&m->rows);
+    const bool ok = ints && sorted && !intervals_lost(&m->rows) && !intervals_lost(&m->tokens);
     return ok ? OK : fail(err, ERR_MEMORY, "no memory for the rows of a microbatch");
 }
 
@@ -370,6 +371,6 @@ struct account stage_cost(const struct stage *s, int micro)
 {
     struct account sum = { 0 };
     for (int i = 0; i < s->layers + 2; i++)
-        account_add(&sum, linked_cost(&s->part[i].linked, s->tp, s->micro[micro].N), 1);
+        account_add(&sum, linked_cost(&s->part[i].linked, s->seams, s->micro[micro].N), 1);
     return sum;
 }

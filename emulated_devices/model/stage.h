@@ -12,6 +12,7 @@
 #include "emulated_devices/device/tier.h"
 #include "emulated_devices/model/link.h"
 #include "emulated_devices/model/probe.h"
+#include "emulated_devices/schemes/attention/streams.h"
 #include "ref/model/transformer.h"
 
 /* A linked part of the model: the embedding, a layer, or the loss. */
@@ -28,7 +29,10 @@ struct microbatch {
     struct interval sequences;
     struct intervals rows;                      /* this device's tokens of it, as rows of the global batch */
     int64_t N;                                  /* the number of rows */
-    struct tensor ids, positions, labels;       /* I32 [N]; those the stage needs */
+    struct intervals tokens;                    /* the rows of the global batch whose losses it computes: these rows,
+                                                 * unless streams are cut */
+    struct tensor ids, positions;               /* I32 [N]; those the stage needs */
+    struct tensor labels;                       /* I32 [tokens] */
     struct tensor sorted;                       /* I32 [N] the places of rows in the order of the batch, in which
                                                  * attention needs them; tensor_none: they are so */
     struct expert_routing *routing;             /* [parts] of an expert scheme that announces; NULL: it does not */
@@ -101,6 +105,12 @@ struct tensor stage_gradient(const struct stage *, int index);
 
 /** The tensor of a part's buffer.  The output of a part is the input of the next. */
 struct tensor *stage_buffer(struct microbatch *, const struct model_part *, int buffer);
+
+/** Rows of a microbatch in an activation of this width, before tensor parallelism cuts them. */
+static inline int64_t stage_rows(const struct stage *s, const struct microbatch *m, enum activation_width w)
+{
+    return width_of_tokens(w) ? stream_tokens(&s->seams->cp, m->N) : m->N;
+}
 
 /** The name of a part's input: the output of the part before. */
 const char *stage_entering(const struct model_part *);

@@ -287,17 +287,19 @@ static void count_labels(struct trainer *t, const int32_t *labels)
         }
 }
 
-static void take_rows(int32_t *into, const int32_t *of, const struct intervals *rows)
+/* N: tokens of the batch, which every parallel stream reads. */
+static void take_rows(int32_t *into, const int32_t *of, int64_t N, const struct intervals *rows)
 {
-    for (int i = 0; i < rows->count; into += rows->at[i++].count)
-        memcpy(into, of + rows->at[i].first, (size_t)rows->at[i].count * sizeof *into);
+    for (int i = 0; i < rows->count; i++)
+        for (int64_t k = 0; k < rows->at[i].count; k++) *into++ = of[(rows->at[i].first + k) % N];
 }
 
 /* Of packed samples: the positions of this device's tokens, and what the tokens of its sequences see. */
-static enum error_code take_samples(struct microbatch *m, const int32_t *within, int64_t S, struct error *err)
+static enum error_code take_samples(struct microbatch *m, const int32_t *within, int64_t N, int64_t S,
+                                    struct error *err)
 {
     double pairs;
-    take_rows(m->positions.data, within, &m->rows);
+    take_rows(m->positions.data, within, N, &m->rows);
     const int64_t tokens = m->sequences.count * S, sequence = m->plan.tokens > 0 ? tokens : S;
     return sample_mask(m->mask.data, &pairs, within + m->sequences.first * S, tokens / sequence, sequence, err);
 }
@@ -337,6 +339,7 @@ static enum error_code take_batch(struct trainer *t, struct error *err)
     e = encoders_take_batch(t, t->scratch, batch_labels(t), err);
     if (e) return e;
     const int32_t *const ids = t->scratch, *const labels = batch_labels(t), *const within = batch_within(t);
+    const int64_t N = p->B * p->S;
     count_labels(t, labels);
     t->updated = 0;
     routers_begin(t);
@@ -348,9 +351,9 @@ static enum error_code take_batch(struct trainer *t, struct error *err)
         s->dropout_seed = dropout_seed(p->seed, t->step);
         for (int i = 0; i < p->micros && !e; i++) {
             struct microbatch *m = &s->micro[i];
-            take_rows(m->ids.data, ids, &m->rows);
-            take_rows(m->labels.data, labels, &m->rows);
-            if (p->packed) e = take_samples(m, within, p->S, err);
+            take_rows(m->ids.data, ids, N, &m->rows);
+            take_rows(m->labels.data, labels, N, &m->tokens);
+            if (p->packed) e = take_samples(m, within, N, p->S, err);
         }
     }
     return e;

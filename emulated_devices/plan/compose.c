@@ -14,6 +14,18 @@ static const struct clash clashes[] = {
       "--dispatch alltoall, with --etp to cut experts" },
     { HAS_tp_cuts_rows, HAS_by_sequence, "cuts sequences, and @ balances or drops in each of them", "--tensor 1d" },
 
+    { HAS_tp_cuts_columns, HAS_streams,
+      "cuts columns of the residual stream, and a device that weighs the streams of @ needs whole rows",
+      "--tensor 1d" },
+    { HAS_tp_cuts_rows, HAS_streams,
+      "devices along tp have rows of their own, and @ weighs streams where a device has all of a token",
+      "--tensor 1d" },
+    { HAS_streams, HAS_packed, "attention to a prefix sees all of it, and the samples of @ see parts of sequences",
+      "whole sequences" },
+    { HAS_streams, HAS_skips_stages,
+      "the one-device run, with which a plan is compared, computes every layer of a stream, and @ leaves some out",
+      "schedules that run every stage" },
+
     { HAS_context_plan, HAS_by_sequence, "a plan has parts of samples, and @ balances or drops in whole sequences",
       "--attention ring-zigzag" },
 

@@ -87,6 +87,8 @@ struct facts {
     X(no_mixture,              "a model without experts")                                           \
     X(balance_loss,            "a mixture of experts")                                              \
     X(by_sequence,             "a capacity or a balance loss of each sequence")                                   \
+    X(streams,                 "--streams P")                                                       \
+    X(packed,                  "--pack FILE")                                                       \
     X(experts_predicted,       "--dispatch speculative")                                           \
     X(experts_here,            "--dispatch here")                                                  \
     X(experts_apart,           "--dispatch alltoall")

@@ -17,6 +17,9 @@ enum error_code plan_check_encoders(const struct plan *p, struct error *err)
                     p->optimizer->name);
     if (dtype_size(p->dtype) < 4 || p->loss_scale != 0)
         return fail(err, ERR_PLAN, "--modalities: encoders compute in fp32 or fp64");
+    if (STREAMS(&p->model) > 1)
+        return fail(err, ERR_PLAN, "--modalities: a clip has one row in the batch; model %s has %lld streams of them",
+                    p->model.name, (long long)STREAMS(&p->model));
     if (p->batches || p->packed || p->updates > 1)
         return fail(err, ERR_PLAN, "--modalities: needs equal steps of whole sequences with one optimizer step each");
     return OK;

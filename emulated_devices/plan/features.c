@@ -105,6 +105,14 @@ static bool split_cp(const struct facts *f, struct typed *t)
     return s.context_first && say(t, "--context-first");
 }
 
+static bool streams(const struct facts *f, struct typed *t)
+{
+    const long long P = STREAMS(&f->plan->model);
+    return P > 1 && say(t, "--model %s with %lld parallel streams", f->plan->model.name, P);
+}
+
+static bool packed(const struct facts *f, struct typed *t) { return f->plan->packed && say(t, "--pack"); }
+
 static bool context_plan(const struct facts *f, struct typed *t)
 {
     const struct attention_scheme *s;

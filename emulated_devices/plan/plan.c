@@ -1,5 +1,6 @@
 #include "emulated_devices/plan/compose.h"
 #include "emulated_devices/plan/recompute.h"
+#include "emulated_devices/schemes/attention/streams.h"
 #include "emulated_devices/schemes/data/tiles.h"
 #include "emulated_devices/schemes/pipeline/placement.h"
 #include "emulated_devices/schemes/pipeline/schedule_file.h"
@@ -245,6 +246,9 @@ static enum error_code check_attention(const struct plan *p, const struct shards
     const int cp = p->mesh.size[CP];
     const struct attention_scheme *a;
     enum error_code e = attention_scheme_find(&a, p->attention, err);
+    if (!e && STREAMS(&p->model) > 1 && !a->takes_prefix)
+        e = fail(err, ERR_PLAN, "--attention %s: model %s has parallel streams, whose prefixes it cannot attend to; "
+                 "--attention streams can", a->head.name, p->model.name);
     if (!e) e = check_split(p, err);
     for (int rank = 0; rank < p->mesh.devices && !e; rank++) {
         const struct tensor_parallel tp = plan_tensor_share(p, rank);
@@ -406,7 +410,7 @@ struct context_parallel plan_context_share(const struct plan *p, const struct te
 {
     struct context_parallel cp = {
         .tp = tp, .heads = tp ? &tp->heads : NULL, .S = p->S, .devices = p->mesh.size[CP],
-        .rank = mesh_coordinate(&p->mesh, rank, CP)
+        .rank = mesh_coordinate(&p->mesh, rank, CP), .streams = STREAMS(&p->model)
     };
     attention_scheme_find(&cp.scheme, p->attention, NULL);
     cp.split = split_of(p, cp.scheme);
@@ -517,7 +521,8 @@ enum error_code plan_context(const struct plan *p, int dp, int micro, struct ten
     return e;
 }
 
-struct intervals plan_rows_by(const struct plan *p, int rank, int micro, const struct context_plan *plan)
+/* This device's tokens of one stream. */
+static struct intervals tokens_of(const struct plan *p, int rank, int micro, const struct context_plan *plan)
 {
     const struct interval own = plan_sequences(p, mesh_coordinate(&p->mesh, rank, DP), micro);
     struct context_parallel cp = plan_context_share(p, NULL, rank);
@@ -531,14 +536,45 @@ struct intervals plan_rows_by(const struct plan *p, int rank, int micro, const s
     return rows;
 }
 
-struct intervals plan_rows(const struct plan *p, int rank, int micro)
+struct intervals plan_rows_by(const struct plan *p, int rank, int micro, const struct context_plan *plan)
+{
+    const struct context_parallel cp = plan_context_share(p, NULL, rank);
+    struct intervals tokens = tokens_of(p, rank, micro, plan), rows = { 0 };
+    if (cp.streams == 1) return tokens;
+    const struct interval streams = streams_of(&cp, cp.rank);
+    for (int64_t i = streams.first; i < interval_end(streams); i++)
+        for (int k = 0; k < tokens.count; k++) intervals_add(&rows, interval_moved(tokens.at[k], i * p->B * p->S));
+    if (intervals_lost(&tokens)) rows.room = -1;
+    intervals_free(&tokens);
+    return rows;
+}
+
+struct intervals plan_loss_rows_by(const struct plan *p, int rank, int micro, const struct context_plan *plan)
+{
+    const struct context_parallel cp = plan_context_share(p, NULL, rank);
+    struct intervals tokens = tokens_of(p, rank, micro, plan), rows = { 0 };
+    if (!cp.scheme->cuts_streams) return tokens;
+    intervals_add_part(&rows, &tokens, stream_tokens_of(&cp, intervals_total(&tokens), cp.rank));
+    if (intervals_lost(&tokens)) rows.room = -1;
+    intervals_free(&tokens);
+    return rows;
+}
+
+static struct intervals planned(const struct plan *p, int rank, int micro,
+                                struct intervals (*rows_by)(const struct plan *, int, int, const struct context_plan *))
 {
     struct context_plan plan;
     if (plan_context(p, mesh_coordinate(&p->mesh, rank, DP), micro, tensor_none, &plan, NULL))
         return (struct intervals){ .room = -1 };
-    const struct intervals rows = plan_rows_by(p, rank, micro, &plan);
+    const struct intervals rows = rows_by(p, rank, micro, &plan);
     context_plan_free(&plan);
     return rows;
+}
+
+struct intervals plan_rows(const struct plan *p, int rank, int micro) { return planned(p, rank, micro, plan_rows_by); }
+struct intervals plan_loss_rows(const struct plan *p, int rank, int micro)
+{
+    return planned(p, rank, micro, plan_loss_rows_by);
 }
 
 struct interval plan_replica_copies(const struct plan *p, int replica)

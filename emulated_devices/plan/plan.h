@@ -196,11 +196,16 @@ enum error_code plan_context(const struct plan *, int dp, int micro, struct tens
                              struct error *);
 
 /** A device's tokens of a microbatch, before tensor parallelism cuts them: rows of the global batch, ordered sequence
- *  by sequence, or shuffled.  For intervals_free. */
+ *  by sequence, or shuffled.  Of parallel streams: of each, row r of stream i as i B S + r.  For intervals_free. */
 struct intervals plan_rows(const struct plan *, int rank, int micro);
 
 /** The same, given the microbatch's plan. */
 struct intervals plan_rows_by(const struct plan *, int rank, int micro, const struct context_plan *);
+
+/** The rows of the global batch whose losses a device computes: its tokens, or, if the devices along cp have different
+ *  streams, its part of their tokens. */
+struct intervals plan_loss_rows(const struct plan *, int rank, int micro);
+struct intervals plan_loss_rows_by(const struct plan *, int rank, int micro, const struct context_plan *);
 
 /**
  * The places of a pipeline that hold a parameter: those of its stage, and for a tied embedding also those of the last

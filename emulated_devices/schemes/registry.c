@@ -31,6 +31,7 @@
     X(attention_scheme, attention_scheme_zeppelin)     \
     X(attention_scheme, attention_scheme_flexsp)       \
     X(attention_scheme, attention_scheme_dcp)          \
+    X(attention_scheme, attention_scheme_streams)      \
     X(expert_scheme, expert_scheme_here)               \
     X(expert_scheme, expert_scheme_alltoall)           \
     X(expert_scheme, expert_scheme_allgather)          \

@@ -4,6 +4,7 @@ struct seams seams_alone(const struct tensor_parallel *tp)
 {
     return (struct seams){ .tp = tp,
                            .cp = { .scheme = attention_scheme_at(0), .tp = tp, .heads = tp ? &tp->heads : NULL,
-                                   .devices = 1, .S = tp ? tp->S : 0 },
+                                   .devices = 1, .S = tp ? tp->S : 0,
+                                   .streams = tp ? STREAMS(tp->config) : 1 },
                            .ep = { .scheme = expert_scheme_at(0), .tp = tp, .devices = 1, .slices = 1, .node = 1 } };
 }

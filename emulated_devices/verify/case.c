@@ -39,6 +39,14 @@ void case_take_qwen2(struct plan *p)
     p->model.biases = BIASES_QWEN2;
 }
 
+/* The same with three parallel streams; a prefix is shorter than a sequence. */
+void case_take_streams(struct plan *p)
+{
+    case_take_qwen2(p);
+    snprintf(p->model.name, sizeof p->model.name, "nasty parscale");
+    p->model.streams = (struct streams_config){ .P = 3, .prefix = 4, .smoothing = 0.1 };
+}
+
 /* H=9 for up to 9 parts; four of a head's five numbers are rotated; F, V and D are rarely divisible. */
 void case_take_gptj(struct plan *p)
 {
@@ -100,6 +108,7 @@ static void take_shared(struct plan *p)
 
 static const struct case_model models[] = { { "gpt2", take_gpt2 }, { "llama", case_take_llama },
                                             { "gptj", case_take_gptj }, { "qwen2", case_take_qwen2 },
+                                            { "parscale", case_take_streams },
                                             { "mixtral", case_take_mixtral }, { "shared", take_shared } };
 
 const struct case_model *case_model_at(int place)

@@ -150,7 +150,8 @@ enum param_role {
     ROLE_ROUTER,
     ROLE_SHARED_UP, ROLE_SHARED_DOWN,   /* of a mixture's shared experts */
     ROLE_SHARED_GATE,
-    ROLE_STREAMS                        /* prefixes, and what weighs the streams */
+    ROLE_PREFIX,                        /* keys and values of each stream before its first token */
+    ROLE_STREAMS_UP, ROLE_STREAMS_DOWN  /* what weighs the streams */
 };
 
 /* Sets of roles, for model_config.biases. */
@@ -165,6 +166,7 @@ enum {
 /** Whether parameters of this role have a bias. */
 static inline bool model_has_bias(const struct model_config *c, enum param_role role)
 {
+    if (role == ROLE_STREAMS_UP || role == ROLE_STREAMS_DOWN) return true;
     return role == ROLE_NORM ? c->norm == NORM_LAYER : (c->biases & HAS_BIAS(role)) != 0;
 }
 
@@ -216,7 +218,10 @@ static inline bool param_is_linear(const struct param_spec *s)
 }
 
 /* Whether a parameter is small and every device along tp has all of it. */
-static inline bool role_is_whole(enum param_role r) { return r == ROLE_ROUTER || r == ROLE_SHARED_GATE; }
+static inline bool role_is_whole(enum param_role r)
+{
+    return r == ROLE_ROUTER || r == ROLE_SHARED_GATE || r == ROLE_STREAMS_UP || r == ROLE_STREAMS_DOWN;
+}
 
 /** Number of parameters (tensors) of the model; tied ones count once. */
 int model_param_count(const struct model_config *);

@@ -9,7 +9,7 @@
 static const struct { enum param_role role; bool bias; } kinds[BLOCK_PARAMS] = {
     [LN1_W] = { ROLE_NORM, false },          [LN1_B] = { ROLE_NORM, true },
     [QKV_W] = { ROLE_QKV, false },           [QKV_B] = { ROLE_QKV, true },
-    [PREFIX] = { ROLE_STREAMS, false },
+    [PREFIX] = { ROLE_PREFIX, false },
     [PROJ_W] = { ROLE_ATTENTION_OUT, false }, [PROJ_B] = { ROLE_ATTENTION_OUT, true },
     [LN2_W] = { ROLE_NORM, false },          [LN2_B] = { ROLE_NORM, true },
     [DENSE_UP_W] = { ROLE_UP, false },       [DENSE_DOWN_W] = { ROLE_DOWN, false },
@@ -287,7 +287,8 @@ static struct param_spec param_in_mean(const struct model_config *c, int i)
     static const char *const name[OF_MEAN] = { "0.weight", "0.bias", "2.weight", "2.bias" };
     const int64_t P = c->streams.P, D = c->D, rows[OF_MEAN] = { D, D, P, P }, cols[OF_MEAN] = { D * P, 0, D, 0 };
     const double std = cols[i] > 0 ? c->init_std : 0;
-    return make("model.aggregate_layer.", name[i], ROLE_STREAMS, (int)c->L, rows[i], cols[i], std);
+    const enum param_role role = i < 2 ? ROLE_STREAMS_UP : ROLE_STREAMS_DOWN;
+    return make("model.aggregate_layer.", name[i], role, (int)c->L, rows[i], cols[i], std);
 }
 
 static struct param_spec param_outside(const struct model_config *c, int i)

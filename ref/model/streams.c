@@ -85,7 +85,7 @@ void streams_mean_forward(struct transformer *m)
     computed(m, "streams.act", L, m->mean_act, 1);
     op->linear_forward(m->stream_logits, m->mean_act, of_mean(m, m->w, W2), of_mean(m, m->w, B2));
     computed(m, "streams.logits", L, m->stream_logits, c->D);
-    op->streams_mix_forward(m->mean, m->stream_weights, m->stream_logits, m->lnf, c->streams.smoothing);
+    op->streams_mix_forward(m->mean, m->stream_weights, m->stream_logits, m->beside, c->streams.smoothing);
     computed(m, "streams.mean", L, m->mean, c->streams.P);
 }
 
@@ -95,9 +95,11 @@ void streams_mean_backward(struct transformer *m)
     const struct ops *op = m->ops;
     const struct model_config *c = &m->config;
     const int L = (int)c->L;
-    const struct tensor dY = first_rows(m->d_branch, m->B * m->S), d_logits = m->stream_logits, d_act = m->mean;
+    const struct tensor dY = first_rows(m->d_branch, m->B * m->S), d_logits = m->stream_logits, d_act = m->mean,
+                        mixed = tensor_2d(m->d_attention.data, m->beside.dtype, tensor_rows(m->beside),
+                                          tensor_cols(m->beside));
     computed_gradient(m, "streams.mean", L, dY, c->V);
-    op->streams_mix_backward_input(m->d_attention, d_logits, dY, m->stream_weights, m->lnf, c->streams.smoothing);
+    op->streams_mix_backward_input(mixed, d_logits, dY, m->stream_weights, m->beside, c->streams.smoothing);
     computed_gradient(m, "streams.logits", L, d_logits, c->D);
     op->linear_backward_weight(of_mean(m, m->g, W2), of_mean(m, m->g, B2), d_logits, m->mean_act);
     op->linear_backward_input(d_act, d_logits, of_mean(m, m->w, W2));
@@ -106,7 +108,6 @@ void streams_mean_backward(struct transformer *m)
     computed_gradient(m, "streams.up", L, m->mean_up, 1);
     op->linear_backward_weight(of_mean(m, m->g, W1), of_mean(m, m->g, B1), m->mean_up, m->beside);
     op->linear_backward_input(m->beside, m->mean_up, of_mean(m, m->w, W1));
-    op->streams_beside_backward_input(m->d_attention, m->beside);
-    const struct tensor d = m->d_branch;
-    m->d_branch = m->d_attention, m->d_attention = d;
+    op->add(m->beside, mixed, m->beside);
+    op->streams_beside_backward_input(m->d_branch, m->beside);
 }

@@ -198,14 +198,15 @@ struct ops {
     void (*silu_backward_input)(struct tensor dX, struct tensor dY, struct tensor X);
 
     /* P parallel streams, H [PN,D]: the rows of stream 0, then of stream 1, ...
-     *   beside   X [N,DP]: column dP + i is column d of stream i;  its backward adds to dH
-     *   mix      Y [N,D] = sum of w_i H_i, w = (1 - smoothing) p + smoothing/P, p [N,P] = softmax(logits [N,P]) */
+     *   beside   X [N,DP]: column dP + i is column d of stream i
+     *   mix      Y [N,D] = sum of w_i H_i, of X; w = (1 - smoothing) p + smoothing/P,
+     *            p [N,P] = softmax(logits [N,P]) */
     void (*streams_beside)(struct tensor X, struct tensor H);
     void (*streams_beside_backward_input)(struct tensor dH, struct tensor dX);
-    void (*streams_mix_forward)(struct tensor Y, struct tensor p, struct tensor logits, struct tensor H,
+    void (*streams_mix_forward)(struct tensor Y, struct tensor p, struct tensor logits, struct tensor X,
                                 double smoothing);
-    void (*streams_mix_backward_input)(struct tensor dH, struct tensor dlogits, struct tensor dY, struct tensor p,
-                                       struct tensor H, double smoothing);
+    void (*streams_mix_backward_input)(struct tensor dX, struct tensor dlogits, struct tensor dY, struct tensor p,
+                                       struct tensor X, double smoothing);
 
     /* The k best experts of each row of logits [N,E] by a rule, best first (of equal ones the lower index first), and
      * their weights.  experts: I32 [N,k]; weights [N,k]; bias: [E] of a biased rule, in host memory; NULL: zeros.

@@ -5,10 +5,10 @@
  * Shapes    H, dH [PN,D]: the rows of stream 0, then of stream 1, ...;  X, dX [N,DP];  logits, dlogits, p [N,P];
  *           Y, dY [N,D]
  * Beside    x[n, d P + i] = h[i N + n, d]
- * Mix       p = softmax(logits[n,:]),  w = (1-eps) p + eps/P,  y = sum_i(w_i h_i)
+ * Mix       h_i[d] = x[n, d P + i],  p = softmax(logits[n,:]),  w = (1-eps) p + eps/P,  y = sum_i(w_i h_i)
  * Backward  dh_i = w_i dy,  dlogits_i = (1-eps) p_i (g_i - sum_j(p_j g_j)),  g_i = dy . h_i
  * Silu      y = x s,  s = 1/(1 + e^(-x));  dx = dy s (1 + x (1-s)),  1-s = 1/(1 + e^x)
- * Rounding  streams in order; a dot product in lanes (reduce.h)
+ * Rounding  streams, and the columns of a dot product, in order
  */
 #include "ref/ops/table.h"
 #include "ref/ops/exp.h"
@@ -33,7 +33,7 @@ void FN(streams_beside_backward_input)(struct tensor dH, struct tensor dX)
     #pragma omp parallel for schedule(static) if (N * D * P > PARALLEL_FROM)
     for (int64_t n = 0; n < N; n++)
         for (int64_t i = 0; i < P; i++)
-            for (int64_t d = 0; d < D; d++) DATA(dH)[(i * N + n) * D + d] += CONST_DATA(dX)[(n * D + d) * P + i];
+            for (int64_t d = 0; d < D; d++) DATA(dH)[(i * N + n) * D + d] = CONST_DATA(dX)[(n * D + d) * P + i];
 }
 
 /* ---- the mean ---------------------------------------------------------------------------------------------------- */
@@ -46,42 +46,50 @@ static void FN(softmax)(real *restrict p, const real *restrict x, int64_t n)
     for (int64_t i = 0; i < n; i++) p[i] /= total;
 }
 
-void FN(streams_mix_forward)(struct tensor Y, struct tensor p, struct tensor logits, struct tensor H, double smoothing)
+void FN(streams_mix_forward)(struct tensor Y, struct tensor p, struct tensor logits, struct tensor X, double smoothing)
 {
     const int64_t N = tensor_rows(Y), D = tensor_cols(Y), P = tensor_cols(p);
     const real eps = (real)smoothing;
-    assert(tensor_rows(H) == P * N && tensor_cols(H) == D && tensor_rows(logits) == N && tensor_cols(logits) == P);
+    assert(tensor_rows(X) == N && tensor_cols(X) == D * P && tensor_rows(logits) == N && tensor_cols(logits) == P);
 
     #pragma omp parallel for schedule(static) if (N * D * P > PARALLEL_FROM)
     for (int64_t n = 0; n < N; n++) {
-        real *restrict y = DATA(Y) + n * D;
+        const real *restrict q = DATA(p) + n * P;
         FN(softmax)(DATA(p) + n * P, CONST_DATA(logits) + n * P, P);
-        for (int64_t i = 0; i < P; i++) {
-            const real *restrict h = CONST_DATA(H) + (i * N + n) * D;
-            const real w = CONST_DATA(p)[n * P + i] * (1 - eps) + eps / (real)P;
-            for (int64_t d = 0; d < D; d++) y[d] = (i > 0 ? y[d] : 0) + w * h[d];
+        for (int64_t d = 0; d < D; d++) {
+            const real *restrict h = CONST_DATA(X) + (n * D + d) * P;
+            real y = 0;
+            for (int64_t i = 0; i < P; i++) y += (q[i] * (1 - eps) + eps / (real)P) * h[i];
+            DATA(Y)[n * D + d] = y;
         }
     }
 }
 
-void FN(streams_mix_backward_input)(struct tensor dH, struct tensor dlogits, struct tensor dY, struct tensor p,
-                                    struct tensor H, double smoothing)
+/* The gradient of one row's X, and in g those of the weights of its streams. */
+static void FN(mix_row_backward)(real *restrict dx, real *restrict g, const real *restrict dy, const real *restrict q,
+                                 const real *restrict x, int64_t D, int64_t P, real eps)
+{
+    for (int64_t i = 0; i < P; i++) g[i] = 0;
+    for (int64_t d = 0; d < D; d++)
+        for (int64_t i = 0; i < P; i++) {
+            dx[d * P + i] = (q[i] * (1 - eps) + eps / (real)P) * dy[d];
+            g[i] += dy[d] * x[d * P + i];
+        }
+}
+
+void FN(streams_mix_backward_input)(struct tensor dX, struct tensor dlogits, struct tensor dY, struct tensor p,
+                                    struct tensor X, double smoothing)
 {
     const int64_t N = tensor_rows(dY), D = tensor_cols(dY), P = tensor_cols(p);
     const real eps = (real)smoothing;
-    assert(tensor_rows(H) == P * N && tensor_count(dH) == tensor_count(H) && tensor_cols(dlogits) == P);
+    assert(tensor_cols(X) == D * P && tensor_count(dX) == tensor_count(X) && tensor_cols(dlogits) == P);
 
     #pragma omp parallel for schedule(static) if (N * D * P > PARALLEL_FROM)
     for (int64_t n = 0; n < N; n++) {
-        const real *restrict dy = CONST_DATA(dY) + n * D, *restrict q = CONST_DATA(p) + n * P;
+        const real *restrict q = CONST_DATA(p) + n * P;
         real *restrict g = DATA(dlogits) + n * P, mean = 0;
-        for (int64_t i = 0; i < P; i++) {
-            real *restrict dh = DATA(dH) + (i * N + n) * D;
-            const real w = q[i] * (1 - eps) + eps / (real)P;
-            g[i] = FN(dot)(dy, CONST_DATA(H) + (i * N + n) * D, D);
-            mean += q[i] * g[i];
-            for (int64_t d = 0; d < D; d++) dh[d] = w * dy[d];
-        }
+        FN(mix_row_backward)(DATA(dX) + n * D * P, g, CONST_DATA(dY) + n * D, q, CONST_DATA(X) + n * D * P, D, P, eps);
+        for (int64_t i = 0; i < P; i++) mean += q[i] * g[i];
         for (int64_t i = 0; i < P; i++) g[i] = (1 - eps) * q[i] * (g[i] - mean);
     }
 }

@@ -468,25 +468,25 @@ static void streams_beside(T X, T H)
 static void streams_beside_backward_input(T dH, T dX)
 {
     struct scratch s = { 0 };
-    const T dh = wide(&s, dH);
+    const T dh = room(&s, dH);
     ops_f32.streams_beside_backward_input(dh, wide(&s, dX));
     store(dH, dh), end(&s);
 }
 
-static void streams_mix_forward(T Y, T p, T logits, T H, double smoothing)
+static void streams_mix_forward(T Y, T p, T logits, T X, double smoothing)
 {
     struct scratch s = { 0 };
     const T y = room(&s, Y);
-    ops_f32.streams_mix_forward(y, p, wide(&s, logits), wide(&s, H), smoothing);
+    ops_f32.streams_mix_forward(y, p, wide(&s, logits), wide(&s, X), smoothing);
     store(Y, y), end(&s);
 }
 
-static void streams_mix_backward_input(T dH, T dlogits, T dY, T p, T H, double smoothing)
+static void streams_mix_backward_input(T dX, T dlogits, T dY, T p, T X, double smoothing)
 {
     struct scratch s = { 0 };
-    const T dh = room(&s, dH), dl = room(&s, dlogits);
-    ops_f32.streams_mix_backward_input(dh, dl, wide(&s, dY), p, wide(&s, H), smoothing);
-    store(dH, dh), store(dlogits, dl), end(&s);
+    const T dx = room(&s, dX), dl = room(&s, dlogits);
+    ops_f32.streams_mix_backward_input(dx, dl, wide(&s, dY), p, wide(&s, X), smoothing);
+    store(dX, dx), store(dlogits, dl), end(&s);
 }
 
 /* ---- a mixture's router and experts: of equal 16-bit logits the lower index is chosen ---------------------------- */

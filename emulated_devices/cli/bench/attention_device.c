@@ -131,6 +131,7 @@ enum error_code bench_attention_device(struct comm *world, const void *asked, st
                                                         "--devices is %d", world->size, j->P);
     for (int i = 0; attention_scheme_at(i) && !e; i++) {
         const struct attention_scheme *s;
+        if (!j->scheme && attention_scheme_at(i)->cuts_streams) continue;       /* it does not cut sequences */
         if (j->scheme) e = attention_scheme_find(&s, j->scheme, err);
         if (!e && (!j->scheme || s == attention_scheme_at(i))) e = take(&lane, attention_scheme_at(i), rows, err);
     }

@@ -40,6 +40,20 @@ static void print_losses(const struct stream_losses *s)
     printf("\n");
 }
 
+/* Elements that the busiest of n devices sends, in rows of width D for each token, forward and backward. */
+static void print_exchange(void)
+{
+    printf("P streams on n devices: rows of D elements that a device sends for each token of a microbatch,\n"
+           "forward and backward.  Ours: all streams of a token to one device, 2 (P/n) (n-1)/n if n divides P;\n"
+           "counted in tests/devices/test_parscale.c.  Sums: two all-reduces each way, of the first product\n"
+           "and of the mean.\n\n"
+           "%5s %3s %8s %8s\n", "P", "n", "ours", "sums");
+    for (int P = 2; P <= 8; P *= 2)
+        for (int n = 2; n <= P; n *= 2)
+            printf("%5d %3d %8.3f %8.3f\n", P, n, 2.0 * P / n * (n - 1) / n, 4 * 2.0 * (n - 1) / n);
+    printf("\n");
+}
+
 enum error_code bench_streams_topic(int argc, char **argv, int *status, struct error *err)
 {
     bool help;
@@ -48,10 +62,11 @@ enum error_code bench_streams_topic(int argc, char **argv, int *status, struct e
     enum error_code e = parse_command(
         "bench streams", "",
         "Models with P parallel streams (ParScale): published numbers of parameters beside the formula,\n"
-        "and the law of their losses fitted anew to the published ones.",
+        "what devices send that share them, and the law of their losses fitted anew to the published ones.",
         argc - 3, argv + 3, table, &help, err);
     if (e || help) return e;
     print_parameters();
+    print_exchange();
     printf("The law: loss = E + (A 10^9 / (N (k ln P + 1)))^alpha, fitted to %d losses of each corpus.  The\n"
            "misfit is the sum of Huber losses (delta 0.001) of logarithms.  Then each loss, published and ours.\n\n",
            STREAM_RUNS);

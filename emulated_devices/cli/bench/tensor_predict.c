@@ -76,7 +76,7 @@ enum error_code tensor_predict(struct tensor_figures *f, const struct bench_tens
     for (int r = 0; r < P; r++) {
         e = stand_at(&p, r, N, err);
         if (e) break;
-        const struct account calls = linked_cost(&block, &p.tp, N);
+        const struct account calls = linked_cost(&block, &alone, N);
         const struct traffic c = account_total(&calls);
         f->messages = larger(f->messages, c.messages_sent);
         f->bytes = larger(f->bytes, c.bytes_sent);
@@ -84,7 +84,7 @@ enum error_code tensor_predict(struct tensor_figures *f, const struct bench_tens
         f->weights = larger(f->weights, weight_bytes(&p));
         f->kept = larger(f->kept, linked_keeps(&block, &alone, N));
         if (r == 0 || r == P - 1)
-            f->transfers = (picoseconds)larger((uint64_t)f->transfers, (uint64_t)linked_time(&block, &p.tp, N));
+            f->transfers = (picoseconds)larger((uint64_t)f->transfers, (uint64_t)linked_time(&block, &alone, N));
     }
     stand_close(&p);
     return e;

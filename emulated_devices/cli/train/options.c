@@ -2,7 +2,6 @@
 #include "emulated_devices/cli/train/train.h"
 #include "emulated_devices/schemes/pipeline/schedule_file.h"
 #include "ref/io/output.h"
-#include "ref/routers/router.h"
 #include <stdio.h>
 #include <string.h>
 #include <sys/stat.h>
@@ -287,59 +286,23 @@ static enum error_code take_owners(struct train_options *o, const char *file, st
     return OK;
 }
 
-struct router_flags { const char *name; double speed, top_p; int zero; };
-
-/* Another rule for a mixture's router; of a folder's model, its files' rule is replaced.  Experts without computation
- * return what that rule's do. */
-static enum error_code take_router(struct model_config *c, const struct router_flags *f, struct error *err)
+static const char *usual_attention(const struct plan *p)
 {
-    const struct router *r = NULL;
-    if (f->name && c->mlp != MLP_MIXTURE)
-        return fail(err, ERR_USAGE, "--router %s: is for mixtures of experts; model %s has none",
-                    printable(f->name).text, c->name);
-    if (f->zero > 0 && c->mlp != MLP_MIXTURE)
-        return fail(err, ERR_USAGE, "--zero-experts %d: is for mixtures of experts; model %s has none", f->zero,
-                    c->name);
-    const enum error_code e = f->name ? router_find(&r, f->name, err) : OK;
-    if (e) return e;
-    if (f->zero > 0) c->mixture.zero = f->zero;
-    if (r) c->mixture.router = router_fit(r, c->mixture.E, c->mixture.k);
-    if (r && c->mixture.zero > 0) c->mixture.zero_is_null = r->zero_is_null;
-    if (f->top_p > 0) c->mixture.router.top_p = f->top_p;
-    if (f->top_p > 0 && c->mlp != MLP_MIXTURE)
-        return fail(err, ERR_USAGE, "--top-p %g: is for mixtures of experts; model %s has none", f->top_p, c->name);
-    if (r && r->rule.top_p > 0) c->mixture.k = mixture_columns(&c->mixture);    /* as released: no other limit */
-    if (f->speed >= 0 && !c->mixture.router.biased)
-        return fail(err, ERR_USAGE, "--router-speed %g: is for routers with a bias: noaux-tc, longcat", f->speed);
-    if (f->speed >= 0) c->mixture.router.bias_speed = f->speed;
-    return OK;
-}
-
-/* Shared experts for a mixture, each as wide as one of its experts; of a folder's model, its files' are replaced. */
-static enum error_code take_shared(struct model_config *c, int experts, bool gate, struct error *err)
-{
-    if ((experts >= 0 || gate) && c->mlp != MLP_MIXTURE)
-        return fail(err, ERR_USAGE, "--shared-%s: is for mixtures of experts; model %s has none",
-                    gate ? "gate" : "experts", c->name);
-    if (experts >= 0) c->mixture.shared = experts * c->F, c->mixture.shared_gate = false;
-    if (gate && c->mixture.shared == 0)
-        return fail(err, ERR_USAGE, "--shared-gate: there are no shared experts; --shared-experts N makes some");
-    if (gate) c->mixture.shared_gate = true;
-    return OK;
+    if (p->mesh.size[CP] == 1) return attention_scheme_at(0)->head.name;
+    return STREAMS(&p->model) > 1 ? "streams" : "ring-zigzag";
 }
 
 enum error_code train_parse(struct train_options *o, int argc, char **argv, struct error *err)
 {
     const char *attention = NULL, *dispatch = NULL, *affinity = NULL, *owners = NULL, *encoders = NULL;
-    int shared = -1;
     const char *batches = NULL, *model = NULL, *backend = NULL, *grad_dtype = NULL, *placement = placements[0],
                *dtype = "fp32", *cluster = CLUSTER_USUAL, *optimizer = "adamw";
     int size[AXIS_COUNT] = { 1, 1, 1, 1, 1 }, batch = 0, seq = 0, micro = 0, steps = 100, warmup = -1, lr_steps = 0;
     double lr = -1, min_lr = -1, clip = -1, decay = -1, dropout = -1, distance = -1, limit = wait_limit(WAIT_LIMIT);
     uint64_t bucket = 25 << 20;
-    bool untied = false, chunks_given = false, shared_gate = false;
+    bool untied = false, chunks_given = false;
     struct offload_flags offload = { 0 };
-    struct router_flags router = { .speed = -1 };
+    struct model_flags changed = { .speed = -1, .shared = -1 };
     struct data_flags data = { .zero = -1, .block = 256, .reshard = true, .prefetch = true };
     struct low_rank_flags low_rank = { .scale = -1, .damping = -1 };
     *o = (struct train_options){ .trace_steps = 2,
@@ -484,18 +447,22 @@ enum error_code train_parse(struct train_options *o, int argc, char **argv, stru
           .help = "fp16: initial loss scale, a power of two; default: 65536" },
         { "--dropout", "P", OPTION_DOUBLE, &dropout, .min = 0, .max = 0.999,
           .help = "dropout of embeddings, attention and residuals; default: the model's" },
-        { "--router", "NAME", OPTION_STRING, &router.name,
+        { "--streams", "P", OPTION_INT, &changed.streams, .min = 1, .max = 1024,
+          .help = "parallel streams of a Qwen2 (ParScale), which --cp can distribute; default: the model's" },
+        { "--prefix", "T", OPTION_INT, &changed.prefix, .min = 1, .max = 65536,
+          .help = "learned keys and values of each stream in every layer; default: the model's, or 8" },
+        { "--router", "NAME", OPTION_STRING, &changed.router,
           .help = "how a mixture's router chooses experts and weighs them: orrery list routers; default: the model's" },
-        { "--router-speed", "U", OPTION_DOUBLE, &router.speed, .min = 0, .max = 1e6,
+        { "--router-speed", "U", OPTION_DOUBLE, &changed.speed, .min = 0, .max = 1e6,
           .help = "how far a step moves the correction bias of a router that has one; default: the rule's" },
-        { "--top-p", "P", OPTION_DOUBLE, &router.top_p, .min = 1e-6, .max = 1,
+        { "--top-p", "P", OPTION_DOUBLE, &changed.top_p, .min = 1e-6, .max = 1,
           .help = "a token goes to the fewest experts whose probabilities add up to P; default: the router's" },
-        { "--zero-experts", "Z", OPTION_INT, &router.zero, .min = 1, .max = 65536,
+        { "--zero-experts", "Z", OPTION_INT, &changed.zero, .min = 1, .max = 65536,
           .help = "experts without computation that a router can choose too, beside those of the model" },
-        { "--shared-experts", "N", OPTION_INT, &shared, .min = 0, .max = 1024,
+        { "--shared-experts", "N", OPTION_INT, &changed.shared, .min = 0, .max = 1024,
           .help = "of a mixture: experts that every token goes through, beside those that are chosen; default: the "
                   "model's" },
-        { "--shared-gate", NULL, OPTION_SWITCH, &shared_gate,
+        { "--shared-gate", NULL, OPTION_SWITCH, &changed.shared_gate,
           .help = "multiply their result by the sigmoid of a number that is computed from the token, as Qwen2-MoE" },
         { "--untied", NULL, OPTION_SWITCH, &untied, .help = "the output matrix is not tied to the token embedding" },
         { .kind = OPTION_HEADING, .help = "Training" },
@@ -596,7 +563,7 @@ enum error_code train_parse(struct train_options *o, int argc, char **argv, stru
                     printable(o->check).text);
     if (o->golden &&
         (model || o->resume || o->data || o->save || o->trace || batch || seq || lr >= 0 || dropout >= 0 || untied ||
-         router.name || router.zero || router.top_p > 0))
+         changed.router || changed.zero || changed.top_p > 0 || changed.streams || changed.prefix))
         return fail(err, ERR_USAGE,
                     "--check %s: the golden file says what is trained; of the model, the text and the training only "
                     "--optimizer can be chosen",
@@ -608,12 +575,11 @@ enum error_code train_parse(struct train_options *o, int argc, char **argv, stru
     struct plan *p = &o->plan;
     int64_t usual_batch;
     e = take_model(o, model, seq, &usual_batch, err);
-    p->attention = attention ? attention : size[CP] > 1 ? "ring-zigzag" : attention_scheme_at(0)->head.name;
     take_experts(p, dispatch, size);
     if (!e) e = mesh_make(&p->mesh, size, err);
     if (!e) e = optimizer_find(&p->optimizer, optimizer, err);
-    if (!e) e = take_router(&p->model, &router, err);
-    if (!e) e = take_shared(&p->model, shared, shared_gate, err);
+    if (!e) e = train_change_model(&p->model, &changed, err);
+    if (!e) p->attention = attention ? attention : usual_attention(p);
     if (!e) e = take_affinity(o, affinity, err);
     if (!e) e = take_owners(o, owners, err);
     if (!e) e = take_encoders(o, encoders, err);

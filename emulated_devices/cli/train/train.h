@@ -60,6 +60,19 @@ enum error_code train_check_saved(const struct train_options *, const struct tex
  *  scale is not used. */
 bool train_changes_loss_scale(const struct train_options *);
 
+/* Options that change the model. */
+struct model_flags {
+    const char *router;                 /* rule of a mixture's router; NULL: the model's */
+    double speed, top_p;                /* of its bias, -1: the rule's; of its choice, 0: the model's */
+    int zero;                           /* experts without computation; 0: the model's */
+    int shared;                         /* shared experts; -1: the model's */
+    bool shared_gate;
+    int streams, prefix;                /* parallel streams, tokens of a prefix; 0: the model's */
+};
+
+/** Change a model as its options say.  @return OK; ERR_USAGE if the model has nothing of the kind. */
+enum error_code train_change_model(struct model_config *, const struct model_flags *, struct error *);
+
 /* The flags of the slow tier; NULL and 0: not given. */
 struct offload_flags { const char *classes, *to; int slice, stride; uint64_t cache; };
 enum { OFFLOAD_SLICE = 1 << 16 };       /* elements, by default */

@@ -35,6 +35,7 @@ struct context_parallel {
     int devices, rank;                  /* devices that share each sequence; index of this one */
     struct context_split split;
     int64_t S;                          /* tokens of a whole sequence */
+    int64_t streams;                    /* parallel ones of the model, at least 1 */
     const struct context_plan *plan;    /* of this microbatch, if the scheme plans: all its tokens are one sequence
                                          * then, and S is their number */
 };
@@ -50,6 +51,9 @@ struct attention_call {
 
 struct attention_scheme {
     struct scheme head;
+    bool cuts_streams;                  /* devices along cp have different parallel streams of all tokens */
+    bool takes_prefix;                  /* its first slot is the log-sum-exp, [rows, H]; then attention to a prefix can
+                                         * be merged with its result */
     bool splits, windows;               /* whether it reads heads and context_first of a split; window */
     /* Whether a model's sequences can be cut so.  @return NULL, or what the scheme needs, as text. */
     const char *(*refuses)(const struct context_parallel *, const struct model_config *);

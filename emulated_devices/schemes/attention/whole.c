@@ -7,7 +7,7 @@
  * Equals   permutes: it is the one-device operation
  */
 #include "emulated_devices/device/compute.h"
-#include "emulated_devices/schemes/attention/attention.h"
+#include "emulated_devices/schemes/attention/whole.h"
 
 static const char *refuses(const struct context_parallel *cp, const struct model_config *c)
 {
@@ -15,26 +15,26 @@ static const char *refuses(const struct context_parallel *cp, const struct model
     return cp->devices == 1 ? NULL : "every sequence whole on a device, so --cp 1; other schemes cut sequences";
 }
 
-static void cut(struct intervals *tokens, const struct context_parallel *cp, int member)
+void whole_cut(struct intervals *tokens, const struct context_parallel *cp, int member)
 {
     (void)member;
     intervals_add(tokens, (struct interval){ 0, cp->S });
 }
 
-static struct tensor kept(const struct context_parallel *cp, int slot, int64_t rows)
+struct tensor whole_kept(const struct context_parallel *cp, int slot, int64_t rows)
 {
     (void)slot;
     return tensor_2d(NULL, dtype_wide(cp->tp->device->dtype), rows, cp->heads->queries.count);
 }
 
-static enum error_code forward(struct attention_call *c, struct error *err)
+enum error_code whole_forward(struct attention_call *c, struct error *err)
 {
     (void)err;
     dev_attention_forward(c->cp->tp->device, c->out, c->kept[0], c->qkv, c->shape);
     return OK;
 }
 
-static enum error_code backward_input(struct attention_call *c, struct error *err)
+enum error_code whole_backward_input(struct attention_call *c, struct error *err)
 {
     (void)err;
     dev_attention_backward_input(c->cp->tp->device, c->d_qkv, c->d_out, c->out, c->kept[0], c->qkv, c->shape);
@@ -45,6 +45,5 @@ const struct attention_scheme attention_scheme_whole = {
     .head = { .kind = ATTENTION_SCHEME, .equality = PERMUTES, .name = "whole",
               .description = "each sequence is on one device", .source = "the one-device operation",
               .volume = "nothing", .memory = "log-sum-exp: H numbers a token", .needs = "--cp 1" },
-    .refuses = refuses, .cut = cut, .slots = 1, .kept = kept, .reads_input = true, .reads_output = true,
-    .forward = forward, .backward_input = backward_input,
+    .refuses = refuses, WHOLE_SEQUENCES,
 };

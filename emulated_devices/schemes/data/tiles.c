@@ -1,6 +1,9 @@
 #include "emulated_devices/schemes/data/tiles.h"
 
-static bool is_tiled(const struct param_spec *s) { return s->ndim == 2 && s->role != ROLE_POSITIONS; }
+static bool is_tiled(const struct param_spec *s)
+{
+    return s->ndim == 2 && s->role != ROLE_POSITIONS && s->role != ROLE_PREFIX && !role_is_whole(s->role);
+}
 
 int tiles_of(const struct data_request *q, const struct param_spec *s)
 {

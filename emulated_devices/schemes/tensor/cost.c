@@ -26,13 +26,17 @@ void forecast_heads(struct forecast *f)
 {
     const struct tensor_parallel *tp = f->tp;
     const unsigned in = tp->scheme->weight(ROLE_QKV).in;
-    if (tp->heads.copies == 1) return;
     const int64_t inputs = tensor_width(tp, ROLE_QKV, false, axes_index(tp, in), axes_size(tp, in));
     const int64_t rows = 2 * tp->heads.keys.count * tp->config->A;
-    struct collective sum = { .count = rows * inputs, .dtype = tensor_gradient_format(tp) };
-    forecast_on(f, &tp->copies, ALLREDUCE, tp->allreduce, sum);
-    sum.count = rows;
-    if (model_has_bias(tp->config, ROLE_QKV)) forecast_on(f, &tp->copies, ALLREDUCE, tp->allreduce, sum);
+    forecast_copies(f, rows * inputs);
+    if (model_has_bias(tp->config, ROLE_QKV)) forecast_copies(f, rows);
+}
+
+void forecast_copies(struct forecast *f, int64_t count)
+{
+    const struct tensor_parallel *tp = f->tp;
+    const struct collective sum = { .count = count, .dtype = tensor_gradient_format(tp) };
+    if (tp->heads.copies > 1) forecast_on(f, &tp->copies, ALLREDUCE, tp->allreduce, sum);
 }
 
 void forecast_allreduce(struct forecast *f, unsigned axes, int64_t count)
@@ -88,8 +92,13 @@ void forecast_matrix(struct forecast *f, enum param_role role, enum tensor_pass 
 {
     const struct tensor_scheme *s = f->tp->scheme;
     if (role_is_whole(role)) {
-        const int64_t rows = role == ROLE_ROUTER ? mixture_columns(&f->tp->config->mixture) : 1;
-        if (pass == WEIGHT_PASS) forecast_shared(f, s->stream, rows, f->tp->config->D, pass);
+        const struct model_config *c = f->tp->config;
+        const int64_t P = STREAMS(c), rows = role == ROLE_ROUTER         ? mixture_columns(&c->mixture)
+                                             : role == ROLE_STREAMS_UP   ? c->D
+                                             : role == ROLE_STREAMS_DOWN ? P : 1;
+        if (pass != WEIGHT_PASS) return;
+        forecast_shared(f, s->stream, rows, role == ROLE_STREAMS_UP ? P * c->D : c->D, pass);
+        if (model_has_bias(c, role)) forecast_shared(f, s->stream, rows, 1, pass);
         return;
     }
     s->matrix_cost(f, role, pass, N, model_has_bias(f->tp->config, role));

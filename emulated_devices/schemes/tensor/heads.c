@@ -8,7 +8,7 @@
  *                   So each part has one key/value head and, since H >= P, at least one query head
  * Sends    P > K: an all-reduce over the parts with copies of a head, of the gradient of its rows in QKV, for each
  *          microbatch: 2 A I elements, where I is the number of columns of D in a device's piece of that matrix; one
- *          of 2 A elements for their bias, if there is one
+ *          of 2 A elements for their bias, if there is one; one for the gradient of a prefix
  * Equals   a copy's gradient comes from the query heads of its own part.  Their sum is the gradient from the whole
  *          group, reassociated in the order of the all-reduce.  All copies have the same bits.
  */
@@ -65,6 +65,12 @@ static enum error_code end(struct tensor_parallel *tp, struct copied *c, struct 
     if (!e) dev_add(tp->device, c->rows, c->earlier, c->rows);
     device_free(tp->device, c->earlier);
     return e;
+}
+
+enum error_code heads_add_copies(struct tensor_parallel *tp, struct tensor g, struct error *err)
+{
+    if (tp->heads.copies == 1) return OK;
+    return allreduce(&tp->copies, g.data, tensor_count(g), g.dtype, SUM, tp->allreduce, err);
 }
 
 enum error_code heads_backward_weight(struct tensor_parallel *tp, int64_t N, struct tensor dW, struct tensor db,

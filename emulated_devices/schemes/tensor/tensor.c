@@ -99,6 +99,7 @@ enum error_code tensor_check(const struct tensor_scheme *s, const struct model_c
 static int64_t row_edge(const struct tensor_parallel *tp, int64_t N, int parts, int index)
 {
     const int64_t unit = tp->scheme->cuts_tokens ? 1 : tp->S;
+    if (index == parts) return N;
     return unit * block_start(N / unit, parts, index);
 }
 
@@ -160,11 +161,6 @@ static struct runs runs_of(const struct model_config *c, enum param_role role, b
     const bool inner = leads_inside(role) == output;
     const struct heads h = heads_at(c, parts, index);
     struct runs r = { 0 };
-    if (role_is_whole(role)) {
-        const int64_t columns = role == ROLE_ROUTER ? mixture_columns(&c->mixture) : 1;
-        add_run(&r, (struct interval){ 0, output ? columns : c->D });
-        return r;
-    }
     if (inner && (role == ROLE_QKV || role == ROLE_ATTENTION_OUT)) {
         add_run(&r, heads_columns(c, h.queries));
         for (int64_t before = c->H; role == ROLE_QKV && before <= c->H + c->K; before += c->K)
@@ -216,12 +212,25 @@ static struct tensor_cut cut_of(const struct tensor_scheme *s, const struct para
     return inner ? s->inner : s->stream;
 }
 
+/* Keys of the device's heads for all rows, then values. */
+static struct layout prefix_layout(const struct tensor_parallel *tp, const struct param_spec *p)
+{
+    struct layout l = layout_none(p->ndim, p->dim);
+    const struct interval keys = heads_columns(tp->config, tp->heads.keys);
+    if (keys.count == p->dim[1] / 2) return layout_whole(p->ndim, p->dim);
+    for (int part = 0; part < 2; part++)
+        layout_add_box(&l, (int64_t[]){ 0, keys.first + part * p->dim[1] / 2 }, (int64_t[]){ p->dim[0], keys.count });
+    return l;
+}
+
 static bool is_matrix(const struct param_spec *p) { return p->ndim == 2 && p->role != ROLE_POSITIONS; }
 
 struct layout tensor_layout(const struct tensor_parallel *tp, const struct param_spec *p)
 {
     struct layout l = layout_none(p->ndim, p->dim);
     const struct tensor_scheme *s = tp->scheme;
+    if (role_is_whole(p->role)) return layout_whole(p->ndim, p->dim);
+    if (p->role == ROLE_PREFIX) return prefix_layout(tp, p);
     if (is_matrix(p)) {
         const struct weight_cut w = s->weight(p->role);
         const struct runs out =
@@ -253,6 +262,7 @@ static unsigned axes_that_cut(const struct tensor_scheme *s, const struct param_
 {
     const struct tensor_cut cut = cut_of(s, p);
     if (role_is_whole(p->role)) return 0;
+    if (p->role == ROLE_PREFIX) return s->inner.columns;
     if (!is_matrix(p)) return cut.columns | (s->cuts_vectors ? cut.rows : 0);
     const struct weight_cut w = s->weight(p->role);
     return w.out | w.in | w.sub;
@@ -274,6 +284,7 @@ int64_t tensor_counted(const struct tensor_parallel *tp, const struct param_spec
 {
     const struct layout own = tensor_layout(tp, p);
     if (!tensor_keeps_first(tp, p)) return 0;
+    if (p->role == ROLE_PREFIX && tp->heads.copy > 0) return 0;
     if (p->role != ROLE_QKV || tp->heads.copy == 0) return layout_count(&own);
     return tp->heads.queries.count * tp->config->A * (p->ndim == 2 ? layout_cols(&own) : 1);    /* queries come first */
 }

@@ -83,7 +83,7 @@ struct tensor_parallel {
 
 /* The columns of an activation: the model's width D; queries, keys and values; heads side by side; F (with a gate 2F);
  * F; V; experts, E; a token's choices of them, k; as F with the shared experts' width, before and after their gate;
- * one. */
+ * one.  Of parallel streams, which are one row for each token from BESIDE on: all streams' D; their mean's D; P. */
 enum activation_width {
     WIDTH_MODEL,
     WIDTH_QKV,
@@ -95,13 +95,23 @@ enum activation_width {
     WIDTH_CHOICES,
     WIDTH_SHARED_UP,
     WIDTH_SHARED_ACT,
-    WIDTH_GATE
+    WIDTH_GATE,
+    WIDTH_BESIDE,
+    WIDTH_MEAN,
+    WIDTH_STREAMS
 };
 
 /* Whether rows of this width are cut as the residual stream; else as the inner side. */
 static inline bool width_of_stream(enum activation_width w)
 {
-    return w == WIDTH_MODEL || w == WIDTH_EXPERTS || w == WIDTH_CHOICES || w == WIDTH_GATE;
+    return w == WIDTH_MODEL || w == WIDTH_EXPERTS || w == WIDTH_CHOICES || w == WIDTH_GATE ||
+           w == WIDTH_BESIDE || w == WIDTH_MEAN || w == WIDTH_STREAMS;
+}
+
+/* Whether an activation has a row for each token; else for each token of each stream. */
+static inline bool width_of_tokens(enum activation_width w)
+{
+    return w == WIDTH_VOCABULARY || w == WIDTH_BESIDE || w == WIDTH_MEAN || w == WIDTH_STREAMS;
 }
 
 /* Forward; backward for the input, for the weights; of attention's forward only its exchanges, before backward. */
@@ -227,8 +237,13 @@ enum error_code heads_open(struct tensor_parallel *, struct error *);
 enum error_code heads_backward_weight(struct tensor_parallel *, int64_t N, struct tensor dW, struct tensor db,
                                       struct tensor dY, struct tensor X, struct error *);
 
-/** What this sum sends. */
+/** Sum a gradient of keys and values, such as of a prefix, likewise.  Collective over these devices.
+ *  @return OK or ERR_COMM. */
+enum error_code heads_add_copies(struct tensor_parallel *, struct tensor g, struct error *);
+
+/** What these sums send; of the second for g with this many elements. */
 void forecast_heads(struct forecast *);
+void forecast_copies(struct forecast *, int64_t count);
 
 /* ---- norm.c, cross_entropy.c, shared.c, parts.c: the same for all schemes ---------------------------------------- */
 
