@@ -322,8 +322,9 @@ static void add_model(uint64_t *h, const struct plan *p)
 enum error_code case_bits_key(const struct plan *p, uint64_t *key, struct error *err)
 {
     struct schedule s;
-    struct shards shards;
+    struct shards shards, experts;              /* the second of experts that only some devices have */
     enum error_code e = data_shards(&shards, &p->data, plan_copies(p), 0, err);
+    if (!e) e = data_shards(&experts, &p->data, plan_expert_copies(p), 0, err);
     if (!e) e = plan_schedule(p, &s, err);
     if (e) return e;
     *key = HASH_START;
@@ -335,6 +336,7 @@ enum error_code case_bits_key(const struct plan *p, uint64_t *key, struct error 
     add_text(key, p->allreduce), add_text(key, p->optimizer->name);
     add_model(key, p);
     add_levels(key, p, &shards);
+    if (plan_cuts_experts(p)) add_levels(key, p, &experts);
     add_schedule(key, p, &s);
     schedule_free(&s);
     return OK;

@@ -341,20 +341,22 @@ static void take_codes(struct plan *p, int value)
 }
 
 /* No offload; everything, stepped by the device; everything, stepped by device and host in turn; optimizer state
- * only; activations; only experts. */
+ * only; activations; only experts; only their weights. */
 enum { OFFLOAD_ALL = 1u << PARAMETERS | 1u << GRADIENTS | 1u << OPTIMIZER, SLICE = 100 };
 static const struct { const char *name; unsigned what; int stride; bool experts; } offloads_[] = {
     { "none", 0, 0, false }, { "offload", OFFLOAD_ALL, 1, false }, { "offload /3", OFFLOAD_ALL, 3, false },
     { "offload state", 1u << OPTIMIZER, 1, false }, { "activations", 1u << ACTIVATIONS, 1, false },
-    { "offload experts", OFFLOAD_ALL, 1, true },
+    { "offload experts", OFFLOAD_ALL, 1, true }, { "offload expert weights", 1u << PARAMETERS, 1, true },
 };
 static const char *offload_word(int value) { return offloads_[value].name; }
-static void take_offload(struct plan *p, int value)
+/* In cases of expert schemes the data scheme does not vary; gradients can leave only if they are in shards. */
+static void take_offload(const struct space *s, struct plan *p, int value)
 {
     p->offload_activations = offloads_[value].what == 1u << ACTIVATIONS;
     p->data.offload = p->offload_activations ? 0 : offloads_[value].what;
     p->data.offload_stride = offloads_[value].stride, p->data.offload_experts = offloads_[value].experts;
     p->data.offload_slice = SLICE;
+    if (s->kind == EXPERT_SCHEME && offloads(&p->data, GRADIENTS)) p->data.scheme = "zero3";
 }
 
 static const int tiles[] = { 1, 3, 5 };
@@ -397,7 +399,8 @@ static const struct info info[DIMENSIONS] = {
     [DIM_RECOMPUTE] = { "recompute", EVERY, LENGTH(recomputes), take_recompute, .format = "recompute %s",
                         .words = recomputes },
     [DIM_CODES]     = { "codes", ONLY_DATA, LENGTH(codes), take_codes, .word = codes_word },
-    [DIM_OFFLOAD]   = { "offload", ONLY_DATA, LENGTH(offloads_), take_offload, .word = offload_word },
+    [DIM_OFFLOAD]   = { "offload", ONLY_DATA | ONLY_EXPERTS, LENGTH(offloads_), .take_of = take_offload,
+                        .word = offload_word },
     [DIM_TILES]     = { "tiles", ONLY_DATA, LENGTH(tiles), take_tiles, .format = "tiles %d", .numbers = tiles },
     [DIM_GATHERING] = { "gathering", ONLY_DATA, LENGTH(gatherings), take_gathering, .words = gatherings },
     [DIM_BUCKET]    = { "bucket", ONLY_DATA, LENGTH(buckets), take_bucket, .format = "bucket %d", .numbers = buckets },
@@ -500,6 +503,8 @@ enum error_code space_check(const void *context, const struct choice *x, struct 
         return fail(err, ERR_USAGE, "only a mixture has a router");
     if (p.model.mlp == MLP_MIXTURE && dtype_size(p.dtype) == 2)
         return fail(err, ERR_USAGE, "in 16 bits rounding sends a token to another expert");
+    if (s->kind == EXPERT_SCHEME && x->value[DIM_OFFLOAD] && !offloads_[x->value[DIM_OFFLOAD]].experts)
+        return fail(err, ERR_USAGE, "what else leaves is in the cases of data schemes");
     if (x->value[DIM_CHUNKS] && schedule_generator_at(x->value[DIM_SCHEDULE])->chunks)
         return fail(err, ERR_USAGE, "%s says how many stages a device has", p.schedule);
     return plan_check(&p, err);

@@ -12,7 +12,8 @@ expect_all_pass() {
 # The families with the most cases only in `make verify`: tests under devices/ try their schemes in every tier.
 test_schemes() {
     [ "$TIER" != verify ] || { run verify data --devices 2;     expect_all_pass 100; }
-    [ "$TIER" != verify ] || { run verify dispatch --devices 2; expect_all_pass 60; expect_out 'alltoall /2'; expect_out 'tutel /1x2 r0'; }
+    [ "$TIER" != verify ] || { run verify dispatch --devices 2; expect_all_pass 60; expect_out 'alltoall /2'; expect_out 'tutel /1x2 r0'
+                                expect_out '^      (mixtral|shared),.* offload experts$'; expect_out ' offload expert weights$'; }
     run verify tensor --devices 2 --json all.json;      expect_all_pass 3
     expect_out '^2 devices, tensor '; expect_out '^  tp=2 +1d +M=2 v=1 .* == +== +- +ok$'; expect_out '^  tp=2 +1d-sp-keep .* ok'
     expect_file all.json

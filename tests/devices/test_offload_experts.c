@@ -122,6 +122,23 @@ static void test_a_host_that_keeps_experts(void **state)
     }
 }
 
+/* Experts of which two devices have copies have other bits with gradients in shards: these are added up after each
+ * microbatch, not after the last.  Local: the plans are of four devices. */
+static void test_the_order_of_sums(void **state)
+{
+    (void)state;
+    for (int ep = 2; ep <= 4; ep += 2) {
+        uint64_t key[2];
+        for (int shards = 0; shards < 2; shards++) {
+            struct plan p = mixture_plan(1, 4, 1, shards ? "zero3" : "ddp");
+            case_take_experts(&p, ep, "alltoall");
+            ASSERT_ALL(plan_check(&p, &err) == OK && case_bits_key(&p, &key[shards], &err) == OK, "%s", err.text);
+        }
+        ASSERT_ALL((key[0] == key[1]) == (ep == 4), "ep=%d: shards %s to add in the same order", ep,
+                   ep == 4 ? "do not seem" : "seem");
+    }
+}
+
 /* ---- three memories ---------------------------------------------------------------------------------------------- */
 
 /* Numbers of all dense parameters and of all experts', and of the largest dense part. */
@@ -180,6 +197,7 @@ int main(void)
         MPI_TEST(test_with_tensor_and_pipeline),
         MPI_TEST(test_a_file),
         MPI_TEST(test_a_host_that_keeps_experts),
+        MPI_TEST(test_the_order_of_sums),
         MPI_TEST(test_three_memories),
     };
     return MPI_RUN("offload_experts", tests);
