@@ -76,7 +76,7 @@ static enum error_code make_groups(struct trainer *t, struct error *err)
     if (!e) e = group_along(&t->pp, t->comm, &t->plan.mesh, TRAFFIC_PIPELINE, AXIS_BIT(PP), err);
     if (!e) e = group_along(&t->cp, t->comm, &t->plan.mesh, TRAFFIC_ATTENTION, AXIS_BIT(CP), err);
     if (!e) e = make_expert_groups(t, err);
-    return !e && forward_only(t) ? zeroth_open(t, err) : e;
+    return !e && draws(t) ? zeroth_open(t, err) : e;
 }
 
 static enum error_code make_schemes(struct trainer *t, struct error *err)
@@ -225,6 +225,8 @@ enum error_code trainer_outline(struct trainer *t, const struct plan *plan, stru
     for (int s = plan->batches ? plan->batches->steps - 1 : -1; s >= 0 && !e; s--) e = cut_step(t, s, err);
     if (plan_follows_data(plan)) t->held = (struct held){ 0 };
     if (!e && plan_cuts_experts(plan)) note_held(t);            /* as if no rows came */
+    if (!e) account_add(&t->begun.of[TRAFFIC_DATA], data_first_cost(&t->data), 1);
+    if (!e) tier_traffic_add(&t->moved, data_first_moves(&t->data), 1);
     return e;
 }
 
@@ -505,10 +507,19 @@ static enum error_code gradients(struct trainer *t, struct step_result *out, str
     return e;
 }
 
+static enum error_code only_loss(struct trainer *t, struct step_result *out, struct error *err)
+{
+    double loss = 0;
+    enum error_code e = encoders_forward(t, err);
+    if (!e) e = trainer_pass(t, &loss, err);
+    if (!e) e = routers_share(t, err);
+    return e ? e : share_result(t, loss, out, err);
+}
+
 enum error_code trainer_gradients(struct trainer *t, struct step_result *out, struct error *err)
 {
     enum error_code e = take_batch(t, err);
-    if (!e) e = forward_only(t) ? zeroth_losses(t, out, err) : gradients(t, out, err);
+    if (!e) e = draws(t) ? zeroth_losses(t, out, err) : infers(t) ? only_loss(t, out, err) : gradients(t, out, err);
     if (e) comm_give_up(t->comm, err);
     if (plan_cuts_experts(&t->plan)) note_held(t);      /* now the routings are known */
     return OK;
@@ -531,11 +542,15 @@ static enum error_code check_budget(struct trainer *t, struct error *err)
 enum error_code trainer_update(struct trainer *t, struct step_result *out, struct error *err)
 {
     enum error_code e = OK;
+    if (infers(t)) {
+        t->step++;
+        return check_budget(t, err);
+    }
     out->skipped = !loss_scale_update(&t->loss_scale, !isfinite(out->norm));
     if (out->skipped) {
         data_skip_step(&t->data);
         t->skipped++;
-    } else e = update(t, forward_only(t) ? out->slope : clip_scale(&t->plan.hyper, t->norm) / out->loss_scale, err);
+    } else e = update(t, draws(t) ? out->slope : clip_scale(&t->plan.hyper, t->norm) / out->loss_scale, err);
     if (!out->skipped) routers_update(t), encoders_update(t, clip_scale(&t->plan.hyper, t->norm));
     if (t->seams.ep.scheme->step) t->seams.ep.scheme->step(&t->seams.ep);
     if (e) comm_give_up(t->comm, err);

@@ -85,7 +85,7 @@ static struct account pipeline_cost(const struct trainer *t)
 static struct account result_cost(const struct trainer *t)
 {
     const struct collective numbers = { .count = RESULT_NUMBERS, .dtype = F64, .reduction = SUM };
-    if (forward_only(t)) return zeroth_cost(t);
+    if (draws(t)) return zeroth_cost(t);
     struct account sum = group_cost(&t->replica, ALLREDUCE, t->plan.allreduce, &numbers);
     account_add(&sum, routers_cost(t), 1);
     return sum;

@@ -8,6 +8,8 @@
 enum { RESULT_NUMBERS = 1 + EXACT_LIMBS };
 
 static inline bool forward_only(const struct trainer *t) { return t->plan.optimizer->forward_only; }
+static inline bool draws(const struct trainer *t) { return optimizer_draws(t->plan.optimizer); }
+static inline bool infers(const struct trainer *t) { return t->plan.optimizer->infers; }
 
 /* All parameters of a unit are held by the same places. */
 static inline int holders_of(const struct unit *u) { return u->count > 0 ? u->parameter[0].holders : 1; }

@@ -74,6 +74,7 @@ struct facts {
     X(skips_stages,            "--schedule skippipe")                                               \
     X(low_rank,               "--optimizer galore or natural-galore")                               \
     X(forward_only,           "--optimizer mezo")                                                   \
+    X(draws,                  "--optimizer mezo")                                                   \
     X(has_gradients,           "--optimizer adamw")                                                 \
     X(stateless,               "--optimizer sgd")                                                   \
     X(both_sides,             "--perturb 2")                                                        \

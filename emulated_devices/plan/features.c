@@ -366,7 +366,7 @@ static bool forwards_come_first(const struct schedule *s)
 
 static bool backward_before_last(const struct facts *f, struct typed *t)
 {
-    return !forwards_come_first(f->schedule) &&
+    return !f->plan->optimizer->forward_only && !forwards_come_first(f->schedule) &&
            say(t, "--schedule %s with %d microbatches", f->plan->schedule, f->plan->micros);
 }
 
@@ -383,7 +383,12 @@ static bool low_rank(const struct facts *f, struct typed *t)
 }
 static bool forward_only(const struct facts *f, struct typed *t)
 {
+    if (f->plan->optimizer->infers) return say(t, "orrery infer");
     return f->plan->optimizer->forward_only && say_optimizer(f, t);
+}
+static bool draws(const struct facts *f, struct typed *t)
+{
+    return optimizer_draws(f->plan->optimizer) && say_optimizer(f, t);
 }
 static bool has_gradients(const struct facts *f, struct typed *t)
 {
@@ -392,6 +397,7 @@ static bool has_gradients(const struct facts *f, struct typed *t)
 
 static bool stateless(const struct facts *f, struct typed *t)
 {
+    if (f->plan->optimizer->infers) return say(t, "orrery infer");
     return f->plan->optimizer->states == 0 && !has_masters(f) && !f->shards->apart &&
            say(t, "--optimizer %s with --dtype %s", f->plan->optimizer->name, dtype_name(f->plan->dtype));
 }

@@ -282,12 +282,29 @@ static enum error_code check_tiles(const struct plan *p, struct error *err)
     return OK;
 }
 
+static enum error_code check_ring(const struct plan *p, struct error *err)
+{
+    const int ring = p->data.ring;
+    if (ring == 0) return OK;
+    if (!offloads(&p->data, PARAMETERS))
+        return fail(err, ERR_PLAN, "--ring %d: is for weights on the slow tier; --offload weights or experts", ring);
+    if (p->data.no_prefetch)
+        return fail(err, ERR_PLAN, "--ring %d: weights come before they are needed; --prefetch no forbids it", ring);
+    if (ring < 2 || ring > p->model.L + 1)
+        return fail(err, ERR_PLAN, "--ring %d: must be from 2, a part that computes and the next, to %lld: the model "
+                    "has %lld parts, its layers, the embedding and the loss", ring, (long long)p->model.L + 1,
+                    (long long)p->model.L + 2);
+    return OK;
+}
+
 enum error_code plan_check(struct plan *p, struct error *err)
 {
     const struct tensor_scheme *tensor;
     struct shards shards;
     enum error_code e = model_config_check(&p->model, err);
     p->data.context = p->mesh.size[CP];
+    p->data.infers = p->optimizer->infers;
+    if (!e) e = check_ring(p, err);
     if (!e) e = tensor_scheme_find(&tensor, p->tensor, err);
     if (!e) e = data_shards(&shards, &p->data, plan_copies(p), 0, err);
     if (!e) e = data_check_codes(&p->data, err);

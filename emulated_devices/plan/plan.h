@@ -107,7 +107,7 @@ static inline int plan_parts(const struct plan *p) { return p->mesh.size[DP] / (
 static inline int plan_side(const struct plan *p, int dp) { return dp / plan_parts(p); }
 
 /* Passes through the pipeline in a step. */
-static inline int plan_passes(const struct plan *p) { return p->optimizer->forward_only && p->perturb != 2 ? 2 : 1; }
+static inline int plan_passes(const struct plan *p) { return optimizer_draws(p->optimizer) && p->perturb != 2 ? 2 : 1; }
 
 /* Devices with the same weights and different tokens, which sum their gradients: along dp and cp (cp varies
  * fastest). */

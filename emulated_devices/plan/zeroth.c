@@ -45,7 +45,7 @@ static enum error_code check_allreduce(const struct plan *p, struct error *err)
 enum error_code plan_check_zeroth(struct plan *p, struct error *err)
 {
     const enum error_code e = check_perturb(p, err);
-    if (e || !p->optimizer->forward_only) return e;
+    if (e || !optimizer_draws(p->optimizer)) return e;
     if (!(p->hyper.distance > 0))
         return fail(err, ERR_PLAN, "--mezo-eps %g: losses are taken so far from the weights; 1e-3 is usual",
                     p->hyper.distance);

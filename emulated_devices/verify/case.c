@@ -204,7 +204,7 @@ void case_take_mezo(struct plan *p, int sides)
 void case_take_optimizer(struct plan *p, const struct optimizer *o, int sides)
 {
     if (o->low_rank) case_take_low_rank(p, o);
-    else if (o->forward_only) case_take_mezo(p, sides);
+    else if (optimizer_draws(o)) case_take_mezo(p, sides);
     else {
         p->optimizer = o;
         p->hyper = o->usual;
@@ -388,7 +388,7 @@ static enum error_code hash_whole(struct trainer *t, uint64_t *h, struct error *
  * 1 / (2 eps).  (Losses themselves are still within 1e-12.) */
 static double fp64_error(const struct plan *p)
 {
-    return p->optimizer->forward_only ? CASE_FP64_ERROR / p->hyper.distance : CASE_FP64_ERROR;
+    return optimizer_draws(p->optimizer) ? CASE_FP64_ERROR / p->hyper.distance : CASE_FP64_ERROR;
 }
 
 static enum error_code judge_numbers(const struct outcome *o, const struct plan *p, struct error *err)
@@ -403,7 +403,7 @@ static enum error_code judge_numbers(const struct outcome *o, const struct plan 
         return fail(err, ERR_CHECK,
                     "the one-device run diverges, first in %s at step %lld: there is nothing to compare with",
                     spread_name(text, sizeof text, &c->divergence), (long long)c->divergence.step);
-    if (p->dtype == F64 && p->optimizer->forward_only && !(c->loss.error <= CASE_FP64_ERROR))
+    if (p->dtype == F64 && optimizer_draws(p->optimizer) && !(c->loss.error <= CASE_FP64_ERROR))
         return fail(err, ERR_CHECK, "error %.3g of %s", c->loss.error, c->loss.tensor);
     if (p->dtype == F64 && !(c->largest_error <= fp64_error(p)))
         return fail(err, ERR_CHECK,

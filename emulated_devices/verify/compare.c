@@ -201,12 +201,13 @@ enum error_code compare_gradients(struct probes *p, struct reference *ref, const
     if (here) c->choices += ref->routing.L * ref->routing.N;
     const bool overflow = here && reference_overflows(ref);
     comparison_step(c, overflow);
-    if (here && t->plan.optimizer->forward_only) compare_sides(c, ref, result, v.step);
-    if (t->plan.optimizer->forward_only) return OK;
+    if (here && optimizer_draws(t->plan.optimizer)) compare_sides(c, ref, result, v.step);
+    if (optimizer_draws(t->plan.optimizer)) return OK;
     if (here) v.record = &ref->record;
     e = probes_collect(p, false, compare_activation, &v, err);
     if (here)
         comparison_number(c, &c->loss, "loss", result->loss, reference_loss(ref), reference_loss_bound(ref), v.step);
+    if (e || t->plan.optimizer->infers) return e;
     v.ignored = overflow;
     if (!e) e = probes_collect(p, true, compare_activation, &v, err);
     data_settle_tracking(&t->data);

@@ -16,23 +16,36 @@ static bool copy_tensor(struct tensor *copy, struct tensor t)
 }
 
 static bool is_mixed(const struct plan *p) { return dtype_wide(p->dtype) != p->dtype; }
-static bool is_forward_only(const struct plan *p) { return p->optimizer->forward_only; }
+static bool draws(const struct plan *p) { return optimizer_draws(p->optimizer); }
 
-bool reference_has_masters(const struct plan *p) { return is_mixed(p) || quantised_after_step(p); }
+bool reference_has_masters(const struct plan *p)
+{
+    return !p->optimizer->infers && (is_mixed(p) || quantised_after_step(p));
+}
 
-/* Masters are the weights themselves or copies.  fp32 masters of 16-bit weights get the initial values in fp32; the
- * weights are rounded from them. */
+/* The initial values of a parameter in the format of masters, rounded to its weights.  @return NULL without memory. */
+static void *draw_master(struct serial_run *r, const struct plan *p, int i)
+{
+    struct tensor m = r->model.w[i];
+    m.dtype = dtype_wide(p->dtype);
+    m.data = malloc(tensor_bytes(m));
+    if (m.data == NULL) return NULL;
+    param_init(&r->model.spec[i], p->seed, m.dtype, 0, tensor_count(m), m.data);
+    tensor_convert(r->model.w[i], m);
+    return m.data;
+}
+
+/* Masters are the weights themselves or copies: fp32 masters of 16-bit weights.  Inference starts from the same weights
+ * as training, and keeps no masters. */
 static bool make_masters(struct serial_run *r, const struct plan *p)
 {
     for (int i = 0; i < r->model.params; i++) {
-        struct tensor *m = &r->master[i];
-        *m = r->model.w[i];
-        if (!reference_has_masters(p)) continue;
-        m->dtype = dtype_wide(p->dtype);
-        m->data = malloc(tensor_bytes(*m));
-        if (m->data == NULL) return false;
-        param_init(&r->model.spec[i], p->seed, m->dtype, 0, tensor_count(*m), m->data);
-        tensor_convert(r->model.w[i], *m);
+        r->master[i] = r->model.w[i];
+        if (!reference_has_masters(p) && !is_mixed(p)) continue;
+        void *const drawn = draw_master(r, p, i);
+        if (drawn == NULL) return false;
+        if (reference_has_masters(p)) r->master[i].data = drawn, r->master[i].dtype = dtype_wide(p->dtype);
+        else free(drawn);
     }
     return true;
 }
@@ -125,7 +138,7 @@ static enum error_code open_one(struct reference *r, const struct plan *plan, st
     if (!e) e = serial_open(&r->twin, plan, &r->rule, err);
     if (!e) e = serial_encoders_open(&r->encoders, plan->encoders.kinds, plan->model.D, plan->dtype, plan->seed,
                                      plan->optimizer->states, err);
-    const bool plain = !is_forward_only(plan) && r->rule.updates == 1 && !r->rule.delayed &&
+    const bool plain = !draws(plan) && r->rule.updates == 1 && !r->rule.delayed &&
                        r->rule.passes_by == NULL && r->replicas == 1;
     if (!e && plain) e = routing_open(&r->routing, &plan->model, (int64_t)tokens, err);
     r->routing.bias = r->truth.model.router_bias;
@@ -368,6 +381,7 @@ static enum error_code update_one(struct reference *r, struct error *err)
 enum error_code reference_update(struct reference *r, struct error *err)
 {
     enum error_code e = OK;
+    if (r->plan->optimizer->infers) return r->step++, OK;
     for (int i = 0; i < r->replicas && !e; i++) e = update_one(reference_replica(r, i), err);
     if (!e) outer_update(r);
     return e;
@@ -416,7 +430,7 @@ static enum error_code gradients(struct reference *r, struct serial_run *run, st
     run->model.patches = r->encoders.rows, run->model.d_patches = r->encoders.d_rows;
     run->model.route = r->routing.L > 0 && (run == &r->twin || r->routing.deciding) ? r->routing.experts : NULL;
     if (!e) e = transformer_forward(&run->model, r->ids, r->counting, r->rule.own.count, r->plan->S, &loss, err);
-    if (!e) transformer_backward(&run->model);
+    if (!e && !r->plan->optimizer->infers) transformer_backward(&run->model);
     run->model.packed = NULL;
     exchange_gathered(run);
     if (r->rule.delayed) exchange_versions(run);
@@ -498,7 +512,7 @@ static enum error_code gradients_one(struct reference *r, struct error *err)
     memset(r->response, 0, (size_t)r->truth.model.params * sizeof *r->response);
     memset(r->turn, 0, (size_t)r->truth.model.params * sizeof *r->turn);
     memset(r->state_response, 0, (size_t)r->truth.model.params * OPTIMIZER_MAX_STATES * sizeof *r->state_response);
-    if (is_forward_only(r->plan)) return reference_losses(r, err);
+    if (draws(r->plan)) return reference_losses(r, err);
     e = encode(r, err);
     for (int u = 0; u < r->rule.updates && !e; u++) {
         if (u > 0) e = update_both(r, err);

@@ -60,6 +60,9 @@ static const struct optimizer mezo = {
     .step_f32 = sgd_step_f32, .step_f64 = sgd_step_f64,
 };
 
+const struct optimizer no_optimizer = { .name = "none", .description = "inference: forward passes only",
+                                        .forward_only = true, .infers = true };
+
 const struct optimizer *const optimizers[] = { &adamw, &sgd, &momentum, &galore, &natural_galore, &mezo, NULL };
 
 enum error_code optimizer_find(const struct optimizer **found, const char *name, struct error *err)

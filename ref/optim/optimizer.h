@@ -37,13 +37,20 @@ struct optimizer {
     bool low_rank;                      /* galore.h projects and steps whole matrices of linear layers; other
                                          * parameters use the functions below */
     bool natural;                       /* low_rank with natural gradients */
-    bool forward_only;                  /* uses losses only: its gradient is a slope times a drawn direction
-                                         * (ref/model/mezo.h) and is not stored */
+    bool forward_only;                  /* there is no backward pass, and no gradient is stored */
+    bool infers;                        /* forward_only, and nothing is stepped; else two losses make a step along a
+                                         * drawn direction (ref/model/mezo.h) */
     void (*step_f32)(struct tensor w, struct tensor g, const struct tensor state[], struct step);
     void (*step_f64)(struct tensor w, struct tensor g, const struct tensor state[], struct step);
 };
 
 extern const struct optimizer *const optimizers[];      /* ends with NULL; [0] is the default */
+
+/* In place of an optimizer: inference.  It has no functions, and is not in the list. */
+extern const struct optimizer no_optimizer;
+
+/** Whether an optimizer steps along a drawn direction. */
+static inline bool optimizer_draws(const struct optimizer *o) { return o->forward_only && !o->infers; }
 
 /** Find an optimizer by name.  @return OK, or ERR_USAGE with the nearest name. */
 enum error_code optimizer_find(const struct optimizer **, const char *name, struct error *);

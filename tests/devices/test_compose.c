@@ -116,7 +116,7 @@ static void take(struct plan *p, enum feature f)
         split(p, PP, 1);
         break;
     case HAS_low_rank: take_optimizer(p, "galore"); break;
-    case HAS_forward_only: take_optimizer(p, "mezo"); break;
+    case HAS_forward_only: case HAS_draws: take_optimizer(p, "mezo"); break;
     case HAS_stateless: take_optimizer(p, "sgd"); break;
     case HAS_both_sides: p->perturb = 2, split(p, DP, 2); break;
     case HAS_clip: p->hyper.clip = 1; break;

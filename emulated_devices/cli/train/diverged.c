@@ -12,10 +12,10 @@ static void set(struct divergence *d, int64_t step, const char *what, double val
  * long as there is a smaller scale. */
 bool step_diverges(const struct optimizer *o, int64_t step, const struct step_result *s, struct divergence *d)
 {
-    const double other = o->forward_only ? s->slope : s->norm;
+    const double other = optimizer_draws(o) ? s->slope : s->norm;
     if (s->skipped && s->loss_scale > LOSS_SCALE_LEAST) return false;
     if (!isfinite(s->loss)) set(d, step, "loss", s->loss);
-    else if (!isfinite(other)) set(d, step, o->forward_only ? "slope" : "norm of the gradients", other);
+    else if (!isfinite(other)) set(d, step, optimizer_draws(o) ? "slope" : "norm of the gradients", other);
     d->lost_layer = s->lost_layer, d->lost_row = s->lost_row;
     return d->what != NULL;
 }

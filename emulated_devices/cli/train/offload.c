@@ -47,9 +47,10 @@ enum error_code train_take_offload(struct plan *p, const struct offload_flags *f
     q->offload_slice = f->slice ? f->slice : OFFLOAD_SLICE;
     q->offload_stride = f->stride;
     const enum error_code e = f->classes ? take_classes(&what, f->classes, err) : OK;
-    const unsigned state = 1u << PARAMETERS | 1u << GRADIENTS | 1u << OPTIMIZER;
+    const unsigned weights = 1u << PARAMETERS, state = weights | 1u << GRADIENTS | 1u << OPTIMIZER,
+                   usual = p->optimizer->infers ? weights : state;
     q->offload_experts = what >> EXPERTS & 1;
-    q->offload = q->offload_experts && !(what & state) ? state : what & state;
+    q->offload = q->offload_experts && !(what & state) ? usual : what & state;
     p->offload_activations = what >> ACTIVATIONS & 1;
     return e;
 }

@@ -3,6 +3,7 @@
 #include "emulated_devices/schemes/pipeline/schedule_file.h"
 #include "ref/io/output.h"
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
 
@@ -202,6 +203,7 @@ static enum error_code take_distance(struct train_options *o, double distance, b
     struct plan *p = &o->plan;
     const char *const name = p->optimizer->name;
     if (distance >= 0) p->hyper.distance = distance;
+    if (p->optimizer->infers) return OK;
     if (!p->optimizer->forward_only)
         return distance < 0
                    ? OK
@@ -292,7 +294,22 @@ static const char *usual_attention(const struct plan *p)
     return STREAMS(&p->model) > 1 ? "streams" : "ring-zigzag";
 }
 
-enum error_code train_parse(struct train_options *o, int argc, char **argv, struct error *err)
+static enum error_code parse(struct train_options *o, const struct option *table, int argc, char **argv,
+                             struct error *err)
+{
+    struct option *const own = o->infers ? infer_options(table, err) : NULL;
+    if (o->infers && own == NULL) return ERR_MEMORY;
+    const enum error_code e = parse_command(
+        o->infers ? "infer" : "train", "[options]",
+        o->infers ? "Run the forward passes of a model on a mesh of emulated devices, on held-out text.\n"
+                    "Its weights do not change; --model DIR says which they are."
+                  : "Train a model on a mesh of emulated devices.",
+        argc, argv, own ? own : table, &o->help, err);
+    free(own);
+    return e;
+}
+
+enum error_code train_parse(struct train_options *o, bool infers, int argc, char **argv, struct error *err)
 {
     const char *attention = NULL, *dispatch = NULL, *affinity = NULL, *owners = NULL, *encoders = NULL;
     const char *batches = NULL, *model = NULL, *backend = NULL, *grad_dtype = NULL, *placement = placements[0],
@@ -305,7 +322,7 @@ enum error_code train_parse(struct train_options *o, int argc, char **argv, stru
     struct model_flags changed = { .speed = -1, .shared = -1 };
     struct data_flags data = { .zero = -1, .block = 256, .reshard = true, .prefetch = true };
     struct low_rank_flags low_rank = { .scale = -1, .damping = -1 };
-    *o = (struct train_options){ .trace_steps = 2,
+    *o = (struct train_options){ .trace_steps = 2, .infers = infers,
                                  .plan = { .seed = 42, .chunks = 1, .tensor = tensor_scheme_at(0)->head.name,
                                            .attention = attention_scheme_at(0)->head.name,
                                            .ep = 1, .etp = 1, .degree = -1,
@@ -425,6 +442,9 @@ enum error_code train_parse(struct train_options *o, int argc, char **argv, stru
         { "--host-cache", "SIZE", OPTION_SIZE, &offload.cache,
           .help = "with a folder: memory of each device's host for what its device uses most often of the file; "
                   "default: 0" },
+        { "--ring", "K", OPTION_INT, &o->plan.data.ring, .min = 2, .max = 100000,
+          .help = "parts of the model, which are layers, embedding and loss, whose offloaded weights are on the "
+                  "device: the one that computes, the next, and copies of those after it; default: 3" },
         { "--offload-slice", "N", OPTION_INT, &offload.slice, .min = 1, .max = 2e9,
           .help = "elements of optimizer state that a step moves at a time; default: 65536" },
         { "--offload-stride", "K", OPTION_INT, &offload.stride, .min = 1, .max = 1e6,
@@ -545,8 +565,7 @@ enum error_code train_parse(struct train_options *o, int argc, char **argv, stru
           .help = "write all results as JSON; -: to standard output, and the report for people to standard error" },
         { 0 }
     };
-    enum error_code e = parse_command("train", "[options]", "Train a model on a mesh of emulated devices.", argc, argv,
-                                      table, &o->help, err);
+    enum error_code e = parse(o, table, argc, argv, err);
     if (e || o->help) return e;
     set_wait_limit(limit);
     e = set_backend(backend, err);
@@ -578,6 +597,7 @@ enum error_code train_parse(struct train_options *o, int argc, char **argv, stru
     take_experts(p, dispatch, size);
     if (!e) e = mesh_make(&p->mesh, size, err);
     if (!e) e = optimizer_find(&p->optimizer, optimizer, err);
+    if (!e && infers) e = infer_take(o, err);
     if (!e) e = train_change_model(&p->model, &changed, err);
     if (!e) p->attention = attention ? attention : usual_attention(p);
     if (!e) e = take_affinity(o, affinity, err);

@@ -76,10 +76,12 @@ void report_step(const struct train_record *r, int64_t i)
     bar[20] = 0;
     const struct plan *p = &r->options->plan;
     const double tokens = (double)(plan_sequences_of(p, r->first_step + i) * p->S) / r->seconds[i];
-    const bool slope = r->options->plan.optimizer->forward_only;
-    fprintf(r->out, "%sstep %5lld/%lld  %s  loss %8.5f  %s %7.4f  %8.0f tokens/s", live ? "\r" : "",
-            (long long)(r->first_step + i + 1), (long long)(r->first_step + last + 1), bar, r->step[i].loss,
-            slope ? "slope" : "norm", slope ? r->step[i].slope : r->step[i].norm, tokens);
+    const bool slope = optimizer_draws(r->options->plan.optimizer);
+    fprintf(r->out, "%sstep %5lld/%lld  %s  loss %8.5f  ", live ? "\r" : "", (long long)(r->first_step + i + 1),
+            (long long)(r->first_step + last + 1), bar, r->step[i].loss);
+    if (!p->optimizer->infers)
+        fprintf(r->out, "%s %7.4f  ", slope ? "slope" : "norm", slope ? r->step[i].slope : r->step[i].norm);
+    fprintf(r->out, "%8.0f tokens/s", tokens);
     if (r->step[i].skipped) fprintf(r->out, "  skipped: overflow at loss scale %g", r->step[i].loss_scale);
     if (!live || stays) fprintf(r->out, "\n");
     fflush(r->out);
@@ -96,7 +98,7 @@ static double mean_sequences(const struct train_record *r)
 /* Floating-point operations of the model's matrices and attention, for the plan's B sequences. */
 static double step_flops(const struct plan *p)
 {
-    return p->optimizer->forward_only ? 2 * model_forward_flops(&p->model, p->B, p->S)
+    return p->optimizer->forward_only ? plan_passes(p) * model_forward_flops(&p->model, p->B, p->S)
                                       : model_step_flops(&p->model, p->B, p->S);
 }
 
@@ -345,10 +347,11 @@ void report_end(const struct train_record *r)
     if (r->divergence.what)
         fprintf(r->out, "DIVERGED at step %lld: the %s is %g\n", (long long)r->divergence.step, r->divergence.what,
                 r->divergence.value);
-    else if (r->has_numbers) fprintf(r->out, "loss    %.4f on %lld sequences of held-out text\n", r->validation,
+    else if (r->has_numbers && !r->options->infers)
+        fprintf(r->out, "loss    %.4f on %lld sequences of held-out text\n", r->validation,
                 (long long)plan_most_sequences(p));
     report_cache(r);
-    if (p->optimizer->forward_only) print_slope(r);
+    if (optimizer_draws(p->optimizer)) print_slope(r);
     fprintf(r->out, "traffic counted messages, bytes and additions of every kind%s %s the formulas on every device\n",
             plan_has_tier(p) ? ", and those of the slow tier," : "", all_exact(r, false) ? "equal" : "DIFFER FROM");
     fprintf(r->out,
@@ -465,8 +468,8 @@ enum error_code report_json(const struct train_record *r, const char *path, stru
         cJSON_AddItemToArray(steps, s);
         cJSON_AddNumberToObject(s, "step", (double)(r->first_step + i + 1));
         cJSON_AddNumberToObject(s, "loss", r->step[i].loss);
-        if (r->options->plan.optimizer->forward_only) cJSON_AddNumberToObject(s, "slope", r->step[i].slope);
-        else cJSON_AddNumberToObject(s, "norm", r->step[i].norm);
+        if (optimizer_draws(r->options->plan.optimizer)) cJSON_AddNumberToObject(s, "slope", r->step[i].slope);
+        else if (!r->options->infers) cJSON_AddNumberToObject(s, "norm", r->step[i].norm);
         cJSON_AddNumberToObject(s, "lr", r->step[i].lr);
         cJSON_AddNumberToObject(s, "loss_scale", r->step[i].loss_scale);
         cJSON_AddBoolToObject(s, "skipped", r->step[i].skipped);
@@ -476,7 +479,8 @@ enum error_code report_json(const struct train_record *r, const char *path, stru
         add_device(devices, &r->options->plan, &r->options->cluster, &r->device[d]);
     if (r->options->paranoid) cJSON_AddNumberToObject(root, "copies_compared", (double)r->copies);
     if (r->divergence.what) add_divergence(root, &r->divergence);
-    else if (r->has_numbers) cJSON_AddNumberToObject(root, "validation_loss", r->validation);
+    else if (r->has_numbers && !r->options->infers)
+        cJSON_AddNumberToObject(root, "validation_loss", r->validation);
     cJSON_AddNumberToObject(root, "median_step_seconds", median_seconds(r));
     cJSON_AddStringToObject(root, "cluster", r->options->cluster.name);
     cJSON_AddNumberToObject(root, "virtual_step_ps", virtual_step(r));

@@ -33,6 +33,7 @@ static const char *verdict(const struct train_record *r)
 {
     if (r->comparison.failed || r->encoders.code) return "FAILED: the plan does not compute what one device computes.";
     if (r->divergence.what) return "DIVERGED: no error was found in the plan, but the loss or norm is not finite.";
+    if (r->options->infers) return "OK: every activation and loss of every device is what one device computes.";
     if (r->options->plan.optimizer->forward_only)
         return "OK: both losses, the slope and every weight of every device are what one device computes.";
     if (!data_quantises(&r->options->plan.data))

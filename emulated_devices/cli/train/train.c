@@ -203,7 +203,7 @@ static enum error_code judge(struct session *r, const struct text *text, struct 
     const struct train_options *o = r->options;
     enum error_code e = OK;
     r->record.divergence = r->divergence;
-    if (!r->divergence.what && r->record.has_numbers)
+    if (!r->divergence.what && r->record.has_numbers && !o->infers)
         e = print_sample(&r->trainer, text, o->sample, r->record.out, &r->record.validation, err);
     if (e) return e;
     if (r->speaks) find_divergence(&r->record);
@@ -276,7 +276,7 @@ static enum error_code run_on_device(struct comm *comm, const struct train_optio
                                      const char *overridden, int threads, struct error *err)
 {
     struct session r = { .options = o, .checking = o->check != NULL, .speaks = comm->rank == 0 };
-    const struct text_source tokens = { text, o->plan.seed, o->plan.S, TEXT_TRAIN };
+    const struct text_source tokens = { text, o->plan.seed, o->plan.S, o->infers ? TEXT_VALIDATION : TEXT_TRAIN };
     const struct batch_source source = { fill_from_text, &tokens };
     enum error_code e = trainer_open(&r.trainer, &o->plan, comm, source, err);
     if (e) return e;
@@ -360,12 +360,22 @@ static enum error_code launch_checked(const struct train_options *o, int argc, c
     return e ? e : launch_devices(o->plan.mesh.devices, argc, argv, status, err);
 }
 
-enum error_code command_train(int argc, char **argv, int *status, struct error *err)
+static enum error_code run(bool infers, int argc, char **argv, int *status, struct error *err)
 {
     struct train_options o;
-    enum error_code e = train_parse(&o, argc - 2, argv + 2, err);
+    enum error_code e = train_parse(&o, infers, argc - 2, argv + 2, err);
     const bool alone = under_launcher() || o.plan.mesh.devices == 1;
     if (!e && !o.help) e = alone ? train_device(&o, err) : launch_checked(&o, argc, argv, status, err);
     train_options_free(&o);
     return e;
+}
+
+enum error_code command_train(int argc, char **argv, int *status, struct error *err)
+{
+    return run(false, argc, argv, status, err);
+}
+
+enum error_code command_infer(int argc, char **argv, int *status, struct error *err)
+{
+    return run(true, argc, argv, status, err);
 }

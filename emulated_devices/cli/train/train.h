@@ -13,6 +13,7 @@
 /* Everything on the command line. */
 struct train_options {
     struct plan plan;
+    bool infers;                        /* `orrery infer`: forward passes alone */
     const char *model_dir;              /* folder of initial weights; NULL: drawn from the seed */
     const char *pack;                   /* lengths of samples that are packed into sequences; NULL: none are */
     const char *data, *check, *dump, *save, *resume, *json, *trace, *timeline, *owners_out;
@@ -35,7 +36,14 @@ struct train_options {
 
 /** Read the command line, add a checkpoint's settings and then defaults, and check the plan.  The same on every device.
  *  Call train_options_free afterwards, also after a failure. */
-enum error_code train_parse(struct train_options *, int argc, char **argv, struct error *);
+enum error_code train_parse(struct train_options *, bool infers, int argc, char **argv, struct error *);
+
+/** The options of `orrery infer`: those of training that forward passes alone have, in memory for free().
+ *  @return NULL without memory. */
+struct option *infer_options(const struct option *of_train, struct error *);
+
+/** Make a run one of inference: no optimizer, no dropout.  @return OK or ERR_USAGE. */
+enum error_code infer_take(struct train_options *, struct error *);
 void train_options_free(struct train_options *);
 
 /* run.c: the settings that define a run, as texts: flags and facts. */

@@ -29,6 +29,7 @@ int gradients_at(const struct data_parallel *dp, struct use u, int unit[PART_UNI
 
 int next_weight_use(const struct data_parallel *dp, int use)
 {
+    if (dp->request.infers) return dp->uses > 0 ? (use + 1) % dp->uses : -1;
     for (int i = use + 1; i < dp->uses && !renews_weights(dp->use[i].pass); i++)
         if (dp->use[i].pass != PASS_BACKWARD_WEIGHT) return i;
     return -1;
@@ -85,13 +86,20 @@ enum error_code data_acquire(struct data_parallel *dp, int part, struct error *e
     return acquire(dp, (struct use){ .part = part, .older = dp->use[dp->at].older }, is_whole_use(dp, part), err);
 }
 
+/* In inference the list starts again after its last pass. */
+static void advance(struct data_parallel *dp)
+{
+    dp->at++;
+    if (dp->request.infers && dp->at == dp->uses) dp->at = 0;
+}
+
 void data_release(struct data_parallel *dp, int part)
 {
     int unit[PART_UNITS];
     const bool whole = is_whole_use(dp, part);
     for (int i = 0, n = units_at(dp, (struct use){ .part = part }, unit); i < n; i++)
         TELL(dp, release, whole ? dp->at : dp->at - 1, unit[i]);
-    dp->at += whole;
+    if (whole) advance(dp);
 }
 
 enum error_code data_acquire_tile(struct data_parallel *dp, const struct parameter *tile, struct error *err)
@@ -105,7 +113,7 @@ enum error_code data_acquire_tile(struct data_parallel *dp, const struct paramet
 void data_release_tile(struct data_parallel *dp, const struct parameter *tile)
 {
     TELL(dp, release, dp->at, data_unit_of(dp->config, &dp->request, tile));
-    dp->at++;
+    advance(dp);
 }
 
 /* ---- gradients --------------------------------------------------------------------------------------------------- */
@@ -265,6 +273,20 @@ struct tier_traffic data_tier_traffic(const struct data_parallel *dp)
 {
     struct tier_traffic t = { 0 };
     TELL(dp, moves, &t);
+    return t;
+}
+
+struct account data_first_cost(const struct data_parallel *dp)
+{
+    struct account sum = { 0 };
+    TELL(dp, first_cost, &sum);
+    return sum;
+}
+
+struct tier_traffic data_first_moves(const struct data_parallel *dp)
+{
+    struct tier_traffic t = { 0 };
+    TELL(dp, first_moves, &t);
     return t;
 }
 

@@ -53,6 +53,9 @@ struct data_request {
     int shards[3];                              /* --shards W,G,O; 0: not given */
     int context;                                /* --cp, for schemes whose default it is; set by plan_check */
     bool keep;                                  /* keep gathered weights after forward until their backward */
+    bool infers;                                /* forward passes only, and no step; set by plan_check */
+    int ring;                                   /* --ring: parts whose weights are on the device, of those on the slow
+                                                 * tier; 0: 3 */
     bool no_prefetch;                           /* do not gather the next part while this one computes */
     int tiles;                                  /* --tiles: of each matrix, gathered one by one; 0, 1: whole layers */
     const char *reduce_scatter, *allgather;     /* algorithms; NULL: the default */
@@ -116,7 +119,7 @@ static inline bool data_renews_quantised(const struct data_request *q, const str
 /* Whether the optimizer steps copies of weights in this format. */
 static inline bool data_keeps_masters(enum dtype t, const struct data_request *q, const struct shards *s)
 {
-    return dtype_wide(t) != t || data_renews_quantised(q, s);
+    return !q->infers && (dtype_wide(t) != t || data_renews_quantised(q, s));
 }
 /** The algorithm by which a request's scheme gathers weights; NULL: the default. */
 const char *data_allgather(const struct data_request *);
@@ -216,6 +219,11 @@ enum error_code data_acquire_tile(struct data_parallel *, const struct parameter
 void data_release_tile(struct data_parallel *, const struct parameter *tile);
 enum error_code data_begin_tile_gradient(struct data_parallel *, const struct parameter *tile, struct error *);
 enum error_code data_end_tile_gradient(struct data_parallel *, const struct parameter *tile, struct error *);
+
+/** What inference sends, and moves from the slow tier, once besides what each of its passes does: before the first pass
+ *  the parts that every pass gets ready for the next one.  Zeros in training. */
+struct account data_first_cost(const struct data_parallel *);
+struct tier_traffic data_first_moves(const struct data_parallel *);
 
 /** For an optimizer that is forward_only: the following passes get weights w + along z.  Starts the list of passes
  *  again, or continues after a PASS_TURN.  Local; no part may be acquired. */

@@ -58,7 +58,7 @@ static void step_along(const struct stretch *x)
 
 /* ---- the stage --------------------------------------------------------------------------------------------------- */
 
-static bool takes_part(const struct data_parallel *dp) { return !has_gradients(dp); }
+static bool takes_part(const struct data_parallel *dp) { return optimizer_draws(dp->optimizer); }
 
 static enum error_code open_direction(struct data_parallel *dp, struct error *err)
 {

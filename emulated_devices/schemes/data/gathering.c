@@ -2,17 +2,23 @@
  * afterwards. */
 #include "emulated_devices/schemes/data/stage.h"
 #include <stdlib.h>
+#include <string.h>
 
 /* most: the most elements of temporary whole weights, including shards copied from the slow tier.  During prediction,
- * here: elements on the device; whole, shard: whether w, and shard, of each unit are on it. */
-struct gathering { int64_t most, here; int *times; bool *whole, *shard; };
+ * here: elements on the device; whole, shard: [units] whether w, and shard, of each unit are on it. */
+struct gathering {
+    int64_t most, here;
+    int *times, *reads;                 /* [units] how often a step gathers it, and reads it from the slow tier */
+    int *first, *first_reads;           /* [units] likewise what inference does besides, once */
+    bool *whole, *shard;
+};
 
 static struct gathering *own_state(const struct data_parallel *dp) { return chain_state(dp, &stage_gathering); }
 
 /* Whether a unit's weights exist whole only while they are used. */
 static bool passes(const struct data_parallel *dp, const struct unit *u)
 {
-    return !has_gradients(dp) || u->over->shards.weights > 1 || unit_offloads(dp, u, PARAMETERS);
+    return optimizer_draws(dp->optimizer) || u->over->shards.weights > 1 || unit_offloads(dp, u, PARAMETERS);
 }
 
 /* Whether the next part's weights are gathered while this one computes. */
@@ -23,15 +29,19 @@ static enum error_code open_lists(struct data_parallel *dp, struct error *err)
     struct gathering *g = own_state(dp);
     for (int i = 0; i < dp->units; i++) dp->unit[i].passing_w = passes(dp, &dp->unit[i]);
     g->times = calloc((size_t)dp->units, sizeof *g->times);
+    g->reads = calloc((size_t)dp->units, sizeof *g->reads);
+    g->first = calloc((size_t)dp->units, sizeof *g->first);
+    g->first_reads = calloc((size_t)dp->units, sizeof *g->first_reads);
     g->whole = calloc((size_t)dp->units, sizeof *g->whole);
     g->shard = calloc((size_t)dp->units, sizeof *g->shard);
-    return g->times && g->whole && g->shard ? OK : fail(err, ERR_MEMORY, "no memory for a list of %d units", dp->units);
+    const bool ok = g->times && g->reads && g->first && g->first_reads && g->whole && g->shard;
+    return ok ? OK : fail(err, ERR_MEMORY, "no memory for a list of %d units", dp->units);
 }
 
 static void close_lists(struct data_parallel *dp)
 {
     struct gathering *g = own_state(dp);
-    free(g->times), free(g->whole), free(g->shard);
+    free(g->times), free(g->reads), free(g->first), free(g->first_reads), free(g->whole), free(g->shard);
 }
 
 static void make(struct data_parallel *dp, struct unit *u)
@@ -148,6 +158,7 @@ static void foresee_shards(struct data_parallel *dp, struct gathering *g, struct
     for (int k = 0, n = units_at(dp, use, unit); k < n; k++) {
         if (g->whole[unit[k]] || g->shard[unit[k]]) continue;
         g->shard[unit[k]] = true;
+        g->reads[unit[k]]++;
         g->here += dp->unit[unit[k]].copied_w;
         note(g);
     }
@@ -157,7 +168,7 @@ static void foresee_unit(struct data_parallel *dp, struct gathering *g, int unit
 {
     const struct unit *u = &dp->unit[unit];
     if (g->whole[unit] || u->count == 0 || !u->passing_w) return;
-    if (!g->shard[unit]) g->here += u->copied_w;
+    if (!g->shard[unit]) g->here += u->copied_w, g->reads[unit]++;
     g->whole[unit] = true, g->shard[unit] = false;
     g->times[unit]++;
     g->here += whole_elements(u);
@@ -181,27 +192,57 @@ static void foresee_release(struct data_parallel *dp, struct gathering *g, int u
     }
 }
 
+static void foresee_step(struct data_parallel *dp, struct gathering *g)
+{
+    for (int i = 0; i < dp->uses; i++) {
+        if (dp->use[i].pass == PASS_BACKWARD_WEIGHT || renews_weights(dp->use[i].pass)) continue;
+        int next = next_weight_use(dp, i);
+        foresee_use(dp, g, dp->use[i]);
+        if (looks_ahead(dp) && next >= 0) foresee_use(dp, g, dp->use[next]);
+        for (int k = 2; k < ring_parts(dp) && looks_ahead(dp) && next >= 0; k++) {
+            next = next_weight_use(dp, next);
+            if (next >= 0) foresee_shards(dp, g, dp->use[next]);
+        }
+        foresee_release(dp, g, i);
+    }
+}
+
+/* Move the counts of the first step, from which those of the second will be subtracted. */
+static void put_aside(int *count, int *first, int units)
+{
+    memcpy(first, count, (size_t)units * sizeof *count);
+    memset(count, 0, (size_t)units * sizeof *count);
+}
+
+/* A pass of inference ends with parts of the next one on the device, so the first pass gathers more than the others. */
 static void foresee(struct data_parallel *dp)
 {
     struct gathering *g = own_state(dp);
-    for (int i = 0; i < dp->uses; i++) {
-        if (dp->use[i].pass == PASS_BACKWARD_WEIGHT || renews_weights(dp->use[i].pass)) continue;
-        const int next = next_weight_use(dp, i), second = next < 0 ? -1 : next_weight_use(dp, next);
-        foresee_use(dp, g, dp->use[i]);
-        if (looks_ahead(dp) && next >= 0) foresee_use(dp, g, dp->use[next]);
-        if (looks_ahead(dp) && second >= 0) foresee_shards(dp, g, dp->use[second]);
-        foresee_release(dp, g, i);
+    foresee_step(dp, g);
+    if (!dp->request.infers) return;
+    put_aside(g->times, g->first, dp->units), put_aside(g->reads, g->first_reads, dp->units);
+    foresee_step(dp, g);
+    for (int i = 0; i < dp->units; i++) g->first[i] -= g->times[i], g->first_reads[i] -= g->reads[i];
+}
+
+/* The traffic of gathering each unit so often. */
+static void add_cost(const struct data_parallel *dp, const int times[], struct account *sum)
+{
+    for (int i = 0; i < dp->units; i++) {
+        const struct unit *u = &dp->unit[i];
+        account_add(sum, u->over->weights->allgather_cost(u->over, BY_WEIGHTS, u->padded, data_format(dp, KIND_WEIGHT)),
+                    times[i]);
     }
 }
 
 static void cost(const struct data_parallel *dp, enum shard_level level, struct account *sum)
 {
-    const struct gathering *g = own_state(dp);
-    for (int i = 0; i < dp->units && level == BY_WEIGHTS; i++) {
-        const struct unit *u = &dp->unit[i];
-        account_add(sum, u->over->weights->allgather_cost(u->over, level, u->padded, data_format(dp, KIND_WEIGHT)),
-                    g->times[i]);
-    }
+    if (level == BY_WEIGHTS) add_cost(dp, own_state(dp)->times, sum);
+}
+
+static void first_cost(const struct data_parallel *dp, struct account *sum)
+{
+    add_cost(dp, own_state(dp)->first, sum);
 }
 
 static void passing(const struct data_parallel *dp, struct model_state *sum)
@@ -210,15 +251,21 @@ static void passing(const struct data_parallel *dp, struct model_state *sum)
     sum->weights += (uint64_t)g->most * dtype_size(data_format(dp, KIND_WEIGHT));
 }
 
-static void moves(const struct data_parallel *dp, struct tier_traffic *t)
+static void add_moves(const struct data_parallel *dp, const int times[], struct tier_traffic *t)
 {
-    const struct gathering *g = own_state(dp);
-    for (int i = 0; i < dp->units; i++) add_reads(t, g->times[i], dp->unit[i].copied_w, data_format(dp, KIND_WEIGHT));
+    for (int i = 0; i < dp->units; i++) add_reads(t, times[i], dp->unit[i].copied_w, data_format(dp, KIND_WEIGHT));
+}
+
+static void moves(const struct data_parallel *dp, struct tier_traffic *t) { add_moves(dp, own_state(dp)->reads, t); }
+
+static void first_moves(const struct data_parallel *dp, struct tier_traffic *t)
+{
+    add_moves(dp, own_state(dp)->first_reads, t);
 }
 
 const struct data_stage stage_gathering = {
     .name = "gathering", .takes_part = makes_weights, .state = sizeof (struct gathering), .outline = open_lists,
     .close = close_lists, .make = make,
     .unmake = unmake, .acquire = acquire, .release = release, .foresee = foresee, .cost = cost, .passing = passing,
-    .moves = moves,
+    .moves = moves, .first_cost = first_cost, .first_moves = first_moves,
 };

@@ -105,7 +105,7 @@ void unit_add_squares(struct data_parallel *dp, const struct unit *u, struct ten
 void data_norm_part(struct data_parallel *dp, struct exact_sum *sum)
 {
     *sum = (struct exact_sum){ .infinite = 0 };
-    for (int i = 0; i < dp->units; i++) {
+    for (int i = 0; i < dp->units && has_gradients(dp); i++) {
         const struct unit *u = &dp->unit[i];
         if (on_tier(dp, u->own_g)) exact_add(sum, &u->squares);
         else unit_add_squares(dp, u, data_own_gradient(u), sum);

@@ -5,7 +5,7 @@
  *          arXiv:2101.06840
  * Memory   on the device, for a class that is offloaded:
  *          weights      two whole parts of the model, as with shards, and the shards of the part that is gathered and
- *                       of the next one
+ *                       of the next one; with --ring K of the next K - 2
  *          gradients    one whole part, and a unit's shard
  *          optimizer    during the step, OFFLOAD_BUFFERS slices of it, and of the other offloaded classes
  * Moves    weights      one read for each gathering, one write per step; without masters the step also reads them
@@ -144,18 +144,27 @@ static void drop(struct data_parallel *dp, struct unit *u)
     u->shard = tensor_none;
 }
 
-/* Request the weights that will be gathered at the uses after the next one. */
-static enum error_code acquire(struct data_parallel *dp, struct use use, bool ahead, struct error *err)
+static enum error_code fetch_at(struct data_parallel *dp, int use, bool announced_only, struct error *err)
 {
     int unit[PART_UNITS];
     enum error_code e = OK;
-    const int next = ahead ? next_weight_use(dp, dp->at) : -1;
-    const int second = next < 0 ? -1 : next_weight_use(dp, next), third = second < 0 ? -1 : next_weight_use(dp, second);
+    for (int i = 0, n = units_at(dp, dp->use[use], unit); i < n && !e; i++) {
+        if (announced_only) announce(dp, &dp->unit[unit[i]]);
+        else e = fetch(dp, &dp->unit[unit[i]], err);
+    }
+    return e;
+}
+
+/* Request the weights that will be gathered at the uses after the next one, and from the drive those after the ring. */
+static enum error_code acquire(struct data_parallel *dp, struct use use, bool ahead, struct error *err)
+{
+    enum error_code e = OK;
+    int next = ahead ? next_weight_use(dp, dp->at) : -1;
     (void)use;
-    for (int i = 0, n = second < 0 ? 0 : units_at(dp, dp->use[second], unit); i < n && !e; i++)
-        e = fetch(dp, &dp->unit[unit[i]], err);
-    for (int i = 0, n = third < 0 ? 0 : units_at(dp, dp->use[third], unit); i < n; i++)
-        announce(dp, &dp->unit[unit[i]]);
+    for (int k = 2; k <= ring_parts(dp) && next >= 0 && !e; k++) {
+        next = next_weight_use(dp, next);
+        if (next >= 0) e = fetch_at(dp, next, k == ring_parts(dp), err);
+    }
     return e;
 }
 

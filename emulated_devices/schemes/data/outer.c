@@ -248,7 +248,8 @@ static void passing(const struct data_parallel *dp, struct model_state *sum)
 }
 
 const struct data_stage stage_outer = {
-    .name = "outer step", .takes_part = takes_part, .state = sizeof (struct outer_stage), .outline = open_group,
+    .name = "outer step", .of_the_step = true, .takes_part = takes_part,
+    .state = sizeof (struct outer_stage), .outline = open_group,
     .close = close_group, .after = after,
     .passing = passing,
     .keeps = { { offsetof(struct unit, anchor), OPTIMIZER, KIND_ANCHOR, NULL },

@@ -90,7 +90,8 @@ struct account data_renewal_cost(const struct data_parallel *dp)
 }
 
 const struct data_stage stage_renewal = {
-    .name = "renewal", .takes_part = takes_part, .state = sizeof (struct bucket), .outline = open_bucket,
+    .name = "renewal", .of_the_step = true, .takes_part = takes_part,
+    .state = sizeof (struct bucket), .outline = open_bucket,
     .close = close_bucket, .share = share,
     .cost = cost,
 };

@@ -348,7 +348,8 @@ static void moves(const struct data_parallel *dp, struct tier_traffic *t)
 static bool takes_part(const struct data_parallel *dp) { return dp->request.offload != 0; }
 
 const struct data_stage stage_slices = {
-    .name = "slices", .takes_part = takes_part, .state = sizeof (struct slices), .outline = open_slices,
+    .name = "slices", .of_the_step = true, .takes_part = takes_part,
+    .state = sizeof (struct slices), .outline = open_slices,
     .fill = place_landing, .close = close_slices, .step = step_slices,
     .passing = passing, .moves = moves, .update_moves = update_moves,
 };

@@ -31,6 +31,7 @@ enum { STAGE_KEEPS = OPTIMIZER_MAX_STATES };
 struct data_stage {
     const char *name;
     bool (*takes_part)(const struct data_parallel *);
+    bool of_the_step;                           /* takes no part in inference, which has none */
     size_t state;                               /* bytes of its state, zero at first */
 
     struct keeping keeps[STAGE_KEEPS];
@@ -84,6 +85,9 @@ struct data_stage {
     void (*passing)(const struct data_parallel *, struct model_state *sum);
     /* What a step moves to and from the slow tier, and the part of it that a skipped step does not move. */
     void (*moves)(const struct data_parallel *, struct tier_traffic *sum);
+    /* What inference sends and moves once more, before all its passes: parts of the pass after the last. */
+    void (*first_cost)(const struct data_parallel *, struct account *sum);
+    void (*first_moves)(const struct data_parallel *, struct tier_traffic *sum);
     void (*update_moves)(const struct data_parallel *, struct tier_traffic *sum);
 };
 
@@ -135,7 +139,10 @@ static inline bool weights_travel(const struct data_parallel *dp)
 
 /* Whether acquiring a part allocates whole weights, which are dropped after it: they must be moved, or are needed at
  * another point than kept. */
-static inline bool makes_weights(const struct data_parallel *dp) { return weights_travel(dp) || !has_gradients(dp); }
+static inline bool makes_weights(const struct data_parallel *dp)
+{
+    return weights_travel(dp) || optimizer_draws(dp->optimizer);
+}
 
 /* Whether gradients are moved after each pass to the device or tier that keeps them. */
 static inline bool data_scatters(const struct data_parallel *dp)
@@ -150,12 +157,17 @@ static inline bool gradients_in_one_block(const struct data_parallel *dp)
     return has_gradients(dp) && dp->shards.optimizer == 1 && dp->expert_shards.optimizer == 1 && !data_scatters(dp);
 }
 
+/* Parts of the model whose weights are on the device, of those on the slow tier: the one that computes, the next one,
+ * and copies of those after it. */
+static inline int ring_parts(const struct data_parallel *dp) { return dp->request.ring > 0 ? dp->request.ring : 3; }
+
 /* ---- the list of passes ------------------------------------------------------------------------------------------ */
 
 /* Whether weights from before this pass cannot be used after it. */
 static inline bool renews_weights(enum pass p) { return p == PASS_UPDATE || p == PASS_TURN; }
 
-/* The pass after this one that needs weights, or -1 if there is none before the next update. */
+/* The pass after this one that needs weights, or -1 if there is none before the next update.  In inference the first
+ * comes again after the last. */
 int next_weight_use(const struct data_parallel *, int use);
 
 /* The units that a use needs; those to whose gradients a backward pass for the weights adds.  @return how many. */

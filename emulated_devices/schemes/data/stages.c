@@ -27,7 +27,7 @@ enum error_code chain_make(struct data_parallel *dp, struct error *err)
     int n = 0;
     dp->chain = calloc(STAGES + 1, sizeof *dp->chain);
     for (int i = 0; i < STAGES && dp->chain; i++) {
-        if (!all[i]->takes_part(dp)) continue;
+        if (!all[i]->takes_part(dp) || (all[i]->of_the_step && dp->request.infers)) continue;
         dp->chain[n] = (struct data_link){ all[i], calloc(1, all[i]->state + 1) };
         if (dp->chain[n++].state == NULL) return fail(err, ERR_MEMORY, "no memory for the stage %s", all[i]->name);
     }

@@ -82,7 +82,9 @@ static bool steps_here(const struct data_parallel *dp)
     return !dp->optimizer->low_rank && (dp->request.offload == 0 || dp->request.offload_experts);
 }
 
-const struct data_stage stage_step = { .name = "step", .takes_part = steps_here, .step = step_units };
+const struct data_stage stage_step = {
+    .name = "step", .of_the_step = true, .takes_part = steps_here, .step = step_units
+};
 
 /* ---- masters and states ------------------------------------------------------------------------------------------ */
 
