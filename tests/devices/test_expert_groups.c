@@ -1,5 +1,6 @@
 /* Parallel folding: the groups of experts over the devices of a stage, beside a brute-force generator and beside the
- * arrangement tp-cp-ep-dp-pp of Megatron Core (parallel_state.py), where etp takes the place of tp.
+ * arrangement tp-cp-ep-dp-pp of Megatron Core, where etp takes the place of tp, as its own generator lists the groups
+ * (golden/folding.txt).
  * tier: check
  */
 #include <stdarg.h>
@@ -9,6 +10,8 @@
 #include <cmocka.h>
 #undef fail
 #include "emulated_devices/plan/plan.h"
+#include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 #define STOP(...) do { print_error(__VA_ARGS__); _fail(__FILE__, __LINE__); } while (0)
@@ -104,6 +107,55 @@ static void test_64_devices(void **state)
     }
 }
 
+/* ---- the released generator -------------------------------------------------------------------------------------- */
+
+static const struct { const char *name; unsigned axes; } of_attention[] = {
+    { "tp", AXIS_BIT(TP) }, { "cp", AXIS_BIT(CP) }, { "dp", AXIS_BIT(DP) }, { "pp", AXIS_BIT(PP) },
+    { "dp-cp", AXIS_BIT(DP) | AXIS_BIT(CP) }, { "epp", AXIS_BIT(PP) },
+};
+static const struct { const char *name; enum expert_axis axis; } of_experts[] = {
+    { "etp", EXPERT_SLICES }, { "ep", EXPERT_PARTS }, { "edp", EXPERT_COPIES },
+};
+
+/* The group of a device along an axis of that name.  @return how many; -1: there is no such axis. */
+static int members_along(const struct plan *p, const char *name, int rank, int member[])
+{
+    for (size_t i = 0; i < sizeof of_attention / sizeof *of_attention; i++)
+        if (strcmp(name, of_attention[i].name) == 0)
+            return mesh_members(&p->mesh, rank, of_attention[i].axes, member);
+    for (size_t i = 0; i < sizeof of_experts / sizeof *of_experts; i++)
+        if (strcmp(name, of_experts[i].name) == 0) return plan_expert_members(p, rank, of_experts[i].axis, member);
+    return -1;
+}
+
+/* A line: devices tp cp pp ep etp, the axis, the ranks. */
+static void check_line(const char *line)
+{
+    int world, tp, cp, pp, ep, etp, at, want[64], member[64], n = 0, step;
+    char name[8];
+    if (sscanf(line, "%d %d %d %d %d %d %7s%n", &world, &tp, &cp, &pp, &ep, &etp, name, &at) != 7)
+        STOP("golden/folding.txt: not a group: %s", line);
+    for (; n < 64 && sscanf(line + at, "%d%n", &want[n], &step) == 1; at += step) n++;
+    const struct plan p = plan_of(tp, cp, world / (tp * cp * pp), pp, ep, etp);
+    for (int i = 0; i < n; i++) {
+        if (members_along(&p, name, want[i], member) != n || memcmp(member, want, (size_t)n * sizeof *want) != 0)
+            STOP("device %d has another group than Megatron Core's: %s", want[i], line);
+    }
+}
+
+static void test_as_released(void **state)
+{
+    char line[512];
+    int groups = 0;
+    (void)state;
+    FILE *file = fopen("golden/folding.txt", "r");
+    assert_non_null(file);
+    while (fgets(line, sizeof line, file))
+        if (line[0] != '#') check_line(line), groups++;
+    fclose(file);
+    assert_true(groups > 500);
+}
+
 /* TP 4, CP 2, DP 8, PP 4: without folding ep is at most dp, 8; folded it may be all 64 devices of a stage. */
 static void test_all_of_a_stage(void **state)
 {
@@ -119,7 +171,8 @@ static void test_all_of_a_stage(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_all_meshes), cmocka_unit_test(test_64_devices), cmocka_unit_test(test_all_of_a_stage),
+        cmocka_unit_test(test_all_meshes), cmocka_unit_test(test_64_devices), cmocka_unit_test(test_as_released),
+        cmocka_unit_test(test_all_of_a_stage),
     };
     return cmocka_run_group_tests_name("expert groups", tests, NULL, NULL);
 }
