@@ -8,6 +8,7 @@
  */
 #include "ref/model/transformer_parts.h"
 #include "ref/routers/router.h"
+#include <math.h>
 #include <string.h>
 
 static int64_t count_of(const struct block_activations *a, int64_t expert)
@@ -143,6 +144,34 @@ static void router_backward(struct transformer *m, int layer)
     op->linear_backward_weight(G(ROUTER_W), tensor_none, m->d_router, a->ln2);
 }
 
+/* The sum of |dY x|, squared, over the elements of a row. */
+static double squared_magnitude(struct tensor dY, int64_t row, struct tensor X, int64_t of)
+{
+    const int64_t D = tensor_cols(dY);
+    double sum = 0;
+    for (int64_t d = 0; d < D; d++) sum += fabs(tensor_get(dY, row * D + d) * tensor_get(X, of * D + d));
+    return sum * sum;
+}
+
+/* An observer takes the rounding error of an element for that of `terms` products of the element's size.  The products
+ * of a choice's gradient cancel: that of a stream is orthogonal to it before a norm, and an expert without computation
+ * returns nearly the stream.  So they count as often as their magnitudes exceed their sums, squared. */
+static int64_t terms_of_weights(const struct transformer *m, const struct block_activations *b)
+{
+    const struct model_config *c = &m->config;
+    const int64_t k = c->mixture.k, choices = tensor_count(m->d_weights), computed = tensor_count(b->order);
+    const int32_t *const order = b->order.data, *const expert = b->experts.data;
+    double magnitude = 0, sum = 0;
+    if (m->observer.see == NULL) return c->D;
+    for (int64_t r = 0; r < computed; r++) magnitude += squared_magnitude(m->d_branch, order[r] / k, b->results, r);
+    for (int64_t i = 0; i < choices; i++) {
+        if (expert[i] >= c->mixture.E && has_identity(c)) magnitude += squared_magnitude(m->d_branch, i / k, b->ln2, i / k);
+        sum += tensor_get(m->d_weights, i) * tensor_get(m->d_weights, i);
+    }
+    const double times = magnitude / sum;
+    return isfinite(times) && times > 1 && times < 1e12 ? (int64_t)(times * (double)c->D) : c->D;
+}
+
 void mixture_backward(struct transformer *m, int layer)
 {
     const struct ops *op = m->ops;
@@ -157,7 +186,7 @@ void mixture_backward(struct transformer *m, int layer)
     }
     op->combine_backward_input(d_rows, m->d_weights, m->d_branch, b.results, b.order, b.weights);
     if (has_identity(c)) op->identity_backward_weights(m->d_weights, m->d_branch, b.ln2, b.experts, c->mixture.E);
-    computed_gradient(m, "router.weights", layer, m->d_weights, c->D);
+    computed_gradient(m, "router.weights", layer, m->d_weights, terms_of_weights(m, &b));
     computed_gradient(m, "experts.out", layer, d_rows, 1);
     router_backward(m, layer);
     op->linear_backward_input(from_router, m->d_router, W(ROUTER_W));
