@@ -165,7 +165,8 @@ static int64_t terms_of_weights(const struct transformer *m, const struct block_
     if (m->observer.see == NULL) return c->D;
     for (int64_t r = 0; r < computed; r++) magnitude += squared_magnitude(m->d_branch, order[r] / k, b->results, r);
     for (int64_t i = 0; i < choices; i++) {
-        if (expert[i] >= c->mixture.E && has_identity(c)) magnitude += squared_magnitude(m->d_branch, i / k, b->ln2, i / k);
+        if (expert[i] >= c->mixture.E && has_identity(c))
+            magnitude += squared_magnitude(m->d_branch, i / k, b->ln2, i / k);
         sum += tensor_get(m->d_weights, i) * tensor_get(m->d_weights, i);
     }
     const double times = magnitude / sum;

@@ -90,7 +90,7 @@ static void as_autograd(void **state)
     transformer_close(&m), weights_close(&file);
 }
 
-/* ---- how far rounding may move the gradient of a choice ------------------------------------------------------------ */
+/* ---- how far rounding may move the gradient of a choice ---------------------------------------------------------- */
 
 struct seen { int64_t terms; int layer; };
 
