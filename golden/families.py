@@ -30,6 +30,10 @@ try:
     from transformers.models.qwen2 import modeling_qwen2
 except ImportError:                             # before 4.37
     modeling_qwen2 = None
+try:
+    from transformers.models.qwen3 import modeling_qwen3
+except ImportError:                             # before 4.51
+    modeling_qwen3 = None
 # The released code with parallel streams: a folder of modeling_qwen2_parscale.py and configuration_qwen2_parscale.py.
 PARSCALE = os.environ.get("PARSCALE")
 if PARSCALE:
@@ -61,7 +65,7 @@ class Wide:
 def widen():
     torch.set_default_dtype(torch.float64)
     torch.Tensor.float = torch.Tensor.double
-    for module in (modeling_gptj, modeling_llama, modeling_mixtral, modeling_qwen2, modeling_parscale, modeling_rope_utils):
+    for module in (modeling_gptj, modeling_llama, modeling_mixtral, modeling_qwen2, modeling_qwen3, modeling_parscale, modeling_rope_utils):
         if module is not None:
             module.torch = Wide()
 
@@ -201,16 +205,23 @@ class Llama:
         yield at + "mlp.gate_up_proj.weight", (2 * c["F"], c["D"]), 0, INIT_STD, [(at + "mlp.gate_proj.weight", c["F"]), (at + "mlp.up_proj.weight", c["F"])]
         yield at + "mlp.down_proj.weight", (c["D"], c["F"]), 0, into_residual, None
 
+    def head_width(self, c):
+        return c["D"] // c["H"]
+
+    def of_heads(self, c, at):
+        return ()
+
     def in_order(self, c):
         D, into_residual = c["D"], INIT_STD / float(np.sqrt(2.0 * c["L"]))
-        width = D // c["H"]
+        width = self.head_width(c)
         yield "model.embed_tokens.weight", (c["V"], D), 0, INIT_STD, None
         for layer in range(c["L"]):
             at = f"model.layers.{layer}."
             heads = [(at + f"self_attn.{which}_proj.weight", c[letter] * width) for which, letter in (("q", "H"), ("k", "K"), ("v", "K"))]
             yield at + "input_layernorm.weight", (D,), 1, 0, None
             yield at + "self_attn.qkv_proj.weight", (sum(n for _, n in heads), D), 0, INIT_STD, heads
-            yield at + "self_attn.o_proj.weight", (D, D), 0, into_residual, None
+            yield from self.of_heads(c, at)
+            yield at + "self_attn.o_proj.weight", (D, c["H"] * width), 0, into_residual, None
             yield at + "post_attention_layernorm.weight", (D,), 1, 0, None
             yield from self.feed_forward(c, at, into_residual)
         yield "model.norm.weight", (D,), 1, 0, None
@@ -371,6 +382,43 @@ class ParScale(Qwen2):
         for place, name in enumerate(("up", "act", "logits")):
             w.output_of(model.model.aggregate_layer[place], "streams." + name)
         w.input_of(model.lm_head, "streams.mean")
+
+
+# ---- Qwen3 --------------------------------------------------------------------------------------------------------------------
+
+class Qwen3(Llama):
+    """Norms of the heads of queries and keys, whose width is a number of its own."""
+    name = "transformers Qwen3ForCausalLM"
+    module = modeling_qwen3
+
+    def head_width(self, c):
+        return c["A"]
+
+    def of_heads(self, c, at):
+        parts = [(at + f"self_attn.{which}_norm.weight", c["A"]) for which in "qk"]
+        yield at + "self_attn.qk_norm.weight", (2 * c["A"],), 1, 0, parts
+
+    def config(self, c):
+        return dict(super().config(c), model_type="qwen3", head_dim=c["A"], use_sliding_window=False)
+
+    def make(self, **config):
+        return transformers.Qwen3ForCausalLM(transformers.Qwen3Config(**config))
+
+    def watch(self, model, c):
+        seen = Watch()
+        for layer, block in enumerate(model.model.layers):
+            for which in "qk":
+                seen.output_of(getattr(block.self_attn, which + "_norm"), f"h.{layer}.{which}")
+            seen.output_of(block.self_attn.v_proj, f"h.{layer}.v")
+        rest = super().watch(model, c)
+
+        def result():
+            for layer in range(c["L"]):
+                heads = [seen.pair(f"h.{layer}.{which}", c[letter] * c["A"]) for which, letter in (("q", "H"), ("k", "K"), ("v", "K"))]
+                yield f"h.{layer}.attn.normed", *(np.concatenate([h[i] for h in heads], axis=1) for i in (0, 1))
+            yield from rest()
+
+        return lambda: list(result())
 
 
 # ---- Mixtral ------------------------------------------------------------------------------------------------------------------

@@ -48,6 +48,11 @@ def qwen2(**more):
     return transformers.Qwen2ForCausalLM(transformers.Qwen2Config(**LLAMA, num_key_value_heads=2, rope_theta=500.0, **more))
 
 
+def qwen3(**more):
+    return transformers.Qwen3ForCausalLM(transformers.Qwen3Config(
+        **LLAMA, num_key_value_heads=2, head_dim=8, rope_theta=500.0, **more))
+
+
 MODELS = {                                      # NAME: the first version that can, and how
     "gpt2": ((4, 0), lambda: gpt2()),
     "gpt2-untied": ((4, 0), lambda: gpt2(n_inner=37, tie_word_embeddings=False)),
@@ -58,6 +63,7 @@ MODELS = {                                      # NAME: the first version that c
     "mixtral": ((4, 36), lambda: mixtral()),
     "mixtral-balanced": ((4, 36), lambda: mixtral(rope_theta=500.0, output_router_logits=True, router_aux_loss_coef=0.03)),
     "qwen2": ((4, 37), lambda: qwen2()),
+    "qwen3": ((4, 51), lambda: qwen3()),
     "gptj": ((4, 11), lambda: gptj()),
     "gptj-tied": ((4, 11), lambda: gptj(n_inner=37, tie_word_embeddings=True)),
 }

@@ -138,6 +138,11 @@ struct backend {
 
 /* Operations of `ops` that a backend may leave NULL.  X(name, parameters, the same with host views) */
 #define OPTIONAL_OPERATIONS(X)                                                                                         \
+    X(head_norm_forward, (T y, T rstd, T x, T w, struct attention a, double eps),                                      \
+      (OUT(y), OUT(rstd), IN(x), IN(w), a, eps))                                                                       \
+    X(head_norm_backward_input, (T dx, T dy, T x, T w, T rstd, struct attention a),                                    \
+      (OUT(dx), IN(dy), IN(x), IN(w), IN(rstd), a))                                                                    \
+    X(head_norm_backward_weight, (T dw, T dy, T x, T rstd, struct attention a), (OUT(dw), IN(dy), IN(x), IN(rstd), a)) \
     X(row_sums, (T sum, T x), (OUT(sum), IN(x)))                                                                       \
     X(row_centred_squares, (T sum, T x, T mean), (OUT(sum), IN(x), IN(mean)))                                          \
     X(layernorm_forward_part, (T y, T rstd, T x, T w, T b, T mean, int64_t width, double eps),                         \

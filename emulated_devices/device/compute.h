@@ -161,6 +161,28 @@ static inline void dev_rmsnorm_backward_weight(struct device *d, struct tensor d
     dev_charge(d, "rmsnorm backward weight", X, 2, 3);
 }
 
+/* Of each head of queries and keys. */
+static inline void dev_head_norm_forward(struct device *d, struct tensor Y, struct tensor rstd, struct tensor X,
+                                         struct tensor w, struct attention a, double eps)
+{
+    OPTIONAL(d, head_norm_forward, Y, rstd, X, w, a, eps);
+    dev_charge(d, "head norm forward", X, 2, 4);
+}
+
+static inline void dev_head_norm_backward_input(struct device *d, struct tensor dX, struct tensor dY, struct tensor X,
+                                                struct tensor w, struct tensor rstd, struct attention a)
+{
+    OPTIONAL(d, head_norm_backward_input, dX, dY, X, w, rstd, a);
+    dev_charge(d, "head norm backward input", X, 3, 9);
+}
+
+static inline void dev_head_norm_backward_weight(struct device *d, struct tensor dw, struct tensor dY, struct tensor X,
+                                                 struct tensor rstd, struct attention a)
+{
+    OPTIONAL(d, head_norm_backward_weight, dw, dY, X, rstd, a);
+    dev_charge(d, "head norm backward weight", X, 2, 3);
+}
+
 /* ---- linear ------------------------------------------------------------------------------------------------------ */
 
 static inline void dev_linear_forward(struct device *d, struct tensor Y, struct tensor X, struct tensor W,

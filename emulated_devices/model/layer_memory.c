@@ -28,10 +28,10 @@ static uint64_t kept_of(const struct linked *l, const struct seams *s, int64_t N
 enum { NORM_INPUTS, QKV_INPUT, QKV, SOFTMAX, PROJECTION_INPUT };
 
 static const struct kept_slots slots[LAYER_MEMORY_TERMS] = {
-    { .value = { "in", "mid" } }, { .value = { "ln_1" } }, { .value = { "attn.qkv" } },
+    { .value = { "in", "mid" } }, { .value = { "ln_1" } }, { .value = { "attn.qkv", "attn.normed" } },
     { .statistics = { "attn.heads" } },
     { .value = { "attn.heads" } }, { .value = { NULL } }, { .value = { "ln_2" } },
-    { .value = { "mlp.up", "mlp.act" } }, { .statistics = { "ln_1", "ln_2" } },
+    { .value = { "mlp.up", "mlp.act" } }, { .statistics = { "ln_1", "ln_2", "attn.normed" } },
 };
 
 static void paper_terms(const struct tensor_parallel *tp, int64_t N, struct layer_memory_term t[LAYER_MEMORY_TERMS])

@@ -116,7 +116,8 @@ static void place_values(struct linked *l)
 
 static int place_beside(struct linked *l, const struct model_config *c, enum statistic_shape shape, enum arena_tag tag)
 {
-    const bool inner = shape == INNER_ROW || shape == TWO_INNER_ROWS || shape == ATTENTION_KEPT;
+    const bool inner = shape == INNER_ROW || shape == TWO_INNER_ROWS || shape == INNER_HEADS ||
+                       shape == ATTENTION_KEPT;
     if (shape == NO_STATISTIC || (shape == ROW_OF_LAYERNORM && c->norm != NORM_LAYER)) return BUFFER_NONE;
     return add_buffer(l,
                       (struct buffer){ .rows = inner ? INNER : STREAM, .statistic = shape, .tag = tag, .kept = true });

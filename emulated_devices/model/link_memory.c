@@ -46,6 +46,7 @@ struct tensor buffer_shape(const struct buffer *b, const struct seams *s, int64_
     case EXPERT_CHOICES: return tensor_2d(NULL, I32, rows, tp->config->mixture.k);
     case EXPERTS_KEPT:  return s->ep.scheme->kept(&s->ep, b->slot, rows);
     case EXPERTS_LEFT:  return s->ep.scheme->left(&s->ep, b->slot, rows);
+    case INNER_HEADS:    return tensor_1d(NULL, wide, rows * (tp->heads.queries.count + tp->heads.keys.count));
     case TWO_INNER_ROWS: return tensor_1d(NULL, wide, 2 * rows);
     case ATTENTION_KEPT: return s->cp.scheme->kept(&s->cp, b->slot, rows);
     default:            return tensor_1d(NULL, wide, rows);

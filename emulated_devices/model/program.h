@@ -18,6 +18,7 @@ enum op {
     OP_POSITIONS,                       /* in[0] plus a row of a matrix for each position */
     OP_NORM,                            /* the model's kind of norm */
     OP_MATRIX,                          /* in[0] times a matrix, plus its bias */
+    OP_HEAD_NORM,                       /* in[0], each head of queries and keys normed */
     OP_ROTARY,                          /* queries and keys of in[0], rotated by their positions */
     OP_ATTENTION,                       /* of fused queries, keys and values */
     OP_PREFIXED_ATTENTION,              /* the same, and of the queries to the keys and values of their stream */
@@ -82,6 +83,7 @@ enum statistic_shape {
     ROW,                                /* one per row of the stream */
     ROW_OF_LAYERNORM,                   /* the same, but none for an rmsnorm */
     INNER_ROW,                          /* one per row of the inner side */
+    INNER_HEADS,                        /* one per row of the inner side and head of queries and of keys */
     TWO_INNER_ROWS,
     ATTENTION_KEPT,                     /* the tensors that the attention scheme keeps */
     STREAM_WEIGHTS,                     /* P for each token */

@@ -1,5 +1,5 @@
-/* run_attention.c -- rotary positions and attention, by the attention scheme; if the rows of a microbatch are shuffled,
- * in the order of the batch. */
+/* run_attention.c -- norms of heads, rotary positions and attention, by the attention scheme; if the rows of a
+ * microbatch are shuffled, in the order of the batch. */
 #include "emulated_devices/model/run_node.h"
 #include "emulated_devices/device/compute.h"
 
@@ -28,6 +28,36 @@ struct attention node_attention(const struct node_call *c)
     a.drop = dropout_at(model->dropout_attention, s->dropout_seed, node_layer(c), "probabilities", first,
                         s->tp->heads.queries.first, model->H);
     return a;
+}
+
+static int norms_of(const struct node_call *c) { return c->part->weight[c->node - c->part->linked.node]; }
+
+enum error_code node_head_norm_forward(const struct node_call *c, struct error *err)
+{
+    const struct linked_node *n = c->node;
+    (void)err;
+    dev_head_norm_forward(c->stage->device, node_buffer(c, n->y), node_buffer(c, n->statistic[0]),
+                          node_buffer(c, n->x[0]), stage_weight(c->stage, norms_of(c)), node_attention(c),
+                          c->stage->plan->model.eps);
+    return OK;
+}
+
+enum error_code node_head_norm_input(const struct node_call *c, struct error *err)
+{
+    const struct linked_node *n = c->node;
+    (void)err;
+    dev_head_norm_backward_input(c->stage->device, node_buffer(c, n->dx[0]), node_buffer(c, n->dy),
+                                 node_buffer(c, n->x[0]), stage_weight(c->stage, norms_of(c)),
+                                 node_buffer(c, n->statistic[0]), node_attention(c));
+    return OK;
+}
+
+enum error_code node_head_norm_weight(const struct node_call *c, struct error *err)
+{
+    const struct linked_node *n = c->node;
+    return heads_norm_backward_weight(c->stage->tp, stage_gradient(c->stage, norms_of(c)), node_buffer(c, n->dy),
+                                      node_buffer(c, n->x[0]), node_buffer(c, n->statistic[0]), node_attention(c),
+                                      err);
 }
 
 /* In place. */

@@ -251,6 +251,7 @@ static const struct { run *forward, *input, *weight; } runs[OP_COUNT] = {
     [OP_POSITIONS] = { positions_forward, NULL,            positions_weight },
     [OP_NORM]      = { norm_forward,      norm_input,      norm_weight },
     [OP_MATRIX]    = { linear_forward,    linear_input,    linear_weight },
+    [OP_HEAD_NORM] = { node_head_norm_forward, node_head_norm_input, node_head_norm_weight },
     [OP_ROTARY]    = { node_rotary_forward, node_rotary_input, NULL },
     [OP_ATTENTION] = { node_attention_forward, node_attention_input, NULL },
     [OP_PREFIXED_ATTENTION] = { node_prefixed_forward, node_prefixed_input, node_prefixed_weight },

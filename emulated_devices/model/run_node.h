@@ -33,7 +33,10 @@ static inline struct tensor node_integers(const struct node_call *c, struct tens
     return tensor_1d((int32_t *)table.data + r.first, I32, r.count);
 }
 
-/* Rotary positions and attention: run_attention.c. */
+/* Norms of heads, rotary positions and attention: run_attention.c. */
+enum error_code node_head_norm_forward(const struct node_call *, struct error *);
+enum error_code node_head_norm_input(const struct node_call *, struct error *);
+enum error_code node_head_norm_weight(const struct node_call *, struct error *);
 enum error_code node_rotary_forward(const struct node_call *, struct error *);
 enum error_code node_rotary_input(const struct node_call *, struct error *);
 struct attention node_attention(const struct node_call *);     /* whole sequences of this device's heads */

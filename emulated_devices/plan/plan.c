@@ -481,7 +481,8 @@ static double per_element(const struct plan *p)
 static double kept_elements(const struct model_config *c)
 {
     const double rows = c->mlp == MLP_MIXTURE ? (double)c->mixture.k : 1;
-    const double attention = (double)((c->parallel ? 3 : 4) * c->D + (c->H + 2 * c->K) * c->A + c->H * c->A);
+    const double attention = (double)((c->parallel ? 3 : 4) * c->D +
+                                      (c->head_norms ? 2 : 1) * qkv_width(c) + heads_width(c));
     return attention + rows * (double)((c->mlp == MLP_GELU ? 2 : 3) * c->F + (rows > 1 ? 2 * c->D : 0));
 }
 

@@ -39,7 +39,15 @@ void case_take_qwen2(struct plan *p)
     p->model.biases = BIASES_QWEN2;
 }
 
-/* The same with three parallel streams; a prefix is shorter than a sequence. */
+/* Norms of heads, which are wider than D/H. */
+void case_take_qwen3(struct plan *p)
+{
+    case_take_llama(p);
+    snprintf(p->model.name, sizeof p->model.name, "nasty qwen3");
+    p->model.head_norms = true, p->model.A = 4;
+}
+
+/* A Qwen2 with three parallel streams; a prefix is shorter than a sequence. */
 void case_take_streams(struct plan *p)
 {
     case_take_qwen2(p);
@@ -108,7 +116,7 @@ static void take_shared(struct plan *p)
 
 static const struct case_model models[] = { { "gpt2", take_gpt2 }, { "llama", case_take_llama },
                                             { "gptj", case_take_gptj }, { "qwen2", case_take_qwen2 },
-                                            { "parscale", case_take_streams },
+                                            { "parscale", case_take_streams }, { "qwen3", case_take_qwen3 },
                                             { "mixtral", case_take_mixtral }, { "shared", take_shared } };
 
 const struct case_model *case_model_at(int place)

@@ -41,7 +41,8 @@ static enum activation_width width_of(const struct linear_layer *l, bool output)
 static int64_t whole_width(const struct model_config *c, enum activation_width width)
 {
     switch (width) {
-    case WIDTH_QKV:        return 3 * c->D;
+    case WIDTH_QKV:        return qkv_width(c);
+    case WIDTH_HEADS:      return heads_width(c);
     case WIDTH_UP: case WIDTH_ACT: return c->F;
     case WIDTH_VOCABULARY: return c->V;
     default:               return c->D;

@@ -35,6 +35,18 @@ static void feed_backward(struct transformer *m, int layer, struct tensor dX)
     op->linear_backward_input(dX, d_up, W(f.up_w));
 }
 
+/* m->d_qkv: on entry the gradient of the normed heads, on return that of the heads before. */
+static void head_norms_backward(struct transformer *m, int layer)
+{
+    const struct ops *op = m->ops;
+    struct block_activations *a = &m->block[layer];
+    const struct attention shape = attention_of(m, layer);
+
+    computed_gradient(m, "attn.normed", layer, m->d_qkv, 2);
+    op->head_norm_backward_weight(G(HEAD_NORM_W), m->d_qkv, a->qkv, a->head_rstd, shape);
+    op->head_norm_backward_input(m->d_qkv, m->d_qkv, a->qkv, W(HEAD_NORM_W), a->head_rstd, shape);
+}
+
 /* m->d_branch: on entry the gradient of attention's output, on return that of its input. */
 static void attention_backward(struct transformer *m, int layer)
 {
@@ -45,12 +57,13 @@ static void attention_backward(struct transformer *m, int layer)
     op->linear_backward_weight(G(PROJ_W), G(PROJ_B), m->d_branch, a->att);
     op->linear_backward_input(m->d_attention, m->d_branch, W(PROJ_W));
     computed_gradient(m, "attn.heads", layer, m->d_attention, c->D);
-    op->attention_backward_input(m->d_qkv, m->d_attention, a->att, a->lse, a->qkv, attention_of(m, layer));
+    op->attention_backward_input(m->d_qkv, m->d_attention, a->att, a->lse, attended(m, layer), attention_of(m, layer));
     if (STREAMS(c) > 1) prefix_backward(m, layer);
     if (c->positions == POSITIONS_ROTARY) {
         computed_gradient(m, "attn.rotated", layer, m->d_qkv, c->A + m->S);
         op->rotary_backward_input(m->d_qkv, m->positions, m->rotary, attention_of(m, layer));
-        computed_gradient(m, "attn.qkv", layer, m->d_qkv, 2);
+        if (c->head_norms) head_norms_backward(m, layer);
+        computed_gradient(m, "attn.qkv", layer, m->d_qkv, c->head_norms ? c->A : 2);
     } else computed_gradient(m, "attn.qkv", layer, m->d_qkv, c->A + m->S);
     op->linear_backward_weight(G(QKV_W), G(QKV_B), m->d_qkv, a->ln1);
     op->linear_backward_input(m->d_branch, m->d_qkv, W(QKV_W));
@@ -63,7 +76,7 @@ static void upper_backward(struct transformer *m, int layer)
     const struct ops *op = m->ops;
     const struct model_config *c = &m->config;
     struct block_activations *a = &m->block[layer];
-    const struct tensor d = m->d_stream, branch = m->d_branch, step = m->d_attention;
+    const struct tensor d = m->d_stream, branch = m->d_branch, step = m->d_step;
 
     computed_gradient(m, "ln_2", layer, branch, up_width(c));
     norm_backward(m, step, branch, a->mid, a->ln2_mean, a->ln2_rstd, param_of_block(c, layer, LN2_W),
@@ -128,7 +141,7 @@ static void parallel_backward(struct transformer *m, int layer)
     const struct ops *op = m->ops;
     const struct model_config *c = &m->config;
     struct block_activations *a = &m->block[layer];
-    const struct tensor d = m->d_stream, branch = m->d_branch, step = m->d_attention;
+    const struct tensor d = m->d_stream, branch = m->d_branch, step = m->d_step;
 
     op->dropout(branch, d, residual_dropout(m, layer, "mlp"));
     computed_gradient(m, "mlp.out", layer, branch, 1);
@@ -187,5 +200,7 @@ void transformer_backward(struct transformer *m)
         op->embedding_backward_weight(m->g[param_positions(c)], m->d_stream, m->positions, 0);
     take_patches(m);
     op->embedding_backward_weight(m->g[PARAM_WTE], m->d_stream, m->ids, 0);
-    for (int i = 0; i < m->params; i++) computed_gradient(m, m->spec[i].name, m->spec[i].layer, m->g[i], m->B * m->S);
+    for (int i = 0; i < m->params; i++)
+        computed_gradient(m, m->spec[i].name, m->spec[i].layer, m->g[i],
+                          m->B * m->S * (m->spec[i].role == ROLE_HEAD_NORM ? c->H : 1));
 }

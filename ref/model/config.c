@@ -10,7 +10,10 @@
       .biases = BIASES_GPT2, .tied = true, .eps = 1e-5, .init_std = 0.02 }
 
 #define LLAMA(name_, L_, H_, K_, D_, F_, S_, V_, ...)                                                           \
-    { .name = name_, .S = S_, .D = D_, .H = H_, .K = K_, .A = D_ / H_, .F = F_, .L = L_, .V = V_,               \
+    WIDE_HEADS(name_, L_, H_, K_, D_ / H_, D_, F_, S_, V_, __VA_ARGS__)
+
+#define WIDE_HEADS(name_, L_, H_, K_, A_, D_, F_, S_, V_, ...)                                                  \
+    { .name = name_, .S = S_, .D = D_, .H = H_, .K = K_, .A = A_, .F = F_, .L = L_, .V = V_,                    \
       .norm = NORM_RMS, .positions = POSITIONS_ROTARY, .rotary = { .theta = 10000 },                            \
       .eps = 1e-5, .init_std = 0.02, __VA_ARGS__ }
 
@@ -45,6 +48,8 @@ const struct model_preset model_presets[] = {
       "qwen2-tiny as a ParScale: 4 parallel streams, each with a prefix of 8 tokens in every layer", 8 },
     { LLAMA("scmoe-tiny", 4, 8, 4, 32, 48, 32, 256, MIXTURE(8, 2), .shortcut = true),
       "a mixture on a shortcut past dense blocks, as LongCat-Flash's, of 0.2M parameters: 8 experts, 2 of a token", 8 },
+    { WIDE_HEADS("qwen3-tiny", 8, 8, 4, 6, 32, 88, 32, 256, DENSE, .head_norms = true, .tied = true),
+      "a Qwen3 of 0.1M parameters: llama-tiny with norms of queries and keys, and heads that are wider than D/H", 8 },
     { GPTJ("gptj-tiny", 8, 8, 32, 2, 128, 32, 256), "a GPT-J of 0.1M parameters, 8 layers and 8 heads", 8 },
     { { .name = "" }, NULL, 0 },
 };
@@ -79,14 +84,17 @@ static enum error_code check_sizes(const struct model_config *c, struct error *e
     if (c->L > 100000)
         return fail(err, ERR_PLAN, "model: L (layers) = %lld; it can be at most 100000", (long long)c->L);
     const double feeds = c->mlp == MLP_GELU ? 2 : c->mlp == MLP_SWIGLU ? 3 : 3.0 * (double)c->mixture.E;
+    const double attention = 2.0 * (double)(c->H + c->K) * (double)c->A;
     const double size = (double)c->D * (double)(c->V + c->S) +
-                        (double)c->L * (double)c->D * (c->shortcut ? 8.0 * (double)c->D + (feeds + 6) * (double)c->F
-                                                                   : 4.0 * (double)c->D + feeds * (double)c->F);
+                        (double)c->L * (double)c->D * (c->shortcut ? 2 * attention + (feeds + 6) * (double)c->F
+                                                                   : attention + feeds * (double)c->F);
     if (size > 1e14)
         return fail(err, ERR_PLAN, "model: it would have %.3g parameters; at most 1e14 can be counted", size);
-    if (c->H * c->A != c->D)
+    if (heads_width(c) != c->D && (c->positions == POSITIONS_LEARNED || c->rotary.neighbours))
         return fail(err, ERR_PLAN, "model: width D=%lld is not a multiple of H=%lld heads", (long long)c->D,
                     (long long)c->H);
+    if (c->A < 1 || c->A > INT32_MAX)
+        return fail(err, ERR_PLAN, "model: heads are A=%lld wide; it must be from 1 to 2^31 - 1", (long long)c->A);
     if (c->H % c->K != 0)
         return fail(err, ERR_PLAN, "model: H=%lld heads are not a multiple of K=%lld key/value heads", (long long)c->H,
                     (long long)c->K);
@@ -176,7 +184,7 @@ int model_config_numbers(const struct model_config *c, struct model_number out[M
     const struct router_rule *route = &c->mixture.router;
     const struct model_number numbers[] = {
         { "L", true, (double)c->L }, { "H", true, (double)c->H }, { "K", true, (double)c->K },
-        { "D", true, (double)c->D },
+        { "D", true, (double)c->D }, { "A", true, (double)c->A },
         { "F", true, (double)c->F }, { "V", true, (double)c->V }, { "S", true, (double)c->S },
         { "shared experts' width", true, (double)c->mixture.shared },
         { "shared experts' gate", true, c->mixture.shared_gate },

@@ -60,7 +60,7 @@ int64_t mixture_capacity(const struct mixture_config *, int64_t S);
 struct model_config {
     char name[64];
     int64_t S;                  /* positions: the longest sequence */
-    int64_t D, H, K, A, F, L, V;        /* width, query heads, key/value heads, head width (H A == D),
+    int64_t D, H, K, A, F, L, V;        /* width, query heads, key/value heads, head width (of a GPT-2 and a GPT-J D/H),
                                          * feed-forward width (of one expert), layers, vocabulary */
     enum norm_kind norm;
     enum position_kind positions;
@@ -69,6 +69,7 @@ struct model_config {
     struct mixture_config mixture;
     struct streams_config streams;
     int64_t padding;            /* 1 + padding token, whose embedding gets no gradient in transformers; 0: none */
+    bool head_norms;            /* each head of queries and keys passes an rmsnorm before its rotary positions */
     bool parallel;              /* attention and feed-forward read the same norm; there is no second norm */
     bool shortcut;              /* a layer has two blocks with dense feed-forwards; its mixture reads what the first
                                  * one's feed-forward does, and is added at the end of the second */
@@ -81,7 +82,7 @@ struct model_config {
 
 /* Families of models whose files we read and write. */
 enum model_family { FAMILY_NONE, FAMILY_GPT2, FAMILY_LLAMA, FAMILY_MIXTRAL, FAMILY_GPTJ, FAMILY_QWEN2, FAMILY_PARSCALE,
-                    FAMILY_SCMOE,
+                    FAMILY_SCMOE, FAMILY_QWEN3,
                     FAMILY_COUNT };
 
 /** The family of a shape, found from its parts; the table is in families.c. */
@@ -150,6 +151,7 @@ enum param_role {
     ROLE_ROUTER,
     ROLE_SHARED_UP, ROLE_SHARED_DOWN,   /* of a mixture's shared experts */
     ROLE_SHARED_GATE,
+    ROLE_HEAD_NORM,                     /* of queries, then of keys: A numbers each, the same for all heads */
     ROLE_PREFIX,                        /* keys and values of each stream before its first token */
     ROLE_STREAMS_UP, ROLE_STREAMS_DOWN  /* what weighs the streams */
 };
@@ -174,9 +176,9 @@ static inline bool model_has_bias(const struct model_config *c, enum param_role 
  * at the end of the block.  Those of a layer with a shortcut are DENSE_UP_W to SECOND_DOWN_W; the last six are of its
  * second block. */
 enum block_param {
-    LN1_W, LN1_B, QKV_W, QKV_B, PREFIX, PROJ_W, PROJ_B, LN2_W, LN2_B, DENSE_UP_W, DENSE_DOWN_W, SECOND_LN1_W,
-    SECOND_QKV_W, SECOND_PROJ_W, SECOND_LN2_W, SECOND_UP_W, SECOND_DOWN_W, ROUTER_W, SHARED_UP_W, SHARED_DOWN_W,
-    SHARED_GATE_W, UP_W, UP_B, DOWN_W, DOWN_B, BLOCK_PARAMS
+    LN1_W, LN1_B, QKV_W, QKV_B, HEAD_NORM_W, PREFIX, PROJ_W, PROJ_B, LN2_W, LN2_B, DENSE_UP_W, DENSE_DOWN_W,
+    SECOND_LN1_W, SECOND_QKV_W, SECOND_PROJ_W, SECOND_LN2_W, SECOND_UP_W, SECOND_DOWN_W, ROUTER_W, SHARED_UP_W,
+    SHARED_DOWN_W, SHARED_GATE_W, UP_W, UP_B, DOWN_W, DOWN_B, BLOCK_PARAMS
 };
 
 enum { PARAM_NAME = 96, PARAM_MOST_PARTS = 3 };
@@ -220,7 +222,8 @@ static inline bool param_is_linear(const struct param_spec *s)
 /* Whether a parameter is small and every device along tp has all of it. */
 static inline bool role_is_whole(enum param_role r)
 {
-    return r == ROLE_ROUTER || r == ROLE_SHARED_GATE || r == ROLE_STREAMS_UP || r == ROLE_STREAMS_DOWN;
+    return r == ROLE_ROUTER || r == ROLE_SHARED_GATE || r == ROLE_STREAMS_UP || r == ROLE_STREAMS_DOWN ||
+           r == ROLE_HEAD_NORM;
 }
 
 /** Number of parameters (tensors) of the model; tied ones count once. */
@@ -245,8 +248,9 @@ int param_head_bias(const struct model_config *);
 /* Where layers are numbered, the second block of one with a shortcut; L is what comes after the last layer. */
 static inline int64_t second_block(const struct model_config *c, int64_t layer) { return c->L + 1 + layer; }
 
-/* Widths of the fused layers. */
+/* Widths of the fused layers, and of all heads' results side by side. */
 static inline int64_t qkv_width(const struct model_config *c) { return (c->H + 2 * c->K) * c->A; }
+static inline int64_t heads_width(const struct model_config *c) { return c->H * c->A; }
 static inline int64_t up_width(const struct model_config *c) { return c->mlp == MLP_GELU ? c->F : 2 * c->F; }
 
 /** Elements of all parameters. */

@@ -80,6 +80,7 @@ static const struct family_format {
     { FAMILY_PARSCALE, "Qwen2ParScaleForCausalLM", "Qwen2Model", &parscale_defaults, parscale_keys,
       llama_finish, llama_to_json },
     { FAMILY_QWEN2, "Qwen2ForCausalLM", "Qwen2Model", &qwen2_defaults, qwen2_keys, llama_finish, llama_to_json },
+    { FAMILY_QWEN3, "Qwen3ForCausalLM", "Qwen3Model", &qwen3_defaults, qwen3_keys, llama_finish, llama_to_json },
     { FAMILY_SCMOE, "ScMoEForCausalLM", "ScMoEModel", &scmoe_defaults, mixtral_keys, llama_finish, llama_to_json },
 };
 enum { FORMATS = sizeof formats / sizeof *formats };

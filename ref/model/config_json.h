@@ -23,12 +23,12 @@ struct config_reading {
 #define CONFIG_TO(name, kind, field) KEY_TO(name, kind, struct config_reading, field)
 
 /* Reading a family: start with the defaults of its class in transformers, read its list of keys, then call its finish
- * function, which computes derived values and refuses contradictions.  Mixtral, Qwen2, ParScale and ScMoE use
+ * function, which computes derived values and refuses contradictions.  Mixtral, Qwen2, Qwen3, ParScale and ScMoE use
  * llama_finish; a ScMoE has a Mixtral's keys. */
 extern const struct config_key gpt2_keys[], llama_keys[], mixtral_keys[], gptj_keys[], qwen2_keys[],
-    parscale_keys[];
+    qwen3_keys[], parscale_keys[];
 extern const struct config_reading gpt2_defaults, llama_defaults, mixtral_defaults, gptj_defaults, qwen2_defaults,
-    parscale_defaults, scmoe_defaults;
+    qwen3_defaults, parscale_defaults, scmoe_defaults;
 enum error_code gpt2_finish(struct config_reading *, const cJSON *root, const char *path, struct error *);
 enum error_code llama_finish(struct config_reading *, const cJSON *root, const char *path, struct error *);
 enum error_code gptj_finish(struct config_reading *, const cJSON *root, const char *path, struct error *);
@@ -39,7 +39,7 @@ enum error_code rotary_from_json(struct config_reading *, const cJSON *root, con
 
 /* Write a config into a JSON document; false if there is no memory. */
 bool gpt2_to_json(const struct model_config *, cJSON *root);
-bool llama_to_json(const struct model_config *, cJSON *root);       /* and mixtral, qwen2, qwen2_parscale */
+bool llama_to_json(const struct model_config *, cJSON *root);       /* and mixtral, qwen2, qwen3, qwen2_parscale */
 bool gptj_to_json(const struct model_config *, cJSON *root);
 bool rotary_to_json(const struct rotary *, cJSON *root);
 

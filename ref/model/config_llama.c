@@ -1,5 +1,6 @@
 /* config_llama.c -- the config.json of a Llama, of a Mixtral, which is a Llama with a mixture, of a Qwen2, which is a
- * Llama with biases of queries, keys and values, and of a ParScale, which is a Qwen2 with parallel streams.
+ * Llama with biases of queries, keys and values, of a Qwen3, which has norms of queries and keys instead, and of a
+ * ParScale, which is a Qwen2 with parallel streams.
  *
  * As in transformers, the load-balancing loss is added to a Mixtral's loss only if output_router_logits is true.
  * transformers has a z loss only for other mixtures; its coefficient has the same key here: router_z_loss_coef.
@@ -32,6 +33,12 @@ const struct config_reading qwen2_defaults = {          /* Qwen2Config's */
     .c = { .norm = NORM_RMS, .positions = POSITIONS_ROTARY, .mlp = MLP_SWIGLU, .biases = BIASES_QWEN2, .eps = 1e-6,
            .init_std = 0.02, .K = 32 },
     .rope_theta = 10000, .pad_token = NO_TOKEN,
+};
+
+const struct config_reading qwen3_defaults = {          /* Qwen3Config's */
+    .c = { .norm = NORM_RMS, .positions = POSITIONS_ROTARY, .mlp = MLP_SWIGLU, .head_norms = true, .eps = 1e-6,
+           .init_std = 0.02, .K = 32 },
+    .head_dim = 128, .rope_theta = 10000, .pad_token = NO_TOKEN,
 };
 
 const struct config_reading parscale_defaults = {       /* those of Qwen2ParScaleConfig, QwenLM/ParScale */
@@ -82,6 +89,12 @@ const struct config_key llama_keys[] = { LLAMA_KEYS, { .name = NULL } };
 
 const struct config_key qwen2_keys[] = {
     QWEN2_KEYS,
+    { .name = NULL },
+};
+
+const struct config_key qwen3_keys[] = {
+    QWEN2_KEYS,
+    KEY_ONLY_AS("attention_bias", "false"),
     { .name = NULL },
 };
 
@@ -182,12 +195,12 @@ enum error_code llama_finish(struct config_reading *f, const cJSON *root, const 
     if (f->shared_experts) c->mixture.shared = f->shared_experts * c->F;
     if (c->K == 0) c->K = c->H;
     if (STREAMS(c) == 1) c->streams = (struct streams_config){ 0 };        /* one stream is a Qwen2 */
-    c->A = c->D / c->H;
+    if (f->head_dim == 0 && c->D % c->H != 0)
+        return fail(err, ERR_FORMAT, "%s: width D=%lld is not a multiple of H=%lld heads, and there is no head_dim",
+                    path, (long long)c->D, (long long)c->H);
+    c->A = f->head_dim ? f->head_dim : c->D / c->H;
     c->padding = f->pad_token == NO_TOKEN ? 0 : f->pad_token == -1 ? c->V : f->pad_token + 1;
     if (!f->output_router_logits) c->mixture.balance_coefficient = 0;
-    if (f->head_dim && f->head_dim * c->H != c->D)
-        return fail(err, ERR_FORMAT, "%s: head_dim is %lld; Orrery has only hidden_size / num_attention_heads", path,
-                    (long long)f->head_dim);
     if (f->sliding_window && f->sliding_window < c->S)
         return fail(err, ERR_FORMAT, "%s: sliding_window is %lld, shorter than max_position_embeddings; "
                     "Orrery attends to all tokens before", path, (long long)f->sliding_window);
@@ -254,6 +267,7 @@ bool llama_to_json(const struct model_config *c, cJSON *root)
     bool ok = cJSON_AddStringToObject(root, "hidden_act", "silu") != NULL;
     for (size_t i = 0; i < sizeof number / sizeof *number; i++)
         ok = cJSON_AddNumberToObject(root, number[i].key, number[i].value) && ok;
+    if (heads_width(c) != c->D || c->head_norms) ok = cJSON_AddNumberToObject(root, "head_dim", (double)c->A) && ok;
     if (STREAMS(c) > 1)
         ok = cJSON_AddNumberToObject(root, "parscale_n", (double)c->streams.P) &&
              cJSON_AddNumberToObject(root, "parscale_n_tokens", (double)c->streams.prefix) &&

@@ -13,6 +13,7 @@ static const struct family {
     bool grouped;               /* K may be below H */
     bool parallel, neighbours, shortcut;
     bool streams;               /* several */
+    bool head_norms;
 } families[FAMILY_COUNT] = {
     [FAMILY_GPT2]    = { "gpt2", NORM_LAYER, POSITIONS_LEARNED, MLP_GELU, BIASES_GPT2, .grouped = false },
     [FAMILY_LLAMA]   = { "llama", NORM_RMS, POSITIONS_ROTARY, MLP_SWIGLU, BIASES_NONE, .grouped = true },
@@ -24,13 +25,15 @@ static const struct family {
                           .streams = true },
     [FAMILY_SCMOE]   = { "scmoe", NORM_RMS, POSITIONS_ROTARY, MLP_MIXTURE, BIASES_NONE, .grouped = true,
                          .shortcut = true },
+    [FAMILY_QWEN3]   = { "qwen3", NORM_RMS, POSITIONS_ROTARY, MLP_SWIGLU, BIASES_NONE, .grouped = true,
+                         .head_norms = true },
 };
 
 static bool is_of(const struct model_config *c, const struct family *f)
 {
     return c->norm == f->norm && c->positions == f->positions && c->mlp == f->mlp && c->biases == f->biases
            && c->parallel == f->parallel && c->shortcut == f->shortcut && c->rotary.neighbours == f->neighbours
-           && (f->grouped || c->K == c->H) && f->streams == (STREAMS(c) > 1);
+           && c->head_norms == f->head_norms && (f->grouped || c->K == c->H) && f->streams == (STREAMS(c) > 1);
 }
 
 enum model_family model_family(const struct model_config *c)

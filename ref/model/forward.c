@@ -23,15 +23,19 @@ static void attention_forward(struct transformer *m, int layer)
     computed(m, "ln_1", layer, a->ln1, c->D);
     op->linear_forward(a->qkv, a->ln1, W(QKV_W), W(QKV_B));
     computed(m, "attn.qkv", layer, a->qkv, c->D);
-    if (c->positions == POSITIONS_ROTARY) {
-        op->rotary_forward(a->qkv, m->positions, m->rotary, attention_of(m, layer));
-        computed(m, "attn.rotated", layer, a->qkv, 2);
+    if (c->head_norms) {
+        op->head_norm_forward(a->normed, a->head_rstd, a->qkv, W(HEAD_NORM_W), attention_of(m, layer), c->eps);
+        computed(m, "attn.normed", layer, a->normed, c->A);
     }
-    op->attention_forward(a->att, a->lse, a->qkv, attention_of(m, layer));
+    if (c->positions == POSITIONS_ROTARY) {
+        op->rotary_forward(attended(m, layer), m->positions, m->rotary, attention_of(m, layer));
+        computed(m, "attn.rotated", layer, attended(m, layer), 2);
+    }
+    op->attention_forward(a->att, a->lse, attended(m, layer), attention_of(m, layer));
     if (STREAMS(c) > 1) prefix_forward(m, layer);
     computed(m, "attn.heads", layer, a->att, c->A + c->streams.prefix + m->S);
     op->linear_forward(m->branch, a->att, W(PROJ_W), W(PROJ_B));
-    computed(m, "attn.out", layer, m->branch, c->D);
+    computed(m, "attn.out", layer, m->branch, heads_width(c));
 }
 
 static void feed_forward(struct transformer *m, int layer)

@@ -178,7 +178,7 @@ void mixture_backward(struct transformer *m, int layer)
     const struct ops *op = m->ops;
     const struct model_config *c = &m->config;
     const struct block_activations b = computed_block(&m->block[layer]);
-    const struct tensor from_router = m->d_attention,           /* free at this time */
+    const struct tensor from_router = m->d_step,           /* free at this time */
                         d_rows = computed_rows(&b, m->d_rows);
 
     if (c->mixture.shared > 0) {

@@ -9,7 +9,7 @@
 static const struct { enum param_role role; bool bias; } kinds[BLOCK_PARAMS] = {
     [LN1_W] = { ROLE_NORM, false },          [LN1_B] = { ROLE_NORM, true },
     [QKV_W] = { ROLE_QKV, false },           [QKV_B] = { ROLE_QKV, true },
-    [PREFIX] = { ROLE_PREFIX, false },
+    [HEAD_NORM_W] = { ROLE_HEAD_NORM, false }, [PREFIX] = { ROLE_PREFIX, false },
     [PROJ_W] = { ROLE_ATTENTION_OUT, false }, [PROJ_B] = { ROLE_ATTENTION_OUT, true },
     [LN2_W] = { ROLE_NORM, false },          [LN2_B] = { ROLE_NORM, true },
     [DENSE_UP_W] = { ROLE_UP, false },       [DENSE_DOWN_W] = { ROLE_DOWN, false },
@@ -39,6 +39,7 @@ static bool has(const struct model_config *c, enum block_param p)
     if (p == ROUTER_W) return c->mlp == MLP_MIXTURE;
     if (p == SHARED_UP_W || p == SHARED_DOWN_W) return c->mixture.shared > 0;
     if (p == SHARED_GATE_W) return c->mixture.shared > 0 && c->mixture.shared_gate;
+    if (p == HEAD_NORM_W) return c->head_norms;
     if (p == PREFIX) return STREAMS(c) > 1;
     if (c->parallel && (p == LN2_W || p == LN2_B)) return false;
     return !kinds[p].bias || model_has_bias(c, kinds[p].role);
@@ -127,7 +128,7 @@ static const struct naming gpt2_naming = {
     },
 };
 
-static const struct naming llama_naming = {         /* and Mixtral, Qwen2 and ParScale */
+static const struct naming llama_naming = {         /* and Mixtral, Qwen2, Qwen3 and ParScale */
     .in_files = "", .block = "model.layers.%d.", .tokens = "model.embed_tokens", .norm = "model.norm",
     .of_block = {
         [LN1_W] = { .whole = "input_layernorm.weight" },
@@ -135,6 +136,7 @@ static const struct naming llama_naming = {         /* and Mixtral, Qwen2 and Pa
                     { "self_attn.q_proj.weight", "self_attn.k_proj.weight", "self_attn.v_proj.weight" } },
         [QKV_B] = { "self_attn.qkv_proj.bias",
                     { "self_attn.q_proj.bias", "self_attn.k_proj.bias", "self_attn.v_proj.bias" } },
+        [HEAD_NORM_W] = { "self_attn.qk_norm.weight", { "self_attn.q_norm.weight", "self_attn.k_norm.weight" } },
         [PREFIX] = { .whole = "self_attn.prefix_kv.weight" },
         [PROJ_W] = { .whole = "self_attn.o_proj.weight" },
         [LN2_W] = { .whole = "post_attention_layernorm.weight" },
@@ -191,7 +193,7 @@ static const struct naming *naming_of(const struct model_config *c)
         [FAMILY_GPT2] = &gpt2_naming, [FAMILY_LLAMA] = &llama_naming, [FAMILY_MIXTRAL] = &llama_naming,
         [FAMILY_GPTJ] = &gptj_naming, [FAMILY_QWEN2] = &llama_naming,
         [FAMILY_PARSCALE] = &llama_naming,
-        [FAMILY_SCMOE] = &scmoe_naming,
+        [FAMILY_SCMOE] = &scmoe_naming, [FAMILY_QWEN3] = &llama_naming,
     };
     return of_family[model_family(c)];
 }
@@ -234,23 +236,25 @@ static struct param_spec make(const char *before, const char *name, enum param_r
 static int64_t part_rows(const struct model_config *c, enum block_param p, int part)
 {
     if (kinds[p].role == ROLE_QKV) return (part == 0 ? c->H : c->K) * c->A;
+    if (kinds[p].role == ROLE_HEAD_NORM) return c->A;
     return p == SHARED_UP_W ? c->mixture.shared : c->F;
 }
 
 static struct param_spec block_param(const struct model_config *c, int layer, int expert, enum block_param p)
 {
     const double std = c->init_std, into_residual = c->init_std / sqrt(2.0 * (double)c->L);
-    const int64_t D = c->D, F = c->F, shared = c->mixture.shared;
+    const int64_t D = c->D, F = c->F, heads = heads_width(c), shared = c->mixture.shared;
     const struct { int64_t rows, cols; double std; } shape[BLOCK_PARAMS] = {
         [LN1_W] = { D, 0, 0 },                 [LN1_B] = { D, 0, 0 },
         [QKV_W] = { qkv_width(c), D, std },    [QKV_B] = { qkv_width(c), 0, 0 },
         [PREFIX] = { STREAMS(c) * c->streams.prefix, 2 * c->K * c->A, std },
-        [PROJ_W] = { D, D, into_residual },    [PROJ_B] = { D, 0, 0 },
+        [HEAD_NORM_W] = { 2 * c->A, 0, 0 },
+        [PROJ_W] = { D, heads, into_residual },  [PROJ_B] = { D, 0, 0 },
         [LN2_W] = { D, 0, 0 },                 [LN2_B] = { D, 0, 0 },
         [ROUTER_W] = { mixture_columns(&c->mixture), D, std },
         [DENSE_UP_W] = { up_width(c), D, std }, [DENSE_DOWN_W] = { D, F, into_residual },
         [SECOND_LN1_W] = { D, 0, 0 },          [SECOND_QKV_W] = { qkv_width(c), D, std },
-        [SECOND_PROJ_W] = { D, D, into_residual }, [SECOND_LN2_W] = { D, 0, 0 },
+        [SECOND_PROJ_W] = { D, heads, into_residual }, [SECOND_LN2_W] = { D, 0, 0 },
         [SECOND_UP_W] = { up_width(c), D, std }, [SECOND_DOWN_W] = { D, F, into_residual },
         [SHARED_UP_W] = { 2 * shared, D, std }, [SHARED_DOWN_W] = { D, shared, into_residual },
         [SHARED_GATE_W] = { 1, D, std },
@@ -262,7 +266,7 @@ static struct param_spec block_param(const struct model_config *c, int layer, in
     const struct prefix at = block_prefix(c, layer, expert);
     struct param_spec s = make(at.text, n->whole, kinds[p].role, layer, shape[p].rows, shape[p].cols, shape[p].std);
     s.expert = expert;
-    s.mean = kinds[p].role == ROLE_NORM && !kinds[p].bias;
+    s.mean = (kinds[p].role == ROLE_NORM || kinds[p].role == ROLE_HEAD_NORM) && !kinds[p].bias;
     s.file_transposed = naming_of(c)->transposed && s.ndim == 2;
     for (int i = 0; i < PARAM_MOST_PARTS && n->part[i]; i++)
         add_part(&s, naming_of(c)->in_files, at.text, n->part[i], part_rows(c, p, i));
@@ -341,7 +345,8 @@ static struct flops flops_of(const struct model_config *c, int64_t B, int64_t S)
     const struct attention a = { .S = S, .H = c->H, .K = c->K, .A = c->A };
     const double blocks = c->shortcut ? 2 : 1, dense = c->shortcut ? 2 : 0;             /* of a layer */
     const double P = (double)STREAMS(c), L = (double)c->L * P, pairs = (double)(N * c->streams.prefix);
-    double block = blocks * (linear_cost(N, c->D, qkv_width(c), F32).flops + linear_cost(N, c->D, c->D, F32).flops)
+    double block = blocks * (linear_cost(N, c->D, qkv_width(c), F32).flops +
+                             linear_cost(N, heads_width(c), c->D, F32).flops)
                    + linear_cost(rows, c->D, up_width(c), F32).flops + linear_cost(rows, c->F, c->D, F32).flops
                    + dense * (linear_cost(N, c->D, up_width(c), F32).flops + linear_cost(N, c->F, c->D, F32).flops);
     if (mixture) block += linear_cost(N, c->D, mixture_columns(&c->mixture), F32).flops;

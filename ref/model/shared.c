@@ -37,7 +37,7 @@ void shared_backward(struct transformer *m, int layer)
     const struct ops *op = m->ops;
     const struct model_config *c = &m->config;
     struct block_activations *a = &m->block[layer];
-    const struct tensor from_gate = m->d_attention;     /* free at this time */
+    const struct tensor from_gate = m->d_step;     /* free at this time */
     struct tensor d_result = m->d_branch;
 
     if (c->mixture.shared_gate) {

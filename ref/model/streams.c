@@ -96,7 +96,7 @@ void streams_mean_backward(struct transformer *m)
     const struct model_config *c = &m->config;
     const int L = (int)c->L;
     const struct tensor dY = first_rows(m->d_branch, m->B * m->S), d_logits = m->stream_logits, d_act = m->mean,
-                        mixed = tensor_2d(m->d_attention.data, m->beside.dtype, tensor_rows(m->beside),
+                        mixed = tensor_2d(m->d_step.data, m->beside.dtype, tensor_rows(m->beside),
                                           tensor_cols(m->beside));
     computed_gradient(m, "streams.mean", L, dY, c->V);
     op->streams_mix_backward_input(mixed, d_logits, dY, m->stream_weights, m->beside, c->streams.smoothing);

@@ -26,7 +26,7 @@ static void drop_block(struct block_activations *a)
                                    &a->ln2,     &a->up,       &a->act,      &a->router,   &a->weights,
                                    &a->experts, &a->order,    &a->counts,   &a->rows,     &a->results,
                                    &a->shared,  &a->gate,     &a->shared_up, &a->shared_act,
-                                   &a->dense_up, &a->dense_act, &a->shortcut };
+                                   &a->dense_up, &a->dense_act, &a->shortcut, &a->normed, &a->head_rstd };
     for (size_t i = 0; i < sizeof all / sizeof *all; i++) drop(all[i]);
 }
 
@@ -43,7 +43,7 @@ static void drop_buffers(struct transformer *m)
                                    &m->rotary,   &m->d_gate,    &m->d_shared, &m->d_shared_up, &m->d_shared_act,
                                    &m->prefix_at, &m->prefix_out, &m->prefix_lse, &m->beside,
                                    &m->mean_up,  &m->mean_act, &m->stream_logits, &m->stream_weights, &m->mean,
-                                   &m->d_shortcut };
+                                   &m->d_shortcut, &m->d_step };
     for (size_t i = 0; i < sizeof all / sizeof *all; i++) drop(all[i]);
     m->B = m->S = 0;
 }
@@ -89,7 +89,8 @@ static bool make_block(const struct transformer *m, struct block_activations *a,
     const bool mean = c->norm == NORM_LAYER;
     return make(&a->in, t, N, D) && (!mean || make(&a->ln1_mean, few, N, 0)) && make(&a->ln1_rstd, few, N, 0) &&
            make(&a->ln1, t, N, D) && make(&a->qkv, t, N, qkv_width(c)) && make(&a->lse, few, N, c->H) &&
-           make(&a->att, t, N, D) && make(&a->mid, t, N, D) &&
+           make(&a->att, t, N, heads_width(c)) && make(&a->mid, t, N, D) &&
+           (!c->head_norms || (make(&a->normed, t, N, qkv_width(c)) && make(&a->head_rstd, few, N, c->H + c->K))) &&
            (c->parallel ||
             ((!mean || make(&a->ln2_mean, few, N, 0)) && make(&a->ln2_rstd, few, N, 0) && make(&a->ln2, t, N, D))) &&
            (!c->shortcut || (make(&a->dense_up, t, N, up_width(c)) && make(&a->dense_act, t, N, c->F) &&
@@ -103,8 +104,9 @@ static bool make_backward(struct transformer *m, int64_t N)
     const struct model_config *c = &m->config;
     const enum dtype t = m->ops->dtype, few = dtype_wide(t);
     const int64_t D = c->D, R = feed_rows(m, N);
-    return make(&m->d_stream, t, N, D) && make(&m->d_branch, t, N, D) && make(&m->d_qkv, t, N, qkv_width(c)) &&
-           make(&m->d_attention, t, N, D) && make(&m->d_up, t, R, up_width(c)) && make(&m->d_act, t, R, c->F) &&
+    return make(&m->d_stream, t, N, D) && make(&m->d_branch, t, N, D) && make(&m->d_step, t, N, D) &&
+           make(&m->d_qkv, t, N, qkv_width(c)) && make(&m->d_attention, t, N, heads_width(c)) &&
+           make(&m->d_up, t, R, up_width(c)) && make(&m->d_act, t, R, c->F) &&
            (!(c->parallel || c->shortcut) || make(&m->d_norm, t, N, D)) &&
            (!c->shortcut || make(&m->d_shortcut, t, N, D)) &&
            (!is_mixture(m) || (make(&m->d_router, few, N, mixture_columns(&c->mixture)) &&
@@ -131,7 +133,7 @@ static bool make_streams(struct transformer *m, int64_t M, int64_t N, int64_t S)
     const enum dtype t = m->ops->dtype, few = dtype_wide(t);
     const int64_t P = c->streams.P, keys = c->streams.prefix + S;
     if (STREAMS(c) == 1) return true;
-    const bool ok = make(&m->prefix_at, I32, keys, 0) && make(&m->prefix_out, t, M, c->D) &&
+    const bool ok = make(&m->prefix_at, I32, keys, 0) && make(&m->prefix_out, t, M, heads_width(c)) &&
                     make(&m->prefix_lse, few, M, c->H) && make(&m->beside, t, N, P * c->D) &&
                     make(&m->mean_up, t, N, c->D) && make(&m->mean_act, t, N, c->D) &&
                     make(&m->stream_logits, t, N, P) && make(&m->stream_weights, few, N, P) &&

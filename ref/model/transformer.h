@@ -1,8 +1,8 @@
 /* transformer.h -- the one-device model: the reference that every plan is compared with.
  *
- * One model whose configuration chooses its parts: GPT-2, Llama, Mixtral, GPT-J, ScMoE.  It uses only ref/ops, and
- * computes the whole batch at once, in the simplest order.  Every computed tensor is announced to an observer, in
- * execution order, forward and backward.
+ * One model whose configuration chooses its parts: GPT-2, Llama, Qwen2, Qwen3, Mixtral, GPT-J, ScMoE.  It uses only
+ * ref/ops, and computes the whole batch at once, in the simplest order.  Every computed tensor is announced to an
+ * observer, in execution order, forward and backward.
  *
  * Source  A. Radford et al., "Language models are unsupervised multitask learners", 2019; H. Touvron et al., "LLaMA",
  *         arXiv:2302.13971; A. Q. Jiang et al., "Mixtral of experts", arXiv:2401.04088; B. Wang and A. Komatsuzaki,
@@ -28,7 +28,8 @@ struct observer {
 struct block_activations {
     struct tensor in;                           /* [N,D] the block's input */
     struct tensor ln1_mean, ln1_rstd, ln1;      /* [N] (layernorm only), [N], [N,D] */
-    struct tensor qkv, lse, att;                /* [N,(H+2K)A] (turned by rotary positions), [B,H,S], [N,D] */
+    struct tensor qkv, lse, att;                /* [N,(H+2K)A] (turned by rotary positions), [B,H,S], [N,HA] */
+    struct tensor normed, head_rstd;            /* with norms of heads: [N,(H+2K)A] (turned instead), [N,H+K] */
     struct tensor mid;                          /* [N,D] in + attention; in a parallel block the sum of both branches */
     struct tensor ln2_mean, ln2_rstd, ln2;
     struct tensor up, act;                      /* [R,U], [R,F] before and after gelu or swiglu */
@@ -72,8 +73,8 @@ struct transformer {
     struct tensor rotary;                       /* [S,R] the table of rotary positions */
     struct block_activations *block;            /* [L], and by second_block() */
     struct tensor last, lnf_mean, lnf_rstd, lnf, logits, top, total, hit;
-    struct tensor d_stream, d_branch, d_qkv, d_attention, d_up, d_act;  /* scratch of backward: [N,D], [N,D], then the
-                                                                         * shapes of qkv, att, up, act */
+    struct tensor d_stream, d_branch, d_step;   /* scratch of backward: [N,D] each */
+    struct tensor d_qkv, d_attention, d_up, d_act;      /* the shapes of qkv, att, up, act */
     struct tensor prefix_at;                    /* of parallel streams: I32 [prefix + S] 0, 1, ... */
     struct tensor prefix_out, prefix_lse;       /* attention to the prefixes alone: the shapes of att and lse */
     struct tensor beside, mean_up, mean_act, stream_logits, stream_weights, mean;      /* streams.c: [N,DP], [N,D],

@@ -14,6 +14,12 @@ static inline int64_t stream_rows(const struct transformer *m) { return STREAMS(
 #define W(p) pick(m->w, param_of_block(&m->config, layer, p))
 #define G(p) pick(m->g, param_of_block(&m->config, layer, p))
 
+/* The queries, keys and values that attention reads. */
+static inline struct tensor attended(const struct transformer *m, int layer)
+{
+    return m->config.head_norms ? m->block[layer].normed : m->block[layer].qkv;
+}
+
 /* The input of the feed-forward. */
 static inline struct tensor feed_input(const struct transformer *m, int layer)
 {

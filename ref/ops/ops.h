@@ -124,6 +124,15 @@ struct ops {
                                    struct tensor rstd);
     void (*rmsnorm_backward_weight)(struct tensor dw, struct tensor dY, struct tensor X, struct tensor rstd);
 
+    /* The same for each head of queries and of keys.  X, Y [N,(H+2K)A]; w [2A]: of queries, of keys; rstd [N(H+K)].
+     * Values are copied. */
+    void (*head_norm_forward)(struct tensor Y, struct tensor rstd, struct tensor X, struct tensor w,
+                              struct attention a, double eps);
+    void (*head_norm_backward_input)(struct tensor dX, struct tensor dY, struct tensor X, struct tensor w,
+                                     struct tensor rstd, struct attention a);
+    void (*head_norm_backward_weight)(struct tensor dw, struct tensor dY, struct tensor X, struct tensor rstd,
+                                      struct attention a);
+
     /* Y = X W^T + b.  X [N,I], W [O,I], b [O] or tensor_none, Y [N,O].  _add: Y += X W^T. */
     void (*linear_forward)(struct tensor Y, struct tensor X, struct tensor W, struct tensor b);
     void (*linear_forward_add)(struct tensor Y, struct tensor X, struct tensor W);

@@ -390,6 +390,31 @@ static void rmsnorm_backward_weight(T dw, T dY, T X, T rstd)
     store(dw, dw_), end(&s);
 }
 
+static void head_norm_forward(T Y, T rstd, T X, T w, struct attention a, double eps)
+{
+    struct scratch s = { 0 };
+    const T y = room(&s, Y);
+    assert(rstd.dtype == F32);
+    ops_f32.head_norm_forward(y, rstd, wide(&s, X), wide(&s, w), a, eps);
+    store(Y, y), end(&s);
+}
+
+static void head_norm_backward_input(T dX, T dY, T X, T w, T rstd, struct attention a)
+{
+    struct scratch s = { 0 };
+    const T dx = room(&s, dX);
+    ops_f32.head_norm_backward_input(dx, wide(&s, dY), wide(&s, X), wide(&s, w), rstd, a);
+    store(dX, dx), end(&s);
+}
+
+static void head_norm_backward_weight(T dw, T dY, T X, T rstd, struct attention a)
+{
+    struct scratch s = { 0 };
+    const T dw_ = wide(&s, dw);
+    ops_f32.head_norm_backward_weight(dw_, wide(&s, dY), wide(&s, X), rstd, a);
+    store(dw, dw_), end(&s);
+}
+
 /* The table of angles may be fp32, which is more exact for long sequences. */
 static void rotary_forward(T QKV, T positions, T table, struct attention a)
 {
@@ -664,6 +689,8 @@ static void cross_entropy_backward(T dlogits, T logits, T total, T top, T labels
         .gelu_forward = gelu_forward, .gelu_backward_input = gelu_backward_input, .add = add, .dropout = dropout,   \
         .rmsnorm_forward = rmsnorm_forward, .rmsnorm_backward_input = rmsnorm_backward_input,                       \
         .rmsnorm_backward_weight = rmsnorm_backward_weight,                                                         \
+        .head_norm_forward = head_norm_forward, .head_norm_backward_input = head_norm_backward_input,               \
+        .head_norm_backward_weight = head_norm_backward_weight,                                                     \
         .rotary_forward = rotary_forward, .rotary_backward_input = rotary_backward_input,                           \
         .swiglu_forward = swiglu_forward, .swiglu_backward_input = swiglu_backward_input,                           \
         .gate_forward = gate_forward, .gate_backward_input = gate_backward_input,                                   \

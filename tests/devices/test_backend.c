@@ -122,6 +122,13 @@ static double sums[2 * E + 1], result;
     X(rmsnorm_forward, (X_Y, STATISTIC(N), NUMBERS(D, 0)), (d, t[0], t[2], t[1], t[3], 1e-5))                          \
     X(rmsnorm_backward_input, (X_Y, NUMBERS(N, D), NUMBERS(D, 0), STATISTIC(N)), (d, t[0], t[1], t[2], t[3], t[4]))    \
     X(rmsnorm_backward_weight, (NUMBERS(D, 0), X_Y, STATISTIC(N)), (d, t[0], t[1], t[2], t[3]))                        \
+    X(head_norm_forward, (NUMBERS(N, 2 * D), STATISTIC(N * 3), NUMBERS(N, 2 * D), NUMBERS(D, 0)),                      \
+      (d, t[0], t[1], t[2], t[3], heads, 1e-5))                                                                        \
+    X(head_norm_backward_input, (NUMBERS(N, 2 * D), NUMBERS(N, 2 * D), NUMBERS(N, 2 * D), NUMBERS(D, 0),               \
+                                 STATISTIC(N * 3)),                                                                    \
+      (d, t[0], t[1], t[2], t[3], t[4], heads))                                                                        \
+    X(head_norm_backward_weight, (NUMBERS(D, 0), NUMBERS(N, 2 * D), NUMBERS(N, 2 * D), STATISTIC(N * 3)),              \
+      (d, t[0], t[1], t[2], t[3], heads))                                                                              \
     X(linear_forward, (NUMBERS(N, V), NUMBERS(N, D), NUMBERS(V, D), NUMBERS(V, 0)), (d, t[0], t[1], t[2], t[3]))       \
     X(linear_forward_add, (NUMBERS(N, V), NUMBERS(N, D), NUMBERS(V, D)), (d, t[0], t[1], t[2]))                        \
     X(linear_backward_input, (NUMBERS(N, D), NUMBERS(N, V), NUMBERS(V, D)), (d, t[0], t[1], t[2]))                     \

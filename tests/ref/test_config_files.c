@@ -18,7 +18,7 @@ static const struct { const char *name; struct model_config c;
     }
 #define LLAMA(...) \
     { \
-        .S = 48, .D = 24, .H = 6, .A = 4, .F = 37, .L = 2, .V = 61, .norm = NORM_RMS, .positions = POSITIONS_ROTARY, \
+        .S = 48, .D = 24, .H = 6, .F = 37, .L = 2, .V = 61, .norm = NORM_RMS, .positions = POSITIONS_ROTARY, \
         .eps = 1e-4, .init_std = 0.03, __VA_ARGS__ \
     }
 #define GPTJ(...) \
@@ -32,21 +32,22 @@ static const struct { const char *name; struct model_config c;
     { "gpt2-untied", GPT2(.F = 37) },
     { "gptj", GPTJ(.F = 84) },
     { "gptj-tied", GPTJ(.F = 37, .tied = true) },
-    { "llama", LLAMA(.K = 6, .mlp = MLP_SWIGLU, .rotary = { .theta = 10000 }) },
-    { "llama-tied", LLAMA(.K = 2, .mlp = MLP_SWIGLU, .tied = true, .rotary = { .theta = 10000 }) },
+    { "llama", LLAMA(.A = 4, .K = 6, .mlp = MLP_SWIGLU, .rotary = { .theta = 10000 }) },
+    { "llama-tied", LLAMA(.A = 4, .K = 2, .mlp = MLP_SWIGLU, .tied = true, .rotary = { .theta = 10000 }) },
     { "llama-linear",
-      LLAMA(.K = 2, .mlp = MLP_SWIGLU, .rotary = { .theta = 500, .scaling = SCALING_LINEAR, .factor = 2.5 }) },
-    { "llama-llama3", LLAMA(.K = 2, .mlp = MLP_SWIGLU,
+      LLAMA(.A = 4, .K = 2, .mlp = MLP_SWIGLU, .rotary = { .theta = 500, .scaling = SCALING_LINEAR, .factor = 2.5 }) },
+    { "llama-llama3", LLAMA(.A = 4, .K = 2, .mlp = MLP_SWIGLU,
                             .rotary = { .theta = 500,
                                         .scaling = SCALING_LLAMA3,
                                         .factor = 8,
                                         .low_frequency = 1,
                                         .high_frequency = 4,
                                         .original_positions = 32 }) },
-    { "qwen2", LLAMA(.K = 2, .mlp = MLP_SWIGLU, .biases = BIASES_QWEN2, .rotary = { .theta = 500 }) },
-    { "mixtral", LLAMA(.K = 2, .mlp = MLP_MIXTURE, .rotary = { .theta = 1e6 },
+    { "qwen2", LLAMA(.A = 4, .K = 2, .mlp = MLP_SWIGLU, .biases = BIASES_QWEN2, .rotary = { .theta = 500 }) },
+    { "qwen3", LLAMA(.K = 2, .A = 8, .mlp = MLP_SWIGLU, .head_norms = true, .rotary = { .theta = 500 }) },
+    { "mixtral", LLAMA(.A = 4, .K = 2, .mlp = MLP_MIXTURE, .rotary = { .theta = 1e6 },
                        .mixture = { .E = 5, .k = 3, .router = { .normalized = true, .scale = 1 } }) },
-    { "mixtral-balanced", LLAMA(.K = 2, .mlp = MLP_MIXTURE, .rotary = { .theta = 500 },
+    { "mixtral-balanced", LLAMA(.A = 4, .K = 2, .mlp = MLP_MIXTURE, .rotary = { .theta = 500 },
                                 .mixture = { .E = 5, .k = 3, .router = { .normalized = true, .scale = 1 },
                                              .balance_coefficient = 0.03 }) },
 };

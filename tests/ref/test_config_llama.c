@@ -140,7 +140,7 @@ static void what_we_have_not_is_refused(void **state)
         { "\"rope_theta\": null", "\"rope_theta\" is null" },
         { "\"rope_parameter\": {}", "does not know the key \"rope_parameter\"|did you mean \"rope_parameters\"?" },
         { "\"mup_scale\": 3", "does not know the key \"mup_scale\"" },
-        { "\"head_dim\": 8", "head_dim is 8; Orrery has only hidden_size / num_attention_heads" },
+        { "\"head_dim\": 7", "heads are A=7 wide; rotary positions need an even width" },
         { "\"sliding_window\": 10", "sliding_window is 10, shorter than max_position_embeddings" },
         { "\"pretraining_tp\": 2", "pretraining_tp is 2" },
         { "\"rope_scaling\": 3", "rope_scaling" },
@@ -183,6 +183,37 @@ static void what_we_have_not_is_refused(void **state)
                       "\"num_attention_heads\": 6, \"max_position_embeddings\": 11",
                       "", &err) != OK);
     assert_says("odd width", err.text, "heads are A=5 wide; rotary positions need an even width");
+    assert_true(parse(&c,
+                      "{\"model_type\": \"llama\", \"vocab_size\": 61, \"hidden_size\": 32, \"intermediate_size\": 37, "
+                      "\"num_hidden_layers\": 2, "
+                      "\"num_attention_heads\": 6, \"max_position_embeddings\": 11",
+                      "", &err) != OK);
+    assert_says("no width", err.text, "width D=32 is not a multiple of H=6 heads, and there is no head_dim");
+}
+
+/* A Qwen3's heads are 128 wide if the file does not say it, whatever D and H are. */
+static void heads_have_a_width_of_their_own(void **state)
+{
+    (void)state;
+    const char *qwen3 =
+        "{\"model_type\": \"qwen3\", \"vocab_size\": 61, \"hidden_size\": 33, \"intermediate_size\": 37, "
+        "\"num_hidden_layers\": 2, \"num_attention_heads\": 32, \"max_position_embeddings\": 11";
+    struct model_config c = parsed(qwen3, "");
+    struct error err;
+    assert_int_equal(model_family(&c), FAMILY_QWEN3);
+    assert_true(c.head_norms && c.A == 128 && c.K == 32);
+    const struct param_spec out = model_param(&c, param_of_block(&c, 1, PROJ_W)),
+                            norms = model_param(&c, param_of_block(&c, 1, HEAD_NORM_W));
+    assert_true(out.dim[0] == 33 && out.dim[1] == 32 * 128);
+    assert_true(norms.ndim == 1 && norms.dim[0] == 256 && norms.parts == 2 && norms.mean == 1 && !norms.decay);
+    assert_string_equal(norms.part[1].name, "model.layers.1.self_attn.k_norm.weight");
+    c = parsed(qwen3, "\"head_dim\": 6, \"use_sliding_window\": false, \"attention_bias\": false");
+    assert_int_equal(c.A, 6);
+    assert_true(parse(&c, qwen3, "\"attention_bias\": true", &err) != OK);
+    assert_says("bias", err.text, "attention_bias is true; Orrery has only false");
+    c = parsed(LLAMA, "\"head_dim\": 10");
+    assert_true(model_family(&c) == FAMILY_LLAMA && c.A == 10);
+    assert_int_equal(model_param(&c, param_of_block(&c, 0, QKV_W)).dim[0], (c.H + 2 * c.K) * 10);
 }
 
 /* Every bit of what is written reads back, scaling and mixture included. */
@@ -298,6 +329,7 @@ int main(void)
         cmocka_unit_test(mixtral_has_eight_key_value_heads),
         cmocka_unit_test(padding_is_no_input),
         cmocka_unit_test(what_we_have_not_is_refused),
+        cmocka_unit_test(heads_have_a_width_of_their_own),
         cmocka_unit_test(what_is_written_reads_back),
         cmocka_unit_test(published_sizes),
         cmocka_unit_test(every_parameter_once),

@@ -1,4 +1,5 @@
-/* rmsnorm, rotary and swiglu: compared with loops in long double, backward also with finite differences of forward.
+/* rmsnorm, norms of heads, rotary and swiglu: compared with loops in long double, backward also with finite
+ * differences of forward.
  * tier: check
  */
 #include "ref/model/rotary.h"
@@ -58,6 +59,70 @@ static void test_rmsnorm(void **state)
         rmsnorm_case(op, 3, 5, 0);
         rmsnorm_case(op, 4, 21, 2);
         rmsnorm_case(op, 130, 384, 0);
+    }
+}
+
+/* ---- norms of heads ---------------------------------------------------------------------------------------------- */
+
+static struct attention shape;
+
+static void head_norm_again(void) { now->head_norm_forward(Y, rstd, X, W, shape, eps); }
+
+/* One head of a row: Y, rstd and dX; adds to the A sums of its weights' gradient. */
+static void expect_head(int64_t n, int64_t h, struct sum *w)
+{
+    const int64_t A = shape.A, heads = shape.H + shape.K, first = (n * (heads + shape.K) + h) * A,
+                  of = h < shape.H ? 0 : A;
+    struct sum squares = { 0 }, inner = { 0 };
+    for (int64_t i = first; i < first + A; i++) sum_add(&squares, times(at(X, i), at(X, i)));
+    const num r = over(exact(1), root(plus(over(sum_end(squares), exact(A)), rounded(eps, 0))));
+    for (int64_t i = 0; i < A; i++)
+        sum_add(&inner, times(times(at(dY, first + i), at(W, of + i)), times(at(X, first + i), r)));
+    const num mean = over(sum_end(inner), exact(A));
+    expect_near("rstd", rstd, n * heads + h, r);
+    for (int64_t i = 0; i < A; i++) {
+        const num xhat = times(at(X, first + i), r), g = times(at(dY, first + i), at(W, of + i));
+        expect_near("Y", Y, first + i, times(xhat, at(W, of + i)));
+        expect_near("dX", dX, first + i, times(r, minus(g, times(xhat, mean))));
+        sum_add(&w[of + i], times(at(dY, first + i), xhat));
+    }
+}
+
+static void head_norm_case(const struct ops *op, int64_t N, int64_t H, int64_t K, int64_t A)
+{
+    const enum dtype t = op->dtype;
+    const int64_t ld = (H + 2 * K) * A;
+    CASE("head norm %s N=%d H=%d K=%d A=%d", dtype_name(t), (int)N, (int)H, (int)K, (int)A);
+    shape = (struct attention){ .S = N, .H = H, .K = K, .A = A };
+    X = fill(matrix(t, N, ld), 1, "x"), W = fill(vector(t, 2 * A), 1, "w"), Y = matrix(t, N, ld);
+    rstd = vector(t, N * (H + K)), dY = fill(matrix(t, N, ld), 1, "dy"), dX = matrix(t, N, ld);
+    dW = fill_with(vector(t, 2 * A), 1), now = op;
+    head_norm_again();
+    op->head_norm_backward_input(dX, dY, X, W, rstd, shape);
+    op->head_norm_backward_weight(dW, dY, X, rstd, shape);
+
+    struct sum *w = calloc((size_t)(2 * A), sizeof *w);
+    assert_non_null(w);
+    for (int64_t n = 0; n < N; n++) {
+        for (int64_t h = 0; h < H + K; h++) expect_head(n, h, w);
+        for (int64_t i = n * ld + (H + K) * A; i < (n + 1) * ld; i++)           /* values pass, bit for bit */
+            assert_true(tensor_get(Y, i) == tensor_get(X, i) && tensor_get(dX, i) == tensor_get(dY, i));
+    }
+    for (int64_t i = 0; i < 2 * A; i++) expect_near("dw", dW, i, plus(exact(1), sum_end(w[i])));
+    if (t == F64 && N * ld < 100) expect_gradient("dX", dX, X, head_norm_again, Y, dY, 4 + (double)A);
+    free(w);
+    check_guards_and_free();
+}
+
+static void test_head_norm(void **state)
+{
+    (void)state;
+    FOR_FORMATS(t, op) {
+        head_norm_case(op, 1, 1, 1, 1);
+        head_norm_case(op, 0, 3, 1, 5);
+        head_norm_case(op, 3, 3, 1, 5);
+        head_norm_case(op, 2, 6, 2, 4);
+        head_norm_case(op, 70, 9, 3, 34);
     }
 }
 
@@ -196,6 +261,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_rmsnorm),
+        cmocka_unit_test(test_head_norm),
         cmocka_unit_test(test_rotary),
         cmocka_unit_test(test_llama3_scaling),
         cmocka_unit_test(test_swiglu),

@@ -83,7 +83,9 @@ static void what_is_saved_loads(void **state)
     (void)state;
     struct model_config qwen2 = llama;
     qwen2.biases = BIASES_QWEN2;
-    const struct model_config shapes[] = { gpt2(), llama, mixtral(), gptj(), qwen2 };
+    struct model_config qwen3 = llama;
+    qwen3.head_norms = true, qwen3.A += 2;
+    const struct model_config shapes[] = { gpt2(), llama, mixtral(), gptj(), qwen2, qwen3 };
     for (int i = 0; i < 5; i++) {
         struct transformer a, b, wide;
         struct model_config read;

@@ -88,6 +88,15 @@ void forecast_norm(struct forecast *f, enum tensor_pass pass, int64_t N)
     if (pass == INPUT_PASS) statistics(f, cut.columns, rms ? n : 2 * n);
 }
 
+void forecast_head_norm(struct forecast *f, enum tensor_pass pass)
+{
+    const struct tensor_scheme *s = f->tp->scheme;
+    if (pass != WEIGHT_PASS) return;
+    f->gradients = true;
+    forecast_allreduce(f, s->inner.rows | s->inner.columns, 2 * f->tp->config->A);
+    f->gradients = false;
+}
+
 void forecast_matrix(struct forecast *f, enum param_role role, enum tensor_pass pass, int64_t N)
 {
     const struct tensor_scheme *s = f->tp->scheme;

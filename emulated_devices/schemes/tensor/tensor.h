@@ -237,6 +237,12 @@ enum error_code heads_open(struct tensor_parallel *, struct error *);
 enum error_code heads_backward_weight(struct tensor_parallel *, int64_t N, struct tensor dW, struct tensor db,
                                       struct tensor dY, struct tensor X, struct error *);
 
+/** The gradient of the norms of heads: head_norm_backward_weight of ops.h on this device's rows and heads, then the sum
+ *  over all devices along tp with other ones.  Collective over these.
+ *  @param[in,out] dw  [2A] on every device, += the sum.  @return OK, ERR_MEMORY or ERR_COMM. */
+enum error_code heads_norm_backward_weight(struct tensor_parallel *, struct tensor dw, struct tensor dY,
+                                           struct tensor X, struct tensor rstd, struct attention, struct error *);
+
 /** Sum a gradient of keys and values, such as of a prefix, likewise.  Collective over these devices.
  *  @return OK or ERR_COMM. */
 enum error_code heads_add_copies(struct tensor_parallel *, struct tensor g, struct error *);
@@ -330,6 +336,7 @@ void forecast_shared(struct forecast *, struct tensor_cut, int64_t rows, int64_t
 /* Exactly what one operation's pass over N tokens of a microbatch sends.  For a matrix, ROLE_TOKENS is the
  * embedding. */
 void forecast_norm(struct forecast *, enum tensor_pass, int64_t N);
+void forecast_head_norm(struct forecast *, enum tensor_pass);
 void forecast_matrix(struct forecast *, enum param_role, enum tensor_pass, int64_t N);
 void forecast_positions(struct forecast *, enum tensor_pass);
 void forecast_cross_entropy(struct forecast *, enum tensor_pass, int64_t N);
