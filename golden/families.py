@@ -384,6 +384,25 @@ class ParScale(Qwen2):
         w.input_of(model.lm_head, "streams.mean")
 
 
+# ---- Llama with biases ---------------------------------------------------------------------------------------------------------
+
+class Biased(Llama):
+    """Biases of attention, of the feed-forward, or of both."""
+    name = "transformers LlamaForCausalLM with biases"
+
+    def in_order(self, c):
+        of = [name for name, sets in (("qkv_proj", "attention"), ("o_proj", "attention"), ("gate_up_proj", "mlp"), ("down_proj", "mlp"))
+              if c[sets]]
+        for name, shape, mean, std, parts in super().in_order(c):
+            yield name, shape, mean, std, parts
+            if name.split(".")[-2] in of:
+                yield (name.replace("weight", "bias"), shape[:1], 0, 0,
+                       [(part.replace("weight", "bias"), rows) for part, rows in parts or [(name, shape[0])]])
+
+    def config(self, c):
+        return dict(super().config(c), attention_bias=c["attention"], mlp_bias=c["mlp"])
+
+
 # ---- Qwen3 --------------------------------------------------------------------------------------------------------------------
 
 class Qwen3(Llama):

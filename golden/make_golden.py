@@ -61,6 +61,9 @@ SHAPES = {
     "qwen2-tied": dict(L=1, H=6, K=2, D=48, F=7, V=29, S=13, tied=True, batch=3, tokens=11, theta=50.0, eps=3e-4, every_token=True),
     "qwen3-wider": dict(L=3, H=6, K=3, D=18, A=4, F=37, V=61, S=11, tied=False, batch=3, tokens=7, theta=1e6),
     "qwen3-narrower": dict(L=1, H=6, K=2, D=48, A=6, F=7, V=29, S=13, tied=True, batch=3, tokens=11, theta=50.0, eps=3e-4, every_token=True),
+    "biased-both": dict(L=2, H=6, K=3, D=24, F=19, V=61, S=9, tied=False, batch=3, tokens=7, theta=10000.0, attention=True, mlp=True),
+    "biased-attention": dict(L=1, H=4, K=1, D=16, F=11, V=29, S=13, tied=True, batch=3, tokens=11, theta=500.0, attention=True, mlp=False),
+    "biased-mlp": dict(L=1, H=3, K=3, D=18, F=7, V=17, S=5, tied=True, batch=2, tokens=5, theta=500.0, attention=False, mlp=True),
     "parscale-grouped": dict(L=2, H=6, K=3, D=24, F=19, V=61, S=9, tied=False, batch=3, tokens=7, theta=10000.0, P=3, T=5, smooth=0.2),
     "parscale-tied": dict(L=1, H=2, K=1, D=8, F=7, V=17, S=5, tied=True, batch=2, tokens=5, theta=500.0, P=2, T=1, smooth=0.0),
     "gptj-minimal": dict(L=1, H=1, D=4, turned=2, F=1, V=2, S=1, tied=True, batch=1, tokens=1),
@@ -68,7 +71,8 @@ SHAPES = {
     "gptj-whole": dict(L=1, H=4, D=24, turned=6, F=11, V=29, S=13, tied=True, batch=3, tokens=11, eps=1e-3, every_token=True),
 }
 FAMILIES = {"gpt2": families.GPT2(), "llama": families.Llama(), "mixtral": families.Mixtral(), "gptj": families.GPTJ(),
-            "qwen2": families.Qwen2(), "qwen3": families.Qwen3(), "parscale": families.ParScale()}
+            "qwen2": families.Qwen2(), "qwen3": families.Qwen3(), "biased": families.Biased(),
+            "parscale": families.ParScale()}
 NUDGE = 0.3                                     # of biases and norms, which start at 0 and 1 and would hide mistakes there
 
 # Clipping is at a norm below the gradient's.  AdamW's eps is large enough to matter where it stands in the formula, and so

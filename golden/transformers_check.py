@@ -38,7 +38,7 @@ LLAMA3 = dict(rope_type="llama3", factor=4.0, low_freq_factor=1.0, high_freq_fac
 # ---- what this version can ----------------------------------------------------------------------------------------------
 
 GROUPED, ROTARY, SCALING, MIXTURE, LLAMA3_SCALING, PARAMETERS = (4, 31), (4, 33), (4, 31), (4, 36), (4, 43), (5, 0)
-WIDE_HEADS, QWEN3 = (4, 46), (4, 51)
+BIASES, WIDE_HEADS, QWEN3 = (4, 41), (4, 46), (4, 51)
 
 
 def written(model, folder, largest):
@@ -104,6 +104,8 @@ CASES = {                                       # what: the first version that c
     "Mixtral, untied, several files": (MIXTURE, lambda: mixtral(False), "60KB", torch.float32),
     "Mixtral, tied, another theta": (MIXTURE, lambda: mixtral(True, rope_theta=50.0), "1GB", torch.float64),
     "Llama, wide heads": (WIDE_HEADS, lambda: llama(False, head_dim=6), "1GB", torch.float32),
+    "Llama, biases": (BIASES, lambda: llama(False, attention_bias=True, mlp_bias=True), "30KB", torch.float32),
+    "Qwen3, biases of attention": (QWEN3, lambda: qwen3(False, attention_bias=True), "1GB", torch.float32),
     "Qwen3, untied, several files": (QWEN3, lambda: qwen3(False), "30KB", torch.float32),
     "Qwen3, tied, bf16": (QWEN3, lambda: qwen3(True), "1GB", torch.bfloat16),
     "GPT-J, part of a head turned": ((4, 11), lambda: gptj(n_inner=77), "1GB", torch.float32),
@@ -179,7 +181,7 @@ def apart(a, b):
 
 # Ours, and how many matrices of this height there are from this one to the last; None: it is the first.
 FUSED = {"q_proj": ("qkv_proj", None), "k_proj": ("qkv_proj", 2), "v_proj": ("qkv_proj", 1), "gate_proj": ("gate_up_proj", None),
-         "up_proj": ("gate_up_proj", 1), "w1": ("w13", None), "w3": ("w13", 1)}
+         "q_norm": ("qk_norm", None), "k_norm": ("qk_norm", 1), "up_proj": ("gate_up_proj", 1), "w1": ("w13", None), "w3": ("w13", 1)}
 
 
 def of_experts(name, ours):

@@ -39,6 +39,14 @@ void case_take_qwen2(struct plan *p)
     p->model.biases = BIASES_QWEN2;
 }
 
+/* A Llama with biases of all matrices of its blocks. */
+void case_take_biased(struct plan *p)
+{
+    case_take_llama(p);
+    snprintf(p->model.name, sizeof p->model.name, "nasty biased llama");
+    p->model.biases = BIASES_GPT2;
+}
+
 /* Norms of heads, which are wider than D/H. */
 void case_take_qwen3(struct plan *p)
 {
@@ -117,6 +125,7 @@ static void take_shared(struct plan *p)
 static const struct case_model models[] = { { "gpt2", take_gpt2 }, { "llama", case_take_llama },
                                             { "gptj", case_take_gptj }, { "qwen2", case_take_qwen2 },
                                             { "parscale", case_take_streams }, { "qwen3", case_take_qwen3 },
+                                            { "biased", case_take_biased },
                                             { "mixtral", case_take_mixtral }, { "shared", take_shared } };
 
 const struct case_model *case_model_at(int place)

@@ -11,7 +11,7 @@ struct config_reading {
     int64_t head_dim, sliding_window, n_ctx;        /* 0: not in the file */
     int64_t pad_token;                              /* NO_TOKEN: none */
     int64_t shared_experts;                         /* 0: not in the file */
-    bool output_router_logits;
+    bool output_router_logits, attention_bias, mlp_bias;
     const char *scoring_func, *topk_method, *bias_update, *drop_order, *zero_type;     /* NULL: not in
                                                                                          * the file */
     const char *drop_scope;

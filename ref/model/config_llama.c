@@ -75,11 +75,14 @@ const struct config_reading scmoe_defaults = {          /* Mixtral's, and LongCa
 #define LLAMA_KEYS                                                                                                     \
     DECODER_KEYS,                                                                                                      \
     CONFIG_TO("sliding_window", KEY_SIZE_OR_NULL, sliding_window),                                                     \
-    KEY_ONLY_AS("attention_bias", "false"),                                                                            \
-    KEY_ONLY_AS("mlp_bias", "false"),                                                                                  \
     KEY_ONLY_AS("pretraining_tp", "1")
 
-const struct config_key llama_keys[] = { LLAMA_KEYS, { .name = NULL } };
+const struct config_key llama_keys[] = {
+    LLAMA_KEYS,
+    CONFIG_TO("attention_bias", KEY_FLAG, attention_bias),
+    CONFIG_TO("mlp_bias", KEY_FLAG, mlp_bias),
+    { .name = NULL },
+};
 
 /* A window is described even where it is not used. */
 #define QWEN2_KEYS                                                                                                     \
@@ -94,7 +97,7 @@ const struct config_key qwen2_keys[] = {
 
 const struct config_key qwen3_keys[] = {
     QWEN2_KEYS,
-    KEY_ONLY_AS("attention_bias", "false"),
+    CONFIG_TO("attention_bias", KEY_FLAG, attention_bias),
     { .name = NULL },
 };
 
@@ -108,6 +111,8 @@ const struct config_key parscale_keys[] = {
 
 const struct config_key mixtral_keys[] = {
     LLAMA_KEYS,
+    KEY_ONLY_AS("attention_bias", "false"),
+    KEY_ONLY_AS("mlp_bias", "false"),
     CONFIG_TO("num_local_experts", KEY_SIZE_OR_NULL, c.mixture.E),
     CONFIG_TO("num_experts_per_tok", KEY_SIZE_OR_NULL, c.mixture.k),
     CONFIG_TO("norm_topk_prob", KEY_FLAG, c.mixture.router.normalized),
@@ -194,6 +199,8 @@ enum error_code llama_finish(struct config_reading *f, const cJSON *root, const 
                     "times intermediate_size", path, (long long)f->shared_experts);
     if (f->shared_experts) c->mixture.shared = f->shared_experts * c->F;
     if (c->K == 0) c->K = c->H;
+    if (f->attention_bias) c->biases |= HAS_BIAS(ROLE_QKV) | HAS_BIAS(ROLE_ATTENTION_OUT);
+    if (f->mlp_bias) c->biases |= HAS_BIAS(ROLE_UP) | HAS_BIAS(ROLE_DOWN);
     if (STREAMS(c) == 1) c->streams = (struct streams_config){ 0 };        /* one stream is a Qwen2 */
     if (f->head_dim == 0 && c->D % c->H != 0)
         return fail(err, ERR_FORMAT, "%s: width D=%lld is not a multiple of H=%lld heads, and there is no head_dim",
@@ -267,6 +274,8 @@ bool llama_to_json(const struct model_config *c, cJSON *root)
     bool ok = cJSON_AddStringToObject(root, "hidden_act", "silu") != NULL;
     for (size_t i = 0; i < sizeof number / sizeof *number; i++)
         ok = cJSON_AddNumberToObject(root, number[i].key, number[i].value) && ok;
+    if (c->biases & HAS_BIAS(ROLE_ATTENTION_OUT)) ok = cJSON_AddTrueToObject(root, "attention_bias") && ok;
+    if (c->biases & HAS_BIAS(ROLE_UP)) ok = cJSON_AddTrueToObject(root, "mlp_bias") && ok;
     if (heads_width(c) != c->D || c->head_norms) ok = cJSON_AddNumberToObject(root, "head_dim", (double)c->A) && ok;
     if (STREAMS(c) > 1)
         ok = cJSON_AddNumberToObject(root, "parscale_n", (double)c->streams.P) &&

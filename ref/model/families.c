@@ -3,6 +3,11 @@
 #include <stdio.h>
 #include <string.h>
 
+/* Biases that a model has all or none of. */
+enum {
+    OF_ATTENTION = HAS_BIAS(ROLE_QKV) | HAS_BIAS(ROLE_ATTENTION_OUT), OF_FEED = HAS_BIAS(ROLE_UP) | HAS_BIAS(ROLE_DOWN)
+};
+
 /* The parts of a family. */
 static const struct family {
     const char *name;
@@ -10,13 +15,15 @@ static const struct family {
     enum position_kind positions;
     enum mlp_kind mlp;
     unsigned biases;
+    unsigned may;               /* further biases, which models of the family have or not */
     bool grouped;               /* K may be below H */
     bool parallel, neighbours, shortcut;
     bool streams;               /* several */
     bool head_norms;
 } families[FAMILY_COUNT] = {
     [FAMILY_GPT2]    = { "gpt2", NORM_LAYER, POSITIONS_LEARNED, MLP_GELU, BIASES_GPT2, .grouped = false },
-    [FAMILY_LLAMA]   = { "llama", NORM_RMS, POSITIONS_ROTARY, MLP_SWIGLU, BIASES_NONE, .grouped = true },
+    [FAMILY_LLAMA]   = { "llama", NORM_RMS, POSITIONS_ROTARY, MLP_SWIGLU, BIASES_NONE, OF_ATTENTION | OF_FEED,
+                         .grouped = true },
     [FAMILY_MIXTRAL] = { "mixtral", NORM_RMS, POSITIONS_ROTARY, MLP_MIXTURE, BIASES_NONE, .grouped = true },
     [FAMILY_GPTJ]    = { "gptj", NORM_LAYER, POSITIONS_ROTARY, MLP_GELU, BIASES_GPTJ, .parallel = true,
                          .neighbours = true },
@@ -25,13 +32,20 @@ static const struct family {
                           .streams = true },
     [FAMILY_SCMOE]   = { "scmoe", NORM_RMS, POSITIONS_ROTARY, MLP_MIXTURE, BIASES_NONE, .grouped = true,
                          .shortcut = true },
-    [FAMILY_QWEN3]   = { "qwen3", NORM_RMS, POSITIONS_ROTARY, MLP_SWIGLU, BIASES_NONE, .grouped = true,
+    [FAMILY_QWEN3]   = { "qwen3", NORM_RMS, POSITIONS_ROTARY, MLP_SWIGLU, BIASES_NONE, OF_ATTENTION, .grouped = true,
                          .head_norms = true },
 };
 
+static bool has_biases_of(const struct model_config *c, const struct family *f)
+{
+    const unsigned more = c->biases & ~f->biases, feed = more & OF_FEED, attention = more & OF_ATTENTION;
+    return (c->biases & f->biases) == f->biases && (more & ~f->may) == 0 && (feed == 0 || feed == OF_FEED)
+           && (attention == 0 || attention == OF_ATTENTION);
+}
+
 static bool is_of(const struct model_config *c, const struct family *f)
 {
-    return c->norm == f->norm && c->positions == f->positions && c->mlp == f->mlp && c->biases == f->biases
+    return c->norm == f->norm && c->positions == f->positions && c->mlp == f->mlp && has_biases_of(c, f)
            && c->parallel == f->parallel && c->shortcut == f->shortcut && c->rotary.neighbours == f->neighbours
            && c->head_norms == f->head_norms && (f->grouped || c->K == c->H) && f->streams == (STREAMS(c) > 1);
 }

@@ -139,9 +139,11 @@ static const struct naming llama_naming = {         /* and Mixtral, Qwen2, Qwen3
         [HEAD_NORM_W] = { "self_attn.qk_norm.weight", { "self_attn.q_norm.weight", "self_attn.k_norm.weight" } },
         [PREFIX] = { .whole = "self_attn.prefix_kv.weight" },
         [PROJ_W] = { .whole = "self_attn.o_proj.weight" },
+        [PROJ_B] = { .whole = "self_attn.o_proj.bias" },
         [LN2_W] = { .whole = "post_attention_layernorm.weight" },
         [UP_W] = { "mlp.gate_up_proj.weight", { "mlp.gate_proj.weight", "mlp.up_proj.weight" } },
-        [DOWN_W] = { .whole = "mlp.down_proj.weight" },
+        [UP_B] = { "mlp.gate_up_proj.bias", { "mlp.gate_proj.bias", "mlp.up_proj.bias" } },
+        [DOWN_W] = { .whole = "mlp.down_proj.weight" }, [DOWN_B] = { .whole = "mlp.down_proj.bias" },
         [ROUTER_W] = { .whole = "block_sparse_moe.gate.weight" },
         [SHARED_UP_W] = { "block_sparse_moe.shared_expert.w13.weight",
                           { "block_sparse_moe.shared_expert.w1.weight", "block_sparse_moe.shared_expert.w3.weight" } },
@@ -258,7 +260,7 @@ static struct param_spec block_param(const struct model_config *c, int layer, in
         [SECOND_UP_W] = { up_width(c), D, std }, [SECOND_DOWN_W] = { D, F, into_residual },
         [SHARED_UP_W] = { 2 * shared, D, std }, [SHARED_DOWN_W] = { D, shared, into_residual },
         [SHARED_GATE_W] = { 1, D, std },
-        [UP_W] = { up_width(c), D, std },      [UP_B] = { F, 0, 0 },
+        [UP_W] = { up_width(c), D, std },      [UP_B] = { up_width(c), 0, 0 },
         [DOWN_W] = { D, F, into_residual },    [DOWN_B] = { D, 0, 0 },
     };
     const struct names *n = expert < 0 ? &naming_of(c)->of_block[p] : p == UP_W

@@ -22,7 +22,8 @@ static void try(const uint8_t *data, size_t size)
     must(model_config_read(&again, path, &err) == OK, "written and refused: %s", err.text);
     const struct rotary *r = &c.rotary, *s = &again.rotary;
     const struct mixture_config *m = &c.mixture, *n = &again.mixture;
-    must(c.K == again.K && c.A == again.A && model_family(&c) == model_family(&again),
+    must(c.K == again.K && c.A == again.A && c.biases == again.biases &&
+             model_family(&c) == model_family(&again),
          "written and read, it is of another family");
     must(r->theta == s->theta && r->scaling == s->scaling && r->factor == s->factor &&
              r->low_frequency == s->low_frequency && r->high_frequency == s->high_frequency &&

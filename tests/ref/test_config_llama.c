@@ -128,9 +128,8 @@ static void what_we_have_not_is_refused(void **state)
     (void)state;
     static const struct { const char *more, *says; } bad[] = {
         { "\"hidden_act\": \"gelu\"", "hidden_act is \"gelu\"; Orrery has only \"silu\"" },
-        { "\"attention_bias\": true", "attention_bias is true; Orrery has only false" },
-        { "\"mlp_bias\": true", "mlp_bias is true" },
-        { "\"attention_bias\": null", "attention_bias is null; Orrery has only false" },
+        { "\"attention_bias\": null", "\"attention_bias\" is null" },
+        { "\"mlp_bias\": 1", "\"mlp_bias\" is 1" },
         { "\"rope_interleaved\": true", "rope_interleaved is true; Orrery has only false" },
         { "\"partial_rotary_factor\": 0.5", "partial_rotary_factor is 0.5; Orrery has only 1 or null" },
         { "\"layer_types\": [\"full_attention\", \"sliding_attention\"]",
@@ -174,7 +173,7 @@ static void what_we_have_not_is_refused(void **state)
     assert_int_equal(parse(&c, "{\"model_type\": \"llama\", \"vocab_size\": 61", "\"hidden_size\": 24", &err),
                      ERR_FORMAT);
     c = parsed(LLAMA, "");
-    c.biases = BIASES_GPT2;
+    c.biases = BIASES_GPTJ;
     assert_int_equal(model_config_check(&c, &err), ERR_PLAN);
     assert_says("biases", err.text, "those of no family");
     assert_true(parse(&c,
@@ -189,6 +188,28 @@ static void what_we_have_not_is_refused(void **state)
                       "\"num_attention_heads\": 6, \"max_position_embeddings\": 11",
                       "", &err) != OK);
     assert_says("no width", err.text, "width D=32 is not a multiple of H=6 heads, and there is no head_dim");
+}
+
+/* A Llama has biases of attention, of the feed-forward, of both or none; with those of queries, keys and values alone
+ * it would be a Qwen2. */
+static void biases_come_in_two_sets(void **state)
+{
+    (void)state;
+    const char *more[] = { "", "\"attention_bias\": true", "\"mlp_bias\": true",
+                           "\"attention_bias\": true, \"mlp_bias\": true" };
+    struct error err;
+    for (int i = 0; i < 4; i++) {
+        struct model_config c = parsed(LLAMA, more[i]);
+        if (model_family(&c) != FAMILY_LLAMA) fail_msg("%s: it is a %s", more[i], model_family_name(model_family(&c)));
+        const bool attention = i % 2 == 1, feed = i > 1;
+        assert_true(model_has_bias(&c, ROLE_QKV) == attention && model_has_bias(&c, ROLE_ATTENTION_OUT) == attention);
+        assert_true(model_has_bias(&c, ROLE_UP) == feed && model_has_bias(&c, ROLE_DOWN) == feed);
+        assert_true(parse(&c, MIXTRAL, more[i], &err) == (i == 0 ? OK : ERR_FORMAT));
+    }
+    const struct model_config c = parsed(LLAMA, more[3]);
+    const struct param_spec up = model_param(&c, param_of_block(&c, 0, UP_B));
+    assert_true(up.ndim == 1 && up.dim[0] == 2 * c.F && up.parts == 2 && up.part[0].rows == c.F && up.std == 0);
+    assert_string_equal(up.part[0].name, "model.layers.0.mlp.gate_proj.bias");
 }
 
 /* A Qwen3's heads are 128 wide if the file does not say it, whatever D and H are. */
@@ -209,8 +230,10 @@ static void heads_have_a_width_of_their_own(void **state)
     assert_string_equal(norms.part[1].name, "model.layers.1.self_attn.k_norm.weight");
     c = parsed(qwen3, "\"head_dim\": 6, \"use_sliding_window\": false, \"attention_bias\": false");
     assert_int_equal(c.A, 6);
-    assert_true(parse(&c, qwen3, "\"attention_bias\": true", &err) != OK);
-    assert_says("bias", err.text, "attention_bias is true; Orrery has only false");
+    c = parsed(qwen3, "\"attention_bias\": true");
+    assert_true(model_family(&c) == FAMILY_QWEN3 && model_has_bias(&c, ROLE_ATTENTION_OUT));
+    assert_true(parse(&c, qwen3, "\"mlp_bias\": true", &err) != OK);
+    assert_says("bias", err.text, "does not know the key \"mlp_bias\"");
     c = parsed(LLAMA, "\"head_dim\": 10");
     assert_true(model_family(&c) == FAMILY_LLAMA && c.A == 10);
     assert_int_equal(model_param(&c, param_of_block(&c, 0, QKV_W)).dim[0], (c.H + 2 * c.K) * 10);
@@ -329,6 +352,7 @@ int main(void)
         cmocka_unit_test(mixtral_has_eight_key_value_heads),
         cmocka_unit_test(padding_is_no_input),
         cmocka_unit_test(what_we_have_not_is_refused),
+        cmocka_unit_test(biases_come_in_two_sets),
         cmocka_unit_test(heads_have_a_width_of_their_own),
         cmocka_unit_test(what_is_written_reads_back),
         cmocka_unit_test(published_sizes),

@@ -85,7 +85,9 @@ static void what_is_saved_loads(void **state)
     qwen2.biases = BIASES_QWEN2;
     struct model_config qwen3 = llama;
     qwen3.head_norms = true, qwen3.A += 2;
-    const struct model_config shapes[] = { gpt2(), llama, mixtral(), gptj(), qwen2, qwen3 };
+    struct model_config biased = llama;
+    biased.biases = BIASES_GPT2;
+    const struct model_config shapes[] = { gpt2(), llama, mixtral(), gptj(), qwen2, qwen3, biased };
     for (int i = 0; i < 5; i++) {
         struct transformer a, b, wide;
         struct model_config read;

@@ -1,5 +1,6 @@
 /* llama.c -- Llama: rmsnorms, rotary positions, grouped-query attention, a gated feed-forward; and Qwen2, which is
- * the same with biases of queries, keys and values.
+ * the same with biases of queries, keys and values.  A Llama may have biases of its attention, of its feed-forward, or
+ * of both.
  *
  * Source  H. Touvron et al., "LLaMA: open and efficient foundation language models", arXiv:2302.13971; A. Yang et
  *         al., "Qwen2 technical report", arXiv:2407.10671
