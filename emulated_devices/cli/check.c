@@ -1,4 +1,5 @@
 /* check.c -- `orrery check GOLDEN ACTUAL`: compares a program's tensors with a golden file. */
+#include "emulated_devices/cli/check_operations.h"
 #include "emulated_devices/cli/cli.h"
 #include "emulated_devices/verify/checked_kinds.h"
 #include "ref/io/columns.h"
@@ -7,7 +8,17 @@
 
 static const char *const formats[] = { "fp64", "fp32", "bf16", "fp16", NULL };
 
-struct check_options { const char *golden, *actual, *dtype, *map, *require, *json; bool all, help; unsigned required; };
+struct check_options {
+    const char *golden, *actual, *dtype, *sums, *map, *require, *json;
+    int parts;
+    bool fused, all, help;
+    unsigned required;
+};
+
+/* All that was found. */
+struct verdicts { const struct check_result *whole; const struct singles *single; bool enough; };
+
+static bool all_hold(const struct verdicts *v) { return v->whole->first < 0 && v->single->found[SINGLE_WRONG] == 0; }
 
 static enum error_code parse(struct check_options *o, int argc, char **argv, struct error *err)
 {
@@ -17,6 +28,12 @@ static enum error_code parse(struct check_options *o, int argc, char **argv, str
           .help = "a safetensors file with tensors of the same names, or a folder with one file per rank" },
         { "--dtype", "NAME", OPTION_CHOICE, &o->dtype, .choices = formats,
           .help = "number format of the computation; default: the widest one in ACTUAL" },
+        { "--sums", "NAME", OPTION_CHOICE, &o->sums, .choices = formats,
+          .help = "number format in which products are summed; default: fp32, or fp64 if --dtype is" },
+        { "--parts", "N", OPTION_INT, &o->parts, .min = 1, .max = 64,
+          .help = "parts of a product that are stored and then added; default: what the map's mesh has" },
+        { "--fused", NULL, OPTION_SWITCH, &o->fused,
+          .help = "hold each operation to one rounding: no step inside it stores its result" },
         { "--map", "FILE", OPTION_STRING, &o->map,
           .help = "JSON: what the tensors are called and how they are cut; see docs/checking.md" },
         { "--require", "KINDS", OPTION_STRING, &o->require,
@@ -30,6 +47,7 @@ static enum error_code parse(struct check_options *o, int argc, char **argv, str
         "check", "GOLDEN ACTUAL [options]",
         "Compare the tensors of another program with a golden file, and name the first wrong one.\n\n"
         "Each tensor is held to its own bound: what rounding in its format does to a one-device model.\n"
+        "Each operation is held to one operation's rounding, computed from ACTUAL's own inputs.\n"
         "The exit status is 0 if all hold, 3 if one does not or not enough was\n"
         "compared, 1 if a file cannot be used.",
         argc - 2, argv + 2, table, &o->help, err);
@@ -93,7 +111,7 @@ static void print_counts(FILE *out, const struct check_result *r)
     if (r->extras) fprintf(out, "  %5d  not golden: %s%s\n", r->extras, r->extra[0], r->extras > 1 ? ", ..." : "");
 }
 
-static void print_all(FILE *out, const struct check_result *r)
+static void print_all(FILE *out, const struct check_result *r, const struct singles *single)
 {
     struct columns t = columns_start(out);
     do for (int i = 0; i < r->count; i++) {
@@ -103,7 +121,10 @@ static void print_all(FILE *out, const struct check_result *r)
         if (compared)
             columns_add(&t, LEFT_ALIGNED, "error %.2e, bound %.2e, error/bound %.3g", c->error, c->bound,
                         checked_ratio(c));
+        else columns_add(&t, LEFT_ALIGNED, "%s", "");
+        const struct single_result *by_itself = singles_find(single, c->name);
         if (c->finding != HOLDS) columns_add(&t, LEFT_ALIGNED, "%s", finding_words(c->finding));
+        if (by_itself) columns_add(&t, LEFT_ALIGNED, "alone %s", operation_word(by_itself->verdict));
         columns_end_row(&t);
     } while (columns_again(&t));
 }
@@ -123,12 +144,13 @@ static void print_verdict(FILE *out, const char *verdict, const struct checked_k
     fprintf(out, "\n");
 }
 
-static void print_result(FILE *out, const struct check_options *o, const struct check_result *r, const struct actual *a,
-                         enum dtype format, const struct checked_kinds *kinds, bool enough)
+static void print_result(FILE *out, const struct check_options *o, const struct verdicts *v, const struct actual *a,
+                         enum dtype format, const struct checked_kinds *kinds)
 {
+    const struct check_result *r = v->whole;
     fprintf(out, "golden  %s\nactual  %s, %d file%s, computed in %s\n\n", o->golden, o->actual, a->ranks,
             plural(a->ranks), dtype_name(format));
-    if (o->all) print_all(out, r);
+    if (o->all) print_all(out, r, v->single);
     if (r->first >= 0) print_first(out, r, a);
     if (r->worst >= 0) {
         fprintf(out, "%s: %s, ", r->first >= 0 ? "largest error/bound" : "nearest to its bound", r->all[r->worst].name);
@@ -137,7 +159,9 @@ static void print_result(FILE *out, const struct check_options *o, const struct 
     }
     fprintf(out, "\n");
     print_counts(out, r);
-    print_verdict(out, r->first >= 0 ? "FAILED" : enough ? "OK" : "NOT ENOUGH", kinds);
+    fprintf(out, "\n");
+    operations_print(out, v->single, o->all);
+    print_verdict(out, !all_hold(v) ? "FAILED" : v->enough ? "OK" : "NOT ENOUGH", kinds);
 }
 
 /* ---- JSON -------------------------------------------------------------------------------------------------------- */
@@ -161,17 +185,19 @@ static void add_checked(cJSON *list, const struct checked *c, const struct actua
     cJSON_AddStringToObject(o, "scale", diagnose_scale(text, sizeof text, &a->mesh, 1, c->on));
 }
 
-static enum error_code write_json(const char *path, const struct check_result *r, const struct actual *a,
-                                  enum dtype format, bool enough, struct error *err)
+static enum error_code write_json(const char *path, const struct verdicts *v, const struct actual *a, enum dtype format,
+                                  struct error *err)
 {
+    const struct check_result *r = v->whole;
     cJSON *root = cJSON_CreateObject();
-    cJSON_AddBoolToObject(root, "holds", r->first < 0 && enough);
+    cJSON_AddBoolToObject(root, "holds", all_hold(v) && v->enough);
     cJSON_AddStringToObject(root, "dtype", dtype_name(format));
     if (r->first >= 0) cJSON_AddStringToObject(root, "first", r->all[r->first].name);
     if (r->worst >= 0) cJSON_AddStringToObject(root, "worst", r->all[r->worst].name);
     cJSON *list = cJSON_AddArrayToObject(root, "tensors"), *extra = cJSON_AddArrayToObject(root, "extra");
     for (int i = 0; i < r->count; i++) add_checked(list, &r->all[i], a);
     for (int i = 0; i < r->extras; i++) cJSON_AddItemToArray(extra, cJSON_CreateString(r->extra[i]));
+    operations_json(root, v->single);
     enum error_code e = json_write(path, root, err);
     cJSON_Delete(root);
     return e;
@@ -179,18 +205,49 @@ static enum error_code write_json(const char *path, const struct check_result *r
 
 /* ---- the command ------------------------------------------------------------------------------------------------- */
 
-static enum error_code report(const struct check_options *o, const struct check_result *r, const struct actual *a,
-                              enum dtype format, struct error *err)
+static enum error_code fail_by_itself(const struct singles *s, struct error *err)
+{
+    const struct single_result *r = s->all;
+    char text[200];
+    while (r->verdict != SINGLE_WRONG) r++;
+    return fail(err, ERR_CHECK, "%s is not what its own inputs give: %s", r->name,
+                single_describe(r, text, sizeof text));
+}
+
+static enum error_code report(const struct check_options *o, const struct check_result *r, const struct singles *s,
+                              const struct actual *a, enum dtype format, struct error *err)
 {
     const struct checked_kinds kinds = checked_kinds_count(r);
     struct error lacking = { 0 };
     const enum error_code enough = checked_kinds_enough(&kinds, o->required, &lacking);
-    print_result(o->json && strcmp(o->json, "-") == 0 ? stderr : stdout, o, r, a, format, &kinds, !enough);
-    enum error_code e = o->json ? fail_about(err, write_json(o->json, r, a, format, !enough, err), "--json") : OK;
+    const struct verdicts v = { r, s, !enough };
+    print_result(o->json && strcmp(o->json, "-") == 0 ? stderr : stdout, o, &v, a, format, &kinds);
+    enum error_code e = o->json ? fail_about(err, write_json(o->json, &v, a, format, err), "--json") : OK;
     if (e) return e;
-    if (r->first < 0) return enough ? fail(err, ERR_CHECK, "%s", lacking.text) : OK;
+    if (all_hold(&v)) return enough ? fail(err, ERR_CHECK, "%s", lacking.text) : OK;
+    if (r->first < 0) return fail_by_itself(s, err);
     const struct checked *c = &r->all[r->first];
     return fail(err, ERR_CHECK, "%s %s%s%.250s", c->name, finding_words(c->finding), c->why[0] ? ": " : "", c->why);
+}
+
+static enum error_code compare(const struct check_options *o, const struct golden *golden, const struct actual *actual,
+                               struct error *err)
+{
+    const enum dtype format = o->dtype ? dtype_by_name(o->dtype) : widest(actual);
+    struct rounding rounding = rounding_of(format, o->sums ? dtype_by_name(o->sums) : DTYPE_COUNT,
+                                           o->parts > 0 ? o->parts : singles_parts(actual));
+    struct check_result result;
+    struct singles singles;
+    rounding.fused = o->fused;
+    enum error_code e = check_files(golden, actual, format, &result, err);
+    if (e) return e;
+    e = singles_check(golden, actual, format, rounding, &singles, err);
+    if (!e) {
+        e = report(o, &result, &singles, actual, format, err);
+        singles_free(&singles);
+    }
+    check_result_free(&result);
+    return e;
 }
 
 enum error_code command_check(int argc, char **argv, int *status, struct error *err)
@@ -198,7 +255,6 @@ enum error_code command_check(int argc, char **argv, int *status, struct error *
     struct check_options o = { 0 };
     struct golden golden;
     struct actual actual;
-    struct check_result result;
     (void)status;
     enum error_code e = parse(&o, argc, argv, err);
     if (e || o.help || launcher_rank() != 0) return e;          /* only rank 0 compares */
@@ -208,12 +264,7 @@ enum error_code command_check(int argc, char **argv, int *status, struct error *
     if (e) return fail_about(err, e, "GOLDEN");
     e = fail_about(err, actual_open(&actual, o.actual, o.map, err), "ACTUAL");
     if (!e) {
-        const enum dtype format = o.dtype ? dtype_by_name(o.dtype) : widest(&actual);
-        e = check_files(&golden, &actual, format, &result, err);
-        if (!e) {
-            e = report(&o, &result, &actual, format, err);
-            check_result_free(&result);
-        }
+        e = compare(&o, &golden, &actual, err);
         actual_close(&actual);
     }
     golden_close(&golden);

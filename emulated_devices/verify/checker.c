@@ -141,14 +141,19 @@ static enum error_code check_tensor(const struct golden *g, const struct actual 
 
 /* ---- missing tensors --------------------------------------------------------------------------------------------- */
 
+static bool ends(const char *name, const char *with)
+{
+    const size_t n = strlen(name), m = strlen(with);
+    return n >= m && strcmp(name + n - m, with) == 0;
+}
+
 /* A program that dumps one tensor of a kind must dump all of them.  Kinds: "act", "grad" of activations, "grad" of
  * weights, "adamw/weight", ... */
 static bool same_kind(const char *a, const char *b)
 {
     const char *slash_a = strrchr(a, '/'), *slash_b = strrchr(b, '/');
     const size_t n = slash_a ? (size_t)(slash_a - a) : 0, m = slash_b ? (size_t)(slash_b - b) : 0;
-    const bool weight_a = strstr(a, ".weight") || strstr(a, ".bias"),
-               weight_b = strstr(b, ".weight") || strstr(b, ".bias");
+    const bool weight_a = ends(a, ".weight") || ends(a, ".bias"), weight_b = ends(b, ".weight") || ends(b, ".bias");
     if (n == 0 || m == 0) return strcmp(a, b) == 0;
     return n == m && strncmp(a, b, n) == 0 && weight_a == weight_b;
 }
@@ -192,12 +197,6 @@ static enum error_code list_extras(const struct golden *g, const struct actual *
 }
 
 /* ---- mixtures in 16 bits ----------------------------------------------------------------------------------------- */
-
-static bool ends(const char *name, const char *with)
-{
-    const size_t n = strlen(name), m = strlen(with);
-    return n >= m && strcmp(name + n - m, with) == 0;
-}
 
 /* From the first router with a different choice to the end of the pass, tensors cannot be judged.  Later tensors are
  * the optimizers'; their bounds allow for it. */

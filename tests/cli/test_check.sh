@@ -57,6 +57,23 @@ test_what_must_be_compared() {
     run check "$golden" "$golden" --require ,;          expect_status 2; expect_error '--require'
 }
 
+# One number that is plausible end to end, in bf16, but not what the operation's own inputs give.
+test_operations_by_themselves() {
+    run check "$golden" "$golden";                      expect_status 0; expect_out "^operations by themselves, each recomputed from ACTUAL's own inputs:"; expect_out '^ +76  right$'
+    cp "$golden" bad.safetensors; chmod u+w bad.safetensors
+    head -c 8 /dev/zero | dd of=bad.safetensors bs=1 conv=notrunc seek="$(offset_of bad.safetensors act/h.1.mlp.act)" 2>/dev/null
+    run check "$golden" bad.safetensors --dtype bf16 --json j;  expect_status 3; expect_error 'act/h.1.mlp.act is not what its own inputs give: only the element in row 0, column 0'
+    expect_out '^ +250  holds'; expect_out '^FAILED: 250 of 250'; expect_out '^  wrong     act/h.1.mlp.act, gelu'
+    grep -q '"verdict":[[:space:]]*"wrong"' j || complain 'the JSON does not say that an operation is wrong'
+    grep -q '"holds":[[:space:]]*false' j || complain 'the JSON says that it holds'
+    LC_ALL=C sed 's|"act/h.0.ln_2"|"act/h.0.ln_X"|' "$golden" >bad.safetensors
+    run check "$golden" bad.safetensors;                expect_status 3; expect_out '^ +2  cannot be recomputed: an input is missing'
+    expect_out '^  missing   act/h.0.ln_2, for act/h.0.mlp.up, the first; '
+    run check "$golden" "$golden" --parts 0;            expect_status 2; expect_error '--parts'
+    run check "$golden" "$golden" --sums int8;          expect_status 2; expect_error '--sums'
+    run check "$top/golden/parscale-tied.safetensors" "$top/golden/parscale-tied.safetensors";  expect_status 0; expect_out 'parallel streams are not recomputed'
+}
+
 test_refusals() {
     run check;                                          expect_status 2; expect_error 'GOLDEN'
     run check "$golden";                                expect_status 2; expect_error 'ACTUAL'
@@ -114,10 +131,11 @@ double_bf16() {
 test_16_bits() {
     run train --check "$golden" --dtype bf16 --dp 3 --tp 2 --dump devices.safetensors;  expect_status 0; expect_silent
     expect_out '^OK: every activation'; expect_out '^dumped  162 tensors to devices.safetensors'
-    run check "$golden" devices.safetensors --dtype bf16;   expect_status 0; expect_silent; expect_out '^ +162  holds'
+    run check "$golden" devices.safetensors --dtype bf16 --parts 2; expect_status 0; expect_silent; expect_out '^ +162  holds'; expect_out '^ +76  right$'
+    run check "$golden" devices.safetensors --dtype bf16;   expect_status 3; expect_error 'is not what its own inputs give'; expect_out 'need --parts N'
     run check "$golden" devices.safetensors;                expect_status 3                     # no fp32 program is that far off
     double_bf16 devices.safetensors grad/h.1.mlp.act 777
-    run check "$golden" devices.safetensors --dtype bf16;   expect_status 3; expect_error 'grad/h\.1\.mlp\.act differs'
+    run check "$golden" devices.safetensors --dtype bf16 --parts 2; expect_status 3; expect_error 'grad/h\.1\.mlp\.act differs'
     expect_out '^first to differ, in order of execution: grad/h\.1\.mlp\.act'; expect_out '^  it is +expected times (1\.99|2\.00)'
     expect_out '^ +161  holds'; expect_out '^ +1  differs'
     run train --check "$golden" --dtype fp16 --pp 2 --tp 3 --optimizer momentum --paranoid; expect_status 0; expect_silent; expect_out '^OK: every activation'
@@ -126,4 +144,4 @@ test_16_bits() {
     run train --dump there --check ref;                     expect_status 2; expect_error '--dump there: is of a golden file'
 }
 
-run_tests test_golden_is_golden test_nan test_other_names test_what_must_be_compared test_refusals test_isolated_training test_copies_are_equal test_train_beside_a_golden_file test_16_bits
+run_tests test_golden_is_golden test_nan test_other_names test_what_must_be_compared test_operations_by_themselves test_refusals test_isolated_training test_copies_are_equal test_train_beside_a_golden_file test_16_bits

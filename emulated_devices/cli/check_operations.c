@@ -1,0 +1,80 @@
+#include "emulated_devices/cli/check_operations.h"
+
+const char *operation_verdict(enum single_verdict v)
+{
+    static const char *const words[] = { "right", "right if its steps store their results", "wrong",
+                                         "cannot be recomputed: an input is missing" };
+    return words[v];
+}
+
+const char *operation_word(enum single_verdict v)
+{
+    static const char *const words[] = { "right", "by steps", "wrong", "lacks input" };
+    return words[v];
+}
+
+static void print_wrong(FILE *out, const struct single_result *r)
+{
+    char text[200];
+    fprintf(out, "  wrong     %s, %s\n", r->name, r->made_by);
+    fprintf(out, "            %s\n", single_describe(r, text, sizeof text));
+    fprintf(out, "            largest error/bound %.3g, in row %lld, column %lld: %.6g, its inputs give %.6g\n",
+            r->ratio, (long long)(r->worst / r->cols), (long long)(r->worst % r->cols), r->have, r->want);
+}
+
+void operations_print(FILE *out, const struct singles *s, bool all)
+{
+    enum { MOST = 10 };
+    int wrong = 0;
+    if (s->why_none[0]) {
+        fprintf(out, "operations by themselves: %s\n", s->why_none);
+        return;
+    }
+    fprintf(out, "operations by themselves, each recomputed from ACTUAL's own inputs%s:\n",
+            s->golden_weights ? " and the golden file's weights" : "");
+    for (int v = 0; v <= SINGLE_LACKS; v++)
+        if (s->found[v]) fprintf(out, "  %5d  %s\n", s->found[v], operation_verdict((enum single_verdict)v));
+    if (s->count == 0) fprintf(out, "      0  ACTUAL has no result of one\n");
+    for (int i = 0; i < s->count; i++)
+        if (s->all[i].verdict == SINGLE_WRONG && (wrong++ < MOST || all)) print_wrong(out, &s->all[i]);
+    if (wrong > MOST && !all) fprintf(out, "  ...       %d more are wrong: --all\n", wrong - MOST);
+    if (wrong > 0 && s->parts == 1)
+        fprintf(out, "  (products whose parts are stored and then added, as along tp, need --parts N)\n");
+    for (int i = 0; i < s->count; i++)
+        if (s->all[i].verdict == SINGLE_LACKS) {
+            fprintf(out, "  missing   %s, for %s%s; such results have only the bounds of the whole pass\n",
+                    s->all[i].lacks, s->all[i].name, s->found[SINGLE_LACKS] > 1 ? ", the first" : "");
+            break;
+        }
+}
+
+static void add_wrong(cJSON *o, const struct single_result *r)
+{
+    char text[200];
+    cJSON_AddStringToObject(o, "it_is", single_describe(r, text, sizeof text));
+    cJSON_AddNumberToObject(o, "elements_wrong", (double)r->wrong);
+    cJSON_AddNumberToObject(o, "rows_wrong", (double)r->wrong_rows);
+    cJSON_AddNumberToObject(o, "columns_wrong", (double)r->wrong_cols);
+    cJSON_AddNumberToObject(o, "row", (double)(r->worst / r->cols));
+    cJSON_AddNumberToObject(o, "column", (double)(r->worst % r->cols));
+    cJSON_AddNumberToObject(o, "has", r->have);
+    cJSON_AddNumberToObject(o, "expected", r->want);
+    cJSON_AddNumberToObject(o, "factor", r->factor);
+}
+
+void operations_json(cJSON *root, const struct singles *s)
+{
+    cJSON *list = cJSON_AddArrayToObject(root, "operations");
+    if (s->why_none[0]) cJSON_AddStringToObject(root, "operations_not_recomputed", s->why_none);
+    for (int i = 0; i < s->count; i++) {
+        const struct single_result *r = &s->all[i];
+        cJSON *o = cJSON_CreateObject();
+        cJSON_AddItemToArray(list, o);
+        cJSON_AddStringToObject(o, "result", r->name);
+        cJSON_AddStringToObject(o, "made_by", r->made_by);
+        cJSON_AddStringToObject(o, "verdict", operation_verdict(r->verdict));
+        if (r->verdict == SINGLE_LACKS) cJSON_AddStringToObject(o, "missing", r->lacks);
+        else cJSON_AddNumberToObject(o, "ratio", r->ratio);
+        if (r->verdict == SINGLE_WRONG) add_wrong(o, r);
+    }
+}

@@ -1,0 +1,18 @@
+/* check_operations.h -- what `orrery check` says of each operation by itself. */
+#ifndef ORRERY_CHECK_OPERATIONS_H
+#define ORRERY_CHECK_OPERATIONS_H
+
+#include "emulated_devices/verify/singles.h"
+#include <stdio.h>
+
+/** A verdict in full, and in a word or two. */
+const char *operation_verdict(enum single_verdict);
+const char *operation_word(enum single_verdict);
+
+/** The counts, and a line for each wrong operation; of many wrong ones the first, unless `all`. */
+void operations_print(FILE *, const struct singles *, bool all);
+
+/** "operations": [{ "result", "made_by", "verdict", ... }] into an object. */
+void operations_json(cJSON *, const struct singles *);
+
+#endif

@@ -1,0 +1,80 @@
+/* single.h -- holds every operation of a pass to its own rounding: recomputes it from the tensors that a program says
+ * went into it, not from those of another run.
+ *
+ * Serial.  For each result that the program has, the operation behind it is computed in fp64 from the program's own
+ * inputs: activations, weights, gradients of results.  What one operation's rounding allows (rounding.h) is a bound for
+ * each element; so bounds do not grow with depth, and each of several independent errors is found at its place.
+ *
+ * An operation consists of steps, and a program may store what is between them: the parts of a softmax, the gate of a
+ * swiglu, the products of a gelu.  So there are two bounds: `fused`, where only the result is stored, and
+ * `stepwise`, where the result of every step is stored in the format.  Only what exceeds the second is wrong.  The
+ * probabilities of attention are stored in both, as in flash attention.  rounding.fused: the first is used for both.
+ *
+ * What is recomputed: dense models with blocks in sequence or in parallel; of a mixture everything but the experts and
+ * what is routed to them.  Not: norms of heads, layers with a shortcut, parallel streams, dropout.
+ *
+ * Names of tensors: golden/README.md.  Weights are "start/NAME".
+ */
+#ifndef ORRERY_SINGLE_H
+#define ORRERY_SINGLE_H
+
+#include "ref/error.h"
+#include "ref/model/config.h"
+#include "ref/numeric/rounding.h"
+#include "ref/numeric/tensor.h"
+#include <stdbool.h>
+
+enum { SINGLE_NAME = PARAM_NAME + 32 };
+
+enum single_verdict {
+    SINGLE_RIGHT,                       /* within the bound of one rounding */
+    SINGLE_STEPWISE,                    /* right if the steps inside store what they compute */
+    SINGLE_WRONG,
+    SINGLE_LACKS                        /* the program does not have all inputs */
+};
+
+/* One operation.  A result is a matrix: all dimensions but the last are rows; a number or a vector is one row. */
+struct single_result {
+    char name[SINGLE_NAME];             /* of the result */
+    const char *made_by;                /* words: "the product with its matrix", "attention", ... */
+    enum single_verdict verdict;
+    char lacks[SINGLE_NAME];            /* the first missing input */
+    int64_t rows, cols;
+    double ratio;                       /* largest error/bound of an element, by the stepwise bound; NaN: infinite */
+    int64_t worst;                      /* its index */
+    double have, want;                  /* its numbers */
+    int64_t wrong;                      /* elements outside their bounds */
+    int64_t first_row, last_row, wrong_rows;    /* rows with a wrong element */
+    int64_t first_col, last_col, wrong_cols;
+    int64_t head;                       /* columns of a head, if the columns are heads; else 0 */
+    double factor, residual;            /* least squares: have = factor want, norm of what is left over norm of want */
+    double allowed;                     /* norm of the bounds over norm of want */
+    bool zeros;                         /* all of it is zero, and should not be */
+};
+
+/* The program's tensors. */
+enum single_found { SINGLE_HAS, SINGLE_HAS_NOT, SINGLE_NOT_FINITE };
+struct single_source {
+    /* Read a tensor into an F64 one of its shape.  A weight ("start/...") that the program has not may come from
+     * elsewhere.  @return OK, or what then ends everything: ERR_FILE, ERR_MEMORY, ... */
+    enum error_code (*fetch)(void *context, const char *name, struct tensor out, enum single_found *,
+                             struct error *);
+    void (*found)(void *context, const struct single_result *);     /* called for each operation, in order */
+    void *context;
+};
+
+/* One batch of B sequences of S tokens; a label below 0 is ignored. */
+struct single_batch { const int32_t *ids, *labels; int64_t B, S; };
+
+/**
+ * Recompute every operation of one pass whose result the program has.
+ * @return OK, whatever the verdicts; ERR_MEMORY; ERR_PLAN if the model is none of those above; errors of fetch.
+ */
+enum error_code single_check(const struct model_config *, struct single_batch, struct rounding, struct single_source,
+                             struct error *);
+
+/** How wrong numbers follow from right ones: "expected times 1.1000; 399 of 441 elements outside the bound".
+ *  @return out. */
+const char *single_describe(const struct single_result *, char *out, size_t size);
+
+#endif
