@@ -9,8 +9,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-uint64_t dropout_seed(uint64_t seed, int64_t step) { return seed + 0x9E3779B97F4A7C15u * ((uint64_t)step + 1); }
-
 /* ---- building ---------------------------------------------------------------------------------------------------- */
 
 /* Add this device's pieces of a parameter: one, or one per tile.  A tile is counted whole if any part of it is. */

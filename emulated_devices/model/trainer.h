@@ -115,9 +115,6 @@ enum error_code trainer_gradients(struct trainer *, struct step_result *, struct
  *  @return OK or the same error on every device; ERR_MEMORY if one has exceeded its budget in this step. */
 enum error_code trainer_update(struct trainer *, struct step_result *, struct error *);
 
-/** The dropout seed of a step, from the seed of the run. */
-uint64_t dropout_seed(uint64_t seed, int64_t step);
-
 /** Exactly what this device sends and adds in one step for one kind of traffic, from the model's table, the plan and
  *  the schedule.  For an optimizer that projects gradients: in a step that computes new directions. */
 struct account trainer_cost(const struct trainer *, enum traffic_kind);

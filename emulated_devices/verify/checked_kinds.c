@@ -34,6 +34,7 @@ enum checked_kind checked_kind_of(const char *name)
 {
     if (is_number(name)) return KIND_LOSS;
     if (strncmp(name, "act/", 4) == 0) return KIND_ACT;
+    if (strncmp(name, "micro/", 6) == 0) return KIND_GRAD;
     if (strncmp(name, "grad/", 5) != 0) return KIND_STEP;
     return ends(name, ".weight") || ends(name, ".bias") ? KIND_GRAD : KIND_ACT_GRAD;
 }

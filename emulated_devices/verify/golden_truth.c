@@ -3,7 +3,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 
-enum { NAME = RECORD_NAME + 48, MOST_STEPS = 64 };
+enum { NAME = RECORD_NAME + 48 };
 
 /* The bound of a tensor; 0 if it is too large to detect errors. */
 static double bound_of(const struct golden_truth *g, const char *name)
@@ -30,12 +30,10 @@ static enum error_code take(const struct golden_truth *g, const char *name, doub
 static enum error_code take_number(const struct golden_truth *g, const struct reference *r, const char *what,
                                    double *out, double *bound, struct error *err)
 {
-    double all[MOST_STEPS], squares = 0;
+    double all[GOLDEN_MOST_STEPS], squares = 0;
     char name[NAME];
     const int64_t steps = g->golden->steps;
     snprintf(name, sizeof name, "%s/%s", r->plan->optimizer->name, what);
-    if (steps > MOST_STEPS)
-        return fail(err, ERR_FORMAT, "%s: more than %d steps", printable_path(g->golden->file.path).text, MOST_STEPS);
     enum error_code e = golden_read(g->golden, name, F64, steps, all, err);
     if (e) return e;
     for (int64_t i = 0; i < steps; i++) squares += all[i] * all[i];

@@ -62,21 +62,18 @@ enum error_code bounds_measure(const struct replay *plain, enum dtype t, struct 
 
 /* ---- the file ---------------------------------------------------------------------------------------------------- */
 
-struct path { char text[4096]; };
-
-/* NAME.safetensors -> NAME.bounds.json */
-static struct path path_beside(const struct golden *g)
+struct bounds_path bounds_beside(const char *golden_path)
 {
-    struct path p;
-    const char *end = strrchr(g->file.path, '.');
-    snprintf(p.text, sizeof p.text, "%.*s.bounds.json",
-             (int)(end ? (size_t)(end - g->file.path) : strlen(g->file.path)), g->file.path);
+    struct bounds_path p;
+    const char *end = strrchr(golden_path, '.');
+    snprintf(p.text, sizeof p.text, "%.*s.bounds.json", (int)(end ? (size_t)(end - golden_path) : strlen(golden_path)),
+             golden_path);
     return p;
 }
 
 enum error_code bounds_read(const struct replay *plain, enum dtype t, double bound[], struct error *err)
 {
-    const struct path path = path_beside(plain->golden);
+    const struct bounds_path path = bounds_beside(plain->golden->file.path);
     const cJSON *format, *list;
     cJSON *root;
     enum error_code e = json_read(path.text, &root, err);
@@ -95,7 +92,7 @@ enum error_code bounds_read(const struct replay *plain, enum dtype t, double bou
     return e;
 }
 
-static enum error_code add_format(cJSON *root, const struct golden *g, enum dtype t, struct error *err)
+enum error_code bounds_add(cJSON *root, const struct golden *g, enum dtype t, struct error *err)
 {
     struct replay plain;
     enum error_code e = replay_run(&plain, g, bound_base(t), NULL, err);
@@ -114,16 +111,23 @@ static enum error_code add_format(cJSON *root, const struct golden *g, enum dtyp
     return e || ok ? e : fail(err, ERR_MEMORY, "no memory for the bounds of %s", g->file.path);
 }
 
+cJSON *bounds_document(const char *golden_path)
+{
+    const char *slash = strrchr(golden_path, '/');
+    cJSON *root = cJSON_CreateObject();
+    if (cJSON_AddStringToObject(root, "golden", slash ? slash + 1 : golden_path) &&
+        cJSON_AddNumberToObject(root, "lambda", PERTURB_LAMBDA) && cJSON_AddNumberToObject(root, "parts", BOUND_PARTS))
+        return root;
+    cJSON_Delete(root);
+    return NULL;
+}
+
 enum error_code bounds_write(const struct golden *g, struct error *err)
 {
-    const struct path path = path_beside(g);
-    const char *slash = strrchr(g->file.path, '/');
-    cJSON *root = cJSON_CreateObject();
-    bool ok = cJSON_AddStringToObject(root, "golden", slash ? slash + 1 : g->file.path) &&
-              cJSON_AddNumberToObject(root, "lambda", PERTURB_LAMBDA) &&
-              cJSON_AddNumberToObject(root, "parts", BOUND_PARTS);
-    enum error_code e = ok ? OK : fail(err, ERR_MEMORY, "%s: no memory to write it", path.text);
-    for (int f = 0; f < BOUND_FORMATS && !e; f++) e = add_format(root, g, bound_formats[f], err);
+    const struct bounds_path path = bounds_beside(g->file.path);
+    cJSON *root = bounds_document(g->file.path);
+    enum error_code e = root ? OK : fail(err, ERR_MEMORY, "%s: no memory to write it", path.text);
+    for (int f = 0; f < BOUND_FORMATS && !e; f++) e = bounds_add(root, g, bound_formats[f], err);
     if (!e) e = json_write(path.text, root, err);
     cJSON_Delete(root);
     return e;

@@ -65,4 +65,18 @@ enum error_code bounds_read(const struct replay *plain, enum dtype, double bound
 /** Measure the bounds in every format and write them beside the golden file.  @return OK; ERR_FILE; ERR_MEMORY. */
 enum error_code bounds_write(const struct golden *, struct error *);
 
+struct cJSON;
+
+/** Measure the bounds of a format and add them to the document of a file's bounds, which bounds_document starts.
+ *  @return OK; ERR_FORMAT; ERR_MEMORY. */
+enum error_code bounds_add(struct cJSON *document, const struct golden *, enum dtype, struct error *);
+
+/** An empty document of a golden file's bounds, for cJSON_Delete; NULL without memory. */
+struct cJSON *bounds_document(const char *golden_path);
+
+struct bounds_path { char text[4096]; };
+
+/** Where the bounds of a golden file are: NAME.safetensors -> NAME.bounds.json. */
+struct bounds_path bounds_beside(const char *golden_path);
+
 #endif

@@ -8,7 +8,7 @@ static bool begins(const char *name, const char *with) { return strncmp(name, wi
 bool golden_is_input(const char *name)
 {
     return strcmp(name, "ids") == 0 || strcmp(name, "labels") == 0 || begins(name, "init/") || begins(name, "start/")
-           || (strlen(name) > 3 && strcmp(name + strlen(name) - 3, "/lr") == 0);
+           || begins(name, "mask/") || (strlen(name) > 3 && strcmp(name + strlen(name) - 3, "/lr") == 0);
 }
 
 enum error_code golden_read(const struct golden *g, const char *name, enum dtype t, int64_t count, void *out,
@@ -37,8 +37,24 @@ static enum error_code read_batches(struct golden *g, struct error *err)
         return fail(err, ERR_FORMAT, "%s: no golden file: it needs a tensor ids [steps, batch, tokens]",
                     printable_path(g->file.path).text);
     g->steps = ids->dim[0], g->B = ids->dim[1], g->S = ids->dim[2];
+    if (g->steps > GOLDEN_MOST_STEPS)
+        return fail(err, ERR_FORMAT, "%s: has %lld steps; at most %d", printable_path(g->file.path).text,
+                    (long long)g->steps, GOLDEN_MOST_STEPS);
     enum error_code e = read_tokens(g, "ids", &g->ids, err);
     return e ? e : read_tokens(g, "labels", &g->labels, err);
+}
+
+/* What else the file has: microbatches, every step. */
+static enum error_code read_extent(struct golden *g, struct error *err)
+{
+    const char *micros = safetensors_metadata(&g->file, "microbatches"),
+               *kept = safetensors_metadata(&g->file, "steps_kept");
+    g->every_step = kept != NULL && strcmp(kept, "all") == 0;
+    if (micros == NULL) return OK;
+    g->micros = strtoll(micros, NULL, 10);
+    if (g->micros >= 1 && g->micros <= g->B) return OK;
+    return fail(err, ERR_FORMAT, "%s: its metadata has %s microbatches; a batch of %lld sequences has 1 to %lld",
+                printable_path(g->file.path).text, printable(micros).text, (long long)g->B, (long long)g->B);
 }
 
 enum error_code golden_open(struct golden *g, const char *path, struct error *err)
@@ -52,6 +68,7 @@ enum error_code golden_open(struct golden *g, const char *path, struct error *er
     if (!e) e = model_config_parse(&g->config, config, path, err);
     if (!e) g->seed = strtoull(seed, NULL, 10);
     if (!e) e = read_batches(g, err);
+    if (!e) e = read_extent(g, err);
     if (e) golden_close(g);
     return e;
 }
@@ -61,6 +78,12 @@ void golden_close(struct golden *g)
     free(g->ids), free(g->labels);
     if (g->file.path) safetensors_close(&g->file);
     *g = (struct golden){ 0 };
+}
+
+bool golden_is_own(const struct golden *g)
+{
+    const char *generator = safetensors_metadata(&g->file, "generator");
+    return generator != NULL && strcmp(generator, GOLDEN_MAKER) == 0;
 }
 
 static double number(const struct golden *g, const char *optimizer, const char *key)

@@ -10,12 +10,16 @@
 #include "ref/numeric/tensor.h"
 #include "ref/optim/optimizer.h"
 
+enum { GOLDEN_MOST_STEPS = 64 };
+
 struct golden {
     struct safetensors file;
     struct model_config config;
-    uint64_t seed;                      /* of the initial weights */
+    uint64_t seed;                      /* of the initial weights, and of dropout */
     int64_t steps, B, S;
     int32_t *ids, *labels;              /* [steps,B,S] */
+    int64_t micros;                     /* microbatches whose gradients are in the file; 0: none are */
+    bool every_step;                    /* gradients, weights and states of every step are in the file */
 };
 
 /** Open a golden file.  @return OK; ERR_FILE; ERR_FORMAT, naming what is missing; ERR_MEMORY.
@@ -28,8 +32,21 @@ void golden_close(struct golden *);
 enum error_code golden_read(const struct golden *, const char *name, enum dtype, int64_t count, void *out,
                             struct error *);
 
-/** Whether a tensor is an input of the computation: tokens, initial and starting weights, learning rates. */
+/** Whether a tensor is an input of the computation: tokens, initial and starting weights, learning rates, masks. */
 bool golden_is_input(const char *name);
+
+#define GOLDEN_MAKER "orrery golden make"
+
+/** Whether the file was made by our model (make.h), not by an independent program. */
+bool golden_is_own(const struct golden *);
+
+/** The sequences of microbatch k: the first, and on return `count`.  The first B % micros have one more. */
+static inline int64_t golden_micro(const struct golden *g, int64_t k, int64_t *count)
+{
+    const int64_t least = g->B / g->micros, more = g->B % g->micros;
+    *count = least + (k < more);
+    return k * least + (k < more ? k : more);
+}
 
 /** The hyperparameters of an optimizer in the file's metadata; missing ones are 0. */
 struct hyperparameters golden_hyperparameters(const struct golden *, const char *optimizer);

@@ -139,6 +139,7 @@ static enum error_code forward_backward(struct replay *r, int64_t step, double *
 {
     const struct golden *g = r->golden;
     const int64_t at = step * g->B * g->S;
+    r->model.seed = dropout_seed(g->seed, step);
     const enum error_code e = transformer_forward(&r->model, g->ids + at, g->labels + at, g->B, g->S, loss, err);
     if (!e) transformer_backward(&r->model);
     return e;
@@ -167,6 +168,49 @@ static enum error_code one_pass(struct replay *r, struct error *err)
     return OK;
 }
 
+enum { FOLDER = RECORD_NAME - PARAM_NAME };     /* "momentum/64/momentum_buffer" */
+
+static void keep_parameters(struct replay *r, const char *folder, const struct tensor *of, int stride, double scale)
+{
+    char name[RECORD_NAME];
+    for (int i = 0; i < r->model.params; i++) {
+        snprintf(name, sizeof name, "%.31s/%s", folder, r->model.spec[i].name);
+        keep(r, name, of[i * stride], scale);
+    }
+}
+
+/* What each microbatch adds to the gradients.  A label counts the same in every microbatch, so the parts add up to the
+ * gradients of the whole batch however unevenly labels are ignored. */
+static enum error_code microbatches(struct replay *r, struct error *err)
+{
+    const struct golden *g = r->golden;
+    struct transformer *m = &r->model;
+    const double scale = m->loss_scale;
+    double *loss = calloc((size_t)g->micros + 1, sizeof *loss);
+    int64_t all = 0;
+    enum error_code e = loss ? start(r, err) : fail(err, ERR_MEMORY, "no memory for %d losses", (int)g->micros);
+    for (int64_t i = 0; i < g->B * g->S; i++) all += g->labels[i] != IGNORE_LABEL;
+    m->seed = dropout_seed(g->seed, 0);
+    for (int64_t k = 0; k < g->micros && !e; k++) {
+        int64_t count, first = golden_micro(g, k, &count);
+        char folder[FOLDER];
+        m->first = first;
+        e = transformer_forward(m, g->ids + first * g->S, g->labels + first * g->S, count, g->S, &loss[k], err);
+        if (e) break;
+        const double share = (double)m->counted / (double)(all ? all : 1);
+        loss[k] *= share;
+        m->loss_scale = scale * share;
+        transformer_backward(m);
+        snprintf(folder, sizeof folder, "micro/%lld/grad", (long long)k);
+        keep_parameters(r, folder, m->g, 1, scale);
+        transformer_zero_gradients(m);
+    }
+    if (!e) keep_numbers(r, "micro/loss", loss, g->micros);
+    m->loss_scale = scale, m->first = 0;
+    free(loss);
+    return e;
+}
+
 static void update(struct replay *r, const struct optimizer *o, const struct hyperparameters *h, int64_t t, double lr,
                    double norm)
 {
@@ -182,45 +226,54 @@ static void update(struct replay *r, const struct optimizer *o, const struct hyp
     transformer_zero_gradients(&r->model);
 }
 
-static void keep_result(struct replay *r, const struct optimizer *o)
+/* Weights and states; `step`: "" after the last one, else "/K" after step K. */
+static void keep_result(struct replay *r, const struct optimizer *o, const char *step)
 {
-    char name[RECORD_NAME];
-    for (int i = 0; i < r->model.params; i++) {
-        snprintf(name, sizeof name, "%s/weight/%s", o->name, r->model.spec[i].name);
-        keep(r, name, r->model.w[i], 1);
-        for (int s = 0; s < o->states; s++) {
-            snprintf(name, sizeof name, "%s/%s/%s", o->name, o->state_name[s], r->model.spec[i].name);
-            keep(r, name, r->state[i * OPTIMIZER_MAX_STATES + s], 1);
-        }
+    char folder[FOLDER];
+    snprintf(folder, sizeof folder, "%s%s/weight", o->name, step);
+    keep_parameters(r, folder, r->model.w, 1, 1);
+    for (int s = 0; s < o->states; s++) {
+        snprintf(folder, sizeof folder, "%s%s/%s", o->name, step, o->state_name[s]);
+        keep_parameters(r, folder, r->state + s, OPTIMIZER_MAX_STATES, 1);
     }
+}
+
+/* One step of an optimizer, from 0.  The first one's gradients are those of the pass over the first batch. */
+static enum error_code one_step(struct replay *r, const struct optimizer *o, const struct hyperparameters *h,
+                                int64_t step, double lr, double *loss, double *norm, struct error *err)
+{
+    const struct golden *g = r->golden;
+    char at[8], folder[FOLDER];
+    enum error_code e = forward_backward(r, step, loss, err);
+    if (e) return e;
+    *norm = gradient_norm(r);
+    snprintf(at, sizeof at, "/%d", (int)(step + 1) % 100);
+    snprintf(folder, sizeof folder, "%s%s/grad", o->name, at);
+    if (g->every_step && step > 0) keep_parameters(r, folder, r->model.g, 1, r->model.loss_scale);
+    update(r, o, h, step + 1, lr, *norm);
+    if (g->every_step && step + 1 < g->steps) keep_result(r, o, at);
+    return OK;
 }
 
 static enum error_code some_steps(struct replay *r, const char *optimizer, struct error *err)
 {
-    enum { MOST_STEPS = 8 };
     const struct golden *g = r->golden;
     const struct hyperparameters h = golden_hyperparameters(g, optimizer);
     const struct optimizer *o;
-    double lr[MOST_STEPS], loss[MOST_STEPS], norm[MOST_STEPS];
+    double lr[GOLDEN_MOST_STEPS], loss[GOLDEN_MOST_STEPS], norm[GOLDEN_MOST_STEPS];
     char name[RECORD_NAME];
     enum error_code e = optimizer_find(&o, optimizer, err);
-    if (!e && g->steps > MOST_STEPS)
-        e = fail(err, ERR_FORMAT, "%s: has %lld steps; at most %d", g->file.path, (long long)g->steps, MOST_STEPS);
     if (e) return e;
     snprintf(name, sizeof name, "%s/lr", optimizer);
     e = golden_read(g, name, F64, g->steps, lr, err);
     if (!e) e = start(r, err);
-    for (int64_t i = 0; i < g->steps && !e; i++) {
-        e = forward_backward(r, i, &loss[i], err);
-        norm[i] = gradient_norm(r);
-        update(r, o, &h, i + 1, lr[i], norm[i]);
-    }
+    for (int64_t i = 0; i < g->steps && !e; i++) e = one_step(r, o, &h, i, lr[i], &loss[i], &norm[i], err);
     if (e) return e;
     snprintf(name, sizeof name, "%s/loss", optimizer);
     keep_numbers(r, name, loss, g->steps);
     snprintf(name, sizeof name, "%s/norm", optimizer);
     keep_numbers(r, name, norm, g->steps);
-    keep_result(r, o);
+    keep_result(r, o, "");
     return OK;
 }
 
@@ -264,6 +317,7 @@ static enum error_code run(struct replay *r, const struct golden *g, enum dtype 
     if (disturb) r->disturb = perturbing_observer(&r->disturbance);
     if (!e) e = start(r, err);
     if (!e) e = one_pass(r, err);
+    if (!e && g->micros > 0) e = microbatches(r, err);
     for (const char *list = NULL; !e && (list = golden_next_optimizer(g, list, optimizer)) != NULL;)
         e = some_steps(r, optimizer, err);
     if (!e && r->failed) e = fail(err, ERR_MEMORY, "no memory to remember the tensors of %s", g->file.path);

@@ -33,7 +33,8 @@ struct replay {
 };
 
 /**
- * Run one pass over the first batch, then all steps of each optimizer, each from the file's starting weights.
+ * Run one pass over the first batch, its microbatches if the file has them, then all steps of each optimizer, each
+ * from the file's starting weights.
  * A model in 16 bits has gradients and masters in fp32.  In fp16 the loss is multiplied by REPLAY_LOSS_SCALE; the
  * records are divided by it.
  * @param disturb  how to disturb every tensor, including the weights that the model computes with; copied; or NULL.
@@ -60,8 +61,13 @@ enum error_code replay_following(struct replay *, const struct replay *other, en
 void replay_free(struct replay *);
 
 /** Write tensors into a safetensors file.  @return OK; ERR_FILE; ERR_MEMORY.  A failure leaves no file. */
-enum error_code records_write(const struct record *, int count, const char *generator, const char *model,
+enum error_code records_write(const struct record *, int count, const struct safetensors_pair *metadata, int pairs,
                               const char *path, struct error *);
+
+/** The same up to safetensors_commit, which the caller calls, or safetensors_abort.  The records' names must live until
+ *  then.  @return as records_write; after a failure there is nothing to abort. */
+enum error_code records_start(struct safetensors_writer *, const struct record *, int count,
+                              const struct safetensors_pair *metadata, int pairs, const char *path, struct error *);
 
 /* Norm of the difference / norm of want; index of the element with the largest difference. */
 struct apart { double relative; int64_t worst; };

@@ -128,6 +128,10 @@ enum error_code model_config_parse(struct model_config *, const char *text, cons
 /** Write such a file atomically.  @return OK or ERR_FILE. */
 enum error_code model_config_write(const struct model_config *, const char *path, struct error *);
 
+/** The same as text in memory, which model_config_parse reads.  @param[out] text  for free(); NULL on failure.
+ *  @return OK, ERR_PLAN as model_config_check, or ERR_MEMORY. */
+enum error_code model_config_text(const struct model_config *, char **text, struct error *);
+
 /**
  * Refuse padding tokens as inputs: they have no gradient in transformers, but would have one here.
  * @param where  names the tokens in messages.

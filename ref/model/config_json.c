@@ -151,16 +151,36 @@ enum error_code model_config_parse(struct model_config *c, const char *text, con
     return e;
 }
 
-enum error_code model_config_write(const struct model_config *c, const char *path, struct error *err)
+/* The document of a checked config; NULL without memory. */
+static cJSON *to_json(const struct model_config *c)
 {
     const struct family_format *f = formats;
-    enum error_code e = model_config_check(c, err);
-    if (e) return e;
     while (f->family != model_family(c)) f++;
     cJSON *root = cJSON_CreateObject(), *architectures = cJSON_AddArrayToObject(root, "architectures");
     const bool ok = architectures && cJSON_AddItemToArray(architectures, cJSON_CreateString(f->architecture))
                     && cJSON_AddStringToObject(root, "model_type", model_family_name(f->family)) && f->to(c, root);
-    e = ok ? json_write(path, root, err) : fail(err, ERR_MEMORY, "%s: no memory to write it", path);
+    if (ok) return root;
+    cJSON_Delete(root);
+    return NULL;
+}
+
+enum error_code model_config_write(const struct model_config *c, const char *path, struct error *err)
+{
+    enum error_code e = model_config_check(c, err);
+    if (e) return e;
+    cJSON *root = to_json(c);
+    e = root ? json_write(path, root, err) : fail(err, ERR_MEMORY, "%s: no memory to write it", path);
     cJSON_Delete(root);
     return e;
+}
+
+enum error_code model_config_text(const struct model_config *c, char **text, struct error *err)
+{
+    *text = NULL;
+    enum error_code e = model_config_check(c, err);
+    if (e) return e;
+    cJSON *root = to_json(c);
+    *text = root ? cJSON_PrintUnformatted(root) : NULL;
+    cJSON_Delete(root);
+    return *text ? OK : fail(err, ERR_MEMORY, "no memory for the config of %s", c->name);
 }

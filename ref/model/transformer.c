@@ -248,6 +248,8 @@ struct attention attention_of_model(const struct model_config *c, int64_t S)
                                .neighbours = c->rotary.neighbours };
 }
 
+uint64_t dropout_seed(uint64_t seed, int64_t step) { return seed + 0x9E3779B97F4A7C15u * ((uint64_t)step + 1); }
+
 struct dropout dropout_at(double p, uint64_t seed, int layer, const char *where, int64_t row0, int64_t col0,
                           int64_t cols)
 {

@@ -138,6 +138,9 @@ void param_init(const struct param_spec *, uint64_t seed, enum dtype, int64_t fi
 /** The model's attention on sequences of S tokens: all heads, no dropout. */
 struct attention attention_of_model(const struct model_config *, int64_t S);
 
+/** The dropout seed of a step, from 0, of a run with this seed. */
+uint64_t dropout_seed(uint64_t seed, int64_t step);
+
 /** The dropout at a place of the model, the same on every device.  `where`: "embedding", "attention", "mlp". */
 struct dropout dropout_at(double p, uint64_t seed, int layer, const char *where, int64_t row0, int64_t col0,
                           int64_t cols);

@@ -113,6 +113,28 @@ enum error_code train_dump_step(struct train_dump *d, const struct step_result *
     return OK;
 }
 
+enum error_code train_dump_later_gradients(struct train_dump *d, struct trainer *t, const struct step_result *result,
+                                           struct error *err)
+{
+    char folder[64];
+    snprintf(folder, sizeof folder, "%s/%lld/grad", t->plan.optimizer->name, (long long)t->step + 1);
+    return dump_parameters(d, t, folder, KIND_GRADIENT, result->loss_scale, err);
+}
+
+enum error_code train_dump_weights(struct train_dump *d, struct trainer *t, int64_t step, struct error *err)
+{
+    const struct optimizer *o = t->plan.optimizer;
+    char at[24] = "", name[RECORD_NAME];
+    if (step > 0) snprintf(at, sizeof at, "/%lld", (long long)step);
+    snprintf(name, sizeof name, "%s%s/weight", o->name, at);
+    enum error_code e = dump_parameters(d, t, name, KIND_WEIGHT, 1, err);
+    for (int k = 0; k < o->states && !e; k++) {
+        snprintf(name, sizeof name, "%s%s/%s", o->name, at, o->state_name[k]);
+        e = dump_parameters(d, t, name, KIND_STATE + (enum tensor_kind)k, 1, err);
+    }
+    return e;
+}
+
 enum error_code train_dump_end(struct train_dump *d, struct trainer *t, int64_t steps, struct error *err)
 {
     const struct optimizer *o = t->plan.optimizer;
@@ -123,12 +145,7 @@ enum error_code train_dump_end(struct train_dump *d, struct trainer *t, int64_t 
     snprintf(name, sizeof name, "%s/norm", o->name);
     if (!e) e = dump_numbers(d, here, name, d->norm, steps, err);
     e = comm_agree(t->comm, e, err);
-    snprintf(name, sizeof name, "%s/weight", o->name);
-    if (!e) e = dump_parameters(d, t, name, KIND_WEIGHT, 1, err);
-    for (int k = 0; k < o->states && !e; k++) {
-        snprintf(name, sizeof name, "%s/%s", o->name, o->state_name[k]);
-        e = dump_parameters(d, t, name, KIND_STATE + (enum tensor_kind)k, 1, err);
-    }
+    if (!e) e = train_dump_weights(d, t, 0, err);
     return comm_agree(t->comm, e, err);
 }
 

@@ -17,6 +17,15 @@ struct train_dump {
 enum error_code train_dump_gradients(struct train_dump *, struct probes *, const struct recording *record,
                                      const struct step_result *, struct error *);
 
+/** After a later step's gradients, before its optimizer's step: the gradients of the weights.  Collective.
+ *  @return OK or, on every device, ERR_MEMORY. */
+enum error_code train_dump_later_gradients(struct train_dump *, struct trainer *, const struct step_result *,
+                                           struct error *);
+
+/** Weights and states.  Collective.  @param step  the step they are after, from 1; 0: the last one, without a number in
+ *  their names.  @return OK or, on every device, ERR_MEMORY. */
+enum error_code train_dump_weights(struct train_dump *, struct trainer *, int64_t step, struct error *);
+
 /** After the last step: losses and norms of all steps, weights and states.  Collective. */
 enum error_code train_dump_end(struct train_dump *, struct trainer *, int64_t steps, struct error *);
 

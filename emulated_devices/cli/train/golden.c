@@ -92,6 +92,7 @@ static enum error_code dump_gradients(struct session *s, const struct step_resul
     if (!s->options->dump) return OK;
     enum error_code e = comm_agree(s->trainer.comm, train_dump_step(&s->dump, result, step, err), err);
     if (!e && step == 0) e = train_dump_gradients(&s->dump, &s->probes, &s->reference.record, result, err);
+    else if (!e && s->golden->every_step) e = train_dump_later_gradients(&s->dump, &s->trainer, result, err);
     s->probes.keep = false;
     return e;
 }
@@ -111,6 +112,7 @@ static enum error_code one_step(struct session *s, struct error *err)
     if (!e) e = trainer_update(t, &result, err);
     if (!e && paranoid) e = replicas_check(t, AFTER_OPTIMIZER, &s->record.copies, err);
     if (!e && s->here) e = reference_update(&s->reference, err);
+    if (!e && s->options->dump && s->golden->every_step && !last) e = train_dump_weights(&s->dump, t, t->step, err);
     if (!e && s->here && last) e = golden_truth_at_end(&s->truth, &s->reference, err);
     e = comm_agree(comm, e, err);
     if (!e) e = compare_weights(t, &s->reference, &s->record.comparison, err);
@@ -124,10 +126,9 @@ static enum error_code write_dump(struct session *s, struct error *err)
 {
     const struct train_dump *d = &s->dump;
     enum error_code e = train_dump_end(&s->dump, &s->trainer, s->golden->steps, err);
+    const struct safetensors_pair about[] = { { "generator", "orrery train" }, { "model", s->golden->config.name } };
     if (!e && s->here)
-        e = fail_about(err,
-                       records_write(d->all, d->count, "orrery train", s->golden->config.name, s->options->dump, err),
-                       "--dump");
+        e = fail_about(err, records_write(d->all, d->count, about, 2, s->options->dump, err), "--dump");
     if (!e && s->here)
         fprintf(s->record.out, "dumped  %d tensors to %s\n", d->count, printable_path(s->options->dump).text);
     return comm_agree(s->trainer.comm, e, err);

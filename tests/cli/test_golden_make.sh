@@ -1,0 +1,127 @@
+# `orrery golden make`: goldens of one's own hold here and under other kernels, hold what devices make, and name what is broken.
+. "$(dirname "$0")/lib.sh"
+
+# A text, and a batch of two sequences of five tokens.
+small() {
+    make_text
+    make_tokens 2 5 >tokens.safetensors
+}
+
+# A safetensors file of N x S int64 tokens, of whose labels every third is -100: make_tokens N S [FIRST]
+make_tokens() {
+    local n=$(($1 * $2)) i header
+    header='{"ids":{"dtype":"I64","shape":['$1,$2'],"data_offsets":[0,'$((8 * n))']},"labels":{"dtype":"I64","shape":['$1,$2'],"data_offsets":['$((8 * n)),$((16 * n))']}}'
+    printf "\\x$(printf %x ${#header})\0\0\0\0\0\0\0%s" "$header"
+    for ((i = 0; i < n; i++)); do number64 $((i ? i * 7 % 200 : ${3:-0})); done
+    for ((i = 0; i < n; i++)); do number64 $((i % 3 == 2 ? -100 : i * 11 % 200)); done
+}
+number64() { local i; for i in 0 8 16 24 32 40 48 56; do printf "\\x$(printf %x $(($1 >> i & 255)))"; done; }
+
+# A folder with weights, as transformers has them.
+weights() { small; run dump one --batch tokens.safetensors --model llama-tiny --save model; rm -f one; }
+
+offset_of() {
+    local header at
+    header=$(od -An -t u8 -N 8 "$1" | tr -d ' ')
+    at=$(head -c $((8 + header)) "$1" | tail -c +9 | grep -oE "\"$2\":\{[^}]*\"data_offsets\":\[[0-9]+" | grep -oE '[0-9]+$')
+    echo $((8 + header + at))
+}
+
+test_of_a_folder_of_weights() {
+    weights
+    run golden make --out own.safetensors --model model --batch tokens.safetensors --steps 2 --micro 2 --optimizer adamw,momentum
+    expect_status 0; expect_silent; expect_file own.safetensors; expect_file own.bounds.json
+    expect_out '^own\.safetensors: [0-9]+ tensors of model llama-L8-D32, 2 steps of 2 x 5 tokens; bounds in own\.bounds\.json$'
+    run golden own.safetensors;             expect_status 0; expect_silent; expect_out '^own +fp64 +([0-9]+) tensors .*; \1 of \1 have'
+    # other kernels add in another order, as another machine does: other bits, within the stored bounds
+    OPENBLAS_CORETYPE=Prescott OPENBLAS_NUM_THREADS=1 run golden own.safetensors;   expect_status 0; expect_silent
+    expect_no_out '^own +fp64 +([0-9]+) tensors .*; \1 of \1 have'
+    run check own.safetensors own.safetensors --require loss,act,act-grad,grad,step;    expect_status 0; expect_silent
+    [ "$(ls | grep -c own)" = 2 ] || complain "it left behind: $(ls)"
+}
+
+# What devices make of it, on meshes of 1, 2 and 4: all kinds of tensors, every step.
+test_devices_beside_it() {
+    small
+    run golden make --out own.safetensors --model llama-tiny --batch tokens.safetensors --steps 3 --seed 5;     expect_status 0
+    for mesh in '--dp 1' '--dp 2' '--tp 2' '--pp 2' '--dp 2 --tp 2' '--tp 2 --pp 2'; do
+        run train --check ./own.safetensors $mesh --dump devices.safetensors;     expect_status 0; expect_silent
+        run check own.safetensors devices.safetensors --require loss,act,act-grad,grad,step;    expect_status 0; expect_silent
+        expect_out '^OK: ([0-9]+) of \1 tensors compared$'
+    done
+    run train --check ./own.safetensors --tp 2 --dtype bf16 --dump devices.safetensors;     expect_status 0; expect_silent
+    run check own.safetensors devices.safetensors --dtype bf16;     expect_status 0; expect_silent
+}
+
+# One number of one tensor is wrong: that tensor is named, and what was right before it.
+test_a_broken_one_is_named() {
+    small
+    run golden make --out own.safetensors --model tiny --batch tokens.safetensors --steps 2;   expect_status 0
+    run train --check ./own.safetensors --tp 2 --dtype fp64 --dump devices.safetensors;         expect_status 0
+    for tensor in act/h.3.mlp.act grad/h.2.attn.heads adamw/2/grad/h.0.mlp.c_fc.weight adamw/1/exp_avg/h.1.ln_2.weight; do
+        cp devices.safetensors bad.safetensors
+        printf '\0\0\0\0\0\0\360\77' | dd of=bad.safetensors bs=1 conv=notrunc seek="$(offset_of bad.safetensors "$tensor")" 2>/dev/null
+        run check own.safetensors bad.safetensors;      expect_status 3; expect_error "$tensor differs"
+        expect_out "^first to differ, in order of execution: $tensor"; expect_out '^ +1  differs'
+    done
+}
+
+test_dropout_and_its_masks() {
+    make_text
+    run golden make --out own.safetensors --model tiny --text "$text" --sequences 2 --tokens 6 --steps 2 --dropout 0.2;   expect_status 0; expect_silent
+    grep -q '"mask/2/h.7.probabilities":{"dtype":"U8","shape":\[96,6\]' own.safetensors || complain 'no mask of the probabilities of the last step'
+    grep -q '"dropout":"kept where uniform' own.safetensors || complain 'the rule is not in the metadata'
+    run golden own.safetensors;                         expect_status 0; expect_silent
+    run train --check ./own.safetensors --dp 2 --dtype fp64;      expect_status 0; expect_silent
+    run golden make --out own.safetensors --model llama-tiny --text "$text" --sequences 2 --tokens 6 --steps 1 --dropout 0.2;   expect_status 0
+    grep -q '"mask/1/h.0.probabilities"' own.safetensors || complain 'no mask of a Llama'
+    ! grep -q '"mask/1/embedding"' own.safetensors || complain 'a Llama has no dropout of embeddings'
+}
+
+refused() {                             # refused STATUS MESSAGE OPTIONS...: and nothing is written
+    run golden make "${@:3}";           expect_status "$1"; expect_error "$2"
+    [ -z "$(ls -A out 2>/dev/null)" ] || complain "it left behind: $(ls -A out)"
+}
+
+test_refusals() {
+    small; mkdir out
+    local to=(--out out/own.safetensors --batch tokens.safetensors)
+    refused 2 '--out' --batch tokens.safetensors
+    refused 2 '--out out/own: must end with \.safetensors' --out out/own --batch tokens.safetensors
+    refused 1 '--out none/own\.safetensors: cannot be written' --out none/own.safetensors --batch tokens.safetensors
+    refused 2 'needs --batch FILE or --text FILE$' --out out/own.safetensors
+    refused 2 'not both' "${to[@]}" --text "$text"
+    refused 2 "no-such" "${to[@]}" --model no-such
+    refused 1 '--batch nowhere: cannot be opened' --out out/own.safetensors --batch nowhere
+    make_tokens 2 5 256 >bad.safetensors
+    refused 2 '--batch bad\.safetensors: step 1, sequence 0, token 0: token 256; the vocabulary is 0 to 255' --out out/own.safetensors --batch bad.safetensors
+    make_tokens 2 5 4294967296 >bad.safetensors
+    refused 2 'element 0 of ids is 4294967296, which is no token' --out out/own.safetensors --batch bad.safetensors
+    make_tokens 0 5 >bad.safetensors
+    refused 1 'a batch needs tensors ids and labels .* not empty' --out out/own.safetensors --batch bad.safetensors
+    make_tokens 1 3 >bad.safetensors; LC_ALL=C sed -i 's/\x0b\x00\x00\x00\x00\x00\x00\x00/\x9c\xff\xff\xff\xff\xff\xff\xff/' bad.safetensors
+    refused 2 '--micro 2: a batch has 1 sequence$' --out out/own.safetensors --batch bad.safetensors --micro 2
+    refused 2 'sequences of 600 tokens; the model has [0-9]+ positions' --out out/own.safetensors --text "$text" --tokens 600
+    refused 2 '--tokens: --batch tokens\.safetensors says' "${to[@]}" --tokens 3
+    refused 2 '--optimizer adam: .* did you mean adamw' "${to[@]}" --optimizer adam
+    refused 2 '--optimizer galore: golden files have steps of' "${to[@]}" --optimizer galore
+    refused 2 '--optimizer sgd: is there twice' "${to[@]}" --optimizer sgd,sgd
+    refused 2 'mixture is not a sum over microbatches' "${to[@]}" --model mixtral-tiny --micro 2
+    refused 1 'is not finite: element' "${to[@]}" --optimizer sgd --lr 1e300 --clip 0 --steps 3
+    refused 2 '--steps' "${to[@]}" --steps 65
+    run golden make --help;             expect_status 0; expect_out '^usage: orrery golden make'; expect_columns 100
+}
+
+# What cannot be finished leaves what was there.
+test_an_older_file_stays() {
+    small
+    echo old >own.safetensors
+    run golden make --out own.safetensors --batch tokens.safetensors --optimizer sgd --lr 1e300 --clip 0 --steps 3; expect_status 1
+    [ "$(cat own.safetensors)" = old ] || complain 'the older file is gone'
+    mkdir own.bounds.json
+    run golden make --out own.safetensors --batch tokens.safetensors --steps 1;     [ "$status" != 0 ] || complain 'it wrote over a folder'
+    [ "$(cat own.safetensors)" = old ] || complain 'the older file is gone'
+    [ "$(ls | wc -l)" = 3 ] || complain "it left behind: $(ls)"
+}
+
+run_tests test_of_a_folder_of_weights test_devices_beside_it test_a_broken_one_is_named test_dropout_and_its_masks test_refusals test_an_older_file_stays
