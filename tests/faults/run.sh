@@ -60,7 +60,7 @@ link() {
 # Checks say mpiexec; which one that is the Makefile knows.  (No link: MPICH's looks for its helpers beside itself.)
 put_launcher() { rm -f "$1/mpiexec"; printf '#!/bin/sh\nexec %s "$@"\n' "$MPIEXEC" >"$1/mpiexec"; chmod +x "$1/mpiexec"; }
 
-programs() { grep -oE '\b(orrery|test_[a-z0-9_]+)\b' <<<"$1" | sort -u; }
+programs() { sed -E 's/\btest_[a-z0-9_]+\.sh\b//g' <<<"$1" | grep -oE '\b(orrery|test_[a-z0-9_]+)\b' | sort -u; }
 
 # Compile and link a fault's programs; says on the standard error what is wrong with it.
 make_programs() {
