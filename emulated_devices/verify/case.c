@@ -320,7 +320,8 @@ static void add_levels(uint64_t *h, const struct plan *p, const struct shards *s
     add_text(h, q->reduce_scatter), add_text(h, q->allgather);
     if (!data_quantises(q) && !s->apart) return;
     add_text(h, q->scheme);
-    const int64_t exact[] = { s->weights, s->gradients, s->optimizer, q->bucket, q->outer.every };
+    /* experts alone on the tier are units, and so blocks of codes, of their own */
+    const int64_t exact[] = { s->weights, s->gradients, s->optimizer, q->bucket, q->outer.every, q->offload_experts };
     ADD(*h, exact);
 }
 
