@@ -132,6 +132,8 @@ static void list_offload(void)
           "backward; moves each byte once each way a microbatch; memory two layers, and those that stay");
     field("experts: only a mixture's experts leave; the rest stays as its data scheme shards it, and is gathered over "
           "the network while experts come over the link to the host");
+    field("--chosen-experts, in orrery infer: a read for each expert that a router has chosen, and for no other; "
+          "memory the experts of a layer");
     field("--offload-stride K: the device steps every Kth slice, the host the others at the same time");
     field("from ZeRO-Infinity, arXiv:2104.07857; ZeRO-Offload, arXiv:2101.06840; Deep Optimizer States, "
           "arXiv:2410.21316; activations: ByteScale, arXiv:2502.21231; experts: MoESys, arXiv:2205.10034");

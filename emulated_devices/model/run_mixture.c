@@ -178,12 +178,32 @@ static void multiply(const struct node_call *c, enum product_pass pass, const st
     dev_products(c->stage->device, pass, list, count);
 }
 
-static void body_forward(const void *context, struct expert_rows r)
+/* What the choice of experts reads: those with rows, by their layouts. */
+static void enter_reads(const struct node_call *c, const int32_t *counts)
+{
+    static const enum block_param matrices[] = { UP_W, DOWN_W };
+    struct tier_traffic *t = &c->stage->chosen;
+    for (int64_t e = 0; e < mixture(c)->E && c->stage->plan->data.chosen; e++) {
+        if (counts[e] == 0) continue;
+        t->reads++;
+        for (int i = 0; i < 2; i++) {
+            const int place = param_of_expert(&c->stage->plan->model, c->part->layer, e, matrices[i]);
+            const struct parameter *own = parameter_find(c->stage->parameters, place);
+            t->bytes_read += (uint64_t)layout_count(&own->layout) * dtype_size(c->stage->device->dtype);
+        }
+    }
+}
+
+static enum error_code body_forward(const void *context, struct expert_rows r, struct error *err)
 {
     const struct node_call *c = context;
+    enter_reads(c, r.counts);
+    const enum error_code e = data_read_experts(c->stage->data, c->part->index, r.counts, err);
+    if (e) return e;
     multiply(c, PRODUCT_FORWARD, &r, UP_W, r.up, r.rows);
     dev_swiglu_forward(c->stage->device, r.act, r.up);
     multiply(c, PRODUCT_FORWARD, &r, DOWN_W, r.results, r.act);
+    return OK;
 }
 
 static void body_input(const void *context, struct expert_rows r, struct expert_gradients g)

@@ -74,6 +74,7 @@ struct stage {
     struct tensor rotary;                       /* [S,R] the table of rotary positions; tensor_none without */
     uint64_t dropout_seed;                      /* of this step */
     struct routers routers;                     /* of a mixture */
+    struct tier_traffic chosen;                 /* what has been read of experts by choice, by formula */
     struct account dispatched;                  /* what its expert scheme has sent, by formula, from the routings */
     int64_t counted;                            /* labels in the whole batch that are not ignored */
     double loss_scale;                          /* factor of the loss, and so of all gradients */

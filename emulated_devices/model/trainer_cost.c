@@ -140,6 +140,7 @@ struct tier_traffic trainer_tier_traffic_so_far(const struct trainer *t, int64_t
     struct tier_traffic sum = t->moved;
     if (!plan_changes(&t->plan)) tier_traffic_add(&sum, trainer_activation_moves(t), (uint64_t)steps);
     tier_traffic_add(&sum, data_tier_traffic(&t->data), (uint64_t)steps);
+    for (int c = 0; c < t->stages_open; c++) tier_traffic_add(&sum, t->stage[c].chosen, 1);
     tier_traffic_add(&sum, data_tier_update_traffic(&t->data), (uint64_t)-skipped);
     tier_traffic_add(&sum, data_outer_moves(&t->data),
                      (uint64_t)outer_steps(&t->data.outer, t->step - steps, t->step));

@@ -44,6 +44,10 @@ struct facts {
     X(offload_weights,        "--offload weights")                                                  \
     X(offload_gradients,      "--offload gradients")                                                \
     X(offload_state_alone,    "--offload optimizer")                                                \
+    X(chosen_experts,         "--chosen-experts")                                                   \
+    X(trains,                 "--optimizer adamw or mezo")                                          \
+    X(experts_in_shards,      "--ep 2 --zero 3")                                                    \
+    X(moves_experts,          "--dispatch tutel or fssdp")                                          \
     X(host_steps,             "--offload-stride K")                                                 \
     X(offload_to_folder,      "--offload-to DIR")                                                   \
     X(step_needs_gradients,    "gradients or optimizer state on the device")                        \

@@ -177,6 +177,30 @@ static bool few_layers(const struct facts *f, struct typed *t)
     return L <= 2 * stages && say(t, "%lld layers on %d stages", (long long)L, (int)stages);
 }
 
+static bool chosen_experts(const struct facts *f, struct typed *t)
+{
+    return f->plan->data.chosen && say(t, "--chosen-experts");
+}
+
+static bool trains(const struct facts *f, struct typed *t)
+{
+    return !f->plan->optimizer->infers && say_optimizer(f, t);
+}
+
+/* Whether several devices have parts of the weights of the same experts. */
+static bool experts_in_shards(const struct facts *f, struct typed *t)
+{
+    struct shards s;
+    const int copies = plan_cuts_experts(f->plan) ? plan_expert_copies(f->plan) : plan_copies(f->plan);
+    return !data_shards(&s, &f->plan->data, copies, 0, NULL) && s.weights > 1 && say_scheme(f, t);
+}
+
+static bool moves_experts(const struct facts *f, struct typed *t)
+{
+    const struct expert_scheme *s;
+    return !expert_scheme_find(&s, f->plan->dispatch, NULL) && s->compute && say(t, "--dispatch %s", s->head.name);
+}
+
 static bool offload_weights(const struct facts *f, struct typed *t)
 {
     return offloads(&f->plan->data, PARAMETERS) && say(t, "--offload weights");

@@ -58,7 +58,12 @@ static void multiply(const struct expert_layer *l, struct tensor out, struct ten
     views_end(&v);
 }
 
-static void body_forward(const void *layer, struct expert_rows r) { multiply(layer, r.results, r.rows, r.counts); }
+static enum error_code body_forward(const void *layer, struct expert_rows r, struct error *err)
+{
+    (void)err;
+    multiply(layer, r.results, r.rows, r.counts);
+    return OK;
+}
 static void body_input(const void *layer, struct expert_rows r, struct expert_gradients g)
 {
     multiply(layer, g.rows, g.results, r.counts);

@@ -341,12 +341,15 @@ static void take_codes(struct plan *p, int value)
 }
 
 /* No offload; everything, stepped by the device; everything, stepped by device and host in turn; optimizer state
- * only; activations; only experts; only their weights. */
+ * only; activations; only experts; only their weights; these by choice, in
+ * inference. */
 enum { OFFLOAD_ALL = 1u << PARAMETERS | 1u << GRADIENTS | 1u << OPTIMIZER, SLICE = 100 };
-static const struct { const char *name; unsigned what; int stride; bool experts; } offloads_[] = {
-    { "none", 0, 0, false }, { "offload", OFFLOAD_ALL, 1, false }, { "offload /3", OFFLOAD_ALL, 3, false },
-    { "offload state", 1u << OPTIMIZER, 1, false }, { "activations", 1u << ACTIVATIONS, 1, false },
-    { "offload experts", OFFLOAD_ALL, 1, true }, { "offload expert weights", 1u << PARAMETERS, 1, true },
+static const struct { const char *name; unsigned what; int stride; bool experts, chosen; } offloads_[] = {
+    { "none", 0, 0, false, false }, { "offload", OFFLOAD_ALL, 1, false, false },
+    { "offload /3", OFFLOAD_ALL, 3, false, false }, { "offload state", 1u << OPTIMIZER, 1, false, false },
+    { "activations", 1u << ACTIVATIONS, 1, false, false }, { "offload experts", OFFLOAD_ALL, 1, true, false },
+    { "offload expert weights", 1u << PARAMETERS, 1, true, false },
+    { "chosen experts", 1u << PARAMETERS, 1, true, true },
 };
 static const char *offload_word(int value) { return offloads_[value].name; }
 /* In cases of expert schemes the data scheme does not vary; gradients can leave only if they are in shards. */
@@ -356,6 +359,8 @@ static void take_offload(const struct space *s, struct plan *p, int value)
     p->data.offload = p->offload_activations ? 0 : offloads_[value].what;
     p->data.offload_stride = offloads_[value].stride, p->data.offload_experts = offloads_[value].experts;
     p->data.offload_slice = SLICE;
+    p->data.chosen = offloads_[value].chosen;
+    if (p->data.chosen) p->optimizer = &no_optimizer, p->hyper = no_optimizer.usual;
     if (s->kind == EXPERT_SCHEME && offloads(&p->data, GRADIENTS)) p->data.scheme = "zero3";
 }
 
@@ -505,6 +510,8 @@ enum error_code space_check(const void *context, const struct choice *x, struct 
         return fail(err, ERR_USAGE, "in 16 bits rounding sends a token to another expert");
     if (s->kind == EXPERT_SCHEME && x->value[DIM_OFFLOAD] && !offloads_[x->value[DIM_OFFLOAD]].experts)
         return fail(err, ERR_USAGE, "what else leaves is in the cases of data schemes");
+    if (offloads_[x->value[DIM_OFFLOAD]].chosen && x->value[DIM_OPTIMIZER])
+        return fail(err, ERR_USAGE, "inference has no optimizer");
     if (x->value[DIM_CHUNKS] && schedule_generator_at(x->value[DIM_SCHEDULE])->chunks)
         return fail(err, ERR_USAGE, "%s says how many stages a device has", p.schedule);
     return plan_check(&p, err);

@@ -11,6 +11,14 @@ test_as_one_device() {
     expect_out 'and those of the slow tier, equal the formulas on every device$'
 }
 
+test_chosen_experts() {
+    local m='--model mixtral-tiny --offload experts --chosen-experts'
+    infer $m --check ref --ep 2 --dp 2;                     expect_status 0; expect_silent; expect_out '^OK: '
+    expect_out '^traffic .*, and those of the slow tier, equal the formulas on every device$'
+    infer $m --offload-to . --host-cache 64M;               expect_status 0
+    expect_out '^cache   hosts had [1-9][0-9]* of [0-9]+ requested blocks in memory'
+}
+
 losses() { grep -oE '"loss":[^,]*' "$1"; }
 
 # Losses of one text are equal to the last digit, wherever the weights are; training has changed them.
@@ -28,6 +36,10 @@ test_refusals() {
     infer --model tiny --ring 4;                            expect_status 2; expect_error '--ring 4: is for weights on the slow tier; --offload weights or experts$'
     infer --model tiny --offload weights --ring 10;         expect_status 2; expect_error '--ring 10: must be from 2, .* to 9: '
     infer --model tiny --offload weights --ring 4 --prefetch no --zero 3 --dp 2; expect_status 2; expect_error '--prefetch no forbids it$'
+    infer --model mixtral-tiny --offload weights --chosen-experts; expect_status 2; expect_error '--chosen-experts: is for their weights on the slow tier'
+    infer --model mixtral-tiny --offload experts --chosen-experts --dp 2 --zero 3; expect_status 2; expect_error '--chosen-experts: .*--data-parallel zero3 devices gather'
+    infer --model mixtral-tiny --offload experts --chosen-experts --dp 2 --ep 2 --dispatch tutel; expect_status 2; expect_error '--chosen-experts: --dispatch tutel sends weights'
+    run train --model mixtral-tiny --offload experts --chosen-experts; expect_status 2; expect_error '--chosen-experts: --optimizer adamw steps all experts'
     infer --model tiny --offload optimizer;                 expect_status 2; expect_error 'orrery infer keeps no state'
     infer --model tiny --offload gradients;                 expect_status 2; expect_error 'orrery infer has no gradients'
     infer --model tiny --zero 1 --dp 2;                     expect_status 2; expect_error 'orrery infer has none; it goes with'
@@ -48,4 +60,4 @@ test_help() {
     [ -n "${name:-}" ] || complain 'the list of what it leaves out is empty'
 }
 
-run_tests test_as_one_device test_a_ring_changes_no_bit test_refusals test_help
+run_tests test_as_one_device test_chosen_experts test_a_ring_changes_no_bit test_refusals test_help

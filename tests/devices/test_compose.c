@@ -115,6 +115,15 @@ static void take(struct plan *p, enum feature f)
         p->schedule = several_file, p->chunks = 2, p->micros = 2, p->update_every = 0;
         split(p, PP, 1);
         break;
+    case HAS_chosen_experts:
+        take(p, HAS_mixture);
+        p->data.chosen = true, p->optimizer = &no_optimizer, p->hyper = no_optimizer.usual;
+        break;
+    case HAS_trains: take_optimizer(p, "sgd"); break;
+    case HAS_moves_experts: take(p, HAS_mixture), p->dispatch = "tutel"; break;
+    case HAS_experts_in_shards:
+        take_scheme(p, "zero3", 1), split(p, TP, 2), take(p, HAS_experts_apart);
+        break;
     case HAS_low_rank: take_optimizer(p, "galore"); break;
     case HAS_forward_only: case HAS_draws: take_optimizer(p, "mezo"); break;
     case HAS_stateless: take_optimizer(p, "sgd"); break;

@@ -41,10 +41,12 @@ static void multiply(const struct dispatch *d, struct tensor out, struct tensor 
     for (int64_t e = 0; e < E && seen; e++) seen[e] += counts[e];
 }
 
-static void forward(const void *context, struct expert_rows r)
+static enum error_code forward(const void *context, struct expert_rows r, struct error *unused)
 {
     struct dispatch *d = (struct dispatch *)(uintptr_t)context;
+    (void)unused;
     multiply(d, r.results, r.rows, r.counts, d->seen);
+    return OK;
 }
 static void input(const void *context, struct expert_rows r, struct expert_gradients g)
 {

@@ -52,5 +52,8 @@ enum error_code train_take_offload(struct plan *p, const struct offload_flags *f
     q->offload_experts = what >> EXPERTS & 1;
     q->offload = q->offload_experts && !(what & state) ? usual : what & state;
     p->offload_activations = what >> ACTIVATIONS & 1;
+    q->chosen = f->chosen;
+    if (!e && q->chosen && !(q->offload_experts && offloads(q, PARAMETERS)))
+        return fail(err, ERR_USAGE, "--chosen-experts: is for their weights on the slow tier; --offload experts");
     return e;
 }

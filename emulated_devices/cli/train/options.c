@@ -445,6 +445,8 @@ enum error_code train_parse(struct train_options *o, bool infers, int argc, char
         { "--ring", "K", OPTION_INT, &o->plan.data.ring, .min = 2, .max = 100000,
           .help = "parts of the model, which are layers, embedding and loss, whose offloaded weights are on the "
                   "device: the one that computes, the next, and copies of those after it; default: 3" },
+        { "--chosen-experts", NULL, OPTION_SWITCH, &offload.chosen,
+          .help = "with `orrery infer --offload experts`: read an expert when a router has chosen it, and no others" },
         { "--offload-slice", "N", OPTION_INT, &offload.slice, .min = 1, .max = 2e9,
           .help = "elements of optimizer state that a step moves at a time; default: 65536" },
         { "--offload-stride", "K", OPTION_INT, &offload.stride, .min = 1, .max = 1e6,

@@ -82,7 +82,7 @@ struct model_flags {
 enum error_code train_change_model(struct model_config *, const struct model_flags *, struct error *);
 
 /* The flags of the slow tier; NULL and 0: not given. */
-struct offload_flags { const char *classes, *to; int slice, stride; uint64_t cache; };
+struct offload_flags { const char *classes, *to; int slice, stride; bool chosen; uint64_t cache; };
 enum { OFFLOAD_SLICE = 1 << 16 };       /* elements, by default */
 
 enum error_code train_take_offload(struct plan *, const struct offload_flags *, struct error *);

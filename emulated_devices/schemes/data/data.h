@@ -64,6 +64,7 @@ struct data_request {
     struct outer outer;                         /* --local-steps, --outer-lr, --outer-momentum; 0: the scheme's */
     unsigned offload;                           /* --offload: 1 << PARAMETERS, GRADIENTS, OPTIMIZER: on the slow tier */
     bool offload_experts;                       /* of these classes only those of a mixture's experts */
+    bool chosen;                                /* --chosen-experts: they are read by a router's choice */
     const char *offload_to;                     /* folder for a file; NULL: the host's memory */
     uint64_t host_cache;                        /* --host-cache: bytes of that file that the host keeps in memory */
     int64_t offload_slice;                      /* elements that the step moves and steps at a time, > 0 */
@@ -210,6 +211,11 @@ int data_units_of(const struct model_config *, int part, int unit[]);
  * step cannot go on. */
 enum error_code data_acquire(struct data_parallel *, int part, struct error *);
 void data_release(struct data_parallel *, int part);
+
+/** Between acquire and release: read the experts of a part that have rows (counts: [E]) from the slow tier, if they are
+ *  read by choice.  Local.  @return OK or ERR_FILE. */
+enum error_code data_read_experts(struct data_parallel *, int part, const int32_t *counts, struct error *);
+
 enum error_code data_begin_gradient(struct data_parallel *, int part, struct error *);
 enum error_code data_end_gradient(struct data_parallel *, int part, struct error *);
 enum error_code data_finish_gradients(struct data_parallel *, struct error *);

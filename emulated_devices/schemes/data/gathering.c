@@ -18,7 +18,8 @@ static struct gathering *own_state(const struct data_parallel *dp) { return chai
 /* Whether a unit's weights exist whole only while they are used. */
 static bool passes(const struct data_parallel *dp, const struct unit *u)
 {
-    return optimizer_draws(dp->optimizer) || u->over->shards.weights > 1 || unit_offloads(dp, u, PARAMETERS);
+    return !unit_is_chosen(dp, u) &&
+           (optimizer_draws(dp->optimizer) || u->over->shards.weights > 1 || unit_offloads(dp, u, PARAMETERS));
 }
 
 /* Whether the next part's weights are gathered while this one computes. */
@@ -101,7 +102,7 @@ static enum error_code gather_row(struct data_parallel *dp, struct unit *u, stru
 /* Gather on the communication stream, beside computing.  Users of the weights wait until u->ready. */
 static enum error_code gather(struct data_parallel *dp, struct unit *u, struct error *err)
 {
-    if (u->w.data != NULL || u->count == 0) return OK;
+    if (u->w.data != NULL || u->count == 0 || !u->passing_w) return OK;
     enum error_code e = fetch_weights(dp, u, err);
     if (e) return e;
     u->w.data = arena_alloc(&dp->device->arena, PARAMETERS, tensor_bytes(u->w));

@@ -45,7 +45,7 @@ static enum error_code outline(struct data_parallel *dp, struct error *err)
     dp->unit_by_unit = true;
     for (int i = 0; i < dp->units; i++) {
         struct unit *u = &dp->unit[i];
-        u->copied_w = unit_offloads(dp, u, PARAMETERS) ? kept_elements(u, BY_WEIGHTS) : 0;
+        u->copied_w = unit_offloads(dp, u, PARAMETERS) && !unit_is_chosen(dp, u) ? kept_elements(u, BY_WEIGHTS) : 0;
         u->copied_g = unit_offloads(dp, u, GRADIENTS) ? kept_elements(u, BY_GRADIENTS) : 0;
     }
     return OK;

@@ -91,9 +91,9 @@ struct data_stage {
     void (*update_moves)(const struct data_parallel *, struct tier_traffic *sum);
 };
 
-extern const struct data_stage stage_versions, stage_gathering, stage_tier, stage_direction, stage_gradient_block,
-    stage_allreduce, stage_projection, stage_scattering, stage_masters, stage_states, stage_step, stage_slices,
-    stage_renewal, stage_outer;
+extern const struct data_stage stage_versions, stage_chosen, stage_gathering, stage_tier, stage_direction,
+    stage_gradient_block, stage_allreduce, stage_projection, stage_scattering, stage_masters, stage_states, stage_step,
+    stage_slices, stage_renewal, stage_outer;
 
 /* For each link of the plan's chain, in order.  TELL calls a function of all stages; CALL calls one that can fail, and
  * stops after an error. */
@@ -130,6 +130,9 @@ static inline bool unit_offloads(const struct data_parallel *dp, const struct un
 {
     return unit_is_away(dp, u) && offloads(&dp->request, what);
 }
+
+/* Whether a unit's experts are read when they are chosen (chosen.c). */
+bool unit_is_chosen(const struct data_parallel *, const struct unit *);
 
 /* Whether any weights must be moved before use: they are kept in shards, or on the slow tier. */
 static inline bool weights_travel(const struct data_parallel *dp)

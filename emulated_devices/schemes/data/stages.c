@@ -5,6 +5,7 @@
 /* In the order of calls. */
 static const struct data_stage *const all[] = {
     &stage_versions,            /* two versions of the weights */
+    &stage_chosen,              /* experts that are read by choice */
     &stage_gathering,           /* whole weights from shards, before each pass */
     &stage_tier,                /* tensors on the slow tier */
     &stage_direction,           /* weights moved along a direction, without gradients */

@@ -114,8 +114,8 @@ static enum error_code compute(struct mixture_call *c, enum tensor_pass pass, st
 {
     const struct expert_rows r = rows_at_experts(c, results);
     if (c->ep->scheme->compute) return c->ep->scheme->compute(c, pass, r, g, err);
-    if (pass == FORWARD_PASS) c->body.forward(c->body.context, r);
-    else if (pass == INPUT_PASS) c->body.input(c->body.context, r, g);
+    if (pass == FORWARD_PASS) return c->body.forward(c->body.context, r, err);
+    if (pass == INPUT_PASS) c->body.input(c->body.context, r, g);
     else c->body.weight(c->body.context, r, g);
     return OK;
 }

@@ -85,10 +85,11 @@ struct expert_parallel {
 struct expert_rows { struct tensor rows, up, act, results; const int32_t *counts; const struct tensor *weights; };
 struct expert_gradients { struct tensor rows, up, act, results; };
 
-/* The computation of the experts on the rows that they get.  Local. */
+/* The computation of the experts on the rows that they get.  Local.  forward: @return OK, or ERR_FILE if weights cannot
+ * be read. */
 struct expert_body {
     const void *context;
-    void (*forward)(const void *context, struct expert_rows);
+    enum error_code (*forward)(const void *context, struct expert_rows, struct error *);
     void (*input)(const void *context, struct expert_rows, struct expert_gradients);
     void (*weight)(const void *context, struct expert_rows, struct expert_gradients);
     /* This device's piece of the first or second matrix of one of its experts, or of its gradient. */

@@ -288,7 +288,7 @@ static enum error_code compute(struct mixture_call *c, enum tensor_pass pass, st
     r.weights = w.matrix;
     if (!e && pass == WEIGHT_PASS) e = weight_pass(&w, c, r, g, err);
     else if (!e && pass == INPUT_PASS) c->body.input(c->body.context, r, g);
-    else if (!e) c->body.forward(c->body.context, r);
+    else if (!e) e = c->body.forward(c->body.context, r, err);
     close_copies(ep->tp->device, &w);
     return e;
 }

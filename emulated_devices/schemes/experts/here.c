@@ -67,16 +67,15 @@ static struct expert_rows rows_of(const struct mixture_call *c, struct views *v)
 static enum error_code forward(struct mixture_call *c, struct error *err)
 {
     struct device *d = c->ep->tp->device;
-    (void)err;
     if (!(c->phases & RETURN_ROWS)) return OK;
     dev_expert_order(d, c->kept[ORDER], c->kept[COUNTS], c->experts);
     const struct mixture_call p = present(c);
     dev_gather_forward(d, p.kept[ROWS], p.x, p.kept[ORDER], tensor_cols(p.experts));
     struct views v = views_of(d);
-    p.body.forward(p.body.context, rows_of(&p, &v));
+    const enum error_code e = p.body.forward(p.body.context, rows_of(&p, &v), err);
     views_end(&v);
-    if (tensor_present(p.y)) dev_combine_forward(d, p.y, p.kept[RESULTS], p.kept[ORDER], p.weights);
-    return OK;
+    if (!e && tensor_present(p.y)) dev_combine_forward(d, p.y, p.kept[RESULTS], p.kept[ORDER], p.weights);
+    return e;
 }
 
 static enum error_code input(struct mixture_call *c, struct error *err)

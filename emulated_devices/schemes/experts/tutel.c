@@ -285,7 +285,8 @@ static enum error_code pass_slice(struct mixture_call *c, enum tensor_pass pass,
     const struct expert_rows rows = { .rows = rows_in(r.rows, s), .up = columns_of(r.up, s, 2),
                                       .act = columns_of(r.act, s, 1), .results = part, .counts = s->counts,
                                       .weights = weights };
-    if (pass == FORWARD_PASS) c->body.forward(c->body.context, rows);
+    enum error_code e = OK;
+    if (pass == FORWARD_PASS) e = c->body.forward(c->body.context, rows, err);
     else {
         const struct expert_gradients mine = { .results = rows_in(g.results, s), .up = columns_of(g.up, s, 2),
                                                .act = pass == INPUT_PASS ? columns_of(g.act, s, 1) : tensor_none,
@@ -295,7 +296,7 @@ static enum error_code pass_slice(struct mixture_call *c, enum tensor_pass pass,
     }
     if (pass != WEIGHT_PASS) add_to(d, sum, part, s->first);
     if (part.data != sum.data) device_free(d, part);
-    return OK;
+    return e;
 }
 
 static enum error_code compute(struct mixture_call *c, enum tensor_pass pass, struct expert_rows r,
