@@ -77,6 +77,9 @@ test_offload() {
     expect_out '^ +2 +[0-9.]+ +0\.50 +0\.50 +0\.66  least$'
     expect_out '^ +3 +[0-9.]+ +0\.67 +0\.67 +0\.68$'
     expect_out 'least at stride 2$'
+    expect_out '^all there +[0-9.]+ +1\.000 +1\.000 +0\.0 +0 '
+    expect_out '^ring of 3 +[0-9.]+ +(0\.[0-9]+) +\1 '; expect_out '^ring of 5 +[0-9.]+ +(0\.[0-9]+) +\1 '
+    expect_out '^chosen experts +[0-9.]+ +(0\.[0-9]+) +\1 '
     run bench offload --slice 1;                        expect_status 2; expect_error '--slice 1'
     run bench offload --help;                           expect_status 0; expect_columns 100
 }

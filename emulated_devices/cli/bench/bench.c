@@ -29,7 +29,7 @@ static const struct command topics[] = {
       bench_dispatch_topic },
     { "quantized", "the error of sums that are sent as int8 or int4 codes, beside the proven bound",
       bench_quantized_topic },
-    { "offload", "loading weights over all links or from one owner; the offloaded update by stride",
+    { "offload", "loading weights over all links or one; the offloaded update by stride; rings of layers",
       bench_offload_topic },
     { "streams", "models with parallel streams: published parameters, and the law of their losses",
       bench_streams_topic },

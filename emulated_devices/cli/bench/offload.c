@@ -1,10 +1,11 @@
-/* offload.c -- `orrery bench offload`: loading weights in parts and by one owner, and the update of offloaded states
- * with every stride, in virtual time.
+/* offload.c -- `orrery bench offload`: loading weights in parts and by one owner, the update of offloaded states with
+ * every stride, and inference with some of the experts there (ring.h), in virtual time.
  *
- * Both use real numbers and the training code.  In virtual time a copy has no fixed cost, so the ratios do not depend
+ * All use real numbers and the training code.  In virtual time a copy has no fixed cost, so the ratios do not depend
  * on the sizes.
  */
 #include "emulated_devices/cli/bench/bench.h"
+#include "emulated_devices/cli/bench/ring.h"
 #include "emulated_devices/schemes/data/data.h"
 #include "emulated_devices/schemes/data/load.h"
 #include <stdio.h>
@@ -194,8 +195,9 @@ static enum error_code run_strides(struct comm *world, const struct asked *a, st
 static enum error_code run(struct comm *world, const void *asked, struct error *err)
 {
     const struct asked *a = asked;
-    const enum error_code e = print_loads(world, a, err);
-    return e ? e : comm_agree(world, run_strides(world, a, err), err);
+    enum error_code e = print_loads(world, a, err);
+    if (!e) e = comm_agree(world, run_strides(world, a, err), err);
+    return e ? e : bench_rings(world, &a->cluster, err);
 }
 
 enum error_code bench_offload_topic(int argc, char **argv, int *status, struct error *err)
@@ -211,8 +213,8 @@ enum error_code bench_offload_topic(int argc, char **argv, int *status, struct e
     };
     enum error_code e = parse_command(
         "bench offload", "[options]",
-        "Load weights over every device's link or from one owner, and update offloaded states with several\n"
-        "strides, in virtual time.",
+        "Load weights over every device's link or from one owner, update offloaded states with several\n"
+        "strides, and infer with some of the experts on the device, in virtual time.",
         argc - 3, argv + 3, table, &help, err);
     if (e || help) return e;
     e = cluster_find(&a.cluster, a.cluster_name, err);
