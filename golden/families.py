@@ -440,6 +440,21 @@ class Qwen3(Llama):
         return lambda: list(result())
 
 
+# ---- YaRN ---------------------------------------------------------------------------------------------------------------------
+
+class Yarn(Qwen3):
+    """A Qwen3 with stretched positions; released ones are given these numbers by hand."""
+
+    def config(self, c):
+        return dict(super().config(c), rope_scaling=dict(rope_type="yarn", **c["yarn"]))
+
+    def model(self, c):
+        config = self.config(c)
+        del config["model_type"], config["rope_scaling"], config["rope_theta"]
+        return self.make(**config, rope_parameters=dict(rope_type="yarn", rope_theta=c["theta"], **c["yarn"]), use_cache=False,
+                         attn_implementation="eager")
+
+
 # ---- Mixtral ------------------------------------------------------------------------------------------------------------------
 
 class Mixtral(Llama):

@@ -64,6 +64,12 @@ SHAPES = {
     "biased-both": dict(L=2, H=6, K=3, D=24, F=19, V=61, S=9, tied=False, batch=3, tokens=7, theta=10000.0, attention=True, mlp=True),
     "biased-attention": dict(L=1, H=4, K=1, D=16, F=11, V=29, S=13, tied=True, batch=3, tokens=11, theta=500.0, attention=True, mlp=False),
     "biased-mlp": dict(L=1, H=3, K=3, D=18, F=7, V=17, S=5, tied=True, batch=2, tokens=5, theta=500.0, attention=False, mlp=True),
+    "yarn-released": dict(L=2, H=4, K=2, D=24, A=16, F=19, V=61, S=48, tied=False, batch=3, tokens=7, theta=50.0,
+                          yarn=dict(factor=4.0, original_max_position_embeddings=640)),
+    "yarn-own": dict(L=1, H=3, K=1, D=18, A=12, F=7, V=17, S=13, tied=True, batch=2, tokens=11, theta=100.0,
+                     yarn=dict(factor=2.5, original_max_position_embeddings=100, beta_fast=9.0, beta_slow=0.7, attention_factor=1.3, truncate=False)),
+    "yarn-mscale": dict(L=1, H=2, K=1, D=16, A=12, F=7, V=17, S=13, tied=True, batch=2, tokens=11, theta=20.0,
+                        yarn=dict(factor=40.0, original_max_position_embeddings=200, mscale=1.3, mscale_all_dim=0.7)),
     "parscale-grouped": dict(L=2, H=6, K=3, D=24, F=19, V=61, S=9, tied=False, batch=3, tokens=7, theta=10000.0, P=3, T=5, smooth=0.2),
     "parscale-tied": dict(L=1, H=2, K=1, D=8, F=7, V=17, S=5, tied=True, batch=2, tokens=5, theta=500.0, P=2, T=1, smooth=0.0),
     "gptj-minimal": dict(L=1, H=1, D=4, turned=2, F=1, V=2, S=1, tied=True, batch=1, tokens=1),
@@ -72,7 +78,7 @@ SHAPES = {
 }
 FAMILIES = {"gpt2": families.GPT2(), "llama": families.Llama(), "mixtral": families.Mixtral(), "gptj": families.GPTJ(),
             "qwen2": families.Qwen2(), "qwen3": families.Qwen3(), "biased": families.Biased(),
-            "parscale": families.ParScale()}
+            "yarn": families.Yarn(), "parscale": families.ParScale()}
 NUDGE = 0.3                                     # of biases and norms, which start at 0 and 1 and would hide mistakes there
 
 # Clipping is at a norm below the gradient's.  AdamW's eps is large enough to matter where it stands in the formula, and so

@@ -117,6 +117,11 @@ static enum error_code check_streams(const struct model_config *c, struct error 
     return OK;
 }
 
+static bool scales_by_turns(const struct rotary *r)
+{
+    return r->scaling == SCALING_LLAMA3 || r->scaling == SCALING_YARN;
+}
+
 static enum error_code check_rotary(const struct model_config *c, struct error *err)
 {
     const struct rotary *r = &c->rotary;
@@ -131,11 +136,17 @@ static enum error_code check_rotary(const struct model_config *c, struct error *
     if (!(r->theta > 0)) return fail(err, ERR_PLAN, "model: rotary theta %g; it must be above 0", r->theta);
     if (r->scaling != SCALING_NONE && !(r->factor >= 1))
         return fail(err, ERR_PLAN, "model: rotary scaling factor %g; it must be at least 1", r->factor);
-    if (r->scaling == SCALING_LLAMA3 && !(r->low_frequency > 0 && r->high_frequency > r->low_frequency))
+    if (scales_by_turns(r) && !(r->low_frequency > 0 && r->high_frequency > r->low_frequency))
         return fail(err, ERR_PLAN,
-                    "model: rotary low_freq_factor %g, high_freq_factor %g; they must be above 0 and the second larger",
-                    r->low_frequency, r->high_frequency);
-    if (r->scaling == SCALING_LLAMA3 && r->original_positions < 1)
+                    "model: rotary %s %g, %s %g; they must be above 0 and the second larger",
+                    r->scaling == SCALING_YARN ? "beta_slow" : "low_freq_factor", r->low_frequency,
+                    r->scaling == SCALING_YARN ? "beta_fast" : "high_freq_factor", r->high_frequency);
+    if (r->scaling == SCALING_YARN && !(r->enlarged > 0 && isfinite(r->enlarged) && r->theta > 1))
+        return fail(err, ERR_PLAN,
+                    "model: rotary attention_factor %g, theta %g; of YaRN the first must be above 0, the second "
+                    "above 1",
+                    r->enlarged, r->theta);
+    if (scales_by_turns(r) && r->original_positions < 1)
         return fail(err, ERR_PLAN, "model: rotary original positions %lld; there must be at least 1",
                     (long long)r->original_positions);
     return OK;
@@ -193,6 +204,7 @@ int model_config_numbers(const struct model_config *c, struct model_number out[M
         { "original positions", true, (double)r->original_positions }, { "eps", false, c->eps },
         { "rotary theta", false, r->theta }, { "rotary factor", false, r->factor },
         { "rotary low frequency", false, r->low_frequency }, { "rotary high frequency", false, r->high_frequency },
+        { "rotary enlarged", false, r->enlarged }, { "rotary between pairs", true, r->between_pairs },
         { "router scores", true, route->scores }, { "router normalized", true, route->normalized },
         { "router scale", false, route->scale }, { "router biased", true, route->biased },
         { "router groups", true, (double)route->groups }, { "router groups kept", true, (double)route->kept },

@@ -11,7 +11,7 @@
 enum norm_kind { NORM_LAYER, NORM_RMS };
 enum position_kind { POSITIONS_LEARNED, POSITIONS_ROTARY };
 enum mlp_kind { MLP_GELU, MLP_SWIGLU, MLP_MIXTURE };
-enum rotary_scaling { SCALING_NONE, SCALING_LINEAR, SCALING_LLAMA3, SCALING_DYNAMIC };
+enum rotary_scaling { SCALING_NONE, SCALING_LINEAR, SCALING_LLAMA3, SCALING_DYNAMIC, SCALING_YARN };
 
 /* Rotary positions: pair i of the R/2 rotated pairs of a head turns by theta^(-2i/R) radians per token, scaled as in
  * rotary.h. */
@@ -19,8 +19,10 @@ struct rotary {
     double theta;
     enum rotary_scaling scaling;
     double factor;                              /* of all scalings */
-    double low_frequency, high_frequency;       /* of Llama-3 scaling: turns in the original context */
-    int64_t original_positions;                 /* of Llama-3 scaling: length of the original context */
+    double low_frequency, high_frequency;       /* of Llama-3 scaling and YaRN: turns in the original context */
+    int64_t original_positions;                 /* of both: length of the original context */
+    double enlarged;                            /* of YaRN: factor of cosines and sines */
+    bool between_pairs;                         /* of YaRN: its ramp may begin and end between two pairs */
     int64_t turned;                             /* R: the first R numbers of a head are rotated; 0: all A */
     bool neighbours;                            /* pair i is numbers 2i and 2i+1; else i and i + R/2 */
 };
@@ -97,7 +99,7 @@ struct family_names model_family_names(void);
 
 /* One number of a shape. */
 struct model_number { const char *name; bool whole; double value; };
-enum { MODEL_NUMBERS = 40 };
+enum { MODEL_NUMBERS = 44 };
 
 /** The numbers that distinguish two models of one family.  @return how many. */
 int model_config_numbers(const struct model_config *, struct model_number out[MODEL_NUMBERS]);

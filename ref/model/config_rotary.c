@@ -15,17 +15,25 @@
 struct rope_object {
     const char *rope_type, *type;
     struct rotary r;
+    double mscale, mscale_all_dim;      /* of YaRN; 0: not in the file */
+    bool truncate;
 };
 
 #define ROPE_TO(name, kind, field) KEY_TO(name, kind, struct rope_object, field)
 
 /* A kind must have its own numbers and none of the other kinds; then come the keys of all kinds. */
-enum { FACTOR, LOW, HIGH, ORIGINAL, ROPE_NUMBERS };
+enum { FACTOR, LOW, HIGH, ORIGINAL, FAST, SLOW, ENLARGED, MSCALE, MSCALE_ALL, TRUNCATE, ROPE_NUMBERS };
 static const struct config_key rope_keys[] = {
     [FACTOR] = ROPE_TO("factor", KEY_REAL, r.factor),
     [LOW] = ROPE_TO("low_freq_factor", KEY_REAL, r.low_frequency),
     [HIGH] = ROPE_TO("high_freq_factor", KEY_REAL, r.high_frequency),
     [ORIGINAL] = ROPE_TO("original_max_position_embeddings", KEY_SIZE_OR_NULL, r.original_positions),
+    [FAST] = ROPE_TO("beta_fast", KEY_REAL, r.high_frequency),
+    [SLOW] = ROPE_TO("beta_slow", KEY_REAL, r.low_frequency),
+    [ENLARGED] = ROPE_TO("attention_factor", KEY_REAL, r.enlarged),
+    [MSCALE] = ROPE_TO("mscale", KEY_REAL, mscale),
+    [MSCALE_ALL] = ROPE_TO("mscale_all_dim", KEY_REAL, mscale_all_dim),
+    [TRUNCATE] = ROPE_TO("truncate", KEY_FLAG, truncate),
     ROPE_TO("rope_type", KEY_STRING, rope_type),
     ROPE_TO("type", KEY_STRING, type),
     ROPE_TO("rope_theta", KEY_REAL, r.theta),
@@ -36,21 +44,27 @@ static const struct config_key rope_keys[] = {
 static const struct rope_kind {
     const char *name;
     enum rotary_scaling scaling;
-    int numbers;                /* its own numbers: the first of rope_keys */
+    unsigned numbers, may;      /* sets of rope_keys: its own numbers, and those that it may have */
 } kinds[] = {
-    { "default", SCALING_NONE, 0 }, { "linear", SCALING_LINEAR, LOW }, { "llama3", SCALING_LLAMA3, ROPE_NUMBERS },
-    { "dynamic", SCALING_DYNAMIC, LOW },
+#define ROPE_KEY(key) (1u << (key))
+    { "default", SCALING_NONE, 0, 0 }, { "linear", SCALING_LINEAR, ROPE_KEY(FACTOR), 0 },
+    { "llama3", SCALING_LLAMA3, ROPE_KEY(FACTOR) | ROPE_KEY(LOW) | ROPE_KEY(HIGH) | ROPE_KEY(ORIGINAL), 0 },
+    { "dynamic", SCALING_DYNAMIC, ROPE_KEY(FACTOR), 0 },
+    { "yarn", SCALING_YARN, ROPE_KEY(FACTOR) | ROPE_KEY(ORIGINAL),
+      ROPE_KEY(FAST) | ROPE_KEY(SLOW) | ROPE_KEY(ENLARGED) | ROPE_KEY(MSCALE) | ROPE_KEY(MSCALE_ALL) |
+          ROPE_KEY(TRUNCATE) },
 };
 enum { KINDS = sizeof kinds / sizeof *kinds };
 
 static enum error_code check_numbers(const struct rope_kind *kind, const cJSON *object, const char *where,
                                      struct error *err)
 {
-    for (int i = 0; i < ROPE_NUMBERS; i++)
-        if (json_has(object, rope_keys[i].name) != (i < kind->numbers))
+    for (int i = 0; i < ROPE_NUMBERS; i++) {
+        const bool own = kind->numbers & ROPE_KEY(i), there = json_has(object, rope_keys[i].name);
+        if (there != own && !(kind->may & ROPE_KEY(i)))
             return fail(err, ERR_FORMAT, "%s: \"%s\" is %s; rotary positions of type \"%s\" have %s", where,
-                        rope_keys[i].name, i < kind->numbers ? "missing" : "there", kind->name,
-                        i < kind->numbers ? "one" : "none");
+                        rope_keys[i].name, own ? "missing" : "there", kind->name, own ? "one" : "none");
+    }
     return OK;
 }
 
@@ -73,8 +87,21 @@ static enum error_code find_kind(const struct rope_kind **kind, const cJSON *obj
     for (*kind = kinds; *kind < kinds + KINDS; ++*kind)
         if (strcmp((*kind)->name, type) == 0) return OK;
     return fail(err, ERR_FORMAT,
-                "%s: rotary positions are of type \"%.60s\"; Orrery has only \"default\", \"linear\", \"llama3\" and "
-                "\"dynamic\"", where, printable(type).text);
+                "%s: rotary positions are of type \"%.60s\"; Orrery has only \"default\", \"linear\", \"llama3\", "
+                "\"dynamic\" and \"yarn\"", where, printable(type).text);
+}
+
+/* YaRN's defaults; cosines and sines grow with the logarithm of the factor, or by DeepSeek's two numbers. */
+static void finish_yarn(struct rope_object *o)
+{
+    struct rotary *r = &o->r;
+    const bool both = o->mscale != 0 && o->mscale_all_dim != 0;
+    const double log_factor = r->factor > 1 ? 0.1 * log(r->factor) : 0;
+    if (r->high_frequency == 0) r->high_frequency = 32;
+    if (r->low_frequency == 0) r->low_frequency = 1;
+    if (r->enlarged == 0)
+        r->enlarged = both ? (o->mscale * log_factor + 1) / (o->mscale_all_dim * log_factor + 1) : log_factor + 1;
+    r->between_pairs = !o->truncate;
 }
 
 /* r->theta does not change if the object has none. */
@@ -82,11 +109,12 @@ static enum error_code read_object(struct rotary *r, const cJSON *object, const 
 {
     const struct config_key *const lists[] = { rope_keys };
     const struct rope_kind *kind;
-    struct rope_object o = { .r = { .theta = r->theta } };
+    struct rope_object o = { .r = { .theta = r->theta }, .truncate = true };
     enum error_code e = find_kind(&kind, object, where, err);
     if (!e) e = config_keys_read(lists, 1, object, where, &o, err);
     if (!e) e = check_numbers(kind, object, where, err);
     if (e) return e;
+    if (kind->scaling == SCALING_YARN) finish_yarn(&o);
     *r = o.r;
     r->scaling = kind->scaling;
     return OK;
@@ -113,7 +141,8 @@ static bool same_rotary(const struct rotary *a, const struct rotary *b)
 {
     return a->theta == b->theta && a->scaling == b->scaling && a->factor == b->factor
            && a->low_frequency == b->low_frequency && a->high_frequency == b->high_frequency
-           && a->original_positions == b->original_positions;
+           && a->original_positions == b->original_positions && a->enlarged == b->enlarged
+           && a->between_pairs == b->between_pairs;
 }
 
 /* An empty object is as none, as in transformers. */
@@ -161,17 +190,25 @@ static bool add_real(cJSON *object, const char *key, double x)
     return cJSON_AddRawToObject(object, key, text) != NULL;
 }
 
+static const char *name_of(enum rotary_scaling scaling)
+{
+    int i = 0;
+    while (kinds[i].scaling != scaling) i++;
+    return kinds[i].name;
+}
+
 bool rotary_to_json(const struct rotary *r, cJSON *root)
 {
     bool ok = add_real(root, "rope_theta", r->theta);
     if (r->scaling == SCALING_NONE) return ok;
-    const bool llama3 = r->scaling == SCALING_LLAMA3;
-    const char *const kind = llama3 ? "llama3" : r->scaling == SCALING_DYNAMIC ? "dynamic" : "linear";
+    const bool yarn = r->scaling == SCALING_YARN, turns = yarn || r->scaling == SCALING_LLAMA3;
     cJSON *object = cJSON_AddObjectToObject(root, "rope_scaling");
-    ok = object && cJSON_AddStringToObject(object, llama3 ? "rope_type" : "type", kind)
+    ok = object && cJSON_AddStringToObject(object, turns ? "rope_type" : "type", name_of(r->scaling))
          && add_real(object, "factor", r->factor) && ok;
-    if (!llama3) return ok;
-    return add_real(object, "low_freq_factor", r->low_frequency)
-           && add_real(object, "high_freq_factor", r->high_frequency)
+    if (!turns) return ok;
+    if (yarn) ok = add_real(object, "attention_factor", r->enlarged)
+                   && cJSON_AddBoolToObject(object, "truncate", !r->between_pairs) && ok;
+    return add_real(object, yarn ? "beta_slow" : "low_freq_factor", r->low_frequency)
+           && add_real(object, yarn ? "beta_fast" : "high_freq_factor", r->high_frequency)
            && cJSON_AddNumberToObject(object, "original_max_position_embeddings", (double)r->original_positions) && ok;
 }

@@ -3,11 +3,31 @@
 
 #define TWO_PI 6.283185307179586476925
 
+/* The pair, a real number, that turns so often in the original context. */
+static double pair_of_turns(const struct rotary *r, int64_t R, double turns)
+{
+    return (double)R * log((double)r->original_positions / (turns * TWO_PI)) / (2 * log(r->theta));
+}
+
+/* How far pair i is on the way from the pairs that turn often to those that turn seldom, from 0 to 1. */
+static double yarn_ramp(const struct rotary *r, int64_t R, int64_t i)
+{
+    const double fast = pair_of_turns(r, R, r->high_frequency), slow = pair_of_turns(r, R, r->low_frequency);
+    const double first = fmax(r->between_pairs ? fast : floor(fast), 0),
+                 last = fmin(r->between_pairs ? slow : ceil(slow), (double)(R - 1));
+    const double width = first == last ? 0.001 : last - first;          /* as in transformers */
+    return fmin(fmax(((double)i - first) / width, 0), 1);
+}
+
 double rotary_frequency(const struct rotary *r, int64_t R, int64_t i)
 {
     const double f = 1 / pow(r->theta, (double)(2 * i) / (double)R);
     if (r->scaling == SCALING_NONE || r->scaling == SCALING_DYNAMIC) return f;
     if (r->scaling == SCALING_LINEAR) return f / r->factor;
+    if (r->scaling == SCALING_YARN) {
+        const double ramp = yarn_ramp(r, R, i);
+        return f / r->factor * ramp + f * (1 - ramp);
+    }
     const double turns = (double)r->original_positions * f / TWO_PI;
     if (turns > r->high_frequency) return f;
     if (turns < r->low_frequency) return f / r->factor;
@@ -20,11 +40,12 @@ int64_t rotary_table_width(const struct model_config *c) { return c->rotary.turn
 void rotary_table(const struct rotary *r, struct tensor table)
 {
     const int64_t S = tensor_rows(table), R = tensor_cols(table), half = R / 2;
+    const double size = r->scaling == SCALING_YARN ? r->enlarged : 1;
     for (int64_t i = 0; i < half; i++) {
         const double f = rotary_frequency(r, R, i);
         for (int64_t p = 0; p < S; p++) {
-            tensor_set(table, p * R + i, cos((double)p * f));
-            tensor_set(table, p * R + half + i, sin((double)p * f));
+            tensor_set(table, p * R + i, size * cos((double)p * f));
+            tensor_set(table, p * R + half + i, size * sin((double)p * f));
         }
     }
 }

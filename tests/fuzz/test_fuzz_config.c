@@ -27,7 +27,8 @@ static void try(const uint8_t *data, size_t size)
          "written and read, it is of another family");
     must(r->theta == s->theta && r->scaling == s->scaling && r->factor == s->factor &&
              r->low_frequency == s->low_frequency && r->high_frequency == s->high_frequency &&
-             r->original_positions == s->original_positions,
+             r->original_positions == s->original_positions && r->enlarged == s->enlarged &&
+             r->between_pairs == s->between_pairs,
          "written and read, it turns otherwise");
     must(c.mlp != MLP_MIXTURE ||
              (m->E == n->E && m->k == n->k && m->zero == n->zero && m->zero_is_null == n->zero_is_null &&

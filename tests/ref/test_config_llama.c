@@ -4,6 +4,7 @@
 #include "ref/routers/router.h"
 #include "ref/model/config.h"
 #include "tests/ref/scratch.h"
+#include <math.h>
 
 #define SIZES "\"vocab_size\": 61, \"hidden_size\": 24, \"intermediate_size\": 37, \"num_hidden_layers\": 2, " \
               "\"num_attention_heads\": 6, " \
@@ -212,6 +213,33 @@ static void biases_come_in_two_sets(void **state)
     assert_string_equal(up.part[0].name, "model.layers.0.mlp.gate_proj.bias");
 }
 
+/* YaRN's numbers have defaults; what is not in the file is written. */
+static void yarn_has_defaults(void **state)
+{
+    (void)state;
+    const char *plain = "\"rope_scaling\": {\"type\": \"yarn\", \"factor\": 4, "
+                        "\"original_max_position_embeddings\": 9}",
+               *both = "\"rope_scaling\": {\"rope_type\": \"yarn\", \"factor\": 40, \"beta_fast\": 16, "
+                       "\"beta_slow\": 2, \"mscale\": 0.707, \"mscale_all_dim\": 1.0, \"truncate\": false, "
+                       "\"original_max_position_embeddings\": 9}";
+    struct rotary r = parsed(LLAMA, plain).rotary;
+    struct model_config c;
+    struct error err;
+    assert_true(r.scaling == SCALING_YARN && r.factor == 4 && r.original_positions == 9 && !r.between_pairs);
+    assert_true(r.low_frequency == 1 && r.high_frequency == 32 && r.enlarged == 0.1 * log(4) + 1);
+    r = parsed(LLAMA, both).rotary;
+    assert_true(r.low_frequency == 2 && r.high_frequency == 16 && r.between_pairs);
+    assert_true(fabs(r.enlarged - (0.0707 * log(40) + 1) / (0.1 * log(40) + 1)) < 1e-15);
+    assert_true(parse(&c, LLAMA, "\"rope_scaling\": {\"type\": \"yarn\", \"factor\": 4}", &err) != OK);
+    assert_says("length", err.text, "\"original_max_position_embeddings\" is missing");
+    assert_true(parse(&c, LLAMA, "\"rope_scaling\": {\"type\": \"yarn\", \"factor\": 4, \"low_freq_factor\": 1, "
+                                 "\"original_max_position_embeddings\": 9}", &err) != OK);
+    assert_says("another's", err.text, "\"low_freq_factor\" is there");
+    assert_true(parse(&c, LLAMA, "\"rope_scaling\": {\"type\": \"yarn\", \"factor\": 4, \"beta_slow\": 40, "
+                                 "\"original_max_position_embeddings\": 9}", &err) != OK);
+    assert_says("order", err.text, "beta_slow 40, beta_fast 32; they must be above 0 and the second larger");
+}
+
 /* A Qwen3's heads are 128 wide if the file does not say it, whatever D and H are. */
 static void heads_have_a_width_of_their_own(void **state)
 {
@@ -353,6 +381,7 @@ int main(void)
         cmocka_unit_test(padding_is_no_input),
         cmocka_unit_test(what_we_have_not_is_refused),
         cmocka_unit_test(biases_come_in_two_sets),
+        cmocka_unit_test(yarn_has_defaults),
         cmocka_unit_test(heads_have_a_width_of_their_own),
         cmocka_unit_test(what_is_written_reads_back),
         cmocka_unit_test(published_sizes),

@@ -68,13 +68,14 @@ static void what_cannot_be_read_is_refused(void **state)
         /* of either form */
         { "3", "3; it must be an object" },
         { "{\"type\": \"longrope\", \"factor\": 2.0}",
-          ": rotary positions are of type \"longrope\"; Orrery has only \"default\", \"linear\", \"llama3\" and "
-          "\"dynamic\"" },
+          ": rotary positions are of type \"longrope\"; Orrery has only \"default\", \"linear\", \"llama3\", "
+          "\"dynamic\" and \"yarn\"" },
         { "{\"type\": \"dynamic\"}", "\"factor\" is missing; rotary positions of type \"dynamic\" have one" },
         { "{\"type\": \"dynamic\", \"factor\": 0.5}", "factor 0.5; it must be at least 1" },
         { "{\"type\": \"dynamic\", \"factor\": 2, \"original_max_position_embeddings\": 8}",
           "\"original_max_position_embeddings\" is there; rotary positions of type \"dynamic\" have none" },
-        { "{\"rope_type\": \"yarn\", \"factor\": 2.0, \"beta_fast\": 32}", "rotary positions are of type \"yarn\"" },
+        { "{\"rope_type\": \"yarn\", \"factor\": 2.0, \"beta_fast\": 32}",
+          ": \"original_max_position_embeddings\" is missing" },
         { "{\"rope_type\": 3}", "\"rope_type\" is 3; it must be a string" },
         { "{\"rope_type\": \"linear\", \"type\": \"llama3\", \"factor\": 2}",
           "rope_type is \"linear\", type is \"llama3\"; they must be the same" },
