@@ -94,7 +94,7 @@ static void what_cannot_be_read_is_refused(void **state)
         { "{\"rope_type\": \"linear\", \"factors\": 2}", "does not know the key \"factors\"|did you mean \"factor\"?" },
         { "{\"rope_theta\": 0, \"rope_type\": \"default\"}", "theta 0; it must be above 0" },
         { "{\"rope_theta\": 500, \"rope_type\": \"default\", \"attention_factor\": 0.5}",
-          "does not know the key \"attention_factor\"" },
+          "\"attention_factor\" is there; rotary positions of type \"default\" have none" },
         { "{\"full_attention\": {\"rope_theta\": 500}, \"sliding_attention\": {\"rope_theta\": 100}}",
           "does not know the key \"sliding_attention\"" },
     };
