@@ -100,9 +100,9 @@ static void print_rings(const struct run_of run[ROWS], const struct cluster *clu
         print_row(name, &run[1 + k], &run[0], FIRST_RING + k);
     }
     print_row("chosen experts", &run[ROWS - 1], &run[0], 1);
-    printf("\nsaid: %.1f GB of a GPU instead of DeepSpeed's %.1f (%.3f of it), in training 104.1B parameters on 64 "
-           "A100s,\nand 13 %% more tokens a second in inference.  Of a described cluster we count what moves, not what "
-           "another\nsystem does with it\n", said_gb[1], said_gb[0], said_gb[1] / said_gb[0]);
+    printf("\nsaid: %.1f GB of a GPU instead of DeepSpeed's %.1f (%.3f of it), in training 104.1B parameters on\n"
+           "64 A100s, and 13 %% more tokens a second in inference.  Of a described cluster we count what moves,\n"
+           "not what another system does with it\n", said_gb[1], said_gb[0], said_gb[1] / said_gb[0]);
 }
 
 /* Reads of rings: one of each layer in each pass, and those that are on the device after the last. */
