@@ -25,7 +25,9 @@ override CFLAGS += -std=c11 -D_POSIX_C_SOURCE=200809L -I. $(if $(BLAS_INC),-I$(B
 SANITIZE := -O1 -fsanitize=address,undefined -fno-sanitize-recover=all -fno-omit-frame-pointer
 override CFLAGS += $(if $(FUZZ),$(SANITIZE) -fsanitize=fuzzer-no-link -DFUZZING -Wno-unknown-pragmas -Wno-unused-function,$(if $(SAN),$(SANITIZE),$(OPT) -DNDEBUG))
 , := ,
-LDLIBS   := $(if $(BLAS_LIB),-L$(BLAS_LIB) -Wl$(,)-rpath$(,)$(BLAS_LIB)) -lopenblas -lcjson -lm -lrt -pthread
+# Plug-ins call functions of the program that loads them.
+PLUGINS  := -DORRERY_CC='"$(CC)"' -DORRERY_SOURCES='"$(CURDIR)"'
+LDLIBS   := $(if $(BLAS_LIB),-L$(BLAS_LIB) -Wl$(,)-rpath$(,)$(BLAS_LIB)) -lopenblas -lcjson -lm -lrt -ldl -pthread
 
 # ---- what there is ---------------------------------------------------------------------------------------------
 FORMATS  := F32 F64
@@ -105,9 +107,10 @@ docs:
 	$(Q)doxygen docs/Doxyfile
 	@echo "  DOCS $(B)/docs/html/index.html"
 
-## make install    copy orrery to PREFIX/bin (PREFIX=/usr/local)
+## make install    copy orrery to PREFIX/bin, and the headers for plug-ins to PREFIX/include/orrery (PREFIX=/usr/local)
 install: all
 	install -D -m 755 $(ORRERY) $(DESTDIR)$(PREFIX)/bin/orrery
+	$(Q)for f in $$(find ref emulated_devices -name '*.h'); do install -D -m 644 $$f $(DESTDIR)$(PREFIX)/include/orrery/$$f || exit; done
 
 ## make clean      remove everything built
 clean:
@@ -139,6 +142,8 @@ $(B)/ref/%.o: ref/%.c Makefile
 $(B)/%.o: %.c Makefile
 	$(call compile,$(MPICC),-DORRERY_MPIEXEC='"$(notdir $(MPIEXEC))"')
 
+$(B)/emulated_devices/cli/plugin.o: override CFLAGS += $(PLUGINS)
+
 # The shipped cluster descriptions become strings of the program, so that an installed one has them.
 $(B)/clusters.c: $(CLUSTERS) Makefile
 	@mkdir -p $(@D)
@@ -163,7 +168,7 @@ $(if $(V),,@echo '  LINK $@')
 $(Q)$(MPICC) $(CFLAGS) $(filter %.o,$^) $(filter %/libdevices.a,$^) $(filter %/libref.a,$^) -o $@ $(1) $(LDLIBS)
 endef
 $(ORRERY): $(B)/emulated_devices/cli/main.o $(SAN_OBJ) $(B)/libdevices.a $(B)/libref.a
-	$(link)
+	$(call link,-rdynamic)
 $(TESTS): $(B)/%: $(B)/%.o $(SAN_OBJ) $(B)/libdevices.a $(B)/libref.a
 	$(call link,$(if $(FUZZ),-fsanitize=fuzzer,-lcmocka))
 

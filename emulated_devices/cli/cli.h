@@ -155,11 +155,22 @@ enum error_code be_a_device(enum dtype dtype, const struct cluster *cluster, dev
 enum error_code launch_devices(int devices, int argc, char **argv, int *status, struct error *);
 
 /**
- * The file in which jobs leave their results: one per process, created by the first call.  It is removed when the
- * process ends, also if it is stopped or killed while a job runs.
- * @return its path, or NULL and ERR_FILE in err.
+ * An empty file that is removed when this process ends, also if it is stopped or killed while a job runs.
+ * @return its path, or NULL and ERR_FILE or ERR_MEMORY in err.
  */
+const char *temporary_file(struct error *err);
+
+/** The file in which jobs leave their results: one per process, created by the first call.  As temporary_file. */
 const char *handover_file(struct error *err);
+
+/* ---- plugin.c ---------------------------------------------------------------------------------------------------- */
+
+/**
+ * Load the plug-ins of the environment, then those of the words `--plugin FILE`, which are taken out.  Call before
+ * anything reads a registry.  Devices that this process starts load the same ones.
+ * @return OK; ERR_USAGE, ERR_FILE, ERR_FORMAT as plugin_load, or if FILE does not compile.
+ */
+enum error_code load_plugins(int *argc, char **argv, struct error *);
 
 /* ---- lifeline.c: ending with the processes that started us ------------------------------------------------------- */
 

@@ -23,7 +23,14 @@ static void print_help(void)
     printf("Orrery: a laptop-size model of a GPU cluster. Every device is a process; the numbers are real.\n\n"
            "usage: orrery COMMAND [options]        orrery COMMAND --help\n\n");
     print_commands(commands);
-    printf("\nExit status: 0 done, 1 failed while running, 2 wrong usage, 3 a check failed.\n");
+    printf("\nEvery command takes --plugin FILE: variants of your own, a C file that is compiled, or a shared object.\n"
+           "Exit status: 0 done, 1 failed while running, 2 wrong usage, 3 a check failed.\n");
+}
+
+static int end_with(enum error_code e, const struct error *err)
+{
+    if (launcher_rank() == 0) fprintf(stderr, "orrery: %s\n", err->text[0] ? err->text : error_meaning(e));
+    return end_process(error_exit_status(e));
 }
 
 int main(int argc, char **argv)
@@ -31,19 +38,17 @@ int main(int argc, char **argv)
     struct error err = { OK, "" };
     int status = 0;
     prepare_process(argv);
+    enum error_code e = load_plugins(&argc, argv, &err);
+    if (e) return end_with(e, &err);
     if (argc < 2 || strcmp(argv[1], "--help") == 0 || strcmp(argv[1], "-h") == 0 || strcmp(argv[1], "help") == 0) {
         print_help();
         return argc < 2 ? 2 : 0;
     }
     const struct command *c = command_find(commands, "", argv[1], &err);
-    enum error_code e = c ? c->run(argc, argv, &status, &err) : ERR_USAGE;
+    e = c ? c->run(argc, argv, &status, &err) : ERR_USAGE;
     errno = 0;
     if ((fflush(stdout) != 0 || ferror(stdout)) && e == OK)
         e = fail(&err, ERR_FILE, "standard output: cannot be written%s%s", errno ? ": " : "",
                  errno ? strerror(errno) : "");
-    if (e == OK) return end_process(status);
-    if (launcher_rank() == 0) {
-        fprintf(stderr, "orrery: %s\n", err.text[0] ? err.text : error_meaning(e));
-    }
-    return end_process(error_exit_status(e));
+    return e == OK ? end_process(status) : end_with(e, &err);
 }

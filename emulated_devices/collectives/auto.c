@@ -116,10 +116,9 @@ const struct algorithm *algorithm_for(const struct group *g, enum operation op, 
 
 enum error_code algorithm_check(enum operation op, const char *flag, const char *name, struct error *err)
 {
-    enum { MOST = 64 };
-    const char *names[MOST] = { ALGORITHM_AUTO };
+    const char *names[ALGORITHMS_MOST] = { ALGORITHM_AUTO };
     size_t n = 1;
-    for (int i = 0; algorithms[i] != NULL && n < MOST; i++)
+    for (int i = 0; algorithms[i] != NULL; i++)
         if (algorithms[i]->operation == op) names[n++] = algorithms[i]->name;
     if (name == NULL || is_auto(name) || algorithm_find(op, name) != NULL) return OK;
     return fail_unknown_name(err, flag, name, names, n);

@@ -124,7 +124,14 @@ struct algorithm {
     struct collective_cost (*cost)(int rank, int P, const struct collective *);
 };
 
-extern const struct algorithm *const algorithms[];      /* ends with NULL; the first of an operation is its default */
+/* Ends with NULL; those of an operation stand together, and the first is its default. */
+enum { ALGORITHMS_MOST = 128 };
+extern const struct algorithm *algorithms[ALGORITHMS_MOST];
+
+/** Add one to the list, as the last of its operation: before any group runs a collective, and in the same order on
+ *  every device.  It must live as long as the program.
+ *  @return OK; ERR_FORMAT: it lacks something, or the name is taken; ERR_MEMORY: the list is full. */
+enum error_code algorithm_add(const struct algorithm *, struct error *);
 
 /** The algorithm with this name for an operation, or NULL; name NULL: the default. */
 const struct algorithm *algorithm_find(enum operation, const char *name);

@@ -28,12 +28,38 @@
 ALGORITHMS(X)
 #undef X
 
-const struct algorithm *const algorithms[] = {
+const struct algorithm *algorithms[ALGORITHMS_MOST] = {
 #define X(name) &name,
     ALGORITHMS(X)
 #undef X
-    NULL
 };
+
+static const char *lacks(const struct algorithm *a)
+{
+    if (!a->name || !a->name[0]) return "a name";
+    if (strcmp(a->name, ALGORITHM_AUTO) == 0) return "a name other than " ALGORITHM_AUTO;
+    if (!a->description || !a->source || !a->cost_formula) return "a description, a source and a cost_formula";
+    return !a->run ? "a function run" : !a->cost ? "a function cost" : NULL;
+}
+
+/* Those of an operation stand together. */
+enum error_code algorithm_add(const struct algorithm *a, struct error *err)
+{
+    const char *missing = a->operation < OPERATION_COUNT ? lacks(a) : "an operation";
+    int count = 0, after = 0;
+    if (missing) return fail(err, ERR_FORMAT, "an algorithm %s: needs %s", a->name ? a->name : "", missing);
+    if (algorithm_find(a->operation, a->name))
+        return fail(err, ERR_FORMAT, "%s %s: there is an algorithm of this name", operation_name(a->operation),
+                    a->name);
+    for (; algorithms[count]; count++)
+        if (algorithms[count]->operation == a->operation) after = count + 1;
+    if (count + 1 >= ALGORITHMS_MOST)
+        return fail(err, ERR_MEMORY, "%s %s: there are %d algorithms, the most that there can be",
+                    operation_name(a->operation), a->name, count);
+    memmove(&algorithms[after + 1], &algorithms[after], (size_t)(count - after) * sizeof *algorithms);
+    algorithms[after] = a;
+    return OK;
+}
 
 const struct algorithm *algorithm_find(enum operation op, const char *name)
 {

@@ -211,7 +211,12 @@ OPTIONAL_ENTRIES(X)
 
 /* ---- the registry ------------------------------------------------------------------------------------------------ */
 
-extern const struct backend *const backends[];      /* ends with NULL */
+enum { BACKENDS_MOST = 16 };
+extern const struct backend *backends[BACKENDS_MOST];           /* ends with NULL */
+
+/** Add one to the list, as the last: before a device is opened.  It must live as long as the program.
+ *  @return OK; ERR_FORMAT: it lacks something, or the name is taken; ERR_MEMORY: the list is full. */
+enum error_code backend_add(const struct backend *, struct error *);
 
 /** The backend of this name, or NULL. */
 const struct backend *backend_find(const char *name);

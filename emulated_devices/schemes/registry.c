@@ -78,12 +78,13 @@
 SCHEMES(X)
 #undef X
 
-static const struct scheme *const schemes[] = {
+enum { MOST = 128 };                    /* with those of plug-ins */
+
+static const struct scheme *schemes[MOST] = {
 #define X(type, symbol) &symbol.head,
     SCHEMES(X)
 #undef X
 };
-enum { COUNT = sizeof schemes / sizeof *schemes };
 
 static const struct scheme_kind_info kinds[SCHEME_KINDS] = {
     [TENSOR_SCHEME]    = { "tensor", "Tensor parallelism, over tp (--tensor)", "--tensor", "tensor" },
@@ -98,14 +99,14 @@ const struct scheme_kind_info *scheme_kind_info(enum scheme_kind kind) { return 
 
 const struct scheme *scheme_at(enum scheme_kind kind, int place)
 {
-    for (int i = 0; i < COUNT; i++)
+    for (int i = 0; schemes[i] != NULL; i++)
         if (schemes[i]->kind == kind && place-- == 0) return schemes[i];
     return NULL;
 }
 
 enum error_code scheme_find(const struct scheme **found, enum scheme_kind kind, const char *name, struct error *err)
 {
-    const char *names[COUNT];
+    const char *names[MOST];
     size_t n = 0;
     for (const struct scheme *s; (s = scheme_at(kind, (int)n)) != NULL; n++) {
         names[n] = s->name;
@@ -114,6 +115,23 @@ enum error_code scheme_find(const struct scheme **found, enum scheme_kind kind, 
         return OK;
     }
     return fail_unknown_name(err, kinds[kind].flag, name, names, n);
+}
+
+enum error_code scheme_add(const struct scheme *s, struct error *err)
+{
+    const struct scheme *taken;
+    int count = 0;
+    if (s->kind >= SCHEME_KINDS || !s->name || !s->name[0] || !s->description || !s->source)
+        return fail(err, ERR_FORMAT, "a scheme %s: needs a kind, a name, a description and a source",
+                    s->name ? s->name : "");
+    if (scheme_find(&taken, s->kind, s->name, NULL) == OK)
+        return fail(err, ERR_FORMAT, "%s: there is a scheme of this name (orrery list %s)", s->name,
+                    kinds[s->kind].name);
+    while (schemes[count]) count++;
+    if (count + 1 >= MOST)
+        return fail(err, ERR_MEMORY, "%s: there are %d schemes, the most that there can be", s->name, count);
+    schemes[count] = s;
+    return OK;
 }
 
 const char *equality_meaning(enum equality e)

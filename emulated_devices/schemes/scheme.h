@@ -58,6 +58,11 @@ const struct scheme *scheme_at(enum scheme_kind, int place);
 /** Find a scheme by name.  @return OK, or ERR_USAGE naming the flag and the most similar name. */
 enum error_code scheme_find(const struct scheme **, enum scheme_kind, const char *name, struct error *);
 
+/** Add one to the list, as the last: before a plan is made, and in the same order on every device.  It must live as
+ *  long as the program.  @return OK; ERR_FORMAT: its head lacks something, or the name is taken; ERR_MEMORY: the list
+ *  is full. */
+enum error_code scheme_add(const struct scheme *, struct error *);
+
 /** What a class of equality promises, as text. */
 const char *equality_meaning(enum equality);
 

@@ -63,11 +63,37 @@ static const struct optimizer mezo = {
 const struct optimizer no_optimizer = { .name = "none", .description = "inference: forward passes only",
                                         .forward_only = true, .infers = true };
 
-const struct optimizer *const optimizers[] = { &adamw, &sgd, &momentum, &galore, &natural_galore, &mezo, NULL };
+const struct optimizer *optimizers[OPTIMIZERS_MOST] = { &adamw, &sgd, &momentum, &galore, &natural_galore, &mezo };
+
+static const char *lacks(const struct optimizer *o)
+{
+    if (!o->name || !o->name[0] || !o->description || !o->source) return "a name, a description and a source";
+    if (!o->step_f32 || !o->step_f64) return "step_f32 and step_f64";
+    if (o->states < 0 || o->states > OPTIMIZER_MAX_STATES) return "at most 4 states";
+    for (int i = 0; i < o->states; i++)
+        if (!o->state_name[i]) return "a name for each state";
+    if (o->low_rank || o->natural || o->forward_only || o->infers) return "a step of single elements";
+    return o->operations > 0 ? NULL : "operations, the number for an element, for virtual time";
+}
+
+enum error_code optimizer_add(const struct optimizer *o, struct error *err)
+{
+    const struct optimizer *taken;
+    const char *missing = lacks(o);
+    int count = 0;
+    if (missing) return fail(err, ERR_FORMAT, "an optimizer %s: needs %s", o->name ? o->name : "", missing);
+    if (optimizer_find(&taken, o->name, NULL) == OK)
+        return fail(err, ERR_FORMAT, "%s: there is an optimizer of this name", o->name);
+    while (optimizers[count]) count++;
+    if (count + 1 >= OPTIMIZERS_MOST)
+        return fail(err, ERR_MEMORY, "%s: there are %d optimizers, the most that there can be", o->name, count);
+    optimizers[count] = o;
+    return OK;
+}
 
 enum error_code optimizer_find(const struct optimizer **found, const char *name, struct error *err)
 {
-    const char *names[sizeof optimizers / sizeof *optimizers];
+    const char *names[OPTIMIZERS_MOST];
     size_t n = 0;
     for (; optimizers[n]; n++) {
         names[n] = optimizers[n]->name;

@@ -44,7 +44,12 @@ struct optimizer {
     void (*step_f64)(struct tensor w, struct tensor g, const struct tensor state[], struct step);
 };
 
-extern const struct optimizer *const optimizers[];      /* ends with NULL; [0] is the default */
+enum { OPTIMIZERS_MOST = 32 };
+extern const struct optimizer *optimizers[OPTIMIZERS_MOST];     /* ends with NULL; [0] is the default */
+
+/** Add one to the list, as the last: before a plan is made.  It must live as long as the program.
+ *  @return OK; ERR_FORMAT: it lacks something, or the name is taken; ERR_MEMORY: the list is full. */
+enum error_code optimizer_add(const struct optimizer *, struct error *);
 
 /* In place of an optimizer: inference.  It has no functions, and is not in the list. */
 extern const struct optimizer no_optimizer;

@@ -21,31 +21,44 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-/* ---- what jobs hand over ----------------------------------------------------------------------------------------- */
+/* ---- temporary files --------------------------------------------------------------------------------------------- */
 
-static char handover[4096];
-static bool handover_made;
+enum { FILES = 32 };
+static char *made[FILES];
 
-static void remove_handover(void)
+static void remove_files(void)
 {
-    if (handover_made) unlink(handover);
+    for (int i = 0; i < FILES && made[i]; i++) unlink(made[i]);
+}
+
+const char *temporary_file(struct error *err)
+{
+    int n = 0;
+    while (n < FILES && made[n]) n++;
+    char *path = n < FILES ? malloc(strlen(temporary_folder()) + sizeof "/orrery-XXXXXX") : NULL;
+    if (path == NULL) {
+        fail(err, ERR_MEMORY, "no room for one more temporary file");
+        return NULL;
+    }
+    sprintf(path, "%s/orrery-XXXXXX", temporary_folder());
+    const int fd = mkstemp(path);
+    if (fd < 0) {
+        fail(err, ERR_FILE, "a file in %s: cannot be made: %s", printable_path(temporary_folder()).text,
+             strerror(errno));
+        free(path);
+        return NULL;
+    }
+    close(fd);
+    made[n] = path;
+    if (n == 0) atexit(remove_files);
+    return path;
 }
 
 const char *handover_file(struct error *err)
 {
-    if (handover_made) return handover;
-    const int n = snprintf(handover, sizeof handover, "%s/orrery-XXXXXX", temporary_folder());
-    errno = ENAMETOOLONG;
-    const int fd = n < (int)sizeof handover ? mkstemp(handover) : -1;
-    if (fd < 0) {
-        fail(err, ERR_FILE, "a file in %s: cannot be made: %s", printable_path(temporary_folder()).text,
-             strerror(errno));
-        return NULL;
-    }
-    close(fd);
-    handover_made = true;
-    atexit(remove_handover);
-    return handover;
+    static const char *path;
+    if (path == NULL) path = temporary_file(err);
+    return path;
 }
 
 /* ---- watching ---------------------------------------------------------------------------------------------------- */
@@ -126,7 +139,7 @@ static pid_t start_guardian(pid_t job, const struct watch *w, int lifeline, int 
     close(STDIN_FILENO), close(STDOUT_FILENO), close(STDERR_FILENO);    /* so that their readers see the end */
     if (read(ends[0], &word, 1) != 1) {
         if (getpgid(job) == getpgrp()) kill(job, SIGTERM);              /* on Linux it is already dead */
-        remove_handover();
+        remove_files();
     }
     _exit(0);
 }
@@ -286,7 +299,7 @@ static enum error_code report_end_of_job(const struct watch *w, int how, int dev
 /* End by the signal as if it had not been caught, so that a shell sees that we were stopped. */
 static void die_of(int number)
 {
-    remove_handover();
+    remove_files();
     signal(number, SIG_DFL);
     raise(number);
 }

@@ -12,14 +12,26 @@
 BACKENDS(X)
 #undef X
 
-const struct backend *const backends[] = {
+const struct backend *backends[BACKENDS_MOST] = {
 #define X(name) &backend_##name,
     BACKENDS(X)
 #undef X
-    NULL
 };
 
-enum { BACKENDS_MOST = (int)(sizeof backends / sizeof *backends) };
+enum error_code backend_add(const struct backend *b, struct error *err)
+{
+    int count = 0;
+    if (!b->name || !b->name[0] || !b->description)
+        return fail(err, ERR_FORMAT, "a backend %s: needs a name and a description", b->name ? b->name : "");
+    if (!b->allocate || !b->release || !b->copy || !b->host_read || !b->host_write || !b->host_done || !b->ops)
+        return fail(err, ERR_FORMAT, "backend %s: needs all functions that are REQUIRED in backend.h", b->name);
+    if (backend_find(b->name)) return fail(err, ERR_FORMAT, "%s: there is a backend of this name", b->name);
+    while (backends[count]) count++;
+    if (count + 1 >= BACKENDS_MOST)
+        return fail(err, ERR_MEMORY, "%s: there are %d backends, the most that there can be", b->name, count);
+    backends[count] = b;
+    return OK;
+}
 
 const struct backend *backend_find(const char *name)
 {

@@ -1,0 +1,64 @@
+/* plugin.h -- variants in files of their own: a collective algorithm, a scheme of any kind, an optimizer, a backend.
+ *
+ * A plug-in is one C file.  It includes this header, defines variants as the files of this tree do, and ends with
+ *
+ *     PLUGIN(PLUGIN_ALGORITHM(allreduce_mine), PLUGIN_SCHEME(attention_scheme_mine));
+ *
+ * `orrery COMMAND --plugin FILE.c` compiles and loads it (cli/plugin.c).  From then on its variants are in the
+ * registries: listed, chosen by name, verified, held to their costs and measured like all others.  docs/plugins.md.
+ */
+#ifndef ORRERY_PLUGIN_H
+#define ORRERY_PLUGIN_H
+
+#include "emulated_devices/collectives/algorithm.h"
+#include "emulated_devices/device/backend.h"
+#include "emulated_devices/schemes/attention/attention.h"
+#include "emulated_devices/schemes/data/data.h"
+#include "emulated_devices/schemes/experts/experts.h"
+#include "emulated_devices/schemes/pipeline/generate.h"
+#include "emulated_devices/schemes/tensor/tensor.h"
+#include "ref/optim/optimizer.h"
+
+/* One variant: one of the pointers is set. */
+struct plugin_item {
+    const struct algorithm *algorithm;
+    const struct scheme *scheme;
+    const struct optimizer *optimizer;
+    const struct backend *backend;
+};
+
+/* What a plug-in's file defines, under the name orrery_plugin. */
+struct plugin {
+    uint64_t interface;                         /* PLUGIN_INTERFACE of the headers that it was compiled with */
+    const struct plugin_item *item;             /* ends with an empty one */
+};
+
+#define PLUGIN_ALGORITHM(x) { .algorithm = &(x) }
+#define PLUGIN_SCHEME(x)    { .scheme = &(x).head }
+#define PLUGIN_OPTIMIZER(x) { .optimizer = &(x) }
+#define PLUGIN_BACKEND(x)   { .backend = &(x) }
+#define PLUGIN(...)                                                                                                    \
+    extern const struct plugin orrery_plugin;                                                                          \
+    const struct plugin orrery_plugin = { PLUGIN_INTERFACE, (const struct plugin_item[]){ __VA_ARGS__, { 0 } } }
+
+/* Changes with the structures that a plug-in fills or reads: one that was compiled with other headers is refused. */
+#define PLUGIN_SIZES(X)                                                                                                \
+    X(struct algorithm) X(struct collective) X(struct collective_cost) X(struct exchange) X(struct group)              \
+    X(struct tensor_scheme) X(struct tensor_parallel) X(struct attention_scheme) X(struct attention_call)              \
+    X(struct context_parallel) X(struct expert_scheme) X(struct expert_parallel) X(struct data_scheme)                 \
+    X(struct data_request) X(struct shards) X(struct schedule_generator) X(struct schedule) X(struct optimizer)        \
+    X(struct step) X(struct backend) X(struct device) X(struct tensor) X(struct error)
+#define PLUGIN_OPEN(type) (
+#define PLUGIN_CLOSE_AND_ADD(type) ) * UINT64_C(1099511628211) + sizeof(type)
+#define PLUGIN_INTERFACE (PLUGIN_SIZES(PLUGIN_OPEN) UINT64_C(1) PLUGIN_SIZES(PLUGIN_CLOSE_AND_ADD))
+
+/**
+ * Add the variants of a shared object to the registries.  Local: every device loads the same ones in the same order,
+ * before it connects with the others.
+ * @param path  with a slash in it.  The object stays loaded.
+ * @return OK; ERR_FILE if it cannot be loaded; ERR_FORMAT if it is no plug-in, was compiled with other headers, or a
+ *         variant lacks something or has a name that is taken.  Variants before that one have been added.
+ */
+enum error_code plugin_load(const char *path, struct error *);
+
+#endif
