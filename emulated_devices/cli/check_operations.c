@@ -1,15 +1,18 @@
 #include "emulated_devices/cli/check_operations.h"
+#include <string.h>
 
 const char *operation_verdict(enum single_verdict v)
 {
     static const char *const words[] = { "right", "right if its steps store their results", "wrong",
-                                         "cannot be recomputed: an input is missing" };
+                                         "cannot be recomputed: an input is missing",
+                                         "not recomputed" };
     return words[v];
 }
 
 const char *operation_word(enum single_verdict v)
 {
-    static const char *const words[] = { "right", "by steps", "wrong", "lacks input" };
+    static const char *const words[] = { "right", "by steps", "wrong", "lacks input",
+                                         "not recomputed" };
     return words[v];
 }
 
@@ -22,6 +25,14 @@ static void print_wrong(FILE *out, const struct single_result *r)
             r->ratio, (long long)(r->worst / r->cols), (long long)(r->worst % r->cols), r->have, r->want);
 }
 
+/* Whether no result before it has the same maker. */
+static bool is_news(const struct singles *s, int i)
+{
+    for (int k = 0; k < i; k++)
+        if (s->all[k].verdict == SINGLE_UNKNOWN && strcmp(s->all[k].made_by, s->all[i].made_by) == 0) return false;
+    return true;
+}
+
 void operations_print(FILE *out, const struct singles *s, bool all)
 {
     enum { MOST = 10 };
@@ -32,7 +43,7 @@ void operations_print(FILE *out, const struct singles *s, bool all)
     }
     fprintf(out, "operations by themselves, each recomputed from ACTUAL's own inputs%s:\n",
             s->golden_weights ? " and the golden file's weights" : "");
-    for (int v = 0; v <= SINGLE_LACKS; v++)
+    for (int v = 0; v < SINGLE_VERDICTS; v++)
         if (s->found[v]) fprintf(out, "  %5d  %s\n", s->found[v], operation_verdict((enum single_verdict)v));
     if (s->count == 0) fprintf(out, "      0  ACTUAL has no result of one\n");
     for (int i = 0; i < s->count; i++)
@@ -46,6 +57,9 @@ void operations_print(FILE *out, const struct singles *s, bool all)
                     s->all[i].lacks, s->all[i].name, s->found[SINGLE_LACKS] > 1 ? ", the first" : "");
             break;
         }
+    for (int i = 0; i < s->count; i++)
+        if (s->all[i].verdict == SINGLE_UNKNOWN && is_news(s, i))
+            fprintf(out, "  not recomputed: %s\n", s->all[i].made_by);
 }
 
 static void add_wrong(cJSON *o, const struct single_result *r)

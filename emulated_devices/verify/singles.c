@@ -1,4 +1,5 @@
 #include "emulated_devices/verify/singles.h"
+#include "emulated_devices/verify/replay.h"
 #include "ref/numeric/convert.h"
 #include <math.h>
 #include <stdio.h>
@@ -126,7 +127,7 @@ enum error_code singles_check(const struct golden *g, const struct actual *a, en
     struct checking c = { .golden = g, .actual = a, .format = format, .out = out };
     const struct single_batch batch = { g->ids, g->labels, g->B, g->S };
     *out = (struct singles){ .parts = rounding.parts };
-    enum error_code e = single_check(&g->config, batch, rounding, (struct single_source){ fetch, note, &c }, err);
+    enum error_code e = replay_check(&g->config, batch, rounding, (struct single_source){ fetch, note, &c }, err);
     if (e == ERR_PLAN) {
         snprintf(out->why_none, sizeof out->why_none, "%.199s", err->text);
         e = OK;

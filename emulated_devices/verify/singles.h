@@ -13,7 +13,7 @@
 struct singles {
     struct single_result *all;          /* [count] in order of execution */
     int count;
-    int found[SINGLE_LACKS + 1];        /* of each verdict */
+    int found[SINGLE_VERDICTS];        /* of each verdict */
     int parts;                          /* of a product, as declared */
     bool golden_weights;                /* some weights are the golden file's */
     char why_none[200];                 /* if the model's operations are not recomputed: why; else empty */

@@ -28,19 +28,26 @@ static void gather(struct gathered *g, int64_t at, double a, double b, double of
     numbers(g->off)[at] += off;
 }
 
-/* The bounds of what was gathered from n terms, the terms stored. */
-static struct tensor bound_of(struct single *s, const struct gathered *g, int64_t terms, int times)
+/* What was gathered from n terms, once by a fused program, once with the terms and steps stored. */
+static void bound(struct single *s, const struct gathered *g, int64_t terms, int times, struct tensor b)
 {
-    const struct tensor b = single_new(s, tensor_rows(g->y), tensor_cols(g->y));
     const struct rounding *r = &s->rounding;
     const double sum = rounding_of_sum(r->sum, terms);
     for (int64_t i = 0; !s->failed && i < tensor_count(b); i++) {
-        const double all = numbers(g->absolute)[i],
-                     off = numbers(g->off)[i] + 2 * sum * all +
-                           times * rounding_of_terms(r->store, all, sqrt(numbers(g->square)[i]));
-        numbers(b)[i] = off + rounding_when_stored(r, numbers(g->y)[i], off);
+        const double all = numbers(g->absolute)[i];
+        numbers(b)[i] = numbers(g->off)[i] + 2 * sum * all +
+                        times * rounding_of_terms(r->store, all, sqrt(numbers(g->square)[i]));
     }
-    return b;
+}
+
+static struct single_value finish(struct single *s, const struct gathered *once, const struct gathered *each,
+                                  int64_t terms)
+{
+    const int64_t rows = tensor_rows(once->y), cols = tensor_cols(once->y);
+    const struct single_value v = { .y = once->y, .fused = single_new(s, rows, cols),
+                                    .steps = single_new(s, rows, cols) };
+    bound(s, once, terms, 1, v.fused), bound(s, each, terms, 2, v.steps);
+    return v;
 }
 
 /* One query of one head: all pointers are to its keys, [S]. */
@@ -87,16 +94,16 @@ static struct heads heads_of(const struct model_config *c, int64_t h)
     return (struct heads){ qkv_width(c), h * c->A, (c->H + k) * c->A, (c->H + c->K + k) * c->A };
 }
 
-static void forward(struct single *s, const double *qkv, struct gathered *g, double *scratch, bool by_steps)
+static void gather_forward(struct single *s, struct tensor qkv, struct gathered *g, double *scratch, bool by_steps)
 {
     const struct model_config *c = s->config;
     const int64_t S = s->batch.S;
-    for (int64_t n = 0; n < s->N; n++)
+    for (int64_t n = 0; n < tensor_rows(qkv); n++)
         for (int64_t h = 0; h < c->H; h++) {
             const struct heads at = heads_of(c, h);
-            const double *first = qkv + (n - n % S) * at.width;
+            const double *first = numbers(qkv) + (n - n % S) * at.width;
             struct query q = { .keys = n % S + 1, .p = scratch, .off = scratch + S };
-            probabilities(s, &q, qkv + n * at.width + at.query, first + at.key, at.width, by_steps);
+            probabilities(s, &q, numbers(qkv) + n * at.width + at.query, first + at.key, at.width, by_steps);
             for (int64_t a = 0; a < c->A; a++) {
                 const int64_t to = (n * c->H + h) * c->A + a;
                 for (int64_t j = 0; j < q.keys; j++)
@@ -108,20 +115,16 @@ static void forward(struct single *s, const double *qkv, struct gathered *g, dou
         }
 }
 
-void single_attention_forward(struct single *s, struct single_name y, struct single_name qkv)
+static struct single_value forward(struct single *s, const struct single_node *n)
 {
-    const struct model_config *c = s->config;
-    const int64_t width = c->H * c->A;
-    if (!single_begin(s, y, "attention", s->N, width)) return;
-    s->now.head = c->A;
-    const struct tensor X = single_input(s, qkv, s->N, qkv_width(c));
-    if (!single_ready(s)) return;
-    struct gathered once = gathered_new(s, s->N, width), each = gathered_new(s, s->N, width);
+    const int64_t width = single_slot(s, n->out)->cols;
+    const struct tensor X = single_act(s, n->in[0]);
+    if (!single_going(s)) return single_none;
+    struct gathered once = gathered_new(s, tensor_rows(X), width), each = gathered_new(s, tensor_rows(X), width);
     const struct tensor scratch = single_new(s, 2, s->batch.S);
-    if (!s->failed) forward(s, numbers(X), &once, numbers(scratch), false);
-    if (!s->failed) forward(s, numbers(X), &each, numbers(scratch), true);
-    const struct tensor fused = bound_of(s, &once, s->batch.S, 1), steps = bound_of(s, &each, s->batch.S, 2);
-    single_end(s, once.y, fused, steps);
+    if (!s->failed) gather_forward(s, X, &once, numbers(scratch), false);
+    if (!s->failed) gather_forward(s, X, &each, numbers(scratch), true);
+    return finish(s, &once, &each, s->batch.S);
 }
 
 /* ---- backward ---------------------------------------------------------------------------------------------------- */
@@ -182,7 +185,7 @@ static void spread(struct gathered *g, const struct query *q, const struct slope
 /* What a head added to the gradients of keys and values is stored, and so is the sum. */
 static void store_head(struct single *s, struct gathered *g, double *before, struct heads at)
 {
-    for (int64_t n = 0; n < s->N; n++)
+    for (int64_t n = 0; n < tensor_rows(g->y); n++)
         for (int64_t a = 0; a < 2 * s->config->A; a++) {
             const int64_t A = s->config->A, to = n * at.width + (a < A ? at.key + a : at.value + a - A);
             const double now = numbers(g->y)[to];
@@ -191,14 +194,14 @@ static void store_head(struct single *s, struct gathered *g, double *before, str
         }
 }
 
-static void backward(struct single *s, const double *qkv, const double *y, const double *dy, struct gathered *g,
+static void gather_backward(struct single *s, const double *qkv, const double *y, const double *dy, struct gathered *g,
                      double *scratch, double *before, bool by_steps)
 {
     const struct model_config *c = s->config;
     const int64_t S = s->batch.S;
     for (int64_t h = 0; h < c->H; h++) {
         const struct heads at = heads_of(c, h);
-        for (int64_t n = 0; n < s->N; n++) {
+        for (int64_t n = 0; n < tensor_rows(g->y); n++) {
             const double *first = qkv + (n - n % S) * at.width, *mine = qkv + n * at.width + at.query,
                          *my_dy = dy + (n * c->H + h) * c->A, *my_y = y + (n * c->H + h) * c->A;
             struct query q = { .keys = n % S + 1, .p = scratch, .off = scratch + S };
@@ -211,21 +214,23 @@ static void backward(struct single *s, const double *qkv, const double *y, const
     }
 }
 
-void single_attention_input(struct single *s, struct single_name dqkv, struct single_name dy, struct single_name y,
-                            struct single_name qkv)
+static struct single_value input(struct single *s, const struct single_node *n)
 {
     const struct model_config *c = s->config;
-    const int64_t width = qkv_width(c), terms = s->batch.S * (c->H / c->K);
-    if (!single_begin(s, dqkv, "the backward pass of attention", s->N, width)) return;
-    s->now.head = c->A;
-    const struct tensor dY = single_input(s, dy, s->N, c->H * c->A), O = single_input(s, y, s->N, c->H * c->A),
-                        X = single_input(s, qkv, s->N, width);
-    if (!single_ready(s)) return;
-    struct gathered once = gathered_new(s, s->N, width), each = gathered_new(s, s->N, width);
-    const struct tensor scratch = single_new(s, 4, s->batch.S), before = single_new(s, s->N, width);
+    const struct tensor dY = single_grad(s, n->out), O = single_act(s, n->out), X = single_act(s, n->in[0]);
+    if (!single_going(s)) return single_none;
+    const int64_t rows = tensor_rows(X), width = tensor_cols(X);
+    struct gathered once = gathered_new(s, rows, width), each = gathered_new(s, rows, width);
+    const struct tensor scratch = single_new(s, 4, s->batch.S), before = single_new(s, rows, width);
     for (int by_steps = 0; by_steps < 2 && !s->failed; by_steps++)
-        backward(s, numbers(X), numbers(O), numbers(dY), by_steps ? &each : &once, numbers(scratch), numbers(before),
-                 by_steps);
-    const struct tensor fused = bound_of(s, &once, terms, 1), steps = bound_of(s, &each, terms, 2);
-    single_end(s, once.y, fused, steps);
+        gather_backward(s, numbers(X), numbers(O), numbers(dY), by_steps ? &each : &once, numbers(scratch),
+                        numbers(before), by_steps);
+    return finish(s, &once, &each, s->batch.S * (c->H / c->K));
 }
+
+const struct single_operation single_attention = {
+    .words = "attention",
+    .forward = forward,
+    .input_words = "the backward pass of attention",
+    .input = { input },
+};

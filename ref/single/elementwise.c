@@ -1,4 +1,4 @@
-/* elementwise.c -- operations of a few terms for each element: sums, embeddings, activations, rotations.
+/* elementwise.c -- operations of a few terms for each element: sums, activations, rotations.
  *
  * The sum of absolute terms times a few units of roundoff bounds the error of each; a step's result that is stored adds
  * the unit of the format.
@@ -6,93 +6,39 @@
 #include "ref/model/rotary.h"
 #include "ref/single/parts.h"
 
-/* What an element is, and how far its steps are off if the results of each have unit roundoff u. */
-struct element { double y, off; };
+/* ---- sums and what changes nothing ------------------------------------------------------------------------------- */
 
-static void put(struct single *s, int64_t i, struct tensor Y, struct tensor fused, struct tensor steps,
-                struct element once, struct element each)
+static struct single_value add(struct single *s, const struct single_node *n)
 {
-    const struct rounding *r = &s->rounding;
-    const double off = once.off + each.off;
-    numbers(Y)[i] = once.y;
-    numbers(fused)[i] = once.off + rounding_when_stored(r, once.y, once.off);
-    numbers(steps)[i] = off + rounding_when_stored(r, once.y, off);
+    const struct single_value x[] = { single_value_of(s, n->in[0]), single_value_of(s, n->in[1]) };
+    return single_going(s) ? single_sum(s, x, 2) : single_none;
 }
 
-void single_add(struct single *s, struct single_name y, const struct single_name x[], int count)
+static struct single_value same(struct single *s, const struct single_node *n)
 {
-    const int64_t D = s->config->D;
-    struct tensor X[3];
-    if (!single_begin(s, y, count > 1 ? "the sum of the stream and its branch" : "the sum, backward", s->N, D))
-        return;
-    for (int i = 0; i < count; i++) X[i] = single_input(s, x[i], s->N, D);
-    if (!single_ready(s)) return;
-    const struct tensor Y = single_new(s, s->N, D), fused = single_new(s, s->N, D), steps = single_new(s, s->N, D);
-    for (int64_t i = 0; !s->failed && i < s->N * D; i++) {
-        double sum = 0, absolute = 0;
-        for (int k = 0; k < count; k++) sum += numbers(X[k])[i], absolute += fabs(numbers(X[k])[i]);
-        const double stored = count > 2 ? s->rounding.store * absolute : 0;       /* the sum of the first two */
-        put(s, i, Y, fused, steps, (struct element){ sum, (count > 1) * count * s->rounding.sum * absolute + stored },
-            (struct element){ 0, 0 });
-    }
-    single_end(s, Y, fused, steps);
+    return single_value_of(s, n->in[0]);
 }
 
-/* ---- embeddings -------------------------------------------------------------------------------------------------- */
-
-void single_embedding_forward(struct single *s)
+static struct single_value handed_on(struct single *s, const struct single_node *n)
 {
-    const struct model_config *c = s->config;
-    const int positions = param_positions(c);
-    if (!single_begin(s, single_act("act", -1, ""), "the embedding", s->N, c->D)) return;
-    const struct tensor T = single_input(s, single_param(s, "start", PARAM_WTE), c->V, c->D),
-                        P = positions < 0 ? tensor_none
-                                          : single_input(s, single_param(s, "start", positions), c->S, c->D);
-    if (!single_ready(s)) return;
-    const struct tensor Y = single_new(s, s->N, c->D), fused = single_new(s, s->N, c->D),
-                        steps = single_new(s, s->N, c->D);
-    for (int64_t i = 0; !s->failed && i < s->N * c->D; i++) {
-        const int64_t n = i / c->D, d = i % c->D;
-        const double token = numbers(T)[s->batch.ids[n] * c->D + d],
-                     position = positions < 0 ? 0 : numbers(P)[n % s->batch.S * c->D + d];
-        put(s, i, Y, fused, steps,
-            (struct element){ token + position, s->rounding.sum * (fabs(token) + fabs(position)) },
-            (struct element){ 0, 0 });
-    }
-    single_end(s, Y, fused, steps);
+    return single_gradient_of(s, n->out);
 }
 
-/* dW[row of n] += dY[n], in any order. */
-static void scatter(struct single *s, int param, int64_t rows, bool tokens)
-{
-    const int64_t D = s->config->D, N = s->N;
-    if (!single_begin(s, single_param(s, "grad", param), "the backward pass of the embedding", rows, D)) return;
-    const struct tensor dY = single_input(s, single_act("grad", -1, ""), N, D);
-    if (!single_ready(s)) return;
-    const struct tensor Y = single_new(s, rows, D), fused = single_new(s, rows, D), steps = single_new(s, rows, D),
-                        absolute = single_new(s, rows, D), count = single_new(s, rows, 1);
-    for (int64_t i = 0; !s->failed && i < N * D; i++) {
-        const int64_t n = i / D, row = tokens ? s->batch.ids[n] : n % s->batch.S, at = row * D + i % D;
-        numbers(count)[row] += i % D == 0;
-        numbers(Y)[at] += numbers(dY)[i], numbers(absolute)[at] += fabs(numbers(dY)[i]);
-        numbers(steps)[at] += fabs(numbers(Y)[at]);
-    }
-    for (int64_t i = 0; !s->failed && i < rows * D; i++) {
-        const int64_t terms = (int64_t)numbers(count)[i / D];
-        const double off = rounding_of_sum(s->rounding.sum, terms) * numbers(absolute)[i],
-                     parts = s->rounding.parts > 1 ? 2 * s->rounding.store * numbers(absolute)[i] : 0;
-        put(s, i, Y, fused, steps, (struct element){ numbers(Y)[i], terms > 0 ? off + parts : 0 },
-            (struct element){ 0, terms > 1 ? s->rounding.store * numbers(steps)[i] : 0 });
-    }
-    single_end(s, Y, fused, steps);
-}
+const struct single_operation single_add = {
+    .words = "the sum of the stream and its branch",
+    .forward = add,
+    .input_words = "the sum, backward",
+    .input = { handed_on, handed_on },
+    .passes_on = true,
+};
 
-void single_embedding_weight(struct single *s)
-{
-    const struct model_config *c = s->config;
-    if (!c->tied) scatter(s, PARAM_WTE, c->V, true);
-    if (param_positions(c) >= 0) scatter(s, param_positions(c), c->S, false);
-}
+const struct single_operation single_same = {
+    .words = "what passes by",
+    .forward = same,
+    .input_words = "the sum, backward",
+    .input = { handed_on },
+    .passes_on = true,
+};
 
 /* ---- activations ------------------------------------------------------------------------------------------------- */
 
@@ -134,84 +80,121 @@ static struct element swiglu_slope(double dy, double gate, double up, bool first
     return (struct element){ dy * up * slope, fabs(dy * up) * (8 + fabs(gate)) * u * (g + fabs(silu) * (1 - g)) };
 }
 
-static bool is_swiglu(const struct single *s) { return s->config->mlp == MLP_SWIGLU; }
-
-void single_activation_forward(struct single *s, struct single_name y, struct single_name x)
+static struct single_value gelu_forward(struct single *s, const struct single_node *n)
 {
-    const int64_t F = s->config->F, U = up_width(s->config);
-    if (!single_begin(s, y, is_swiglu(s) ? "swiglu" : "gelu", s->N, F)) return;
-    const struct tensor X = single_input(s, x, s->N, U);
-    if (!single_ready(s)) return;
-    const struct tensor Y = single_new(s, s->N, F), fused = single_new(s, s->N, F), steps = single_new(s, s->N, F);
-    for (int64_t i = 0; !s->failed && i < s->N * F; i++) {
-        const double *row = numbers(X) + i / F * U, a = row[i % F], u = s->rounding.sum, v = s->rounding.store;
-        if (is_swiglu(s))
-            put(s, i, Y, fused, steps, swiglu(a, row[F + i % F], u),
-                (struct element){ 0, 2 * v * fabs(a * sigmoid(a) * row[F + i % F]) });
-        else put(s, i, Y, fused, steps, gelu(a, u), gelu(a, v));
+    const struct tensor X = single_act(s, n->in[0]);
+    if (!single_going(s)) return single_none;
+    const struct single_value v = single_value_new(s, tensor_rows(X), tensor_cols(X));
+    for (int64_t i = 0; !s->failed && i < tensor_count(X); i++) {
+        const double x = numbers(X)[i];
+        single_put(v, i, gelu(x, s->rounding.sum), gelu(x, s->rounding.store).off);
     }
-    single_end(s, Y, fused, steps);
+    return v;
 }
 
-void single_activation_input(struct single *s, struct single_name dx, struct single_name dy, struct single_name x)
+static struct single_value gelu_input(struct single *s, const struct single_node *n)
 {
-    const int64_t F = s->config->F, U = up_width(s->config);
-    if (!single_begin(s, dx, is_swiglu(s) ? "the backward pass of swiglu" : "the backward pass of gelu", s->N, U))
-        return;
-    const struct tensor dY = single_input(s, dy, s->N, F), X = single_input(s, x, s->N, U);
-    if (!single_ready(s)) return;
-    const struct tensor Y = single_new(s, s->N, U), fused = single_new(s, s->N, U), steps = single_new(s, s->N, U);
-    for (int64_t i = 0; !s->failed && i < s->N * U; i++) {
-        const int64_t n = i / U, f = i % U % F;
-        const double *row = numbers(X) + n * U, d = numbers(dY)[n * F + f], u = s->rounding.sum, v = s->rounding.store;
-        struct element once, each;
-        if (is_swiglu(s)) {
-            once = swiglu_slope(d, row[f], row[F + f], i % U < F, u);
-            each = swiglu_slope(d, row[f], row[F + f], i % U < F, v);
-        } else {
-            once = gelu_slope(row[f], u), each = gelu_slope(row[f], v);
-            once.y *= d, once.off = fabs(d) * once.off + u * fabs(once.y), each.off = fabs(d) * each.off;
-        }
-        put(s, i, Y, fused, steps, once, each);
+    const struct tensor dY = single_grad(s, n->out), X = single_act(s, n->in[0]);
+    if (!single_going(s)) return single_none;
+    const struct single_value v = single_value_new(s, tensor_rows(X), tensor_cols(X));
+    for (int64_t i = 0; !s->failed && i < tensor_count(X); i++) {
+        const double x = numbers(X)[i], d = numbers(dY)[i], u = s->rounding.sum;
+        const struct element slope = gelu_slope(x, u);
+        single_put(v, i, (struct element){ d * slope.y, fabs(d) * slope.off + u * fabs(d * slope.y) },
+                   fabs(d) * gelu_slope(x, s->rounding.store).off);
     }
-    single_end(s, Y, fused, steps);
+    return v;
 }
+
+static struct single_value swiglu_forward(struct single *s, const struct single_node *n)
+{
+    const struct tensor X = single_act(s, n->in[0]);
+    if (!single_going(s)) return single_none;
+    const int64_t F = tensor_cols(X) / 2;
+    const struct single_value v = single_value_new(s, tensor_rows(X), F);
+    for (int64_t i = 0; !s->failed && i < tensor_count(v.y); i++) {
+        const double *row = numbers(X) + i / F * 2 * F, gate = row[i % F], up = row[F + i % F];
+        single_put(v, i, swiglu(gate, up, s->rounding.sum), 2 * s->rounding.store * fabs(gate * sigmoid(gate) * up));
+    }
+    return v;
+}
+
+static struct single_value swiglu_input(struct single *s, const struct single_node *n)
+{
+    const struct tensor dY = single_grad(s, n->out), X = single_act(s, n->in[0]);
+    if (!single_going(s)) return single_none;
+    const int64_t F = tensor_cols(dY);
+    const struct single_value v = single_value_new(s, tensor_rows(X), 2 * F);
+    for (int64_t i = 0; !s->failed && i < tensor_count(X); i++) {
+        const int64_t row = i / (2 * F), f = i % F;
+        const bool first = i % (2 * F) < F;
+        const double *x = numbers(X) + row * 2 * F, d = numbers(dY)[row * F + f];
+        single_put(v, i, swiglu_slope(d, x[f], x[F + f], first, s->rounding.sum),
+                   swiglu_slope(d, x[f], x[F + f], first, s->rounding.store).off);
+    }
+    return v;
+}
+
+const struct single_operation single_gelu = {
+    .words = "gelu",
+    .forward = gelu_forward,
+    .input_words = "the backward pass of gelu",
+    .input = { gelu_input },
+};
+
+const struct single_operation single_swiglu = {
+    .words = "swiglu",
+    .forward = swiglu_forward,
+    .input_words = "the backward pass of swiglu",
+    .input = { swiglu_input },
+};
 
 /* ---- rotations --------------------------------------------------------------------------------------------------- */
 
 /* One pair, turned.  The angle is off by a few units of itself; by steps, cosine, sine and products are stored. */
-static void turn(struct single *s, struct tensor Y, struct tensor fused, struct tensor steps, struct tensor X,
-                 int64_t i, int64_t j, double angle)
+static void turn(struct single *s, struct single_value v, struct tensor X, int64_t i, int64_t j, double angle)
 {
-    const double x = numbers(X)[i], y = numbers(X)[j], c = cos(angle), d = sin(angle), u = s->rounding.sum,
-                 v = s->rounding.store, far = 4 * u * fabs(angle) + 3 * u;
+    const struct rotary *rotary = &s->config->rotary;
+    const double size = rotary->scaling == SCALING_YARN ? rotary->enlarged : 1, x = numbers(X)[i] * size,
+                 y = numbers(X)[j] * size, c = cos(angle), d = sin(angle), u = s->rounding.sum,
+                 store = s->rounding.store, far = 4 * u * fabs(angle) + 4 * u;
     const double first = fabs(x * c) + fabs(y * d), second = fabs(y * c) + fabs(x * d);
-    put(s, i, Y, fused, steps, (struct element){ x * c - y * d, far * second + 3 * u * first },
-        (struct element){ 0, 3 * v * first });
-    put(s, j, Y, fused, steps, (struct element){ y * c + x * d, far * first + 3 * u * second },
-        (struct element){ 0, 3 * v * second });
+    single_put(v, i, (struct element){ x * c - y * d, far * second + 3 * u * first }, 3 * store * first);
+    single_put(v, j, (struct element){ y * c + x * d, far * first + 3 * u * second }, 3 * store * second);
 }
 
-void single_rotary(struct single *s, struct single_name y, struct single_name x, bool backward)
+static struct single_value rotate(struct single *s, struct tensor X, double sign)
 {
     const struct model_config *c = s->config;
-    const int64_t width = qkv_width(c), R = rotary_table_width(c), half = R / 2;
-    if (!single_begin(s, y, backward ? "the backward pass of the rotation" : "the rotation by positions", s->N, width))
-        return;
-    s->now.head = c->A;
-    const struct tensor X = single_input(s, x, s->N, width);
-    if (!single_ready(s)) return;
-    const struct tensor Y = single_new(s, s->N, width), fused = single_new(s, s->N, width),
-                        steps = single_new(s, s->N, width);
-    for (int64_t i = 0; !s->failed && i < s->N * width; i++)
-        put(s, i, Y, fused, steps, (struct element){ numbers(X)[i], 0 }, (struct element){ 0, 0 });
-    for (int64_t n = 0; !s->failed && n < s->N; n++)
+    const int64_t width = tensor_cols(X), R = rotary_table_width(c), half = R / 2;
+    const struct single_value v = single_value_new(s, tensor_rows(X), width);
+    for (int64_t i = 0; !s->failed && i < tensor_count(X); i++) numbers(v.y)[i] = numbers(X)[i];
+    for (int64_t n = 0; !s->failed && n < tensor_rows(X); n++)
         for (int64_t h = 0; h < c->H + c->K; h++)
             for (int64_t p = 0; p < half; p++) {
                 const double angle = (double)(n % s->batch.S) * rotary_frequency(&c->rotary, R, p);
                 const int64_t at = n * width + h * c->A, i = c->rotary.neighbours ? 2 * p : p,
                               j = c->rotary.neighbours ? 2 * p + 1 : p + half;
-                turn(s, Y, fused, steps, X, at + i, at + j, backward ? -angle : angle);
+                turn(s, v, X, at + i, at + j, sign * angle);
             }
-    single_end(s, Y, fused, steps);
+    return v;
 }
+
+static struct single_value rotary_forward(struct single *s, const struct single_node *n)
+{
+    const struct tensor X = single_act(s, n->in[0]);
+    return single_going(s) ? rotate(s, X, 1) : single_none;
+}
+
+static struct single_value rotary_input(struct single *s, const struct single_node *n)
+{
+    const struct tensor dY = single_grad(s, n->out);
+    return single_going(s) ? rotate(s, dY, -1) : single_none;
+}
+
+const struct single_operation single_rotary = {
+    .words = "the rotation by positions",
+    .forward = rotary_forward,
+    .input_words = "the backward pass of the rotation",
+    .input = { rotary_input },
+};

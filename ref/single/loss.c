@@ -18,13 +18,6 @@ static struct row row_of(const double *x, int64_t V)
     return r;
 }
 
-static struct single_name named(const char *text)
-{
-    struct single_name n;
-    snprintf(n.text, sizeof n.text, "%s", text);
-    return n;
-}
-
 static int64_t counted(const struct single *s)
 {
     int64_t n = 0;
@@ -32,62 +25,63 @@ static int64_t counted(const struct single *s)
     return n > 0 ? n : 1;
 }
 
-void single_loss_forward(struct single *s)
+static struct single_value forward(struct single *s, const struct single_node *n)
 {
-    const int64_t V = s->config->V, count = counted(s);
-    if (s->config->mlp == MLP_MIXTURE) return;          /* its routers' losses are part of the loss */
-    if (!single_begin(s, named("loss"), "the loss", 1, 1)) return;
-    const struct tensor X = single_input(s, named("act/logits"), s->N, V);
-    if (!single_ready(s)) return;
-    const struct tensor Y = single_new(s, 1, 1), fused = single_new(s, 1, 1), steps = single_new(s, 1, 1);
+    const struct tensor X = single_act(s, n->in[0]);
+    if (!single_going(s)) return single_none;
+    const int64_t V = tensor_cols(X), count = counted(s);
+    const struct single_value v = single_value_new(s, 1, 1);
     const struct rounding *r = &s->rounding;
     const double g = rounding_of_sum(r->sum, V);
     double sum = 0, absolute = 0, off = 0;
-    for (int64_t n = 0; !s->failed && n < s->N; n++) {
-        if (s->batch.labels[n] < 0) continue;
-        const double *x = numbers(X) + n * V;
+    for (int64_t i = 0; !s->failed && i < s->N; i++) {
+        if (s->batch.labels[i] < 0) continue;
+        const double *x = numbers(X) + i * V;
         const struct row row = row_of(x, V);
-        const double loss = row.top + row.lse - x[s->batch.labels[n]];
+        const double loss = row.top + row.lse - x[s->batch.labels[i]];
         sum += loss, absolute += fabs(loss);
-        off += g + r->sum * (4 * fabs(row.top) + 4 * fabs(row.lse) + 4 * fabs(x[s->batch.labels[n]]) + 4);
+        off += g + r->sum * (4 * fabs(row.top) + 4 * fabs(row.lse) + 4 * fabs(x[s->batch.labels[i]]) + 4);
     }
-    if (!s->failed) {
-        const double mean = (off + rounding_of_sum(r->sum, count + 1) * absolute) / (double)count,
-                     more = mean + 2 * r->store * absolute / (double)count;
-        numbers(Y)[0] = sum / (double)count;
-        numbers(fused)[0] = mean + rounding_when_stored(r, numbers(Y)[0], mean);
-        numbers(steps)[0] = more + rounding_when_stored(r, numbers(Y)[0], more);
-    }
-    single_end(s, Y, fused, steps);
+    const double mean = (off + rounding_of_sum(r->sum, count + 1) * absolute) / (double)count;
+    if (!s->failed)
+        single_put(v, 0, (struct element){ sum / (double)count, mean }, 2 * r->store * absolute / (double)count);
+    return v;
 }
 
-void single_loss_input(struct single *s)
+static void row_input(struct single *s, const double *x, int32_t label, double count, struct single_value v, int64_t at)
 {
-    const int64_t V = s->config->V;
-    const double count = (double)counted(s);
-    if (!single_begin(s, named("grad/logits"), "the backward pass of the loss", s->N, V)) return;
-    const struct tensor X = single_input(s, named("act/logits"), s->N, V);
-    if (!single_ready(s)) return;
-    const struct tensor Y = single_new(s, s->N, V), fused = single_new(s, s->N, V), steps = single_new(s, s->N, V);
+    const int64_t V = tensor_cols(v.y);
     const struct rounding *r = &s->rounding;
-    const double g = rounding_of_sum(r->sum, V);
-    for (int64_t n = 0; !s->failed && n < s->N; n++) {
-        const int32_t label = s->batch.labels[n];
-        if (label < 0) continue;
-        const struct row row = row_of(numbers(X) + n * V, V);
-        for (int64_t v = 0; v < V; v++) {
-            const double x = numbers(X)[n * V + v], log_p = x - row.top - row.lse, p = exp(log_p),
-                         one = v == label ? 1 : 0,
-                         off = p * (g + r->sum * (4 + 2 * fabs(x) + 2 * fabs(row.top) + 2 * row.lse)) + r->sum * one,
-                         more = p * (expm1(r->store * fabs(log_p)) + 3 * r->store) + 2 * r->store * one;
-            const int64_t i = n * V + v;
-            numbers(Y)[i] = (p - one) / count;
-            numbers(fused)[i] = off / count + rounding_when_stored(r, numbers(Y)[i], off / count);
-            numbers(steps)[i] = (off + more) / count + rounding_when_stored(r, numbers(Y)[i], (off + more) / count);
-        }
+    const struct row row = row_of(x, V);
+    for (int64_t i = 0; i < V; i++) {
+        const double log_p = x[i] - row.top - row.lse, p = exp(log_p), one = i == label ? 1 : 0,
+                     off = p * (rounding_of_sum(r->sum, V) +
+                                r->sum * (4 + 2 * fabs(x[i]) + 2 * fabs(row.top) + 2 * row.lse)) + r->sum * one,
+                     more = p * (expm1(r->store * fabs(log_p)) + 3 * r->store) + 2 * r->store * one;
+        single_put(v, at + i, (struct element){ (p - one) / count, off / count }, more / count);
     }
-    single_end(s, Y, fused, steps);
 }
+
+static struct single_value input(struct single *s, const struct single_node *n)
+{
+    const struct tensor X = single_act(s, n->in[0]);
+    if (!single_going(s)) return single_none;
+    const int64_t V = tensor_cols(X);
+    const struct single_value v = single_value_new(s, s->N, V);
+    for (int64_t i = 0; !s->failed && i < s->N; i++)
+        if (s->batch.labels[i] >= 0)
+            row_input(s, numbers(X) + i * V, s->batch.labels[i], (double)counted(s), v, i * V);
+    return v;
+}
+
+const struct single_operation single_loss = {
+    .words = "the loss",
+    .forward = forward,
+    .input_words = "the backward pass of the loss",
+    .input = { input },
+};
+
+/* ---- the norm ---------------------------------------------------------------------------------------------------- */
 
 /* Gradients of several parameters: their squared norm. */
 static double squares(struct tensor t)
@@ -101,25 +95,18 @@ void single_gradient_norm(struct single *s)
 {
     int64_t n = 0;
     double sum = 0;
-    if (!single_begin(s, named("norm"), "the norm of all gradients", 1, 1)) return;
+    if (!single_begin(s, single_name("", "norm"), "the norm of all gradients", 1, 1)) return;
     const int used = s->used;
-    for (int i = 0; i < model_param_count(s->config) && !s->failed; i++) {
+    for (int i = 0; i < model_param_count(s->config) && single_going(s); i++) {
         const struct param_spec p = model_param(s->config, i);
-        const int64_t rows = p.ndim > 1 ? p.dim[0] : 1, cols = p.ndim > 1 ? p.dim[1] : p.dim[0];
-        const struct tensor g = single_input(s, single_param(s, "grad", i), rows, cols);
+        const int64_t rows = p.ndim > 1 ? p.dim[0] : 1, cols = p.dim[p.ndim - 1];
+        const struct tensor g = single_input(s, single_param_name(s, "grad/", i), rows, cols);
         if (!s->failed) sum += squares(g);
         n += rows * cols;
         single_release(s, used);
     }
-    if (!single_ready(s)) return;
-    const struct tensor Y = single_new(s, 1, 1), fused = single_new(s, 1, 1), steps = single_new(s, 1, 1);
-    if (!s->failed) {
-        const struct rounding *r = &s->rounding;
-        const double norm = sqrt(sum), off = norm * (rounding_of_sum(r->sum, n) / 2 + 2 * r->sum),
-                     more = off + 2 * r->store * norm;
-        numbers(Y)[0] = norm;
-        numbers(fused)[0] = off + rounding_when_stored(r, norm, off);
-        numbers(steps)[0] = more + rounding_when_stored(r, norm, more);
-    }
-    single_end(s, Y, fused, steps);
+    const struct single_value v = single_value_new(s, 1, 1);
+    const double norm = sqrt(sum), off = norm * (rounding_of_sum(s->rounding.sum, n) / 2 + 2 * s->rounding.sum);
+    if (!s->failed) single_put(v, 0, (struct element){ norm, off }, 2 * s->rounding.store * norm);
+    single_end(s, v);
 }

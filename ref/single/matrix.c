@@ -26,18 +26,15 @@ static double parts_stored(double y, double absolute, double square, int parts)
     return parts < 2 ? 0 : all < most ? all : most;
 }
 
-static struct tensor bound(struct single *s, const struct adding *a, double sum, int parts, bool stored)
+static void bound(struct single *s, const struct adding *a, double sum, int parts, bool stored, struct tensor b)
 {
     const struct rounding *r = &s->rounding;
-    const struct tensor b = single_new(s, tensor_rows(a->sum), tensor_cols(a->sum));
     for (int64_t i = 0; !s->failed && i < tensor_count(b); i++) {
         const double y = numbers(a->sum)[i], absolute = numbers(a->absolute)[i],
                      on_the_way = parts_stored(y, absolute, numbers(a->square)[i], parts) +
-                                  (stored ? numbers(a->stored)[i] : 0),
-                     off = sum * absolute + r->store * on_the_way + (parts > 1 ? 2 * parts * r->tiny : 0);
-        numbers(b)[i] = off + rounding_when_stored(r, y, off);
+                                  (stored ? numbers(a->stored)[i] : 0);
+        numbers(b)[i] = sum * absolute + r->store * on_the_way + (parts > 1 ? 2 * parts * r->tiny : 0);
     }
-    return b;
 }
 
 static struct tensor map(struct single *s, struct tensor t, bool squared)
@@ -78,21 +75,16 @@ static void add_bias(struct adding *a, struct tensor bias)
     }
 }
 
-/* How many parts a matrix has in other programs. */
-static int groups_of(const struct single_matrix *m)
-{
-    int n = 0;
-    while (n < 3 && m->groups[n] > 0) n++;
-    return n > 0 ? n : 1;
-}
-
-/* certain: that what a->stored has is stored, also by a fused program. */
-static void finish(struct single *s, const struct adding *a, int64_t terms, int groups, bool certain)
+/* matrices: that other programs multiply with one by one, and whose results they add. */
+static struct single_value finish(struct single *s, const struct adding *a, int64_t terms, int matrices)
 {
     const double sum = rounding_of_sum(s->rounding.sum, terms);
-    const struct tensor fused = bound(s, a, sum, s->rounding.parts, certain),
-                        stepwise = bound(s, a, sum, s->rounding.parts * groups, true);
-    single_end(s, a->sum, fused, stepwise);
+    const int64_t rows = tensor_rows(a->sum), cols = tensor_cols(a->sum);
+    const struct single_value v = { .y = a->sum, .fused = single_new(s, rows, cols),
+                                    .steps = single_new(s, rows, cols) };
+    bound(s, a, sum, s->rounding.parts, false, v.fused);
+    bound(s, a, sum, s->rounding.parts * matrices, true, v.steps);
+    return v;
 }
 
 /* What has been added so far is stored. */
@@ -101,93 +93,54 @@ static void add_stored(struct adding *a)
     for (int64_t i = 0; i < tensor_count(a->sum); i++) numbers(a->stored)[i] += fabs(numbers(a->sum)[i]);
 }
 
-void single_matrix_forward(struct single *s, struct single_name y, struct single_name x, struct single_matrix m)
+static struct single_value forward(struct single *s, const struct single_node *n)
 {
-    if (!single_begin(s, y, "the product with its matrix", s->N, m.out)) return;
-    const struct tensor X = single_input(s, x, s->N, m.in),
-                        W = single_input(s, single_param(s, "start", m.weight), m.out, m.in),
-                        b = m.bias < 0 ? tensor_none : single_input(s, single_param(s, "start", m.bias), 1, m.out);
-    if (!single_ready(s)) return;
-    if (m.groups[0] > 0) s->now.head = s->config->A * (m.groups[2] > 0);
-    struct adding a = adding_new(s, s->N, m.out);
+    const struct tensor X = single_act(s, n->in[0]), W = single_param(s, n->weight), b = single_param(s, n->bias);
+    if (!single_going(s)) return single_none;
+    struct adding a = adding_new(s, tensor_rows(X), tensor_rows(W));
     if (!s->failed) add_product(s, &a, X, W);
-    if (!s->failed && m.bias >= 0) add_stored(&a), add_bias(&a, b);
-    finish(s, &a, m.in + 1, 1, false);
+    if (!s->failed && n->bias >= 0) add_stored(&a), add_bias(&a, b);
+    return finish(s, &a, tensor_cols(W) + 1, 1);
 }
 
-static void add_all(struct adding *a, const struct adding *b, bool stored)
+static struct single_value input(struct single *s, const struct single_node *n)
 {
-    for (int64_t i = 0; i < tensor_count(a->sum); i++) {
-        numbers(a->sum)[i] += numbers(b->sum)[i];
-        numbers(a->absolute)[i] += numbers(b->absolute)[i], numbers(a->square)[i] += numbers(b->square)[i];
-        numbers(a->stored)[i] += stored ? fabs(numbers(b->sum)[i]) : 0;
-    }
+    const struct tensor dY = single_grad(s, n->out), W = single_param(s, n->weight);
+    if (!single_going(s)) return single_none;
+    struct adding a = adding_new(s, tensor_rows(dY), tensor_cols(W));
+    const struct tensor Wt = transposed(s, W);
+    if (!s->failed) add_product(s, &a, dY, Wt);
+    return finish(s, &a, tensor_rows(W), n->matrices);
 }
 
-void single_matrix_input(struct single *s, struct single_name dx, const struct single_name dy[],
-                         const struct single_matrix *m, int count)
+static struct single_value weight(struct single *s, const struct single_node *n)
 {
-    int64_t terms = 0;
-    int groups = 1;
-    if (!single_begin(s, dx, "the backward pass of a matrix for its input", s->N, m[0].in)) return;
-    struct tensor dY[2], W[2];
-    for (int i = 0; i < count; i++) {
-        dY[i] = single_input(s, dy[i], s->N, m[i].out);
-        W[i] = single_input(s, single_param(s, "start", m[i].weight), m[i].out, m[i].in);
-    }
-    if (!single_ready(s)) return;
-    struct adding a = adding_new(s, s->N, m[0].in);
-    for (int i = 0; i < count && !s->failed; i++) {
-        const struct tensor Wt = transposed(s, W[i]);
-        struct adding one = adding_new(s, s->N, m[0].in);
-        if (!s->failed) add_product(s, &one, dY[i], Wt);
-        if (!s->failed) add_all(&a, &one, count > 1);
-        terms += m[i].out;
-        groups = groups_of(&m[i]) > groups ? groups_of(&m[i]) : groups;
-    }
-    finish(s, &a, terms, groups, count > 1);
-}
-
-/* The rows of an embedding's gradient, added to those of its tokens. */
-static void add_rows(struct single *s, struct adding *a, struct tensor dY)
-{
-    const int64_t D = tensor_cols(dY);
-    for (int64_t n = 0; n < tensor_rows(dY); n++)
-        for (int64_t c = 0; c < D; c++) {
-            const int64_t at = s->batch.ids[n] * D + c;
-            numbers(a->stored)[at] += fabs(numbers(dY)[n * D + c]) + fabs(numbers(a->sum)[at]);
-            numbers(a->sum)[at] += numbers(dY)[n * D + c];
-            numbers(a->absolute)[at] += fabs(numbers(dY)[n * D + c]);
-        }
-}
-
-static void bias_gradient(struct single *s, struct single_name dy, struct single_matrix m)
-{
-    if (m.bias < 0) return;
-    if (!single_begin(s, single_param(s, "grad", m.bias), "the backward pass of a matrix for its bias", 1, m.out))
-        return;
-    const struct tensor dY = single_input(s, dy, s->N, m.out);
-    if (!single_ready(s)) return;
-    struct adding a = adding_new(s, 1, m.out);
-    const struct tensor one = single_new(s, 1, s->N), Yt = transposed(s, dY);
-    for (int64_t n = 0; !s->failed && n < s->N; n++) numbers(one)[n] = 1;
-    if (!s->failed) add_product(s, &a, one, Yt);
-    finish(s, &a, s->N, 1, false);
-}
-
-void single_matrix_weight(struct single *s, struct single_name dy, struct single_name x, struct single_matrix m,
-                          bool also)
-{
-    bias_gradient(s, dy, m);
-    if (!single_begin(s, single_param(s, "grad", m.weight), "the backward pass of a matrix for its weight", m.out,
-                      m.in))
-        return;
-    const struct tensor dY = single_input(s, dy, s->N, m.out), X = single_input(s, x, s->N, m.in),
-                        dE = also ? single_input(s, single_act("grad", -1, ""), s->N, m.in) : tensor_none;
-    if (!single_ready(s)) return;
-    struct adding a = adding_new(s, m.out, m.in);
+    const struct tensor dY = single_grad(s, n->out), X = single_act(s, n->in[0]);
+    if (!single_going(s)) return single_none;
+    struct adding a = adding_new(s, tensor_cols(dY), tensor_cols(X));
     const struct tensor Yt = transposed(s, dY), Xt = transposed(s, X);
     if (!s->failed) add_product(s, &a, Yt, Xt);
-    if (!s->failed && also) add_rows(s, &a, dE);
-    finish(s, &a, (1 + also) * s->N, 1, also);
+    return finish(s, &a, tensor_rows(X), 1);
 }
+
+static struct single_value bias(struct single *s, const struct single_node *n)
+{
+    const struct tensor dY = single_grad(s, n->out);
+    if (!single_going(s)) return single_none;
+    struct adding a = adding_new(s, 1, tensor_cols(dY));
+    const struct tensor one = single_new(s, 1, tensor_rows(dY)), Yt = transposed(s, dY);
+    for (int64_t i = 0; !s->failed && i < tensor_rows(dY); i++) numbers(one)[i] = 1;
+    if (!s->failed) add_product(s, &a, one, Yt);
+    return finish(s, &a, tensor_rows(dY), 1);
+}
+
+const struct single_operation single_matrix = {
+    .words = "the product with its matrix",
+    .forward = forward,
+    .input_words = "the backward pass of a matrix for its input",
+    .input = { input },
+    .weight_words = "the backward pass of a matrix for its weight",
+    .weight = weight,
+    .bias_words = "the backward pass of a matrix for its bias",
+    .bias = bias,
+};

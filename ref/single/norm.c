@@ -3,8 +3,8 @@
  * y = (x - m) r w + b, r = 1/sqrt(v + eps); an rmsnorm has m = 0 and no b.  With g = rounding_of_sum(D):
  *   the mean is off by g mean|x|, the variance by g (mean x^2), also if it is mean x^2 - m^2;
  *   so r is off by the part g r^2 (mean x^2) / 2 of itself, and xhat = (x - m) r by the sum of both.
- * Backward, a gradient that is added to one that passes by is stored first.  By steps, xhat is stored before it is
- * multiplied by w; backward, mean and r are stored, too, and the gradients of w and b after each row.
+ * By steps, xhat is stored before it is multiplied by w; backward, mean and r are stored, too, and the gradients of w
+ * and b after each row.
  *
  * dx = r (h - mean(h) - xhat mean(h xhat)), h = dy w.
  */
@@ -34,30 +34,26 @@ static double off_xhat(const struct single *s, const struct row *w, double x)
     return w->r * w->off_mean + fabs(xhat) * (w->off_r + 2 * s->rounding.sum);
 }
 
-void single_norm_forward(struct single *s, struct single_name y, struct single_name x, struct single_norm m)
+static struct single_value forward(struct single *s, const struct single_node *n)
 {
     const int64_t D = s->config->D;
-    if (!single_begin(s, y, "the norm", s->N, D)) return;
-    const struct tensor X = single_input(s, x, s->N, D), w = single_input(s, single_param(s, "start", m.weight), 1, D),
-                        b = m.bias < 0 ? tensor_none : single_input(s, single_param(s, "start", m.bias), 1, D);
-    if (!single_ready(s)) return;
-    const struct tensor Y = single_new(s, s->N, D), fused = single_new(s, s->N, D), steps = single_new(s, s->N, D);
-    const struct rounding *r = &s->rounding;
+    const struct tensor X = single_act(s, n->in[0]), w = single_param(s, n->weight), b = single_param(s, n->bias);
+    if (!single_going(s)) return single_none;
+    const struct single_value v = single_value_new(s, tensor_rows(X), D);
     struct row row = { 0 };
-    for (int64_t i = 0; !s->failed && i < s->N * D; i++) {
+    for (int64_t i = 0; !s->failed && i < tensor_count(X); i++) {
         const int64_t c = i % D;
         if (c == 0) row = row_of(s, numbers(X) + i, s->config->norm == NORM_LAYER);
         const double xhat = (numbers(X)[i] - row.mean) * row.r, scaled = xhat * numbers(w)[c],
-                     off = off_xhat(s, &row, numbers(X)[i]) * fabs(numbers(w)[c]) + 2 * r->sum * fabs(scaled),
-                     more = r->store * 2 * fabs(scaled);
-        numbers(Y)[i] = scaled + (m.bias < 0 ? 0 : numbers(b)[c]);
-        numbers(fused)[i] = off + rounding_when_stored(r, numbers(Y)[i], off);
-        numbers(steps)[i] = off + more + rounding_when_stored(r, numbers(Y)[i], off + more);
+                     off = off_xhat(s, &row, numbers(X)[i]) * fabs(numbers(w)[c]) +
+                           2 * s->rounding.sum * fabs(scaled);
+        single_put(v, i, (struct element){ scaled + (n->bias < 0 ? 0 : numbers(b)[c]), off },
+                   s->rounding.store * 2 * fabs(scaled));
     }
-    single_end(s, Y, fused, steps);
+    return v;
 }
 
-/* One row of dx, without what passes by, and how far it is off if the steps' results have unit roundoff u. */
+/* One row of dx, and how far it is off if the steps' results have unit roundoff u. */
 static void row_input(const struct single *s, const double *dy, const double *x, const double *w, double u, double *dx,
                       double *off)
 {
@@ -84,78 +80,71 @@ static void row_input(const struct single *s, const double *dy, const double *x,
     }
 }
 
-void single_norm_input(struct single *s, struct single_name dx, struct single_name dy, struct single_name x,
-                       struct single_name beside, struct single_norm m)
+static struct single_value input(struct single *s, const struct single_node *n)
 {
     const int64_t D = s->config->D;
-    const bool both = beside.text[0] != 0;
-    if (!single_begin(s, dx, "the backward pass of the norm for its input", s->N, D)) return;
-    const struct tensor dY = single_input(s, dy, s->N, D), X = single_input(s, x, s->N, D),
-                        w = single_input(s, single_param(s, "start", m.weight), 1, D),
-                        by = both ? single_input(s, beside, s->N, D) : tensor_none;
-    if (!single_ready(s)) return;
-    const struct tensor Y = single_new(s, s->N, D), fused = single_new(s, s->N, D), steps = single_new(s, s->N, D);
-    const struct rounding *r = &s->rounding;
-    for (int64_t n = 0; !s->failed && n < s->N; n++) {
-        const double *y = numbers(dY) + n * D, *xs = numbers(X) + n * D;
-        row_input(s, y, xs, numbers(w), 0, numbers(Y) + n * D, numbers(fused) + n * D);
-        row_input(s, y, xs, numbers(w), r->store, numbers(Y) + n * D, numbers(steps) + n * D);
+    const struct tensor dY = single_grad(s, n->out), X = single_act(s, n->in[0]), w = single_param(s, n->weight);
+    if (!single_going(s)) return single_none;
+    const struct single_value v = single_value_new(s, tensor_rows(X), D);
+    for (int64_t i = 0; !s->failed && i < tensor_count(X); i += D) {
+        const double *y = numbers(dY) + i, *x = numbers(X) + i;
+        row_input(s, y, x, numbers(w), 0, numbers(v.y) + i, numbers(v.fused) + i);
+        row_input(s, y, x, numbers(w), s->rounding.store, numbers(v.y) + i, numbers(v.steps) + i);
     }
-    for (int64_t i = 0; !s->failed && i < s->N * D; i++) {
-        const double branch = numbers(Y)[i], beside_it = both ? numbers(by)[i] : 0;
-        double *const f = &numbers(fused)[i], *const t = &numbers(steps)[i];
-        numbers(Y)[i] += beside_it;
-        const double add = both ? r->sum * (fabs(branch) + fabs(beside_it)) : 0, branch_stored = both ? r->store : 0;
-        *f += add + branch_stored * (fabs(branch) + *f);
-        *t += add + branch_stored * (fabs(branch) + *t);
-        *f += rounding_when_stored(r, numbers(Y)[i], *f);
-        *t += rounding_when_stored(r, numbers(Y)[i], *t);
-    }
-    single_end(s, Y, fused, steps);
+    return v;
 }
 
-static void norm_parameter(struct single *s, struct single_name dy, struct single_name x, int param, bool weight)
+/* The sum over rows of dY, times xhat if `x` is not NULL. */
+static struct single_value sum_of_rows(struct single *s, struct tensor dY, const double *x)
 {
-    const int64_t D = s->config->D;
-    if (param < 0) return;
-    if (!single_begin(s, single_param(s, "grad", param), weight ? "the backward pass of the norm for its weight"
-                                                                : "the backward pass of the norm for its bias",
-                      1, D))
-        return;
-    const struct tensor dY = single_input(s, dy, s->N, D), X = weight ? single_input(s, x, s->N, D) : tensor_none;
-    if (!single_ready(s)) return;
     const struct rounding *r = &s->rounding;
-    const struct tensor Y = single_new(s, 1, D), fused = single_new(s, 1, D), steps = single_new(s, 1, D),
-                        absolute = single_new(s, 1, D), square = single_new(s, 1, D);
+    const int64_t D = s->config->D;
+    const struct single_value v = single_value_new(s, 1, D);
+    const struct tensor absolute = single_new(s, 1, D), square = single_new(s, 1, D);
     struct row exact = { 0 };
-    for (int64_t i = 0; !s->failed && i < s->N * D; i++) {
+    for (int64_t i = 0; !s->failed && i < tensor_count(dY); i++) {
         const int64_t c = i % D;
         double xhat = 1, off = 0;
-        if (weight && c == 0) exact = row_of(s, numbers(X) + i, s->config->norm == NORM_LAYER);
-        if (weight) {
+        if (x && c == 0) exact = row_of(s, x + i, s->config->norm == NORM_LAYER);
+        if (x) {
             struct row row = exact;
-            xhat = (numbers(X)[i] - row.mean) * row.r, off = off_xhat(s, &row, numbers(X)[i]);
+            xhat = (x[i] - row.mean) * row.r, off = off_xhat(s, &row, x[i]);
             row.off_mean += r->store * fabs(row.mean), row.off_r += r->store;
-            numbers(steps)[c] += fabs(numbers(dY)[i]) * (off_xhat(s, &row, numbers(X)[i]) - off);
+            numbers(v.steps)[c] += fabs(numbers(dY)[i]) * (off_xhat(s, &row, x[i]) - off);
         }
         const double term = numbers(dY)[i] * xhat;
-        numbers(steps)[c] += r->store * fabs(numbers(Y)[c] + term);
-        numbers(Y)[c] += term, numbers(absolute)[c] += fabs(term), numbers(square)[c] += term * term;
-        numbers(fused)[c] += fabs(numbers(dY)[i]) * off;
+        numbers(v.steps)[c] += r->store * fabs(numbers(v.y)[c] + term);
+        numbers(v.y)[c] += term, numbers(absolute)[c] += fabs(term), numbers(square)[c] += term * term;
+        numbers(v.fused)[c] += fabs(numbers(dY)[i]) * off;
     }
     for (int64_t c = 0; !s->failed && c < D; c++) {
-        double *const f = &numbers(fused)[c], *const t = &numbers(steps)[c];
-        *f += rounding_of_sum(r->sum, s->N + 2) * numbers(absolute)[c];
+        double *const f = &numbers(v.fused)[c];
+        *f += rounding_of_sum(r->sum, tensor_rows(dY) + 2) * numbers(absolute)[c];
         *f += r->parts > 1 ? (r->parts - 1) * 2 * r->store * numbers(absolute)[c] : 0;
-        *t += *f + 2 * rounding_of_terms(r->store, numbers(absolute)[c], sqrt(numbers(square)[c]));
-        *f += rounding_when_stored(r, numbers(Y)[c], *f);
-        *t += rounding_when_stored(r, numbers(Y)[c], *t);
+        numbers(v.steps)[c] += *f + 2 * rounding_of_terms(r->store, numbers(absolute)[c], sqrt(numbers(square)[c]));
     }
-    single_end(s, Y, fused, steps);
+    return v;
 }
 
-void single_norm_weight(struct single *s, struct single_name dy, struct single_name x, struct single_norm m)
+static struct single_value weight(struct single *s, const struct single_node *n)
 {
-    norm_parameter(s, dy, x, m.weight, true);
-    norm_parameter(s, dy, x, m.bias, false);
+    const struct tensor dY = single_grad(s, n->out), X = single_act(s, n->in[0]);
+    return single_going(s) ? sum_of_rows(s, dY, numbers(X)) : single_none;
 }
+
+static struct single_value bias(struct single *s, const struct single_node *n)
+{
+    const struct tensor dY = single_grad(s, n->out);
+    return single_going(s) ? sum_of_rows(s, dY, NULL) : single_none;
+}
+
+const struct single_operation single_norm = {
+    .words = "the norm",
+    .forward = forward,
+    .input_words = "the backward pass of the norm for its input",
+    .input = { input },
+    .weight_words = "the backward pass of the norm for its weight",
+    .weight = weight,
+    .bias_words = "the backward pass of the norm for its bias",
+    .bias = bias,
+};

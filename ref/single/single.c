@@ -5,33 +5,32 @@
 
 /* ---- names ------------------------------------------------------------------------------------------------------- */
 
-struct single_name single_act(const char *kind, int64_t layer, const char *name)
+struct single_name single_name(const char *kind, const char *name)
 {
     struct single_name n;
-    if (layer < 0) snprintf(n.text, sizeof n.text, "%s/embedding", kind);
-    else snprintf(n.text, sizeof n.text, "%s/h.%lld.%s", kind, (long long)layer, name);
+    snprintf(n.text, sizeof n.text, "%s%s", kind, name);
     return n;
 }
 
-struct single_name single_param(const struct single *s, const char *kind, int i)
+struct single_name single_param_name(const struct single *s, const char *kind, int param)
 {
-    struct single_name n;
-    snprintf(n.text, sizeof n.text, "%s/%s", kind, model_param(s->config, i).name);
-    return n;
+    return single_name(kind, model_param(s->config, param).name);
 }
 
-static struct single_name plain(const char *text)
-{
-    struct single_name n;
-    snprintf(n.text, sizeof n.text, "%s", text);
-    return n;
-}
+/* ---- matrices ---------------------------------------------------------------------------------------------------- */
 
-/* ---- one operation ----------------------------------------------------------------------------------------------- */
+static bool has_room(struct single *s)
+{
+    if (s->used < s->room) return true;
+    const int room = s->room ? 2 * s->room : 64;
+    void **more = realloc(s->scratch, (size_t)room * sizeof *more);
+    if (more) s->scratch = more, s->room = room;
+    return more != NULL;
+}
 
 struct tensor single_new(struct single *s, int64_t rows, int64_t cols)
 {
-    void *data = s->used < SINGLE_SCRATCH ? calloc((size_t)(rows * cols) + 1, sizeof(double)) : NULL;
+    void *data = !s->failed && has_room(s) ? calloc((size_t)(rows * cols) + 1, sizeof(double)) : NULL;
     if (data == NULL) {
         if (!s->failed) s->failed = fail(s->err, ERR_MEMORY, "no memory to recompute %s", s->now.name);
         return tensor_none;
@@ -40,16 +39,61 @@ struct tensor single_new(struct single *s, int64_t rows, int64_t cols)
     return tensor_2d(data, F64, rows, cols);
 }
 
+struct single_value single_value_new(struct single *s, int64_t rows, int64_t cols)
+{
+    return (struct single_value){ .y = single_new(s, rows, cols), .fused = single_new(s, rows, cols),
+                                  .steps = single_new(s, rows, cols) };
+}
+
 void single_release(struct single *s, int used)
 {
     while (s->used > used) free(s->scratch[--s->used]);
 }
 
-static void end(struct single *s) { single_release(s, 0); }
+/* ---- values ------------------------------------------------------------------------------------------------------ */
+
+struct single_value single_settled(struct single *s, struct single_value v)
+{
+    if (v.stored || s->failed) return v;
+    for (int64_t i = 0; i < tensor_count(v.y); i++) {
+        const double size = numbers(tensor_present(v.absolute) ? v.absolute : v.y)[i];
+        numbers(v.fused)[i] += rounding_when_stored(&s->rounding, size, numbers(v.fused)[i]);
+        numbers(v.steps)[i] += rounding_when_stored(&s->rounding, size, numbers(v.steps)[i]);
+    }
+    v.stored = true;
+    return v;
+}
+
+/* Sums of more than two are added one by one, in any order, and each is stored. */
+struct single_value single_sum(struct single *s, const struct single_value of[], int count)
+{
+    if (count == 1 || s->failed) return of[0];
+    const struct rounding *r = &s->rounding;
+    struct single_value sum = single_value_new(s, tensor_rows(of[0].y), tensor_cols(of[0].y));
+    int64_t terms = 0;
+    sum.absolute = single_new(s, tensor_rows(of[0].y), tensor_cols(of[0].y));
+    for (int k = 0; k < count && !s->failed; k++) {
+        const struct single_value v = single_settled(s, of[k]);
+        terms += v.terms > 1 ? v.terms : 1;
+        for (int64_t i = 0; i < tensor_count(sum.y); i++) {
+            numbers(sum.y)[i] += numbers(v.y)[i];
+            numbers(sum.absolute)[i] +=
+                tensor_present(v.absolute) ? numbers(v.absolute)[i] : fabs(numbers(v.y)[i]);
+            numbers(sum.fused)[i] += numbers(v.fused)[i], numbers(sum.steps)[i] += numbers(v.steps)[i];
+        }
+    }
+    for (int64_t i = 0; !s->failed && i < tensor_count(sum.y); i++) {
+        const double off = ((double)terms * r->sum + (count - 2) * r->store) * numbers(sum.absolute)[i];
+        numbers(sum.fused)[i] += off, numbers(sum.steps)[i] += off;
+    }
+    return sum;
+}
+
+/* ---- one result -------------------------------------------------------------------------------------------------- */
 
 static struct tensor fetch(struct single *s, const char *name, int64_t rows, int64_t cols, enum single_found *found)
 {
-    const struct tensor t = s->failed ? tensor_none : single_new(s, rows, cols);
+    const struct tensor t = single_new(s, rows, cols);
     if (!s->failed) s->failed = s->source.fetch(s->source.context, name, t, found, s->err);
     return t;
 }
@@ -57,11 +101,14 @@ static struct tensor fetch(struct single *s, const char *name, int64_t rows, int
 bool single_begin(struct single *s, struct single_name name, const char *made_by, int64_t rows, int64_t cols)
 {
     enum single_found found = SINGLE_HAS_NOT;
-    s->now = (struct single_result){ .made_by = made_by, .rows = rows, .cols = cols };
+    if (s->failed) return false;
+    s->now = (struct single_result){ .rows = rows, .cols = cols };
+    s->unknown = false;
     memcpy(s->now.name, name.text, sizeof s->now.name);
+    snprintf(s->now.made_by, sizeof s->now.made_by, "%s", made_by);
     s->have = fetch(s, name.text, rows, cols, &found);
     if (!s->failed && found != SINGLE_HAS_NOT) return true;
-    end(s);
+    single_release(s, 0);
     return false;
 }
 
@@ -72,15 +119,6 @@ struct tensor single_input(struct single *s, struct single_name name, int64_t ro
     if (!s->failed && found != SINGLE_HAS && s->now.lacks[0] == 0)
         memcpy(s->now.lacks, name.text, sizeof s->now.lacks);
     return t;
-}
-
-bool single_ready(struct single *s)
-{
-    if (!s->failed && s->now.lacks[0] == 0) return true;
-    s->now.verdict = SINGLE_LACKS;
-    if (!s->failed) s->source.found(s->source.context, &s->now);
-    end(s);
-    return false;
 }
 
 static void note_wrong(struct single_result *r, int64_t i, unsigned char *row, unsigned char *col)
@@ -100,13 +138,12 @@ static double over(double error, double bound)
     return isfinite(error) && isfinite(bound) ? error / bound : error == error && !isfinite(bound) ? 0 : INFINITY;
 }
 
-static void compare(struct single *s, struct tensor want, struct tensor fused, struct tensor stepwise,
-                    unsigned char *row, unsigned char *col)
+static void compare(struct single *s, const struct single_value *v, unsigned char *row, unsigned char *col)
 {
     struct single_result *r = &s->now;
-    const int64_t n = tensor_count(want);
-    const double *have = numbers(s->have), *y = numbers(want), *b1 = numbers(fused),
-                 *b2 = s->rounding.fused ? b1 : numbers(stepwise);
+    const int64_t n = tensor_count(v->y);
+    const double *have = numbers(s->have), *y = numbers(v->y), *b1 = numbers(v->fused),
+                 *b2 = s->rounding.fused ? b1 : numbers(v->steps);
     double yy = 0, hy = 0, hh = 0, bb = 0;
     bool steps = false;
     for (int64_t i = 0; i < n; i++) {
@@ -125,156 +162,36 @@ static void compare(struct single *s, struct tensor want, struct tensor fused, s
     for (int64_t i = 0; i < r->cols; i++) r->wrong_cols += col[i];
 }
 
-void single_end(struct single *s, struct tensor want, struct tensor fused, struct tensor stepwise)
+/* A sum that is stored at its end only is rounded by its own size; a copy may be in a narrower format than the rest. */
+static struct single_value stored_at_last(struct single *s, struct single_value v)
 {
-    unsigned char *row = s->failed ? NULL : calloc((size_t)(s->now.rows + s->now.cols) + 1, 1);
-    if (!s->failed && row == NULL) s->failed = fail(s->err, ERR_MEMORY, "no memory to compare %s", s->now.name);
-    if (!s->failed) compare(s, want, fused, stepwise, row, row + s->now.rows);
-    if (!s->failed) s->source.found(s->source.context, &s->now);
+    if (!v.stored) {
+        v.absolute = tensor_none;
+        return single_settled(s, v);
+    }
+    for (int64_t i = 0; i < tensor_count(v.y); i++) {
+        const double once = rounding_when_stored(&s->rounding, numbers(v.y)[i], 0);
+        numbers(v.fused)[i] = fmax(numbers(v.fused)[i], once), numbers(v.steps)[i] = fmax(numbers(v.steps)[i], once);
+    }
+    return v;
+}
+
+static void compare_stored(struct single *s, struct single_value v)
+{
+    unsigned char *row = calloc((size_t)(s->now.rows + s->now.cols) + 1, 1);
+    v = stored_at_last(s, v);
+    if (row == NULL) s->failed = fail(s->err, ERR_MEMORY, "no memory to compare %s", s->now.name);
+    else compare(s, &v, row, row + s->now.rows);
     free(row);
-    end(s);
 }
 
-/* ---- the pass ---------------------------------------------------------------------------------------------------- */
-
-static struct single_norm norm_of(const struct single *s, int64_t layer, enum block_param w, enum block_param b)
+void single_end(struct single *s, struct single_value v)
 {
-    return (struct single_norm){ param_of_block(s->config, layer, w), param_of_block(s->config, layer, b) };
-}
-
-static struct single_matrix matrix_of(const struct single *s, int64_t layer, enum block_param w, enum block_param b)
-{
-    const struct model_config *c = s->config;
-    const struct single_matrix m = { .weight = param_of_block(c, layer, w), .bias = param_of_block(c, layer, b) };
-    struct single_matrix out = m;
-    if (w == QKV_W)
-        out.out = qkv_width(c), out.in = c->D, out.groups[0] = c->H * c->A, out.groups[1] = out.groups[2] = c->K * c->A;
-    if (w == PROJ_W) out.out = c->D, out.in = c->H * c->A;
-    if (w == UP_W) out.out = up_width(c), out.in = c->D;
-    if (w == UP_W && c->mlp == MLP_SWIGLU) out.groups[0] = out.groups[1] = c->F;
-    if (w == DOWN_W) out.out = c->D, out.in = c->F;
-    return out;
-}
-
-static struct single_matrix head_of(const struct single *s)
-{
-    const struct model_config *c = s->config;
-    return (struct single_matrix){ .weight = param_head(c), .bias = param_head_bias(c), .out = c->V, .in = c->D };
-}
-
-/* The tensor that attention reads. */
-static const char *attended(const struct single *s)
-{
-    return s->config->positions == POSITIONS_ROTARY ? "attn.rotated" : "attn.qkv";
-}
-
-/* What the rotation turns: heads, or their norms. */
-static const char *turned(const struct single *s) { return s->config->head_norms ? "attn.normed" : "attn.qkv"; }
-
-#define ACT(name) single_act("act", l, name)
-#define GRAD(name) single_act("grad", l, name)
-#define BEFORE(kind) single_act(kind, l - 1, "out")             /* the stream that enters the block */
-
-static void block_forward(struct single *s, int64_t l)
-{
-    const struct model_config *c = s->config;
-    single_norm_forward(s, ACT("ln_1"), BEFORE("act"), norm_of(s, l, LN1_W, LN1_B));
-    single_matrix_forward(s, ACT("attn.qkv"), ACT("ln_1"), matrix_of(s, l, QKV_W, QKV_B));
-    if (c->positions == POSITIONS_ROTARY) single_rotary(s, ACT("attn.rotated"), ACT(turned(s)), false);
-    single_attention_forward(s, ACT("attn.heads"), ACT(attended(s)));
-    single_matrix_forward(s, ACT("attn.out"), ACT("attn.heads"), matrix_of(s, l, PROJ_W, PROJ_B));
-    if (!c->parallel) {
-        single_add(s, ACT("mid"), (struct single_name[]){ BEFORE("act"), ACT("attn.out") }, 2);
-        single_norm_forward(s, ACT("ln_2"), ACT("mid"), norm_of(s, l, LN2_W, LN2_B));
-    }
-    if (c->mlp != MLP_MIXTURE) {
-        single_matrix_forward(s, ACT("mlp.up"), c->parallel ? ACT("ln_1") : ACT("ln_2"),
-                              matrix_of(s, l, UP_W, UP_B));
-        single_activation_forward(s, ACT("mlp.act"), ACT("mlp.up"));
-        single_matrix_forward(s, ACT("mlp.out"), ACT("mlp.act"), matrix_of(s, l, DOWN_W, DOWN_B));
-    }
-    if (c->parallel)
-        single_add(s, ACT("out"), (struct single_name[]){ BEFORE("act"), ACT("attn.out"), ACT("mlp.out") }, 3);
-    else single_add(s, ACT("out"), (struct single_name[]){ ACT("mid"), ACT("mlp.out") }, 2);
-}
-
-static void feed_backward(struct single *s, int64_t l)
-{
-    const struct single_matrix up = matrix_of(s, l, UP_W, UP_B), down = matrix_of(s, l, DOWN_W, DOWN_B);
-    const struct single_name d_out = GRAD("mlp.out"), d_up = GRAD("mlp.up");
-    single_matrix_weight(s, d_out, ACT("mlp.act"), down, false);
-    single_matrix_input(s, GRAD("mlp.act"), &d_out, &down, 1);
-    single_activation_input(s, d_up, GRAD("mlp.act"), ACT("mlp.up"));
-    single_matrix_weight(s, d_up, s->config->parallel ? ACT("ln_1") : ACT("ln_2"), up, false);
-    if (!s->config->parallel) single_matrix_input(s, GRAD("ln_2"), &d_up, &up, 1);
-}
-
-static void attention_backward(struct single *s, int64_t l)
-{
-    const struct single_matrix qkv = matrix_of(s, l, QKV_W, QKV_B), proj = matrix_of(s, l, PROJ_W, PROJ_B);
-    const struct single_name d_out = GRAD("attn.out"), d_qkv = GRAD("attn.qkv");
-    single_matrix_weight(s, d_out, ACT("attn.heads"), proj, false);
-    single_matrix_input(s, GRAD("attn.heads"), &d_out, &proj, 1);
-    single_attention_input(s, GRAD(attended(s)), GRAD("attn.heads"), ACT("attn.heads"), ACT(attended(s)));
-    if (s->config->positions == POSITIONS_ROTARY) single_rotary(s, GRAD(turned(s)), GRAD("attn.rotated"), true);
-    single_matrix_weight(s, d_qkv, ACT("ln_1"), qkv, false);
-    if (!s->config->parallel) single_matrix_input(s, GRAD("ln_1"), &d_qkv, &qkv, 1);
-}
-
-static void block_backward(struct single *s, int64_t l)
-{
-    const struct model_config *c = s->config;
-    const struct single_name d = GRAD("out"), mid = GRAD("mid");
-    const struct single_norm ln1 = norm_of(s, l, LN1_W, LN1_B), ln2 = norm_of(s, l, LN2_W, LN2_B);
-    single_add(s, GRAD("mlp.out"), &d, 1);
-    if (c->mlp != MLP_MIXTURE) feed_backward(s, l);
-    if (!c->parallel) {
-        single_norm_weight(s, GRAD("ln_2"), ACT("mid"), ln2);
-        single_norm_input(s, mid, GRAD("ln_2"), ACT("mid"), d, ln2);
-    }
-    single_add(s, GRAD("attn.out"), c->parallel ? &d : &mid, 1);
-    attention_backward(s, l);
-    if (c->parallel)
-        single_matrix_input(s, GRAD("ln_1"), (struct single_name[]){ GRAD("mlp.up"), GRAD("attn.qkv") },
-                            (struct single_matrix[]){ matrix_of(s, l, UP_W, UP_B), matrix_of(s, l, QKV_W, QKV_B) }, 2);
-    single_norm_weight(s, GRAD("ln_1"), BEFORE("act"), ln1);
-    single_norm_input(s, BEFORE("grad"), GRAD("ln_1"), BEFORE("act"), c->parallel ? d : mid, ln1);
-}
-
-static void pass(struct single *s)
-{
-    const struct model_config *c = s->config;
-    const int64_t L = c->L;
-    const struct single_norm norm = { param_final_norm(c), param_final_bias(c) };
-    const struct single_matrix head = head_of(s);
-    const struct single_name d_logits = plain("grad/logits");
-    single_embedding_forward(s);
-    for (int64_t l = 0; l < L; l++) block_forward(s, l);
-    single_norm_forward(s, plain("act/ln_f"), single_act("act", L - 1, "out"), norm);
-    single_matrix_forward(s, plain("act/logits"), plain("act/ln_f"), head);
-    single_loss_forward(s);
-    single_loss_input(s);
-    single_matrix_weight(s, d_logits, plain("act/ln_f"), head, c->tied);
-    single_matrix_input(s, plain("grad/ln_f"), &d_logits, &head, 1);
-    single_norm_weight(s, plain("grad/ln_f"), single_act("act", L - 1, "out"), norm);
-    single_norm_input(s, single_act("grad", L - 1, "out"), plain("grad/ln_f"), single_act("act", L - 1, "out"),
-                      plain(""), norm);
-    for (int64_t l = L - 1; l >= 0; l--) block_backward(s, l);
-    single_embedding_weight(s);
-    single_gradient_norm(s);
-}
-
-enum error_code single_check(const struct model_config *c, struct single_batch batch, struct rounding rounding,
-                             struct single_source source, struct error *err)
-{
-    struct single s = { .config = c, .ops = ops_for(F64), .batch = batch, .N = batch.B * batch.S,
-                        .rounding = rounding, .source = source, .err = err };
-    if (c->shortcut || STREAMS(c) > 1 || c->dropout_embedding > 0 || c->dropout_residual > 0 ||
-        c->dropout_attention > 0)
-        return fail(err, ERR_PLAN, "operations of models with %s are not recomputed",
-                    c->shortcut ? "a shortcut" : STREAMS(c) > 1 ? "parallel streams" : "dropout");
-    pass(&s);
-    return s.failed;
+    if (!s->failed && s->unknown) s->now.verdict = SINGLE_UNKNOWN;
+    else if (!s->failed && s->now.lacks[0]) s->now.verdict = SINGLE_LACKS;
+    else if (!s->failed) compare_stored(s, v);
+    if (!s->failed) s->source.found(s->source.context, &s->now);
+    single_release(s, 0);
 }
 
 /* ---- words ------------------------------------------------------------------------------------------------------- */

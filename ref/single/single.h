@@ -10,8 +10,7 @@
  * `stepwise`, where the result of every step is stored in the format.  Only what exceeds the second is wrong.  The
  * probabilities of attention are stored in both, as in flash attention.  rounding.fused: the first is used for both.
  *
- * What is recomputed: dense models with blocks in sequence or in parallel; of a mixture everything but the experts and
- * what is routed to them.  Not: norms of heads, layers with a shortcut, parallel streams, dropout.
+ * The operations are those of a graph (graph.h).  One that is not in ref/single is reported as not recomputed.
  *
  * Names of tensors: golden/README.md.  Weights are "start/NAME".
  */
@@ -30,13 +29,15 @@ enum single_verdict {
     SINGLE_RIGHT,                       /* within the bound of one rounding */
     SINGLE_STEPWISE,                    /* right if the steps inside store what they compute */
     SINGLE_WRONG,
-    SINGLE_LACKS                        /* the program does not have all inputs */
+    SINGLE_LACKS,                       /* the program does not have all inputs */
+    SINGLE_UNKNOWN,                     /* the operation, or one that it needs, is not recomputed: made_by names it */
+    SINGLE_VERDICTS
 };
 
 /* One operation.  A result is a matrix: all dimensions but the last are rows; a number or a vector is one row. */
 struct single_result {
     char name[SINGLE_NAME];             /* of the result */
-    const char *made_by;                /* words: "the product with its matrix", "attention", ... */
+    char made_by[64];                   /* words: "the product with its matrix", "attention", ... */
     enum single_verdict verdict;
     char lacks[SINGLE_NAME];            /* the first missing input */
     int64_t rows, cols;
@@ -65,13 +66,6 @@ struct single_source {
 
 /* One batch of B sequences of S tokens; a label below 0 is ignored. */
 struct single_batch { const int32_t *ids, *labels; int64_t B, S; };
-
-/**
- * Recompute every operation of one pass whose result the program has.
- * @return OK, whatever the verdicts; ERR_MEMORY; ERR_PLAN if the model is none of those above; errors of fetch.
- */
-enum error_code single_check(const struct model_config *, struct single_batch, struct rounding, struct single_source,
-                             struct error *);
 
 /** How wrong numbers follow from right ones: "expected times 1.1000; 399 of 441 elements outside the bound".
  *  @return out. */

@@ -1,0 +1,84 @@
+/* embedding.c -- rows of tokens and of positions, and their gradients.
+ *
+ * The gradient of a row is a sum over its tokens, in any order; by steps the sum is stored after each of them.  If the
+ * matrix is also the output matrix, these rows may be added to its gradient one by one.
+ */
+#include "ref/single/parts.h"
+
+static int64_t token(const struct single *s, int64_t row) { return s->batch.ids[row % s->N]; }
+
+static struct single_value embed(struct single *s, const struct single_node *n)
+{
+    const struct tensor W = single_param(s, n->weight);
+    const struct single_slot *out = single_slot(s, n->out);
+    if (!single_going(s)) return single_none;
+    const struct single_value v = single_value_new(s, out->rows, out->cols);
+    for (int64_t i = 0; !s->failed && i < tensor_count(v.y); i++)
+        numbers(v.y)[i] = numbers(W)[token(s, i / out->cols) * out->cols + i % out->cols];
+    return v;
+}
+
+static struct single_value place(struct single *s, const struct single_node *n)
+{
+    const struct single_value X = single_value_of(s, n->in[0]);
+    const struct tensor W = single_param(s, n->weight);
+    if (!single_going(s)) return single_none;
+    const struct single_value v = single_value_new(s, tensor_rows(X.y), tensor_cols(X.y));
+    for (int64_t i = 0; !s->failed && i < tensor_count(v.y); i++) {
+        const int64_t D = tensor_cols(X.y);
+        const double x = numbers(X.y)[i], w = numbers(W)[i / D % s->batch.S * D + i % D],
+                     off = s->rounding.sum * (fabs(x) + fabs(w));
+        numbers(v.y)[i] = x + w;
+        numbers(v.fused)[i] = numbers(X.fused)[i] + off, numbers(v.steps)[i] = numbers(X.steps)[i] + off;
+    }
+    return v;
+}
+
+/* dW[row of n] += dY[n], in any order. */
+static struct single_value scatter(struct single *s, const struct single_node *n, bool tokens)
+{
+    const struct tensor dY = single_grad(s, n->out);
+    if (!single_going(s)) return single_none;
+    const int64_t rows = model_param(s->config, n->weight).dim[0], D = tensor_cols(dY);
+    struct single_value v = single_value_new(s, rows, D);
+    const struct tensor absolute = single_new(s, rows, D), count = single_new(s, rows, 1);
+    for (int64_t i = 0; !s->failed && i < tensor_count(dY); i++) {
+        const int64_t row = tokens ? token(s, i / D) : i / D % s->batch.S, at = row * D + i % D;
+        numbers(count)[row] += i % D == 0;
+        numbers(v.y)[at] += numbers(dY)[i], numbers(absolute)[at] += fabs(numbers(dY)[i]);
+        numbers(v.steps)[at] += s->rounding.store * fabs(numbers(v.y)[at]);
+    }
+    for (int64_t i = 0; !s->failed && i < rows * D; i++) {
+        const int64_t terms = (int64_t)numbers(count)[i / D];
+        const double off = rounding_of_sum(s->rounding.sum, terms) * numbers(absolute)[i],
+                     parts = s->rounding.parts > 1 ? 2 * s->rounding.store * numbers(absolute)[i] : 0;
+        single_put(v, i, (struct element){ numbers(v.y)[i], terms > 0 ? off + parts : 0 },
+                   terms > 1 ? numbers(v.steps)[i] : 0);
+        v.terms = terms > v.terms ? terms : v.terms;
+    }
+    return v;
+}
+
+static struct single_value of_tokens(struct single *s, const struct single_node *n) { return scatter(s, n, true); }
+static struct single_value of_positions(struct single *s, const struct single_node *n) { return scatter(s, n, false); }
+static struct single_value handed_on(struct single *s, const struct single_node *n)
+{
+    return single_gradient_of(s, n->out);
+}
+
+const struct single_operation single_embed = {
+    .words = "the embedding",
+    .forward = embed,
+    .weight_words = "the backward pass of the embedding",
+    .weight = of_tokens,
+};
+
+const struct single_operation single_positions = {
+    .words = "the embedding",
+    .forward = place,
+    .input_words = "the sum, backward",
+    .input = { handed_on },
+    .passes_on = true,
+    .weight_words = "the backward pass of the embedding",
+    .weight = of_positions,
+};

@@ -1,0 +1,210 @@
+/* walk.c -- all results of a graph, each from what is behind it. */
+#include "ref/single/parts.h"
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+enum { MOST_TERMS = 16 };
+
+static struct single_name act_name(const struct single_slot *slot)
+{
+    return single_name(slot->number ? "" : "act/", slot->name);
+}
+
+/* ---- what a pass reads ------------------------------------------------------------------------------------------- */
+
+struct tensor single_param(struct single *s, int param)
+{
+    if (param < 0) return tensor_none;
+    const struct param_spec p = model_param(s->config, param);
+    return single_input(s, single_param_name(s, "start/", param), p.ndim > 1 ? p.dim[0] : 1, p.dim[p.ndim - 1]);
+}
+
+/* An operation that has no such pass in ref/single: what needs it is not recomputed. */
+static struct single_value not_known(struct single *s, const struct single_node *n)
+{
+    if (!s->unknown) snprintf(s->now.made_by, sizeof s->now.made_by, "%.63s",
+                              n->operation ? n->operation->words : n->words);
+    s->unknown = true;
+    return single_none;
+}
+
+static struct single_value run(struct single *s, const struct single_node *n, single_pass *pass)
+{
+    return !single_going(s) ? single_none : pass ? pass(s, n) : not_known(s, n);
+}
+
+static struct single_value forward(struct single *s, const struct single_node *n)
+{
+    return run(s, n, n->operation ? n->operation->forward : NULL);
+}
+
+/* The program's own. */
+static struct single_value fetched(struct single *s, struct single_name name, const struct single_slot *slot)
+{
+    struct single_value v = single_value_new(s, slot->rows, slot->cols);
+    v.y = single_input(s, name, slot->rows, slot->cols), v.stored = true;
+    return v;
+}
+
+struct single_value single_value_of(struct single *s, int i)
+{
+    const struct single_slot *slot = single_slot(s, i);
+    if (!slot->unseen) return fetched(s, act_name(slot), slot);
+    return single_settled(s, forward(s, &s->graph->node[slot->maker]));
+}
+
+static struct single_value gradient_sum(struct single *s, int slot)
+{
+    struct single_value term[MOST_TERMS];
+    int terms = 0;
+    for (int v = s->graph->nodes - 1; v >= 0; v--)
+        for (int k = 0; k < SINGLE_INPUTS; k++) {
+            const struct single_node *n = &s->graph->node[v];
+            if (n->in[k] != slot || terms == MOST_TERMS) continue;
+            term[terms++] = run(s, n, n->operation ? n->operation->input[k] : NULL);
+        }
+    if (terms == MOST_TERMS && !s->failed)
+        s->failed = fail(s->err, ERR_PLAN, "%s has %d readers or more", single_slot(s, slot)->name, MOST_TERMS);
+    return terms > 0 && single_going(s) ? single_sum(s, term, terms) : single_none;
+}
+
+struct single_value single_gradient_of(struct single *s, int i)
+{
+    const struct single_slot *slot = single_slot(s, i);
+    if (!slot->unseen) return fetched(s, single_name("grad/", slot->name), slot);
+    return single_settled(s, gradient_sum(s, i));
+}
+
+/* Whether a computed value has exact numbers. */
+static bool is_exact(struct single_value v)
+{
+    for (int64_t i = 0; i < tensor_count(v.y); i++)
+        if (numbers(v.fused)[i] > 0 || numbers(v.steps)[i] > 0) return false;
+    return true;
+}
+
+static struct tensor exact(struct single *s, struct single_value v, struct single_name name)
+{
+    if (single_going(s) && !is_exact(v)) memcpy(s->now.lacks, name.text, sizeof s->now.lacks);
+    return v.y;
+}
+
+struct tensor single_act(struct single *s, int slot)
+{
+    return exact(s, single_value_of(s, slot), act_name(single_slot(s, slot)));
+}
+
+struct tensor single_grad(struct single *s, int slot)
+{
+    return exact(s, single_gradient_of(s, slot), single_name("grad/", single_slot(s, slot)->name));
+}
+
+/* ---- activations ------------------------------------------------------------------------------------------------- */
+
+static const char *words_of(const struct single_node *n, const char *words)
+{
+    return words ? words : n->operation && n->operation->words ? n->operation->words : n->words;
+}
+
+static void check_forward(struct single *s, const struct single_node *n)
+{
+    const struct single_slot *slot = single_slot(s, n->out);
+    if (slot->unseen || !single_begin(s, act_name(slot), words_of(n, NULL), slot->rows, slot->cols)) return;
+    s->now.head = slot->head;
+    single_end(s, forward(s, n));
+}
+
+static bool reads(const struct single_node *n, int slot)
+{
+    for (int k = 0; k < SINGLE_INPUTS; k++)
+        if (n->in[k] == slot) return true;
+    return false;
+}
+
+/* The words for a gradient: those of its first reader that computes something. */
+static const char *gradient_words(const struct single *s, int slot)
+{
+    const char *words = NULL;
+    for (int v = 0; v < s->graph->nodes; v++) {
+        const struct single_node *n = &s->graph->node[v];
+        const struct single_operation *is = n->operation;
+        if (!reads(n, slot) || (words && is && is->passes_on)) continue;
+        words = words_of(n, is ? is->input_words : NULL);
+        if (is == NULL || !is->passes_on) return words;
+    }
+    return words;
+}
+
+static void check_gradient(struct single *s, int i)
+{
+    const struct single_slot *slot = single_slot(s, i);
+    if (slot->unseen || slot->number) return;
+    if (!single_begin(s, single_name("grad/", slot->name), gradient_words(s, i), slot->rows, slot->cols)) return;
+    s->now.head = slot->head;
+    single_end(s, gradient_sum(s, i));
+}
+
+/* ---- parameters -------------------------------------------------------------------------------------------------- */
+
+/* What a node contributes to a parameter's gradient.  @return whether it has it. */
+static bool contributes(struct single *s, const struct single_node *n, int param, struct single_value *v)
+{
+    if (n->weight == param) *v = run(s, n, n->operation ? n->operation->weight : NULL);
+    else if (n->bias == param) *v = run(s, n, n->operation ? n->operation->bias : NULL);
+    else return false;
+    return true;
+}
+
+static bool has(const struct single_node *n, int param) { return n->weight == param || n->bias == param; }
+
+static bool is_first(const struct single *s, int v, int param)
+{
+    for (int before = 0; before < v; before++)
+        if (has(&s->graph->node[before], param)) return false;
+    return true;
+}
+
+static void check_param(struct single *s, int v, int param, const char *words)
+{
+    if (param < 0 || !is_first(s, v, param)) return;
+    const struct param_spec p = model_param(s->config, param);
+    const int64_t rows = p.ndim > 1 ? p.dim[0] : 1, cols = p.dim[p.ndim - 1];
+    struct single_value term[MOST_TERMS];
+    int terms = 0;
+    if (!single_begin(s, single_param_name(s, "grad/", param), words, rows, cols)) return;
+    for (int w = s->graph->nodes - 1; w >= v && terms < MOST_TERMS; w--)
+        terms += contributes(s, &s->graph->node[w], param, &term[terms]);
+    single_end(s, single_going(s) ? single_sum(s, term, terms) : single_none);
+}
+
+/* ---- the pass ---------------------------------------------------------------------------------------------------- */
+
+static bool is_first_reader(const struct single *s, int v, int slot)
+{
+    for (int before = 0; before < v; before++)
+        if (reads(&s->graph->node[before], slot)) return false;
+    return true;
+}
+
+static void check_backward(struct single *s, int v)
+{
+    const struct single_node *n = &s->graph->node[v];
+    const struct single_operation *is = n->operation;
+    check_param(s, v, n->bias, words_of(n, is ? is->bias_words : NULL));
+    check_param(s, v, n->weight, words_of(n, is ? is->weight_words : NULL));
+    for (int k = 0; k < SINGLE_INPUTS; k++)
+        if (n->in[k] >= 0 && is_first_reader(s, v, n->in[k])) check_gradient(s, n->in[k]);
+}
+
+enum error_code single_check(const struct model_config *c, const struct single_graph *graph, struct single_batch batch,
+                             struct rounding rounding, struct single_source source, struct error *err)
+{
+    struct single s = { .config = c, .graph = graph, .ops = ops_for(F64), .batch = batch, .N = batch.B * batch.S,
+                        .rounding = rounding, .source = source, .err = err };
+    for (int v = 0; v < graph->nodes; v++) check_forward(&s, &graph->node[v]);
+    for (int v = graph->nodes - 1; v >= 0; v--) check_backward(&s, v);
+    single_gradient_norm(&s);
+    free(s.scratch);
+    return s.failed;
+}
