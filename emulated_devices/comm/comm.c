@@ -203,3 +203,22 @@ void comm_outline_close(struct comm *c)
     free(c->contexts);
     c->contexts = NULL;
 }
+
+enum error_code comm_alone(struct comm *c, struct device *d, struct error *err)
+{
+    enum error_code e = comm_outline(c, d, 0, 1, err);
+    if (e) return e;
+    c->everyone = calloc(1, sizeof *c->everyone);
+    e = c->everyone ? group_world(c->everyone, c, err) : fail(err, ERR_MEMORY, "no memory for a group of one device");
+    if (!e) return OK;
+    free(c->everyone);
+    comm_outline_close(c);
+    return e;
+}
+
+void comm_alone_close(struct comm *c)
+{
+    group_close(c->everyone);
+    free(c->everyone);
+    comm_outline_close(c);
+}

@@ -68,6 +68,11 @@ void comm_close(struct comm *);
 enum error_code comm_outline(struct comm *, struct device *, int rank, int size, struct error *);
 void comm_outline_close(struct comm *);
 
+/** Make a comm of one device that is alone, and can run everything that sends no message.  Local; without MPI.
+ *  @return OK, or ERR_MEMORY with nothing to close. */
+enum error_code comm_alone(struct comm *, struct device *, struct error *);
+void comm_alone_close(struct comm *);
+
 /** End the whole job at once, from one device, when agreement is impossible.  Does not return. */
 void comm_abort(struct comm *, int exit_status) __attribute__((noreturn));
 

@@ -17,7 +17,7 @@ enum { CLUSTER_LEVELS = 3 };            /* device pair, node, cluster */
 enum { CLUSTER_MOST_SPEEDS = 64 };
 
 #define ALWAYS_EAGER UINT64_MAX
-#define CLUSTER_USUAL "h100-infiniband"    /* what a device is part of unless another is named */
+#define CLUSTER_USUAL "toy"              /* what a device is part of unless another is named */
 
 /* The link between two devices that share this level and no nearer one.
  * Every device has a port of its own for each direction. */

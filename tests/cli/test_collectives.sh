@@ -66,7 +66,7 @@ test_show_refusals() {
     run show allgather neighbour_exchange --devices 5;  expect_status 2; expect_error 'allgather neighbour_exchange needs P even; --devices is 5'
     run show allreduce ring --devices 17;           expect_status 2; expect_error '--devices 17'
     run show broadcast flat --root 4;               expect_status 2; expect_error '--root 4 must be one of the 4 devices'
-    run show allreduce two_level --devices 8;       expect_status 2
+    run show allreduce two_level --devices 8 --cluster h100-infiniband; expect_status 2
     expect_error 'allreduce two_level needs a group on several nodes of the cluster; --devices is 8, --cluster h100-infiniband'
     run show allreduce torus_2d --devices 6 --cluster a100-ethernet;    expect_status 2
     expect_error 'allreduce torus_2d needs as many members on every node of the cluster; --devices is 6, --cluster a100-ethernet'

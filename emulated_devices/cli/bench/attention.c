@@ -211,7 +211,7 @@ static enum error_code time_it(const struct asked *a, const char *scheme, int P,
 {
     static struct attention_rows rows;
     struct attention_job j = { .shape = { 1, a->wall, 2, 2, 32 }, .P = P, .scheme = scheme, .runs = a->job.runs,
-                               .dtype = F32, .cluster = CLUSTER_USUAL };
+                               .dtype = F32, .cluster = BENCH_CLUSTER };
     enum error_code e = attention_job_run(&rows, &j, program, status, err);
     if (!e && *status == 0 && rows.used == 0)
         e = fail(err, ERR_PLAN, "--wall %d: %s does not accept it on %d devices", a->wall, scheme, P);
@@ -253,7 +253,7 @@ static enum error_code bench(const struct asked *a, char *program, int *status, 
 enum error_code bench_attention_topic(int argc, char **argv, int *status, struct error *err)
 {
     struct asked a = { .B = 1, .S = 65536, .H = 16, .A = 8, .devices = "1,4,8,16", .dtype = "bf16", .wall = 4096,
-                       .claims = true, .job = { .cluster = CLUSTER_USUAL, .node = 4, .runs = 3 } };
+                       .claims = true, .job = { .cluster = BENCH_CLUSTER, .node = 4, .runs = 3 } };
     struct cluster m;
     bool help;
     enum error_code e = parse(&a, argc, argv, &help, err);

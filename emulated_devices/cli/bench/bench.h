@@ -8,6 +8,8 @@ command_fn bench_step_topic, bench_schedules_topic, bench_collectives_topic, ben
            bench_attention_topic, bench_dispatch_topic, bench_quantized_topic, bench_offload_topic,
            bench_streams_topic;
 
+#define BENCH_CLUSTER "h100-infiniband"         /* unless another is named: published figures are of such machines */
+
 /** Read --devices of a benchmark with several jobs: numbers from 1 to most, such as "2,4,8".
  *  @param[out] devices  [room].  @param[in,out] count  how many; 0 before.  @return OK or ERR_USAGE. */
 enum error_code bench_devices(const char *list, int most, int room, int *devices, int *count, struct error *);

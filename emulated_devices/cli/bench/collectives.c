@@ -176,7 +176,7 @@ static enum error_code run_jobs(const struct bench_collectives *b, const struct 
 enum error_code bench_collectives_topic(int argc, char **argv, int *status, struct error *err)
 {
     struct asked a = { .operation = "allreduce", .algorithms = "all", .devices = "8", .bytes = "8:4M",
-                       .cluster = CLUSTER_USUAL, .runs = 5 };
+                       .cluster = BENCH_CLUSTER, .runs = 5 };
     struct bench_collectives b;
     bool help;
     enum error_code e = parse(&a, argc, argv, &help, err);

@@ -289,7 +289,7 @@ static enum error_code take(struct asked *a, struct cluster *m, struct error *er
 enum error_code bench_dispatch_topic(int argc, char **argv, int *status, struct error *err)
 {
     struct asked a = { .devices = 16, .node = 4, .experts = 32, .choices = 8, .tokens = 16, .width = 32, .inner = 64,
-                       .cluster = CLUSTER_USUAL };
+                       .cluster = BENCH_CLUSTER };
     struct cluster m;
     bool help;
     const struct option table[] = {

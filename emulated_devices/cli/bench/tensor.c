@@ -269,7 +269,7 @@ static enum error_code compare(const struct bench_tensor *b, const struct asked 
 enum error_code bench_tensor_topic(int argc, char **argv, int *status, struct error *err)
 {
     struct asked a = { .D = 256, .H = 16, .S = 128, .B = 8, .devices = "1,2,4,8,9,16", .run = 9, .runs = 3,
-                       .dtype = "fp32", .cluster = CLUSTER_USUAL };
+                       .dtype = "fp32", .cluster = BENCH_CLUSTER };
     struct bench_tensor b;
     bool help;
     enum error_code e = parse(&a, argc, argv, &help, err);

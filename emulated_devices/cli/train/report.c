@@ -331,6 +331,16 @@ void report_copies(const struct train_record *r)
                 (unsigned long long)r->copies);
 }
 
+static void report_virtual_time(const struct train_record *r)
+{
+    const double step = virtual_step(r);
+    fprintf(r->out, "virtual %.1f us a step on cluster %s", 1e-6 * step, r->options->cluster.name);
+    if (r->alone > 0 && step > 0)
+        fprintf(r->out, "; on one device of it %.1f us, speed-up %.2f", 1e-6 * (double)r->alone,
+                (double)r->alone / step);
+    fprintf(r->out, "\n        (lower bounds: contention is not modelled)\n");
+}
+
 void report_end(const struct train_record *r)
 {
     const struct plan *p = &r->options->plan;
@@ -340,8 +350,7 @@ void report_end(const struct train_record *r)
         const double s = median_seconds(r), B = mean_sequences(r);
         fprintf(r->out, "\nspeed   median step %.1f ms, %.0f tokens/s, %.1f GFLOP/s on all devices together\n", 1e3 * s,
                 B * (double)p->S / s, step_flops(p) * B / (double)p->B / s / 1e9);
-        fprintf(r->out, "virtual %.1f us a step on cluster %s (lower bound: contention is not modelled)\n",
-                1e-6 * virtual_step(r), r->options->cluster.name);
+        report_virtual_time(r);
     }
     report_rounds(r);
     if (r->divergence.what)
@@ -484,6 +493,7 @@ enum error_code report_json(const struct train_record *r, const char *path, stru
     cJSON_AddNumberToObject(root, "median_step_seconds", median_seconds(r));
     cJSON_AddStringToObject(root, "cluster", r->options->cluster.name);
     cJSON_AddNumberToObject(root, "virtual_step_ps", virtual_step(r));
+    if (r->alone > 0) cJSON_AddNumberToObject(root, "virtual_step_of_one_device_ps", (double)r->alone);
     cJSON_AddNumberToObject(root, "step_flops", step_flops(&r->options->plan));
     if (r->options->check) report_check_json(r, root);
     enum error_code e = json_write(path, root, err);

@@ -2,6 +2,7 @@
 #include "emulated_devices/cli/launch/machine.h"
 #include "emulated_devices/cli/measure.h"
 #include "emulated_devices/cli/train/train.h"
+#include "emulated_devices/model/alone.h"
 #include "emulated_devices/draw/timeline.h"
 #include "emulated_devices/draw/trace_file.h"
 #include "emulated_devices/model/mixture.h"
@@ -245,6 +246,14 @@ static enum error_code verdict(const struct session *r, struct error *err)
     return check_counts(&r->record, err);
 }
 
+/* A figure beside the run's own: without it the report is complete. */
+static void time_alone(struct train_record *r)
+{
+    struct plan p = r->options->plan;
+    p.cluster = &r->options->cluster;
+    if (p.mesh.devices == 1 || alone_step_time(&p, &r->alone, NULL)) r->alone = 0;
+}
+
 static enum error_code train_steps(struct session *r, const struct text *text, struct error *err)
 {
     const struct train_options *o = r->options;
@@ -258,6 +267,7 @@ static enum error_code train_steps(struct session *r, const struct text *text, s
     r->trainer.device->clock.trace = NULL;
     if (e == OK || e == ERR_MEMORY) e = collect_record(r, e, err);
     if (!e) e = judge(r, text, err);
+    if (!e && r->speaks) time_alone(&r->record);
     if (!e && o->timeline)
         e = fail_about(err, timeline_write(&r->trainer, o->timeline, r->record.out, err), "--timeline");
     if (!e && r->speaks) report_end(&r->record);

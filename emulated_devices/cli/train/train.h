@@ -132,6 +132,7 @@ struct train_record {
     const char *truth;                  /* what it was compared with, as text */
     struct device_report *device;       /* [devices] */
     bool has_numbers;                   /* of the backend */
+    picoseconds alone;                  /* virtual time of a step on one device; 0: there is no such step */
     double validation;                  /* loss on the validation text */
     struct error encoders;              /* OK, or ERR_CHECK: of what is not text, how it differs */
     uint64_t copies;                    /* elements compared with another device's (replicas.h) */

@@ -1,0 +1,18 @@
+/* alone.h -- how long one device would need for the step of a plan. */
+#ifndef ORRERY_ALONE_H
+#define ORRERY_ALONE_H
+
+#include "emulated_devices/plan/plan.h"
+
+/**
+ * The virtual time of one training step of a plan's batch on one device of its cluster: the whole batch at once, in
+ * memory enough for it, with nothing recomputed, quantised or kept elsewhere.  Computes no numbers: the backend
+ * `count` charges each operation.
+ * Local: any process may call it, also one without MPI.
+ * @param p  checked, with a cluster.
+ * @return OK; ERR_PLAN if there is no such step: batches from a file, inputs other than text, no backward pass;
+ *         ERR_MEMORY.
+ */
+enum error_code alone_step_time(const struct plan *p, picoseconds *time, struct error *);
+
+#endif
