@@ -25,7 +25,8 @@ static enum error_code parse(struct check_options *o, int argc, char **argv, str
     const struct option table[] = {
         { "GOLDEN", NULL, OPTION_STRING, &o->golden, .required = true, .help = "a golden file" },
         { "ACTUAL", NULL, OPTION_STRING, &o->actual, .required = true,
-          .help = "a safetensors file with tensors of the same names, or a folder with one file per rank" },
+          .help = "a safetensors file with tensors of the same names, or a folder: of a dump that describes "
+                  "itself (docs/dumps.md), or of one file per rank" },
         { "--dtype", "NAME", OPTION_CHOICE, &o->dtype, .choices = formats,
           .help = "number format of the computation; default: the widest one in ACTUAL" },
         { "--sums", "NAME", OPTION_CHOICE, &o->sums, .choices = formats,
@@ -61,15 +62,16 @@ static bool is_number(const char *name)
            strcmp(last, "z_loss") == 0;
 }
 
-/* The widest format of a tensor: a gradient in fp32 beside weights in bf16 was summed in fp32. */
+/* What a dump says, or the widest format of a tensor: a gradient in fp32 beside weights in bf16 was summed in fp32. */
 static enum dtype widest(const struct actual *a)
 {
     static const enum dtype wide[] = { F64, F32, BF16, F16 };
+    if (a->dtype != DTYPE_COUNT) return a->dtype;
     for (size_t i = 0; i < sizeof wide / sizeof *wide; i++)
-        for (int r = 0; r < a->ranks; r++)
-            for (int k = 0; k < a->file[r].count; k++)
-                if (strcmp(a->file[r].entry[k].dtype, dtype_file_name(wide[i])) == 0 &&
-                    !is_number(a->file[r].entry[k].name))
+        for (int f = 0; f < a->files; f++)
+            for (int k = 0; k < a->file[f].st.count; k++)
+                if (strcmp(a->file[f].st.entry[k].dtype, dtype_file_name(wide[i])) == 0 &&
+                    !is_number(a->file[f].st.entry[k].name))
                     return wide[i];
     return F32;
 }
@@ -95,7 +97,9 @@ static void print_first(FILE *out, const struct check_result *r, const struct ac
             fprintf(out, "  wrong on  %s: %d of the %d ranks that have it\n",
                     diagnose_place(text, sizeof text, &a->mesh, c->on), devices_count(&c->on->failing),
                     devices_count(&c->on->holding));
+        if (c->micros[0]) fprintf(out, "  in time   %s\n", c->micros);
         if (diagnose_scale(text, sizeof text, &a->mesh, 1, c->on)[0]) fprintf(out, "  it is     %s\n", text);
+        if (c->copies[0]) fprintf(out, "  copies    %s\n", c->copies);
     }
     for (int i = r->first - 1; i >= 0; i--)
         if (r->all[i].finding == HOLDS) {
@@ -108,6 +112,9 @@ static void print_counts(FILE *out, const struct check_result *r)
 {
     for (int f = 0; f < FINDING_COUNT; f++)
         if (r->found[f]) fprintf(out, "  %5d  %s\n", r->found[f], finding_words((enum finding)f));
+    int apart = 0;
+    for (int i = 0; i < r->count; i++) apart += r->all[i].copies[0] && r->all[i].finding == HOLDS;
+    if (apart) fprintf(out, "  %5d  of them with copies that differ within rounding\n", apart);
     if (r->extras) fprintf(out, "  %5d  not golden: %s%s\n", r->extras, r->extra[0], r->extras > 1 ? ", ..." : "");
 }
 
@@ -148,8 +155,10 @@ static void print_result(FILE *out, const struct check_options *o, const struct 
                          enum dtype format, const struct checked_kinds *kinds)
 {
     const struct check_result *r = v->whole;
-    fprintf(out, "golden  %s\nactual  %s, %d file%s, computed in %s\n\n", o->golden, o->actual, a->ranks,
-            plural(a->ranks), dtype_name(format));
+    fprintf(out, "golden  %s\nactual  %s, %d file%s, computed in %s\n", o->golden, o->actual, a->files,
+            plural(a->files), dtype_name(format));
+    if (a->program) fprintf(out, "program %s\n", printable(a->program).text);
+    fprintf(out, "\n");
     if (o->all) print_all(out, r, v->single);
     if (r->first >= 0) print_first(out, r, a);
     if (r->worst >= 0) {
@@ -176,11 +185,13 @@ static void add_checked(cJSON *list, const struct checked *c, const struct actua
     cJSON_AddStringToObject(o, "finding", finding_words(c->finding));
     cJSON_AddNumberToObject(o, "bound", c->bound);
     if (c->why[0]) cJSON_AddStringToObject(o, "why", c->why);
-    if (c->on == NULL) return;
+    if (c->copies[0]) cJSON_AddStringToObject(o, "copies", c->copies);
+    if (c->micros[0]) cJSON_AddStringToObject(o, "microbatches", c->micros);
+    if (c->on == NULL || c->finding == MISSHAPED) return;
     cJSON_AddNumberToObject(o, "error", c->error);
     cJSON_AddNumberToObject(o, "ratio", checked_ratio(c));
     cJSON_AddNumberToObject(o, "rank", c->rank);
-    if (!finding_fails(c->finding) || c->finding == MISSHAPED) return;
+    if (!finding_fails(c->finding)) return;
     cJSON_AddStringToObject(o, "wrong_on", diagnose_place(text, sizeof text, &a->mesh, c->on));
     cJSON_AddStringToObject(o, "scale", diagnose_scale(text, sizeof text, &a->mesh, 1, c->on));
 }
@@ -234,7 +245,7 @@ static enum error_code compare(const struct check_options *o, const struct golde
                                struct error *err)
 {
     const enum dtype format = o->dtype ? dtype_by_name(o->dtype) : widest(actual);
-    struct rounding rounding = rounding_of(format, o->sums ? dtype_by_name(o->sums) : DTYPE_COUNT,
+    struct rounding rounding = rounding_of(format, o->sums ? dtype_by_name(o->sums) : actual->sums,
                                            o->parts > 0 ? o->parts : singles_parts(actual));
     struct check_result result;
     struct singles singles;

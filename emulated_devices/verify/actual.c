@@ -1,4 +1,4 @@
-#include "emulated_devices/verify/actual.h"
+#include "emulated_devices/verify/actual_open.h"
 #include <dirent.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -123,36 +123,65 @@ static enum error_code list_files(const struct actual *a, const char *path, char
     return OK;
 }
 
-/* The map's mesh, and each file's rank in our order of axes.  Without a mesh all ranks are along dp. */
-static enum error_code place_ranks(struct actual *a, int files, int rank_of[], struct error *err)
+bool actual_axis(const char *name, enum axis *axis)
 {
-    int size[AXIS_COUNT] = { 1, 1, 1, 1, 1 }, order[AXIS_COUNT], axes = 0;
-    const cJSON *mesh = NULL, *one;
-    enum error_code e = a->map && json_has(a->map, "mesh") ? json_object(a->map, a->map_path, "mesh", &mesh, err) : OK;
-    if (e) return e;
-    cJSON_ArrayForEach(one, mesh) {
-        enum axis axis = 0;
+    for (*axis = 0; *axis < AXIS_COUNT; ++*axis)
+        if (strcmp(axis_name(*axis), name) == 0) return true;
+    return false;
+}
+
+enum error_code actual_read_mesh(const cJSON *list, const char *where, struct mesh *mesh, enum axis order[], int *axes,
+                                 struct error *err)
+{
+    int size[AXIS_COUNT] = { 1, 1, 1, 1, 1 };
+    int64_t devices = 1;
+    const cJSON *one;
+    *axes = 0;
+    cJSON_ArrayForEach(one, list) {
+        enum axis axis;
         int64_t n = 0;
-        while (axis < AXIS_COUNT && strcmp(axis_name(axis), one->string) != 0) axis++;
-        if (axis == AXIS_COUNT || !json_whole(one, &n) || n < 1 || n > MESH_MOST_DEVICES || axes == AXIS_COUNT)
+        if (!actual_axis(one->string, &axis) || !json_whole(one, &n) || n < 1 || n > MESH_MOST_DEVICES)
             return fail(err, ERR_FORMAT, "%s: mesh: \"%s\" is not one of pp, dp, cp, ep, tp with a size of at least 1",
-                        printable_path(a->map_path).text, printable(one->string).text);
-        order[axes++] = (int)axis;
+                        where, printable(one->string).text);
+        devices *= n;
+        if (devices > MESH_MOST_DEVICES)
+            return fail(err, ERR_FORMAT, "%s: mesh: has more than %d ranks", where, MESH_MOST_DEVICES);
+        order[(*axes)++] = axis;
         size[axis] = (int)n;
     }
-    if (axes == 0) size[DP] = files, order[axes++] = DP;
-    e = mesh_make(&a->mesh, size, err);
-    if (!e && a->mesh.devices != files)
-        e = fail(err, ERR_PLAN, "the map's mesh has %d ranks, but there are %d files", a->mesh.devices, files);
-    for (int f = 0; f < files && !e; f++) {
-        int rank = 0, left = f;
-        for (int i = axes - 1; i >= 0; i--) {
-            rank = mesh_neighbour(&a->mesh, rank, (enum axis)order[i], left % size[order[i]]);
-            left /= size[order[i]];
-        }
-        rank_of[f] = rank;
+    return mesh_make(mesh, size, err);
+}
+
+int actual_rank_of(const struct mesh *mesh, const enum axis order[], int axes, int n)
+{
+    int rank = 0;
+    for (int i = axes - 1; i >= 0; i--) {
+        rank = mesh_neighbour(mesh, rank, order[i], n % mesh->size[order[i]]);
+        n /= mesh->size[order[i]];
     }
+    return rank;
+}
+
+/* The map's mesh, and each file's rank in our order of axes.  Without a mesh all ranks are along dp. */
+static enum error_code place_ranks(struct actual *a, struct error *err)
+{
+    enum axis order[AXIS_COUNT] = { DP };
+    int axes = 0, size[AXIS_COUNT] = { [PP] = 1, [DP] = a->files, [CP] = 1, [EP] = 1, [TP] = 1 };
+    const cJSON *mesh = NULL;
+    enum error_code e = a->map && json_has(a->map, "mesh") ? json_object(a->map, a->map_path, "mesh", &mesh, err) : OK;
+    if (!e && mesh) e = actual_read_mesh(mesh, printable_path(a->map_path).text, &a->mesh, order, &axes, err);
+    if (!e && axes == 0) axes = 1, e = mesh_make(&a->mesh, size, err);
+    if (!e && a->mesh.devices != a->files)
+        e = fail(err, ERR_PLAN, "the map's mesh has %d ranks, but there are %d files", a->mesh.devices, a->files);
+    for (int f = 0; f < a->files && !e; f++)
+        a->file[f].number = f, a->file[f].rank = actual_rank_of(&a->mesh, order, axes, f);
     return e;
+}
+
+static int by_rank(const void *a, const void *b)
+{
+    const struct actual_file *x = a, *y = b;
+    return x->rank != y->rank ? (x->rank > y->rank) - (x->rank < y->rank) : strcmp(x->st.path, y->st.path);
 }
 
 static int stars(const char *text)
@@ -196,43 +225,120 @@ static enum error_code check_map(const struct actual *a, struct error *err)
     return e;
 }
 
+/* ---- all files --------------------------------------------------------------------------------------------------- */
+
+/* All files are of dumps, or none is. */
+static enum error_code check_alike(const struct actual *a, struct error *err)
+{
+    const char *map = a->map_path;
+    for (int f = 1; f < a->files; f++)
+        if (actual_is_dump(&a->file[f].st) != actual_is_dump(&a->file[0].st))
+            return fail(err, ERR_FORMAT, "%s: its metadata has no \"orrery_dump\", but that of %s has",
+                        printable_path(a->file[actual_is_dump(&a->file[0].st) ? f : 0].st.path).text,
+                        printable_path(a->file[actual_is_dump(&a->file[0].st) ? 0 : f].st.path).text);
+    if (map && actual_is_dump(&a->file[0].st))
+        return fail(err, ERR_FORMAT, "%s: is a dump that says itself what is in it; --map %s must not say it, too",
+                    printable_path(a->file[0].st.path).text, printable_path(map).text);
+    return OK;
+}
+
+static enum error_code open_files(struct actual *a, char **paths, int count, struct error *err)
+{
+    enum error_code e = OK;
+    a->file = calloc((size_t)count + 1, sizeof *a->file);
+    if (a->file == NULL) return fail(err, ERR_MEMORY, "no memory for %d files", count);
+    while (a->files < count && !e) {
+        e = safetensors_open(&a->file[a->files].st, paths[a->files], err);
+        a->files += !e;
+    }
+    if (!e) e = check_alike(a, err);
+    a->dump = !e && actual_is_dump(&a->file[0].st);
+    if (!e) e = a->dump ? actual_open_dump(a, err) : place_ranks(a, err);
+    a->ranks = a->mesh.devices;
+    if (!e && !a->dump) qsort(a->file, (size_t)a->files, sizeof *a->file, by_rank);
+    return e;
+}
+
 enum error_code actual_open(struct actual *a, const char *path, const char *map, struct error *err)
 {
     char **paths = NULL;
-    int files = 0, *rank_of = NULL;
-    *a = (struct actual){ .map_path = map };
+    int files = 0;
+    *a = (struct actual){ .map_path = map, .dtype = DTYPE_COUNT, .sums = DTYPE_COUNT };
     enum error_code e = map ? json_read(map, &a->map, err) : OK;
     if (!e && map && !cJSON_IsObject(a->map))
         e = fail(err, ERR_FORMAT, "%s: is not an object", printable_path(map).text);
     if (!e && map) e = check_map(a, err);
     if (!e) e = list_files(a, path, &paths, &files, err);
-    if (!e) {
-        a->file = calloc((size_t)files, sizeof *a->file);
-        rank_of = calloc((size_t)files, sizeof *rank_of);
-        if (a->file == NULL || rank_of == NULL) e = fail(err, ERR_MEMORY, "no memory for %d files", files);
-    }
-    if (!e) e = place_ranks(a, files, rank_of, err);
-    for (int f = 0; f < files && !e; f++) {
-        e = safetensors_open(&a->file[rank_of[f]], paths[f], err);
-        if (!e) a->ranks++;
-        else a->file[rank_of[f]] = (struct safetensors){ 0 };
-    }
+    if (!e) e = open_files(a, paths, files, err);
     for (int f = 0; f < files; f++) free(paths[f]);
-    free(paths), free(rank_of);
-    if (e) {
-        for (int f = 0; a->file && f < files; f++)
-            if (a->file[f].path) safetensors_close(&a->file[f]);
-        free(a->file);
-        cJSON_Delete(a->map);
-        *a = (struct actual){ 0 };
-    }
+    free(paths);
+    if (e) actual_close(a);
     return e;
 }
 
 void actual_close(struct actual *a)
 {
-    for (int r = 0; r < a->ranks; r++) safetensors_close(&a->file[r]);
-    free(a->file);
+    for (int f = 0; f < a->files; f++) {
+        safetensors_close(&a->file[f].st);
+        cJSON_Delete(a->file[f].layout);
+    }
+    free(a->file), free(a->entry);
     cJSON_Delete(a->map);
     *a = (struct actual){ 0 };
+}
+
+/* ---- pieces ------------------------------------------------------------------------------------------------------ */
+
+bool actual_has(const struct actual *a, const char *ours)
+{
+    char theirs[256];
+    int count;
+    if (a->dump) return actual_entries(a, ours, &count) != NULL;
+    actual_name(a, ours, theirs, sizeof theirs);
+    for (int r = 0; r < a->ranks; r++)
+        if (safetensors_find(&a->file[r].st, theirs)) return true;
+    return false;
+}
+
+static enum error_code find_by_map(const struct actual *a, const char *ours, const int64_t dim[2],
+                                   struct actual_pieces *p, struct error *err)
+{
+    char theirs[256];
+    enum error_code e = OK;
+    actual_name(a, ours, theirs, sizeof theirs);
+    for (int r = 0; r < a->ranks && !e; r++) {
+        if (safetensors_find(&a->file[r].st, theirs) == NULL) continue;
+        e = actual_piece_of_map(a, ours, theirs, r, dim, &p->all[p->count], err);
+        p->count += !e;
+    }
+    return e;
+}
+
+enum error_code actual_find(const struct actual *a, const char *ours, const int64_t dim[2], struct actual_pieces *p,
+                            struct error *err)
+{
+    int count = a->ranks;
+    const struct actual_entry *entry = a->dump ? actual_entries(a, ours, &count) : NULL;
+    *p = (struct actual_pieces){ .all = calloc((size_t)count + 1, sizeof *p->all) };
+    if (p->all == NULL) return fail(err, ERR_MEMORY, "no memory for the pieces of %s", ours);
+    enum error_code e = a->dump ? OK : find_by_map(a, ours, dim, p, err);
+    for (int i = 0; a->dump && i < count && !e; i++) {
+        e = actual_piece_of_entry(a, &entry[i], dim, &p->all[i], err);
+        p->count += !e;
+    }
+    if (e) actual_pieces_free(p);
+    return e;
+}
+
+static void free_piece(struct actual_piece *p)
+{
+    for (int i = 0; i < p->parts; i++) part_free(&p->part[i]);
+    free(p->part);
+}
+
+void actual_pieces_free(struct actual_pieces *p)
+{
+    for (int i = 0; i < p->count; i++) free_piece(&p->all[i]);
+    free(p->all);
+    *p = (struct actual_pieces){ 0 };
 }

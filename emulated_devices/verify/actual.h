@@ -1,7 +1,11 @@
-/* actual.h -- the tensors of another program: one safetensors file, or one for each rank, and a map that defines how
- * they are named and cut.
+/* actual.h -- the tensors of another program, each as a list of pieces: which rank has which rows and columns of it.
  *
- * Serial.  A map is JSON; all of its parts are optional:
+ * Serial.  Two kinds of files become the same pieces:
+ *
+ * A dump (docs/dumps.md): the files themselves say which rank they are of, on which mesh, and what part of which tensor
+ * each of theirs is.  A rank may have several files, and several pieces of a tensor.
+ *
+ * One file for each rank, and a map.  It is JSON; all of its parts are optional:
  *
  *     { "ranks": ["a.safetensors", ...],          files in order of rank; default: those of the folder, by name
  *       "mesh": { "dp": 2, "tp": 2 },             the mesh of the ranks: the last axis varies fastest
@@ -29,19 +33,43 @@
 #include "ref/io/json.h"
 #include "ref/io/safetensors.h"
 
+enum { ACTUAL_NO_MICRO = -1, ACTUAL_MOST_MICROS = 4096 };
+
+struct actual_file {
+    struct safetensors st;
+    int rank;                           /* of the mesh, in our order of axes */
+    int number;                         /* the rank as the program counts */
+    cJSON *layout;                      /* of a dump: its description of the file's tensors; NULL: all are whole */
+};
+
+/* One tensor of one file of a dump. */
+struct actual_entry {
+    const struct actual_file *file;
+    const struct safetensors_entry *stored;
+    const cJSON *layout;                /* NULL: it is the whole tensor */
+    int length;                         /* of its name, which ends before a # */
+};
+
 struct actual {
-    int ranks;
-    struct safetensors *file;           /* [ranks] by rank of the mesh */
+    int ranks, files;
+    struct actual_file *file;           /* [files] in order of rank */
     struct mesh mesh;
     cJSON *map;                         /* NULL: none */
     const char *map_path;
+    bool dump;                          /* the files describe themselves */
+    struct actual_entry *entry;         /* [entries] of a dump, by name, rank and key */
+    int entries;
+    const char *program;                /* what a dump says of itself; NULL: nothing */
+    enum dtype dtype, sums;             /* the same; DTYPE_COUNT: nothing */
+    int parts;                          /* the same; 0: nothing */
 };
 
 /**
  * Open ACTUAL.
  * @param path  a safetensors file, or a folder of them.
  * @param map   path of a map, or NULL.
- * @return OK; ERR_FILE, ERR_FORMAT, ERR_MEMORY; ERR_PLAN if ranks and mesh do not fit.  Nothing to close on failure.
+ * @return OK; ERR_FILE, ERR_FORMAT, ERR_MEMORY; ERR_PLAN if ranks and mesh of a map do not fit.  Nothing to close on
+ *         failure.
  */
 enum error_code actual_open(struct actual *, const char *path, const char *map, struct error *);
 void actual_close(struct actual *);
@@ -49,24 +77,48 @@ void actual_close(struct actual *);
 /** ACTUAL's name of one of our tensors.  @return out. */
 const char *actual_name(const struct actual *, const char *ours, char *out, size_t size);
 
-/* One rank's piece of a tensor, in fp64: parts of the whole, one after another. */
+/** Whether some rank has a piece of one of our tensors. */
+bool actual_has(const struct actual *, const char *ours);
+
+/* A piece of a tensor: what one tensor of one file is.  Its numbers are parts of the whole, one after another. */
 struct actual_piece {
+    const struct actual_file *file;
+    const struct safetensors_entry *stored;
     int parts;
     struct part *part;                  /* [parts] */
-    bool loose;                         /* a list of boxes, or a flat piece: the shape in the file is not compared */
-    bool padded;                        /* the file may have padding after them */
-    double *data;
-    int64_t count;                      /* elements of all parts */
+    int64_t count;                      /* elements of all parts; the file may have padding after them */
+    bool transposed;                    /* the file has the transpose */
+    unsigned partial;                   /* the tensor is the sum over the ranks that differ in these axes only */
+    double times;                       /* by which the stored numbers are multiplied */
+    int micro;                          /* microbatch, or ACTUAL_NO_MICRO */
+};
+
+struct actual_pieces {
+    int count;
+    struct actual_piece *all;           /* [count] in order of rank */
 };
 
 /**
- * Read a rank's piece.
+ * The pieces of one of our tensors.
  * @param dim  rows and columns of the whole.
- * @return OK; ERR_CHECK if shape and layout do not fit; ERR_FORMAT, ERR_FILE, ERR_MEMORY.  Nothing to free on failure.
+ * @return OK, also if there are none; ERR_CHECK if the shape or layout of a piece does not fit; ERR_FORMAT, ERR_MEMORY.
+ *         Nothing to free on failure.
  */
-enum error_code actual_read(const struct actual *, const char *ours, const char *theirs, int rank, const int64_t dim[2],
-                            struct actual_piece *, struct error *);
-void actual_piece_free(struct actual_piece *);
+enum error_code actual_find(const struct actual *, const char *ours, const int64_t dim[2], struct actual_pieces *,
+                            struct error *);
+void actual_pieces_free(struct actual_pieces *);
+
+/**
+ * Read a piece's numbers, in order of its memory, some at a time.
+ * @param f  called with some consecutive elements of the whole: the index of the first, how many, and their values.
+ * @return OK; ERR_FORMAT, ERR_FILE, ERR_MEMORY.
+ */
+enum error_code actual_read(const struct actual_piece *, void (*f)(void *context, int64_t whole, int64_t length,
+                            const double *values), void *context, struct error *);
+
+/** A piece for a message: "act/h.0.ln_1#2 in dump/rank1.safetensors". */
+struct actual_words { char text[360]; };
+struct actual_words actual_describe(const struct actual_piece *);
 
 /** Whether a pattern, in which * stands for any text, matches a text.
  *  @param[out] starts, lengths  [most] the texts of the first `most` stars. */

@@ -1,5 +1,5 @@
 /* actual_layout.c -- the part of a tensor in one rank's file, from the map and the shapes in the files. */
-#include "emulated_devices/verify/actual.h"
+#include "emulated_devices/verify/actual_open.h"
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -11,32 +11,36 @@ struct where {
     int rank;
     const int64_t *dim;                 /* [2] of the whole */
     bool transposed;
+    bool loose;                         /* a list of boxes, or a flat piece: the shape in the file is not compared */
+    bool padded;                        /* the file may have padding after them */
 };
 
 static enum error_code bad(const struct where *w, struct error *err, const char *what)
 {
     return fail(err, ERR_CHECK, "%s in %s: %s", printable(w->theirs).text,
-                printable_path(w->a->file[w->rank].path).text, what);
+                printable_path(w->a->file[w->rank].st.path).text, what);
 }
 
-/* The shape in a rank's file as rows and columns: leading dimensions are joined; a vector is a column. */
+void actual_shape(const struct safetensors_entry *e, bool transposed, int64_t shape[2])
+{
+    const int64_t last = e->ndim > 1 ? e->dim[e->ndim - 1] : 1, rest = last > 0 ? e->count / last : 0;
+    shape[0] = transposed ? last : rest;
+    shape[1] = transposed ? rest : last;
+}
+
+/* The shape in a rank's file. */
 static bool shape_of(const struct where *w, int rank, int64_t shape[2])
 {
-    const struct safetensors_entry *e = safetensors_find(&w->a->file[rank], w->theirs);
-    if (e == NULL) return false;
-    const int64_t last = e->ndim > 1 ? e->dim[e->ndim - 1] : 1, rest = last > 0 ? e->count / last : 0;
-    shape[0] = w->transposed ? last : rest;
-    shape[1] = w->transposed ? rest : last;
-    return true;
+    const struct safetensors_entry *e = safetensors_find(&w->a->file[rank].st, w->theirs);
+    if (e) actual_shape(e, w->transposed, shape);
+    return e != NULL;
 }
 
 static enum error_code axis_of(const struct where *w, const cJSON *entry, enum axis *axis, struct error *err)
 {
     const char *over;
     enum error_code e = json_string(entry, w->a->map_path, "over", &over, err);
-    if (e) return e;
-    for (*axis = 0; *axis < AXIS_COUNT; ++*axis)
-        if (strcmp(axis_name(*axis), over) == 0) return OK;
+    if (e || actual_axis(over, axis)) return e;
     return fail(err, ERR_FORMAT, "%s: layout: \"over\": \"%s\" is not one of pp, dp, cp, ep, tp",
                 printable_path(w->a->map_path).text, printable(over).text);
 }
@@ -111,7 +115,7 @@ static bool make_parts(struct actual_piece *p, int n)
     return p->part != NULL;
 }
 
-static enum error_code flat(const struct where *w, const cJSON *entry, struct actual_piece *p, struct error *err)
+static enum error_code flat(struct where *w, const cJSON *entry, struct actual_piece *p, struct error *err)
 {
     enum axis axis;
     struct pieces has;
@@ -121,7 +125,7 @@ static enum error_code flat(const struct where *w, const cJSON *entry, struct ac
     if (e) return e;
     const int64_t first = has.before < n ? has.before : n;
     if (!make_parts(p, 1)) return fail(err, ERR_MEMORY, "no memory for a layout");
-    p->loose = p->padded = true;
+    w->loose = w->padded = true;
     *p->part = (struct part){ .dim = { n, 1 }, .cols = intervals_whole(1) };
     intervals_add(&p->part->rows, (struct interval){ first, has.own < n - first ? has.own : n - first });
     return OK;
@@ -145,7 +149,7 @@ static bool box_from(const cJSON *box, const int64_t dim[2], struct part *part)
     return true;
 }
 
-static enum error_code boxes(const struct where *w, const cJSON *entry, struct actual_piece *p, struct error *err)
+static enum error_code boxes(struct where *w, const cJSON *entry, struct actual_piece *p, struct error *err)
 {
     const cJSON *all, *own, *one;
     enum error_code e = json_array(entry, w->a->map_path, "boxes", &all, err);
@@ -154,7 +158,7 @@ static enum error_code boxes(const struct where *w, const cJSON *entry, struct a
     if (!cJSON_IsArray(own)) return bad(w, err, "\"boxes\" has no list for its rank");
     if (!make_parts(p, cJSON_GetArraySize(own))) return fail(err, ERR_MEMORY, "no memory for a layout");
     int i = 0;
-    p->loose = true;
+    w->loose = true;
     cJSON_ArrayForEach(one, own)
         if (!box_from(one, w->dim, &p->part[i++]))
             return bad(w, err, "a box is not [[row, column], [rows, columns]] inside the tensor");
@@ -206,14 +210,13 @@ static enum error_code find_parts(struct where *w, struct actual_piece *p, struc
     return e;
 }
 
-static enum error_code read_data(const struct where *w, struct actual_piece *p, struct error *err)
+static enum error_code check_shape(const struct where *w, struct actual_piece *p, struct error *err)
 {
-    const struct safetensors *file = &w->a->file[w->rank];
-    const struct safetensors_entry *entry = safetensors_find(file, w->theirs);
-    int64_t shape[2] = { 0 };
-    shape_of(w, w->rank, shape);
+    const struct safetensors_entry *entry = p->stored;
+    int64_t shape[2];
+    actual_shape(entry, w->transposed, shape);
     for (int i = 0; i < p->parts; i++) p->count += part_count(&p->part[i]);
-    const bool fits = p->padded ? entry->count >= p->count : p->loose ? entry->count == p->count
+    const bool fits = w->padded ? entry->count >= p->count : w->loose ? entry->count == p->count
                     : shape[0] == intervals_total(&p->part->rows) && shape[1] == intervals_total(&p->part->cols);
     if (!fits) {
         char text[160];
@@ -222,26 +225,20 @@ static enum error_code read_data(const struct where *w, struct actual_piece *p, 
                  (long long)p->count, w->a->map ? "" : " (a --map can say how it is cut)");
         return bad(w, err, text);
     }
-    p->data = malloc((size_t)(entry->count + 1) * sizeof *p->data);
-    if (p->data == NULL) return fail(err, ERR_MEMORY, "no memory to read %s", printable(w->theirs).text);
     if (w->transposed && entry->ndim != 2) return bad(w, err, "only a matrix can be transposed");
-    return safetensors_read_box(file, entry, NULL, NULL, w->transposed, F64, p->data, err);
+    return OK;
 }
 
-enum error_code actual_read(const struct actual *a, const char *ours, const char *theirs, int rank,
-                            const int64_t dim[2], struct actual_piece *p, struct error *err)
+enum error_code actual_piece_of_map(const struct actual *a, const char *ours, const char *theirs, int rank,
+                                    const int64_t dim[2], struct actual_piece *p, struct error *err)
 {
     struct where w = { .a = a, .ours = ours, .theirs = theirs, .rank = rank, .dim = dim };
-    *p = (struct actual_piece){ 0 };
+    *p = (struct actual_piece){ .file = &a->file[rank], .stored = safetensors_find(&a->file[rank].st, theirs),
+                                .times = 1, .micro = ACTUAL_NO_MICRO };
     enum error_code e = find_parts(&w, p, err);
-    if (!e) e = read_data(&w, p, err);
-    if (e) actual_piece_free(p);
+    p->transposed = w.transposed;
+    if (!e) e = check_shape(&w, p, err);
+    for (int i = 0; e && i < p->parts; i++) part_free(&p->part[i]);
+    if (e) free(p->part);
     return e;
-}
-
-void actual_piece_free(struct actual_piece *p)
-{
-    for (int i = 0; i < p->parts; i++) part_free(&p->part[i]);
-    free(p->part), free(p->data);
-    *p = (struct actual_piece){ 0 };
 }

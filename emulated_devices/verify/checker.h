@@ -2,7 +2,7 @@
 #ifndef ORRERY_CHECKER_H
 #define ORRERY_CHECKER_H
 
-#include "emulated_devices/verify/actual.h"
+#include "emulated_devices/verify/assembly.h"
 #include "emulated_devices/verify/diagnose.h"
 #include "emulated_devices/verify/golden_bounds.h"
 
@@ -16,6 +16,7 @@
     X(NOT_FINITE, "has NaN or infinity",                                true)   \
     X(MISSHAPED, "has another shape",                                   true)   \
     X(INCOMPLETE, "is not complete on all ranks together",              true)   \
+    X(COPIES,    "is right, but its copies differ by more than rounding", true) \
     X(MISSING,   "is missing, though others of its kind are there",     true)
 
 enum finding {
@@ -34,7 +35,9 @@ struct checked {
     double error, bound;                /* norm over norm; of the worst rank */
     int rank;                           /* the worst rank */
     struct evidence *on;                /* if it differs; else NULL */
-    char why[300];                      /* the reason, if it is misshaped or incomplete */
+    char why[300];                      /* the reason, if it is misshaped or incomplete, or its copies differ */
+    char copies[240];                   /* copies of its elements that are not the same; empty: there are none */
+    char micros[160];                   /* which microbatches are wrong, if some are and some are not */
 };
 
 /** Error over bound. */

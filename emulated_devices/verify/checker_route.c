@@ -8,36 +8,6 @@
 #include <stdio.h>
 #include <stdlib.h>
 
-struct into { double *whole; const double *piece; };
-
-static void paste_run(void *context, struct run r)
-{
-    const struct into *p = context;
-    for (int64_t i = 0; i < r.length; i++) p->whole[r.whole + i] = p->piece[r.piece + i];
-}
-
-/* Assemble a tensor from all ranks; elements that no rank has are not changed. */
-static enum error_code gather(const struct actual *a, const char *name, const int64_t dim[2], double *whole,
-                              struct error *err)
-{
-    char theirs[256];
-    enum error_code e = OK;
-    actual_name(a, name, theirs, sizeof theirs);
-    for (int r = 0; r < a->ranks && !e; r++) {
-        struct actual_piece p;
-        if (safetensors_find(&a->file[r], theirs) == NULL) continue;
-        e = actual_read(a, name, theirs, r, dim, &p, err);
-        if (e == ERR_CHECK) return OK;                  /* another shape: the comparison reports it */
-        struct into into = { whole, e ? NULL : p.data };
-        for (int i = 0; !e && i < p.parts; i++) {
-            part_each_run(&p.part[i], paste_run, &into);
-            into.piece += part_count(&p.part[i]);
-        }
-        if (!e) actual_piece_free(&p);
-    }
-    return e;
-}
-
 static bool same_choice(const double *a, const double *b, const int64_t dim[2], const struct mixture_config *x,
                         int32_t *chosen, double *weights)
 {
@@ -58,6 +28,7 @@ enum error_code checker_same_route(const struct golden *g, const struct actual *
     char name[64];
     snprintf(name, sizeof name, "act/h.%d.router.logits", layer);
     const struct safetensors_entry *entry = safetensors_find(&g->file, name);
+    struct assembly all;
     *same = true;
     if (entry == NULL || entry->ndim != 2) return OK;
     const int64_t dim[2] = { entry->dim[0], entry->dim[1] }, k = g->config.mixture.k;
@@ -66,7 +37,8 @@ enum error_code checker_same_route(const struct golden *g, const struct actual *
     enum error_code e = want && chosen ? OK : fail(err, ERR_MEMORY, "no memory to compare %s", name);
     if (!e) e = golden_read(g, name, F64, entry->count, want, err);
     for (int64_t i = 0; !e && i < entry->count; i++) got[i] = want[i];
-    if (!e) e = gather(a, name, dim, got, err);
+    if (!e) e = assembly_make(&all, a, name, dim, got, NULL, err);
+    if (e == ERR_CHECK) e = OK;                         /* another shape: the comparison reports it */
     if (!e) *same = same_choice(got, want, dim, &g->config.mixture, chosen, got + entry->count);
     free(want), free(chosen);
     return e;

@@ -16,35 +16,12 @@ struct checking {
 
 int singles_parts(const struct actual *a)
 {
+    if (a->parts > 0) return a->parts;
     const int tp = a->mesh.size[TP], others = a->mesh.devices / a->mesh.size[PP] / tp;
     return tp > others ? tp : others;
 }
 
 /* ---- reading ----------------------------------------------------------------------------------------------------- */
-
-struct into { double *whole; unsigned char *seen; const double *piece; };
-
-static void paste_run(void *context, struct run r)
-{
-    const struct into *p = context;
-    for (int64_t i = 0; i < r.length; i++) p->whole[r.whole + i] = p->piece[r.piece + i], p->seen[r.whole + i] = 1;
-}
-
-static enum error_code paste_rank(const struct checking *c, const char *name, const char *theirs, int rank,
-                                  const int64_t dim[2], struct into into, bool *fits, struct error *err)
-{
-    struct actual_piece p;
-    const enum error_code e = actual_read(c->actual, name, theirs, rank, dim, &p, err);
-    *fits = e != ERR_CHECK;                     /* another shape: the comparison with the golden file reports it */
-    if (e) return *fits ? e : OK;
-    into.piece = p.data;
-    for (int i = 0; i < p.parts; i++) {
-        part_each_run(&p.part[i], paste_run, &into);
-        into.piece += part_count(&p.part[i]);
-    }
-    actual_piece_free(&p);
-    return OK;
-}
 
 /* Rows and columns as the comparison counts them: of a vector each element is a row. */
 static void dims_of(const struct golden *g, const char *name, struct tensor t, int64_t dim[2])
@@ -54,30 +31,19 @@ static void dims_of(const struct golden *g, const char *name, struct tensor t, i
     dim[0] = vector ? tensor_cols(t) : tensor_rows(t), dim[1] = vector ? 1 : tensor_cols(t);
 }
 
-/* Assemble a tensor from all ranks. */
+/* Put a tensor together.  Pieces that do not fit, or copies that differ, are reported by the comparison with the golden
+ * file. */
 static enum error_code gather(const struct checking *c, const char *name, struct tensor out, enum single_found *found,
                               struct error *err)
 {
-    const int64_t n = tensor_count(out);
-    char theirs[256];
+    struct assembly all;
     int64_t dim[2];
-    bool fits = true, any = false;
-    unsigned char *seen = calloc((size_t)n + 1, 1);
-    enum error_code e = seen ? OK : fail(err, ERR_MEMORY, "no memory to read %s", name);
-    actual_name(c->actual, name, theirs, sizeof theirs);
     dims_of(c->golden, name, out, dim);
-    for (int r = 0; r < c->actual->ranks && !e && fits; r++) {
-        if (safetensors_find(&c->actual->file[r], theirs) == NULL) continue;
-        any = true;
-        e = paste_rank(c, name, theirs, r, dim, (struct into){ out.data, seen, NULL }, &fits, err);
-    }
-    *found = any && fits ? SINGLE_HAS : SINGLE_HAS_NOT;
-    for (int64_t i = 0; !e && i < n; i++) {
-        if (!seen[i]) *found = SINGLE_HAS_NOT;
-        else if (*found == SINGLE_HAS && !isfinite(tensor_get(out, i))) *found = SINGLE_NOT_FINITE;
-    }
-    free(seen);
-    return e;
+    const enum error_code e = assembly_make(&all, c->actual, name, dim, out.data, NULL, err);
+    *found = !e && all.any && all.missing == 0 ? SINGLE_HAS : SINGLE_HAS_NOT;
+    for (int64_t i = 0; *found == SINGLE_HAS && i < tensor_count(out); i++)
+        if (!isfinite(tensor_get(out, i))) *found = SINGLE_NOT_FINITE;
+    return e == ERR_CHECK ? OK : e;
 }
 
 /* A weight of the golden file, as a program in this format starts with it. */

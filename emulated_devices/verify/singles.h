@@ -6,7 +6,7 @@
 #ifndef ORRERY_SINGLES_H
 #define ORRERY_SINGLES_H
 
-#include "emulated_devices/verify/actual.h"
+#include "emulated_devices/verify/assembly.h"
 #include "ref/golden/golden.h"
 #include "ref/single/single.h"
 
@@ -19,7 +19,8 @@ struct singles {
     char why_none[200];                 /* if the model's operations are not recomputed: why; else empty */
 };
 
-/** Parts of a product that the map's mesh adds: devices along tp, or along all other axes but pp if these are more. */
+/** Parts of a product that are added: what a dump says; else devices along tp, or along all other axes but pp if these
+ *  are more. */
 int singles_parts(const struct actual *);
 
 /**

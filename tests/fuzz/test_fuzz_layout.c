@@ -6,7 +6,7 @@
  * it whole as "act/w".  Where parts have the sizes of "act/a"'s, the map and the files fit, and every number must be
  * where the map says.
  */
-#include "emulated_devices/verify/actual.h"
+#include "emulated_devices/verify/assembly.h"
 #include "tests/fuzz/fuzz.h"
 
 enum { ROWS = 6, COLS = 8, RANKS = 4 };
@@ -49,11 +49,23 @@ static void check_spans(const struct intervals *s, int64_t dim)
              "%lld from %lld of %lld", (long long)s->at[i].count, (long long)s->at[i].first, (long long)dim);
 }
 
+struct used { int64_t count, elements; double sum; };
+
+static void use_run(void *context, int64_t at, int64_t length, const double *values)
+{
+    struct used *u = context;
+    must(at >= 0 && length > 0 && at <= u->elements - length, "%lld elements from %lld", (long long)length,
+         (long long)at);
+    for (int64_t i = 0; i < length; i++) u->sum += values[i];
+    u->count += length;
+}
+
 /* What the checker does with a piece: every number of every part, and where it belongs. */
 static void use(const struct actual_piece *p, const int64_t dim[2])
 {
+    struct used u = { .elements = dim[0] * dim[1] };
+    struct error err = { 0 };
     int64_t count = 0;
-    volatile double sum = 0;
     for (int i = 0; i < p->parts; i++) {
         const struct part *part = &p->part[i];
         must(part->dim[0] * part->dim[1] == dim[0] * dim[1], "a part of %lld x %lld", (long long)part->dim[0],
@@ -63,27 +75,26 @@ static void use(const struct actual_piece *p, const int64_t dim[2])
         count += part_count(part);
     }
     must(count == p->count, "parts have %lld elements, the piece %lld", (long long)count, (long long)p->count);
-    for (int64_t i = 0; i < p->count; i++) sum += p->data[i];
-    (void)sum;
+    must(actual_read(p, use_run, &u, &err) == OK, "%s", err.text);
+    must(u.count == p->count, "%lld of %lld elements were read", (long long)u.count, (long long)p->count);
 }
 
 static void read_all(const struct actual *a, const char *ours)
 {
     static const int64_t whole[2] = { ROWS, COLS };
     char name[200];
+    struct actual_pieces pieces;
+    struct assembly all;
+    struct error err = { 0 };
+    double numbers[ROWS * COLS];
     actual_name(a, ours, name, sizeof name);
     must(strlen(name) < sizeof name, "a name without an end");
-    for (int r = 0; r < a->ranks; r++) {
-        struct actual_piece p;
-        struct error err = { 0 };
-        if (safetensors_find(&a->file[r], name) == NULL) continue;
-        if (actual_read(a, ours, name, r, whole, &p, &err) != OK) {
-            must(err.text[0] != '\0', "refused without a word");
-            continue;
-        }
-        use(&p, whole);
-        actual_piece_free(&p);
-    }
+    if (actual_find(a, ours, whole, &pieces, &err) == OK) {
+        for (int i = 0; i < pieces.count; i++) use(&pieces.all[i], whole);
+        actual_pieces_free(&pieces);
+    } else must(err.text[0] != '\0', "refused without a word");
+    if (assembly_make(&all, a, ours, whole, numbers, NULL, &err) == OK)
+        must(all.missing >= 0 && all.missing <= ROWS * COLS, "%lld are missing", (long long)all.missing);
 }
 
 static void try(const uint8_t *data, size_t size)
