@@ -78,6 +78,12 @@ golden:
 	$(Q)$(PYTHON) golden/make_shared.py --check
 	$(Q)$(PYTHON) golden/make_encoders.py --check
 
+## make frameworks let PyTorch, DeepSpeed, JAX and Megatron-Core train on the CPU, and check what they compute (NAMES='ddp fsdp2' BUGS=only|no)
+frameworks: all
+	$(Q)PYTHON=$(PYTHON) bash golden/frameworks/setup.sh $(B)/frameworks-venv
+	$(Q)$(B)/frameworks-venv/bin/python -m unittest discover -q -s golden/frameworks/tests
+	$(Q)$(B)/frameworks-venv/bin/python golden/frameworks/run.py --orrery ./$(ORRERY) --work $(B)/frameworks $(if $(BUGS),--bugs $(BUGS)) $(NAMES)
+
 ## make faults     break the program on purpose, in every way of tests/faults, and see who notices (FAULTS='tp-*' JOBS=n)
 faults: deps
 	$(Q)$(MAKE) -j$$(nproc) --no-print-directory $(ORRERY) $(TESTS)
@@ -173,5 +179,5 @@ $(TESTS): $(B)/%: $(B)/%.o $(SAN_OBJ) $(B)/libdevices.a $(B)/libref.a
 	$(call link,$(if $(FUZZ),-fsanitize=fuzzer,-lcmocka))
 
 -include $(shell find $(B) -path $(B)/faults -prune -o -name '*.d' -print 2>/dev/null)
-.PHONY: all run check test verify bench golden golden-check faults fuzz fuzzers docs install clean help deps
+.PHONY: all run check test verify bench golden golden-check frameworks faults fuzz fuzzers docs install clean help deps
 .SECONDARY:

@@ -1,0 +1,121 @@
+"""The file of one rank: tensors, and in its metadata where each lies in the whole."""
+import json
+import pathlib
+
+import numpy as np
+
+from .errors import DumpError
+from .layouts import flat_boxes, intervals
+
+AXES = ("pp", "dp", "cp", "ep", "tp")
+STORED = {"float64": "F64", "float32": "F32", "bfloat16": "BF16", "float16": "F16"}
+
+
+def to_numpy(t):
+    """(array, name of its format) of a tensor of numpy, torch or jax.  bfloat16, which numpy lacks, as its bits."""
+    if hasattr(t, "detach"):                                        # torch
+        t = t.detach().cpu().contiguous()
+        name = str(t.dtype).replace("torch.", "")
+        return (t.view(__import__("torch").uint16) if name == "bfloat16" else t).numpy(), name
+    array = np.asarray(t)
+    name = array.dtype.name
+    return (array.view(np.uint16) if name == "bfloat16" else array), name
+
+
+class RankFile:
+    """Collects the pieces of a rank; save() writes them.
+
+    rank         its global number
+    mesh         {"dp": 2, "tp": 2}: axes and sizes
+    coordinates  {"dp": 0, "tp": 1}: where this rank is
+    dtype        in which it computes: fp64, fp32, bf16, fp16
+    parts        of a sum that are stored in that format and then added
+    """
+
+    def __init__(self, folder, rank, mesh, coordinates, dtype=None, program=None, parts=None):
+        for axis in mesh:
+            if axis not in AXES:
+                raise DumpError(f"mesh axis {axis!r} is not one of {', '.join(AXES)}")
+        self.folder, self.rank = pathlib.Path(folder), rank
+        self.tensors, self.layout = {}, {}
+        self.head = {"orrery_dump": "1", "rank": str(rank), "mesh": json.dumps({a: mesh[a] for a in AXES if a in mesh}),
+                     "coordinates": json.dumps(dict(coordinates))}
+        self.head.update({k: v for k, v in (("dtype", dtype), ("program", program), ("parts", parts and str(parts))) if v})
+
+    def add(self, name, array, *, of, piece="", rows=None, cols=None, partial=(), transposed=False, times=1.0, micro=None):
+        """A piece of tensor `name`, of shape `of` = (rows, columns) as a whole.  rows, cols: indices, None: all."""
+        bits, kind = to_numpy(array)
+        count = [n if i is None else len(i) for n, i in zip(of, (rows, cols))]
+        if bits.size != count[0] * count[1]:
+            raise DumpError(f"{name}: {list(bits.shape)} is stored, but its layout has {count[0]} rows and {count[1]} columns of {list(of)}")
+        if bits.size == 0:
+            return                                                  # an uneven cut may leave a rank nothing
+        bits = bits.reshape(count[1], count[0]) if transposed else bits.reshape(count)
+        entry = {"of": list(map(int, of))}
+        for field, index in (("rows", rows), ("cols", cols)):
+            if index is not None:
+                entry[field] = intervals(index)
+        self._keep(name, piece, bits, kind, entry, partial, transposed, times, micro)
+
+    def add_flat(self, name, array, *, of, begin, count, piece="", partial=(), transposed=False, times=1.0, micro=None):
+        """Elements begin .. begin + count - 1 of the whole in row-major order; what `array` has beyond is padding.
+        With `transposed` they are elements of the transpose, of which the whole has the shape (of[1], of[0])."""
+        bits, kind = to_numpy(array)
+        bits = bits.reshape(-1)
+        if bits.size < count or begin + count > of[0] * of[1]:
+            raise DumpError(f"{name}: {bits.size} elements cannot be elements {begin} to {begin + count - 1} of {list(of)}")
+        if count == 0:
+            return
+        if not transposed:
+            return self._keep(name, piece, bits, kind, {"of": list(map(int, of)), "flat": [int(begin), int(count)]}, partial, False, times, micro)
+        for i, (rows, cols, at) in enumerate(flat_boxes(begin, count, of[0])):
+            box = bits[at:at + len(rows) * len(cols)].reshape(len(rows), len(cols))
+            entry = {"of": list(map(int, of)), "rows": intervals(cols), "cols": intervals(rows)}
+            self._keep(name, f"{piece}box{i}", box, kind, entry, partial, True, times, micro)
+
+    def number(self, name, value, partial=(), times=1.0, micro=None, piece=""):
+        """A single number, such as the loss."""
+        self._keep(name, piece, np.asarray(float(value), np.float64), "float64", {}, partial, False, times, micro)
+
+    def numbers(self, name, values):
+        """A row of numbers, such as the losses of all steps."""
+        self._keep(name, "", np.asarray(values, np.float64), "float64", {}, (), False, 1.0, None)
+
+    def _keep(self, name, piece, bits, kind, entry, partial, transposed, times, micro):
+        if kind not in STORED:
+            raise DumpError(f"{name}: format {kind} is not one of {', '.join(STORED)}")
+        key = f"{name}#{piece}" if piece else name
+        if key in self.tensors:
+            raise DumpError(f"{key} is recorded twice on rank {self.rank}: give microbatches numbers, or stop() after the pass to be compared")
+        entry.update({"partial": sorted(partial)} if partial else {})
+        entry.update({"transposed": True} if transposed else {})
+        entry.update({"times": float(times)} if times != 1.0 else {})
+        entry.update({"micro": int(micro)} if micro is not None else {})
+        self.tensors[key] = (STORED[kind], list(bits.shape), np.ascontiguousarray(bits).tobytes())
+        if entry:
+            self.layout[key] = entry
+
+    def save(self):
+        """Write FOLDER/rankR.safetensors.  @return its path"""
+        if not self.tensors:
+            raise DumpError(f"rank {self.rank} has recorded nothing")
+        self.folder.mkdir(parents=True, exist_ok=True)
+        path = self.folder / f"rank{self.rank}.safetensors"
+        temporary = path.with_suffix(".part")
+        write(temporary, self.tensors, {**self.head, "layout": json.dumps(self.layout)})
+        temporary.rename(path)
+        return path
+
+
+def write(path, tensors, metadata):
+    """A safetensors file of {key: (format, shape, bytes)}.  By hand: the safetensors package takes no bfloat16 from numpy."""
+    header, at = {"__metadata__": metadata}, 0
+    for key, (kind, shape, data) in tensors.items():
+        header[key] = {"dtype": kind, "shape": shape, "data_offsets": [at, at + len(data)]}
+        at += len(data)
+    text = json.dumps(header).encode()
+    text += b" " * (-len(text) % 8)
+    with open(path, "wb") as f:
+        f.write(len(text).to_bytes(8, "little") + text)
+        for _, _, data in tensors.values():
+            f.write(data)

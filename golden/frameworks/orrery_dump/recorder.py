@@ -1,0 +1,330 @@
+"""Recorder: hooks that keep what a PyTorch model computes on this rank, under our names and with its layout.
+
+    recorder = Recorder(model, mesh, "dump", batch=(4, 16), mode=("fsdp2", "tp"))
+    recorder.start()                                    # weights before the first step
+    for m in range(M):
+        recorder.microbatch(sequences=[m], number=m)    # which part of the batch this rank computes next
+        loss_of(model).backward()
+    recorder.gradients()
+    recorder.number("loss", loss)
+    recorder.stop()                                     # later passes are not recorded
+    ...
+    recorder.weights("adamw", optimizer)                # after the last step
+    recorder.save()
+
+Layouts are read from the tensors: DTensor placements, Megatron's partition attributes, DeepSpeed's partitions.  A plain tensor is cut
+as its shape says: fewer columns than the whole are this rank's of tp, fewer tokens than the microbatch are this rank's
+under sequence parallelism.  What fits neither is refused.  `explicit` of see() and parameter() takes any other layout.
+"""
+import json
+
+import numpy as np
+
+from . import modes, names as known
+from .errors import DumpError
+from .layouts import chunk, of_dtensor, of_parts, token_rows
+from .rank_file import AXES, RankFile
+
+WRAPPERS = ("module", "_fsdp_wrapped_module", "_orig_mod", "_checkpoint_wrapped_module")
+
+
+def clean(name):
+    """A name without what DDP, FSDP, torch.compile and checkpointing put into it."""
+    return ".".join(part for part in name.split(".") if part not in WRAPPERS)
+
+
+def _unwrapped(model):
+    while type(model).__name__ in ("DistributedDataParallel", "DeepSpeedEngine", "FullyShardedDataParallel", "OptimizedModule"):
+        model = getattr(model, "module", None) or model._orig_mod
+    return model
+
+
+def _is_dtensor(t):
+    return hasattr(t, "placements") and hasattr(t, "to_local")
+
+
+def _here(t):
+    """This rank's numbers, arrived."""
+    t = t.to_local() if _is_dtensor(t) else t
+    return t.wait() if type(t).__name__ == "AsyncCollectiveTensor" else t
+
+
+def _mesh_of(mesh):
+    """({axis: size}, {axis: coordinate}) of a DeviceMesh, or of a pair of such dictionaries."""
+    if isinstance(mesh, tuple):
+        return dict(mesh[0]), dict(mesh[1])
+    if mesh is None:
+        return {}, {}
+    if not mesh.mesh_dim_names:
+        raise DumpError(f"the mesh has no names for its dimensions: give mesh_dim_names, of {', '.join(AXES)}")
+    sizes = dict(zip(mesh.mesh_dim_names, mesh.shape))
+    return sizes, dict(zip(mesh.mesh_dim_names, mesh.get_coordinate()))
+
+
+class Recorder:
+    """
+    model   the model as it is trained: wrapped, sharded, parallel.  A stage of a pipeline has its own Recorder
+    mesh    a DeviceMesh whose dimensions are called pp, dp, cp, ep, tp; or ({axis: size}, {axis: coordinate}); None: one process
+    folder  where rankR.safetensors goes
+    batch   (sequences, tokens) of the whole batch
+    mode    what must be in force, of modes.MODES
+    names   a Names; default: by the model's config
+    into    a Recorder of this rank to share a file with (stages of one rank)
+    parts   of a sum that are stored in the format and then added, if they are more than the mesh has: microbatches
+    before  also keep the gradients before they are reduced over these axes, in FOLDER-before
+    """
+
+    def __init__(self, model, mesh, folder, *, batch, mode=(), names=None, rank=None, dtype=None, program=None, parts=None, into=None, before=()):
+        self.mesh, self.at = _mesh_of(mesh)
+        inner = _unwrapped(model)
+        self.names = names or known.of_config(inner.config.to_dict())
+        self.batch, self.mode, self.seen = batch, (mode,) if isinstance(mode, str) else tuple(mode), set()
+        self.parameters = {clean(n): p for n, p in model.named_parameters()}
+        self.modules = {clean(n): m for n, m in model.named_modules()}
+        modes.check(self.mode, model, self.parameters, self.mesh)
+        for name in self.parameters:
+            if name not in self.names.parameters:
+                raise DumpError(f"parameter {name} has no name of ours: give names=, or rename it")
+        if rank is None:
+            torch = __import__("torch")
+            rank = torch.distributed.get_rank() if torch.distributed.is_initialized() else 0
+        about = dict(dtype=dtype, program=program, parts=parts)
+        self.file = into.file if into else RankFile(folder, rank, self.mesh, self.at, **about)
+        self.model, self.handles, self.now, self.before = model, [], None, None
+        if before:
+            self._keep_before(RankFile(f"{folder}-before", rank, self.mesh, self.at, **about), tuple(before))
+        self._hook()
+        if len(self.names.layers) < getattr(getattr(inner, "config", None), "num_hidden_layers", 0) or into:
+            self.seen.add("pp")
+
+    # ---- activations ----------------------------------------------------------------------------------------------------------------------------
+
+    def microbatch(self, sequences=None, positions=None, number=None, times=1.0):
+        """What the next pass of this rank computes.
+
+        sequences  numbers of its sequences in the whole batch, in order; default: all
+        positions  tokens of each sequence that it has, in order; default: all
+        number     of the microbatch, if the rank has several
+        times      what its gradients of activations must be multiplied by to be those of the loss of the whole batch
+        """
+        B, S = self.batch
+        self.now = dict(sequences=np.arange(B) if sequences is None else np.asarray(sequences), number=number, times=times,
+                        positions=np.arange(S) if positions is None else np.asarray(positions))
+        if len(self.now["positions"]) < S:
+            self.seen.add("cp")
+
+    def _hook(self):
+        for w in self.names.watches:
+            module = self.modules.get(w.module)
+            if module is None:
+                continue                                            # another stage's
+            if w.side == "output":
+                self.handles.append(module.register_forward_hook(lambda _m, _i, out, w=w: self._saw(w, out)))
+            else:
+                # First of all hooks: what a parallel style makes of an input has only this branch's gradient.
+                self.handles.append(module.register_forward_pre_hook(lambda _m, given, w=w: self._saw(w, given), prepend=True))
+        if not self.handles:
+            raise DumpError("the model has none of the modules of its names: is there a prefix before them?")
+        self._hook_attention()
+
+    def _hook_attention(self):
+        """Queries and keys after rotary positions are no module's result; transformers hands them to a registered function."""
+        if not any(m in self.modules for m in self.names.layers) or not hasattr(_unwrapped(self.model), "config"):
+            return
+        config = _unwrapped(self.model).config
+        kind = getattr(config, "_attn_implementation", None)
+        try:
+            from transformers.modeling_utils import ALL_ATTENTION_FUNCTIONS as functions
+        except ImportError:
+            return
+        if kind not in functions or "rope" not in json.dumps(list(config.to_dict())):
+            return
+        layer_of = {id(self.modules[m]): i for m, i in self.names.layers.items() if m in self.modules}
+        inner = functions[kind]
+
+        def watched(module, query, key, value, *args, **kwargs):
+            if id(module) in layer_of:
+                self.see(f"h.{layer_of[id(module)]}.attn.rotated", heads=(query, key, value))
+            return inner(module, query, key, value, *args, **kwargs)
+
+        functions[kind] = watched
+        self.handles.append(type("Restore", (), {"remove": staticmethod(lambda: functions.__setitem__(kind, inner))}))
+
+    def _saw(self, watch, t):
+        t = t[0] if isinstance(t, (tuple, list)) else t
+        self._keep_both(watch, t)
+
+    def see(self, name, t=None, *, heads=None, explicit=None):
+        """Keep a tensor that is no module's input or output, and its gradient.
+
+        name      ours, such as h.0.attn.rotated
+        t         [sequences, tokens, columns], all columns of ours or this rank's of tp
+        heads     (queries, keys, values) in place of t, each [sequences, heads, tokens, width]
+        explicit  (rows, columns) of t: indices of ours, None: all
+        """
+        H, K, A = self.names.heads if self.names.heads else (0, 0, 0)
+        if heads is None:
+            return self._keep_both(known.Watch(name, "", "", t.shape[-1], np.arange(t.shape[-1])), t, explicit)
+        for piece, x, start, count in zip("qkv", heads, (0, H * A, (H + K) * A), (H * A, K * A, K * A)):
+            if x.shape[1] * A > count and piece != "q":             # keys and values repeated for each query head
+                raise DumpError(f"{name}: {x.shape[1]} heads of {piece}, but the model has {K}: pass those that are not repeated")
+            w = known.Watch(name, "", "", (H + 2 * K) * A, np.arange(start, start + count), piece)
+            self._keep_both(w, x, explicit, lambda y: y.transpose(1, 2).flatten(2))
+
+    def _keep_both(self, watch, t, explicit=None, turn=lambda x: x):
+        if self.now is None:
+            return                                                  # not a pass that is recorded
+        now = self.now
+        self._activation("act/", watch, turn(t), now, explicit)
+        if t.requires_grad:
+            t.register_hook(lambda g: self._activation("grad/", watch, turn(g), now, explicit))
+
+    def _activation(self, kind, watch, t, now, explicit):
+        name = kind + watch.name
+        rows, cols, partial, local = explicit + ((), _here(t)) if explicit else self._cut(name, watch, t, now)
+        piece = watch.piece + ("" if now["number"] is None else f"m{now['number']}")
+        of = (self.batch[0] * self.batch[1], watch.of)
+        self.file.add(name, local.reshape(-1, local.shape[-1]), of=of, piece=piece, rows=rows, cols=cols, partial=partial, micro=now["number"],
+                      times=now["times"] if kind == "grad/" else 1.0)
+
+    def _cut(self, name, watch, t, now):
+        """(rows, columns, partial, local tensor [sequences, tokens, columns]) of an activation."""
+        local, partial, tokens = _here(t), (), len(now["positions"])
+        if local.ndim == 2:                                         # tokens of all sequences in one dimension
+            local = local.unflatten(0, (len(now["sequences"]), -1))
+        local = local.flatten(2)
+        if self.names.order == "sbh":
+            local = local.transpose(0, 1)
+        if _is_dtensor(t):
+            if t.ndim < 3:
+                raise DumpError(f"{name}: a DTensor of shape {list(t.shape)} has no dimension for sequences: see(explicit=...)")
+            index, partial, _ = of_dtensor(t, name)
+            b, s, c = index[:2] + [index[2] if t.ndim == 3 else np.arange(local.shape[2])]
+        else:
+            b = np.arange(local.shape[0])
+            s = self._share(name, np.arange(tokens), local.shape[1], "tokens", (tokens,))
+            c = self._share(name, np.arange(len(watch.cols)), local.shape[2], "columns", watch.parts)
+        if len(s) < tokens and "tp" in self.mesh:
+            self.seen.add("sp")
+        if len(b) != len(now["sequences"]):
+            raise DumpError(f"{name}: {len(b)} sequences, but the microbatch has {len(now['sequences'])}")
+        return token_rows(now["sequences"][b], now["positions"][s], self.batch[1]), watch.cols[c], partial, local
+
+    def _share(self, name, whole, count, what, parts):
+        """The part of a dimension that a plain tensor has: all of it, or this rank's of tp."""
+        if count == len(whole):
+            return whole
+        mine = of_parts(parts or (len(whole),), self.mesh.get("tp", 1), self.at.get("tp", 0))
+        if len(mine) != count:
+            raise DumpError(f"{name}: {count} {what} are neither all {len(whole)} nor the {len(mine)} of this rank of tp={self.mesh.get('tp', 1)}")
+        return whole[mine]
+
+    # ---- parameters -----------------------------------------------------------------------------------------------------------------------------
+
+    def start(self, computed_in=None):
+        """The weights before the first step.  computed_in: the torch.dtype to which mixed precision rounds them for each pass."""
+        for name, p in self.parameters.items():
+            self.parameter("start/", name, p, stored_in=computed_in)
+
+    def gradients(self, kind="grad/", times=1.0, partial=()):
+        """Gradients as they are after backward: kind is OPT/K/grad/ for those of step K > 1.
+        partial: axes over which they have not been added yet."""
+        from . import deepspeed
+        for name, p in self.parameters.items():
+            if deepspeed.is_shared(p):
+                deepspeed.gradient(self, kind, name, p, times)
+            elif p.grad is None:
+                raise DumpError(f"{kind}{name} is None: gradients() belongs between backward and zero_grad")
+            else:
+                self.parameter(kind, name, p.grad, like=p, times=times, partial=partial)
+
+    def weights(self, optimizer_name, optimizer=None, step=None, last=True):
+        """Weights, and the states of a torch.optim optimizer, after a step.  Ours after the last step have no number."""
+        kind = f"{optimizer_name}/" + ("" if last else f"{step}/")
+        for name, p in self.parameters.items():
+            self.parameter(kind + "weight/", name, p)
+            for state, t in (optimizer.state.get(p, {}) if optimizer else {}).items():
+                if state in ("exp_avg", "exp_avg_sq", "momentum_buffer") and t is not None:
+                    self.parameter(f"{kind}{state}/", name, t, like=p)
+
+    def parameter(self, kind, theirs, t, like=None, times=1.0, partial=(), file=None, explicit=None, stored_in=None):
+        """A tensor of a parameter's shape: the parameter itself, its gradient, a state.  like: where partition attributes are."""
+        place = self.names.parameters[theirs]
+        index, more, factor = explicit or self._cut_parameter(kind + theirs, place, t, t if like is None else like)
+        rows, cols = (index[1], index[0]) if place.transposed else (index[0], index[1])
+        local = _here(t) if stored_in is None else _here(t).to(stored_in)
+        (file or self.file).add(kind + place.name, local, of=place.of, piece=place.piece, rows=place.rows[rows], cols=cols,
+                                partial={*partial, *more}, transposed=place.transposed, times=times * factor)
+
+    def _cut_parameter(self, what, place, t, like):
+        """(index of each dimension, partial, factor) of a parameter.  A vector has one column."""
+        whole = [len(place.rows), place.of[1]]
+        if place.transposed:
+            whole.reverse()
+        if _is_dtensor(t):
+            index, partial, factor = of_dtensor(t, what)
+            if list(t.shape) != whole[:t.ndim]:
+                raise DumpError(f"{what}: a DTensor of {list(t.shape)}, but the whole is {whole}")
+            return index + [np.arange(1)] * (2 - t.ndim), partial, factor
+        index, dim = [np.arange(n) for n in whole], getattr(like, "partition_dim", -1)
+        if getattr(like, "tensor_model_parallel", False) and dim >= 0:
+            parts = place.parts if getattr(like, "partition_stride", 1) > 1 or place.parts else ()
+            index[dim] = of_parts(parts or (whole[dim],), self.mesh.get("tp", 1), self.at.get("tp", 0))
+        return index, (), 1.0
+
+    def flat(self, kind, theirs, t, begin, count, times=1.0, partial=()):
+        """Elements begin .. begin + count - 1 of a parameter in row-major order, as flat shards have them."""
+        place = self.names.parameters[theirs]
+        columns = place.of[1]
+        start = 0 if place.transposed else int(place.rows[0]) * columns
+        if not np.array_equal(place.rows, np.arange(place.rows[0], place.rows[0] + len(place.rows))):
+            raise DumpError(f"{kind}{theirs}: its rows are not one interval of {place.name}, so a flat shard is no run of elements")
+        self.file.add_flat(kind + place.name, _here(t), of=place.of, begin=start + begin, count=count, piece=place.piece, times=times, partial=partial,
+                           transposed=place.transposed)
+
+    # ---- gradients before they are reduced ----------------------------------------------------------------------------------------------------------
+
+    def _keep_before(self, file, axes):
+        """Autograd gives a leaf's gradient to its hooks before DDP or DeepSpeed reduce it; FSDP2's parameters are no leaves then."""
+        self.before = (file, axes, {})
+        for name, p in self.parameters.items():
+            if _is_dtensor(p):
+                raise DumpError(f"before: {name} is a DTensor, whose gradient is reduced before it can be seen")
+            self.handles.append(p.register_hook(lambda g, name=name: self._local_gradient(name, g)))
+
+    def _local_gradient(self, name, g):
+        kept = self.before[2]
+        if self.now is not None:
+            g = g.detach().to(_float32()) * self.now["times"]
+            kept[name] = kept[name] + g if name in kept else g.clone()
+
+    # ---- the rest -----------------------------------------------------------------------------------------------------------------------------------
+
+    def number(self, name, value, **more):
+        """loss, norm: a single number; partial=("dp",) if each rank has a part of it."""
+        self.file.number(name, value, **more)
+
+    def numbers(self, name, values):
+        """OPT/loss, OPT/norm: one number for each step."""
+        self.file.numbers(name, values)
+
+    def stop(self):
+        """Later passes are not recorded."""
+        for handle in self.handles:
+            handle.remove()
+        self.handles, self.now = [], None
+
+    def save(self):
+        """Write the file of this rank.  Refused if a mode that was asked for did not show."""
+        modes.check_seen(self.mode, self.seen)
+        self.stop()
+        if self.before:
+            file, axes, kept = self.before
+            for name, g in kept.items():
+                self.parameter("grad/", name, g, like=self.parameters[name], partial=axes, file=file)
+            file.save()
+        return self.file.save()
+
+
+def _float32():
+    return __import__("torch").float32

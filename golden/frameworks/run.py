@@ -1,0 +1,142 @@
+#!/usr/bin/env python3
+"""Real frameworks against `orrery check`: makes a golden file, lets each run train, checks what it has recorded.
+
+    golden/frameworks/run.py [NAME ...] [--orrery ./orrery] [--work build/frameworks] [--bugs only|no]
+
+`make frameworks` runs it in a virtual environment of its own.  Exit status 1 if a run does not hold, or a bug that was put in
+is not found.
+"""
+import argparse
+import json
+import os
+import pathlib
+import subprocess
+import sys
+import time
+
+HERE = pathlib.Path(__file__).resolve().parent
+FORMATS = ("fp32", "bf16")
+RUNS = ("ddp", "fsdp2", "tp_sp")
+
+# (run, bug, format, what is wrong first, where it was reported)
+BUGS = (
+    ("ddp", "mean-of-means", "fp32", "grad/logits", "huggingface/transformers#34242, #24725"),
+)
+
+
+def make_golden(work, orrery):
+    """A small Llama with A = 8 and K < H, four layers, and batches in which sequences have 15, 12, 8 and 3 labels that count."""
+    import numpy
+    import torch
+    import transformers
+    from safetensors.numpy import save_file
+    torch.manual_seed(3)
+    config = transformers.LlamaConfig(
+        vocab_size=64, max_position_embeddings=32, hidden_size=32, num_hidden_layers=4, num_attention_heads=4, num_key_value_heads=2, head_dim=8,
+        intermediate_size=48, rms_norm_eps=1e-5, rope_parameters={"rope_type": "default", "rope_theta": 500.0}, tie_word_embeddings=False,
+        initializer_range=0.15, pad_token_id=None, bos_token_id=None, eos_token_id=None)
+    transformers.LlamaForCausalLM(config).double().save_pretrained(work / "model")
+    draw = numpy.random.default_rng(1)
+    ids = draw.integers(0, 64, (3, 4, 17))
+    labels = ids[:, :, 1:].copy()
+    labels[:, :, -1] = -100                                         # transformers' loss has no label for the last token
+    for b, counted in enumerate((15, 12, 8, 3)):
+        for step in range(3):
+            labels[step, b, draw.choice(15, 15 - counted, replace=False)] = -100
+    save_file({"ids": ids[:, :, :-1].copy(), "labels": labels}, work / "batch.safetensors")
+    path = work / "llama.safetensors"
+    done = subprocess.run([orrery, "golden", "make", "--out", path, "--model", work / "model", "--batch", work / "batch.safetensors", "--eps", "1e-4",
+                           "--clip", "0.5"], capture_output=True, text=True)
+    if done.returncode:
+        sys.exit(f"run.py: orrery golden make: {done.stderr.strip()}")
+    return path
+
+
+def execute(name, golden, out, formats, bug=None):
+    """Run a script.  @return None, or the last line of what it said"""
+    command = [sys.executable, HERE / "runs" / f"{name}.py", golden, out, "--dtype", *formats] + (["--bug", bug] if bug else [])
+    with open(f"{out}.log", "w") as log:
+        try:
+            status = subprocess.run(command, stdout=log, stderr=subprocess.STDOUT, timeout=600).returncode
+        except subprocess.TimeoutExpired:
+            return "not done after 600 s"
+    lines = [line for line in pathlib.Path(f"{out}.log").read_text().splitlines() if line.strip()]
+    return None if status == 0 else f"{lines[-1] if lines else 'nothing said'} ({out}.log)"
+
+
+def check(orrery, golden, folder):
+    """@return (whether it holds, tensors compared, first wrong, what it is)"""
+    done = subprocess.run([orrery, "check", golden, folder, "--json", f"{folder}.json"], capture_output=True, text=True)
+    if done.returncode not in (0, 3):
+        return False, 0, "", done.stderr.strip()
+    result = json.loads(pathlib.Path(f"{folder}.json").read_text())
+    compared = sum(t["finding"] in ("holds", "differs") for t in result["tensors"])
+    wrong = next((t for t in result["tensors"] if t["fails"]), None)
+    text = "" if wrong is None else "; ".join(str(wrong[k]) for k in ("why", "wrong_on", "scale") if wrong.get(k))
+    return done.returncode == 0, compared, wrong["tensor"] if wrong else "", text
+
+
+def table(rows):
+    widths = [max(len(str(row[i])) for row in rows) for i in range(len(rows[0]) - 1)]
+    for row in rows:
+        print("  ".join([str(x).ljust(w) for x, w in zip(row, widths)] + [str(row[-1])]).rstrip(), flush=True)
+
+
+def all_runs(names, given, golden):
+    rows, failed = [("run", "format", "tensors", "verdict", "first wrong")], 0
+    for name in names:
+        began = time.time()
+        why = execute(name, golden, given.work / name, FORMATS)
+        print(f"  {name}: {time.time() - began:.0f} s", file=sys.stderr, flush=True)
+        for dtype in FORMATS:
+            for folder in (given.work / name / dtype, given.work / name / f"{dtype}-before"):
+                if why or not folder.is_dir():
+                    continue
+                holds, compared, first, text = check(given.orrery, golden, folder)
+                failed += not holds
+                rows.append((name + (" before" if "-before" in folder.name else ""), dtype, compared, "OK" if holds else "FAILED", f"{first} {text}"))
+        if why:
+            failed += 1
+            rows.append((name, "", "", "FAILED", why))
+    table(rows)
+    return failed
+
+
+def all_bugs(names, given, golden):
+    rows, failed = [("run", "bug", "format", "found", "first wrong", "it is", "reported")], 0
+    for name, bug, dtype, first, reported in BUGS:
+        if name not in names:
+            continue
+        out = given.work / f"{name}-{bug}"
+        why = execute(name, golden, out, [dtype], bug)
+        holds, _, wrong, text = check(given.orrery, golden, out / dtype) if why is None else (True, 0, "", why)
+        found = not holds and wrong == first
+        failed += not found
+        rows.append((name, bug, dtype, "yes" if found else f"NO: expected {first}", wrong, text, reported))
+    if len(rows) > 1:
+        print()
+        table(rows)
+    return failed
+
+
+def main():
+    arguments = argparse.ArgumentParser(description="Check what real frameworks compute.")
+    arguments.add_argument("names", nargs="*", metavar="NAME", help=f"runs: {', '.join(RUNS)}; default: all")
+    arguments.add_argument("--orrery", type=lambda p: str(pathlib.Path(p).resolve()), default="./orrery")
+    arguments.add_argument("--work", type=pathlib.Path, default="build/frameworks")
+    arguments.add_argument("--bugs", choices=("only", "no"), help="only the runs with bugs, or only those without; default: both")
+    given = arguments.parse_args()
+    unknown = [n for n in given.names if n not in RUNS]
+    if unknown:
+        sys.exit(f"run.py: {unknown[0]} is not a run: {', '.join(RUNS)}")
+    given.work = given.work.resolve()
+    given.work.mkdir(parents=True, exist_ok=True)
+    os.environ.setdefault("TRANSFORMERS_VERBOSITY", "error")
+    golden, names = make_golden(given.work, given.orrery), given.names or RUNS
+    failed = 0 if given.bugs == "only" else all_runs(names, given, golden)
+    failed += 0 if given.bugs == "no" else all_bugs(names, given, golden)
+    sys.exit(1 if failed else 0)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,133 @@
+"""What the runs share: the golden file, its model of transformers, and processes over gloo.
+
+    golden/frameworks/runs/NAME.py GOLDEN FOLDER [--dtype fp32 bf16] [--bug BUG]
+
+A run trains the model of GOLDEN on its first batch and writes FOLDER/DTYPE/rankR.safetensors.
+"""
+import argparse
+import json
+import os
+import pathlib
+import sys
+import tempfile
+
+os.environ.update(TRANSFORMERS_VERBOSITY="error", OMP_NUM_THREADS="1", TOKENIZERS_PARALLELISM="false", GLOO_SOCKET_IFNAME="lo")
+import torch
+import torch.distributed as dist
+import torch.multiprocessing
+import transformers
+from safetensors import safe_open
+
+sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1]))
+DTYPES = {"fp64": torch.float64, "fp32": torch.float32, "bf16": torch.bfloat16}
+IGNORED = -100
+
+
+class Golden:
+    """A golden file: config, start, batches and the settings of its optimizers."""
+
+    def __init__(self, path):
+        with safe_open(path, "pt") as f:
+            self.meta = f.metadata()
+            self.start = {k[len("start/"):]: f.get_tensor(k) for k in f.keys() if k.startswith("start/")}
+            self.ids, self.labels = f.get_tensor("ids").long(), f.get_tensor("labels").long()
+            self.optimizers = {k[:-len("/lr")]: f.get_tensor(k).tolist() for k in f.keys() if k.endswith("/lr")}
+        self.labels[self.labels == -1] = IGNORED
+        self.config = json.loads(self.meta["config"])
+        self.sequences, self.tokens = self.ids.shape[1:]
+
+    def counted(self, step=0):
+        """Labels of a batch that count: the loss is the mean over them."""
+        return int((self.labels[step] != IGNORED).sum())
+
+    def setting(self, name):
+        return float(self.meta[name])
+
+    def model(self, dtype=torch.float32, whole=False):
+        """LlamaForCausalLM with the golden start.  whole: by model.to(dtype), which also rounds the frequencies of rotary positions."""
+        config = transformers.LlamaConfig(**self.config)
+        config.use_cache = False
+        model = transformers.LlamaForCausalLM(config).to(dtype if whole else torch.float32)
+        for name, p in model.named_parameters():
+            p.data = self.weight(name, config).to(dtype)
+        return model
+
+    def weight(self, name, config):
+        """One of transformers' parameters: ours are fused."""
+        A, H, K, F = config.head_dim, config.num_attention_heads, config.num_key_value_heads, config.intermediate_size
+        rows = {"q_proj": (0, H * A), "k_proj": (H * A, K * A), "v_proj": ((H + K) * A, K * A), "gate_proj": (0, F), "up_proj": (F, F)}
+        for part, (start, count) in rows.items():
+            if f".{part}." in name:
+                return self.start[name.replace(part, "qkv_proj" if part[1] == "_" else "gate_up_proj")][start:start + count]
+        return self.start[name]
+
+    def adamw(self, parameters):
+        m = {k: self.setting("adamw." + k) for k in ("beta1", "beta2", "eps", "weight_decay")}
+        parameters = list(parameters)
+        groups = [{"params": [p for p in parameters if (p.ndim > 1) == matrix], "weight_decay": m["weight_decay"] * matrix} for matrix in (True, False)]
+        return torch.optim.AdamW([g for g in groups if g["params"]], lr=self.optimizers["adamw"][0], betas=(m["beta1"], m["beta2"]), eps=m["eps"])
+
+
+def summed_loss(logits, labels):
+    """Sum over the labels that count.  Labels stand beside their tokens."""
+    return torch.nn.functional.cross_entropy(logits.float().flatten(0, 1), labels.flatten(), ignore_index=IGNORED, reduction="sum")
+
+
+def train(golden, recorder, model, losses_and_gradients, norm_of=torch.nn.utils.clip_grad_norm_, masters=True):
+    """The golden steps of AdamW, recorded.
+
+    losses_and_gradients(step)  backward of a batch; returns the loss of the whole batch
+    masters                     whether weights are stepped in fp32.  If not, the first pass is all that can be compared
+    """
+    optimizer, losses, norms, steps = golden.adamw(model.parameters()), [], [], len(golden.ids)
+    for step in range(steps if masters else 1):
+        losses.append(losses_and_gradients(step).item())
+        recorder.gradients("grad/" if step == 0 else f"adamw/{step + 1}/grad/")
+        norm = norm_of(model.parameters(), golden.setting("adamw.clip"))
+        norms.append(float(norm.full_tensor() if hasattr(norm, "full_tensor") else norm))
+        if step == 0:
+            recorder.stop()
+            recorder.number("loss", losses[0])
+            recorder.number("norm", norms[0])
+        if masters:
+            optimizer.step()
+            optimizer.zero_grad()
+            recorder.weights("adamw", optimizer, step=step + 1, last=step + 1 == steps)
+    if masters:
+        recorder.numbers("adamw/loss", losses)
+        recorder.numbers("adamw/norm", norms)
+    recorder.save()
+
+
+def summed_over(loss, group=None):
+    """A loss of which each process has a part."""
+    loss = loss.detach().clone()
+    dist.all_reduce(loss, group=group)
+    return loss
+
+
+def arguments(bugs=()):
+    parser = argparse.ArgumentParser(description=sys.modules["__main__"].__doc__)
+    parser.add_argument("golden")
+    parser.add_argument("out", type=pathlib.Path)
+    parser.add_argument("--dtype", nargs="+", choices=DTYPES, default=["fp32"])
+    parser.add_argument("--bug", choices=bugs)
+    return parser.parse_args()
+
+
+def launch(run, ranks, bugs=()):
+    """Run run(golden, out, dtype, bug) in `ranks` processes over gloo, for each format.  Exit status 1 if one fails."""
+    given = arguments(bugs)
+    torch.set_num_threads(1)
+    for dtype in given.dtype:
+        with tempfile.TemporaryDirectory() as folder:
+            torch.multiprocessing.start_processes(_process, (ranks, folder + "/store", run, given, dtype), nprocs=ranks, start_method="fork")
+
+
+def _process(rank, ranks, store, run, given, dtype):
+    os.environ.update(RANK=str(rank), LOCAL_RANK=str(rank), WORLD_SIZE=str(ranks))
+    dist.init_process_group("gloo", init_method=f"file://{store}", rank=rank, world_size=ranks)
+    torch.manual_seed(0)
+    run(Golden(given.golden), given.out / dtype, dtype, given.bug)
+    dist.barrier()
+    dist.destroy_process_group()

@@ -1,0 +1,50 @@
+#!/usr/bin/env python3
+"""PyTorch's tensor parallelism by DTensor on two processes, with sequence parallelism between the matrices."""
+import torch
+from torch.distributed.device_mesh import init_device_mesh
+from torch.distributed.tensor import Replicate, Shard
+from torch.distributed.tensor.parallel import ColwiseParallel, PrepareModuleInput, RowwiseParallel, SequenceParallel, parallelize_module
+
+import common
+from orrery_dump import Recorder
+
+RANKS = 2
+
+
+def parallel(model, mesh):
+    """Tokens are cut between the matrices; inside, heads and the columns of the feed-forward are."""
+    row = RowwiseParallel(output_layouts=Shard(1))
+    gathered = dict(input_kwarg_layouts={"hidden_states": Shard(1)}, desired_input_kwarg_layouts={"hidden_states": Replicate()})
+    for layer in model.model.layers:
+        parallelize_module(layer, mesh, {
+            "input_layernorm": SequenceParallel(), "self_attn": PrepareModuleInput(**gathered),
+            "self_attn.q_proj": ColwiseParallel(), "self_attn.k_proj": ColwiseParallel(), "self_attn.v_proj": ColwiseParallel(),
+            "self_attn.o_proj": row, "post_attention_layernorm": SequenceParallel(),
+            "mlp": PrepareModuleInput(input_layouts=(Shard(1),), desired_input_layouts=(Replicate(),)),
+            "mlp.gate_proj": ColwiseParallel(), "mlp.up_proj": ColwiseParallel(), "mlp.down_proj": row})
+    parallelize_module(model, mesh, {
+        "model.embed_tokens": RowwiseParallel(input_layouts=Replicate(), output_layouts=Shard(1)), "model.norm": SequenceParallel(),
+        "lm_head": ColwiseParallel(input_layouts=Shard(1), output_layouts=Replicate())})
+    return model
+
+
+def run(golden, out, dtype, bug):
+    mesh = init_device_mesh("cpu", (RANKS,), mesh_dim_names=("tp",))
+    model = parallel(golden.model(common.DTYPES[dtype]), mesh)
+    recorder = Recorder(model, mesh, out, batch=(golden.sequences, golden.tokens), mode=("tp", "sp"), dtype=dtype)
+    recorder.start()
+    positions = torch.arange(golden.tokens)[None]
+
+    def step_of(step):
+        if step == 0:
+            recorder.microbatch()
+        logits = model(input_ids=golden.ids[step], position_ids=positions).logits    # transformers would count the tokens that are here
+        loss = common.summed_loss(logits, golden.labels[step]) / golden.counted(step)
+        loss.backward()
+        return loss
+
+    common.train(golden, recorder, model, step_of, masters=dtype == "fp32")
+
+
+if __name__ == "__main__":
+    common.launch(run, RANKS)

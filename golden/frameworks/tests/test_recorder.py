@@ -1,0 +1,179 @@
+"""Files, names, modes and hooks, each on one process; folders are joined by a reader that shares nothing with the package."""
+import pathlib
+import tempfile
+import types
+import unittest
+
+import numpy as np
+import torch
+import transformers
+
+import reader
+from orrery_dump import DumpError, RankFile, Recorder, modes
+from orrery_dump import names as known
+
+LLAMA = dict(model_type="llama", vocab_size=11, hidden_size=12, num_hidden_layers=2, num_attention_heads=4, num_key_value_heads=2, head_dim=6,
+             intermediate_size=10, max_position_embeddings=8)
+
+
+def llama():
+    torch.manual_seed(0)
+    config = transformers.LlamaConfig(**{k: v for k, v in LLAMA.items() if k != "model_type"}, use_cache=False)
+    return transformers.LlamaForCausalLM(config).double()
+
+
+class Folder(unittest.TestCase):
+    def setUp(self):
+        self.temporary = tempfile.TemporaryDirectory()
+        self.folder = pathlib.Path(self.temporary.name)
+        self.addCleanup(self.temporary.cleanup)
+
+    def file(self, rank=0, dp=1, **more):
+        return RankFile(self.folder, rank, {"dp": dp}, {"dp": rank}, **more)
+
+
+class Files(Folder):
+    def test_every_format_keeps_its_bits(self):
+        values = torch.tensor([[1.5, -2.0], [0.25, 3.0]])
+        f = self.file(dtype="bf16", program="test", parts=3)
+        for dtype in (torch.float64, torch.float32, torch.float16, torch.bfloat16):
+            f.add(f"act/{dtype}", values.to(dtype), of=(2, 2))
+        tensors, meta, formats = reader.read_file(f.save())
+        self.assertEqual(sorted(formats.values()), ["BF16", "F16", "F32", "F64"])
+        self.assertEqual((meta["dtype"], meta["program"], meta["parts"], meta["mesh"]), ("bf16", "test", "3", '{"dp": 1}'))
+        for t in tensors.values():
+            self.assertEqual(t.tolist(), values.tolist())
+
+    def test_pieces_of_every_kind_join(self):
+        whole = np.arange(35.0).reshape(5, 7)
+        for r in range(2):
+            f = self.file(r, 2)
+            rows, cols = np.arange(5)[::-1][r::2], np.array([6, 0, 1, 2, 3, 4, 5])
+            f.add("act/boxes", whole[np.ix_(rows, cols)], of=(5, 7), rows=rows, cols=cols)
+            f.add("act/turned", whole[r::2].T, of=(5, 7), rows=np.arange(5)[r::2], transposed=True)
+            f.add("act/part", whole * (0.25, 0.75)[r], of=(5, 7), partial=("dp",), times=2.0)
+            f.add_flat("grad/flat", np.concatenate([whole.reshape(-1)[r * 18:r * 18 + 18], np.full(1 + r, np.nan)]), of=(5, 7), begin=18 * r,
+                       count=18 - r)
+            f.add_flat("grad/flat.turned", whole.T.reshape(-1)[r * 18:r * 18 + 18], of=(5, 7), begin=18 * r, count=18 - r, transposed=True)
+            f.number("loss", 1.25 + r, partial=("dp",))
+            f.save()
+        joined = reader.join(self.folder)
+        self.assertEqual(joined.pop("loss").tolist(), [[3.5]])
+        self.assertEqual(joined.pop("act/part").tolist(), (2 * whole).tolist())
+        self.assertEqual(sorted(joined), ["act/boxes", "act/turned", "grad/flat", "grad/flat.turned"])
+        for name, t in joined.items():
+            self.assertEqual(t.tolist(), whole.tolist(), name)
+
+    def test_refusals(self):
+        f = self.file()
+        with self.assertRaisesRegex(DumpError, "rank 0 has recorded nothing"):
+            f.save()
+        with self.assertRaisesRegex(DumpError, r"act/x: \[3, 4\] is stored, but its layout has 2 rows and 4 columns of \[5, 4\]"):
+            f.add("act/x", np.zeros((3, 4)), of=(5, 4), rows=np.arange(2))
+        f.add("act/y", np.zeros((3, 4)), of=(3, 4))
+        with self.assertRaisesRegex(DumpError, "act/y is recorded twice on rank 0"):
+            f.add("act/y", np.zeros((3, 4)), of=(3, 4))
+        with self.assertRaisesRegex(DumpError, "format int64 is not one of"):
+            f.add("act/z", np.zeros((3, 4), np.int64), of=(3, 4))
+        with self.assertRaisesRegex(DumpError, "mesh axis 'data' is not one of pp, dp, cp, ep, tp"):
+            RankFile(self.folder, 0, {"data": 2}, {"data": 0})
+
+
+class Models(Folder):
+    def test_llama_whole(self):
+        model = llama()
+        recorder = Recorder(model, None, self.folder, batch=(2, 5))
+        recorder.start()
+        ids = torch.arange(10).reshape(2, 5)
+        for b in (1, 0):
+            recorder.microbatch(sequences=[b], number=b)
+            model(input_ids=ids[b:b + 1]).logits.square().sum().backward()
+        recorder.gradients()
+        recorder.stop()
+        model(input_ids=ids)                                        # not recorded
+        recorder.save()
+        joined, layer = reader.join(self.folder), model.model.layers[1]
+        qkv = [layer.self_attn.q_proj, layer.self_attn.k_proj, layer.self_attn.v_proj]
+        self.assertTrue(np.array_equal(joined["start/model.layers.1.self_attn.qkv_proj.weight"], torch.cat([m.weight for m in qkv]).detach()))
+        self.assertTrue(np.array_equal(joined["grad/model.layers.1.self_attn.qkv_proj.weight"], torch.cat([m.weight.grad for m in qkv])))
+        self.assertTrue(np.allclose(joined["act/logits"], model(input_ids=ids).logits.detach().reshape(10, 11), rtol=1e-12, atol=0))
+        self.assertTrue(np.allclose(joined["grad/logits"], 2 * joined["act/logits"]))
+        expected = {f"{kind}/{w.name}" for w in recorder.names.watches for kind in ("act", "grad")}
+        expected |= {f"{kind}/h.{i}.attn.rotated" for i in range(2) for kind in ("act", "grad")}
+        expected |= {f"{kind}/{recorder.names.parameters[n].name}" for n in recorder.parameters for kind in ("start", "grad")}
+        self.assertEqual(set(joined), expected)
+
+    def test_gpt2_matrices_are_transposed(self):
+        torch.manual_seed(0)
+        config = transformers.GPT2Config(vocab_size=11, n_positions=8, n_embd=6, n_layer=1, n_head=2, n_inner=10)
+        model = transformers.GPT2LMHeadModel(config)
+        recorder = Recorder(model, None, self.folder, batch=(1, 4))
+        recorder.start()
+        recorder.save()
+        joined = reader.join(self.folder)
+        self.assertTrue(np.array_equal(joined["start/h.0.attn.c_attn.weight"], model.transformer.h[0].attn.c_attn.weight.detach().T))
+        self.assertNotIn("start/lm_head.weight", joined)            # tied
+
+    def test_a_stage_has_layers_of_its_own(self):
+        names = known.llama(LLAMA, layers=[1], offset=1)
+        self.assertEqual(names.parameters["model.layers.0.self_attn.k_proj.weight"].name, "model.layers.1.self_attn.qkv_proj.weight")
+        self.assertEqual({w.name for w in names.watches if w.module == "model.layers.0"}, {"h.1.out"})
+
+    def test_megatron_is_interleaved(self):
+        place = known.megatron(LLAMA).parameters["decoder.layers.0.self_attention.linear_qkv.weight"]
+        self.assertEqual(place.rows.reshape(-1, 6)[:, 0].tolist(), [0, 6, 24, 36, 12, 18, 30, 42])
+
+    def test_plain_tensors_are_cut_as_their_shape_says(self):
+        model = llama()
+        recorder = Recorder(model, ({"tp": 2}, {"tp": 1}), self.folder, batch=(2, 4))
+        recorder.microbatch(sequences=[1])
+        watch = next(w for w in recorder.names.watches if w.piece == "k")
+        rows, cols, partial, _ = recorder._cut("act/x", watch, torch.zeros(1, 2, 6), recorder.now)
+        self.assertEqual((rows.tolist(), cols.tolist(), partial), ([6, 7], list(range(30, 36)), ()))
+        with self.assertRaisesRegex(DumpError, "act/x: 5 columns are neither all 12 nor the 6 of this rank of tp=2"):
+            recorder._cut("act/x", watch, torch.zeros(1, 4, 5), recorder.now)
+        with self.assertRaisesRegex(DumpError, "act/x: 2 sequences, but the microbatch has 1"):
+            recorder._cut("act/x", watch, torch.zeros(2, 4, 6), recorder.now)
+
+    def test_refusals(self):
+        model = llama()
+        with self.assertRaisesRegex(DumpError, "no names are known for model_type 'bert'"):
+            known.of_config({"model_type": "bert"})
+        with self.assertRaisesRegex(DumpError, "mesh has no names"):
+            Recorder(model, types.SimpleNamespace(mesh_dim_names=None), self.folder, batch=(1, 4))
+        recorder = Recorder(model, None, self.folder, batch=(1, 4))
+        with self.assertRaisesRegex(DumpError, "grad/model.embed_tokens.weight is None"):
+            recorder.gradients()
+        model.model.layers[0].mlp.extra = torch.nn.Linear(2, 2)
+        with self.assertRaisesRegex(DumpError, "parameter model.layers.0.mlp.extra.weight has no name of ours"):
+            Recorder(model, None, self.folder, batch=(1, 4))
+
+
+class Modes(Folder):
+    def refused(self, mode, why, mesh=({"dp": 2, "tp": 2}, {"dp": 0, "tp": 0})):
+        with self.assertRaisesRegex(DumpError, f"mode {mode} is not in force: {why}"):
+            Recorder(llama(), mesh, self.folder, batch=(1, 4), mode=mode)
+
+    def test_a_plain_model_is_in_no_mode(self):
+        self.refused("ddp", "the model is a LlamaForCausalLM, not a DistributedDataParallel")
+        self.refused("fsdp1", "the model is a LlamaForCausalLM, not a FullyShardedDataParallel")
+        self.refused("fsdp2", "the model is a LlamaForCausalLM, not an FSDPModule")
+        self.refused("tp", "model.layers.0.self_attn.q_proj.weight is a plain tensor, not a DTensor")
+        self.refused("zero3", "the model is a LlamaForCausalLM, not a DeepSpeedEngine")
+
+    def test_what_shows_while_it_runs(self):
+        for mode in ("sp", "cp", "pp"):
+            model = llama()
+            recorder = Recorder(model, ({"tp": 1}, {"tp": 0}), self.folder, batch=(1, 4), mode=mode)
+            recorder.microbatch()
+            model(input_ids=torch.zeros(1, 4, dtype=torch.long))
+            with self.assertRaisesRegex(DumpError, f"mode {mode} is not in force"):
+                recorder.save()
+
+    def test_unknown(self):
+        with self.assertRaisesRegex(DumpError, "mode 'fsdp' is not one of ddp, fsdp1, fsdp2, tp"):
+            modes.check(("fsdp",), None, {}, {})
+
+
+if __name__ == "__main__":
+    unittest.main()
