@@ -8,8 +8,7 @@ static void take_mask(struct attention *a, struct tensor mask, struct interval s
 {
     if (!tensor_present(mask)) return;
     a->mask = tensor_rows_of(mask, sequences.first * a->S, sequences.count * a->S);
-    const int32_t *sees = a->mask.data;
-    for (int64_t i = 0; i < tensor_rows(a->mask); i++) a->pairs += sees[2 * i + 1] - sees[2 * i];
+    a->pairs = attention_pairs(tensor_rows(a->mask), *a);
 }
 
 /* The description of attention over whole sequences; a scheme may work on fewer heads. */
@@ -21,7 +20,7 @@ struct attention node_attention(const struct node_call *c)
     const bool one = s->seams->cp.scheme->plan != NULL;         /* all sequences are one */
     const struct interval sequences = { one ? 0 : rows.first / s->tp->S, one ? 1 : rows.count / s->tp->S };
     const int64_t first = c->micro->sequences.first + sequences.first;
-    struct attention a = attention_of_model(model, one ? tensor_rows(c->micro->mask) : s->plan->S);
+    struct attention a = attention_of_layer(model, node_layer(c), one ? tensor_rows(c->micro->mask) : s->plan->S);
     a.each = one ? s->plan->S : 0;
     take_mask(&a, c->micro->mask, sequences);
     a.H = s->tp->heads.queries.count, a.K = s->tp->heads.keys.count;

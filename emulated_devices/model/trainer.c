@@ -298,10 +298,9 @@ static void take_rows(int32_t *into, const int32_t *of, int64_t N, const struct 
 static enum error_code take_samples(struct microbatch *m, const int32_t *within, int64_t N, int64_t S,
                                     struct error *err)
 {
-    double pairs;
     take_rows(m->positions.data, within, N, &m->rows);
     const int64_t tokens = m->sequences.count * S, sequence = m->plan.tokens > 0 ? tokens : S;
-    return sample_mask(m->mask.data, &pairs, within + m->sequences.first * S, tokens / sequence, sequence, err);
+    return sample_mask(m->mask.data, within + m->sequences.first * S, tokens / sequence, sequence, err);
 }
 
 /* The batch in scratch memory: ids, labels, positions in samples. */

@@ -37,6 +37,9 @@ static const struct clash clashes[] = {
     { HAS_context_plan, HAS_tp_cuts_sequences,
       "devices have parts of samples, and @ cuts the batch between whole sequences",
       "--tensor 1d, 1d-sp or 1d-sp-keep" },
+    { HAS_context_plan, HAS_windows,
+      "plans a microbatch once, by which tokens see each other, and in @ these differ from layer to layer",
+      "--attention ring-zigzag" },
     { HAS_ring_window, HAS_one_ring, "@ has no inner rings", "--attention loongtrain" },
 
     { HAS_tiles, HAS_tp_moves_weights,

@@ -119,6 +119,13 @@ static bool context_plan(const struct facts *f, struct typed *t)
     return !attention_scheme_find(&s, f->plan->attention, NULL) && s->plan && say_attention(f, t);
 }
 
+static bool windows(const struct facts *f, struct typed *t)
+{
+    const struct model_config *c = &f->plan->model;
+    return model_windowed_layers(c) > 0 &&
+           say(t, "--model %s with windows of %lld tokens", c->name, (long long)c->windows.size);
+}
+
 static bool ring_window(const struct facts *f, struct typed *t)
 {
     return f->plan->split.window && say(t, "--ring-window %d", f->plan->split.window);

@@ -65,7 +65,7 @@ enum error_code attention_layer_open(struct attention_layer *l, const struct pla
     const int64_t rows = (l->cp.plan ? 1 : l->plan.B) * intervals_total(&own);
     intervals_free(&own);
     const struct tensor sees = c->shape.mask;
-    *c = (struct attention_call){ .cp = &l->cp, .shape = attention_of_model(m, l->cp.S) };
+    *c = (struct attention_call){ .cp = &l->cp, .shape = attention_of_layer(m, 0, l->cp.S) };
     c->shape.mask = sees;
     const struct tensor wide = tensor_2d(NULL, l->plan.dtype, rows, (m->H + 2 * m->K) * m->A),
                         narrow = tensor_2d(NULL, l->plan.dtype, rows, m->H * m->A);

@@ -55,6 +55,15 @@ void case_take_qwen3(struct plan *p)
     p->model.head_norms = true, p->model.A = 4;
 }
 
+/* Every other layer has a window, which is shorter than a device's part of a sequence, and longer. */
+void case_take_windows(struct plan *p)
+{
+    case_take_qwen2(p);
+    snprintf(p->model.name, sizeof p->model.name, "nasty windowed qwen2");
+    p->model.windows.size = 3;
+    for (int64_t l = 0; l < p->model.L; l += 2) windows_add(&p->model.windows, l, l + 1);
+}
+
 /* A Qwen2 with three parallel streams; a prefix is shorter than a sequence. */
 void case_take_streams(struct plan *p)
 {
@@ -125,7 +134,7 @@ static void take_shared(struct plan *p)
 static const struct case_model models[] = { { "gpt2", take_gpt2 }, { "llama", case_take_llama },
                                             { "gptj", case_take_gptj }, { "qwen2", case_take_qwen2 },
                                             { "parscale", case_take_streams }, { "qwen3", case_take_qwen3 },
-                                            { "biased", case_take_biased },
+                                            { "biased", case_take_biased }, { "windows", case_take_windows },
                                             { "mixtral", case_take_mixtral }, { "shared", take_shared } };
 
 const struct case_model *case_model_at(int place)

@@ -94,8 +94,8 @@ static int matrices_of(const struct building *b, const struct node *n)
 static enum error_code add_node(struct building *b, const struct node *n, struct error *err)
 {
     struct single_node *node = &b->graph.node[b->graph.nodes];
-    *node = (struct single_node){ .operation = operation_of(b, n), .in = { -1, -1, -1 }, .matrices = matrices_of(b, n),
-                                  .weight = program_weight(b->config, n, b->layer),
+    *node = (struct single_node){ .operation = operation_of(b, n), .in = { -1, -1, -1 }, .layer = b->layer,
+                                  .matrices = matrices_of(b, n), .weight = program_weight(b->config, n, b->layer),
                                   .bias = program_bias(b->config, n, b->layer) };
     snprintf(node->words, sizeof node->words, operation_info(n->op)->words, n->param ? n->param : n->out ? n->out : "");
     for (int k = 0; k < NODE_INPUTS; k++) {

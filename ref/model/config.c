@@ -37,6 +37,9 @@ const struct model_preset model_presets[] = {
       "a Llama of 0.1M parameters, 8 layers, 8 heads and 4 key/value heads", 8 },
     { LLAMA("llama-small", 4, 4, 2, 128, 344, 64, 256, DENSE),
       "a Llama of 0.8M parameters, 4 heads and 2 key/value heads", 16 },
+    { LLAMA("mistral-tiny", 8, 8, 4, 32, 88, 32, 256, DENSE, .alike = FAMILY_MISTRAL,
+            .windows = { .size = 12, .layers = { 0xFF } }),
+      "llama-tiny as a Mistral: in all layers a token sees the last 12 tokens", 8 },
     { LLAMA("mixtral-tiny", 8, 8, 4, 32, 48, 32, 256, MIXTURE(8, 2)),
       "a Mixtral of 0.3M parameters, 8 experts of which a token goes to 2", 8 },
     { LLAMA("mixtral-small", 4, 4, 2, 128, 176, 64, 256, MIXTURE(8, 2)),
@@ -114,6 +117,32 @@ static enum error_code check_streams(const struct model_config *c, struct error 
         return fail(err, ERR_PLAN, "model: smoothing %g of the streams' weights; it must be from 0 to 1", s->smoothing);
     if (c->dropout_embedding > 0 || c->dropout_residual > 0 || c->dropout_attention > 0)
         return fail(err, ERR_PLAN, "model: dropout with parallel streams is not implemented; it must be 0");
+    return OK;
+}
+
+int64_t model_windowed_layers(const struct model_config *c)
+{
+    int64_t n = 0;
+    for (int64_t l = 0; l < c->L && l < WINDOW_LAYERS; l++) n += model_window(c, l) > 0;
+    return n;
+}
+
+/* A number that tells apart which layers have a window. */
+static double which_layers(const struct windows *w)
+{
+    uint64_t sum = 0;
+    for (int i = 0; i < WINDOW_LAYERS / 64; i++) sum = (sum ^ w->layers[i]) * 0x9E3779B97F4A7C15u;
+    return (double)(sum >> 32);
+}
+
+static enum error_code check_windows(const struct model_config *c, struct error *err)
+{
+    if (c->windows.size < 0 || c->windows.size > INT32_MAX)
+        return fail(err, ERR_PLAN, "model: a window of %lld tokens; it must be from 1 to 2^31 - 1",
+                    (long long)c->windows.size);
+    if (c->windows.size > 0 && c->L > WINDOW_LAYERS)
+        return fail(err, ERR_PLAN, "model: L (layers) = %lld, and attention has windows; it can have them in models of "
+                    "at most %d layers", (long long)c->L, WINDOW_LAYERS);
     return OK;
 }
 
@@ -218,6 +247,8 @@ int model_config_numbers(const struct model_config *c, struct model_number out[M
         { "top-p", false, route->top_p }, { "near", false, route->near },
         { "streams", true, (double)STREAMS(c) }, { "prefix", true, (double)c->streams.prefix },
         { "stream smoothing", false, c->streams.smoothing },
+        { "window", true, (double)c->windows.size }, { "layers with a window", true, (double)model_windowed_layers(c) },
+        { "which layers", true, which_layers(&c->windows) },
         { "rotary turned", true, (double)r->turned },
     };
     enum { COUNT = sizeof numbers / sizeof *numbers };
@@ -245,10 +276,11 @@ enum error_code model_config_check(const struct model_config *c, struct error *e
     if (!e) e = check_sizes(c, err);
     if (!e) e = check_rotary(c, err);
     if (!e) e = check_streams(c, err);
+    if (!e) e = check_windows(c, err);
     if (e) return e;
     if (model_family(c) == FAMILY_NONE)
         return fail(err, ERR_PLAN,
-                    "model: norm, positions, feed-forward and biases are those of no family; there are %s",
+                    "model: norm, positions, feed-forward, biases and windows are those of no family; there are %s",
                     model_family_names().text);
     const double p[] = { c->dropout_embedding, c->dropout_residual, c->dropout_attention };
     for (int i = 0; i < 3; i++)

@@ -7,6 +7,11 @@
 #include <stdbool.h>
 #include <stdint.h>
 
+/* Families of models whose files we read and write. */
+enum model_family { FAMILY_NONE, FAMILY_GPT2, FAMILY_LLAMA, FAMILY_MIXTRAL, FAMILY_GPTJ, FAMILY_QWEN2, FAMILY_PARSCALE,
+                    FAMILY_SCMOE, FAMILY_QWEN3, FAMILY_MISTRAL,
+                    FAMILY_COUNT };
+
 /* The parts of a model: each family has one of each kind (model_family()). */
 enum norm_kind { NORM_LAYER, NORM_RMS };
 enum position_kind { POSITIONS_LEARNED, POSITIONS_ROTARY };
@@ -25,6 +30,14 @@ struct rotary {
     bool between_pairs;                         /* of YaRN: its ramp may begin and end between two pairs */
     int64_t turned;                             /* R: the first R numbers of a head are rotated; 0: all A */
     bool neighbours;                            /* pair i is numbers 2i and 2i+1; else i and i + R/2 */
+};
+
+/* Sliding windows of attention.  In a layer that has one a query sees itself and the keys before it, `size` in all; in
+ * the others all keys up to itself. */
+enum { WINDOW_LAYERS = 1024 };                  /* layers that may have one: the first of a model */
+struct windows {
+    int64_t size;                               /* 0: no layer has one */
+    uint64_t layers[WINDOW_LAYERS / 64];        /* a bit for each layer that has one */
 };
 
 /* A mixture of swiglu experts instead of one feed-forward layer. */
@@ -64,10 +77,13 @@ struct model_config {
     int64_t S;                  /* positions: the longest sequence */
     int64_t D, H, K, A, F, L, V;        /* width, query heads, key/value heads, head width (of a GPT-2 and a GPT-J D/H),
                                          * feed-forward width (of one expert), layers, vocabulary */
+    enum model_family alike;    /* a family that may have the same parts as another one, and has files of its own:
+                                 * Mistral, which may be a Llama; else FAMILY_NONE */
     enum norm_kind norm;
     enum position_kind positions;
     enum mlp_kind mlp;
     struct rotary rotary;
+    struct windows windows;
     struct mixture_config mixture;
     struct streams_config streams;
     int64_t padding;            /* 1 + padding token, whose embedding gets no gradient in transformers; 0: none */
@@ -82,10 +98,21 @@ struct model_config {
     double init_std;            /* of embeddings and weights; divided by sqrt(2 L) for projections to the residual */
 };
 
-/* Families of models whose files we read and write. */
-enum model_family { FAMILY_NONE, FAMILY_GPT2, FAMILY_LLAMA, FAMILY_MIXTRAL, FAMILY_GPTJ, FAMILY_QWEN2, FAMILY_PARSCALE,
-                    FAMILY_SCMOE, FAMILY_QWEN3,
-                    FAMILY_COUNT };
+/** The window of a layer's attention; 0: it has none. */
+static inline int64_t model_window(const struct model_config *c, int64_t layer)
+{
+    const bool has = layer >= 0 && layer < WINDOW_LAYERS && (c->windows.layers[layer / 64] >> layer % 64 & 1);
+    return has ? c->windows.size : 0;
+}
+
+/** Give the layers from `first` to before `end` a window; none of those after WINDOW_LAYERS, so check L. */
+static inline void windows_add(struct windows *w, int64_t first, int64_t end)
+{
+    for (int64_t l = first; l < end && l < WINDOW_LAYERS; l++) w->layers[l / 64] |= (uint64_t)1 << l % 64;
+}
+
+/** The number of layers that have a window. */
+int64_t model_windowed_layers(const struct model_config *);
 
 /** The family of a shape, found from its parts; the table is in families.c. */
 enum model_family model_family(const struct model_config *);
@@ -99,7 +126,7 @@ struct family_names model_family_names(void);
 
 /* One number of a shape. */
 struct model_number { const char *name; bool whole; double value; };
-enum { MODEL_NUMBERS = 44 };
+enum { MODEL_NUMBERS = 48 };
 
 /** The numbers that distinguish two models of one family.  @return how many. */
 int model_config_numbers(const struct model_config *, struct model_number out[MODEL_NUMBERS]);

@@ -74,6 +74,8 @@ static const struct family_format {
 } formats[] = {
     { FAMILY_GPT2, "GPT2LMHeadModel", "GPT2Model", &gpt2_defaults, gpt2_keys, gpt2_finish, gpt2_to_json },
     { FAMILY_LLAMA, "LlamaForCausalLM", "LlamaModel", &llama_defaults, llama_keys, llama_finish, llama_to_json },
+    { FAMILY_MISTRAL, "MistralForCausalLM", "MistralModel", &mistral_defaults, mistral_keys, llama_finish,
+      llama_to_json },
     { FAMILY_MIXTRAL, "MixtralForCausalLM", "MixtralModel", &mixtral_defaults, mixtral_keys, llama_finish,
       llama_to_json },
     { FAMILY_GPTJ, "GPTJForCausalLM", "GPTJModel", &gptj_defaults, gptj_keys, gptj_finish, gptj_to_json },

@@ -5,30 +5,36 @@
 #include "ref/model/config.h"
 #include "ref/model/config_keys.h"
 
+/* Which layers have the window that a file names: none may have one; all, unless it is null; late ones, if a flag says
+ * so.  "layer_types" may say it of each. */
+enum window_rule { WINDOWS_NEVER, WINDOWS_ALL, WINDOWS_LATE };
+
 /* The values read from a file, before they are checked together. */
 struct config_reading {
     struct model_config c;
     int64_t head_dim, sliding_window, n_ctx;        /* 0: not in the file */
+    int64_t max_window_layers;
+    enum window_rule window_rule;
     int64_t pad_token;                              /* NO_TOKEN: none */
     int64_t shared_experts;                         /* 0: not in the file */
-    bool output_router_logits, attention_bias, mlp_bias;
+    bool output_router_logits, attention_bias, mlp_bias, use_sliding_window;
     const char *scoring_func, *topk_method, *bias_update, *drop_order, *zero_type;     /* NULL: not in
                                                                                          * the file */
     const char *drop_scope;
     double layers_balance;      /* the coefficient of a mean over layers */
     double rope_theta;
-    const cJSON *rope_scaling, *rope_parameters;    /* NULL: not in the file */
+    const cJSON *rope_scaling, *rope_parameters, *layer_types;          /* NULL: not in the file */
 };
 
 #define CONFIG_TO(name, kind, field) KEY_TO(name, kind, struct config_reading, field)
 
 /* Reading a family: start with the defaults of its class in transformers, read its list of keys, then call its finish
- * function, which computes derived values and refuses contradictions.  Mixtral, Qwen2, Qwen3, ParScale and ScMoE use
- * llama_finish; a ScMoE has a Mixtral's keys. */
+ * function, which computes derived values and refuses contradictions.  Mistral, Mixtral, Qwen2, Qwen3, ParScale and
+ * ScMoE use llama_finish; a ScMoE has a Mixtral's keys. */
 extern const struct config_key gpt2_keys[], llama_keys[], mixtral_keys[], gptj_keys[], qwen2_keys[],
-    qwen3_keys[], parscale_keys[];
+    qwen3_keys[], parscale_keys[], mistral_keys[];
 extern const struct config_reading gpt2_defaults, llama_defaults, mixtral_defaults, gptj_defaults, qwen2_defaults,
-    qwen3_defaults, parscale_defaults, scmoe_defaults;
+    qwen3_defaults, parscale_defaults, scmoe_defaults, mistral_defaults;
 enum error_code gpt2_finish(struct config_reading *, const cJSON *root, const char *path, struct error *);
 enum error_code llama_finish(struct config_reading *, const cJSON *root, const char *path, struct error *);
 enum error_code gptj_finish(struct config_reading *, const cJSON *root, const char *path, struct error *);
@@ -37,10 +43,15 @@ enum error_code gptj_finish(struct config_reading *, const cJSON *root, const ch
  *  @return OK, or ERR_FORMAT: an unsupported kind, or two values that differ. */
 enum error_code rotary_from_json(struct config_reading *, const cJSON *root, const char *path, struct error *);
 
+/** Read the windows of attention: their size, and the layers that have them.
+ *  @return OK, or ERR_FORMAT: this family has none, or the file contradicts itself. */
+enum error_code windows_from_json(struct config_reading *, const char *path, struct error *);
+
 /* Write a config into a JSON document; false if there is no memory. */
 bool gpt2_to_json(const struct model_config *, cJSON *root);
-bool llama_to_json(const struct model_config *, cJSON *root);       /* and mixtral, qwen2, qwen3, qwen2_parscale */
+bool llama_to_json(const struct model_config *, cJSON *root);       /* and all that llama_finish reads */
 bool gptj_to_json(const struct model_config *, cJSON *root);
 bool rotary_to_json(const struct rotary *, cJSON *root);
+bool windows_to_json(const struct model_config *, cJSON *root);
 
 #endif

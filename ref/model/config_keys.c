@@ -14,11 +14,10 @@ static bool is_value(const cJSON *value, const char *text)
     return same;
 }
 
-static enum error_code fail_value(const struct config_key *k, const cJSON *value, const char *verb, const char *where,
-                                  struct error *err)
+static enum error_code fail_value(const struct config_key *k, const cJSON *value, const char *where, struct error *err)
 {
     char *text = cJSON_PrintUnformatted(value);
-    fail(err, ERR_FORMAT, "%s: %s %s %.80s; Orrery has only %s%s%s", where, k->name, verb,
+    fail(err, ERR_FORMAT, "%s: %s is %.80s; Orrery has only %s%s%s", where, k->name,
          text ? printable(text).text : "something else", k->only[0], k->only[1] ? " or " : "",
          k->only[1] ? k->only[1] : "");
     cJSON_free(text);
@@ -29,17 +28,7 @@ static enum error_code check_only(const struct config_key *k, const cJSON *value
 {
     for (int i = 0; i < 2; i++)
         if (k->only[i] && is_value(value, k->only[i])) return OK;
-    return fail_value(k, value, "is", where, err);
-}
-
-static enum error_code check_every(const struct config_key *k, const cJSON *value, const char *where, struct error *err)
-{
-    const cJSON *element;
-    if (cJSON_IsNull(value)) return OK;
-    if (!cJSON_IsArray(value)) return fail_value(k, value, "is", where, err);
-    cJSON_ArrayForEach(element, value)
-        if (!is_value(element, k->only[0])) return fail_value(k, element, "has", where, err);
-    return OK;
+    return fail_value(k, value, where, err);
 }
 
 static enum error_code read_value(const struct config_key *k, const cJSON *object, const cJSON *value,
@@ -52,6 +41,7 @@ static enum error_code read_value(const struct config_key *k, const cJSON *objec
         if (null) return *(int64_t *)field = 0, OK;
         /* fall through */
     case KEY_SIZE: return json_int(object, where, k->name, 1, INT32_MAX, field, err);
+    case KEY_COUNT: return json_int(object, where, k->name, 0, INT32_MAX, field, err);
     case KEY_TOKEN:
         if (null) return *(int64_t *)field = NO_TOKEN, OK;
         return json_int(object, where, k->name, -1, INT32_MAX, field, err);
@@ -61,8 +51,10 @@ static enum error_code read_value(const struct config_key *k, const cJSON *objec
     case KEY_OBJECT:
         if (null) return *(const cJSON **)field = NULL, OK;
         return json_object(object, where, k->name, (const cJSON **)field, err);
+    case KEY_LIST:
+        if (null) return *(const cJSON **)field = NULL, OK;
+        return json_array(object, where, k->name, (const cJSON **)field, err);
     case KEY_ONLY: return check_only(k, value, where, err);
-    case KEY_EVERY: return check_every(k, value, where, err);
     case KEY_IGNORED: return OK;
     }
     return OK;

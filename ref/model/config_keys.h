@@ -11,13 +11,14 @@
 enum config_key_kind {
     KEY_SIZE,               /* int64_t from 1; required */
     KEY_SIZE_OR_NULL,       /* int64_t from 1; null is 0; optional, as all that follow */
+    KEY_COUNT,              /* int64_t from 0 */
     KEY_REAL,               /* double */
     KEY_TOKEN,              /* int64_t from -1; null is NO_TOKEN */
     KEY_FLAG,               /* bool */
     KEY_STRING,             /* const char *, owned by the document */
     KEY_OBJECT,             /* const cJSON *, owned by the document; null is NULL */
+    KEY_LIST,               /* likewise */
     KEY_ONLY,               /* must have one of the one or two values only[] */
-    KEY_EVERY,              /* a list whose elements are all only[0], or null */
     KEY_IGNORED,            /* does not change any number of training */
 };
 
@@ -33,7 +34,6 @@ struct config_key {
 
 #define KEY_TO(name_, kind_, type, field) { .name = name_, .kind = kind_, .at = offsetof(type, field) }
 #define KEY_ONLY_AS(name_, ...) { .name = name_, .kind = KEY_ONLY, .only = { __VA_ARGS__ } }
-#define KEY_EACH(name_, value) { .name = name_, .kind = KEY_EVERY, .only = { value } }
 #define KEY_LEFT(name_) { .name = name_, .kind = KEY_IGNORED }
 
 /**

@@ -1,6 +1,6 @@
-/* config_llama.c -- the config.json of a Llama, of a Mixtral, which is a Llama with a mixture, of a Qwen2, which is a
- * Llama with biases of queries, keys and values, of a Qwen3, which has norms of queries and keys instead, and of a
- * ParScale, which is a Qwen2 with parallel streams.
+/* config_llama.c -- the config.json of a Llama, of a Mistral, which is a Llama with windows of attention, of a Mixtral,
+ * which is a Mistral with a mixture, of a Qwen2, which is a Llama with biases of queries, keys and values, of a Qwen3,
+ * which has norms of queries and keys instead, and of a ParScale, which is a Qwen2 with parallel streams.
  *
  * As in transformers, the load-balancing loss is added to a Mixtral's loss only if output_router_logits is true.
  * transformers has a z loss only for other mixtures; its coefficient has the same key here: router_z_loss_coef.
@@ -22,23 +22,31 @@ const struct config_reading llama_defaults = {          /* LlamaConfig's own */
     .rope_theta = 10000, .pad_token = NO_TOKEN,
 };
 
+const struct config_reading mistral_defaults = {        /* MistralConfig's */
+    .c = { .norm = NORM_RMS, .positions = POSITIONS_ROTARY, .mlp = MLP_SWIGLU, .alike = FAMILY_MISTRAL, .eps = 1e-6,
+           .init_std = 0.02, .K = 8 },
+    .rope_theta = 10000, .pad_token = NO_TOKEN, .window_rule = WINDOWS_ALL, .sliding_window = 4096,
+};
+
 const struct config_reading mixtral_defaults = {        /* MixtralConfig's */
     .c = { .norm = NORM_RMS, .positions = POSITIONS_ROTARY, .mlp = MLP_MIXTURE, .eps = 1e-5, .init_std = 0.02, .K = 8,
            .mixture = { .E = 8, .k = 2, .router = { .normalized = true, .scale = 1 },
                        .balance_coefficient = 0.001 } },
-    .rope_theta = 1e6, .pad_token = NO_TOKEN,
+    .rope_theta = 1e6, .pad_token = NO_TOKEN, .window_rule = WINDOWS_ALL,
 };
+
+#define QWEN_WINDOWS .window_rule = WINDOWS_LATE, .sliding_window = 4096, .max_window_layers = 28
 
 const struct config_reading qwen2_defaults = {          /* Qwen2Config's */
     .c = { .norm = NORM_RMS, .positions = POSITIONS_ROTARY, .mlp = MLP_SWIGLU, .biases = BIASES_QWEN2, .eps = 1e-6,
            .init_std = 0.02, .K = 32 },
-    .rope_theta = 10000, .pad_token = NO_TOKEN,
+    .rope_theta = 10000, .pad_token = NO_TOKEN, QWEN_WINDOWS,
 };
 
 const struct config_reading qwen3_defaults = {          /* Qwen3Config's */
     .c = { .norm = NORM_RMS, .positions = POSITIONS_ROTARY, .mlp = MLP_SWIGLU, .head_norms = true, .eps = 1e-6,
            .init_std = 0.02, .K = 32 },
-    .head_dim = 128, .rope_theta = 10000, .pad_token = NO_TOKEN,
+    .head_dim = 128, .rope_theta = 10000, .pad_token = NO_TOKEN, QWEN_WINDOWS,
 };
 
 const struct config_reading parscale_defaults = {       /* those of Qwen2ParScaleConfig, QwenLM/ParScale */
@@ -70,12 +78,18 @@ const struct config_reading scmoe_defaults = {          /* Mixtral's, and LongCa
     CONFIG_TO("rope_parameters", KEY_OBJECT, rope_parameters),                                                         \
     KEY_ONLY_AS("hidden_act", "\"silu\""),                                                                             \
     KEY_ONLY_AS("partial_rotary_factor", "1", "null"),                                                                 \
-    KEY_EACH("layer_types", "\"full_attention\"")
+    CONFIG_TO("layer_types", KEY_LIST, layer_types)
 
 #define LLAMA_KEYS                                                                                                     \
     DECODER_KEYS,                                                                                                      \
     CONFIG_TO("sliding_window", KEY_SIZE_OR_NULL, sliding_window),                                                     \
     KEY_ONLY_AS("pretraining_tp", "1")
+
+const struct config_key mistral_keys[] = {
+    DECODER_KEYS,
+    CONFIG_TO("sliding_window", KEY_SIZE_OR_NULL, sliding_window),
+    { .name = NULL },
+};
 
 const struct config_key llama_keys[] = {
     LLAMA_KEYS,
@@ -84,11 +98,11 @@ const struct config_key llama_keys[] = {
     { .name = NULL },
 };
 
-/* A window is described even where it is not used. */
 #define QWEN2_KEYS                                                                                                     \
     DECODER_KEYS,                                                                                                      \
-    KEY_ONLY_AS("use_sliding_window", "false"),                                                                        \
-    KEY_LEFT("sliding_window"), KEY_LEFT("max_window_layers")
+    CONFIG_TO("use_sliding_window", KEY_FLAG, use_sliding_window),                                                     \
+    CONFIG_TO("sliding_window", KEY_SIZE_OR_NULL, sliding_window),                                                     \
+    CONFIG_TO("max_window_layers", KEY_COUNT, max_window_layers)
 
 const struct config_key qwen2_keys[] = {
     QWEN2_KEYS,
@@ -101,8 +115,11 @@ const struct config_key qwen3_keys[] = {
     { .name = NULL },
 };
 
+/* A window is described even where it is not used. */
 const struct config_key parscale_keys[] = {
-    QWEN2_KEYS,
+    DECODER_KEYS,
+    KEY_ONLY_AS("use_sliding_window", "false"),
+    KEY_LEFT("sliding_window"), KEY_LEFT("max_window_layers"),
     CONFIG_TO("parscale_n", KEY_SIZE_OR_NULL, c.streams.P),
     CONFIG_TO("parscale_n_tokens", KEY_SIZE_OR_NULL, c.streams.prefix),
     CONFIG_TO("parscale_attn_smooth", KEY_REAL, c.streams.smoothing),
@@ -192,7 +209,7 @@ static enum error_code router_finish(struct config_reading *f, const char *path,
 enum error_code llama_finish(struct config_reading *f, const cJSON *root, const char *path, struct error *err)
 {
     struct model_config *c = &f->c;
-    const enum error_code e = router_finish(f, path, err);
+    enum error_code e = router_finish(f, path, err);
     if (e) return e;
     if (f->shared_experts && c->mixture.shared && c->mixture.shared != f->shared_experts * c->F)
         return fail(err, ERR_FORMAT, "%s: n_shared_experts is %lld, and shared_expert_intermediate_size is not so many "
@@ -208,10 +225,8 @@ enum error_code llama_finish(struct config_reading *f, const cJSON *root, const 
     c->A = f->head_dim ? f->head_dim : c->D / c->H;
     c->padding = f->pad_token == NO_TOKEN ? 0 : f->pad_token == -1 ? c->V : f->pad_token + 1;
     if (!f->output_router_logits) c->mixture.balance_coefficient = 0;
-    if (f->sliding_window && f->sliding_window < c->S)
-        return fail(err, ERR_FORMAT, "%s: sliding_window is %lld, shorter than max_position_embeddings; "
-                    "Orrery attends to all tokens before", path, (long long)f->sliding_window);
-    return rotary_from_json(f, root, path, err);
+    e = windows_from_json(f, path, err);
+    return e ? e : rotary_from_json(f, root, path, err);
 }
 
 /* ---- writing ----------------------------------------------------------------------------------------------------- */
@@ -258,8 +273,7 @@ static bool mixture_to_json(const struct mixture_config *m, cJSON *root)
     if (m->capacity_factor > 0)
         ok = cJSON_AddNumberToObject(root, "expert_capacity_factor", m->capacity_factor) &&
              cJSON_AddStringToObject(root, "expert_drop_order", orders[m->drops_by_weight]) && ok;
-    return cJSON_AddBoolToObject(root, "output_router_logits", m->balance_coefficient > 0) &&
-           cJSON_AddNullToObject(root, "sliding_window") && ok;
+    return cJSON_AddBoolToObject(root, "output_router_logits", m->balance_coefficient > 0) && ok;
 }
 
 bool llama_to_json(const struct model_config *c, cJSON *root)
@@ -281,6 +295,7 @@ bool llama_to_json(const struct model_config *c, cJSON *root)
         ok = cJSON_AddNumberToObject(root, "parscale_n", (double)c->streams.P) &&
              cJSON_AddNumberToObject(root, "parscale_n_tokens", (double)c->streams.prefix) &&
              cJSON_AddNumberToObject(root, "parscale_attn_smooth", c->streams.smoothing) && ok;
-    ok = rotary_to_json(&c->rotary, root) && (c->mlp != MLP_MIXTURE || mixture_to_json(&c->mixture, root)) && ok;
+    ok = windows_to_json(c, root) && rotary_to_json(&c->rotary, root) && ok;
+    ok = (c->mlp != MLP_MIXTURE || mixture_to_json(&c->mixture, root)) && ok;
     return cJSON_AddBoolToObject(root, "tie_word_embeddings", c->tied) && ok;
 }

@@ -20,20 +20,26 @@ static const struct family {
     bool parallel, neighbours, shortcut;
     bool streams;               /* several */
     bool head_norms;
+    enum { NO_LAYERS, ALL_LAYERS, ANY_LAYERS } windows;         /* which may have one */
+    enum model_family alike;
 } families[FAMILY_COUNT] = {
     [FAMILY_GPT2]    = { "gpt2", NORM_LAYER, POSITIONS_LEARNED, MLP_GELU, BIASES_GPT2, .grouped = false },
     [FAMILY_LLAMA]   = { "llama", NORM_RMS, POSITIONS_ROTARY, MLP_SWIGLU, BIASES_NONE, OF_ATTENTION | OF_FEED,
                          .grouped = true },
-    [FAMILY_MIXTRAL] = { "mixtral", NORM_RMS, POSITIONS_ROTARY, MLP_MIXTURE, BIASES_NONE, .grouped = true },
+    [FAMILY_MIXTRAL] = { "mixtral", NORM_RMS, POSITIONS_ROTARY, MLP_MIXTURE, BIASES_NONE, .grouped = true,
+                         .windows = ALL_LAYERS },
     [FAMILY_GPTJ]    = { "gptj", NORM_LAYER, POSITIONS_ROTARY, MLP_GELU, BIASES_GPTJ, .parallel = true,
                          .neighbours = true },
-    [FAMILY_QWEN2]   = { "qwen2", NORM_RMS, POSITIONS_ROTARY, MLP_SWIGLU, BIASES_QWEN2, .grouped = true },
+    [FAMILY_QWEN2]   = { "qwen2", NORM_RMS, POSITIONS_ROTARY, MLP_SWIGLU, BIASES_QWEN2, .grouped = true,
+                         .windows = ANY_LAYERS },
     [FAMILY_PARSCALE] = { "qwen2_parscale", NORM_RMS, POSITIONS_ROTARY, MLP_SWIGLU, BIASES_QWEN2, .grouped = true,
                           .streams = true },
     [FAMILY_SCMOE]   = { "scmoe", NORM_RMS, POSITIONS_ROTARY, MLP_MIXTURE, BIASES_NONE, .grouped = true,
                          .shortcut = true },
     [FAMILY_QWEN3]   = { "qwen3", NORM_RMS, POSITIONS_ROTARY, MLP_SWIGLU, BIASES_NONE, OF_ATTENTION, .grouped = true,
-                         .head_norms = true },
+                         .head_norms = true, .windows = ANY_LAYERS },
+    [FAMILY_MISTRAL] = { "mistral", NORM_RMS, POSITIONS_ROTARY, MLP_SWIGLU, BIASES_NONE, .grouped = true,
+                         .windows = ALL_LAYERS, .alike = FAMILY_MISTRAL },
 };
 
 static bool has_biases_of(const struct model_config *c, const struct family *f)
@@ -43,11 +49,18 @@ static bool has_biases_of(const struct model_config *c, const struct family *f)
            && (attention == 0 || attention == OF_ATTENTION);
 }
 
+static bool has_windows_of(const struct model_config *c, const struct family *f)
+{
+    const int64_t n = model_windowed_layers(c);
+    return n == 0 || f->windows == ANY_LAYERS || (f->windows == ALL_LAYERS && n == c->L);
+}
+
 static bool is_of(const struct model_config *c, const struct family *f)
 {
     return c->norm == f->norm && c->positions == f->positions && c->mlp == f->mlp && has_biases_of(c, f)
            && c->parallel == f->parallel && c->shortcut == f->shortcut && c->rotary.neighbours == f->neighbours
-           && c->head_norms == f->head_norms && (f->grouped || c->K == c->H) && f->streams == (STREAMS(c) > 1);
+           && c->head_norms == f->head_norms && (f->grouped || c->K == c->H) && f->streams == (STREAMS(c) > 1)
+           && has_windows_of(c, f) && c->alike == f->alike;
 }
 
 enum model_family model_family(const struct model_config *c)

@@ -137,7 +137,7 @@ static enum error_code take_batch(struct transformer *m, const int32_t *ids, con
         m->counted += labels[n] != IGNORE_LABEL;
     }
     for (int64_t N = m->B * m->S, n = N; n < stream_rows(m); n++) id[n] = id[n - N], position[n] = position[n - N];
-    return m->packed ? sample_mask(m->mask.data, &m->pairs, m->packed, m->B, m->S, err) : OK;
+    return m->packed ? sample_mask(m->mask.data, m->packed, m->B, m->S, err) : OK;
 }
 
 static void copy_row(struct tensor to, int64_t at, struct tensor from, int64_t row)

@@ -196,6 +196,7 @@ static const struct naming *naming_of(const struct model_config *c)
         [FAMILY_GPTJ] = &gptj_naming, [FAMILY_QWEN2] = &llama_naming,
         [FAMILY_PARSCALE] = &llama_naming,
         [FAMILY_SCMOE] = &scmoe_naming, [FAMILY_QWEN3] = &llama_naming,
+        [FAMILY_MISTRAL] = &llama_naming,
     };
     return of_family[model_family(c)];
 }
@@ -339,6 +340,16 @@ int64_t model_elements(const struct model_config *c)
 /* linear: of the forward pass; a step has as many again for the inputs and for the weights. */
 struct flops { double linear, attention_forward, attention_backward; };
 
+/* Of all layers of one stream. */
+static double attention_flops(const struct model_config *c, int64_t N, int64_t S,
+                              struct op_cost (*cost)(int64_t, struct attention, enum dtype))
+{
+    struct attention a = { .S = S, .H = c->H, .K = c->K, .A = c->A };
+    const double windowed = (double)model_windowed_layers(c), full = ((double)c->L - windowed) * cost(N, a, F32).flops;
+    a.window = c->windows.size;
+    return full + windowed * cost(N, a, F32).flops;
+}
+
 static struct flops flops_of(const struct model_config *c, int64_t B, int64_t S)
 {
     const bool mixture = c->mlp == MLP_MIXTURE;
@@ -355,16 +366,17 @@ static struct flops flops_of(const struct model_config *c, int64_t B, int64_t S)
     const int64_t shared = mixture ? c->mixture.shared : 0;
     block += linear_cost(N, c->D, 2 * shared, F32).flops + linear_cost(N, shared, c->D, F32).flops;
     if (shared > 0 && c->mixture.shared_gate) block += linear_cost(N, c->D, 1, F32).flops;
-    double ends = linear_cost(N, c->D, c->V, F32).flops, forward = attention_forward_cost(N, a, F32).flops,
-           backward = attention_backward_cost(N, a, F32).flops;
+    double ends = linear_cost(N, c->D, c->V, F32).flops;
+    double forward = P * blocks * attention_flops(c, N, S, attention_forward_cost),
+           backward = P * blocks * attention_flops(c, N, S, attention_backward_cost);
     if (P > 1) {
         const int64_t D = c->D, keys = B * c->streams.prefix;
         ends += linear_cost(N, D * STREAMS(c), D, F32).flops + linear_cost(N, D, STREAMS(c), F32).flops;
-        forward += attention_part_forward_cost(pairs, N, keys, a, F32).flops;
-        backward += attention_part_backward_cost(pairs, N, keys, a, F32).flops;
+        forward += L * attention_part_forward_cost(pairs, N, keys, a, F32).flops;
+        backward += L * attention_part_backward_cost(pairs, N, keys, a, F32).flops;
     }
-    return (struct flops){ .linear = L * block + ends, .attention_forward = L * blocks * forward,
-                           .attention_backward = L * blocks * backward };
+    return (struct flops){ .linear = L * block + ends, .attention_forward = forward,
+                           .attention_backward = backward };
 }
 
 double model_step_flops(const struct model_config *c, int64_t B, int64_t S)

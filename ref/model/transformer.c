@@ -242,10 +242,10 @@ double transformer_gradient_norm(const struct transformer *m)
     return sqrt(sum);
 }
 
-struct attention attention_of_model(const struct model_config *c, int64_t S)
+struct attention attention_of_layer(const struct model_config *c, int64_t layer, int64_t S)
 {
     return (struct attention){ .S = S, .H = c->H, .K = c->K, .A = c->A, .scale = 1 / sqrt((double)c->A),
-                               .neighbours = c->rotary.neighbours };
+                               .neighbours = c->rotary.neighbours, .window = model_window(c, layer) };
 }
 
 uint64_t dropout_seed(uint64_t seed, int64_t step) { return seed + 0x9E3779B97F4A7C15u * ((uint64_t)step + 1); }

@@ -69,7 +69,6 @@ struct transformer {
     int64_t B, S;                               /* batch that the buffers below are allocated for */
     struct tensor ids, positions, labels;       /* I32 [N] */
     struct tensor mask;                         /* I32 [N,2] of packed samples: what each token sees */
-    double pairs;                               /* of tokens that see each other, by that mask */
     struct tensor rotary;                       /* [S,R] the table of rotary positions */
     struct block_activations *block;            /* [L], and by second_block() */
     struct tensor last, lnf_mean, lnf_rstd, lnf, logits, top, total, hit;
@@ -135,8 +134,8 @@ double transformer_gradient_norm(const struct transformer *);
 /** Initial values of elements [first, first + n) of a parameter: a pure function of (seed, name, element). */
 void param_init(const struct param_spec *, uint64_t seed, enum dtype, int64_t first, int64_t n, void *out);
 
-/** The model's attention on sequences of S tokens: all heads, no dropout. */
-struct attention attention_of_model(const struct model_config *, int64_t S);
+/** Attention of a layer on sequences of S tokens: all heads, no dropout. */
+struct attention attention_of_layer(const struct model_config *, int64_t layer, int64_t S);
 
 /** The dropout seed of a step, from 0, of a run with this seed. */
 uint64_t dropout_seed(uint64_t seed, int64_t step);

@@ -63,8 +63,8 @@ static inline void computed_gradient(struct transformer *m, const char *name, in
 static inline struct attention attention_of(const struct transformer *m, int layer)
 {
     const struct model_config *c = &m->config;
-    struct attention a = attention_of_model(c, m->S);
-    if (m->packed != NULL) a.mask = m->mask, a.pairs = m->pairs;
+    struct attention a = attention_of_layer(c, layer, m->S);
+    if (m->packed != NULL) a.mask = m->mask;
     a.drop = dropout_at(c->dropout_attention, m->seed, layer, "probabilities", m->first, 0, c->H);
     return a;
 }

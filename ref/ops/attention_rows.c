@@ -6,8 +6,8 @@
 
 /* ---- what a query sees ------------------------------------------------------------------------------------------- */
 
-/* Ranges of positions, first and end, in order. */
-struct view { const int32_t *range; int64_t count; int32_t causal[2]; };
+/* Ranges of positions, first and end, in order; nothing before `from`. */
+struct view { const int32_t *range; int64_t count; int32_t causal[2], from; };
 
 static int32_t position(const int32_t *at, int64_t row) { return at != NULL ? at[row] : (int32_t)row; }
 
@@ -16,7 +16,15 @@ static void look(struct view *v, const struct head *t, int64_t query)
     const int32_t at = position(t->q_at, query);
     *v = (struct view){ .causal = { 0, at + 1 }, .count = t->mask != NULL ? t->ranges : 1 };
     v->range = t->mask != NULL ? t->mask + 2 * t->ranges * at : v->causal;
+    if (t->window > 0 && t->window <= at) v->from = (int32_t)(at + 1 - t->window);
 }
+
+static int32_t first_of(const struct view *v, int64_t i)
+{
+    return v->range[2 * i] > v->from ? v->range[2 * i] : v->from;
+}
+
+static int32_t end_of(const struct view *v, int64_t i) { return v->range[2 * i + 1]; }
 
 enum sight { NOTHING, SOMETHING, EVERYTHING };
 
@@ -24,8 +32,8 @@ enum sight { NOTHING, SOMETHING, EVERYTHING };
 static enum sight sight(const struct view *v, int32_t first, int32_t last)
 {
     for (int64_t i = 0; i < v->count; i++) {
-        if (v->range[2 * i] <= first && last < v->range[2 * i + 1]) return EVERYTHING;
-        if (v->range[2 * i] <= last && first < v->range[2 * i + 1]) return SOMETHING;
+        if (first_of(v, i) <= first && last < end_of(v, i)) return EVERYTHING;
+        if (first_of(v, i) <= last && first < end_of(v, i)) return SOMETHING;
     }
     return NOTHING;
 }
@@ -53,8 +61,8 @@ static void FN(hide)(real *tile, const struct head *t, int64_t q0, int64_t rows,
         look(&v, t, q0 + r);
         for (int64_t c = 0, i = 0; c < cols; c++) {
             const int32_t at = position(t->k_at, k0 + c);
-            while (i < v.count && at >= v.range[2 * i + 1]) i++;
-            if (i == v.count || at < v.range[2 * i]) tile[r * TILE + c] = -(real)INFINITY;
+            while (i < v.count && at >= end_of(&v, i)) i++;
+            if (i == v.count || at < first_of(&v, i)) tile[r * TILE + c] = -(real)INFINITY;
         }
     }
 }
@@ -117,23 +125,27 @@ static void FN(clear_columns)(real *x, int64_t ld, int64_t rows, int64_t cols)
 
 /* ---- a row of scores --------------------------------------------------------------------------------------------- */
 
-/* A range may end after the sequence. */
-static int64_t within(int64_t position, int64_t S) { return position < S ? position : S; }
+/* The i-th range of what a query sees; it may end after the sequence, or before what the window has. */
+static void part_seen(const struct view *v, int64_t i, int64_t S, int64_t *first, int64_t *end)
+{
+    *end = end_of(v, i) < S ? end_of(v, i) : S;
+    *first = first_of(v, i) < *end ? first_of(v, i) : *end;
+}
 
 void FN(attention_row_softmax)(real *x, const struct head *t, const struct attention *a, int64_t query)
 {
     struct view v;
-    int64_t seen = 0, done = 0;
+    int64_t seen = 0, done = 0, first, end;
     real top = -(real)INFINITY, total = 0;
     look(&v, t, query);
     for (int64_t i = 0; i < v.count; i++) {
-        const int64_t first = v.range[2 * i], n = within(v.range[2 * i + 1], a->S) - first;
-        const real most = FN(max)(x + first, n);
+        part_seen(&v, i, a->S, &first, &end);
+        const real most = FN(max)(x + first, end - first);
         top = most > top ? most : top;
-        seen += n > 0 ? n : 0;
+        seen += end - first;
     }
     for (int64_t i = 0; i < v.count; i++) {
-        const int64_t first = within(v.range[2 * i], a->S), end = within(v.range[2 * i + 1], a->S);
+        part_seen(&v, i, a->S, &first, &end);
         FN(clear_columns)(x + done, 0, 1, first - done);
         total += FN(exp_row)(x + first, top, end - first);
         done = end;

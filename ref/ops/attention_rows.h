@@ -22,6 +22,7 @@ struct head {
     const int32_t *q_at, *k_at;         /* positions of the rows; NULL: row i has position i */
     const int32_t *mask;                /* ranges of keys that the query at position 0 sees; NULL: causal */
     int64_t ranges;                     /* of each position, in the mask */
+    int64_t window;                     /* positions up to a query's own, of which it sees keys; 0: all */
     int64_t drop_row;                   /* of position 0, in the matrix of probabilities of the whole model */
 };
 
@@ -30,6 +31,7 @@ static inline struct head head_places(const struct attention *a, struct tensor q
 {
     const int64_t ranges = tensor_cols(a->mask) / 2, masked = tensor_rows(a->mask) == a->S ? 0 : b * a->S;
     return (struct head){ .q_at = q_at.data, .ranges = ranges,              /* a mask for all sequences, or for each */
+                          .window = a->window,
                           .mask = tensor_present(a->mask) ? (const int32_t *)a->mask.data + 2 * ranges * masked : NULL,
                           .drop_row = ((a->drop.row0 + b) * a->drop.cols + a->drop.col0 + h) * attention_each(a) };
 }

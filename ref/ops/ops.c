@@ -17,11 +17,33 @@ struct op_cost linear_cost(int64_t N, int64_t I, int64_t O, enum dtype t)
                              .bytes = (double)dtype_size(t) * (double)(N * I + I * O + N * O) };
 }
 
-/* Causal: S(S+1)/2 pairs (query, key) with key <= query per sequence and head. */
+/* Causal: S(S+1)/2 pairs (query, key) with key <= query of a sequence; with a window w < S its last S-w queries see w
+ * keys each. */
+static double causal_pairs(double sequences, struct attention a)
+{
+    const double w = (double)(a.window > 0 && a.window < a.S ? a.window : a.S);
+    return sequences * (w * (w + 1) / 2 + ((double)a.S - w) * w);
+}
+
+double attention_pairs(int64_t N, struct attention a)
+{
+    const int32_t *sees = a.mask.data;
+    const int64_t ranges = tensor_cols(a.mask) / 2;
+    double pairs = 0;
+    if (!tensor_present(a.mask)) return N > 0 ? causal_pairs((double)N / (double)a.S, a) : 0;
+    for (int64_t n = 0; n < N; n++) {
+        const int64_t row = n % tensor_rows(a.mask), from = a.window > 0 ? row % a.S + 1 - a.window : 0;
+        for (const int32_t *r = sees + 2 * row * ranges; r < sees + 2 * (row + 1) * ranges; r += 2) {
+            const int64_t first = r[0] > from ? r[0] : from, end = r[1] < a.S ? r[1] : a.S;   /* it may end after S */
+            if (first < end) pairs += (double)(end - first);
+        }
+    }
+    return pairs;
+}
+
 struct op_cost attention_forward_cost(int64_t N, struct attention a, enum dtype t)
 {
-    const double causal = (double)N * (double)(a.S + 1) / 2;
-    return attention_part_forward_cost(tensor_present(a.mask) ? a.pairs : causal, N, N, a, t);
+    return attention_part_forward_cost(tensor_present(a.mask) ? a.pairs : attention_pairs(N, a), N, N, a, t);
 }
 
 /* Five products (scores again, dP, dV, dQ, dK); forward has two. */

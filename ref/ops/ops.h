@@ -46,9 +46,11 @@ struct attention {
     struct tensor mask;         /* none: causal, a query sees keys up to itself.  Or I32 [S,2R]: the row of a query's
                                  * position has R ranges of positions of keys that it sees, first and end, disjoint and
                                  * ascending (an empty one: first = end); or [BS,2R], for each sequence its own */
+    int64_t window;             /* of what it would see, a query sees nothing before the last `window` positions up to
+                                 * its own; 0: all */
     int64_t each;               /* tokens of each of several sequences that dropout numbers, if one of S holds them;
                                  * 0: S */
-    double pairs;               /* with a mask: of a query and a key that it sees, in all sequences; for the cost */
+    double pairs;               /* with a mask: attention_pairs, for the cost */
     struct dropout drop;        /* of the probabilities: row = (b*heads + head)*S + query, col = key;  row0 = index of
                                  * the first local sequence, col0 = first local head, cols = heads of the whole model */
 };
@@ -300,11 +302,13 @@ struct ops {
 const struct ops *ops_for(enum dtype);
 
 /* Costs of operations: floating-point operations, and bytes read or written once.  A multiply-add counts as two;
- * attention counts only the causal half, which is what is computed. */
+ * attention counts only the pairs of a query and a key that it sees. */
 struct op_cost { double flops, bytes; };
 
 /* Forward; each of the two backward parts costs the same. */
 struct op_cost linear_cost(int64_t N, int64_t I, int64_t O, enum dtype);
+/* Pairs of a query and a key that it sees, of N rows of whole sequences; the mask must be in the host's memory. */
+double attention_pairs(int64_t N, struct attention a);
 struct op_cost attention_forward_cost(int64_t N, struct attention a, enum dtype);
 struct op_cost attention_backward_cost(int64_t N, struct attention a, enum dtype);
 /* Of a part: pairs (query, key) that see each other, over all sequences; rows of queries and of keys. */

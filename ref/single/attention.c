@@ -1,4 +1,4 @@
-/* attention.c -- causal attention, forward and backward.
+/* attention.c -- causal attention, in some layers to a window of the last keys, forward and backward.
  *
  * Of one query, with keys j: scores x_j, probabilities p_j, y = sum of p_j v_j.  If score j is off by e_j, p_j is off
  * by the part e_j - (sum of p e) of itself, so y is off by at most the sum of p_j e_j |v_j - y|: first order, in which
@@ -50,7 +50,7 @@ static struct single_value finish(struct single *s, const struct gathered *once,
     return v;
 }
 
-/* One query of one head: all pointers are to its keys, [S]. */
+/* One query of one head: all pointers are to the keys that it sees, at most [S]. */
 struct query {
     int64_t keys;                       /* up to itself */
     double *p, *off;                    /* probabilities; how far its score is off */
@@ -85,6 +85,13 @@ static void probabilities(const struct single *s, struct query *q, const double 
     for (int64_t j = 0; j < q->keys; j++) q->p[j] /= sum, q->mean_off += q->p[j] * q->off[j];
 }
 
+/* The row of the first key that the query of row n sees. */
+static int64_t first_key(const struct single *s, int layer, int64_t n)
+{
+    const int64_t w = model_window(s->config, layer), at = n % s->batch.S;
+    return n - (w > 0 && w <= at ? w - 1 : at);
+}
+
 /* The rows of heads in [N, (H+2K)A]. */
 struct heads { int64_t width, query, key, value; };
 
@@ -94,15 +101,17 @@ static struct heads heads_of(const struct model_config *c, int64_t h)
     return (struct heads){ qkv_width(c), h * c->A, (c->H + k) * c->A, (c->H + c->K + k) * c->A };
 }
 
-static void gather_forward(struct single *s, struct tensor qkv, struct gathered *g, double *scratch, bool by_steps)
+static void gather_forward(struct single *s, int layer, struct tensor qkv, struct gathered *g, double *scratch,
+                           bool by_steps)
 {
     const struct model_config *c = s->config;
     const int64_t S = s->batch.S;
     for (int64_t n = 0; n < tensor_rows(qkv); n++)
         for (int64_t h = 0; h < c->H; h++) {
             const struct heads at = heads_of(c, h);
-            const double *first = numbers(qkv) + (n - n % S) * at.width;
-            struct query q = { .keys = n % S + 1, .p = scratch, .off = scratch + S };
+            const int64_t first_row = first_key(s, layer, n);
+            const double *first = numbers(qkv) + first_row * at.width;
+            struct query q = { .keys = n + 1 - first_row, .p = scratch, .off = scratch + S };
             probabilities(s, &q, numbers(qkv) + n * at.width + at.query, first + at.key, at.width, by_steps);
             for (int64_t a = 0; a < c->A; a++) {
                 const int64_t to = (n * c->H + h) * c->A + a;
@@ -122,8 +131,8 @@ static struct single_value forward(struct single *s, const struct single_node *n
     if (!single_going(s)) return single_none;
     struct gathered once = gathered_new(s, tensor_rows(X), width), each = gathered_new(s, tensor_rows(X), width);
     const struct tensor scratch = single_new(s, 2, s->batch.S);
-    if (!s->failed) gather_forward(s, X, &once, numbers(scratch), false);
-    if (!s->failed) gather_forward(s, X, &each, numbers(scratch), true);
+    if (!s->failed) gather_forward(s, n->layer, X, &once, numbers(scratch), false);
+    if (!s->failed) gather_forward(s, n->layer, X, &each, numbers(scratch), true);
     return finish(s, &once, &each, s->batch.S);
 }
 
@@ -194,21 +203,22 @@ static void store_head(struct single *s, struct gathered *g, double *before, str
         }
 }
 
-static void gather_backward(struct single *s, const double *qkv, const double *y, const double *dy, struct gathered *g,
-                     double *scratch, double *before, bool by_steps)
+static void gather_backward(struct single *s, int layer, const double *qkv, const double *y, const double *dy,
+                            struct gathered *g, double *scratch, double *before, bool by_steps)
 {
     const struct model_config *c = s->config;
     const int64_t S = s->batch.S;
     for (int64_t h = 0; h < c->H; h++) {
         const struct heads at = heads_of(c, h);
         for (int64_t n = 0; n < tensor_rows(g->y); n++) {
-            const double *first = qkv + (n - n % S) * at.width, *mine = qkv + n * at.width + at.query,
+            const int64_t first_row = first_key(s, layer, n);
+            const double *first = qkv + first_row * at.width, *mine = qkv + n * at.width + at.query,
                          *my_dy = dy + (n * c->H + h) * c->A, *my_y = y + (n * c->H + h) * c->A;
-            struct query q = { .keys = n % S + 1, .p = scratch, .off = scratch + S };
+            struct query q = { .keys = n + 1 - first_row, .p = scratch, .off = scratch + S };
             probabilities(s, &q, mine, first + at.key, at.width, by_steps);
             const struct slopes z =
                 slopes_of(s, &q, my_dy, my_y, first + at.value, at.width, scratch + 2 * S, by_steps);
-            spread(g, &q, &z, mine, first, my_dy, at, n, n - n % S, c->A);
+            spread(g, &q, &z, mine, first, my_dy, at, n, first_row, c->A);
         }
         if (by_steps && c->K < c->H) store_head(s, g, before, at);
     }
@@ -223,8 +233,8 @@ static struct single_value input(struct single *s, const struct single_node *n)
     struct gathered once = gathered_new(s, rows, width), each = gathered_new(s, rows, width);
     const struct tensor scratch = single_new(s, 4, s->batch.S), before = single_new(s, rows, width);
     for (int by_steps = 0; by_steps < 2 && !s->failed; by_steps++)
-        gather_backward(s, numbers(X), numbers(O), numbers(dY), by_steps ? &each : &once, numbers(scratch),
-                        numbers(before), by_steps);
+        gather_backward(s, n->layer, numbers(X), numbers(O), numbers(dY), by_steps ? &each : &once,
+                        numbers(scratch), numbers(before), by_steps);
     return finish(s, &once, &each, s->batch.S * (c->H / c->K));
 }
 

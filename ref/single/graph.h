@@ -57,6 +57,7 @@ struct single_node {
     char words[SINGLE_WORDS];           /* its name, if it is not */
     int in[SINGLE_INPUTS], out;         /* slots; -1: none, or the batch's tokens */
     int weight, bias;                   /* parameters in the model's list; -1: none */
+    int layer;                          /* -1: before the blocks; L: after them */
     int matrices;                       /* that other programs have in place of its one: queries, keys and values */
 };
 

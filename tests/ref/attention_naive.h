@@ -46,9 +46,10 @@ static inline num dropout_factor(int64_t b, int64_t h, int64_t query, int64_t ke
     return keep ? rounded(1 / (1 - (long double)a.drop.p), 0) : exact(0);
 }
 
-/* Whether a query sees a key: causal, or in one of the ranges of the mask. */
+/* Whether a query sees a key: causal, or in one of the ranges of the mask; and in its window. */
 static inline bool sees(int64_t b, int64_t query, int64_t key)
 {
+    if (a.window > 0 && key <= query - a.window) return false;
     if (!tensor_present(a.mask)) return key <= query;
     const int64_t ranges = tensor_cols(a.mask) / 2, row = tensor_rows(a.mask) == a.S ? query : b * a.S + query;
     for (int64_t i = 0; i < ranges; i++)

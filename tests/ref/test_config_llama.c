@@ -68,7 +68,7 @@ static void mixtral_is_read(void **state)
     assert_true(plain.mixture.balance_coefficient == 0 && plain.mixture.z_coefficient == 0);
     const struct model_config c =
         parsed(MIXTRAL, "\"num_local_experts\": 5, \"num_experts_per_tok\": 3, \"router_aux_loss_coef\": 0.02, "
-                        "\"output_router_logits\": true, \"router_z_loss_coef\": 0.001, \"sliding_window\": 11");
+                        "\"output_router_logits\": true, \"router_z_loss_coef\": 0.001");
     assert_true(c.mixture.E == 5 && c.mixture.k == 3 && c.mixture.balance_coefficient == 0.02 &&
                 c.mixture.z_coefficient == 0.001);
 }
@@ -134,14 +134,18 @@ static void what_we_have_not_is_refused(void **state)
         { "\"rope_interleaved\": true", "rope_interleaved is true; Orrery has only false" },
         { "\"partial_rotary_factor\": 0.5", "partial_rotary_factor is 0.5; Orrery has only 1 or null" },
         { "\"layer_types\": [\"full_attention\", \"sliding_attention\"]",
-          "layer_types has \"sliding_attention\"; Orrery has only \"full_attention\"" },
-        { "\"layer_types\": 3", "layer_types is 3" },
+          "layer_types has \"sliding_attention\", and attention of this model_type has no windows" },
+        { "\"layer_types\": [\"full_attention\"]",
+          "layer_types must be a list of one word for each of 2 layers" },
+        { "\"layer_types\": [\"full_attention\", \"chunked_attention\"]",
+          "layer_types has \"chunked_attention\"; Orrery has only \"full_attention\" and \"sliding_attention\"" },
+        { "\"layer_types\": [3, \"full_attention\"]", "layer_types has \"\"; Orrery has only" },
+        { "\"layer_types\": 3", "layer_types\" is 3; it must be" },
         { "\"pad_token_id\": \"x\"", "pad_token_id" },
         { "\"rope_theta\": null", "\"rope_theta\" is null" },
         { "\"rope_parameter\": {}", "does not know the key \"rope_parameter\"|did you mean \"rope_parameters\"?" },
         { "\"mup_scale\": 3", "does not know the key \"mup_scale\"" },
         { "\"head_dim\": 7", "heads are A=7 wide; rotary positions need an even width" },
-        { "\"sliding_window\": 10", "sliding_window is 10, shorter than max_position_embeddings" },
         { "\"pretraining_tp\": 2", "pretraining_tp is 2" },
         { "\"rope_scaling\": 3", "rope_scaling" },
         { "\"rope_theta\": 0", "theta 0; it must be above 0" },
@@ -167,6 +171,8 @@ static void what_we_have_not_is_refused(void **state)
         assert_says(bad[i].more, err.text, bad[i].says);
         if (parse(&c, MIXTRAL, bad[i].more, &err) == OK) fail_msg("%s is accepted of a Mixtral", bad[i].more);
     }
+    assert_true(parse(&c, LLAMA, "\"sliding_window\": 10", &err) != OK);
+    assert_says("a window", err.text, "sliding_window is 10, shorter than max_position_embeddings");
     for (size_t i = 0; i < sizeof worse / sizeof *worse; i++) {
         assert_true(parse(&c, MIXTRAL, worse[i].more, &err) != OK);
         assert_says(worse[i].more, err.text, worse[i].says);

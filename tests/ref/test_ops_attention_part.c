@@ -17,9 +17,12 @@ static void see(int64_t row, int64_t range, int64_t first, int64_t end)
 static int64_t most(int64_t x, int64_t y) { return x > y ? x : y; }
 
 /* Every query sees every key; the last `window` keys; keys of its sample, where each sequence has its own samples; a
- * few first keys and the last ones; blocks drawn at random, for some queries none. */
-enum mask { CAUSAL, FULL, WINDOW, PACKED, SINKS, BLOCKS, MASKS };
-static const char *const mask_name[] = { "causal", "full", "window", "packed", "sinks", "blocks" };
+ * few first keys and the last ones; blocks drawn at random, for some queries none.  The last three are masks with a
+ * sliding window besides, which ends inside a tile of keys, or between samples. */
+enum mask { CAUSAL, FULL, WINDOW, PACKED, SINKS, BLOCKS, SLIDING, SLIDING_PACKED, SLIDING_BLOCKS, MASKS };
+static const char *const mask_name[] = { "causal", "full", "window", "packed", "sinks", "blocks", "sliding",
+                                         "sliding, packed", "sliding, blocks" };
+static const enum mask mask_of[MASKS] = { CAUSAL, FULL, WINDOW, PACKED, SINKS, BLOCKS, CAUSAL, PACKED, BLOCKS };
 
 static void mask_row(enum mask m, int64_t row, int64_t ranges)
 {
@@ -46,8 +49,9 @@ static void setup_masked(const struct ops *op, int64_t B, struct attention shape
 {
     char name[sizeof case_name];
     merges = 0;
+    if (m >= SLIDING) shape.window = shape.S > 100 ? 70 : 4;
     setup(op, B, shape, 1);
-    take_mask(m, B);
+    take_mask(mask_of[m], B);
     snprintf(name, sizeof name, "%.150s, %s", case_name, mask_name[m]);
     CASE("%s", name);
 }
@@ -65,6 +69,22 @@ static void test_masks(void **state)
                 check_all(large ? 1 : 3);
                 check_guards_and_free();
             }
+}
+
+/* What attention costs counts the pairs that the naive loop sees. */
+static void test_pairs(void **state)
+{
+    (void)state;
+    for (enum mask m = CAUSAL; m < MASKS; m++)
+        for (int64_t window = 0; window <= 14; window++) {
+            int64_t pairs = 0;
+            setup_masked(ops_for(F64), 3, (struct attention){ .S = 13, .H = 4, .K = 2, .A = 3, .scale = 0.7 }, m);
+            a.window = window;
+            for (int64_t i = 0; i < 3 * 13 * 13; i++) pairs += sees(i / 13 / 13, i / 13 % 13, i % 13);
+            CASE("%s, window %d", mask_name[m], (int)window);
+            assert_int_equal(attention_pairs(3 * 13, a), pairs);
+            check_guards_and_free();
+        }
 }
 
 /* ---- parts ------------------------------------------------------------------------------------------------------- */
@@ -342,7 +362,7 @@ static void test_empty(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_masks), cmocka_unit_test(test_parts),
+        cmocka_unit_test(test_masks), cmocka_unit_test(test_pairs), cmocka_unit_test(test_parts),
         cmocka_unit_test(test_stored_scores), cmocka_unit_test(test_many_tiles),
         cmocka_unit_test(test_large_scores), cmocka_unit_test(test_merge_with_nothing),
         cmocka_unit_test(test_several_as_one), cmocka_unit_test(test_empty),

@@ -72,17 +72,28 @@ static int64_t below(const int32_t *at, int64_t n, int32_t end)
     return first;
 }
 
-static int64_t keys_seen(const int32_t *range, int64_t ranges, const int32_t *keys, int64_t n)
+/* The first position that a window has. */
+static int32_t window_start(struct attention a, int32_t query)
+{
+    return a.window > 0 && a.window <= query ? (int32_t)(query + 1 - a.window) : 0;
+}
+
+/* Of some ranges, from a position on. */
+static int64_t keys_seen(const int32_t *range, int64_t ranges, int32_t from, const int32_t *keys, int64_t n)
 {
     int64_t seen = 0;
-    for (int64_t i = 0; i < ranges; i++) seen += below(keys, n, range[2 * i + 1]) - below(keys, n, range[2 * i]);
+    for (int64_t i = 0; i < ranges; i++) {
+        const int32_t end = range[2 * i + 1], first = range[2 * i] > from ? range[2 * i] : from;
+        if (first < end) seen += below(keys, n, end) - below(keys, n, first);
+    }
     return seen;
 }
 
-static int64_t pairs_causal(const int32_t *queries, int64_t nq, const int32_t *keys, int64_t nk)
+static int64_t pairs_causal(struct attention a, const int32_t *queries, int64_t nq, const int32_t *keys, int64_t nk)
 {
     int64_t pairs = 0;
-    for (int64_t i = 0; i < nq; i++) pairs += below(keys, nk, queries[i] + 1);
+    for (int64_t i = 0; i < nq; i++)
+        pairs += keys_seen((const int32_t[]){ 0, queries[i] + 1 }, 1, window_start(a, queries[i]), keys, nk);
     return pairs;
 }
 
@@ -91,13 +102,14 @@ double positions_pairs(const struct positions *p, struct attention a, int64_t B,
     const int32_t *q = p->host + p->start[queries], *k = p->host + p->start[keys];
     const int64_t nq = positions_count(p, queries), nk = positions_count(p, keys), ranges = tensor_cols(a.mask) / 2;
     int64_t pairs = 0;
-    if (!tensor_present(a.mask)) return (double)(B * pairs_causal(q, nq, k, nk));
+    if (!tensor_present(a.mask)) return (double)(B * pairs_causal(a, q, nq, k, nk));
     struct views v = views_of(p->cp->tp->device);
     const int32_t *mask = view_read(&v, a.mask).data;
     const bool shared = tensor_rows(a.mask) == a.S;
     for (int64_t b = 0; b < B; b++)
         for (int64_t i = 0; i < nq; i++)
-            pairs += keys_seen(mask + 2 * ranges * ((shared ? 0 : b * a.S) + q[i]), ranges, k, nk);
+            pairs += keys_seen(mask + 2 * ranges * ((shared ? 0 : b * a.S) + q[i]), ranges, window_start(a, q[i]), k,
+                               nk);
     views_end(&v);
     return (double)pairs;
 }

@@ -28,7 +28,7 @@ struct tensor positions_of(const struct positions *, int member);
 
 /**
  * The pairs of a query of one member and a key of another that see each other, in B sequences.
- * @param a  the mask; none is causal.
+ * @param a  the mask, none is causal, and the window.
  */
 double positions_pairs(const struct positions *, struct attention a, int64_t B, int queries, int keys);
 

@@ -179,7 +179,7 @@ static bool norm_dw(struct device *d, const struct model_config *model, struct t
 
 static struct attention of_one_group(const struct model_config *model, struct tensor qkv)
 {
-    struct attention a = attention_of_model(model, model->S);
+    struct attention a = attention_of_layer(model, 0, model->S);
     a.H = qkv.dim[2] - 2, a.K = 1;
     return a;
 }
