@@ -63,10 +63,27 @@ static enum error_code golden_weight(struct checking *c, const char *name, struc
     return e;
 }
 
+/* What the golden file says is kept. */
+static enum error_code golden_mask(const struct checking *c, const char *name, struct tensor out,
+                                   enum single_found *found, struct error *err)
+{
+    const struct safetensors_entry *entry = safetensors_find(&c->golden->file, name);
+    *found = SINGLE_HAS_NOT;
+    if (entry == NULL || entry->count != tensor_count(out)) return OK;
+    uint8_t *kept = malloc((size_t)entry->count + 1);
+    const enum error_code e = kept ? golden_read(c->golden, name, U8, entry->count, kept, err)
+                                   : fail(err, ERR_MEMORY, "no memory for %s", name);
+    for (int64_t i = 0; !e && i < entry->count; i++) tensor_set(out, i, kept[i]);
+    free(kept);
+    *found = SINGLE_HAS;
+    return e;
+}
+
 static enum error_code fetch(void *context, const char *name, struct tensor out, enum single_found *found,
                              struct error *err)
 {
     struct checking *c = context;
+    if (strncmp(name, "mask/", 5) == 0) return golden_mask(c, name, out, found, err);
     const enum error_code e = gather(c, name, out, found, err);
     if (e || *found != SINGLE_HAS_NOT || strncmp(name, "start/", 6) != 0) return e;
     return golden_weight(c, name, out, found, err);

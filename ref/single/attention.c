@@ -5,12 +5,83 @@
  * errors common to all scores cancel.  Backward, with a_j = dy . v_j and d = sum of p_j a_j, the gradient of x_j is
  * p_j (a_j - d), and d is off by the sum of p_j e_j |a_j - d|, for all j alike.
  *
+ * A dropped probability counts 0 times, a kept one 1/(1-rate) times, in y and in a_j.  The keys of a stream are those of
+ * its prefix, then the tokens.
+ *
  * Always allowed: the probabilities, and the gradients of scores, are stored before they are multiplied; d is computed
  * from the y that is stored, even if that is wrong; as in T. Dao et al., "FlashAttention", arXiv:2205.14135.  By steps:
  * scores and a_j are stored twice, and so are the gradients of each query head before those of heads that share a key
  * head are added.
  */
 #include "ref/single/parts.h"
+#include <string.h>
+
+/* ---- the rows that have keys ------------------------------------------------------------------------------------- */
+
+/* Those of the batch, then the prefixes of all streams; [rows, (H+2K)A], of a prefix without queries. */
+struct rows {
+    struct tensor x;
+    int64_t S, T;                       /* tokens of a sequence, and of a prefix */
+    int64_t window;                     /* keys that a query sees, up to itself; 0: all */
+    int64_t tokens, each;               /* rows of the batch, and of one stream */
+    struct tensor mask;                 /* of probabilities, [sequences H S, S]; none: all are kept */
+    double kept;                        /* 1/(1-rate) */
+};
+
+static struct rows rows_new(struct single *s, const struct single_node *n)
+{
+    const struct tensor X = single_act(s, n->in[0]), prefix = single_param(s, n->weight);
+    struct rows r = { .S = s->batch.S, .window = model_window(s->config, n->layer), .each = s->N, .kept = 1 / (1 - n->rate), .mask = single_mask(s, n) };
+    if (!single_going(s)) return r;
+    const int64_t width = tensor_cols(X), more = tensor_rows(prefix), q = s->config->H * s->config->A;
+    r.x = X, r.tokens = tensor_rows(X), r.T = s->config->streams.prefix * (more > 0);
+    if (more == 0) return r;
+    r.x = single_new(s, r.tokens + more, width);
+    if (s->failed) return r;
+    memcpy(r.x.data, X.data, tensor_bytes(X));
+    for (int64_t row = 0; row < more; row++)
+        memcpy(numbers(r.x) + (r.tokens + row) * width + q, numbers(prefix) + row * (width - q),
+               (size_t)(width - q) * sizeof(double));
+    return r;
+}
+
+/* The row of the first token that the query of row n sees. */
+static int64_t first_row(const struct rows *r, int64_t n)
+{
+    const int64_t at = n % r->S;
+    return n - (r->window > 0 && r->window <= at ? r->window - 1 : at);
+}
+
+static int64_t keys_of(const struct rows *r, int64_t n) { return r->T + n + 1 - first_row(r, n); }
+
+static int64_t key_row(const struct rows *r, int64_t n, int64_t j)
+{
+    return j < r->T ? r->tokens + n / r->each * r->T + j : first_row(r, n) + j - r->T;
+}
+
+static const double *row_at(const struct rows *r, int64_t row, int64_t col)
+{
+    return numbers(r->x) + row * tensor_cols(r->x) + col;
+}
+
+/* How often a probability counts. */
+static double times_of(const struct single *s, const struct rows *r, int64_t n, int64_t h, int64_t j)
+{
+    if (!tensor_present(r->mask)) return 1;
+    const int64_t row = (n / r->S * s->config->H + h) * r->S + n % r->S;
+    return numbers(r->mask)[row * r->S + j] * r->kept;
+}
+
+/* The columns of a head. */
+struct heads { int64_t query, key, value; };
+
+static struct heads heads_of(const struct model_config *c, int64_t h)
+{
+    const int64_t k = h / (c->H / c->K);
+    return (struct heads){ h * c->A, (c->H + k) * c->A, (c->H + c->K + k) * c->A };
+}
+
+/* ---- sums -------------------------------------------------------------------------------------------------------- */
 
 /* What an output element sums: value, absolute values, their squares, and errors of the terms. */
 struct gathered { struct tensor y, absolute, square, off; };
@@ -50,13 +121,6 @@ static struct single_value finish(struct single *s, const struct gathered *once,
     return v;
 }
 
-/* One query of one head: all pointers are to the keys that it sees, at most [S]. */
-struct query {
-    int64_t keys;                       /* up to itself */
-    double *p, *off;                    /* probabilities; how far its score is off */
-    double mean_off;                    /* sum of p off */
-};
-
 static double dot(const double *a, const double *b, int64_t n, double *absolute)
 {
     double sum = 0, all = 0;
@@ -65,177 +129,209 @@ static double dot(const double *a, const double *b, int64_t n, double *absolute)
     return sum;
 }
 
-static void probabilities(const struct single *s, struct query *q, const double *mine, const double *keys, int64_t ld,
-                          bool by_steps)
+/* ---- forward ----------------------------------------------------------------------------------------------------- */
+
+/* One query of one head, and its keys. */
+struct query {
+    int64_t row, keys;
+    struct heads at;
+    double *p, *off, *times;            /* [keys] probabilities; how far a score is off; how often it counts */
+    double *x, *off_x;                  /* [keys] of the backward pass */
+    double mean_off;                    /* sum of p off */
+};
+
+enum { QUERY_ARRAYS = 5 };
+
+static struct tensor query_scratch(struct single *s, const struct rows *r)
+{
+    return single_new(s, QUERY_ARRAYS, r->S + r->T);
+}
+
+static struct query query_of(const struct single *s, const struct rows *r, int64_t n, int64_t h, struct tensor scratch,
+                             bool by_steps)
 {
     const struct model_config *c = s->config;
-    const double scale = 1 / sqrt((double)c->A), g = rounding_of_sum(s->rounding.sum, c->A);
-    double top = -INFINITY, sum = 0;
-    for (int64_t j = 0; j < q->keys; j++) {
-        double absolute;
-        q->p[j] = scale * dot(mine, keys + j * ld, c->A, &absolute);
-        q->off[j] = g * scale * absolute + (by_steps ? 2 * s->rounding.store : 0) * fabs(q->p[j]);
-        top = fmax(top, q->p[j]);
+    const int64_t room = tensor_cols(scratch);
+    double *at = numbers(scratch);
+    struct query q = { .row = n, .keys = keys_of(r, n), .at = heads_of(c, h), .p = at, .off = at + room,
+                       .times = at + 2 * room, .x = at + 3 * room, .off_x = at + 4 * room };
+    const double scale = 1 / sqrt((double)c->A), g = rounding_of_sum(s->rounding.sum, c->A),
+                 *const mine = row_at(r, n, q.at.query);
+    double top = -INFINITY, sum = 0, absolute;
+    for (int64_t j = 0; j < q.keys; j++) {
+        q.p[j] = scale * dot(mine, row_at(r, key_row(r, n, j), q.at.key), c->A, &absolute);
+        q.off[j] = g * scale * absolute + (by_steps ? 2 * s->rounding.store : 0) * fabs(q.p[j]);
+        q.times[j] = times_of(s, r, n, h, first_row(r, n) % r->S + j);
+        top = fmax(top, q.p[j]);
     }
-    for (int64_t j = 0; j < q->keys; j++) {
-        q->off[j] += s->rounding.sum * (4 + 3 * fabs(q->p[j]) + 2 * fabs(top));
-        q->p[j] = exp(q->p[j] - top), sum += q->p[j];
+    for (int64_t j = 0; j < q.keys; j++) {
+        q.off[j] += s->rounding.sum * (4 + 3 * fabs(q.p[j]) + 2 * fabs(top));
+        q.p[j] = exp(q.p[j] - top), sum += q.p[j];
     }
-    q->mean_off = 0;
-    for (int64_t j = 0; j < q->keys; j++) q->p[j] /= sum, q->mean_off += q->p[j] * q->off[j];
+    for (int64_t j = 0; j < q.keys; j++) q.p[j] /= sum, q.mean_off += q.p[j] * q.off[j];
+    return q;
 }
 
-/* The row of the first key that the query of row n sees. */
-static int64_t first_key(const struct single *s, int layer, int64_t n)
+/* If all probabilities count once, errors that all scores have in common cancel. */
+static void gather_row(struct gathered *g, const struct query *q, const struct rows *r, int64_t to, int64_t a)
 {
-    const int64_t w = model_window(s->config, layer), at = n % s->batch.S;
-    return n - (w > 0 && w <= at ? w - 1 : at);
+    const bool all = !tensor_present(r->mask);
+    for (int64_t j = 0; j < q->keys; j++)
+        gather(g, to, q->p[j] * q->times[j], *row_at(r, key_row(r, q->row, j), q->at.value + a), 0);
+    for (int64_t j = 0; j < q->keys; j++) {
+        const double v = *row_at(r, key_row(r, q->row, j), q->at.value + a) * q->times[j];
+        numbers(g->off)[to] += all ? q->p[j] * q->off[j] * fabs(v - numbers(g->y)[to])
+                                   : q->p[j] * (q->off[j] + q->mean_off) * fabs(v);
+    }
 }
 
-/* The rows of heads in [N, (H+2K)A]. */
-struct heads { int64_t width, query, key, value; };
-
-static struct heads heads_of(const struct model_config *c, int64_t h)
-{
-    const int64_t k = h / (c->H / c->K);
-    return (struct heads){ qkv_width(c), h * c->A, (c->H + k) * c->A, (c->H + c->K + k) * c->A };
-}
-
-static void gather_forward(struct single *s, int layer, struct tensor qkv, struct gathered *g, double *scratch,
+static void gather_forward(struct single *s, const struct rows *r, struct gathered *g, struct tensor scratch,
                            bool by_steps)
 {
     const struct model_config *c = s->config;
-    const int64_t S = s->batch.S;
-    for (int64_t n = 0; n < tensor_rows(qkv); n++)
+    for (int64_t n = 0; n < r->tokens; n++)
         for (int64_t h = 0; h < c->H; h++) {
-            const struct heads at = heads_of(c, h);
-            const int64_t first_row = first_key(s, layer, n);
-            const double *first = numbers(qkv) + first_row * at.width;
-            struct query q = { .keys = n + 1 - first_row, .p = scratch, .off = scratch + S };
-            probabilities(s, &q, numbers(qkv) + n * at.width + at.query, first + at.key, at.width, by_steps);
-            for (int64_t a = 0; a < c->A; a++) {
-                const int64_t to = (n * c->H + h) * c->A + a;
-                for (int64_t j = 0; j < q.keys; j++)
-                    gather(g, to, q.p[j], first[j * at.width + at.value + a], 0);
-                for (int64_t j = 0; j < q.keys; j++)
-                    numbers(g->off)[to] +=
-                        q.p[j] * q.off[j] * fabs(first[j * at.width + at.value + a] - numbers(g->y)[to]);
-            }
+            const struct query q = query_of(s, r, n, h, scratch, by_steps);
+            for (int64_t a = 0; a < c->A; a++) gather_row(g, &q, r, (n * c->H + h) * c->A + a, a);
         }
 }
 
 static struct single_value forward(struct single *s, const struct single_node *n)
 {
-    const int64_t width = single_slot(s, n->out)->cols;
-    const struct tensor X = single_act(s, n->in[0]);
+    const struct rows r = rows_new(s, n);
     if (!single_going(s)) return single_none;
-    struct gathered once = gathered_new(s, tensor_rows(X), width), each = gathered_new(s, tensor_rows(X), width);
-    const struct tensor scratch = single_new(s, 2, s->batch.S);
-    if (!s->failed) gather_forward(s, n->layer, X, &once, numbers(scratch), false);
-    if (!s->failed) gather_forward(s, n->layer, X, &each, numbers(scratch), true);
-    return finish(s, &once, &each, s->batch.S);
+    const int64_t width = single_slot(s, n->out)->cols;
+    struct gathered once = gathered_new(s, r.tokens, width), each = gathered_new(s, r.tokens, width);
+    const struct tensor scratch = query_scratch(s, &r);
+    if (!s->failed) gather_forward(s, &r, &once, scratch, false);
+    if (!s->failed) gather_forward(s, &r, &each, scratch, true);
+    return finish(s, &once, &each, r.S + r.T);
 }
 
 /* ---- backward ---------------------------------------------------------------------------------------------------- */
 
-/* The gradients of a query's scores: p (a - d), times the scale. */
-struct slopes { double *x, *off; double common; };      /* off: by itself; common: of d, times p and the scale */
-
-static struct slopes slopes_of(const struct single *s, const struct query *q, const double *dy, const double *result,
-                               const double *values, int64_t ld, double *scratch, bool by_steps)
+/* The gradients of a query's scores, p (a - d) times the scale, into q->x; q->off_x: how far they are off by
+ * themselves.  @return how far d is off, times the scale. */
+static double slopes(const struct single *s, const struct rows *w, struct query *q, const double *dy,
+                     const double *result, bool by_steps)
 {
     const struct model_config *c = s->config;
     const struct rounding *r = &s->rounding;
     const double g = rounding_of_sum(r->sum, c->A), scale = 1 / sqrt((double)c->A);
-    struct slopes z = { .x = scratch, .off = scratch + s->batch.S };
-    double d = 0, d_of_result = 0, absolute_d = 0;
+    double d = 0, d_of_result = 0, absolute_d = 0, absolute;
     for (int64_t j = 0; j < q->keys; j++) {
-        double absolute;
-        z.x[j] = dot(dy, values + j * ld, c->A, &absolute);
-        z.off[j] = g * absolute + (by_steps ? 2 * r->store : 0) * fabs(z.x[j]);
-        d += q->p[j] * z.x[j];
+        q->x[j] = q->times[j] * dot(dy, row_at(w, key_row(w, q->row, j), q->at.value), c->A, &absolute);
+        q->off_x[j] = g * q->times[j] * absolute + (by_steps ? 2 * r->store : 0) * fabs(q->x[j]);
+        d += q->p[j] * q->x[j];
     }
     for (int64_t a = 0; a < c->A; a++) {
         double y = 0;
-        for (int64_t j = 0; j < q->keys; j++) y += q->p[j] * values[j * ld + a];
+        for (int64_t j = 0; j < q->keys; j++)
+            y += q->p[j] * q->times[j] * *row_at(w, key_row(w, q->row, j), q->at.value + a);
         absolute_d += fabs(y * dy[a]), d_of_result += dy[a] * (result[a] - y);
     }
-    z.common = (rounding_of_sum(r->sum, c->A + q->keys) + 3 * r->sum) * absolute_d + fabs(d_of_result);
+    double common = (rounding_of_sum(r->sum, c->A + q->keys) + 3 * r->sum) * absolute_d + fabs(d_of_result);
     for (int64_t j = 0; j < q->keys; j++) {
-        const double apart = z.x[j] - d;
-        z.common += q->p[j] * (q->off[j] * fabs(apart) + (by_steps ? z.off[j] : g * fabs(z.x[j])));
-        z.off[j] = scale * q->p[j] * ((q->off[j] + q->mean_off + 4 * r->sum) * fabs(apart) + z.off[j] +
-                                      r->sum * (fabs(z.x[j]) + fabs(d)));
-        z.off[j] += (by_steps ? 2 * r->store : 0) * scale * q->p[j] * fabs(apart) + r->tiny;
-        z.x[j] = scale * q->p[j] * apart;
+        const double apart = q->x[j] - d;
+        common += q->p[j] * (q->off[j] * fabs(apart) + (by_steps ? q->off_x[j] : g * fabs(q->x[j])));
+        q->off_x[j] = scale * q->p[j] * ((q->off[j] + q->mean_off + 4 * r->sum) * fabs(apart) + q->off_x[j] +
+                                         r->sum * (fabs(q->x[j]) + fabs(d)));
+        q->off_x[j] += (by_steps ? 2 * r->store : 0) * scale * q->p[j] * fabs(apart) + r->tiny;
+        q->x[j] = scale * q->p[j] * apart;
     }
-    z.common *= scale;
-    return z;
+    return common * scale;
 }
 
 /* Add what a query contributes to the gradients of itself, its keys and values. */
-static void spread(struct gathered *g, const struct query *q, const struct slopes *z, const double *mine,
-                   const double *first, const double *dy, struct heads at, int64_t row, int64_t first_row, int64_t A)
+static void spread(struct gathered *g, const struct rows *r, const struct query *q, double common, const double *dy,
+                   int64_t A)
 {
+    const int64_t width = tensor_cols(g->y), my = q->row * width + q->at.query;
     for (int64_t a = 0; a < A; a++) {
-        double common = 0;
+        const double mine = *row_at(r, q->row, q->at.query + a);
+        double sum = 0;
         for (int64_t j = 0; j < q->keys; j++) {
-            const double k = first[j * at.width + at.key + a];
-            const int64_t to = (first_row + j) * at.width;
-            gather(g, row * at.width + at.query + a, z->x[j], k, z->off[j] * fabs(k));
-            gather(g, to + at.key + a, z->x[j], mine[a], (z->off[j] + q->p[j] * z->common) * fabs(mine[a]));
-            gather(g, to + at.value + a, q->p[j], dy[a], q->p[j] * (q->off[j] + q->mean_off) * fabs(dy[a]));
-            common += q->p[j] * k;
+            const int64_t row = key_row(r, q->row, j), to = row * width;
+            const double k = *row_at(r, row, q->at.key + a), p = q->p[j] * q->times[j];
+            gather(g, my + a, q->x[j], k, q->off_x[j] * fabs(k));
+            gather(g, to + q->at.key + a, q->x[j], mine, (q->off_x[j] + q->p[j] * common) * fabs(mine));
+            gather(g, to + q->at.value + a, p, dy[a], p * (q->off[j] + q->mean_off) * fabs(dy[a]));
+            sum += q->p[j] * k;
         }
-        numbers(g->off)[row * at.width + at.query + a] += z->common * fabs(common);
+        numbers(g->off)[my + a] += common * fabs(sum);
     }
 }
 
 /* What a head added to the gradients of keys and values is stored, and so is the sum. */
 static void store_head(struct single *s, struct gathered *g, double *before, struct heads at)
 {
+    const int64_t A = s->config->A;
     for (int64_t n = 0; n < tensor_rows(g->y); n++)
-        for (int64_t a = 0; a < 2 * s->config->A; a++) {
-            const int64_t A = s->config->A, to = n * at.width + (a < A ? at.key + a : at.value + a - A);
+        for (int64_t a = 0; a < 2 * A; a++) {
+            const int64_t to = n * tensor_cols(g->y) + (a < A ? at.key + a : at.value + a - A);
             const double now = numbers(g->y)[to];
             numbers(g->off)[to] += s->rounding.store * (fabs(now - before[to]) + fabs(now));
             before[to] = now;
         }
 }
 
-static void gather_backward(struct single *s, int layer, const double *qkv, const double *y, const double *dy,
-                            struct gathered *g, double *scratch, double *before, bool by_steps)
+static void gather_backward(struct single *s, const struct rows *r, struct tensor y, struct tensor dy,
+                            struct gathered *g, struct tensor scratch, double *before, bool by_steps)
 {
     const struct model_config *c = s->config;
-    const int64_t S = s->batch.S;
     for (int64_t h = 0; h < c->H; h++) {
-        const struct heads at = heads_of(c, h);
-        for (int64_t n = 0; n < tensor_rows(g->y); n++) {
-            const int64_t first_row = first_key(s, layer, n);
-            const double *first = qkv + first_row * at.width, *mine = qkv + n * at.width + at.query,
-                         *my_dy = dy + (n * c->H + h) * c->A, *my_y = y + (n * c->H + h) * c->A;
-            struct query q = { .keys = n + 1 - first_row, .p = scratch, .off = scratch + S };
-            probabilities(s, &q, mine, first + at.key, at.width, by_steps);
-            const struct slopes z =
-                slopes_of(s, &q, my_dy, my_y, first + at.value, at.width, scratch + 2 * S, by_steps);
-            spread(g, &q, &z, mine, first, my_dy, at, n, first_row, c->A);
+        for (int64_t n = 0; n < r->tokens; n++) {
+            const double *my_dy = numbers(dy) + (n * c->H + h) * c->A, *my_y = numbers(y) + (n * c->H + h) * c->A;
+            struct query q = query_of(s, r, n, h, scratch, by_steps);
+            const double common = slopes(s, r, &q, my_dy, my_y, by_steps);
+            spread(g, r, &q, common, my_dy, c->A);
         }
-        if (by_steps && c->K < c->H) store_head(s, g, before, at);
+        if (by_steps && c->K < c->H) store_head(s, g, before, heads_of(c, h));
     }
+}
+
+/* The gradients of all rows that have keys. */
+static struct single_value backward(struct single *s, const struct single_node *n)
+{
+    const struct model_config *c = s->config;
+    const struct rows r = rows_new(s, n);
+    const struct tensor dY = single_grad(s, n->out), O = single_act(s, n->out);
+    if (!single_going(s)) return single_none;
+    const int64_t rows = tensor_rows(r.x), width = tensor_cols(r.x);
+    struct gathered once = gathered_new(s, rows, width), each = gathered_new(s, rows, width);
+    const struct tensor scratch = query_scratch(s, &r), before = single_new(s, rows, width);
+    for (int by_steps = 0; by_steps < 2 && !s->failed; by_steps++)
+        gather_backward(s, &r, O, dY, by_steps ? &each : &once, scratch, numbers(before), by_steps);
+    return finish(s, &once, &each, r.S * (c->H / c->K) * (r.T > 0 ? s->batch.B : 1));
+}
+
+static struct tensor some(struct single *s, struct tensor t, int64_t first, int64_t rows, int64_t col)
+{
+    const int64_t cols = tensor_cols(t) - col;
+    const struct tensor out = single_new(s, rows, cols);
+    for (int64_t i = 0; !s->failed && i < rows * cols; i++)
+        numbers(out)[i] = numbers(t)[(first + i / cols) * tensor_cols(t) + col + i % cols];
+    return out;
+}
+
+/* Rows of a value, from a column on. */
+static struct single_value part_of(struct single *s, struct single_value v, int64_t first, int64_t rows, int64_t col)
+{
+    if (!single_going(s)) return single_none;
+    return (struct single_value){ .y = some(s, v.y, first, rows, col), .fused = some(s, v.fused, first, rows, col),
+                                  .steps = some(s, v.steps, first, rows, col) };
 }
 
 static struct single_value input(struct single *s, const struct single_node *n)
 {
-    const struct model_config *c = s->config;
-    const struct tensor dY = single_grad(s, n->out), O = single_act(s, n->out), X = single_act(s, n->in[0]);
-    if (!single_going(s)) return single_none;
-    const int64_t rows = tensor_rows(X), width = tensor_cols(X);
-    struct gathered once = gathered_new(s, rows, width), each = gathered_new(s, rows, width);
-    const struct tensor scratch = single_new(s, 4, s->batch.S), before = single_new(s, rows, width);
-    for (int by_steps = 0; by_steps < 2 && !s->failed; by_steps++)
-        gather_backward(s, n->layer, numbers(X), numbers(O), numbers(dY), by_steps ? &each : &once,
-                        numbers(scratch), numbers(before), by_steps);
-    return finish(s, &once, &each, s->batch.S * (c->H / c->K));
+    return part_of(s, backward(s, n), 0, single_slot(s, n->in[0])->rows, 0);
+}
+
+/* The keys and values of all prefixes. */
+static struct single_value weight(struct single *s, const struct single_node *n)
+{
+    return part_of(s, backward(s, n), single_slot(s, n->in[0])->rows, model_param(s->config, n->weight).dim[0],
+                   s->config->H * s->config->A);
 }
 
 const struct single_operation single_attention = {
@@ -243,4 +339,13 @@ const struct single_operation single_attention = {
     .forward = forward,
     .input_words = "the backward pass of attention",
     .input = { input },
+};
+
+const struct single_operation single_prefixed_attention = {
+    .words = "attention to prefixes and tokens",
+    .forward = forward,
+    .input_words = "the backward pass of attention",
+    .input = { input },
+    .weight_words = "the backward pass of attention for its prefixes",
+    .weight = weight,
 };

@@ -37,23 +37,25 @@ static struct single_value place(struct single *s, const struct single_node *n)
 /* dW[row of n] += dY[n], in any order. */
 static struct single_value scatter(struct single *s, const struct single_node *n, bool tokens)
 {
-    const struct tensor dY = single_grad(s, n->out);
+    const struct single_value dY = single_gradient_of(s, n->out);
     if (!single_going(s)) return single_none;
-    const int64_t rows = model_param(s->config, n->weight).dim[0], D = tensor_cols(dY);
+    const int64_t rows = model_param(s->config, n->weight).dim[0], D = tensor_cols(dY.y);
     struct single_value v = single_value_new(s, rows, D);
     const struct tensor absolute = single_new(s, rows, D), count = single_new(s, rows, 1);
-    for (int64_t i = 0; !s->failed && i < tensor_count(dY); i++) {
+    for (int64_t i = 0; !s->failed && i < tensor_count(dY.y); i++) {
         const int64_t row = tokens ? token(s, i / D) : i / D % s->batch.S, at = row * D + i % D;
         numbers(count)[row] += i % D == 0;
-        numbers(v.y)[at] += numbers(dY)[i], numbers(absolute)[at] += fabs(numbers(dY)[i]);
-        numbers(v.steps)[at] += s->rounding.store * fabs(numbers(v.y)[at]);
+        numbers(v.y)[at] += numbers(dY.y)[i], numbers(absolute)[at] += fabs(numbers(dY.y)[i]);
+        numbers(v.fused)[at] += numbers(dY.fused)[i];
+        numbers(v.steps)[at] += numbers(dY.steps)[i] - numbers(dY.fused)[i] +
+                                s->rounding.store * fabs(numbers(v.y)[at]);
     }
     for (int64_t i = 0; !s->failed && i < rows * D; i++) {
         const int64_t terms = (int64_t)numbers(count)[i / D];
         const double off = rounding_of_sum(s->rounding.sum, terms) * numbers(absolute)[i],
                      parts = s->rounding.parts > 1 ? 2 * s->rounding.store * numbers(absolute)[i] : 0;
-        single_put(v, i, (struct element){ numbers(v.y)[i], terms > 0 ? off + parts : 0 },
-                   terms > 1 ? numbers(v.steps)[i] : 0);
+        single_put(v, i, (struct element){ numbers(v.y)[i], numbers(v.fused)[i] + (terms > 0 ? off + parts : 0) },
+                   numbers(v.steps)[i]);
         v.terms = terms > v.terms ? terms : v.terms;
     }
     return v;

@@ -23,6 +23,7 @@ struct single_slot {
     int64_t rows, cols;
     int64_t head;                       /* columns of a head, if they are heads; else 0 */
     int maker;                          /* node */
+    int route;                          /* -1; or logits: rows are the choices that they make and experts compute */
     bool unseen;
     bool number;                        /* a result of the whole batch, such as the loss: it has no gradient */
 };
@@ -58,6 +59,10 @@ struct single_node {
     int in[SINGLE_INPUTS], out;         /* slots; -1: none, or the batch's tokens */
     int weight, bias;                   /* parameters in the model's list; -1: none */
     int layer;                          /* -1: before the blocks; L: after them */
+    int experts, stride;                /* 0; or so many have a weight, `stride` apart in the list */
+    int logits;                         /* slot: of the router that chooses them */
+    double rate;                        /* of dropout */
+    char mask[SINGLE_NAME];             /* its tensor: 1 where an element is kept; empty if the rate is 0 */
     int matrices;                       /* that other programs have in place of its one: queries, keys and values */
 };
 
@@ -77,7 +82,9 @@ enum error_code single_check(const struct model_config *, const struct single_gr
 /* ---- the operations ---------------------------------------------------------------------------------------------- */
 
 extern const struct single_operation single_embed, single_positions, single_norm, single_matrix, single_rotary,
-                                     single_attention, single_gelu, single_swiglu, single_same, single_add,
-                                     single_loss;
+                                     single_head_norm, single_attention, single_prefixed_attention, single_gelu,
+                                     single_silu, single_swiglu, single_gate, single_dropout, single_add, single_beside,
+                                     single_mix, single_route, single_experts_up, single_experts_down,
+                                     single_combine, single_loss, single_balance_loss, single_z_loss;
 
 #endif

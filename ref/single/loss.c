@@ -4,8 +4,7 @@
  * largest logit are exact to a unit of themselves, exponentials to a unit more, the sum to rounding_of_sum(V).  By
  * steps, log p is stored, and so is the share of a label, 1/count.
  */
-#include "ref/single/parts.h"
-#include <stdio.h>
+#include "ref/single/routing.h"
 
 struct row { double top, lse; };        /* the largest logit, and log(sum of exp(x - top)) */
 
@@ -25,6 +24,18 @@ static int64_t counted(const struct single *s)
     return n > 0 ? n : 1;
 }
 
+/* What a mixture's routers add to the loss. */
+static struct element of_routers(struct single *s)
+{
+    const struct mixture_config *m = &s->config->mixture;
+    if (s->config->mlp != MLP_MIXTURE || !single_going(s)) return (struct element){ 0, 0 };
+    const struct router_losses l = router_losses_of(s);
+    return (struct element){ m->balance_coefficient * l.balance + m->z_coefficient * l.z +
+                                 m->sequence_coefficient * l.sequence,
+                             m->balance_coefficient * l.off_balance + m->z_coefficient * l.off_z +
+                                 m->sequence_coefficient * l.off_sequence };
+}
+
 static struct single_value forward(struct single *s, const struct single_node *n)
 {
     const struct tensor X = single_act(s, n->in[0]);
@@ -42,9 +53,12 @@ static struct single_value forward(struct single *s, const struct single_node *n
         sum += loss, absolute += fabs(loss);
         off += g + r->sum * (4 * fabs(row.top) + 4 * fabs(row.lse) + 4 * fabs(x[s->batch.labels[i]]) + 4);
     }
-    const double mean = (off + rounding_of_sum(r->sum, count + 1) * absolute) / (double)count;
-    if (!s->failed)
-        single_put(v, 0, (struct element){ sum / (double)count, mean }, 2 * r->store * absolute / (double)count);
+    const struct element routers = of_routers(s);
+    const double mean = (off + rounding_of_sum(r->sum, count + 1) * absolute) / (double)count + routers.off,
+                 total = sum / (double)count + routers.y;
+    if (!single_going(s)) return single_none;
+    single_put(v, 0, (struct element){ total, mean + 4 * (routers.y > 0) * r->sum * total },
+               2 * r->store * absolute / (double)count + 4 * (routers.y > 0) * r->store * total);
     return v;
 }
 

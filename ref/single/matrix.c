@@ -7,7 +7,7 @@
  * the terms is a random walk, and seldom larger than |y| + 3 sqrt(sum of squared terms); all P parts together than
  * |y| + 3 sqrt(P sum of squares).
  */
-#include "ref/single/parts.h"
+#include "ref/single/products.h"
 
 /* What is added up: the sum, the sums of absolute and squared terms, and what is stored on the way. */
 struct adding { struct tensor sum, absolute, square, stored; };
@@ -93,6 +93,29 @@ static void add_stored(struct adding *a)
     for (int64_t i = 0; i < tensor_count(a->sum); i++) numbers(a->stored)[i] += fabs(numbers(a->sum)[i]);
 }
 
+struct single_value product(struct single *s, struct tensor X, struct tensor W)
+{
+    struct adding a = adding_new(s, tensor_rows(X), tensor_rows(W));
+    if (!s->failed) add_product(s, &a, X, W);
+    return finish(s, &a, tensor_cols(W), 1);
+}
+
+struct single_value product_input(struct single *s, struct tensor dY, struct tensor W, int matrices)
+{
+    struct adding a = adding_new(s, tensor_rows(dY), tensor_cols(W));
+    const struct tensor Wt = transposed(s, W);
+    if (!s->failed) add_product(s, &a, dY, Wt);
+    return finish(s, &a, tensor_rows(W), matrices);
+}
+
+struct single_value product_weight(struct single *s, struct tensor dY, struct tensor X)
+{
+    struct adding a = adding_new(s, tensor_cols(dY), tensor_cols(X));
+    const struct tensor Yt = transposed(s, dY), Xt = transposed(s, X);
+    if (!s->failed) add_product(s, &a, Yt, Xt);
+    return finish(s, &a, tensor_rows(X), 1);
+}
+
 static struct single_value forward(struct single *s, const struct single_node *n)
 {
     const struct tensor X = single_act(s, n->in[0]), W = single_param(s, n->weight), b = single_param(s, n->bias);
@@ -106,21 +129,13 @@ static struct single_value forward(struct single *s, const struct single_node *n
 static struct single_value input(struct single *s, const struct single_node *n)
 {
     const struct tensor dY = single_grad(s, n->out), W = single_param(s, n->weight);
-    if (!single_going(s)) return single_none;
-    struct adding a = adding_new(s, tensor_rows(dY), tensor_cols(W));
-    const struct tensor Wt = transposed(s, W);
-    if (!s->failed) add_product(s, &a, dY, Wt);
-    return finish(s, &a, tensor_rows(W), n->matrices);
+    return single_going(s) ? product_input(s, dY, W, n->matrices) : single_none;
 }
 
 static struct single_value weight(struct single *s, const struct single_node *n)
 {
     const struct tensor dY = single_grad(s, n->out), X = single_act(s, n->in[0]);
-    if (!single_going(s)) return single_none;
-    struct adding a = adding_new(s, tensor_cols(dY), tensor_cols(X));
-    const struct tensor Yt = transposed(s, dY), Xt = transposed(s, X);
-    if (!s->failed) add_product(s, &a, Yt, Xt);
-    return finish(s, &a, tensor_rows(X), 1);
+    return single_going(s) ? product_weight(s, dY, X) : single_none;
 }
 
 static struct single_value bias(struct single *s, const struct single_node *n)

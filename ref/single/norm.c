@@ -1,29 +1,48 @@
-/* norm.c -- layernorm and rmsnorm.
+/* norm.c -- layernorm, rmsnorm, and rmsnorms of heads.
  *
- * y = (x - m) r w + b, r = 1/sqrt(v + eps); an rmsnorm has m = 0 and no b.  With g = rounding_of_sum(D):
+ * y = (x - m) r w + b, r = 1/sqrt(v + eps); an rmsnorm has m = 0 and no b.  With g = rounding_of_sum(width):
  *   the mean is off by g mean|x|, the variance by g (mean x^2), also if it is mean x^2 - m^2;
  *   so r is off by the part g r^2 (mean x^2) / 2 of itself, and xhat = (x - m) r by the sum of both.
- * By steps, xhat is stored before it is multiplied by w; backward, mean and r are stored, too, and the gradients of w
- * and b after each row.
+ * By steps, xhat is stored before it is multiplied by w; backward, mean and r are stored, too, and sums of the gradients
+ * of w and b, after up to 16 blocks of rows.
  *
  * dx = r (h - mean(h) - xhat mean(h xhat)), h = dy w.
  */
 #include "ref/single/parts.h"
 
-/* A row's statistics, and how far they may be off: mean absolutely, r relative to itself. */
+/* The columns that are normed together: all, or those of each head of queries and of keys.  Others pass unchanged. */
+struct pieces {
+    int64_t count, width;
+    int64_t first;                      /* pieces with the first `width` weights; the others have the next */
+    bool has_mean;
+};
+
+static struct pieces of_row(const struct single *s, int64_t width)
+{
+    return (struct pieces){ 1, width, 1, s->config->norm == NORM_LAYER };
+}
+
+static struct pieces of_heads(const struct single *s)
+{
+    const struct model_config *c = s->config;
+    return (struct pieces){ c->H + c->K, c->A, c->H, false };
+}
+
+static int64_t weight_of(const struct pieces *p, int64_t piece) { return piece < p->first ? 0 : p->width; }
+
+/* A piece's statistics, and how far they may be off: mean absolutely, r relative to itself. */
 struct row { double mean, r, off_mean, off_r; };
 
-static struct row row_of(const struct single *s, const double *x, bool has_mean)
+static struct row row_of(const struct single *s, const struct pieces *p, const double *x)
 {
-    const int64_t D = s->config->D;
-    const double g = rounding_of_sum(s->rounding.sum, D + 2);
+    const double g = rounding_of_sum(s->rounding.sum, p->width + 2), n = (double)p->width;
     double sum = 0, absolute = 0, squares = 0, centred = 0;
-    for (int64_t i = 0; i < D; i++) sum += x[i], absolute += fabs(x[i]), squares += x[i] * x[i];
-    struct row w = { .mean = has_mean ? sum / (double)D : 0 };
-    for (int64_t i = 0; i < D; i++) centred += (x[i] - w.mean) * (x[i] - w.mean);
-    w.r = 1 / sqrt(centred / (double)D + s->config->eps);
-    w.off_mean = has_mean ? g * absolute / (double)D : 0;
-    w.off_r = g * w.r * w.r * squares / (double)D / 2 + 4 * s->rounding.sum;
+    for (int64_t i = 0; i < p->width; i++) sum += x[i], absolute += fabs(x[i]), squares += x[i] * x[i];
+    struct row w = { .mean = p->has_mean ? sum / n : 0 };
+    for (int64_t i = 0; i < p->width; i++) centred += (x[i] - w.mean) * (x[i] - w.mean);
+    w.r = 1 / sqrt(centred / n + s->config->eps);
+    w.off_mean = p->has_mean ? g * absolute / n : 0;
+    w.off_r = g * w.r * w.r * squares / n / 2 + 4 * s->rounding.sum;
     return w;
 }
 
@@ -34,108 +53,166 @@ static double off_xhat(const struct single *s, const struct row *w, double x)
     return w->r * w->off_mean + fabs(xhat) * (w->off_r + 2 * s->rounding.sum);
 }
 
-static struct single_value forward(struct single *s, const struct single_node *n)
+/* ---- forward ----------------------------------------------------------------------------------------------------- */
+
+/* b: NULL for none. */
+static void piece_forward(const struct single *s, const struct pieces *p, const double *x, const double *w,
+                          const double *b, struct single_value v, int64_t at)
 {
-    const int64_t D = s->config->D;
-    const struct tensor X = single_act(s, n->in[0]), w = single_param(s, n->weight), b = single_param(s, n->bias);
-    if (!single_going(s)) return single_none;
-    const struct single_value v = single_value_new(s, tensor_rows(X), D);
-    struct row row = { 0 };
-    for (int64_t i = 0; !s->failed && i < tensor_count(X); i++) {
-        const int64_t c = i % D;
-        if (c == 0) row = row_of(s, numbers(X) + i, s->config->norm == NORM_LAYER);
-        const double xhat = (numbers(X)[i] - row.mean) * row.r, scaled = xhat * numbers(w)[c],
-                     off = off_xhat(s, &row, numbers(X)[i]) * fabs(numbers(w)[c]) +
-                           2 * s->rounding.sum * fabs(scaled);
-        single_put(v, i, (struct element){ scaled + (n->bias < 0 ? 0 : numbers(b)[c]), off },
-                   s->rounding.store * 2 * fabs(scaled));
+    const struct row row = row_of(s, p, x);
+    for (int64_t i = 0; i < p->width; i++) {
+        const double scaled = (x[i] - row.mean) * row.r * w[i],
+                     off = off_xhat(s, &row, x[i]) * fabs(w[i]) + 2 * s->rounding.sum * fabs(scaled);
+        single_put(v, at + i, (struct element){ scaled + (b ? b[i] : 0), off }, s->rounding.store * 2 * fabs(scaled));
     }
+}
+
+static struct single_value forward_of(struct single *s, const struct single_node *n, struct tensor X, struct pieces p)
+{
+    const struct tensor w = single_param(s, n->weight), b = single_param(s, n->bias);
+    if (!single_going(s)) return single_none;
+    const int64_t ld = tensor_cols(X);
+    const struct single_value v = single_value_new(s, tensor_rows(X), ld);
+    for (int64_t i = 0; !s->failed && i < tensor_count(X); i++) numbers(v.y)[i] = numbers(X)[i];
+    for (int64_t row = 0; !s->failed && row < tensor_rows(X); row++)
+        for (int64_t h = 0; h < p.count; h++) {
+            const int64_t at = row * ld + h * p.width;
+            piece_forward(s, &p, numbers(X) + at, numbers(w) + weight_of(&p, h), n->bias < 0 ? NULL : numbers(b), v,
+                          at);
+        }
     return v;
 }
 
-/* One row of dx, and how far it is off if the steps' results have unit roundoff u. */
-static void row_input(const struct single *s, const double *dy, const double *x, const double *w, double u, double *dx,
-                      double *off)
+/* ---- backward ---------------------------------------------------------------------------------------------------- */
+
+/* One piece of dx, and how far it is off if the steps' results have unit roundoff u. */
+static void piece_input(const struct single *s, const struct pieces *p, const double *dy, const double *x,
+                        const double *w, double u, double *dx, double *off)
 {
-    const int64_t D = s->config->D;
-    const double g = rounding_of_sum(s->rounding.sum, D), n = (double)D;
-    const bool has_mean = s->config->norm == NORM_LAYER;
-    struct row row = row_of(s, x, has_mean);
+    const double sum = s->rounding.sum, g = rounding_of_sum(sum, p->width), n = (double)p->width;
+    struct row row = row_of(s, p, x);
     row.off_mean += u * fabs(row.mean), row.off_r += u;
     double h = 0, abs_h = 0, hx = 0, abs_hx = 0, h_off = 0;
-    for (int64_t i = 0; i < D; i++) {
+    for (int64_t i = 0; i < p->width; i++) {
         const double hi = dy[i] * w[i], xhat = (x[i] - row.mean) * row.r;
         h += hi / n, abs_h += fabs(hi) / n, hx += hi * xhat / n, abs_hx += fabs(hi * xhat) / n;
         h_off += fabs(hi) * (off_xhat(s, &row, x[i]) + u * fabs(xhat)) / n;
     }
-    if (!has_mean) h = abs_h = 0;
-    const double off_h = (g + 2 * s->rounding.sum + u) * abs_h,
-                 off_hx = (g + 3 * s->rounding.sum + 2 * u) * abs_hx + h_off;
-    for (int64_t i = 0; i < D; i++) {
+    if (!p->has_mean) h = abs_h = 0;
+    const double off_h = (g + 2 * sum + u) * abs_h, off_hx = (g + 3 * sum + 2 * u) * abs_hx + h_off;
+    for (int64_t i = 0; i < p->width; i++) {
         const double hi = dy[i] * w[i], xhat = (x[i] - row.mean) * row.r, inner = hi - h - xhat * hx;
         dx[i] = row.r * inner;
-        off[i] = row.r * ((u + 4 * s->rounding.sum) * (fabs(hi) + fabs(h) + fabs(xhat * hx)) + off_h +
-                          fabs(xhat) * off_hx + (off_xhat(s, &row, x[i]) + u * fabs(xhat)) * fabs(hx)) +
+        off[i] = row.r * ((u + 4 * sum) * (fabs(hi) + fabs(h) + fabs(xhat * hx)) + off_h + fabs(xhat) * off_hx +
+                          (off_xhat(s, &row, x[i]) + u * fabs(xhat)) * fabs(hx)) +
                  fabs(dx[i]) * (row.off_r + u);
     }
 }
 
-static struct single_value input(struct single *s, const struct single_node *n)
+static struct single_value input_of(struct single *s, const struct single_node *n, struct tensor X, struct pieces p)
 {
-    const int64_t D = s->config->D;
-    const struct tensor dY = single_grad(s, n->out), X = single_act(s, n->in[0]), w = single_param(s, n->weight);
+    const struct tensor dY = single_grad(s, n->out), w = single_param(s, n->weight);
     if (!single_going(s)) return single_none;
-    const struct single_value v = single_value_new(s, tensor_rows(X), D);
-    for (int64_t i = 0; !s->failed && i < tensor_count(X); i += D) {
-        const double *y = numbers(dY) + i, *x = numbers(X) + i;
-        row_input(s, y, x, numbers(w), 0, numbers(v.y) + i, numbers(v.fused) + i);
-        row_input(s, y, x, numbers(w), s->rounding.store, numbers(v.y) + i, numbers(v.steps) + i);
-    }
+    const int64_t ld = tensor_cols(X);
+    const struct single_value v = single_value_new(s, tensor_rows(X), ld);
+    for (int64_t i = 0; !s->failed && i < tensor_count(X); i++) numbers(v.y)[i] = numbers(dY)[i];
+    for (int64_t row = 0; !s->failed && row < tensor_rows(X); row++)
+        for (int64_t h = 0; h < p.count; h++) {
+            const int64_t at = row * ld + h * p.width;
+            const double *y = numbers(dY) + at, *x = numbers(X) + at, *wh = numbers(w) + weight_of(&p, h);
+            piece_input(s, &p, y, x, wh, 0, numbers(v.y) + at, numbers(v.fused) + at);
+            piece_input(s, &p, y, x, wh, s->rounding.store, numbers(v.y) + at, numbers(v.steps) + at);
+        }
     return v;
 }
 
-/* The sum over rows of dY, times xhat if `x` is not NULL. */
-static struct single_value sum_of_rows(struct single *s, struct tensor dY, const double *x)
+/* Sums over rows, of each weight. */
+enum { BLOCKS = 16 };
+struct sums { struct single_value v; struct tensor absolute, square; int64_t terms; };
+
+static void add_term(const struct single *s, struct sums *g, int64_t c, double term, double off, double more)
+{
+    const double blocks = g->terms > BLOCKS ? (double)BLOCKS / (double)g->terms : 1;
+    numbers(g->v.steps)[c] += more + blocks * s->rounding.store * fabs(numbers(g->v.y)[c] + term);
+    numbers(g->v.y)[c] += term, numbers(g->absolute)[c] += fabs(term), numbers(g->square)[c] += term * term;
+    numbers(g->v.fused)[c] += off;
+}
+
+static void piece_weight(const struct single *s, const struct pieces *p, const double *dy, const double *x,
+                         int64_t first, struct sums *g)
+{
+    const struct row exact = row_of(s, p, x);
+    struct row row = exact;
+    row.off_mean += s->rounding.store * fabs(row.mean), row.off_r += s->rounding.store;
+    for (int64_t i = 0; i < p->width; i++) {
+        const double off = off_xhat(s, &exact, x[i]);
+        add_term(s, g, first + i, dy[i] * (x[i] - exact.mean) * exact.r, fabs(dy[i]) * off,
+                 fabs(dy[i]) * (off_xhat(s, &row, x[i]) - off));
+    }
+}
+
+/* The bounds of sums of `terms`. */
+static struct single_value summed(struct single *s, struct sums *g)
 {
     const struct rounding *r = &s->rounding;
-    const int64_t D = s->config->D;
-    const struct single_value v = single_value_new(s, 1, D);
-    const struct tensor absolute = single_new(s, 1, D), square = single_new(s, 1, D);
-    struct row exact = { 0 };
-    for (int64_t i = 0; !s->failed && i < tensor_count(dY); i++) {
-        const int64_t c = i % D;
-        double xhat = 1, off = 0;
-        if (x && c == 0) exact = row_of(s, x + i, s->config->norm == NORM_LAYER);
-        if (x) {
-            struct row row = exact;
-            xhat = (x[i] - row.mean) * row.r, off = off_xhat(s, &row, x[i]);
-            row.off_mean += r->store * fabs(row.mean), row.off_r += r->store;
-            numbers(v.steps)[c] += fabs(numbers(dY)[i]) * (off_xhat(s, &row, x[i]) - off);
+    for (int64_t c = 0; !s->failed && c < tensor_count(g->v.y); c++) {
+        const double absolute = numbers(g->absolute)[c];
+        double *const f = &numbers(g->v.fused)[c];
+        *f += rounding_of_sum(r->sum, g->terms + 2) * absolute;
+        *f += r->parts > 1 ? (r->parts - 1) * 2 * r->store * absolute : 0;
+        numbers(g->v.steps)[c] += *f + 2 * rounding_of_terms(r->store, absolute, sqrt(numbers(g->square)[c]));
+    }
+    return g->v;
+}
+
+static struct sums sums_new(struct single *s, int64_t n, int64_t terms)
+{
+    return (struct sums){ single_value_new(s, 1, n), single_new(s, 1, n), single_new(s, 1, n), terms };
+}
+
+static struct single_value weight_of_pieces(struct single *s, const struct single_node *n, struct tensor X,
+                                            struct pieces p)
+{
+    const struct tensor dY = single_grad(s, n->out);
+    if (!single_going(s)) return single_none;
+    const int64_t ld = tensor_cols(X);
+    struct sums g = sums_new(s, p.count > p.first ? 2 * p.width : p.width, tensor_rows(X) * p.first);
+    for (int64_t row = 0; !s->failed && row < tensor_rows(X); row++)
+        for (int64_t h = 0; h < p.count; h++) {
+            const int64_t at = row * ld + h * p.width;
+            piece_weight(s, &p, numbers(dY) + at, numbers(X) + at, weight_of(&p, h), &g);
         }
-        const double term = numbers(dY)[i] * xhat;
-        numbers(v.steps)[c] += r->store * fabs(numbers(v.y)[c] + term);
-        numbers(v.y)[c] += term, numbers(absolute)[c] += fabs(term), numbers(square)[c] += term * term;
-        numbers(v.fused)[c] += fabs(numbers(dY)[i]) * off;
-    }
-    for (int64_t c = 0; !s->failed && c < D; c++) {
-        double *const f = &numbers(v.fused)[c];
-        *f += rounding_of_sum(r->sum, tensor_rows(dY) + 2) * numbers(absolute)[c];
-        *f += r->parts > 1 ? (r->parts - 1) * 2 * r->store * numbers(absolute)[c] : 0;
-        numbers(v.steps)[c] += *f + 2 * rounding_of_terms(r->store, numbers(absolute)[c], sqrt(numbers(square)[c]));
-    }
-    return v;
+    return summed(s, &g);
+}
+
+/* ---- of rows ----------------------------------------------------------------------------------------------------- */
+
+static struct single_value forward(struct single *s, const struct single_node *n)
+{
+    const struct tensor X = single_act(s, n->in[0]);
+    return forward_of(s, n, X, of_row(s, tensor_cols(X)));
+}
+
+static struct single_value input(struct single *s, const struct single_node *n)
+{
+    const struct tensor X = single_act(s, n->in[0]);
+    return input_of(s, n, X, of_row(s, tensor_cols(X)));
 }
 
 static struct single_value weight(struct single *s, const struct single_node *n)
 {
-    const struct tensor dY = single_grad(s, n->out), X = single_act(s, n->in[0]);
-    return single_going(s) ? sum_of_rows(s, dY, numbers(X)) : single_none;
+    const struct tensor X = single_act(s, n->in[0]);
+    return weight_of_pieces(s, n, X, of_row(s, tensor_cols(X)));
 }
 
 static struct single_value bias(struct single *s, const struct single_node *n)
 {
     const struct tensor dY = single_grad(s, n->out);
-    return single_going(s) ? sum_of_rows(s, dY, NULL) : single_none;
+    if (!single_going(s)) return single_none;
+    struct sums g = sums_new(s, tensor_cols(dY), tensor_rows(dY));
+    for (int64_t i = 0; !s->failed && i < tensor_count(dY); i++)
+        add_term(s, &g, i % tensor_cols(dY), numbers(dY)[i], 0, 0);
+    return summed(s, &g);
 }
 
 const struct single_operation single_norm = {
@@ -147,4 +224,30 @@ const struct single_operation single_norm = {
     .weight = weight,
     .bias_words = "the backward pass of the norm for its bias",
     .bias = bias,
+};
+
+/* ---- of heads ---------------------------------------------------------------------------------------------------- */
+
+static struct single_value heads_forward(struct single *s, const struct single_node *n)
+{
+    return forward_of(s, n, single_act(s, n->in[0]), of_heads(s));
+}
+
+static struct single_value heads_input(struct single *s, const struct single_node *n)
+{
+    return input_of(s, n, single_act(s, n->in[0]), of_heads(s));
+}
+
+static struct single_value heads_weight(struct single *s, const struct single_node *n)
+{
+    return weight_of_pieces(s, n, single_act(s, n->in[0]), of_heads(s));
+}
+
+const struct single_operation single_head_norm = {
+    .words = "the norms of heads",
+    .forward = heads_forward,
+    .input_words = "the backward pass of the norms of heads for their input",
+    .input = { heads_input },
+    .weight_words = "the backward pass of the norms of heads for their weight",
+    .weight = heads_weight,
 };

@@ -28,6 +28,8 @@ struct single {
     struct single_result now;
     struct tensor have;                         /* the program's result */
     bool unknown;                               /* an operation that it needs is not recomputed */
+    bool doubt;                                 /* a router's logits leave its choice open */
+    int64_t expert;                             /* whose weight a pass for weights is about */
     void **scratch;                             /* of the current operation */
     int used, room;
 };
@@ -49,6 +51,10 @@ struct tensor single_grad(struct single *, int slot);
 
 /* A weight, with its own shape; a vector is one row.  tensor_none for -1. */
 struct tensor single_param(struct single *, int param);
+
+/* The mask of a node's dropout, with the shape of what it drops: of attention [sequences H S, S].  tensor_none if the
+ * rate is 0. */
+struct tensor single_mask(struct single *, const struct single_node *);
 
 static inline const struct single_slot *single_slot(const struct single *s, int slot) { return &s->graph->slot[slot]; }
 

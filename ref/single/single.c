@@ -103,7 +103,7 @@ bool single_begin(struct single *s, struct single_name name, const char *made_by
     enum single_found found = SINGLE_HAS_NOT;
     if (s->failed) return false;
     s->now = (struct single_result){ .rows = rows, .cols = cols };
-    s->unknown = false;
+    s->unknown = s->doubt = false;
     memcpy(s->now.name, name.text, sizeof s->now.name);
     snprintf(s->now.made_by, sizeof s->now.made_by, "%s", made_by);
     s->have = fetch(s, name.text, rows, cols, &found);
@@ -190,6 +190,10 @@ void single_end(struct single *s, struct single_value v)
     if (!s->failed && s->unknown) s->now.verdict = SINGLE_UNKNOWN;
     else if (!s->failed && s->now.lacks[0]) s->now.verdict = SINGLE_LACKS;
     else if (!s->failed) compare_stored(s, v);
+    if (!s->failed && s->now.verdict == SINGLE_WRONG && s->doubt) {
+        s->now.verdict = SINGLE_LACKS;          /* of two equal logits the program may have taken the other */
+        snprintf(s->now.lacks, sizeof s->now.lacks, "the choice between experts with equal logits");
+    }
     if (!s->failed) s->source.found(s->source.context, &s->now);
     single_release(s, 0);
 }

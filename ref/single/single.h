@@ -12,7 +12,7 @@
  *
  * The operations are those of a graph (graph.h).  One that is not in ref/single is reported as not recomputed.
  *
- * Names of tensors: golden/README.md.  Weights are "start/NAME".
+ * Names of tensors: golden/README.md.  Weights are "start/NAME", masks of dropout "mask/1/...".
  */
 #ifndef ORRERY_SINGLE_H
 #define ORRERY_SINGLE_H
@@ -57,7 +57,8 @@ struct single_result {
 enum single_found { SINGLE_HAS, SINGLE_HAS_NOT, SINGLE_NOT_FINITE };
 struct single_source {
     /* Read a tensor into an F64 one of its shape.  A weight ("start/...") that the program has not may come from
-     * elsewhere.  @return OK, or what then ends everything: ERR_FILE, ERR_MEMORY, ... */
+     * elsewhere; a mask ("mask/...") is what the program should have dropped.
+     * @return OK, or what then ends everything: ERR_FILE, ERR_MEMORY, ... */
     enum error_code (*fetch)(void *context, const char *name, struct tensor out, enum single_found *,
                              struct error *);
     void (*found)(void *context, const struct single_result *);     /* called for each operation, in order */

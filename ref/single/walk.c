@@ -1,5 +1,5 @@
 /* walk.c -- all results of a graph, each from what is behind it. */
-#include "ref/single/parts.h"
+#include "ref/single/routing.h"
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -18,6 +18,15 @@ struct tensor single_param(struct single *s, int param)
     if (param < 0) return tensor_none;
     const struct param_spec p = model_param(s->config, param);
     return single_input(s, single_param_name(s, "start/", param), p.ndim > 1 ? p.dim[0] : 1, p.dim[p.ndim - 1]);
+}
+
+struct tensor single_mask(struct single *s, const struct single_node *n)
+{
+    if (n->rate == 0) return tensor_none;
+    const struct single_slot *out = single_slot(s, n->out);
+    const int64_t S = s->batch.S, H = s->config->H;
+    return single_input(s, single_name("", n->mask), out->head > 0 ? out->rows * H : out->rows,
+                        out->head > 0 ? S : out->cols);
 }
 
 /* An operation that has no such pass in ref/single: what needs it is not recomputed. */
@@ -39,11 +48,17 @@ static struct single_value forward(struct single *s, const struct single_node *n
     return run(s, n, n->operation ? n->operation->forward : NULL);
 }
 
+static int64_t rows_of(struct single *s, const struct single_slot *slot)
+{
+    return slot->route < 0 ? slot->rows : routing_rows(s, slot);
+}
+
 /* The program's own. */
 static struct single_value fetched(struct single *s, struct single_name name, const struct single_slot *slot)
 {
-    struct single_value v = single_value_new(s, slot->rows, slot->cols);
-    v.y = single_input(s, name, slot->rows, slot->cols), v.stored = true;
+    const int64_t rows = rows_of(s, slot);
+    struct single_value v = single_value_new(s, rows, slot->cols);
+    v.y = single_input(s, name, rows, slot->cols), v.stored = true;
     return v;
 }
 
@@ -107,11 +122,18 @@ static const char *words_of(const struct single_node *n, const char *words)
     return words ? words : n->operation && n->operation->words ? n->operation->words : n->words;
 }
 
+static bool begin(struct single *s, struct single_name name, const char *words, const struct single_slot *slot)
+{
+    s->now = (struct single_result){ 0 }, s->unknown = false;
+    if (!single_begin(s, name, words, rows_of(s, slot), slot->cols)) return false;
+    s->now.head = slot->head;
+    return true;
+}
+
 static void check_forward(struct single *s, const struct single_node *n)
 {
     const struct single_slot *slot = single_slot(s, n->out);
-    if (slot->unseen || !single_begin(s, act_name(slot), words_of(n, NULL), slot->rows, slot->cols)) return;
-    s->now.head = slot->head;
+    if (slot->unseen || !begin(s, act_name(slot), words_of(n, NULL), slot)) return;
     single_end(s, forward(s, n));
 }
 
@@ -140,23 +162,28 @@ static void check_gradient(struct single *s, int i)
 {
     const struct single_slot *slot = single_slot(s, i);
     if (slot->unseen || slot->number) return;
-    if (!single_begin(s, single_name("grad/", slot->name), gradient_words(s, i), slot->rows, slot->cols)) return;
-    s->now.head = slot->head;
+    if (!begin(s, single_name("grad/", slot->name), gradient_words(s, i), slot)) return;
     single_end(s, gradient_sum(s, i));
 }
 
 /* ---- parameters -------------------------------------------------------------------------------------------------- */
 
-/* What a node contributes to a parameter's gradient.  @return whether it has it. */
-static bool contributes(struct single *s, const struct single_node *n, int param, struct single_value *v)
+/* The expert whose weight a parameter is, of a node that has it; 0 of one without experts; -1: it has not. */
+static int64_t expert_of(const struct single_node *n, int param)
 {
-    if (n->weight == param) *v = run(s, n, n->operation ? n->operation->weight : NULL);
-    else if (n->bias == param) *v = run(s, n, n->operation ? n->operation->bias : NULL);
-    else return false;
-    return true;
+    for (int e = 0; n->weight >= 0 && e < (n->experts > 0 ? n->experts : 1); e++)
+        if (n->weight + e * n->stride == param) return e;
+    return -1;
 }
 
-static bool has(const struct single_node *n, int param) { return n->weight == param || n->bias == param; }
+static bool has(const struct single_node *n, int param) { return n->bias == param || expert_of(n, param) >= 0; }
+
+/* What a node contributes to a parameter's gradient. */
+static struct single_value contribution(struct single *s, const struct single_node *n, int param)
+{
+    s->expert = expert_of(n, param);
+    return run(s, n, n->operation == NULL ? NULL : s->expert >= 0 ? n->operation->weight : n->operation->bias);
+}
 
 static bool is_first(const struct single *s, int v, int param)
 {
@@ -174,7 +201,7 @@ static void check_param(struct single *s, int v, int param, const char *words)
     int terms = 0;
     if (!single_begin(s, single_param_name(s, "grad/", param), words, rows, cols)) return;
     for (int w = s->graph->nodes - 1; w >= v && terms < MOST_TERMS; w--)
-        terms += contributes(s, &s->graph->node[w], param, &term[terms]);
+        if (has(&s->graph->node[w], param)) term[terms++] = contribution(s, &s->graph->node[w], param);
     single_end(s, single_going(s) ? single_sum(s, term, terms) : single_none);
 }
 
@@ -192,7 +219,8 @@ static void check_backward(struct single *s, int v)
     const struct single_node *n = &s->graph->node[v];
     const struct single_operation *is = n->operation;
     check_param(s, v, n->bias, words_of(n, is ? is->bias_words : NULL));
-    check_param(s, v, n->weight, words_of(n, is ? is->weight_words : NULL));
+    for (int e = 0; n->weight >= 0 && e < (n->experts > 0 ? n->experts : 1); e++)
+        check_param(s, v, n->weight + e * n->stride, words_of(n, is ? is->weight_words : NULL));
     for (int k = 0; k < SINGLE_INPUTS; k++)
         if (n->in[k] >= 0 && is_first_reader(s, v, n->in[k])) check_gradient(s, n->in[k]);
 }

@@ -1,0 +1,203 @@
+/* activations.c -- gelu, silu, swiglu, and a gate of rows.
+ *
+ * A few units of roundoff of the terms bound the error of each; a step's result that is stored adds the unit of the
+ * format.
+ */
+#include "ref/single/parts.h"
+
+#define ROOT_2_OVER_PI 0.79788456080286535587989211986876
+#define CUBIC 0.044715
+
+/* y = x (1 + tanh t) / 2.  Programs that compute 1 + tanh lose digits where tanh is near -1: an absolute error. */
+static struct element gelu(double x, double u)
+{
+    const double t = ROOT_2_OVER_PI * x * (1 + CUBIC * x * x), T = tanh(t),
+                 off_T = (1 - T * T) * 6 * u * fabs(t) + 2 * u * fabs(T);
+    return (struct element){ x / 2 * (1 + T), fabs(x) / 2 * (off_T + u * (1 + T)) + 2 * u * fabs(x / 2 * (1 + T)) };
+}
+
+static struct element gelu_slope(double x, double u)
+{
+    const double t = ROOT_2_OVER_PI * x * (1 + CUBIC * x * x), T = tanh(t),
+                 slope = ROOT_2_OVER_PI * (1 + 3 * CUBIC * x * x), second = x / 2 * (1 - T * T) * slope,
+                 off_T = (1 - T * T) * 6 * u * fabs(t) + 2 * u * fabs(T);
+    return (struct element){ (1 + T) / 2 + second,
+                             off_T + u * (1 + T) + fabs(x) * slope * (fabs(T) * off_T + u * T * T) +
+                                 10 * u * fabs(second) };
+}
+
+static double sigmoid(double x) { return 1 / (1 + exp(-x)); }
+
+/* The element of the result that column f of gate and up makes. */
+static struct element swiglu(double gate, double up, double u)
+{
+    const double y = gate * sigmoid(gate) * up;
+    return (struct element){ y, (6 + fabs(gate)) * u * fabs(y) };
+}
+
+/* dgate (first) or dup. */
+static struct element swiglu_slope(double dy, double gate, double up, bool first, double u)
+{
+    const double g = sigmoid(gate), silu = gate * g, slope = g + silu * (1 - g);
+    if (!first) return (struct element){ dy * silu, (6 + fabs(gate)) * u * fabs(dy * silu) };
+    return (struct element){ dy * up * slope, fabs(dy * up) * (8 + fabs(gate)) * u * (g + fabs(silu) * (1 - g)) };
+}
+
+static struct single_value gelu_forward(struct single *s, const struct single_node *n)
+{
+    const struct tensor X = single_act(s, n->in[0]);
+    if (!single_going(s)) return single_none;
+    const struct single_value v = single_value_new(s, tensor_rows(X), tensor_cols(X));
+    for (int64_t i = 0; !s->failed && i < tensor_count(X); i++) {
+        const double x = numbers(X)[i];
+        single_put(v, i, gelu(x, s->rounding.sum), gelu(x, s->rounding.store).off);
+    }
+    return v;
+}
+
+static struct single_value gelu_input(struct single *s, const struct single_node *n)
+{
+    const struct tensor dY = single_grad(s, n->out), X = single_act(s, n->in[0]);
+    if (!single_going(s)) return single_none;
+    const struct single_value v = single_value_new(s, tensor_rows(X), tensor_cols(X));
+    for (int64_t i = 0; !s->failed && i < tensor_count(X); i++) {
+        const double x = numbers(X)[i], d = numbers(dY)[i], u = s->rounding.sum;
+        const struct element slope = gelu_slope(x, u);
+        single_put(v, i, (struct element){ d * slope.y, fabs(d) * slope.off + u * fabs(d * slope.y) },
+                   fabs(d) * gelu_slope(x, s->rounding.store).off);
+    }
+    return v;
+}
+
+static struct single_value swiglu_forward(struct single *s, const struct single_node *n)
+{
+    const struct tensor X = single_act(s, n->in[0]);
+    if (!single_going(s)) return single_none;
+    const int64_t F = tensor_cols(X) / 2;
+    const struct single_value v = single_value_new(s, tensor_rows(X), F);
+    for (int64_t i = 0; !s->failed && i < tensor_count(v.y); i++) {
+        const double *row = numbers(X) + i / F * 2 * F, gate = row[i % F], up = row[F + i % F];
+        single_put(v, i, swiglu(gate, up, s->rounding.sum), 2 * s->rounding.store * fabs(gate * sigmoid(gate) * up));
+    }
+    return v;
+}
+
+static struct single_value swiglu_input(struct single *s, const struct single_node *n)
+{
+    const struct tensor dY = single_grad(s, n->out), X = single_act(s, n->in[0]);
+    if (!single_going(s)) return single_none;
+    const int64_t F = tensor_cols(dY);
+    const struct single_value v = single_value_new(s, tensor_rows(X), 2 * F);
+    for (int64_t i = 0; !s->failed && i < tensor_count(X); i++) {
+        const int64_t row = i / (2 * F), f = i % F;
+        const bool first = i % (2 * F) < F;
+        const double *x = numbers(X) + row * 2 * F, d = numbers(dY)[row * F + f];
+        single_put(v, i, swiglu_slope(d, x[f], x[F + f], first, s->rounding.sum),
+                   swiglu_slope(d, x[f], x[F + f], first, s->rounding.store).off);
+    }
+    return v;
+}
+
+const struct single_operation single_gelu = {
+    .words = "gelu",
+    .forward = gelu_forward,
+    .input_words = "the backward pass of gelu",
+    .input = { gelu_input },
+};
+
+const struct single_operation single_swiglu = {
+    .words = "swiglu",
+    .forward = swiglu_forward,
+    .input_words = "the backward pass of swiglu",
+    .input = { swiglu_input },
+};
+
+/* ---- silu -------------------------------------------------------------------------------------------------------- */
+
+static struct single_value silu_forward(struct single *s, const struct single_node *n)
+{
+    const struct tensor X = single_act(s, n->in[0]);
+    if (!single_going(s)) return single_none;
+    const struct single_value v = single_value_new(s, tensor_rows(X), tensor_cols(X));
+    for (int64_t i = 0; !s->failed && i < tensor_count(X); i++) {
+        const double x = numbers(X)[i];
+        single_put(v, i, swiglu(x, 1, s->rounding.sum), 2 * s->rounding.store * fabs(x * sigmoid(x)));
+    }
+    return v;
+}
+
+static struct single_value silu_input(struct single *s, const struct single_node *n)
+{
+    const struct tensor dY = single_grad(s, n->out), X = single_act(s, n->in[0]);
+    if (!single_going(s)) return single_none;
+    const struct single_value v = single_value_new(s, tensor_rows(X), tensor_cols(X));
+    for (int64_t i = 0; !s->failed && i < tensor_count(X); i++) {
+        const double x = numbers(X)[i], d = numbers(dY)[i];
+        single_put(v, i, swiglu_slope(d, x, 1, true, s->rounding.sum),
+                   swiglu_slope(d, x, 1, true, s->rounding.store).off);
+    }
+    return v;
+}
+
+const struct single_operation single_silu = {
+    .words = "silu",
+    .forward = silu_forward,
+    .input_words = "the backward pass of silu",
+    .input = { silu_input },
+};
+
+/* ---- a gate ------------------------------------------------------------------------------------------------------ */
+
+static struct single_value gate_times(struct single *s, struct tensor X, struct tensor logits)
+{
+    if (!single_going(s)) return single_none;
+    const struct single_value v = single_value_new(s, tensor_rows(X), tensor_cols(X));
+    for (int64_t i = 0; !s->failed && i < tensor_count(X); i++) {
+        const double x = numbers(logits)[i / tensor_cols(X)], y = sigmoid(x) * numbers(X)[i];
+        single_put(v, i, (struct element){ y, (5 + fabs(x)) * s->rounding.sum * fabs(y) },
+                   s->rounding.store * fabs(y));
+    }
+    return v;
+}
+
+static struct single_value gate_forward(struct single *s, const struct single_node *n)
+{
+    const struct tensor X = single_act(s, n->in[0]), logits = single_act(s, n->in[1]);
+    return gate_times(s, X, logits);
+}
+
+static struct single_value gate_input(struct single *s, const struct single_node *n)
+{
+    const struct tensor dY = single_grad(s, n->out), logits = single_act(s, n->in[1]);
+    return gate_times(s, dY, logits);
+}
+
+/* dlogit = (dy . x) s (1-s); by steps the products and the sum are stored. */
+static struct single_value gate_logits(struct single *s, const struct single_node *n)
+{
+    const struct tensor dY = single_grad(s, n->out), X = single_act(s, n->in[0]), logits = single_act(s, n->in[1]);
+    if (!single_going(s)) return single_none;
+    const int64_t D = tensor_cols(X);
+    const struct rounding *r = &s->rounding;
+    const struct single_value v = single_value_new(s, tensor_rows(X), 1);
+    for (int64_t i = 0; !s->failed && i < tensor_rows(X); i++) {
+        double sum = 0, absolute = 0;
+        for (int64_t d = i * D; d < (i + 1) * D; d++) {
+            const double term = numbers(dY)[d] * numbers(X)[d];
+            sum += term, absolute += fabs(term);
+        }
+        const double x = numbers(logits)[i], slope = sigmoid(x) * sigmoid(-x);
+        single_put(v, i,
+                   (struct element){ sum * slope, slope * (rounding_of_sum(r->sum, D) * absolute +
+                                                           (10 + 2 * fabs(x)) * r->sum * fabs(sum)) },
+                   slope * r->store * (absolute + 5 * fabs(sum)) + 2 * r->store * sigmoid(x) * fabs(sum));
+    }
+    return v;
+}
+
+const struct single_operation single_gate = {
+    .words = "the gate",
+    .forward = gate_forward,
+    .input_words = "the backward pass of the gate",
+    .input = { gate_input, gate_logits },
+};

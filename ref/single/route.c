@@ -1,0 +1,262 @@
+/* route.c -- a mixture's router: its choices, their weights, and its losses.
+ *
+ * The choices are those that the program's own logits make.  Scores are a softmax or sigmoids: each is off by a few
+ * units of itself, and so are weights, which are scores over a sum of scores.  By steps the score and the sum are stored.
+ *
+ * Backward, of softmax scores p and gradients ds of them, the gradient of a logit is p (ds - sum of p ds): off by those
+ * units of p (|ds| + sum of p |ds|).  The gradients of the routers' losses have the same form, and are added.
+ */
+#include "ref/single/routing.h"
+#include "ref/routers/router.h"
+#include <string.h>
+
+/* ---- choices ----------------------------------------------------------------------------------------------------- */
+
+static struct tensor integers(struct single *s, int64_t rows, int64_t cols)
+{
+    struct tensor t = single_new(s, rows, cols);
+    t.dtype = I32;
+    return t;
+}
+
+/* Whether a token's last choice has the same logit as an expert that it has not chosen. */
+static bool is_open(const double *x, int64_t columns, const int32_t *chosen, int64_t k)
+{
+    for (int64_t e = 0; e < columns; e++) {
+        bool mine = false, equal = false;
+        for (int64_t i = 0; i < k; i++)
+            mine = mine || choice_made(chosen[i]) == e,
+            equal = equal || (chosen[i] != CHOICE_NONE && x[choice_made(chosen[i])] == x[e]);
+        if (!mine && equal) return true;
+    }
+    return false;
+}
+
+static void count_rows(struct routing *r)
+{
+    for (int64_t i = 0; i < tensor_count(r->experts); i++) {
+        const int32_t e = ((const int32_t *)r->experts.data)[i];
+        r->rows += e >= 0 && e < r->E;
+    }
+}
+
+struct routing routing_of(struct single *s, int logits)
+{
+    const struct mixture_config *m = &s->config->mixture;
+    struct routing r = { .E = m->E, .k = m->k, .logits = single_act(s, logits) };
+    if (!single_going(s)) return r;
+    const int64_t N = tensor_rows(r.logits), columns = tensor_cols(r.logits);
+    r.weights = single_new(s, N, r.k), r.experts = integers(s, N, r.k);
+    r.order = integers(s, N, r.k), r.counts = integers(s, 1, r.E);
+    if (s->failed) return r;
+    s->ops->route_forward(r.weights, r.experts, r.logits, &m->router, NULL);
+    for (int64_t n = 0; n < N && !s->doubt; n++)
+        s->doubt = is_open(numbers(r.logits) + n * columns, columns, (int32_t *)r.experts.data + n * r.k, r.k);
+    if (m->capacity_factor > 0)
+        s->ops->route_drop(r.weights, r.experts, s->batch.S, m->E, mixture_capacity(m, s->batch.S),
+                           m->drops_by_weight);
+    count_rows(&r);
+    r.order = tensor_1d(r.order.data, I32, r.rows), r.counts = tensor_1d(r.counts.data, I32, r.E);
+    s->ops->expert_order(r.order, r.counts, r.experts);
+    return r;
+}
+
+int64_t routing_rows(struct single *s, const struct single_slot *slot)
+{
+    const struct routing r = routing_of(s, slot->route);
+    return single_going(s) ? r.rows : s->N * r.k;
+}
+
+/* ---- weights ----------------------------------------------------------------------------------------------------- */
+
+/* How far a score, and a sum of scores, are off, relative; u: unit roundoff of steps. */
+static double off_score(const struct single *s, const double *x, int64_t columns, double u)
+{
+    double most = 0;
+    for (int64_t e = 0; e < columns; e++) most = fmax(most, fabs(x[e]));
+    return 2 * rounding_of_sum(s->rounding.sum, columns) + s->rounding.sum * (16 + 6 * most) + 4 * u;
+}
+
+static struct single_value forward(struct single *s, const struct single_node *n)
+{
+    const struct routing r = routing_of(s, n->in[0]);
+    if (!single_going(s)) return single_none;
+    const int64_t columns = tensor_cols(r.logits);
+    const struct single_value v = single_value_new(s, tensor_rows(r.logits), r.k);
+    for (int64_t i = 0; !s->failed && i < tensor_count(v.y); i++) {
+        const double *x = numbers(r.logits) + i / r.k * columns, y = numbers(r.weights)[i];
+        single_put(v, i, (struct element){ y, off_score(s, x, columns, 0) * fabs(y) }, 4 * s->rounding.store * fabs(y));
+    }
+    return v;
+}
+
+/* ---- the gradient of the weights --------------------------------------------------------------------------------- */
+
+static double sigmoid(double x) { return 1 / (1 + exp(-x)); }
+
+/* For each logit, what its gradient would be if nothing cancelled: at least p (|ds| + sum of p |ds|). */
+static void row_magnitude(const struct single *s, const struct routing *r, int64_t n, const double *dw, double *size)
+{
+    const struct router_rule *rule = &s->config->mixture.router;
+    const int64_t columns = tensor_cols(r->logits);
+    const double *x = numbers(r->logits) + n * columns, *w = numbers(r->weights) + n * r->k;
+    const int32_t *chosen = (const int32_t *)r->experts.data + n * r->k;
+    double top = x[0], total = 0, inner = 0, most = 0;
+    for (int64_t e = 1; e < columns; e++) top = fmax(top, x[e]);
+    for (int64_t e = 0; e < columns; e++) total += exp(x[e] - top);
+    for (int64_t i = 0; i < r->k; i++) inner += fabs(w[i] * dw[i]), most = fmax(most, fabs(rule->scale * dw[i]));
+    for (int64_t e = 0; e < columns; e++)
+        size[e] = rule->scores == SCORES_NEAR ? 2 * most : rule->normalized ? 0 : exp(x[e] - top) / total * inner;
+    for (int64_t i = 0; i < r->k; i++) {
+        if (chosen[i] == CHOICE_NONE || rule->scores == SCORES_NEAR) continue;
+        const int32_t e = choice_made(chosen[i]);
+        const double part = rule->scores == SCORES_SIGMOID && !rule->normalized
+                                ? sigmoid(x[e]) * sigmoid(-x[e])
+                                : rule->normalized ? fabs(w[i]) / rule->scale : exp(x[e] - top) / total;
+        size[e] = part * (fabs(rule->scale * dw[i]) + inner);
+    }
+}
+
+static struct single_value of_weights(struct single *s, const struct single_node *n, const struct routing *r)
+{
+    const struct tensor dW = single_grad(s, n->out);
+    if (!single_going(s)) return single_none;
+    const int64_t N = tensor_rows(r->logits), columns = tensor_cols(r->logits);
+    const struct single_value v = single_value_new(s, N, columns);
+    const struct tensor size = single_new(s, 1, columns);
+    if (s->failed) return v;
+    s->ops->route_backward_input(v.y, dW, r->weights, r->experts, r->logits, &s->config->mixture.router);
+    for (int64_t row = 0; row < N; row++) {
+        const double *x = numbers(r->logits) + row * columns, g = off_score(s, x, columns, 0) +
+                                                                  rounding_of_sum(s->rounding.sum, r->k);
+        row_magnitude(s, r, row, numbers(dW) + row * r->k, numbers(size));
+        for (int64_t e = 0; e < columns; e++)
+            single_put(v, row * columns + e,
+                       (struct element){ numbers(v.y)[row * columns + e], g * numbers(size)[e] },
+                       8 * s->rounding.store * numbers(size)[e]);
+    }
+    return v;
+}
+
+/* ---- the routers' losses ----------------------------------------------------------------------------------------- */
+
+/* Sums over all layers: of probabilities, of choices, of squared log(sum exp). */
+struct tally { int64_t layers; struct tensor sums; double sequence, off_z; };
+
+static struct tally tally_of(struct single *s)
+{
+    const struct mixture_config *m = &s->config->mixture;
+    struct tally t = { .sums = single_new(s, 1, 2 * mixture_columns(m) + 1) };
+    for (int v = 0; v < s->graph->nodes && single_going(s); v++) {
+        const struct single_node *n = &s->graph->node[v];
+        if (n->operation != &single_route) continue;
+        const struct routing r = routing_of(s, n->in[0]);
+        if (!single_going(s)) break;
+        s->ops->router_losses_forward(numbers(t.sums), r.logits, r.experts);
+        if (m->sequence_coefficient > 0)
+            s->ops->sequence_balance_forward(&t.sequence, r.logits, r.experts, r.experts, s->batch.S, &m->router);
+        t.layers++;
+        for (int64_t row = 0; row < tensor_rows(r.logits); row++) {
+            double most = 0;
+            for (int64_t e = 0; e < tensor_cols(r.logits); e++)
+                most = fmax(most, fabs(numbers(r.logits)[row * tensor_cols(r.logits) + e]));
+            t.off_z = fmax(t.off_z, most);
+        }
+    }
+    return t;
+}
+
+/* A probability and a log(sum exp) are off by a few units, and so are means of them. */
+struct router_losses router_losses_of(struct single *s)
+{
+    const struct mixture_config *m = &s->config->mixture;
+    const struct tally t = tally_of(s);
+    const int64_t columns = mixture_columns(m);
+    struct router_losses l = { 0 };
+    if (!single_going(s)) return l;
+    const double rows = (double)(s->N * t.layers), *p = numbers(t.sums), *chosen = p + columns,
+                 g = rounding_of_sum(s->rounding.sum, columns) + rounding_of_sum(s->rounding.sum, s->N * t.layers) +
+                     s->rounding.sum * (8 + 4 * t.off_z);
+    for (int64_t e = 0; e < columns; e++) l.balance += (double)columns * chosen[e] / rows * p[e] / rows;
+    l.z = p[2 * columns] / rows, l.sequence = t.sequence / (double)s->batch.B;
+    l.off_balance = g * l.balance, l.off_sequence = g * l.sequence;
+    l.off_z = 2 * g * (l.z + (1 + t.off_z) * sqrt(l.z));
+    return l;
+}
+
+static struct single_value number(struct single *s, double y, double off)
+{
+    const struct single_value v = single_value_new(s, 1, 1);
+    if (!s->failed) single_put(v, 0, (struct element){ y, off }, 4 * s->rounding.store * fabs(y));
+    return v;
+}
+
+static struct single_value balance(struct single *s, const struct single_node *n)
+{
+    const struct router_losses l = router_losses_of(s);
+    (void)n;
+    return single_going(s) ? number(s, l.balance, l.off_balance) : single_none;
+}
+
+static struct single_value z(struct single *s, const struct single_node *n)
+{
+    const struct router_losses l = router_losses_of(s);
+    (void)n;
+    return single_going(s) ? number(s, l.z, l.off_z) : single_none;
+}
+
+/* What the losses add to the gradient of a layer's logits. */
+static struct single_value of_losses(struct single *s, const struct routing *r)
+{
+    const struct mixture_config *m = &s->config->mixture;
+    const struct tally t = tally_of(s);
+    if (!single_going(s)) return single_none;
+    const int64_t columns = mixture_columns(m), N = tensor_rows(r->logits);
+    const double rows = (double)(s->N * t.layers), pull = 2 * m->z_coefficient / rows;
+    const struct single_value v = single_value_new(s, N, columns);
+    const struct tensor slope = single_new(s, 1, columns);
+    if (s->failed) return v;
+    for (int64_t e = 0; e < columns; e++)
+        numbers(slope)[e] = m->balance_coefficient * (double)columns * numbers(t.sums)[columns + e] / rows / rows;
+    s->ops->router_losses_backward_input(v.y, r->logits, numbers(slope), pull);
+    if (m->sequence_coefficient > 0)
+        s->ops->sequence_balance_backward_input(v.y, r->logits, r->experts, r->experts, s->batch.S, &m->router,
+                                                m->sequence_coefficient / (double)s->batch.B);
+    for (int64_t row = 0; row < N; row++) {
+        const double *x = numbers(r->logits) + row * columns, g = off_score(s, x, columns, 0);
+        double top = x[0], total = 0, inner = 0;
+        for (int64_t e = 1; e < columns; e++) top = fmax(top, x[e]);
+        for (int64_t e = 0; e < columns; e++) total += exp(x[e] - top);
+        for (int64_t e = 0; e < columns; e++) inner += numbers(slope)[e] * exp(x[e] - top) / total;
+        /* of a sequence's loss: f is at most the number of columns */
+        const double sequence = m->sequence_coefficient * 2 * (double)columns / (double)s->N;
+        for (int64_t e = 0; e < columns; e++) {
+            const double size = exp(x[e] - top) / total * (numbers(slope)[e] + inner + sequence +
+                                                           pull * (fabs(top) + fabs(log(total)) + 1));
+            single_put(v, row * columns + e, (struct element){ numbers(v.y)[row * columns + e], g * size },
+                       8 * s->rounding.store * size);
+        }
+    }
+    return v;
+}
+
+static struct single_value input(struct single *s, const struct single_node *n)
+{
+    const struct mixture_config *m = &s->config->mixture;
+    const struct routing r = routing_of(s, n->in[0]);
+    if (!single_going(s)) return single_none;
+    struct single_value v[2] = { of_weights(s, n, &r) };
+    const bool losses = m->balance_coefficient > 0 || m->z_coefficient > 0 || m->sequence_coefficient > 0;
+    if (losses && single_going(s)) v[1] = of_losses(s, &r);
+    return single_going(s) ? single_sum(s, v, 1 + losses) : single_none;
+}
+
+const struct single_operation single_route = {
+    .words = "the weights of the router's choices",
+    .forward = forward,
+    .input_words = "the backward pass of the router's choices",
+    .input = { input },
+};
+
+const struct single_operation single_balance_loss = { .words = "the routers' balance loss", .forward = balance };
+const struct single_operation single_z_loss = { .words = "the routers' z loss", .forward = z };

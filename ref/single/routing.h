@@ -1,0 +1,41 @@
+/* routing.h -- the choices of a mixture's router, from the program's own logits.  Inside ref/single only. */
+#ifndef ORRERY_SINGLE_ROUTING_H
+#define ORRERY_SINGLE_ROUTING_H
+
+#include "ref/single/parts.h"
+
+struct routing {
+    int64_t E, k;                       /* experts that compute; choices of a token */
+    int64_t rows;                       /* choices that an expert computes */
+    struct tensor logits, weights;      /* [N, E + those without computation], [N,k]: recomputed, dropped ones 0 */
+    struct tensor experts;              /* I32 [N,k]: as in ref/ops */
+    struct tensor order, counts;        /* I32 [rows], [E] */
+};
+
+/* The choices by logits of this slot.  If the choice between two experts with equal logits is open, what follows from
+ * it may be in doubt (single_doubt). */
+struct routing routing_of(struct single *, int logits);
+
+/* How many rows a slot has: a row for each choice that an expert computes. */
+int64_t routing_rows(struct single *, const struct single_slot *);
+
+static inline int64_t routing_token(const struct routing *r, int64_t row)
+{
+    return ((const int32_t *)r->order.data)[row] / r->k;
+}
+
+static inline double routing_weight(const struct routing *r, int64_t row, struct tensor weights)
+{
+    return numbers(weights)[((const int32_t *)r->order.data)[row]];
+}
+
+static inline int64_t routing_count(const struct routing *r, int64_t expert)
+{
+    return ((const int32_t *)r->counts.data)[expert];
+}
+
+/* The routers' losses, of all layers together, and how far they may be off. */
+struct router_losses { double balance, z, sequence, off_balance, off_z, off_sequence; };
+struct router_losses router_losses_of(struct single *);
+
+#endif

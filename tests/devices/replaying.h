@@ -1,0 +1,267 @@
+/* replaying.h -- for tests of replay: the one-device model of a golden file's shape is the program under test.  An
+ * observer keeps its tensors, and may make an error in one of them, with which the program then goes on. */
+#ifndef TESTS_REPLAYING_H
+#define TESTS_REPLAYING_H
+
+#include "emulated_devices/verify/replay.h"
+#include "ref/golden/golden.h"
+#include "ref/model/transformer.h"
+#include "ref/numeric/convert.h"
+#include "ref/numeric/philox.h"
+#include "ref/single/graph.h"
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <cmocka.h>
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+enum { MOST = 512 };
+
+/* ---- the program ------------------------------------------------------------------------------------------------- */
+
+/* What to do to one tensor. */
+enum error_kind { NO_ERROR, TIMES, ONE_ELEMENT, ONE_ROW, ONE_HEAD, ZEROS, SHIFTED };
+
+struct kept { char name[SINGLE_NAME]; struct tensor values; bool checked; };
+
+/* A run, its tensors, and what was found in them. */
+struct dump {
+    struct golden golden;
+    enum dtype format, sums;            /* sums: as declared to the check */
+    int parts;
+    bool fused;                         /* declared to the check */
+    struct transformer model;
+    struct ops ops;
+    struct kept kept[MOST];
+    int count, numbers;                 /* numbers: losses and the norm, which no observer sees */
+    const char *target[2];              /* tensors with an error; NULL: none */
+    enum error_kind error;
+    const char *without;                /* a tensor that is not in the dump */
+    int checked, stepwise, wrong, lacking, unknown;
+    struct single_result first, second; /* wrong */
+    struct single_result lacks, first_unknown, by_steps;
+    double largest;                     /* ratio */
+};
+
+static int by_size(const void *a, const void *b)
+{
+    const double x = fabs(*(const double *)a), y = fabs(*(const double *)b);
+    return (x > y) - (x < y);
+}
+
+/* The element whose size is the median of those that are not zero. */
+static int64_t median_element(struct tensor t)
+{
+    const int64_t n = tensor_count(t);
+    double *sorted = malloc((size_t)n * sizeof *sorted);
+    int64_t left = 0, at = 0;
+    assert_non_null(sorted);
+    for (int64_t i = 0; i < n; i++)
+        if (tensor_get(t, i) != 0) sorted[left++] = tensor_get(t, i);
+    assert_true(left > 0);
+    qsort(sorted, (size_t)left, sizeof *sorted, by_size);
+    while (tensor_get(t, at) != sorted[left / 2]) at++;
+    free(sorted);
+    return at;
+}
+
+static void make_error(enum error_kind kind, struct tensor t)
+{
+    const int64_t n = tensor_count(t), cols = tensor_cols(t), median = median_element(t);
+    for (int64_t i = 0; i < n; i++) {
+        double x = tensor_get(t, i);
+        if (kind == TIMES) x *= 1.1;
+        if (kind == ONE_ELEMENT && i == median) x *= 1 + 0x1p-6;
+        if (kind == ONE_ROW && i / cols == 3) x *= 1.25;
+        if (kind == ONE_HEAD && i % cols < 2) x *= 1.5;
+        if (kind == ZEROS) x = 0;
+        if (kind == SHIFTED && i + cols < n) x = tensor_get(t, i + cols);
+        tensor_set(t, i, x);
+    }
+}
+
+/* Names as in golden files: a tensor inside a block has its layer as an argument, a parameter in its name. */
+static void see(void *context, const char *name, int layer, bool gradient, struct tensor t, int64_t terms)
+{
+    struct dump *d = context;
+    const char *suffix = strrchr(name, '.');
+    const bool parameter = suffix && (strcmp(suffix, ".weight") == 0 || strcmp(suffix, ".bias") == 0),
+               in_block = layer >= 0 && layer < d->model.config.L && !parameter;
+    struct kept *k = &d->kept[d->count++];
+    (void)terms;
+    k->checked = false;
+    assert_true(d->count < MOST);
+    if (in_block) snprintf(k->name, sizeof k->name, "%s/h.%d.%s", gradient ? "grad" : "act", layer, name);
+    else snprintf(k->name, sizeof k->name, "%s/%s", gradient ? "grad" : "act", name);
+    for (int i = 0; i < 2; i++)
+        if (d->target[i] && strcmp(d->target[i], k->name) == 0) make_error(d->error, t);
+    k->values = t;
+    k->values.dtype = F64;
+    k->values.data = malloc((size_t)tensor_count(t) * sizeof(double));
+    assert_non_null(k->values.data);
+    for (int64_t i = 0; i < tensor_count(t); i++)
+        tensor_set(k->values, i, tensor_get(t, i) / (gradient ? d->model.loss_scale : 1));
+}
+
+/* change: of the shape; NULL: none. */
+static void open_changed(struct dump *d, const char *path, void (*change)(struct model_config *), enum dtype t)
+{
+    struct error err;
+    *d = (struct dump){ .format = t, .sums = DTYPE_COUNT, .parts = 1 };
+    if (golden_open(&d->golden, path, &err) != OK) fail_msg("%s", err.text);
+    if (change) change(&d->golden.config);
+    if (model_config_check(&d->golden.config, &err) != OK) fail_msg("%s", err.text);
+    if (transformer_open(&d->model, &d->golden.config, t, 1, &err) != OK) fail_msg("%s", err.text);
+    if (dtype_wide(t) != t && transformer_keep_gradients_in(&d->model, dtype_wide(t), &err) != OK)
+        fail_msg("%s", err.text);
+    if (t == F16) d->model.loss_scale = 1024;
+    d->model.observer = (struct observer){ see, d };
+}
+
+static void forget(struct dump *d)
+{
+    while (d->count > 0) free(d->kept[--d->count].values.data);
+}
+
+static void close_dump(struct dump *d)
+{
+    forget(d);
+    transformer_close(&d->model);
+    golden_close(&d->golden);
+}
+
+static void run(struct dump *d)
+{
+    struct error err;
+    double loss;
+    forget(d);
+    transformer_zero_gradients(&d->model);
+    if (transformer_forward(&d->model, d->golden.ids, d->golden.labels, d->golden.B, d->golden.S, &loss, &err) != OK)
+        fail_msg("%s", err.text);
+    transformer_backward(&d->model);
+    const struct { const char *name; double value; } number[] = {
+        { "loss", loss }, { "norm", transformer_gradient_norm(&d->model) / d->model.loss_scale },
+        { "balance_loss", d->model.balance_loss }, { "z_loss", d->model.z_loss },
+    };
+    d->numbers = d->golden.config.mlp == MLP_MIXTURE ? 4 : 2;
+    for (int i = 0; i < d->numbers; i++) {
+        struct kept *k = &d->kept[d->count++];
+        k->checked = false;
+        snprintf(k->name, sizeof k->name, "%s", number[i].name);
+        k->values = tensor_1d(malloc(sizeof(double)), F64, 1);
+        assert_non_null(k->values.data);
+        tensor_set(k->values, 0, number[i].value);
+    }
+}
+
+/* ---- the check --------------------------------------------------------------------------------------------------- */
+
+/* By the rule: mask/1/embedding, mask/1/h.L.PLACE. */
+static void make_mask(const struct dump *d, const char *name, struct tensor out)
+{
+    const struct model_config *c = &d->golden.config;
+    char where[64];
+    int layer = -1;
+    if (sscanf(name, "mask/1/h.%d.%63s", &layer, where) != 2) snprintf(where, sizeof where, "%s", name + 7);
+    const bool residual = strcmp(where, "probabilities") != 0;
+    const double p = layer < 0 ? c->dropout_embedding : residual ? c->dropout_residual : c->dropout_attention;
+    for (int64_t i = 0; i < tensor_count(out); i++) tensor_set(out, i, 1);
+    ops_for(F64)->dropout(out, out, dropout_at(p, d->model.seed, layer, where, 0, 0, tensor_cols(out)));
+    for (int64_t i = 0; i < tensor_count(out); i++) tensor_set(out, i, tensor_get(out, i) != 0);
+}
+
+static enum error_code fetch(void *context, const char *name, struct tensor out, enum single_found *found,
+                             struct error *err)
+{
+    struct dump *d = context;
+    const struct tensor *have = NULL;
+    (void)err;
+    *found = SINGLE_HAS;
+    if (strncmp(name, "mask/", 5) == 0) {
+        make_mask(d, name, out);
+        return OK;
+    }
+    *found = SINGLE_HAS_NOT;
+    if (d->without && strcmp(d->without, name) == 0) return OK;
+    for (int i = 0; i < d->count; i++)
+        if (strcmp(name, d->kept[i].name) == 0) have = &d->kept[i].values;
+    for (int i = 0; have == NULL && i < d->model.params; i++)
+        if (strncmp(name, "start/", 6) == 0 && strcmp(name + 6, d->model.spec[i].name) == 0) have = &d->model.w[i];
+    if (have == NULL) return OK;
+    assert_int_equal(tensor_count(*have), tensor_count(out));
+    tensor_convert(out, *have);
+    *found = SINGLE_HAS;
+    return OK;
+}
+
+static void found(void *context, const struct single_result *r)
+{
+    struct dump *d = context;
+    d->checked++;
+    for (int i = 0; i < d->count; i++)
+        if (strcmp(d->kept[i].name, r->name) == 0) d->kept[i].checked = true;
+    d->stepwise += r->verdict == SINGLE_STEPWISE, d->wrong += r->verdict == SINGLE_WRONG;
+    if (r->verdict == SINGLE_STEPWISE && d->stepwise == 1) d->by_steps = *r;
+    if (r->verdict == SINGLE_LACKS && d->lacking++ == 0) d->lacks = *r;
+    if (r->verdict == SINGLE_UNKNOWN && d->unknown++ == 0) d->first_unknown = *r;
+    if (r->verdict == SINGLE_WRONG && d->wrong == 1) d->first = *r;
+    if (r->verdict == SINGLE_WRONG && d->wrong == 2) d->second = *r;
+    d->largest = fmax(d->largest, r->ratio);
+}
+
+static void check(struct dump *d)
+{
+    const struct golden *g = &d->golden;
+    const struct single_batch batch = { g->ids, g->labels, g->B, g->S };
+    struct error err;
+    d->checked = d->stepwise = d->wrong = d->lacking = d->unknown = 0, d->largest = 0;
+    const struct single_source source = { fetch, found, d };
+    struct rounding rounding = rounding_of(d->format, d->sums, d->parts);
+    rounding.fused = d->fused;
+    if (replay_check(&g->config, batch, rounding, source, &err) != OK)
+        fail_msg("%s", err.text);
+}
+
+static void expect_clean(struct dump *d, const char *what)
+{
+    run(d);
+    check(d);
+    print_message("%s in %s, %s: %d operations, largest error/bound %.3g, %d only by steps\n", d->golden.file.path,
+                  dtype_name(d->format), what, d->checked, d->largest, d->stepwise);
+    if (d->wrong)
+        fail_msg("%s in %s, %s: %s, %g times its bound", d->golden.file.path, dtype_name(d->format), what,
+                 d->first.name, d->first.ratio);
+    for (int i = 0; i < d->count; i++)
+        if (!d->kept[i].checked) fail_msg("%s, %s: %s is not checked", d->golden.file.path, what, d->kept[i].name);
+    assert_int_equal(d->checked, d->count);
+    if (d->stepwise) fail_msg("%s, %s: %s is right by steps only", d->golden.file.path, what, d->by_steps.name);
+    if (d->lacking) fail_msg("%s, %s: %s lacks %s", d->golden.file.path, what, d->lacks.name, d->lacks.lacks);
+    assert_int_equal(d->unknown, 0);
+}
+
+/* The names of a clean run's results. */
+static int names_of(struct dump *d, char name[][SINGLE_NAME])
+{
+    run(d);
+    for (int i = 0; i < d->count; i++) memcpy(name[i], d->kept[i].name, sizeof *name);
+    return d->count - d->numbers;
+}
+
+/* An error in one result: no other operation is wrong, although all that follow have other numbers.
+ *  @return whether it was found. */
+static bool is_found(struct dump *d, const char *name, enum error_kind kind)
+{
+    d->target[0] = name, d->error = kind;
+    run(d);
+    check(d);
+    if (d->wrong > 1 || (d->wrong == 1 && strcmp(d->first.name, name) != 0))
+        fail_msg("error %d in %s: %d are wrong, the first is %s, the second %s", kind, name, d->wrong, d->first.name,
+                 d->second.name);
+    return d->wrong == 1;
+}
+
+#endif
