@@ -255,6 +255,14 @@ void probes_gather(struct probes *p, int tensor, struct tensor whole)
         for (int micro = 0; micro < t->plan.micros; micro++) bring(p, &x, tensor, rank, micro, whole);
 }
 
+const void *probes_own(const struct probes *p, int tensor, int micro, struct part *part)
+{
+    const struct trainer *t = p->trainer;
+    if (!computes(t, t->comm->rank, &p->expected[tensor], micro)) return NULL;
+    *part = part_of(t, t->comm->rank, &p->expected[tensor], micro);
+    return p->shown[tensor * t->plan.micros + micro];
+}
+
 /* ---- choices of experts ------------------------------------------------------------------------------------------ */
 
 void probes_gather_routes(struct probes *p, int32_t *experts)

@@ -1,6 +1,7 @@
 /* golden.c -- `orrery train --check GOLDEN`: trains a golden file's run on any mesh, and compares it with the file. */
 #include "emulated_devices/cli/train/train.h"
 #include "emulated_devices/cli/train/dump.h"
+#include "emulated_devices/cli/train/dump_ranks.h"
 #include "emulated_devices/verify/golden_truth.h"
 #include "emulated_devices/verify/replicas.h"
 #include <stdio.h>
@@ -15,7 +16,8 @@ struct session {
     struct golden_truth truth;          /* rank 0 */
     struct probes probes;
     struct train_record record;
-    struct train_dump dump;
+    struct train_dump dump;             /* whole tensors, or: */
+    struct dump_ranks ranks;            /* what each device has */
     double *rates;                      /* [steps] */
     bool here;
 };
@@ -85,11 +87,25 @@ static enum error_code load_start(struct session *s, struct error *err)
 
 /* ---- the run ----------------------------------------------------------------------------------------------------- */
 
+static enum error_code dump_own_gradients(struct session *s, const struct step_result *result, struct error *err)
+{
+    struct trainer *t = &s->trainer;
+    const bool first = t->step == 0;
+    char kind[64] = "grad";
+    if (!first) snprintf(kind, sizeof kind, "%s/%lld/grad", t->plan.optimizer->name, (long long)t->step + 1);
+    enum error_code e = dump_ranks_numbers(&s->ranks, result, err);
+    if (!e && first) e = dump_ranks_activations(&s->ranks, &s->probes, result, err);
+    if (!e && (first || s->golden->every_step)) e = dump_ranks_gradients(&s->ranks, t, kind, result, err);
+    s->probes.keep = false;
+    return comm_agree(t->comm, e, err);
+}
+
 /* Before the optimizer clears the gradients. */
 static enum error_code dump_gradients(struct session *s, const struct step_result *result, struct error *err)
 {
     const int64_t step = s->trainer.step;
     if (!s->options->dump) return OK;
+    if (s->ranks.folder) return dump_own_gradients(s, result, err);
     enum error_code e = comm_agree(s->trainer.comm, train_dump_step(&s->dump, result, step, err), err);
     if (!e && step == 0) e = train_dump_gradients(&s->dump, &s->probes, &s->reference.record, result, err);
     else if (!e && s->golden->every_step) e = train_dump_later_gradients(&s->dump, &s->trainer, result, err);
@@ -112,7 +128,9 @@ static enum error_code one_step(struct session *s, struct error *err)
     if (!e) e = trainer_update(t, &result, err);
     if (!e && paranoid) e = replicas_check(t, AFTER_OPTIMIZER, &s->record.copies, err);
     if (!e && s->here) e = reference_update(&s->reference, err);
-    if (!e && s->options->dump && s->golden->every_step && !last) e = train_dump_weights(&s->dump, t, t->step, err);
+    if (!e && s->options->dump && s->golden->every_step && !last)
+        e = s->ranks.folder ? comm_agree(comm, dump_ranks_weights(&s->ranks, t, t->step, err), err)
+                            : train_dump_weights(&s->dump, t, t->step, err);
     if (!e && s->here && last) e = golden_truth_at_end(&s->truth, &s->reference, err);
     e = comm_agree(comm, e, err);
     if (!e) e = compare_weights(t, &s->reference, &s->record.comparison, err);
@@ -122,8 +140,18 @@ static enum error_code one_step(struct session *s, struct error *err)
     return e;
 }
 
+static enum error_code write_own(struct session *s, struct error *err)
+{
+    const enum error_code e = dump_ranks_write(&s->ranks, &s->trainer, err);
+    if (!e && s->here)
+        fprintf(s->record.out, "dumped  %d files to %s\n", s->trainer.comm->size,
+                printable_path(s->options->dump).text);
+    return e;
+}
+
 static enum error_code write_dump(struct session *s, struct error *err)
 {
+    if (s->ranks.folder) return write_own(s, err);
     const struct train_dump *d = &s->dump;
     enum error_code e = train_dump_end(&s->dump, &s->trainer, s->golden->steps, err);
     const struct safetensors_pair about[] = { { "generator", "orrery train" }, { "model", s->golden->config.name } };
@@ -146,6 +174,9 @@ static enum error_code conclude(struct session *s, struct error *err)
     return fail(err, ERR_CHECK, "%s", comparison_describe(text, sizeof text, &s->record.comparison, &s->options->plan));
 }
 
+/* Decided by the text alone, so that all devices decide alike. */
+static bool is_folder(const char *path) { return path[0] != '\0' && path[strlen(path) - 1] == '/'; }
+
 static enum error_code run(struct session *s, struct error *err)
 {
     struct comm *comm = s->trainer.comm;
@@ -155,7 +186,10 @@ static enum error_code run(struct session *s, struct error *err)
         if (!e) e = golden_truth_open(&s->truth, s->golden, &s->reference, err);
     }
     e = comm_agree(comm, e, err);
+    if (!e && s->options->dump && is_folder(s->options->dump))
+        e = dump_ranks_open(&s->ranks, s->options->dump, &s->trainer, err);
     if (e) {
+        dump_ranks_free(&s->ranks);
         if (s->here) golden_truth_close(&s->truth), reference_close(&s->reference);
         return e;
     }
@@ -174,6 +208,7 @@ static enum error_code run(struct session *s, struct error *err)
     if (!e) e = comm_agree(comm, conclude(s, err), err);
     probes_close(&s->probes);
     train_dump_free(&s->dump);
+    dump_ranks_free(&s->ranks);
     if (s->here) golden_truth_close(&s->truth), reference_close(&s->reference);
     return e;
 }

@@ -541,8 +541,9 @@ enum error_code train_parse(struct train_options *o, bool infers, int argc, char
         { "--check", "ref|FILE", OPTION_STRING, &o->check,
           .help = "compare every activation, gradient and weight with ref, the one-device model, or with a golden "
                   "file, which also says what is trained; exit status 3 if they differ" },
-        { "--dump", "FILE", OPTION_STRING, &o->dump,
-          .help = "with --check FILE: also write what the devices compute, as `orrery check` reads it" },
+        { "--dump", "FILE|DIR/", OPTION_STRING, &o->dump,
+          .help = "with --check FILE: also write what the devices compute, as `orrery check` reads it: whole tensors "
+                  "into a file, or what each device has into a folder (docs/dumps.md)" },
         { "--isolate", NULL, OPTION_SWITCH, &o->isolate,
           .help = "with --check: give every operation the reference's inputs, so that an error shows only where it is "
                   "made" },

@@ -1,0 +1,63 @@
+# Dumps of our own devices, each with its file, read back by `orrery check`; and what becomes of them on the way.
+. "$(dirname "$0")/lib.sh"
+
+golden=$top/golden/gpt2-tied.safetensors
+
+# Train a golden file's run on a mesh, each device writing what it has, and check that: N tensors hold, M operations are right.
+dump_and_check() {                                      # dump_and_check NAME N M FLAGS...
+    rm -rf d
+    run train --check "$top/golden/$1.safetensors" "${@:4}" --dump d/;  expect_status 0; expect_silent; expect_out '^dumped  [0-9]+ files? to d/'
+    run check "$top/golden/$1.safetensors" d;                           expect_status 0; expect_silent
+    expect_out "^ +$2  holds$"; expect_out "^ +$3  right$"; expect_out '^program orrery train$'
+}
+
+test_meshes() {
+    dump_and_check gpt2-tied 162 76 --dtype fp64 --dp 3 --tp 2 --zero 3
+    dump_and_check gpt2-tied 162 76 --dtype fp64 --pp 2 --tp 2 --micro 3
+    [ "$TIER" = verify ] || return 0
+    dump_and_check gpt2-tied 162 76 --dtype fp64
+    dump_and_check gpt2-tied 162 76 --dtype fp64 --dp 2
+    dump_and_check gpt2-tied 162 76 --dtype fp64 --tp 3
+    dump_and_check gpt2-tied 162 76 --dtype fp64 --dp 3 --zero 2
+    dump_and_check gpt2-tied 162 76 --dtype fp64 --dp 3 --pp 2 --zero 1
+    dump_and_check gpt2-tied 162 76 --dtype fp64 --dp 2 --tp 2 --zero 3 --tiles 3
+    dump_and_check gpt2-tied 162 76 --dtype fp64 --dp 2 --tp 3 --tensor 1d-sp
+    dump_and_check gpt2-tied 162 76 --dtype fp64 --dp 2 --tp 2 --cp 2
+    dump_and_check llama-grouped 160 95 --dtype fp64 --tp 4 --tensor 2d
+    dump_and_check parscale-grouped 154 70 --dtype fp64 --cp 2 --attention streams
+    dump_and_check gpt2-tied 162 76 --dtype fp16 --dp 2 --tp 3
+    dump_and_check llama-grouped 157 95 --dtype bf16 --dp 2 --tp 2
+}
+
+# One number of one device is another: it is named with its device and microbatch, and so is the copy that differs.
+test_one_number() {
+    run train --check "$golden" --dtype fp64 --tp 2 --micro 3 --dump d/;    expect_status 0
+    local at; at=$(head -c 9 d/rank1.safetensors | od -An -t u8 -N 8 | tr -d ' ')
+    at=$((8 + at + $(head -c $((8 + at)) d/rank1.safetensors | grep -aoE '"act/h.1.mid#2":\{[^}]*"data_offsets":\[[0-9]+' | grep -oE '[0-9]+$')))
+    printf '\0\0\0\0\0\0\360\77' | dd of=d/rank1.safetensors bs=1 conv=notrunc seek=$at 2>/dev/null         # 1
+    run check "$golden" d --json j;     expect_status 3; expect_error 'act/h.1.mid differs'
+    expect_out '^  wrong on  tp=1: 1 of the 2 ranks'; expect_out '^  in time   wrong in microbatch 2; right in 0, 1$'
+    expect_out '^  copies    rank 1 \(tp=1\) has 1 in row 14, column 0, but rank 0 \(tp=0\) has .*; 1 copies are not the same'
+    grep -q '"microbatches":.*wrong in microbatch 2' j || complain 'the JSON does not have the microbatch'
+}
+
+test_refusals() {
+    run train --check "$golden" --dtype fp64 --dp 3 --dump d/;          expect_status 0
+    run train --check "$golden" --dtype fp64 --dp 3 --dump d/;          expect_status 1; expect_error '--dump d/: has files of a dump'
+    run train --check "$golden" --dtype fp64 --dp 3 --dump "$golden/";  expect_status 1; expect_error '--dump .*: cannot be created'
+    run train --check "$top/golden/llama-grouped.safetensors" --tp 4 --dump e/;     expect_status 2; expect_error '--dump e/: with --tp 4 each device has only a summand'
+    [ ! -e e ] || complain 'it has made the folder'
+    mv d/rank1.safetensors .;                                           run check "$golden" d;  expect_status 1; expect_error 'no file of the rank with dp=1, but "mesh" in d/rank0.safetensors has 3 ranks'
+    head -c 60000 rank1.safetensors >d/rank1.safetensors;               run check "$golden" d;  expect_status 1; expect_error 'd/rank1.safetensors: .* outside the .* bytes of data'
+    head -c 90 rank1.safetensors >d/rank1.safetensors;                  run check "$golden" d;  expect_status 1; expect_error 'd/rank1.safetensors: says its header has .* was it cut short'
+    cp rank1.safetensors d; cp d/rank0.safetensors d/twice.safetensors; run check "$golden" d;  expect_status 1; expect_error 'd/twice.safetensors: "act/embedding#0" of rank 0 is in d/rank0.safetensors, too'
+    rm d/twice.safetensors
+    LC_ALL=C sed 's/\\"dp\\":3/\\"tp\\":3/' rank1.safetensors >d/rank1.safetensors;     run check "$golden" d;  expect_status 1; expect_error 'd/rank1.safetensors: metadata "mesh" is not that of d/rank0.safetensors'
+    LC_ALL=C sed 's/act\/h.0.mid#0/act\/h.0.mud#0/g' rank1.safetensors >d/rank1.safetensors;    run check "$golden" d;  expect_status 3; expect_error 'act/h.0.mid is not complete on all ranks together: 147 of its 441 elements are on no rank; the first is row 7, column 0'
+    expect_out 'not golden: act/h.0.mud'
+    cp rank1.safetensors d; run check "$golden" d;                      expect_status 0; expect_silent
+    run check "$top/golden/gpt2-untied.safetensors" d;                  expect_status 3
+    echo '{}' >map.json;    run check "$golden" d --map map.json;       expect_status 1; expect_error 'd/rank0.safetensors: is a dump that says itself'
+}
+
+run_tests test_meshes test_one_number test_refusals
