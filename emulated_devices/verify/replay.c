@@ -97,7 +97,7 @@ static int matrices_of(const struct building *b, const struct node *n)
     return (n->role == ROLE_UP && b->config->mlp != MLP_GELU) || n->role == ROLE_SHARED_UP ? 2 : 1;
 }
 
-/* ---- a mixture: two products, each expert's with its own matrix, what is between them, and the weighted sum -------- */
+/* ---- a mixture: two products, each expert's with its own matrix, what is between them, and the weighted sum ------ */
 
 static int add_rows(struct building *b, const char *name, int logits, int64_t cols)
 {

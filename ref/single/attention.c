@@ -5,8 +5,8 @@
  * errors common to all scores cancel.  Backward, with a_j = dy . v_j and d = sum of p_j a_j, the gradient of x_j is
  * p_j (a_j - d), and d is off by the sum of p_j e_j |a_j - d|, for all j alike.
  *
- * A dropped probability counts 0 times, a kept one 1/(1-rate) times, in y and in a_j.  The keys of a stream are those of
- * its prefix, then the tokens.
+ * A dropped probability counts 0 times, a kept one 1/(1-rate) times, in y and in a_j.  The keys of a stream are those
+ * of its prefix, then the tokens.
  *
  * Always allowed: the probabilities, and the gradients of scores, are stored before they are multiplied; d is computed
  * from the y that is stored, even if that is wrong; as in T. Dao et al., "FlashAttention", arXiv:2205.14135.  By steps:
@@ -31,7 +31,8 @@ struct rows {
 static struct rows rows_new(struct single *s, const struct single_node *n)
 {
     const struct tensor X = single_act(s, n->in[0]), prefix = single_param(s, n->weight);
-    struct rows r = { .S = s->batch.S, .window = model_window(s->config, n->layer), .each = s->N, .kept = 1 / (1 - n->rate), .mask = single_mask(s, n) };
+    struct rows r = { .S = s->batch.S, .window = model_window(s->config, n->layer), .each = s->N,
+                      .kept = 1 / (1 - n->rate), .mask = single_mask(s, n) };
     if (!single_going(s)) return r;
     const int64_t width = tensor_cols(X), more = tensor_rows(prefix), q = s->config->H * s->config->A;
     r.x = X, r.tokens = tensor_rows(X), r.T = s->config->streams.prefix * (more > 0);

@@ -3,8 +3,8 @@
  * y = (x - m) r w + b, r = 1/sqrt(v + eps); an rmsnorm has m = 0 and no b.  With g = rounding_of_sum(width):
  *   the mean is off by g mean|x|, the variance by g (mean x^2), also if it is mean x^2 - m^2;
  *   so r is off by the part g r^2 (mean x^2) / 2 of itself, and xhat = (x - m) r by the sum of both.
- * By steps, xhat is stored before it is multiplied by w; backward, mean and r are stored, too, and sums of the gradients
- * of w and b, after up to 16 blocks of rows.
+ * By steps, xhat is stored before it is multiplied by w; backward, mean and r are stored, too, and sums of the
+ * gradients of w and b, after up to 16 blocks of rows.
  *
  * dx = r (h - mean(h) - xhat mean(h xhat)), h = dy w.
  */

@@ -1,7 +1,8 @@
 /* route.c -- a mixture's router: its choices, their weights, and its losses.
  *
  * The choices are those that the program's own logits make.  Scores are a softmax or sigmoids: each is off by a few
- * units of itself, and so are weights, which are scores over a sum of scores.  By steps the score and the sum are stored.
+ * units of itself, and so are weights, which are scores over a sum of scores.  By steps the score and the sum are
+ * stored.
  *
  * Backward, of softmax scores p and gradients ds of them, the gradient of a logit is p (ds - sum of p ds): off by those
  * units of p (|ds| + sum of p |ds|).  The gradients of the routers' losses have the same form, and are added.
