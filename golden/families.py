@@ -27,6 +27,10 @@ try:
 except ImportError:                             # before 4.36
     modeling_mixtral = None
 try:
+    from transformers.models.mistral import modeling_mistral
+except ImportError:                             # before 4.34
+    modeling_mistral = None
+try:
     from transformers.models.qwen2 import modeling_qwen2
 except ImportError:                             # before 4.37
     modeling_qwen2 = None
@@ -65,7 +69,7 @@ class Wide:
 def widen():
     torch.set_default_dtype(torch.float64)
     torch.Tensor.float = torch.Tensor.double
-    for module in (modeling_gptj, modeling_llama, modeling_mixtral, modeling_qwen2, modeling_qwen3, modeling_parscale, modeling_rope_utils):
+    for module in (modeling_gptj, modeling_llama, modeling_mistral, modeling_mixtral, modeling_qwen2, modeling_qwen3, modeling_parscale, modeling_rope_utils):
         if module is not None:
             module.torch = Wide()
 
@@ -319,6 +323,32 @@ class Llama:
         return cross_entropy(model(input_ids=tokens(ids)).logits, labels), {}
 
 
+# ---- Mistral ------------------------------------------------------------------------------------------------------------------
+
+class Mistral(Llama):
+    """All layers have a sliding window, unless it is None."""
+    name = "transformers MistralForCausalLM"
+    module = modeling_mistral
+
+    def head_width(self, c):
+        return c["A"]
+
+    def config(self, c):
+        return dict(super().config(c), model_type="mistral", head_dim=c["A"], sliding_window=c["window"])
+
+    def make(self, **config):
+        return transformers.MistralForCausalLM(transformers.MistralConfig(**config))
+
+
+def windows_of_qwen(c):
+    """Which layers have a sliding window: `late`, those from a layer on; `kinds`, a letter for each."""
+    if "window" not in c:
+        return dict(use_sliding_window=False)
+    words = dict(s="sliding_attention", f="full_attention")
+    layers = dict(layer_types=[words[kind] for kind in c["kinds"]]) if "kinds" in c else dict(max_window_layers=c["late"])
+    return dict(use_sliding_window=True, sliding_window=c["window"], **layers)
+
+
 # ---- Qwen2 --------------------------------------------------------------------------------------------------------------------
 
 class Qwen2(Llama):
@@ -332,7 +362,7 @@ class Qwen2(Llama):
                 yield (name.replace("weight", "bias"), shape[:1], 0, 0, [(part.replace("weight", "bias"), rows) for part, rows in parts])
 
     def config(self, c):
-        return dict(super().config(c), model_type="qwen2", use_sliding_window=False)
+        return dict(super().config(c), model_type="qwen2", **windows_of_qwen(c))
 
     def make(self, **config):
         return transformers.Qwen2ForCausalLM(transformers.Qwen2Config(**config))
@@ -418,7 +448,7 @@ class Qwen3(Llama):
         yield at + "self_attn.qk_norm.weight", (2 * c["A"],), 1, 0, parts
 
     def config(self, c):
-        return dict(super().config(c), model_type="qwen3", head_dim=c["A"], use_sliding_window=False)
+        return dict(super().config(c), model_type="qwen3", head_dim=c["A"], **windows_of_qwen(c))
 
     def make(self, **config):
         return transformers.Qwen3ForCausalLM(transformers.Qwen3Config(**config))

@@ -53,6 +53,10 @@ def qwen3(**more):
         **LLAMA, num_key_value_heads=2, head_dim=8, rope_theta=500.0, **more))
 
 
+def mistral(**more):
+    return transformers.MistralForCausalLM(transformers.MistralConfig(**LLAMA, num_key_value_heads=2, head_dim=8, rope_theta=500.0, **more))
+
+
 MODELS = {                                      # NAME: the first version that can, and how
     "gpt2": ((4, 0), lambda: gpt2()),
     "gpt2-untied": ((4, 0), lambda: gpt2(n_inner=37, tie_word_embeddings=False)),
@@ -64,6 +68,9 @@ MODELS = {                                      # NAME: the first version that c
     "mixtral-balanced": ((4, 36), lambda: mixtral(rope_theta=500.0, output_router_logits=True, router_aux_loss_coef=0.03)),
     "qwen2": ((4, 37), lambda: qwen2()),
     "qwen3": ((4, 51), lambda: qwen3()),
+    "qwen2-windows": ((4, 53), lambda: qwen2(use_sliding_window=True, sliding_window=20, max_window_layers=1)),
+    "mistral": ((4, 46), lambda: mistral(sliding_window=20)),
+    "mistral-full": ((4, 46), lambda: mistral(sliding_window=None)),
     "gptj": ((4, 11), lambda: gptj()),
     "gptj-tied": ((4, 11), lambda: gptj(n_inner=37, tie_word_embeddings=True)),
 }

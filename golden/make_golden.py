@@ -2,6 +2,7 @@
 """Golden tensors for ref/model/transformer.h: what PyTorch's autograd makes of the models of Hugging Face transformers.
 
     golden/make_golden.py            write golden/*.safetensors and golden/MANIFEST
+    golden/make_golden.py NAME ...   write only these, such as mistral-windows
     golden/make_golden.py --check    make them again, compare with the stored ones and name the tensors that differ
     golden/make_golden.py --bounds   note in golden/MANIFEST what `orrery golden --measure` has written
 
@@ -61,6 +62,10 @@ SHAPES = {
     "qwen2-tied": dict(L=1, H=6, K=2, D=48, F=7, V=29, S=13, tied=True, batch=3, tokens=11, theta=50.0, eps=3e-4, every_token=True),
     "qwen3-wider": dict(L=3, H=6, K=3, D=18, A=4, F=37, V=61, S=11, tied=False, batch=3, tokens=7, theta=1e6),
     "qwen3-narrower": dict(L=1, H=6, K=2, D=48, A=6, F=7, V=29, S=13, tied=True, batch=3, tokens=11, theta=50.0, eps=3e-4, every_token=True),
+    "mistral-windows": dict(L=2, H=6, K=3, D=18, A=4, F=19, V=61, S=11, tied=False, batch=3, tokens=9, theta=10000.0, window=4),
+    "mistral-itself": dict(L=1, H=4, K=1, D=16, A=4, F=11, V=17, S=5, tied=True, batch=2, tokens=5, theta=500.0, window=1),
+    "qwen2-windows": dict(L=3, H=9, K=3, D=18, F=19, V=61, S=11, tied=False, batch=3, tokens=9, theta=1e6, window=3, kinds="sfs"),
+    "qwen3-windows": dict(L=2, H=6, K=2, D=24, A=6, F=11, V=29, S=13, tied=True, batch=3, tokens=11, theta=50.0, window=5, late=1),
     "biased-both": dict(L=2, H=6, K=3, D=24, F=19, V=61, S=9, tied=False, batch=3, tokens=7, theta=10000.0, attention=True, mlp=True),
     "biased-attention": dict(L=1, H=4, K=1, D=16, F=11, V=29, S=13, tied=True, batch=3, tokens=11, theta=500.0, attention=True, mlp=False),
     "biased-mlp": dict(L=1, H=3, K=3, D=18, F=7, V=17, S=5, tied=True, batch=2, tokens=5, theta=500.0, attention=False, mlp=True),
@@ -78,6 +83,7 @@ SHAPES = {
 }
 FAMILIES = {"gpt2": families.GPT2(), "llama": families.Llama(), "mixtral": families.Mixtral(), "gptj": families.GPTJ(),
             "qwen2": families.Qwen2(), "qwen3": families.Qwen3(), "biased": families.Biased(),
+            "mistral": families.Mistral(),
             "yarn": families.Yarn(), "parscale": families.ParScale()}
 NUDGE = 0.3                                     # of biases and norms, which start at 0 and 1 and would hide mistakes there
 
@@ -265,9 +271,10 @@ def makeable():
     return [name for name in SHAPES if getattr(FAMILIES[name.split("-")[0]], "module", True) is not None]
 
 
-def write_all(folder):
-    paths = [folder / f"{name}.safetensors" for name in makeable()]
-    for name, path in zip(makeable(), paths):
+def write_all(folder, names=()):
+    names = names or makeable()
+    paths = [folder / f"{name}.safetensors" for name in names]
+    for name, path in zip(names, paths):
         tensor_file.write(path, *make(name))
     tensor_file.note_checksums(paths)
 
@@ -341,7 +348,10 @@ def main():
     arguments = argparse.ArgumentParser(description="Make the golden tensors with PyTorch and transformers.")
     arguments.add_argument("--check", action="store_true", help="compare with the stored files instead of writing them")
     arguments.add_argument("--bounds", action="store_true", help="only note the checksums of the bounds beside them")
+    arguments.add_argument("names", nargs="*", metavar="NAME", help="write only these files")
     given = arguments.parse_args()
+    if set(given.names) - set(SHAPES):
+        arguments.error(f"{' '.join(sorted(set(given.names) - set(SHAPES)))}: no such shape; there are {' '.join(SHAPES)}")
     if given.bounds:
         tensor_file.note_checksums(bounds_beside(HERE))
         return 0
@@ -350,7 +360,7 @@ def main():
     philox.known_answers()
     if given.check:
         return 0 if check(HERE) else 1
-    write_all(HERE)
+    write_all(HERE, given.names)
     return 0
 
 

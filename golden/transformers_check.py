@@ -30,7 +30,7 @@ ROOT = pathlib.Path(__file__).resolve().parent.parent
 SEED, SEQUENCES, TOKENS = 5, 3, 17
 ROUNDING = 1e-12                                # relative, norm over norm: what fp64 may do to a loss, a gradient, the logits
 FAMILIES = {"gpt2": families.GPT2(), "llama": families.Llama(), "mixtral": families.Mixtral(), "gptj": families.GPTJ(),
-            "qwen2": families.Qwen2(), "qwen3": families.Qwen3()}
+            "qwen2": families.Qwen2(), "qwen3": families.Qwen3(), "mistral": families.Mistral()}
 VERSION = tuple(int(number) for number in transformers.__version__.split(".")[:2])
 LLAMA3 = dict(rope_type="llama3", factor=4.0, low_freq_factor=1.0, high_freq_factor=4.0, original_max_position_embeddings=16)
 
@@ -38,7 +38,7 @@ LLAMA3 = dict(rope_type="llama3", factor=4.0, low_freq_factor=1.0, high_freq_fac
 # ---- what this version can ----------------------------------------------------------------------------------------------
 
 GROUPED, ROTARY, SCALING, MIXTURE, LLAMA3_SCALING, PARAMETERS = (4, 31), (4, 33), (4, 31), (4, 36), (4, 43), (5, 0)
-BIASES, WIDE_HEADS, QWEN3 = (4, 41), (4, 46), (4, 51)
+BIASES, WIDE_HEADS, QWEN3, LAYER_TYPES = (4, 41), (4, 46), (4, 51), (4, 53)
 
 
 def written(model, folder, largest):
@@ -77,6 +77,18 @@ def mixtral(tied, **more):
         output_router_logits=True, router_aux_loss_coef=0.03, **more))
 
 
+def mistral(tied, **more):
+    return transformers.MistralForCausalLM(transformers.MistralConfig(
+        vocab_size=259, max_position_embeddings=32, hidden_size=40, num_hidden_layers=3, num_attention_heads=10, num_key_value_heads=5,
+        head_dim=6, intermediate_size=77, initializer_range=0.2, tie_word_embeddings=tied, **more))
+
+
+def qwen2(tied, **more):
+    return transformers.Qwen2ForCausalLM(transformers.Qwen2Config(
+        vocab_size=259, max_position_embeddings=32, hidden_size=40, num_hidden_layers=3, num_attention_heads=10, num_key_value_heads=5,
+        intermediate_size=77, initializer_range=0.2, tie_word_embeddings=tied, **more))
+
+
 def qwen3(tied, **more):
     return transformers.Qwen3ForCausalLM(transformers.Qwen3Config(
         vocab_size=259, max_position_embeddings=32, hidden_size=40, num_hidden_layers=3, num_attention_heads=10, num_key_value_heads=5,
@@ -108,6 +120,13 @@ CASES = {                                       # what: the first version that c
     "Qwen3, biases of attention": (QWEN3, lambda: qwen3(False, attention_bias=True), "1GB", torch.float32),
     "Qwen3, untied, several files": (QWEN3, lambda: qwen3(False), "30KB", torch.float32),
     "Qwen3, tied, bf16": (QWEN3, lambda: qwen3(True), "1GB", torch.bfloat16),
+    "Mistral, windows, several files": (WIDE_HEADS, lambda: mistral(False, sliding_window=5), "30KB", torch.float32),
+    "Mistral, no windows, tied": (WIDE_HEADS, lambda: mistral(True, sliding_window=None), "1GB", torch.float32),
+    "Mixtral, windows": (MIXTURE, lambda: mixtral(True, sliding_window=7), "1GB", torch.float32),
+    "Qwen2, windows from a layer on": (LAYER_TYPES, lambda: qwen2(True, use_sliding_window=True, sliding_window=4, max_window_layers=2),
+                                       "1GB", torch.float32),
+    "Qwen3, windows by a list": (LAYER_TYPES, lambda: qwen3(False, use_sliding_window=True, sliding_window=6, layer_types=[
+        "sliding_attention", "full_attention", "sliding_attention"]), "1GB", torch.float32),
     "GPT-J, part of a head turned": ((4, 11), lambda: gptj(n_inner=77), "1GB", torch.float32),
     "GPT-J, tied, bf16, several files": ((4, 11), lambda: gptj(tie_word_embeddings=True), "30KB", torch.bfloat16),
     "Mixtral, rope_parameters": (PARAMETERS, lambda: mixtral(False, rope_parameters=dict(LLAMA3, rope_theta=500.0)), "1GB", torch.float32),

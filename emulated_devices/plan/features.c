@@ -122,7 +122,7 @@ static bool context_plan(const struct facts *f, struct typed *t)
 static bool windows(const struct facts *f, struct typed *t)
 {
     const struct model_config *c = &f->plan->model;
-    return model_windowed_layers(c) > 0 &&
+    return model_windowed_layers(c) > 0 && c->windows.size < f->plan->S &&
            say(t, "--model %s with windows of %lld tokens", c->name, (long long)c->windows.size);
 }
 

@@ -51,7 +51,7 @@ static void test_every_attention_scheme(void **state)
             p.recompute = w % 2 ? "selective" : "none", p.packed = i % 2;
             const enum error_code e = plan_check(&p, &err);
             if (e == OK) check(&p);
-            if (is_planned(&p))
+            if (is_planned(&p) && sizes[w] < p.S)
                 ASSERT_ALL(e != OK && strstr(err.text, "--model nasty windowed qwen2 with windows of"),
                            "%s with windows: %s", p.attention, e ? err.text : "accepted");
         }

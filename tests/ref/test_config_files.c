@@ -45,6 +45,11 @@ static const struct { const char *name; struct model_config c;
                                         .original_positions = 32 }) },
     { "qwen2", LLAMA(.A = 4, .K = 2, .mlp = MLP_SWIGLU, .biases = BIASES_QWEN2, .rotary = { .theta = 500 }) },
     { "qwen3", LLAMA(.K = 2, .A = 8, .mlp = MLP_SWIGLU, .head_norms = true, .rotary = { .theta = 500 }) },
+    { "qwen2-windows", LLAMA(.A = 4, .K = 2, .mlp = MLP_SWIGLU, .biases = BIASES_QWEN2, .rotary = { .theta = 500 },
+                             .windows = { 20, { 2 } }) },
+    { "mistral", LLAMA(.K = 2, .A = 8, .mlp = MLP_SWIGLU, .alike = FAMILY_MISTRAL, .rotary = { .theta = 500 },
+                       .windows = { 20, { 3 } }) },
+    { "mistral-full", LLAMA(.K = 2, .A = 8, .mlp = MLP_SWIGLU, .alike = FAMILY_MISTRAL, .rotary = { .theta = 500 }) },
     { "mixtral", LLAMA(.A = 4, .K = 2, .mlp = MLP_MIXTURE, .rotary = { .theta = 1e6 },
                        .mixture = { .E = 5, .k = 3, .router = { .normalized = true, .scale = 1 } }) },
     { "mixtral-balanced", LLAMA(.A = 4, .K = 2, .mlp = MLP_MIXTURE, .rotary = { .theta = 500 },
@@ -63,6 +68,16 @@ static const struct model_config *wanted(const char *path)
     return NULL;
 }
 
+/* A window that no sequence exceeds is none: a Mixtral of 4.36 has one of 4096. */
+static bool same_windows(const struct model_config *a, const struct model_config *b)
+{
+    for (int64_t l = 0; l < a->L; l++) {
+        const int64_t x = model_window(a, l), y = model_window(b, l);
+        if ((x < a->S ? x : 0) != (y < b->S ? y : 0)) return false;
+    }
+    return true;
+}
+
 static void expect_config(const char *path, const struct model_config *a, const struct model_config *b)
 {
     const struct rotary *r = &a->rotary, *s = &b->rotary;
@@ -72,6 +87,7 @@ static void expect_config(const char *path, const struct model_config *a, const 
         { "sizes", a->S == b->S && a->D == b->D && a->H == b->H && a->K == b->K && a->A == b->A && a->F == b->F
                        && a->L == b->L && a->V == b->V },
         { "family", model_family(a) == model_family(b) },
+        { "windows", same_windows(a, b) },
         { "tied", a->tied == b->tied },
         { "epsilon, standard deviation", a->eps == b->eps && a->init_std == b->init_std },
         { "dropout", a->dropout_embedding == b->dropout_embedding && a->dropout_residual == b->dropout_residual
