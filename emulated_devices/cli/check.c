@@ -216,11 +216,21 @@ static enum error_code write_json(const char *path, const struct verdicts *v, co
 
 /* ---- the command ------------------------------------------------------------------------------------------------- */
 
-static enum error_code fail_by_itself(const struct singles *s, struct error *err)
+/* The first operation that is wrong by itself, if it comes before the first tensor that differs; else NULL.  In 16 bits
+ * tensors have wide bounds, and the first that exceeds its own may be far behind the mistake. */
+static const struct single_result *first_by_itself(const struct check_result *r, const struct singles *s)
 {
-    const struct single_result *r = s->all;
-    char text[200];
-    while (r->verdict != SINGLE_WRONG) r++;
+    const struct single_result *wrong = NULL;
+    for (int i = 0; i < s->count && wrong == NULL; i++)
+        if (s->all[i].verdict == SINGLE_WRONG) wrong = &s->all[i];
+    for (int i = 0; i <= r->first && wrong; i++)
+        if (strcmp(r->all[i].name, wrong->name) == 0) return i < r->first ? wrong : NULL;
+    return r->first < 0 ? wrong : NULL;
+}
+
+static enum error_code fail_by_itself(const struct single_result *r, struct error *err)
+{
+    char text[300];
     return fail(err, ERR_CHECK, "%s is not what its own inputs give: %s", r->name,
                 single_describe(r, text, sizeof text));
 }
@@ -236,7 +246,8 @@ static enum error_code report(const struct check_options *o, const struct check_
     enum error_code e = o->json ? fail_about(err, write_json(o->json, &v, a, format, err), "--json") : OK;
     if (e) return e;
     if (all_hold(&v)) return enough ? fail(err, ERR_CHECK, "%s", lacking.text) : OK;
-    if (r->first < 0) return fail_by_itself(s, err);
+    const struct single_result *by_itself = first_by_itself(r, s);
+    if (by_itself) return fail_by_itself(by_itself, err);
     const struct checked *c = &r->all[r->first];
     return fail(err, ERR_CHECK, "%s %s%s%.250s", c->name, finding_words(c->finding), c->why[0] ? ": " : "", c->why);
 }

@@ -18,7 +18,7 @@ const char *operation_word(enum single_verdict v)
 
 static void print_wrong(FILE *out, const struct single_result *r)
 {
-    char text[200];
+    char text[300];
     fprintf(out, "  wrong     %s, %s\n", r->name, r->made_by);
     fprintf(out, "            %s\n", single_describe(r, text, sizeof text));
     fprintf(out, "            largest error/bound %.3g, in row %lld, column %lld: %.6g, its inputs give %.6g\n",
@@ -64,7 +64,7 @@ void operations_print(FILE *out, const struct singles *s, bool all)
 
 static void add_wrong(cJSON *o, const struct single_result *r)
 {
-    char text[200];
+    char text[300];
     cJSON_AddStringToObject(o, "it_is", single_describe(r, text, sizeof text));
     cJSON_AddNumberToObject(o, "elements_wrong", (double)r->wrong);
     cJSON_AddNumberToObject(o, "rows_wrong", (double)r->wrong_rows);

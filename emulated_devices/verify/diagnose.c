@@ -167,6 +167,14 @@ static void match_sizes(struct words *w, double factor, double same, const struc
             }
 }
 
+const char *diagnose_factor(char *out, size_t size, const struct mesh *m, int micros, double factor, double same)
+{
+    struct words w = { out, size, 0 };
+    out[0] = 0;
+    if (isfinite(factor)) match_sizes(&w, fabs(factor), fmax(SAME, fmin(same, MOST_ROUNDING) / 2), m, micros);
+    return out;
+}
+
 /* Whether factors add up to 1 along one axis, over devices with the same part of the tensor. */
 static bool adds_up(const struct mesh *m, enum axis a, const struct evidence *e)
 {

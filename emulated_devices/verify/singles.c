@@ -1,4 +1,5 @@
 #include "emulated_devices/verify/singles.h"
+#include "emulated_devices/verify/diagnose.h"
 #include "emulated_devices/verify/replay.h"
 #include "ref/numeric/convert.h"
 #include <math.h>
@@ -91,6 +92,15 @@ static enum error_code fetch(void *context, const char *name, struct tensor out,
 
 /* ---- results ----------------------------------------------------------------------------------------------------- */
 
+/* The size of the mesh that a factor is. */
+static void name_factor(const struct checking *c, struct single_result *r)
+{
+    char names[96];
+    const size_t n = strlen(r->mistake);
+    diagnose_factor(names, sizeof names, &c->actual->mesh, 1, r->factor, r->allowed);
+    if (names[0]) snprintf(r->mistake + n, sizeof r->mistake - n, " = %s%s", r->factor < 0 ? "-" : "", names);
+}
+
 static void note(void *context, const struct single_result *r)
 {
     struct checking *c = context;
@@ -102,6 +112,7 @@ static void note(void *context, const struct single_result *r)
     c->out->all = more;
     c->out->all[c->out->count++] = *r;
     c->out->found[r->verdict]++;
+    if (r->scaled) name_factor(c, &c->out->all[c->out->count - 1]);
 }
 
 enum error_code singles_check(const struct golden *g, const struct actual *a, enum dtype format,

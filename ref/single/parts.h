@@ -15,6 +15,11 @@
 #include "ref/single/graph.h"
 #include <math.h>
 
+/* A pass that contributed to the current result. */
+enum single_pass_kind { SINGLE_FORWARD, SINGLE_INPUT, SINGLE_WEIGHT, SINGLE_BIAS };
+enum { SINGLE_TERMS = 16 };
+struct single_term { const struct single_node *node; enum single_pass_kind pass; single_pass *run; struct tensor y; };
+
 struct single {
     const struct model_config *config;
     const struct single_graph *graph;
@@ -30,6 +35,8 @@ struct single {
     bool unknown;                               /* an operation that it needs is not recomputed */
     bool doubt;                                 /* a router's logits leave its choice open */
     int64_t expert;                             /* whose weight a pass for weights is about */
+    struct single_term term[SINGLE_TERMS];
+    int terms;                                  /* summands of the current result */
     void **scratch;                             /* of the current operation */
     int used, room;
 };
@@ -95,6 +102,8 @@ bool single_begin(struct single *, struct single_name, const char *made_by, int6
 struct tensor single_input(struct single *, struct single_name, int64_t rows, int64_t cols);
 /* Compare, or say what lacks; report; free all. */
 void single_end(struct single *, struct single_value);
+/* What was made of a wrong result: fills now.mistake. */
+void single_diagnose(struct single *, const struct single_value *);
 /* End the matrices after the first `used`. */
 void single_release(struct single *, int used);
 

@@ -103,7 +103,7 @@ bool single_begin(struct single *s, struct single_name name, const char *made_by
     enum single_found found = SINGLE_HAS_NOT;
     if (s->failed) return false;
     s->now = (struct single_result){ .rows = rows, .cols = cols };
-    s->unknown = s->doubt = false;
+    s->unknown = s->doubt = false, s->terms = 0;
     memcpy(s->now.name, name.text, sizeof s->now.name);
     snprintf(s->now.made_by, sizeof s->now.made_by, "%s", made_by);
     s->have = fetch(s, name.text, rows, cols, &found);
@@ -157,7 +157,6 @@ static void compare(struct single *s, const struct single_value *v, unsigned cha
     r->factor = yy > 0 ? hy / yy : NAN;
     r->residual = sqrt(fmax(0, hh - 2 * r->factor * hy + r->factor * r->factor * yy) / yy);
     r->allowed = sqrt(bb / yy);
-    r->zeros = hh == 0 && r->wrong > 0;
     for (int64_t i = 0; i < r->rows; i++) r->wrong_rows += row[i];
     for (int64_t i = 0; i < r->cols; i++) r->wrong_cols += col[i];
 }
@@ -182,6 +181,7 @@ static void compare_stored(struct single *s, struct single_value v)
     v = stored_at_last(s, v);
     if (row == NULL) s->failed = fail(s->err, ERR_MEMORY, "no memory to compare %s", s->now.name);
     else compare(s, &v, row, row + s->now.rows);
+    if (!s->failed && s->now.verdict == SINGLE_WRONG) single_diagnose(s, &v);
     free(row);
 }
 
@@ -223,11 +223,7 @@ static void describe_place(const struct single_result *r, char *out, size_t size
 const char *single_describe(const struct single_result *r, char *out, size_t size)
 {
     char place[96];
-    const double noise = r->allowed > 1e-3 ? r->allowed : 1e-3;
     describe_place(r, place, sizeof place);
-    if (r->zeros) snprintf(out, size, "all of it is zero");
-    else if (r->rows * r->cols > 1 && r->residual <= noise && fabs(r->factor - 1) > r->residual)
-        snprintf(out, size, "expected times %.4f; %s outside the bound", r->factor, place);
-    else snprintf(out, size, "%s outside the bound", place);
+    snprintf(out, size, "%s%s%s outside the bound", r->mistake, r->mistake[0] ? "; " : "", place);
     return out;
 }

@@ -23,7 +23,7 @@
 #include "ref/numeric/tensor.h"
 #include <stdbool.h>
 
-enum { SINGLE_NAME = PARAM_NAME + 32 };
+enum { SINGLE_NAME = PARAM_NAME + 32, SINGLE_MISTAKE = 192 };
 
 enum single_verdict {
     SINGLE_RIGHT,                       /* within the bound of one rounding */
@@ -50,7 +50,8 @@ struct single_result {
     int64_t head;                       /* columns of a head, if the columns are heads; else 0 */
     double factor, residual;            /* least squares: have = factor want, norm of what is left over norm of want */
     double allowed;                     /* norm of the bounds over norm of want */
-    bool zeros;                         /* all of it is zero, and should not be */
+    char mistake[SINGLE_MISTAKE];       /* of a wrong result: what explains its numbers (mistakes.h); else empty */
+    bool scaled;                        /* which is the factor */
 };
 
 /* The program's tensors. */

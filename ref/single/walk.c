@@ -4,8 +4,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { MOST_TERMS = 16 };
-
 static struct single_name act_name(const struct single_slot *slot)
 {
     return single_name(slot->number ? "" : "act/", slot->name);
@@ -69,18 +67,30 @@ struct single_value single_value_of(struct single *s, int i)
     return single_settled(s, forward(s, &s->graph->node[slot->maker]));
 }
 
-static struct single_value gradient_sum(struct single *s, int slot)
+/* Note what a summand of the current result comes from. */
+static struct single_value noted(struct single *s, const struct single_node *n, enum single_pass_kind pass,
+                                 single_pass *run, struct single_value v)
 {
-    struct single_value term[MOST_TERMS];
+    if (s->terms < SINGLE_TERMS && single_going(s)) s->term[s->terms++] = (struct single_term){ n, pass, run, v.y };
+    return v;
+}
+
+/* result: it is the current result, not something behind it. */
+static struct single_value gradient_sum(struct single *s, int slot, bool result)
+{
+    struct single_value term[SINGLE_TERMS];
     int terms = 0;
     for (int v = s->graph->nodes - 1; v >= 0; v--)
         for (int k = 0; k < SINGLE_INPUTS; k++) {
             const struct single_node *n = &s->graph->node[v];
-            if (n->in[k] != slot || terms == MOST_TERMS) continue;
-            term[terms++] = run(s, n, n->operation ? n->operation->input[k] : NULL);
+            if (n->in[k] != slot || terms == SINGLE_TERMS) continue;
+            single_pass *const pass = n->operation ? n->operation->input[k] : NULL;
+            term[terms] = run(s, n, pass);
+            if (result) noted(s, n, SINGLE_INPUT, pass, term[terms]);
+            terms++;
         }
-    if (terms == MOST_TERMS && !s->failed)
-        s->failed = fail(s->err, ERR_PLAN, "%s has %d readers or more", single_slot(s, slot)->name, MOST_TERMS);
+    if (terms == SINGLE_TERMS && !s->failed)
+        s->failed = fail(s->err, ERR_PLAN, "%s has %d readers or more", single_slot(s, slot)->name, SINGLE_TERMS);
     return terms > 0 && single_going(s) ? single_sum(s, term, terms) : single_none;
 }
 
@@ -88,7 +98,7 @@ struct single_value single_gradient_of(struct single *s, int i)
 {
     const struct single_slot *slot = single_slot(s, i);
     if (!slot->unseen) return fetched(s, single_name("grad/", slot->name), slot);
-    return single_settled(s, gradient_sum(s, i));
+    return single_settled(s, gradient_sum(s, i, false));
 }
 
 /* Whether a computed value has exact numbers. */
@@ -134,7 +144,7 @@ static void check_forward(struct single *s, const struct single_node *n)
 {
     const struct single_slot *slot = single_slot(s, n->out);
     if (slot->unseen || !begin(s, act_name(slot), words_of(n, NULL), slot)) return;
-    single_end(s, forward(s, n));
+    single_end(s, noted(s, n, SINGLE_FORWARD, n->operation ? n->operation->forward : NULL, forward(s, n)));
 }
 
 static bool reads(const struct single_node *n, int slot)
@@ -163,7 +173,7 @@ static void check_gradient(struct single *s, int i)
     const struct single_slot *slot = single_slot(s, i);
     if (slot->unseen || slot->number) return;
     if (!begin(s, single_name("grad/", slot->name), gradient_words(s, i), slot)) return;
-    single_end(s, gradient_sum(s, i));
+    single_end(s, gradient_sum(s, i, true));
 }
 
 /* ---- parameters -------------------------------------------------------------------------------------------------- */
@@ -182,7 +192,11 @@ static bool has(const struct single_node *n, int param) { return n->bias == para
 static struct single_value contribution(struct single *s, const struct single_node *n, int param)
 {
     s->expert = expert_of(n, param);
-    return run(s, n, n->operation == NULL ? NULL : s->expert >= 0 ? n->operation->weight : n->operation->bias);
+    const enum single_pass_kind kind = s->expert >= 0 ? SINGLE_WEIGHT : SINGLE_BIAS;
+    single_pass *const pass = n->operation == NULL    ? NULL
+                              : kind == SINGLE_WEIGHT ? n->operation->weight
+                                                      : n->operation->bias;
+    return noted(s, n, kind, pass, run(s, n, pass));
 }
 
 static bool is_first(const struct single *s, int v, int param)
@@ -197,10 +211,10 @@ static void check_param(struct single *s, int v, int param, const char *words)
     if (param < 0 || !is_first(s, v, param)) return;
     const struct param_spec p = model_param(s->config, param);
     const int64_t rows = p.ndim > 1 ? p.dim[0] : 1, cols = p.dim[p.ndim - 1];
-    struct single_value term[MOST_TERMS];
+    struct single_value term[SINGLE_TERMS];
     int terms = 0;
     if (!single_begin(s, single_param_name(s, "grad/", param), words, rows, cols)) return;
-    for (int w = s->graph->nodes - 1; w >= v && terms < MOST_TERMS; w--)
+    for (int w = s->graph->nodes - 1; w >= v && terms < SINGLE_TERMS; w--)
         if (has(&s->graph->node[w], param)) term[terms++] = contribution(s, &s->graph->node[w], param);
     single_end(s, single_going(s) ? single_sum(s, term, terms) : single_none);
 }

@@ -1,0 +1,108 @@
+# campaign.sh -- how many of the seeded bugs `orrery check` finds, names and diagnoses; and that it is silent on right runs.
+#
+#     golden/bugs/campaign.sh bugs [REGEX]        every bug whose line in `buggy list` matches, in each format that can show it
+#     golden/bugs/campaign.sh clean COUNT [MODEL] so many right runs, each with another order of addition, storage, mesh, ...
+#
+# A line for each run, then a table.  Status 0: all as in golden/bugs/list.h; 1: not.  ORRERY: the program; CC: any C compiler;
+# PLACE: a folder for what is built, which is kept for the next call.
+here=$(cd "$(dirname "$0")" && pwd)
+orrery=$(realpath "${ORRERY:-./orrery}")
+place=${PLACE:-}
+[ -n "$place" ] || { place=$(mktemp -d); trap 'rm -rf "$place"' EXIT; }
+cd "$place" || exit 1
+formats=(fp32 bf16 fp16)
+
+# A model, its batches, and the golden file of three steps on them, in five microbatches.
+golden() {
+    [ ! -e "$1.safetensors" ] || return 0
+    ./buggy model "$1" "model-$1" &&
+        "$orrery" golden make --out "$1.safetensors" --model "model-$1" --batch "model-$1/batch.safetensors" \
+            --optimizer adamw,sgd --lr 0.01 --clip 0.3 --eps 1e-4 >making 2>&1 || { cat making; exit 1; }
+}
+
+# The first operation that is wrong: what the program's one line begins with.
+operation() { sed -nE 's/^orrery: ([^ ]+) .*/\1/p' err; }
+
+# What is said of it: in the block of the operation by itself, or of the first tensor that differs.
+said() {
+    awk -v name="$1" '$1 == "wrong" && $2 == name "," { getline; print; exit }' out | sed -E 's/^ +//; s/;[^;]*$//' >one
+    [ -s one ] && cat one || sed -nE 's/^  it is +//p' out
+}
+
+is_one_of() {                           # is_one_of NAME "PATTERNS": a pattern that ends with / is the beginning of a name
+    local p
+    for p in $2; do
+        p=${p/#OPT/adamw}
+        [[ $1 == "$p" || ($p == */ && $1 == "$p"*) ]] && return 0
+    done
+    return 1
+}
+
+declare -A count
+add() { count[$1]=$((${count[$1]:-0} + 1)); }
+
+bug() {                                 # bug FORMAT NAME MODEL RUN CHECK OPERATION DIAGNOSIS
+    local status=0 name words verdict
+    golden "$3"
+    ./buggy run "$3.safetensors" dump dtype "$1" bug "$2" $4 || exit 1
+    "$orrery" check "$3.safetensors" dump $5 >out 2>err || status=$?
+    name=$(operation) words=$(said "$name") verdict=''
+    add "$1 all"
+    if [ $status = 3 ]; then add "$1 found"; else verdict=' NOT FOUND'; fi
+    if is_one_of "$name" "$6"; then add "$1 named"; else verdict="$verdict NOT NAMED: $6"; fi
+    if [ -z "$7" ]; then :; elif [[ $words == *"$7"* ]]; then add "$1 diagnosed"; else verdict="$verdict NOT DIAGNOSED: $7"; fi
+    [ -z "$verdict" ] || wrong=1
+    printf '%-20s %s  %s: %s%s\n' "$2" "$1" "${name:--}" "${words:--}" "$verdict"
+}
+
+bugs() {
+    local name model run shown check operation diagnosis words format
+    while IFS='|' read -r name model run shown check operation diagnosis words; do
+        for format in "${formats[@]}"; do
+            [[ $format != fp32 || $shown == *3* ]] && [[ $format != bf16 || $shown == *b* ]] && [[ $format != fp16 || $shown == *h* ]] || continue
+            bug "$format" "$name" "$model" "$run" "$check" "$operation" "$diagnosis"
+        done
+    done < <(./buggy list | grep -E -- "${1:-.}")
+    printf '\n%-6s %5s %6s %6s %10s\n' '' bugs found named diagnosed
+    for format in "${formats[@]}"; do
+        printf '%-6s %5d %6d %6d %10d\n' "$format" "${count[$format all]:-0}" "${count[$format found]:-0}" "${count[$format named]:-0}" "${count[$format diagnosed]:-0}"
+    done
+}
+
+# ---- right runs ------------------------------------------------------------------------------------------------------
+
+# The i-th of a list, for digits of a number in mixed radix.
+pick() { local n=$(($# - 1)); eval "picked=\${$((2 + digits % n))}"; digits=$((digits / n)); }
+
+# The list has 3456 runs; steps of a number without common factors with them go through all.
+clean() {
+    local i digits picked model run check status alarms=0
+    for ((i = 0; i < $1; i++)); do
+        digits=$((i * 1009 % 3456))
+        pick - gpt2 llama; model=${2:-$picked}
+        pick - fp32 bf16 fp16; run="dtype $picked"
+        pick - sequential reversed blocked pairwise shuffled shuffled; run="$run order $picked seed $i"
+        pick - results steps; run="$run store $picked"
+        pick - 'dp 1 tp 1' 'dp 2 tp 1' 'dp 1 tp 3' 'dp 2 tp 3'; run="$run $picked"
+        pick - 1 1 2; run="$run parts $picked"; check=''
+        [ "$picked" = 1 ] || check='--parts 6'
+        pick - 1 2; run="$run micros $picked"
+        pick - adamw sgd; run="$run optimizer $picked"
+        pick - Prescott Haswell; golden $model              # OpenBLAS's kernels, with and without vectors of eight
+        ./buggy run $model.safetensors dump $run || exit 1
+        status=0; OPENBLAS_CORETYPE=$picked "$orrery" check $model.safetensors dump $check >out 2>err || status=$?
+        [ $status = 0 ] && continue
+        alarms=$((alarms + 1)) wrong=1
+        printf 'ALARM: %s %s %s %s\n' "$model" "$run" "$check" "$(cat err)"
+    done
+    printf '%d right runs, %d alarms\n' "$1" $alarms
+}
+
+wrong=0
+[ -x buggy ] || ${CC:-cc} -O2 "$here"/*.c -lm -o buggy || exit 1
+case $1 in
+    bugs) bugs "$2" ;;
+    clean) clean "$2" "${3:-}" ;;
+    *) echo 'usage: campaign.sh bugs [REGEX] | clean COUNT'; exit 2 ;;
+esac
+exit $wrong

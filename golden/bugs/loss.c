@@ -1,0 +1,25 @@
+/* loss.c -- cross entropy: the sum over the rows of a rank, divided by the labels of the whole batch. */
+#include "program.h"
+#include <math.h>
+
+double loss(float *d, const float *x, const int *label, int rows, int counted)
+{
+    double sum = 0;
+    float term[MOST_WIDE];
+    for (int n = 0; n < rows; n++) {
+        const int shifted = IS(LABELS_SHIFTED) && n + 1 < rows ? label[n + 1] : label[n];
+        int right = IS(LABELS_SHIFTED) ? shifted : label[n];
+        if (IS(IGNORED_COUNTED) && right < 0) right = 0;
+        float top = -INFINITY;
+        for (int v = 0; v < m.V; v++) d[n * m.V + v] = 0, top = fmaxf(top, x[n * m.V + v]);
+        if (right < 0) continue;
+        for (int v = 0; v < m.V; v++) term[v] = expf(x[n * m.V + v] - top);
+        const float total = add_up(term, m.V), log_total = top + logf(total), one = IS(LABEL_SMOOTHED) ? 0.9f : 1;
+        sum += (double)(log_total - x[n * m.V + right]) / counted;
+        for (int v = 0; v < m.V; v++) {
+            const float p = between(expf(x[n * m.V + v] - log_total));
+            d[n * m.V + v] = stored((p - (v == right ? one : 0) - (IS(LABEL_SMOOTHED) ? 0.1f / (float)m.V : 0)) / (float)counted * set.scale);
+        }
+    }
+    return sum;
+}

@@ -1,0 +1,122 @@
+/* make.c -- writes a model and batches that `orrery golden make` takes: a Hugging Face folder, and batch.safetensors.
+ *
+ * Numbers are drawn large enough that attention is far from uniform; norms and biases do not start at 1 and 0.  The
+ * sizes are small and have no common factors: 5 sequences of 7 tokens, 6 heads, 3 of keys and values in the Llama.
+ * Tokens repeat, and sequences have different numbers of labels.
+ */
+#include "program.h"
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+
+enum { STEPS = 3, SEQUENCES = 5, TOKENS = 7, LAYERS = 2, HEADS = 6, KV = 3, WIDTH = 24, FEED = 37, WORDS = 61, POSITIONS = 11 };
+
+static unsigned long long state;
+
+static double uniform(void)
+{
+    state = state * 6364136223846793005ull + 1442695040888963407ull;
+    return ((double)(state >> 11) + 0.5) * 0x1p-53;
+}
+
+static double normal(void) { return sqrt(-2 * log(uniform())) * cos(6.283185307179586 * uniform()); }
+
+/* A matrix of a GPT-2 file is [in,out]: drawn numbers do not care. */
+static void draw(struct tensors *t, const char *name, int rows, int cols, double mean, double deviation)
+{
+    const size_t n = (size_t)rows * cols;
+    float *x = malloc(n * sizeof *x);
+    for (size_t i = 0; i < n; i++) x[i] = (float)(mean + deviation * normal());
+    tensors_add(t, name, "F32", cols > 1 ? 2 : 1, (int[]){ rows, cols }, x, n * sizeof *x);
+    free(x);
+}
+
+static const char *in_layer(int l, bool llama, const char *text)
+{
+    static char name[96];
+    snprintf(name, sizeof name, llama ? "model.layers.%d.%s" : "h.%d.%s", l, text);
+    return name;
+}
+
+static void gpt2(struct tensors *t)
+{
+    const double d = 1 / sqrt(WIDTH);
+    draw(t, "wte.weight", WORDS, WIDTH, 0, 0.3), draw(t, "wpe.weight", POSITIONS, WIDTH, 0, 0.2);
+    for (int l = 0; l < LAYERS; l++) {
+        draw(t, in_layer(l, false, "ln_1.weight"), WIDTH, 1, 1, 0.3), draw(t, in_layer(l, false, "ln_1.bias"), WIDTH, 1, 0, 0.3);
+        draw(t, in_layer(l, false, "attn.c_attn.weight"), WIDTH, 3 * WIDTH, 0, 1.3 * d), draw(t, in_layer(l, false, "attn.c_attn.bias"), 3 * WIDTH, 1, 0, 0.3);
+        draw(t, in_layer(l, false, "attn.c_proj.weight"), WIDTH, WIDTH, 0, 0.5 * d), draw(t, in_layer(l, false, "attn.c_proj.bias"), WIDTH, 1, 0, 0.3);
+        draw(t, in_layer(l, false, "ln_2.weight"), WIDTH, 1, 1, 0.3), draw(t, in_layer(l, false, "ln_2.bias"), WIDTH, 1, 0, 0.3);
+        draw(t, in_layer(l, false, "mlp.c_fc.weight"), WIDTH, FEED, 0, d), draw(t, in_layer(l, false, "mlp.c_fc.bias"), FEED, 1, 0, 0.3);
+        draw(t, in_layer(l, false, "mlp.c_proj.weight"), FEED, WIDTH, 0, 0.5 * d), draw(t, in_layer(l, false, "mlp.c_proj.bias"), WIDTH, 1, 0, 0.3);
+    }
+    draw(t, "ln_f.weight", WIDTH, 1, 1, 0.3), draw(t, "ln_f.bias", WIDTH, 1, 0, 0.3);
+}
+
+static void llama(struct tensors *t)
+{
+    const double d = 1 / sqrt(WIDTH);
+    const int A = WIDTH / HEADS;
+    draw(t, "model.embed_tokens.weight", WORDS, WIDTH, 0, 0.3);
+    for (int l = 0; l < LAYERS; l++) {
+        draw(t, in_layer(l, true, "input_layernorm.weight"), WIDTH, 1, 1, 0.3);
+        draw(t, in_layer(l, true, "self_attn.q_proj.weight"), WIDTH, WIDTH, 0, 1.3 * d);
+        draw(t, in_layer(l, true, "self_attn.k_proj.weight"), KV * A, WIDTH, 0, 1.3 * d);
+        draw(t, in_layer(l, true, "self_attn.v_proj.weight"), KV * A, WIDTH, 0, d);
+        draw(t, in_layer(l, true, "self_attn.o_proj.weight"), WIDTH, WIDTH, 0, 0.5 * d);
+        draw(t, in_layer(l, true, "post_attention_layernorm.weight"), WIDTH, 1, 1, 0.3);
+        draw(t, in_layer(l, true, "mlp.gate_proj.weight"), FEED, WIDTH, 0, d), draw(t, in_layer(l, true, "mlp.up_proj.weight"), FEED, WIDTH, 0, d);
+        draw(t, in_layer(l, true, "mlp.down_proj.weight"), WIDTH, FEED, 0, 0.5 * d);
+    }
+    draw(t, "model.norm.weight", WIDTH, 1, 1, 0.3), draw(t, "lm_head.weight", WORDS, WIDTH, 0, 2 * d);
+}
+
+static void write_config(const char *path, bool is_llama)
+{
+    FILE *f = fopen(path, "w");
+    if (f == NULL) fprintf(stderr, "buggy: cannot write %s\n", path), exit(1);
+    if (is_llama)
+        fprintf(f, "{\"model_type\":\"llama\",\"architectures\":[\"LlamaForCausalLM\"],\"hidden_act\":\"silu\",\"hidden_size\":%d,"
+                "\"num_hidden_layers\":%d,\"num_attention_heads\":%d,\"num_key_value_heads\":%d,\"intermediate_size\":%d,"
+                "\"vocab_size\":%d,\"max_position_embeddings\":%d,\"rms_norm_eps\":1e-5,\"rope_theta\":50.0,"
+                "\"attention_dropout\":0,\"tie_word_embeddings\":false}\n",
+                WIDTH, LAYERS, HEADS, KV, FEED, WORDS, POSITIONS);
+    else
+        fprintf(f, "{\"model_type\":\"gpt2\",\"architectures\":[\"GPT2LMHeadModel\"],\"activation_function\":\"gelu_new\",\"n_embd\":%d,"
+                "\"n_layer\":%d,\"n_head\":%d,\"n_inner\":%d,\"vocab_size\":%d,\"n_positions\":%d,\"layer_norm_epsilon\":1e-5,"
+                "\"attn_pdrop\":0,\"embd_pdrop\":0,\"resid_pdrop\":0,\"tie_word_embeddings\":true}\n",
+                WIDTH, LAYERS, HEADS, FEED, WORDS, POSITIONS);
+    fclose(f);
+}
+
+static void write_batches(const char *path)
+{
+    enum { COUNT = STEPS * SEQUENCES * TOKENS };
+    static int tokens[COUNT], next[COUNT];
+    for (int i = 0; i < COUNT; i++) tokens[i] = (int)(uniform() * WORDS * uniform());       /* small ones repeat */
+    for (int i = 0; i < COUNT; i++) {
+        const int s = i % TOKENS, b = i / TOKENS % SEQUENCES;
+        next[i] = s + 1 < TOKENS ? tokens[i + 1] : (int)(uniform() * WORDS);
+        if (s < b) next[i] = -100;                                                          /* sequence b lacks b */
+    }
+    struct tensors *t = tensors_new();
+    const int dim[] = { STEPS, SEQUENCES, TOKENS };
+    tensors_add(t, "ids", "I32", 3, dim, tokens, sizeof tokens), tensors_add(t, "labels", "I32", 3, dim, next, sizeof next);
+    tensors_write(t, path, "");
+}
+
+void model_write(const char *family, const char *folder)
+{
+    const bool is_llama = strcmp(family, "llama") == 0;
+    char path[1024];
+    struct tensors *t = tensors_new();
+    state = is_llama ? 7 : 3;
+    mkdir(folder, 0777);
+    if (is_llama) llama(t);
+    else gpt2(t);
+    snprintf(path, sizeof path, "%s/model.safetensors", folder), tensors_write(t, path, "\"format\":\"pt\"");
+    snprintf(path, sizeof path, "%s/config.json", folder), write_config(path, is_llama);
+    snprintf(path, sizeof path, "%s/batch.safetensors", folder), write_batches(path);
+}

@@ -1,0 +1,130 @@
+/* program.h -- a program under test: a GPT-2 and a Llama in C, on emulated ranks, in fp32, bf16 or fp16, with bugs that
+ * can be switched on (list.h).
+ *
+ *     cc -O2 golden/bugs/[!.]*.c -lm -o buggy
+ *     ./buggy model gpt2 DIR                     write a model and batches, for `orrery golden make`
+ *     ./buggy run GOLDEN OUT [OPTION VALUE]...   train its three steps, and dump what is computed
+ *     ./buggy list                               all bugs, one a line
+ *
+ * It shares nothing with Orrery, and needs only libm.  The files that it reads are trusted.  16 bits are emulated: what
+ * is stored is rounded, sums and gradients of weights are in fp32.
+ */
+#ifndef BUGGY_PROGRAM_H
+#define BUGGY_PROGRAM_H
+
+#include <stdbool.h>
+#include <stddef.h>
+
+enum { MOST_RANKS = 8, MOST_PARAMS = 64, MOST_LAYERS = 4, MOST_WIDE = 256 };
+
+/* ---- bugs -------------------------------------------------------------------------------------------------------- */
+
+#define BUG(id, ...) id,
+enum bug { NO_BUG,
+#include "list.h"
+           BUG_COUNT };
+#undef BUG
+
+extern enum bug bug;
+#define IS(id) (bug == (id))
+enum bug bug_named(const char *name);
+void list_bugs(void);
+
+/* ---- what is run ------------------------------------------------------------------------------------------------- */
+
+enum format { FP32, BF16, FP16 };
+enum order { SEQUENTIAL, REVERSED, BLOCKED, PAIRWISE, SHUFFLED };
+
+struct setting {
+    enum format format;
+    enum order order;                   /* in which products are added */
+    bool steps;                         /* what is between the steps of an operation is stored */
+    int parts;                          /* of a product, stored and then added */
+    int dp, tp, micros;
+    unsigned long long seed;            /* of a shuffled order */
+    const char *optimizer;
+    float scale;                        /* of the loss */
+};
+extern struct setting set;
+
+/* B sequences of S tokens; the letters of the documents. */
+struct shape { int B, S, N, D, H, K, A, F, V, L, P, steps; bool llama; float eps, theta; };
+extern struct shape m;
+
+/* Which of an axis' elements a rank has: at[0], at[1], ... */
+struct cut { int count, at[MOST_WIDE]; };
+enum axis { WHOLE, OF_QKV, OF_HEADS, OF_UP, OF_F };
+
+struct param {
+    char name[64];
+    int rows, cols;                     /* a vector is one column */
+    enum axis row_axis, col_axis;       /* how tp cuts it */
+    bool matrix;
+    float *start, *w, *old;             /* [rows,cols]: master in fp32, what is computed with, that of the step before */
+    float *first, *second;              /* the optimizer's states */
+    float *g, *g_before;                /* the whole gradient, and that of the step before */
+};
+extern struct param param[MOST_PARAMS];
+extern int params;
+int param_of(int layer, const char *name);
+
+/* A rank's sequences and cuts. */
+struct rank { int dp, tp, first, count; float *dw[MOST_PARAMS]; };
+extern struct rank rank[MOST_RANKS];
+extern int ranks;
+const struct cut *cut_of(enum axis, int whole, int tp);
+
+/* ---- numbers (format.c) ------------------------------------------------------------------------------------------ */
+
+float round_to(enum format, float);
+float stored(float);                    /* in the format of the run */
+float between(float);                   /* a step of an operation */
+float add_up(float *term, int n);       /* in the order, format and parts of the run; changes term */
+
+/* ---- operations (ops.c, attention.c, loss.c): rows of one rank --------------------------------------------------- */
+
+struct linear { int w, b, tp; };
+void linear(float *Y, const float *X, struct linear, int rows, bool bias);
+void linear_input(float *dX, const float *dY, struct linear, int rows);
+void linear_weight(float *dW, float *db, const float *dY, const float *X, struct linear, int rows);
+void norm(float *Y, const float *X, int w, int b, int rows);
+void norm_input(float *dX, const float *dY, const float *X, int w, int rows);
+void norm_weight(float *dw, float *db, const float *dY, const float *X, int rows);
+void activation(float *Y, const float *X, int F, int rows);
+void activation_input(float *dX, const float *dY, const float *X, int F, int rows);
+void rotate(float *Y, const float *X, int heads, int kv_heads, int rows, bool back);
+void attention(float *Y, const float *X, int heads, int kv_heads, int sequences);
+void attention_input(float *dX, const float *dY, const float *Y, const float *X, int heads, int kv_heads, int sequences);
+double loss(float *d_logits, const float *logits, const int *labels, int rows, int counted);
+
+/* ---- the model and its training (model.c, train.c) --------------------------------------------------------------- */
+
+extern int *ids, *labels;               /* of the current step */
+void ranks_make(void);
+void pass(bool dump);                   /* forward, backward; fills loss_now and the gradients of the ranks */
+void gradients_join(void);              /* sums over dp, and param[].g */
+extern double loss_now;
+void train(void);
+
+/* ---- files (golden.c, dump.c) ------------------------------------------------------------------------------------ */
+
+void golden_open(const char *path);
+int *golden_tokens(const char *name);   /* [steps,N] */
+double golden_number(const char *key);
+double golden_number_or(const char *key, double otherwise);
+void golden_numbers(const char *name, double *x, int n);
+void model_write(const char *family, const char *dir);
+
+/* A tensor of a rank: rows and cols say where it stands in the whole [whole_rows,whole_cols]. */
+void dump(int rank, const char *name, const float *x, bool in_fp32, float times, int whole_rows, int whole_cols,
+          const struct cut *rows, const struct cut *cols);
+void dump_write(const char *path);
+
+/* A safetensors file: entries are added, then written. */
+struct tensors;
+struct tensors *tensors_new(void);
+void tensors_add(struct tensors *, const char *name, const char *dtype, int ndim, const int dim[], const void *x,
+                 size_t bytes);
+void tensors_write(struct tensors *, const char *path, const char *metadata);
+
+#endif

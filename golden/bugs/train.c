@@ -1,0 +1,168 @@
+/* train.c -- steps of an optimizer: norm, clipping, decay, update; and what a step dumps. */
+#include "program.h"
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+static struct { double lr[64], decay, clip, beta1, beta2, eps; bool adam; } by;
+
+static double number(const char *key)
+{
+    char text[64];
+    snprintf(text, sizeof text, "%s.%s", set.optimizer, key);
+    return golden_number_or(text, 0);
+}
+
+static size_t size_of(const struct param *p) { return (size_t)p->rows * p->cols; }
+
+/* Squared norm of what this rank has; a parameter that tp does not cut counts on one of its ranks. */
+static double squares_of(int r)
+{
+    double sum = 0;
+    for (int p = 0; p < params; p++) {
+        const int t = rank[r].tp, rows = cut_of(param[p].row_axis, param[p].rows, t)->count,
+                  cols = cut_of(param[p].col_axis, param[p].cols, t)->count;
+        const bool whole = param[p].row_axis == WHOLE && param[p].col_axis == WHOLE;
+        if (rank[r].dp > 0 || (whole && t > 0 && !IS(NORM_COUNTS_COPIES))) continue;
+        for (int i = 0; i < rows * cols; i++) sum += (double)rank[r].dw[p][i] * rank[r].dw[p][i];
+        if (IS(NORM_COUNTS_TIED) && strcmp(param[p].name, "wte.weight") == 0)
+            for (int i = 0; i < rows * cols; i++) sum += (double)rank[r].dw[p][i] * rank[r].dw[p][i];
+    }
+    return sum;
+}
+
+static float norm_of_all(void)
+{
+    double sum = 0;
+    for (int r = 0; r < ranks; r++) sum += IS(NORM_OF_FIRST) && r > 0 ? 0 : squares_of(r);
+    return (float)(IS(NORM_NOT_ROOTED) ? sum : sqrt(sum));
+}
+
+static void clip(float norm)
+{
+    float limit = (float)by.clip;
+    if (IS(CLIP_MISSING) || limit == 0 || !(norm > limit)) return;
+    if (IS(CLIP_SQUARED)) limit *= limit / norm;
+    for (int p = 0; p < params; p++)
+        for (size_t i = 0; i < size_of(&param[p]); i++) param[p].g[i] *= limit / norm;
+}
+
+/* One element.  x: master, g: gradient, t: step, from 1. */
+static void adam(struct param *p, size_t i, int t, float lr, float decay)
+{
+    const float b1 = (float)by.beta1, b2 = (float)(IS(BETA2) ? 0.999 : by.beta2), eps = (float)by.eps, g = p->g[i];
+    const int step = IS(CORRECTION_STEP_EARLY) ? t + 1 : t;
+    p->first[i] = b1 * p->first[i] + (IS(MOMENT_NOT_WEIGHED) ? 1 : 1 - b1) * g;
+    p->second[i] = b2 * p->second[i] + (1 - b2) * g * g;
+    const float c1 = IS(CORRECTION_MISSING) ? 1 : 1 - powf(b1, (float)step), c2 = IS(CORRECTION_MISSING) ? 1 : 1 - powf(b2, (float)step);
+    float root = sqrtf(p->second[i] / c2) + eps;
+    if (IS(ADAM_EPS_INSIDE)) root = sqrtf(p->second[i] / c2 + eps);
+    if (IS(ADAM_EPS_BEFORE)) root = sqrtf(p->second[i]) / sqrtf(c2) + eps / sqrtf(c2);
+    p->start[i] -= lr * decay * p->start[i];
+    p->start[i] -= lr * (p->first[i] / c1) / root;
+}
+
+static void step(struct param *p, int t, float lr)
+{
+    const bool decays = IS(DECAY_ON_ALL) || (p->matrix && !IS(DECAY_MISSING));
+    const float decay = decays ? (float)by.decay : 0;
+    for (size_t i = 0; i < size_of(p); i++) {
+        float d = IS(DECAY_WITHOUT_LR) ? decay / lr : IS(DECAY_LR_TWICE) ? decay * lr : decay;
+        if (IS(DECAY_AS_L2)) p->g[i] += d * p->start[i], d = 0;
+        if (IS(MASTER_ROUNDED)) p->start[i] = p->w[i];
+        if (by.adam) adam(p, i, t, lr, d);
+        else p->start[i] -= lr * (p->g[i] + d * p->start[i]);
+    }
+    memcpy(p->old, p->w, size_of(p) * sizeof(float));
+    for (size_t i = 0; i < size_of(p); i++) p->w[i] = stored(p->start[i]);
+    if (IS(ONE_NOT_STEPPED) && strstr(p->name, "1.mlp") && p->matrix) memcpy(p->start, p->old, size_of(p) * sizeof(float));
+}
+
+/* ---- dumps ------------------------------------------------------------------------------------------------------- */
+
+static void dump_whole(const char *prefix, const struct param *p, const float *x)
+{
+    char name[160];
+    snprintf(name, sizeof name, "%.80s/%.63s", prefix, p->name);
+    dump(0, name, x, true, 1, p->rows, p->cols, NULL, NULL);
+}
+
+static void dump_states(int t, bool last)
+{
+    char prefix[64];
+    for (int p = 0; p < params; p++) {
+        const char *const kind[] = { "weight", "exp_avg", "exp_avg_sq" };
+        const float *const x[] = { param[p].start, param[p].first, param[p].second };
+        for (int k = 0; k < (by.adam ? 3 : 1); k++) {
+            if (last) snprintf(prefix, sizeof prefix, "%.20s/%s", set.optimizer, kind[k]);
+            else snprintf(prefix, sizeof prefix, "%.20s/%d/%s", set.optimizer, t, kind[k]);
+            dump_whole(prefix, &param[p], x[k]);
+        }
+    }
+}
+
+/* What each rank has after the sum over dp; ranks of one copy may differ if there is none. */
+static void dump_gradients(const char *prefix)
+{
+    for (int r = 0; r < ranks; r++)
+        for (int p = 0; p < params; p++) {
+            const struct param *q = &param[p];
+            char name[160];
+            snprintf(name, sizeof name, "%.80s/%.63s", prefix, q->name);
+            dump(r, name, rank[r].dw[p], true, 1, q->rows, q->cols, q->row_axis == WHOLE ? NULL : cut_of(q->row_axis, q->rows, rank[r].tp),
+                 q->col_axis == WHOLE ? NULL : cut_of(q->col_axis, q->cols, rank[r].tp));
+        }
+}
+
+static void dump_numbers(const char *name, const float *x, int n) { dump(0, name, x, true, 1, n, 1, NULL, NULL); }
+
+/* The loss scale divided out. */
+static void unscale(void)
+{
+    for (int r = 0; r < ranks; r++)
+        for (int p = 0; p < params; p++) {
+            const int n = cut_of(param[p].row_axis, param[p].rows, rank[r].tp)->count * cut_of(param[p].col_axis, param[p].cols, rank[r].tp)->count;
+            for (int i = 0; i < n; i++) rank[r].dw[p][i] /= set.scale;
+        }
+}
+
+static void stale_gradients(int t)
+{
+    for (int p = 0; p < params; p++) {
+        const size_t n = size_of(&param[p]) * sizeof(float);
+        if (IS(GRADIENT_ADDED_TO_OLD) && t > 1)
+            for (int r = 0; r < ranks; r++)
+                for (size_t i = 0; i < n / sizeof(float); i++) rank[r].dw[p][i] += param[p].g_before[i];
+        if (IS(GRADIENT_STALE) && t > 1)
+            for (int r = 0; r < ranks; r++) memcpy(rank[r].dw[p], param[p].g_before, n);
+        if (set.tp == 1) memcpy(param[p].g_before, rank[0].dw[p], n);
+    }
+}
+
+void train(void)
+{
+    int *const all_ids = golden_tokens("ids"), *const all_labels = golden_tokens("labels");
+    float losses[64], norms[64], number_now;
+    char name[64];
+    by.adam = strcmp(set.optimizer, "adamw") == 0;
+    snprintf(name, sizeof name, "%s/lr", set.optimizer), golden_numbers(name, by.lr, m.steps);
+    by.decay = number("weight_decay"), by.clip = number("clip");
+    if (by.adam) by.beta1 = number("beta1"), by.beta2 = number("beta2"), by.eps = number("eps");
+    for (int t = 1; t <= m.steps; t++) {
+        ids = all_ids + (t - 1) * m.N, labels = all_labels + (t - 1) * m.N;
+        pass(t == 1);
+        unscale(), gradients_join(), stale_gradients(t);
+        if (IS(GRADIENT_STALE) || IS(GRADIENT_ADDED_TO_OLD)) gradients_join();
+        losses[t - 1] = (float)loss_now, norms[t - 1] = norm_of_all();
+        snprintf(name, sizeof name, "%s/%d/grad", set.optimizer, t), dump_gradients(t == 1 ? "grad" : name);
+        if (t == 1) number_now = losses[0], dump_numbers("loss", &number_now, 1), dump_numbers("norm", &norms[0], 1);
+        clip(norms[t - 1]);
+        for (int p = 0; p < params; p++) step(&param[p], t, (float)by.lr[t - 1] * (IS(LR_SHIFTED) ? 2 : 1));
+        if (IS(WEIGHTS_STALE))
+            for (int p = 0; p < params; p++) memcpy(param[p].w, param[p].old, size_of(&param[p]) * sizeof(float));
+        dump_states(t, t == m.steps);
+    }
+    snprintf(name, sizeof name, "%s/loss", set.optimizer), dump_numbers(name, losses, m.steps);
+    snprintf(name, sizeof name, "%s/norm", set.optimizer), dump_numbers(name, norms, m.steps);
+}

@@ -1,0 +1,64 @@
+/* mistakes.h -- which mistake explains a wrong result.  Inside ref/single only.
+ *
+ * Every mistake is a hypothesis: a function that makes what the result would be with it, from the program's own inputs,
+ * and a line in a table with its words.  A hypothesis is taken if what it makes agrees with the program's result within
+ * the operation's bounds, where the right result does not.  If two explain it equally well, both are named; if none
+ * does, nothing is said.
+ *
+ *     mistakes of an operation   the tables mistakes_*.c: scores without scale, eps outside the root, ...
+ *     mistakes of any result     diagnose.c: zeros, factors, a summand lost, sums in a narrow format;
+ *                                arrangement.c: rows, columns or heads in other places
+ */
+#ifndef ORRERY_SINGLE_MISTAKES_H
+#define ORRERY_SINGLE_MISTAKES_H
+
+#include "ref/single/parts.h"
+
+/* What a pass gives with mistake `which` of its table; tensor_none if it cannot have it. */
+typedef struct tensor single_mistaken(struct single *, const struct single_node *, int which);
+
+struct suspect;
+
+struct single_mistake { const char *words; single_mistaken *make; int which; };
+
+struct single_mistakes {
+    const struct single_operation *of;
+    const struct single_mistake *forward, *input, *weight, *bias;       /* each ends with words NULL, or is NULL */
+    /* Offers what is wrong with parts of its sums. */
+    void (*parts)(struct suspect *, const struct single_node *, enum single_pass_kind, double *y);
+};
+
+extern const struct single_mistakes single_attention_mistakes, single_norm_mistakes, single_matrix_mistakes,
+                                    single_rotary_mistakes, single_gelu_mistakes, single_swiglu_mistakes,
+                                    single_positions_mistakes, single_embed_mistakes, single_add_mistakes,
+                                    single_loss_mistakes;
+
+/* ---- the result that is diagnosed -------------------------------------------------------------------------------- */
+
+struct suspect {
+    struct single *s;
+    int64_t rows, cols, count;
+    const double *have, *want, *bound;
+    double allowed;                     /* norm of the bounds */
+    double size;                        /* norm of what is right */
+    int64_t wrong;                      /* elements outside their bounds */
+    double off;                         /* norm of how far the result is from what is right */
+    double best;                        /* what the best hypothesis leaves, norm; infinite: none yet */
+    bool any; /* the hypotheses now tried are not of this operation: one must be much better */
+    char words[SINGLE_MISTAKE];
+};
+
+/* Offer a hypothesis: y is what the result would be.  @return whether it explains the program's numbers. */
+bool suspect_explained(struct suspect *, const double *y, const char *format, ...)
+#ifdef __GNUC__
+    __attribute__((format(printf, 3, 4)))
+#endif
+    ;
+
+/* The norm of all gradients, which is no operation of the graph. */
+void suspect_gradient_norm(struct suspect *);
+
+/* Rows, columns, heads, pieces in other places. */
+void suspect_arrangement(struct suspect *);
+
+#endif

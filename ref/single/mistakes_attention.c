@@ -1,0 +1,189 @@
+/* mistakes_attention.c -- what attention gives with one mistake: a plain program with a parameter for each.  Without
+ * dropout. */
+#include "ref/single/mistakes.h"
+#include <stdlib.h>
+
+/* All zero: no mistake. */
+struct variant {
+    double power;                       /* scores times A to this power more than right */
+    bool by_width;                      /* scores divided by sqrt(D) */
+    int ahead, behind;                  /* keys seen beyond the own one; the last ones only */
+    bool all, no_window;                /* every key of the sequence; of those before */
+    bool undivided, by_query;           /* softmax without its sum; over queries */
+    bool modulo;                        /* head h has the keys of head h mod K */
+    int values;                         /* head h has the values of so many groups further */
+    bool no_mean, no_scale, last_only;  /* backward: softmax taken for exp; scores; the group's last head only */
+};
+
+static const struct variant variants[] = {
+    { .by_width = true }, { .power = 0.5 },      { .power = -0.5 },    { .ahead = -1 },       { .ahead = 1 },
+    { .all = true },      { .undivided = true }, { .by_query = true }, { .modulo = true },    { .values = 1 },
+    { .values = -1 },     { .no_mean = true },   { .no_scale = true }, { .last_only = true }, { .behind = 2 },
+    { .behind = 3 },      { .behind = 4 },       { .behind = 8 },      { .no_window = true },
+};
+enum { BY_WIDTH, UNSCALED, TWICE_SCALED, NOT_ITSELF, NEXT, ALL, UNDIVIDED, BY_QUERY, MODULO, VALUES_NEXT, VALUES_BEFORE,
+       NO_MEAN, NO_SCALE, LAST_ONLY, LAST_2, LAST_3, LAST_4, LAST_8, NO_WINDOW };
+
+struct heads { int64_t width, query, key, value; };
+
+static struct heads heads_of(const struct model_config *c, const struct variant *x, int64_t h)
+{
+    const int64_t k = x->modulo ? h % c->K : h / (c->H / c->K), v = (k + x->values + c->K) % c->K;
+    return (struct heads){ qkv_width(c), h * c->A, (c->H + k) * c->A, (c->H + c->K + v) * c->A };
+}
+
+static double dot(const double *a, const double *b, int64_t n)
+{
+    double sum = 0;
+    for (int64_t i = 0; i < n; i++) sum += a[i] * b[i];
+    return sum;
+}
+
+/* window: the model's; 0: none. */
+static bool sees(const struct variant *x, int64_t window, int64_t s, int64_t t)
+{
+    const int64_t last = x->behind > 0 ? x->behind : x->no_window ? 0 : window;
+    if (x->all) return true;
+    if (x->ahead < 0 && s == 0) return t == 0;
+    return t <= s + x->ahead && (last == 0 || t > s - last);
+}
+
+/* P [S,S] of one head of one sequence. */
+static void probabilities(const struct single *s, const struct variant *x, int64_t window, const double *qkv,
+                          struct heads at, double *P)
+{
+    const struct model_config *c = s->config;
+    const int64_t S = s->batch.S;
+    const double scale = (x->by_width ? 1 / sqrt((double)c->D) : 1 / sqrt((double)c->A)) * pow((double)c->A, x->power);
+    for (int64_t q = 0; q < S; q++) {
+        double top = -INFINITY, sum = 0;
+        for (int64_t t = 0; t < S; t++) {
+            P[q * S + t] = sees(x, window, q, t)
+                               ? scale * dot(qkv + q * at.width + at.query, qkv + t * at.width + at.key, c->A)
+                               : -INFINITY;
+            top = fmax(top, P[q * S + t]);
+        }
+        for (int64_t t = 0; t < S; t++) sum += P[q * S + t] = exp(P[q * S + t] - top);
+        for (int64_t t = 0; t < S; t++) P[q * S + t] /= x->undivided ? 1 : sum;
+    }
+    for (int64_t t = 0; t < S && x->by_query; t++) {
+        double sum = 0;
+        for (int64_t q = 0; q < S; q++) sum += P[q * S + t];
+        for (int64_t q = 0; q < S; q++) P[q * S + t] /= sum;
+    }
+}
+
+static struct tensor forward(struct single *s, const struct single_node *n, int which)
+{
+    const struct model_config *c = s->config;
+    const struct variant *x = &variants[which];
+    const struct tensor X = single_act(s, n->in[0]);
+    const int64_t S = s->batch.S, ld = c->H * c->A;
+    if (!single_going(s) || (x->values && c->K == 1) || n->rate > 0) return tensor_none;
+    const struct tensor Y = single_new(s, tensor_rows(X), ld), P = single_new(s, S, S);
+    for (int64_t row = 0; !s->failed && row < tensor_rows(X); row += S)
+        for (int64_t h = 0; h < c->H; h++) {
+            const struct heads at = heads_of(c, x, h);
+            const double *qkv = numbers(X) + row * at.width;
+            probabilities(s, x, model_window(c, n->layer), qkv, at, numbers(P));
+            for (int64_t i = 0; i < S * S; i++)
+                for (int64_t a = 0; a < c->A; a++)
+                    numbers(Y)[(row + i / S) * ld + h * c->A + a] +=
+                        numbers(P)[i] * qkv[i % S * at.width + at.value + a];
+        }
+    return Y;
+}
+
+/* What query q and key t add to the gradients. */
+static void spread(const struct model_config *c, double *dx, const double *qkv, const double *dy, struct heads at,
+                   int64_t q, int64_t t, double p, double slope)
+{
+    for (int64_t a = 0; a < c->A; a++) {
+        dx[q * at.width + at.query + a] += slope * qkv[t * at.width + at.key + a];
+        dx[t * at.width + at.key + a] += slope * qkv[q * at.width + at.query + a];
+        dx[t * at.width + at.value + a] += p * dy[a];
+    }
+}
+
+static void forget_keys(const struct single *s, double *dx, struct heads at)
+{
+    for (int64_t t = 0; t < s->batch.S; t++)
+        for (int64_t a = 0; a < s->config->A; a++) dx[t * at.width + at.key + a] = 0;
+}
+
+static void head_backward(const struct single *s, const struct variant *x, int64_t window, double *dx,
+                          const double *qkv, const double *dy, struct heads at, double *P)
+{
+    const struct model_config *c = s->config;
+    const int64_t S = s->batch.S, ld = c->H * c->A;
+    const double scale = x->no_scale ? 1 : 1 / sqrt((double)c->A);
+    probabilities(s, x, window, qkv, at, P);
+    for (int64_t q = 0; q < S; q++) {
+        double mean = 0;
+        for (int64_t t = 0; t < S && !x->no_mean; t++)
+            mean += P[q * S + t] * dot(dy + q * ld, qkv + t * at.width + at.value, c->A);
+        for (int64_t t = 0; t < S; t++) {
+            const double p = P[q * S + t];
+            spread(c, dx, qkv, dy + q * ld, at, q, t, p,
+                   scale * p * (dot(dy + q * ld, qkv + t * at.width + at.value, c->A) - mean));
+        }
+    }
+}
+
+static struct tensor input(struct single *s, const struct single_node *n, int which)
+{
+    const struct model_config *c = s->config;
+    const struct variant *x = &variants[which];
+    const struct tensor dY = single_grad(s, n->out), X = single_act(s, n->in[0]);
+    const int64_t S = s->batch.S, group = c->H / c->K;
+    if (!single_going(s) || (x->last_only && group == 1) || (x->values && c->K == 1) || n->rate > 0) return tensor_none;
+    const struct tensor dX = single_new(s, tensor_rows(X), tensor_cols(X)), P = single_new(s, S, S);
+    for (int64_t row = 0; !s->failed && row < tensor_rows(X); row += S)
+        for (int64_t h = 0; h < c->H; h++) {
+            const struct heads at = heads_of(c, x, h);
+            double *dx = numbers(dX) + row * at.width;
+            if (x->last_only && h % group == group - 1) forget_keys(s, dx, at);
+            head_backward(s, x, model_window(c, n->layer), dx, numbers(X) + row * at.width,
+                          numbers(dY) + row * c->H * c->A + h * c->A, at, numbers(P));
+        }
+    return dX;
+}
+
+static const struct single_mistake forward_table[] = {
+    { "scores are divided by the root of the width D, not of a head's A", forward, BY_WIDTH },
+    { "scores are not divided by the root of A", forward, UNSCALED },
+    { "scores are divided by the root of A twice", forward, TWICE_SCALED },
+    { "the mask is off by one: a token does not see itself", forward, NOT_ITSELF },
+    { "the mask is off by one: a token sees the next one", forward, NEXT },
+    { "there is no mask: a token sees its whole sequence", forward, ALL },
+    { "there is no window: a token sees all before it", forward, NO_WINDOW },
+    { "a window: a token sees the last 2 only", forward, LAST_2 },
+    { "a window: a token sees the last 3 only", forward, LAST_3 },
+    { "a window: a token sees the last 4 only", forward, LAST_4 },
+    { "a window: a token sees the last 8 only", forward, LAST_8 },
+    { "exponentials are not divided by their sum", forward, UNDIVIDED },
+    { "softmax over queries, not keys", forward, BY_QUERY },
+    { "wrong head map: head h has the keys and values of group h mod K", forward, MODULO },
+    { "wrong head map: heads have the values of the next group", forward, VALUES_NEXT },
+    { "wrong head map: heads have the values of the group before", forward, VALUES_BEFORE },
+    { 0 }
+};
+
+static const struct single_mistake input_table[] = {
+    { "scores are not divided by the root of A", input, NO_SCALE },
+    { "softmax is taken for exp: the mean is not subtracted", input, NO_MEAN },
+    { "keys get the gradient of the last query head of their group only", input, LAST_ONLY },
+    { "scores are divided by the root of the width D, not of a head's A", input, BY_WIDTH },
+    { "the mask is off by one: a token does not see itself", input, NOT_ITSELF },
+    { "the mask is off by one: a token sees the next one", input, NEXT },
+    { "there is no mask: a token sees its whole sequence", input, ALL },
+    { "softmax over queries, not keys", input, BY_QUERY },
+    { "wrong head map: head h has the keys and values of group h mod K", input, MODULO },
+    { "wrong head map: heads have the values of the next group", input, VALUES_NEXT },
+    { "wrong head map: heads have the values of the group before", input, VALUES_BEFORE },
+    { 0 }
+};
+
+const struct single_mistakes single_attention_mistakes = { .of = &single_attention,
+                                                           .forward = forward_table,
+                                                           .input = input_table };

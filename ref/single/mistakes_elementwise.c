@@ -1,0 +1,237 @@
+/* mistakes_elementwise.c -- what sums, activations, rotations and embeddings give with one mistake. */
+#include "ref/model/rotary.h"
+#include "ref/single/mistakes.h"
+
+/* ---- sums -------------------------------------------------------------------------------------------------------- */
+
+/* which: 0 to 3: input which / 2 missing, or twice. */
+static struct tensor sum(struct single *s, const struct single_node *n, int which)
+{
+    const struct single_value X[] = { single_value_of(s, n->in[0]), single_value_of(s, n->in[1]) };
+    if (!single_going(s)) return tensor_none;
+    const struct tensor Y = single_new(s, tensor_rows(X[0].y), tensor_cols(X[0].y));
+    for (int64_t i = 0; !s->failed && i < tensor_count(Y); i++)
+        for (int k = 0; k < 2; k++) numbers(Y)[i] += (which / 2 != k ? 1 : which % 2 ? 2 : 0) * numbers(X[k].y)[i];
+    return Y;
+}
+
+static const struct single_mistake add_table[] = {
+    { "the stream is not added to its branch", sum, 0 },
+    { "the stream is added twice", sum, 1 },
+    { "the branch is missing", sum, 2 },
+    { "the branch is added twice", sum, 3 },
+    { 0 }
+};
+
+const struct single_mistakes single_add_mistakes = { .of = &single_add, .forward = add_table };
+
+/* ---- activations ------------------------------------------------------------------------------------------------- */
+
+enum { TANH, ERF, SIGMOID, SILU, RELU, NO_SECOND, SWAPPED };
+
+static double sigmoid(double x) { return 1 / (1 + exp(-x)); }
+
+static double value(int which, double x)
+{
+    switch (which) {
+    case ERF: return x / 2 * (1 + erf(x / sqrt(2)));
+    case SIGMOID: return x * sigmoid(1.702 * x);
+    case RELU: return x > 0 ? x : 0;
+    case TANH: return x / 2 * (1 + tanh(0.79788456080286535588 * (x + 0.044715 * x * x * x)));
+    default: return x * sigmoid(x);
+    }
+}
+
+static double slope(int which, double x)
+{
+    const double h = 1e-5;
+    if (which == NO_SECOND) return sigmoid(x);
+    return which == RELU ? x > 0 : (value(which, x + h) - value(which, x - h)) / (2 * h);
+}
+
+static struct tensor gelu(struct single *s, const struct single_node *n, int which)
+{
+    const struct tensor X = single_act(s, n->in[0]);
+    if (!single_going(s)) return tensor_none;
+    const struct tensor Y = single_new(s, tensor_rows(X), tensor_cols(X));
+    for (int64_t i = 0; !s->failed && i < tensor_count(X); i++) numbers(Y)[i] = value(which, numbers(X)[i]);
+    return Y;
+}
+
+static struct tensor gelu_input(struct single *s, const struct single_node *n, int which)
+{
+    const struct tensor dY = single_grad(s, n->out), X = single_act(s, n->in[0]);
+    if (!single_going(s)) return tensor_none;
+    const struct tensor dX = single_new(s, tensor_rows(X), tensor_cols(X));
+    for (int64_t i = 0; !s->failed && i < tensor_count(X); i++)
+        numbers(dX)[i] = numbers(dY)[i] * slope(which, numbers(X)[i]);
+    return dX;
+}
+
+static struct tensor swiglu(struct single *s, const struct single_node *n, int which)
+{
+    const struct tensor X = single_act(s, n->in[0]);
+    if (!single_going(s)) return tensor_none;
+    const int64_t F = tensor_cols(X) / 2;
+    const struct tensor Y = single_new(s, tensor_rows(X), F);
+    for (int64_t i = 0; !s->failed && i < tensor_count(Y); i++) {
+        const double *x = numbers(X) + i / F * 2 * F + i % F, gate = which == SWAPPED ? x[F] : x[0];
+        numbers(Y)[i] = value(which == SWAPPED ? SILU : which, gate) * (which == SWAPPED ? x[0] : x[F]);
+    }
+    return Y;
+}
+
+static struct tensor swiglu_input(struct single *s, const struct single_node *n, int which)
+{
+    const struct tensor dY = single_grad(s, n->out), X = single_act(s, n->in[0]);
+    if (!single_going(s)) return tensor_none;
+    const int64_t F = tensor_cols(X) / 2;
+    const struct tensor dX = single_new(s, tensor_rows(X), 2 * F);
+    const int back = which == SWAPPED ? SILU : which, front = which == NO_SECOND || which == SWAPPED ? SILU : which;
+    for (int64_t i = 0; !s->failed && i < tensor_count(dY); i++) {
+        const int64_t at = i / F * 2 * F + i % F, gate = which == SWAPPED ? at + F : at,
+                      up = which == SWAPPED ? at : at + F;
+        numbers(dX)[gate] = numbers(dY)[i] * numbers(X)[up] * slope(back, numbers(X)[gate]);
+        numbers(dX)[up] = numbers(dY)[i] * value(front, numbers(X)[gate]);
+    }
+    return dX;
+}
+
+static const struct single_mistake gelu_table[] = {
+    { "the exact gelu, by erf, in place of the tanh form", gelu, ERF },
+    { "x sigmoid(1.702 x) in place of gelu", gelu, SIGMOID },
+    { "silu in place of gelu", gelu, SILU },
+    { "relu in place of gelu", gelu, RELU },
+    { 0 }
+}, gelu_input_table[] = {
+    { "the slope of the exact gelu, by erf, in place of the tanh form's", gelu_input, ERF },
+    { "the slope of x sigmoid(1.702 x) in place of gelu's", gelu_input, SIGMOID },
+    { "the slope of silu in place of gelu's", gelu_input, SILU },
+    { 0 }
+}, swiglu_table[] = {
+    { "gate and up have changed places", swiglu, SWAPPED },
+    { "the exact gelu of the gate in place of silu", swiglu, ERF },
+    { "the tanh form of gelu of the gate in place of silu", swiglu, TANH },
+    { "relu of the gate in place of silu", swiglu, RELU },
+    { 0 }
+}, swiglu_input_table[] = {
+    { "gate and up have changed places", swiglu_input, SWAPPED },
+    { "the slope of silu lacks its second term", swiglu_input, NO_SECOND },
+    { "the slope of the exact gelu in place of silu's", swiglu_input, ERF },
+    { 0 }
+};
+
+const struct single_mistakes single_gelu_mistakes = { .of = &single_gelu,
+                                                      .forward = gelu_table,
+                                                      .input = gelu_input_table },
+                             single_swiglu_mistakes = { .of = &single_swiglu,
+                                                        .forward = swiglu_table,
+                                                        .input = swiglu_input_table };
+
+/* ---- rotations --------------------------------------------------------------------------------------------------- */
+
+struct turned { bool other_pairs, values, back, none; int shift; double theta; };
+
+static const struct turned turns[] = {
+    { .other_pairs = true }, { .shift = 1 }, { .shift = -1 }, { .values = true }, { .back = true }, { .none = true },
+    { .theta = 1e4 }, { .theta = 5e5 }, { .theta = 1e6 }, { .theta = 1e5 },
+};
+enum { OTHER_PAIRS, LATER, EARLIER, VALUES, BACK, NONE, THETA_4, THETA_55, THETA_6, THETA_5 };
+
+static struct tensor rotate(struct single *s, struct tensor X, const struct turned *t, double sign)
+{
+    const struct model_config *c = s->config;
+    struct rotary rotary = c->rotary;
+    if (t->theta > 0) rotary.theta = t->theta;
+    const int64_t width = tensor_cols(X), R = rotary_table_width(c), half = R / 2,
+                  heads = c->H + (t->values ? 2 : 1) * c->K;
+    const bool neighbours = rotary.neighbours != t->other_pairs;
+    const double size = rotary.scaling == SCALING_YARN ? rotary.enlarged : 1;
+    const struct tensor Y = single_new(s, tensor_rows(X), width);
+    for (int64_t i = 0; !s->failed && i < tensor_count(X); i++) numbers(Y)[i] = numbers(X)[i];
+    for (int64_t i = 0; !s->failed && !t->none && i < tensor_rows(X) * heads * half; i++) {
+        const int64_t n = i / (heads * half), p = i % half, at = n * width + i / half % heads * c->A,
+                      a = at + (neighbours ? 2 * p : p), b = at + (neighbours ? 2 * p + 1 : p + half);
+        const double angle = sign * (double)(n % s->batch.S + t->shift) * rotary_frequency(&rotary, R, p),
+                     x = numbers(X)[a] * size, y = numbers(X)[b] * size;
+        numbers(Y)[a] = x * cos(angle) - y * sin(angle), numbers(Y)[b] = y * cos(angle) + x * sin(angle);
+    }
+    return Y;
+}
+
+static struct tensor rotary(struct single *s, const struct single_node *n, int which)
+{
+    const struct tensor X = single_act(s, n->in[0]);
+    return single_going(s) ? rotate(s, X, &turns[which], turns[which].back ? -1 : 1) : tensor_none;
+}
+
+static struct tensor rotary_input(struct single *s, const struct single_node *n, int which)
+{
+    const struct tensor dY = single_grad(s, n->out);
+    return single_going(s) ? rotate(s, dY, &turns[which], turns[which].back ? 1 : -1) : tensor_none;
+}
+
+#define ROTARY(make) { \
+    { "rotary pairs: neighbours in place of halves, or the other way round", make, OTHER_PAIRS }, \
+    { "positions are shifted by one: they begin at 1", make, LATER }, \
+    { "positions are shifted by one: they begin at -1", make, EARLIER }, \
+    { "values are turned, too", make, VALUES }, \
+    { "it turns the wrong way", make, BACK }, \
+    { "it is not turned", make, NONE }, \
+    { "theta is 10000", make, THETA_4 }, \
+    { "theta is 100000", make, THETA_5 }, \
+    { "theta is 500000", make, THETA_55 }, \
+    { "theta is 1000000", make, THETA_6 }, \
+    { 0 } }
+
+static const struct single_mistake rotary_table_forward[] = ROTARY(rotary), rotary_table_input[] = ROTARY(rotary_input);
+
+const struct single_mistakes single_rotary_mistakes = { .of = &single_rotary,
+                                                        .forward = rotary_table_forward,
+                                                        .input = rotary_table_input };
+
+/* ---- embeddings -------------------------------------------------------------------------------------------------- */
+
+/* which: by how much positions are shifted; 9: there are none. */
+static struct tensor positions(struct single *s, const struct single_node *n, int which)
+{
+    const struct single_value X = single_value_of(s, n->in[0]);
+    const struct tensor W = single_param(s, n->weight);
+    if (!single_going(s)) return tensor_none;
+    const int64_t D = tensor_cols(X.y);
+    const struct tensor Y = single_new(s, tensor_rows(X.y), D);
+    for (int64_t i = 0; !s->failed && i < tensor_count(Y); i++) {
+        const int64_t at = i / D % s->batch.S + which, row = at < 0 ? 0 : at < tensor_rows(W) ? at : tensor_rows(W) - 1;
+        numbers(Y)[i] = numbers(X.y)[i] + (which == 9 ? 0 : numbers(W)[row * D + i % D]);
+    }
+    return Y;
+}
+
+static const struct single_mistake positions_table[] = {
+    { "positions are shifted by one: they begin at 1", positions, 1 },
+    { "positions are shifted by two: they begin at 2", positions, 2 },
+    { "positions are shifted by one: they begin at -1", positions, -1 },
+    { "positions are not added", positions, 9 },
+    { 0 }
+};
+
+const struct single_mistakes single_positions_mistakes = { .of = &single_positions, .forward = positions_table };
+
+/* The gradient of a repeated token: the last one's only. */
+static struct tensor last_token(struct single *s, const struct single_node *n, int which)
+{
+    const struct tensor dY = single_grad(s, n->out);
+    (void)which;
+    if (!single_going(s)) return tensor_none;
+    const int64_t D = tensor_cols(dY);
+    const struct tensor dW = single_new(s, model_param(s->config, n->weight).dim[0], D);
+    for (int64_t i = 0; !s->failed && i < tensor_count(dY); i++)
+        numbers(dW)[s->batch.ids[i / D % s->N] * D + i % D] = numbers(dY)[i];
+    return dW;
+}
+
+static const struct single_mistake embed_table[] = {
+    { "a repeated token's gradient overwrites those before it", last_token, 0 }, { 0 }
+};
+
+const struct single_mistakes single_embed_mistakes = { .of = &single_embed, .weight = embed_table };

@@ -1,0 +1,139 @@
+/* mistakes_loss.c -- what the loss and its gradient are with one mistake of labels or of the divisor. */
+#include "ref/single/mistakes.h"
+
+enum divisor { LABELS, ROWS, ONE };
+
+struct variant { int shift; bool ignored, smoothed; enum divisor by; int means; };
+
+/* means: the batch in so many parts, each with its own mean; negative: only the first of the parts. */
+static const struct variant variants[] = {
+    { .shift = 1 }, { .shift = -1 }, { .ignored = true }, { .smoothed = true }, { .by = ROWS }, { .by = ONE },
+    { .means = 2 }, { .means = 3 }, { .means = 4 }, { .means = 5 }, { .means = 8 },
+    { .means = -2 }, { .means = -3 }, { .means = -4 },
+};
+enum {
+    NEXT,
+    BEFORE,
+    IGNORED,
+    SMOOTHED,
+    BY_ROWS,
+    BY_ONE,
+    MEANS_2,
+    MEANS_3,
+    MEANS_4,
+    MEANS_5,
+    MEANS_8,
+    FIRST_2,
+    FIRST_3,
+    FIRST_4
+};
+
+static const double SMOOTH = 0.1;
+
+static int label_of(const struct single *s, const struct variant *v, int64_t row)
+{
+    const int64_t at = row + v->shift;
+    const int32_t label = s->batch.labels[at < 0 ? 0 : at < s->N ? at : row];
+    return label < 0 && v->ignored ? 0 : label;
+}
+
+static int64_t begin_of(int64_t n, int parts, int i) { return n / parts * i + (i < n % parts ? i : n % parts); }
+
+/* The part of the batch that a row is in: sequences [from, to). */
+static void part_of(const struct single *s, int parts, int64_t row, int64_t *from, int64_t *to)
+{
+    int k = 0;
+    while (begin_of(s->batch.B, parts, k + 1) <= row / s->batch.S) k++;
+    *from = begin_of(s->batch.B, parts, k), *to = begin_of(s->batch.B, parts, k + 1);
+}
+
+static double counted(const struct single *s, const struct variant *v, int64_t from, int64_t to)
+{
+    double n = 0;
+    for (int64_t i = from * s->batch.S; i < to * s->batch.S; i++) n += label_of(s, v, i) >= 0;
+    return n > 0 ? n : 1;
+}
+
+/* What a row's cross entropy is multiplied by. */
+static double share(const struct single *s, const struct variant *v, int64_t row)
+{
+    int64_t from = 0, to = s->batch.B;
+    if (v->by == ROWS) return 1 / (double)s->N;
+    if (v->by == ONE) return 1;
+    if (v->means == 0) return 1 / counted(s, v, from, to);
+    part_of(s, v->means > 0 ? v->means : -v->means, row, &from, &to);
+    if (v->means > 0) return 1 / (v->means * counted(s, v, from, to));
+    return from == 0 ? 1 / counted(s, v, 0, s->batch.B) : 0;
+}
+
+static double log_sum(const double *x, int64_t V)
+{
+    double top = x[0], sum = 0;
+    for (int64_t v = 1; v < V; v++) top = fmax(top, x[v]);
+    for (int64_t v = 0; v < V; v++) sum += exp(x[v] - top);
+    return top + log(sum);
+}
+
+static bool cannot(const struct single *s, const struct variant *v)
+{
+    return (v->means > 0 ? v->means : -v->means) > s->batch.B;
+}
+
+static struct tensor forward(struct single *s, const struct single_node *n, int which)
+{
+    const struct variant *v = &variants[which];
+    const struct tensor X = single_act(s, n->in[0]);
+    if (!single_going(s) || cannot(s, v)) return tensor_none;
+    const int64_t V = tensor_cols(X);
+    const struct tensor Y = single_new(s, 1, 1);
+    for (int64_t i = 0; !s->failed && i < s->N; i++) {
+        const int label = label_of(s, v, i);
+        const double *x = numbers(X) + i * V;
+        if (label < 0) continue;
+        double right = x[label], mean = 0;
+        for (int64_t k = 0; k < V && v->smoothed; k++) mean += x[k] / (double)V;
+        if (v->smoothed) right = (1 - SMOOTH) * right + SMOOTH * mean;
+        numbers(Y)[0] += share(s, v, i) * (log_sum(x, V) - right);
+    }
+    return Y;
+}
+
+static struct tensor input(struct single *s, const struct single_node *n, int which)
+{
+    const struct variant *v = &variants[which];
+    const struct tensor X = single_act(s, n->in[0]);
+    if (!single_going(s) || cannot(s, v)) return tensor_none;
+    const int64_t V = tensor_cols(X);
+    const struct tensor dX = single_new(s, s->N, V);
+    for (int64_t i = 0; !s->failed && i < s->N; i++) {
+        const int label = label_of(s, v, i);
+        const double *x = numbers(X) + i * V, top = log_sum(x, V);
+        for (int64_t k = 0; k < V && label >= 0; k++)
+            numbers(dX)[i * V + k] = share(s, v, i) * (exp(x[k] - top) - (k == label) * (v->smoothed ? 1 - SMOOTH : 1) -
+                                                       (v->smoothed ? SMOOTH / (double)V : 0));
+    }
+    return dX;
+}
+
+#define LOSS(make) { \
+    { "labels are shifted by one: each row has that of the next", make, NEXT }, \
+    { "labels are shifted by one: each row has that of the row before", make, BEFORE }, \
+    { "ignored labels count, as label 0", make, IGNORED }, \
+    { "labels are smoothed by 0.1", make, SMOOTHED }, \
+    { "divided by all rows, those whose label is ignored too", make, BY_ROWS }, \
+    { "not divided by the number of labels", make, BY_ONE }, \
+    { "a mean of means: 2 parts of the batch, each divided by its own labels", make, MEANS_2 }, \
+    { "a mean of means: 3 parts of the batch, each divided by its own labels", make, MEANS_3 }, \
+    { "a mean of means: 4 parts of the batch, each divided by its own labels", make, MEANS_4 }, \
+    { "a mean of means: 5 parts of the batch, each divided by its own labels", make, MEANS_5 }, \
+    { "a mean of means: 8 parts of the batch, each divided by its own labels", make, MEANS_8 }, \
+    { "the first of 2 parts of the batch only", make, FIRST_2 }, \
+    { "the first of 3 parts of the batch only", make, FIRST_3 }, \
+    { "the first of 4 parts of the batch only", make, FIRST_4 }, \
+    { 0 } }
+
+static const struct single_mistake forward_table[] = LOSS(forward), input_table[] = LOSS(input);
+
+const struct single_mistakes single_loss_mistakes = { .of = &single_loss,
+                                                      .forward = forward_table,
+                                                      .input = input_table };

@@ -1,0 +1,111 @@
+/* mistakes_norm.c -- what a norm gives with one mistake. */
+#include "ref/single/mistakes.h"
+
+struct variant {
+    double eps;                         /* in place of the model's; 0: the model's */
+    bool no_eps, outside, sample, no_mean, no_weight, no_bias;
+    bool weight_plus_one;
+    bool constant, no_sum;              /* backward: the norm, or the mean, taken for constant */
+};
+
+static const struct variant variants[] = {
+    { .outside = true }, { .sample = true }, { .no_mean = true }, { .no_weight = true }, { .no_bias = true },
+    { .weight_plus_one = true }, { .constant = true }, { .no_sum = true }, { .no_eps = true },
+    { .eps = 1e-2 }, { .eps = 1e-3 }, { .eps = 1e-4 }, { .eps = 1e-5 }, { .eps = 1e-6 }, { .eps = 1e-8 },
+};
+enum { OUTSIDE, SAMPLE, NO_MEAN, NO_WEIGHT, NO_BIAS, PLUS_ONE, CONSTANT, NO_SUM, NO_EPS, E2, E3, E4, E5, E6, E8 };
+
+struct row { double mean, r; };
+
+static struct row row_of(const struct single *s, const struct variant *v, const double *x, int64_t D)
+{
+    const double eps = v->eps > 0 ? v->eps : v->no_eps ? 0 : s->config->eps;
+    double sum = 0, squares = 0;
+    for (int64_t i = 0; i < D; i++) sum += x[i];
+    const double mean = s->config->norm == NORM_LAYER && !v->no_mean ? sum / (double)D : 0;
+    for (int64_t i = 0; i < D; i++) squares += (x[i] - mean) * (x[i] - mean);
+    const double variance = squares / (double)(D - v->sample);
+    return (struct row){ mean, v->outside ? 1 / (sqrt(variance) + eps) : 1 / sqrt(variance + eps) };
+}
+
+static bool cannot(const struct single *s, const struct single_node *n, const struct variant *v)
+{
+    return (v->eps > 0 && fabs(v->eps / s->config->eps - 1) < 1e-3) || (v->no_bias && n->bias < 0) ||
+           (v->no_mean && s->config->norm != NORM_LAYER);
+}
+
+static struct tensor forward(struct single *s, const struct single_node *n, int which)
+{
+    const struct variant *v = &variants[which];
+    const struct tensor X = single_act(s, n->in[0]), w = single_param(s, n->weight), b = single_param(s, n->bias);
+    if (!single_going(s) || cannot(s, n, v)) return tensor_none;
+    const int64_t D = tensor_cols(X);
+    const struct tensor Y = single_new(s, tensor_rows(X), D);
+    if (tensor_count(w) != D) return tensor_none;
+    struct row row = { 0 };
+    for (int64_t i = 0; !s->failed && i < tensor_count(X); i++) {
+        const int64_t c = i % D;
+        if (c == 0) row = row_of(s, v, numbers(X) + i, D);
+        numbers(Y)[i] = (numbers(X)[i] - row.mean) * row.r * (v->no_weight ? 1 : numbers(w)[c] + v->weight_plus_one) +
+                        (n->bias < 0 || v->no_bias ? 0 : numbers(b)[c]);
+    }
+    return Y;
+}
+
+static struct tensor input(struct single *s, const struct single_node *n, int which)
+{
+    const struct variant *v = &variants[which];
+    const struct tensor dY = single_grad(s, n->out), X = single_act(s, n->in[0]), w = single_param(s, n->weight);
+    if (!single_going(s) || cannot(s, n, v)) return tensor_none;
+    const int64_t D = tensor_cols(X);
+    const struct tensor dX = single_new(s, tensor_rows(X), D);
+    const bool has_mean = s->config->norm == NORM_LAYER && !v->no_sum;
+    if (tensor_count(w) != D) return tensor_none;
+    for (int64_t r = 0; !s->failed && r < tensor_rows(X); r++) {
+        const double *x = numbers(X) + r * D, *dy = numbers(dY) + r * D;
+        const struct row row = row_of(s, v, x, D);
+        double h = 0, hx = 0;
+        for (int64_t i = 0; i < D; i++) {
+            const double hi = dy[i] * (v->no_weight ? 1 : numbers(w)[i]);
+            h += hi / (double)D, hx += hi * (x[i] - row.mean) * row.r / (double)D;
+        }
+        for (int64_t i = 0; i < D; i++)
+            numbers(dX)[r * D + i] = row.r * (dy[i] * (v->no_weight ? 1 : numbers(w)[i]) - (has_mean ? h : 0) -
+                                              (v->constant ? 0 : (x[i] - row.mean) * row.r * hx));
+    }
+    return dX;
+}
+
+static const struct single_mistake forward_table[] = {
+    { "eps is added outside the root", forward, OUTSIDE },
+    { "the variance is divided by D - 1", forward, SAMPLE },
+    { "the mean is not subtracted", forward, NO_MEAN },
+    { "without its weight", forward, NO_WEIGHT },
+    { "without its bias", forward, NO_BIAS },
+    { "its weight has 1 added", forward, PLUS_ONE },
+    { "without eps", forward, NO_EPS },
+    { "eps is 1e-2", forward, E2 },
+    { "eps is 1e-3", forward, E3 },
+    { "eps is 1e-4", forward, E4 },
+    { "eps is 1e-5", forward, E5 },
+    { "eps is 1e-6", forward, E6 },
+    { "eps is 1e-8", forward, E8 },
+    { 0 }
+};
+
+static const struct single_mistake input_table[] = {
+    { "the norm's weight is missing", input, NO_WEIGHT },
+    { "the norm is taken for constant", input, CONSTANT },
+    { "the mean is taken for constant", input, NO_SUM },
+    { "eps is added outside the root", input, OUTSIDE },
+    { "the variance is divided by D - 1", input, SAMPLE },
+    { "eps is 1e-2", input, E2 },
+    { "eps is 1e-3", input, E3 },
+    { "eps is 1e-4", input, E4 },
+    { "eps is 1e-6", input, E6 },
+    { 0 }
+};
+
+const struct single_mistakes single_norm_mistakes = { .of = &single_norm,
+                                                      .forward = forward_table,
+                                                      .input = input_table };

@@ -1,0 +1,39 @@
+# An independent program with seeded bugs (golden/bugs): each is found, its operation is named, and what is said of it is right; and right
+# runs of the same program raise no alarm.  Six bugs and a few right runs; in `make verify` all bugs, and 1000 right runs.
+. "$(dirname "$0")/lib.sh"
+
+page=$top/docs/bugs.md
+built=$(mktemp -d)
+campaign() { command="golden/bugs/campaign.sh $*"; seconds=7000 ORRERY=$program PLACE=$built watched bash "$top/golden/bugs/campaign.sh" "$@"; }
+is_verify() { [ "${TIER:-test}" = verify ]; }
+
+# One of each kind: a factor of the mesh, a part of a sum, an arrangement, an operation's own mistake, a format, the norm.
+sample='^(dp-twice|tp-back-twice|heads-reversed|mask-next|narrow-sums|norm-copies)\|gpt2\|'
+
+test_bugs() {
+    if is_verify; then campaign bugs; else campaign bugs "$sample"; fi
+    expect_status 0; expect_no_out 'NOT (FOUND|NAMED|DIAGNOSED)'
+    is_verify || expect_out '^bf16 +6 +6 +6 +6$'
+    [ "$(grep -cE '^(fp32|bf16|fp16) ' "$place/out")" = 3 ] || complain 'no table'
+    ! is_verify || while read -r line; do expect_out "$line"; done < <(grep -E '^    (fp32|bf16|fp16) ' "$page" | sed -E 's/^ +//; s/ +/ +/g')
+}
+
+test_right_runs() {
+    local runs=8; ! is_verify || runs=1000
+    if is_verify; then campaign clean $runs; else campaign clean $runs gpt2; fi
+    expect_status 0; expect_out "^$runs right runs, 0 alarms$"
+}
+
+# The page's table is the program's list.
+test_the_page() {
+    command='buggy list'
+    "$built/buggy" list | awk -F'|' '{ print "| `" $1 "` | " $8 " |" }' >list
+    [ "$(wc -l <list)" -gt 90 ] || complain "the list has $(wc -l <list) bugs"
+    grep -oE '^\| `[a-z0-9-]+` \| [^|]* \|' "$page" | cmp -s - list || complain 'docs/bugs.md has another list'
+    watched "$built/buggy" run none out bug nothing;        expect_status 2
+    watched "$built/buggy" run "$top/golden/none" out;        expect_status 1
+}
+
+run_tests test_bugs test_right_runs test_the_page; result=$?
+rm -rf "$built"
+exit $result
