@@ -2,6 +2,7 @@
 #include "emulated_devices/verify/diagnose.h"
 #include "emulated_devices/verify/replay.h"
 #include "ref/numeric/convert.h"
+#include "ref/single/steps.h"
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -115,17 +116,38 @@ static void note(void *context, const struct single_result *r)
     if (r->scaled) name_factor(c, &c->out->all[c->out->count - 1]);
 }
 
+/* All steps of all optimizers, if what each begins with is in the golden file: then it can be in ACTUAL. */
+static enum error_code check_steps(struct checking *c, struct rounding rounding, struct single_source source,
+                                   struct error *err)
+{
+    const struct golden *g = c->golden;
+    double lr[GOLDEN_MOST_STEPS];
+    char optimizer[32], name[64];
+    enum error_code e = single_check_micros(&g->config, g->micros, g->B * g->S, rounding, source, err);
+    if (!g->every_step && g->steps > 1) return e;
+    for (const char *at = golden_next_optimizer(g, NULL, optimizer); at && !e;
+         at = golden_next_optimizer(g, at, optimizer)) {
+        const struct single_steps steps = { optimizer, golden_hyperparameters(g, optimizer), g->steps, lr, c->format };
+        snprintf(name, sizeof name, "%s/lr", optimizer);
+        e = golden_read(g, name, F64, g->steps, lr, err);
+        if (!e) e = single_check_steps(&g->config, &steps, rounding, source, err);
+    }
+    return e;
+}
+
 enum error_code singles_check(const struct golden *g, const struct actual *a, enum dtype format,
                               struct rounding rounding, struct singles *out, struct error *err)
 {
     struct checking c = { .golden = g, .actual = a, .format = format, .out = out };
     const struct single_batch batch = { g->ids, g->labels, g->B, g->S };
     *out = (struct singles){ .parts = rounding.parts };
-    enum error_code e = replay_check(&g->config, batch, rounding, (struct single_source){ fetch, note, &c }, err);
+    const struct single_source source = { fetch, note, &c };
+    enum error_code e = replay_check(&g->config, batch, rounding, source, err);
     if (e == ERR_PLAN) {
         snprintf(out->why_none, sizeof out->why_none, "%.199s", err->text);
         e = OK;
     }
+    if (!e) e = check_steps(&c, rounding, source, err);
     if (!e && c.failed) e = fail(err, c.failed, "no memory for the results of all operations");
     if (e) singles_free(out);
     return e;

@@ -1,0 +1,290 @@
+#include "ref/single/steps.h"
+#include "ref/single/parts.h"
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+/* ---- names ------------------------------------------------------------------------------------------------------- */
+
+/* What there is after step k, from 0, of a parameter: "weight", "exp_avg", ...; after -1 where all steps start. */
+static struct single_name after(const struct single_steps *o, int64_t k, const char *what, const char *param)
+{
+    struct single_name n;
+    if (k < 0) snprintf(n.text, sizeof n.text, "start/%s", param);
+    else if (k + 1 == o->steps) snprintf(n.text, sizeof n.text, "%s/%s/%s", o->optimizer, what, param);
+    else snprintf(n.text, sizeof n.text, "%s/%lld/%s/%s", o->optimizer, (long long)k + 1, what, param);
+    return n;
+}
+
+static struct single_name gradient(const struct single_steps *o, int64_t k, const char *param)
+{
+    struct single_name n;
+    if (k == 0) snprintf(n.text, sizeof n.text, "grad/%s", param);
+    else snprintf(n.text, sizeof n.text, "%s/%lld/grad/%s", o->optimizer, (long long)k + 1, param);
+    return n;
+}
+
+/* ---- what a step reads ------------------------------------------------------------------------------------------- */
+
+struct stepping {
+    struct single *s;
+    const struct single_steps *o;
+    const struct optimizer *is;
+    int64_t k;                          /* step, from 0 */
+    struct param_spec param;
+    int64_t rows, cols;
+    double u;                           /* unit roundoff of what computes the step */
+};
+
+static struct tensor input(const struct stepping *t, struct single_name name)
+{
+    return single_input(t->s, name, t->rows, t->cols);
+}
+
+/* The unit roundoff of the format that a tensor has been rounded to: the 16-bit one if all its numbers are some of
+ * it. */
+static double unit_of(const struct stepping *t, struct tensor x)
+{
+    double buffer;
+    const struct tensor one = tensor_1d(&buffer, t->o->format, 1);
+    if (dtype_wide(t->o->format) == t->o->format) return t->u;
+    for (int64_t i = 0; i < tensor_count(x); i++) {
+        tensor_set(one, 0, numbers(x)[i]);
+        if (tensor_get(one, 0) != numbers(x)[i]) return t->u;
+    }
+    return dtype_unit(t->o->format);
+}
+
+/* What there was before the step, and how far the program's own number may have been from it, relative. */
+struct before { struct tensor x; double off; };
+
+static struct before before_of(const struct stepping *t, const char *what)
+{
+    if (t->k == 0 && strcmp(what, "weight") != 0) return (struct before){ single_new(t->s, t->rows, t->cols), 0 };
+    struct before b = { .x = input(t, after(t->o, t->k - 1, what, t->param.name)) };
+    if (single_going(t->s)) b.off = unit_of(t, b.x) > t->u ? unit_of(t, b.x) : 0;
+    return b;
+}
+
+/* The factor of clipping. */
+static double factor(const struct stepping *t)
+{
+    char name[64];
+    if (t->o->hyper.clip == 0) return 1;
+    snprintf(name, sizeof name, "%s/norm", t->o->optimizer);
+    const struct tensor norm = single_input(t->s, single_name("", name), 1, t->o->steps);
+    return single_going(t->s) ? clip_scale(&t->o->hyper, numbers(norm)[t->k]) : 1;
+}
+
+/* ---- results ----------------------------------------------------------------------------------------------------- */
+
+/* Begin a result after the step.  `store` is then the unit of what it has been rounded to. */
+static bool begin(struct stepping *t, const char *what, const char *words, const struct rounding *usual)
+{
+    if (!single_begin(t->s, after(t->o, t->k, what, t->param.name), words, t->rows, t->cols)) return false;
+    t->s->rounding = *usual;
+    t->s->rounding.store = unit_of(t, t->s->have);
+    if (t->s->rounding.store == t->u) t->s->rounding.tiny = 0x1p-150 * (t->u > 0x1p-40);
+    return true;
+}
+
+/* state = keep state + part term; in the first step the state is 0.  By steps 1 - keep is computed in the format. */
+static struct single_value mean(const struct stepping *t, const char *what, double keep, double part, bool squared)
+{
+    const struct before m = before_of(t, what);
+    const struct tensor g = input(t, gradient(t->o, t->k, t->param.name));
+    const double clip = factor(t);
+    if (!single_going(t->s)) return single_none;
+    const struct single_value v = single_value_new(t->s, t->rows, t->cols);
+    for (int64_t i = 0; !t->s->failed && i < tensor_count(g); i++) {
+        const double old = keep * numbers(m.x)[i], x = clip * numbers(g)[i], new = part * (squared ? x * x : x);
+        single_put(v, i, (struct element){ old + new, (m.off + 3 * t->u) * fabs(old) + 8 * t->u * fabs(new) },
+                   t->u * (fabs(new) / part + fabs(old)));
+    }
+    return v;
+}
+
+/* w - lr decay w, minus what the optimizer adds: adamw of its two states, others of one, or of the gradient. */
+static struct single_value weight(const struct stepping *t)
+{
+    const struct hyperparameters *h = &t->o->hyper;
+    const bool adam = t->is->states == 2;
+    const struct before w = before_of(t, "weight");
+    const char *const param = t->param.name;
+    const struct tensor x = input(t, t->is->states > 0 ? after(t->o, t->k, t->is->state_name[0], param)
+                                                       : gradient(t->o, t->k, param)),
+                        y = adam ? input(t, after(t->o, t->k, t->is->state_name[1], param)) : tensor_none;
+    const double clip = t->is->states > 0 ? 1 : factor(t), lr = t->o->lr[t->k], n = (double)(t->k + 1),
+                 decay = t->param.decay ? lr * h->weight_decay : 0, first = 1 - pow(h->beta1, n),
+                 second = 1 - pow(h->beta2, n);
+    if (!single_going(t->s)) return single_none;
+    const double off_x = t->is->states > 0 && unit_of(t, x) > t->u ? unit_of(t, x) : 0,
+                 off_y = adam && unit_of(t, y) > t->u ? unit_of(t, y) : 0;
+    const struct single_value v = single_value_new(t->s, t->rows, t->cols);
+    for (int64_t i = 0; !t->s->failed && i < tensor_count(x); i++) {
+        const double old = numbers(w.x)[i],
+                     step = adam ? lr / first * numbers(x)[i] / (sqrt(numbers(y)[i] / second) + h->eps)
+                                 : lr * clip * numbers(x)[i];
+        single_put(v, i,
+                   (struct element){ old - decay * old - step,
+                                     (w.off + 4 * t->u) * fabs(old) + (off_x + off_y + 16 * t->u) * fabs(step) },
+                   adam ? t->u * (1 / first + 1 / second) * fabs(step) : 0);
+    }
+    return v;
+}
+
+static void check_parameter(struct stepping *t)
+{
+    const struct rounding usual = t->s->rounding;
+    const struct hyperparameters *h = &t->o->hyper;
+    for (int i = 0; i < t->is->states; i++) {
+        const bool adam = t->is->states == 2;
+        const double keep = adam ? i ? h->beta2 : h->beta1 : h->momentum, part = adam ? 1 - keep : 1;
+        const char *const words = adam && i ? "the mean of squared gradients" : "the mean of gradients";
+        if (begin(t, t->is->state_name[i], words, &usual))
+            single_end(t->s, mean(t, t->is->state_name[i], keep, part, adam && i));
+    }
+    if (begin(t, "weight", "the optimizer's step", &usual)) single_end(t->s, weight(t));
+    t->s->rounding = usual;
+}
+
+/* ---- norms ------------------------------------------------------------------------------------------------------- */
+
+static double square_norm(struct single *s, const struct single_steps *o, int64_t k, int64_t *terms)
+{
+    const int used = s->used;
+    double sum = 0;
+    *terms = 0;
+    for (int i = 0; i < model_param_count(s->config) && single_going(s); i++) {
+        const struct param_spec p = model_param(s->config, i);
+        const struct tensor g =
+            single_input(s, gradient(o, k, p.name), p.ndim > 1 ? p.dim[0] : 1, p.dim[p.ndim - 1]);
+        for (int64_t j = 0; single_going(s) && j < tensor_count(g); j++) sum += numbers(g)[j] * numbers(g)[j];
+        *terms += tensor_count(g);
+        single_release(s, used);
+    }
+    return sum;
+}
+
+static void check_norms(struct single *s, const struct single_steps *o)
+{
+    char name[64];
+    int64_t terms;
+    snprintf(name, sizeof name, "%s/norm", o->optimizer);
+    if (!single_begin(s, single_name("", name), "the norm of all gradients", 1, o->steps)) return;
+    const struct single_value v = single_value_new(s, 1, o->steps);
+    for (int64_t k = 0; k < o->steps && single_going(s); k++) {
+        const double norm = sqrt(square_norm(s, o, k, &terms));
+        single_put(v, k, (struct element){ norm, norm * (rounding_of_sum(s->rounding.sum, terms) / 2 +
+                                                         2 * s->rounding.sum) },
+                   2 * s->rounding.store * norm);
+    }
+    single_end(s, v);
+}
+
+/* ---- all steps --------------------------------------------------------------------------------------------------- */
+
+static const struct optimizer *find(const char *name)
+{
+    for (int i = 0; optimizers[i]; i++)
+        if (strcmp(optimizers[i]->name, name) == 0) return optimizers[i];
+    return NULL;
+}
+
+/* sgd, momentum, adamw. */
+static bool is_known(const struct optimizer *is)
+{
+    return is && !is->low_rank && !is->forward_only &&
+           (strcmp(is->name, "sgd") == 0 || strcmp(is->name, "momentum") == 0 || strcmp(is->name, "adamw") == 0);
+}
+
+static void report_unknown(struct stepping *t)
+{
+    if (!single_begin(t->s, after(t->o, t->k, "weight", t->param.name), "the step of an optimizer that is not known",
+                      t->rows, t->cols))
+        return;
+    t->s->unknown = true;
+    single_end(t->s, single_none);
+}
+
+enum error_code single_check_steps(const struct model_config *c, const struct single_steps *o, struct rounding rounding,
+                                   struct single_source source, struct error *err)
+{
+    struct single s = { .config = c, .ops = ops_for(F64), .rounding = rounding, .source = source, .err = err };
+    const struct optimizer *is = find(o->optimizer);
+    check_norms(&s, o);
+    for (int64_t k = 0; k < o->steps; k++)
+        for (int i = 0; i < model_param_count(c) && !s.failed; i++) {
+            struct stepping t = { &s, o, is, k, model_param(c, i), .u = dtype_unit(dtype_wide(o->format)) };
+            t.rows = t.param.ndim > 1 ? t.param.dim[0] : 1, t.cols = t.param.dim[t.param.ndim - 1];
+            if (is_known(is)) check_parameter(&t);
+            else report_unknown(&t);
+        }
+    free(s.scratch);
+    return s.failed;
+}
+
+/* ---- microbatches ------------------------------------------------------------------------------------------------ */
+
+/* The gradient of a parameter, if the program has the first of the terms. */
+static void check_sum(struct single *s, struct single_name sum, const char *param, int64_t micros, int64_t rows,
+                      int64_t cols)
+{
+    char term[SINGLE_NAME];
+    enum single_found found = SINGLE_HAS_NOT;
+    double largest = 0;
+    if (!single_begin(s, sum, "the sum over microbatches", rows, cols)) return;
+    const struct single_value v = single_value_new(s, rows, cols);
+    const struct tensor absolute = single_new(s, rows, cols);
+    const int used = s->used;
+    for (int64_t k = 0; k < micros && single_going(s); k++) {
+        snprintf(term, sizeof term, "micro/%lld/grad/%s", (long long)k, param);
+        const struct tensor g = single_input(s, single_name("", term), rows, cols);
+        if (k == 0 && s->now.lacks[0]) break;
+        found = SINGLE_HAS;
+        for (int64_t i = 0; single_going(s) && i < rows * cols; i++) {
+            numbers(v.y)[i] += numbers(g)[i], numbers(absolute)[i] += fabs(numbers(g)[i]);
+            numbers(v.steps)[i] += s->rounding.store * fabs(numbers(v.y)[i]);
+        }
+        single_release(s, used);
+    }
+    /* The whole may also have been computed at once, from the same tokens. */
+    for (int64_t i = 0; single_going(s) && i < rows * cols; i++) largest = fmax(largest, numbers(absolute)[i]);
+    const double at_once = rounding_of_sum(s->rounding.sum, s->N) * largest;
+    for (int64_t i = 0; single_going(s) && i < rows * cols; i++)
+        single_put(v, i, (struct element){ numbers(v.y)[i], at_once + (rounding_of_sum(s->rounding.sum, micros) +
+                                                                       s->rounding.store) * numbers(absolute)[i] },
+                   numbers(v.steps)[i]);
+    if (found == SINGLE_HAS) single_end(s, v);
+    else single_release(s, 0);
+}
+
+static void check_loss(struct single *s, int64_t micros)
+{
+    if (!single_begin(s, single_name("", "loss"), "the sum over microbatches", 1, 1)) return;
+    const struct single_value v = single_value_new(s, 1, 1);
+    const struct tensor loss = single_input(s, single_name("", "micro/loss"), 1, micros);
+    if (s->failed || s->now.lacks[0]) {
+        single_release(s, 0);
+        return;
+    }
+    double sum = 0, absolute = 0;
+    for (int64_t k = 0; k < micros; k++) sum += numbers(loss)[k], absolute += fabs(numbers(loss)[k]);
+    single_put(v, 0, (struct element){ sum, (rounding_of_sum(s->rounding.sum, micros) + s->rounding.store) * absolute },
+               s->rounding.store * (double)micros * absolute);
+    single_end(s, v);
+}
+
+enum error_code single_check_micros(const struct model_config *c, int64_t micros, int64_t tokens,
+                                    struct rounding rounding, struct single_source source, struct error *err)
+{
+    struct single s = { .config = c, .ops = ops_for(F64), .N = tokens, .rounding = rounding, .source = source,
+                        .err = err };
+    for (int i = 0; i < model_param_count(c) && micros > 0; i++) {
+        const struct param_spec p = model_param(c, i);
+        check_sum(&s, single_name("grad/", p.name), p.name, micros, p.ndim > 1 ? p.dim[0] : 1, p.dim[p.ndim - 1]);
+    }
+    if (micros > 0) check_loss(&s, micros);
+    free(s.scratch);
+    return s.failed;
+}

@@ -1,0 +1,267 @@
+/* Every step of an optimizer, and sums over microbatches, held to their own rounding.
+ *
+ * The program under test is our own run of a golden file's model, with the tensors of every step; errors are made in
+ * single tensors.
+ */
+#include "ref/golden/replay.h"
+#include "ref/numeric/convert.h"
+#include "ref/single/steps.h"
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <cmocka.h>
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+static const char *const files[] = { "golden/gpt2-tied.safetensors", "golden/qwen3-narrower.safetensors" };
+static const enum dtype formats[] = { F64, F32, BF16, F16 };
+static const char *const names[] = { "sgd", "momentum", "adamw" };
+enum { FILES = sizeof files / sizeof *files, FORMATS = sizeof formats / sizeof *formats, OPTIMIZERS = 3, MICROS = 2 };
+
+struct run {
+    struct golden golden;
+    struct replay replay;
+    enum dtype format;
+    int checked, wrong, lacking, unknown;
+    struct single_result first;         /* that is wrong */
+    double largest;
+};
+
+static void open_run(struct run *r, const char *path, enum dtype t)
+{
+    struct error err;
+    *r = (struct run){ .format = t };
+    if (golden_open(&r->golden, path, &err) != OK) fail_msg("%s", err.text);
+    r->golden.every_step = true, r->golden.micros = MICROS;
+    if (replay_run(&r->replay, &r->golden, t, NULL, &err) != OK) fail_msg("%s", err.text);
+}
+
+static void close_run(struct run *r)
+{
+    replay_free(&r->replay);
+    golden_close(&r->golden);
+}
+
+static struct tensor *record_of(const struct run *r, const char *name)
+{
+    for (int i = 0; i < r->replay.records; i++)
+        if (strcmp(r->replay.record[i].name, name) == 0) return &r->replay.record[i].values;
+    return NULL;
+}
+
+static enum error_code fetch(void *context, const char *name, struct tensor out, enum single_found *found,
+                             struct error *err)
+{
+    const struct run *r = context;
+    const struct tensor *have = record_of(r, name);
+    *found = have || strncmp(name, "start/", 6) == 0 ? SINGLE_HAS : SINGLE_HAS_NOT;
+    if (have) assert_int_equal(tensor_count(*have), tensor_count(out));
+    if (have) tensor_convert(out, *have);
+    else if (*found == SINGLE_HAS) {
+        struct tensor narrow = tensor_1d(malloc((size_t)tensor_count(out) * 8), r->format, tensor_count(out));
+        assert_non_null(narrow.data);
+        struct tensor wide = out;
+        wide.dtype = dtype_wide(r->format);
+        const enum error_code e = golden_read(&r->golden, name, wide.dtype, tensor_count(out), out.data, err);
+        for (int64_t i = 0; i < tensor_count(out); i++) tensor_set(narrow, i, tensor_get(wide, i));
+        for (int64_t i = 0; i < tensor_count(out); i++) tensor_set(out, i, tensor_get(narrow, i));
+        free(narrow.data);
+        return e;
+    }
+    return OK;
+}
+
+static void found(void *context, const struct single_result *one)
+{
+    struct run *r = context;
+    r->checked++;
+    r->wrong += one->verdict == SINGLE_WRONG, r->lacking += one->verdict == SINGLE_LACKS;
+    r->unknown += one->verdict == SINGLE_UNKNOWN;
+    if (one->verdict == SINGLE_WRONG && r->wrong == 1) r->first = *one;
+    if (!(one->ratio <= r->largest)) r->largest = one->ratio;
+}
+
+static void check_steps(struct run *r, const char *optimizer, const struct hyperparameters *hyper)
+{
+    const struct golden *g = &r->golden;
+    double lr[GOLDEN_MOST_STEPS];
+    char name[64];
+    struct error err;
+    snprintf(name, sizeof name, "%s/lr", optimizer);
+    if (golden_read(g, name, F64, g->steps, lr, &err) != OK) fail_msg("%s", err.text);
+    const struct single_steps steps = { optimizer, hyper ? *hyper : golden_hyperparameters(g, optimizer), g->steps, lr,
+                                        r->format };
+    r->checked = r->wrong = r->lacking = r->unknown = 0, r->largest = 0;
+    if (single_check_steps(&g->config, &steps, rounding_of(r->format, DTYPE_COUNT, 1),
+                           (struct single_source){ fetch, found, r }, &err) != OK)
+        fail_msg("%s", err.text);
+}
+
+static void check_micros(struct run *r)
+{
+    struct error err;
+    r->checked = r->wrong = r->lacking = r->unknown = 0, r->largest = 0;
+    if (single_check_micros(&r->golden.config, MICROS, r->golden.B * r->golden.S,
+                            rounding_of(r->format, DTYPE_COUNT, 1), (struct single_source){ fetch, found, r },
+                            &err) != OK)
+        fail_msg("%s", err.text);
+}
+
+static void expect_clean(const struct run *r, const char *what, int results)
+{
+    print_message("%s in %s, %s: %d results, largest error/bound %.3g\n", r->golden.file.path, dtype_name(r->format),
+                  what, r->checked, r->largest);
+    if (r->wrong)
+        fail_msg("%s in %s, %s: %s is wrong, %g times its bound", r->golden.file.path, dtype_name(r->format), what,
+                 r->first.name, r->first.ratio);
+    assert_int_equal(r->checked, results);
+    assert_int_equal(r->lacking + r->unknown, 0);
+}
+
+/* ---- tests ------------------------------------------------------------------------------------------------------- */
+
+static void clean_runs_are_right(void **state)
+{
+    (void)state;
+    for (int f = 0; f < FILES; f++)
+        for (int t = 0; t < FORMATS; t++) {
+            struct run r;
+            open_run(&r, files[f], formats[t]);
+            const int params = model_param_count(&r.golden.config), steps = (int)r.golden.steps;
+            for (int o = 0; o < OPTIMIZERS; o++) {
+                check_steps(&r, names[o], NULL);
+                expect_clean(&r, names[o], 1 + steps * params * (1 + o));       /* weights and `o` states */
+            }
+            check_micros(&r);
+            expect_clean(&r, "microbatches", params + 1);
+            close_run(&r);
+        }
+}
+
+/* A step by another rule: fp32, so that no rounded weight hides it.  change: of the rule that is expected. */
+struct mistake { const char *what, *optimizer; void (*change)(struct hyperparameters *); const char *first; };
+
+static void no_clipping(struct hyperparameters *h) { h->clip = 0; }
+static void no_decay(struct hyperparameters *h) { h->weight_decay = 0; }
+static void other_beta(struct hyperparameters *h) { h->beta2 = 1 - 0.9 * (1 - h->beta2); }
+static void other_eps(struct hyperparameters *h) { h->eps *= 2; }
+static void less_momentum(struct hyperparameters *h) { h->momentum *= 0.99; }
+
+static const struct mistake mistakes[] = {
+    { "no clipping", "adamw", no_clipping, "adamw/1/exp_avg/wte.weight" },
+    { "no decay", "adamw", no_decay, "adamw/1/weight/wte.weight" },
+    { "another beta2", "adamw", other_beta, "adamw/1/exp_avg_sq/wte.weight" },
+    { "another eps", "adamw", other_eps, "adamw/1/weight/wte.weight" },
+    { "less momentum", "momentum", less_momentum, "momentum/2/momentum_buffer/wte.weight" },
+};
+
+static void other_rules_are_wrong(void **state)
+{
+    struct run r;
+    (void)state;
+    open_run(&r, files[0], F32);
+    for (size_t i = 0; i < sizeof mistakes / sizeof *mistakes; i++) {
+        struct hyperparameters h = golden_hyperparameters(&r.golden, mistakes[i].optimizer);
+        mistakes[i].change(&h);
+        check_steps(&r, mistakes[i].optimizer, &h);
+        if (r.wrong == 0) fail_msg("%s is not found", mistakes[i].what);
+        if (strcmp(r.first.name, mistakes[i].first) != 0)
+            fail_msg("%s: the first that is wrong is %s", mistakes[i].what, r.first.name);
+    }
+    close_run(&r);
+}
+
+/* An error in one tensor of the last step, and no other result is wrong. */
+static void expect_found(struct run *r, const char *optimizer, const char *name, double times)
+{
+    const struct tensor *t = record_of(r, name);
+    assert_non_null(t);
+    for (int64_t i = 0; i < tensor_count(*t); i++) tensor_set(*t, i, times * tensor_get(*t, i));
+    check_steps(r, optimizer, NULL);
+    if (r->wrong != 1 || strcmp(r->first.name, name) != 0)
+        fail_msg("%s times %g: %d are wrong, the first is %s", name, times, r->wrong,
+                 r->wrong ? r->first.name : "none");
+    for (int64_t i = 0; i < tensor_count(*t); i++) tensor_set(*t, i, tensor_get(*t, i) / times);
+}
+
+static void single_errors_are_found(void **state)
+{
+    struct run r;
+    (void)state;
+    open_run(&r, files[0], F32);
+    const struct hyperparameters h = golden_hyperparameters(&r.golden, "adamw");
+    double lr[3];
+    struct error err;
+    assert_int_equal(golden_read(&r.golden, "adamw/lr", F64, 3, lr, &err), OK);
+    assert_true(h.weight_decay > 0);
+    expect_found(&r, "adamw", "adamw/weight/h.1.ln_1.weight", 1 - lr[2] * h.weight_decay);     /* decays, must not */
+    expect_found(&r, "adamw", "adamw/weight/h.0.mlp.c_fc.weight", 1.0001);
+    expect_found(&r, "sgd", "sgd/weight/ln_f.bias", 1.001);
+    close_run(&r);
+}
+
+static void the_norm_is_of_its_gradients(void **state)
+{
+    struct run r;
+    (void)state;
+    open_run(&r, files[0], F32);
+    const struct tensor *norm = record_of(&r, "sgd/norm");
+    tensor_set(*norm, 1, 1.001 * tensor_get(*norm, 1));
+    check_steps(&r, "sgd", NULL);
+    assert_true(r.wrong > 0);
+    assert_string_equal(r.first.name, "sgd/norm");
+    assert_int_equal(r.first.first_col, 1);     /* the second step's */
+    assert_int_equal(r.first.wrong, 1);
+    close_run(&r);
+}
+
+static void microbatches_add_up(void **state)
+{
+    struct run r;
+    (void)state;
+    open_run(&r, files[0], F32);
+    const struct tensor *t = record_of(&r, "micro/1/grad/h.0.ln_2.weight");
+    for (int64_t i = 0; i < tensor_count(*t); i++) tensor_set(*t, i, 1.5 * tensor_get(*t, i));
+    check_micros(&r);
+    assert_int_equal(r.wrong, 1);
+    assert_string_equal(r.first.name, "grad/h.0.ln_2.weight");
+    assert_string_equal(r.first.made_by, "the sum over microbatches");
+    close_run(&r);
+}
+
+static void other_optimizers_are_not_recomputed(void **state)
+{
+    struct run r;
+    (void)state;
+    open_run(&r, files[0], F64);
+    const struct golden *g = &r.golden;
+    const double lr[3] = { 1, 1, 1 };
+    const struct single_steps steps = { "galore", golden_hyperparameters(g, "sgd"), g->steps, lr, F64 };
+    struct error err;
+    for (int i = 0; i < r.replay.records; i++) {
+        char old[RECORD_NAME];
+        snprintf(old, sizeof old, "%s", r.replay.record[i].name);
+        if (strncmp(old, "adamw/", 6) == 0)
+            snprintf(r.replay.record[i].name, RECORD_NAME, "galore/%.*s", (int)sizeof old - 8, old + 6);
+    }
+    if (single_check_steps(&g->config, &steps, rounding_of(F64, F64, 1), (struct single_source){ fetch, found, &r },
+                           &err) != OK)
+        fail_msg("%s", err.text);
+    assert_int_equal(r.wrong, 0);
+    assert_int_equal(r.unknown, 3 * model_param_count(&g->config));
+    close_run(&r);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(clean_runs_are_right),    cmocka_unit_test(other_rules_are_wrong),
+        cmocka_unit_test(single_errors_are_found), cmocka_unit_test(microbatches_add_up),
+        cmocka_unit_test(the_norm_is_of_its_gradients),
+        cmocka_unit_test(other_optimizers_are_not_recomputed),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
