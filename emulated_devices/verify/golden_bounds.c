@@ -1,5 +1,7 @@
 #include "emulated_devices/verify/golden_bounds.h"
+#include "ref/io/json.h"
 #include <math.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -45,12 +47,52 @@ static enum error_code make_list(const struct replay *r, const double bound[], s
     return OK;
 }
 
+/* ---- a sealed file: its tensors are ours as they stand there ----------------------------------------------------- */
+
+/* Every tensor that was computed has a bound, and is in the file. */
+static enum error_code take_bounds(const struct golden *g, const cJSON *bounds, const char *path,
+                                   struct golden_list *list, struct error *err)
+{
+    const cJSON *one;
+    int computed = 0;
+    for (int i = 0; i < g->file.count; i++) computed += !golden_is_input(g->file.entry[i].name);
+    list->all = calloc((size_t)cJSON_GetArraySize(bounds) + 1, sizeof *list->all);
+    if (list->all == NULL) return fail(err, ERR_MEMORY, "no memory for the bounds of %s", path);
+    cJSON_ArrayForEach(one, bounds) {
+        struct golden_tensor *t = &list->all[list->count++];
+        const bool any = cJSON_IsNull(one), number = cJSON_IsNumber(one) && one->valuedouble > 0;
+        snprintf(t->name, sizeof t->name, "%s", one->string);
+        t->bound = any ? INFINITY : one->valuedouble;
+        if ((!any && !number) || safetensors_find(&g->file, t->name) == NULL || golden_is_input(t->name))
+            return fail(err, ERR_FORMAT, "%s: \"%s\" is no tensor that was computed, with a bound above 0", path,
+                        printable(one->string).text);
+    }
+    return list->count == computed ? OK : fail(err, ERR_FORMAT, "%s: has bounds of %d tensors, but %d were computed",
+                                               path, list->count, computed);
+}
+
+static enum error_code take_sealed(const struct golden *g, enum dtype t, struct golden_list *list, struct error *err)
+{
+    const struct bounds_path path = bounds_beside(g->file.path);
+    const cJSON *format = NULL, *bounds;
+    cJSON *root;
+    enum error_code e = json_read(path.text, &root, err);
+    if (e) return e;
+    e = json_object(root, path.text, dtype_name(t), &format, err);
+    if (!e) e = json_object(format, path.text, "bounds", &bounds, err);
+    if (!e) e = take_bounds(g, bounds, printable_path(path.text).text, list, err);
+    cJSON_Delete(root);
+    if (e) golden_list_free(list);
+    return e;
+}
+
 enum error_code golden_measure(const struct golden *g, enum dtype t, int parts, int gradient_parts,
                                struct golden_list *list, struct error *err)
 {
     struct replay plain;
     if (dtype_wide(t) == t) parts = gradient_parts = 1;
     *list = (struct golden_list){ 0 };
+    if (g->seal && parts <= BOUND_PARTS && gradient_parts <= BOUND_PARTS) return take_sealed(g, t, list, err);
     enum error_code e = replay_run(&plain, g, bound_base(t), NULL, err);
     if (e) return e;
     double *bound = calloc((size_t)plain.records + 1, sizeof *bound);

@@ -20,6 +20,7 @@ struct golden {
     int32_t *ids, *labels;              /* [steps,B,S] */
     int64_t micros;                     /* microbatches whose gradients are in the file; 0: none are */
     bool every_step;                    /* gradients, weights and states of every step are in the file */
+    struct cJSON *seal;                 /* hashes of its tensors, kept with its bounds (seal.h); NULL: none */
 };
 
 /** Open a golden file.  @return OK; ERR_FILE; ERR_FORMAT, naming what is missing; ERR_MEMORY.
@@ -28,7 +29,8 @@ enum error_code golden_open(struct golden *, const char *path, struct error *);
 void golden_close(struct golden *);
 
 /** Read a tensor of `count` elements, converted to a format.
- *  @return OK; ERR_FORMAT if it is missing or has another size; ERR_FILE. */
+ *  @return OK; ERR_FORMAT if it is missing, has another size or, read in its own format, is not what was sealed;
+ *          ERR_FILE. */
 enum error_code golden_read(const struct golden *, const char *name, enum dtype, int64_t count, void *out,
                             struct error *);
 

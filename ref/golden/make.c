@@ -1,5 +1,6 @@
 #include "ref/golden/make.h"
 #include "ref/golden/bounds.h"
+#include "ref/golden/seal.h"
 #include "ref/io/json.h"
 #include "ref/model/weights.h"
 #include <math.h>
@@ -248,6 +249,7 @@ static enum error_code make(const struct golden *g, const struct golden_request 
     say(q, "every tensor in fp64");
     e = compute(list, &inputs, tensors, err);
     if (!e) e = measure(&inputs, q, &bounds, err);
+    if (!e) e = seal_add(bounds, list->all, list->count, err);
     if (!e) e = write_both(list, n, q->path, bounds, err);
     cJSON_Delete(bounds);
     golden_close(&inputs);

@@ -132,6 +132,10 @@ static void convert_numbers(const struct format *from, enum dtype want, const vo
 {
     double real[CHUNK];
     int64_t whole[CHUNK];
+    if (want == F64 && stride == 1) {
+        decode_reals(from->name, raw, n, (double *)out + at);
+        return;
+    }
     const struct tensor to = tensor_1d(out, want, at + n * stride);
     if (dtype_unit(want) > 0) decode_reals(from->name, raw, n, real);
     else decode_integers(from->name, raw, n, whole);

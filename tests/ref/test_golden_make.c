@@ -180,6 +180,26 @@ static void test_masks(void **state)
 }
 
 /* What another machine computes: our model again. */
+/* One bit of one tensor is another: the hash beside the file notices it when that tensor is read, and no other. */
+static void expect_sealed(void)
+{
+    struct error err;
+    double x[20] = { 0 };
+    const struct safetensors_entry e = *safetensors_find(&made.file, "grad/h.1.ln_1.weight"),
+                                   *other = safetensors_find(&made.file, "grad/h.1.ln_1.bias");
+    assert_true(made.seal != NULL && e.count <= 20 && other->count <= 20);
+    assert_int_equal(golden_read(&made, "grad/h.1.ln_1.weight", F64, e.count, x, &err), OK);
+    FILE *f = fopen(made.file.path, "r+b");
+    assert_non_null(f);
+    fseek(f, e.offset + e.bytes - 8, SEEK_SET);
+    x[e.count - 1] = nextafter(x[e.count - 1], 1);
+    assert_int_equal(fwrite(&x[e.count - 1], 8, 1, f), 1);
+    fclose(f);
+    assert_int_equal(golden_read(&made, "grad/h.1.ln_1.weight", F64, e.count, x, &err), ERR_FORMAT);
+    assert_non_null(strstr(err.text, "grad/h.1.ln_1.weight is not what it was when "));
+    assert_int_equal(golden_read(&made, "grad/h.1.ln_1.bias", F64, other->count, x, &err), OK);
+}
+
 static void test_it_is_what_our_model_computes(void **state)
 {
     (void)state;
@@ -197,6 +217,7 @@ static void test_it_is_what_our_model_computes(void **state)
         free(want.data);
     }
     replay_free(&r);
+    expect_sealed();
     golden_close(&made);
 }
 

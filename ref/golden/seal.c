@@ -1,0 +1,64 @@
+#include "ref/golden/seal.h"
+#include "ref/golden/bounds.h"
+#include "ref/io/json.h"
+#include <inttypes.h>
+#include <stdio.h>
+#include <string.h>
+#include <unistd.h>
+
+/* For given bytes each step is a bijection of the state: two tensors that differ in one word have different hashes. */
+static uint64_t mix(uint64_t h, uint64_t word)
+{
+    h = (h ^ word) * UINT64_C(0x9e3779b97f4a7c15);
+    return h ^ h >> 32;
+}
+
+uint64_t seal_hash(const void *data, size_t bytes)
+{
+    const char *at = data;
+    uint64_t h = mix(UINT64_C(0xcbf29ce484222325), bytes), word;
+    for (; bytes >= sizeof word; bytes -= sizeof word, at += sizeof word) {
+        memcpy(&word, at, sizeof word);
+        h = mix(h, word);
+    }
+    word = 0;
+    memcpy(&word, at, bytes);
+    return mix(h, word);
+}
+
+enum error_code seal_add(cJSON *root, const struct record *all, int count, struct error *err)
+{
+    cJSON *list = cJSON_AddObjectToObject(root, "tensors");
+    bool ok = list != NULL;
+    for (int i = 0; i < count && ok; i++) {
+        char text[17];
+        snprintf(text, sizeof text, "%016" PRIx64, seal_hash(all[i].values.data, tensor_bytes(all[i].values)));
+        ok = cJSON_AddStringToObject(list, all[i].name, text) != NULL;
+    }
+    return ok ? OK : fail(err, ERR_MEMORY, "no memory for the hashes of %d tensors", count);
+}
+
+cJSON *seal_read(const char *golden_path)
+{
+    const struct bounds_path path = bounds_beside(golden_path);
+    cJSON *root, *list;
+    struct error ignored;                               /* who needs the bounds will say what is wrong with them */
+    if (access(path.text, R_OK) != 0 || json_read(path.text, &root, &ignored) != OK) return NULL;
+    list = cJSON_DetachItemFromObjectCaseSensitive(root, "tensors");
+    cJSON_Delete(root);
+    if (list == NULL || cJSON_IsObject(list)) return list;
+    cJSON_Delete(list);
+    return NULL;
+}
+
+enum error_code seal_check(const struct golden *g, const char *name, const void *data, size_t bytes, struct error *err)
+{
+    const char *seal = cJSON_GetStringValue(cJSON_GetObjectItemCaseSensitive(g->seal, name));
+    char text[17];
+    if (g->seal == NULL) return OK;
+    snprintf(text, sizeof text, "%016" PRIx64, seal_hash(data, bytes));
+    if (seal && strcmp(seal, text) == 0) return OK;
+    return fail(err, ERR_FORMAT, "%s: %s is not what it was when %s was written; `orrery golden make` must make both "
+                "anew", printable_path(g->file.path).text, name,
+                printable_path(bounds_beside(g->file.path).text).text);
+}
