@@ -2,7 +2,7 @@
 
 A family is an object with
     parameters(c)       (name, shape, mean, std, parts) of every logical parameter, matrices [out,in].  parts: what
-                        transformers has in its place, (name, rows), one below the other
+                        transformers has in its place, (name, rows), one below the other; name[E]: item E of a tensor
     config(c)           its config.json, as a dictionary
     model(c)            the model of transformers, in fp64
     transposed(name)    whether transformers keeps this matrix [in,out]
@@ -38,6 +38,10 @@ try:
     from transformers.models.qwen3 import modeling_qwen3
 except ImportError:                             # before 4.51
     modeling_qwen3 = None
+try:
+    from transformers.models.qwen3_moe import modeling_qwen3_moe
+except ImportError:                             # before 4.51
+    modeling_qwen3_moe = None
 # The released code with parallel streams: a folder of modeling_qwen2_parscale.py and configuration_qwen2_parscale.py.
 PARSCALE = os.environ.get("PARSCALE")
 if PARSCALE:
@@ -69,7 +73,8 @@ class Wide:
 def widen():
     torch.set_default_dtype(torch.float64)
     torch.Tensor.float = torch.Tensor.double
-    for module in (modeling_gptj, modeling_llama, modeling_mistral, modeling_mixtral, modeling_qwen2, modeling_qwen3, modeling_parscale, modeling_rope_utils):
+    for module in (modeling_gptj, modeling_llama, modeling_mistral, modeling_mixtral, modeling_qwen2, modeling_qwen3, modeling_qwen3_moe,
+                   modeling_parscale, modeling_rope_utils):
         if module is not None:
             module.torch = Wide()
 
@@ -485,6 +490,14 @@ class Yarn(Qwen3):
                          attn_implementation="eager")
 
 
+def far_apart(keys, c):
+    """Refuse a batch in which a router chooses between two experts that are nearly equal."""
+    ordered = torch.sort(keys.detach(), descending=True).values
+    margin = c.get("margin", MARGIN)
+    if c["k"] < c["E"] and not (ordered[:, c["k"] - 1] - ordered[:, c["k"]]).min() > margin:
+        raise AssertionError(f"two experts are chosen between by less than {margin}: another seed")
+
+
 # ---- Mixtral ------------------------------------------------------------------------------------------------------------------
 
 class Mixtral(Llama):
@@ -555,15 +568,112 @@ class Mixtral(Llama):
         """The load-balancing loss as transformers has it from version 4.37 on; that of 4.36 does not depend on the weights."""
         out = model(input_ids=tokens(ids), output_router_logits=True)
         logits = torch.cat([l.reshape(-1, c["E"]) for l in out.router_logits])
-        ordered = torch.sort(logits.detach(), descending=True).values
-        margin = c.get("margin", MARGIN)
-        if c["k"] < c["E"] and not (ordered[:, c["k"] - 1] - ordered[:, c["k"]]).min() > margin:
-            raise AssertionError(f"two experts are chosen between by less than {margin}: another seed")
+        far_apart(logits, c)
         mask = torch.nn.functional.one_hot(torch.topk(logits, c["k"], dim=-1).indices, c["E"]).double()
         balance = c["E"] * (mask.mean(0) * torch.softmax(logits, -1).mean(0)).sum()
         z = (torch.logsumexp(logits, -1) ** 2).mean()
         loss = cross_entropy(out.logits, labels) + c["balance"] * balance + c["z"] * z
         return loss, {"balance_loss": balance, "z_loss": z}
+
+
+# ---- Qwen3-MoE ----------------------------------------------------------------------------------------------------------------
+
+class Spy:
+    """`nn` for a module of transformers: keeps the input and the output of every product of its experts, in order."""
+
+    def __init__(self, plain):
+        self.plain, self.functional, self.products = plain, self, []
+
+    def __getattr__(self, name):
+        return getattr(self.plain if hasattr(self.plain, name) else self.plain.functional, name)
+
+    def linear(self, x, w, b=None):
+        y = torch.nn.functional.linear(x, w, b)
+        for t in (x, y):
+            if t.requires_grad:
+                t.retain_grad()
+        self.products.append((x, y))
+        return y
+
+
+def rows_of(tensors, order):
+    """(values, gradients) of tensors, one below the other, each with its rows in an order."""
+    return tuple(np.concatenate([a.detach().numpy()[o] for a, o in zip(which, order)]) for which in (tensors, [t.grad for t in tensors]))
+
+
+class Qwen3Moe(Qwen3):
+    """A mixture, in some layers: `dense` is the width of the others, at the numbers `only`, or where step does not divide."""
+    name = "transformers Qwen3MoeForCausalLM"
+    module = modeling_qwen3_moe
+
+    def is_dense(self, c, layer):
+        return layer in c.get("only", []) or (layer + 1) % c.get("step", 1) != 0
+
+    def feed_forward(self, c, at, into_residual):
+        at += "mlp."
+        if self.is_dense(c, int(at.split(".")[2])):
+            F = c["dense"]
+            yield at + "gate_up_proj.weight", (2 * F, c["D"]), 0, INIT_STD, [(at + "gate_proj.weight", F), (at + "up_proj.weight", F)]
+            yield at + "down_proj.weight", (c["D"], F), 0, into_residual, None
+            return
+        yield at + "gate.weight", (c["E"], c["D"]), 0, INIT_STD, None
+        for e in range(c["E"]):
+            expert = at + f"experts.{e}."
+            yield expert + "gate_up_proj.weight", (2 * c["F"], c["D"]), 0, INIT_STD, [(f"{at}experts.gate_up_proj[{e}]", 2 * c["F"])]
+            yield expert + "down_proj.weight", (c["D"], c["F"]), 0, into_residual, [(f"{at}experts.down_proj[{e}]", c["D"])]
+
+    def config(self, c):
+        return dict(super().config(c), model_type="qwen3_moe", intermediate_size=c.get("dense", c["F"]), moe_intermediate_size=c["F"],
+                    num_experts=c["E"], num_experts_per_tok=c["k"], norm_topk_prob=c["normalized"], decoder_sparse_step=c.get("step", 1),
+                    mlp_only_layers=c.get("only", []), output_router_logits=True, router_aux_loss_coef=c["balance"], router_z_loss_coef=c["z"])
+
+    def make(self, **config):
+        model = transformers.Qwen3MoeForCausalLM(transformers.Qwen3MoeConfig(**config))
+        model.config._experts_implementation = "eager"
+        return model
+
+    def mixture(self, block):
+        return block.mlp
+
+    def watch_feed(self, w, model):
+        """Products are kept in order of the layers, in each of the experts that have rows; two of an expert."""
+        self.module.nn = self.spy = Spy(torch.nn)
+        for layer, block in enumerate(model.model.layers):
+            at = f"h.{layer}."
+            if hasattr(block.mlp, "experts"):
+                w.output_of(block.mlp.gate, at + "router.logits")
+                block.mlp.gate.register_forward_hook(lambda _m, _i, out, at=at: w.keep(at + "router.weights", out[1]))
+                block.mlp.gate.register_forward_hook(lambda _m, _i, out, at=at: w.seen.update({at + "chosen": out[2]}))
+                block.mlp.experts.register_forward_pre_hook(lambda _m, _i, at=at: w.seen.update({at + "first": len(self.spy.products)}))
+                block.mlp.experts.register_forward_hook(lambda _m, _i, _o, at=at: w.seen.update({at + "end": len(self.spy.products)}))
+            else:
+                w.output_of(block.mlp.gate_proj, at + "gate")
+                w.output_of(block.mlp.up_proj, at + "up")
+                w.input_of(block.mlp.down_proj, at + "dense.act")
+            w.output_of(block.mlp, at + "mlp.out")
+
+    def result_of_feed(self, w, model, c, layer):
+        at = f"h.{layer}."
+        if self.is_dense(c, layer):
+            yield at + "dense.up", *w.beside(at + "gate", at + "up")
+            yield at + "dense.act", *w.pair(at + "dense.act")
+        else:
+            products = self.spy.products[w.seen[at + "first"]:w.seen[at + "end"]]
+            order = [np.argsort(torch.where((w.seen[at + "chosen"] == e).T)[1].numpy()) for e in range(c["E"]) if (w.seen[at + "chosen"] == e).any()]
+            yield at + "router.logits", *w.pair(at + "router.logits")
+            yield at + "router.weights", *w.pair(at + "router.weights")
+            yield at + "mlp.up", *rows_of([y for _, y in products[::2]], order)
+            yield at + "mlp.act", *rows_of([x for x, _ in products[1::2]], order)
+            yield at + "experts.out", *rows_of([y for _, y in products[1::2]], order)
+        yield at + "mlp.out", *w.pair(at + "mlp.out")
+
+    def loss(self, model, c, ids, labels):
+        out = model(input_ids=tokens(ids), output_router_logits=True)
+        logits = torch.cat([l.reshape(-1, c["E"]) for l in out.router_logits])
+        far_apart(logits, c)
+        z = (torch.logsumexp(logits, -1) ** 2).mean()
+        loss = cross_entropy(out.logits, labels) + c["balance"] * out.aux_loss + c["z"] * z
+        return loss, {"balance_loss": out.aux_loss, "z_loss": z}
 
 
 # ---- GPT-J --------------------------------------------------------------------------------------------------------------------

@@ -57,6 +57,12 @@ def mistral(**more):
     return transformers.MistralForCausalLM(transformers.MistralConfig(**LLAMA, num_key_value_heads=2, head_dim=8, rope_theta=500.0, **more))
 
 
+def qwen3_moe(**more):
+    return transformers.Qwen3MoeForCausalLM(transformers.Qwen3MoeConfig(
+        **LLAMA, num_key_value_heads=2, head_dim=8, rope_theta=500.0, moe_intermediate_size=13, num_experts=5, num_experts_per_tok=3,
+        norm_topk_prob=True, **more))
+
+
 MODELS = {                                      # NAME: the first version that can, and how
     "gpt2": ((4, 0), lambda: gpt2()),
     "gpt2-untied": ((4, 0), lambda: gpt2(n_inner=37, tie_word_embeddings=False)),
@@ -71,6 +77,7 @@ MODELS = {                                      # NAME: the first version that c
     "qwen2-windows": ((4, 53), lambda: qwen2(use_sliding_window=True, sliding_window=20, max_window_layers=1)),
     "mistral": ((4, 46), lambda: mistral(sliding_window=20)),
     "mistral-full": ((4, 46), lambda: mistral(sliding_window=None)),
+    "qwen3-moe": ((4, 51), lambda: qwen3_moe(mlp_only_layers=[0])),
     "gptj": ((4, 11), lambda: gptj()),
     "gptj-tied": ((4, 11), lambda: gptj(n_inner=37, tie_word_embeddings=True)),
 }

@@ -66,6 +66,10 @@ SHAPES = {
     "mistral-itself": dict(L=1, H=4, K=1, D=16, A=4, F=11, V=17, S=5, tied=True, batch=2, tokens=5, theta=500.0, window=1),
     "qwen2-windows": dict(L=3, H=9, K=3, D=18, F=19, V=61, S=11, tied=False, batch=3, tokens=9, theta=1e6, window=3, kinds="sfs"),
     "qwen3-windows": dict(L=2, H=6, K=2, D=24, A=6, F=11, V=29, S=13, tied=True, batch=3, tokens=11, theta=50.0, window=5, late=1),
+    "qwen3moe-between": dict(L=3, H=6, K=3, D=12, A=4, F=7, V=29, S=11, tied=False, batch=3, tokens=7, theta=1e4, E=5, k=2, balance=0.05, z=0.01,
+                             normalized=False, dense=17, only=[1]),
+    "qwen3moe-step": dict(L=2, H=4, K=2, D=12, A=6, F=5, V=17, S=9, tied=True, batch=2, tokens=5, theta=50.0, E=11, k=3, balance=0.05, z=0.01,
+                          normalized=True, dense=13, step=2),
     "biased-both": dict(L=2, H=6, K=3, D=24, F=19, V=61, S=9, tied=False, batch=3, tokens=7, theta=10000.0, attention=True, mlp=True),
     "biased-attention": dict(L=1, H=4, K=1, D=16, F=11, V=29, S=13, tied=True, batch=3, tokens=11, theta=500.0, attention=True, mlp=False),
     "biased-mlp": dict(L=1, H=3, K=3, D=18, F=7, V=17, S=5, tied=True, batch=2, tokens=5, theta=500.0, attention=False, mlp=True),
@@ -82,7 +86,7 @@ SHAPES = {
     "gptj-whole": dict(L=1, H=4, D=24, turned=6, F=11, V=29, S=13, tied=True, batch=3, tokens=11, eps=1e-3, every_token=True),
 }
 FAMILIES = {"gpt2": families.GPT2(), "llama": families.Llama(), "mixtral": families.Mixtral(), "gptj": families.GPTJ(),
-            "qwen2": families.Qwen2(), "qwen3": families.Qwen3(), "biased": families.Biased(),
+            "qwen2": families.Qwen2(), "qwen3": families.Qwen3(), "qwen3moe": families.Qwen3Moe(), "biased": families.Biased(),
             "mistral": families.Mistral(),
             "yarn": families.Yarn(), "parscale": families.ParScale()}
 NUDGE = 0.3                                     # of biases and norms, which start at 0 and 1 and would hide mistakes there
@@ -98,6 +102,12 @@ STATES = {"adamw": ["exp_avg", "exp_avg_sq"], "sgd": [], "momentum": ["momentum_
 
 
 # ---- the model and where it starts ---------------------------------------------------------------------------------
+
+def item(of, part):
+    """What `of` gives for a name; of name[E] item E of that."""
+    name, _, index = part.partition("[")
+    return of(name)[int(index[:-1])] if index else of(name)
+
 
 class Case:
     """A shape of a family, and its logical parameters in the model of transformers."""
@@ -116,7 +126,7 @@ class Case:
         """A model of transformers with these weights; its parameters by their names there."""
         model = self.family.model(self.c).double().train()
         named = dict(model.named_parameters())
-        wanted = {part for *_, parts in self.list for part, _ in parts}
+        wanted = {part.partition("[")[0] for *_, parts in self.list for part, _ in parts}
         if set(named) != wanted:
             raise AssertionError(f"transformers has the parameters {sorted(set(named) ^ wanted)} too many or few")
         with torch.no_grad():
@@ -126,14 +136,14 @@ class Case:
                     named[part].copy_(torch.from_numpy(w))
                 for part, rows in [] if self.split(name, weights[name]) else parts:
                     w = weights[name][first:first + rows]
-                    named[part].copy_(torch.from_numpy(w.T if self.family.transposed(name, w) else w))
+                    item(named.__getitem__, part).copy_(torch.from_numpy(w.T if self.family.transposed(name, w) else w))
                     first += rows
         return model, named
 
     def logical(self, of):
         """A tensor of each logical parameter, [out,in], from those that `of` gives for its parts."""
         for name, *_, parts in self.list:
-            arrays = [of(part).detach().numpy() for part, _ in parts]
+            arrays = [item(of, part).detach().numpy() for part, _ in parts]
             joined = self.family.join(self.c, name, arrays) if hasattr(self.family, "join") else None
             if joined is not None:
                 yield name, np.ascontiguousarray(joined, dtype="<f8")

@@ -30,7 +30,7 @@ ROOT = pathlib.Path(__file__).resolve().parent.parent
 SEED, SEQUENCES, TOKENS = 5, 3, 17
 ROUNDING = 1e-12                                # relative, norm over norm: what fp64 may do to a loss, a gradient, the logits
 FAMILIES = {"gpt2": families.GPT2(), "llama": families.Llama(), "mixtral": families.Mixtral(), "gptj": families.GPTJ(),
-            "qwen2": families.Qwen2(), "qwen3": families.Qwen3(), "mistral": families.Mistral()}
+            "qwen2": families.Qwen2(), "qwen3": families.Qwen3(), "mistral": families.Mistral(), "qwen3_moe": families.Qwen3Moe()}
 VERSION = tuple(int(number) for number in transformers.__version__.split(".")[:2])
 LLAMA3 = dict(rope_type="llama3", factor=4.0, low_freq_factor=1.0, high_freq_factor=4.0, original_max_position_embeddings=16)
 
@@ -95,6 +95,13 @@ def qwen3(tied, **more):
         head_dim=6, intermediate_size=77, initializer_range=0.2, rms_norm_eps=1e-5, tie_word_embeddings=tied, **more))
 
 
+def qwen3_moe(tied, **more):
+    return transformers.Qwen3MoeForCausalLM(transformers.Qwen3MoeConfig(
+        vocab_size=259, max_position_embeddings=32, hidden_size=40, num_hidden_layers=3, num_attention_heads=10, num_key_value_heads=5,
+        head_dim=6, intermediate_size=77, moe_intermediate_size=23, num_experts=6, num_experts_per_tok=2, initializer_range=0.2,
+        rms_norm_eps=1e-5, tie_word_embeddings=tied, output_router_logits=True, router_aux_loss_coef=0.03, **more))
+
+
 def gptj(**more):
     return transformers.GPTJForCausalLM(transformers.GPTJConfig(
         vocab_size=259, n_positions=32, n_embd=40, n_layer=3, n_head=5, rotary_dim=6, initializer_range=0.2, bos_token_id=0,
@@ -127,6 +134,9 @@ CASES = {                                       # what: the first version that c
                                        "1GB", torch.float32),
     "Qwen3, windows by a list": (LAYER_TYPES, lambda: qwen3(False, use_sliding_window=True, sliding_window=6, layer_types=[
         "sliding_attention", "full_attention", "sliding_attention"]), "1GB", torch.float32),
+    "Qwen3-MoE, the second layer dense, several files": (PARAMETERS, lambda: qwen3_moe(False, mlp_only_layers=[1]), "60KB", torch.float32),
+    "Qwen3-MoE, tied, normalized, biases of attention": (PARAMETERS, lambda: qwen3_moe(
+        True, norm_topk_prob=True, decoder_sparse_step=2, attention_bias=True), "1GB", torch.bfloat16),
     "GPT-J, part of a head turned": ((4, 11), lambda: gptj(n_inner=77), "1GB", torch.float32),
     "GPT-J, tied, bf16, several files": ((4, 11), lambda: gptj(tie_word_embeddings=True), "30KB", torch.bfloat16),
     "Mixtral, rope_parameters": (PARAMETERS, lambda: mixtral(False, rope_parameters=dict(LLAMA3, rope_theta=500.0)), "1GB", torch.float32),
@@ -180,7 +190,7 @@ def load(folder):
 
 def shape_of(config):
     """What the loss of a mixture needs to know."""
-    if config.model_type != "mixtral":
+    if config.model_type not in ("mixtral", "qwen3_moe"):
         return {}
     return dict(margin=1e-9, E=config.num_local_experts, k=config.num_experts_per_tok, z=getattr(config, "router_z_loss_coef", 0.0),
                 balance=config.router_aux_loss_coef if config.output_router_logits else 0.0)
@@ -206,10 +216,11 @@ FUSED = {"q_proj": ("qkv_proj", None), "k_proj": ("qkv_proj", 2), "v_proj": ("qk
 def of_experts(name, ours):
     """Our gradients of what transformers 5 has as one tensor of all experts, [E,rows,columns]; None of any other tensor."""
     at, _, which = name.partition("mlp.experts.")
-    last = {"gate_up_proj": ".w13.weight", "down_proj": ".w2.weight"}.get(which)
-    if last is None:
+    if which not in ("gate_up_proj", "down_proj"):
         return None
-    before = f"grad/{at}block_sparse_moe.experts."
+    before, last = f"grad/{at}mlp.experts.", f".{which}.weight"
+    if not any(n.startswith(before) for n in ours):             # a Mixtral's
+        before, last = f"grad/{at}block_sparse_moe.experts.", {"gate_up_proj": ".w13.weight", "down_proj": ".w2.weight"}[which]
     names = [n for n in ours if n.startswith(before) and n.endswith(last)]
     return np.stack([ours[n] for n in sorted(names, key=lambda n: int(n[len(before):].split(".")[0]))])
 
@@ -228,7 +239,8 @@ def gradients(model, ours):
             continue
         last = name.split(".")[-2]
         fused, left = FUSED.get(last, (last, None))
-        whole = ours["grad/" + logical.replace(last, fused).replace("mlp.gate.weight", "block_sparse_moe.gate.weight")]
+        place = "grad/" + logical.replace(last, fused)
+        whole = ours[place if place in ours else place.replace("mlp.gate.weight", "block_sparse_moe.gate.weight")]
         first = 0 if left is None else len(whole) - left * len(gradient)
         yield name, apart(whole[first:first + len(gradient)], gradient)
 

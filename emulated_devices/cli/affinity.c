@@ -56,7 +56,7 @@ static enum error_code count_batch(struct transformer *m, const struct text *tex
     text_batch(text, split, a->seed, step, a->seq, 0, a->batch, ids, ids + N);
     const enum error_code e = transformer_forward(m, ids, ids + N, a->batch, a->seq, &loss, err);
     for (int64_t l = 0; l < c->L && !e; l++)
-        for (int64_t i = 0; i < N * c->mixture.k; i++) {
+        for (int64_t i = 0; i < N * c->mixture.k && layer_mlp(c, l) == MLP_MIXTURE; i++) {
             const int64_t expert = ((const int32_t *)m->block[l].experts.data)[i];
             if (expert >= 0 && expert < c->mixture.E)
                 seen->count[(l * c->V + ids[i / c->mixture.k]) * c->mixture.E + expert]++;
@@ -115,7 +115,10 @@ static enum error_code order_experts(struct transformer *m, const struct cluster
     int32_t *const old = malloc((size_t)E * sizeof *old);
     char **const at = malloc((size_t)E * sizeof *at);
     enum error_code e = old && at ? OK : fail(err, ERR_MEMORY, "no memory to order %lld experts", (long long)E);
-    for (int l = 0; l < m->config.L && !e; l++) clusters_order(c, E, l, old), e = order_layer(m, l, old, at, err);
+    for (int l = 0; l < m->config.L && !e; l++) {
+        if (layer_mlp(&m->config, l) != MLP_MIXTURE) continue;
+        clusters_order(c, E, l, old), e = order_layer(m, l, old, at, err);
+    }
     free(old), free(at);
     return e;
 }

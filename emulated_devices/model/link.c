@@ -507,9 +507,8 @@ enum error_code link_layer(struct linked *l, const struct model_config *c, const
 {
     const struct program *p = program_of(c);
     if (p == NULL) return fail(err, ERR_PLAN, "--model %s: devices have no program for this family of models", c->name);
-    if (layer < 0) return link_part(l, p->embedding, c, s, RECOMPUTE_NONE, forward_only, err);
-    if (layer == c->L) return link_part(l, p->loss, c, s, RECOMPUTE_NONE, forward_only, err);
-    return link_part(l, p->block, c, s, recompute_of(recompute, layer), forward_only, err);
+    const enum recompute r = layer < 0 || layer == c->L ? RECOMPUTE_NONE : recompute_of(recompute, layer);
+    return link_part(l, program_part(p, c, layer), c, s, r, forward_only, err);
 }
 
 const struct slot *linked_slot(const struct linked *l, const char *name)

@@ -14,6 +14,8 @@ static int64_t columns(const struct tensor_parallel *tp, enum activation_width w
     case WIDTH_CHOICES:    return tp->config->mixture.k;
     case WIDTH_SHARED_UP:  return 2 * tp->shared.count;
     case WIDTH_SHARED_ACT: return tp->shared.count;
+    case WIDTH_DENSE_UP:   return 2 * tp->dense.count;
+    case WIDTH_DENSE_ACT:  return tp->dense.count;
     case WIDTH_GATE:       return 1;
     case WIDTH_BESIDE:     return STREAMS(tp->config) * tp->channels.count;
     case WIDTH_STREAMS:    return STREAMS(tp->config);

@@ -31,7 +31,7 @@ void routers_close(struct trainer *t)
 }
 
 /* The number of rows that the routers of all layers process. */
-static double rows_of(const struct plan *p) { return (double)(p->B * p->S * p->model.L); }
+static double rows_of(const struct plan *p) { return (double)(p->B * p->S * mixture_layers(&p->model)); }
 
 void routers_begin(struct trainer *t)
 {
@@ -97,7 +97,9 @@ void routers_update(struct trainer *t)
     const struct mixture_config *x = &t->plan.model.mixture;
     const int64_t E = mixture_columns(x);
     for (int64_t l = 0; l < t->plan.model.L && is_mixture(&t->plan) && x->router.biased; l++)
-        router_move_bias(&x->router, t->routers.bias + l * E, t->routers.sums + (2 + l) * E + 2, x->E, x->zero, x->k);
+        if (layer_mlp(&t->plan.model, l) == MLP_MIXTURE)
+            router_move_bias(&x->router, t->routers.bias + l * E, t->routers.sums + (2 + l) * E + 2, x->E, x->zero,
+                             x->k);
 }
 
 /* The sum over the devices of all loads; what devices along ep count alike only once. */

@@ -55,6 +55,7 @@ enum activation_width operation_width(const struct node *n, enum activation_widt
                : n->role == ROLE_HEAD   ? WIDTH_VOCABULARY
                : n->role == ROLE_ROUTER ? WIDTH_EXPERTS
                : n->role == ROLE_SHARED_UP   ? WIDTH_SHARED_UP
+               : n->role == ROLE_DENSE_UP    ? WIDTH_DENSE_UP
                : n->role == ROLE_SHARED_GATE ? WIDTH_GATE
                : n->role == ROLE_STREAMS_UP   ? WIDTH_MEAN
                : n->role == ROLE_STREAMS_DOWN ? WIDTH_STREAMS
@@ -66,7 +67,8 @@ enum activation_width operation_width(const struct node *n, enum activation_widt
     case OP_ROUTE:     return WIDTH_CHOICES;
     case OP_MIXTURE:   return WIDTH_MODEL;
     case OP_GELU:      return WIDTH_ACT;
-    case OP_SWIGLU:    return in == WIDTH_SHARED_UP ? WIDTH_SHARED_ACT : WIDTH_ACT;
+    case OP_SWIGLU:    return in == WIDTH_SHARED_UP ? WIDTH_SHARED_ACT : in == WIDTH_DENSE_UP ? WIDTH_DENSE_ACT
+                                                                                               : WIDTH_ACT;
     case OP_EMBED:     return WIDTH_MODEL;
     default:           return in;
     }

@@ -20,9 +20,9 @@ static bool shows(const struct node *table, const char *name)
 
 static const struct node *table_of(const struct program *p, const char *name)
 {
-    const struct node *const tables[] = { p->embedding, p->block, p->loss };
-    for (int i = 0; i < 3; i++)
-        if (shows(tables[i], name)) return tables[i];
+    const struct node *const tables[] = { p->embedding, p->block, p->loss, p->dense_block };
+    for (int i = 0; i < 4; i++)
+        if (tables[i] && shows(tables[i], name)) return tables[i];
     return NULL;
 }
 
@@ -90,15 +90,15 @@ void activation_made_by(char *out, size_t size, const struct model_config *c, co
                         bool gradient)
 {
     const struct program *p = program_of(c);
-    const struct node *table = p ? table_of(p, name) : NULL;
+    const struct node *table = p ? program_part(p, c, layer) : NULL;
     struct words w = { out, size, 0 };
     out[0] = 0;
-    if (table == NULL) return;
+    if (table == NULL || !shows(table, name)) return;
     const struct node *last = table;
     while (last[1].op != OP_END) last++;
     if (!gradient) say_node(&w, c, maker_of(table, name), layer);
     else if (last->out && strcmp(last->out, name) == 0)
-        say_readers(&w, c, layer + 1 < c->L ? p->block : p->loss, "in", layer + 1);
+        say_readers(&w, c, program_part(p, c, layer + 1), "in", layer + 1);
     else say_readers(&w, c, table, name, layer);
 }
 
@@ -143,6 +143,10 @@ struct intervals activation_columns(const struct tensor_parallel *tp, enum activ
         intervals_add(&s, tp->shared), intervals_add(&s, interval_moved(tp->shared, c->mixture.shared));
         break;
     case WIDTH_SHARED_ACT: intervals_add(&s, tp->shared); break;
+    case WIDTH_DENSE_UP:
+        intervals_add(&s, tp->dense), intervals_add(&s, interval_moved(tp->dense, c->dense.F));
+        break;
+    case WIDTH_DENSE_ACT:  intervals_add(&s, tp->dense); break;
     case WIDTH_GATE:       return intervals_whole(1);
     case WIDTH_BESIDE:     return intervals_whole(c->D * STREAMS(c));
     case WIDTH_MEAN:       return intervals_whole(c->D);

@@ -4,19 +4,28 @@
 #include <string.h>
 
 extern const struct program program_gpt2, program_llama, program_mixtral, program_mixtral_shared,
-                            program_mixtral_gated, program_gptj, program_scmoe, program_parscale, program_qwen3;
+                            program_mixtral_gated, program_gptj, program_scmoe, program_parscale, program_qwen3,
+                            program_qwen3_moe;
 
 static const struct program *const programs[FAMILY_COUNT] = {
     [FAMILY_GPT2] = &program_gpt2, [FAMILY_LLAMA] = &program_llama, [FAMILY_MIXTRAL] = &program_mixtral,
     [FAMILY_GPTJ] = &program_gptj, [FAMILY_QWEN2] = &program_llama, [FAMILY_SCMOE] = &program_scmoe,
     [FAMILY_PARSCALE] = &program_parscale, [FAMILY_QWEN3] = &program_qwen3,
     [FAMILY_MISTRAL] = &program_llama,
+    [FAMILY_QWEN3_MOE] = &program_qwen3_moe,
 };
 
 const struct program *program_of(const struct model_config *c)
 {
     if (c->mixture.shared > 0) return c->mixture.shared_gate ? &program_mixtral_gated : &program_mixtral_shared;
     return programs[model_family(c)];
+}
+
+const struct node *program_part(const struct program *p, const struct model_config *c, int layer)
+{
+    if (layer < 0) return p->embedding;
+    if (layer == c->L) return p->loss;
+    return layer_mlp(c, layer) == c->mlp ? p->block : p->dense_block;
 }
 
 /* The range of a layer's parameters in the model's list; layer -1: the embedding, L: the final norm and the output

@@ -61,12 +61,16 @@ extern const char *const sorted_by_expert[];            /* ends with NULL */
 struct program {
     const struct node *embedding, *block, *loss;        /* each ends with OP_END */
     const char *block_prefix;           /* of the names of a block's parameters; %d: the layer */
+    const struct node *dense_block;     /* of a mixture's dense layers; NULL: it can have none */
 };
 
 extern const struct node llama_embedding[], llama_loss[];       /* also Mixtral's and ScMoE's */
 
 /** The program of a model, or NULL if devices have none for it. */
 const struct program *program_of(const struct model_config *);
+
+/** The table of a part: a layer's block, of the kind that this layer has; of -1 the embedding, of L the loss. */
+const struct node *program_part(const struct program *, const struct model_config *, int layer);
 
 /** The index of a node's weight, or bias, in a layer, in the model's list of parameters; -1 if the model has none. */
 int program_weight(const struct model_config *, const struct node *, int layer);

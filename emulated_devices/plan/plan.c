@@ -480,7 +480,7 @@ static double per_element(const struct plan *p)
  * matrices read.  What attention and norms keep of a row is left out. */
 static double kept_elements(const struct model_config *c)
 {
-    const double rows = c->mlp == MLP_MIXTURE ? (double)c->mixture.k : 1;
+    const double rows = c->mlp == MLP_MIXTURE ? (double)c->mixture.k : 1;       /* dense layers count as mixtures */
     const double attention = (double)((c->parallel ? 3 : 4) * c->D +
                                       (c->head_norms ? 2 : 1) * qkv_width(c) + heads_width(c));
     return attention + rows * (double)((c->mlp == MLP_GELU ? 2 : 3) * c->F + (rows > 1 ? 2 * c->D : 0));

@@ -96,6 +96,15 @@ void case_take_mixtral(struct plan *p)
     p->schedule = "gpipe";
 }
 
+/* Norms of heads; with three layers the second is dense, and with one none. */
+void case_take_qwen3_moe(struct plan *p)
+{
+    case_take_mixtral(p);
+    snprintf(p->model.name, sizeof p->model.name, "nasty qwen3-moe");
+    p->model.head_norms = true, p->model.A = 4, p->model.mixture.router.normalized = false;
+    if (p->model.L > 1) p->model.dense.F = 19, layer_set_add(&p->model.dense.at, 1);
+}
+
 /* The same with its mixture on a shortcut past dense blocks. */
 void case_take_scmoe(struct plan *p)
 {
@@ -135,7 +144,8 @@ static const struct case_model models[] = { { "gpt2", take_gpt2 }, { "llama", ca
                                             { "gptj", case_take_gptj }, { "qwen2", case_take_qwen2 },
                                             { "parscale", case_take_streams }, { "qwen3", case_take_qwen3 },
                                             { "biased", case_take_biased }, { "windows", case_take_windows },
-                                            { "mixtral", case_take_mixtral }, { "shared", take_shared } };
+                                            { "mixtral", case_take_mixtral }, { "qwen3-moe", case_take_qwen3_moe },
+                                            { "shared", take_shared } };
 
 const struct case_model *case_model_at(int place)
 {

@@ -129,7 +129,7 @@ static enum error_code make_room(struct probes *p, int count, struct error *err)
     forget_parts(p);
     free(p->expected), free(p->sums);
     p->count = count;
-    p->routers = count > 0 && c->mlp == MLP_MIXTURE && !p->isolate ? (int)c->L : 0;
+    p->routers = count > 0 && c->mlp == MLP_MIXTURE && !p->isolate ? (int)mixture_layers(c) : 0;
     p->keep = p->keep || p->routers > 0;
     const size_t entries = (size_t)(count + p->routers) + 1, places = entries * (size_t)p->trainer->plan.micros;
     p->expected = calloc(entries, sizeof *p->expected);
@@ -192,9 +192,10 @@ enum error_code probes_deliver(struct probes *p, const struct recording *record,
         activation_width_of(&t->plan.model, a->name, &p->expected[i].width);
     }
     share(t, p->expected, (uint64_t)count * sizeof *p->expected);
-    for (int l = 0; l < p->routers; l++)
-        p->expected[count + l] = (struct expected){ .name = "router.experts", .layer = l, .format = I32,
-                                                    .cols = t->plan.model.mixture.k, .width = WIDTH_CHOICES };
+    for (int l = 0, place = count; place < count + p->routers; l++)
+        if (layer_mlp(&t->plan.model, l) == MLP_MIXTURE)
+            p->expected[place++] = (struct expected){ .name = "router.experts", .layer = l, .format = I32,
+                                                      .cols = t->plan.model.mixture.k, .width = WIDTH_CHOICES };
     deliver_all(p, record);
     return OK;
 }
@@ -269,8 +270,8 @@ void probes_gather_routes(struct probes *p, int32_t *experts)
 {
     const struct plan *plan = &p->trainer->plan;
     const int64_t N = plan->B * plan->S, k = plan->model.mixture.k;
-    for (int l = 0; l < p->routers; l++)
-        probes_gather(p, p->count + l, tensor_2d(experts ? experts + l * N * k : NULL, I32, N, k));
+    for (int i = p->count; i < p->count + p->routers; i++)
+        probes_gather(p, i, tensor_2d(experts ? experts + p->expected[i].layer * N * k : NULL, I32, N, k));
 }
 
 void probes_compare_again(struct probes *p, const struct recording *record)

@@ -94,7 +94,8 @@ static void add_mask(const struct building *b, const struct node *n, struct sing
 static int matrices_of(const struct building *b, const struct node *n)
 {
     if (n->role == ROLE_QKV) return 3;
-    return (n->role == ROLE_UP && b->config->mlp != MLP_GELU) || n->role == ROLE_SHARED_UP ? 2 : 1;
+    return (n->role == ROLE_UP && b->config->mlp != MLP_GELU) || n->role == ROLE_SHARED_UP || n->role == ROLE_DENSE_UP
+               ? 2 : 1;
 }
 
 /* ---- a mixture: two products, each expert's with its own matrix, what is between them, and the weighted sum ------ */
@@ -185,15 +186,14 @@ static enum error_code build(struct building *b, struct error *err)
 {
     const struct program *p = b->program;
     const int L = (int)b->config->L;
-    const size_t most = (size_t)(length(p->embedding) + L * (length(p->block) + STEPS_OF_EXPERTS) + length(p->loss) +
-                                 LOSSES_OF_ROUTERS);
+    size_t most = LOSSES_OF_ROUTERS;
+    for (int l = -1; l <= L; l++) most += (size_t)length(program_part(p, b->config, l)) + STEPS_OF_EXPERTS;
     b->graph.slot = calloc(most, sizeof *b->graph.slot), b->graph.node = calloc(most, sizeof *b->graph.node);
     b->width = calloc(most, sizeof *b->width);
     if (b->graph.slot == NULL || b->graph.node == NULL || b->width == NULL)
         return fail(err, ERR_MEMORY, "no memory for the operations of model %s", b->config->name);
-    enum error_code e = add_part(b, p->embedding, -1, err);
-    for (int l = 0; l < L && !e; l++) e = add_part(b, p->block, l, err);
-    if (!e) e = add_part(b, p->loss, L, err);
+    enum error_code e = OK;
+    for (int l = -1; l <= L && !e; l++) e = add_part(b, program_part(p, b->config, l), l, err);
     if (b->config->mlp != MLP_MIXTURE) return e;
     add_number(b, "balance_loss", &single_balance_loss), add_number(b, "z_loss", &single_z_loss);
     return e;

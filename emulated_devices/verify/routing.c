@@ -37,7 +37,7 @@ void routing_keep(struct routing *r, const struct transformer *truth)
     r->N = truth->B * truth->S;
     memset(r->found, 0, (size_t)r->L * sizeof *r->found);
     for (int64_t l = 0; l < r->L; l++)
-        for (int64_t i = 0; i < r->N * r->k; i++)
+        for (int64_t i = 0; i < r->N * r->k && layer_mlp(&truth->config, l) == MLP_MIXTURE; i++)
             of_layer(r, r->experts, l)[i] = choice_made(((const int32_t *)truth->block[l].experts.data)[i]);
 }
 
@@ -69,6 +69,7 @@ void routing_measure(struct routing *r, const struct transformer *truth, const s
     for (int64_t l = 0; l < r->L; l++) {
         const struct tensor a = truth->block[l].router, b = twin->block[l].router;
         double far = 0, large = 0, *const x = r->keys, *const y = r->keys + r->E;
+        if (layer_mlp(&truth->config, l) != MLP_MIXTURE) continue;
         for (int64_t n = 0; n < tensor_rows(a); n++) {
             read_keys(r, (int)l, a, n, x), read_keys(r, (int)l, b, n, y);
             for (int64_t e = 0; e < r->E; e++) {

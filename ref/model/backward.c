@@ -16,14 +16,19 @@ static void norm_backward(struct transformer *m, struct tensor dX, struct tensor
     }
 }
 
+/* Scratch, which has room for the largest feed-forward of all layers, in the shape of this one's. */
+static struct tensor of_shape(struct tensor scratch, struct tensor like)
+{
+    return tensor_2d(scratch.data, scratch.dtype, tensor_rows(like), tensor_cols(like));
+}
+
 /* m->d_branch: the gradient of the feed-forward's output.  dX: that of its input; may be d_branch. */
 static void feed_backward(struct transformer *m, int layer, struct tensor dX)
 {
     const struct ops *op = m->ops;
     const struct model_config *c = &m->config;
     const struct feed f = feed_of(m, layer);
-    const struct tensor d_act = tensor_first(m->d_act, tensor_rows(f.act)),     /* a mixture's have more rows */
-                        d_up = tensor_first(m->d_up, tensor_rows(f.up));
+    const struct tensor d_act = of_shape(m->d_act, f.act), d_up = of_shape(m->d_up, f.up);
 
     op->linear_backward_weight(G(f.down_w), G(DOWN_B), m->d_branch, f.act);
     op->linear_backward_input(d_act, m->d_branch, W(f.down_w));
@@ -78,7 +83,7 @@ static void upper_backward(struct transformer *m, int layer)
     struct block_activations *a = &m->block[layer];
     const struct tensor d = m->d_stream, branch = m->d_branch, step = m->d_step;
 
-    computed_gradient(m, "ln_2", layer, branch, up_width(c));
+    computed_gradient(m, "ln_2", layer, branch, is_mixture(m, layer) ? up_width(c) : tensor_cols(feed_of(m, layer).up));
     norm_backward(m, step, branch, a->mid, a->ln2_mean, a->ln2_rstd, param_of_block(c, layer, LN2_W),
                   param_of_block(c, layer, LN2_B));
     op->add(d, d, step);
@@ -104,7 +109,7 @@ static void block_backward(struct transformer *m, int layer)
 {
     m->ops->dropout(m->d_branch, m->d_stream, residual_dropout(m, layer, "mlp"));
     computed_gradient(m, "mlp.out", layer, m->d_branch, 1);
-    if (m->config.mlp == MLP_MIXTURE) mixture_backward(m, layer);
+    if (is_mixture(m, layer)) mixture_backward(m, layer);
     else feed_backward(m, layer, m->d_branch);
     upper_backward(m, layer);
     leave_layer(m, layer);

@@ -53,6 +53,9 @@ const struct model_preset model_presets[] = {
       "a mixture on a shortcut past dense blocks, as LongCat-Flash's, of 0.2M parameters: 8 experts, 2 of a token", 8 },
     { WIDE_HEADS("qwen3-tiny", 8, 8, 4, 6, 32, 88, 32, 256, DENSE, .head_norms = true, .tied = true),
       "a Qwen3 of 0.1M parameters: llama-tiny with norms of queries and keys, and heads that are wider than D/H", 8 },
+    { WIDE_HEADS("qwen3-moe-tiny", 8, 8, 4, 6, 32, 24, 32, 256,
+                 MIXTURE(8, 2), .head_norms = true, .dense = { 88, { { 1 } } }),
+      "a Qwen3-MoE of 0.2M parameters: qwen3-tiny whose layers but the first have 8 experts, 2 of a token", 8 },
     { GPTJ("gptj-tiny", 8, 8, 32, 2, 128, 32, 256), "a GPT-J of 0.1M parameters, 8 layers and 8 heads", 8 },
     { { .name = "" }, NULL, 0 },
 };
@@ -72,6 +75,16 @@ enum error_code model_config_preset(struct model_config *c, int64_t *batch, cons
     if (strchr(name, '/'))
         return fail(err, ERR_USAGE, "--model %s: there is no such folder", printable_path(name).text);
     return fail_unknown_name(err, "--model", name, names, n);
+}
+
+int64_t layer_set_count(const struct layer_set *s, int64_t end)
+{
+    int64_t n = 0;
+    for (int64_t word = 0; word < LAYER_SET_MOST / 64 && 64 * word < end; word++) {
+        const uint64_t before = end - 64 * word < 64 ? ((uint64_t)1 << (end - 64 * word)) - 1 : ~(uint64_t)0;
+        for (uint64_t left = s->bits[word] & before; left; left &= left - 1) n++;
+    }
+    return n;
 }
 
 static enum error_code check_sizes(const struct model_config *c, struct error *err)
@@ -186,6 +199,27 @@ int64_t mixture_capacity(const struct mixture_config *m, int64_t S)
     return (int64_t)ceil(m->capacity_factor * (double)(m->k * S) / (double)mixture_columns(m));
 }
 
+static enum error_code check_dense(const struct model_config *c, struct error *err)
+{
+    const int64_t layers = layer_set_count(&c->dense.at, c->L);
+    if (layers == 0 && c->dense.F == 0) return OK;
+    if (c->mlp != MLP_MIXTURE || c->shortcut)
+        return fail(err, ERR_PLAN, "model: dense layers beside those of a mixture, and it is not a mixture of such "
+                    "layers");
+    if (c->L > LAYER_SET_MOST)
+        return fail(err, ERR_PLAN, "model: L=%lld layers, of which some are dense; there can be at most %d then",
+                    (long long)c->L, LAYER_SET_MOST);
+    if (layers == c->L)
+        return fail(err, ERR_PLAN, "model: all L=%lld layers are dense; a mixture has at least one with experts",
+                    (long long)c->L);
+    if (layers != layer_set_count(&c->dense.at, LAYER_SET_MOST) || layers == 0)
+        return fail(err, ERR_PLAN, "model: dense layers that are not among its L=%lld layers", (long long)c->L);
+    if (c->dense.F < 1 || c->dense.F > INT32_MAX)
+        return fail(err, ERR_PLAN, "model: dense layers %lld wide; it must be from 1 to 2^31 - 1",
+                    (long long)c->dense.F);
+    return OK;
+}
+
 static enum error_code check_mixture(const struct model_config *c, struct error *err)
 {
     const struct mixture_config *m = &c->mixture;
@@ -249,6 +283,8 @@ int model_config_numbers(const struct model_config *c, struct model_number out[M
         { "stream smoothing", false, c->streams.smoothing },
         { "window", true, (double)c->windows.size }, { "layers with a window", true, (double)model_windowed_layers(c) },
         { "which layers", true, which_layers(&c->windows) },
+        { "dense layers", true, (double)layer_set_count(&c->dense.at, c->L) },
+        { "dense layers' width", true, (double)c->dense.F },
         { "rotary turned", true, (double)r->turned },
     };
     enum { COUNT = sizeof numbers / sizeof *numbers };
@@ -274,6 +310,7 @@ enum error_code model_config_check(const struct model_config *c, struct error *e
 {
     enum error_code e = check_mixture(c, err);
     if (!e) e = check_sizes(c, err);
+    if (!e) e = check_dense(c, err);
     if (!e) e = check_rotary(c, err);
     if (!e) e = check_streams(c, err);
     if (!e) e = check_windows(c, err);

@@ -9,7 +9,7 @@
 
 /* Families of models whose files we read and write. */
 enum model_family { FAMILY_NONE, FAMILY_GPT2, FAMILY_LLAMA, FAMILY_MIXTRAL, FAMILY_GPTJ, FAMILY_QWEN2, FAMILY_PARSCALE,
-                    FAMILY_SCMOE, FAMILY_QWEN3, FAMILY_MISTRAL,
+                    FAMILY_SCMOE, FAMILY_QWEN3, FAMILY_QWEN3_MOE, FAMILY_MISTRAL,
                     FAMILY_COUNT };
 
 /* The parts of a model: each family has one of each kind (model_family()). */
@@ -57,6 +57,28 @@ struct mixture_config {
 /* The columns of its router. */
 static inline int64_t mixture_columns(const struct mixture_config *m) { return m->E + m->zero; }
 
+/* A set of layers; which layers can be in one is limited, so that a config is plain memory. */
+enum { LAYER_SET_MOST = 1024 };
+struct layer_set { uint64_t bits[LAYER_SET_MOST / 64]; };
+
+static inline bool layer_set_has(const struct layer_set *s, int64_t layer)
+{
+    return layer >= 0 && layer < LAYER_SET_MOST && (s->bits[layer / 64] >> (layer % 64) & 1);
+}
+static inline void layer_set_add(struct layer_set *s, int64_t layer)
+{
+    if (layer >= 0 && layer < LAYER_SET_MOST) s->bits[layer / 64] |= (uint64_t)1 << (layer % 64);
+}
+
+/** How many of the layers before `end` are in a set. */
+int64_t layer_set_count(const struct layer_set *, int64_t end);
+
+/* Layers of a mixture that have a dense feed-forward of their own width F instead of a router and experts. */
+struct dense_layers {
+    int64_t F;                                  /* 0: there are no such layers */
+    struct layer_set at;
+};
+
 /* P parallel streams of one model (ParScale, arXiv:2505.10475): each runs on all tokens, with learned keys and values
  * of its own before the first token in every layer; a learned weighted mean of their results goes to the output
  * matrix. */
@@ -81,10 +103,11 @@ struct model_config {
                                  * Mistral, which may be a Llama; else FAMILY_NONE */
     enum norm_kind norm;
     enum position_kind positions;
-    enum mlp_kind mlp;
+    enum mlp_kind mlp;          /* of all layers, but of those that are dense: layer_mlp() */
     struct rotary rotary;
     struct windows windows;
     struct mixture_config mixture;
+    struct dense_layers dense;
     struct streams_config streams;
     int64_t padding;            /* 1 + padding token, whose embedding gets no gradient in transformers; 0: none */
     bool head_norms;            /* each head of queries and keys passes an rmsnorm before its rotary positions */
@@ -114,6 +137,18 @@ static inline void windows_add(struct windows *w, int64_t first, int64_t end)
 /** The number of layers that have a window. */
 int64_t model_windowed_layers(const struct model_config *);
 
+/** The feed-forward of a layer: layers of one model may differ. */
+static inline enum mlp_kind layer_mlp(const struct model_config *c, int64_t layer)
+{
+    return layer_set_has(&c->dense.at, layer) ? MLP_SWIGLU : c->mlp;
+}
+
+/** The layers that have a router and experts. */
+static inline int64_t mixture_layers(const struct model_config *c)
+{
+    return c->mlp == MLP_MIXTURE ? c->L - layer_set_count(&c->dense.at, c->L) : 0;
+}
+
 /** The family of a shape, found from its parts; the table is in families.c. */
 enum model_family model_family(const struct model_config *);
 
@@ -121,7 +156,7 @@ enum model_family model_family(const struct model_config *);
 const char *model_family_name(enum model_family);
 
 /* All names of families, for messages: "gpt2, llama and mixtral". */
-struct family_names { char text[160]; };
+struct family_names { char text[256]; };
 struct family_names model_family_names(void);
 
 /* One number of a shape. */
@@ -183,6 +218,7 @@ enum param_role {
     ROLE_HEAD,
     ROLE_ROUTER,
     ROLE_SHARED_UP, ROLE_SHARED_DOWN,   /* of a mixture's shared experts */
+    ROLE_DENSE_UP, ROLE_DENSE_DOWN,     /* of its dense layers */
     ROLE_SHARED_GATE,
     ROLE_HEAD_NORM,                     /* of queries, then of keys: A numbers each, the same for all heads */
     ROLE_PREFIX,                        /* keys and values of each stream before its first token */
@@ -206,8 +242,8 @@ static inline bool model_has_bias(const struct model_config *c, enum param_role 
 }
 
 /* The parameters of a block in list order.  A family has some of them; a mixture has UP_W and DOWN_W for each expert,
- * at the end of the block.  Those of a layer with a shortcut are DENSE_UP_W to SECOND_DOWN_W; the last six are of its
- * second block. */
+ * at the end of the block; its dense layers have them once.  Those of a layer with a shortcut are DENSE_UP_W to
+ * SECOND_DOWN_W; the last six are of its second block. */
 enum block_param {
     LN1_W, LN1_B, QKV_W, QKV_B, HEAD_NORM_W, PREFIX, PROJ_W, PROJ_B, LN2_W, LN2_B, DENSE_UP_W, DENSE_DOWN_W,
     SECOND_LN1_W, SECOND_QKV_W, SECOND_PROJ_W, SECOND_LN2_W, SECOND_UP_W, SECOND_DOWN_W, ROUTER_W, SHARED_UP_W,
@@ -249,7 +285,8 @@ static inline bool param_is_linear(const struct param_spec *s)
 {
     return s->ndim == 2 &&
            (s->role == ROLE_QKV || s->role == ROLE_ATTENTION_OUT || s->role == ROLE_UP || s->role == ROLE_DOWN ||
-            s->role == ROLE_SHARED_UP || s->role == ROLE_SHARED_DOWN);
+            s->role == ROLE_SHARED_UP || s->role == ROLE_SHARED_DOWN || s->role == ROLE_DENSE_UP ||
+            s->role == ROLE_DENSE_DOWN);
 }
 
 /* Whether a parameter is small and every device along tp has all of it. */

@@ -83,6 +83,8 @@ static const struct family_format {
       llama_finish, llama_to_json },
     { FAMILY_QWEN2, "Qwen2ForCausalLM", "Qwen2Model", &qwen2_defaults, qwen2_keys, llama_finish, llama_to_json },
     { FAMILY_QWEN3, "Qwen3ForCausalLM", "Qwen3Model", &qwen3_defaults, qwen3_keys, llama_finish, llama_to_json },
+    { FAMILY_QWEN3_MOE, "Qwen3MoeForCausalLM", "Qwen3MoeModel", &qwen3_moe_defaults, qwen3_moe_keys, qwen3_moe_finish,
+      qwen3_moe_to_json },
     { FAMILY_SCMOE, "ScMoEForCausalLM", "ScMoEModel", &scmoe_defaults, mixtral_keys, llama_finish, llama_to_json },
 };
 enum { FORMATS = sizeof formats / sizeof *formats };

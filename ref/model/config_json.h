@@ -16,28 +16,33 @@ struct config_reading {
     int64_t max_window_layers;
     enum window_rule window_rule;
     int64_t pad_token;                              /* NO_TOKEN: none */
-    int64_t shared_experts;                         /* 0: not in the file */
+    int64_t shared_experts, experts;                /* 0: not in the file */
+    int64_t sparse_step;                            /* a Qwen3-MoE's */
     bool output_router_logits, attention_bias, mlp_bias, use_sliding_window;
     const char *scoring_func, *topk_method, *bias_update, *drop_order, *zero_type;     /* NULL: not in
                                                                                          * the file */
     const char *drop_scope;
     double layers_balance;      /* the coefficient of a mean over layers */
     double rope_theta;
-    const cJSON *rope_scaling, *rope_parameters, *layer_types;          /* NULL: not in the file */
+    const cJSON *rope_scaling, *rope_parameters, *layer_types, *dense_layers;           /* NULL: not in the file */
 };
 
 #define CONFIG_TO(name, kind, field) KEY_TO(name, kind, struct config_reading, field)
 
 /* Reading a family: start with the defaults of its class in transformers, read its list of keys, then call its finish
  * function, which computes derived values and refuses contradictions.  Mistral, Mixtral, Qwen2, Qwen3, ParScale and
- * ScMoE use llama_finish; a ScMoE has a Mixtral's keys. */
+ * ScMoE use llama_finish, a Qwen3-MoE after its own; a ScMoE has a Mixtral's keys. */
 extern const struct config_key gpt2_keys[], llama_keys[], mixtral_keys[], gptj_keys[], qwen2_keys[],
-    qwen3_keys[], parscale_keys[], mistral_keys[];
+    qwen3_keys[], qwen3_moe_keys[], parscale_keys[], mistral_keys[];
 extern const struct config_reading gpt2_defaults, llama_defaults, mixtral_defaults, gptj_defaults, qwen2_defaults,
-    qwen3_defaults, parscale_defaults, scmoe_defaults, mistral_defaults;
+    qwen3_defaults, qwen3_moe_defaults, parscale_defaults, scmoe_defaults, mistral_defaults;
 enum error_code gpt2_finish(struct config_reading *, const cJSON *root, const char *path, struct error *);
 enum error_code llama_finish(struct config_reading *, const cJSON *root, const char *path, struct error *);
+enum error_code qwen3_moe_finish(struct config_reading *, const cJSON *root, const char *path, struct error *);
 enum error_code gptj_finish(struct config_reading *, const cJSON *root, const char *path, struct error *);
+
+/** The rule of a mixture's routers, from the words read.  @return OK, or ERR_FORMAT with the word that is unknown. */
+enum error_code mixture_finish(struct config_reading *, const char *path, struct error *);
 
 /** Read rotary positions in either form: "rope_theta" and "rope_scaling", or "rope_parameters" (transformers 5).
  *  @return OK, or ERR_FORMAT: an unsupported kind, or two values that differ. */
@@ -50,7 +55,9 @@ enum error_code windows_from_json(struct config_reading *, const char *path, str
 /* Write a config into a JSON document; false if there is no memory. */
 bool gpt2_to_json(const struct model_config *, cJSON *root);
 bool llama_to_json(const struct model_config *, cJSON *root);       /* and all that llama_finish reads */
+bool qwen3_moe_to_json(const struct model_config *, cJSON *root);
 bool gptj_to_json(const struct model_config *, cJSON *root);
+bool mixture_to_json(const struct mixture_config *, cJSON *root);
 bool rotary_to_json(const struct rotary *, cJSON *root);
 bool windows_to_json(const struct model_config *, cJSON *root);
 

@@ -17,7 +17,7 @@ enum config_key_kind {
     KEY_FLAG,               /* bool */
     KEY_STRING,             /* const char *, owned by the document */
     KEY_OBJECT,             /* const cJSON *, owned by the document; null is NULL */
-    KEY_LIST,               /* likewise */
+    KEY_LIST,               /* const cJSON *, an array owned by the document; null is NULL */
     KEY_ONLY,               /* must have one of the one or two values only[] */
     KEY_IGNORED,            /* does not change any number of training */
 };

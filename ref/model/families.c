@@ -40,6 +40,8 @@ static const struct family {
                          .head_norms = true, .windows = ANY_LAYERS },
     [FAMILY_MISTRAL] = { "mistral", NORM_RMS, POSITIONS_ROTARY, MLP_SWIGLU, BIASES_NONE, .grouped = true,
                          .windows = ALL_LAYERS, .alike = FAMILY_MISTRAL },
+    [FAMILY_QWEN3_MOE] = { "qwen3_moe", NORM_RMS, POSITIONS_ROTARY, MLP_MIXTURE, BIASES_NONE, OF_ATTENTION,
+                           .grouped = true, .head_norms = true },
 };
 
 static bool has_biases_of(const struct model_config *c, const struct family *f)

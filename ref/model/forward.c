@@ -50,7 +50,7 @@ static void feed_forward(struct transformer *m, int layer)
     else op->swiglu_forward(f.act, f.up);
     computed(m, f.act_name, layer, f.act, 1);
     op->linear_forward(m->branch, f.act, W(f.down_w), W(DOWN_B));
-    computed(m, f.out_name, layer, m->branch, c->F);
+    computed(m, f.out_name, layer, m->branch, tensor_cols(f.act));
 }
 
 /* A parallel block: out = in + (attention + feed-forward), both from one norm. */
@@ -111,11 +111,10 @@ static void shortcut_forward(struct transformer *m, int layer, struct tensor out
 static void block_forward(struct transformer *m, int layer, struct tensor out)
 {
     const struct ops *op = m->ops;
-    const struct model_config *c = &m->config;
     struct block_activations *a = &m->block[layer];
 
     upper_forward(m, layer);
-    if (c->mlp == MLP_MIXTURE) mixture_forward(m, layer);
+    if (is_mixture(m, layer)) mixture_forward(m, layer);
     else feed_forward(m, layer);
     op->dropout(m->branch, m->branch, residual_dropout(m, layer, "mlp"));
     op->add(out, a->mid, m->branch);

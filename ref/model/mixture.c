@@ -100,8 +100,11 @@ void mixture_forward(struct transformer *m, int layer)
     computed(m, "mlp.out", layer, m->branch, c->mixture.shared > 0 ? 1 : c->mixture.k);
 }
 
-/* Number of rows of all layers' routers. */
-static double router_rows(const struct transformer *m) { return (double)(m->B * m->S * m->config.L); }
+/* Number of rows of the routers of all layers that have one. */
+static double router_rows(const struct transformer *m)
+{
+    return (double)(m->B * m->S * mixture_layers(&m->config));
+}
 
 static void experts_backward(struct transformer *m, int layer)
 {
@@ -231,7 +234,8 @@ double router_losses_end(struct transformer *m)
 void transformer_move_biases(struct transformer *m)
 {
     const struct mixture_config *x = &m->config.mixture;
-    for (int l = 0; l < m->config.L && m->config.mlp == MLP_MIXTURE && x->router.biased; l++)
-        router_move_bias(&x->router, transformer_router_bias(m, l), m->router_choices + l * mixture_columns(x), x->E,
-                         x->zero, x->k);
+    for (int l = 0; l < m->config.L && x->router.biased; l++)
+        if (is_mixture(m, l))
+            router_move_bias(&x->router, transformer_router_bias(m, l), m->router_choices + l * mixture_columns(x),
+                             x->E, x->zero, x->k);
 }

@@ -33,39 +33,60 @@ static enum block_param of_second(enum block_param p)
     return second[p] ? second[p] : p;
 }
 
-static bool has(const struct model_config *c, enum block_param p)
+static bool is_mixture(const struct model_config *c, int64_t layer) { return layer_mlp(c, layer) == MLP_MIXTURE; }
+
+static bool has(const struct model_config *c, int64_t layer, enum block_param p)
 {
+    const bool shared = c->mixture.shared > 0 && is_mixture(c, layer);
     if (p >= DENSE_UP_W && p <= SECOND_DOWN_W) return c->shortcut;
-    if (p == ROUTER_W) return c->mlp == MLP_MIXTURE;
-    if (p == SHARED_UP_W || p == SHARED_DOWN_W) return c->mixture.shared > 0;
-    if (p == SHARED_GATE_W) return c->mixture.shared > 0 && c->mixture.shared_gate;
+    if (p == ROUTER_W) return is_mixture(c, layer);
+    if (p == SHARED_UP_W || p == SHARED_DOWN_W) return shared;
+    if (p == SHARED_GATE_W) return shared && c->mixture.shared_gate;
     if (p == HEAD_NORM_W) return c->head_norms;
     if (p == PREFIX) return STREAMS(c) > 1;
     if (c->parallel && (p == LN2_W || p == LN2_B)) return false;
     return !kinds[p].bias || model_has_bias(c, kinds[p].role);
 }
 
-static int64_t experts(const struct model_config *c) { return c->mlp == MLP_MIXTURE ? c->mixture.E : 1; }
-
-/* Number of the block's parameters before p. */
-static int before(const struct model_config *c, enum block_param p)
+/* Number of a layer's parameters before p. */
+static int before(const struct model_config *c, int64_t layer, enum block_param p)
 {
     int n = 0;
-    for (enum block_param q = 0; q < p; q++) n += has(c, q);
+    for (enum block_param q = 0; q < p; q++) n += has(c, layer, q);
     return n;
 }
 
 /* A mixture has no biases, so the two parameters of an expert are neighbours at the end of the block. */
-static int block_params(const struct model_config *c) { return before(c, BLOCK_PARAMS) + 2 * (int)(experts(c) - 1); }
+static int block_params(const struct model_config *c, int64_t layer)
+{
+    const int64_t more = is_mixture(c, layer) ? c->mixture.E - 1 : 0;
+    return before(c, layer, BLOCK_PARAMS) + 2 * (int)more;
+}
+
+/* A layer that is dense among those of a mixture, and one that is not; -1: there is none. */
+static int64_t layer_of_kind(const struct model_config *c, bool dense)
+{
+    int64_t l = 0;
+    while (l < c->L && l < LAYER_SET_MOST && layer_set_has(&c->dense.at, l) != dense) l++;
+    return l < c->L && layer_set_has(&c->dense.at, l) == dense ? l : -1;
+}
 
 int param_positions(const struct model_config *c) { return c->positions == POSITIONS_LEARNED ? 1 : -1; }
 
 static int first_block(const struct model_config *c) { return c->positions == POSITIONS_LEARNED ? 2 : 1; }
 
+/* The parameters of the layers before one; of layer L those of all. */
+static int before_layer(const struct model_config *c, int64_t layer)
+{
+    const int64_t dense = layer_set_count(&c->dense.at, layer), other = layer - dense;
+    return (dense > 0 ? (int)dense * block_params(c, layer_of_kind(c, true)) : 0) +
+           (other > 0 ? (int)other * block_params(c, layer_of_kind(c, false)) : 0);
+}
+
 int param_of_block(const struct model_config *c, int64_t layer, enum block_param p)
 {
     if (layer > c->L) return param_of_block(c, layer - second_block(c, 0), of_second(p));
-    return has(c, p) ? first_block(c) + (int)layer * block_params(c) + before(c, p) : -1;
+    return has(c, layer, p) ? first_block(c) + before_layer(c, layer) + before(c, layer, p) : -1;
 }
 
 int param_of_expert(const struct model_config *c, int64_t layer, int64_t expert, enum block_param p)
@@ -73,7 +94,7 @@ int param_of_expert(const struct model_config *c, int64_t layer, int64_t expert,
     return param_of_block(c, layer, p) + 2 * (int)expert;
 }
 
-int param_final_norm(const struct model_config *c) { return first_block(c) + (int)c->L * block_params(c); }
+int param_final_norm(const struct model_config *c) { return first_block(c) + before_layer(c, c->L); }
 
 enum { OF_MEAN = 4 };
 
@@ -128,22 +149,26 @@ static const struct naming gpt2_naming = {
     },
 };
 
+/* A Llama's names, which its descendants have, too. */
+#define LLAMA_NAMES                                                                                                    \
+    [LN1_W] = { .whole = "input_layernorm.weight" },                                                                   \
+    [QKV_W] = { "self_attn.qkv_proj.weight",                                                                           \
+                { "self_attn.q_proj.weight", "self_attn.k_proj.weight", "self_attn.v_proj.weight" } },                 \
+    [QKV_B] = { "self_attn.qkv_proj.bias",                                                                             \
+                { "self_attn.q_proj.bias", "self_attn.k_proj.bias", "self_attn.v_proj.bias" } },                       \
+    [HEAD_NORM_W] = { "self_attn.qk_norm.weight", { "self_attn.q_norm.weight", "self_attn.k_norm.weight" } },          \
+    [PROJ_W] = { .whole = "self_attn.o_proj.weight" },                                                                 \
+    [PROJ_B] = { .whole = "self_attn.o_proj.bias" },                                                                   \
+    [LN2_W] = { .whole = "post_attention_layernorm.weight" },                                                          \
+    [UP_W] = { "mlp.gate_up_proj.weight", { "mlp.gate_proj.weight", "mlp.up_proj.weight" } },                          \
+    [UP_B] = { "mlp.gate_up_proj.bias", { "mlp.gate_proj.bias", "mlp.up_proj.bias" } },                                \
+    [DOWN_W] = { .whole = "mlp.down_proj.weight" }, [DOWN_B] = { .whole = "mlp.down_proj.bias" }
+
 static const struct naming llama_naming = {         /* and Mixtral, Qwen2, Qwen3 and ParScale */
     .in_files = "", .block = "model.layers.%d.", .tokens = "model.embed_tokens", .norm = "model.norm",
     .of_block = {
-        [LN1_W] = { .whole = "input_layernorm.weight" },
-        [QKV_W] = { "self_attn.qkv_proj.weight",
-                    { "self_attn.q_proj.weight", "self_attn.k_proj.weight", "self_attn.v_proj.weight" } },
-        [QKV_B] = { "self_attn.qkv_proj.bias",
-                    { "self_attn.q_proj.bias", "self_attn.k_proj.bias", "self_attn.v_proj.bias" } },
-        [HEAD_NORM_W] = { "self_attn.qk_norm.weight", { "self_attn.q_norm.weight", "self_attn.k_norm.weight" } },
+        LLAMA_NAMES,
         [PREFIX] = { .whole = "self_attn.prefix_kv.weight" },
-        [PROJ_W] = { .whole = "self_attn.o_proj.weight" },
-        [PROJ_B] = { .whole = "self_attn.o_proj.bias" },
-        [LN2_W] = { .whole = "post_attention_layernorm.weight" },
-        [UP_W] = { "mlp.gate_up_proj.weight", { "mlp.gate_proj.weight", "mlp.up_proj.weight" } },
-        [UP_B] = { "mlp.gate_up_proj.bias", { "mlp.gate_proj.bias", "mlp.up_proj.bias" } },
-        [DOWN_W] = { .whole = "mlp.down_proj.weight" }, [DOWN_B] = { .whole = "mlp.down_proj.bias" },
         [ROUTER_W] = { .whole = "block_sparse_moe.gate.weight" },
         [SHARED_UP_W] = { "block_sparse_moe.shared_expert.w13.weight",
                           { "block_sparse_moe.shared_expert.w1.weight", "block_sparse_moe.shared_expert.w3.weight" } },
@@ -152,6 +177,17 @@ static const struct naming llama_naming = {         /* and Mixtral, Qwen2, Qwen3
     },
     .expert = "block_sparse_moe.experts.%d.",
     .expert_up = { "w13.weight", { "w1.weight", "w3.weight" } }, .expert_down = { .whole = "w2.weight" },
+};
+
+static const struct naming qwen3_moe_naming = {
+    .in_files = "", .block = "model.layers.%d.", .tokens = "model.embed_tokens", .norm = "model.norm",
+    .of_block = {
+        LLAMA_NAMES,
+        [ROUTER_W] = { .whole = "mlp.gate.weight" },
+    },
+    .expert = "mlp.experts.%d.",
+    .expert_up = { "gate_up_proj.weight", { "gate_proj.weight", "up_proj.weight" } },
+    .expert_down = { .whole = "down_proj.weight" },
 };
 
 #define HALF_QKV(n) { "self_attn." n ".qkv_proj.weight", { "self_attn." n ".q_proj.weight",                          \
@@ -197,6 +233,7 @@ static const struct naming *naming_of(const struct model_config *c)
         [FAMILY_PARSCALE] = &llama_naming,
         [FAMILY_SCMOE] = &scmoe_naming, [FAMILY_QWEN3] = &llama_naming,
         [FAMILY_MISTRAL] = &llama_naming,
+        [FAMILY_QWEN3_MOE] = &qwen3_moe_naming,
     };
     return of_family[model_family(c)];
 }
@@ -236,17 +273,27 @@ static struct param_spec make(const char *before, const char *name, enum param_r
 }
 
 /* Rows of one part of a fused parameter. */
-static int64_t part_rows(const struct model_config *c, enum block_param p, int part)
+static int64_t part_rows(const struct model_config *c, int layer, enum block_param p, int part)
 {
     if (kinds[p].role == ROLE_QKV) return (part == 0 ? c->H : c->K) * c->A;
     if (kinds[p].role == ROLE_HEAD_NORM) return c->A;
-    return p == SHARED_UP_W ? c->mixture.shared : c->F;
+    return p == SHARED_UP_W ? c->mixture.shared : layer_set_has(&c->dense.at, layer) ? c->dense.F : c->F;
+}
+
+/* The feed-forward of a dense layer among those of a mixture has a width, and so roles, of its own. */
+static enum param_role role_in(const struct model_config *c, int layer, enum block_param p)
+{
+    const enum param_role role = kinds[p].role;
+    if (!layer_set_has(&c->dense.at, layer)) return role;
+    return role == ROLE_UP ? ROLE_DENSE_UP : role == ROLE_DOWN ? ROLE_DENSE_DOWN : role;
 }
 
 static struct param_spec block_param(const struct model_config *c, int layer, int expert, enum block_param p)
 {
     const double std = c->init_std, into_residual = c->init_std / sqrt(2.0 * (double)c->L);
-    const int64_t D = c->D, F = c->F, heads = heads_width(c), shared = c->mixture.shared;
+    const bool dense = layer_set_has(&c->dense.at, layer);
+    const int64_t D = c->D, F = dense ? c->dense.F : c->F, up = dense ? 2 * F : up_width(c), heads = heads_width(c),
+                  shared = c->mixture.shared;
     const struct { int64_t rows, cols; double std; } shape[BLOCK_PARAMS] = {
         [LN1_W] = { D, 0, 0 },                 [LN1_B] = { D, 0, 0 },
         [QKV_W] = { qkv_width(c), D, std },    [QKV_B] = { qkv_width(c), 0, 0 },
@@ -255,36 +302,36 @@ static struct param_spec block_param(const struct model_config *c, int layer, in
         [PROJ_W] = { D, heads, into_residual },  [PROJ_B] = { D, 0, 0 },
         [LN2_W] = { D, 0, 0 },                 [LN2_B] = { D, 0, 0 },
         [ROUTER_W] = { mixture_columns(&c->mixture), D, std },
-        [DENSE_UP_W] = { up_width(c), D, std }, [DENSE_DOWN_W] = { D, F, into_residual },
+        [DENSE_UP_W] = { up, D, std },         [DENSE_DOWN_W] = { D, F, into_residual },
         [SECOND_LN1_W] = { D, 0, 0 },          [SECOND_QKV_W] = { qkv_width(c), D, std },
         [SECOND_PROJ_W] = { D, heads, into_residual }, [SECOND_LN2_W] = { D, 0, 0 },
-        [SECOND_UP_W] = { up_width(c), D, std }, [SECOND_DOWN_W] = { D, F, into_residual },
+        [SECOND_UP_W] = { up, D, std },        [SECOND_DOWN_W] = { D, F, into_residual },
         [SHARED_UP_W] = { 2 * shared, D, std }, [SHARED_DOWN_W] = { D, shared, into_residual },
         [SHARED_GATE_W] = { 1, D, std },
-        [UP_W] = { up_width(c), D, std },      [UP_B] = { up_width(c), 0, 0 },
+        [UP_W] = { up, D, std },               [UP_B] = { up, 0, 0 },
         [DOWN_W] = { D, F, into_residual },    [DOWN_B] = { D, 0, 0 },
     };
     const struct names *n = expert < 0 ? &naming_of(c)->of_block[p] : p == UP_W
                                   ? &naming_of(c)->expert_up : &naming_of(c)->expert_down;
     const struct prefix at = block_prefix(c, layer, expert);
-    struct param_spec s = make(at.text, n->whole, kinds[p].role, layer, shape[p].rows, shape[p].cols, shape[p].std);
+    struct param_spec s = make(at.text, n->whole, role_in(c, layer, p), layer, shape[p].rows, shape[p].cols,
+                               shape[p].std);
     s.expert = expert;
     s.mean = (kinds[p].role == ROLE_NORM || kinds[p].role == ROLE_HEAD_NORM) && !kinds[p].bias;
     s.file_transposed = naming_of(c)->transposed && s.ndim == 2;
     for (int i = 0; i < PARAM_MOST_PARTS && n->part[i]; i++)
-        add_part(&s, naming_of(c)->in_files, at.text, n->part[i], part_rows(c, p, i));
+        add_part(&s, naming_of(c)->in_files, at.text, n->part[i], part_rows(c, layer, p, i));
     return s;
 }
 
 /* The parameter at this index of a block. */
 static struct param_spec param_in_block(const struct model_config *c, int layer, int place)
 {
-    const bool mixture = c->mlp == MLP_MIXTURE;
-    const int first = before(c, UP_W);
-    if (mixture && place >= first)
+    const int first = before(c, layer, UP_W);
+    if (is_mixture(c, layer) && place >= first)
         return block_param(c, layer, (place - first) / 2, (place - first) % 2 ? DOWN_W : UP_W);
     enum block_param p = 0;
-    while (!has(c, p) || before(c, p) != place) p++;
+    while (!has(c, layer, p) || before(c, layer, p) != place) p++;
     return block_param(c, layer, -1, p);
 }
 
@@ -313,12 +360,23 @@ static struct param_spec param_outside(const struct model_config *c, int i)
     return s;
 }
 
+/* The last layer whose parameters begin at this place or before. */
+static int layer_at(const struct model_config *c, int place)
+{
+    int64_t first = 0, end = c->L;
+    while (end - first > 1) {
+        const int64_t middle = first + (end - first) / 2;
+        if (before_layer(c, middle) <= place) first = middle;
+        else end = middle;
+    }
+    return (int)first;
+}
+
 struct param_spec model_param(const struct model_config *c, int i)
 {
-    const int place = i - first_block(c);
+    const int place = i - first_block(c), layer = layer_at(c, place);
     struct param_spec s = place >= 0 && i < param_final_norm(c)
-                              ? param_in_block(c, place / block_params(c), place % block_params(c))
-                              : param_outside(c, i);
+                              ? param_in_block(c, layer, place - before_layer(c, layer)) : param_outside(c, i);
     if (s.parts > 0) return s;
     const struct param_spec whole = s;
     add_part(&s, s.role == ROLE_HEAD ? "" : naming_of(c)->in_files, "", whole.name, s.dim[0]);
@@ -350,22 +408,38 @@ static double attention_flops(const struct model_config *c, int64_t N, int64_t S
     return full + windowed * cost(N, a, F32).flops;
 }
 
+/* Two matrices, of which the first has `up` times as many rows. */
+static double feed_flops(const struct model_config *c, int64_t rows, int64_t F, int64_t up)
+{
+    return linear_cost(rows, c->D, up * F, F32).flops + linear_cost(rows, F, c->D, F32).flops;
+}
+
+/* A router, its experts, if tokens are even on its columns, and those that all tokens go through. */
+static double mixture_flops(const struct model_config *c, int64_t N)
+{
+    const struct mixture_config *m = &c->mixture;
+    return feed_flops(c, N * m->k * m->E / mixture_columns(m), c->F, 2) + feed_flops(c, N, m->shared, 2) +
+           linear_cost(N, c->D, mixture_columns(m), F32).flops +
+           (m->shared > 0 && m->shared_gate ? linear_cost(N, c->D, 1, F32).flops : 0);
+}
+
+/* Of all layers. */
+static double feeds_flops(const struct model_config *c, int64_t N)
+{
+    const double mixtures = (double)mixture_layers(c), others = (double)c->L - mixtures;
+    if (c->mlp != MLP_MIXTURE) return others * feed_flops(c, N, c->F, up_width(c) / c->F);
+    return mixtures * (mixture_flops(c, N) + (c->shortcut ? 2 * feed_flops(c, N, c->F, 2) : 0)) +
+           others * feed_flops(c, N, c->dense.F, 2);
+}
+
 static struct flops flops_of(const struct model_config *c, int64_t B, int64_t S)
 {
-    const bool mixture = c->mlp == MLP_MIXTURE;
     const int64_t N = B * S;
-    const int64_t rows = mixture ? N * c->mixture.k * c->mixture.E / mixture_columns(&c->mixture) : N;    /* if even */
     const struct attention a = { .S = S, .H = c->H, .K = c->K, .A = c->A };
-    const double blocks = c->shortcut ? 2 : 1, dense = c->shortcut ? 2 : 0;             /* of a layer */
+    const double blocks = c->shortcut ? 2 : 1;                  /* of a layer */
     const double P = (double)STREAMS(c), L = (double)c->L * P, pairs = (double)(N * c->streams.prefix);
-    double block = blocks * (linear_cost(N, c->D, qkv_width(c), F32).flops +
-                             linear_cost(N, heads_width(c), c->D, F32).flops)
-                   + linear_cost(rows, c->D, up_width(c), F32).flops + linear_cost(rows, c->F, c->D, F32).flops
-                   + dense * (linear_cost(N, c->D, up_width(c), F32).flops + linear_cost(N, c->F, c->D, F32).flops);
-    if (mixture) block += linear_cost(N, c->D, mixture_columns(&c->mixture), F32).flops;
-    const int64_t shared = mixture ? c->mixture.shared : 0;
-    block += linear_cost(N, c->D, 2 * shared, F32).flops + linear_cost(N, shared, c->D, F32).flops;
-    if (shared > 0 && c->mixture.shared_gate) block += linear_cost(N, c->D, 1, F32).flops;
+    const double heads = blocks * (linear_cost(N, c->D, qkv_width(c), F32).flops +
+                                   linear_cost(N, heads_width(c), c->D, F32).flops);
     double ends = linear_cost(N, c->D, c->V, F32).flops;
     double forward = P * blocks * attention_flops(c, N, S, attention_forward_cost),
            backward = P * blocks * attention_flops(c, N, S, attention_backward_cost);
@@ -375,7 +449,7 @@ static struct flops flops_of(const struct model_config *c, int64_t B, int64_t S)
         forward += L * attention_part_forward_cost(pairs, N, keys, a, F32).flops;
         backward += L * attention_part_backward_cost(pairs, N, keys, a, F32).flops;
     }
-    return (struct flops){ .linear = L * block + ends, .attention_forward = forward,
+    return (struct flops){ .linear = L * heads + P * feeds_flops(c, N) + ends, .attention_forward = forward,
                            .attention_backward = backward };
 }
 

@@ -48,10 +48,18 @@ static void drop_buffers(struct transformer *m)
     m->B = m->S = 0;
 }
 
-static bool is_mixture(const struct transformer *m) { return m->config.mlp == MLP_MIXTURE; }
+/* Whether some layers have experts. */
+static bool has_experts(const struct transformer *m) { return m->config.mlp == MLP_MIXTURE; }
 
-/* Rows of the feed-forward for N tokens. */
-static int64_t feed_rows(const struct transformer *m, int64_t N) { return is_mixture(m) ? N * m->config.mixture.k : N; }
+/* The feed-forward of a layer for N tokens: rows, and the width of its inner side. */
+static int64_t feed_rows(const struct transformer *m, int64_t layer, int64_t N)
+{
+    return is_mixture(m, layer) ? N * m->config.mixture.k : N;
+}
+static int64_t feed_width(const struct transformer *m, int64_t layer)
+{
+    return layer_set_has(&m->config.dense.at, layer) ? m->config.dense.F : m->config.F;
+}
 
 static bool make_shared(const struct transformer *m, struct block_activations *a, int64_t N)
 {
@@ -81,11 +89,13 @@ static bool make_mixture(const struct transformer *m, struct block_activations *
            make(&a->results, t, N * k, c->D) && (c->mixture.shared == 0 || make_shared(m, a, N));
 }
 
-static bool make_block(const struct transformer *m, struct block_activations *a, int64_t N, bool second)
+static bool make_block(const struct transformer *m, int64_t layer, int64_t N)
 {
     const struct model_config *c = &m->config;
     const enum dtype t = m->ops->dtype, few = dtype_wide(t);
-    const int64_t D = c->D, R = feed_rows(m, N);
+    struct block_activations *a = &m->block[layer];
+    const int64_t D = c->D, R = feed_rows(m, layer, N), F = feed_width(m, layer), up = up_width(c) / c->F;
+    const bool second = layer > c->L;
     const bool mean = c->norm == NORM_LAYER;
     return make(&a->in, t, N, D) && (!mean || make(&a->ln1_mean, few, N, 0)) && make(&a->ln1_rstd, few, N, 0) &&
            make(&a->ln1, t, N, D) && make(&a->qkv, t, N, qkv_width(c)) && make(&a->lse, few, N, c->H) &&
@@ -95,22 +105,23 @@ static bool make_block(const struct transformer *m, struct block_activations *a,
             ((!mean || make(&a->ln2_mean, few, N, 0)) && make(&a->ln2_rstd, few, N, 0) && make(&a->ln2, t, N, D))) &&
            (!c->shortcut || (make(&a->dense_up, t, N, up_width(c)) && make(&a->dense_act, t, N, c->F) &&
                              make(&a->shortcut, t, N, D))) &&
-           (second || (make(&a->up, t, R, up_width(c)) && make(&a->act, t, R, c->F))) &&
-           (second || !is_mixture(m) || make_mixture(m, a, N));
+           (second || (make(&a->up, t, R, up * F) && make(&a->act, t, R, F))) &&
+           (second || !is_mixture(m, layer) || make_mixture(m, a, N));
 }
 
 static bool make_backward(struct transformer *m, int64_t N)
 {
     const struct model_config *c = &m->config;
     const enum dtype t = m->ops->dtype, few = dtype_wide(t);
-    const int64_t D = c->D, R = feed_rows(m, N);
+    const int64_t D = c->D, rows = has_experts(m) ? N * c->mixture.k : N,
+                  R = rows * c->F > N * c->dense.F ? rows : (N * c->dense.F + c->F - 1) / c->F;   /* room for both */
     return make(&m->d_stream, t, N, D) && make(&m->d_branch, t, N, D) && make(&m->d_step, t, N, D) &&
            make(&m->d_qkv, t, N, qkv_width(c)) && make(&m->d_attention, t, N, heads_width(c)) &&
            make(&m->d_up, t, R, up_width(c)) && make(&m->d_act, t, R, c->F) &&
            (!(c->parallel || c->shortcut) || make(&m->d_norm, t, N, D)) &&
            (!c->shortcut || make(&m->d_shortcut, t, N, D)) &&
-           (!is_mixture(m) || (make(&m->d_router, few, N, mixture_columns(&c->mixture)) &&
-                               make(&m->d_weights, few, N, c->mixture.k) && make(&m->d_rows, t, R, D))) &&
+           (!has_experts(m) || (make(&m->d_router, few, N, mixture_columns(&c->mixture)) &&
+                                make(&m->d_weights, few, N, c->mixture.k) && make(&m->d_rows, t, rows, D))) &&
            (c->mixture.shared == 0 || make_shared_backward(m, N));
 }
 
@@ -148,9 +159,8 @@ enum error_code transformer_make_buffers(struct transformer *m, int64_t B, int64
     drop_buffers(m);
     const int64_t rows = STREAMS(&m->config) * B * S;
     bool ok = make_ends(m, rows, B * S, S) && make_backward(m, rows) && make_streams(m, rows, B * S, S);
-    for (int64_t l = 0; ok && l < m->config.L; l++) ok = make_block(m, &m->block[l], rows, false);
-    for (int64_t l = m->config.L + 1; ok && l < block_count(&m->config); l++)
-        ok = make_block(m, &m->block[l], rows, true);
+    for (int64_t l = 0; ok && l < m->config.L; l++) ok = make_block(m, l, rows);
+    for (int64_t l = m->config.L + 1; ok && l < block_count(&m->config); l++) ok = make_block(m, l, rows);
     if (!ok) {
         drop_buffers(m);
         return fail(err, ERR_MEMORY, "the one-device model has no memory for %lld sequences of %lld tokens",

@@ -26,12 +26,15 @@ static inline struct tensor feed_input(const struct transformer *m, int layer)
     return m->config.parallel ? m->block[layer].ln1 : m->block[layer].ln2;
 }
 
-/* A dense feed-forward's activations, parameters and names: in a layer with a shortcut it is beside a mixture. */
+/* A dense feed-forward's activations, parameters and names: in a layer with a shortcut it is beside a mixture, in a
+ * dense layer in its place. */
 struct feed { struct tensor up, act; enum block_param up_w, down_w; const char *up_name, *act_name, *out_name; };
 
 static inline struct feed feed_of(const struct transformer *m, int layer)
 {
     const struct block_activations *a = &m->block[layer];
+    if (layer_set_has(&m->config.dense.at, layer))
+        return (struct feed){ a->up, a->act, UP_W, DOWN_W, "dense.up", "dense.act", "mlp.out" };
     return m->config.shortcut ? (struct feed){ a->dense_up, a->dense_act, DENSE_UP_W, DENSE_DOWN_W, "dense.up",
                                                "dense.act", "dense.out" }
                               : (struct feed){ a->up, a->act, UP_W, DOWN_W, "mlp.up", "mlp.act", "mlp.out" };
@@ -102,6 +105,11 @@ static inline struct tensor first_rows(struct tensor t, int64_t n)
 }
 
 /* ---- mixture.c: the feed-forward of a mixture, and its routers' losses ------------------------------------------- */
+
+static inline bool is_mixture(const struct transformer *m, int64_t layer)
+{
+    return layer_mlp(&m->config, layer) == MLP_MIXTURE;
+}
 
 /* m->branch = the mixture of the block's ln2. */
 void mixture_forward(struct transformer *, int layer);

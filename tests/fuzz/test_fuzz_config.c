@@ -36,6 +36,8 @@ static void try(const uint8_t *data, size_t size)
               m->capacity_factor == n->capacity_factor && m->sequence_coefficient == n->sequence_coefficient &&
               m->z_coefficient == n->z_coefficient && m->balance_coefficient == n->balance_coefficient),
          "written and read, it is another mixture");
+    must(c.dense.F == again.dense.F && memcmp(&c.dense.at, &again.dense.at, sizeof c.dense.at) == 0,
+         "written and read, it has other dense layers");
     must(c.S == again.S && c.D == again.D && c.H == again.H && c.F == again.F && c.L == again.L && c.V == again.V &&
              c.tied == again.tied && c.eps == again.eps && c.dropout_embedding == again.dropout_embedding &&
              c.dropout_residual == again.dropout_residual && c.dropout_attention == again.dropout_attention &&

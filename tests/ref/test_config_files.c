@@ -50,6 +50,10 @@ static const struct { const char *name; struct model_config c;
     { "mistral", LLAMA(.K = 2, .A = 8, .mlp = MLP_SWIGLU, .alike = FAMILY_MISTRAL, .rotary = { .theta = 500 },
                        .windows = { 20, { 3 } }) },
     { "mistral-full", LLAMA(.K = 2, .A = 8, .mlp = MLP_SWIGLU, .alike = FAMILY_MISTRAL, .rotary = { .theta = 500 }) },
+    { "qwen3-moe", { .S = 48, .D = 24, .H = 6, .K = 2, .A = 8, .F = 13, .L = 2, .V = 61, .norm = NORM_RMS,
+                     .positions = POSITIONS_ROTARY, .eps = 1e-4, .init_std = 0.03, .mlp = MLP_MIXTURE,
+                     .head_norms = true, .rotary = { .theta = 500 }, .dense = { 37, { { 1 } } },
+                     .mixture = { .E = 5, .k = 3, .router = { .normalized = true, .scale = 1 } } } },
     { "mixtral", LLAMA(.A = 4, .K = 2, .mlp = MLP_MIXTURE, .rotary = { .theta = 1e6 },
                        .mixture = { .E = 5, .k = 3, .router = { .normalized = true, .scale = 1 } }) },
     { "mixtral-balanced", LLAMA(.A = 4, .K = 2, .mlp = MLP_MIXTURE, .rotary = { .theta = 500 },
@@ -97,6 +101,7 @@ static void expect_config(const char *path, const struct model_config *a, const 
         { "rotary scaling", r->scaling == s->scaling && r->factor == s->factor && r->low_frequency == s->low_frequency
                                 && r->high_frequency == s->high_frequency
                                 && r->original_positions == s->original_positions },
+        { "dense layers", a->dense.F == b->dense.F && memcmp(&a->dense.at, &b->dense.at, sizeof a->dense.at) == 0 },
         { "mixture", m->E == n->E && m->k == n->k && router_same(&m->router, &n->router)
                          && m->balance_coefficient == n->balance_coefficient && m->z_coefficient == n->z_coefficient },
     };

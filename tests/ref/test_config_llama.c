@@ -273,6 +273,56 @@ static void heads_have_a_width_of_their_own(void **state)
     assert_int_equal(model_param(&c, param_of_block(&c, 0, QKV_W)).dim[0], (c.H + 2 * c.K) * 10);
 }
 
+#define QWEN3_MOE                                                                                                      \
+    "{\"model_type\": \"qwen3_moe\", \"vocab_size\": 61, \"hidden_size\": 24, \"intermediate_size\": 37, "           \
+    "\"moe_intermediate_size\": 13, \"num_hidden_layers\": 6, \"num_attention_heads\": 4, "                            \
+    "\"max_position_embeddings\": 11"
+
+/* Which layers are dense, as transformers has it; that none is by default. */
+static void layers_may_be_dense(void **state)
+{
+    (void)state;
+    struct model_config c = parsed(QWEN3_MOE, ""), back;
+    struct error err;
+    assert_int_equal(model_family(&c), FAMILY_QWEN3_MOE);
+    assert_true(c.A == 6 && c.K == 4 && c.F == 13 && c.mixture.E == 128 && c.mixture.k == 8 && c.head_norms);
+    assert_true(!c.mixture.router.normalized && mixture_layers(&c) == 6 && c.dense.F == 0);
+    c = parsed(QWEN3_MOE, "\"decoder_sparse_step\": 3, \"mlp_only_layers\": [5], \"norm_topk_prob\": true, "
+                          "\"num_experts\": 7, \"num_experts_per_tok\": 2");
+    assert_true(mixture_layers(&c) == 1 && layer_mlp(&c, 2) == MLP_MIXTURE && layer_mlp(&c, 5) == MLP_SWIGLU);
+    assert_true(c.dense.F == 37 && c.mixture.E == 7 && c.mixture.router.normalized);
+    const struct param_spec up = model_param(&c, param_of_block(&c, 5, UP_W)),
+                            expert = model_param(&c, param_of_expert(&c, 2, 6, DOWN_W));
+    assert_string_equal(up.part[1].name, "model.layers.5.mlp.up_proj.weight");
+    assert_true(up.dim[0] == 74 && up.part[1].rows == 37 && up.role == ROLE_DENSE_UP);
+    assert_string_equal(expert.name, "model.layers.2.mlp.experts.6.down_proj.weight");
+    assert_int_equal(param_of_block(&c, 5, ROUTER_W), -1);
+    if (model_config_write(&c, scratch("config.json"), &err) != OK) fail_msg("%s", err.text);
+    if (model_config_read(&back, scratch("config.json"), &err) != OK) fail_msg("%s", err.text);
+    assert_true(back.dense.F == 37 && memcmp(&back.dense.at, &c.dense.at, sizeof c.dense.at) == 0);
+    assert_true(back.mixture.router.normalized && back.mixture.E == 7 && back.F == 13);
+    for (int i = 1; i < model_param_count(&c); i++)
+        assert_true(model_param(&c, i).layer >= model_param(&c, i - 1).layer);
+
+    static const struct { const char *more, *says; } bad[] = {
+        { "\"mlp_only_layers\": [6]", "mlp_only_layers has something else than numbers of layers, from 0 to 5" },
+        { "\"mlp_only_layers\": [\"1\"]", "mlp_only_layers has something else" },
+        { "\"mlp_only_layers\": 1", "mlp_only_layers" },
+        { "\"decoder_sparse_step\": 7", "all L=6 layers are dense" },
+        { "\"decoder_sparse_step\": 0", "decoder_sparse_step" },
+        { "\"num_experts\": 7, \"num_local_experts\": 8", "num_experts is 7, num_local_experts 8" },
+        { "\"n_shared_experts\": 1", "does not know the key \"n_shared_experts\"" },
+        { "\"num_hidden_layers\": 1025, \"mlp_only_layers\": [3], \"num_experts\": 8", "can be at most 1024" },
+    };
+    for (size_t i = 0; i < sizeof bad / sizeof *bad; i++) {
+        const char *start = strstr(bad[i].more, "num_hidden_layers")
+            ? "{\"model_type\": \"qwen3_moe\", \"vocab_size\": 61, \"hidden_size\": 24, \"intermediate_size\": 37, "
+              "\"moe_intermediate_size\": 13, \"num_attention_heads\": 4, \"max_position_embeddings\": 11" : QWEN3_MOE;
+        assert_true(parse(&c, start, bad[i].more, &err) != OK);
+        assert_says(bad[i].more, err.text, bad[i].says);
+    }
+}
+
 /* Every bit of what is written reads back, scaling and mixture included. */
 static void what_is_written_reads_back(void **state)
 {
@@ -389,6 +439,7 @@ int main(void)
         cmocka_unit_test(biases_come_in_two_sets),
         cmocka_unit_test(yarn_has_defaults),
         cmocka_unit_test(heads_have_a_width_of_their_own),
+        cmocka_unit_test(layers_may_be_dense),
         cmocka_unit_test(what_is_written_reads_back),
         cmocka_unit_test(published_sizes),
         cmocka_unit_test(every_parameter_once),

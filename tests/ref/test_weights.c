@@ -87,8 +87,10 @@ static void what_is_saved_loads(void **state)
     qwen3.head_norms = true, qwen3.A += 2;
     struct model_config biased = llama;
     biased.biases = BIASES_GPT2;
-    const struct model_config shapes[] = { gpt2(), llama, mixtral(), gptj(), qwen2, qwen3, biased };
-    for (int i = 0; i < 5; i++) {
+    struct model_config qwen3_moe = mixtral();
+    qwen3_moe.head_norms = true, qwen3_moe.dense.F = 5, layer_set_add(&qwen3_moe.dense.at, 0);
+    const struct model_config shapes[] = { gpt2(), llama, mixtral(), gptj(), qwen2, qwen3, biased, qwen3_moe };
+    for (size_t i = 0; i < sizeof shapes / sizeof *shapes; i++) {
         struct transformer a, b, wide;
         struct model_config read;
         open_model(&a, shapes[i], F32, 1), open_model(&b, shapes[i], F32, 2), open_model(&wide, shapes[i], F64, 3);

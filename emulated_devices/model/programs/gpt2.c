@@ -37,4 +37,4 @@ static const struct node loss[] = {
     { .op = OP_END }
 };
 
-const struct program program_gpt2 = { embedding, block, loss, "h.%d." };
+const struct program program_gpt2 = { embedding, block, loss, "h.%d.", NULL };

@@ -40,4 +40,4 @@ const struct node llama_loss[] = {
     { .op = OP_END }
 };
 
-const struct program program_llama = { llama_embedding, block, llama_loss, "model.layers.%d." };
+const struct program program_llama = { llama_embedding, block, llama_loss, "model.layers.%d.", NULL };

@@ -57,6 +57,6 @@ static const struct node gated_block[] = {
     FROM_THE_MIXTURE
 };
 
-const struct program program_mixtral = { llama_embedding, block, llama_loss, "model.layers.%d." },
-                     program_mixtral_shared = { llama_embedding, shared_block, llama_loss, "model.layers.%d." },
-                     program_mixtral_gated = { llama_embedding, gated_block, llama_loss, "model.layers.%d." };
+const struct program program_mixtral = { llama_embedding, block, llama_loss, "model.layers.%d.", NULL },
+                     program_mixtral_shared = { llama_embedding, shared_block, llama_loss, "model.layers.%d.", NULL },
+                     program_mixtral_gated = { llama_embedding, gated_block, llama_loss, "model.layers.%d.", NULL };

@@ -39,4 +39,4 @@ static const struct node loss[] = {
     { .op = OP_END }
 };
 
-const struct program program_parscale = { llama_embedding, block, loss, "model.layers.%d." };
+const struct program program_parscale = { llama_embedding, block, loss, "model.layers.%d.", NULL };

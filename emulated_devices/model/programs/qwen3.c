@@ -25,4 +25,4 @@ static const struct node block[] = {
     { .op = OP_END }
 };
 
-const struct program program_qwen3 = { llama_embedding, block, llama_loss, "model.layers.%d." };
+const struct program program_qwen3 = { llama_embedding, block, llama_loss, "model.layers.%d.", NULL };

@@ -61,4 +61,4 @@ static const struct node block[] = {
     { .op = OP_END }
 };
 
-const struct program program_scmoe = { llama_embedding, block, llama_loss, "model.layers.%d." };
+const struct program program_scmoe = { llama_embedding, block, llama_loss, "model.layers.%d.", NULL };

@@ -63,6 +63,7 @@ void tensor_share(struct tensor_parallel *tp, int devices, int rank)
     tp->heads = heads_at(c, inner, i);
     tp->columns = block_at(c->F, inner, i);
     tp->shared = block_at(c->mixture.shared, inner, i);
+    tp->dense = block_at(c->dense.F, inner, i);
     tp->tokens = block_at(c->V, inner, i);
 }
 
@@ -76,8 +77,9 @@ enum error_code tensor_check(const struct tensor_scheme *s, const struct model_c
         { inner, c->H, "H=%lld heads" }, { inner, c->F, "F=%lld feed-forward columns" },
         { inner, c->V, "V=%lld tokens" },
         { outer, c->D, "a width of D=%lld" },
+        { inner, c->dense.F ? c->dense.F : inner, "%lld feed-forward columns in dense layers" },
     };
-    for (int i = 0; i < 4; i++) {
+    for (size_t i = 0; i < sizeof need / sizeof *need; i++) {
         char has[64];
         snprintf(has, sizeof has, need[i].what, (long long)need[i].has);
         if (need[i].parts > need[i].has && need[i].parts == P)
@@ -154,6 +156,17 @@ static int64_t runs_extent(struct runs r)
     return sum;
 }
 
+/* The inner side of a pair of matrices, without heads; of the embedding and the output matrix. */
+static int64_t inner_width(const struct model_config *c, enum param_role role)
+{
+    switch (role) {
+    case ROLE_UP: case ROLE_DOWN:               return c->F;
+    case ROLE_SHARED_UP: case ROLE_SHARED_DOWN: return c->mixture.shared;
+    case ROLE_DENSE_UP: case ROLE_DENSE_DOWN:   return c->dense.F;
+    default:                                    return c->V;
+    }
+}
+
 /* Part `index` of `parts` of a matrix's output (or input).  Of fused matrices (QKV, gate and up) each component is
  * cut. */
 static struct runs runs_of(const struct model_config *c, enum param_role role, bool output, int parts, int index)
@@ -167,11 +180,10 @@ static struct runs runs_of(const struct model_config *c, enum param_role role, b
             add_run(&r, heads_columns(c, interval_moved(h.keys, before)));
         return r;
     }
-    const bool feed = role == ROLE_UP || role == ROLE_DOWN, shared = role == ROLE_SHARED_UP || role == ROLE_SHARED_DOWN;
-    const int64_t width = !inner ? c->D : feed ? c->F : shared ? c->mixture.shared : c->V;
+    const int64_t width = inner ? inner_width(c, role) : c->D;
     const struct interval own = block_at(width, parts, index);
     add_run(&r, own);
-    if (inner && (role == ROLE_SHARED_UP || (role == ROLE_UP && up_width(c) > c->F)))
+    if (inner && (role == ROLE_SHARED_UP || role == ROLE_DENSE_UP || (role == ROLE_UP && up_width(c) > c->F)))
         add_run(&r, interval_moved(own, width));
     return r;
 }

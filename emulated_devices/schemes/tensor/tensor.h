@@ -72,6 +72,7 @@ struct tensor_parallel {
     struct heads heads;
     struct interval columns;                    /* of the feed-forward width F */
     struct interval shared;                     /* of the shared experts' width */
+    struct interval dense;                      /* of the width of a mixture's dense layers */
     struct interval tokens;                     /* of the vocabulary */
 
     /* Created by tensor_open.  along: for each set of axes, the devices that differ from this one only in these. */
@@ -82,8 +83,9 @@ struct tensor_parallel {
 };
 
 /* The columns of an activation: the model's width D; queries, keys and values; heads side by side; F (with a gate 2F);
- * F; V; experts, E; a token's choices of them, k; as F with the shared experts' width, before and after their gate;
- * one.  Of parallel streams, which are one row for each token from BESIDE on: all streams' D; their mean's D; P. */
+ * F; V; experts, E; a token's choices of them, k; as F with the shared experts' width, before and after their gate, and
+ * with that of a mixture's dense layers; one.  Of parallel streams, which are one row for each token from BESIDE on:
+ * all streams' D; their mean's D; P. */
 enum activation_width {
     WIDTH_MODEL,
     WIDTH_QKV,
@@ -95,6 +97,8 @@ enum activation_width {
     WIDTH_CHOICES,
     WIDTH_SHARED_UP,
     WIDTH_SHARED_ACT,
+    WIDTH_DENSE_UP,
+    WIDTH_DENSE_ACT,
     WIDTH_GATE,
     WIDTH_BESIDE,
     WIDTH_MEAN,
@@ -201,7 +205,8 @@ int axes_size(const struct tensor_parallel *, unsigned axes);
 /** Whether a matrix leads inside, from the stream to the inner side; otherwise it leads out, back to the stream. */
 static inline bool leads_inside(enum param_role r)
 {
-    return r == ROLE_QKV || r == ROLE_UP || r == ROLE_HEAD || r == ROLE_TOKENS || r == ROLE_SHARED_UP;
+    return r == ROLE_QKV || r == ROLE_UP || r == ROLE_HEAD || r == ROLE_TOKENS || r == ROLE_SHARED_UP ||
+           r == ROLE_DENSE_UP;
 }
 
 /* ---- local.c: products with the device's own piece, whole or tile by tile ---------------------------------------- */
