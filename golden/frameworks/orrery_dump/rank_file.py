@@ -85,13 +85,16 @@ class RankFile:
         if kind not in STORED:
             raise DumpError(f"{name}: format {kind} is not one of {', '.join(STORED)}")
         key = f"{name}#{piece}" if piece else name
+        kept = (STORED[kind], list(bits.shape), np.ascontiguousarray(bits).tobytes())
+        if self.tensors.get(key) == kept:
+            return                                                  # split backward passes walk some of the graph twice
         if key in self.tensors:
             raise DumpError(f"{key} is recorded twice on rank {self.rank}: give microbatches numbers, or stop() after the pass to be compared")
         entry.update({"partial": sorted(partial)} if partial else {})
         entry.update({"transposed": True} if transposed else {})
         entry.update({"times": float(times)} if times != 1.0 else {})
         entry.update({"micro": int(micro)} if micro is not None else {})
-        self.tensors[key] = (STORED[kind], list(bits.shape), np.ascontiguousarray(bits).tobytes())
+        self.tensors[key] = kept
         if entry:
             self.layout[key] = entry
 

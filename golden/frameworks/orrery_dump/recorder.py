@@ -20,7 +20,7 @@ import json
 
 import numpy as np
 
-from . import modes, names as known
+from . import deepspeed, modes, names as known
 from .errors import DumpError
 from .layouts import chunk, of_dtensor, of_parts, token_rows
 from .rank_file import AXES, RankFile
@@ -224,12 +224,14 @@ class Recorder:
     def start(self, computed_in=None):
         """The weights before the first step.  computed_in: the torch.dtype to which mixed precision rounds them for each pass."""
         for name, p in self.parameters.items():
-            self.parameter("start/", name, p, stored_in=computed_in)
+            if deepspeed.is_shared(p):
+                deepspeed.start(self, name, p, computed_in)
+            else:
+                self.parameter("start/", name, p, stored_in=computed_in)
 
     def gradients(self, kind="grad/", times=1.0, partial=()):
         """Gradients as they are after backward: kind is OPT/K/grad/ for those of step K > 1.
         partial: axes over which they have not been added yet."""
-        from . import deepspeed
         for name, p in self.parameters.items():
             if deepspeed.is_shared(p):
                 deepspeed.gradient(self, kind, name, p, times)
@@ -242,6 +244,9 @@ class Recorder:
         """Weights, and the states of a torch.optim optimizer, after a step.  Ours after the last step have no number."""
         kind = f"{optimizer_name}/" + ("" if last else f"{step}/")
         for name, p in self.parameters.items():
+            if deepspeed.is_shared(p):
+                deepspeed.weight(self, kind, name, p)
+                continue
             self.parameter(kind + "weight/", name, p)
             for state, t in (optimizer.state.get(p, {}) if optimizer else {}).items():
                 if state in ("exp_avg", "exp_avg_sq", "momentum_buffer") and t is not None:

@@ -1,6 +1,6 @@
 """What the runs share: the golden file, its model of transformers, and processes over gloo.
 
-    golden/frameworks/runs/NAME.py GOLDEN FOLDER [--dtype fp32 bf16] [--bug BUG]
+    golden/frameworks/runs/NAME.py GOLDEN FOLDER [--dtype fp32 bf16] [--bug BUG] [--variant NAME]
 
 A run trains the model of GOLDEN on its first batch and writes FOLDER/DTYPE/rankR.safetensors.
 """
@@ -106,28 +106,38 @@ def summed_over(loss, group=None):
     return loss
 
 
-def arguments(bugs=()):
+def arguments(bugs=(), variants=()):
     parser = argparse.ArgumentParser(description=sys.modules["__main__"].__doc__)
-    parser.add_argument("golden")
+    parser.add_argument("golden", type=Golden)
     parser.add_argument("out", type=pathlib.Path)
     parser.add_argument("--dtype", nargs="+", choices=DTYPES, default=["fp32"])
     parser.add_argument("--bug", choices=bugs)
+    parser.add_argument("--variant", choices=variants, default=variants[0] if variants else None)
     return parser.parse_args()
 
 
-def launch(run, ranks, bugs=()):
-    """Run run(golden, out, dtype, bug) in `ranks` processes over gloo, for each format.  Exit status 1 if one fails."""
-    given = arguments(bugs)
+def launch(run, ranks, bugs=(), variants=()):
+    """Run run(golden, out, case) in `ranks` processes over gloo, for each format; case: dtype, bug, variant."""
+    given = arguments(bugs, variants)
     torch.set_num_threads(1)
-    for dtype in given.dtype:
+    for given.dtype in given.dtype:
         with tempfile.TemporaryDirectory() as folder:
-            torch.multiprocessing.start_processes(_process, (ranks, folder + "/store", run, given, dtype), nprocs=ranks, start_method="fork")
+            torch.multiprocessing.start_processes(_process, (ranks, folder + "/store", run, given), nprocs=ranks, start_method="fork")
 
 
-def _process(rank, ranks, store, run, given, dtype):
-    os.environ.update(RANK=str(rank), LOCAL_RANK=str(rank), WORLD_SIZE=str(ranks))
+def _process(rank, ranks, store, run, case):
+    os.environ.update(RANK=str(rank), LOCAL_RANK=str(rank), WORLD_SIZE=str(ranks), MASTER_ADDR="127.0.0.1")
     dist.init_process_group("gloo", init_method=f"file://{store}", rank=rank, world_size=ranks)
     torch.manual_seed(0)
-    run(Golden(given.golden), given.out / dtype, dtype, given.bug)
+    run(case.golden, case.out / case.dtype, case)
     dist.barrier()
     dist.destroy_process_group()
+
+
+def alone(run, bugs=(), variants=()):
+    """The same in this process."""
+    given = arguments(bugs, variants)
+    torch.set_num_threads(1)
+    for given.dtype in given.dtype:
+        torch.manual_seed(0)
+        run(given.golden, given.out / given.dtype, given)

@@ -10,11 +10,11 @@ from orrery_dump import Recorder
 RANKS = 2
 
 
-def run(golden, out, dtype, bug):
+def run(golden, out, case):
     rank, mesh = dist.get_rank(), init_device_mesh("cpu", (RANKS,), mesh_dim_names=("dp",))
-    model = DistributedDataParallel(golden.model(common.DTYPES[dtype]))
+    model = DistributedDataParallel(golden.model(common.DTYPES[case.dtype], whole=case.bug == "rounded-rotary"))
     each = golden.sequences // RANKS
-    recorder = Recorder(model, mesh, out, batch=(golden.sequences, golden.tokens), mode="ddp", dtype=dtype, before=("dp",), parts=RANKS * each)
+    recorder = Recorder(model, mesh, out, batch=(golden.sequences, golden.tokens), mode="ddp", dtype=case.dtype, before=("dp",), parts=RANKS * each)
     recorder.start()
 
     def step_of(step):
@@ -23,7 +23,7 @@ def run(golden, out, dtype, bug):
             b = rank * each + number
             labels = golden.labels[step, b:b + 1]
             counted = golden.counted(step)
-            if bug == "mean-of-means":                              # each process, and each microbatch, takes its own mean
+            if case.bug == "mean-of-means":                              # each process, and each microbatch, takes its own mean
                 counted = int((labels != common.IGNORED).sum()) * golden.sequences
             if step == 0:
                 recorder.microbatch(sequences=[b], number=number, times=1 / RANKS)
@@ -33,8 +33,8 @@ def run(golden, out, dtype, bug):
             total += loss
         return common.summed_over(total)
 
-    common.train(golden, recorder, model, step_of, masters=dtype == "fp32")
+    common.train(golden, recorder, model, step_of, masters=case.dtype == "fp32")
 
 
 if __name__ == "__main__":
-    common.launch(run, RANKS, bugs=("mean-of-means",))
+    common.launch(run, RANKS, bugs=("mean-of-means", "rounded-rotary"))

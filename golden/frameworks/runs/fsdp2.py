@@ -11,15 +11,15 @@ from orrery_dump import Recorder
 RANKS = 2
 
 
-def run(golden, out, dtype, bug):
+def run(golden, out, case):
     rank, mesh = dist.get_rank(), init_device_mesh("cpu", (RANKS,), mesh_dim_names=("dp",))
     model = golden.model()
-    policy = MixedPrecisionPolicy(param_dtype=common.DTYPES[dtype], reduce_dtype=torch.float32)
+    policy = MixedPrecisionPolicy(param_dtype=common.DTYPES[case.dtype], reduce_dtype=torch.float32)
     for layer in model.model.layers:
         fully_shard(layer, mesh=mesh, mp_policy=policy)
     fully_shard(model, mesh=mesh, mp_policy=policy)
-    recorder = Recorder(model, mesh, out, batch=(golden.sequences, golden.tokens), mode="fsdp2", dtype=dtype)
-    recorder.start(computed_in=common.DTYPES[dtype])
+    recorder = Recorder(model, mesh, out, batch=(golden.sequences, golden.tokens), mode="fsdp2", dtype=case.dtype)
+    recorder.start(computed_in=common.DTYPES[case.dtype])
     mine = slice(rank * golden.sequences // RANKS, (rank + 1) * golden.sequences // RANKS)
 
     def step_of(step):

@@ -2,7 +2,7 @@
 """PyTorch's tensor parallelism by DTensor on two processes, with sequence parallelism between the matrices."""
 import torch
 from torch.distributed.device_mesh import init_device_mesh
-from torch.distributed.tensor import Replicate, Shard
+from torch.distributed.tensor import DTensor, Replicate, Shard
 from torch.distributed.tensor.parallel import ColwiseParallel, PrepareModuleInput, RowwiseParallel, SequenceParallel, parallelize_module
 
 import common
@@ -28,10 +28,25 @@ def parallel(model, mesh):
     return model
 
 
-def run(golden, out, dtype, bug):
+def norm_of(bug):
+    """Clip by the global norm; with the bug, what every process has is added up, copies too."""
+    def clip(parameters, limit):
+        parameters = list(parameters)
+        if bug != "norm-counts-copies":
+            return torch.nn.utils.clip_grad_norm_(parameters, limit)
+        here = [p.grad.full_tensor() if p.ndim == 1 else p.grad.to_local() for p in parameters]      # vectors are copies
+        square = common.summed_over(sum(g.square().sum() for g in here))
+        torch.nn.utils.clip_grads_with_norm_(parameters, limit, square.sqrt())
+        return square.sqrt()
+    return clip
+
+
+def run(golden, out, case):
     mesh = init_device_mesh("cpu", (RANKS,), mesh_dim_names=("tp",))
-    model = parallel(golden.model(common.DTYPES[dtype]), mesh)
-    recorder = Recorder(model, mesh, out, batch=(golden.sequences, golden.tokens), mode=("tp", "sp"), dtype=dtype)
+    model = parallel(golden.model(common.DTYPES[case.dtype]), mesh)
+    # What the program says of its sums: DTensor adds parts in bf16, whatever reduce_dtype was asked for.
+    parts = 1 if case.bug == "reduce-dtype-ignored" else None
+    recorder = Recorder(model, mesh, out, batch=(golden.sequences, golden.tokens), mode=("tp", "sp"), dtype=case.dtype, parts=parts)
     recorder.start()
     positions = torch.arange(golden.tokens)[None]
 
@@ -39,12 +54,17 @@ def run(golden, out, dtype, bug):
         if step == 0:
             recorder.microbatch()
         logits = model(input_ids=golden.ids[step], position_ids=positions).logits    # transformers would count the tokens that are here
+        if case.bug == "logits-gathered-twice":
+            logits = torch.cat([logits] * RANKS, -1)
         loss = common.summed_loss(logits, golden.labels[step]) / golden.counted(step)
         loss.backward()
-        return loss
+        if case.bug == "norm-gradients-not-summed":                 # each process's part is taken for the whole
+            for p in (p for p in model.parameters() if p.ndim == 1):
+                p.grad = DTensor.from_local(p.grad.to_local(), mesh, [Replicate()], run_check=False)
+        return loss.detach()
 
-    common.train(golden, recorder, model, step_of, masters=dtype == "fp32")
+    common.train(golden, recorder, model, step_of, norm_of(case.bug), masters=case.dtype == "fp32")
 
 
 if __name__ == "__main__":
-    common.launch(run, RANKS)
+    common.launch(run, RANKS, bugs=("norm-gradients-not-summed", "norm-counts-copies", "logits-gathered-twice", "reduce-dtype-ignored"))

@@ -72,7 +72,7 @@ class Files(Folder):
             f.add("act/x", np.zeros((3, 4)), of=(5, 4), rows=np.arange(2))
         f.add("act/y", np.zeros((3, 4)), of=(3, 4))
         with self.assertRaisesRegex(DumpError, "act/y is recorded twice on rank 0"):
-            f.add("act/y", np.zeros((3, 4)), of=(3, 4))
+            f.add("act/y", np.ones((3, 4)), of=(3, 4))
         with self.assertRaisesRegex(DumpError, "format int64 is not one of"):
             f.add("act/z", np.zeros((3, 4), np.int64), of=(3, 4))
         with self.assertRaisesRegex(DumpError, "mesh axis 'data' is not one of pp, dp, cp, ep, tp"):
