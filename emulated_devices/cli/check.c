@@ -2,6 +2,7 @@
 #include "emulated_devices/cli/check_operations.h"
 #include "emulated_devices/cli/cli.h"
 #include "emulated_devices/verify/checked_kinds.h"
+#include "emulated_devices/verify/stale.h"
 #include "ref/io/columns.h"
 #include <stdio.h>
 #include <string.h>
@@ -16,7 +17,12 @@ struct check_options {
 };
 
 /* All that was found. */
-struct verdicts { const struct check_result *whole; const struct singles *single; bool enough; };
+struct verdicts {
+    const struct golden *golden;
+    const struct check_result *whole;
+    const struct singles *single;
+    bool enough;
+};
 
 static bool all_hold(const struct verdicts *v) { return v->whole->first < 0 && v->single->found[SINGLE_WRONG] == 0; }
 
@@ -83,7 +89,7 @@ static void print_numbers(FILE *out, const struct checked *c)
     fprintf(out, "error %.2e, bound %.2e, error/bound %.3g", c->error, c->bound, checked_ratio(c));
 }
 
-static void print_first(FILE *out, const struct check_result *r, const struct actual *a)
+static void print_first(FILE *out, const struct check_result *r, const struct golden *g, const struct actual *a)
 {
     const struct checked *c = &r->all[r->first];
     char text[160];
@@ -98,7 +104,9 @@ static void print_first(FILE *out, const struct check_result *r, const struct ac
                     diagnose_place(text, sizeof text, &a->mesh, c->on), devices_count(&c->on->failing),
                     devices_count(&c->on->holding));
         if (c->micros[0]) fprintf(out, "  in time   %s\n", c->micros);
-        if (diagnose_scale(text, sizeof text, &a->mesh, 1, c->on)[0]) fprintf(out, "  it is     %s\n", text);
+        if (stale_describe(text, sizeof text, g, a, c->name, c->bound)[0] ||
+            diagnose_scale(text, sizeof text, &a->mesh, 1, c->on)[0])
+            fprintf(out, "  it is     %s\n", text);
         if (c->copies[0]) fprintf(out, "  copies    %s\n", c->copies);
     }
     for (int i = r->first - 1; i >= 0; i--)
@@ -160,7 +168,7 @@ static void print_result(FILE *out, const struct check_options *o, const struct 
     if (a->program) fprintf(out, "program %s\n", printable(a->program).text);
     fprintf(out, "\n");
     if (o->all) print_all(out, r, v->single);
-    if (r->first >= 0) print_first(out, r, a);
+    if (r->first >= 0) print_first(out, r, v->golden, a);
     if (r->worst >= 0) {
         fprintf(out, "%s: %s, ", r->first >= 0 ? "largest error/bound" : "nearest to its bound", r->all[r->worst].name);
         print_numbers(out, &r->all[r->worst]);
@@ -216,16 +224,23 @@ static enum error_code write_json(const char *path, const struct verdicts *v, co
 
 /* ---- the command ------------------------------------------------------------------------------------------------- */
 
-/* The first operation that is wrong by itself, if it comes before the first tensor that differs; else NULL.  In 16 bits
- * tensors have wide bounds, and the first that exceeds its own may be far behind the mistake. */
+static bool is_right(const struct single_result *r)
+{
+    return r && (r->verdict == SINGLE_RIGHT || r->verdict == SINGLE_STEPWISE);
+}
+
+/* The first operation that is wrong by itself, if it comes before the first tensor that differs, or this is right by
+ * itself; else NULL.  In 16 bits tensors have wide bounds, and the first that exceeds its own may be far behind the
+ * mistake. */
 static const struct single_result *first_by_itself(const struct check_result *r, const struct singles *s)
 {
     const struct single_result *wrong = NULL;
+    const bool passed_on = r->first >= 0 && is_right(singles_find(s, r->all[r->first].name));
     for (int i = 0; i < s->count && wrong == NULL; i++)
         if (s->all[i].verdict == SINGLE_WRONG) wrong = &s->all[i];
     for (int i = 0; i <= r->first && wrong; i++)
-        if (strcmp(r->all[i].name, wrong->name) == 0) return i < r->first ? wrong : NULL;
-    return r->first < 0 ? wrong : NULL;
+        if (strcmp(r->all[i].name, wrong->name) == 0) return passed_on || i < r->first ? wrong : NULL;
+    return passed_on || r->first < 0 ? wrong : NULL;
 }
 
 static enum error_code fail_by_itself(const struct single_result *r, struct error *err)
@@ -235,13 +250,13 @@ static enum error_code fail_by_itself(const struct single_result *r, struct erro
                 single_describe(r, text, sizeof text));
 }
 
-static enum error_code report(const struct check_options *o, const struct check_result *r, const struct singles *s,
-                              const struct actual *a, enum dtype format, struct error *err)
+static enum error_code report(const struct check_options *o, const struct golden *g, const struct check_result *r,
+                              const struct singles *s, const struct actual *a, enum dtype format, struct error *err)
 {
     const struct checked_kinds kinds = checked_kinds_count(r);
     struct error lacking = { 0 };
     const enum error_code enough = checked_kinds_enough(&kinds, o->required, &lacking);
-    const struct verdicts v = { r, s, !enough };
+    const struct verdicts v = { g, r, s, !enough };
     print_result(o->json && strcmp(o->json, "-") == 0 ? stderr : stdout, o, &v, a, format, &kinds);
     enum error_code e = o->json ? fail_about(err, write_json(o->json, &v, a, format, err), "--json") : OK;
     if (e) return e;
@@ -265,7 +280,7 @@ static enum error_code compare(const struct check_options *o, const struct golde
     if (e) return e;
     e = singles_check(golden, actual, format, rounding, &singles, err);
     if (!e) {
-        e = report(o, &result, &singles, actual, format, err);
+        e = report(o, golden, &result, &singles, actual, format, err);
         singles_free(&singles);
     }
     check_result_free(&result);

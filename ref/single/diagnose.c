@@ -32,7 +32,10 @@ static bool fits(const struct suspect *p, const double *y, double *left)
         outside += !(fabs(off) <= bound_of(p, y, i, grown));
     }
     *left = sqrt(*left);
-    return outside <= p->wrong / 50 && *left <= grown * p->allowed && *left < (p->any ? 0.7 : 0.95) * p->off;
+    if (!(outside <= p->wrong / 50 && *left <= grown * p->allowed && *left < (p->any ? 0.7 : 0.95) * p->off))
+        return false;
+    *left = fmax(*left, grown * p->allowed / 4);        /* below, it is only rounding that is explained better */
+    return true;
 }
 
 bool suspect_explained(struct suspect *p, const double *y, const char *format, ...)
@@ -284,6 +287,7 @@ static void try_all(struct suspect *p, double *y)
     try_zeros(p, y);
     if (p->words[0]) return;
     if (strcmp(s->now.name, "norm") == 0) suspect_gradient_norm(p);
+    if (s->suspects) s->suspects(p, s->about);
     for (int t = 0; t < s->terms; t++) try_operation(p, &s->term[t], y);
     p->any = true;
     for (int t = 0; t < s->terms && s->terms > 1; t++) try_summand(p, &s->term[t], y);

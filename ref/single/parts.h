@@ -18,6 +18,7 @@
 /* A pass that contributed to the current result. */
 enum single_pass_kind { SINGLE_FORWARD, SINGLE_INPUT, SINGLE_WEIGHT, SINGLE_BIAS };
 enum { SINGLE_TERMS = 16 };
+struct suspect;                                 /* mistakes.h */
 struct single_term { const struct single_node *node; enum single_pass_kind pass; single_pass *run; struct tensor y; };
 
 struct single {
@@ -37,6 +38,8 @@ struct single {
     int64_t expert;                             /* whose weight a pass for weights is about */
     struct single_term term[SINGLE_TERMS];
     int terms;                                  /* summands of the current result */
+    void (*suspects)(struct suspect *, const void *about);      /* hypotheses of results that no graph has; or NULL */
+    const void *about;
     void **scratch;                             /* of the current operation */
     int used, room;
 };

@@ -1,13 +1,12 @@
 #include "ref/single/steps.h"
-#include "ref/single/parts.h"
+#include "ref/single/stepping.h"
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
 /* ---- names ------------------------------------------------------------------------------------------------------- */
 
-/* What there is after step k, from 0, of a parameter: "weight", "exp_avg", ...; after -1 where all steps start. */
-static struct single_name after(const struct single_steps *o, int64_t k, const char *what, const char *param)
+struct single_name stepping_after(const struct single_steps *o, int64_t k, const char *what, const char *param)
 {
     struct single_name n;
     if (k < 0) snprintf(n.text, sizeof n.text, "start/%s", param);
@@ -16,7 +15,7 @@ static struct single_name after(const struct single_steps *o, int64_t k, const c
     return n;
 }
 
-static struct single_name gradient(const struct single_steps *o, int64_t k, const char *param)
+struct single_name stepping_gradient(const struct single_steps *o, int64_t k, const char *param)
 {
     struct single_name n;
     if (k == 0) snprintf(n.text, sizeof n.text, "grad/%s", param);
@@ -25,16 +24,6 @@ static struct single_name gradient(const struct single_steps *o, int64_t k, cons
 }
 
 /* ---- what a step reads ------------------------------------------------------------------------------------------- */
-
-struct stepping {
-    struct single *s;
-    const struct single_steps *o;
-    const struct optimizer *is;
-    int64_t k;                          /* step, from 0 */
-    struct param_spec param;
-    int64_t rows, cols;
-    double u;                           /* unit roundoff of what computes the step */
-};
 
 static struct tensor input(const struct stepping *t, struct single_name name)
 {
@@ -61,13 +50,12 @@ struct before { struct tensor x; double off; };
 static struct before before_of(const struct stepping *t, const char *what)
 {
     if (t->k == 0 && strcmp(what, "weight") != 0) return (struct before){ single_new(t->s, t->rows, t->cols), 0 };
-    struct before b = { .x = input(t, after(t->o, t->k - 1, what, t->param.name)) };
+    struct before b = { .x = input(t, stepping_after(t->o, t->k - 1, what, t->param.name)) };
     if (single_going(t->s)) b.off = unit_of(t, b.x) > t->u ? unit_of(t, b.x) : 0;
     return b;
 }
 
-/* The factor of clipping. */
-static double factor(const struct stepping *t)
+double stepping_clip(const struct stepping *t)
 {
     char name[64];
     if (t->o->hyper.clip == 0) return 1;
@@ -81,7 +69,7 @@ static double factor(const struct stepping *t)
 /* Begin a result after the step.  `store` is then the unit of what it has been rounded to. */
 static bool begin(struct stepping *t, const char *what, const char *words, const struct rounding *usual)
 {
-    if (!single_begin(t->s, after(t->o, t->k, what, t->param.name), words, t->rows, t->cols)) return false;
+    if (!single_begin(t->s, stepping_after(t->o, t->k, what, t->param.name), words, t->rows, t->cols)) return false;
     t->s->rounding = *usual;
     t->s->rounding.store = unit_of(t, t->s->have);
     if (t->s->rounding.store == t->u) t->s->rounding.tiny = 0x1p-150 * (t->u > 0x1p-40);
@@ -92,8 +80,8 @@ static bool begin(struct stepping *t, const char *what, const char *words, const
 static struct single_value mean(const struct stepping *t, const char *what, double keep, double part, bool squared)
 {
     const struct before m = before_of(t, what);
-    const struct tensor g = input(t, gradient(t->o, t->k, t->param.name));
-    const double clip = factor(t);
+    const struct tensor g = input(t, stepping_gradient(t->o, t->k, t->param.name));
+    const double clip = stepping_clip(t);
     if (!single_going(t->s)) return single_none;
     const struct single_value v = single_value_new(t->s, t->rows, t->cols);
     for (int64_t i = 0; !t->s->failed && i < tensor_count(g); i++) {
@@ -111,10 +99,10 @@ static struct single_value weight(const struct stepping *t)
     const bool adam = t->is->states == 2;
     const struct before w = before_of(t, "weight");
     const char *const param = t->param.name;
-    const struct tensor x = input(t, t->is->states > 0 ? after(t->o, t->k, t->is->state_name[0], param)
-                                                       : gradient(t->o, t->k, param)),
-                        y = adam ? input(t, after(t->o, t->k, t->is->state_name[1], param)) : tensor_none;
-    const double clip = t->is->states > 0 ? 1 : factor(t), lr = t->o->lr[t->k], n = (double)(t->k + 1),
+    const struct tensor x = input(t, t->is->states > 0 ? stepping_after(t->o, t->k, t->is->state_name[0], param)
+                                                       : stepping_gradient(t->o, t->k, param)),
+                        y = adam ? input(t, stepping_after(t->o, t->k, t->is->state_name[1], param)) : tensor_none;
+    const double clip = t->is->states > 0 ? 1 : stepping_clip(t), lr = t->o->lr[t->k], n = (double)(t->k + 1),
                  decay = t->param.decay ? lr * h->weight_decay : 0, first = 1 - pow(h->beta1, n),
                  second = 1 - pow(h->beta2, n);
     if (!single_going(t->s)) return single_none;
@@ -137,15 +125,18 @@ static void check_parameter(struct stepping *t)
 {
     const struct rounding usual = t->s->rounding;
     const struct hyperparameters *h = &t->o->hyper;
+    t->s->suspects = suspect_step, t->s->about = t;
     for (int i = 0; i < t->is->states; i++) {
         const bool adam = t->is->states == 2;
         const double keep = adam ? i ? h->beta2 : h->beta1 : h->momentum, part = adam ? 1 - keep : 1;
         const char *const words = adam && i ? "the mean of squared gradients" : "the mean of gradients";
+        t->state = i;
         if (begin(t, t->is->state_name[i], words, &usual))
             single_end(t->s, mean(t, t->is->state_name[i], keep, part, adam && i));
     }
+    t->state = -1;
     if (begin(t, "weight", "the optimizer's step", &usual)) single_end(t->s, weight(t));
-    t->s->rounding = usual;
+    t->s->rounding = usual, t->s->suspects = NULL;
 }
 
 /* ---- norms ------------------------------------------------------------------------------------------------------- */
@@ -158,7 +149,7 @@ static double square_norm(struct single *s, const struct single_steps *o, int64_
     for (int i = 0; i < model_param_count(s->config) && single_going(s); i++) {
         const struct param_spec p = model_param(s->config, i);
         const struct tensor g =
-            single_input(s, gradient(o, k, p.name), p.ndim > 1 ? p.dim[0] : 1, p.dim[p.ndim - 1]);
+            single_input(s, stepping_gradient(o, k, p.name), p.ndim > 1 ? p.dim[0] : 1, p.dim[p.ndim - 1]);
         for (int64_t j = 0; single_going(s) && j < tensor_count(g); j++) sum += numbers(g)[j] * numbers(g)[j];
         *terms += tensor_count(g);
         single_release(s, used);
@@ -200,8 +191,8 @@ static bool is_known(const struct optimizer *is)
 
 static void report_unknown(struct stepping *t)
 {
-    if (!single_begin(t->s, after(t->o, t->k, "weight", t->param.name), "the step of an optimizer that is not known",
-                      t->rows, t->cols))
+    if (!single_begin(t->s, stepping_after(t->o, t->k, "weight", t->param.name),
+                      "the step of an optimizer that is not known", t->rows, t->cols))
         return;
     t->s->unknown = true;
     single_end(t->s, single_none);

@@ -1,0 +1,191 @@
+/* mistakes_steps.c -- what a step of an optimizer gives with one mistake. */
+#include "ref/single/stepping.h"
+#include "ref/optim/optimizer.h"
+#include <string.h>
+
+/* What a step reads, [n] each; NULL: it is not there. */
+struct read {
+    const struct stepping *t;
+    const double *old, *g, *first, *second;     /* weight before it; gradient; the states after it, or before */
+    double clip, lr, decay;                     /* decay: of this parameter, times lr */
+    int64_t n;
+};
+
+/* ---- weights ----------------------------------------------------------------------------------------------------- */
+
+enum {
+    DECAY_NONE,
+    DECAY_ALL,
+    DECAY_PLAIN,
+    DECAY_TWICE,
+    DECAY_L2,
+    EPS_INSIDE,
+    EPS_BEFORE,
+    NO_CORRECTION,
+    EARLY,
+    LATE,
+    UNCLIPPED,
+    CLIPPED_TWICE,
+    ASCENT,
+    NO_ROOT
+};
+
+static const struct { const char *words; int which; } of_weights[] = {
+    { "there is no weight decay", DECAY_NONE },
+    { "decay on what must not decay", DECAY_ALL },
+    { "decay is not multiplied by the learning rate", DECAY_PLAIN },
+    { "decay is multiplied by the learning rate twice", DECAY_TWICE },
+    { "decay is added to the gradient", DECAY_L2 },
+    { "eps is added inside the root", EPS_INSIDE },
+    { "eps is added before the correction of the moments", EPS_BEFORE },
+    { "the moments are not corrected for their start at zero", NO_CORRECTION },
+    { "the correction of the moments is a step too far", EARLY },
+    { "the correction of the moments is a step behind", LATE },
+    { "the gradient is not clipped", UNCLIPPED },
+    { "the gradient is clipped twice", CLIPPED_TWICE },
+    { "the step goes the wrong way", ASCENT },
+    { "the step is divided by the mean of squares, not its root", NO_ROOT },
+};
+
+static double decay_of(const struct read *r, int which)
+{
+    const double full = r->lr * r->t->o->hyper.weight_decay;
+    switch (which) {
+    case DECAY_NONE: case DECAY_L2: return 0;
+    case DECAY_ALL: return full;
+    case DECAY_PLAIN: return r->decay > 0 ? full / r->lr : 0;
+    case DECAY_TWICE: return r->decay * r->lr;
+    default: return r->decay;
+    }
+}
+
+static void correct(const struct read *r, int which, double c[2])
+{
+    const struct hyperparameters *h = &r->t->o->hyper;
+    const double n = (double)(r->t->k + 1) + (which == EARLY) - (which == LATE);
+    c[0] = which == NO_CORRECTION ? 1 : 1 - pow(h->beta1, n), c[1] = which == NO_CORRECTION ? 1 : 1 - pow(h->beta2, n);
+}
+
+static double moved(const struct read *r, int64_t i, int which)
+{
+    const struct hyperparameters *h = &r->t->o->hyper;
+    const double times = which == UNCLIPPED ? 1 : which == CLIPPED_TWICE ? r->clip * r->clip : r->clip;
+    double c[2];
+    if (r->second) {
+        correct(r, which, c);
+        const double v = r->second[i] / c[1], root = which == EPS_INSIDE ? sqrt(v + h->eps)
+                                                   : which == EPS_BEFORE ? sqrt(v) + h->eps / sqrt(c[1])
+                                                   : which == NO_ROOT ? v + h->eps : sqrt(v) + h->eps;
+        return r->lr * r->first[i] / c[0] / root;
+    }
+    if (r->first) return r->lr * r->first[i];
+    return r->lr * (times * r->g[i] + (which == DECAY_L2 ? h->weight_decay * r->old[i] : 0));
+}
+
+/* The step, with or without its decay, times a factor. */
+static void try_rate(struct suspect *p, const struct read *r, bool decays, double *y)
+{
+    const double fixed = decays ? 1 : 1 - r->decay, with = decays ? r->decay : 0;
+    double along = 0, size = 0;
+    for (int64_t i = 0; i < r->n; i++) {
+        const double step = moved(r, i, -1) + with * r->old[i];
+        along += (r->old[i] * fixed - p->have[i]) * step, size += step * step;
+    }
+    if (!(size > 0)) return;
+    for (int64_t i = 0; i < r->n; i++)
+        y[i] = r->old[i] * fixed - along / size * (moved(r, i, -1) + with * r->old[i]);
+    suspect_explained(p, y, "the step is %.4f of what it must be, as by another learning rate", along / size);
+}
+
+/* The step begins at the weight in 16 bits, not at its master. */
+static void try_rounded_master(struct suspect *p, const struct read *r, double *y)
+{
+    double buffer;
+    const struct tensor one = tensor_1d(&buffer, r->t->o->format, 1);
+    for (int64_t i = 0; i < r->n; i++) {
+        tensor_set(one, 0, r->old[i]);
+        y[i] = tensor_get(one, 0) * (1 - r->decay) - moved(r, i, -1);
+    }
+    suspect_explained(p, y, "the step begins at the rounded weight, not at its master");
+}
+
+static void try_weights(struct suspect *p, const struct read *r, double *y)
+{
+    for (size_t k = 0; k < sizeof of_weights / sizeof *of_weights; k++) {
+        const int which = of_weights[k].which;
+        if (which == LATE && r->t->k == 0) continue;
+        for (int64_t i = 0; i < r->n; i++)
+            y[i] = r->old[i] * (1 - decay_of(r, which)) - (which == ASCENT ? -1 : 1) * moved(r, i, which);
+        suspect_explained(p, y, "%s", of_weights[k].words);
+    }
+    for (int64_t i = 0; i < r->n; i++) y[i] = r->old[i];
+    suspect_explained(p, y, "stale: it is not stepped");
+    try_rounded_master(p, r, y);
+    if (p->words[0] == 0) try_rate(p, r, true, y);
+    if (p->words[0] == 0) try_rate(p, r, false, y);
+}
+
+/* ---- states ------------------------------------------------------------------------------------------------------ */
+
+
+/* keep, part: the rule's numbers. */
+static void try_state(struct suspect *p, const struct read *r, const double *old, double keep, double part,
+                      bool squared, double *y)
+{
+    const struct hyperparameters *h = &r->t->o->hyper;
+    const struct { const char *words; double keep, part, clip, decay; bool squared; } of[] = {
+        { "the gradient is not clipped", keep, part, 1, 0, squared },
+        { "the gradient is clipped twice", keep, part, r->clip * r->clip, 0, squared },
+        { "decay is added to the gradient", keep, part, r->clip, h->weight_decay, squared },
+        { "the gradient is added whole, not by 1 - beta", keep, 1, r->clip, 0, squared },
+        { "the gradient is not squared", keep, part, r->clip, 0, false },
+        { "the state before is forgotten", 0, part, r->clip, 0, squared },
+        { "beta is 0.9", 0.9, 0.1, r->clip, 0, squared },
+        { "beta is 0.95", 0.95, 0.05, r->clip, 0, squared },
+        { "beta is 0.99", 0.99, 0.01, r->clip, 0, squared },
+        { "beta is 0.999", 0.999, 0.001, r->clip, 0, squared },
+    };
+    for (size_t k = 0; k < sizeof of / sizeof *of; k++) {
+        for (int64_t i = 0; i < r->n; i++) {
+            const double g = of[k].clip * r->g[i] + of[k].decay * (r->old ? r->old[i] : 0);
+            y[i] = of[k].keep * (old ? old[i] : 0) + of[k].part * (of[k].squared ? g * g : g);
+        }
+        suspect_explained(p, y, "%s", of[k].words);
+    }
+    for (int64_t i = 0; i < r->n && old; i++) y[i] = old[i];
+    if (old) suspect_explained(p, y, "stale: it is that of the step before");
+}
+
+/* ---- reading ----------------------------------------------------------------------------------------------------- */
+
+static const double *fetch(const struct stepping *t, struct single_name name)
+{
+    const struct tensor x = single_input(t->s, name, t->rows, t->cols);
+    return single_going(t->s) ? x.data : NULL;
+}
+
+static const double *state(const struct stepping *t, int64_t k, int i)
+{
+    return k < 0 || i >= t->is->states ? NULL : fetch(t, stepping_after(t->o, k, t->is->state_name[i], t->param.name));
+}
+
+void suspect_step(struct suspect *p, const void *about)
+{
+    const struct stepping *t = about;
+    const struct hyperparameters *h = &t->o->hyper;
+    const bool adam = t->is->states == 2, of_weight = t->state < 0;
+    const int64_t k = of_weight ? t->k : t->k - 1;              /* states: after the step, or before it */
+    struct read r = { .t = t, .n = p->count, .lr = t->o->lr[t->k], .clip = stepping_clip(t),
+                      .old = fetch(t, stepping_after(t->o, t->k - 1, "weight", t->param.name)),
+                      .g = fetch(t, stepping_gradient(t->o, t->k, t->param.name)),
+                      .first = state(t, k, 0), .second = state(t, k, 1) };
+    const struct tensor y = single_new(t->s, p->rows, p->cols);
+    r.decay = t->param.decay ? r.lr * h->weight_decay : 0;
+    if (!single_going(t->s) || r.old == NULL || r.g == NULL) return;
+    if (of_weight) {
+        try_weights(p, &r, numbers(y));
+        return;
+    }
+    const double keep = adam ? t->state ? h->beta2 : h->beta1 : h->momentum;
+    try_state(p, &r, t->state ? r.second : r.first, keep, adam ? 1 - keep : 1, adam && t->state, numbers(y));
+}
