@@ -31,6 +31,10 @@ try:
 except ImportError:                             # before 4.34
     modeling_mistral = None
 try:
+    from transformers.models.phi3 import modeling_phi3
+except ImportError:                             # before 4.41
+    modeling_phi3 = None
+try:
     from transformers.models.qwen2 import modeling_qwen2
 except ImportError:                             # before 4.37
     modeling_qwen2 = None
@@ -73,7 +77,7 @@ class Wide:
 def widen():
     torch.set_default_dtype(torch.float64)
     torch.Tensor.float = torch.Tensor.double
-    for module in (modeling_gptj, modeling_llama, modeling_mistral, modeling_mixtral, modeling_qwen2, modeling_qwen3, modeling_qwen3_moe,
+    for module in (modeling_gptj, modeling_llama, modeling_mistral, modeling_mixtral, modeling_phi3, modeling_qwen2, modeling_qwen3, modeling_qwen3_moe,
                    modeling_parscale, modeling_rope_utils):
         if module is not None:
             module.torch = Wide()
@@ -108,13 +112,13 @@ class Watch:
         pairs = [self.pair(name) for name in names]
         return tuple(np.concatenate([p[i] for p in pairs], axis=1) for i in (0, 1))
 
-    def turned(self, at):
-        """Queries and keys after rotary positions, [batch,heads,S,A], as rows of tokens, heads side by side; then values."""
+    def turned(self, at, values):
+        """Queries and keys after rotary positions, [batch,heads,S,A], as rows of tokens, heads side by side; then values, a pair."""
         pairs = []
         for which in "qk":
             t = self.seen[at + "rotated." + which]
             pairs.append([a.detach().transpose(1, 2).reshape(t.shape[0] * t.shape[2], -1).numpy() for a in (t, t.grad)])
-        pairs.append(self.pair(at + "v"))
+        pairs.append(values)
         return tuple(np.concatenate([p[i] for p in pairs], axis=1) for i in (0, 1))
 
 
@@ -281,8 +285,7 @@ class Llama:
         for layer, block in enumerate(model.model.layers):
             at = f"h.{layer}."
             w.output_of(block.input_layernorm, at + "ln_1")
-            for which in "qkv":
-                w.output_of(getattr(block.self_attn, which + "_proj"), at + which)
+            self.watch_projections(w, block.self_attn, at)
             w.input_of(block.self_attn.o_proj, at + "attn.heads")
             w.output_of(block.self_attn.o_proj, at + "attn.out")
             w.input_of(block.post_attention_layernorm, at + "mid")
@@ -291,6 +294,14 @@ class Llama:
         w.output_of(model.model.embed_tokens, "embedding")
         w.output_of(model.model.norm, "ln_f")
         w.output_of(model.lm_head, "logits")
+
+    def watch_projections(self, w, attention, at):
+        for which in "qkv":
+            w.output_of(getattr(attention, which + "_proj"), at + which)
+
+    def projected(self, w, c, at):
+        """Queries, keys and values side by side; values alone."""
+        return w.beside(at + "q", at + "k", at + "v"), w.pair(at + "v")
 
     def watch_feed(self, w, model):
         for layer, block in enumerate(model.model.layers):
@@ -314,8 +325,9 @@ class Llama:
         def result():
             for layer in range(c["L"]):
                 at = f"h.{layer}."
-                yield at + "attn.qkv", *w.beside(at + "q", at + "k", at + "v")
-                yield at + "attn.rotated", *w.turned(at)
+                qkv, values = self.projected(w, c, at)
+                yield at + "attn.qkv", *qkv
+                yield at + "attn.rotated", *w.turned(at, values)
                 for name in ("ln_1", "attn.heads", "attn.out", "mid", "ln_2", "out"):
                     yield at + name, *w.pair(at + name)
                 yield from self.result_of_feed(w, model, c, layer)
@@ -343,6 +355,46 @@ class Mistral(Llama):
 
     def make(self, **config):
         return transformers.MistralForCausalLM(transformers.MistralConfig(**config))
+
+
+class Phi3(Llama):
+    """Matrices of one input are one; part of a head is turned, perhaps by LongRoPE."""
+    name = "transformers Phi3ForCausalLM"
+    module = modeling_phi3
+
+    def head_width(self, c):
+        return c["A"]
+
+    def in_order(self, c):
+        for name, shape, mean, std, parts in super().in_order(c):
+            yield name, shape, mean, std, None
+
+    def config(self, c):
+        scaling = dict(rope_scaling=dict(type="longrope", **c["long"])) if "long" in c else {}
+        heads = dict(head_dim=c["A"]) if c["A"] * c["H"] != c["D"] else {}
+        return dict(super().config(c), model_type="phi3", **heads, sliding_window=c["window"], partial_rotary_factor=c["part"], pad_token_id=None,
+                    original_max_position_embeddings=c["original"], resid_pdrop=0.0, embd_pdrop=0.0, **scaling)
+
+    def make(self, **config):
+        return transformers.Phi3ForCausalLM(transformers.Phi3Config(bos_token_id=0, eos_token_id=0, **config))
+
+    def watch_projections(self, w, attention, at):
+        w.output_of(attention.qkv_proj, at + "attn.qkv")
+
+    def projected(self, w, c, at):
+        qkv = w.pair(at + "attn.qkv")
+        return qkv, tuple(x[:, -c["K"] * c["A"]:] for x in qkv)
+
+    def watch_feed(self, w, model):
+        for layer, block in enumerate(model.model.layers):
+            at = f"h.{layer}."
+            w.output_of(block.mlp.gate_up_proj, at + "mlp.up")
+            w.input_of(block.mlp.down_proj, at + "mlp.act")
+            w.output_of(block.mlp, at + "mlp.out")
+
+    def result_of_feed(self, w, model, c, layer):
+        for name in ("mlp.up", "mlp.act", "mlp.out"):
+            yield f"h.{layer}.{name}", *w.pair(f"h.{layer}.{name}")
 
 
 def windows_of_qwen(c):
@@ -746,7 +798,7 @@ class GPTJ:
             for layer in range(c["L"]):
                 at = f"h.{layer}."
                 yield at + "attn.qkv", *w.beside(at + "q", at + "k", at + "v")
-                yield at + "attn.rotated", *w.turned(at)
+                yield at + "attn.rotated", *w.turned(at, w.pair(at + "v"))
                 for name in ("ln_1", "attn.heads", "attn.out", "mlp.up", "mlp.act", "mlp.out", "out"):
                     yield at + name, *w.pair(at + name)
             for name in ("embedding", "ln_f", "logits"):

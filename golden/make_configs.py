@@ -63,6 +63,12 @@ def qwen3_moe(**more):
         norm_topk_prob=True, **more))
 
 
+def phi3(**more):
+    return transformers.Phi3ForCausalLM(transformers.Phi3Config(
+        **LLAMA, num_key_value_heads=2, rope_theta=500.0, original_max_position_embeddings=16, resid_pdrop=0.2, pad_token_id=None, bos_token_id=1,
+        eos_token_id=2, **more))
+
+
 MODELS = {                                      # NAME: the first version that can, and how
     "gpt2": ((4, 0), lambda: gpt2()),
     "gpt2-untied": ((4, 0), lambda: gpt2(n_inner=37, tie_word_embeddings=False)),
@@ -78,6 +84,8 @@ MODELS = {                                      # NAME: the first version that c
     "mistral": ((4, 46), lambda: mistral(sliding_window=20)),
     "mistral-full": ((4, 46), lambda: mistral(sliding_window=None)),
     "qwen3-moe": ((4, 51), lambda: qwen3_moe(mlp_only_layers=[0])),
+    "phi3": ((4, 49), lambda: phi3(sliding_window=20)),
+    "phi3-long": ((4, 49), lambda: phi3(rope_scaling=dict(type="longrope", short_factor=[1.0, 1.5], long_factor=[2.5, 4.0]))),
     "gptj": ((4, 11), lambda: gptj()),
     "gptj-tied": ((4, 11), lambda: gptj(n_inner=37, tie_word_embeddings=True)),
 }

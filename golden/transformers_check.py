@@ -30,15 +30,17 @@ ROOT = pathlib.Path(__file__).resolve().parent.parent
 SEED, SEQUENCES, TOKENS = 5, 3, 17
 ROUNDING = 1e-12                                # relative, norm over norm: what fp64 may do to a loss, a gradient, the logits
 FAMILIES = {"gpt2": families.GPT2(), "llama": families.Llama(), "mixtral": families.Mixtral(), "gptj": families.GPTJ(),
-            "qwen2": families.Qwen2(), "qwen3": families.Qwen3(), "mistral": families.Mistral(), "qwen3_moe": families.Qwen3Moe()}
+            "qwen2": families.Qwen2(), "qwen3": families.Qwen3(), "mistral": families.Mistral(), "qwen3_moe": families.Qwen3Moe(),
+            "phi3": families.Phi3()}
 VERSION = tuple(int(number) for number in transformers.__version__.split(".")[:2])
+LONG = dict(type="longrope", short_factor=[1.0, 1.25, 1.5], long_factor=[1.0, 3.5, 9.25])
 LLAMA3 = dict(rope_type="llama3", factor=4.0, low_freq_factor=1.0, high_freq_factor=4.0, original_max_position_embeddings=16)
 
 
 # ---- what this version can ----------------------------------------------------------------------------------------------
 
 GROUPED, ROTARY, SCALING, MIXTURE, LLAMA3_SCALING, PARAMETERS = (4, 31), (4, 33), (4, 31), (4, 36), (4, 43), (5, 0)
-BIASES, WIDE_HEADS, QWEN3, LAYER_TYPES = (4, 41), (4, 46), (4, 51), (4, 53)
+BIASES, WIDE_HEADS, QWEN3, LAYER_TYPES, PHI3 = (4, 41), (4, 46), (4, 51), (4, 53), (4, 49)
 
 
 def written(model, folder, largest):
@@ -81,6 +83,12 @@ def mistral(tied, **more):
     return transformers.MistralForCausalLM(transformers.MistralConfig(
         vocab_size=259, max_position_embeddings=32, hidden_size=40, num_hidden_layers=3, num_attention_heads=10, num_key_value_heads=5,
         head_dim=6, intermediate_size=77, initializer_range=0.2, tie_word_embeddings=tied, **more))
+
+
+def phi3(tied, **more):
+    return transformers.Phi3ForCausalLM(transformers.Phi3Config(
+        vocab_size=259, hidden_size=60, num_hidden_layers=2, num_attention_heads=10, num_key_value_heads=5, intermediate_size=77,
+        initializer_range=0.2, tie_word_embeddings=tied, pad_token_id=None, bos_token_id=1, eos_token_id=2, **more))
 
 
 def qwen2(tied, **more):
@@ -137,6 +145,15 @@ CASES = {                                       # what: the first version that c
     "Qwen3-MoE, the second layer dense, several files": (PARAMETERS, lambda: qwen3_moe(False, mlp_only_layers=[1]), "60KB", torch.float32),
     "Qwen3-MoE, tied, normalized, biases of attention": (PARAMETERS, lambda: qwen3_moe(
         True, norm_topk_prob=True, decoder_sparse_step=2, attention_bias=True), "1GB", torch.bfloat16),
+    "Phi-3, part of a head turned": (PHI3, lambda: phi3(False, max_position_embeddings=32, partial_rotary_factor=0.67, sliding_window=9), "60KB",
+                                     torch.float32),
+    "Phi-3, LongRoPE, short": (PHI3, lambda: phi3(True, max_position_embeddings=96, original_max_position_embeddings=24, rope_scaling=LONG), "1GB",
+                               torch.float32),
+    "Phi-3, LongRoPE, long": (PHI3, lambda: phi3(False, max_position_embeddings=96, original_max_position_embeddings=12, rope_scaling=LONG), "1GB",
+                              torch.bfloat16),
+    "Llama, LongRoPE": (PARAMETERS, lambda: llama(False, head_dim=6, rope_parameters=dict(
+        rope_type="longrope", rope_theta=300.0, short_factor=[1.0, 1.2, 1.4], long_factor=[1.0, 2.2, 4.4], attention_factor=1.3,
+        original_max_position_embeddings=12)), "1GB", torch.float32),
     "GPT-J, part of a head turned": ((4, 11), lambda: gptj(n_inner=77), "1GB", torch.float32),
     "GPT-J, tied, bf16, several files": ((4, 11), lambda: gptj(tie_word_embeddings=True), "30KB", torch.bfloat16),
     "Mixtral, rope_parameters": (PARAMETERS, lambda: mixtral(False, rope_parameters=dict(LLAMA3, rope_theta=500.0)), "1GB", torch.float32),

@@ -126,6 +126,12 @@ static bool windows(const struct facts *f, struct typed *t)
            say(t, "--model %s with windows of %lld tokens", c->name, (long long)c->windows.size);
 }
 
+static bool long_rotary(const struct facts *f, struct typed *t)
+{
+    return rotary_by_length(&f->plan->model.rotary, f->plan->S) &&
+           say(t, "--seq %lld, beyond the original length of LongRoPE,", (long long)f->plan->S);
+}
+
 static bool ring_window(const struct facts *f, struct typed *t)
 {
     return f->plan->split.window && say(t, "--ring-window %d", f->plan->split.window);

@@ -64,6 +64,16 @@ void case_take_windows(struct plan *p)
     for (int64_t l = 0; l < p->model.L; l += 2) windows_add(&p->model.windows, l, l + 1);
 }
 
+/* Four of the six numbers of a head are turned, by LongRoPE, in sequences beyond its original length. */
+void case_take_phi3(struct plan *p)
+{
+    case_take_llama(p);
+    snprintf(p->model.name, sizeof p->model.name, "nasty phi3");
+    p->model.alike = FAMILY_PHI3, p->model.A = 6;
+    p->model.rotary = (struct rotary){ .theta = 50, .scaling = SCALING_LONG, .original_positions = 5, .enlarged = 1.2,
+                                       .shorter = { 1.1, 1.3 }, .longer = { 1.7, 3.1 }, .turned = 4 };
+}
+
 /* A Qwen2 with three parallel streams; a prefix is shorter than a sequence. */
 void case_take_streams(struct plan *p)
 {
@@ -144,6 +154,7 @@ static const struct case_model models[] = { { "gpt2", take_gpt2 }, { "llama", ca
                                             { "gptj", case_take_gptj }, { "qwen2", case_take_qwen2 },
                                             { "parscale", case_take_streams }, { "qwen3", case_take_qwen3 },
                                             { "biased", case_take_biased }, { "windows", case_take_windows },
+                                            { "phi3", case_take_phi3 },
                                             { "mixtral", case_take_mixtral }, { "qwen3-moe", case_take_qwen3_moe },
                                             { "shared", take_shared } };
 

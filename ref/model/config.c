@@ -22,6 +22,13 @@
       .positions = POSITIONS_ROTARY, .rotary = { .theta = 10000, .turned = R_, .neighbours = true },            \
       .parallel = true, .biases = BIASES_GPTJ, .eps = 1e-5, .init_std = 0.02 }
 
+/* With LongRoPE from s_ tokens on, which enlarges cosines and sines. */
+#define PHI3(name_, L_, H_, K_, D_, F_, S_, V_, s_, enlarged_)                                                  \
+    { .name = name_, .S = S_, .D = D_, .H = H_, .K = K_, .A = D_ / H_, .F = F_, .L = L_, .V = V_,               \
+      .norm = NORM_RMS, .positions = POSITIONS_ROTARY, .mlp = MLP_SWIGLU, .alike = FAMILY_PHI3, .eps = 1e-5,    \
+      .rotary = { .theta = 10000, .scaling = SCALING_LONG, .original_positions = s_, .enlarged = enlarged_,     \
+                  .shorter = { 1, 1 }, .longer = { 1.1, 3.2 } }, .init_std = 0.02 }
+
 #define DENSE .mlp = MLP_SWIGLU
 #define MIXTURE(E_, k_) .mlp = MLP_MIXTURE, .mixture = { E_, k_, .router = { .normalized = true, .scale = 1 }, \
                                                          .balance_coefficient = 0.02, .z_coefficient = 0.001 }
@@ -40,6 +47,8 @@ const struct model_preset model_presets[] = {
     { LLAMA("mistral-tiny", 8, 8, 4, 32, 88, 32, 256, DENSE, .alike = FAMILY_MISTRAL,
             .windows = { .size = 12, .layers = { 0xFF } }),
       "llama-tiny as a Mistral: in all layers a token sees the last 12 tokens", 8 },
+    { PHI3("phi3-tiny", 8, 8, 4, 32, 88, 32, 256, 16, 1.118033988749895),
+      "llama-tiny as a Phi-3: LongRoPE from 16 tokens to 32", 8 },
     { LLAMA("mixtral-tiny", 8, 8, 4, 32, 48, 32, 256, MIXTURE(8, 2)),
       "a Mixtral of 0.3M parameters, 8 experts of which a token goes to 2", 8 },
     { LLAMA("mixtral-small", 4, 4, 2, 128, 176, 64, 256, MIXTURE(8, 2)),
@@ -159,6 +168,35 @@ static enum error_code check_windows(const struct model_config *c, struct error 
     return OK;
 }
 
+/* A number that tells apart how LongRoPE stretches pairs. */
+static double which_pairs(const struct rotary *r)
+{
+    uint64_t sum = 0, bits;
+    for (int i = 0; i < 2 * ROTARY_PAIRS; i++) {
+        memcpy(&bits, i < ROTARY_PAIRS ? &r->shorter[i] : &r->longer[i - ROTARY_PAIRS], sizeof bits);
+        sum = (sum ^ bits) * 0x9E3779B97F4A7C15u;
+        sum ^= sum >> 29;
+    }
+    return (double)(sum >> 32);
+}
+
+static enum error_code check_long(const struct model_config *c, struct error *err)
+{
+    const struct rotary *r = &c->rotary;
+    const int64_t pairs = (r->turned ? r->turned : c->A) / 2;
+    if (pairs > ROTARY_PAIRS)
+        return fail(err, ERR_PLAN, "model: LongRoPE of %lld pairs of numbers of a head; there can be at most %d",
+                    (long long)pairs, ROTARY_PAIRS);
+    if (r->original_positions < 1 || !(r->enlarged > 0 && isfinite(r->enlarged)))
+        return fail(err, ERR_PLAN, "model: rotary original positions %lld, attention_factor %g; both must be above 0",
+                    (long long)r->original_positions, r->enlarged);
+    for (int64_t i = 0; i < pairs; i++)
+        if (!(r->shorter[i] > 0 && isfinite(r->shorter[i]) && r->longer[i] > 0 && isfinite(r->longer[i])))
+            return fail(err, ERR_PLAN, "model: short_factor %g, long_factor %g of pair %lld; they must be above 0",
+                        r->shorter[i], r->longer[i], (long long)i);
+    return OK;
+}
+
 static bool scales_by_turns(const struct rotary *r)
 {
     return r->scaling == SCALING_LLAMA3 || r->scaling == SCALING_YARN;
@@ -176,6 +214,7 @@ static enum error_code check_rotary(const struct model_config *c, struct error *
                     "model: rotary positions turn %lld numbers of a head; it must be an even number, from 2 to A=%lld",
                     (long long)r->turned, (long long)c->A);
     if (!(r->theta > 0)) return fail(err, ERR_PLAN, "model: rotary theta %g; it must be above 0", r->theta);
+    if (r->scaling == SCALING_LONG) return check_long(c, err);
     if (r->scaling != SCALING_NONE && !(r->factor >= 1))
         return fail(err, ERR_PLAN, "model: rotary scaling factor %g; it must be at least 1", r->factor);
     if (scales_by_turns(r) && !(r->low_frequency > 0 && r->high_frequency > r->low_frequency))
@@ -282,7 +321,7 @@ int model_config_numbers(const struct model_config *c, struct model_number out[M
         { "streams", true, (double)STREAMS(c) }, { "prefix", true, (double)c->streams.prefix },
         { "stream smoothing", false, c->streams.smoothing },
         { "window", true, (double)c->windows.size }, { "layers with a window", true, (double)model_windowed_layers(c) },
-        { "which layers", true, which_layers(&c->windows) },
+        { "which layers", true, which_layers(&c->windows) }, { "which pairs", true, which_pairs(&c->rotary) },
         { "dense layers", true, (double)layer_set_count(&c->dense.at, c->L) },
         { "dense layers' width", true, (double)c->dense.F },
         { "rotary turned", true, (double)r->turned },

@@ -9,28 +9,37 @@
 
 /* Families of models whose files we read and write. */
 enum model_family { FAMILY_NONE, FAMILY_GPT2, FAMILY_LLAMA, FAMILY_MIXTRAL, FAMILY_GPTJ, FAMILY_QWEN2, FAMILY_PARSCALE,
-                    FAMILY_SCMOE, FAMILY_QWEN3, FAMILY_QWEN3_MOE, FAMILY_MISTRAL,
+                    FAMILY_SCMOE, FAMILY_QWEN3, FAMILY_QWEN3_MOE, FAMILY_MISTRAL, FAMILY_PHI3,
                     FAMILY_COUNT };
 
 /* The parts of a model: each family has one of each kind (model_family()). */
 enum norm_kind { NORM_LAYER, NORM_RMS };
 enum position_kind { POSITIONS_LEARNED, POSITIONS_ROTARY };
 enum mlp_kind { MLP_GELU, MLP_SWIGLU, MLP_MIXTURE };
-enum rotary_scaling { SCALING_NONE, SCALING_LINEAR, SCALING_LLAMA3, SCALING_DYNAMIC, SCALING_YARN };
+enum rotary_scaling { SCALING_NONE, SCALING_LINEAR, SCALING_LLAMA3, SCALING_DYNAMIC, SCALING_YARN, SCALING_LONG };
 
 /* Rotary positions: pair i of the R/2 rotated pairs of a head turns by theta^(-2i/R) radians per token, scaled as in
  * rotary.h. */
+enum { ROTARY_PAIRS = 128 };                    /* of which LongRoPE can turn each by a number of its own */
 struct rotary {
     double theta;
     enum rotary_scaling scaling;
-    double factor;                              /* of all scalings */
+    double factor;                              /* of all scalings but LongRoPE */
     double low_frequency, high_frequency;       /* of Llama-3 scaling and YaRN: turns in the original context */
-    int64_t original_positions;                 /* of both: length of the original context */
-    double enlarged;                            /* of YaRN: factor of cosines and sines */
+    int64_t original_positions;                 /* of these and LongRoPE: length of the original context */
+    double enlarged;                            /* of YaRN and LongRoPE: factor of cosines and sines */
+    double shorter[ROTARY_PAIRS], longer[ROTARY_PAIRS];         /* of LongRoPE: what divides the frequency of a pair, in
+                                                 * sequences up to the original length, and in longer ones */
     bool between_pairs;                         /* of YaRN: its ramp may begin and end between two pairs */
     int64_t turned;                             /* R: the first R numbers of a head are rotated; 0: all A */
     bool neighbours;                            /* pair i is numbers 2i and 2i+1; else i and i + R/2 */
 };
+
+/** Whether the angles of a token depend on how long its sequence may be, beyond S tokens. */
+static inline bool rotary_by_length(const struct rotary *r, int64_t S)
+{
+    return r->scaling == SCALING_LONG && S > r->original_positions;
+}
 
 /* Sliding windows of attention.  In a layer that has one a query sees itself and the keys before it, `size` in all; in
  * the others all keys up to itself. */
@@ -100,7 +109,7 @@ struct model_config {
     int64_t D, H, K, A, F, L, V;        /* width, query heads, key/value heads, head width (of a GPT-2 and a GPT-J D/H),
                                          * feed-forward width (of one expert), layers, vocabulary */
     enum model_family alike;    /* a family that may have the same parts as another one, and has files of its own:
-                                 * Mistral, which may be a Llama; else FAMILY_NONE */
+                                 * Mistral and Phi-3, which may be a Llama; else FAMILY_NONE */
     enum norm_kind norm;
     enum position_kind positions;
     enum mlp_kind mlp;          /* of all layers, but of those that are dense: layer_mlp() */
@@ -156,7 +165,7 @@ enum model_family model_family(const struct model_config *);
 const char *model_family_name(enum model_family);
 
 /* All names of families, for messages: "gpt2, llama and mixtral". */
-struct family_names { char text[256]; };
+struct family_names { char text[320]; };
 struct family_names model_family_names(void);
 
 /* One number of a shape. */

@@ -14,6 +14,7 @@ struct config_reading {
     struct model_config c;
     int64_t head_dim, sliding_window, n_ctx;        /* 0: not in the file */
     int64_t max_window_layers;
+    int64_t original_positions;                     /* beside the rotary positions' own numbers; 0: not in the file */
     enum window_rule window_rule;
     int64_t pad_token;                              /* NO_TOKEN: none */
     int64_t shared_experts, experts;                /* 0: not in the file */
@@ -24,18 +25,22 @@ struct config_reading {
     const char *drop_scope;
     double layers_balance;      /* the coefficient of a mean over layers */
     double rope_theta;
+    double rope_part;                               /* of a head, which is turned; 0: not in the file */
+    bool parts_turn;                                /* it may be below 1 */
+    bool only_long;                                 /* rotary positions are plain, or LongRoPE by any name */
     const cJSON *rope_scaling, *rope_parameters, *layer_types, *dense_layers;           /* NULL: not in the file */
 };
 
 #define CONFIG_TO(name, kind, field) KEY_TO(name, kind, struct config_reading, field)
 
 /* Reading a family: start with the defaults of its class in transformers, read its list of keys, then call its finish
- * function, which computes derived values and refuses contradictions.  Mistral, Mixtral, Qwen2, Qwen3, ParScale and
- * ScMoE use llama_finish, a Qwen3-MoE after its own; a ScMoE has a Mixtral's keys. */
+ * function, which computes derived values and refuses contradictions.  Mistral, Phi-3, Mixtral, Qwen2, Qwen3, ParScale
+ * and ScMoE use llama_finish, a Qwen3-MoE after its own; a ScMoE has a Mixtral's keys. */
 extern const struct config_key gpt2_keys[], llama_keys[], mixtral_keys[], gptj_keys[], qwen2_keys[],
-    qwen3_keys[], qwen3_moe_keys[], parscale_keys[], mistral_keys[];
+    qwen3_keys[], qwen3_moe_keys[], parscale_keys[], mistral_keys[], phi3_keys[];
 extern const struct config_reading gpt2_defaults, llama_defaults, mixtral_defaults, gptj_defaults, qwen2_defaults,
-    qwen3_defaults, qwen3_moe_defaults, parscale_defaults, scmoe_defaults, mistral_defaults;
+    qwen3_defaults, qwen3_moe_defaults, parscale_defaults, scmoe_defaults, mistral_defaults,
+    phi3_defaults;
 enum error_code gpt2_finish(struct config_reading *, const cJSON *root, const char *path, struct error *);
 enum error_code llama_finish(struct config_reading *, const cJSON *root, const char *path, struct error *);
 enum error_code qwen3_moe_finish(struct config_reading *, const cJSON *root, const char *path, struct error *);
@@ -58,7 +63,7 @@ bool llama_to_json(const struct model_config *, cJSON *root);       /* and all t
 bool qwen3_moe_to_json(const struct model_config *, cJSON *root);
 bool gptj_to_json(const struct model_config *, cJSON *root);
 bool mixture_to_json(const struct mixture_config *, cJSON *root);
-bool rotary_to_json(const struct rotary *, cJSON *root);
+bool rotary_to_json(const struct model_config *, cJSON *root);
 bool windows_to_json(const struct model_config *, cJSON *root);
 
 #endif

@@ -45,6 +45,9 @@ static enum error_code read_value(const struct config_key *k, const cJSON *objec
     case KEY_TOKEN:
         if (null) return *(int64_t *)field = NO_TOKEN, OK;
         return json_int(object, where, k->name, -1, INT32_MAX, field, err);
+    case KEY_REAL_OR_NULL:
+        if (null) return OK;
+        /* fall through */
     case KEY_REAL: return json_double(object, where, k->name, field, err);
     case KEY_FLAG: return json_bool(object, where, k->name, field, err);
     case KEY_STRING: return json_string(object, where, k->name, (const char **)field, err);

@@ -13,6 +13,7 @@ enum config_key_kind {
     KEY_SIZE_OR_NULL,       /* int64_t from 1; null is 0; optional, as all that follow */
     KEY_COUNT,              /* int64_t from 0 */
     KEY_REAL,               /* double */
+    KEY_REAL_OR_NULL,       /* null: as if it were not there */
     KEY_TOKEN,              /* int64_t from -1; null is NO_TOKEN */
     KEY_FLAG,               /* bool */
     KEY_STRING,             /* const char *, owned by the document */
@@ -38,7 +39,7 @@ struct config_key {
 
 /**
  * Read an object with lists of keys.
- * @param lists   n lists; a name is in only one of them.
+ * @param lists   n lists; the first that has a name decides.
  * @param where   names the object in messages.
  * @param[out] to the struct that the lists' offsets refer to; fields of missing keys do not change.
  * @return OK, or ERR_FORMAT naming the key: unknown (with the nearest known one), missing, of the wrong type, or with a

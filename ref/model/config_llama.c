@@ -1,7 +1,8 @@
-/* config_llama.c -- the config.json of a Llama, of a Mistral, which is a Llama with windows of attention, of a Mixtral,
- * which is a Mistral with a mixture, of a Qwen2, which is a Llama with biases of queries, keys and values, of a Qwen3,
- * which has norms of queries and keys instead, of a Qwen3-MoE, which is a Qwen3 with a mixture, and of a ParScale,
- * which is a Qwen2 with parallel streams.
+/* config_llama.c -- the config.json of a Llama, of a Mistral, which is a Llama with windows of attention, of a Phi-3,
+ * which is one with fused matrices in files, parts of heads that are turned, and LongRoPE, of a Mixtral, which is a
+ * Mistral with a mixture, of a Qwen2, which is a Llama with biases of queries, keys and values, of a Qwen3, which has
+ * norms of queries and keys instead, of a Qwen3-MoE, which is a Qwen3 with a mixture, and of a ParScale, which is a
+ * Qwen2 with parallel streams.
  */
 #include "ref/model/config_json.h"
 #include <math.h>
@@ -17,6 +18,13 @@ const struct config_reading mistral_defaults = {        /* MistralConfig's */
     .c = { .norm = NORM_RMS, .positions = POSITIONS_ROTARY, .mlp = MLP_SWIGLU, .alike = FAMILY_MISTRAL, .eps = 1e-6,
            .init_std = 0.02, .K = 8 },
     .rope_theta = 10000, .pad_token = NO_TOKEN, .window_rule = WINDOWS_ALL, .sliding_window = 4096,
+};
+
+const struct config_reading phi3_defaults = {           /* Phi3Config's */
+    .c = { .norm = NORM_RMS, .positions = POSITIONS_ROTARY, .mlp = MLP_SWIGLU, .alike = FAMILY_PHI3, .eps = 1e-5,
+           .init_std = 0.02 },
+    .rope_theta = 10000, .pad_token = 32000, .window_rule = WINDOWS_ALL, .original_positions = 4096,
+    .parts_turn = true, .only_long = true,
 };
 
 const struct config_reading mixtral_defaults = {        /* MixtralConfig's */
@@ -74,7 +82,7 @@ const struct config_reading scmoe_defaults = {          /* Mixtral's, and LongCa
     CONFIG_TO("rope_scaling", KEY_OBJECT, rope_scaling),                                                               \
     CONFIG_TO("rope_parameters", KEY_OBJECT, rope_parameters),                                                         \
     KEY_ONLY_AS("hidden_act", "\"silu\""),                                                                             \
-    KEY_ONLY_AS("partial_rotary_factor", "1", "null"),                                                                 \
+    CONFIG_TO("partial_rotary_factor", KEY_REAL_OR_NULL, rope_part),                                                   \
     CONFIG_TO("layer_types", KEY_LIST, layer_types)
 
 #define DECODER_KEYS SHAPE_KEYS, CONFIG_TO("intermediate_size", KEY_SIZE, c.F)
@@ -87,6 +95,19 @@ const struct config_reading scmoe_defaults = {          /* Mixtral's, and LongCa
 const struct config_key mistral_keys[] = {
     DECODER_KEYS,
     CONFIG_TO("sliding_window", KEY_SIZE_OR_NULL, sliding_window),
+    { .name = NULL },
+};
+
+/* What the released files have besides: how they are generated from, code that transformers has itself, and a dropout
+ * that no version applies. */
+const struct config_key phi3_keys[] = {
+    DECODER_KEYS,
+    CONFIG_TO("sliding_window", KEY_SIZE_OR_NULL, sliding_window),
+    CONFIG_TO("original_max_position_embeddings", KEY_SIZE_OR_NULL, original_positions),
+    CONFIG_TO("resid_pdrop", KEY_REAL, c.dropout_residual),
+    KEY_ONLY_AS("embd_pdrop", "0"), KEY_ONLY_AS("attention_bias", "false"), KEY_ONLY_AS("mlp_bias", "false"),
+    KEY_ONLY_AS("lm_head_bias", "false"), KEY_ONLY_AS("full_attn_mod", "1"), KEY_ONLY_AS("interpolate_factor", "1"),
+    KEY_LEFT("auto_map"),
     { .name = NULL },
 };
 
@@ -236,6 +257,14 @@ enum error_code qwen3_moe_finish(struct config_reading *f, const cJSON *root, co
 
 /* ---- writing ----------------------------------------------------------------------------------------------------- */
 
+/* Its padding token is a number if the file says nothing. */
+static bool phi3_to_json(const struct model_config *c, cJSON *root)
+{
+    const bool ok = c->padding ? cJSON_AddNumberToObject(root, "pad_token_id", (double)(c->padding - 1)) != NULL
+                               : cJSON_AddNullToObject(root, "pad_token_id") != NULL;
+    return cJSON_AddNumberToObject(root, "resid_pdrop", c->dropout_residual) && ok;
+}
+
 bool llama_to_json(const struct model_config *c, cJSON *root)
 {
     const struct { const char *key; double value; } number[] = {
@@ -256,7 +285,8 @@ bool llama_to_json(const struct model_config *c, cJSON *root)
         ok = cJSON_AddNumberToObject(root, "parscale_n", (double)c->streams.P) &&
              cJSON_AddNumberToObject(root, "parscale_n_tokens", (double)c->streams.prefix) &&
              cJSON_AddNumberToObject(root, "parscale_attn_smooth", c->streams.smoothing) && ok;
-    ok = windows_to_json(c, root) && rotary_to_json(&c->rotary, root) && ok;
+    ok = windows_to_json(c, root) && rotary_to_json(c, root) && ok;
+    ok = (c->alike != FAMILY_PHI3 || phi3_to_json(c, root)) && ok;
     ok = (c->mlp != MLP_MIXTURE || mixture_to_json(&c->mixture, root)) && ok;
     return cJSON_AddBoolToObject(root, "tie_word_embeddings", c->tied) && ok;
 }

@@ -17,12 +17,14 @@ struct rope_object {
     struct rotary r;
     double mscale, mscale_all_dim;      /* of YaRN; 0: not in the file */
     bool truncate;
+    double part;                        /* of a head, which is turned; 0: not in the file */
+    const cJSON *shorter, *longer;      /* of LongRoPE */
 };
 
 #define ROPE_TO(name, kind, field) KEY_TO(name, kind, struct rope_object, field)
 
 /* A kind must have its own numbers and none of the other kinds; then come the keys of all kinds. */
-enum { FACTOR, LOW, HIGH, ORIGINAL, FAST, SLOW, ENLARGED, MSCALE, MSCALE_ALL, TRUNCATE, ROPE_NUMBERS };
+enum { FACTOR, LOW, HIGH, ORIGINAL, FAST, SLOW, ENLARGED, MSCALE, MSCALE_ALL, TRUNCATE, SHORT, LONG, ROPE_NUMBERS };
 static const struct config_key rope_keys[] = {
     [FACTOR] = ROPE_TO("factor", KEY_REAL, r.factor),
     [LOW] = ROPE_TO("low_freq_factor", KEY_REAL, r.low_frequency),
@@ -34,10 +36,12 @@ static const struct config_key rope_keys[] = {
     [MSCALE] = ROPE_TO("mscale", KEY_REAL, mscale),
     [MSCALE_ALL] = ROPE_TO("mscale_all_dim", KEY_REAL, mscale_all_dim),
     [TRUNCATE] = ROPE_TO("truncate", KEY_FLAG, truncate),
+    [SHORT] = ROPE_TO("short_factor", KEY_LIST, shorter),
+    [LONG] = ROPE_TO("long_factor", KEY_LIST, longer),
     ROPE_TO("rope_type", KEY_STRING, rope_type),
     ROPE_TO("type", KEY_STRING, type),
     ROPE_TO("rope_theta", KEY_REAL, r.theta),
-    KEY_ONLY_AS("partial_rotary_factor", "1", "null"),
+    ROPE_TO("partial_rotary_factor", KEY_REAL_OR_NULL, part),
     { .name = NULL },
 };
 
@@ -53,6 +57,8 @@ static const struct rope_kind {
     { "yarn", SCALING_YARN, ROPE_KEY(FACTOR) | ROPE_KEY(ORIGINAL),
       ROPE_KEY(FAST) | ROPE_KEY(SLOW) | ROPE_KEY(ENLARGED) | ROPE_KEY(MSCALE) | ROPE_KEY(MSCALE_ALL) |
           ROPE_KEY(TRUNCATE) },
+    { "longrope", SCALING_LONG, ROPE_KEY(SHORT) | ROPE_KEY(LONG),
+      ROPE_KEY(FACTOR) | ROPE_KEY(ORIGINAL) | ROPE_KEY(ENLARGED) },
 };
 enum { KINDS = sizeof kinds / sizeof *kinds };
 
@@ -88,7 +94,22 @@ static enum error_code find_kind(const struct rope_kind **kind, const cJSON *obj
         if (strcmp((*kind)->name, type) == 0) return OK;
     return fail(err, ERR_FORMAT,
                 "%s: rotary positions are of type \"%.60s\"; Orrery has only \"default\", \"linear\", \"llama3\", "
-                "\"dynamic\" and \"yarn\"", where, printable(type).text);
+                "\"dynamic\", \"yarn\" and \"longrope\"", where, printable(type).text);
+}
+
+/* Of a Phi-3: older files call LongRoPE by other names. */
+static enum error_code long_by_any_name(const struct rope_kind **kind, const cJSON *object, const char *where,
+                                        struct error *err)
+{
+    const cJSON *type = cJSON_GetObjectItemCaseSensitive(object, json_has(object, "rope_type") ? "rope_type" : "type");
+    const char *word = cJSON_IsString(type) ? type->valuestring : "default";
+    for (*kind = kinds; *kind < kinds + KINDS; ++*kind) {
+        const bool plain = strcmp(word, "default") == 0, longer = strcmp(word, "longrope") == 0 ||
+                           strcmp(word, "su") == 0 || strcmp(word, "yarn") == 0;
+        if ((*kind)->scaling == SCALING_NONE ? plain : (*kind)->scaling == SCALING_LONG && longer) return OK;
+    }
+    return fail(err, ERR_FORMAT, "%s: rotary positions are of type \"%.60s\"; a Phi-3 has only \"default\" and "
+                "\"longrope\"", where, printable(word).text);
 }
 
 /* YaRN's defaults; cosines and sines grow with the logarithm of the factor, or by DeepSeek's two numbers. */
@@ -104,19 +125,82 @@ static void finish_yarn(struct rope_object *o)
     r->between_pairs = !o->truncate;
 }
 
+/* The numbers that are turned of each head. */
+static int64_t turned_of(const struct config_reading *f, double part)
+{
+    return part == 1 ? 0 : (int64_t)((double)f->c.A * part);
+}
+
+static enum error_code read_pairs(double *to, int64_t pairs, const cJSON *list, const char *key, const char *where,
+                                  struct error *err)
+{
+    const cJSON *x;
+    int64_t i = 0;
+    if (cJSON_GetArraySize(list) != pairs || pairs > ROTARY_PAIRS)
+        return fail(err, ERR_FORMAT, "%s: %s must be a list of %lld numbers, one for each pair that is turned%s", where,
+                    key, (long long)pairs, pairs > ROTARY_PAIRS ? "; Orrery has at most 128" : "");
+    cJSON_ArrayForEach(x, list) {
+        if (!cJSON_IsNumber(x))
+            return fail(err, ERR_FORMAT, "%s: %s has something that is no number, of pair %lld", where, key,
+                        (long long)i);
+        to[i++] = x->valuedouble;
+    }
+    return OK;
+}
+
+/* How much cosines and sines grow if no file says it: by the factor, or by how much longer sequences may be. */
+static double long_enlarged(double factor, int64_t S, int64_t original)
+{
+    if (factor == 0) factor = (double)S / (double)original;
+    return factor <= 1 ? 1 : sqrt(1 + log(factor) / log((double)original));
+}
+
+/* The original length beside the object, if there is one, is what counts. */
+static enum error_code finish_long(struct rope_object *o, const struct config_reading *f, const char *where,
+                                   struct error *err)
+{
+    struct rotary *r = &o->r;
+    const int64_t turned = turned_of(f, o->part), pairs = (turned ? turned : f->c.A) / 2;
+    if (f->original_positions && r->original_positions && r->original_positions != f->original_positions)
+        return fail(err, ERR_FORMAT, "%s: original_max_position_embeddings is %lld, and beside it %lld", where,
+                    (long long)r->original_positions, (long long)f->original_positions);
+    if (r->original_positions == 0) r->original_positions = f->original_positions ? f->original_positions : f->c.S;
+    if (r->enlarged == 0) r->enlarged = long_enlarged(r->factor, f->c.S, r->original_positions);
+    r->factor = 0;
+    const enum error_code e = read_pairs(r->shorter, pairs, o->shorter, "short_factor", where, err);
+    return e ? e : read_pairs(r->longer, pairs, o->longer, "long_factor", where, err);
+}
+
+/* Part of the file, and of one of its objects. */
+static enum error_code find_part(double *part, const struct config_reading *f, const char *where, struct error *err)
+{
+    if (*part && f->rope_part && *part != f->rope_part)
+        return fail(err, ERR_FORMAT, "%s: partial_rotary_factor is %g, and beside it %g; they must be the same", where,
+                    *part, f->rope_part);
+    if (*part == 0) *part = f->rope_part ? f->rope_part : 1;
+    if (!f->parts_turn && *part != 1)
+        return fail(err, ERR_FORMAT, "%s: partial_rotary_factor is %g; Orrery has only 1 or null", where, *part);
+    if (!(*part > 0 && *part <= 1))
+        return fail(err, ERR_FORMAT, "%s: partial_rotary_factor is %g; it must be above 0 and at most 1", where, *part);
+    return OK;
+}
+
 /* r->theta does not change if the object has none. */
-static enum error_code read_object(struct rotary *r, const cJSON *object, const char *where, struct error *err)
+static enum error_code read_object(struct rotary *r, const struct config_reading *f, const cJSON *object,
+                                   const char *where, struct error *err)
 {
     const struct config_key *const lists[] = { rope_keys };
     const struct rope_kind *kind;
     struct rope_object o = { .r = { .theta = r->theta }, .truncate = true };
-    enum error_code e = find_kind(&kind, object, where, err);
+    enum error_code e = (f->only_long ? long_by_any_name : find_kind)(&kind, object, where, err);
     if (!e) e = config_keys_read(lists, 1, object, where, &o, err);
     if (!e) e = check_numbers(kind, object, where, err);
+    if (!e) e = find_part(&o.part, f, where, err);
+    if (!e && kind->scaling == SCALING_LONG) e = finish_long(&o, f, where, err);
     if (e) return e;
     if (kind->scaling == SCALING_YARN) finish_yarn(&o);
     *r = o.r;
-    r->scaling = kind->scaling;
+    r->scaling = kind->scaling, r->turned = turned_of(f, o.part);
     return OK;
 }
 
@@ -142,17 +226,19 @@ static bool same_rotary(const struct rotary *a, const struct rotary *b)
     return a->theta == b->theta && a->scaling == b->scaling && a->factor == b->factor
            && a->low_frequency == b->low_frequency && a->high_frequency == b->high_frequency
            && a->original_positions == b->original_positions && a->enlarged == b->enlarged
-           && a->between_pairs == b->between_pairs;
+           && a->between_pairs == b->between_pairs && a->turned == b->turned
+           && memcmp(a->shorter, b->shorter, sizeof a->shorter) == 0
+           && memcmp(a->longer, b->longer, sizeof a->longer) == 0;
 }
 
 /* An empty object is as none, as in transformers. */
-static enum error_code read_form(struct rotary *r, const cJSON *object, const char *path, const char *key,
-                                 struct error *err)
+static enum error_code read_form(struct rotary *r, const struct config_reading *f, const cJSON *object,
+                                 const char *path, const char *key, struct error *err)
 {
     char where[300];
     snprintf(where, sizeof where, "%.200s: %s", path, key);
     enum error_code e = of_full_attention(&object, where, err);
-    return e || object->child == NULL ? e : read_object(r, object, where, err);
+    return e || object->child == NULL ? e : read_object(r, f, object, where, err);
 }
 
 enum error_code rotary_from_json(struct config_reading *f, const cJSON *root, const char *path, struct error *err)
@@ -162,11 +248,14 @@ enum error_code rotary_from_json(struct config_reading *f, const cJSON *root, co
     };
     const bool said = json_has(root, "rope_theta");
     struct rotary r[2];
+    double part = 0;
+    enum error_code e = find_part(&part, f, path, err);
+    if (e) return e;
     for (int i = 0; i < 2; i++) {
         r[i] = f->c.rotary;
-        r[i].theta = f->rope_theta;
+        r[i].theta = f->rope_theta, r[i].turned = turned_of(f, part);
         if (form[i].object == NULL) continue;
-        const enum error_code e = read_form(&r[i], form[i].object, path, form[i].key, err);
+        e = read_form(&r[i], f, form[i].object, path, form[i].key, err);
         if (e) return e;
         if (said && r[i].theta != f->rope_theta)
             return fail(err, ERR_FORMAT, "%s: rope_theta is %.17g, in %s it is %.17g; they must be the same", path,
@@ -197,12 +286,45 @@ static const char *name_of(enum rotary_scaling scaling)
     return kinds[i].name;
 }
 
-bool rotary_to_json(const struct rotary *r, cJSON *root)
+static bool add_pairs(cJSON *object, const char *key, const double *x, int64_t pairs)
 {
+    cJSON *list = cJSON_AddArrayToObject(object, key);
+    bool ok = list != NULL;
+    for (int64_t i = 0; i < pairs && ok; i++) ok = cJSON_AddItemToArray(list, cJSON_CreateNumber(x[i]));
+    return ok;
+}
+
+/* Older versions take these three keys and no others, so the rest is written only where it says something new. */
+static bool add_long(const struct model_config *c, cJSON *root, cJSON *object)
+{
+    const struct rotary *r = &c->rotary;
+    const int64_t pairs = (r->turned ? r->turned : c->A) / 2;
+    bool ok = cJSON_AddStringToObject(object, "type", name_of(SCALING_LONG)) &&
+              add_pairs(object, "short_factor", r->shorter, pairs) &&
+              add_pairs(object, "long_factor", r->longer, pairs);
+    ok = cJSON_AddNumberToObject(c->alike == FAMILY_PHI3 ? root : object, "original_max_position_embeddings",
+                                 (double)r->original_positions) && ok;
+    if (r->enlarged != long_enlarged(0, c->S, r->original_positions))
+        ok = add_real(object, "attention_factor", r->enlarged) && ok;
+    return ok;
+}
+
+/* The part of a head that gives this number again. */
+static double part_of(const struct model_config *c)
+{
+    const double part = (double)c->rotary.turned / (double)c->A;
+    return (int64_t)((double)c->A * part) < c->rotary.turned ? nextafter(part, 1) : part;
+}
+
+bool rotary_to_json(const struct model_config *c, cJSON *root)
+{
+    const struct rotary *r = &c->rotary;
     bool ok = add_real(root, "rope_theta", r->theta);
+    if (r->turned) ok = cJSON_AddNumberToObject(root, "partial_rotary_factor", part_of(c)) && ok;
     if (r->scaling == SCALING_NONE) return ok;
     const bool yarn = r->scaling == SCALING_YARN, turns = yarn || r->scaling == SCALING_LLAMA3;
     cJSON *object = cJSON_AddObjectToObject(root, "rope_scaling");
+    if (r->scaling == SCALING_LONG) return object && add_long(c, root, object) && ok;
     ok = object && cJSON_AddStringToObject(object, turns ? "rope_type" : "type", name_of(r->scaling))
          && add_real(object, "factor", r->factor) && ok;
     if (!turns) return ok;

@@ -88,7 +88,7 @@ static bool add_layers(const struct model_config *c, cJSON *root)
 bool windows_to_json(const struct model_config *c, cJSON *root)
 {
     switch (model_family(c)) {
-    case FAMILY_MISTRAL: case FAMILY_MIXTRAL: return add_size(c, root);
+    case FAMILY_MISTRAL: case FAMILY_PHI3: case FAMILY_MIXTRAL: return add_size(c, root);
     case FAMILY_QWEN2: case FAMILY_QWEN3: return c->windows.size == 0 || add_layers(c, root);
     default: return true;
     }

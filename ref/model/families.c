@@ -42,6 +42,8 @@ static const struct family {
                          .windows = ALL_LAYERS, .alike = FAMILY_MISTRAL },
     [FAMILY_QWEN3_MOE] = { "qwen3_moe", NORM_RMS, POSITIONS_ROTARY, MLP_MIXTURE, BIASES_NONE, OF_ATTENTION,
                            .grouped = true, .head_norms = true },
+    [FAMILY_PHI3]    = { "phi3", NORM_RMS, POSITIONS_ROTARY, MLP_SWIGLU, BIASES_NONE, .grouped = true,
+                         .windows = ALL_LAYERS, .alike = FAMILY_PHI3 },
 };
 
 static bool has_biases_of(const struct model_config *c, const struct family *f)

@@ -190,6 +190,15 @@ static const struct naming qwen3_moe_naming = {
     .expert_down = { .whole = "down_proj.weight" },
 };
 
+static const struct naming phi3_naming = {          /* a Llama's, fused in files */
+    .in_files = "", .block = "model.layers.%d.", .tokens = "model.embed_tokens", .norm = "model.norm",
+    .of_block = {
+        [LN1_W] = { .whole = "input_layernorm.weight" }, [LN2_W] = { .whole = "post_attention_layernorm.weight" },
+        [QKV_W] = { .whole = "self_attn.qkv_proj.weight" }, [PROJ_W] = { .whole = "self_attn.o_proj.weight" },
+        [UP_W] = { .whole = "mlp.gate_up_proj.weight" }, [DOWN_W] = { .whole = "mlp.down_proj.weight" },
+    },
+};
+
 #define HALF_QKV(n) { "self_attn." n ".qkv_proj.weight", { "self_attn." n ".q_proj.weight",                          \
                                                            "self_attn." n ".k_proj.weight",                          \
                                                            "self_attn." n ".v_proj.weight" } }
@@ -232,7 +241,7 @@ static const struct naming *naming_of(const struct model_config *c)
         [FAMILY_GPTJ] = &gptj_naming, [FAMILY_QWEN2] = &llama_naming,
         [FAMILY_PARSCALE] = &llama_naming,
         [FAMILY_SCMOE] = &scmoe_naming, [FAMILY_QWEN3] = &llama_naming,
-        [FAMILY_MISTRAL] = &llama_naming,
+        [FAMILY_MISTRAL] = &llama_naming, [FAMILY_PHI3] = &phi3_naming,
         [FAMILY_QWEN3_MOE] = &qwen3_moe_naming,
     };
     return of_family[model_family(c)];

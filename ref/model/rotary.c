@@ -19,11 +19,12 @@ static double yarn_ramp(const struct rotary *r, int64_t R, int64_t i)
     return fmin(fmax(((double)i - first) / width, 0), 1);
 }
 
-double rotary_frequency(const struct rotary *r, int64_t R, int64_t i)
+double rotary_frequency(const struct rotary *r, int64_t R, int64_t i, int64_t S)
 {
     const double f = 1 / pow(r->theta, (double)(2 * i) / (double)R);
     if (r->scaling == SCALING_NONE || r->scaling == SCALING_DYNAMIC) return f;
     if (r->scaling == SCALING_LINEAR) return f / r->factor;
+    if (r->scaling == SCALING_LONG) return f / (rotary_by_length(r, S) ? r->longer : r->shorter)[i];
     if (r->scaling == SCALING_YARN) {
         const double ramp = yarn_ramp(r, R, i);
         return f / r->factor * ramp + f * (1 - ramp);
@@ -35,14 +36,19 @@ double rotary_frequency(const struct rotary *r, int64_t R, int64_t i)
     return (1 - smooth) * (f / r->factor) + smooth * f;
 }
 
+double rotary_size(const struct rotary *r)
+{
+    return r->scaling == SCALING_YARN || r->scaling == SCALING_LONG ? r->enlarged : 1;
+}
+
 int64_t rotary_table_width(const struct model_config *c) { return c->rotary.turned ? c->rotary.turned : c->A; }
 
 void rotary_table(const struct rotary *r, struct tensor table)
 {
     const int64_t S = tensor_rows(table), R = tensor_cols(table), half = R / 2;
-    const double size = r->scaling == SCALING_YARN ? r->enlarged : 1;
+    const double size = rotary_size(r);
     for (int64_t i = 0; i < half; i++) {
-        const double f = rotary_frequency(r, R, i);
+        const double f = rotary_frequency(r, R, i, S);
         for (int64_t p = 0; p < S; p++) {
             tensor_set(table, p * R + i, size * cos((double)p * f));
             tensor_set(table, p * R + half + i, size * sin((double)p * f));

@@ -15,15 +15,20 @@
  * on the factor only in sequences longer than max_position_embeddings, which is S, the longest we train.  YaRN (B. Peng
  * et al., arXiv:2309.00071, section 3.2, as transformers 5 has it): f (1 - ramp) + f / factor ramp, where ramp grows
  * linearly with i, from 0 at the pair with high_frequency turns to 1 at that with low_frequency; these two are rounded
- * outward unless between_pairs.
+ * outward unless between_pairs.  LongRoPE (Y. Ding et al., arXiv:2402.13753): f divided by a number of the pair: by
+ * shorter[i], or in sequences of more than original_positions tokens by longer[i].
+ * @param S  tokens of a sequence.
  */
-double rotary_frequency(const struct rotary *, int64_t R, int64_t i);
+double rotary_frequency(const struct rotary *, int64_t R, int64_t i, int64_t S);
+
+/** The factor of cosines and sines. */
+double rotary_size(const struct rotary *);
 
 /** Columns R of a model's table of rotary positions. */
 int64_t rotary_table_width(const struct model_config *);
 
-/** Row p of the table [S,R]: cos of the R/2 angles p f_i, then their sines; of YaRN times `enlarged`.  Computed in
- *  double, rounded once. */
+/** Row p of the table [S,R], for sequences of S tokens: cos of the R/2 angles p f_i, then their sines, times
+ *  rotary_size.  Computed in double, rounded once. */
 void rotary_table(const struct rotary *, struct tensor table);
 
 #endif

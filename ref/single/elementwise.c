@@ -65,8 +65,7 @@ const struct single_operation single_dropout = {
 /* One pair, turned.  The angle is off by a few units of itself; by steps, cosine, sine and products are stored. */
 static void turn(struct single *s, struct single_value v, struct tensor X, int64_t i, int64_t j, double angle)
 {
-    const struct rotary *rotary = &s->config->rotary;
-    const double size = rotary->scaling == SCALING_YARN ? rotary->enlarged : 1, x = numbers(X)[i] * size,
+    const double size = rotary_size(&s->config->rotary), x = numbers(X)[i] * size,
                  y = numbers(X)[j] * size, c = cos(angle), d = sin(angle), u = s->rounding.sum,
                  store = s->rounding.store, far = 4 * u * fabs(angle) + 4 * u;
     const double first = fabs(x * c) + fabs(y * d), second = fabs(y * c) + fabs(x * d);
@@ -83,7 +82,7 @@ static struct single_value rotate(struct single *s, struct tensor X, double sign
     for (int64_t n = 0; !s->failed && n < tensor_rows(X); n++)
         for (int64_t h = 0; h < c->H + c->K; h++)
             for (int64_t p = 0; p < half; p++) {
-                const double angle = (double)(n % s->batch.S) * rotary_frequency(&c->rotary, R, p);
+                const double angle = (double)(n % s->batch.S) * rotary_frequency(&c->rotary, R, p, s->batch.S);
                 const int64_t at = n * width + h * c->A, i = c->rotary.neighbours ? 2 * p : p,
                               j = c->rotary.neighbours ? 2 * p + 1 : p + half;
                 turn(s, v, X, at + i, at + j, sign * angle);

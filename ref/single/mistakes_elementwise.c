@@ -146,13 +146,14 @@ static struct tensor rotate(struct single *s, struct tensor X, const struct turn
     const int64_t width = tensor_cols(X), R = rotary_table_width(c), half = R / 2,
                   heads = c->H + (t->values ? 2 : 1) * c->K;
     const bool neighbours = rotary.neighbours != t->other_pairs;
-    const double size = rotary.scaling == SCALING_YARN ? rotary.enlarged : 1;
+    const double size = rotary_size(&rotary);
     const struct tensor Y = single_new(s, tensor_rows(X), width);
     for (int64_t i = 0; !s->failed && i < tensor_count(X); i++) numbers(Y)[i] = numbers(X)[i];
     for (int64_t i = 0; !s->failed && !t->none && i < tensor_rows(X) * heads * half; i++) {
         const int64_t n = i / (heads * half), p = i % half, at = n * width + i / half % heads * c->A,
                       a = at + (neighbours ? 2 * p : p), b = at + (neighbours ? 2 * p + 1 : p + half);
-        const double angle = sign * (double)(n % s->batch.S + t->shift) * rotary_frequency(&rotary, R, p),
+        const double turned = rotary_frequency(&rotary, R, p, s->batch.S),
+                     angle = sign * (double)(n % s->batch.S + t->shift) * turned,
                      x = numbers(X)[a] * size, y = numbers(X)[b] * size;
         numbers(Y)[a] = x * cos(angle) - y * sin(angle), numbers(Y)[b] = y * cos(angle) + x * sin(angle);
     }

@@ -54,6 +54,11 @@ static const struct { const char *name; struct model_config c;
                      .positions = POSITIONS_ROTARY, .eps = 1e-4, .init_std = 0.03, .mlp = MLP_MIXTURE,
                      .head_norms = true, .rotary = { .theta = 500 }, .dense = { 37, { { 1 } } },
                      .mixture = { .E = 5, .k = 3, .router = { .normalized = true, .scale = 1 } } } },
+    { "phi3", LLAMA(.A = 4, .K = 2, .mlp = MLP_SWIGLU, .alike = FAMILY_PHI3, .dropout_residual = 0.2,
+                    .rotary = { .theta = 500 }, .windows = { 20, { 3 } }) },
+    { "phi3-long", LLAMA(.A = 4, .K = 2, .mlp = MLP_SWIGLU, .alike = FAMILY_PHI3, .dropout_residual = 0.2,
+                         .rotary = { .theta = 500, .scaling = SCALING_LONG, .original_positions = 16,
+                                     .shorter = { 1, 1.5 }, .longer = { 2.5, 4 } }) },
     { "mixtral", LLAMA(.A = 4, .K = 2, .mlp = MLP_MIXTURE, .rotary = { .theta = 1e6 },
                        .mixture = { .E = 5, .k = 3, .router = { .normalized = true, .scale = 1 } }) },
     { "mixtral-balanced", LLAMA(.A = 4, .K = 2, .mlp = MLP_MIXTURE, .rotary = { .theta = 500 },
@@ -100,7 +105,9 @@ static void expect_config(const char *path, const struct model_config *a, const 
         { "rotary width", r->turned == s->turned },
         { "rotary scaling", r->scaling == s->scaling && r->factor == s->factor && r->low_frequency == s->low_frequency
                                 && r->high_frequency == s->high_frequency
-                                && r->original_positions == s->original_positions },
+                                && r->original_positions == s->original_positions
+                                && memcmp(r->shorter, s->shorter, sizeof r->shorter) == 0
+                                && memcmp(r->longer, s->longer, sizeof r->longer) == 0 },
         { "dense layers", a->dense.F == b->dense.F && memcmp(&a->dense.at, &b->dense.at, sizeof a->dense.at) == 0 },
         { "mixture", m->E == n->E && m->k == n->k && router_same(&m->router, &n->router)
                          && m->balance_coefficient == n->balance_coefficient && m->z_coefficient == n->z_coefficient },

@@ -68,8 +68,20 @@ static void what_cannot_be_read_is_refused(void **state)
         /* of either form */
         { "3", "3; it must be an object" },
         { "{\"type\": \"longrope\", \"factor\": 2.0}",
-          ": rotary positions are of type \"longrope\"; Orrery has only \"default\", \"linear\", \"llama3\", "
-          "\"dynamic\" and \"yarn\"" },
+          ": \"short_factor\" is missing; rotary positions of type \"longrope\" have one" },
+        { "{\"type\": \"longer\", \"factor\": 2.0}",
+          ": rotary positions are of type \"longer\"; Orrery has only \"default\", \"linear\", \"llama3\", "
+          "\"dynamic\", \"yarn\" and \"longrope\"" },
+        { "{\"type\": \"longrope\", \"short_factor\": [1, 2], \"long_factor\": [1]}",
+          "long_factor must be a list of 2 numbers, one for each pair that is turned" },
+        { "{\"type\": \"longrope\", \"short_factor\": [1, \"2\"], \"long_factor\": [1, 2]}",
+          "short_factor has something that is no number, of pair 1" },
+        { "{\"type\": \"longrope\", \"short_factor\": [1, 2], \"long_factor\": [1, 0]}",
+          "short_factor 2, long_factor 0 of pair 1; they must be above 0" },
+        { "{\"type\": \"longrope\", \"short_factor\": [1, 2], \"long_factor\": null}",
+          "\"long_factor\" is missing; rotary positions of type \"longrope\" have one" },
+        { "{\"type\": \"linear\", \"factor\": 2, \"partial_rotary_factor\": 0.5}",
+          "partial_rotary_factor is 0.5; Orrery has only 1 or null" },
         { "{\"type\": \"dynamic\"}", "\"factor\" is missing; rotary positions of type \"dynamic\" have one" },
         { "{\"type\": \"dynamic\", \"factor\": 0.5}", "factor 0.5; it must be at least 1" },
         { "{\"type\": \"dynamic\", \"factor\": 2, \"original_max_position_embeddings\": 8}",

@@ -201,16 +201,16 @@ static void test_llama3_scaling(void **state)
                                    .original_positions = 8192 };
     int kept = 0, slowed = 0, between = 0;
     for (int64_t i = 0; i < 64; i++) {
-        const double f = rotary_frequency(&plain, 128, i), g = rotary_frequency(&scaled, 128, i),
+        const double f = rotary_frequency(&plain, 128, i, 9), g = rotary_frequency(&scaled, 128, i, 9),
                      turns = 8192 * f / 6.283185307179586;
-        assert_true(rotary_frequency(&linear, 128, i) == f / 2.5);
-        assert_true(rotary_frequency(&dynamic, 128, i) == f);
-        assert_true(i == 0 || g < rotary_frequency(&scaled, 128, i - 1));
+        assert_true(rotary_frequency(&linear, 128, i, 9) == f / 2.5);
+        assert_true(rotary_frequency(&dynamic, 128, i, 9) == f);
+        assert_true(i == 0 || g < rotary_frequency(&scaled, 128, i - 1, 9));
         if (turns > 4) assert_true(g == f), kept++;
         else if (turns < 1) assert_true(g == f / 8), slowed++;
         else assert_true(g < f && g > f / 8), between++;
     }
-    assert_true(rotary_frequency(&plain, 128, 0) == 1);
+    assert_true(rotary_frequency(&plain, 128, 0, 9) == 1);
     assert_true(kept == 29 && between == 6 && slowed == 29);
 }
 
