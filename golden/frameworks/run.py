@@ -23,7 +23,8 @@ RUNS = {
     "trainer": ("trainer",), "ddp": ("ddp",), "fsdp2": ("fsdp2",), "tp_sp": ("tp_sp",), "fsdp2_tp": ("fsdp2_tp",),
     "context_parallel": ("context_parallel",), "pp_1f1b": ("pipelining", "1f1b"), "pp_interleaved": ("pipelining", "interleaved"),
     "pp_zbv": ("pipelining", "zbv"), "zero1": ("deepspeed_zero", "zero1"), "zero2": ("deepspeed_zero", "zero2"),
-    "zero3": ("deepspeed_zero", "zero3"),
+    "zero3": ("deepspeed_zero", "zero3"), "jax": ("jax_shard_map",),
+    "megatron_tp": ("megatron_tp",),
 }
 
 # (run, bug, format, what is wrong first, where it was reported)
@@ -35,6 +36,7 @@ BUGS = (
     ("tp_sp", "norm-counts-copies", "fp32", "norm", "NVIDIA-NeMo/RL#3788"),
     ("tp_sp", "logits-gathered-twice", "fp32", "loss", "NVIDIA/Megatron-LM#7452"),
     ("tp_sp", "reduce-dtype-ignored", "bf16", "act/h.0.attn.out", "pytorch/pytorch#190626"),
+    ("megatron_tp", "norm-gradients-not-summed", "fp32", "grad/model.layers.0.input_layernorm.weight", "Dao-AILab/flash-attention#625"),
     ("context_parallel", "shift-after-cut", "fp32", "grad/logits", "huggingface/transformers#36607"),
     ("zero2", "manual-accumulation", "fp32", "grad/model.embed_tokens.weight", "allenai/open-instruct#1498"),
 )

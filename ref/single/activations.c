@@ -35,6 +35,13 @@ static struct element swiglu(double gate, double up, double u)
     return (struct element){ y, (6 + fabs(gate)) * u * fabs(y) };
 }
 
+/* What is stored before the product with up: the exponential, 1 plus it, the quotient, and its product with the gate. */
+static double silu_steps(double gate, double up, double store)
+{
+    const double g = sigmoid(gate);
+    return (4 - g) * store * fabs(gate * g * up);
+}
+
 /* dgate (first) or dup. */
 static struct element swiglu_slope(double dy, double gate, double up, bool first, double u)
 {
@@ -77,7 +84,7 @@ static struct single_value swiglu_forward(struct single *s, const struct single_
     const struct single_value v = single_value_new(s, tensor_rows(X), F);
     for (int64_t i = 0; !s->failed && i < tensor_count(v.y); i++) {
         const double *row = numbers(X) + i / F * 2 * F, gate = row[i % F], up = row[F + i % F];
-        single_put(v, i, swiglu(gate, up, s->rounding.sum), 2 * s->rounding.store * fabs(gate * sigmoid(gate) * up));
+        single_put(v, i, swiglu(gate, up, s->rounding.sum), silu_steps(gate, up, s->rounding.store));
     }
     return v;
 }
@@ -121,7 +128,7 @@ static struct single_value silu_forward(struct single *s, const struct single_no
     const struct single_value v = single_value_new(s, tensor_rows(X), tensor_cols(X));
     for (int64_t i = 0; !s->failed && i < tensor_count(X); i++) {
         const double x = numbers(X)[i];
-        single_put(v, i, swiglu(x, 1, s->rounding.sum), 2 * s->rounding.store * fabs(x * sigmoid(x)));
+        single_put(v, i, swiglu(x, 1, s->rounding.sum), silu_steps(x, 1, s->rounding.store));
     }
     return v;
 }

@@ -154,22 +154,26 @@ class Recorder:
         t = t[0] if isinstance(t, (tuple, list)) else t
         self._keep_both(watch, t)
 
-    def see(self, name, t=None, *, heads=None, explicit=None):
+    def see(self, name, t=None, *, heads=None, order="bhsd", explicit=None):
         """Keep a tensor that is no module's input or output, and its gradient.
 
         name      ours, such as h.0.attn.rotated
         t         [sequences, tokens, columns], all columns of ours or this rank's of tp
-        heads     (queries, keys, values) in place of t, each [sequences, heads, tokens, width]
+        heads     (queries, keys, values) in place of t: the tensors that the model goes on with, not copies or views of them
+        order     of their dimensions: "bhsd", "bshd" or "sbhd"
         explicit  (rows, columns) of t: indices of ours, None: all
         """
-        H, K, A = self.names.heads if self.names.heads else (0, 0, 0)
         if heads is None:
             return self._keep_both(known.Watch(name, "", "", t.shape[-1], np.arange(t.shape[-1])), t, explicit)
+        if order not in ("bhsd", "bshd", "sbhd"):
+            raise DumpError(f"{name}: order {order!r} is not one of bhsd, bshd, sbhd")
+        H, K, A = self.names.heads
+        to = [order.index(d) for d in self.names.order[:2] + "hd"]
         for piece, x, start, count in zip("qkv", heads, (0, H * A, (H + K) * A), (H * A, K * A, K * A)):
-            if x.shape[1] * A > count and piece != "q":             # keys and values repeated for each query head
-                raise DumpError(f"{name}: {x.shape[1]} heads of {piece}, but the model has {K}: pass those that are not repeated")
+            if x.shape[order.index("h")] * A > count:
+                raise DumpError(f"{name}: {x.shape[order.index('h')]} heads of {piece}, but the model has {count // A}: pass those that are not repeated")
             w = known.Watch(name, "", "", (H + 2 * K) * A, np.arange(start, start + count), piece)
-            self._keep_both(w, x, explicit, lambda y: y.transpose(1, 2).flatten(2))
+            self._keep_both(w, x, explicit, lambda y: y.permute(to).flatten(2))
 
     def _keep_both(self, watch, t, explicit=None, turn=lambda x: x):
         if self.now is None:

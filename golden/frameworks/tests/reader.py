@@ -37,8 +37,9 @@ def elements(entry, stored):
     return values.reshape(-1), (rows[:, None] * of[1] + cols[None, :]).reshape(-1), of
 
 
-def join(folder):
-    """{name: whole array [rows, columns]} of a folder.  Holes, overlaps in a rank and copies that differ are AssertionErrors."""
+def join(folder, holes=()):
+    """{name: whole array [rows, columns]} of a folder.  Overlaps in a rank, copies that differ, and holes, except in the tensors `holes`,
+    are AssertionErrors."""
     parts = {}                                              # name -> {coordinates without the partial axes -> [...]}
     for path in sorted(pathlib.Path(folder).glob("*.safetensors")):
         tensors, meta, _ = read_file(path)
@@ -50,10 +51,10 @@ def join(folder):
             values, places, of = elements(entry, stored)
             partial = entry.get("partial", [])
             parts.setdefault(key.split("#")[0], []).append((at, frozenset(partial), values * entry.get("times", 1), places, of, mesh))
-    return {name: _join(name, pieces) for name, pieces in parts.items()}
+    return {name: _join(name, pieces, name in holes) for name, pieces in parts.items()}
 
 
-def _join(name, pieces):
+def _join(name, pieces, holes):
     of, mesh = pieces[0][4], pieces[0][5]
     whole, filled = np.zeros(of[0] * of[1]), np.zeros(of[0] * of[1], bool)
     groups = {}
@@ -76,7 +77,7 @@ def _join(name, pieces):
         both = got & filled
         assert (whole[both] == total[both]).all(), f"{name}: copies differ"
         whole[got], filled = total[got], filled | got
-    assert filled.all(), f"{name}: {np.count_nonzero(~filled)} of {len(filled)} elements are on no rank"
+    assert holes or filled.all(), f"{name}: {np.count_nonzero(~filled)} of {len(filled)} elements are on no rank"
     return whole.reshape(of)
 
 
