@@ -35,7 +35,7 @@ static struct element swiglu(double gate, double up, double u)
     return (struct element){ y, (6 + fabs(gate)) * u * fabs(y) };
 }
 
-/* What is stored before the product with up: the exponential, 1 plus it, the quotient, and its product with the gate. */
+/* What is stored before the product with up: the exponential, 1 plus it, the quotient, its product with the gate. */
 static double silu_steps(double gate, double up, double store)
 {
     const double g = sigmoid(gate);

@@ -30,9 +30,9 @@ class Tap(unittest.TestCase):
                 return jax.lax.psum((up ** 2).sum(), ("dp", "tp")) / 2
 
             sharded = jax.shard_map(loss, mesh=mesh, in_specs=(P("tp", None), P("dp")), out_specs=P())
-            jax.jit(jax.grad(sharded))(weight, x)
+            jax.jit(jax.grad(sharded, (0, 1)))(weight, x)
             taps.stop()
-            jax.jit(sharded)(weight, x)                             # not kept
+            jax.jit(sharded)(weight, x + 1)                         # not kept
             taps.number("loss", 1)
             self.assertEqual(len(taps.save()), 4)
             joined = reader.join(folder, holes=("act/up", "grad/up"))
