@@ -12,7 +12,13 @@ int64_t part_count(const struct part *p) { return intervals_total(&p->rows) * in
 void part_each_run(const struct part *p, void (*f)(void *, struct run), void *context)
 {
     int64_t piece = 0;
-    for (int r = 0; r < p->rows.count; r++)
+    const bool whole = p->cols.count == 1 && p->cols.at[0].first == 0 && p->cols.at[0].count == p->dim[1];
+    for (int r = 0; r < p->rows.count && whole; r++) {                  /* whole rows follow each other */
+        const struct interval *s = &p->rows.at[r];
+        f(context, (struct run){ .whole = s->first * p->dim[1], .piece = piece, .length = s->count * p->dim[1] });
+        piece += s->count * p->dim[1];
+    }
+    for (int r = 0; r < p->rows.count && !whole; r++)
         for (int64_t row = p->rows.at[r].first; row < interval_end(p->rows.at[r]); row++)
             for (int c = 0; c < p->cols.count; c++) {
                 const struct interval *s = &p->cols.at[c];

@@ -65,9 +65,19 @@ static void compare_copies(struct assembling *s, int64_t at, double value)
     c->value[0] = before, c->value[1] = value;
 }
 
+static bool are_new(const struct assembling *s, int64_t at, int64_t length)
+{
+    uint32_t any = 0;
+    for (int64_t i = at; i < at + length; i++) any |= s->last[i];
+    return any == 0;
+}
+
 static void lay(struct assembling *s, int64_t at, int64_t length, const double *values)
 {
-    for (int64_t i = 0; i < length; i++) {
+    if (are_new(s, at, length)) {
+        memcpy(s->whole + at, values, (size_t)length * sizeof *values);
+        for (int64_t i = at; i < at + length; i++) s->last[i] = s->groups;
+    } else for (int64_t i = 0; i < length; i++) {
         uint32_t *last = &s->last[at + i];
         if (*last == s->groups) {
             refuse(s, at + i, s->piece->file->rank, TWICE);
@@ -216,8 +226,8 @@ static void take_groups(struct assembling *s, int *rank)
 static void count_holes(struct assembling *s)
 {
     struct assembly *out = s->out;
-    for (int64_t i = elements(s) - 1; i >= 0; i--)
-        if (s->last[i] == 0) out->missing++, out->hole = i;
+    for (int64_t i = 0; i < elements(s); i++) out->missing += s->last[i] == 0;
+    while (out->missing > 0 && s->last[out->hole] != 0) out->hole++;
 }
 
 struct search { int64_t at; bool found; };

@@ -1,5 +1,6 @@
 #include "emulated_devices/verify/checker.h"
 #include "emulated_devices/verify/sums.h"
+#include "ref/numeric/finite.h"
 #include "ref/numeric/distance.h"
 #include <math.h>
 #include <stdio.h>
@@ -50,7 +51,7 @@ static void see_run(void *context, const struct actual_piece *p, int64_t at, int
 {
     struct comparing *c = context;
     const double before = c->sums.difference;
-    for (int64_t i = 0; i < length; i++) c->finite = c->finite && isfinite(values[i]);
+    c->finite = c->finite && all_finite(values, length);
     sums_add(&c->sums, tensor_1d((void *)(uintptr_t)values, F64, length), 0, c->truth, at, length);
     c->sums.expected += length;
     if (p->micro == ACTUAL_NO_MICRO) return;

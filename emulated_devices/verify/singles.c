@@ -2,6 +2,7 @@
 #include "emulated_devices/verify/diagnose.h"
 #include "emulated_devices/verify/replay.h"
 #include "ref/numeric/convert.h"
+#include "ref/numeric/finite.h"
 #include "ref/single/steps.h"
 #include <math.h>
 #include <stdio.h>
@@ -43,8 +44,7 @@ static enum error_code gather(const struct checking *c, const char *name, struct
     dims_of(c->golden, name, out, dim);
     const enum error_code e = assembly_make(&all, c->actual, name, dim, out.data, NULL, err);
     *found = !e && all.any && all.missing == 0 ? SINGLE_HAS : SINGLE_HAS_NOT;
-    for (int64_t i = 0; *found == SINGLE_HAS && i < tensor_count(out); i++)
-        if (!isfinite(tensor_get(out, i))) *found = SINGLE_NOT_FINITE;
+    if (*found == SINGLE_HAS && !all_finite(out.data, tensor_count(out))) *found = SINGLE_NOT_FINITE;
     return e == ERR_CHECK ? OK : e;
 }
 

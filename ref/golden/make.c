@@ -35,6 +35,17 @@ static enum error_code add_copy(struct golden_tensors *list, const char *name, s
     return e;
 }
 
+/* The list takes over the numbers. */
+static enum error_code add_record(struct golden_tensors *list, struct record *r, struct error *err)
+{
+    struct record *grown = realloc(list->all, (size_t)(list->count + 1) * sizeof *grown);
+    if (grown == NULL) return fail(err, ERR_MEMORY, "no memory for %s", r->name);
+    list->all = grown;
+    list->all[list->count++] = *r;
+    r->values.data = NULL;
+    return OK;
+}
+
 void golden_tensors_free(struct golden_tensors *list)
 {
     for (int i = 0; i < list->count; i++) free(list->all[i].values.data);
@@ -210,11 +221,25 @@ static void say(const struct golden_request *q, const char *what)
     if (q->progress) q->progress(what);
 }
 
-static enum error_code measure(const struct golden *inputs, const struct golden_request *q, cJSON **bounds,
-                               struct error *err)
+/* The same bound for all.  @param computed  [count] */
+static enum error_code give_bounds(cJSON *root, const struct record *computed, int count, double bound,
+                                   struct error *err)
+{
+    bool ok = true;
+    for (int f = 0; f < BOUND_FORMATS; f++) {
+        cJSON *format = cJSON_AddObjectToObject(root, dtype_name(bound_formats[f])),
+              *list = cJSON_AddObjectToObject(format, "bounds");
+        for (int i = 0; i < count && ok; i++) ok = cJSON_AddNumberToObject(list, computed[i].name, bound) != NULL;
+    }
+    return ok ? OK : fail(err, ERR_MEMORY, "no memory for the bounds of %d tensors", count);
+}
+
+static enum error_code measure(const struct golden *inputs, const struct golden_request *q,
+                               const struct record *computed, int count, cJSON **bounds, struct error *err)
 {
     *bounds = bounds_document(q->path);
     enum error_code e = *bounds ? OK : fail(err, ERR_MEMORY, "no memory for the bounds of %s", q->path);
+    if (!e && q->bound > 0) return give_bounds(*bounds, computed, count, q->bound, err);
     for (int f = 0; f < BOUND_FORMATS && !e; f++) {
         char text[64];
         snprintf(text, sizeof text, "bounds of %s, %d twins", dtype_name(bound_formats[f]),
@@ -233,7 +258,7 @@ static enum error_code compute(struct golden_tensors *list, const struct golden 
     if (e) return e;
     *tensors = truth.records;
     e = check_finite(&truth, err);
-    for (int i = 0; i < truth.records && !e; i++) e = add_copy(list, truth.record[i].name, truth.record[i].values, err);
+    for (int i = 0; i < truth.records && !e; i++) e = add_record(list, &truth.record[i], err);
     replay_free(&truth);
     return e ? e : golden_add_masks(list, inputs, err);
 }
@@ -246,9 +271,10 @@ static enum error_code make(const struct golden *g, const struct golden_request 
     enum error_code e = add_inputs(list, g, q, err);
     if (!e) e = open_inputs(&inputs, list, n, q->path, err);
     if (e) return e;
+    const int first = list->count;
     say(q, "every tensor in fp64");
     e = compute(list, &inputs, tensors, err);
-    if (!e) e = measure(&inputs, q, &bounds, err);
+    if (!e) e = measure(&inputs, q, list->all + first, *tensors, &bounds, err);
     if (!e) e = seal_add(bounds, list->all, list->count, err);
     if (!e) e = write_both(list, n, q->path, bounds, err);
     cJSON_Delete(bounds);

@@ -17,6 +17,7 @@ struct golden_request {
     const struct optimizer *optimizer[GOLDEN_MOST_OPTIMIZERS];
     struct hyperparameters hyper[GOLDEN_MOST_OPTIMIZERS];       /* lr: of all steps */
     const char *path;                   /* NAME.safetensors */
+    double bound;                       /* of every tensor in every format, for a benchmark; 0: bounds are measured */
     /* Called before each part of the work, with a few words; may be NULL. */
     void (*progress)(const char *what);
 };

@@ -84,42 +84,52 @@ static struct heads heads_of(const struct model_config *c, int64_t h)
 
 /* ---- sums -------------------------------------------------------------------------------------------------------- */
 
+/* Twice: as a fused program computes, and with steps and terms stored. */
+enum { FUSED, STEPS, WAYS };
+
 /* What an output element sums: value, absolute values, their squares, and errors of the terms. */
-struct gathered { struct tensor y, absolute, square, off; };
+struct gathered { struct tensor y, absolute, square, off[WAYS]; };
 
 static struct gathered gathered_new(struct single *s, int64_t rows, int64_t cols)
 {
     return (struct gathered){ single_new(s, rows, cols), single_new(s, rows, cols), single_new(s, rows, cols),
-                              single_new(s, rows, cols) };
+                              { single_new(s, rows, cols), single_new(s, rows, cols) } };
 }
 
-static void gather(struct gathered *g, int64_t at, double a, double b, double off)
+/* The elements from one on. */
+struct sums { double *y, *absolute, *square, *off[WAYS]; };
+
+static struct sums sums_at(const struct gathered *g, int64_t at)
 {
-    const double x = a * b;
-    numbers(g->y)[at] += x, numbers(g->absolute)[at] += fabs(x), numbers(g->square)[at] += x * x;
-    numbers(g->off)[at] += off;
+    return (struct sums){ numbers(g->y) + at, numbers(g->absolute) + at, numbers(g->square) + at,
+                          { numbers(g->off[FUSED]) + at, numbers(g->off[STEPS]) + at } };
 }
 
-/* What was gathered from n terms, once by a fused program, once with the terms and steps stored. */
-static void bound(struct single *s, const struct gathered *g, int64_t terms, int times, struct tensor b)
+/* Add a x[i], i below n; a term is off by off[way] |x[i]|. */
+static void gather(struct sums g, double a, const double *x, const double off[WAYS], int64_t n)
 {
-    const struct rounding *r = &s->rounding;
-    const double sum = rounding_of_sum(r->sum, terms);
-    for (int64_t i = 0; !s->failed && i < tensor_count(b); i++) {
-        const double all = numbers(g->absolute)[i];
-        numbers(b)[i] = numbers(g->off)[i] + 2 * sum * all +
-                        times * rounding_of_terms(r->store, all, sqrt(numbers(g->square)[i]));
+    double *restrict y = g.y, *restrict absolute = g.absolute, *restrict square = g.square,
+                     *restrict fused = g.off[FUSED], *restrict steps = g.off[STEPS];
+    const double off_fused = off[FUSED], off_steps = off[STEPS];
+    for (int64_t i = 0; i < n; i++) {
+        const double t = a * x[i], size = fabs(x[i]);
+        y[i] += t, absolute[i] += fabs(t), square[i] += t * t;
+        fused[i] += off_fused * size, steps[i] += off_steps * size;
     }
 }
 
-static struct single_value finish(struct single *s, const struct gathered *once, const struct gathered *each,
-                                  int64_t terms)
+/* What was gathered from n terms. */
+static struct single_value finish(struct single *s, const struct gathered *g, int64_t terms)
 {
-    const int64_t rows = tensor_rows(once->y), cols = tensor_cols(once->y);
-    const struct single_value v = { .y = once->y, .fused = single_new(s, rows, cols),
-                                    .steps = single_new(s, rows, cols) };
-    bound(s, once, terms, 1, v.fused), bound(s, each, terms, 2, v.steps);
-    return v;
+    const struct rounding *r = &s->rounding;
+    const double sum = rounding_of_sum(r->sum, terms);
+    for (int64_t i = 0; !s->failed && i < tensor_count(g->y); i++) {
+        const double all = numbers(g->absolute)[i],
+                     stored = rounding_of_terms(r->store, all, sqrt(numbers(g->square)[i]));
+        numbers(g->off[FUSED])[i] += 2 * sum * all + stored;
+        numbers(g->off[STEPS])[i] += 2 * sum * all + 2 * stored;
+    }
+    return (struct single_value){ .y = g->y, .fused = g->off[FUSED], .steps = g->off[STEPS] };
 }
 
 static double dot(const double *a, const double *b, int64_t n, double *absolute)
@@ -136,174 +146,200 @@ static double dot(const double *a, const double *b, int64_t n, double *absolute)
 struct query {
     int64_t row, keys;
     struct heads at;
-    double *p, *off, *times;            /* [keys] probabilities; how far a score is off; how often it counts */
-    double *x, *off_x;                  /* [keys] of the backward pass */
-    double mean_off;                    /* sum of p off */
+    double *p, *off[WAYS], *times;      /* [keys] probabilities; how far a score is off; how often it counts */
+    double *x, *off_x[WAYS];            /* [keys] of the backward pass */
+    double *y;                          /* [A] the result */
+    double mean_off[WAYS];              /* sum of p off */
 };
 
-enum { QUERY_ARRAYS = 5 };
+enum { QUERY_ARRAYS = 8 };
 
-static struct tensor query_scratch(struct single *s, const struct rows *r)
+/* For each of some heads, whose queries are computed side by side. */
+static struct tensor query_scratch(struct single *s, const struct rows *r, int64_t heads)
 {
-    return single_new(s, QUERY_ARRAYS, r->S + r->T);
+    const int64_t keys = r->S + r->T;
+    return single_new(s, QUERY_ARRAYS * heads, keys > s->config->A ? keys : s->config->A);
 }
 
-static struct query query_of(const struct single *s, const struct rows *r, int64_t n, int64_t h, struct tensor scratch,
-                             bool by_steps)
+static struct query query_of(const struct single *s, const struct rows *r, int64_t n, int64_t h, double *scratch,
+                             int64_t room)
 {
     const struct model_config *c = s->config;
-    const int64_t room = tensor_cols(scratch);
-    double *at = numbers(scratch);
-    struct query q = { .row = n, .keys = keys_of(r, n), .at = heads_of(c, h), .p = at, .off = at + room,
-                       .times = at + 2 * room, .x = at + 3 * room, .off_x = at + 4 * room };
+    double *const a = scratch;
+    struct query q = { .row = n, .keys = keys_of(r, n), .at = heads_of(c, h), .p = a, .off = { a + room, a + 2 * room },
+                       .times = a + 3 * room, .x = a + 4 * room, .off_x = { a + 5 * room, a + 6 * room },
+                       .y = a + 7 * room };
     const double scale = 1 / sqrt((double)c->A), g = rounding_of_sum(s->rounding.sum, c->A),
                  *const mine = row_at(r, n, q.at.query);
     double top = -INFINITY, sum = 0, absolute;
     for (int64_t j = 0; j < q.keys; j++) {
         q.p[j] = scale * dot(mine, row_at(r, key_row(r, n, j), q.at.key), c->A, &absolute);
-        q.off[j] = g * scale * absolute + (by_steps ? 2 * s->rounding.store : 0) * fabs(q.p[j]);
+        q.off[FUSED][j] = g * scale * absolute;
+        q.off[STEPS][j] = q.off[FUSED][j] + 2 * s->rounding.store * fabs(q.p[j]);
         q.times[j] = times_of(s, r, n, h, first_row(r, n) % r->S + j);
         top = fmax(top, q.p[j]);
     }
     for (int64_t j = 0; j < q.keys; j++) {
-        q.off[j] += s->rounding.sum * (4 + 3 * fabs(q.p[j]) + 2 * fabs(top));
+        for (int way = 0; way < WAYS; way++) q.off[way][j] += s->rounding.sum * (4 + 3 * fabs(q.p[j]) + 2 * fabs(top));
         q.p[j] = exp(q.p[j] - top), sum += q.p[j];
     }
-    for (int64_t j = 0; j < q.keys; j++) q.p[j] /= sum, q.mean_off += q.p[j] * q.off[j];
+    for (int64_t j = 0; j < q.keys; j++) {
+        q.p[j] /= sum;
+        for (int way = 0; way < WAYS; way++) q.mean_off[way] += q.p[j] * q.off[way][j];
+    }
     return q;
 }
 
 /* If all probabilities count once, errors that all scores have in common cancel. */
-static void gather_row(struct gathered *g, const struct query *q, const struct rows *r, int64_t to, int64_t a)
+static void gather_row(const struct query *q, const struct rows *r, struct sums to, int64_t A)
 {
     const bool all = !tensor_present(r->mask);
     for (int64_t j = 0; j < q->keys; j++)
-        gather(g, to, q->p[j] * q->times[j], *row_at(r, key_row(r, q->row, j), q->at.value + a), 0);
+        gather(to, q->p[j] * q->times[j], row_at(r, key_row(r, q->row, j), q->at.value), (double[WAYS]){ 0, 0 }, A);
     for (int64_t j = 0; j < q->keys; j++) {
-        const double v = *row_at(r, key_row(r, q->row, j), q->at.value + a) * q->times[j];
-        numbers(g->off)[to] += all ? q->p[j] * q->off[j] * fabs(v - numbers(g->y)[to])
-                                   : q->p[j] * (q->off[j] + q->mean_off) * fabs(v);
-    }
-}
-
-static void gather_forward(struct single *s, const struct rows *r, struct gathered *g, struct tensor scratch,
-                           bool by_steps)
-{
-    const struct model_config *c = s->config;
-    for (int64_t n = 0; n < r->tokens; n++)
-        for (int64_t h = 0; h < c->H; h++) {
-            const struct query q = query_of(s, r, n, h, scratch, by_steps);
-            for (int64_t a = 0; a < c->A; a++) gather_row(g, &q, r, (n * c->H + h) * c->A + a, a);
+        const double *value = row_at(r, key_row(r, q->row, j), q->at.value);
+        for (int64_t a = 0; a < A; a++) {
+            const double v = value[a] * q->times[j], size = q->p[j] * fabs(all ? v - to.y[a] : v);
+            for (int way = 0; way < WAYS; way++)
+                to.off[way][a] += (q->off[way][j] + (all ? 0 : q->mean_off[way])) * size;
         }
+    }
 }
 
 static struct single_value forward(struct single *s, const struct single_node *n)
 {
+    const struct model_config *c = s->config;
     const struct rows r = rows_new(s, n);
     if (!single_going(s)) return single_none;
-    const int64_t width = single_slot(s, n->out)->cols;
-    struct gathered once = gathered_new(s, r.tokens, width), each = gathered_new(s, r.tokens, width);
-    const struct tensor scratch = query_scratch(s, &r);
-    if (!s->failed) gather_forward(s, &r, &once, scratch, false);
-    if (!s->failed) gather_forward(s, &r, &each, scratch, true);
-    return finish(s, &once, &each, r.S + r.T);
+    const struct gathered g = gathered_new(s, r.tokens, single_slot(s, n->out)->cols);
+    const struct tensor scratch = query_scratch(s, &r, c->H);
+    const int64_t room = tensor_cols(scratch);
+    if (s->failed) return single_none;
+    #pragma omp parallel for schedule(static)
+    for (int64_t h = 0; h < c->H; h++)
+        for (int64_t row = 0; row < r.tokens; row++) {
+            const struct query q = query_of(s, &r, row, h, numbers(scratch) + h * QUERY_ARRAYS * room, room);
+            gather_row(&q, &r, sums_at(&g, (row * c->H + h) * c->A), c->A);
+        }
+    return finish(s, &g, r.S + r.T);
 }
 
 /* ---- backward ---------------------------------------------------------------------------------------------------- */
 
+/* y and dy: how far y, and with it d, is off, and by how much the stored result is not y. */
+static void result_of(const struct rows *w, struct query *q, const double *dy, const double *result, int64_t A,
+                      double *absolute, double *apart)
+{
+    for (int64_t a = 0; a < A; a++) q->y[a] = 0;
+    for (int64_t j = 0; j < q->keys; j++) {
+        const double *value = row_at(w, key_row(w, q->row, j), q->at.value), p = q->p[j] * q->times[j];
+        for (int64_t a = 0; a < A; a++) q->y[a] += p * value[a];
+    }
+    *absolute = *apart = 0;
+    for (int64_t a = 0; a < A; a++) *absolute += fabs(q->y[a] * dy[a]), *apart += dy[a] * (result[a] - q->y[a]);
+}
+
 /* The gradients of a query's scores, p (a - d) times the scale, into q->x; q->off_x: how far they are off by
- * themselves.  @return how far d is off, times the scale. */
-static double slopes(const struct single *s, const struct rows *w, struct query *q, const double *dy,
-                     const double *result, bool by_steps)
+ * themselves.  @param[out] common  how far d is off, times the scale. */
+static void slopes(const struct single *s, const struct rows *w, struct query *q, const double *dy,
+                   const double *result, double common[WAYS])
 {
     const struct model_config *c = s->config;
     const struct rounding *r = &s->rounding;
     const double g = rounding_of_sum(r->sum, c->A), scale = 1 / sqrt((double)c->A);
-    double d = 0, d_of_result = 0, absolute_d = 0, absolute;
+    double d = 0, absolute, absolute_d, d_of_result;
     for (int64_t j = 0; j < q->keys; j++) {
         q->x[j] = q->times[j] * dot(dy, row_at(w, key_row(w, q->row, j), q->at.value), c->A, &absolute);
-        q->off_x[j] = g * q->times[j] * absolute + (by_steps ? 2 * r->store : 0) * fabs(q->x[j]);
+        q->off_x[FUSED][j] = g * q->times[j] * absolute;
+        q->off_x[STEPS][j] = q->off_x[FUSED][j] + 2 * r->store * fabs(q->x[j]);
         d += q->p[j] * q->x[j];
     }
-    for (int64_t a = 0; a < c->A; a++) {
-        double y = 0;
-        for (int64_t j = 0; j < q->keys; j++)
-            y += q->p[j] * q->times[j] * *row_at(w, key_row(w, q->row, j), q->at.value + a);
-        absolute_d += fabs(y * dy[a]), d_of_result += dy[a] * (result[a] - y);
+    result_of(w, q, dy, result, c->A, &absolute_d, &d_of_result);
+    for (int way = 0; way < WAYS; way++) {
+        double off = (rounding_of_sum(r->sum, c->A + q->keys) + 3 * r->sum) * absolute_d + fabs(d_of_result);
+        for (int64_t j = 0; j < q->keys; j++) {
+            const double apart = fabs(q->x[j] - d), own = q->off_x[way][j];
+            off += q->p[j] * (q->off[way][j] * apart + (way == STEPS ? own : g * fabs(q->x[j])));
+            q->off_x[way][j] = scale * q->p[j] * ((q->off[way][j] + q->mean_off[way] + 4 * r->sum) * apart + own +
+                                                  r->sum * (fabs(q->x[j]) + fabs(d)));
+            q->off_x[way][j] += (way == STEPS ? 2 * r->store : 0) * scale * q->p[j] * apart + r->tiny;
+        }
+        common[way] = off * scale;
     }
-    double common = (rounding_of_sum(r->sum, c->A + q->keys) + 3 * r->sum) * absolute_d + fabs(d_of_result);
-    for (int64_t j = 0; j < q->keys; j++) {
-        const double apart = q->x[j] - d;
-        common += q->p[j] * (q->off[j] * fabs(apart) + (by_steps ? q->off_x[j] : g * fabs(q->x[j])));
-        q->off_x[j] = scale * q->p[j] * ((q->off[j] + q->mean_off + 4 * r->sum) * fabs(apart) + q->off_x[j] +
-                                         r->sum * (fabs(q->x[j]) + fabs(d)));
-        q->off_x[j] += (by_steps ? 2 * r->store : 0) * scale * q->p[j] * fabs(apart) + r->tiny;
-        q->x[j] = scale * q->p[j] * apart;
-    }
-    return common * scale;
+    for (int64_t j = 0; j < q->keys; j++) q->x[j] = scale * q->p[j] * (q->x[j] - d);
 }
 
 /* Add what a query contributes to the gradients of itself, its keys and values. */
-static void spread(struct gathered *g, const struct rows *r, const struct query *q, double common, const double *dy,
-                   int64_t A)
+static void spread(const struct gathered *g, const struct rows *r, const struct query *q, const double common[WAYS],
+                   const double *dy, int64_t A)
 {
-    const int64_t width = tensor_cols(g->y), my = q->row * width + q->at.query;
-    for (int64_t a = 0; a < A; a++) {
-        const double mine = *row_at(r, q->row, q->at.query + a);
-        double sum = 0;
-        for (int64_t j = 0; j < q->keys; j++) {
-            const int64_t row = key_row(r, q->row, j), to = row * width;
-            const double k = *row_at(r, row, q->at.key + a), p = q->p[j] * q->times[j];
-            gather(g, my + a, q->x[j], k, q->off_x[j] * fabs(k));
-            gather(g, to + q->at.key + a, q->x[j], mine, (q->off_x[j] + q->p[j] * common) * fabs(mine));
-            gather(g, to + q->at.value + a, p, dy[a], p * (q->off[j] + q->mean_off) * fabs(dy[a]));
-            sum += q->p[j] * k;
+    const int64_t width = tensor_cols(g->y);
+    const struct sums my = sums_at(g, q->row * width + q->at.query);
+    const double *mine = row_at(r, q->row, q->at.query);
+    double *const mean = q->y;                                  /* of the keys; y has been used */
+    for (int64_t a = 0; a < A; a++) mean[a] = 0;
+    for (int64_t j = 0; j < q->keys; j++) {
+        const int64_t row = key_row(r, q->row, j);
+        const double *key = row_at(r, row, q->at.key), p = q->p[j] * q->times[j];
+        double off[3][WAYS];
+        for (int way = 0; way < WAYS; way++) {
+            off[0][way] = q->off_x[way][j], off[1][way] = q->off_x[way][j] + q->p[j] * common[way];
+            off[2][way] = p * (q->off[way][j] + q->mean_off[way]);
         }
-        numbers(g->off)[my + a] += common * fabs(sum);
+        gather(my, q->x[j], key, off[0], A);
+        gather(sums_at(g, row * width + q->at.key), q->x[j], mine, off[1], A);
+        gather(sums_at(g, row * width + q->at.value), p, dy, off[2], A);
+        for (int64_t a = 0; a < A; a++) mean[a] += q->p[j] * key[a];
     }
+    for (int way = 0; way < WAYS; way++)
+        for (int64_t a = 0; a < A; a++) my.off[way][a] += common[way] * fabs(mean[a]);
 }
 
 /* What a head added to the gradients of keys and values is stored, and so is the sum. */
-static void store_head(struct single *s, struct gathered *g, double *before, struct heads at)
+static void store_head(const struct single *s, const struct gathered *g, double *before, struct heads at)
 {
     const int64_t A = s->config->A;
     for (int64_t n = 0; n < tensor_rows(g->y); n++)
         for (int64_t a = 0; a < 2 * A; a++) {
             const int64_t to = n * tensor_cols(g->y) + (a < A ? at.key + a : at.value + a - A);
             const double now = numbers(g->y)[to];
-            numbers(g->off)[to] += s->rounding.store * (fabs(now - before[to]) + fabs(now));
+            numbers(g->off[STEPS])[to] += s->rounding.store * (fabs(now - before[to]) + fabs(now));
             before[to] = now;
         }
 }
 
-static void gather_backward(struct single *s, const struct rows *r, struct tensor y, struct tensor dy,
-                            struct gathered *g, struct tensor scratch, double *before, bool by_steps)
+static void gather_head(const struct single *s, const struct rows *r, struct tensor y, struct tensor dy, int64_t h,
+                        const struct gathered *g, double *scratch, int64_t room)
 {
     const struct model_config *c = s->config;
-    for (int64_t h = 0; h < c->H; h++) {
-        for (int64_t n = 0; n < r->tokens; n++) {
-            const double *my_dy = numbers(dy) + (n * c->H + h) * c->A, *my_y = numbers(y) + (n * c->H + h) * c->A;
-            struct query q = query_of(s, r, n, h, scratch, by_steps);
-            const double common = slopes(s, r, &q, my_dy, my_y, by_steps);
-            spread(g, r, &q, common, my_dy, c->A);
-        }
-        if (by_steps && c->K < c->H) store_head(s, g, before, heads_of(c, h));
+    for (int64_t n = 0; n < r->tokens; n++) {
+        const double *my_dy = numbers(dy) + (n * c->H + h) * c->A, *my_y = numbers(y) + (n * c->H + h) * c->A;
+        struct query q = query_of(s, r, n, h, scratch, room);
+        double common[WAYS];
+        slopes(s, r, &q, my_dy, my_y, common);
+        spread(g, r, &q, common, my_dy, c->A);
     }
 }
 
-/* The gradients of all rows that have keys. */
+/* The gradients of all rows that have keys.  Heads that share keys add to the same sums, one after another. */
 static struct single_value backward(struct single *s, const struct single_node *n)
 {
     const struct model_config *c = s->config;
     const struct rows r = rows_new(s, n);
     const struct tensor dY = single_grad(s, n->out), O = single_act(s, n->out);
     if (!single_going(s)) return single_none;
-    const int64_t rows = tensor_rows(r.x), width = tensor_cols(r.x);
-    struct gathered once = gathered_new(s, rows, width), each = gathered_new(s, rows, width);
-    const struct tensor scratch = query_scratch(s, &r), before = single_new(s, rows, width);
-    for (int by_steps = 0; by_steps < 2 && !s->failed; by_steps++)
-        gather_backward(s, &r, O, dY, by_steps ? &each : &once, scratch, numbers(before), by_steps);
-    return finish(s, &once, &each, r.S * (c->H / c->K) * (r.T > 0 ? s->batch.B : 1));
+    const int64_t rows = tensor_rows(r.x), width = tensor_cols(r.x), sharing = c->H / c->K;
+    const struct gathered g = gathered_new(s, rows, width);
+    const struct tensor scratch = query_scratch(s, &r, c->K), before = single_new(s, rows, width);
+    const int64_t room = tensor_cols(scratch);
+    if (s->failed) return single_none;
+    #pragma omp parallel for schedule(static)
+    for (int64_t k = 0; k < c->K; k++)
+        for (int64_t h = k * sharing; h < (k + 1) * sharing; h++) {
+            gather_head(s, &r, O, dY, h, &g, numbers(scratch) + k * QUERY_ARRAYS * room, room);
+            if (c->K < c->H) store_head(s, &g, numbers(before), heads_of(c, h));
+        }
+    return finish(s, &g, r.S * sharing * (r.T > 0 ? s->batch.B : 1));
 }
 
 static struct tensor some(struct single *s, struct tensor t, int64_t first, int64_t rows, int64_t col)

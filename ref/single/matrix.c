@@ -9,13 +9,16 @@
  */
 #include "ref/single/products.h"
 
-/* What is added up: the sum, the sums of absolute and squared terms, and what is stored on the way. */
+/* What is added up: the sum, the sums of absolute and squared terms, and what is stored on the way; the last two are
+ * tensor_none where no bound needs them. */
 struct adding { struct tensor sum, absolute, square, stored; };
 
-static struct adding adding_new(struct single *s, int64_t rows, int64_t cols)
+/* matrices: that other programs multiply with one by one. */
+static struct adding adding_new(struct single *s, int64_t rows, int64_t cols, int matrices)
 {
-    return (struct adding){ single_new(s, rows, cols), single_new(s, rows, cols), single_new(s, rows, cols),
-                            single_new(s, rows, cols) };
+    struct adding a = { .sum = single_new(s, rows, cols), .absolute = single_new(s, rows, cols) };
+    if (s->rounding.parts * matrices > 1) a.square = single_new(s, rows, cols);
+    return a;
 }
 
 /* The sizes of P parts and of the sums of the first 2, 3, ..., P - 1 of them. */
@@ -29,41 +32,58 @@ static double parts_stored(double y, double absolute, double square, int parts)
 static void bound(struct single *s, const struct adding *a, double sum, int parts, bool stored, struct tensor b)
 {
     const struct rounding *r = &s->rounding;
-    for (int64_t i = 0; !s->failed && i < tensor_count(b); i++) {
+    stored = stored && tensor_present(a->stored);
+    #pragma omp parallel for schedule(static)
+    for (int64_t i = 0; i < (s->failed ? 0 : tensor_count(b)); i++) {
         const double y = numbers(a->sum)[i], absolute = numbers(a->absolute)[i],
-                     on_the_way = parts_stored(y, absolute, numbers(a->square)[i], parts) +
+                     on_the_way = (parts > 1 ? parts_stored(y, absolute, numbers(a->square)[i], parts) : 0) +
                                   (stored ? numbers(a->stored)[i] : 0);
         numbers(b)[i] = sum * absolute + r->store * on_the_way + (parts > 1 ? 2 * parts * r->tiny : 0);
     }
 }
 
-static struct tensor map(struct single *s, struct tensor t, bool squared)
+/* Y += X W^T, W [O,I]; += dY W; += dY^T X. */
+typedef void multiply_fn(const struct single *, struct tensor to, struct tensor left, struct tensor right);
+
+static void by_transpose(const struct single *s, struct tensor Y, struct tensor X, struct tensor W)
 {
-    const struct tensor m = single_new(s, tensor_rows(t), tensor_cols(t));
-    for (int64_t i = 0; !s->failed && i < tensor_count(m); i++) {
-        const double x = numbers(t)[i];
-        numbers(m)[i] = squared ? x * x : fabs(x);
-    }
-    return m;
+    s->ops->linear_forward_add(Y, X, W);
 }
 
-/* Add X W^T, W [O,I]. */
-static void add_product(struct single *s, struct adding *a, struct tensor X, struct tensor W)
+static void as_it_is(const struct single *s, struct tensor dX, struct tensor dY, struct tensor W)
 {
-    const struct tensor absX = map(s, X, false), absW = map(s, W, false), sqX = map(s, X, true), sqW = map(s, W, true);
+    s->ops->linear_backward_input(dX, dY, W);
+}
+
+static void over_rows(const struct single *s, struct tensor dW, struct tensor dY, struct tensor X)
+{
+    s->ops->linear_backward_weight(dW, tensor_none, dY, X);
+}
+
+static void map(struct tensor to, struct tensor t, bool squared)
+{
+    double *out = numbers(to);
+    const double *x = numbers(t);
+    #pragma omp parallel for schedule(static)
+    for (int64_t i = 0; i < tensor_count(t); i++) out[i] = squared ? x[i] * x[i] : fabs(x[i]);
+}
+
+/* Into sums that are still zero. */
+static void add_product(struct single *s, struct adding *a, multiply_fn *multiply, struct tensor left,
+                        struct tensor right)
+{
+    const int used = s->used;
+    const struct tensor l = single_new(s, tensor_rows(left), tensor_cols(left)),
+                        r = single_new(s, tensor_rows(right), tensor_cols(right));
     if (s->failed) return;
-    s->ops->linear_forward_add(a->sum, X, W);
-    s->ops->linear_forward_add(a->absolute, absX, absW);
-    s->ops->linear_forward_add(a->square, sqX, sqW);
-}
-
-static struct tensor transposed(struct single *s, struct tensor t)
-{
-    const int64_t rows = tensor_rows(t), cols = tensor_cols(t);
-    const struct tensor out = single_new(s, cols, rows);
-    for (int64_t r = 0; !s->failed && r < rows; r++)
-        for (int64_t c = 0; c < cols; c++) numbers(out)[c * rows + r] = numbers(t)[r * cols + c];
-    return out;
+    multiply(s, a->sum, left, right);
+    map(l, left, false), map(r, right, false);
+    multiply(s, a->absolute, l, r);
+    if (tensor_present(a->square)) {
+        map(l, left, true), map(r, right, true);
+        multiply(s, a->square, l, r);
+    }
+    single_release(s, used);
 }
 
 static void add_bias(struct adding *a, struct tensor bias)
@@ -88,31 +108,30 @@ static struct single_value finish(struct single *s, const struct adding *a, int6
 }
 
 /* What has been added so far is stored. */
-static void add_stored(struct adding *a)
+static void add_stored(struct single *s, struct adding *a)
 {
-    for (int64_t i = 0; i < tensor_count(a->sum); i++) numbers(a->stored)[i] += fabs(numbers(a->sum)[i]);
+    a->stored = single_new(s, tensor_rows(a->sum), tensor_cols(a->sum));
+    for (int64_t i = 0; !s->failed && i < tensor_count(a->sum); i++) numbers(a->stored)[i] = fabs(numbers(a->sum)[i]);
 }
 
 struct single_value product(struct single *s, struct tensor X, struct tensor W)
 {
-    struct adding a = adding_new(s, tensor_rows(X), tensor_rows(W));
-    if (!s->failed) add_product(s, &a, X, W);
+    struct adding a = adding_new(s, tensor_rows(X), tensor_rows(W), 1);
+    add_product(s, &a, by_transpose, X, W);
     return finish(s, &a, tensor_cols(W), 1);
 }
 
 struct single_value product_input(struct single *s, struct tensor dY, struct tensor W, int matrices)
 {
-    struct adding a = adding_new(s, tensor_rows(dY), tensor_cols(W));
-    const struct tensor Wt = transposed(s, W);
-    if (!s->failed) add_product(s, &a, dY, Wt);
+    struct adding a = adding_new(s, tensor_rows(dY), tensor_cols(W), matrices);
+    add_product(s, &a, as_it_is, dY, W);
     return finish(s, &a, tensor_rows(W), matrices);
 }
 
 struct single_value product_weight(struct single *s, struct tensor dY, struct tensor X)
 {
-    struct adding a = adding_new(s, tensor_cols(dY), tensor_cols(X));
-    const struct tensor Yt = transposed(s, dY), Xt = transposed(s, X);
-    if (!s->failed) add_product(s, &a, Yt, Xt);
+    struct adding a = adding_new(s, tensor_cols(dY), tensor_cols(X), 1);
+    add_product(s, &a, over_rows, dY, X);
     return finish(s, &a, tensor_rows(X), 1);
 }
 
@@ -120,9 +139,10 @@ static struct single_value forward(struct single *s, const struct single_node *n
 {
     const struct tensor X = single_act(s, n->in[0]), W = single_param(s, n->weight), b = single_param(s, n->bias);
     if (!single_going(s)) return single_none;
-    struct adding a = adding_new(s, tensor_rows(X), tensor_rows(W));
-    if (!s->failed) add_product(s, &a, X, W);
-    if (!s->failed && n->bias >= 0) add_stored(&a), add_bias(&a, b);
+    struct adding a = adding_new(s, tensor_rows(X), tensor_rows(W), 1);
+    add_product(s, &a, by_transpose, X, W);
+    if (!s->failed && n->bias >= 0) add_stored(s, &a);
+    if (!s->failed && n->bias >= 0) add_bias(&a, b);
     return finish(s, &a, tensor_cols(W) + 1, 1);
 }
 
@@ -142,10 +162,10 @@ static struct single_value bias(struct single *s, const struct single_node *n)
 {
     const struct tensor dY = single_grad(s, n->out);
     if (!single_going(s)) return single_none;
-    struct adding a = adding_new(s, 1, tensor_cols(dY));
-    const struct tensor one = single_new(s, 1, tensor_rows(dY)), Yt = transposed(s, dY);
+    struct adding a = adding_new(s, 1, tensor_cols(dY), 1);
+    const struct tensor one = single_new(s, 1, tensor_rows(dY));
     for (int64_t i = 0; !s->failed && i < tensor_rows(dY); i++) numbers(one)[i] = 1;
-    if (!s->failed) add_product(s, &a, one, Yt);
+    add_product(s, &a, as_it_is, one, dY);
     return finish(s, &a, tensor_rows(dY), 1);
 }
 

@@ -55,6 +55,7 @@ void single_release(struct single *s, int used)
 struct single_value single_settled(struct single *s, struct single_value v)
 {
     if (v.stored || s->failed) return v;
+    #pragma omp parallel for schedule(static)
     for (int64_t i = 0; i < tensor_count(v.y); i++) {
         const double size = numbers(tensor_present(v.absolute) ? v.absolute : v.y)[i];
         numbers(v.fused)[i] += rounding_when_stored(&s->rounding, size, numbers(v.fused)[i]);

@@ -55,9 +55,9 @@ static int64_t rows_of(struct single *s, const struct single_slot *slot)
 static struct single_value fetched(struct single *s, struct single_name name, const struct single_slot *slot)
 {
     const int64_t rows = rows_of(s, slot);
-    struct single_value v = single_value_new(s, rows, slot->cols);
-    v.y = single_input(s, name, rows, slot->cols), v.stored = true;
-    return v;
+    const struct tensor y = single_input(s, name, rows, slot->cols);
+    return (struct single_value){ .y = y, .fused = single_new(s, rows, slot->cols),
+                                  .steps = single_new(s, rows, slot->cols), .stored = true };
 }
 
 struct single_value single_value_of(struct single *s, int i)
@@ -117,12 +117,16 @@ static struct tensor exact(struct single *s, struct single_value v, struct singl
 
 struct tensor single_act(struct single *s, int slot)
 {
-    return exact(s, single_value_of(s, slot), act_name(single_slot(s, slot)));
+    const struct single_slot *of = single_slot(s, slot);
+    if (!of->unseen) return single_input(s, act_name(of), rows_of(s, of), of->cols);
+    return exact(s, single_value_of(s, slot), act_name(of));
 }
 
 struct tensor single_grad(struct single *s, int slot)
 {
-    return exact(s, single_gradient_of(s, slot), single_name("grad/", single_slot(s, slot)->name));
+    const struct single_slot *of = single_slot(s, slot);
+    if (!of->unseen) return single_input(s, single_name("grad/", of->name), rows_of(s, of), of->cols);
+    return exact(s, single_gradient_of(s, slot), single_name("grad/", of->name));
 }
 
 /* ---- activations ------------------------------------------------------------------------------------------------- */

@@ -84,6 +84,18 @@ test_offload() {
     run bench offload --help;                           expect_status 0; expect_columns 100
 }
 
+# The golden file and the dump together are more than twice what `orrery check` needs at most.
+test_check() {
+    mkdir temporary; export TMPDIR=$PWD/temporary
+    run bench check --model small --tokens 64 --sequences 4 --ranks 3 --json j;    expect_status 0; expect_silent; expect_columns 100
+    expect_out '^  dump read +[0-9]+ MB/s$'; expect_out '^  memory +[0-9]+ MB at most$'
+    awk -F '[:,]' '/dump_mb|golden_mb/ { files += $2 } /memory_mb/ { memory = $2 } END { exit !(memory > 0 && 2 * memory < files) }' j ||
+        complain 'it keeps what it reads'
+    expect_nothing temporary; unset TMPDIR
+    run bench check --model tiny --tokens 64;           expect_status 2; expect_error '--tokens 64: tiny has 32 positions'
+    run bench check --model nothing;                    expect_status 2; expect_error '--model nothing'
+}
+
 test_topics() {
     run bench --help;                                   expect_status 0; expect_out '^  schedules '
     run bench schedul;                                  expect_status 2; expect_error 'did you mean schedules\?'
@@ -91,4 +103,4 @@ test_topics() {
     run bench schedules --help;                         expect_status 0; expect_columns 100
 }
 
-run_tests test_published_table test_published_formulas test_all_schedules test_tensor test_tensor_formats_and_mistakes test_offload test_topics
+run_tests test_published_table test_published_formulas test_all_schedules test_tensor test_tensor_formats_and_mistakes test_offload test_check test_topics

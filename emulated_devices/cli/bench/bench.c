@@ -33,6 +33,7 @@ static const struct command topics[] = {
       bench_offload_topic },
     { "streams", "models with parallel streams: published parameters, and the law of their losses",
       bench_streams_topic },
+    { "check", "the speed and memory of `orrery check`, on a dump that is made for it", bench_check_topic },
     { 0 }
 };
 

@@ -1,0 +1,286 @@
+/* check.c -- `orrery bench check`: how fast `orrery check` reads a dump, and how much memory it takes.
+ *
+ * The golden file is computed here; its bounds are not measured, which takes minutes, but 1e-3.  The dump is what the
+ * golden file has, in fp32, each tensor cut into flat shards of several ranks.  `orrery check` runs as a process of its
+ * own, whose time and memory the system counts.
+ */
+#include "emulated_devices/cli/bench/bench.h"
+#include "emulated_devices/cli/cli.h"
+#include "emulated_devices/device/interval.h"
+#include "ref/golden/batch.h"
+#include "ref/golden/make.h"
+#include "ref/io/disk.h"
+#include "ref/io/json.h"
+#include "ref/io/safetensors.h"
+#include "ref/numeric/philox.h"
+#include <dirent.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/resource.h>
+#include <sys/stat.h>
+#include <sys/wait.h>
+#include <time.h>
+#include <unistd.h>
+
+#define BOUND 1e-3
+enum { MOST_RANKS = 64, SEED = 1 };
+
+struct asked { const char *model, *json; int sequences, tokens, ranks; bool help; };
+
+static enum error_code parse(struct asked *a, int argc, char **argv, struct error *err)
+{
+    const struct option table[] = {
+        { "--model", "NAME", OPTION_STRING, &a->model, .help = "a preset of `orrery list`" },
+        { "--sequences", "N", OPTION_INT, &a->sequences, .min = 1, .max = 1 << 20, .help = "sequences in the batch" },
+        { "--tokens", "N", OPTION_INT, &a->tokens, .min = 1, .max = 1 << 20, .help = "tokens in a sequence" },
+        { "--ranks", "N", OPTION_INT, &a->ranks, .min = 1, .max = MOST_RANKS, .help = "ranks that write the dump" },
+        { "--json", "FILE", OPTION_STRING, &a->json, .help = "also write the numbers as JSON" },
+        { 0 }
+    };
+    *a = (struct asked){ .model = "11m", .sequences = 4, .tokens = 128, .ranks = 2 };
+    return parse_command("bench check", "[options]",
+                         "Measure `orrery check`: make a golden file of a model and a dump of several ranks in fp32\n"
+                         "(weights, activations, gradients, a step of adamw), check it, and print seconds, MB/s\n"
+                         "and the most memory. The files are temporary, three times as large as the dump.",
+                         argc - 3, argv + 3, table, &a->help, err);
+}
+
+/* ---- a folder that is removed ------------------------------------------------------------------------------------ */
+
+struct place { char folder[512], golden[600], dump[600]; };
+
+static enum error_code make_place(struct place *p, struct error *err)
+{
+    snprintf(p->folder, sizeof p->folder, "%.480s/orrery-bench-XXXXXX", temporary_folder());
+    if (mkdtemp(p->folder) == NULL)
+        return fail(err, ERR_FILE, "%s: no folder can be made in it", printable_path(temporary_folder()).text);
+    snprintf(p->golden, sizeof p->golden, "%s/golden.safetensors", p->folder);
+    snprintf(p->dump, sizeof p->dump, "%s/dump", p->folder);
+    if (disk_make_folder(p->dump) == 0) return OK;
+    rmdir(p->folder);
+    return fail(err, ERR_FILE, "%s: cannot be made", printable_path(p->dump).text);
+}
+
+static void remove_folder(const char *path)
+{
+    char name[1024];
+    DIR *d = opendir(path);
+    for (const struct dirent *e; d && (e = readdir(d)) != NULL;) {
+        snprintf(name, sizeof name, "%.600s/%.255s", path, e->d_name);
+        if (e->d_name[0] != '.') unlink(name);
+    }
+    if (d) closedir(d);
+    rmdir(path);
+}
+
+static void remove_place(const struct place *p)
+{
+    remove_folder(p->dump);
+    remove_folder(p->folder);
+}
+
+/* ---- what is checked --------------------------------------------------------------------------------------------- */
+
+static enum error_code make_golden(const struct asked *a, const struct place *p, struct error *err)
+{
+    struct golden g = { .seed = SEED, .steps = 1, .B = a->sequences, .S = a->tokens };
+    struct golden_request q = { .optimizers = 1, .path = p->golden, .bound = BOUND };
+    int64_t batch;
+    int tensors;
+    enum error_code e = fail_about(err, model_config_preset(&g.config, &batch, a->model, err), "--model");
+    if (!e && a->tokens > g.config.S)
+        e = fail(err, ERR_USAGE, "--tokens %d: %s has %lld positions", a->tokens, a->model, (long long)g.config.S);
+    if (!e) e = batch_allocate(&g, err);
+    for (int64_t i = 0; !e && i < g.B * g.S; i++) {
+        g.ids[i] = (int32_t)(random_uniform(SEED, 0, (uint64_t)i) * (double)g.config.V);
+        g.labels[i] = (int32_t)(random_uniform(SEED, 1, (uint64_t)i) * (double)g.config.V);
+    }
+    if (!e) e = optimizer_find(&q.optimizer[0], "adamw", err);
+    if (!e) q.hyper[0] = q.optimizer[0]->usual;
+    if (!e) e = golden_make(&g, &q, &tensors, err);
+    free(g.ids), free(g.labels);
+    return e;
+}
+
+static bool is_dumped(const char *name) { return !golden_is_input(name) || strncmp(name, "start/", 6) == 0; }
+
+/* A rank's shards: of each tensor one of nearly equal parts of its elements. */
+static enum error_code write_numbers(struct safetensors_writer *w, const struct safetensors *golden, int rank,
+                                     int ranks, struct error *err)
+{
+    enum error_code e = OK;
+    for (int i = 0, n = 0; i < golden->count && !e; i++) {
+        struct safetensors_entry flat = golden->entry[i];
+        if (!is_dumped(flat.name)) continue;
+        const struct interval shard = block_at(flat.count, ranks, rank);
+        void *numbers = malloc((size_t)shard.count * sizeof(float) + 1);
+        flat.ndim = 1, flat.dim[0] = flat.count;
+        e = numbers ? safetensors_read_box(golden, &flat, &shard.first, &shard.count, false, F32, numbers, err)
+                    : fail(err, ERR_MEMORY, "no memory to write %s", flat.name);
+        if (!e) e = safetensors_write(w, n++, numbers, err);
+        free(numbers);
+    }
+    return e;
+}
+
+/* {"act/h.0.ln_1": {"flat": [0, 4096]}, ...} */
+static char *layout_of(const struct safetensors *golden, int rank, int ranks)
+{
+    cJSON *root = cJSON_CreateObject();
+    for (int i = 0; i < golden->count; i++) {
+        const struct interval shard = block_at(golden->entry[i].count, ranks, rank);
+        const double pair[] = { (double)shard.first, (double)shard.count };
+        if (!is_dumped(golden->entry[i].name)) continue;
+        cJSON *entry = cJSON_AddObjectToObject(root, golden->entry[i].name);
+        cJSON_AddItemToObject(entry, "flat", cJSON_CreateDoubleArray(pair, 2));
+    }
+    char *text = cJSON_PrintUnformatted(root);
+    cJSON_Delete(root);
+    return text;
+}
+
+static enum error_code write_rank(const struct place *p, const struct safetensors *golden, int rank, int ranks,
+                                  struct error *err)
+{
+    char name[700], number[16], mesh[32];
+    char *layout = layout_of(golden, rank, ranks);
+    struct safetensors_entry *all = calloc((size_t)golden->count + 1, sizeof *all);
+    struct safetensors_writer w;
+    int n = 0;
+    snprintf(name, sizeof name, "%s/rank%d.safetensors", p->dump, rank);
+    snprintf(number, sizeof number, "%d", rank), snprintf(mesh, sizeof mesh, "{\"dp\": %d}", ranks);
+    const struct safetensors_pair about[] = { { "orrery_dump", "1" }, { "rank", number }, { "mesh", mesh },
+                                              { "dtype", "fp32" }, { "layout", layout } };
+    for (int i = 0; all && i < golden->count; i++)
+        if (is_dumped(golden->entry[i].name))
+            all[n++] = (struct safetensors_entry){ .name = golden->entry[i].name, .dtype = "F32", .ndim = 1,
+                                                   .dim = { block_at(golden->entry[i].count, ranks, rank).count } };
+    enum error_code e = layout && all ? safetensors_create(&w, name, all, n, about, 5, err)
+                                      : fail(err, ERR_MEMORY, "no memory to write a dump");
+    if (!e) {
+        e = write_numbers(&w, golden, rank, ranks, err);
+        if (e) safetensors_abort(&w);
+        else e = safetensors_commit(&w, err);
+    }
+    free(layout), free(all);
+    return e;
+}
+
+static enum error_code write_dump(const struct asked *a, const struct place *p, struct error *err)
+{
+    struct safetensors golden;
+    enum error_code e = safetensors_open(&golden, p->golden, err);
+    if (e) return e;
+    for (int r = 0; r < a->ranks && !e; r++) e = write_rank(p, &golden, r, a->ranks, err);
+    safetensors_close(&golden);
+    return e;
+}
+
+/* ---- the measurement --------------------------------------------------------------------------------------------- */
+
+struct measured { double seconds, processor, dump, golden, memory; };   /* memory and files in MB, 10^6 bytes */
+
+static double now(void)
+{
+    struct timespec t;
+    clock_gettime(CLOCK_MONOTONIC, &t);
+    return (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
+}
+
+static double megabytes(const char *path)
+{
+    struct stat s;
+    return stat(path, &s) == 0 ? 1e-6 * (double)s.st_size : 0;
+}
+
+/* Time and largest memory of the processes that have ended. */
+static double processor_of_children(struct rusage *used)
+{
+    getrusage(RUSAGE_CHILDREN, used);
+    return (double)(used->ru_utime.tv_sec + used->ru_stime.tv_sec) +
+           1e-6 * (double)(used->ru_utime.tv_usec + used->ru_stime.tv_usec);
+}
+
+/* The child's report goes nowhere; what it complains about is seen. */
+static pid_t start_check(const struct place *p)
+{
+    fflush(NULL);
+    const pid_t child = fork();
+    if (child != 0) return child;
+    const int nowhere = open("/dev/null", O_WRONLY);
+    dup2(nowhere, STDOUT_FILENO);
+    execl("/proc/self/exe", "orrery", "check", p->golden, p->dump, (char *)NULL);
+    _exit(127);
+}
+
+static enum error_code run_check(const struct place *p, struct measured *m, struct error *err)
+{
+    struct rusage used;
+    int status = 0;
+    const double before = processor_of_children(&used), begin = now();
+    const pid_t child = start_check(p);
+    while (child > 0 && waitpid(child, &status, 0) < 0)
+        if (errno != EINTR) break;
+    if (child < 0 || !WIFEXITED(status) || WEXITSTATUS(status) != 0)
+        return fail(err, child > 0 && WIFEXITED(status) && WEXITSTATUS(status) == 3 ? ERR_CHECK : ERR_FILE,
+                    "`orrery check` of the dump has not ended well");
+    m->seconds = now() - begin;
+    m->processor = processor_of_children(&used) - before;
+    m->memory = 1.024e-3 * (double)used.ru_maxrss;
+    return OK;
+}
+
+static enum error_code write_json(const struct asked *a, const struct measured *m, struct error *err)
+{
+    cJSON *root = cJSON_CreateObject();
+    cJSON_AddStringToObject(root, "model", a->model);
+    cJSON_AddNumberToObject(root, "tokens", (double)a->sequences * a->tokens);
+    cJSON_AddNumberToObject(root, "ranks", a->ranks);
+    cJSON_AddNumberToObject(root, "dump_mb", m->dump);
+    cJSON_AddNumberToObject(root, "golden_mb", m->golden);
+    cJSON_AddNumberToObject(root, "seconds", m->seconds);
+    cJSON_AddNumberToObject(root, "processor_seconds", m->processor);
+    cJSON_AddNumberToObject(root, "memory_mb", m->memory);
+    const enum error_code e = fail_about(err, json_write(a->json, root, err), "--json");
+    cJSON_Delete(root);
+    return e;
+}
+
+static enum error_code measure(const struct asked *a, const struct place *p, struct error *err)
+{
+    struct measured m = { 0 };
+    char name[700];
+    enum error_code e = make_golden(a, p, err);
+    if (!e) e = write_dump(a, p, err);
+    m.golden = megabytes(p->golden);
+    for (int r = 0; r < a->ranks; r++) {
+        snprintf(name, sizeof name, "%s/rank%d.safetensors", p->dump, r);
+        m.dump += megabytes(name);
+    }
+    if (!e) e = run_check(p, &m, err);
+    if (e) return e;
+    printf("`orrery check` of model %s, %d sequences of %d tokens, a dump of %d rank%s in fp32\n\n", a->model,
+           a->sequences, a->tokens, a->ranks, plural(a->ranks));
+    printf("  dump        %8.0f MB\n  golden file %8.0f MB\n  time        %8.2f s, %.2f s of processors\n"
+           "  dump read   %8.0f MB/s\n  memory      %8.0f MB at most\n",
+           m.dump, m.golden, m.seconds, m.processor, m.dump / m.seconds, m.memory);
+    return a->json ? write_json(a, &m, err) : OK;
+}
+
+enum error_code bench_check_topic(int argc, char **argv, int *status, struct error *err)
+{
+    struct asked a;
+    struct place p;
+    (void)status;
+    enum error_code e = parse(&a, argc, argv, err);
+    if (e || a.help) return e;
+    e = make_place(&p, err);
+    if (e) return e;
+    e = measure(&a, &p, err);
+    remove_place(&p);
+    return e;
+}

@@ -1,0 +1,17 @@
+/* finite.h -- whether numbers are neither NaN nor infinite, without a branch for each. */
+#ifndef ORRERY_FINITE_H
+#define ORRERY_FINITE_H
+
+#include <float.h>
+#include <math.h>
+#include <stdbool.h>
+#include <stdint.h>
+
+static inline bool all_finite(const double *x, int64_t n)
+{
+    int64_t finite = 0;
+    for (int64_t i = 0; i < n; i++) finite += fabs(x[i]) <= DBL_MAX;
+    return finite == n;
+}
+
+#endif
