@@ -1,5 +1,6 @@
 /* check.c -- `orrery check GOLDEN ACTUAL`: compares a program's tensors with a golden file. */
 #include "emulated_devices/cli/check_operations.h"
+#include "emulated_devices/cli/check_progress.h"
 #include "emulated_devices/cli/cli.h"
 #include "emulated_devices/verify/checked_kinds.h"
 #include "emulated_devices/verify/stale.h"
@@ -267,7 +268,7 @@ static enum error_code report(const struct check_options *o, const struct golden
     return fail(err, ERR_CHECK, "%s %s%s%.250s", c->name, finding_words(c->finding), c->why[0] ? ": " : "", c->why);
 }
 
-static enum error_code compare(const struct check_options *o, const struct golden *golden, const struct actual *actual,
+static enum error_code compare(const struct check_options *o, const struct golden *golden, struct actual *actual,
                                struct error *err)
 {
     const enum dtype format = o->dtype ? dtype_by_name(o->dtype) : widest(actual);
@@ -275,10 +276,15 @@ static enum error_code compare(const struct check_options *o, const struct golde
                                            o->parts > 0 ? o->parts : singles_parts(actual));
     struct check_result result;
     struct singles singles;
+    struct check_progress progress;
     rounding.fused = o->fused;
+    check_progress_begin(&progress, golden, actual);
     enum error_code e = check_files(golden, actual, format, &result, err);
-    if (e) return e;
-    e = singles_check(golden, actual, format, rounding, &singles, err);
+    check_progress_next(&progress);
+    const bool compared = !e;
+    if (!e) e = singles_check(golden, actual, format, rounding, &singles, err);
+    check_progress_end(&progress);
+    if (!compared) return e;
     if (!e) {
         e = report(o, golden, &result, &singles, actual, format, err);
         singles_free(&singles);

@@ -62,7 +62,15 @@ struct actual {
     const char *program;                /* what a dump says of itself; NULL: nothing */
     enum dtype dtype, sums;             /* the same; DTYPE_COUNT: nothing */
     int parts;                          /* the same; 0: nothing */
+    /* Called after each tensor that is compared, or recomputed, if somebody wants to know; else NULL. */
+    void (*seen)(void *context, const char *name, int64_t elements);
+    void *seen_context;
 };
+
+static inline void actual_seen(const struct actual *a, const char *name, int64_t elements)
+{
+    if (a->seen) a->seen(a->seen_context, name, elements);
+}
 
 /**
  * Open ACTUAL.

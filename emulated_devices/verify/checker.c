@@ -178,6 +178,7 @@ static enum error_code check_tensor(const struct golden *g, const struct actual 
     enum error_code e = read_truth(&c, err);
     if (!e) e = compare_all(&c, err);
     if (out->finding == HOLDS && !bound_decides(out->bound)) out->finding = OPEN;
+    if (!e) actual_seen(a, out->name, c.dim[0] * c.dim[1]);
     free(c.truth.data), free(c.whole), free(c.micro);
     return e;
 }

@@ -105,6 +105,7 @@ static void name_factor(const struct checking *c, struct single_result *r)
 static void note(void *context, const struct single_result *r)
 {
     struct checking *c = context;
+    actual_seen(c->actual, r->name, r->rows * r->cols);
     void *more = realloc(c->out->all, (size_t)(c->out->count + 1) * sizeof *c->out->all);
     if (more == NULL) {
         c->failed = ERR_MEMORY;

@@ -20,6 +20,17 @@ test_golden_is_golden() {
     [ "$(head -c 1 "$place/out")" = '{' ] || complain 'more than JSON is on standard output'
 }
 
+# On a terminal a line says how far it is, and is gone at the end; elsewhere there is none.
+test_progress() {
+    command -v script >/dev/null || return 0
+    script -qec "'$program' check '$golden' '$golden' >report" seen >/dev/null 2>&1 </dev/null
+    grep -qE '^OK: 250 of 250' report || complain 'the report is not there'
+    tr '\r' '\n' <seen >lines
+    grep -qE '^\[-{30}\] +0 %  comparing   act/embedding' lines || complain 'it does not begin with nothing'
+    grep -qE '^\[#{30}\] 100 %  recomputing ' lines || complain 'it does not end with everything'
+    run check "$golden" "$golden";                      expect_status 0; expect_silent
+}
+
 # NaN into one number: that tensor is named, although later ones of the file are as they were.
 test_nan() {
     cp "$golden" bad.safetensors; chmod u+w bad.safetensors
@@ -144,4 +155,4 @@ test_16_bits() {
     run train --dump there --check ref;                     expect_status 2; expect_error '--dump there: is of a golden file'
 }
 
-run_tests test_golden_is_golden test_nan test_other_names test_what_must_be_compared test_operations_by_themselves test_refusals test_isolated_training test_copies_are_equal test_train_beside_a_golden_file test_16_bits
+run_tests test_golden_is_golden test_progress test_nan test_other_names test_what_must_be_compared test_operations_by_themselves test_refusals test_isolated_training test_copies_are_equal test_train_beside_a_golden_file test_16_bits

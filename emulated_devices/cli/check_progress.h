@@ -1,0 +1,23 @@
+/* check_progress.h -- a line on the terminal that says how far `orrery check` is. */
+#ifndef ORRERY_CHECK_PROGRESS_H
+#define ORRERY_CHECK_PROGRESS_H
+
+#include "emulated_devices/verify/checked_kinds.h"
+
+struct check_progress {
+    bool shown;                         /* standard error is a terminal */
+    double all[2], done[2];             /* elements to compare, and to recompute; those that are done */
+    int phase;                          /* 0: comparing; 1: recomputing */
+    int percent;                        /* what the line says */
+};
+
+/** Begin, and watch what is read of ACTUAL.  Nothing is shown unless standard error is a terminal. */
+void check_progress_begin(struct check_progress *, const struct golden *, struct actual *);
+
+/** All tensors are compared; operations come next. */
+void check_progress_next(struct check_progress *);
+
+/** Remove the line. */
+void check_progress_end(struct check_progress *);
+
+#endif
