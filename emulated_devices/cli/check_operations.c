@@ -16,11 +16,13 @@ const char *operation_word(enum single_verdict v)
     return words[v];
 }
 
-static void print_wrong(FILE *out, const struct single_result *r)
+/* where: ranks and microbatches, or empty. */
+static void print_wrong(FILE *out, const struct single_result *r, const char *where)
 {
     char text[300];
     fprintf(out, "  wrong     %s, %s\n", r->name, r->made_by);
     fprintf(out, "            %s\n", single_describe(r, text, sizeof text));
+    if (where[0]) fprintf(out, "            only on %s\n", where);
     fprintf(out, "            largest error/bound %.3g, in row %lld, column %lld: %.6g, its inputs give %.6g\n",
             r->ratio, (long long)(r->worst / r->cols), (long long)(r->worst % r->cols), r->have, r->want);
 }
@@ -47,7 +49,8 @@ void operations_print(FILE *out, const struct singles *s, bool all)
         if (s->found[v]) fprintf(out, "  %5d  %s\n", s->found[v], operation_verdict((enum single_verdict)v));
     if (s->count == 0) fprintf(out, "      0  ACTUAL has no result of one\n");
     for (int i = 0; i < s->count; i++)
-        if (s->all[i].verdict == SINGLE_WRONG && (wrong++ < MOST || all)) print_wrong(out, &s->all[i]);
+        if (s->all[i].verdict == SINGLE_WRONG && (wrong++ < MOST || all))
+            print_wrong(out, &s->all[i], s->where[i]);
     if (wrong > MOST && !all) fprintf(out, "  ...       %d more are wrong: --all\n", wrong - MOST);
     if (wrong > 0 && s->parts == 1)
         fprintf(out, "  (products whose parts are stored and then added, as along tp, need --parts N)\n");
@@ -90,5 +93,6 @@ void operations_json(cJSON *root, const struct singles *s)
         if (r->verdict == SINGLE_LACKS) cJSON_AddStringToObject(o, "missing", r->lacks);
         else cJSON_AddNumberToObject(o, "ratio", r->ratio);
         if (r->verdict == SINGLE_WRONG) add_wrong(o, r);
+        if (s->where[i][0]) cJSON_AddStringToObject(o, "only_on", s->where[i]);
     }
 }

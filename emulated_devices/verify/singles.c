@@ -1,5 +1,6 @@
 #include "emulated_devices/verify/singles.h"
 #include "emulated_devices/verify/diagnose.h"
+#include "emulated_devices/verify/holders.h"
 #include "emulated_devices/verify/replay.h"
 #include "ref/numeric/convert.h"
 #include "ref/numeric/finite.h"
@@ -102,16 +103,31 @@ static void name_factor(const struct checking *c, struct single_result *r)
     if (names[0]) snprintf(r->mistake + n, sizeof r->mistake - n, " = %s%s", r->factor < 0 ? "-" : "", names);
 }
 
+static void find_holders(const struct checking *c, const struct single_result *r, char *out, size_t size)
+{
+    int64_t dim[2];
+    dims_of(c->golden, r->name, tensor_2d(NULL, F64, r->rows, r->cols), dim);
+    const struct interval rows = { r->first_row, r->last_row + 1 - r->first_row },
+                          cols = { r->first_col, r->last_col + 1 - r->first_col };
+    const bool vector = dim[0] == r->cols && r->rows == 1;
+    holders_describe(c->actual, r->name, dim, vector ? cols : rows, vector ? (struct interval){ 0, 1 } : cols, out,
+                     size);
+}
+
 static void note(void *context, const struct single_result *r)
 {
     struct checking *c = context;
     actual_seen(c->actual, r->name, r->rows * r->cols);
+    void *where = realloc(c->out->where, (size_t)(c->out->count + 1) * sizeof *c->out->where);
+    if (where) c->out->where = where;
     void *more = realloc(c->out->all, (size_t)(c->out->count + 1) * sizeof *c->out->all);
-    if (more == NULL) {
+    if (more) c->out->all = more;
+    if (more == NULL || where == NULL) {
         c->failed = ERR_MEMORY;
         return;
     }
-    c->out->all = more;
+    c->out->where[c->out->count][0] = '\0';
+    if (r->verdict == SINGLE_WRONG) find_holders(c, r, c->out->where[c->out->count], sizeof *c->out->where);
     c->out->all[c->out->count++] = *r;
     c->out->found[r->verdict]++;
     if (r->scaled) name_factor(c, &c->out->all[c->out->count - 1]);
@@ -156,7 +172,7 @@ enum error_code singles_check(const struct golden *g, const struct actual *a, en
 
 void singles_free(struct singles *s)
 {
-    free(s->all);
+    free(s->all), free(s->where);
     *s = (struct singles){ 0 };
 }
 

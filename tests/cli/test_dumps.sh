@@ -29,16 +29,25 @@ test_meshes() {
     dump_and_check llama-grouped 157 95 --dtype bf16 --dp 2 --tp 2
 }
 
+# The first number of a tensor of a file becomes 1.
+set_first() {
+    local at; at=$(od -An -t u8 -N 8 "$1" | tr -d ' ')
+    at=$((8 + at + $(head -c $((8 + at)) "$1" | grep -aoE "\"$2\":\{[^}]*\"data_offsets\":\[[0-9]+" | grep -oE '[0-9]+$')))
+    printf '\0\0\0\0\0\0\360\77' | dd of="$1" bs=1 conv=notrunc seek=$at 2>/dev/null
+}
+
 # One number of one device is another: it is named with its device and microbatch, and so is the copy that differs.
 test_one_number() {
     run train --check "$golden" --dtype fp64 --tp 2 --micro 3 --dump d/;    expect_status 0
-    local at; at=$(head -c 9 d/rank1.safetensors | od -An -t u8 -N 8 | tr -d ' ')
-    at=$((8 + at + $(head -c $((8 + at)) d/rank1.safetensors | grep -aoE '"act/h.1.mid#2":\{[^}]*"data_offsets":\[[0-9]+' | grep -oE '[0-9]+$')))
-    printf '\0\0\0\0\0\0\360\77' | dd of=d/rank1.safetensors bs=1 conv=notrunc seek=$at 2>/dev/null         # 1
+    set_first d/rank1.safetensors act/h.1.mid#2
     run check "$golden" d --json j;     expect_status 3; expect_error 'act/h.1.mid differs'
     expect_out '^  wrong on  tp=1: 1 of the 2 ranks'; expect_out '^  in time   wrong in microbatch 2; right in 0, 1$'
     expect_out '^  copies    rank 1 \(tp=1\) has 1 in row 14, column 0, but rank 0 \(tp=0\) has .*; 1 copies are not the same'
     grep -q '"microbatches":.*wrong in microbatch 2' j || complain 'the JSON does not have the microbatch'
+    set_first d/rank1.safetensors act/h.1.mlp.act#1                         # cut over tp: nobody has a copy
+    run check "$golden" d --json j;     expect_status 3
+    expect_out '^  wrong     act/h.1.mlp.act, '; expect_out '^            only on tp=1; microbatch 1$'
+    grep -q '"only_on":.*tp=1; microbatch 1' j || complain 'the JSON does not have its place'
 }
 
 test_refusals() {
