@@ -12,8 +12,8 @@
 
 struct singles {
     struct single_result *all;          /* [count] in order of execution */
-    char (*where)[120];                 /* [count] of a wrong one: the ranks and microbatches that have what is wrong, if
-                                         * not all do; else empty */
+    char (*where)[120];                 /* [count] of a wrong one: the ranks and microbatches that have what is wrong,
+                                         * if not all do; else empty */
     int count;
     int found[SINGLE_VERDICTS];        /* of each verdict */
     int parts;                          /* of a product, as declared */
