@@ -19,6 +19,8 @@ import transformers
 from safetensors import safe_open
 
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1]))
+from orrery_dump import names
+
 DTYPES = {"fp64": torch.float64, "fp32": torch.float32, "bf16": torch.bfloat16}
 IGNORED = -100
 
@@ -31,6 +33,7 @@ class Golden:
             self.meta = f.metadata()
             self.start = {k[len("start/"):]: f.get_tensor(k) for k in f.keys() if k.startswith("start/")}
             self.ids, self.labels = f.get_tensor("ids").long(), f.get_tensor("labels").long()
+            self.every_step = any(k.startswith("adamw/1/") for k in f.keys())        # or the last one only
             self.optimizers = {k[:-len("/lr")]: f.get_tensor(k).tolist() for k in f.keys() if k.endswith("/lr")}
         self.labels[self.labels == -1] = IGNORED
         self.config = json.loads(self.meta["config"])
@@ -44,22 +47,19 @@ class Golden:
         return float(self.meta[name])
 
     def model(self, dtype=torch.float32, whole=False):
-        """LlamaForCausalLM with the golden start.  whole: by model.to(dtype), which also rounds the frequencies of rotary positions."""
-        config = transformers.LlamaConfig(**self.config)
+        """The model of transformers with the golden start.  whole: by model.to(dtype), which also rounds the frequencies of rotary positions."""
+        kind = {"llama": transformers.LlamaForCausalLM, "gpt2": transformers.GPT2LMHeadModel}[self.config["model_type"]]
+        config = kind.config_class(**{k: 0.0 if k.endswith(("pdrop", "dropout")) else v for k, v in self.config.items() if k != "architectures"})
         config.use_cache = False
-        model = transformers.LlamaForCausalLM(config).to(dtype if whole else torch.float32)
+        model, places = kind(config).to(dtype if whole else torch.float32), names.of_config(self.config).parameters
         for name, p in model.named_parameters():
-            p.data = self.weight(name, config).to(dtype)
+            p.data = self.part(places[name]).reshape(p.shape).to(dtype)
         return model
 
-    def weight(self, name, config):
-        """One of transformers' parameters: ours are fused."""
-        A, H, K, F = config.head_dim, config.num_attention_heads, config.num_key_value_heads, config.intermediate_size
-        rows = {"q_proj": (0, H * A), "k_proj": (H * A, K * A), "v_proj": ((H + K) * A, K * A), "gate_proj": (0, F), "up_proj": (F, F)}
-        for part, (start, count) in rows.items():
-            if f".{part}." in name:
-                return self.start[name.replace(part, "qkv_proj" if part[1] == "_" else "gate_up_proj")][start:start + count]
-        return self.start[name]
+    def part(self, place):
+        """A weight of theirs: ours are fused, and GPT-2's are transposed."""
+        t = self.start[place.name].reshape(place.of)[place.rows]
+        return t.T.contiguous() if place.transposed else t
 
     def adamw(self, parameters):
         m = {k: self.setting("adamw." + k) for k in ("beta1", "beta2", "eps", "weight_decay")}
@@ -70,7 +70,8 @@ class Golden:
 
 def summed_loss(logits, labels):
     """Sum over the labels that count.  Labels stand beside their tokens."""
-    return torch.nn.functional.cross_entropy(logits.float().flatten(0, 1), labels.flatten(), ignore_index=IGNORED, reduction="sum")
+    logits = logits if logits.dtype == torch.float64 else logits.float()
+    return torch.nn.functional.cross_entropy(logits.flatten(0, 1), labels.flatten(), ignore_index=IGNORED, reduction="sum")
 
 
 def train(golden, recorder, model, losses_and_gradients, norm_of=torch.nn.utils.clip_grad_norm_, masters=True):
@@ -82,7 +83,8 @@ def train(golden, recorder, model, losses_and_gradients, norm_of=torch.nn.utils.
     optimizer, losses, norms, steps = golden.adamw(model.parameters()), [], [], len(golden.ids)
     for step in range(steps if masters else 1):
         losses.append(losses_and_gradients(step).item())
-        recorder.gradients("grad/" if step == 0 else f"adamw/{step + 1}/grad/")
+        if step == 0 or golden.every_step:
+            recorder.gradients("grad/" if step == 0 else f"adamw/{step + 1}/grad/")
         norm = norm_of(model.parameters(), golden.setting("adamw.clip"))
         norms.append(float(norm.full_tensor() if hasattr(norm, "full_tensor") else norm))
         if step == 0:
@@ -90,9 +92,12 @@ def train(golden, recorder, model, losses_and_gradients, norm_of=torch.nn.utils.
             recorder.number("loss", losses[0])
             recorder.number("norm", norms[0])
         if masters:
+            for group in optimizer.param_groups:
+                group["lr"] = golden.optimizers["adamw"][step]
             optimizer.step()
             optimizer.zero_grad()
-            recorder.weights("adamw", optimizer, step=step + 1, last=step + 1 == steps)
+            if step + 1 == steps or golden.every_step:
+                recorder.weights("adamw", optimizer, step=step + 1, last=step + 1 == steps)
     if masters:
         recorder.numbers("adamw/loss", losses)
         recorder.numbers("adamw/norm", norms)
@@ -106,13 +111,14 @@ def summed_over(loss, group=None):
     return loss
 
 
-def arguments(bugs=(), variants=()):
+def arguments(bugs=(), variants=(), more=lambda parser: None):
     parser = argparse.ArgumentParser(description=sys.modules["__main__"].__doc__)
     parser.add_argument("golden", type=Golden)
     parser.add_argument("out", type=pathlib.Path)
     parser.add_argument("--dtype", nargs="+", choices=DTYPES, default=["fp32"])
     parser.add_argument("--bug", choices=bugs)
     parser.add_argument("--variant", choices=variants, default=variants[0] if variants else None)
+    more(parser)
     return parser.parse_args()
 
 
@@ -134,9 +140,9 @@ def _process(rank, ranks, store, run, case):
     dist.destroy_process_group()
 
 
-def alone(run, bugs=(), variants=()):
-    """The same in this process."""
-    given = arguments(bugs, variants)
+def alone(run, bugs=(), variants=(), more=lambda parser: None):
+    """The same in this process.  more: adds options of this run's own to case."""
+    given = arguments(bugs, variants, more)
     torch.set_num_threads(1)
     for given.dtype in given.dtype:
         torch.manual_seed(0)

@@ -42,8 +42,7 @@ def run(golden, out, case):
     for name, p in model.named_parameters():                        # each process takes its part, where Megatron's attributes say it is
         place = names.parameters[name]
         (rows, cols), _, _ = recorder._cut_parameter(name, place, p, p)
-        whole = golden.start[place.name].reshape(place.of)
-        p.data = whole[place.rows[rows]][:, cols].reshape(p.shape).to(dtype)
+        p.data = golden.part(place)[rows][:, cols].reshape(p.shape).to(dtype)
     recorder.start()
     for i, layer in enumerate(model.decoder.layers):                # queries, keys and values after rotary positions
         layer.self_attention.core_attention.register_forward_pre_hook(
