@@ -14,7 +14,7 @@
     X(LEFT_OUT,  "left out, as is all of its kind",                     false)  \
     X(DIFFERS,   "differs",                                             true)   \
     X(NOT_FINITE, "has NaN or infinity",                                true)   \
-    X(MISSHAPED, "has another shape",                                   true)   \
+    X(MISSHAPED, "does not fit",                                        true)   \
     X(INCOMPLETE, "is not complete on all ranks together",              true)   \
     X(COPIES,    "is right, but its copies differ by more than rounding", true) \
     X(MISSING,   "is missing, though others of its kind are there",     true)

@@ -28,9 +28,11 @@ static bool has_room(struct single *s)
     return more != NULL;
 }
 
-struct tensor single_new(struct single *s, int64_t rows, int64_t cols)
+/* zeros: else anything. */
+static struct tensor new_matrix(struct single *s, int64_t rows, int64_t cols, bool zeros)
 {
-    void *data = !s->failed && has_room(s) ? calloc((size_t)(rows * cols) + 1, sizeof(double)) : NULL;
+    const size_t n = (size_t)(rows * cols) + 1;
+    void *data = s->failed || !has_room(s) ? NULL : zeros ? calloc(n, sizeof(double)) : malloc(n * sizeof(double));
     if (data == NULL) {
         if (!s->failed) s->failed = fail(s->err, ERR_MEMORY, "no memory to recompute %s", s->now.name);
         return tensor_none;
@@ -38,6 +40,8 @@ struct tensor single_new(struct single *s, int64_t rows, int64_t cols)
     s->scratch[s->used++] = data;
     return tensor_2d(data, F64, rows, cols);
 }
+
+struct tensor single_new(struct single *s, int64_t rows, int64_t cols) { return new_matrix(s, rows, cols, true); }
 
 struct single_value single_value_new(struct single *s, int64_t rows, int64_t cols)
 {
@@ -94,8 +98,9 @@ struct single_value single_sum(struct single *s, const struct single_value of[],
 
 static struct tensor fetch(struct single *s, const char *name, int64_t rows, int64_t cols, enum single_found *found)
 {
-    const struct tensor t = single_new(s, rows, cols);
+    const struct tensor t = new_matrix(s, rows, cols, false);
     if (!s->failed) s->failed = s->source.fetch(s->source.context, name, t, found, s->err);
+    if (!s->failed && *found == SINGLE_HAS_NOT) memset(t.data, 0, tensor_bytes(t));
     return t;
 }
 
