@@ -1,6 +1,7 @@
 /* list.c -- `orrery list`: everything registered. */
 #include "emulated_devices/cli/cli.h"
 #include "emulated_devices/plan/compose.h"
+#include "ref/optim/conventions.h"
 #include "ref/optim/loss_scale.h"
 #include "ref/routers/router.h"
 #include <stdarg.h>
@@ -257,6 +258,24 @@ static void list_backends(void)
     for (int i = 0; backends[i] != NULL; i++) entry(backends[i]->name, backends[i]->description);
 }
 
+/* A row for each convention: its value in every profile. */
+static void list_profiles(void)
+{
+    for (int p = 0; p < PROFILES; p++) entry(profile_names[p], profile_packages[p]);
+    for (int i = 0; i < CONVENTIONS; i++) {
+        const struct convention_row *r = &convention_rows[i];
+        char text[300];
+        int used = 0;
+        for (int p = 0; p < PROFILES; p++)
+            used += snprintf(text + used, sizeof text - (size_t)used, "%s%s %s", p ? ", " : "", profile_names[p],
+                             convention_value((enum convention)i, r->value[p]).text);
+        printf("\n");
+        entry(r->name, r->what);
+        field("%s", text);
+        field("from %s", r->source);
+    }
+}
+
 static void list_dtypes(void)
 {
     for (int t = 0; t < DTYPE_COUNT; t++) {
@@ -264,7 +283,7 @@ static void list_dtypes(void)
         printf("  %-20s %zu bytes, unit roundoff %.3g\n", dtype_name(t), dtype_size(t), dtype_unit(t));
         if (dtype_wide(t) != (enum dtype)t)
             field("sums, statistics, masters and optimizer state in fp32%s",
-                  loss_scale_usual(t).interval ? "; loss scaled" : "");
+                  dtype_is_scaled(t) ? "; loss scaled" : "");
     }
 }
 
@@ -292,6 +311,7 @@ static const struct { const char *name, *title; void (*print)(void); } parts[] =
     { "spatial", "Fields on the sphere, in tiles (orrery verify spatial)", list_spatial },
     { "collectives", "Collectives (--allreduce)", list_collectives },
     { "optimizers", "Optimizers (--optimizer)", list_optimizers },
+    { "profiles", "Profiles, whose conventions a step has (--as), and the conventions", list_profiles },
     { "clusters", "Clusters for the virtual clock (--cluster)", list_clusters },
     { "backends", "Backends, which execute operations (--backend)", list_backends },
     { "dtypes", "Number formats (--dtype)", list_dtypes },

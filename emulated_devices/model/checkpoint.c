@@ -71,9 +71,9 @@ static enum error_code read_loss_scale(struct trainer *t, const cJSON *root, con
 {
     const char *scale;
     char *end;
-    int64_t good;
+    int64_t good, left;
     enum error_code e = json_string(root, path, "loss_scale", &scale, err);
-    if (!e) e = json_int(root, path, "good_steps", 0, INT64_C(1) << 52, &good, err);
+    if (!e) e = json_int(root, path, "good_steps", -t->loss_scale.late, INT64_C(1) << 52, &good, err);
     if (!e) e = json_int(root, path, "skipped", 0, t->step, &t->skipped, err);
     if (e) return e;
     t->skipped_before = t->skipped;
@@ -82,7 +82,9 @@ static enum error_code read_loss_scale(struct trainer *t, const cJSON *root, con
     if (*end != '\0' || !(x >= LOSS_SCALE_LEAST && x <= LOSS_SCALE_MOST))
         return fail(err, ERR_FORMAT, "%s: loss_scale is %.40s; it must be a positive number", printable_path(path).text,
                     printable(scale).text);
-    t->loss_scale.scale = x, t->loss_scale.good = good;
+    e = json_int(root, path, "overflows_left", 1, t->loss_scale.hysteresis, &left, err);
+    if (e) return e;
+    t->loss_scale.scale = x, t->loss_scale.good = good, t->loss_scale.left = left;
     return OK;
 }
 

@@ -79,6 +79,8 @@ static enum error_code write_training(const struct trainer *t, const cJSON *run,
               cJSON_AddNumberToObject(root, "skipped", (double)t->skipped) &&
               cJSON_AddStringToObject(root, "loss_scale", scale) &&
               cJSON_AddNumberToObject(root, "good_steps", (double)t->loss_scale.good);
+    if (ok && t->loss_scale.interval > 0)
+        ok = cJSON_AddNumberToObject(root, "overflows_left", (double)t->loss_scale.left) != NULL;
     if (ok && t->data.shards.apart)
         ok = cJSON_AddNumberToObject(root, "replicas", shards_replicas(&t->data.shards)) != NULL;
     ok = ok && add_biases(t, root);

@@ -544,6 +544,10 @@ enum error_code trainer_update(struct trainer *t, struct step_result *out, struc
         return check_budget(t, err);
     }
     out->skipped = !loss_scale_update(&t->loss_scale, !isfinite(out->norm));
+    if (t->loss_scale.exhausted)
+        e = fail(err, ERR_DIVERGED, "step %lld: gradients overflow at loss scale %g, the least that --as %s allows",
+                 (long long)t->step + 1, t->loss_scale.scale, t->plan.hyper.as.text);
+    if (e) return comm_agree(t->comm, e, err);
     if (out->skipped) {
         data_skip_step(&t->data);
         t->skipped++;

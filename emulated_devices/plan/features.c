@@ -463,7 +463,7 @@ static bool loss_scale(const struct facts *f, struct typed *t)
 
 static bool needs_loss_scale(const struct facts *f, struct typed *t)
 {
-    return loss_scale_usual(f->plan->dtype).interval > 0 && say_dtype(f, t);
+    return dtype_is_scaled(f->plan->dtype) && say_dtype(f, t);
 }
 
 static bool needs_no_loss_scale(const struct facts *f, struct typed *t)

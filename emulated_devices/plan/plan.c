@@ -211,7 +211,7 @@ static enum error_code check_level_algorithm(const struct plan *p, enum operatio
 
 struct loss_scale plan_loss_scale(const struct plan *p)
 {
-    struct loss_scale s = loss_scale_usual(p->optimizer->forward_only ? dtype_wide(p->dtype) : p->dtype);
+    struct loss_scale s = loss_scale_of(&p->hyper.as, p->optimizer->forward_only ? dtype_wide(p->dtype) : p->dtype);
     if (p->loss_scale > 0) s.scale = p->loss_scale;
     return s;
 }

@@ -259,6 +259,15 @@ void case_take_optimizer(struct plan *p, const struct optimizer *o, int sides)
     }
 }
 
+/* The norm of the first gradients is 2 to 10.  Whether two singular values of a gradient are near each other depends on
+ * the weights: cases of low-rank optimizers keep theirs. */
+void case_take_profile(struct plan *p, int profile)
+{
+    (void)conventions_parse(&p->hyper.as, profile_names[profile], NULL);
+    if (!p->optimizer->low_rank) p->model.initial = (int)convention(&p->hyper.as, INITIAL);
+    if (!p->optimizer->forward_only) p->hyper.weight_decay = 0.1, p->hyper.clip = 1;
+}
+
 void case_take_data(struct plan *p, const struct data_scheme *s)
 {
     p->data.scheme = s->head.name;

@@ -87,6 +87,9 @@ int case_steps(const struct plan *);
  *  @return OK, or plan_check's error for the last numbers tried; the plan is then invalid. */
 enum error_code case_take_schedule(struct plan *, const char *schedule, struct error *);
 
+/** Give a plan the conventions of a profile, enum profile, with decay and clipping, where they differ. */
+void case_take_profile(struct plan *, int profile);
+
 /** Give a plan an optimizer that projects gradients onto few directions, recomputed in every second step; without
  *  clipping. */
 void case_take_low_rank(struct plan *, const struct optimizer *);

@@ -227,7 +227,7 @@ static struct step step_of(const struct reference *r, const struct serial_run *r
     const int64_t at = steps_taken(r);
     return (struct step){ .lr = learning_rate(h, at), .t = at,
                           .gradient_scale = clip_scale(h, run->norm) / run->model.loss_scale, .hyper = h,
-                          .weight_decay = run->model.spec[i].decay ? h->weight_decay : 0 };
+                          .weight_decay = weight_decay_of(h, run->model.spec[i].decay) };
 }
 
 static bool takes_gradients(const struct reference *r) { return r->plan->data.quantise_gradients.bits > 0; }

@@ -309,6 +309,11 @@ static void show_optimizer(const struct space *s, int value, struct value_name *
     (void)s, snprintf(n->text, sizeof n->text, "%s%s", o->name, sides > 1 ? " /2" : "");
 }
 
+static void take_profile(struct plan *p, int value)
+{
+    if (value) case_take_profile(p, value);
+}
+
 /* bf16 cases have fp32 gradients; fp16 cases have fp16 gradients if possible.  So both kinds of gradients are
  * tested. */
 static const enum dtype formats[] = { F64, F32, BF16, F16 };
@@ -400,6 +405,7 @@ static const struct info info[DIMENSIONS] = {
     [DIM_CHUNKS]    = { "chunks", ONLY_PIPELINE, LENGTH(chunks), take_chunks, .words = chunks },
     [DIM_PLACEMENT] = { "placement", ONLY_PIPELINE, LENGTH(placements), take_placement, .words = placements },
     [DIM_OPTIMIZER] = { "optimizer", ONLY_DATA, .take = take_optimizer, .show = show_optimizer },
+    [DIM_PROFILE]   = { "profile", ONLY_DATA, PROFILES, take_profile, .words = profile_names },
     [DIM_FORMAT]    = { "format", EVERY, LENGTH(formats), take_format, .word = format_word },
     [DIM_RECOMPUTE] = { "recompute", EVERY, LENGTH(recomputes), take_recompute, .format = "recompute %s",
                         .words = recomputes },
@@ -510,8 +516,10 @@ enum error_code space_check(const void *context, const struct choice *x, struct 
         return fail(err, ERR_USAGE, "in 16 bits rounding sends a token to another expert");
     if (s->kind == EXPERT_SCHEME && x->value[DIM_OFFLOAD] && !offloads_[x->value[DIM_OFFLOAD]].experts)
         return fail(err, ERR_USAGE, "what else leaves is in the cases of data schemes");
-    if (offloads_[x->value[DIM_OFFLOAD]].chosen && x->value[DIM_OPTIMIZER])
+    if (offloads_[x->value[DIM_OFFLOAD]].chosen && (x->value[DIM_OPTIMIZER] || x->value[DIM_PROFILE]))
         return fail(err, ERR_USAGE, "inference has no optimizer");
+    if (p.optimizer->low_rank && p.packed && p.batches)
+        return fail(err, ERR_USAGE, "so few tokens see another that a gradient has fewer directions than the rank");
     if (x->value[DIM_CHUNKS] && schedule_generator_at(x->value[DIM_SCHEDULE])->chunks)
         return fail(err, ERR_USAGE, "%s says how many stages a device has", p.schedule);
     return plan_check(&p, err);

@@ -46,13 +46,22 @@ static enum error_code read_batches(struct golden *g, struct error *err)
     return e ? e : read_tokens(g, "labels", &g->labels, err);
 }
 
-/* What else the file has: microbatches, every step. */
+static enum error_code read_conventions(struct golden *g, struct error *err)
+{
+    const char *as = safetensors_metadata(&g->file, "as");
+    if (as == NULL || conventions_parse(&g->as, as, NULL) == OK) return OK;
+    return fail(err, ERR_FORMAT, "%s: its metadata has steps as %s; `orrery list profiles` has what there is",
+                printable_path(g->file.path).text, printable(as).text);
+}
+
+/* What else the file has: microbatches, every step, and whose steps they are. */
 static enum error_code read_extent(struct golden *g, struct error *err)
 {
     const char *micros = safetensors_metadata(&g->file, "microbatches"),
                *kept = safetensors_metadata(&g->file, "steps_kept");
     g->every_step = kept != NULL && strcmp(kept, "all") == 0;
-    if (micros == NULL) return OK;
+    const enum error_code e = read_conventions(g, err);
+    if (e || micros == NULL) return e;
     g->micros = strtoll(micros, NULL, 10);
     if (g->micros >= 1 && g->micros <= g->B) return OK;
     return fail(err, ERR_FORMAT, "%s: its metadata has %s microbatches; a batch of %lld sequences has 1 to %lld",
@@ -105,7 +114,8 @@ struct hyperparameters golden_hyperparameters(const struct golden *g, const char
                                      .eps = number(g, o, "eps"),
                                      .weight_decay = number(g, o, "weight_decay"),
                                      .momentum = number(g, o, "momentum"),
-                                     .clip = number(g, o, "clip") };
+                                     .clip = number(g, o, "clip"),
+                                     .as = g->as };
 }
 
 const char *golden_next_optimizer(const struct golden *g, const char *list, char name[32])

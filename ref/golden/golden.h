@@ -21,6 +21,7 @@ struct golden {
     int64_t micros;                     /* microbatches whose gradients are in the file; 0: none are */
     bool every_step;                    /* gradients, weights and states of every step are in the file */
     struct cJSON *seal;                 /* hashes of its tensors, kept with its bounds (seal.h); NULL: none */
+    struct conventions as;              /* whose steps they are */
 };
 
 /** Open a golden file.  @return OK; ERR_FILE; ERR_FORMAT, naming what is missing; ERR_MEMORY.

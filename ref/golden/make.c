@@ -105,6 +105,7 @@ static enum error_code describe(struct notes *n, const struct golden *g, const s
     snprintf(text, sizeof text, "%lld", (long long)g->micros);
     if (g->micros > 0) note(n, text, "microbatches");
     if (g->every_step) note(n, "all", "steps_kept");
+    if (g->as.text[0]) note(n, g->as.text, "as");
     if (drops(&g->config))
         note(n, "kept where uniform(seed + 0x9E3779B97F4A7C15 (step + 1), stream \"dropout.LAYER.PLACE\", row * columns"
                 " + column) >= p, then times 1/(1-p); embedding: LAYER -1; probabilities: row (b H + h) S + query;"

@@ -219,7 +219,7 @@ static void update(struct replay *r, const struct optimizer *o, const struct hyp
                                 .t = t,
                                 .gradient_scale = clip_scale(h, norm) / r->model.loss_scale,
                                 .hyper = h,
-                                .weight_decay = r->model.spec[i].decay ? h->weight_decay : 0 };
+                                .weight_decay = weight_decay_of(h, r->model.spec[i].decay) };
         optimizer_step(o, r->master[i], r->model.g[i], &r->state[i * OPTIMIZER_MAX_STATES], s);
         round_master(r, i);
     }

@@ -4,6 +4,7 @@
 
 #include "ref/error.h"
 #include "ref/ops/ops.h"
+#include "ref/optim/conventions.h"
 #include <stdbool.h>
 #include <stdint.h>
 
@@ -128,6 +129,7 @@ struct model_config {
     double eps;                 /* of the norms */
     double dropout_embedding, dropout_residual, dropout_attention;
     double init_std;            /* of embeddings and weights; divided by sqrt(2 L) for projections to the residual */
+    int initial;                /* INITIAL_SCALED, as above, or another rule of conventions.h; not in files */
 };
 
 /** The window of a layer's attention; 0: it has none. */
@@ -283,6 +285,7 @@ struct param_spec {
     int ndim;
     int64_t dim[2];
     double mean, std;           /* of its initial values */
+    bool uniform;               /* they are uniform in +-std, not normal */
     bool decay;                 /* weight decay applies: matrices yes, biases and norms no */
     bool file_transposed;       /* files store [in, out]: GPT-2's Conv1D */
     int parts;

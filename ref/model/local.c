@@ -100,7 +100,7 @@ static enum error_code inner_step(const struct local_run *l, struct replica *r, 
                                       .t = l->step,
                                       .gradient_scale = clip_scale(h, r->norm),
                                       .hyper = h,
-                                      .weight_decay = m->spec[i].decay ? h->weight_decay : 0 });
+                                      .weight_decay = weight_decay_of(h, m->spec[i].decay) });
     transformer_zero_gradients(m);
     return OK;
 }

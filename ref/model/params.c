@@ -299,7 +299,8 @@ static enum param_role role_in(const struct model_config *c, int layer, enum blo
 
 static struct param_spec block_param(const struct model_config *c, int layer, int expert, enum block_param p)
 {
-    const double std = c->init_std, into_residual = c->init_std / sqrt(2.0 * (double)c->L);
+    const double std = c->init_std, layers = c->initial == INITIAL_SCALED ? (double)c->L : 0.5;
+    const double into_residual = std / sqrt(2 * layers);
     const bool dense = layer_set_has(&c->dense.at, layer);
     const int64_t D = c->D, F = dense ? c->dense.F : c->F, up = dense ? 2 * F : up_width(c), heads = heads_width(c),
                   shared = c->mixture.shared;
@@ -381,11 +382,34 @@ static int layer_at(const struct model_config *c, int place)
     return (int)first;
 }
 
+/* Inputs of the layer whose weight or bias this is; 0: no layer's. */
+static int64_t inputs_of(const struct model_config *c, const struct param_spec *s)
+{
+    if (s->role == ROLE_PREFIX) return 0;
+    if (s->ndim == 2) return s->dim[1];
+    switch (s->role) {
+    case ROLE_QKV: case ROLE_UP: case ROLE_HEAD: case ROLE_STREAMS_DOWN: return c->D;
+    case ROLE_ATTENTION_OUT: return heads_width(c);
+    case ROLE_DOWN: return c->F;
+    case ROLE_STREAMS_UP: return c->D * c->streams.P;
+    default: return 0;                  /* of a norm */
+    }
+}
+
+/* As torch.nn's layers begin: Linear, also its bias, uniform; Embedding normal. */
+static void begin_as_layer(const struct model_config *c, struct param_spec *s)
+{
+    const int64_t inputs = inputs_of(c, s);
+    if (s->role == ROLE_TOKENS || s->role == ROLE_POSITIONS) s->std = 1;
+    else if (inputs > 0) s->std = 1 / sqrt((double)inputs), s->uniform = true;
+}
+
 struct param_spec model_param(const struct model_config *c, int i)
 {
     const int place = i - first_block(c), layer = layer_at(c, place);
     struct param_spec s = place >= 0 && i < param_final_norm(c)
                               ? param_in_block(c, layer, place - before_layer(c, layer)) : param_outside(c, i);
+    if (c->initial == INITIAL_LAYERS) begin_as_layer(c, &s);
     if (s.parts > 0) return s;
     const struct param_spec whole = s;
     add_part(&s, s.role == ROLE_HEAD ? "" : naming_of(c)->in_files, "", whole.name, s.dim[0]);

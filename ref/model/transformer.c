@@ -177,7 +177,9 @@ void param_init(const struct param_spec *spec, uint64_t seed, enum dtype t, int6
     const uint64_t stream = random_stream(spec->name);
     for (int64_t i = 0; i < n; i++) {
         double x = spec->mean;
-        if (spec->std > 0) x += spec->std * random_normal(seed, stream, (uint64_t)(first + i));
+        const uint64_t at = (uint64_t)(first + i);
+        if (spec->uniform) x += spec->std * (2 * random_uniform(seed, stream, at) - 1);
+        else if (spec->std > 0) x += spec->std * random_normal(seed, stream, at);
         tensor_set(tensor_1d(out, t, n), i, x);
     }
 }

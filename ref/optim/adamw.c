@@ -6,26 +6,28 @@
  *          m  = beta1 m + (1 - beta1) g'
  *          v  = beta2 v + (1 - beta2) g'^2
  *          w  = w - lr/(1 - beta1^t) * m / (sqrt(v)/sqrt(1 - beta2^t) + eps)
+ * Released code differs in where weights decay, where eps stands, and in what the factors are computed: conventions.h.
+ * All of that is in the factors (factors.c).
  */
 #include "ref/ops/reduce.h"
+#include "ref/optim/factors.h"
 #include "ref/optim/table.h"
 
 void FN(adamw_step)(struct tensor w, struct tensor g, const struct tensor state[], struct step s)
 {
-    const struct hyperparameters *h = s.hyper;
+    const struct adam_factors f = adam_factors(s);
     const int64_t n = tensor_count(w);
     real *restrict W = DATA(w), *restrict m = DATA(state[0]), *restrict v = DATA(state[1]);
     const real *restrict G = CONST_DATA(g);
-    const real scale = (real)s.gradient_scale, keep = (real)(1 - s.lr * s.weight_decay);
-    const real beta1 = (real)h->beta1, beta2 = (real)h->beta2, new1 = (real)(1 - h->beta1), new2 = (real)(1 - h->beta2);
-    const real rate = (real)(s.lr / (1 - pow(h->beta1, (double)s.t)));
-    const real root = (real)(1 / sqrt(1 - pow(h->beta2, (double)s.t))), eps = (real)h->eps;
+    const real scale = (real)s.gradient_scale, before = (real)f.before, after = (real)f.after;
+    const real beta1 = (real)f.beta1, beta2 = (real)f.beta2, new1 = (real)f.new1, new2 = (real)f.new2;
+    const real rate = (real)f.rate, root = (real)f.root, eps = (real)f.eps;
 
     #pragma omp parallel for simd schedule(static) if (parallel : n > PARALLEL_FROM)
     for (int64_t i = 0; i < n; i++) {
         const real gradient = G[i] * scale;
         m[i] = beta1 * m[i] + new1 * gradient;
         v[i] = beta2 * v[i] + new2 * gradient * gradient;
-        W[i] = keep * W[i] - rate * m[i] / (REAL_FN(sqrt)(v[i]) * root + eps);
+        W[i] = after * (before * W[i] - rate * m[i] / (REAL_FN(sqrt)(v[i]) * root + eps));
     }
 }

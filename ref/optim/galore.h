@@ -29,8 +29,8 @@
  *           matters.  Here the vector's element with the largest magnitude is positive.
  *         - the singular vectors are computed in fp64 here, in fp32 there.
  *         - the authors' script supports Llama only.  For other models we project the matrices of the same layers.
- *         - clipping multiplies by clip / norm, as for all optimizers here; PyTorch divides by the norm and 1e-6.
- *         - here matrices decay, as for all optimizers; there all parameters decay, or none.
+ *         - clipping multiplies by clip / norm, and matrices decay, as for all optimizers here.  PyTorch divides by the
+ *           norm and 1e-6, and there all parameters decay, or none: `--as galore-torch` (conventions.h).
  *         - Natural GaLore follows the paper's algorithm, which projects one side.  The code its author released
  *           (selfsupervised-ai/Natural-GaLore, subspace_adamw.py) projects both sides, by a Tucker decomposition; the
  *           natural gradient, the history and the damping are the same there.
@@ -99,6 +99,7 @@ static inline bool low_rank_takes_whole(const struct hyperparameters *h, int64_t
 static inline double galore_rate(struct step s)
 {
     const double t = (double)s.t;
+    if (convention(&s.hyper->as, BIAS_CORRECTION) == CORRECTION_NO) return s.lr;
     return s.lr * sqrt(1 - pow(s.hyper->beta2, t)) / (1 - pow(s.hyper->beta1, t));
 }
 

@@ -2,20 +2,46 @@
 #include <assert.h>
 #include <math.h>
 
-struct loss_scale loss_scale_usual(enum dtype t)
+struct loss_scale loss_scale_of(const struct conventions *c, enum dtype t)
 {
     const struct loss_scale fixed = { .scale = 1, .growth = 1, .backoff = 1 };
-    const struct loss_scale fp16 = { .scale = 0x1p16, .growth = 2, .backoff = 0.5, .interval = 2000 };
-    return t == F16 ? fp16 : fixed;
+    const int64_t late = (int64_t)convention(c, SCALE_LATE), hysteresis = (int64_t)convention(c, SCALE_HYSTERESIS);
+    const struct loss_scale fp16 = { .scale = convention(c, SCALE_START),
+                                     .growth = convention(c, SCALE_GROWTH),
+                                     .backoff = convention(c, SCALE_BACKOFF),
+                                     .interval = (int64_t)convention(c, SCALE_INTERVAL),
+                                     .good = -late,
+                                     .late = late,
+                                     .hysteresis = hysteresis,
+                                     .left = hysteresis,
+                                     .refills = convention(c, SCALE_REFILL) == REFILL_BY_STEP,
+                                     .least = convention(c, SCALE_LEAST),
+                                     .stops = convention(c, SCALE_AT_LEAST) == AT_LEAST_STOPS };
+    return dtype_is_scaled(t) ? fp16 : fixed;
+}
+
+/* Reduce it, unless overflows are left. */
+static void overflowed(struct loss_scale *s)
+{
+    s->good = -s->late;
+    if (s->left > 1) s->left--;
+    else if (s->stops && s->scale == s->least) s->exhausted = true;
+    else s->scale = fmax(s->scale * s->backoff, fmax(s->least, LOSS_SCALE_LEAST));
 }
 
 bool loss_scale_update(struct loss_scale *s, bool overflow)
 {
     if (s->interval == 0) return true;
-    if (!overflow && ++s->good < s->interval) return true;
-    s->scale = fmin(fmax(s->scale * (overflow ? s->backoff : s->growth), LOSS_SCALE_LEAST), LOSS_SCALE_MOST);
+    if (overflow) {
+        overflowed(s);
+        return false;
+    }
+    if (s->refills) s->left = s->hysteresis;
+    if (++s->good < s->interval) return true;
+    s->scale = fmin(s->scale * s->growth, LOSS_SCALE_MOST);
     s->good = 0;
-    return !overflow;
+    s->left = s->hysteresis;
+    return true;
 }
 
 /* An exponent of all ones is infinity or NaN. */

@@ -3,7 +3,8 @@
  * The loss, and so every gradient, is multiplied by `scale` before backward; the optimizer divides by it
  * (struct step: gradient_scale).  If a gradient overflows, the step is skipped (weights, states and count of steps do
  * not change) and the scale is reduced.  After `interval` good steps in a row it grows.  All factors are powers of two,
- * so scaling is exact, except that fewer numbers underflow.
+ * so scaling is exact, except that fewer numbers underflow.  Other packages have other rules, which are other numbers
+ * here: conventions.h.
  *
  * Where several devices hold pieces of the gradients, they must agree on `overflow` before they call this.
  *
@@ -14,6 +15,7 @@
 #define ORRERY_LOSS_SCALE_H
 
 #include "ref/numeric/tensor.h"
+#include "ref/optim/conventions.h"
 
 #define LOSS_SCALE_LEAST 0x1p-149       /* the smallest positive fp32 number */
 #define LOSS_SCALE_MOST  0x1p127
@@ -22,14 +24,23 @@ struct loss_scale {
     double scale;               /* current scale; 1 with interval 0: no scaling */
     double growth, backoff;     /* factors, above and below 1 */
     int64_t interval;           /* good steps in a row before it grows; 0: it never changes */
-    int64_t good;               /* good steps since it last changed */
+    int64_t good;               /* good steps since it last changed; it begins at -late */
+    int64_t late;               /* further good steps, at the beginning and after an overflow */
+    int64_t hysteresis, left;   /* overflows that reduce it: only the last of so many; those left, 0 or 1: the next */
+    bool refills;               /* a good step starts counting overflows again, and not only growth */
+    double least;               /* it is not reduced below this */
+    bool stops, exhausted;      /* an overflow at `least` ends the run; it has */
 };
 
-/** The default of a format: for fp16 2^16, doubled after 2000 good steps, halved on overflow; for others fixed at 1. */
-struct loss_scale loss_scale_usual(enum dtype);
+/** What training begins with in a format: for fp16 by the conventions, by default 2^16, doubled after 2000 good steps,
+ *  halved on overflow; for others fixed at 1. */
+struct loss_scale loss_scale_of(const struct conventions *, enum dtype);
+
+/** Whether a format needs a loss scale. */
+static inline bool dtype_is_scaled(enum dtype t) { return t == F16; }
 
 /**
- * Adjust the scale after backward, within LOSS_SCALE_LEAST .. LOSS_SCALE_MOST.
+ * Adjust the scale after backward, within LOSS_SCALE_LEAST and `least` .. LOSS_SCALE_MOST.
  * @param overflow  a gradient, on any device, was infinite or NaN.
  * @return whether to take the step; always true for a fixed scale: there an overflow shows in the loss.
  */

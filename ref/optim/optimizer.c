@@ -147,7 +147,13 @@ double learning_rate(const struct hyperparameters *h, int64_t t)
     return h->min_lr + (h->lr - h->min_lr) * (1 + cos(pi * (x < 1 ? x : 1))) / 2;
 }
 
+double weight_decay_of(const struct hyperparameters *h, bool matrix)
+{
+    return matrix || convention(&h->as, DECAYED) == DECAYED_ALL ? h->weight_decay : 0;
+}
+
 double clip_scale(const struct hyperparameters *h, double norm)
 {
-    return h->clip > 0 && norm > h->clip ? h->clip / norm : 1;
+    const double divisor = norm + convention(&h->as, CLIP_ADDED);
+    return h->clip > 0 && divisor > h->clip ? h->clip / divisor : 1;
 }

@@ -4,6 +4,7 @@
 
 #include "ref/error.h"
 #include "ref/numeric/tensor.h"
+#include "ref/optim/conventions.h"
 
 struct hyperparameters {
     double lr, beta1, beta2, eps, weight_decay, momentum;
@@ -16,6 +17,7 @@ struct hyperparameters {
     double galore_scale;                /* factor on its steps of matrices */
     int64_t history;                    /* of natural GaLore: number of projected gradients that it keeps */
     double damping;                     /* of natural GaLore: lambda, added to the diagonal of their Fisher matrix */
+    struct conventions as;              /* whose step it is; all zeros: ours */
 };
 
 /* One step of one shard.  t counts from 1.  Every gradient is first multiplied by gradient_scale (clipping). */
@@ -75,6 +77,9 @@ void optimizer_step(const struct optimizer *, struct tensor w, struct tensor g, 
 
 /** The learning rate of step t (from 1): lr t/warmup, then min_lr + (lr - min_lr)(1 + cos(pi x))/2, x from 0 to 1. */
 double learning_rate(const struct hyperparameters *, int64_t t);
+
+/** The weight decay of a parameter's step.  matrix: it has two dimensions (struct param_spec: decay). */
+double weight_decay_of(const struct hyperparameters *, bool matrix);
 
 /** The factor on gradients of this global norm that makes the norm at most clip. */
 double clip_scale(const struct hyperparameters *, double norm);

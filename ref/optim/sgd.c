@@ -3,36 +3,39 @@
  * Source   H. Robbins, S. Monro, "A stochastic approximation method", doi:10.1214/aoms/1177729586;
  *          momentum: B. Polyak, "Some methods of speeding up the convergence of iteration methods",
  *          doi:10.1016/0041-5553(64)90137-5
- * Step     g' = g * gradient_scale
- *          b  = momentum b + g'                (plain: b = g', no state)
- *          w  = w - lr * decay * w - lr * b
+ * Step     g' = g * gradient_scale            (with coupled decay: + decay * w)
+ *          b  = momentum b + g'               (plain: b = g', no state)
+ *          w  = w - lr * decay * w - lr * b   (with coupled decay: w - lr * b)
  */
 #include "ref/ops/reduce.h"
+#include "ref/optim/factors.h"
 #include "ref/optim/table.h"
 
 void FN(sgd_step)(struct tensor w, struct tensor g, const struct tensor state[], struct step s)
 {
+    const struct sgd_factors f = sgd_factors(s);
     const int64_t n = tensor_count(w);
     real *restrict W = DATA(w);
     const real *restrict G = CONST_DATA(g);
-    const real scale = (real)s.gradient_scale, keep = (real)(1 - s.lr * s.weight_decay), lr = (real)s.lr;
+    const real scale = (real)s.gradient_scale, keep = (real)f.keep, coupled = (real)f.coupled, lr = (real)s.lr;
     (void)state;
 
     #pragma omp parallel for simd schedule(static) if (parallel : n > PARALLEL_FROM)
-    for (int64_t i = 0; i < n; i++) W[i] = keep * W[i] - lr * (G[i] * scale);
+    for (int64_t i = 0; i < n; i++) W[i] = keep * W[i] - lr * (G[i] * scale + coupled * W[i]);
 }
 
 void FN(momentum_step)(struct tensor w, struct tensor g, const struct tensor state[], struct step s)
 {
+    const struct sgd_factors f = sgd_factors(s);
     const int64_t n = tensor_count(w);
     real *restrict W = DATA(w), *restrict b = DATA(state[0]);
     const real *restrict G = CONST_DATA(g);
-    const real scale = (real)s.gradient_scale, keep = (real)(1 - s.lr * s.weight_decay);
+    const real scale = (real)s.gradient_scale, keep = (real)f.keep, coupled = (real)f.coupled;
     const real momentum = (real)s.hyper->momentum, lr = (real)s.lr;
 
     #pragma omp parallel for simd schedule(static) if (parallel : n > PARALLEL_FROM)
     for (int64_t i = 0; i < n; i++) {
-        b[i] = momentum * b[i] + G[i] * scale;
+        b[i] = momentum * b[i] + (G[i] * scale + coupled * W[i]);
         W[i] = keep * W[i] - lr * b[i];
     }
 }

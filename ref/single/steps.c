@@ -1,4 +1,5 @@
 #include "ref/single/steps.h"
+#include "ref/optim/factors.h"
 #include "ref/single/stepping.h"
 #include <stdio.h>
 #include <stdlib.h>
@@ -76,47 +77,61 @@ static bool begin(struct stepping *t, const char *what, const char *words, const
     return true;
 }
 
-/* state = keep state + part term; in the first step the state is 0.  By steps 1 - keep is computed in the format. */
-static struct single_value mean(const struct stepping *t, const char *what, double keep, double part, bool squared)
+static struct step step_of(const struct stepping *t)
+{
+    return (struct step){ .lr = t->o->lr[t->k],
+                          .t = t->k + 1,
+                          .hyper = &t->o->hyper,
+                          .weight_decay = weight_decay_of(&t->o->hyper, t->param.decay) };
+}
+
+/* state = keep state + part term; in the first step the state is 0.  By steps 1 - keep is computed in the format.
+ * coupled: decay that is in the gradient. */
+static struct single_value mean(const struct stepping *t, const char *what, double keep, double part, bool squared,
+                                double coupled)
 {
     const struct before m = before_of(t, what);
+    const struct before w = coupled > 0 ? before_of(t, "weight") : (struct before){ 0 };
     const struct tensor g = input(t, stepping_gradient(t->o, t->k, t->param.name));
     const double clip = stepping_clip(t);
     if (!single_going(t->s)) return single_none;
     const struct single_value v = single_value_new(t->s, t->rows, t->cols);
     for (int64_t i = 0; !t->s->failed && i < tensor_count(g); i++) {
         const double old = keep * numbers(m.x)[i], x = clip * numbers(g)[i], new = part * (squared ? x * x : x);
-        single_put(v, i, (struct element){ old + new, (m.off + 3 * t->u) * fabs(old) + 8 * t->u * fabs(new) },
-                   t->u * (fabs(new) / part + fabs(old)));
+        const double decay = coupled > 0 ? coupled * numbers(w.x)[i] : 0;
+        single_put(v, i,
+                   (struct element){ old + new + decay, (m.off + 3 * t->u) * fabs(old) + 8 * t->u * fabs(new) +
+                                                            (w.off + 3 * t->u) * fabs(decay) },
+                   t->u * (fabs(new) / part + fabs(old) + fabs(decay)));
     }
     return v;
 }
 
-/* w - lr decay w, minus what the optimizer adds: adamw of its two states, others of one, or of the gradient. */
+/* The decayed weight, minus what the optimizer adds: adamw of its two states, others of one, or of the gradient. */
 static struct single_value weight(const struct stepping *t)
 {
-    const struct hyperparameters *h = &t->o->hyper;
     const bool adam = t->is->states == 2;
+    const struct adam_factors f = adam_factors(step_of(t));
+    const struct sgd_factors d = sgd_factors(step_of(t));
     const struct before w = before_of(t, "weight");
     const char *const param = t->param.name;
     const struct tensor x = input(t, t->is->states > 0 ? stepping_after(t->o, t->k, t->is->state_name[0], param)
                                                        : stepping_gradient(t->o, t->k, param)),
                         y = adam ? input(t, stepping_after(t->o, t->k, t->is->state_name[1], param)) : tensor_none;
-    const double clip = t->is->states > 0 ? 1 : stepping_clip(t), lr = t->o->lr[t->k], n = (double)(t->k + 1),
-                 decay = t->param.decay ? lr * h->weight_decay : 0, first = 1 - pow(h->beta1, n),
-                 second = 1 - pow(h->beta2, n);
+    const double clip = t->is->states > 0 ? 1 : stepping_clip(t), lr = t->o->lr[t->k],
+                 coupled = t->is->states > 0 ? 0 : d.coupled;
     if (!single_going(t->s)) return single_none;
     const double off_x = t->is->states > 0 && unit_of(t, x) > t->u ? unit_of(t, x) : 0,
                  off_y = adam && unit_of(t, y) > t->u ? unit_of(t, y) : 0;
     const struct single_value v = single_value_new(t->s, t->rows, t->cols);
     for (int64_t i = 0; !t->s->failed && i < tensor_count(x); i++) {
         const double old = numbers(w.x)[i],
-                     step = adam ? lr / first * numbers(x)[i] / (sqrt(numbers(y)[i] / second) + h->eps)
-                                 : lr * clip * numbers(x)[i];
+                     step = adam ? f.rate * numbers(x)[i] / (sqrt(numbers(y)[i]) * f.root + f.eps)
+                                 : lr * (clip * numbers(x)[i] + coupled * old);
         single_put(v, i,
-                   (struct element){ old - decay * old - step,
+                   (struct element){ adam ? f.after * (f.before * old - step) : d.keep * old - step,
                                      (w.off + 4 * t->u) * fabs(old) + (off_x + off_y + 16 * t->u) * fabs(step) },
-                   adam ? t->u * (1 / first + 1 / second) * fabs(step) : 0);
+                   adam ? t->u * (1 / f.c1 + 1 / f.c2) * fabs(step) : 0);
     }
     return v;
 }
@@ -124,15 +139,16 @@ static struct single_value weight(const struct stepping *t)
 static void check_parameter(struct stepping *t)
 {
     const struct rounding usual = t->s->rounding;
-    const struct hyperparameters *h = &t->o->hyper;
+    const struct adam_factors f = adam_factors(step_of(t));
+    const double coupled = sgd_factors(step_of(t)).coupled;
     t->s->suspects = suspect_step, t->s->about = t;
     for (int i = 0; i < t->is->states; i++) {
         const bool adam = t->is->states == 2;
-        const double keep = adam ? i ? h->beta2 : h->beta1 : h->momentum, part = adam ? 1 - keep : 1;
+        const double keep = adam ? i ? f.beta2 : f.beta1 : t->o->hyper.momentum, part = adam ? i ? f.new2 : f.new1 : 1;
         const char *const words = adam && i ? "the mean of squared gradients" : "the mean of gradients";
         t->state = i;
         if (begin(t, t->is->state_name[i], words, &usual))
-            single_end(t->s, mean(t, t->is->state_name[i], keep, part, adam && i));
+            single_end(t->s, mean(t, t->is->state_name[i], keep, part, adam && i, adam ? 0 : coupled));
     }
     t->state = -1;
     if (begin(t, "weight", "the optimizer's step", &usual)) single_end(t->s, weight(t));

@@ -4,6 +4,8 @@
 #include "ref/optim/loss_scale.h"
 #include "tests/ref/test_ops.h"
 
+static const struct conventions ours = { 0 };
+
 static void grows_after_good_steps_in_a_row(void **state)
 {
     (void)state;
@@ -24,7 +26,7 @@ static void grows_after_good_steps_in_a_row(void **state)
 static void stays_a_positive_finite_number(void **state)
 {
     (void)state;
-    struct loss_scale s = loss_scale_usual(F16);
+    struct loss_scale s = loss_scale_of(&ours, F16);
     for (int i = 0; i < 2000; i++) loss_scale_update(&s, true);
     assert_true(s.scale == 0x1p-149);
     s.interval = 1;
@@ -35,11 +37,11 @@ static void stays_a_positive_finite_number(void **state)
 static void only_fp16_is_scaled(void **state)
 {
     (void)state;
-    const struct loss_scale fp16 = loss_scale_usual(F16);
+    const struct loss_scale fp16 = loss_scale_of(&ours, F16);
     assert_true(fp16.scale == 65536 && fp16.growth == 2 && fp16.backoff == 0.5 && fp16.interval == 2000);
     const enum dtype others[] = { F32, F64, BF16 };
     for (int i = 0; i < 3; i++) {
-        struct loss_scale s = loss_scale_usual(others[i]);
+        struct loss_scale s = loss_scale_of(&ours, others[i]);
         for (int k = 0; k < 5000; k++) assert_true(loss_scale_update(&s, k == 7));
         assert_true(s.scale == 1);
     }

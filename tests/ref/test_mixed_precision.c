@@ -159,7 +159,8 @@ static struct tensor fp32_like(struct tensor x)
 
 static void training_open(struct training *r, enum dtype t, enum dtype gradients, const char *optimizer)
 {
-    *r = (struct training){ .scale = loss_scale_usual(t) };
+    const struct conventions ours = { 0 };
+    *r = (struct training){ .scale = loss_scale_of(&ours, t) };
     open_in(&r->model, t, gradients, t);
     assert_int_equal(optimizer_find(&r->optimizer, optimizer, NULL), OK);
     r->master = calloc((size_t)r->model.params, sizeof *r->master);

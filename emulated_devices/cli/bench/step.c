@@ -46,7 +46,7 @@ static double serial_step(struct transformer *m, struct tensor *state, const int
     const double scale = clip_scale(&adamw->usual, transformer_gradient_norm(m));
     for (int i = 0; i < m->params; i++) {
         const struct step s = { .lr = adamw->usual.lr, .t = t, .gradient_scale = scale, .hyper = &adamw->usual,
-                                .weight_decay = m->spec[i].decay ? adamw->usual.weight_decay : 0 };
+                                .weight_decay = weight_decay_of(&adamw->usual, m->spec[i].decay) };
         optimizer_step(adamw, m->w[i], m->g[i], &state[i * OPTIMIZER_MAX_STATES], s);
     }
     transformer_zero_gradients(m);

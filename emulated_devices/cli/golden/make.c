@@ -14,7 +14,7 @@
 enum { USUAL_STEPS = 3, USUAL_SEQUENCES = 4, USUAL_TOKENS = 32 };
 
 struct make_options {
-    const char *model, *batch, *text, *out, *optimizers, *kept;
+    const char *model, *batch, *text, *out, *optimizers, *kept, *as;
     int steps, sequences, tokens, micros;
     double lr, weight_decay, clip, eps, dropout;
     uint64_t seed;
@@ -54,6 +54,9 @@ static enum error_code parse(struct make_options *o, int argc, char **argv, bool
           .help = "largest global gradient norm, 0: no clipping; default: the optimizer's usual one" },
         { "--eps", "X", OPTION_DOUBLE, &o->eps, .min = 0, .max = 1,
           .help = "of adamw: a larger one makes no full-sized steps of rounding noise; default: the usual one" },
+        { "--as", "PROFILE", OPTION_STRING, &o->as,
+          .help = "conventions of the steps: torch, megatron, deepspeed, galore-torch; or "
+                  "PROFILE,CONVENTION=VALUE,...: orrery list profiles" },
         { "--dropout", "P", OPTION_DOUBLE, &o->dropout, .min = 0, .max = 0.99,
           .help = "probability, wherever the model has dropout; the masks are in the file" },
         { "--keep", "STEPS", OPTION_CHOICE, &o->kept, .choices = kept,
@@ -160,6 +163,8 @@ static enum error_code take_model(struct golden *g, const struct make_options *o
     enum error_code e = find_model(&g->config, o->model, dir, err);
     g->seed = o->seed;
     g->micros = o->micros;
+    if (!e && o->as) e = conventions_parse(&g->as, o->as, err);
+    g->config.initial = (int)convention(&g->as, INITIAL);
     g->every_step = strcmp(o->kept, "all") == 0;
     g->config.dropout_embedding = g->config.dropout_residual = g->config.dropout_attention = o->dropout;
     return e;

@@ -313,7 +313,7 @@ enum error_code train_parse(struct train_options *o, bool infers, int argc, char
 {
     const char *attention = NULL, *dispatch = NULL, *affinity = NULL, *owners = NULL, *encoders = NULL;
     const char *batches = NULL, *model = NULL, *backend = NULL, *grad_dtype = NULL, *placement = placements[0],
-               *dtype = "fp32", *cluster = CLUSTER_USUAL, *optimizer = "adamw";
+               *dtype = "fp32", *cluster = CLUSTER_USUAL, *optimizer = "adamw", *as = NULL;
     int size[AXIS_COUNT] = { 1, 1, 1, 1, 1 }, batch = 0, seq = 0, micro = 0, steps = 100, warmup = -1, lr_steps = 0;
     double lr = -1, min_lr = -1, clip = -1, decay = -1, dropout = -1, distance = -1, limit = wait_limit(WAIT_LIMIT);
     uint64_t bucket = 25 << 20;
@@ -518,6 +518,9 @@ enum error_code train_parse(struct train_options *o, bool infers, int argc, char
           .help = "largest global gradient norm, 0: none; default: the optimizer's" },
         { "--weight-decay", "RATE", OPTION_DOUBLE, &decay, .min = 0, .max = 1e6,
           .help = "weight decay of matrices; default: the optimizer's" },
+        { "--as", "PROFILE", OPTION_STRING, &as,
+          .help = "conventions of a package: torch, megatron, deepspeed, galore-torch; or "
+                  "PROFILE,CONVENTION=VALUE,...: orrery list profiles, docs/profiles.md" },
         { "--seed", "N", OPTION_UINT64, &o->plan.seed, .help = "seed of initial weights, batches and dropout" },
         { .kind = OPTION_HEADING, .help = "Low-rank optimizers: galore, natural-galore" },
         { "--rank", "R", OPTION_INT, &low_rank.rank, .min = 1, .max = 1e6,
@@ -585,7 +588,7 @@ enum error_code train_parse(struct train_options *o, bool infers, int argc, char
                     printable(o->check).text);
     if (o->golden &&
         (model || o->resume || o->data || o->save || o->trace || batch || seq || lr >= 0 || dropout >= 0 || untied ||
-         changed.router || changed.zero || changed.top_p > 0 || changed.streams || changed.prefix))
+         changed.router || changed.zero || changed.top_p > 0 || changed.streams || changed.prefix || as))
         return fail(err, ERR_USAGE,
                     "--check %s: the golden file says what is trained; of the model, the text and the training only "
                     "--optimizer can be chosen",
@@ -626,6 +629,9 @@ enum error_code train_parse(struct train_options *o, bool infers, int argc, char
     p->S = seq ? seq : p->model.S;
     p->packed = o->pack != NULL;
     if (!o->golden) p->hyper = p->optimizer->usual;
+    if (as) e = conventions_parse(&p->hyper.as, as, err);
+    if (e) return e;
+    p->model.initial = (int)convention(&p->hyper.as, INITIAL);
     e = take_distance(o, distance, grad_dtype != NULL, err);
     if (!e && o->golden) e = train_take_golden(o, err);
     if (e) return e;

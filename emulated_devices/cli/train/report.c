@@ -393,6 +393,7 @@ static void add_plan(cJSON *root, const struct train_options *o)
     cJSON_AddStringToObject(root, "dtype", dtype_name(p->dtype));
     cJSON_AddStringToObject(root, "grad_dtype", dtype_name(p->data.narrow_gradients ? p->dtype : dtype_wide(p->dtype)));
     cJSON_AddStringToObject(root, "optimizer", p->optimizer->name);
+    cJSON_AddStringToObject(root, "as", p->hyper.as.text[0] ? p->hyper.as.text : profile_names[AS_ORRERY]);
     cJSON_AddNumberToObject(root, "seed", (double)p->seed);
     if (data_outer(&p->data).every > 0)
         cJSON_AddNumberToObject(root, "local_steps", (double)data_outer(&p->data).every);

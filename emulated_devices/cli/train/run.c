@@ -66,6 +66,7 @@ static void add_optimizer(struct run_list *l, const struct train_options *o)
     const struct hyperparameters *h = &p->hyper;
     const int64_t lr_steps = o->lr_steps ? o->lr_steps : (o->resume ? o->saved.step : 0) + o->steps;
     add(l, "--optimizer", "%s", p->optimizer->name);
+    if (h->as.text[0]) add(l, "--as", "%s", h->as.text);
     add_real(l, "--lr", h->lr);
     add_real(l, "--min-lr", h->min_lr);
     add_real(l, "--clip", h->clip);

@@ -284,7 +284,7 @@ static void step_parameter(struct data_parallel *dp, const struct parameter *p, 
     const struct low_rank_parts r = projection_of(dp, &p->spec);
     struct tensor state[OPTIMIZER_MAX_STATES] = { 0 };
     for (int k = 0; k < dp->optimizer->states; k++) state[k] = data_whole_state(dp, p, k);
-    step.weight_decay = p->spec.decay ? dp->hyper->weight_decay : 0;
+    step.weight_decay = weight_decay_of(dp->hyper, p->spec.decay);
     const struct tensor w = parameter_view(p, slice(master, (struct interval){ p->place, 0 }).data, master.dtype);
     device_galore_parts_step(dp->device, dp->optimizer, &r, w, p->g, state, step);
     for (int i = 0; i < r.count && low_rank_projects(&r); i++)

@@ -28,7 +28,7 @@ static void step_portion(void *context, struct portion s)
     struct stretch x = { .dp = k->dp, .at = s, .master = slice(k->o->master, here),
                          .gradient = slice(k->o->gradient, here), .step = k->step };
     for (int i = 0; i < k->dp->optimizer->states; i++) x.state[i] = slice(k->o->state[i], here);
-    x.step.weight_decay = s.parameter->spec.decay ? k->dp->hyper->weight_decay : 0;
+    x.step.weight_decay = weight_decay_of(k->dp->hyper, s.parameter->spec.decay);
     k->dp->step_stretch(&x);
 }
 

@@ -1,0 +1,204 @@
+#include "ref/optim/conventions.h"
+#include "ref/io/options.h"
+#include "ref/io/output.h"
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+const char *const profile_names[PROFILES + 1] = { "orrery", "torch", "megatron", "deepspeed", "galore-torch", NULL };
+const char *const profile_packages[PROFILES] = {
+    "this program's own", "PyTorch 2.15.0: torch.optim, clip_grad_norm_, GradScaler",
+    "Megatron Core 0.16.1, its optimizers those of Apex (6424da3)", "DeepSpeed 0.19.8, ZeRO and FusedAdam",
+    "galore-torch 1.0, and the authors' script, which clips with PyTorch",
+};
+
+/* ---- the rows ---------------------------------------------------------------------------------------------------- */
+
+#define LEAST_SCALE 0x1p-149
+#define MOST_SCALE  0x1p127
+#define MOST_STEPS  1e9
+#define LIST(...) (const char *const[]){ __VA_ARGS__, NULL }
+#define ADAM                                                                                                        \
+    "torch optim/adam.py; apex csrc/multi_tensor_adam.cu; deepspeed csrc/adam/multi_tensor_adam.cu; "               \
+    "galore_torch/adamw.py"
+#define SCALER                                                                                                      \
+    "torch amp/grad_scaler.py; megatron/core/optimizer/grad_scaler.py and optimizer_config.py; deepspeed "          \
+    "runtime/fp16/loss_scaler.py and runtime/precision_config.py"
+
+const struct convention_row convention_rows[CONVENTIONS] = {
+    [CLIP_ADDED] = {
+        "clip-added", "clipping multiplies gradients by clip / (norm + this), if that is below 1",
+        "torch nn/utils/clip_grad.py; megatron/core/optimizer/clip_grads.py; deepspeed runtime/zero/stage_1_and_2.py; "
+        "the authors' torchrun_main.py calls torch's",
+        .most = 1, .value = { 0, 1e-6, 1e-6, 1e-6, 1e-6 } },
+    [NORM_OF] = {
+        "norm-of", "how often a parameter that several devices have counts in the norm.  All agree; plain PyTorch "
+                   "where parameters are DTensors",
+        "megatron/core/tensor_parallel/layers.py and transformer/module.py; deepspeed runtime/zero/stage_1_and_2.py",
+        .choices = LIST("once") },
+    [DECAYED] = {
+        "decayed", "parameters that decay: matrices, or all, also norms and biases",
+        "torch optim/adam.py; megatron/core/optimizer/__init__.py; deepspeed runtime/engine.py; galore_torch/adamw.py",
+        .choices = LIST("matrices", "all"),
+        .value = { DECAYED_MATRICES, DECAYED_ALL, DECAYED_MATRICES, DECAYED_ALL, DECAYED_ALL } },
+    [DECAY_PLACE] = {
+        "decay-place", "adamw: weights decay before the step, W (1 - lr decay) - step, or after it, (W - step) "
+                       "(1 - lr decay).  Apex and DeepSpeed add decay W to the step, which is the former",
+        ADAM, .choices = LIST("before", "after"),
+        .value = { DECAY_BEFORE, DECAY_BEFORE, DECAY_BEFORE, DECAY_BEFORE, DECAY_AFTER } },
+    [SGD_DECAY] = {
+        "sgd-decay", "sgd and momentum: decoupled, W (1 - lr decay), or coupled, gradient + decay W, which the "
+                     "momentum keeps",
+        "torch optim/sgd.py; apex csrc/multi_tensor_sgd_kernel.cu; deepspeed takes torch's; galore-torch has none",
+        .choices = LIST("decoupled", "coupled"),
+        .value = { SGD_DECOUPLED, SGD_COUPLED, SGD_COUPLED, SGD_COUPLED, SGD_DECOUPLED } },
+    [EPS_PLACE] = {
+        "eps-place", "adamw: eps is added to the root of the corrected second moment, sqrt(v/c) + eps, or of the raw "
+                     "one, (sqrt(v) + eps)/sqrt(c), where the step size has the corrections",
+        ADAM, .choices = LIST("corrected", "raw"),
+        .value = { EPS_CORRECTED, EPS_CORRECTED, EPS_CORRECTED, EPS_CORRECTED, EPS_RAW } },
+    [BIAS_CORRECTION] = {
+        "bias-correction", "adamw and galore: whether the bias of the moments is corrected.  All do, by default",
+        ADAM, .choices = LIST("yes", "no") },
+    [FACTORS] = {
+        "factors", "adamw: betas, 1 - beta, corrections, eps, rate and decay are fp64 numbers, rounded where they are "
+                   "used, or fp32 from the start: 1 - 0.999 is then off by 1.3e-5",
+        ADAM, .choices = LIST("fp64", "fp32"),
+        .value = { FACTORS_FP64, FACTORS_FP64, FACTORS_FP32, FACTORS_FP32, FACTORS_FP64 } },
+    [INITIAL] = {
+        "init", "drawn weights. scaled: normal with the model's deviation, divided by sqrt(2 L) in matrices that write "
+                "into the residual stream; plain: without that; layers: as nn.Linear and nn.Embedding begin, uniform "
+                "in +-1/sqrt(inputs), also biases, and normal with 1",
+        "torch nn/modules/linear.py and sparse.py; megatron/core/transformer/transformer_config.py; deepspeed takes "
+        "the module's; transformers models/llama/modeling_llama.py, for the authors' script",
+        .choices = LIST("scaled", "plain", "layers"),
+        .value = { INITIAL_SCALED, INITIAL_LAYERS, INITIAL_SCALED, INITIAL_LAYERS, INITIAL_PLAIN } },
+    [SCALE_START] = {
+        "scale-start", "loss scale that training in fp16 begins with; --loss-scale replaces it", SCALER,
+        .least = LEAST_SCALE, .most = MOST_SCALE, .value = { 0x1p16, 0x1p16, 0x1p32, 0x1p16, 0x1p16 } },
+    [SCALE_GROWTH] = {
+        "scale-growth", "its factor after enough good steps", SCALER,
+        .least = 1, .most = 0x1p16, .value = { 2, 2, 2, 2, 2 } },
+    [SCALE_BACKOFF] = {
+        "scale-backoff", "its factor after an overflow", SCALER,
+        .least = 0x1p-16, .most = 1, .value = { 0.5, 0.5, 0.5, 0.5, 0.5 } },
+    [SCALE_INTERVAL] = {
+        "scale-interval", "good steps in a row before it grows", SCALER,
+        .least = 1, .most = MOST_STEPS, .whole = true, .value = { 2000, 2000, 1000, 1000, 2000 } },
+    [SCALE_LATE] = {
+        "scale-late", "further good steps before it grows for the first time, and after an overflow", SCALER,
+        .most = MOST_STEPS, .whole = true, .value = { 0, 0, 0, 1, 0 } },
+    [SCALE_HYSTERESIS] = {
+        "scale-hysteresis", "which overflow reduces it: the first, the second, ...; then every one until it grows",
+        SCALER, .least = 1, .most = MOST_STEPS, .whole = true, .value = { 1, 1, 2, 2, 1 } },
+    [SCALE_REFILL] = {
+        "scale-refill", "overflows are counted from its last growth, or from the last good step, DeepSpeed's "
+                        "consecutive_hysteresis",
+        SCALER, .choices = LIST("growth", "step") },
+    [SCALE_LEAST] = {
+        "scale-least", "it is not reduced below this; 2^-149 is the smallest fp32 number", SCALER,
+        .least = LEAST_SCALE, .most = MOST_SCALE, .value = { LEAST_SCALE, LEAST_SCALE, 1, 1, LEAST_SCALE } },
+    [SCALE_AT_LEAST] = {
+        "scale-at-least", "an overflow that would reduce it further: the step is skipped, or the run ends", SCALER,
+        .choices = LIST("stay", "stop"),
+        .value = { AT_LEAST_STAYS, AT_LEAST_STAYS, AT_LEAST_STAYS, AT_LEAST_STOPS, AT_LEAST_STAYS } },
+};
+
+double convention(const struct conventions *c, enum convention row)
+{
+    return c->text[0] ? c->value[row] : convention_rows[row].value[AS_ORRERY];
+}
+
+struct convention_text convention_value(enum convention row, double value)
+{
+    struct convention_text t;
+    const struct convention_row *r = &convention_rows[row];
+    int power;
+    if (r->choices) snprintf(t.text, sizeof t.text, "%s", r->choices[(int)value]);
+    else if (frexp(value, &power) == 0.5 && (power > 14 || power < -10))
+        snprintf(t.text, sizeof t.text, "2^%d", power - 1);
+    else snprintf(t.text, sizeof t.text, "%.10g", value);
+    return t;
+}
+
+/* ---- as typed ---------------------------------------------------------------------------------------------------- */
+
+static int find(const char *const names[], const char *word)
+{
+    int i = 0;
+    while (names[i] && strcmp(names[i], word) != 0) i++;
+    return names[i] ? i : -1;
+}
+
+static size_t count(const char *const names[])
+{
+    size_t n = 0;
+    while (names[n]) n++;
+    return n;
+}
+
+static int find_row(const char *word, struct error *err)
+{
+    const char *names[CONVENTIONS];
+    for (int i = 0; i < CONVENTIONS; i++) {
+        names[i] = convention_rows[i].name;
+        if (strcmp(names[i], word) == 0) return i;
+    }
+    (void)fail_unknown_name(err, "--as: convention", word, names, CONVENTIONS);
+    return -1;
+}
+
+static enum error_code take_number(struct conventions *c, int row, const char *word, struct error *err)
+{
+    const struct convention_row *r = &convention_rows[row];
+    char *end;
+    const double x = strtod(word, &end);
+    if (end == word || *end != '\0' || !(x >= r->least && x <= r->most) || (r->whole && x != floor(x)))
+        return fail(err, ERR_USAGE, "--as: %s=%s: must be a %snumber from %g to %g", r->name, printable(word).text,
+                    r->whole ? "whole " : "", r->least, r->most);
+    c->value[row] = x;
+    return OK;
+}
+
+/* "ROW=VALUE". */
+static enum error_code take_row(struct conventions *c, char *word, struct error *err)
+{
+    char *value = strchr(word, '=');
+    if (value == NULL)
+        return fail(err, ERR_USAGE, "--as: %s: must be PROFILE or PROFILE,CONVENTION=VALUE,...", printable(word).text);
+    *value++ = '\0';
+    const int row = find_row(word, err);
+    if (row < 0) return ERR_USAGE;
+    const struct convention_row *r = &convention_rows[row];
+    if (r->choices == NULL) return take_number(c, row, value, err);
+    const int choice = find(r->choices, value);
+    char flag[64];
+    snprintf(flag, sizeof flag, "--as: %s", r->name);
+    if (choice < 0) return fail_unknown_name(err, flag, value, r->choices, count(r->choices));
+    c->value[row] = choice;
+    return OK;
+}
+
+enum error_code conventions_parse(struct conventions *c, const char *text, struct error *err)
+{
+    char copy[CONVENTIONS_TEXT], *rest = copy;
+    enum error_code e = OK;
+    *c = (struct conventions){ 0 };
+    if (strlen(text) >= sizeof copy)
+        return fail(err, ERR_USAGE, "--as: is longer than %d characters", CONVENTIONS_TEXT - 1);
+    snprintf(copy, sizeof copy, "%s", text);
+    rest = strchr(copy, ',');
+    if (rest) *rest++ = '\0';
+    const int profile = find(profile_names, copy);
+    if (profile < 0) return fail_unknown_name(err, "--as", copy, profile_names, PROFILES);
+    for (int i = 0; i < CONVENTIONS; i++) c->value[i] = convention_rows[i].value[profile];
+    while (rest && !e) {
+        char *word = rest;
+        rest = strchr(word, ',');
+        if (rest) *rest++ = '\0';
+        e = take_row(c, word, err);
+    }
+    if (!e && strcmp(text, profile_names[AS_ORRERY]) != 0) snprintf(c->text, sizeof c->text, "%s", text);
+    return e;
+}

@@ -1,0 +1,70 @@
+/* conventions.h -- what released optimizers do differently under the same name: one row each, a value in each profile.
+ *
+ * A profile is a column: the package whose steps are meant.  `orrery` is what this program does by itself.  The rows,
+ * with the files of the released code, are in conventions.c; `orrery list profiles` prints them;
+ * golden/make_profiles.py runs the packages, and tests/ref/test_profiles.c holds each column to what they compute.
+ */
+#ifndef ORRERY_CONVENTIONS_H
+#define ORRERY_CONVENTIONS_H
+
+#include "ref/error.h"
+#include <stdbool.h>
+
+enum profile { AS_ORRERY, AS_TORCH, AS_MEGATRON, AS_DEEPSPEED, AS_GALORE_TORCH, PROFILES };
+
+enum convention {
+    CLIP_ADDED,                         /* a number: clipping multiplies by clip / (norm + this) */
+    NORM_OF,
+    DECAYED, DECAY_PLACE, SGD_DECAY,
+    EPS_PLACE, BIAS_CORRECTION, FACTORS,
+    INITIAL,
+    SCALE_START, SCALE_GROWTH, SCALE_BACKOFF, SCALE_INTERVAL, SCALE_LATE, SCALE_HYSTERESIS, SCALE_REFILL, SCALE_LEAST,
+    SCALE_AT_LEAST,                     /* numbers, but for SCALE_REFILL and SCALE_AT_LEAST: loss_scale.h */
+    CONVENTIONS
+};
+
+/* Values of the rows that are choices. */
+enum { DECAYED_MATRICES, DECAYED_ALL };
+enum { DECAY_BEFORE, DECAY_AFTER };
+enum { SGD_DECOUPLED, SGD_COUPLED };
+enum { EPS_CORRECTED, EPS_RAW };
+enum { CORRECTION_YES, CORRECTION_NO };
+enum { FACTORS_FP64, FACTORS_FP32 };
+enum { INITIAL_SCALED, INITIAL_PLAIN, INITIAL_LAYERS };
+enum { REFILL_BY_GROWTH, REFILL_BY_STEP };
+enum { AT_LEAST_STAYS, AT_LEAST_STOPS };
+
+struct convention_row {
+    const char *name;                   /* as typed */
+    const char *what, *source;
+    const char *const *choices;         /* names of values 0, 1, ..., then NULL; NULL: a number */
+    double least, most;                 /* of a number */
+    bool whole;                         /* a number without a fraction */
+    double value[PROFILES];
+};
+
+extern const struct convention_row convention_rows[CONVENTIONS];
+extern const char *const profile_names[PROFILES + 1];          /* ends with NULL */
+extern const char *const profile_packages[PROFILES];           /* whose code it is, with version */
+
+enum { CONVENTIONS_TEXT = 160 };
+
+/* The value of every row.  All zeros: those of `orrery`. */
+struct conventions {
+    char text[CONVENTIONS_TEXT];        /* as typed; empty for `orrery` as it is */
+    double value[CONVENTIONS];
+};
+
+/**
+ * Read "PROFILE" or "PROFILE,ROW=VALUE,...", such as "torch" or "megatron,scale-interval=5".
+ * @return OK; ERR_USAGE, naming --as, the word and what there is.
+ */
+enum error_code conventions_parse(struct conventions *, const char *text, struct error *);
+
+/** The value of a row. */
+double convention(const struct conventions *, enum convention);
+
+/** A value as it is typed. */
+struct convention_text { char text[32]; } convention_value(enum convention, double value);
+
+#endif
