@@ -69,7 +69,9 @@ test_golden_files_have_their_profile() {
     make_text
     run golden make --out own.safetensors --model tiny --text "$text" --sequences 2 --tokens 5 --steps 2 --as galore-torch --eps 1e-3 --keep last
     expect_status 0
-    run train --check own.safetensors --dtype fp64 --dp 2;                  expect_status 0
+    run train --check own.safetensors --dtype fp64 --dp 2 --dump dump.safetensors
+    expect_status 0
+    run check own.safetensors dump.safetensors --dtype fp64;                expect_status 0
     run train --check own.safetensors --dtype fp64 --as torch;              expect_status 2
     expect_error 'the golden file says what is trained'
     sed 's/"as":"galore-torch"/"as":"galore-tonch"/' own.safetensors >odd.safetensors
