@@ -180,7 +180,7 @@ void suspect_step(struct suspect *p, const void *about)
                       .g = fetch(t, stepping_gradient(t->o, t->k, t->param.name)),
                       .first = state(t, k, 0), .second = state(t, k, 1) };
     const struct tensor y = single_new(t->s, p->rows, p->cols);
-    r.decay = t->param.decay ? r.lr * h->weight_decay : 0;
+    r.decay = r.lr * weight_decay_of(h, t->param.decay);
     if (!single_going(t->s) || r.old == NULL || r.g == NULL) return;
     if (of_weight) {
         try_weights(p, &r, numbers(y));
