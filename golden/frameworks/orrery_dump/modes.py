@@ -41,7 +41,12 @@ def _ddp(model, parameters, mesh):
 
 
 def _fsdp1(model, parameters, mesh):
-    return None if _class_in(model, "FullyShardedDataParallel") else f"the model is a {type(model).__name__}, not a FullyShardedDataParallel"
+    if not _class_in(model, "FullyShardedDataParallel"):
+        return f"the model is a {type(model).__name__}, not a FullyShardedDataParallel"
+    if model.sharding_strategy.name == "NO_SHARD":
+        return "its strategy is NO_SHARD, as it becomes on one rank"
+    whole = [n for n in parameters if n.endswith("flat_param") or "._flat_param" in n]
+    return f"{whole[0]} has no names of its own: give use_orig_params=True" if whole else None
 
 
 def _fsdp2(model, parameters, mesh):

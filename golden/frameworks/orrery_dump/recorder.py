@@ -12,7 +12,7 @@
     recorder.weights("adamw", optimizer)                # after the last step
     recorder.save()
 
-Layouts are read from the tensors: DTensor placements, Megatron's partition attributes, DeepSpeed's partitions.  A plain tensor is cut
+Layouts are read from the tensors: DTensor placements, Megatron's partition attributes, flat shards of FSDP1 and DeepSpeed.  A plain tensor is cut
 as its shape says: fewer columns than the whole are this rank's of tp, fewer tokens than the microbatch are this rank's
 under sequence parallelism.  What fits neither is refused.  `explicit` of see() and parameter() takes any other layout.
 """
@@ -20,7 +20,7 @@ import json
 
 import numpy as np
 
-from . import deepspeed, modes, names as known
+from . import deepspeed, fsdp1, modes, names as known
 from .errors import DumpError
 from .layouts import chunk, of_dtensor, of_parts, token_rows
 from .rank_file import AXES, RankFile
@@ -81,6 +81,7 @@ class Recorder:
         self.batch, self.mode, self.seen = batch, (mode,) if isinstance(mode, str) else tuple(mode), set()
         self.parameters = {clean(n): p for n, p in model.named_parameters()}
         self.modules = {clean(n): m for n, m in model.named_modules()}
+        self.shards = fsdp1.shards(model, clean)
         modes.check(self.mode, model, self.parameters, self.mesh)
         for name in self.parameters:
             if name not in self.names.parameters:
@@ -239,6 +240,8 @@ class Recorder:
         for name, p in self.parameters.items():
             if deepspeed.is_shared(p):
                 deepspeed.gradient(self, kind, name, p, times)
+            elif p.grad is None and self.shards.get(name) == (0, 0):
+                continue                                            # all of it is on other ranks
             elif p.grad is None:
                 raise DumpError(f"{kind}{name} is None: gradients() belongs between backward and zero_grad")
             else:
@@ -258,6 +261,9 @@ class Recorder:
 
     def parameter(self, kind, theirs, t, like=None, times=1.0, partial=(), file=None, explicit=None, stored_in=None):
         """A tensor of a parameter's shape: the parameter itself, its gradient, a state.  like: where partition attributes are."""
+        if theirs in self.shards and explicit is None:
+            begin, count = self.shards[theirs]
+            return self.flat(kind, theirs, t if stored_in is None else t.to(stored_in), begin, count, times, partial) if count else None
         place = self.names.parameters[theirs]
         index, more, factor = explicit or self._cut_parameter(kind + theirs, place, t, t if like is None else like)
         rows, cols = (index[1], index[0]) if place.transposed else (index[0], index[1])
@@ -297,8 +303,8 @@ class Recorder:
         """Autograd gives a leaf's gradient to its hooks before DDP or DeepSpeed reduce it; FSDP2's parameters are no leaves then."""
         self.before = (file, axes, {})
         for name, p in self.parameters.items():
-            if _is_dtensor(p):
-                raise DumpError(f"before: {name} is a DTensor, whose gradient is reduced before it can be seen")
+            if _is_dtensor(p) or name in self.shards:
+                raise DumpError(f"before: {name} is sharded by FSDP, so its gradient is reduced before it can be seen")
             self.handles.append(p.register_hook(lambda g, name=name: self._local_gradient(name, g)))
 
     def _local_gradient(self, name, g):

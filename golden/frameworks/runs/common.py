@@ -20,6 +20,7 @@ from safetensors import safe_open
 
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1]))
 from orrery_dump import names
+from orrery_dump.recorder import clean
 
 DTYPES = {"fp64": torch.float64, "fp32": torch.float32, "bf16": torch.bfloat16}
 IGNORED = -100
@@ -61,10 +62,11 @@ class Golden:
         t = self.start[place.name].reshape(place.of)[place.rows]
         return t.T.contiguous() if place.transposed else t
 
-    def adamw(self, parameters):
-        m = {k: self.setting("adamw." + k) for k in ("beta1", "beta2", "eps", "weight_decay")}
-        parameters = list(parameters)
-        groups = [{"params": [p for p in parameters if (p.ndim > 1) == matrix], "weight_decay": m["weight_decay"] * matrix} for matrix in (True, False)]
+    def adamw(self, model):
+        """Weight decay is of matrices only; a shard of one may be a row of numbers, so names say which."""
+        m, places = {k: self.setting("adamw." + k) for k in ("beta1", "beta2", "eps", "weight_decay")}, names.of_config(self.config).parameters
+        groups = [{"params": [p for n, p in model.named_parameters() if (places[clean(n)].of[1] > 1) == matrix],
+                   "weight_decay": m["weight_decay"] * matrix} for matrix in (True, False)]
         return torch.optim.AdamW([g for g in groups if g["params"]], lr=self.optimizers["adamw"][0], betas=(m["beta1"], m["beta2"]), eps=m["eps"])
 
 
@@ -80,7 +82,7 @@ def train(golden, recorder, model, losses_and_gradients, norm_of=torch.nn.utils.
     losses_and_gradients(step)  backward of a batch; returns the loss of the whole batch
     masters                     whether weights are stepped in fp32.  If not, the first pass is all that can be compared
     """
-    optimizer, losses, norms, steps = golden.adamw(model.parameters()), [], [], len(golden.ids)
+    optimizer, losses, norms, steps = golden.adamw(model), [], [], len(golden.ids)
     for step in range(steps if masters else 1):
         losses.append(losses_and_gradients(step).item())
         if step == 0 or golden.every_step:

@@ -16,7 +16,7 @@ RANKS, MICROBATCHES = 2, 2
 def run(golden, out, case):
     rank, stage, accumulated = dist.get_rank(), int(case.variant[-1]), 1 if case.bug == "manual-accumulation" else MICROBATCHES
     model = golden.model()
-    engine, optimizer, _, _ = deepspeed.initialize(model=model, optimizer=golden.adamw(model.parameters()), config={
+    engine, optimizer, _, _ = deepspeed.initialize(model=model, optimizer=golden.adamw(model), config={
         "train_micro_batch_size_per_gpu": golden.sequences // RANKS // MICROBATCHES, "gradient_accumulation_steps": accumulated,
         "zero_optimization": {"stage": stage}, "zero_allow_untested_optimizer": True, "zero_force_ds_cpu_optimizer": False,
         "bf16": {"enabled": case.dtype == "bf16"}, "gradient_clipping": golden.setting("adamw.clip"), "steps_per_print": 10 ** 9})

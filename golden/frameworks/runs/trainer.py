@@ -44,7 +44,7 @@ def run(golden, out, case):
     labels = golden.labels.roll(1, 2)                               # transformers' stand at the token itself
     labels[:, :, 0] = common.IGNORED
     data = [dict(input_ids=i, labels=t) for i, t in zip(golden.ids.flatten(0, 1), labels.flatten(0, 1))]
-    after, optimizer = AfterStep(), golden.adamw(model.parameters())
+    after, optimizer = AfterStep(), golden.adamw(model)
     settings = transformers.TrainingArguments(
         output_dir=str(out / "trainer"), use_cpu=True, per_device_train_batch_size=golden.sequences // MICROBATCHES, report_to=[], disable_tqdm=True,
         gradient_accumulation_steps=MICROBATCHES, max_steps=len(golden.ids) if masters else 1, max_grad_norm=golden.setting("adamw.clip"),
