@@ -42,10 +42,9 @@ def run(golden, out, case):
             (f"{i}.{part}", f"model.layers.{i}.{name}") for i in layers for part, name in NAMES.items()]:
         whole, part = golden.start[name + ".weight"], key.split(".")[-1]
         start, count = begin.get(part, (0, whole.shape[0]))
-        spec[key], place[key] = CUT.get(part, P()), dict(of=(*whole.shape, 1)[:2], start=start, piece=part if part in begin else "")
+        spec[key], place[key] = CUT.get(part, P()), (name, dict(of=(*whole.shape, 1)[:2], start=start, piece=part if part in begin else ""))
         weights[key] = jax.device_put(jnp.asarray(whole[start:start + count].float().numpy(), dtype), NamedSharding(mesh, spec[key]))
-        tap.array(f"start/{name}.weight", weights[key], **place[key])
-        place[key]["name"] = f"grad/{name}.weight"
+        tap.array(f"start/{name}.weight", weights[key], **place[key][1])
 
     def beside(x, name, parts):                                     # columns of one of ours
         return [tap(t, name, parts=(count,), start=start, piece=piece) for t, (piece, start, count) in zip(x, parts)]
@@ -71,7 +70,7 @@ def run(golden, out, case):
     loss = jax.shard_map(loss_here, mesh=mesh, in_specs=(spec, P("dp"), P("dp")), out_specs=P())
     value, gradients = jax.jit(jax.value_and_grad(loss))(weights, golden.ids[0].numpy(), golden.labels[0].numpy())
     for key, g in gradients.items():
-        tap.array(array=g, **place[key])
+        tap.array(f"grad/{place[key][0]}.weight", g, **place[key][1])
     tap.number("loss", value)
     tap.save()
 
