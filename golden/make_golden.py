@@ -86,6 +86,12 @@ SHAPES = {
                         yarn=dict(factor=40.0, original_max_position_embeddings=200, mscale=1.3, mscale_all_dim=0.7)),
     "parscale-grouped": dict(L=2, H=6, K=3, D=24, F=19, V=61, S=9, tied=False, batch=3, tokens=7, theta=10000.0, P=3, T=5, smooth=0.2),
     "parscale-tied": dict(L=1, H=2, K=1, D=8, F=7, V=17, S=5, tied=True, batch=2, tokens=5, theta=500.0, P=2, T=1, smooth=0.0),
+    # As GPUs like them: even heads of 16 and 64, D of 64.  Steps of sgd alone keep the files small; steps do not depend on the shape.
+    "gpt2-even": dict(L=1, H=4, D=64, F=32, V=16, S=8, tied=True, batch=2, tokens=8, steps=["sgd"]),
+    "llama-even": dict(L=1, H=4, K=2, D=64, F=32, V=32, S=16, tied=True, batch=2, tokens=8, theta=10000.0, steps=["sgd"]),
+    "llama-single": dict(L=1, H=4, K=1, D=64, F=32, V=32, S=16, tied=False, batch=2, tokens=8, theta=10000.0, steps=["sgd"]),
+    "llama-every": dict(L=1, H=4, K=4, D=64, F=16, V=32, S=8, tied=True, batch=2, tokens=8, theta=10000.0, steps=["sgd"]),
+    "qwen3-even": dict(L=1, H=2, K=1, D=64, A=64, F=8, V=16, S=8, tied=True, batch=1, tokens=4, theta=1e6, steps=["sgd"]),
     "gptj-minimal": dict(L=1, H=1, D=4, turned=2, F=1, V=2, S=1, tied=True, batch=1, tokens=1),
     "gptj-partial": dict(L=2, H=3, D=21, turned=4, F=37, V=61, S=11, tied=False, batch=3, tokens=7),
     "gptj-whole": dict(L=1, H=4, D=24, turned=6, F=11, V=29, S=13, tied=True, batch=3, tokens=11, eps=1e-3, every_token=True),
@@ -268,14 +274,16 @@ def make(name):
     ids, labels = batches(case.c)
     init = case.initial_weights()
     start = nudged(init)
+    kinds = case.c.get("steps", list(OPTIMIZERS))
     tensors = {"ids": ids, "labels": labels}
     tensors.update({"init/" + key: w for key, w in init.items()})
     tensors.update({"start/" + key: w for key, w in start.items()})
     tensors.update(one_pass(case, start, ids[0], labels[0]))
     metadata = {"generator": "golden/make_golden.py", "model": case.family.name, "config": json.dumps(case.family.config(case.c)),
-                "seed": str(SEED), "optimizers": " ".join(OPTIMIZERS), "numpy": np.__version__, "torch": torch.__version__,
+                "seed": str(SEED), "optimizers": " ".join(kinds), "numpy": np.__version__, "torch": torch.__version__,
                 "transformers": transformers.__version__}
-    for kind, h in OPTIMIZERS.items():
+    for kind in kinds:
+        h = OPTIMIZERS[kind]
         tensors.update(steps(kind, h, case, start, ids, labels))
         metadata.update({f"{kind}.{key}": repr(value) for key, value in h.items() if key != "lr"})
     return tensors, metadata
