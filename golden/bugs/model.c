@@ -352,6 +352,7 @@ void gradients_join(void)
         for (int p = 0; p < params; p++) {
             const struct cut *row = cut_of(param[p].row_axis, param[p].rows, t), *col = cut_of(param[p].col_axis, param[p].cols, t);
             sum_over_dp(t, p);
+            if (t > 0 && param[p].row_axis == WHOLE && param[p].col_axis == WHOLE) continue;    /* a copy */
             for (int i = 0; i < row->count; i++)
                 for (int k = 0; k < col->count; k++)
                     param[p].g[row->at[i] * param[p].cols + col->at[k]] = rank[t].dw[p][i * col->count + k];

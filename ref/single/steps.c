@@ -46,13 +46,14 @@ static double unit_of(const struct stepping *t, struct tensor x)
 }
 
 /* What there was before the step, and how far the program's own number may have been from it, relative. */
-struct before { struct tensor x; double off; };
+struct before { struct tensor x; double off, tiny; };
 
 static struct before before_of(const struct stepping *t, const char *what)
 {
-    if (t->k == 0 && strcmp(what, "weight") != 0) return (struct before){ single_new(t->s, t->rows, t->cols), 0 };
+    if (t->k == 0 && strcmp(what, "weight") != 0) return (struct before){ .x = single_new(t->s, t->rows, t->cols) };
     struct before b = { .x = input(t, stepping_after(t->o, t->k - 1, what, t->param.name)) };
-    if (single_going(t->s)) b.off = unit_of(t, b.x) > t->u ? unit_of(t, b.x) : 0;
+    if (single_going(t->s) && unit_of(t, b.x) > t->u)
+        b.off = unit_of(t, b.x), b.tiny = rounding_of(t->o->format, DTYPE_COUNT, 1).tiny;
     return b;
 }
 
@@ -100,7 +101,7 @@ static struct single_value mean(const struct stepping *t, const char *what, doub
         const double old = keep * numbers(m.x)[i], x = clip * numbers(g)[i], new = part * (squared ? x * x : x);
         const double decay = coupled > 0 ? coupled * numbers(w.x)[i] : 0;
         single_put(v, i,
-                   (struct element){ old + new + decay, (m.off + 3 * t->u) * fabs(old) + 8 * t->u * fabs(new) +
+                   (struct element){ old + new + decay, m.tiny + (m.off + 3 * t->u) * fabs(old) + 8 * t->u * fabs(new) +
                                                             (w.off + 3 * t->u) * fabs(decay) },
                    t->u * (fabs(new) / part + fabs(old) + fabs(decay)));
     }
@@ -130,7 +131,8 @@ static struct single_value weight(const struct stepping *t)
                                  : lr * (clip * numbers(x)[i] + coupled * old);
         single_put(v, i,
                    (struct element){ adam ? f.after * (f.before * old - step) : d.keep * old - step,
-                                     (w.off + 4 * t->u) * fabs(old) + (off_x + off_y + 16 * t->u) * fabs(step) },
+                                     w.tiny + (w.off + 4 * t->u) * fabs(old) +
+                                         (off_x + off_y + 16 * t->u) * fabs(step) },
                    adam ? t->u * (1 / f.c1 + 1 / f.c2) * fabs(step) : 0);
     }
     return v;
