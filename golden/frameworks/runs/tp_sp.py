@@ -32,10 +32,11 @@ def norm_of(bug):
     """Clip by the global norm; with the bug, what every process has is added up, copies too."""
     def clip(parameters, limit):
         parameters = list(parameters)
+        for p in parameters:                                        # vectors' parts are added up before they are scaled: they may cancel
+            p.grad = p.grad.redistribute(placements=[Replicate()]) if p.ndim == 1 else p.grad
         if bug != "norm-counts-copies":
             return torch.nn.utils.clip_grad_norm_(parameters, limit)
-        here = [p.grad.full_tensor() if p.ndim == 1 else p.grad.to_local() for p in parameters]      # vectors are copies
-        square = common.summed_over(sum(g.square().sum() for g in here))
+        square = common.summed_over(sum(p.grad.to_local().square().sum() for p in parameters))
         torch.nn.utils.clip_grads_with_norm_(parameters, limit, square.sqrt())
         return square.sqrt()
     return clip
