@@ -46,6 +46,10 @@ try:
     from transformers.models.qwen3_moe import modeling_qwen3_moe
 except ImportError:                             # before 4.51
     modeling_qwen3_moe = None
+try:
+    from transformers.models.gemma import modeling_gemma
+except ImportError:                             # before 4.38
+    modeling_gemma = None
 # The released code with parallel streams: a folder of modeling_qwen2_parscale.py and configuration_qwen2_parscale.py.
 PARSCALE = os.environ.get("PARSCALE")
 if PARSCALE:
@@ -78,7 +82,7 @@ def widen():
     torch.set_default_dtype(torch.float64)
     torch.Tensor.float = torch.Tensor.double
     for module in (modeling_gptj, modeling_llama, modeling_mistral, modeling_mixtral, modeling_phi3, modeling_qwen2, modeling_qwen3, modeling_qwen3_moe,
-                   modeling_parscale, modeling_rope_utils):
+                   modeling_gemma, modeling_parscale, modeling_rope_utils):
         if module is not None:
             module.torch = Wide()
 
@@ -525,6 +529,27 @@ class Qwen3(Llama):
             yield from rest()
 
         return lambda: list(result())
+
+
+# ---- Gemma --------------------------------------------------------------------------------------------------------------------
+
+class Gemma(Llama):
+    """Scaled embeddings, norms whose factors are 1 + their weights, a geglu, and heads of a width of their own."""
+    name = "transformers GemmaForCausalLM"
+    module = modeling_gemma
+
+    def head_width(self, c):
+        return c["A"]
+
+    def in_order(self, c):
+        for name, shape, mean, std, parts in super().in_order(c):
+            yield name, shape, 0, std, parts
+
+    def config(self, c):
+        return dict(super().config(c), model_type="gemma", head_dim=c["A"], hidden_act="gelu_pytorch_tanh", pad_token_id=None)
+
+    def make(self, **config):
+        return transformers.GemmaForCausalLM(transformers.GemmaConfig(**config))
 
 
 # ---- YaRN ---------------------------------------------------------------------------------------------------------------------

@@ -67,6 +67,8 @@ def phi3(**more):
     return transformers.Phi3ForCausalLM(transformers.Phi3Config(
         **LLAMA, num_key_value_heads=2, rope_theta=500.0, original_max_position_embeddings=16, resid_pdrop=0.2, pad_token_id=None, bos_token_id=1,
         eos_token_id=2, **more))
+def gemma(**more):
+    return transformers.GemmaForCausalLM(transformers.GemmaConfig(**LLAMA, num_key_value_heads=2, head_dim=8, rope_theta=500.0, **more))
 
 
 MODELS = {                                      # NAME: the first version that can, and how
@@ -86,6 +88,7 @@ MODELS = {                                      # NAME: the first version that c
     "qwen3-moe": ((4, 51), lambda: qwen3_moe(mlp_only_layers=[0])),
     "phi3": ((4, 49), lambda: phi3(sliding_window=20)),
     "phi3-long": ((4, 49), lambda: phi3(rope_scaling=dict(type="longrope", short_factor=[1.0, 1.5], long_factor=[2.5, 4.0]))),
+    "gemma": ((4, 38), lambda: gemma()),
     "gptj": ((4, 11), lambda: gptj()),
     "gptj-tied": ((4, 11), lambda: gptj(n_inner=37, tie_word_embeddings=True)),
 }

@@ -78,6 +78,8 @@ SHAPES = {
     "biased-both": dict(L=2, H=6, K=3, D=24, F=19, V=61, S=9, tied=False, batch=3, tokens=7, theta=10000.0, attention=True, mlp=True),
     "biased-attention": dict(L=1, H=4, K=1, D=16, F=11, V=29, S=13, tied=True, batch=3, tokens=11, theta=500.0, attention=True, mlp=False),
     "biased-mlp": dict(L=1, H=3, K=3, D=18, F=7, V=17, S=5, tied=True, batch=2, tokens=5, theta=500.0, attention=False, mlp=True),
+    "gemma-wider": dict(L=2, H=6, K=3, D=18, A=4, F=37, V=61, S=11, tied=True, batch=3, tokens=7, theta=1e4),
+    "gemma-narrower": dict(L=1, H=6, K=1, D=45, A=6, F=7, V=29, S=13, tied=False, batch=3, tokens=11, theta=50.0, eps=3e-4, every_token=True),
     "yarn-released": dict(L=2, H=4, K=2, D=24, A=16, F=19, V=61, S=48, tied=False, batch=3, tokens=7, theta=50.0,
                           yarn=dict(factor=4.0, original_max_position_embeddings=640)),
     "yarn-own": dict(L=1, H=3, K=1, D=18, A=12, F=7, V=17, S=13, tied=True, batch=2, tokens=11, theta=100.0,
@@ -99,7 +101,7 @@ SHAPES = {
 FAMILIES = {"gpt2": families.GPT2(), "llama": families.Llama(), "mixtral": families.Mixtral(), "gptj": families.GPTJ(),
             "qwen2": families.Qwen2(), "qwen3": families.Qwen3(), "qwen3moe": families.Qwen3Moe(), "biased": families.Biased(),
             "mistral": families.Mistral(), "phi3": families.Phi3(),
-            "yarn": families.Yarn(), "parscale": families.ParScale()}
+            "gemma": families.Gemma(), "yarn": families.Yarn(), "parscale": families.ParScale()}
 NUDGE = 0.3                                     # of biases and norms, which start at 0 and 1 and would hide mistakes there
 
 # Clipping is at a norm below the gradient's.  AdamW's eps is large enough to matter where it stands in the formula, and so

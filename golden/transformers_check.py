@@ -30,7 +30,7 @@ ROOT = pathlib.Path(__file__).resolve().parent.parent
 SEED, SEQUENCES, TOKENS = 5, 3, 17
 ROUNDING = 1e-12                                # relative, norm over norm: what fp64 may do to a loss, a gradient, the logits
 FAMILIES = {"gpt2": families.GPT2(), "llama": families.Llama(), "mixtral": families.Mixtral(), "gptj": families.GPTJ(),
-            "qwen2": families.Qwen2(), "qwen3": families.Qwen3(), "mistral": families.Mistral(), "qwen3_moe": families.Qwen3Moe(),
+            "qwen2": families.Qwen2(), "qwen3": families.Qwen3(), "gemma": families.Gemma(), "mistral": families.Mistral(), "qwen3_moe": families.Qwen3Moe(),
             "phi3": families.Phi3()}
 VERSION = tuple(int(number) for number in transformers.__version__.split(".")[:2])
 LONG = dict(type="longrope", short_factor=[1.0, 1.25, 1.5], long_factor=[1.0, 3.5, 9.25])
@@ -40,7 +40,7 @@ LLAMA3 = dict(rope_type="llama3", factor=4.0, low_freq_factor=1.0, high_freq_fac
 # ---- what this version can ----------------------------------------------------------------------------------------------
 
 GROUPED, ROTARY, SCALING, MIXTURE, LLAMA3_SCALING, PARAMETERS = (4, 31), (4, 33), (4, 31), (4, 36), (4, 43), (5, 0)
-BIASES, WIDE_HEADS, QWEN3, LAYER_TYPES, PHI3 = (4, 41), (4, 46), (4, 51), (4, 53), (4, 49)
+BIASES, WIDE_HEADS, QWEN3, LAYER_TYPES, PHI3, GEMMA = (4, 41), (4, 46), (4, 51), (4, 53), (4, 49), (4, 39)
 
 
 def written(model, folder, largest):
@@ -110,6 +110,12 @@ def qwen3_moe(tied, **more):
         rms_norm_eps=1e-5, tie_word_embeddings=tied, output_router_logits=True, router_aux_loss_coef=0.03, **more))
 
 
+def gemma(**more):
+    return transformers.GemmaForCausalLM(transformers.GemmaConfig(
+        vocab_size=259, max_position_embeddings=32, hidden_size=40, num_hidden_layers=3, num_attention_heads=10, num_key_value_heads=5,
+        head_dim=6, intermediate_size=77, initializer_range=0.2, rms_norm_eps=1e-5, **more))
+
+
 def gptj(**more):
     return transformers.GPTJForCausalLM(transformers.GPTJConfig(
         vocab_size=259, n_positions=32, n_embd=40, n_layer=3, n_head=5, rotary_dim=6, initializer_range=0.2, bos_token_id=0,
@@ -154,6 +160,9 @@ CASES = {                                       # what: the first version that c
     "Llama, LongRoPE": (PARAMETERS, lambda: llama(False, head_dim=6, rope_parameters=dict(
         rope_type="longrope", rope_theta=300.0, short_factor=[1.0, 1.2, 1.4], long_factor=[1.0, 2.2, 4.4], attention_factor=1.3,
         original_max_position_embeddings=12)), "1GB", torch.float32),
+    "Gemma, tied, several files": (GEMMA, lambda: gemma(pad_token_id=None), "30KB", torch.float32),
+    "Gemma, untied, bf16, biases of attention": (GEMMA, lambda: gemma(pad_token_id=None, tie_word_embeddings=False, attention_bias=True),
+                                                 "1GB", torch.bfloat16),
     "GPT-J, part of a head turned": ((4, 11), lambda: gptj(n_inner=77), "1GB", torch.float32),
     "GPT-J, tied, bf16, several files": ((4, 11), lambda: gptj(tie_word_embeddings=True), "30KB", torch.bfloat16),
     "Mixtral, rope_parameters": (PARAMETERS, lambda: mixtral(False, rope_parameters=dict(LLAMA3, rope_theta=500.0)), "1GB", torch.float32),

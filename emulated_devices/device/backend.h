@@ -138,19 +138,19 @@ struct backend {
 
 /* Operations of `ops` that a backend may leave NULL.  X(name, parameters, the same with host views) */
 #define OPTIONAL_OPERATIONS(X)                                                                                         \
-    X(head_norm_forward, (T y, T rstd, T x, T w, struct attention a, double eps),                                      \
-      (OUT(y), OUT(rstd), IN(x), IN(w), a, eps))                                                                       \
-    X(head_norm_backward_input, (T dx, T dy, T x, T w, T rstd, struct attention a),                                    \
-      (OUT(dx), IN(dy), IN(x), IN(w), IN(rstd), a))                                                                    \
+    X(head_norm_forward, (T y, T rstd, T x, T w, double base, struct attention a, double eps),                         \
+      (OUT(y), OUT(rstd), IN(x), IN(w), base, a, eps))                                                                 \
+    X(head_norm_backward_input, (T dx, T dy, T x, T w, double base, T rstd, struct attention a),                       \
+      (OUT(dx), IN(dy), IN(x), IN(w), base, IN(rstd), a))                                                              \
     X(head_norm_backward_weight, (T dw, T dy, T x, T rstd, struct attention a), (OUT(dw), IN(dy), IN(x), IN(rstd), a)) \
     X(row_sums, (T sum, T x), (OUT(sum), IN(x)))                                                                       \
     X(row_centred_squares, (T sum, T x, T mean), (OUT(sum), IN(x), IN(mean)))                                          \
-    X(layernorm_forward_part, (T y, T rstd, T x, T w, T b, T mean, int64_t width, double eps),                         \
-      (OUT(y), OUT(rstd), IN(x), IN(w), IN(b), IN(mean), width, eps))                                                  \
-    X(layernorm_backward_sums, (T sums, T dy, T x, T w, T mean, T rstd),                                               \
-      (OUT(sums), IN(dy), IN(x), IN(w), IN(mean), IN(rstd)))                                                           \
-    X(layernorm_backward_part, (T dx, T dy, T x, T w, T mean, T rstd, T sums, int64_t width),                          \
-      (OUT(dx), IN(dy), IN(x), IN(w), IN(mean), IN(rstd), IN(sums), width))                                            \
+    X(layernorm_forward_part, (T y, T rstd, T x, T w, double base, T b, T mean, int64_t width, double eps),            \
+      (OUT(y), OUT(rstd), IN(x), IN(w), base, IN(b), IN(mean), width, eps))                                            \
+    X(layernorm_backward_sums, (T sums, T dy, T x, T w, double base, T mean, T rstd),                                  \
+      (OUT(sums), IN(dy), IN(x), IN(w), base, IN(mean), IN(rstd)))                                                     \
+    X(layernorm_backward_part, (T dx, T dy, T x, T w, double base, T mean, T rstd, T sums, int64_t width),             \
+      (OUT(dx), IN(dy), IN(x), IN(w), base, IN(mean), IN(rstd), IN(sums), width))                                      \
     X(linear_forward_add, (T y, T x, T w), (OUT(y), IN(x), IN(w)))                                                     \
     X(column_sums, (T db, T dy), (OUT(db), IN(dy)))                                                                    \
     X(linear_forward_columns, (T y, int64_t first, T x, T w, T b), (OUT(y), first, IN(x), IN(w), IN(b)))               \

@@ -116,41 +116,41 @@ static inline void dev_row_centred_squares(struct device *d, struct tensor sum, 
 }
 
 static inline void dev_layernorm_forward_part(struct device *d, struct tensor Y, struct tensor rstd, struct tensor X,
-                                              struct tensor w, struct tensor b, struct tensor mean, int64_t width,
-                                              double eps)
+                                              struct tensor w, double base, struct tensor b, struct tensor mean,
+                                              int64_t width, double eps)
 {
-    OPTIONAL(d, layernorm_forward_part, Y, rstd, X, w, b, mean, width, eps);
+    OPTIONAL(d, layernorm_forward_part, Y, rstd, X, w, base, b, mean, width, eps);
     dev_charge(d, "layernorm forward", X, 2, 4);
 }
 
 static inline void dev_layernorm_backward_sums(struct device *d, struct tensor sums, struct tensor dY, struct tensor X,
-                                               struct tensor w, struct tensor mean, struct tensor rstd)
+                                               struct tensor w, double base, struct tensor mean, struct tensor rstd)
 {
-    OPTIONAL(d, layernorm_backward_sums, sums, dY, X, w, mean, rstd);
+    OPTIONAL(d, layernorm_backward_sums, sums, dY, X, w, base, mean, rstd);
     dev_charge(d, "layernorm backward sums", X, 2, 6);
 }
 
 static inline void dev_layernorm_backward_part(struct device *d, struct tensor dX, struct tensor dY, struct tensor X,
-                                               struct tensor w, struct tensor mean, struct tensor rstd,
+                                               struct tensor w, double base, struct tensor mean, struct tensor rstd,
                                                struct tensor sums, int64_t width)
 {
-    OPTIONAL(d, layernorm_backward_part, dX, dY, X, w, mean, rstd, sums, width);
+    OPTIONAL(d, layernorm_backward_part, dX, dY, X, w, base, mean, rstd, sums, width);
     dev_charge(d, "layernorm backward input", X, 3, 7);
 }
 
 /* ---- rmsnorm ----------------------------------------------------------------------------------------------------- */
 
 static inline void dev_rmsnorm_forward(struct device *d, struct tensor Y, struct tensor rstd, struct tensor X,
-                                       struct tensor w, double eps)
+                                       struct tensor w, double base, double eps)
 {
-    REQUIRED(d, rmsnorm_forward, Y, rstd, X, w, eps);
+    REQUIRED(d, rmsnorm_forward, Y, rstd, X, w, base, eps);
     dev_charge(d, "rmsnorm forward", X, 2, 4);
 }
 
 static inline void dev_rmsnorm_backward_input(struct device *d, struct tensor dX, struct tensor dY, struct tensor X,
-                                              struct tensor w, struct tensor rstd)
+                                              struct tensor w, double base, struct tensor rstd)
 {
-    REQUIRED(d, rmsnorm_backward_input, dX, dY, X, w, rstd);
+    REQUIRED(d, rmsnorm_backward_input, dX, dY, X, w, base, rstd);
     dev_charge(d, "rmsnorm backward input", X, 3, 9);
 }
 
@@ -163,16 +163,16 @@ static inline void dev_rmsnorm_backward_weight(struct device *d, struct tensor d
 
 /* Of each head of queries and keys. */
 static inline void dev_head_norm_forward(struct device *d, struct tensor Y, struct tensor rstd, struct tensor X,
-                                         struct tensor w, struct attention a, double eps)
+                                         struct tensor w, double base, struct attention a, double eps)
 {
-    OPTIONAL(d, head_norm_forward, Y, rstd, X, w, a, eps);
+    OPTIONAL(d, head_norm_forward, Y, rstd, X, w, base, a, eps);
     dev_charge(d, "head norm forward", X, 2, 4);
 }
 
 static inline void dev_head_norm_backward_input(struct device *d, struct tensor dX, struct tensor dY, struct tensor X,
-                                                struct tensor w, struct tensor rstd, struct attention a)
+                                                struct tensor w, double base, struct tensor rstd, struct attention a)
 {
-    OPTIONAL(d, head_norm_backward_input, dX, dY, X, w, rstd, a);
+    OPTIONAL(d, head_norm_backward_input, dX, dY, X, w, base, rstd, a);
     dev_charge(d, "head norm backward input", X, 3, 9);
 }
 
@@ -508,6 +508,18 @@ static inline void dev_swiglu_backward_input(struct device *d, struct tensor dX,
 {
     REQUIRED(d, swiglu_backward_input, dX, dY, X);
     dev_charge(d, "swiglu backward input", dY, 5, 13);
+}
+
+static inline void dev_geglu_forward(struct device *d, struct tensor Y, struct tensor X)
+{
+    REQUIRED(d, geglu_forward, Y, X);
+    dev_charge(d, "geglu forward", Y, 3, 9);
+}
+
+static inline void dev_geglu_backward_input(struct device *d, struct tensor dX, struct tensor dY, struct tensor X)
+{
+    REQUIRED(d, geglu_backward_input, dX, dY, X);
+    dev_charge(d, "geglu backward input", dY, 5, 25);
 }
 
 /* ---- parallel streams -------------------------------------------------------------------------------------------- */

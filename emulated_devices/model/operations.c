@@ -25,6 +25,8 @@ static const struct operation_info infos[OP_COUNT] = {
     [OP_SILU]      = { .words = "silu in %s", .has_input_pass = true, .over = -1, .gradient_over = true,
                        .input_reads = READS_IN },
     [OP_SWIGLU]    = { .words = "swiglu in %s", .has_input_pass = true, .over = -1, .input_reads = READS_IN },
+    [OP_GEGLU]     = { .words = "geglu in %s", .has_input_pass = true, .over = -1, .input_reads = READS_IN },
+    [OP_SCALE]     = { .words = "the factor of %s", .has_input_pass = true, .over = 0, .gradient_over = true },
     [OP_DROPOUT]   = { .words = "dropout in %s", .has_input_pass = true, .over = 0, .gradient_over = true },
     [OP_ADD]       = { .words = "the residual sum %s", .has_input_pass = true, .over = 1, .passes_on = true },
     [OP_ROUTE]     = { .words = "the router's choice in %s", .has_input_pass = true, .over = -1,
@@ -66,7 +68,8 @@ enum activation_width operation_width(const struct node *n, enum activation_widt
     case OP_MIX:       return WIDTH_MEAN;
     case OP_ROUTE:     return WIDTH_CHOICES;
     case OP_MIXTURE:   return WIDTH_MODEL;
-    case OP_GELU:      return WIDTH_ACT;
+    case OP_GELU:
+    case OP_GEGLU:     return WIDTH_ACT;
     case OP_SWIGLU:    return in == WIDTH_SHARED_UP ? WIDTH_SHARED_ACT : in == WIDTH_DENSE_UP ? WIDTH_DENSE_ACT
                                                                                                : WIDTH_ACT;
     case OP_EMBED:     return WIDTH_MODEL;

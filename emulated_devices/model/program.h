@@ -25,6 +25,8 @@ enum op {
     OP_GELU,
     OP_SILU,
     OP_SWIGLU,                          /* in[0]: the gate and the gated values, side by side */
+    OP_GEGLU,                           /* the same */
+    OP_SCALE,                           /* in[0] times the model's factor of embeddings */
     OP_DROPOUT,
     OP_ADD,                             /* in[0] + in[1]: the stream, then a branch that ends in a dropout */
     OP_ROUTE,                           /* in[0]: logits of experts; chooses the k largest of each row, and weights */

@@ -36,8 +36,8 @@ enum error_code node_head_norm_forward(const struct node_call *c, struct error *
     const struct linked_node *n = c->node;
     (void)err;
     dev_head_norm_forward(c->stage->device, node_buffer(c, n->y), node_buffer(c, n->statistic[0]),
-                          node_buffer(c, n->x[0]), stage_weight(c->stage, norms_of(c)), node_attention(c),
-                          c->stage->plan->model.eps);
+                          node_buffer(c, n->x[0]), stage_weight(c->stage, norms_of(c)),
+                          norm_base(&c->stage->plan->model), node_attention(c), c->stage->plan->model.eps);
     return OK;
 }
 
@@ -47,7 +47,8 @@ enum error_code node_head_norm_input(const struct node_call *c, struct error *er
     (void)err;
     dev_head_norm_backward_input(c->stage->device, node_buffer(c, n->dx[0]), node_buffer(c, n->dy),
                                  node_buffer(c, n->x[0]), stage_weight(c->stage, norms_of(c)),
-                                 node_buffer(c, n->statistic[0]), node_attention(c));
+                                 norm_base(&c->stage->plan->model), node_buffer(c, n->statistic[0]),
+                                 node_attention(c));
     return OK;
 }
 

@@ -183,6 +183,38 @@ static enum error_code swiglu_input(const struct node_call *c, struct error *err
     return OK;
 }
 
+static enum error_code geglu_forward(const struct node_call *c, struct error *err)
+{
+    (void)err;
+    dev_geglu_forward(c->stage->device, buffer(c, c->node->y), buffer(c, c->node->x[0]));
+    return OK;
+}
+
+static enum error_code geglu_input(const struct node_call *c, struct error *err)
+{
+    (void)err;
+    dev_geglu_backward_input(c->stage->device, buffer(c, c->node->dx[0]), buffer(c, c->node->dy),
+                             buffer(c, c->node->x[0]));
+    return OK;
+}
+
+/* In place. */
+static enum error_code scale_forward(const struct node_call *c, struct error *err)
+{
+    (void)err;
+    dev_scale(c->stage->device, buffer(c, c->node->y),
+              embedding_factor(&c->stage->plan->model, c->stage->device->dtype));
+    return OK;
+}
+
+static enum error_code scale_input(const struct node_call *c, struct error *err)
+{
+    (void)err;
+    dev_scale(c->stage->device, buffer(c, c->node->dx[0]),
+              embedding_factor(&c->stage->plan->model, c->stage->device->dtype));
+    return OK;
+}
+
 static enum error_code dropout_forward(const struct node_call *c, struct error *err)
 {
     return drop(c, buffer(c, c->node->y), buffer(c, c->node->x[0]), err);
@@ -258,6 +290,8 @@ static const struct { run *forward, *input, *weight; } runs[OP_COUNT] = {
     [OP_GELU]      = { gelu_forward,      gelu_input,      NULL },
     [OP_SILU]      = { silu_forward,      silu_input,      NULL },
     [OP_SWIGLU]    = { swiglu_forward,    swiglu_input,    NULL },
+    [OP_GEGLU]     = { geglu_forward,     geglu_input,     NULL },
+    [OP_SCALE]     = { scale_forward,     scale_input,     NULL },
     [OP_DROPOUT]   = { dropout_forward,   dropout_input,   NULL },
     [OP_ADD]       = { add_forward,       NULL,            NULL },
     [OP_ROUTE]     = { node_route_forward, node_route_input, NULL },

@@ -41,6 +41,7 @@ static const struct unary {
     [OP_ATTENTION] = { &sbp_attention, &sbp_attention_dx, .reads_input = true, .whole_sequences = true },
     [OP_GELU]      = { &sbp_gelu,      &sbp_gelu_dx,      .reads_input = true },
     [OP_SWIGLU]    = { &sbp_swiglu,    &sbp_swiglu_dx,    .reads_input = true },
+    [OP_GEGLU]     = { &sbp_geglu,     &sbp_geglu_dx,     .reads_input = true },
 };
 
 /* ---- letters ----------------------------------------------------------------------------------------------------- */

@@ -74,6 +74,14 @@ void case_take_phi3(struct plan *p)
                                        .shorter = { 1.1, 1.3 }, .longer = { 1.7, 3.1 }, .turned = 4 };
 }
 
+/* Heads are wider than D/H. */
+void case_take_gemma(struct plan *p)
+{
+    case_take_llama(p);
+    snprintf(p->model.name, sizeof p->model.name, "nasty gemma");
+    p->model.mlp = MLP_GEGLU, p->model.norms_from_one = p->model.scaled_embedding = true, p->model.A = 4;
+}
+
 /* A Qwen2 with three parallel streams; a prefix is shorter than a sequence. */
 void case_take_streams(struct plan *p)
 {
@@ -154,7 +162,7 @@ static const struct case_model models[] = { { "gpt2", take_gpt2 }, { "llama", ca
                                             { "gptj", case_take_gptj }, { "qwen2", case_take_qwen2 },
                                             { "parscale", case_take_streams }, { "qwen3", case_take_qwen3 },
                                             { "biased", case_take_biased }, { "windows", case_take_windows },
-                                            { "phi3", case_take_phi3 },
+                                            { "phi3", case_take_phi3 }, { "gemma", case_take_gemma },
                                             { "mixtral", case_take_mixtral }, { "qwen3-moe", case_take_qwen3_moe },
                                             { "shared", take_shared } };
 

@@ -13,6 +13,7 @@ static const struct single_operation *const operations[OP_COUNT] = {
     [OP_SWIGLU] = &single_swiglu,       [OP_DROPOUT] = &single_dropout,     [OP_ADD] = &single_add,
     [OP_GATE] = &single_gate,           [OP_BESIDE] = &single_beside,       [OP_MIX] = &single_mix,
     [OP_LOSS] = &single_loss,           [OP_PREFIXED_ATTENTION] = &single_prefixed_attention,
+    [OP_GEGLU] = &single_geglu,         [OP_SCALE] = &single_scale,
     [OP_ROUTE] = &single_route,         [OP_MIXTURE] = &single_combine,         /* its products: add_experts() */
 };
 

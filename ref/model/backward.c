@@ -9,7 +9,7 @@ static void norm_backward(struct transformer *m, struct tensor dX, struct tensor
 {
     if (m->config.norm == NORM_RMS) {
         m->ops->rmsnorm_backward_weight(m->g[w], dY, X, rstd);
-        m->ops->rmsnorm_backward_input(dX, dY, X, m->w[w], rstd);
+        m->ops->rmsnorm_backward_input(dX, dY, X, m->w[w], norm_base(&m->config), rstd);
     } else {
         m->ops->layernorm_backward_weight(m->g[w], m->g[b], dY, X, mean, rstd);
         m->ops->layernorm_backward_input(dX, dY, X, m->w[w], mean, rstd);
@@ -34,6 +34,7 @@ static void feed_backward(struct transformer *m, int layer, struct tensor dX)
     op->linear_backward_input(d_act, m->d_branch, W(f.down_w));
     computed_gradient(m, f.act_name, layer, d_act, c->D);
     if (c->mlp == MLP_GELU) op->gelu_backward_input(d_up, d_act, f.up);
+    else if (c->mlp == MLP_GEGLU) op->geglu_backward_input(d_up, d_act, f.up);
     else op->swiglu_backward_input(d_up, d_act, f.up);
     computed_gradient(m, f.up_name, layer, d_up, 1);
     op->linear_backward_weight(G(f.up_w), G(UP_B), d_up, feed_input(m, layer));
@@ -49,7 +50,8 @@ static void head_norms_backward(struct transformer *m, int layer)
 
     computed_gradient(m, "attn.normed", layer, m->d_qkv, 2);
     op->head_norm_backward_weight(G(HEAD_NORM_W), m->d_qkv, a->qkv, a->head_rstd, shape);
-    op->head_norm_backward_input(m->d_qkv, m->d_qkv, a->qkv, W(HEAD_NORM_W), a->head_rstd, shape);
+    op->head_norm_backward_input(m->d_qkv, m->d_qkv, a->qkv, W(HEAD_NORM_W), norm_base(&m->config), a->head_rstd,
+                                 shape);
 }
 
 /* m->d_branch: on entry the gradient of attention's output, on return that of its input. */
@@ -201,6 +203,7 @@ void transformer_backward(struct transformer *m)
 
     op->dropout(m->d_stream, m->d_stream,
                 dropout_at(c->dropout_embedding, m->seed, -1, "embedding", m->first * m->S, 0, c->D));
+    if (c->scaled_embedding) op->scale(m->d_stream, embedding_factor(c, m->d_stream.dtype));
     if (c->positions == POSITIONS_LEARNED)
         op->embedding_backward_weight(m->g[param_positions(c)], m->d_stream, m->positions, 0);
     take_patches(m);

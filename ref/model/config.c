@@ -30,6 +30,7 @@
                   .shorter = { 1, 1 }, .longer = { 1.1, 3.2 } }, .init_std = 0.02 }
 
 #define DENSE .mlp = MLP_SWIGLU
+#define GEMMA .mlp = MLP_GEGLU, .norms_from_one = true, .scaled_embedding = true
 #define MIXTURE(E_, k_) .mlp = MLP_MIXTURE, .mixture = { E_, k_, .router = { .normalized = true, .scale = 1 }, \
                                                          .balance_coefficient = 0.02, .z_coefficient = 0.001 }
 
@@ -65,6 +66,8 @@ const struct model_preset model_presets[] = {
     { WIDE_HEADS("qwen3-moe-tiny", 8, 8, 4, 6, 32, 24, 32, 256,
                  MIXTURE(8, 2), .head_norms = true, .dense = { 88, { { 1 } } }),
       "a Qwen3-MoE of 0.2M parameters: qwen3-tiny whose layers but the first have 8 experts, 2 of a token", 8 },
+    { WIDE_HEADS("gemma-tiny", 8, 8, 4, 6, 32, 88, 32, 256, GEMMA, .tied = true),
+      "a Gemma of 0.1M parameters: scaled embeddings, norms from one, geglu, and heads that are wider than D/H", 8 },
     { GPTJ("gptj-tiny", 8, 8, 32, 2, 128, 32, 256), "a GPT-J of 0.1M parameters, 8 layers and 8 heads", 8 },
     { { .name = "" }, NULL, 0 },
 };
@@ -108,7 +111,7 @@ static enum error_code check_sizes(const struct model_config *c, struct error *e
                         (long long)positive[i].value);
     if (c->L > 100000)
         return fail(err, ERR_PLAN, "model: L (layers) = %lld; it can be at most 100000", (long long)c->L);
-    const double feeds = c->mlp == MLP_GELU ? 2 : c->mlp == MLP_SWIGLU ? 3 : 3.0 * (double)c->mixture.E;
+    const double feeds = c->mlp == MLP_GELU ? 2 : c->mlp == MLP_MIXTURE ? 3.0 * (double)c->mixture.E : 3;
     const double attention = 2.0 * (double)(c->H + c->K) * (double)c->A;
     const double size = (double)c->D * (double)(c->V + c->S) +
                         (double)c->L * (double)c->D * (c->shortcut ? 2 * attention + (feeds + 6) * (double)c->F

@@ -11,12 +11,13 @@
 /* Families of models whose files we read and write. */
 enum model_family { FAMILY_NONE, FAMILY_GPT2, FAMILY_LLAMA, FAMILY_MIXTRAL, FAMILY_GPTJ, FAMILY_QWEN2, FAMILY_PARSCALE,
                     FAMILY_SCMOE, FAMILY_QWEN3, FAMILY_QWEN3_MOE, FAMILY_MISTRAL, FAMILY_PHI3,
+                    FAMILY_GEMMA,
                     FAMILY_COUNT };
 
 /* The parts of a model: each family has one of each kind (model_family()). */
 enum norm_kind { NORM_LAYER, NORM_RMS };
 enum position_kind { POSITIONS_LEARNED, POSITIONS_ROTARY };
-enum mlp_kind { MLP_GELU, MLP_SWIGLU, MLP_MIXTURE };
+enum mlp_kind { MLP_GELU, MLP_SWIGLU, MLP_GEGLU, MLP_MIXTURE };
 enum rotary_scaling { SCALING_NONE, SCALING_LINEAR, SCALING_LLAMA3, SCALING_DYNAMIC, SCALING_YARN, SCALING_LONG };
 
 /* Rotary positions: pair i of the R/2 rotated pairs of a head turns by theta^(-2i/R) radians per token, scaled as in
@@ -120,6 +121,8 @@ struct model_config {
     struct dense_layers dense;
     struct streams_config streams;
     int64_t padding;            /* 1 + padding token, whose embedding gets no gradient in transformers; 0: none */
+    bool scaled_embedding;      /* the embedding of a token is multiplied by sqrt(D) */
+    bool norms_from_one;        /* a norm's factors are 1 + its weights, which start at 0 */
     bool head_norms;            /* each head of queries and keys passes an rmsnorm before its rotary positions */
     bool parallel;              /* attention and feed-forward read the same norm; there is no second norm */
     bool shortcut;              /* a layer has two blocks with dense feed-forwards; its mixture reads what the first
@@ -273,7 +276,8 @@ struct param_part {
  * One logical parameter of the whole model, independent of sharding.  Matrices are [out, in].
  *
  * Matrices with the same input are one parameter: QKV [(H+2K)A, D] has the rows of all queries, all keys, all values;
- * UP of a swiglu [2F, D] has the rows of the gate, then of the gated half.  Files may store them as separate `part`s.
+ * UP of a swiglu or a geglu [2F, D] has the rows of the gate, then of the gated half.  Files may store them as separate
+ * `part`s.
  */
 struct param_spec {
     char name[PARAM_NAME];      /* as in transformers; GPT-2 without the leading "transformer."; QKV of a Llama:
@@ -329,6 +333,9 @@ int param_head_bias(const struct model_config *);
 
 /* Where layers are numbered, the second block of one with a shortcut; L is what comes after the last layer. */
 static inline int64_t second_block(const struct model_config *c, int64_t layer) { return c->L + 1 + layer; }
+
+/* What is added to the weights of a norm. */
+static inline double norm_base(const struct model_config *c) { return c->norms_from_one; }
 
 /* Widths of the fused layers, and of all heads' results side by side. */
 static inline int64_t qkv_width(const struct model_config *c) { return (c->H + 2 * c->K) * c->A; }

@@ -1,7 +1,7 @@
 /* config_json.c -- the config.json of Hugging Face transformers: finds the family; the keys of all families.
  *
- * Every key is in a list (config_keys.h): those of a family in config_gpt2.c, config_llama.c and config_gptj.c, those
- * of all families here.
+ * Every key is in a list (config_keys.h): those of a family in config_gpt2.c, config_llama.c, config_gemma.c and
+ * config_gptj.c, those of all families here.
  */
 #include "ref/model/config_json.h"
 #include "ref/io/output.h"
@@ -86,6 +86,7 @@ static const struct family_format {
     { FAMILY_QWEN3, "Qwen3ForCausalLM", "Qwen3Model", &qwen3_defaults, qwen3_keys, llama_finish, llama_to_json },
     { FAMILY_QWEN3_MOE, "Qwen3MoeForCausalLM", "Qwen3MoeModel", &qwen3_moe_defaults, qwen3_moe_keys, qwen3_moe_finish,
       qwen3_moe_to_json },
+    { FAMILY_GEMMA, "GemmaForCausalLM", "GemmaModel", &gemma_defaults, gemma_keys, llama_finish, gemma_to_json },
     { FAMILY_SCMOE, "ScMoEForCausalLM", "ScMoEModel", &scmoe_defaults, mixtral_keys, llama_finish, llama_to_json },
 };
 enum { FORMATS = sizeof formats / sizeof *formats };

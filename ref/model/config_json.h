@@ -34,13 +34,13 @@ struct config_reading {
 #define CONFIG_TO(name, kind, field) KEY_TO(name, kind, struct config_reading, field)
 
 /* Reading a family: start with the defaults of its class in transformers, read its list of keys, then call its finish
- * function, which computes derived values and refuses contradictions.  Mistral, Phi-3, Mixtral, Qwen2, Qwen3, ParScale
- * and ScMoE use llama_finish, a Qwen3-MoE after its own; a ScMoE has a Mixtral's keys. */
+ * function, which computes derived values and refuses contradictions.  Mistral, Phi-3, Mixtral, Qwen2, Qwen3, ParScale,
+ * Gemma and ScMoE use llama_finish, a Qwen3-MoE after its own; a ScMoE has a Mixtral's keys. */
 extern const struct config_key gpt2_keys[], llama_keys[], mixtral_keys[], gptj_keys[], qwen2_keys[],
-    qwen3_keys[], qwen3_moe_keys[], parscale_keys[], mistral_keys[], phi3_keys[];
+    qwen3_keys[], qwen3_moe_keys[], parscale_keys[], mistral_keys[], phi3_keys[], gemma_keys[];
 extern const struct config_reading gpt2_defaults, llama_defaults, mixtral_defaults, gptj_defaults, qwen2_defaults,
     qwen3_defaults, qwen3_moe_defaults, parscale_defaults, scmoe_defaults, mistral_defaults,
-    phi3_defaults;
+    phi3_defaults, gemma_defaults;
 enum error_code gpt2_finish(struct config_reading *, const cJSON *root, const char *path, struct error *);
 enum error_code llama_finish(struct config_reading *, const cJSON *root, const char *path, struct error *);
 enum error_code qwen3_moe_finish(struct config_reading *, const cJSON *root, const char *path, struct error *);
@@ -60,6 +60,7 @@ enum error_code windows_from_json(struct config_reading *, const char *path, str
 /* Write a config into a JSON document; false if there is no memory. */
 bool gpt2_to_json(const struct model_config *, cJSON *root);
 bool llama_to_json(const struct model_config *, cJSON *root);       /* and all that llama_finish reads */
+bool gemma_to_json(const struct model_config *, cJSON *root);
 bool qwen3_moe_to_json(const struct model_config *, cJSON *root);
 bool gptj_to_json(const struct model_config *, cJSON *root);
 bool mixture_to_json(const struct mixture_config *, cJSON *root);

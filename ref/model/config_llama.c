@@ -275,12 +275,15 @@ bool llama_to_json(const struct model_config *c, cJSON *root)
         { "rms_norm_eps", c->eps }, { "initializer_range", c->init_std },
         { "attention_dropout", c->dropout_attention },
     };
-    bool ok = cJSON_AddStringToObject(root, "hidden_act", "silu") != NULL;
+    const char *act = c->mlp == MLP_GEGLU ? "gelu_pytorch_tanh" : "silu";
+    bool ok = cJSON_AddStringToObject(root, "hidden_act", act) != NULL;
     for (size_t i = 0; i < sizeof number / sizeof *number; i++)
         ok = cJSON_AddNumberToObject(root, number[i].key, number[i].value) && ok;
     if (c->biases & HAS_BIAS(ROLE_ATTENTION_OUT)) ok = cJSON_AddTrueToObject(root, "attention_bias") && ok;
     if (c->biases & HAS_BIAS(ROLE_UP)) ok = cJSON_AddTrueToObject(root, "mlp_bias") && ok;
-    if (heads_width(c) != c->D || c->head_norms) ok = cJSON_AddNumberToObject(root, "head_dim", (double)c->A) && ok;
+    const bool has_default = c->head_norms || c->mlp == MLP_GEGLU;     /* which is another width than D/H */
+    if (heads_width(c) != c->D || has_default)
+        ok = cJSON_AddNumberToObject(root, "head_dim", (double)c->A) && ok;
     if (STREAMS(c) > 1)
         ok = cJSON_AddNumberToObject(root, "parscale_n", (double)c->streams.P) &&
              cJSON_AddNumberToObject(root, "parscale_n_tokens", (double)c->streams.prefix) &&

@@ -22,6 +22,7 @@ static const struct family {
     bool head_norms;
     enum { NO_LAYERS, ALL_LAYERS, ANY_LAYERS } windows;         /* which may have one */
     enum model_family alike;
+    bool from_one;              /* norms; and embeddings are scaled */
 } families[FAMILY_COUNT] = {
     [FAMILY_GPT2]    = { "gpt2", NORM_LAYER, POSITIONS_LEARNED, MLP_GELU, BIASES_GPT2, .grouped = false },
     [FAMILY_LLAMA]   = { "llama", NORM_RMS, POSITIONS_ROTARY, MLP_SWIGLU, BIASES_NONE, OF_ATTENTION | OF_FEED,
@@ -44,6 +45,8 @@ static const struct family {
                            .grouped = true, .head_norms = true },
     [FAMILY_PHI3]    = { "phi3", NORM_RMS, POSITIONS_ROTARY, MLP_SWIGLU, BIASES_NONE, .grouped = true,
                          .windows = ALL_LAYERS, .alike = FAMILY_PHI3 },
+    [FAMILY_GEMMA]   = { "gemma", NORM_RMS, POSITIONS_ROTARY, MLP_GEGLU, BIASES_NONE, OF_ATTENTION, .grouped = true,
+                         .from_one = true },
 };
 
 static bool has_biases_of(const struct model_config *c, const struct family *f)
@@ -64,7 +67,8 @@ static bool is_of(const struct model_config *c, const struct family *f)
     return c->norm == f->norm && c->positions == f->positions && c->mlp == f->mlp && has_biases_of(c, f)
            && c->parallel == f->parallel && c->shortcut == f->shortcut && c->rotary.neighbours == f->neighbours
            && c->head_norms == f->head_norms && (f->grouped || c->K == c->H) && f->streams == (STREAMS(c) > 1)
-           && has_windows_of(c, f) && c->alike == f->alike;
+           && has_windows_of(c, f) && c->alike == f->alike && c->norms_from_one == f->from_one
+           && c->scaled_embedding == f->from_one;
 }
 
 enum model_family model_family(const struct model_config *c)

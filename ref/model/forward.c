@@ -8,7 +8,7 @@
 static void norm_forward(struct transformer *m, struct tensor Y, struct tensor mean, struct tensor rstd,
                          struct tensor X, int w, int b)
 {
-    if (m->config.norm == NORM_RMS) m->ops->rmsnorm_forward(Y, rstd, X, m->w[w], m->config.eps);
+    if (m->config.norm == NORM_RMS) m->ops->rmsnorm_forward(Y, rstd, X, m->w[w], norm_base(&m->config), m->config.eps);
     else m->ops->layernorm_forward(Y, mean, rstd, X, m->w[w], m->w[b], m->config.eps);
 }
 
@@ -24,7 +24,8 @@ static void attention_forward(struct transformer *m, int layer)
     op->linear_forward(a->qkv, a->ln1, W(QKV_W), W(QKV_B));
     computed(m, "attn.qkv", layer, a->qkv, c->D);
     if (c->head_norms) {
-        op->head_norm_forward(a->normed, a->head_rstd, a->qkv, W(HEAD_NORM_W), attention_of(m, layer), c->eps);
+        op->head_norm_forward(a->normed, a->head_rstd, a->qkv, W(HEAD_NORM_W), norm_base(c), attention_of(m, layer),
+                              c->eps);
         computed(m, "attn.normed", layer, a->normed, c->A);
     }
     if (c->positions == POSITIONS_ROTARY) {
@@ -47,6 +48,7 @@ static void feed_forward(struct transformer *m, int layer)
     op->linear_forward(f.up, feed_input(m, layer), W(f.up_w), W(UP_B));
     computed(m, f.up_name, layer, f.up, c->D);
     if (c->mlp == MLP_GELU) op->gelu_forward(f.act, f.up);
+    else if (c->mlp == MLP_GEGLU) op->geglu_forward(f.act, f.up);
     else op->swiglu_forward(f.act, f.up);
     computed(m, f.act_name, layer, f.act, 1);
     op->linear_forward(m->branch, f.act, W(f.down_w), W(DOWN_B));
@@ -154,6 +156,7 @@ static void embed(struct transformer *m)
         if (m->patch[n] >= 0) copy_row(x, n, m->patches, m->patch[n]);
     if (c->positions == POSITIONS_LEARNED)
         m->ops->embedding_forward(x, m->positions, m->w[param_positions(c)], 0, true);
+    if (c->scaled_embedding) m->ops->scale(x, embedding_factor(c, x.dtype));
     m->ops->dropout(x, x, dropout_at(c->dropout_embedding, m->seed, -1, "embedding", m->first * m->S, 0, c->D));
     computed(m, "embedding", -1, x, 1);
 }

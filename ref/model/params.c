@@ -164,7 +164,7 @@ static const struct naming gpt2_naming = {
     [UP_B] = { "mlp.gate_up_proj.bias", { "mlp.gate_proj.bias", "mlp.up_proj.bias" } },                                \
     [DOWN_W] = { .whole = "mlp.down_proj.weight" }, [DOWN_B] = { .whole = "mlp.down_proj.bias" }
 
-static const struct naming llama_naming = {         /* and Mixtral, Qwen2, Qwen3 and ParScale */
+static const struct naming llama_naming = {         /* and Mixtral, Qwen2, Qwen3, ParScale and Gemma */
     .in_files = "", .block = "model.layers.%d.", .tokens = "model.embed_tokens", .norm = "model.norm",
     .of_block = {
         LLAMA_NAMES,
@@ -242,7 +242,7 @@ static const struct naming *naming_of(const struct model_config *c)
         [FAMILY_PARSCALE] = &llama_naming,
         [FAMILY_SCMOE] = &scmoe_naming, [FAMILY_QWEN3] = &llama_naming,
         [FAMILY_MISTRAL] = &llama_naming, [FAMILY_PHI3] = &phi3_naming,
-        [FAMILY_QWEN3_MOE] = &qwen3_moe_naming,
+        [FAMILY_QWEN3_MOE] = &qwen3_moe_naming, [FAMILY_GEMMA] = &llama_naming,
     };
     return of_family[model_family(c)];
 }
@@ -327,7 +327,7 @@ static struct param_spec block_param(const struct model_config *c, int layer, in
     struct param_spec s = make(at.text, n->whole, role_in(c, layer, p), layer, shape[p].rows, shape[p].cols,
                                shape[p].std);
     s.expert = expert;
-    s.mean = (kinds[p].role == ROLE_NORM || kinds[p].role == ROLE_HEAD_NORM) && !kinds[p].bias;
+    s.mean = (kinds[p].role == ROLE_NORM || kinds[p].role == ROLE_HEAD_NORM) && !kinds[p].bias && !c->norms_from_one;
     s.file_transposed = naming_of(c)->transposed && s.ndim == 2;
     for (int i = 0; i < PARAM_MOST_PARTS && n->part[i]; i++)
         add_part(&s, naming_of(c)->in_files, at.text, n->part[i], part_rows(c, layer, p, i));
@@ -366,7 +366,7 @@ static struct param_spec param_outside(const struct model_config *c, int i)
     for (int k = 0; STREAMS(c) > 1 && k < OF_MEAN; k++)
         if (i == param_of_mean(c, k)) return param_in_mean(c, k);
     struct param_spec s = make(n->norm, i == final ? ".weight" : ".bias", ROLE_NORM, L, c->D, 0, 0);
-    s.mean = i == final;
+    s.mean = i == final && !c->norms_from_one;
     return s;
 }
 

@@ -254,6 +254,15 @@ double transformer_gradient_norm(const struct transformer *m)
     return sqrt(sum);
 }
 
+double embedding_factor(const struct model_config *c, enum dtype t)
+{
+    double rounded = 1;
+    const struct tensor one = tensor_1d(&rounded, t, 1);
+    if (!c->scaled_embedding) return 1;
+    tensor_set(one, 0, sqrt((double)c->D));
+    return tensor_get(one, 0);
+}
+
 struct attention attention_of_layer(const struct model_config *c, int64_t layer, int64_t S)
 {
     return (struct attention){ .S = S, .H = c->H, .K = c->K, .A = c->A, .scale = 1 / sqrt((double)c->A),

@@ -1,8 +1,8 @@
 /* transformer.h -- the one-device model: the reference that every plan is compared with.
  *
- * One model whose configuration chooses its parts: GPT-2, Llama, Qwen2, Qwen3, Qwen3-MoE, Mixtral, GPT-J, ScMoE.  It
- * uses only ref/ops, and computes the whole batch at once, in the simplest order.  Every computed tensor is announced
- * to an observer, in execution order, forward and backward.
+ * One model whose configuration chooses its parts: GPT-2, Llama, Qwen2, Qwen3, Qwen3-MoE, Gemma, Mixtral, GPT-J,
+ * ScMoE.  It uses only ref/ops, and computes the whole batch at once, in the simplest order.  Every computed tensor is
+ * announced to an observer, in execution order, forward and backward.
  *
  * Source  A. Radford et al., "Language models are unsupervised multitask learners", 2019; H. Touvron et al., "LLaMA",
  *         arXiv:2302.13971; A. Q. Jiang et al., "Mixtral of experts", arXiv:2401.04088; B. Wang and A. Komatsuzaki,
@@ -32,7 +32,7 @@ struct block_activations {
     struct tensor normed, head_rstd;            /* with norms of heads: [N,(H+2K)A] (turned instead), [N,H+K] */
     struct tensor mid;                          /* [N,D] in + attention; in a parallel block the sum of both branches */
     struct tensor ln2_mean, ln2_rstd, ln2;
-    struct tensor up, act;                      /* [R,U], [R,F] before and after gelu or swiglu */
+    struct tensor up, act;                      /* [R,U], [R,F] before and after gelu, swiglu or geglu */
     /* of a mixture: */
     struct tensor router, weights, experts;     /* [N,E] logits, [N,k], I32 [N,k] */
     struct tensor order, counts;                /* I32 [Nk], I32 [E]: see expert_order in ops.h */
@@ -133,6 +133,9 @@ double transformer_gradient_norm(const struct transformer *);
 
 /** Initial values of elements [first, first + n) of a parameter: a pure function of (seed, name, element). */
 void param_init(const struct param_spec *, uint64_t seed, enum dtype, int64_t first, int64_t n, void *out);
+
+/** The factor on embeddings, rounded to the format of the weights, as in transformers; 1 of most models. */
+double embedding_factor(const struct model_config *, enum dtype);
 
 /** Attention of a layer on sequences of S tokens: all heads, no dropout. */
 struct attention attention_of_layer(const struct model_config *, int64_t layer, int64_t S);

@@ -14,7 +14,8 @@ static double smallest_step(enum dtype t)
 
 struct rounding rounding_of(enum dtype results, enum dtype sums, int parts)
 {
-    return (struct rounding){ .sum = dtype_unit(sums == DTYPE_COUNT ? dtype_wide(results) : sums),
+    return (struct rounding){ .results = results,
+                              .sum = dtype_unit(sums == DTYPE_COUNT ? dtype_wide(results) : sums),
                               .store = dtype_unit(results),
                               .tiny = smallest_step(results) / 2,
                               .parts = parts };

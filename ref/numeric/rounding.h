@@ -17,6 +17,7 @@
 #define ROUNDING_LAMBDA 10.0
 
 struct rounding {
+    enum dtype results;                 /* format of results */
     double sum;                         /* unit roundoff of the format that adds */
     double store;                       /* unit roundoff of the format of results */
     double tiny;                        /* what underflow moves a stored number by: half its smallest step */

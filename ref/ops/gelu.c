@@ -9,11 +9,8 @@
  *           itself is about |x| e^(2u).
  */
 #include "ref/ops/table.h"
-#include "ref/ops/exp.h"
+#include "ref/ops/gelu.h"
 #include "ref/ops/reduce.h"
-
-#define SQRT_8_OVER_PI R(1.5957691216057307117597842397375)
-#define CUBIC R(0.044715)
 
 void FN(gelu_forward)(struct tensor Y, struct tensor X)
 {
@@ -23,21 +20,7 @@ void FN(gelu_forward)(struct tensor Y, struct tensor X)
     assert(tensor_count(Y) == count);
 
     #pragma omp parallel for simd schedule(static) if (count > PARALLEL_FROM)
-    for (int64_t i = 0; i < count; i++) {
-        const real minus_2u = -SQRT_8_OVER_PI * x[i] * (1 + CUBIC * x[i] * x[i]);
-        y[i] = x[i] / (1 + FN(fast_exp)(minus_2u));
-    }
-}
-
-/* Outside the clamp the derivative is 0 or 1 to within e^(-87) (e^(-602) in fp64).  Inside it neither e^(-2u) nor x^2
- * overflows, so infinity times 0 does not occur. */
-static inline real FN(gelu_slope)(real x)
-{
-    const real limit = sizeof(real) == 4 ? 10 : 20;
-    x = x < -limit ? -limit : x;
-    x = x > limit ? limit : x;
-    const real e = FN(fast_exp)(-SQRT_8_OVER_PI * x * (1 + CUBIC * x * x)), s = 1 / (1 + e);
-    return s + x * s * (s * e) * (SQRT_8_OVER_PI * (1 + 3 * CUBIC * x * x));
+    for (int64_t i = 0; i < count; i++) y[i] = FN(gelu)(x[i]);
 }
 
 /* simd: dX may be dY; the pragma tells the compiler that this is safe. */

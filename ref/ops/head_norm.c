@@ -3,9 +3,9 @@
  * Source    M. Dehghani et al., "Scaling vision transformers to 22 billion parameters", arXiv:2302.05442, section 2, as
  *           Qwen3 has it (A. Yang et al., arXiv:2505.09388): before rotary positions, without a mean and a bias
  * Shapes    X, Y, dX, dY [N, (H+2K)A];  w, dw [2A]: the queries' A weights, then the keys';  rstd [N(H+K)]
- * Forward   of each head x:  rstd = 1/sqrt(mean(x^2) + eps),  y = x * rstd * w
- * Backward  g = dy * w,  xhat = x * rstd;  dx = rstd * (g - xhat * mean(g * xhat));  dw += sum(dy * xhat) over rows and
- *           heads
+ * Forward   of each head x:  rstd = 1/sqrt(mean(x^2) + eps),  y = x * rstd * (base + w)
+ * Backward  g = dy * (base + w),  xhat = x * rstd;  dx = rstd * (g - xhat * mean(g * xhat));
+ *           dw += sum(dy * xhat) over rows and heads
  * Rounding  as rmsnorm; weight gradients sum the heads of a row, rows in order.
  */
 #include "ref/ops/table.h"
@@ -22,9 +22,10 @@ static void FN(copy_values)(real *to, const real *from, struct attention a)
     for (int64_t i = (a.H + a.K) * a.A; i < (a.H + 2 * a.K) * a.A; i++) to[i] = from[i];
 }
 
-void FN(head_norm_forward)(struct tensor Y, struct tensor rstd, struct tensor X, struct tensor w, struct attention a,
-                           double eps)
+void FN(head_norm_forward)(struct tensor Y, struct tensor rstd, struct tensor X, struct tensor w, double base,
+                           struct attention a, double eps)
 {
+    const real from = (real)base;
     const int64_t N = tensor_rows(X), ld = tensor_cols(X), heads = a.H + a.K;
     assert(ld == (a.H + 2 * a.K) * a.A && tensor_count(Y) == N * ld && tensor_count(w) == 2 * a.A);
     assert(tensor_count(rstd) == N * heads);
@@ -35,16 +36,17 @@ void FN(head_norm_forward)(struct tensor Y, struct tensor rstd, struct tensor X,
             const real *x = CONST_DATA(X) + n * ld + h * a.A, *W = FN(weights_of)(w, a, h);
             real *y = DATA(Y) + n * ld + h * a.A;
             const real r = 1 / REAL_FN(sqrt)(FN(sum_centred_squares)(x, 0, a.A) / (real)a.A + (real)eps);
-            for (int64_t i = 0; i < a.A; i++) y[i] = x[i] * r * W[i];
+            for (int64_t i = 0; i < a.A; i++) y[i] = x[i] * r * (from + W[i]);
             DATA(rstd)[n * heads + h] = r;
         }
         FN(copy_values)(DATA(Y) + n * ld, CONST_DATA(X) + n * ld, a);
     }
 }
 
-void FN(head_norm_backward_input)(struct tensor dX, struct tensor dY, struct tensor X, struct tensor w,
+void FN(head_norm_backward_input)(struct tensor dX, struct tensor dY, struct tensor X, struct tensor w, double base,
                                   struct tensor rstd, struct attention a)
 {
+    const real from = (real)base;
     const int64_t N = tensor_rows(X), ld = tensor_cols(X), heads = a.H + a.K;
     assert(tensor_count(dX) == N * ld && tensor_count(dY) == N * ld && tensor_count(w) == 2 * a.A);
     assert(tensor_count(rstd) == N * heads);
@@ -55,9 +57,9 @@ void FN(head_norm_backward_input)(struct tensor dX, struct tensor dY, struct ten
             const real *x = CONST_DATA(X) + n * ld + h * a.A, *dy = CONST_DATA(dY) + n * ld + h * a.A,
                        *W = FN(weights_of)(w, a, h), r = CONST_DATA(rstd)[n * heads + h];
             real *dx = DATA(dX) + n * ld + h * a.A, sum = 0;
-            for (int64_t i = 0; i < a.A; i++) sum += dy[i] * W[i] * (x[i] * r);
+            for (int64_t i = 0; i < a.A; i++) sum += dy[i] * (from + W[i]) * (x[i] * r);
             const real mean = sum / (real)a.A;
-            for (int64_t i = 0; i < a.A; i++) dx[i] = r * (dy[i] * W[i] - x[i] * r * mean);
+            for (int64_t i = 0; i < a.A; i++) dx[i] = r * (dy[i] * (from + W[i]) - x[i] * r * mean);
         }
         FN(copy_values)(DATA(dX) + n * ld, CONST_DATA(dY) + n * ld, a);
     }

@@ -46,7 +46,7 @@ void FN(layernorm_backward_input)(struct tensor dX, struct tensor dY, struct ten
         real *restrict dx = DATA(dX) + n * D;
         const real mu = CONST_DATA(mean)[n], r = CONST_DATA(rstd)[n];
         real sum_g, sum_gx;
-        FN(normed_sums)(dy, W, x, mu, r, D, &sum_g, &sum_gx);
+        FN(normed_sums)(dy, W, 0, x, mu, r, D, &sum_g, &sum_gx);
         const real mean_g = sum_g / (real)D, mean_gx = sum_gx / (real)D;
         for (int64_t d = 0; d < D; d++) dx[d] = r * (dy[d] * W[d] - mean_g - (x[d] - mu) * r * mean_gx);
     }

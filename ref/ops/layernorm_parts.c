@@ -34,11 +34,11 @@ void FN(row_centred_squares)(struct tensor sum, struct tensor X, struct tensor m
         DATA(sum)[n] = FN(sum_centred_squares)(CONST_DATA(X) + n * D, CONST_DATA(mean)[n], D);
 }
 
-void FN(layernorm_forward_part)(struct tensor Y, struct tensor rstd, struct tensor X, struct tensor w, struct tensor b,
-                                struct tensor mean, int64_t width, double eps)
+void FN(layernorm_forward_part)(struct tensor Y, struct tensor rstd, struct tensor X, struct tensor w, double base,
+                                struct tensor b, struct tensor mean, int64_t width, double eps)
 {
     const int64_t N = tensor_rows(X), D = tensor_cols(X);
-    const real *restrict W = CONST_DATA(w), *restrict B = CONST_DATA(b);
+    const real *restrict W = CONST_DATA(w), *restrict B = CONST_DATA(b), from = (real)base;
     assert(tensor_count(Y) == N * D && tensor_count(w) == D && tensor_count(b) == D && tensor_count(mean) == N &&
            tensor_count(rstd) == N);
 
@@ -47,13 +47,13 @@ void FN(layernorm_forward_part)(struct tensor Y, struct tensor rstd, struct tens
         const real *restrict x = CONST_DATA(X) + n * D;
         real *restrict y = DATA(Y) + n * D;
         const real mu = CONST_DATA(mean)[n], r = 1 / REAL_FN(sqrt)(CONST_DATA(rstd)[n] / (real)width + (real)eps);
-        for (int64_t d = 0; d < D; d++) y[d] = (x[d] - mu) * r * W[d] + B[d];
+        for (int64_t d = 0; d < D; d++) y[d] = (x[d] - mu) * r * (from + W[d]) + B[d];
         DATA(rstd)[n] = r;
     }
 }
 
 void FN(layernorm_backward_sums)(struct tensor sums, struct tensor dY, struct tensor X, struct tensor w,
-                                 struct tensor mean, struct tensor rstd)
+                                 double base, struct tensor mean, struct tensor rstd)
 {
     const int64_t N = tensor_rows(X), D = tensor_cols(X);
     const real *restrict W = CONST_DATA(w);
@@ -62,15 +62,17 @@ void FN(layernorm_backward_sums)(struct tensor sums, struct tensor dY, struct te
     #pragma omp parallel for schedule(static) if (N * D > PARALLEL_FROM)
     for (int64_t n = 0; n < N; n++) {
         const real *restrict x = CONST_DATA(X) + n * D, *restrict dy = CONST_DATA(dY) + n * D;
-        FN(normed_sums)(dy, W, x, CONST_DATA(mean)[n], CONST_DATA(rstd)[n], D, DATA(sums) + n, DATA(sums) + N + n);
+        FN(normed_sums)(dy, W, (real)base, x, CONST_DATA(mean)[n], CONST_DATA(rstd)[n], D, DATA(sums) + n,
+                        DATA(sums) + N + n);
     }
 }
 
 void FN(layernorm_backward_part)(struct tensor dX, struct tensor dY, struct tensor X, struct tensor w,
-                                 struct tensor mean, struct tensor rstd, struct tensor sums, int64_t width)
+                                 double base, struct tensor mean, struct tensor rstd, struct tensor sums,
+                                 int64_t width)
 {
     const int64_t N = tensor_rows(X), D = tensor_cols(X);
-    const real *restrict W = CONST_DATA(w);
+    const real *restrict W = CONST_DATA(w), from = (real)base;
     assert(tensor_count(dX) == N * D && tensor_count(dY) == N * D && tensor_count(w) == D &&
            tensor_count(sums) == 2 * N);
 
@@ -80,6 +82,6 @@ void FN(layernorm_backward_part)(struct tensor dX, struct tensor dY, struct tens
         real *restrict dx = DATA(dX) + n * D;
         const real mu = CONST_DATA(mean)[n], r = CONST_DATA(rstd)[n];
         const real mean_g = CONST_DATA(sums)[n] / (real)width, mean_gx = CONST_DATA(sums)[N + n] / (real)width;
-        for (int64_t d = 0; d < D; d++) dx[d] = r * (dy[d] * W[d] - mean_g - (x[d] - mu) * r * mean_gx);
+        for (int64_t d = 0; d < D; d++) dx[d] = r * (dy[d] * (from + W[d]) - mean_g - (x[d] - mu) * r * mean_gx);
     }
 }

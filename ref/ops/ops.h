@@ -108,29 +108,30 @@ struct ops {
      *   row_sums:             sum[n] = sum of row n;  mean = (sum over all slices) / width
      *   row_centred_squares:  sum[n] = sum of (X[n,:] - mean[n])^2
      *   forward_part:         rstd: on entry the squares summed over all slices, on return 1/sqrt(rstd/width + eps);
-     *                         Y as above
-     *   backward_sums:        sums[0,n], sums[1,n] = sums of g and of g xhat, g = dY w
+     *                         Y as above, from base + w: an rmsnorm is computed so, with mean and b 0
+     *   backward_sums:        sums[0,n], sums[1,n] = sums of g and of g xhat, g = dY (base + w)
      *   backward_part:        dX from the sums of all slices */
     void (*row_sums)(struct tensor sum, struct tensor X);
     void (*row_centred_squares)(struct tensor sum, struct tensor X, struct tensor mean);
-    void (*layernorm_forward_part)(struct tensor Y, struct tensor rstd, struct tensor X, struct tensor w,
+    void (*layernorm_forward_part)(struct tensor Y, struct tensor rstd, struct tensor X, struct tensor w, double base,
                                    struct tensor b, struct tensor mean, int64_t width, double eps);
-    void (*layernorm_backward_sums)(struct tensor sums, struct tensor dY, struct tensor X, struct tensor w,
+    void (*layernorm_backward_sums)(struct tensor sums, struct tensor dY, struct tensor X, struct tensor w, double base,
                                     struct tensor mean, struct tensor rstd);
-    void (*layernorm_backward_part)(struct tensor dX, struct tensor dY, struct tensor X, struct tensor w,
+    void (*layernorm_backward_part)(struct tensor dX, struct tensor dY, struct tensor X, struct tensor w, double base,
                                     struct tensor mean, struct tensor rstd, struct tensor sums, int64_t width);
 
-    /* Y[n,:] = X[n,:] * rstd[n] * w,  rstd = 1/sqrt(mean of squares + eps).  X, Y [N,D]; rstd [N]; w [D]. */
-    void (*rmsnorm_forward)(struct tensor Y, struct tensor rstd, struct tensor X, struct tensor w, double eps);
-    void (*rmsnorm_backward_input)(struct tensor dX, struct tensor dY, struct tensor X, struct tensor w,
+    /* Y[n,:] = X[n,:] * rstd[n] * (base + w),  rstd = 1/sqrt(mean of squares + eps).  X, Y [N,D]; rstd [N]; w [D]. */
+    void (*rmsnorm_forward)(struct tensor Y, struct tensor rstd, struct tensor X, struct tensor w, double base,
+                            double eps);
+    void (*rmsnorm_backward_input)(struct tensor dX, struct tensor dY, struct tensor X, struct tensor w, double base,
                                    struct tensor rstd);
     void (*rmsnorm_backward_weight)(struct tensor dw, struct tensor dY, struct tensor X, struct tensor rstd);
 
     /* The same for each head of queries and of keys.  X, Y [N,(H+2K)A]; w [2A]: of queries, of keys; rstd [N(H+K)].
      * Values are copied. */
-    void (*head_norm_forward)(struct tensor Y, struct tensor rstd, struct tensor X, struct tensor w,
+    void (*head_norm_forward)(struct tensor Y, struct tensor rstd, struct tensor X, struct tensor w, double base,
                               struct attention a, double eps);
-    void (*head_norm_backward_input)(struct tensor dX, struct tensor dY, struct tensor X, struct tensor w,
+    void (*head_norm_backward_input)(struct tensor dX, struct tensor dY, struct tensor X, struct tensor w, double base,
                                      struct tensor rstd, struct attention a);
     void (*head_norm_backward_weight)(struct tensor dw, struct tensor dY, struct tensor X, struct tensor rstd,
                                       struct attention a);
@@ -198,6 +199,10 @@ struct ops {
     /* Y [N,F] = silu(first half of X) * second half.  X [N,2F]. */
     void (*swiglu_forward)(struct tensor Y, struct tensor X);
     void (*swiglu_backward_input)(struct tensor dX, struct tensor dY, struct tensor X);
+
+    /* The same with gelu. */
+    void (*geglu_forward)(struct tensor Y, struct tensor X);
+    void (*geglu_backward_input)(struct tensor dX, struct tensor dY, struct tensor X);
 
     /* Y[n,:] = sigmoid(logits[n]) X[n,:].  logits, dlogits [N,1], in the wide format. */
     void (*gate_forward)(struct tensor Y, struct tensor X, struct tensor logits);

@@ -47,23 +47,23 @@ static inline real FN(dot)(const real *restrict x, const real *restrict y, int64
     return FN(fold)(lane);
 }
 
-/* Both row sums of layernorm's backward: of g = dy w, and of g xhat, xhat = (x - mu) r.  gcc 12 vectorises two sums
- * in one loop only with the pragma. */
-static inline void FN(normed_sums)(const real *restrict dy, const real *restrict w, const real *restrict x, real mu,
-                                   real r, int64_t n, real *sum_g, real *sum_gx)
+/* Both row sums of layernorm's backward: of g = dy (base + w), and of g xhat, xhat = (x - mu) r.  gcc 12 vectorises
+ * two sums in one loop only with the pragma. */
+static inline void FN(normed_sums)(const real *restrict dy, const real *restrict w, real base, const real *restrict x,
+                                   real mu, real r, int64_t n, real *sum_g, real *sum_gx)
 {
     real lane_g[LANES] = { 0 }, lane_gx[LANES] = { 0 };
     int64_t i = 0;
     for (; i + LANES <= n; i += LANES) {
         #pragma omp simd
         for (int l = 0; l < LANES; l++) {
-            const real g = dy[i + l] * w[i + l];
+            const real g = dy[i + l] * (base + w[i + l]);
             lane_g[l] += g;
             lane_gx[l] += g * ((x[i + l] - mu) * r);
         }
     }
     for (int l = 0; i < n; i++, l++) {
-        const real g = dy[i] * w[i];
+        const real g = dy[i] * (base + w[i]);
         lane_g[l] += g;
         lane_gx[l] += g * ((x[i] - mu) * r);
     }

@@ -1,9 +1,10 @@
-/* rmsnorm: scales each row to mean square 1, then multiplies by w.
+/* rmsnorm: scales each row to mean square 1, then multiplies by base + w: base is 0; in a
+ * Gemma it is 1, and its weights start at 0.
  *
  * Source    B. Zhang, R. Sennrich, "Root mean square layer normalization", arXiv:1910.07467
  * Shapes    X, Y, dX, dY [N,D];  w, dw [D];  rstd [N]
- * Forward   rstd = 1/sqrt(mean_row(X^2) + eps),  Y = X * rstd * w
- * Backward  g   = dY * w,  xhat = X * rstd
+ * Forward   rstd = 1/sqrt(mean_row(X^2) + eps),  Y = X * rstd * (base + w)
+ * Backward  g   = dY * (base + w),  xhat = X * rstd
  *           dX  = rstd * (g - xhat * mean_row(g * xhat))
  *           dw += sum_rows(dY * xhat)
  * Rounding  as layernorm: row sums in LANES interleaved partial sums; weight gradients sum rows in order.
@@ -11,10 +12,11 @@
 #include "ref/ops/table.h"
 #include "ref/ops/reduce.h"
 
-void FN(rmsnorm_forward)(struct tensor Y, struct tensor rstd, struct tensor X, struct tensor w, double eps)
+void FN(rmsnorm_forward)(struct tensor Y, struct tensor rstd, struct tensor X, struct tensor w, double base,
+                         double eps)
 {
     const int64_t N = tensor_rows(X), D = tensor_cols(X);
-    const real *restrict W = CONST_DATA(w);
+    const real *restrict W = CONST_DATA(w), from = (real)base;
     assert(tensor_count(Y) == N * D && tensor_count(w) == D && tensor_count(rstd) == N);
 
     #pragma omp parallel for schedule(static) if (N * D > PARALLEL_FROM)
@@ -22,16 +24,16 @@ void FN(rmsnorm_forward)(struct tensor Y, struct tensor rstd, struct tensor X, s
         const real *restrict x = CONST_DATA(X) + n * D;
         real *restrict y = DATA(Y) + n * D;
         const real r = 1 / REAL_FN(sqrt)(FN(sum_centred_squares)(x, 0, D) / (real)D + (real)eps);
-        for (int64_t d = 0; d < D; d++) y[d] = x[d] * r * W[d];
+        for (int64_t d = 0; d < D; d++) y[d] = x[d] * r * (from + W[d]);
         DATA(rstd)[n] = r;
     }
 }
 
 void FN(rmsnorm_backward_input)(struct tensor dX, struct tensor dY, struct tensor X, struct tensor w,
-                                struct tensor rstd)
+                                double base, struct tensor rstd)
 {
     const int64_t N = tensor_rows(X), D = tensor_cols(X);
-    const real *restrict W = CONST_DATA(w);
+    const real *restrict W = CONST_DATA(w), from = (real)base;
     assert(tensor_count(dX) == N * D && tensor_count(dY) == N * D && tensor_count(w) == D);
 
     #pragma omp parallel for schedule(static) if (N * D > PARALLEL_FROM)
@@ -42,10 +44,10 @@ void FN(rmsnorm_backward_input)(struct tensor dX, struct tensor dY, struct tenso
         real lane[LANES] = { 0 };
         int64_t d = 0;
         for (; d + LANES <= D; d += LANES)
-            for (int l = 0; l < LANES; l++) lane[l] += dy[d + l] * W[d + l] * (x[d + l] * r);
-        for (int l = 0; d < D; d++, l++) lane[l] += dy[d] * W[d] * (x[d] * r);
+            for (int l = 0; l < LANES; l++) lane[l] += dy[d + l] * (from + W[d + l]) * (x[d + l] * r);
+        for (int l = 0; d < D; d++, l++) lane[l] += dy[d] * (from + W[d]) * (x[d] * r);
         const real mean = FN(fold)(lane) / (real)D;
-        for (d = 0; d < D; d++) dx[d] = r * (dy[d] * W[d] - x[d] * r * mean);
+        for (d = 0; d < D; d++) dx[d] = r * (dy[d] * (from + W[d]) - x[d] * r * mean);
     }
 }
 

@@ -124,26 +124,26 @@ static void row_centred_squares(T sum, T X, T mean)
     end(&s);
 }
 
-static void layernorm_forward_part(T Y, T rstd, T X, T w, T b, T mean, int64_t width, double eps)
+static void layernorm_forward_part(T Y, T rstd, T X, T w, double base, T b, T mean, int64_t width, double eps)
 {
     struct scratch s = { 0 };
     const T y = room(&s, Y);
-    ops_f32.layernorm_forward_part(y, rstd, wide(&s, X), wide(&s, w), wide(&s, b), mean, width, eps);
+    ops_f32.layernorm_forward_part(y, rstd, wide(&s, X), wide(&s, w), base, wide(&s, b), mean, width, eps);
     store(Y, y), end(&s);
 }
 
-static void layernorm_backward_sums(T sums, T dY, T X, T w, T mean, T rstd)
+static void layernorm_backward_sums(T sums, T dY, T X, T w, double base, T mean, T rstd)
 {
     struct scratch s = { 0 };
-    ops_f32.layernorm_backward_sums(sums, wide(&s, dY), wide(&s, X), wide(&s, w), mean, rstd);
+    ops_f32.layernorm_backward_sums(sums, wide(&s, dY), wide(&s, X), wide(&s, w), base, mean, rstd);
     end(&s);
 }
 
-static void layernorm_backward_part(T dX, T dY, T X, T w, T mean, T rstd, T sums, int64_t width)
+static void layernorm_backward_part(T dX, T dY, T X, T w, double base, T mean, T rstd, T sums, int64_t width)
 {
     struct scratch s = { 0 };
     const T dx = room(&s, dX);
-    ops_f32.layernorm_backward_part(dx, wide(&s, dY), wide(&s, X), wide(&s, w), mean, rstd, sums, width);
+    ops_f32.layernorm_backward_part(dx, wide(&s, dY), wide(&s, X), wide(&s, w), base, mean, rstd, sums, width);
     store(dX, dx), end(&s);
 }
 
@@ -363,22 +363,22 @@ static void scale(T Y, double a)
     store(Y, y), end(&s);
 }
 
-/* ---- rmsnorm, rotary positions, swiglu --------------------------------------------------------------------------- */
+/* ---- rmsnorm, rotary positions, swiglu and geglu ----------------------------------------------------------------- */
 
-static void rmsnorm_forward(T Y, T rstd, T X, T w, double eps)
+static void rmsnorm_forward(T Y, T rstd, T X, T w, double base, double eps)
 {
     struct scratch s = { 0 };
     const T y = room(&s, Y);
     assert(rstd.dtype == F32);
-    ops_f32.rmsnorm_forward(y, rstd, wide(&s, X), wide(&s, w), eps);
+    ops_f32.rmsnorm_forward(y, rstd, wide(&s, X), wide(&s, w), base, eps);
     store(Y, y), end(&s);
 }
 
-static void rmsnorm_backward_input(T dX, T dY, T X, T w, T rstd)
+static void rmsnorm_backward_input(T dX, T dY, T X, T w, double base, T rstd)
 {
     struct scratch s = { 0 };
     const T dx = room(&s, dX);
-    ops_f32.rmsnorm_backward_input(dx, wide(&s, dY), wide(&s, X), wide(&s, w), rstd);
+    ops_f32.rmsnorm_backward_input(dx, wide(&s, dY), wide(&s, X), wide(&s, w), base, rstd);
     store(dX, dx), end(&s);
 }
 
@@ -390,20 +390,20 @@ static void rmsnorm_backward_weight(T dw, T dY, T X, T rstd)
     store(dw, dw_), end(&s);
 }
 
-static void head_norm_forward(T Y, T rstd, T X, T w, struct attention a, double eps)
+static void head_norm_forward(T Y, T rstd, T X, T w, double base, struct attention a, double eps)
 {
     struct scratch s = { 0 };
     const T y = room(&s, Y);
     assert(rstd.dtype == F32);
-    ops_f32.head_norm_forward(y, rstd, wide(&s, X), wide(&s, w), a, eps);
+    ops_f32.head_norm_forward(y, rstd, wide(&s, X), wide(&s, w), base, a, eps);
     store(Y, y), end(&s);
 }
 
-static void head_norm_backward_input(T dX, T dY, T X, T w, T rstd, struct attention a)
+static void head_norm_backward_input(T dX, T dY, T X, T w, double base, T rstd, struct attention a)
 {
     struct scratch s = { 0 };
     const T dx = room(&s, dX);
-    ops_f32.head_norm_backward_input(dx, wide(&s, dY), wide(&s, X), wide(&s, w), rstd, a);
+    ops_f32.head_norm_backward_input(dx, wide(&s, dY), wide(&s, X), wide(&s, w), base, rstd, a);
     store(dX, dx), end(&s);
 }
 
@@ -445,6 +445,22 @@ static void swiglu_backward_input(T dX, T dY, T X)
     struct scratch s = { 0 };
     const T dx = room(&s, dX);
     ops_f32.swiglu_backward_input(dx, wide(&s, dY), wide(&s, X));
+    store(dX, dx), end(&s);
+}
+
+static void geglu_forward(T Y, T X)
+{
+    struct scratch s = { 0 };
+    const T y = room(&s, Y);
+    ops_f32.geglu_forward(y, wide(&s, X));
+    store(Y, y), end(&s);
+}
+
+static void geglu_backward_input(T dX, T dY, T X)
+{
+    struct scratch s = { 0 };
+    const T dx = room(&s, dX);
+    ops_f32.geglu_backward_input(dx, wide(&s, dY), wide(&s, X));
     store(dX, dx), end(&s);
 }
 
@@ -693,6 +709,7 @@ static void cross_entropy_backward(T dlogits, T logits, T total, T top, T labels
         .head_norm_backward_weight = head_norm_backward_weight,                                                     \
         .rotary_forward = rotary_forward, .rotary_backward_input = rotary_backward_input,                           \
         .swiglu_forward = swiglu_forward, .swiglu_backward_input = swiglu_backward_input,                           \
+        .geglu_forward = geglu_forward, .geglu_backward_input = geglu_backward_input,                               \
         .gate_forward = gate_forward, .gate_backward_input = gate_backward_input,                                   \
         .silu_forward = silu_forward, .silu_backward_input = silu_backward_input,                                   \
         .streams_beside = streams_beside, .streams_beside_backward_input = streams_beside_backward_input,           \

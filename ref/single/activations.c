@@ -1,4 +1,4 @@
-/* activations.c -- gelu, silu, swiglu, and a gate of rows.
+/* activations.c -- gelu, silu, swiglu, geglu, and a gate of rows.
  *
  * A few units of roundoff of the terms bound the error of each; a step's result that is stored adds the unit of the
  * format.
@@ -50,6 +50,20 @@ static struct element swiglu_slope(double dy, double gate, double up, bool first
     return (struct element){ dy * up * slope, fabs(dy * up) * (8 + fabs(gate)) * u * (g + fabs(silu) * (1 - g)) };
 }
 
+/* Of a geglu: the same two, from gelu's own errors. */
+static struct element geglu(double gate, double up, double u)
+{
+    const struct element g = gelu(gate, u);
+    return (struct element){ g.y * up, g.off * fabs(up) + 2 * u * fabs(g.y * up) };
+}
+
+static struct element geglu_slope(double dy, double gate, double up, bool first, double u)
+{
+    const struct element g = first ? gelu_slope(gate, u) : gelu(gate, u);
+    const double by = first ? dy * up : dy;
+    return (struct element){ by * g.y, fabs(by) * (g.off + 3 * u * fabs(g.y)) };
+}
+
 static struct single_value gelu_forward(struct single *s, const struct single_node *n)
 {
     const struct tensor X = single_act(s, n->in[0]);
@@ -76,7 +90,19 @@ static struct single_value gelu_input(struct single *s, const struct single_node
     return v;
 }
 
-static struct single_value swiglu_forward(struct single *s, const struct single_node *n)
+/* What is between the matrices of a gated feed-forward. */
+struct gated {
+    struct element (*y)(double gate, double up, double u);
+    double (*steps)(double gate, double up, double store);
+    struct element (*slope)(double dy, double gate, double up, bool first, double u);
+};
+
+static double geglu_steps(double gate, double up, double store) { return geglu(gate, up, store).off; }
+
+static const struct gated of_swiglu = { swiglu, silu_steps, swiglu_slope },
+                          of_geglu = { geglu, geglu_steps, geglu_slope };
+
+static struct single_value gated_forward(struct single *s, const struct single_node *n, const struct gated *of)
 {
     const struct tensor X = single_act(s, n->in[0]);
     if (!single_going(s)) return single_none;
@@ -84,12 +110,12 @@ static struct single_value swiglu_forward(struct single *s, const struct single_
     const struct single_value v = single_value_new(s, tensor_rows(X), F);
     for (int64_t i = 0; !s->failed && i < tensor_count(v.y); i++) {
         const double *row = numbers(X) + i / F * 2 * F, gate = row[i % F], up = row[F + i % F];
-        single_put(v, i, swiglu(gate, up, s->rounding.sum), silu_steps(gate, up, s->rounding.store));
+        single_put(v, i, of->y(gate, up, s->rounding.sum), of->steps(gate, up, s->rounding.store));
     }
     return v;
 }
 
-static struct single_value swiglu_input(struct single *s, const struct single_node *n)
+static struct single_value gated_input(struct single *s, const struct single_node *n, const struct gated *of)
 {
     const struct tensor dY = single_grad(s, n->out), X = single_act(s, n->in[0]);
     if (!single_going(s)) return single_none;
@@ -99,11 +125,38 @@ static struct single_value swiglu_input(struct single *s, const struct single_no
         const int64_t row = i / (2 * F), f = i % F;
         const bool first = i % (2 * F) < F;
         const double *x = numbers(X) + row * 2 * F, d = numbers(dY)[row * F + f];
-        single_put(v, i, swiglu_slope(d, x[f], x[F + f], first, s->rounding.sum),
-                   swiglu_slope(d, x[f], x[F + f], first, s->rounding.store).off);
+        single_put(v, i, of->slope(d, x[f], x[F + f], first, s->rounding.sum),
+                   of->slope(d, x[f], x[F + f], first, s->rounding.store).off);
     }
     return v;
 }
+
+static struct single_value swiglu_forward(struct single *s, const struct single_node *n)
+{
+    return gated_forward(s, n, &of_swiglu);
+}
+
+static struct single_value swiglu_input(struct single *s, const struct single_node *n)
+{
+    return gated_input(s, n, &of_swiglu);
+}
+
+static struct single_value geglu_forward(struct single *s, const struct single_node *n)
+{
+    return gated_forward(s, n, &of_geglu);
+}
+
+static struct single_value geglu_input(struct single *s, const struct single_node *n)
+{
+    return gated_input(s, n, &of_geglu);
+}
+
+const struct single_operation single_geglu = {
+    .words = "geglu",
+    .forward = geglu_forward,
+    .input_words = "the backward pass of geglu",
+    .input = { geglu_input },
+};
 
 const struct single_operation single_gelu = {
     .words = "gelu",

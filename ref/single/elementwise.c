@@ -4,6 +4,7 @@
  * the unit of the format.
  */
 #include "ref/model/rotary.h"
+#include "ref/model/transformer.h"
 #include "ref/single/parts.h"
 
 /* ---- sums -------------------------------------------------------------------------------------------------------- */
@@ -58,6 +59,38 @@ const struct single_operation single_dropout = {
     .forward = drop_forward,
     .input_words = "the backward pass of dropout",
     .input = { drop_input },
+};
+
+/* ---- the factor of embeddings ------------------------------------------------------------------------------------ */
+
+static struct single_value scaled(struct single *s, struct single_value x)
+{
+    const double a = embedding_factor(s->config, s->rounding.results);
+    if (!single_going(s)) return single_none;
+    const struct single_value v = single_value_new(s, tensor_rows(x.y), tensor_cols(x.y));
+    for (int64_t i = 0; !s->failed && i < tensor_count(v.y); i++) {
+        const double y = a * numbers(x.y)[i], off = s->rounding.sum * fabs(y);
+        numbers(v.y)[i] = y;
+        numbers(v.fused)[i] = a * numbers(x.fused)[i] + off, numbers(v.steps)[i] = a * numbers(x.steps)[i] + off;
+    }
+    return v;
+}
+
+static struct single_value scale(struct single *s, const struct single_node *n)
+{
+    return scaled(s, single_value_of(s, n->in[0]));
+}
+
+static struct single_value scale_input(struct single *s, const struct single_node *n)
+{
+    return scaled(s, single_gradient_of(s, n->out));
+}
+
+const struct single_operation single_scale = {
+    .words = "the scaled embedding",
+    .forward = scale,
+    .input_words = "the backward pass of the scaled embedding",
+    .input = { scale_input },
 };
 
 /* ---- rotations --------------------------------------------------------------------------------------------------- */

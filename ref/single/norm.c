@@ -7,6 +7,8 @@
  * gradients of w and b, after up to 16 blocks of rows.
  *
  * dx = r (h - mean(h) - xhat mean(h xhat)), h = dy w.
+ *
+ * Where a norm's factors are 1 + its weights, w is that sum, one more rounding, which some programs store.
  */
 #include "ref/single/parts.h"
 
@@ -15,17 +17,29 @@ struct pieces {
     int64_t count, width;
     int64_t first;                      /* pieces with the first `width` weights; the others have the next */
     bool has_mean;
+    double roundings;                   /* of a factor: none, or one */
 };
 
 static struct pieces of_row(const struct single *s, int64_t width)
 {
-    return (struct pieces){ 1, width, 1, s->config->norm == NORM_LAYER };
+    return (struct pieces){ 1, width, 1, s->config->norm == NORM_LAYER, norm_base(s->config) };
 }
 
 static struct pieces of_heads(const struct single *s)
 {
     const struct model_config *c = s->config;
-    return (struct pieces){ c->H + c->K, c->A, c->H, false };
+    return (struct pieces){ c->H + c->K, c->A, c->H, false, norm_base(c) };
+}
+
+/* What a norm multiplies by. */
+static struct tensor factors(struct single *s, int param)
+{
+    const struct tensor w = single_param(s, param);
+    const double base = norm_base(s->config);
+    if (base == 0 || !single_going(s)) return w;
+    const struct tensor sum = single_new(s, 1, tensor_count(w));
+    for (int64_t i = 0; !s->failed && i < tensor_count(w); i++) numbers(sum)[i] = base + numbers(w)[i];
+    return sum;
 }
 
 static int64_t weight_of(const struct pieces *p, int64_t piece) { return piece < p->first ? 0 : p->width; }
@@ -62,14 +76,15 @@ static void piece_forward(const struct single *s, const struct pieces *p, const 
     const struct row row = row_of(s, p, x);
     for (int64_t i = 0; i < p->width; i++) {
         const double scaled = (x[i] - row.mean) * row.r * w[i],
-                     off = off_xhat(s, &row, x[i]) * fabs(w[i]) + 2 * s->rounding.sum * fabs(scaled);
-        single_put(v, at + i, (struct element){ scaled + (b ? b[i] : 0), off }, s->rounding.store * 2 * fabs(scaled));
+                     off = off_xhat(s, &row, x[i]) * fabs(w[i]) + (2 + p->roundings) * s->rounding.sum * fabs(scaled);
+        single_put(v, at + i, (struct element){ scaled + (b ? b[i] : 0), off },
+                   s->rounding.store * (2 + p->roundings) * fabs(scaled));
     }
 }
 
 static struct single_value forward_of(struct single *s, const struct single_node *n, struct tensor X, struct pieces p)
 {
-    const struct tensor w = single_param(s, n->weight), b = single_param(s, n->bias);
+    const struct tensor w = factors(s, n->weight), b = single_param(s, n->bias);
     if (!single_going(s)) return single_none;
     const int64_t ld = tensor_cols(X);
     const struct single_value v = single_value_new(s, tensor_rows(X), ld);
@@ -89,7 +104,7 @@ static struct single_value forward_of(struct single *s, const struct single_node
 static void piece_input(const struct single *s, const struct pieces *p, const double *dy, const double *x,
                         const double *w, double u, double *dx, double *off)
 {
-    const double sum = s->rounding.sum, g = rounding_of_sum(sum, p->width), n = (double)p->width;
+    const double sum = s->rounding.sum, g = rounding_of_sum(sum, p->width), n = (double)p->width, more = p->roundings;
     struct row row = row_of(s, p, x);
     row.off_mean += u * fabs(row.mean), row.off_r += u;
     double h = 0, abs_h = 0, hx = 0, abs_hx = 0, h_off = 0;
@@ -99,11 +114,13 @@ static void piece_input(const struct single *s, const struct pieces *p, const do
         h_off += fabs(hi) * (off_xhat(s, &row, x[i]) + u * fabs(xhat)) / n;
     }
     if (!p->has_mean) h = abs_h = 0;
-    const double off_h = (g + 2 * sum + u) * abs_h, off_hx = (g + 3 * sum + 2 * u) * abs_hx + h_off;
+    const double off_h = (g + (2 + more) * sum + (1 + more) * u) * abs_h,
+                 off_hx = (g + (3 + more) * sum + (2 + more) * u) * abs_hx + h_off;
     for (int64_t i = 0; i < p->width; i++) {
         const double hi = dy[i] * w[i], xhat = (x[i] - row.mean) * row.r, inner = hi - h - xhat * hx;
         dx[i] = row.r * inner;
-        off[i] = row.r * ((u + 4 * sum) * (fabs(hi) + fabs(h) + fabs(xhat * hx)) + off_h + fabs(xhat) * off_hx +
+        off[i] = row.r * (((1 + more) * u + (4 + more) * sum) * (fabs(hi) + fabs(h) + fabs(xhat * hx)) + off_h +
+                          fabs(xhat) * off_hx +
                           (off_xhat(s, &row, x[i]) + u * fabs(xhat)) * fabs(hx)) +
                  fabs(dx[i]) * (row.off_r + u);
     }
@@ -111,7 +128,7 @@ static void piece_input(const struct single *s, const struct pieces *p, const do
 
 static struct single_value input_of(struct single *s, const struct single_node *n, struct tensor X, struct pieces p)
 {
-    const struct tensor dY = single_grad(s, n->out), w = single_param(s, n->weight);
+    const struct tensor dY = single_grad(s, n->out), w = factors(s, n->weight);
     if (!single_going(s)) return single_none;
     const int64_t ld = tensor_cols(X);
     const struct single_value v = single_value_new(s, tensor_rows(X), ld);

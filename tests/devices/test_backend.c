@@ -114,19 +114,20 @@ static double sums[2 * E + 1], result;
     X(row_sums, (STATISTIC(N), NUMBERS(N, D)), (d, t[0], t[1]))                                                        \
     X(row_centred_squares, (STATISTIC(N), NUMBERS(N, D), STATISTIC(N)), (d, t[0], t[1], t[2]))                         \
     X(layernorm_forward_part, (X_Y, STATISTIC(N), NUMBERS(D, 0), NUMBERS(D, 0), STATISTIC(N)),                         \
-      (d, t[0], t[2], t[1], t[3], t[4], t[5], 2 * D, 1e-5))                                                            \
+      (d, t[0], t[2], t[1], t[3], 0.5, t[4], t[5], 2 * D, 1e-5))                                                       \
     X(layernorm_backward_sums, (STATISTIC(2 * N), X_Y, NUMBERS(D, 0), STATISTIC(N), STATISTIC(N)),                     \
-      (d, t[0], t[1], t[2], t[3], t[4], t[5]))                                                                         \
+      (d, t[0], t[1], t[2], t[3], 0.5, t[4], t[5]))                                                                    \
     X(layernorm_backward_part, (X_Y, NUMBERS(N, D), NUMBERS(D, 0), STATISTIC(N), STATISTIC(N), STATISTIC(2 * N)),      \
-      (d, t[0], t[1], t[2], t[3], t[4], t[5], t[6], 2 * D))                                                            \
-    X(rmsnorm_forward, (X_Y, STATISTIC(N), NUMBERS(D, 0)), (d, t[0], t[2], t[1], t[3], 1e-5))                          \
-    X(rmsnorm_backward_input, (X_Y, NUMBERS(N, D), NUMBERS(D, 0), STATISTIC(N)), (d, t[0], t[1], t[2], t[3], t[4]))    \
+      (d, t[0], t[1], t[2], t[3], 0.5, t[4], t[5], t[6], 2 * D))                                                       \
+    X(rmsnorm_forward, (X_Y, STATISTIC(N), NUMBERS(D, 0)), (d, t[0], t[2], t[1], t[3], 0.5, 1e-5))                     \
+    X(rmsnorm_backward_input, (X_Y, NUMBERS(N, D), NUMBERS(D, 0), STATISTIC(N)),                                       \
+      (d, t[0], t[1], t[2], t[3], 0.5, t[4]))                                                                          \
     X(rmsnorm_backward_weight, (NUMBERS(D, 0), X_Y, STATISTIC(N)), (d, t[0], t[1], t[2], t[3]))                        \
     X(head_norm_forward, (NUMBERS(N, 2 * D), STATISTIC(N * 3), NUMBERS(N, 2 * D), NUMBERS(D, 0)),                      \
-      (d, t[0], t[1], t[2], t[3], heads, 1e-5))                                                                        \
+      (d, t[0], t[1], t[2], t[3], 0.5, heads, 1e-5))                                                                   \
     X(head_norm_backward_input, (NUMBERS(N, 2 * D), NUMBERS(N, 2 * D), NUMBERS(N, 2 * D), NUMBERS(D, 0),               \
                                  STATISTIC(N * 3)),                                                                    \
-      (d, t[0], t[1], t[2], t[3], t[4], heads))                                                                        \
+      (d, t[0], t[1], t[2], t[3], 0.5, t[4], heads))                                                                   \
     X(head_norm_backward_weight, (NUMBERS(D, 0), NUMBERS(N, 2 * D), NUMBERS(N, 2 * D), STATISTIC(N * 3)),              \
       (d, t[0], t[1], t[2], t[3], heads))                                                                              \
     X(linear_forward, (NUMBERS(N, V), NUMBERS(N, D), NUMBERS(V, D), NUMBERS(V, 0)), (d, t[0], t[1], t[2], t[3]))       \
@@ -162,6 +163,8 @@ static double sums[2 * E + 1], result;
     X(rotary_backward_input, (NUMBERS(N, 2 * D), WHOLE(N, 0, 3), NUMBERS(3, D / H)), (d, t[0], t[1], t[2], heads))     \
     X(swiglu_forward, (NUMBERS(N, D), NUMBERS(N, 2 * D)), (d, t[0], t[1]))                                             \
     X(swiglu_backward_input, (NUMBERS(N, 2 * D), NUMBERS(N, D), NUMBERS(N, 2 * D)), (d, t[0], t[1], t[2]))             \
+    X(geglu_forward, (NUMBERS(N, D), NUMBERS(N, 2 * D)), (d, t[0], t[1]))                                              \
+    X(geglu_backward_input, (NUMBERS(N, 2 * D), NUMBERS(N, D), NUMBERS(N, 2 * D)), (d, t[0], t[1], t[2]))              \
     X(route_forward, (NUMBERS(N, K), WHOLE(N, K, E), NUMBERS(N, E)), (d, t[0], t[1], t[2], &rule, NULL))               \
     X(route_drop, (NUMBERS(N, K), WHOLE(N, K, E)), (d, t[0], t[1], 3, E - 1, 1, true))                                 \
     X(route_backward_input, (NUMBERS(N, E), NUMBERS(N, K), NUMBERS(N, K), WHOLE(N, K, E), NUMBERS(N, E)),              \
@@ -189,7 +192,7 @@ static double sums[2 * E + 1], result;
     X(cross_entropy_max, (STATISTIC(N), NUMBERS(N, V)), (d, t[0], t[1]))                                               \
     X(cross_entropy_sums, (STATISTIC(N), STATISTIC(N), NUMBERS(N, V), STATISTIC(N), WHOLE(N, 0, V)),                   \
       (d, t[0], t[1], t[2], t[3], t[4], 0))                                                                            \
-    X(cross_entropy_backward, (X_Y, STATISTIC(N), STATISTIC(N), WHOLE(N, 0, D)),                    \
+    X(cross_entropy_backward, (X_Y, STATISTIC(N), STATISTIC(N), WHOLE(N, 0, D)),                                       \
       (d, t[0], t[1], t[2], t[3], t[4], 0, -1, 0.125))
 
 #define UNPACK(...) __VA_ARGS__

@@ -59,6 +59,8 @@ static const struct { const char *name; struct model_config c;
     { "phi3-long", LLAMA(.A = 4, .K = 2, .mlp = MLP_SWIGLU, .alike = FAMILY_PHI3, .dropout_residual = 0.2,
                          .rotary = { .theta = 500, .scaling = SCALING_LONG, .original_positions = 16,
                                      .shorter = { 1, 1.5 }, .longer = { 2.5, 4 } }) },
+    { "gemma", LLAMA(.K = 2, .A = 8, .mlp = MLP_GEGLU, .norms_from_one = true, .scaled_embedding = true, .tied = true,
+                     .rotary = { .theta = 500 }) },
     { "mixtral", LLAMA(.A = 4, .K = 2, .mlp = MLP_MIXTURE, .rotary = { .theta = 1e6 },
                        .mixture = { .E = 5, .k = 3, .router = { .normalized = true, .scale = 1 } }) },
     { "mixtral-balanced", LLAMA(.A = 4, .K = 2, .mlp = MLP_MIXTURE, .rotary = { .theta = 500 },

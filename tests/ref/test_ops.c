@@ -69,14 +69,14 @@ static void layernorm_in_parts(const struct ops *op, int64_t cut)
     for (int s = 0; s < 2; s++) {
         const struct tensor y = matrix(op->dtype, N, cols[s]);
         memcpy(rstd.data, squares.data, tensor_bytes(rstd));
-        op->layernorm_forward_part(y, rstd, x[s], w[s], slice_of(b, first[s], cols[s]), mean, D, eps);
+        op->layernorm_forward_part(y, rstd, x[s], w[s], 0, slice_of(b, first[s], cols[s]), mean, D, eps);
         paste(Y, first[s], y);
-        op->layernorm_backward_sums(part, dy[s], x[s], w[s], mean, rstd);
+        op->layernorm_backward_sums(part, dy[s], x[s], w[s], 0, mean, rstd);
         op->add(sums, sums, part);
     }
     for (int s = 0; s < 2; s++) {
         const struct tensor dx = matrix(op->dtype, N, cols[s]);
-        op->layernorm_backward_part(dx, dy[s], x[s], w[s], mean, rstd, sums, D);
+        op->layernorm_backward_part(dx, dy[s], x[s], w[s], 0, mean, rstd, sums, D);
         paste(dX, first[s], dx);
     }
 }

@@ -1,4 +1,4 @@
-/* rmsnorm, norms of heads, rotary and swiglu: compared with loops in long double, backward also with finite
+/* rmsnorm, norms of heads, rotary, swiglu and geglu: compared with loops in long double, backward also with finite
  * differences of forward.
  * tier: check
  */
@@ -11,20 +11,24 @@ static const struct ops *now;
 /* ---- rmsnorm ----------------------------------------------------------------------------------------------------- */
 
 static const double eps = 1e-5;
+static double base;                     /* of the norm under test */
 
-static void rmsnorm_again(void) { now->rmsnorm_forward(Y, rstd, X, W, eps); }
+/* What a norm multiplies by. */
+static num factor(int64_t i) { return plus(exact(base), at(W, i)); }
+
+static void rmsnorm_again(void) { now->rmsnorm_forward(Y, rstd, X, W, base, eps); }
 
 static void rmsnorm_case(const struct ops *op, int64_t N, int64_t D, double offset)
 {
     const enum dtype t = op->dtype;
-    CASE("rmsnorm %s N=%d D=%d offset %g", dtype_name(t), (int)N, (int)D, offset);
+    CASE("rmsnorm %s N=%d D=%d offset %g base %g", dtype_name(t), (int)N, (int)D, offset, base);
     X = fill(matrix(t, N, D), 1, "x"), W = fill(vector(t, D), 1, "w");
     for (int64_t i = 0; i < N * D; i++) tensor_set(X, i, tensor_get(X, i) + offset);
     Y = matrix(t, N, D), rstd = vector(t, N), dY = fill(matrix(t, N, D), 1, "dy"), dX = matrix(t, N, D),
     dW = fill_with(vector(t, D), 1);
     now = op;
     rmsnorm_again();
-    op->rmsnorm_backward_input(dX, dY, X, W, rstd);
+    op->rmsnorm_backward_input(dX, dY, X, W, base, rstd);
     op->rmsnorm_backward_weight(dW, dY, X, rstd);
 
     struct sum *w = calloc((size_t)D, sizeof *w);
@@ -34,12 +38,12 @@ static void rmsnorm_case(const struct ops *op, int64_t N, int64_t D, double offs
         for (int64_t d = 0; d < D; d++) sum_add(&squares, times(at(X, n * D + d), at(X, n * D + d)));
         const num r = over(exact(1), root(plus(over(sum_end(squares), exact(D)), rounded(eps, 0))));
         for (int64_t d = 0; d < D; d++)
-            sum_add(&inner, times(times(at(dY, n * D + d), at(W, d)), times(at(X, n * D + d), r)));
+            sum_add(&inner, times(times(at(dY, n * D + d), factor(d)), times(at(X, n * D + d), r)));
         const num mean = over(sum_end(inner), exact(D));
         expect_near("rstd", rstd, n, r);
         for (int64_t d = 0; d < D; d++) {
-            const num xhat = times(at(X, n * D + d), r), g = times(at(dY, n * D + d), at(W, d));
-            expect_near("Y", Y, n * D + d, times(xhat, at(W, d)));
+            const num xhat = times(at(X, n * D + d), r), g = times(at(dY, n * D + d), factor(d));
+            expect_near("Y", Y, n * D + d, times(xhat, factor(d)));
             expect_near("dX", dX, n * D + d, times(r, minus(g, times(xhat, mean))));
             sum_add(&w[d], times(at(dY, n * D + d), xhat));
         }
@@ -59,6 +63,9 @@ static void test_rmsnorm(void **state)
         rmsnorm_case(op, 3, 5, 0);
         rmsnorm_case(op, 4, 21, 2);
         rmsnorm_case(op, 130, 384, 0);
+        base = 1;
+        rmsnorm_case(op, 4, 21, 2);
+        base = 0;
     }
 }
 
@@ -66,7 +73,7 @@ static void test_rmsnorm(void **state)
 
 static struct attention shape;
 
-static void head_norm_again(void) { now->head_norm_forward(Y, rstd, X, W, shape, eps); }
+static void head_norm_again(void) { now->head_norm_forward(Y, rstd, X, W, base, shape, eps); }
 
 /* One head of a row: Y, rstd and dX; adds to the A sums of its weights' gradient. */
 static void expect_head(int64_t n, int64_t h, struct sum *w)
@@ -77,12 +84,12 @@ static void expect_head(int64_t n, int64_t h, struct sum *w)
     for (int64_t i = first; i < first + A; i++) sum_add(&squares, times(at(X, i), at(X, i)));
     const num r = over(exact(1), root(plus(over(sum_end(squares), exact(A)), rounded(eps, 0))));
     for (int64_t i = 0; i < A; i++)
-        sum_add(&inner, times(times(at(dY, first + i), at(W, of + i)), times(at(X, first + i), r)));
+        sum_add(&inner, times(times(at(dY, first + i), factor(of + i)), times(at(X, first + i), r)));
     const num mean = over(sum_end(inner), exact(A));
     expect_near("rstd", rstd, n * heads + h, r);
     for (int64_t i = 0; i < A; i++) {
-        const num xhat = times(at(X, first + i), r), g = times(at(dY, first + i), at(W, of + i));
-        expect_near("Y", Y, first + i, times(xhat, at(W, of + i)));
+        const num xhat = times(at(X, first + i), r), g = times(at(dY, first + i), factor(of + i));
+        expect_near("Y", Y, first + i, times(xhat, factor(of + i)));
         expect_near("dX", dX, first + i, times(r, minus(g, times(xhat, mean))));
         sum_add(&w[of + i], times(at(dY, first + i), xhat));
     }
@@ -98,7 +105,7 @@ static void head_norm_case(const struct ops *op, int64_t N, int64_t H, int64_t K
     rstd = vector(t, N * (H + K)), dY = fill(matrix(t, N, ld), 1, "dy"), dX = matrix(t, N, ld);
     dW = fill_with(vector(t, 2 * A), 1), now = op;
     head_norm_again();
-    op->head_norm_backward_input(dX, dY, X, W, rstd, shape);
+    op->head_norm_backward_input(dX, dY, X, W, base, rstd, shape);
     op->head_norm_backward_weight(dW, dY, X, rstd, shape);
 
     struct sum *w = calloc((size_t)(2 * A), sizeof *w);
@@ -123,6 +130,9 @@ static void test_head_norm(void **state)
         head_norm_case(op, 3, 3, 1, 5);
         head_norm_case(op, 2, 6, 2, 4);
         head_norm_case(op, 70, 9, 3, 34);
+        base = 1;
+        head_norm_case(op, 3, 3, 1, 5);
+        base = 0;
     }
 }
 
@@ -257,6 +267,42 @@ static void test_swiglu(void **state)
     }
 }
 
+/* ---- geglu, held to gelu, which test_ops.c holds to long double -------------------------------------------------- */
+
+static void geglu_case(const struct ops *op, int64_t N, int64_t F, double reach)
+{
+    const enum dtype t = op->dtype;
+    CASE("geglu %s N=%d F=%d reach %g", dtype_name(t), (int)N, (int)F, reach);
+    X = fill(matrix(t, N, 2 * F), reach, "x"), Y = matrix(t, N, F), dY = fill(matrix(t, N, F), 1, "dy"),
+    dX = matrix(t, N, 2 * F);
+    const struct tensor one = fill_with(vector(t, N * 2 * F), 1), gelu = vector(t, N * 2 * F),
+                        slope = vector(t, N * 2 * F);
+    op->gelu_forward(gelu, X);
+    op->gelu_backward_input(slope, one, X);
+    op->geglu_forward(Y, X);
+    op->geglu_backward_input(dX, dY, X);
+    for (int64_t n = 0; n < N; n++)
+        for (int64_t f = 0; f < F; f++) {
+            const int64_t g = n * 2 * F + f, u = g + F;
+            const num dy = at(dY, n * F + f);
+            expect_near("Y", Y, n * F + f, times(at(gelu, g), at(X, u)));
+            expect_near("du", dX, u, times(dy, at(gelu, g)));
+            expect_near("dg", dX, g, times(times(dy, at(X, u)), at(slope, g)));
+        }
+    check_guards_and_free();
+}
+
+static void test_geglu(void **state)
+{
+    (void)state;
+    FOR_FORMATS(t, op) {
+        geglu_case(op, 1, 1, 1);
+        geglu_case(op, 0, 3, 1);
+        geglu_case(op, 5, 37, 8);
+        geglu_case(op, 200, 100, 30);
+    }
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -265,6 +311,7 @@ int main(void)
         cmocka_unit_test(test_rotary),
         cmocka_unit_test(test_llama3_scaling),
         cmocka_unit_test(test_swiglu),
+        cmocka_unit_test(test_geglu),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -89,7 +89,9 @@ static void what_is_saved_loads(void **state)
     biased.biases = BIASES_GPT2;
     struct model_config qwen3_moe = mixtral();
     qwen3_moe.head_norms = true, qwen3_moe.dense.F = 5, layer_set_add(&qwen3_moe.dense.at, 0);
-    const struct model_config shapes[] = { gpt2(), llama, mixtral(), gptj(), qwen2, qwen3, biased, qwen3_moe };
+    struct model_config gemma = llama;
+    gemma.mlp = MLP_GEGLU, gemma.norms_from_one = gemma.scaled_embedding = true;
+    const struct model_config shapes[] = { gpt2(), llama, mixtral(), gptj(), qwen2, qwen3, biased, qwen3_moe, gemma };
     for (size_t i = 0; i < sizeof shapes / sizeof *shapes; i++) {
         struct transformer a, b, wide;
         struct model_config read;

@@ -27,8 +27,8 @@ struct sbp_operator {
     bool (*run)(struct device *, const struct model_config *, struct tensor out, const struct tensor in[]);
 };
 extern const struct sbp_operator sbp_linear, sbp_linear_dx, sbp_linear_dw, sbp_copy, sbp_add, sbp_add_bias, sbp_bias_dw,
-    sbp_gelu, sbp_gelu_dx, sbp_swiglu, sbp_swiglu_dx, sbp_norm, sbp_norm_dx, sbp_norm_dw, sbp_rotary, sbp_rotary_dx,
-    sbp_attention, sbp_attention_dx;
+    sbp_gelu, sbp_gelu_dx, sbp_swiglu, sbp_swiglu_dx, sbp_geglu, sbp_geglu_dx, sbp_norm, sbp_norm_dx, sbp_norm_dw,
+    sbp_rotary, sbp_rotary_dx, sbp_attention, sbp_attention_dx;
 
 struct sbp_op {
     const struct sbp_operator *operator;

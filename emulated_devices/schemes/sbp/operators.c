@@ -114,6 +114,21 @@ static bool swiglu_dx(struct device *d, const struct model_config *model, struct
     return true;
 }
 
+static bool geglu(struct device *d, const struct model_config *model, struct tensor Y, const struct tensor in[])
+{
+    (void)model;
+    dev_geglu_forward(d, rows(Y), rows(in[0]));
+    return true;
+}
+
+/* dX from dY, X */
+static bool geglu_dx(struct device *d, const struct model_config *model, struct tensor dX, const struct tensor in[])
+{
+    (void)model;
+    dev_geglu_backward_input(d, rows(dX), rows(in[0]), rows(in[1]));
+    return true;
+}
+
 /* ---- with results that only backward needs, which it computes again:
  * between operations there are but the graph's tensors ---- */
 
@@ -138,7 +153,7 @@ static bool statistics_of(struct device *d, const struct model_config *model, st
     *s = (struct statistics){ device_tensor_2d(d, BUFFERS, X.dim[0], X.dim[1]),
                               device_statistics(d, BUFFERS, X.dim[0], 0), device_statistics(d, BUFFERS, X.dim[0], 0) };
     if (!s->y.data || !s->mean.data || !s->rstd.data) return false;
-    if (model->norm == NORM_RMS) dev_rmsnorm_forward(d, s->y, s->rstd, X, part(wb, 0), model->eps);
+    if (model->norm == NORM_RMS) dev_rmsnorm_forward(d, s->y, s->rstd, X, part(wb, 0), norm_base(model), model->eps);
     else dev_layernorm_forward(d, s->y, s->mean, s->rstd, X, part(wb, 0), part(wb, 1), model->eps);
     return true;
 }
@@ -156,7 +171,7 @@ static bool norm_dx(struct device *d, const struct model_config *model, struct t
     const struct tensor dY = rows(in[0]), X = rows(in[1]), w = part(in[2], 0);
     struct statistics s;
     if (statistics_of(d, model, &s, X, in[2])) {
-        if (model->norm == NORM_RMS) dev_rmsnorm_backward_input(d, rows(dX), dY, X, w, s.rstd);
+        if (model->norm == NORM_RMS) dev_rmsnorm_backward_input(d, rows(dX), dY, X, w, norm_base(model), s.rstd);
         else dev_layernorm_backward_input(d, rows(dX), dY, X, w, s.mean, s.rstd);
     }
     return statistics_free(d, s);
@@ -291,6 +306,8 @@ OPERATOR(gelu, "gelu", false, 0);
 OPERATOR(gelu_dx, "gelu dX", false, FIRST);
 OPERATOR(swiglu, "swiglu", false, 0);
 OPERATOR(swiglu_dx, "swiglu dX", false, FIRST);
+OPERATOR(geglu, "geglu", false, 0);
+OPERATOR(geglu_dx, "geglu dX", false, FIRST);
 OPERATOR(norm, "norm", false, 0);
 OPERATOR(norm_dx, "norm dX", false, FIRST);
 OPERATOR(norm_dw, "norm dW", false, FIRST);

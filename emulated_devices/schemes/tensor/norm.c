@@ -37,14 +37,15 @@ static enum error_code rms_forward(struct tensor_parallel *tp, struct tensor Y, 
 {
     struct tensor mean = tensor_none, bias = tensor_none;
     if (columns(tp)->size == 1) {
-        dev_rmsnorm_forward(tp->device, Y, rstd, X, w, eps);
+        dev_rmsnorm_forward(tp->device, Y, rstd, X, w, norm_base(tp->config), eps);
         return OK;
     }
     enum error_code e = zeroes(tp, &mean, rstd.dtype, tensor_rows(X), err);
     if (!e) e = zeroes(tp, &bias, w.dtype, tensor_cols(X), err);
     if (!e) dev_row_centred_squares(tp->device, rstd, X, mean);
     if (!e) e = sum_columns(tp, rstd, err);
-    if (!e) dev_layernorm_forward_part(tp->device, Y, rstd, X, w, bias, mean, tp->config->D, eps);
+    if (!e) dev_layernorm_forward_part(tp->device, Y, rstd, X, w, norm_base(tp->config), bias, mean,
+                                      tp->config->D, eps);
     device_free(tp->device, bias);
     device_free(tp->device, mean);
     return e;
@@ -65,7 +66,7 @@ static enum error_code forward(struct tensor_parallel *tp, struct tensor Y, stru
     dev_scale(d, mean, 1 / (double)tp->config->D);
     dev_row_centred_squares(d, rstd, X, mean);
     e = sum_columns(tp, rstd, err);
-    if (!e) dev_layernorm_forward_part(d, Y, rstd, X, w, b, mean, tp->config->D, eps);
+    if (!e) dev_layernorm_forward_part(d, Y, rstd, X, w, 0, b, mean, tp->config->D, eps);
     return e;
 }
 
@@ -93,10 +94,11 @@ static enum error_code backward_in_parts(struct tensor_parallel *tp, struct tens
     enum error_code e = zeroes(tp, &sums, dtype_wide(tp->device->dtype), 2 * n, err);
     if (e) return e;
     const struct tensor second = tensor_1d((char *)sums.data + (size_t)n * dtype_size(sums.dtype), sums.dtype, n);
-    dev_layernorm_backward_sums(tp->device, sums, dY, X, w, mean, rstd);
+    dev_layernorm_backward_sums(tp->device, sums, dY, X, w, norm_base(tp->config), mean, rstd);
     if (is_rms(tp)) device_zero(tp->device, tensor_1d(sums.data, sums.dtype, n));
     e = sum_columns(tp, is_rms(tp) ? second : sums, err);
-    if (!e) dev_layernorm_backward_part(tp->device, dX, dY, X, w, mean, rstd, sums, tp->config->D);
+    if (!e) dev_layernorm_backward_part(tp->device, dX, dY, X, w, norm_base(tp->config), mean, rstd, sums,
+                                        tp->config->D);
     device_free(tp->device, sums);
     return e;
 }
@@ -110,7 +112,7 @@ static enum error_code backward_input(struct tensor_parallel *tp, struct tensor 
         if (is_rms(tp)) e = zeroes(tp, &zero, rstd.dtype, tensor_rows(X), err);
         if (!e) e = backward_in_parts(tp, dX, dY, X, w, is_rms(tp) ? zero : mean, rstd, err);
         device_free(tp->device, zero);
-    } else if (is_rms(tp)) dev_rmsnorm_backward_input(tp->device, dX, dY, X, w, rstd);
+    } else if (is_rms(tp)) dev_rmsnorm_backward_input(tp->device, dX, dY, X, w, norm_base(tp->config), rstd);
     else dev_layernorm_backward_input(tp->device, dX, dY, X, w, mean, rstd);
     return e;
 }
