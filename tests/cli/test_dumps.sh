@@ -24,7 +24,7 @@ test_meshes() {
     dump_and_check gpt2-tied 162 76 --dtype fp64 --dp 2 --tp 3 --tensor 1d-sp
     dump_and_check gpt2-tied 162 76 --dtype fp64 --dp 2 --tp 2 --cp 2
     dump_and_check llama-grouped 160 95 --dtype fp64 --tp 4 --tensor 2d
-    dump_and_check parscale-grouped 154 70 --dtype fp64 --cp 2 --attention streams
+    dump_and_check parscale-grouped 154 83 --dtype fp64 --cp 2 --attention streams
     dump_and_check gpt2-tied 162 76 --dtype fp16 --dp 2 --tp 3
     dump_and_check llama-grouped 157 95 --dtype bf16 --dp 2 --tp 2
 }
