@@ -6,6 +6,7 @@
 
 static const struct command commands[] = {
     { "train", "train a model on a mesh of emulated devices, and compare it with one device", command_train },
+    { "plan", "what a training step would take on up to 4096 devices, without running it", command_plan },
     { "infer", "run a model's forward passes on a mesh, and compare them with one device", command_infer },
     { "verify", "run every registered scheme on every mesh that fits, and compare it with one device", command_verify },
     { "check", "compare another program's tensors with a golden file; name the first wrong one", command_check },

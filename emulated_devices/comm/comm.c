@@ -39,7 +39,8 @@ static void streams_close(struct comm *c)
 
 enum error_code comm_open(struct comm *c, struct device *d, struct error *err)
 {
-    *c = (struct comm){ .device = d, .checks_calls = checks_calls() };
+    static const struct carrier mpi = { transport_start, transport_wait, transport_abort, transport_close };
+    *c = (struct comm){ .device = d, .carrier = &mpi, .checks_calls = checks_calls() };
     enum error_code code = transport_begin(c, err);
     if (code != OK) return code;
     c->contexts = calloc((size_t)c->size, sizeof *c->contexts);
@@ -63,18 +64,13 @@ void comm_close(struct comm *c)
     free(c->everyone);
     free(c->contexts);
     streams_close(c);
-    transport_close(c);
+    c->carrier->close(c);
 }
 
-/* The launcher gets the end and this device's last message through different channels: without the pause it may see the
- * end first. */
 void comm_abort(struct comm *c, int exit_status)
 {
-    (void)c;
-    fflush(NULL);
-    nanosleep(&(struct timespec){ .tv_nsec = 200000000 }, NULL);
-    MPI_Abort(MPI_COMM_WORLD, exit_status);
-    abort();                                            /* MPI_Abort may return */
+    c->carrier->abort(c, exit_status);
+    abort();                                            /* it may return */
 }
 
 void comm_give_up(struct comm *c, const struct error *err)

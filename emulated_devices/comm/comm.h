@@ -41,7 +41,9 @@ struct comm {
     struct ledger counted;                      /* every message and addition so far */
     struct ledger expected;                     /* the formulas' sum over all calls so far */
     struct traffic *rehearsal;                  /* not NULL: messages are counted here, not sent; no time passes */
+    const struct carrier *carrier;              /* of messages: MPI, or a crew (crew.h) */
     struct transport *transport;                /* MPI's side of it */
+    struct post *post;                          /* a crew's side of it */
     struct group *everyone;                     /* for agreement and barriers */
     bool checks_calls;                          /* collectives check that all members call them alike */
     const struct listener *listener;            /* called for arrived messages and sums, or NULL */

@@ -1,4 +1,4 @@
-#include "emulated_devices/comm/transport.h"
+#include "emulated_devices/comm/carrier.h"
 #include "emulated_devices/device/trace.h"
 #include <stdio.h>
 
@@ -51,7 +51,7 @@ struct message message_send(struct exchange *x, int peer, const void *data, uint
     }
     if (x->operation != CONTROL) flight_read(clock->flight, clock->now, data, bytes);
     /* the slot and MPI take void *; a send only reads the buffer */
-    return (struct message){ transport_start(x, peer, (void *)(uintptr_t)data, bytes, &p, true) };
+    return (struct message){ c->carrier->start(x, peer, (void *)(uintptr_t)data, bytes, &p, true) };
 }
 
 struct message message_receive(struct exchange *x, int peer, void *data, uint64_t bytes)
@@ -63,29 +63,29 @@ struct message message_receive(struct exchange *x, int peer, void *data, uint64_
     t->messages_received++;
     t->bytes_received += bytes;
     if (x->operation != CONTROL) p = clock_post(&c->device->clock, x->group->member[peer], c->rank, bytes);
-    return (struct message){ transport_start(x, peer, data, bytes, &p, false) };
+    return (struct message){ c->carrier->start(x, peer, data, bytes, &p, false) };
 }
 
 /* A message has arrived: charge the port and call the observer. */
-static void arrived(struct comm *c, const struct slot *s, const struct passage *p)
+static void arrived(struct comm *c, const struct delivery *d)
 {
     struct clock *clock = &c->device->clock;
-    if (clock->trace != NULL) announce(&s->exchange, s->peer, p->bytes, s->exchange.group->member[s->peer], p->serial);
+    const struct passage *p = &d->passage;
+    if (clock->trace != NULL) announce(&d->exchange, d->peer, p->bytes, d->exchange.group->member[d->peer], p->serial);
     clock_receive(clock, p);
-    clock_made(clock, s->data, p->bytes);
-    if (c->listener != NULL) c->listener->received(c->listener->context, &s->exchange, s->peer, s->data, p->bytes);
+    clock_made(clock, d->data, p->bytes);
+    if (c->listener != NULL) c->listener->received(c->listener->context, &d->exchange, d->peer, d->data, p->bytes);
 }
 
 enum error_code message_wait(struct comm *c, struct message m, struct error *err)
 {
-    struct passage p;
+    struct delivery d;
     if (c->rehearsal != NULL) return OK;
     if (m.slot < 0) return fail(err, ERR_COMM, "device %d has no memory for another message", c->rank);
-    const enum error_code code = transport_wait(c, m.slot, &p, err);
-    const struct slot *s = &c->transport->slot[m.slot];         /* it has not been reused yet */
-    if (code != OK || !p.charged) return code;
-    if (s->sending) clock_sent(&c->device->clock, &p);
-    else arrived(c, s, &p);
+    const enum error_code code = c->carrier->wait(c, m.slot, &d, err);
+    if (code != OK || !d.passage.charged) return code;
+    if (d.sending) clock_sent(&c->device->clock, &d.passage);
+    else arrived(c, &d);
     return OK;
 }
 

@@ -1,8 +1,6 @@
 /* transport.c -- messages: their slots, starting them, waiting for them. */
 #include "emulated_devices/comm/transport.h"
 #include "emulated_devices/comm/patience.h"
-#include <stdarg.h>
-#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -247,24 +245,12 @@ int transport_start(struct exchange *x, int peer, void *data, uint64_t bytes, co
 static int self_of(const struct slot *s) { return s->exchange.group->comm->rank; }
 static int peer_of(const struct slot *s) { return s->exchange.group->member[s->peer]; }
 
-/* Fail with a text that begins with the operation and its group. */
-static enum error_code wrong(const struct slot *s, struct error *err, const char *format, ...)
-    __attribute__((format(printf, 3, 4)));
-static enum error_code wrong(const struct slot *s, struct error *err, const char *format, ...)
-{
-    char axes[64], text[sizeof err->text];
-    va_list args;
-    va_start(args, format);
-    vsnprintf(text, sizeof text, format, args);
-    va_end(args);
-    return fail(err, ERR_COMM, "%s over %s: %s", operation_name(s->exchange.operation),
-                axes_describe(s->exchange.group->axes, axes, sizeof axes), text);
-}
-
 static enum error_code changed(const struct slot *s, struct error *err)
 {
-    return wrong(s, err, "device %d changed the %llu bytes that it sends to device %d before they had left: a buffer "
-                 "is used again before message_wait", self_of(s), (unsigned long long)s->bytes, peer_of(s));
+    return message_wrong(&s->exchange, err,
+                         "device %d changed the %llu bytes that it sends to device %d before they had left: a buffer "
+                         "is used again before message_wait",
+                         self_of(s), (unsigned long long)s->bytes, peer_of(s));
 }
 
 static enum error_code mpi_failed(const struct slot *s, int rc, struct error *err)
@@ -272,28 +258,17 @@ static enum error_code mpi_failed(const struct slot *s, int rc, struct error *er
     char text[MPI_MAX_ERROR_STRING] = "";
     int length = 0;
     MPI_Error_string(rc, text, &length);
-    return wrong(s, err, "device %d could not %s device %d: %.*s", self_of(s),
+    return message_wrong(&s->exchange, err, "device %d could not %s device %d: %.*s", self_of(s),
                  s->sending ? "send to" : "receive from", peer_of(s), (int)strcspn(text, "\n"), text);
-}
-
-static enum error_code wrong_length(const struct slot *s, struct error *err)
-{
-    return wrong(s, err, "device %d expected %llu bytes from device %d, which sent %llu", self_of(s),
-                 (unsigned long long)s->bytes, peer_of(s), (unsigned long long)s->stage->bytes);
 }
 
 static enum error_code wrong_exchange(const struct slot *s, struct error *err)
 {
-    return wrong(s, err, "device %d received a message of another exchange from device %d (context %u number %u, "
-                 "expected %u and %u)", self_of(s), peer_of(s), (unsigned)s->stage->context,
-                 (unsigned)s->stage->number, (unsigned)s->exchange.group->context[s->peer],
-                 (unsigned)s->exchange.number);
-}
-
-static enum error_code wrong_call(const struct slot *s, struct error *err)
-{
-    return wrong(s, err, "devices %d and %d were called with different arguments (algorithm, count, dtype, reduction, "
-                 "root or counts); ORRERY_CHECK_CALLS=1 says which", self_of(s), peer_of(s));
+    return message_wrong(&s->exchange, err,
+                         "device %d received a message of another exchange from device %d (context %u number %u, "
+                         "expected %u and %u)",
+                         self_of(s), peer_of(s), (unsigned)s->stage->context, (unsigned)s->stage->number,
+                         (unsigned)s->exchange.group->context[s->peer], (unsigned)s->exchange.number);
 }
 
 /* ---- waiting ----------------------------------------------------------------------------------------------------- */
@@ -398,14 +373,14 @@ static enum error_code finish_receive(struct comm *c, struct slot *s, struct err
     if (s->stage->bytes != s->bytes) {
         drain(c, s, s->stage->bytes);
         answer_after_all(c, s);
-        return wrong_length(s, err);
+        return message_wrong_length(&s->exchange, s->peer, s->bytes, s->stage->bytes, err);
     }
     rc = finish_body(c, s);
     bells_ring(&c->transport->bells, peer_of(s));       /* its buffer is free again */
     if (rc == MPI_SUCCESS && s->passage.rendezvous) rc = finish(c, s, &s->reply, MPI_STATUS_IGNORE);
     if (rc != MPI_SUCCESS) return mpi_failed(s, rc, err);
     if (!of_this_exchange(s)) return wrong_exchange(s, err);
-    if (s->stage->call != s->exchange.call) return wrong_call(s, err);
+    if (s->stage->call != s->exchange.call) return message_wrong_call(&s->exchange, s->peer, err);
     close_view(c, s);
     if (s->pieces == 0) device_copy(c->device, s->data, s->stage + 1, s->bytes);
     else if (s->late) device_copy(c->device, s->data, s->aside, s->bytes);
@@ -449,14 +424,15 @@ static bool abandon(struct slot *s)
 }
 
 /* Complete the passage for the clock with the other side's data. */
-static void hear(struct passage *p, const struct slot *s)
+static struct delivery hear(const struct slot *s)
 {
-    *p = s->passage;
-    if (s->sending) p->ready = s->passage.rendezvous ? *s->answer : 0;
-    else p->stamp = s->stage->stamp, p->serial = s->stage->serial;
+    struct delivery d = { s->exchange, s->passage, s->data, s->peer, s->sending };
+    if (s->sending) d.passage.ready = s->passage.rendezvous ? *s->answer : 0;
+    else d.passage.stamp = s->stage->stamp, d.passage.serial = s->stage->serial;
+    return d;
 }
 
-enum error_code transport_wait(struct comm *c, int slot, struct passage *passage, struct error *err)
+enum error_code transport_wait(struct comm *c, int slot, struct delivery *delivery, struct error *err)
 {
     struct transport *t = c->transport;
     struct slot *s = &t->slot[slot];
@@ -466,7 +442,7 @@ enum error_code transport_wait(struct comm *c, int slot, struct passage *passage
     start_held(c);
     if (s->failed != MPI_SUCCESS) code = mpi_failed(s, s->failed, err);
     else code = s->sending ? finish_send(c, s, err) : finish_receive(c, s, err);
-    hear(passage, s);
+    *delivery = hear(s);
     if (code != OK && !abandon(s)) return code;
     close_view(c, s);
     slot_free(t, slot);

@@ -26,7 +26,7 @@
 #define ORRERY_TRANSPORT_H
 
 #include "emulated_devices/comm/bell.h"
-#include "emulated_devices/comm/comm.h"
+#include "emulated_devices/comm/carrier.h"
 #include "emulated_devices/comm/progress.h"
 
 /* A tag: is it named (1 bit), context (10), number (17); 2^28 tags are what MPICH offers. */
@@ -94,12 +94,10 @@ void transport_close(struct comm *);
 
 /* ---- transport.c ------------------------------------------------------------------------------------------------- */
 
-/** Start a message in a free slot.  @return the slot, or -1 if there is no memory for one. */
+/* MPI as a carrier: carrier.h. */
 int transport_start(struct exchange *, int peer, void *data, uint64_t bytes, const struct passage *, bool sending);
-
-/** Wait until the slot's message is complete, then free the slot.
- *  @param[out] passage  as given to transport_start, with what the other side said: stamp and serial, or ready. */
-enum error_code transport_wait(struct comm *, int slot, struct passage *passage, struct error *);
+enum error_code transport_wait(struct comm *, int slot, struct delivery *, struct error *);
+void transport_abort(struct comm *, int exit_status);
 
 /** Free all slots, at the end. */
 void transport_free_slots(struct comm *);

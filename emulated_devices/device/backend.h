@@ -128,6 +128,8 @@ struct backend {
     void (*close)(struct device *);                             /* all memory has been released */
     void (*begin)(struct device *);                             /* before an operation of `ops` */
     void (*end)(struct device *);                               /* after it */
+    bool (*holds)(const struct device *, const void *);         /* without numbers: whether an address is of its memory,
+                                                                 * so that there is nothing to copy */
 
     /* ---- OPTIONAL: operations on any tensors: OPTIONAL_ENTRIES above ---- */
 
@@ -246,6 +248,12 @@ static inline void *host_write(struct device *d, void *data, uint64_t bytes)
 }
 
 static inline void host_done(struct device *d, const void *view) { d->backend->host_done(d, view); }
+
+/** Whether an address is of a device's memory that has no numbers: it reads as zeros, and writing it is nothing. */
+static inline bool device_holds_zeros(const struct device *d, const void *data)
+{
+    return d->backend->holds != NULL && d->backend->holds(d, data);
+}
 
 /* Views that are given back together, in the order in which they were asked for. */
 enum { VIEWS_MOST = 16 };

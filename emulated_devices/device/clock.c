@@ -36,6 +36,7 @@ void clock_compute(struct clock *c, const char *what, struct op_cost cost)
     c->now += later(time_at_rate(whole(cost.flops), c->cluster.flop_rate[c->dtype]),
                     time_at_rate(whole(cost.bytes), c->cluster.memory_rate));
     c->flops += cost.flops;
+    c->computing += c->now - start;
     if (c->trace != NULL) trace_work(c->trace, (int)c->current, what, start, c->now);
 }
 

@@ -48,6 +48,7 @@ struct clock {
     enum dtype dtype;
     struct port send[CLUSTER_LEVELS], receive[CLUSTER_LEVELS];
     double flops;                       /* done so far */
+    picoseconds computing;              /* that operations have taken so far, on all streams */
     uint32_t sent;                      /* messages so far */
     struct trace *trace;                /* NULL: no trace */
     struct flight *flight;              /* transfers not waited for yet (flight.h), or NULL */

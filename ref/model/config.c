@@ -17,6 +17,12 @@
       .norm = NORM_RMS, .positions = POSITIONS_ROTARY, .rotary = { .theta = 10000 },                            \
       .eps = 1e-5, .init_std = 0.02, __VA_ARGS__ }
 
+/* A released Llama or Mixtral: theta of its rotary positions. */
+#define RELEASED(name_, L_, H_, K_, D_, F_, S_, V_, theta_, ...)                                                \
+    { .name = name_, .S = S_, .D = D_, .H = H_, .K = K_, .A = D_ / H_, .F = F_, .L = L_, .V = V_,               \
+      .norm = NORM_RMS, .positions = POSITIONS_ROTARY, .rotary = { .theta = theta_ },                           \
+      .eps = 1e-5, .init_std = 0.02, __VA_ARGS__ }
+
 #define GPTJ(name_, L_, H_, D_, R_, F_, S_, V_)                                                                 \
     { .name = name_, .S = S_, .D = D_, .H = H_, .K = H_, .A = D_ / H_, .F = F_, .L = L_, .V = V_,               \
       .positions = POSITIONS_ROTARY, .rotary = { .theta = 10000, .turned = R_, .neighbours = true },            \
@@ -69,6 +75,18 @@ const struct model_preset model_presets[] = {
     { WIDE_HEADS("gemma-tiny", 8, 8, 4, 6, 32, 88, 32, 256, GEMMA, .tied = true),
       "a Gemma of 0.1M parameters: scaled embeddings, norms from one, geglu, and heads that are wider than D/H", 8 },
     { GPTJ("gptj-tiny", 8, 8, 32, 2, 128, 32, 256), "a GPT-J of 0.1M parameters, 8 layers and 8 heads", 8 },
+    { GPT2("gpt3-175b", 96, 96, 12288, 49152, 2048, 50257),
+      "GPT-3's 175B parameters, for `orrery plan` (arXiv:2005.14165, table 2.1)", 1536 },
+    { RELEASED("llama3-8b", 32, 32, 8, 4096, 14336, 8192, 128256, 500000, DENSE),
+      "Llama 3 8B, for `orrery plan` (arXiv:2407.21783, table 3)", 64 },
+    { RELEASED("llama3-70b", 80, 64, 8, 8192, 28672, 8192, 128256, 500000, DENSE),
+      "Llama 3 70B, for `orrery plan` (the same)", 128 },
+    { RELEASED("llama3-405b", 126, 128, 8, 16384, 53248, 8192, 128256, 500000, DENSE),
+      "Llama 3 405B, for `orrery plan` (the same)", 512 },
+    { RELEASED("mixtral-8x7b", 32, 32, 8, 4096, 14336, 32768, 32000, 1e6, MIXTURE(8, 2)),
+      "Mixtral 8x7B, for `orrery plan` (arXiv:2401.04088, table 1)", 64 },
+    { RELEASED("mixtral-8x22b", 56, 48, 8, 6144, 16384, 65536, 32768, 1e6, MIXTURE(8, 2)),
+      "Mixtral 8x22B, for `orrery plan` (its config.json)", 64 },
     { { .name = "" }, NULL, 0 },
 };
 

@@ -294,27 +294,52 @@ static const char *usual_attention(const struct plan *p)
     return STREAMS(&p->model) > 1 ? "streams" : "ring-zigzag";
 }
 
-static enum error_code parse(struct train_options *o, const struct option *table, int argc, char **argv,
-                             struct error *err)
+static bool is_one_of(const char *const *names, const struct option *o)
 {
-    struct option *const own = o->infers ? infer_options(table, err) : NULL;
-    if (o->infers && own == NULL) return ERR_MEMORY;
-    const enum error_code e = parse_command(
-        o->infers ? "infer" : "train", "[options]",
-        o->infers ? "Run the forward passes of a model on a mesh of emulated devices, on held-out text.\n"
-                    "Its weights do not change; --model DIR says which they are."
-                  : "Train a model on a mesh of emulated devices.",
-        argc, argv, own ? own : table, &o->help, err);
+    for (; names && *names && o->name; names++)
+        if (strcmp(o->name, *names) == 0) return true;
+    return false;
+}
+
+/* The options that a command has, in memory for free(); headings without options are left out. */
+static struct option *options_of(const struct run_kind *kind, const struct option *all, struct error *err)
+{
+    size_t n = 0, kept = 0;
+    while (all[n].kind != OPTION_END) n++;
+    struct option *table = calloc(n + 1, sizeof *table);
+    if (table == NULL) {
+        fail(err, ERR_MEMORY, "no memory for a table of %zu options", n);
+        return NULL;
+    }
+    for (size_t i = 0; i < n; i++) {
+        if (is_one_of(kind->without, &all[i])) continue;
+        if (all[i].kind == OPTION_HEADING && kept > 0 && table[kept - 1].kind == OPTION_HEADING) kept--;
+        table[kept++] = all[i];
+    }
+    return table;
+}
+
+static enum error_code parse(struct train_options *o, const struct run_kind *kind, const struct option *all, int argc,
+                             char **argv, struct error *err)
+{
+    struct option *const own = options_of(kind, all, err);
+    if (own == NULL) return ERR_MEMORY;
+    const enum error_code e = parse_command(kind->command, "[options]", kind->what, argc, argv, own, &o->help, err);
     free(own);
     return e;
 }
 
-enum error_code train_parse(struct train_options *o, bool infers, int argc, char **argv, struct error *err)
+const struct run_kind run_train = { .command = "train", .steps = 100,
+                                    .what = "Train a model on a mesh of emulated devices." };
+
+enum error_code train_parse(struct train_options *o, const struct run_kind *kind, int argc, char **argv,
+                            struct error *err)
 {
     const char *attention = NULL, *dispatch = NULL, *affinity = NULL, *owners = NULL, *encoders = NULL;
     const char *batches = NULL, *model = NULL, *backend = NULL, *grad_dtype = NULL, *placement = placements[0],
                *dtype = "fp32", *cluster = CLUSTER_USUAL, *optimizer = "adamw", *as = NULL;
-    int size[AXIS_COUNT] = { 1, 1, 1, 1, 1 }, batch = 0, seq = 0, micro = 0, steps = 100, warmup = -1, lr_steps = 0;
+    int size[AXIS_COUNT] = { 1, 1, 1, 1, 1 }, batch = 0, seq = 0, micro = 0, steps = kind->steps, warmup = -1,
+        lr_steps = 0;
     double lr = -1, min_lr = -1, clip = -1, decay = -1, dropout = -1, distance = -1, limit = wait_limit(WAIT_LIMIT);
     uint64_t bucket = 25 << 20;
     bool untied = false, chunks_given = false;
@@ -322,7 +347,7 @@ enum error_code train_parse(struct train_options *o, bool infers, int argc, char
     struct model_flags changed = { .speed = -1, .shared = -1 };
     struct data_flags data = { .zero = -1, .block = 256, .reshard = true, .prefetch = true };
     struct low_rank_flags low_rank = { .scale = -1, .damping = -1 };
-    *o = (struct train_options){ .trace_steps = 2, .infers = infers,
+    *o = (struct train_options){ .trace_steps = 2,
                                  .plan = { .seed = 42, .chunks = 1, .tensor = tensor_scheme_at(0)->head.name,
                                            .attention = attention_scheme_at(0)->head.name,
                                            .ep = 1, .etp = 1, .degree = -1,
@@ -571,7 +596,7 @@ enum error_code train_parse(struct train_options *o, bool infers, int argc, char
           .help = "write all results as JSON; -: to standard output, and the report for people to standard error" },
         { 0 }
     };
-    enum error_code e = parse(o, table, argc, argv, err);
+    enum error_code e = parse(o, kind, table, argc, argv, err);
     if (e || o->help) return e;
     set_wait_limit(limit);
     e = set_backend(backend, err);
@@ -603,7 +628,7 @@ enum error_code train_parse(struct train_options *o, bool infers, int argc, char
     take_experts(p, dispatch, size);
     if (!e) e = mesh_make(&p->mesh, size, err);
     if (!e) e = optimizer_find(&p->optimizer, optimizer, err);
-    if (!e && infers) e = infer_take(o, err);
+    if (!e && kind->take) e = kind->take(o, err);
     if (!e) e = train_change_model(&p->model, &changed, err);
     if (!e) p->attention = attention ? attention : usual_attention(p);
     if (!e) e = take_affinity(o, affinity, err);

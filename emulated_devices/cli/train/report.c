@@ -19,10 +19,9 @@ static void report_packing(FILE *out, const struct packing *p)
             100 * (1 - (double)p->tokens / ((double)p->samples * S)), 100 * p->pairs / (room * (S + 1) / 2));
 }
 
-void report_start(const struct train_record *r, const struct text *text)
+void report_shape(const struct train_record *r)
 {
-    const struct train_options *o = r->options;
-    const struct plan *p = &o->plan;
+    const struct plan *p = &r->options->plan;
     const int threads = r->threads;
     char mesh[64] = "one device", slices[64] = "";
     int used = 0;
@@ -36,8 +35,9 @@ void report_start(const struct train_record *r, const struct text *text)
             dtype_wide(p->dtype) == p->dtype ? ""
             : p->data.narrow_gradients       ? " with gradients, fp32 masters"
                                              : " with fp32 gradients and masters");
-    fprintf(r->out, "mesh    %s, %d device%s, %d thread%s each\n", mesh, p->mesh.devices, plural(p->mesh.devices),
-            threads, plural(threads));
+    fprintf(r->out, "mesh    %s, %d device%s", mesh, p->mesh.devices, plural(p->mesh.devices));
+    if (threads > 0) fprintf(r->out, ", %d thread%s each", threads, plural(threads));
+    fprintf(r->out, "\n");
     if (plan_etp(p) > 1) snprintf(slices, sizeof slices, "each in %d slices, ", plan_etp(p));
     if (plan_ep(p) * plan_etp(p) > 1)
         fprintf(r->out, "experts %lld of each layer in %d part%s, %son neighbours; each part on %d device%s of a "
@@ -46,6 +46,13 @@ void report_start(const struct train_record *r, const struct text *text)
     fprintf(r->out, "batch   %s%lld sequences of %lld tokens, %s%d microbatch%s a copy\n", p->batches ? "up to " : "",
             (long long)plan_most_sequences(p), (long long)p->S, p->batches ? "up to " : "", p->micros,
             p->micros == 1 ? "" : "es");
+}
+
+void report_start(const struct train_record *r, const struct text *text)
+{
+    const struct train_options *o = r->options;
+    const struct plan *p = &o->plan;
+    report_shape(r);
     fprintf(r->out, "text    %s, %lld bytes\n", printable_path(text->name).text, (long long)text->count);
     if (o->pack) report_packing(r->out, &text->packing);
     if (o->resume)
@@ -96,7 +103,7 @@ static double mean_sequences(const struct train_record *r)
 }
 
 /* Floating-point operations of the model's matrices and attention, for the plan's B sequences. */
-static double step_flops(const struct plan *p)
+double report_step_flops(const struct plan *p)
 {
     return p->optimizer->forward_only ? plan_passes(p) * model_forward_flops(&p->model, p->B, p->S)
                                       : model_step_flops(&p->model, p->B, p->S);
@@ -245,7 +252,7 @@ void report_memory(const struct train_record *r)
     print_ranges(r, tier, same_tier, tier_row);
 }
 
-static void print_traffic(const struct train_record *r)
+void report_traffic(const struct train_record *r)
 {
     const struct mesh *m = &r->options->plan.mesh;
     const char *titles[KINDS_WITH_AXIS + 1] = { NULL };
@@ -280,7 +287,7 @@ static bool all_exact(const struct train_record *r, bool memory)
 }
 
 /* Picoseconds per step of the slowest device. */
-static double virtual_step(const struct train_record *r)
+double report_virtual_step(const struct train_record *r)
 {
     int64_t most = 0;
     for (int d = 0; d < r->options->plan.mesh.devices; d++)
@@ -331,9 +338,9 @@ void report_copies(const struct train_record *r)
                 (unsigned long long)r->copies);
 }
 
-static void report_virtual_time(const struct train_record *r)
+void report_virtual_time(const struct train_record *r)
 {
-    const double step = virtual_step(r);
+    const double step = report_virtual_step(r);
     fprintf(r->out, "virtual %.1f us a step on cluster %s", 1e-6 * step, r->options->cluster.name);
     if (r->alone > 0 && step > 0)
         fprintf(r->out, "; on one device of it %.1f us, speed-up %.2f", 1e-6 * (double)r->alone,
@@ -345,11 +352,11 @@ void report_end(const struct train_record *r)
 {
     const struct plan *p = &r->options->plan;
     report_memory(r);
-    print_traffic(r);
+    report_traffic(r);
     if (r->steps > 0) {
         const double s = median_seconds(r), B = mean_sequences(r);
         fprintf(r->out, "\nspeed   median step %.1f ms, %.0f tokens/s, %.1f GFLOP/s on all devices together\n", 1e3 * s,
-                B * (double)p->S / s, step_flops(p) * B / (double)p->B / s / 1e9);
+                B * (double)p->S / s, report_step_flops(p) * B / (double)p->B / s / 1e9);
         report_virtual_time(r);
     }
     report_rounds(r);
@@ -458,6 +465,7 @@ static void add_device(cJSON *list, const struct plan *p, const struct cluster *
     cJSON_AddBoolToObject(o, "memory_equals_formulas", d->wrong_memory.code == OK);
     cJSON_AddNumberToObject(o, "resident_bytes", (double)d->resident);
     cJSON_AddNumberToObject(o, "virtual_ps", (double)d->virtual_time);
+    cJSON_AddNumberToObject(o, "virtual_computing_ps", (double)d->computing);
 }
 
 /* Numbers that are not finite are null in the steps, because JSON cannot represent them. */
@@ -493,9 +501,9 @@ enum error_code report_json(const struct train_record *r, const char *path, stru
         cJSON_AddNumberToObject(root, "validation_loss", r->validation);
     cJSON_AddNumberToObject(root, "median_step_seconds", median_seconds(r));
     cJSON_AddStringToObject(root, "cluster", r->options->cluster.name);
-    cJSON_AddNumberToObject(root, "virtual_step_ps", virtual_step(r));
+    cJSON_AddNumberToObject(root, "virtual_step_ps", report_virtual_step(r));
     if (r->alone > 0) cJSON_AddNumberToObject(root, "virtual_step_of_one_device_ps", (double)r->alone);
-    cJSON_AddNumberToObject(root, "step_flops", step_flops(&r->options->plan));
+    cJSON_AddNumberToObject(root, "step_flops", report_step_flops(&r->options->plan));
     if (r->options->check) report_check_json(r, root);
     enum error_code e = json_write(path, root, err);
     cJSON_Delete(root);

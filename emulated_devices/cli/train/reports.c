@@ -18,7 +18,7 @@ static uint64_t resident_bytes(void)
 static struct device_report own_report(const struct trainer *t, int64_t steps)
 {
     struct device_report r = { .rank = t->comm->rank, .peak = t->device->arena.peak, .resident = resident_bytes(),
-                               .virtual_time = t->device->clock.now };
+                               .virtual_time = t->device->clock.now, .computing = t->device->clock.computing };
     for (int i = 0; i < t->parameters.count; i++) r.parameters += (uint64_t)layout_count(&t->parameters.all[i].layout);
     r.offloaded = data_offloaded(&t->data);
     r.activations_away = trainer_activation_moves(t).bytes_written;

@@ -370,10 +370,10 @@ static enum error_code launch_checked(const struct train_options *o, int argc, c
     return e ? e : launch_devices(o->plan.mesh.devices, argc, argv, status, err);
 }
 
-static enum error_code run(bool infers, int argc, char **argv, int *status, struct error *err)
+static enum error_code run(const struct run_kind *kind, int argc, char **argv, int *status, struct error *err)
 {
     struct train_options o;
-    enum error_code e = train_parse(&o, infers, argc - 2, argv + 2, err);
+    enum error_code e = train_parse(&o, kind, argc - 2, argv + 2, err);
     const bool alone = under_launcher() || o.plan.mesh.devices == 1;
     if (!e && !o.help) e = alone ? train_device(&o, err) : launch_checked(&o, argc, argv, status, err);
     train_options_free(&o);
@@ -382,10 +382,10 @@ static enum error_code run(bool infers, int argc, char **argv, int *status, stru
 
 enum error_code command_train(int argc, char **argv, int *status, struct error *err)
 {
-    return run(false, argc, argv, status, err);
+    return run(&run_train, argc, argv, status, err);
 }
 
 enum error_code command_infer(int argc, char **argv, int *status, struct error *err)
 {
-    return run(true, argc, argv, status, err);
+    return run(&run_infer, argc, argv, status, err);
 }

@@ -10,10 +10,23 @@
 #include "ref/io/text.h"
 #include <stdio.h>
 
+struct train_options;
+
+/* A command with the options of `orrery train`, or most of them. */
+struct run_kind {
+    const char *command, *what;         /* as typed; its help */
+    const char *const *without;         /* options of training that it does not have; ends with NULL */
+    int steps;                          /* by default */
+    /* Change the options once model and mesh are read.  NULL: nothing.  @return OK or ERR_USAGE. */
+    enum error_code (*take)(struct train_options *, struct error *);
+};
+extern const struct run_kind run_train, run_infer, run_plan;
+
 /* Everything on the command line. */
 struct train_options {
     struct plan plan;
     bool infers;                        /* `orrery infer`: forward passes alone */
+    bool plans;                         /* `orrery plan`: a step without its numbers */
     const char *model_dir;              /* folder of initial weights; NULL: drawn from the seed */
     const char *pack;                   /* lengths of samples that are packed into sequences; NULL: none are */
     const char *data, *check, *dump, *save, *resume, *json, *trace, *timeline, *owners_out;
@@ -36,14 +49,7 @@ struct train_options {
 
 /** Read the command line, add a checkpoint's settings and then defaults, and check the plan.  The same on every device.
  *  Call train_options_free afterwards, also after a failure. */
-enum error_code train_parse(struct train_options *, bool infers, int argc, char **argv, struct error *);
-
-/** The options of `orrery infer`: those of training that forward passes alone have, in memory for free().
- *  @return NULL without memory. */
-struct option *infer_options(const struct option *of_train, struct error *);
-
-/** Make a run one of inference: no optimizer, no dropout.  @return OK or ERR_USAGE. */
-enum error_code infer_take(struct train_options *, struct error *);
+enum error_code train_parse(struct train_options *, const struct run_kind *, int argc, char **argv, struct error *);
 void train_options_free(struct train_options *);
 
 /* run.c: the settings that define a run, as texts: flags and facts. */
@@ -104,7 +110,7 @@ struct device_report {
     struct arena_use peak;
     struct ledger counted;              /* sent and added up */
     uint64_t resident;                  /* bytes of the process; 0 if the system does not tell */
-    int64_t virtual_time;               /* picoseconds */
+    picoseconds virtual_time, computing;        /* all of it; what its operations took */
     struct model_state offloaded;       /* bytes on the slow tier */
     uint64_t activations_away;          /* likewise, of all microbatches of the last step */
     struct tier_traffic tier;           /* read from it and written to it */
@@ -143,9 +149,14 @@ struct train_record {
 
 /* report.c: text and JSON. */
 FILE *report_stream(const struct train_options *);      /* the standard error if JSON goes to the standard output */
+void report_shape(const struct train_record *);         /* model, mesh and batch */
 void report_start(const struct train_record *, const struct text *);
 void report_step(const struct train_record *, int64_t i);
 void report_memory(const struct train_record *);        /* the peaks of every device */
+void report_traffic(const struct train_record *);       /* what every device has sent */
+void report_virtual_time(const struct train_record *);
+double report_virtual_step(const struct train_record *);        /* picoseconds, of the slowest device */
+double report_step_flops(const struct plan *);  /* of the model's matrices and attention */
 void report_copies(const struct train_record *);        /* the result of --paranoid */
 void report_end(const struct train_record *);
 enum error_code report_json(const struct train_record *, const char *path, struct error *);

@@ -19,13 +19,19 @@ bool range_open(struct range *r, size_t size)
     return r->base != NULL;
 }
 
-void range_close(struct range *r)
+void range_forget(struct range *r)
 {
     while (r->holes != NULL) {
         struct hole *h = r->holes;
         r->holes = h->next;
         free(h);
     }
+    r->used = 0;
+}
+
+void range_close(struct range *r)
+{
+    range_forget(r);
     munmap(r->base, r->size);
 }
 

@@ -18,6 +18,9 @@ struct range {
 bool range_open(struct range *, size_t size);
 void range_close(struct range *);
 
+/** Free all addresses, and keep the range: for one that is a copy of another. */
+void range_forget(struct range *);
+
 /** Addresses for `bytes`, at the start of a page.  @return NULL if none are left. */
 void *range_take(struct range *, size_t bytes);
 

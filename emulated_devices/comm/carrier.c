@@ -1,0 +1,28 @@
+#include "emulated_devices/comm/carrier.h"
+#include <stdarg.h>
+#include <stdio.h>
+
+enum error_code message_wrong(const struct exchange *x, struct error *err, const char *format, ...)
+{
+    char axes[64], text[sizeof err->text];
+    va_list args;
+    va_start(args, format);
+    vsnprintf(text, sizeof text, format, args);
+    va_end(args);
+    return fail(err, ERR_COMM, "%s over %s: %s", operation_name(x->operation),
+                axes_describe(x->group->axes, axes, sizeof axes), text);
+}
+
+enum error_code message_wrong_length(const struct exchange *x, int peer, uint64_t expected, uint64_t sent,
+                                     struct error *err)
+{
+    return message_wrong(x, err, "device %d expected %llu bytes from device %d, which sent %llu", x->group->comm->rank,
+                         (unsigned long long)expected, x->group->member[peer], (unsigned long long)sent);
+}
+
+enum error_code message_wrong_call(const struct exchange *x, int peer, struct error *err)
+{
+    return message_wrong(x, err, "devices %d and %d were called with different arguments (algorithm, count, dtype, "
+                         "reduction, root or counts); ORRERY_CHECK_CALLS=1 says which", x->group->comm->rank,
+                         x->group->member[peer]);
+}

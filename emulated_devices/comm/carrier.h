@@ -1,0 +1,40 @@
+/* carrier.h -- what carries messages from device to device; private to this folder.
+ *
+ * Two carriers fill this table: MPI, between processes (transport.c), and a crew of devices in one process (crew.c).
+ * All else in comm, what is counted and charged to the clock, is the same for both.
+ */
+#ifndef ORRERY_CARRIER_H
+#define ORRERY_CARRIER_H
+
+#include "emulated_devices/comm/comm.h"
+
+/* A message that is complete. */
+struct delivery {
+    struct exchange exchange;
+    struct passage passage;             /* as given to start, with what the other side said: stamp and serial, or
+                                         * ready */
+    void *data;
+    int peer;                           /* rank in the group */
+    bool sending;
+};
+
+struct carrier {
+    /* Start a message.  @return its slot, or -1 if there is no memory for one. */
+    int (*start)(struct exchange *, int peer, void *data, uint64_t bytes, const struct passage *, bool sending);
+    /* Wait until the slot's message is complete, then free the slot. */
+    enum error_code (*wait)(struct comm *, int slot, struct delivery *, struct error *);
+    /* End the whole job from one device.  Does not return. */
+    void (*abort)(struct comm *, int exit_status);
+    void (*close)(struct comm *);
+};
+
+/* ---- what can be wrong with a message: carrier.c ---------------------------------------------------------------- */
+
+/** Fail with a text that begins with the operation and its group. */
+enum error_code message_wrong(const struct exchange *, struct error *err, const char *format, ...)
+    __attribute__((format(printf, 3, 4)));
+enum error_code message_wrong_length(const struct exchange *, int peer, uint64_t expected, uint64_t sent,
+                                     struct error *);
+enum error_code message_wrong_call(const struct exchange *, int peer, struct error *);
+
+#endif

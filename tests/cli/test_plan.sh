@@ -1,0 +1,65 @@
+# `orrery plan`: the numbers of a run without running it: to the byte and the picosecond those of `orrery train`; plans of thousands of devices; what does not fit.
+. "$(dirname "$0")/lib.sh"
+
+# What both write of every device and step; wall time and resident memory are left out, and what only numbers can say.
+numbers() { grep -vE '"(resident_bytes|seconds|median_step_seconds|loss|norm|lr|loss_scale|validation_loss|skipped|step)"' "$1"; }
+
+same() {
+    run plan --model "$1" --steps 2 "${@:2}" --json plan.json
+    expect_status 0; expect_silent
+    make_text; run train --model "$1" --data "$text" --steps 2 "${@:2}" --json run.json
+    expect_status 0
+    cmp -s <(numbers plan.json | grep -v '^\t"steps"') <(numbers run.json | grep -v '^\t"steps"') ||
+        { command="orrery plan --model $*"; complain "$(diff <(numbers plan.json) <(numbers run.json) | head -n 6)"; }
+}
+
+test_as_a_run() {
+    same tiny --dp 2 --tp 2
+    same llama-tiny --dp 3 --zero 3 --cluster a100-ethernet
+    same tiny --pp 2 --cp 2 --schedule zb-h1 --micro 4
+    same llama-tiny --tp 2 --pp 2 --tensor 1d-sp --recompute full --dtype bf16
+}
+
+test_as_many_runs() {
+    local axes
+    for axes in '--dp 4' '--tp 4' '--pp 4' '--cp 4' '--dp 2 --pp 3' '--tp 3 --model-is-gpt2' '--dp 2 --tp 2 --pp 2' '--cp 2 --tp 2 --dp 2'; do
+        axes=${axes% --model-is-gpt2}
+        same llama-tiny $axes
+        same tiny $axes --cluster a100-ethernet --dtype bf16
+        same qwen3-tiny $axes --optimizer momentum --cluster h100-infiniband
+    done
+    for axes in ddp zero1 zero2 zero3; do same tiny --dp 4 --data-parallel $axes --micro 2; done
+    for axes in gpipe interleaved bfs zb-h1 zb-h2 zb-v dualpipev; do same tiny --pp 2 --schedule $axes --micro 4; done
+    for axes in ring ulysses ring-striped allgather-kv; do same tiny --cp 4 --attention $axes; done
+    for axes in 1d-sp 1d-sp-keep 2d 2.5d 3d; do same tiny --tp 4 --tensor $axes; done
+    for axes in full selective; do same llama-tiny --dp 2 --recompute $axes; done
+    same tiny --dp 2 --offload optimizer,gradients,weights
+    same tiny --dp 4 --zero 3 --quantize-weights int8 --quantize-gradients int4
+}
+
+test_many_devices() {
+    run plan --dp 16 --tp 8 --pp 4 --batch 64 --micro 4
+    expect_status 0; expect_silent; expect_out '^mesh    pp=4 x dp=16 x tp=8, 512 devices$'; expect_out '^fits    yes: '
+    run plan --model llama3-8b --dtype bf16 --tp 8 --dp 4 --zero 3 --batch 8 --seq 4096 --cluster h100-infiniband
+    expect_status 0; expect_out '^model   llama3-8b: .* 8030\.26M parameters'; expect_out 'model FLOP utilization'
+    expect_columns 120
+}
+
+test_what_does_not_fit() {
+    run plan --model llama3-70b --dtype bf16 --dp 8 --batch 8 --seq 512 --cluster h100-infiniband
+    expect_status 3; expect_out '^fits    NO: device 0 .*over by'; expect_error 'needs at least .*--zero 3'
+    run plan --dp 2 --memory 1M; expect_status 3; expect_error 'needs at least'
+}
+
+test_refusals() {
+    run plan --help;                    expect_status 0; expect_out '^usage: orrery plan'; expect_no_out '--check'
+    run plan --check ref;               expect_status 2; expect_error 'check'
+    run plan --dp 5000;                 expect_status 2; expect_error '--dp 5000'
+    run plan --tp 3 --model llama-tiny; expect_status 0
+    run plan --model nothing;           expect_status 2; expect_error '--model nothing'
+    run plan --dp 2 --json /nowhere/x;  expect_status 1; expect_error '/nowhere/x'
+}
+
+every=(test_as_many_runs)
+[ "$TIER" = verify ] || every=()
+run_tests test_as_a_run test_many_devices test_what_does_not_fit test_refusals "${every[@]}"
