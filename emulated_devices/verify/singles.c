@@ -138,9 +138,10 @@ static enum error_code check_steps(struct checking *c, struct rounding rounding,
                                    struct error *err)
 {
     const struct golden *g = c->golden;
+    const struct single_batch batch = { g->ids, g->labels, g->B, g->S };
     double lr[GOLDEN_MOST_STEPS];
     char optimizer[32], name[64];
-    enum error_code e = single_check_micros(&g->config, g->micros, g->B * g->S, rounding, source, err);
+    enum error_code e = single_check_micros(&g->config, g->micros, batch, rounding, source, err);
     if (!g->every_step && g->steps > 1) return e;
     for (const char *at = golden_next_optimizer(g, NULL, optimizer); at && !e;
          at = golden_next_optimizer(g, at, optimizer)) {

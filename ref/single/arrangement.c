@@ -193,7 +193,8 @@ static void try_shards(struct suspect *p, double *y)
 static void try_left_over(struct suspect *p, double *y)
 {
     const int64_t S = p->s->batch.S, n = p->cols * (int64_t)sizeof *y;
-    for (int64_t by = S; by < p->rows && p->rows == p->s->N; by += S) {
+    if (S < 1 || p->rows != p->s->N) return;
+    for (int64_t by = S; by < p->rows; by += S) {
         int64_t repeated = 0, first = p->rows, last = 0;
         memcpy(y, p->want, (size_t)p->count * sizeof *y);
         for (int64_t r = by; r < p->rows; r++)

@@ -27,9 +27,8 @@ enum error_code single_check_steps(const struct model_config *, const struct sin
                                    struct single_source, struct error *);
 
 /** Add up the losses and gradients of the first step's microbatches, where the program has them.
- *  @param tokens  of the batch.
  *  @return as single_check. */
-enum error_code single_check_micros(const struct model_config *, int64_t micros, int64_t tokens, struct rounding,
-                                    struct single_source, struct error *);
+enum error_code single_check_micros(const struct model_config *, int64_t micros, struct single_batch,
+                                    struct rounding, struct single_source, struct error *);
 
 #endif

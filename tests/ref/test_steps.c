@@ -104,7 +104,8 @@ static void check_micros(struct run *r)
 {
     struct error err;
     r->checked = r->wrong = r->lacking = r->unknown = 0, r->largest = 0;
-    if (single_check_micros(&r->golden.config, MICROS, r->golden.B * r->golden.S,
+    const struct golden *g = &r->golden;
+    if (single_check_micros(&g->config, MICROS, (struct single_batch){ g->ids, g->labels, g->B, g->S },
                             rounding_of(r->format, DTYPE_COUNT, 1), (struct single_source){ fetch, found, r },
                             &err) != OK)
         fail_msg("%s", err.text);
@@ -232,6 +233,21 @@ static void microbatches_add_up(void **state)
     close_run(&r);
 }
 
+/* Such a gradient is also searched for rows left over from another sequence. */
+static void a_gradient_may_have_as_many_rows_as_tokens(void **state)
+{
+    struct run r;
+    (void)state;
+    open_run(&r, files[0], F32);
+    const struct tensor *t = record_of(&r, "micro/1/grad/h.0.attn.c_proj.weight");
+    assert_int_equal(tensor_rows(*t), r.golden.B * r.golden.S);
+    for (int64_t i = 0; i < tensor_count(*t); i++) tensor_set(*t, i, (1.5 + 0.1 * (double)(i % 7)) * tensor_get(*t, i));
+    check_micros(&r);
+    assert_int_equal(r.wrong, 1);
+    assert_string_equal(r.first.name, "grad/h.0.attn.c_proj.weight");
+    close_run(&r);
+}
+
 static void other_optimizers_are_not_recomputed(void **state)
 {
     struct run r;
@@ -261,6 +277,7 @@ int main(void)
         cmocka_unit_test(clean_runs_are_right),    cmocka_unit_test(other_rules_are_wrong),
         cmocka_unit_test(single_errors_are_found), cmocka_unit_test(microbatches_add_up),
         cmocka_unit_test(the_norm_is_of_its_gradients),
+        cmocka_unit_test(a_gradient_may_have_as_many_rows_as_tokens),
         cmocka_unit_test(other_optimizers_are_not_recomputed),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
