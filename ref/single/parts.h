@@ -36,6 +36,7 @@ struct single {
     bool unknown;                               /* an operation that it needs is not recomputed */
     bool doubt;                                 /* a router's logits leave its choice open */
     int64_t expert;                             /* whose weight a pass for weights is about */
+    const struct single_slot *slot;             /* whose value or gradient is the current result; NULL: of none */
     struct single_term term[SINGLE_TERMS];
     int terms;                                  /* summands of the current result */
     void (*suspects)(struct suspect *, const void *about);      /* hypotheses of results that no graph has; or NULL */
@@ -107,6 +108,8 @@ struct tensor single_input(struct single *, struct single_name, int64_t rows, in
 void single_end(struct single *, struct single_value);
 /* What was made of a wrong result: fills now.mistake. */
 void single_diagnose(struct single *, const struct single_value *);
+/* Which expert's rows are wrong: row [rows], not 0 where one is. */
+void single_note_expert(struct single *, const unsigned char *row);
 /* End the matrices after the first `used`. */
 void single_release(struct single *, int used);
 

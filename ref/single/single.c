@@ -109,7 +109,7 @@ bool single_begin(struct single *s, struct single_name name, const char *made_by
     enum single_found found = SINGLE_HAS_NOT;
     if (s->failed) return false;
     s->now = (struct single_result){ .rows = rows, .cols = cols };
-    s->unknown = s->doubt = false, s->terms = 0;
+    s->unknown = s->doubt = false, s->terms = 0, s->slot = NULL;
     memcpy(s->now.name, name.text, sizeof s->now.name);
     snprintf(s->now.made_by, sizeof s->now.made_by, "%s", made_by);
     s->have = fetch(s, name.text, rows, cols, &found);
@@ -127,14 +127,17 @@ struct tensor single_input(struct single *s, struct single_name name, int64_t ro
     return t;
 }
 
-static void note_wrong(struct single_result *r, int64_t i, unsigned char *row, unsigned char *col)
+/* Where a result is wrong: [rows], [cols]. */
+struct marks { unsigned char *row, *col; };
+
+static void note_wrong(struct single_result *r, int64_t i, const struct marks *m)
 {
     const int64_t at = i / r->cols, c = i % r->cols;
     if (r->wrong++ == 0) r->first_row = r->last_row = at, r->first_col = r->last_col = c;
     if (at > r->last_row) r->last_row = at;
     if (c < r->first_col) r->first_col = c;
     if (c > r->last_col) r->last_col = c;
-    row[at] = col[c] = 1;
+    m->row[at] = m->col[c] = 1;
 }
 
 /* Error over bound; a NaN is infinitely wrong. */
@@ -144,7 +147,7 @@ static double over(double error, double bound)
     return isfinite(error) && isfinite(bound) ? error / bound : error == error && !isfinite(bound) ? 0 : INFINITY;
 }
 
-static void compare(struct single *s, const struct single_value *v, unsigned char *row, unsigned char *col)
+static void compare(struct single *s, const struct single_value *v, const struct marks *m)
 {
     struct single_result *r = &s->now;
     const int64_t n = tensor_count(v->y);
@@ -155,7 +158,7 @@ static void compare(struct single *s, const struct single_value *v, unsigned cha
     for (int64_t i = 0; i < n; i++) {
         const double error = fabs(have[i] - y[i]), ratio = over(error, b2[i]);
         if (ratio > r->ratio || i == 0) r->ratio = ratio, r->worst = i, r->have = have[i], r->want = y[i];
-        if (ratio > 1) note_wrong(r, i, row, col);
+        if (ratio > 1) note_wrong(r, i, m);
         steps = steps || over(error, b1[i]) > 1;
         yy += y[i] * y[i], hy += have[i] * y[i], hh += have[i] * have[i], bb += b2[i] * b2[i];
     }
@@ -163,8 +166,8 @@ static void compare(struct single *s, const struct single_value *v, unsigned cha
     r->factor = yy > 0 ? hy / yy : NAN;
     r->residual = sqrt(fmax(0, hh - 2 * r->factor * hy + r->factor * r->factor * yy) / yy);
     r->allowed = sqrt(bb / yy);
-    for (int64_t i = 0; i < r->rows; i++) r->wrong_rows += row[i];
-    for (int64_t i = 0; i < r->cols; i++) r->wrong_cols += col[i];
+    for (int64_t i = 0; i < r->rows; i++) r->wrong_rows += m->row[i];
+    for (int64_t i = 0; i < r->cols; i++) r->wrong_cols += m->col[i];
 }
 
 /* A sum that is stored at its end only is rounded by its own size; a copy may be in a narrower format than the rest. */
@@ -181,55 +184,30 @@ static struct single_value stored_at_last(struct single *s, struct single_value 
     return v;
 }
 
-static void compare_stored(struct single *s, struct single_value v)
+/* Compare, explain and report. */
+static void report(struct single *s, struct single_value v)
 {
-    unsigned char *row = calloc((size_t)(s->now.rows + s->now.cols) + 1, 1);
+    const int64_t rows = s->now.rows, cols = s->now.cols;
+    unsigned char *memory = calloc((size_t)(rows + cols) + 1, 1);
+    const struct marks m = { memory, memory + rows };
+    if (memory == NULL) s->failed = fail(s->err, ERR_MEMORY, "no memory to compare %s", s->now.name);
     v = stored_at_last(s, v);
-    if (row == NULL) s->failed = fail(s->err, ERR_MEMORY, "no memory to compare %s", s->now.name);
-    else compare(s, &v, row, row + s->now.rows);
-    if (!s->failed && s->now.verdict == SINGLE_WRONG) single_diagnose(s, &v);
-    free(row);
-}
-
-void single_end(struct single *s, struct single_value v)
-{
-    if (!s->failed && s->unknown) s->now.verdict = SINGLE_UNKNOWN;
-    else if (!s->failed && s->now.lacks[0]) s->now.verdict = SINGLE_LACKS;
-    else if (!s->failed) compare_stored(s, v);
-    if (!s->failed && s->now.verdict == SINGLE_WRONG && s->doubt) {
+    if (!s->failed) compare(s, &v, &m);
+    if (!s->failed && s->now.verdict == SINGLE_WRONG) single_diagnose(s, &v), single_note_expert(s, m.row);
+    if (s->now.verdict == SINGLE_WRONG && s->doubt) {
         s->now.verdict = SINGLE_LACKS;          /* of two equal logits the program may have taken the other */
         snprintf(s->now.lacks, sizeof s->now.lacks, "the choice between experts with equal logits");
     }
     if (!s->failed) s->source.found(s->source.context, &s->now);
+    free(memory);
+}
+
+void single_end(struct single *s, struct single_value v)
+{
+    if (!s->failed && single_going(s)) report(s, v);
+    else if (!s->failed) {
+        s->now.verdict = s->unknown ? SINGLE_UNKNOWN : SINGLE_LACKS;
+        s->source.found(s->source.context, &s->now);
+    }
     single_release(s, 0);
-}
-
-/* ---- words ------------------------------------------------------------------------------------------------------- */
-
-static void describe_place(const struct single_result *r, char *out, size_t size)
-{
-    const long long n = r->rows * r->cols, wrong = r->wrong;
-    const int64_t head = r->head > 0 ? r->first_col / r->head : 0;
-    if (r->rows == 1 && r->cols == 1) snprintf(out, size, "the number");
-    else if (wrong == 1)
-        snprintf(out, size, "only the element in row %lld, column %lld", (long long)r->first_row,
-                 (long long)r->first_col);
-    else if (r->rows > 1 && r->wrong_rows == 1)
-        snprintf(out, size, "only row %lld of %lld", (long long)r->first_row, (long long)r->rows);
-    else if (r->cols > 1 && r->wrong_cols == 1)
-        snprintf(out, size, "only column %lld of %lld", (long long)r->first_col, (long long)r->cols);
-    else if (r->head > 0 && r->cols > r->head && r->last_col / r->head == head)
-        snprintf(out, size, "only head %lld of %lld", (long long)head, (long long)(r->cols / r->head));
-    else if (r->rows > 1 && 2 * r->wrong_rows <= r->rows && r->last_row - r->first_row + 1 == r->wrong_rows)
-        snprintf(out, size, "only rows %lld to %lld of %lld", (long long)r->first_row, (long long)r->last_row,
-                 (long long)r->rows);
-    else snprintf(out, size, "%lld of %lld elements", wrong, n);
-}
-
-const char *single_describe(const struct single_result *r, char *out, size_t size)
-{
-    char place[96];
-    describe_place(r, place, sizeof place);
-    snprintf(out, size, "%s%s%s outside the bound", r->mistake, r->mistake[0] ? "; " : "", place);
-    return out;
 }

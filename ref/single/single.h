@@ -47,7 +47,9 @@ struct single_result {
     int64_t wrong;                      /* elements outside their bounds */
     int64_t first_row, last_row, wrong_rows;    /* rows with a wrong element */
     int64_t first_col, last_col, wrong_cols;
-    int64_t head;                       /* columns of a head, if the columns are heads; else 0 */
+    int64_t head, row_head;             /* columns of a head, if the columns are heads, else 0; the same of rows */
+    int64_t experts, expert;            /* of a mixture's results; the only one whose rows are wrong, -1: several are */
+    bool tokens;                        /* wrong rows are all those of tokens that chose it */
     double factor, residual;            /* least squares: have = factor want, norm of what is left over norm of want */
     double allowed;                     /* norm of the bounds over norm of want */
     char mistake[SINGLE_MISTAKE];       /* of a wrong result: what explains its numbers (mistakes.h); else empty */

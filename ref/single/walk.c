@@ -140,7 +140,7 @@ static bool begin(struct single *s, struct single_name name, const char *words, 
 {
     s->now = (struct single_result){ 0 }, s->unknown = false;
     if (!single_begin(s, name, words, rows_of(s, slot), slot->cols)) return false;
-    s->now.head = slot->head;
+    s->now.head = slot->head, s->slot = slot;
     return true;
 }
 
@@ -217,7 +217,12 @@ static void check_param(struct single *s, int v, int param, const char *words)
     const int64_t rows = p.ndim > 1 ? p.dim[0] : 1, cols = p.dim[p.ndim - 1];
     struct single_value term[SINGLE_TERMS];
     int terms = 0;
+    const struct single_node *n = &s->graph->node[v];
     if (!single_begin(s, single_param_name(s, "grad/", param), words, rows, cols)) return;
+    if (n->operation == &single_matrix) {
+        const int64_t out = single_slot(s, n->out)->head;
+        s->now.row_head = p.ndim > 1 ? out : 0, s->now.head = p.ndim > 1 ? single_slot(s, n->in[0])->head : out;
+    }
     for (int w = s->graph->nodes - 1; w >= v && terms < SINGLE_TERMS; w--)
         if (has(&s->graph->node[w], param)) term[terms++] = contribution(s, &s->graph->node[w], param);
     single_end(s, single_going(s) ? single_sum(s, term, terms) : single_none);

@@ -24,7 +24,7 @@ enum { MOST = 512 };
 /* ---- the program ------------------------------------------------------------------------------------------------- */
 
 /* What to do to one tensor. */
-enum error_kind { NO_ERROR, TIMES, ONE_ELEMENT, ONE_ROW, ONE_HEAD, ZEROS, SHIFTED };
+enum error_kind { NO_ERROR, TIMES, ONE_ELEMENT, ONE_ROW, ONE_HEAD, HEAD_ROWS, ZEROS, SHIFTED, MARKED };
 
 struct kept { char name[SINGLE_NAME]; struct tensor values; bool checked; };
 
@@ -40,6 +40,7 @@ struct dump {
     int count, numbers;                 /* numbers: losses and the norm, which no observer sees */
     const char *target[2];              /* tensors with an error; NULL: none */
     enum error_kind error;
+    bool marked[MOST];                  /* rows with an error of that kind */
     const char *without;                /* a tensor that is not in the dump */
     int checked, stepwise, wrong, lacking, unknown;
     struct single_result first, second; /* wrong */
@@ -69,7 +70,7 @@ static int64_t median_element(struct tensor t)
     return at;
 }
 
-static void make_error(enum error_kind kind, struct tensor t)
+static void make_error(const struct dump *d, enum error_kind kind, struct tensor t)
 {
     const int64_t n = tensor_count(t), cols = tensor_cols(t), median = median_element(t);
     for (int64_t i = 0; i < n; i++) {
@@ -78,6 +79,8 @@ static void make_error(enum error_kind kind, struct tensor t)
         if (kind == ONE_ELEMENT && i == median) x *= 1 + 0x1p-6;
         if (kind == ONE_ROW && i / cols == 3) x *= 1.25;
         if (kind == ONE_HEAD && i % cols < 2) x *= 1.5;
+        if (kind == HEAD_ROWS && i / cols < 2) x *= 1.5;
+        if (kind == MARKED && d->marked[i / cols]) x *= 1.5;
         if (kind == ZEROS) x = 0;
         if (kind == SHIFTED && i + cols < n) x = tensor_get(t, i + cols);
         tensor_set(t, i, x);
@@ -98,7 +101,7 @@ static void see(void *context, const char *name, int layer, bool gradient, struc
     if (in_block) snprintf(k->name, sizeof k->name, "%s/h.%d.%s", gradient ? "grad" : "act", layer, name);
     else snprintf(k->name, sizeof k->name, "%s/%s", gradient ? "grad" : "act", name);
     for (int i = 0; i < 2; i++)
-        if (d->target[i] && strcmp(d->target[i], k->name) == 0) make_error(d->error, t);
+        if (d->target[i] && strcmp(d->target[i], k->name) == 0) make_error(d, d->error, t);
     k->values = t;
     k->values.dtype = F64;
     k->values.data = malloc((size_t)tensor_count(t) * sizeof(double));

@@ -109,8 +109,54 @@ static void a_factor_is_found(void **state)
         }
 }
 
+/* Mark the tokens that choose an expert by these logits; of sorted rows those that it gets. */
+static void mark(struct dump *d, const char *logits, int32_t expert, bool sorted)
+{
+    const int64_t k = d->golden.config.mixture.k;
+    int64_t row = 0;
+    for (int i = 0; i < d->count; i++) {
+        const struct tensor x = d->kept[i].values;
+        if (strcmp(d->kept[i].name, logits) != 0) continue;
+        const int64_t N = tensor_rows(x);
+        struct tensor w = tensor_2d(malloc((size_t)(N * k) * 8), F64, N, k), chosen = w;
+        chosen.dtype = I32, chosen.data = malloc((size_t)(N * k) * 4);
+        ops_for(F64)->route_forward(w, chosen, x, &d->golden.config.mixture.router, NULL);
+        memset(d->marked, 0, sizeof d->marked);
+        for (int32_t e = 0; e <= expert; e++)
+            for (int64_t at = 0; at < N * k; at++) {
+                if (((int32_t *)chosen.data)[at] != e) continue;
+                if (e == expert) d->marked[sorted ? row : at / k] = true;
+                row++;
+            }
+        free(w.data), free(chosen.data);
+    }
+}
+
+static void an_expert_is_named(void **state)
+{
+    static const struct subject mixture = { "golden/mixtral-top2.safetensors", "a mixture", NULL };
+    static const struct { const char *name; bool sorted; const char *words; } errors[] = {
+        { "act/h.1.experts.out", true, "only expert 3 of 5" }, { "grad/h.0.mlp.up", true, "only expert 3 of 5" },
+        { "act/h.0.mlp.act", true, "only expert 3 of 5" }, { "act/h.1.mlp.out", false, "only tokens of expert 3 of 5" },
+    };
+    (void)state;
+    for (size_t i = 0; i < sizeof errors / sizeof *errors; i++) {
+        struct dump d;
+        char logits[64], text[300];
+        open_subject(&d, &mixture, BF16);
+        snprintf(logits, sizeof logits, "act/h.%c.router.logits", strchr(errors[i].name, '.')[1]);
+        run(&d);
+        mark(&d, logits, 3, errors[i].sorted);
+        if (!is_found(&d, errors[i].name, MARKED)) fail_msg("%s: no error is found", errors[i].name);
+        if (strstr(single_describe(&d.first, text, sizeof text), errors[i].words) == NULL)
+            fail_msg("%s is '%s', not '%s'", errors[i].name, text, errors[i].words);
+        close_dump(&d);
+    }
+}
+
 int main(void)
 {
-    const struct CMUnitTest tests[] = { cmocka_unit_test(clean_runs_are_right), cmocka_unit_test(a_factor_is_found) };
+    const struct CMUnitTest tests[] = { cmocka_unit_test(clean_runs_are_right), cmocka_unit_test(a_factor_is_found),
+                                        cmocka_unit_test(an_expert_is_named) };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
