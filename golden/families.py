@@ -31,6 +31,10 @@ try:
 except ImportError:                             # before 4.34
     modeling_mistral = None
 try:
+    from transformers.models.olmo2 import modeling_olmo2
+except ImportError:                             # before 4.47
+    modeling_olmo2 = None
+try:
     from transformers.models.phi3 import modeling_phi3
 except ImportError:                             # before 4.41
     modeling_phi3 = None
@@ -81,7 +85,7 @@ class Wide:
 def widen():
     torch.set_default_dtype(torch.float64)
     torch.Tensor.float = torch.Tensor.double
-    for module in (modeling_gptj, modeling_llama, modeling_mistral, modeling_mixtral, modeling_phi3, modeling_qwen2, modeling_qwen3, modeling_qwen3_moe,
+    for module in (modeling_gptj, modeling_llama, modeling_mistral, modeling_mixtral, modeling_olmo2, modeling_phi3, modeling_qwen2, modeling_qwen3, modeling_qwen3_moe,
                    modeling_gemma, modeling_parscale, modeling_rope_utils):
         if module is not None:
             module.torch = Wide()
@@ -288,16 +292,19 @@ class Llama:
         self.module.apply_rotary_pos_emb = rotate
         for layer, block in enumerate(model.model.layers):
             at = f"h.{layer}."
-            w.output_of(block.input_layernorm, at + "ln_1")
+            self.watch_norms(w, block, at)
             self.watch_projections(w, block.self_attn, at)
             w.input_of(block.self_attn.o_proj, at + "attn.heads")
             w.output_of(block.self_attn.o_proj, at + "attn.out")
-            w.input_of(block.post_attention_layernorm, at + "mid")
-            w.output_of(block.post_attention_layernorm, at + "ln_2")
             w.output_of(block, at + "out")
         w.output_of(model.model.embed_tokens, "embedding")
         w.output_of(model.model.norm, "ln_f")
         w.output_of(model.lm_head, "logits")
+
+    def watch_norms(self, w, block, at):
+        w.output_of(block.input_layernorm, at + "ln_1")
+        w.input_of(block.post_attention_layernorm, at + "mid")
+        w.output_of(block.post_attention_layernorm, at + "ln_2")
 
     def watch_projections(self, w, attention, at):
         for which in "qkv":
@@ -550,6 +557,37 @@ class Gemma(Llama):
 
     def make(self, **config):
         return transformers.GemmaForCausalLM(transformers.GemmaConfig(**config))
+
+
+# ---- OLMo 2 -------------------------------------------------------------------------------------------------------------------
+
+class Olmo2(Qwen3):
+    """Norms of all queries and of all keys, and of what the branches give."""
+    name = "transformers Olmo2ForCausalLM"
+    module = modeling_olmo2
+
+    def in_order(self, c):
+        names = {"input_layernorm": "post_attention_layernorm", "post_attention_layernorm": "post_feedforward_layernorm"}
+        for name, shape, mean, std, parts in super().in_order(c):
+            kind = name.split(".")[-2]
+            yield name.replace(kind, names.get(kind, kind)), shape, mean, std, parts
+
+    def of_heads(self, c, at):
+        parts = [(at + f"self_attn.{which}_norm.weight", c[letter] * c["A"]) for which, letter in (("q", "H"), ("k", "K"))]
+        yield at + "self_attn.qk_norm.weight", (sum(n for _, n in parts),), 1, 0, parts
+
+    def config(self, c):
+        heads = dict(head_dim=c["A"]) if c["A"] * c["H"] != c["D"] else {}
+        config = dict(super().config(c), model_type="olmo2", pad_token_id=None)
+        return dict({key: value for key, value in config.items() if key not in ("use_sliding_window", "head_dim")}, **heads)
+
+    def make(self, **config):
+        return transformers.Olmo2ForCausalLM(transformers.Olmo2Config(eos_token_id=0, **config))
+
+    def watch_norms(self, w, block, at):
+        w.output_of(block.post_attention_layernorm, at + "ln_1")
+        w.input_of(block.mlp, at + "mid")
+        w.output_of(block.post_feedforward_layernorm, at + "ln_2")
 
 
 # ---- YaRN ---------------------------------------------------------------------------------------------------------------------

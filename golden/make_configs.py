@@ -71,6 +71,11 @@ def gemma(**more):
     return transformers.GemmaForCausalLM(transformers.GemmaConfig(**LLAMA, num_key_value_heads=2, head_dim=8, rope_theta=500.0, **more))
 
 
+def olmo2(**more):
+    return transformers.Olmo2ForCausalLM(transformers.Olmo2Config(
+        **LLAMA, num_key_value_heads=2, rope_theta=500.0, pad_token_id=None, eos_token_id=2, **more))
+
+
 MODELS = {                                      # NAME: the first version that can, and how
     "gpt2": ((4, 0), lambda: gpt2()),
     "gpt2-untied": ((4, 0), lambda: gpt2(n_inner=37, tie_word_embeddings=False)),
@@ -86,6 +91,7 @@ MODELS = {                                      # NAME: the first version that c
     "mistral": ((4, 46), lambda: mistral(sliding_window=20)),
     "mistral-full": ((4, 46), lambda: mistral(sliding_window=None)),
     "qwen3-moe": ((4, 51), lambda: qwen3_moe(mlp_only_layers=[0])),
+    "olmo2": ((4, 47), lambda: olmo2(attention_bias=True)),
     "phi3": ((4, 49), lambda: phi3(sliding_window=20)),
     "phi3-long": ((4, 49), lambda: phi3(rope_scaling=dict(type="longrope", short_factor=[1.0, 1.5], long_factor=[2.5, 4.0]))),
     "gemma": ((4, 38), lambda: gemma()),

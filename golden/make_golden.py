@@ -75,6 +75,8 @@ SHAPES = {
     "phi3-long": dict(L=2, H=6, K=2, D=24, A=4, F=11, V=29, S=32, tied=True, batch=2, tokens=11, theta=20.0, part=1.0, window=None, original=9,
                       long=dict(short_factor=[1.1, 1.4], long_factor=[2.3, 5.7])),
     "phi3-plain": dict(L=1, H=3, K=3, D=18, A=8, F=7, V=17, S=13, tied=True, batch=2, tokens=11, theta=50.0, part=0.75, window=None, original=4096),
+    "olmo2-grouped": dict(L=2, H=6, K=3, D=18, A=4, F=19, V=61, S=11, tied=False, batch=3, tokens=7, theta=500.0),
+    "olmo2-tied": dict(L=1, H=4, K=4, D=24, A=6, F=11, V=29, S=13, tied=True, batch=3, tokens=11, theta=1e4, eps=3e-4, every_token=True),
     "biased-both": dict(L=2, H=6, K=3, D=24, F=19, V=61, S=9, tied=False, batch=3, tokens=7, theta=10000.0, attention=True, mlp=True),
     "biased-attention": dict(L=1, H=4, K=1, D=16, F=11, V=29, S=13, tied=True, batch=3, tokens=11, theta=500.0, attention=True, mlp=False),
     "biased-mlp": dict(L=1, H=3, K=3, D=18, F=7, V=17, S=5, tied=True, batch=2, tokens=5, theta=500.0, attention=False, mlp=True),
@@ -100,7 +102,7 @@ SHAPES = {
 }
 FAMILIES = {"gpt2": families.GPT2(), "llama": families.Llama(), "mixtral": families.Mixtral(), "gptj": families.GPTJ(),
             "qwen2": families.Qwen2(), "qwen3": families.Qwen3(), "qwen3moe": families.Qwen3Moe(), "biased": families.Biased(),
-            "mistral": families.Mistral(), "phi3": families.Phi3(),
+            "mistral": families.Mistral(), "phi3": families.Phi3(), "olmo2": families.Olmo2(),
             "gemma": families.Gemma(), "yarn": families.Yarn(), "parscale": families.ParScale()}
 NUDGE = 0.3                                     # of biases and norms, which start at 0 and 1 and would hide mistakes there
 

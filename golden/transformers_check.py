@@ -31,7 +31,7 @@ SEED, SEQUENCES, TOKENS = 5, 3, 17
 ROUNDING = 1e-12                                # relative, norm over norm: what fp64 may do to a loss, a gradient, the logits
 FAMILIES = {"gpt2": families.GPT2(), "llama": families.Llama(), "mixtral": families.Mixtral(), "gptj": families.GPTJ(),
             "qwen2": families.Qwen2(), "qwen3": families.Qwen3(), "gemma": families.Gemma(), "mistral": families.Mistral(), "qwen3_moe": families.Qwen3Moe(),
-            "phi3": families.Phi3()}
+            "phi3": families.Phi3(), "olmo2": families.Olmo2()}
 VERSION = tuple(int(number) for number in transformers.__version__.split(".")[:2])
 LONG = dict(type="longrope", short_factor=[1.0, 1.25, 1.5], long_factor=[1.0, 3.5, 9.25])
 LLAMA3 = dict(rope_type="llama3", factor=4.0, low_freq_factor=1.0, high_freq_factor=4.0, original_max_position_embeddings=16)
@@ -40,7 +40,7 @@ LLAMA3 = dict(rope_type="llama3", factor=4.0, low_freq_factor=1.0, high_freq_fac
 # ---- what this version can ----------------------------------------------------------------------------------------------
 
 GROUPED, ROTARY, SCALING, MIXTURE, LLAMA3_SCALING, PARAMETERS = (4, 31), (4, 33), (4, 31), (4, 36), (4, 43), (5, 0)
-BIASES, WIDE_HEADS, QWEN3, LAYER_TYPES, PHI3, GEMMA = (4, 41), (4, 46), (4, 51), (4, 53), (4, 49), (4, 39)
+BIASES, WIDE_HEADS, QWEN3, LAYER_TYPES, PHI3, GEMMA, OLMO2 = (4, 41), (4, 46), (4, 51), (4, 53), (4, 49), (4, 39), (4, 47)
 
 
 def written(model, folder, largest):
@@ -83,6 +83,12 @@ def mistral(tied, **more):
     return transformers.MistralForCausalLM(transformers.MistralConfig(
         vocab_size=259, max_position_embeddings=32, hidden_size=40, num_hidden_layers=3, num_attention_heads=10, num_key_value_heads=5,
         head_dim=6, intermediate_size=77, initializer_range=0.2, tie_word_embeddings=tied, **more))
+
+
+def olmo2(tied, **more):
+    return transformers.Olmo2ForCausalLM(transformers.Olmo2Config(
+        vocab_size=259, max_position_embeddings=32, hidden_size=40, num_hidden_layers=2, num_attention_heads=10, num_key_value_heads=5,
+        intermediate_size=77, initializer_range=0.2, tie_word_embeddings=tied, pad_token_id=None, eos_token_id=2, **more))
 
 
 def phi3(tied, **more):
@@ -151,6 +157,8 @@ CASES = {                                       # what: the first version that c
     "Qwen3-MoE, the second layer dense, several files": (PARAMETERS, lambda: qwen3_moe(False, mlp_only_layers=[1]), "60KB", torch.float32),
     "Qwen3-MoE, tied, normalized, biases of attention": (PARAMETERS, lambda: qwen3_moe(
         True, norm_topk_prob=True, decoder_sparse_step=2, attention_bias=True), "1GB", torch.bfloat16),
+    "OLMo 2, several files": (OLMO2, lambda: olmo2(False), "60KB", torch.float32),
+    "OLMo 2, tied, biases of attention, wide heads": (OLMO2, lambda: olmo2(True, attention_bias=True, head_dim=6), "1GB", torch.bfloat16),
     "Phi-3, part of a head turned": (PHI3, lambda: phi3(False, max_position_embeddings=32, partial_rotary_factor=0.67, sliding_window=9), "60KB",
                                      torch.float32),
     "Phi-3, LongRoPE, short": (PHI3, lambda: phi3(True, max_position_embeddings=96, original_max_position_embeddings=24, rope_scaling=LONG), "1GB",

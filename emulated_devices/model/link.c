@@ -352,13 +352,23 @@ static void list_forward(struct linked *l, bool forward_only)
     if (forward_only && has_inputs(l)) add_step(list, STEP_DROP, BUFFER_IN);
 }
 
+static bool writes_output(const struct linked *l, int v)
+{
+    return l->node[v].out >= 0 && l->slot[l->node[v].out].value == BUFFER_OUT;
+}
+
 /* What recomputation drops.  selective: attention's output and statistics; full: all kept values except the part's
- * input; selective++: these, except attention's output and the statistics that have not been exchanged. */
+ * input, and the statistics of what writes the part's output, which is not there when the part runs again; selective++:
+ * these, except attention's output and the statistics that have not been exchanged. */
 static void mark_dropped(struct linked *l, enum recompute r)
 {
     const bool selective = r == RECOMPUTE_SELECTIVE, most = r == RECOMPUTE_FULL || r == RECOMPUTE_BUT_ATTENTION;
     for (int b = BUFFER_FIRST_OWN; b < l->buffers && most; b++)
         l->buffer[b].dropped = l->buffer[b].kept && l->buffer[b].tag == ACTIVATIONS;
+    for (int v = 0; v < l->nodes && most; v++)
+        if (writes_output(l, v))
+            for (int i = 0; i < NODE_STATISTICS; i++)
+                if (l->node[v].statistic[i] >= 0) l->buffer[l->node[v].statistic[i]].dropped = false;
     for (int v = 0; v < l->nodes && (selective || r == RECOMPUTE_BUT_ATTENTION); v++) {
         if (!is_attention(l->node[v].is->op)) continue;
         l->buffer[l->slot[l->node[v].out].value].dropped = selective;

@@ -36,6 +36,12 @@ static bool is_of_tokens(const struct buffer *b)
          : b->statistic == INNER_ROW || b->statistic == TWO_INNER_ROWS || b->statistic == STREAM_WEIGHTS;
 }
 
+/* What norms of heads norm in a row. */
+static int64_t normed_heads_of(const struct tensor_parallel *tp)
+{
+    return tp->config->normed_together ? 2 : tp->heads.queries.count + tp->heads.keys.count;
+}
+
 struct tensor buffer_shape(const struct buffer *b, const struct seams *s, int64_t N)
 {
     const struct tensor_parallel *tp = s->tp;
@@ -48,7 +54,7 @@ struct tensor buffer_shape(const struct buffer *b, const struct seams *s, int64_
     case EXPERT_CHOICES: return tensor_2d(NULL, I32, rows, tp->config->mixture.k);
     case EXPERTS_KEPT:  return s->ep.scheme->kept(&s->ep, b->slot, rows);
     case EXPERTS_LEFT:  return s->ep.scheme->left(&s->ep, b->slot, rows);
-    case INNER_HEADS:    return tensor_1d(NULL, wide, rows * (tp->heads.queries.count + tp->heads.keys.count));
+    case INNER_HEADS:    return tensor_1d(NULL, wide, rows * normed_heads_of(tp));
     case TWO_INNER_ROWS: return tensor_1d(NULL, wide, 2 * rows);
     case ATTENTION_KEPT: return s->cp.scheme->kept(&s->cp, b->slot, rows);
     default:            return tensor_1d(NULL, wide, rows);

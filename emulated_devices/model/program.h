@@ -89,7 +89,7 @@ enum statistic_shape {
     ROW,                                /* one per row of the stream */
     ROW_OF_LAYERNORM,                   /* the same, but none for an rmsnorm */
     INNER_ROW,                          /* one per row of the inner side */
-    INNER_HEADS,                        /* one per row of the inner side and head of queries and of keys */
+    INNER_HEADS,                        /* one per row of the inner side and what norms of heads norm */
     TWO_INNER_ROWS,
     ATTENTION_KEPT,                     /* the tensors that the attention scheme keeps */
     STREAM_WEIGHTS,                     /* P for each token */

@@ -7,6 +7,9 @@
 static const struct clash clashes[] = {
     { HAS_tp, HAS_low_rank, "cuts matrices, and @ projects whole ones", "--dp and --pp" },
 
+    { HAS_tp, HAS_normed_together, "cuts heads, and the norms of @ are over those of all devices",
+      "--dp, --pp or --cp" },
+
     { HAS_tp_cuts_columns, HAS_mixture,
       "cuts columns of the residual stream, which the routers of @ need whole", "--tensor 1d or 1d-sp" },
     { HAS_tp_cuts_rows, HAS_experts_here,

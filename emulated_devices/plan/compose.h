@@ -31,6 +31,7 @@ struct facts {
     X(split_cp,                "--head-parallel or --context-first")                                \
     X(context_plan,            "--attention hdp")                                                    \
     X(windows,                 "a model whose attention has windows")                               \
+    X(normed_together,         "a model whose queries, and keys, are normed together")              \
     X(long_rotary,             "a model with LongRoPE, beyond its original length")                 \
     X(tp_cuts_sequences,       "--tensor 2d, 2.5d or 3d")                                           \
     X(ring_window,             "--ring-window")                                                     \

@@ -126,6 +126,11 @@ static bool windows(const struct facts *f, struct typed *t)
            say(t, "--model %s with windows of %lld tokens", c->name, (long long)c->windows.size);
 }
 
+static bool normed_together(const struct facts *f, struct typed *t)
+{
+    return f->plan->model.normed_together && say(t, "--model %s", f->plan->model.name);
+}
+
 static bool long_rotary(const struct facts *f, struct typed *t)
 {
     return rotary_by_length(&f->plan->model.rotary, f->plan->S) &&

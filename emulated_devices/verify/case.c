@@ -82,6 +82,14 @@ void case_take_gemma(struct plan *p)
     p->model.mlp = MLP_GEGLU, p->model.norms_from_one = p->model.scaled_embedding = true, p->model.A = 4;
 }
 
+/* Norms of all queries and of all keys, and of what the branches give; heads wider than D/H. */
+void case_take_olmo2(struct plan *p)
+{
+    case_take_qwen3(p);
+    snprintf(p->model.name, sizeof p->model.name, "nasty olmo2");
+    p->model.normed_together = p->model.norms_after = true;
+}
+
 /* A Qwen2 with three parallel streams; a prefix is shorter than a sequence. */
 void case_take_streams(struct plan *p)
 {
@@ -163,6 +171,7 @@ static const struct case_model models[] = { { "gpt2", take_gpt2 }, { "llama", ca
                                             { "parscale", case_take_streams }, { "qwen3", case_take_qwen3 },
                                             { "biased", case_take_biased }, { "windows", case_take_windows },
                                             { "phi3", case_take_phi3 }, { "gemma", case_take_gemma },
+                                            { "olmo2", case_take_olmo2 },
                                             { "mixtral", case_take_mixtral }, { "qwen3-moe", case_take_qwen3_moe },
                                             { "shared", take_shared } };
 

@@ -66,6 +66,7 @@ void case_take_gemma(struct plan *);
 void case_take_biased(struct plan *);
 void case_take_windows(struct plan *);
 void case_take_phi3(struct plan *);
+void case_take_olmo2(struct plan *);
 void case_take_streams(struct plan *);
 
 /** Train a Mixtral instead: 5 experts, 2 for each token, a balance loss and a z loss, all forward passes first. */

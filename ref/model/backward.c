@@ -72,7 +72,7 @@ static void attention_backward(struct transformer *m, int layer)
         if (c->head_norms) head_norms_backward(m, layer);
         computed_gradient(m, "attn.qkv", layer, m->d_qkv, c->head_norms ? c->A : 2);
     } else computed_gradient(m, "attn.qkv", layer, m->d_qkv, c->A + m->S);
-    op->linear_backward_weight(G(QKV_W), G(QKV_B), m->d_qkv, a->ln1);
+    op->linear_backward_weight(G(QKV_W), G(QKV_B), m->d_qkv, attention_input(m, layer));
     op->linear_backward_input(m->d_branch, m->d_qkv, W(QKV_W));
 }
 
@@ -114,6 +114,31 @@ static void block_backward(struct transformer *m, int layer)
     if (is_mixture(m, layer)) mixture_backward(m, layer);
     else feed_backward(m, layer, m->d_branch);
     upper_backward(m, layer);
+    leave_layer(m, layer);
+}
+
+/* The same for a block whose norms are of what attention and the feed-forward give. */
+static void backward_with_norms_after(struct transformer *m, int layer)
+{
+    const struct ops *op = m->ops;
+    const struct model_config *c = &m->config;
+    struct block_activations *a = &m->block[layer];
+    const struct tensor d = m->d_stream, branch = m->d_branch, step = m->d_step;
+
+    op->dropout(step, d, residual_dropout(m, layer, "mlp"));
+    computed_gradient(m, "ln_2", layer, step, 1);
+    norm_backward(m, branch, step, a->feed_out, a->ln2_mean, a->ln2_rstd, param_of_block(c, layer, LN2_W), -1);
+    computed_gradient(m, "mlp.out", layer, branch, c->D);
+    feed_backward(m, layer, branch);
+    op->add(d, d, branch);
+    computed_gradient(m, "mid", layer, d, up_width(c));
+
+    op->dropout(step, d, residual_dropout(m, layer, "attention"));
+    computed_gradient(m, "ln_1", layer, step, 1);
+    norm_backward(m, branch, step, a->attention_out, a->ln1_mean, a->ln1_rstd, param_of_block(c, layer, LN1_W), -1);
+    computed_gradient(m, "attn.out", layer, branch, c->D);
+    attention_backward(m, layer);
+    op->add(d, d, branch);
     leave_layer(m, layer);
 }
 
@@ -197,6 +222,7 @@ void transformer_backward(struct transformer *m)
         partial_backward_begin(m, l);
         if (c->parallel) parallel_backward(m, l);
         else if (c->shortcut) shortcut_backward(m, l);
+        else if (c->norms_after) backward_with_norms_after(m, l);
         else block_backward(m, l);
         partial_backward_end(m, l);
     }

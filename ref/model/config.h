@@ -11,7 +11,7 @@
 /* Families of models whose files we read and write. */
 enum model_family { FAMILY_NONE, FAMILY_GPT2, FAMILY_LLAMA, FAMILY_MIXTRAL, FAMILY_GPTJ, FAMILY_QWEN2, FAMILY_PARSCALE,
                     FAMILY_SCMOE, FAMILY_QWEN3, FAMILY_QWEN3_MOE, FAMILY_MISTRAL, FAMILY_PHI3,
-                    FAMILY_GEMMA,
+                    FAMILY_GEMMA, FAMILY_OLMO2,
                     FAMILY_COUNT };
 
 /* The parts of a model: each family has one of each kind (model_family()). */
@@ -124,6 +124,9 @@ struct model_config {
     bool scaled_embedding;      /* the embedding of a token is multiplied by sqrt(D) */
     bool norms_from_one;        /* a norm's factors are 1 + its weights, which start at 0 */
     bool head_norms;            /* each head of queries and keys passes an rmsnorm before its rotary positions */
+    bool normed_together;       /* such a norm is of all queries, and of all keys, not of each head */
+    bool norms_after;           /* the two norms of a block are of what attention and the feed-forward give, not of what
+                                 * they read */
     bool parallel;              /* attention and feed-forward read the same norm; there is no second norm */
     bool shortcut;              /* a layer has two blocks with dense feed-forwards; its mixture reads what the first
                                  * one's feed-forward does, and is added at the end of the second */

@@ -76,6 +76,7 @@ static const struct family_format {
     { FAMILY_LLAMA, "LlamaForCausalLM", "LlamaModel", &llama_defaults, llama_keys, llama_finish, llama_to_json },
     { FAMILY_MISTRAL, "MistralForCausalLM", "MistralModel", &mistral_defaults, mistral_keys, llama_finish,
       llama_to_json },
+    { FAMILY_OLMO2, "Olmo2ForCausalLM", "Olmo2Model", &olmo2_defaults, olmo2_keys, llama_finish, llama_to_json },
     { FAMILY_PHI3, "Phi3ForCausalLM", "Phi3Model", &phi3_defaults, phi3_keys, llama_finish, llama_to_json },
     { FAMILY_MIXTRAL, "MixtralForCausalLM", "MixtralModel", &mixtral_defaults, mixtral_keys, llama_finish,
       llama_to_json },

@@ -34,13 +34,13 @@ struct config_reading {
 #define CONFIG_TO(name, kind, field) KEY_TO(name, kind, struct config_reading, field)
 
 /* Reading a family: start with the defaults of its class in transformers, read its list of keys, then call its finish
- * function, which computes derived values and refuses contradictions.  Mistral, Phi-3, Mixtral, Qwen2, Qwen3, ParScale,
- * Gemma and ScMoE use llama_finish, a Qwen3-MoE after its own; a ScMoE has a Mixtral's keys. */
+ * function, which computes derived values and refuses contradictions.  Mistral, Phi-3, OLMo 2, Mixtral, Qwen2, Qwen3,
+ * ParScale, Gemma and ScMoE use llama_finish, a Qwen3-MoE after its own; a ScMoE has a Mixtral's keys. */
 extern const struct config_key gpt2_keys[], llama_keys[], mixtral_keys[], gptj_keys[], qwen2_keys[],
-    qwen3_keys[], qwen3_moe_keys[], parscale_keys[], mistral_keys[], phi3_keys[], gemma_keys[];
+    qwen3_keys[], qwen3_moe_keys[], parscale_keys[], mistral_keys[], phi3_keys[], gemma_keys[], olmo2_keys[];
 extern const struct config_reading gpt2_defaults, llama_defaults, mixtral_defaults, gptj_defaults, qwen2_defaults,
     qwen3_defaults, qwen3_moe_defaults, parscale_defaults, scmoe_defaults, mistral_defaults,
-    phi3_defaults, gemma_defaults;
+    phi3_defaults, gemma_defaults, olmo2_defaults;
 enum error_code gpt2_finish(struct config_reading *, const cJSON *root, const char *path, struct error *);
 enum error_code llama_finish(struct config_reading *, const cJSON *root, const char *path, struct error *);
 enum error_code qwen3_moe_finish(struct config_reading *, const cJSON *root, const char *path, struct error *);

@@ -20,6 +20,12 @@ const struct config_reading mistral_defaults = {        /* MistralConfig's */
     .rope_theta = 10000, .pad_token = NO_TOKEN, .window_rule = WINDOWS_ALL, .sliding_window = 4096,
 };
 
+const struct config_reading olmo2_defaults = {          /* Olmo2Config's */
+    .c = { .norm = NORM_RMS, .positions = POSITIONS_ROTARY, .mlp = MLP_SWIGLU, .head_norms = true,
+           .normed_together = true, .norms_after = true, .eps = 1e-5, .init_std = 0.02 },
+    .rope_theta = 10000, .pad_token = 1,
+};
+
 const struct config_reading phi3_defaults = {           /* Phi3Config's */
     .c = { .norm = NORM_RMS, .positions = POSITIONS_ROTARY, .mlp = MLP_SWIGLU, .alike = FAMILY_PHI3, .eps = 1e-5,
            .init_std = 0.02 },
@@ -98,6 +104,12 @@ const struct config_key mistral_keys[] = {
     { .name = NULL },
 };
 
+const struct config_key olmo2_keys[] = {
+    DECODER_KEYS,
+    CONFIG_TO("attention_bias", KEY_FLAG, attention_bias),
+    { .name = NULL },
+};
+
 /* What the released files have besides: how they are generated from, code that transformers has itself, and a dropout
  * that no version applies. */
 const struct config_key phi3_keys[] = {
@@ -120,6 +132,7 @@ const struct config_key llama_keys[] = {
 
 #define QWEN2_KEYS                                                                                                     \
     DECODER_KEYS,                                                                                                      \
+    KEY_ONLY_AS("use_mrope", "false"),                                                                                 \
     CONFIG_TO("use_sliding_window", KEY_FLAG, use_sliding_window),                                                     \
     CONFIG_TO("sliding_window", KEY_SIZE_OR_NULL, sliding_window),                                                     \
     CONFIG_TO("max_window_layers", KEY_COUNT, max_window_layers)
@@ -257,12 +270,11 @@ enum error_code qwen3_moe_finish(struct config_reading *f, const cJSON *root, co
 
 /* ---- writing ----------------------------------------------------------------------------------------------------- */
 
-/* Its padding token is a number if the file says nothing. */
-static bool phi3_to_json(const struct model_config *c, cJSON *root)
+/* Of families in which it is a number if a file says nothing. */
+static bool padding_to_json(const struct model_config *c, cJSON *root)
 {
-    const bool ok = c->padding ? cJSON_AddNumberToObject(root, "pad_token_id", (double)(c->padding - 1)) != NULL
-                               : cJSON_AddNullToObject(root, "pad_token_id") != NULL;
-    return cJSON_AddNumberToObject(root, "resid_pdrop", c->dropout_residual) && ok;
+    if (c->padding == 0) return cJSON_AddNullToObject(root, "pad_token_id") != NULL;
+    return cJSON_AddNumberToObject(root, "pad_token_id", (double)(c->padding - 1)) != NULL;
 }
 
 bool llama_to_json(const struct model_config *c, cJSON *root)
@@ -289,7 +301,8 @@ bool llama_to_json(const struct model_config *c, cJSON *root)
              cJSON_AddNumberToObject(root, "parscale_n_tokens", (double)c->streams.prefix) &&
              cJSON_AddNumberToObject(root, "parscale_attn_smooth", c->streams.smoothing) && ok;
     ok = windows_to_json(c, root) && rotary_to_json(c, root) && ok;
-    ok = (c->alike != FAMILY_PHI3 || phi3_to_json(c, root)) && ok;
+    if (c->alike == FAMILY_PHI3) ok = cJSON_AddNumberToObject(root, "resid_pdrop", c->dropout_residual) && ok;
+    if (c->alike == FAMILY_PHI3 || c->norms_after) ok = padding_to_json(c, root) && ok;
     ok = (c->mlp != MLP_MIXTURE || mixture_to_json(&c->mixture, root)) && ok;
     return cJSON_AddBoolToObject(root, "tie_word_embeddings", c->tied) && ok;
 }

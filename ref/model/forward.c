@@ -12,16 +12,32 @@ static void norm_forward(struct transformer *m, struct tensor Y, struct tensor m
     else m->ops->layernorm_forward(Y, mean, rstd, X, m->w[w], m->w[b], m->config.eps);
 }
 
+static void first_norm(struct transformer *m, int layer, struct tensor X)
+{
+    const struct model_config *c = &m->config;
+    struct block_activations *a = &m->block[layer];
+    norm_forward(m, a->ln1, a->ln1_mean, a->ln1_rstd, X, param_of_block(c, layer, LN1_W),
+                 param_of_block(c, layer, LN1_B));
+    computed(m, "ln_1", layer, a->ln1, c->D);
+}
+
+static void second_norm(struct transformer *m, int layer, struct tensor X)
+{
+    const struct model_config *c = &m->config;
+    struct block_activations *a = &m->block[layer];
+    norm_forward(m, a->ln2, a->ln2_mean, a->ln2_rstd, X, param_of_block(c, layer, LN2_W),
+                 param_of_block(c, layer, LN2_B));
+    computed(m, "ln_2", layer, a->ln2, c->D);
+}
+
 static void attention_forward(struct transformer *m, int layer)
 {
     const struct ops *op = m->ops;
     const struct model_config *c = &m->config;
     struct block_activations *a = &m->block[layer];
 
-    norm_forward(m, a->ln1, a->ln1_mean, a->ln1_rstd, a->in, param_of_block(c, layer, LN1_W),
-                 param_of_block(c, layer, LN1_B));
-    computed(m, "ln_1", layer, a->ln1, c->D);
-    op->linear_forward(a->qkv, a->ln1, W(QKV_W), W(QKV_B));
+    if (!c->norms_after) first_norm(m, layer, a->in);
+    op->linear_forward(a->qkv, attention_input(m, layer), W(QKV_W), W(QKV_B));
     computed(m, "attn.qkv", layer, a->qkv, c->D);
     if (c->head_norms) {
         op->head_norm_forward(a->normed, a->head_rstd, a->qkv, W(HEAD_NORM_W), norm_base(c), attention_of(m, layer),
@@ -74,17 +90,34 @@ static void parallel_forward(struct transformer *m, int layer, struct tensor out
 static void upper_forward(struct transformer *m, int layer)
 {
     const struct ops *op = m->ops;
-    const struct model_config *c = &m->config;
     struct block_activations *a = &m->block[layer];
 
     attention_forward(m, layer);
     op->dropout(m->branch, m->branch, residual_dropout(m, layer, "attention"));
     op->add(a->mid, a->in, m->branch);
     computed(m, "mid", layer, a->mid, 1);
+    second_norm(m, layer, a->mid);
+}
 
-    norm_forward(m, a->ln2, a->ln2_mean, a->ln2_rstd, a->mid, param_of_block(c, layer, LN2_W),
-                 param_of_block(c, layer, LN2_B));
-    computed(m, "ln_2", layer, a->ln2, c->D);
+/* What attention and the feed-forward give is normed before it is added. */
+static void forward_with_norms_after(struct transformer *m, int layer, struct tensor out)
+{
+    const struct ops *op = m->ops;
+    struct block_activations *a = &m->block[layer];
+
+    attention_forward(m, layer);
+    op->dropout(a->attention_out, m->branch, (struct dropout){ 0 });
+    first_norm(m, layer, a->attention_out);
+    op->dropout(m->branch, a->ln1, residual_dropout(m, layer, "attention"));
+    op->add(a->mid, a->in, m->branch);
+    computed(m, "mid", layer, a->mid, 1);
+
+    feed_forward(m, layer);
+    op->dropout(a->feed_out, m->branch, (struct dropout){ 0 });
+    second_norm(m, layer, a->feed_out);
+    op->dropout(m->branch, a->ln2, residual_dropout(m, layer, "mlp"));
+    op->add(out, a->mid, m->branch);
+    computed(m, "out", layer, out, 1);
 }
 
 /* Two dense blocks; the mixture reads the first one's second norm, and is added last. */
@@ -182,6 +215,7 @@ enum error_code transformer_forward(struct transformer *m, const int32_t *ids, c
         const struct tensor out = l + 1 < L ? m->block[l + 1].in : m->last;
         if (c->parallel) parallel_forward(m, l, out);
         else if (c->shortcut) shortcut_forward(m, l, out);
+        else if (c->norms_after) forward_with_norms_after(m, l, out);
         else block_forward(m, l, out);
         partial_forward(m, l, out);
     }

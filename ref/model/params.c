@@ -150,8 +150,7 @@ static const struct naming gpt2_naming = {
 };
 
 /* A Llama's names, which its descendants have, too. */
-#define LLAMA_NAMES                                                                                                    \
-    [LN1_W] = { .whole = "input_layernorm.weight" },                                                                   \
+#define LLAMA_MATRICES                                                                                                 \
     [QKV_W] = { "self_attn.qkv_proj.weight",                                                                           \
                 { "self_attn.q_proj.weight", "self_attn.k_proj.weight", "self_attn.v_proj.weight" } },                 \
     [QKV_B] = { "self_attn.qkv_proj.bias",                                                                             \
@@ -159,10 +158,12 @@ static const struct naming gpt2_naming = {
     [HEAD_NORM_W] = { "self_attn.qk_norm.weight", { "self_attn.q_norm.weight", "self_attn.k_norm.weight" } },          \
     [PROJ_W] = { .whole = "self_attn.o_proj.weight" },                                                                 \
     [PROJ_B] = { .whole = "self_attn.o_proj.bias" },                                                                   \
-    [LN2_W] = { .whole = "post_attention_layernorm.weight" },                                                          \
     [UP_W] = { "mlp.gate_up_proj.weight", { "mlp.gate_proj.weight", "mlp.up_proj.weight" } },                          \
     [UP_B] = { "mlp.gate_up_proj.bias", { "mlp.gate_proj.bias", "mlp.up_proj.bias" } },                                \
     [DOWN_W] = { .whole = "mlp.down_proj.weight" }, [DOWN_B] = { .whole = "mlp.down_proj.bias" }
+
+#define LLAMA_NAMES LLAMA_MATRICES, [LN1_W] = { .whole = "input_layernorm.weight" }, \
+                    [LN2_W] = { .whole = "post_attention_layernorm.weight" }
 
 static const struct naming llama_naming = {         /* and Mixtral, Qwen2, Qwen3, ParScale and Gemma */
     .in_files = "", .block = "model.layers.%d.", .tokens = "model.embed_tokens", .norm = "model.norm",
@@ -188,6 +189,15 @@ static const struct naming qwen3_moe_naming = {
     .expert = "mlp.experts.%d.",
     .expert_up = { "gate_up_proj.weight", { "gate_proj.weight", "up_proj.weight" } },
     .expert_down = { .whole = "down_proj.weight" },
+};
+
+static const struct naming olmo2_naming = {
+    .in_files = "", .block = "model.layers.%d.", .tokens = "model.embed_tokens", .norm = "model.norm",
+    .of_block = {
+        LLAMA_MATRICES,
+        [LN1_W] = { .whole = "post_attention_layernorm.weight" },
+        [LN2_W] = { .whole = "post_feedforward_layernorm.weight" },
+    },
 };
 
 static const struct naming phi3_naming = {          /* a Llama's, fused in files */
@@ -241,7 +251,7 @@ static const struct naming *naming_of(const struct model_config *c)
         [FAMILY_GPTJ] = &gptj_naming, [FAMILY_QWEN2] = &llama_naming,
         [FAMILY_PARSCALE] = &llama_naming,
         [FAMILY_SCMOE] = &scmoe_naming, [FAMILY_QWEN3] = &llama_naming,
-        [FAMILY_MISTRAL] = &llama_naming, [FAMILY_PHI3] = &phi3_naming,
+        [FAMILY_MISTRAL] = &llama_naming, [FAMILY_PHI3] = &phi3_naming, [FAMILY_OLMO2] = &olmo2_naming,
         [FAMILY_QWEN3_MOE] = &qwen3_moe_naming, [FAMILY_GEMMA] = &llama_naming,
     };
     return of_family[model_family(c)];
@@ -285,7 +295,7 @@ static struct param_spec make(const char *before, const char *name, enum param_r
 static int64_t part_rows(const struct model_config *c, int layer, enum block_param p, int part)
 {
     if (kinds[p].role == ROLE_QKV) return (part == 0 ? c->H : c->K) * c->A;
-    if (kinds[p].role == ROLE_HEAD_NORM) return c->A;
+    if (kinds[p].role == ROLE_HEAD_NORM) return !c->normed_together ? c->A : (part == 0 ? c->H : c->K) * c->A;
     return p == SHARED_UP_W ? c->mixture.shared : layer_set_has(&c->dense.at, layer) ? c->dense.F : c->F;
 }
 
@@ -308,7 +318,7 @@ static struct param_spec block_param(const struct model_config *c, int layer, in
         [LN1_W] = { D, 0, 0 },                 [LN1_B] = { D, 0, 0 },
         [QKV_W] = { qkv_width(c), D, std },    [QKV_B] = { qkv_width(c), 0, 0 },
         [PREFIX] = { STREAMS(c) * c->streams.prefix, 2 * c->K * c->A, std },
-        [HEAD_NORM_W] = { 2 * c->A, 0, 0 },
+        [HEAD_NORM_W] = { c->normed_together ? (c->H + c->K) * c->A : 2 * c->A, 0, 0 },
         [PROJ_W] = { D, heads, into_residual },  [PROJ_B] = { D, 0, 0 },
         [LN2_W] = { D, 0, 0 },                 [LN2_B] = { D, 0, 0 },
         [ROUTER_W] = { mixture_columns(&c->mixture), D, std },

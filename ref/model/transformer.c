@@ -26,7 +26,8 @@ static void drop_block(struct block_activations *a)
                                    &a->ln2,     &a->up,       &a->act,      &a->router,   &a->weights,
                                    &a->experts, &a->order,    &a->counts,   &a->rows,     &a->results,
                                    &a->shared,  &a->gate,     &a->shared_up, &a->shared_act,
-                                   &a->dense_up, &a->dense_act, &a->shortcut, &a->normed, &a->head_rstd };
+                                   &a->dense_up, &a->dense_act, &a->shortcut, &a->normed, &a->head_rstd,
+                                   &a->attention_out, &a->feed_out };
     for (size_t i = 0; i < sizeof all / sizeof *all; i++) drop(all[i]);
 }
 
@@ -100,9 +101,11 @@ static bool make_block(const struct transformer *m, int64_t layer, int64_t N)
     return make(&a->in, t, N, D) && (!mean || make(&a->ln1_mean, few, N, 0)) && make(&a->ln1_rstd, few, N, 0) &&
            make(&a->ln1, t, N, D) && make(&a->qkv, t, N, qkv_width(c)) && make(&a->lse, few, N, c->H) &&
            make(&a->att, t, N, heads_width(c)) && make(&a->mid, t, N, D) &&
-           (!c->head_norms || (make(&a->normed, t, N, qkv_width(c)) && make(&a->head_rstd, few, N, c->H + c->K))) &&
+           (!c->head_norms || (make(&a->normed, t, N, qkv_width(c)) &&
+                               make(&a->head_rstd, few, N, c->normed_together ? 2 : c->H + c->K))) &&
            (c->parallel ||
             ((!mean || make(&a->ln2_mean, few, N, 0)) && make(&a->ln2_rstd, few, N, 0) && make(&a->ln2, t, N, D))) &&
+           (!c->norms_after || (make(&a->attention_out, t, N, D) && make(&a->feed_out, t, N, D))) &&
            (!c->shortcut || (make(&a->dense_up, t, N, up_width(c)) && make(&a->dense_act, t, N, c->F) &&
                              make(&a->shortcut, t, N, D))) &&
            (second || (make(&a->up, t, R, up * F) && make(&a->act, t, R, F))) &&
@@ -266,7 +269,8 @@ double embedding_factor(const struct model_config *c, enum dtype t)
 struct attention attention_of_layer(const struct model_config *c, int64_t layer, int64_t S)
 {
     return (struct attention){ .S = S, .H = c->H, .K = c->K, .A = c->A, .scale = 1 / sqrt((double)c->A),
-                               .neighbours = c->rotary.neighbours, .window = model_window(c, layer) };
+                               .neighbours = c->rotary.neighbours, .normed_together = c->normed_together,
+                               .window = model_window(c, layer) };
 }
 
 uint64_t dropout_seed(uint64_t seed, int64_t step) { return seed + 0x9E3779B97F4A7C15u * ((uint64_t)step + 1); }

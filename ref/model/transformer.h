@@ -30,6 +30,7 @@ struct block_activations {
     struct tensor ln1_mean, ln1_rstd, ln1;      /* [N] (layernorm only), [N], [N,D] */
     struct tensor qkv, lse, att;                /* [N,(H+2K)A] (turned by rotary positions), [B,H,S], [N,HA] */
     struct tensor normed, head_rstd;            /* with norms of heads: [N,(H+2K)A] (turned instead), [N,H+K] */
+    struct tensor attention_out, feed_out;      /* with norms after: [N,D] what they norm, as ln1 and ln2 */
     struct tensor mid;                          /* [N,D] in + attention; in a parallel block the sum of both branches */
     struct tensor ln2_mean, ln2_rstd, ln2;
     struct tensor up, act;                      /* [R,U], [R,F] before and after gelu, swiglu or geglu */

@@ -20,10 +20,17 @@ static inline struct tensor attended(const struct transformer *m, int layer)
     return m->config.head_norms ? m->block[layer].normed : m->block[layer].qkv;
 }
 
+/* The input of attention. */
+static inline struct tensor attention_input(const struct transformer *m, int layer)
+{
+    return m->config.norms_after ? m->block[layer].in : m->block[layer].ln1;
+}
+
 /* The input of the feed-forward. */
 static inline struct tensor feed_input(const struct transformer *m, int layer)
 {
-    return m->config.parallel ? m->block[layer].ln1 : m->block[layer].ln2;
+    const struct block_activations *a = &m->block[layer];
+    return m->config.norms_after ? a->mid : m->config.parallel ? a->ln1 : a->ln2;
 }
 
 /* A dense feed-forward's activations, parameters and names: in a layer with a shortcut it is beside a mixture, in a

@@ -43,6 +43,7 @@ struct attention {
     int64_t H, K, A;            /* query heads, key/value heads (query head h uses key head h / (H/K)), head width */
     double scale;               /* of the scores, usually 1/sqrt(A) */
     bool neighbours;            /* rotary pairs are numbers 2i and 2i+1 of a head, not i and i + R/2 */
+    bool normed_together;       /* norms of heads: all queries are one head of it, and all keys; else each its own */
     struct tensor mask;         /* none: causal, a query sees keys up to itself.  Or I32 [S,2R]: the row of a query's
                                  * position has R ranges of positions of keys that it sees, first and end, disjoint and
                                  * ascending (an empty one: first = end); or [BS,2R], for each sequence its own */
@@ -128,7 +129,7 @@ struct ops {
     void (*rmsnorm_backward_weight)(struct tensor dw, struct tensor dY, struct tensor X, struct tensor rstd);
 
     /* The same for each head of queries and of keys.  X, Y [N,(H+2K)A]; w [2A]: of queries, of keys; rstd [N(H+K)].
-     * Values are copied. */
+     * Or for all queries and all keys: w [(H+K)A], rstd [2N].  Values are copied. */
     void (*head_norm_forward)(struct tensor Y, struct tensor rstd, struct tensor X, struct tensor w, double base,
                               struct attention a, double eps);
     void (*head_norm_backward_input)(struct tensor dX, struct tensor dY, struct tensor X, struct tensor w, double base,
@@ -302,6 +303,15 @@ struct ops {
     /* Y = a * Y */
     void (*scale)(struct tensor Y, double a);
 };
+
+/* The pieces of a row that norms of heads norm: how many, the width of one, of queries or of keys, and of how many the
+ * weights are those of the queries. */
+struct normed_heads { int64_t count, queries, keys, first; };
+static inline struct normed_heads normed_heads(struct attention a)
+{
+    return a.normed_together ? (struct normed_heads){ 2, a.H * a.A, a.K * a.A, 1 }
+                             : (struct normed_heads){ a.H + a.K, a.A, a.A, a.H };
+}
 
 /** The operations of a floating-point format, or NULL if there are none. */
 const struct ops *ops_for(enum dtype);

@@ -18,17 +18,19 @@ struct pieces {
     int64_t first;                      /* pieces with the first `width` weights; the others have the next */
     bool has_mean;
     double roundings;                   /* of a factor: none, or one */
+    int64_t keys;                       /* the width of the others, which has weights of its own; 0: the same */
 };
 
 static struct pieces of_row(const struct single *s, int64_t width)
 {
-    return (struct pieces){ 1, width, 1, s->config->norm == NORM_LAYER, norm_base(s->config) };
+    return (struct pieces){ 1, width, 1, s->config->norm == NORM_LAYER, norm_base(s->config), 0 };
 }
 
 static struct pieces of_heads(const struct single *s)
 {
     const struct model_config *c = s->config;
-    return (struct pieces){ c->H + c->K, c->A, c->H, false, norm_base(c) };
+    if (c->normed_together) return (struct pieces){ 2, c->H * c->A, 1, false, norm_base(c), c->K * c->A };
+    return (struct pieces){ c->H + c->K, c->A, c->H, false, norm_base(c), 0 };
 }
 
 /* What a norm multiplies by. */
@@ -43,6 +45,13 @@ static struct tensor factors(struct single *s, int param)
 }
 
 static int64_t weight_of(const struct pieces *p, int64_t piece) { return piece < p->first ? 0 : p->width; }
+
+/* The same of one piece. */
+static struct pieces one_of(struct pieces p, int64_t piece)
+{
+    if (p.keys && piece >= p.first) p.width = p.keys;
+    return p;
+}
 
 /* A piece's statistics, and how far they may be off: mean absolutely, r relative to itself. */
 struct row { double mean, r, off_mean, off_r; };
@@ -92,7 +101,8 @@ static struct single_value forward_of(struct single *s, const struct single_node
     for (int64_t row = 0; !s->failed && row < tensor_rows(X); row++)
         for (int64_t h = 0; h < p.count; h++) {
             const int64_t at = row * ld + h * p.width;
-            piece_forward(s, &p, numbers(X) + at, numbers(w) + weight_of(&p, h), n->bias < 0 ? NULL : numbers(b), v,
+            const struct pieces one = one_of(p, h);
+            piece_forward(s, &one, numbers(X) + at, numbers(w) + weight_of(&p, h), n->bias < 0 ? NULL : numbers(b), v,
                           at);
         }
     return v;
@@ -137,8 +147,9 @@ static struct single_value input_of(struct single *s, const struct single_node *
         for (int64_t h = 0; h < p.count; h++) {
             const int64_t at = row * ld + h * p.width;
             const double *y = numbers(dY) + at, *x = numbers(X) + at, *wh = numbers(w) + weight_of(&p, h);
-            piece_input(s, &p, y, x, wh, 0, numbers(v.y) + at, numbers(v.fused) + at);
-            piece_input(s, &p, y, x, wh, s->rounding.store, numbers(v.y) + at, numbers(v.steps) + at);
+            const struct pieces one = one_of(p, h);
+            piece_input(s, &one, y, x, wh, 0, numbers(v.y) + at, numbers(v.fused) + at);
+            piece_input(s, &one, y, x, wh, s->rounding.store, numbers(v.y) + at, numbers(v.steps) + at);
         }
     return v;
 }
@@ -193,11 +204,13 @@ static struct single_value weight_of_pieces(struct single *s, const struct singl
     const struct tensor dY = single_grad(s, n->out);
     if (!single_going(s)) return single_none;
     const int64_t ld = tensor_cols(X);
-    struct sums g = sums_new(s, p.count > p.first ? 2 * p.width : p.width, tensor_rows(X) * p.first);
+    const int64_t weights = p.width + (p.count == p.first ? 0 : p.keys ? p.keys : p.width);
+    struct sums g = sums_new(s, weights, tensor_rows(X) * p.first);
     for (int64_t row = 0; !s->failed && row < tensor_rows(X); row++)
         for (int64_t h = 0; h < p.count; h++) {
             const int64_t at = row * ld + h * p.width;
-            piece_weight(s, &p, numbers(dY) + at, numbers(X) + at, weight_of(&p, h), &g);
+            const struct pieces one = one_of(p, h);
+            piece_weight(s, &one, numbers(dY) + at, numbers(X) + at, weight_of(&p, h), &g);
         }
     return summed(s, &g);
 }

@@ -82,6 +82,7 @@ static void take(struct plan *p, enum feature f)
     case HAS_one_dimension: case HAS_one_ring: p->attention = "whole"; break;
     case HAS_streams: case_take_streams(p); break;
     case HAS_windows: case_take_windows(p); break;
+    case HAS_normed_together: case_take_olmo2(p); break;
     case HAS_long_rotary: case_take_phi3(p); break;
     case HAS_packed: p->packed = true; break;
     case HAS_tiles: p->data.tiles = 3; break;

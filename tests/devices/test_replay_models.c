@@ -43,6 +43,7 @@ static void cut_short(struct model_config *c)
 static const struct subject { const char *file, *what; void (*change)(struct model_config *); } subjects[] = {
     { "golden/qwen3-wider.safetensors", "norms of heads", NULL },
     { "golden/gemma-wider.safetensors", "norms from one, scaled embeddings, a geglu", NULL },
+    { "golden/olmo2-grouped.safetensors", "norms of all queries and of all keys, and of what branches give", NULL },
     { "golden/parscale-grouped.safetensors", "streams", NULL },
     { "golden/mixtral-top2.safetensors", "a mixture", NULL },
     { "golden/gpt2-tied.safetensors", "dropout", drop },

@@ -78,8 +78,10 @@ static void head_norm_again(void) { now->head_norm_forward(Y, rstd, X, W, base, 
 /* One head of a row: Y, rstd and dX; adds to the A sums of its weights' gradient. */
 static void expect_head(int64_t n, int64_t h, struct sum *w)
 {
-    const int64_t A = shape.A, heads = shape.H + shape.K, first = (n * (heads + shape.K) + h) * A,
-                  of = h < shape.H ? 0 : A;
+    const bool together = shape.normed_together, key = h >= (together ? 1 : shape.H);
+    const int64_t A = (together ? key ? shape.K : shape.H : 1) * shape.A, heads = together ? 2 : shape.H + shape.K,
+                  at_head = together ? h * shape.H : h, of = key ? (together ? shape.H : 1) * shape.A : 0,
+                  first = n * (shape.H + 2 * shape.K) * shape.A + at_head * shape.A;
     struct sum squares = { 0 }, inner = { 0 };
     for (int64_t i = first; i < first + A; i++) sum_add(&squares, times(at(X, i), at(X, i)));
     const num r = over(exact(1), root(plus(over(sum_end(squares), exact(A)), rounded(eps, 0))));
@@ -95,28 +97,29 @@ static void expect_head(int64_t n, int64_t h, struct sum *w)
     }
 }
 
-static void head_norm_case(const struct ops *op, int64_t N, int64_t H, int64_t K, int64_t A)
+static void head_norm_case(const struct ops *op, int64_t N, int64_t H, int64_t K, int64_t A, bool together)
 {
     const enum dtype t = op->dtype;
-    const int64_t ld = (H + 2 * K) * A;
-    CASE("head norm %s N=%d H=%d K=%d A=%d", dtype_name(t), (int)N, (int)H, (int)K, (int)A);
-    shape = (struct attention){ .S = N, .H = H, .K = K, .A = A };
-    X = fill(matrix(t, N, ld), 1, "x"), W = fill(vector(t, 2 * A), 1, "w"), Y = matrix(t, N, ld);
-    rstd = vector(t, N * (H + K)), dY = fill(matrix(t, N, ld), 1, "dy"), dX = matrix(t, N, ld);
-    dW = fill_with(vector(t, 2 * A), 1), now = op;
+    const int64_t ld = (H + 2 * K) * A, weights = together ? (H + K) * A : 2 * A, heads = together ? 2 : H + K;
+    CASE("head norm %s N=%d H=%d K=%d A=%d%s", dtype_name(t), (int)N, (int)H, (int)K, (int)A,
+         together ? " together" : "");
+    shape = (struct attention){ .S = N, .H = H, .K = K, .A = A, .normed_together = together };
+    X = fill(matrix(t, N, ld), 1, "x"), W = fill(vector(t, weights), 1, "w"), Y = matrix(t, N, ld);
+    rstd = vector(t, N * heads), dY = fill(matrix(t, N, ld), 1, "dy"), dX = matrix(t, N, ld);
+    dW = fill_with(vector(t, weights), 1), now = op;
     head_norm_again();
     op->head_norm_backward_input(dX, dY, X, W, base, rstd, shape);
     op->head_norm_backward_weight(dW, dY, X, rstd, shape);
 
-    struct sum *w = calloc((size_t)(2 * A), sizeof *w);
+    struct sum *w = calloc((size_t)weights, sizeof *w);
     assert_non_null(w);
     for (int64_t n = 0; n < N; n++) {
-        for (int64_t h = 0; h < H + K; h++) expect_head(n, h, w);
+        for (int64_t h = 0; h < heads; h++) expect_head(n, h, w);
         for (int64_t i = n * ld + (H + K) * A; i < (n + 1) * ld; i++)           /* values pass, bit for bit */
             assert_true(tensor_get(Y, i) == tensor_get(X, i) && tensor_get(dX, i) == tensor_get(dY, i));
     }
-    for (int64_t i = 0; i < 2 * A; i++) expect_near("dw", dW, i, plus(exact(1), sum_end(w[i])));
-    if (t == F64 && N * ld < 100) expect_gradient("dX", dX, X, head_norm_again, Y, dY, 4 + (double)A);
+    for (int64_t i = 0; i < weights; i++) expect_near("dw", dW, i, plus(exact(1), sum_end(w[i])));
+    if (t == F64 && N * ld < 100) expect_gradient("dX", dX, X, head_norm_again, Y, dY, 4 + (double)weights);
     free(w);
     check_guards_and_free();
 }
@@ -125,13 +128,17 @@ static void test_head_norm(void **state)
 {
     (void)state;
     FOR_FORMATS(t, op) {
-        head_norm_case(op, 1, 1, 1, 1);
-        head_norm_case(op, 0, 3, 1, 5);
-        head_norm_case(op, 3, 3, 1, 5);
-        head_norm_case(op, 2, 6, 2, 4);
-        head_norm_case(op, 70, 9, 3, 34);
+        head_norm_case(op, 1, 1, 1, 1, false);
+        head_norm_case(op, 0, 3, 1, 5, false);
+        head_norm_case(op, 3, 3, 1, 5, false);
+        head_norm_case(op, 2, 6, 2, 4, false);
+        head_norm_case(op, 70, 9, 3, 34, false);
+        head_norm_case(op, 3, 3, 1, 5, true);
+        head_norm_case(op, 0, 6, 2, 4, true);
+        head_norm_case(op, 70, 9, 3, 34, true);
         base = 1;
-        head_norm_case(op, 3, 3, 1, 5);
+        head_norm_case(op, 3, 3, 1, 5, false);
+        head_norm_case(op, 3, 3, 1, 5, true);
         base = 0;
     }
 }

@@ -91,7 +91,10 @@ static void what_is_saved_loads(void **state)
     qwen3_moe.head_norms = true, qwen3_moe.dense.F = 5, layer_set_add(&qwen3_moe.dense.at, 0);
     struct model_config gemma = llama;
     gemma.mlp = MLP_GEGLU, gemma.norms_from_one = gemma.scaled_embedding = true;
-    const struct model_config shapes[] = { gpt2(), llama, mixtral(), gptj(), qwen2, qwen3, biased, qwen3_moe, gemma };
+    struct model_config olmo2 = qwen3;
+    olmo2.normed_together = olmo2.norms_after = true;
+    const struct model_config shapes[] = { gpt2(), llama, mixtral(), gptj(), qwen2, qwen3, biased, qwen3_moe, gemma,
+                                           olmo2 };
     for (size_t i = 0; i < sizeof shapes / sizeof *shapes; i++) {
         struct transformer a, b, wide;
         struct model_config read;
