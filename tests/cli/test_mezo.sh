@@ -81,7 +81,7 @@ test_refusals() {
     train $m --dp 2 --zero 3 --reduce-scatter ring;     refuses '--reduce-scatter ring: --optimizer mezo has no gradients to reduce'
     train $m --dp 2 --zero 3 --reshard-after-forward no;            refuses '--reshard-after-forward no: there is no backward pass'
     train $m --pp 2 --micro 4 --schedule pipedream-2bw; refuses '--schedule pipedream-2bw: steps the weights inside the schedule, by gradients'
-    train $m --dp 16 --batch 16 --perturb 2 --allreduce two_level;       refuses '--allreduce two_level: needs a group on several nodes .*; the devices that add up losses have P=8'
+    train $m --dp 16 --batch 16 --perturb 2 --allreduce two_level --cluster h100-infiniband;       refuses '--allreduce two_level: needs a group on several nodes .*; the devices that add up losses have P=8'
     run train $m --check "$top/golden/gpt2-tied.safetensors";       refuses 'gpt2-tied.safetensors: golden files have no steps of mezo'
     train $m --check ref --isolate;                     refuses '--isolate: with --optimizer mezo only losses and weights are compared'
     train $m --pp 2 --timeline x.svg;                   refuses '--timeline x.svg: draws forward and backward passes; .*--trace FILE'

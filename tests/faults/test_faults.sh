@@ -37,15 +37,15 @@ END
 refused what_changes_nothing 'changes nothing' <<'END'
 title: other words for the same
 file: ref/optim/sgd.c
--    for (int64_t i = 0; i < n; i++) W[i] = keep * W[i] - lr * (G[i] * scale);
-+    for (int64_t i = 0; i < n; ++i) W[i] = keep * W[i] - lr * (G[i] * scale);
+-    for (int64_t i = 0; i < n; i++) W[i] = keep * W[i] - lr * (G[i] * scale + coupled * W[i]);
++    for (int64_t i = 0; i < n; ++i) W[i] = keep * W[i] - lr * (G[i] * scale + coupled * W[i]);
 caught by: test_optimizer
 says: .
 END
 refused what_does_not_compile 'ref/optim/sgd.c does not compile' <<'END'
 title: no C
 file: ref/optim/sgd.c
--    for (int64_t i = 0; i < n; i++) W[i] = keep * W[i] - lr * (G[i] * scale);
+-    for (int64_t i = 0; i < n; i++) W[i] = keep * W[i] - lr * (G[i] * scale + coupled * W[i]);
 +    for all i
 caught by: test_optimizer
 says: .
@@ -53,51 +53,51 @@ END
 refused what_survives 'survives: test_philox' <<'END'
 title: a fault that this check cannot see
 file: ref/optim/sgd.c
--    for (int64_t i = 0; i < n; i++) W[i] = keep * W[i] - lr * (G[i] * scale);
-+    for (int64_t i = 0; i < n; i++) W[i] = keep * W[i] + lr * (G[i] * scale);
+-    for (int64_t i = 0; i < n; i++) W[i] = keep * W[i] - lr * (G[i] * scale + coupled * W[i]);
++    for (int64_t i = 0; i < n; i++) W[i] = keep * W[i] + lr * (G[i] * scale + coupled * W[i]);
 caught by: test_philox
 says: .
 END
 refused what_is_caught_without_a_name 'but the report does not say' <<'END'
 title: a fault whose report leads nobody to it
 file: ref/optim/sgd.c
--    for (int64_t i = 0; i < n; i++) W[i] = keep * W[i] - lr * (G[i] * scale);
-+    for (int64_t i = 0; i < n; i++) W[i] = keep * W[i] + lr * (G[i] * scale);
+-    for (int64_t i = 0; i < n; i++) W[i] = keep * W[i] - lr * (G[i] * scale + coupled * W[i]);
++    for (int64_t i = 0; i < n; i++) W[i] = keep * W[i] + lr * (G[i] * scale + coupled * W[i]);
 caught by: test_optimizer
 says: h\.0\.ln_1\.weight
 END
 refused what_ends_by_force 'no kill, but an end by force, `' <<'END'
 title: a test that crashes has noticed nothing, whatever it said before
 file: ref/optim/sgd.c
--    const real scale = (real)s.gradient_scale, keep = (real)(1 - s.lr * s.weight_decay), lr = (real)s.lr;
+-    const real scale = (real)s.gradient_scale, keep = (real)f.keep, coupled = (real)f.coupled, lr = (real)s.lr;
 +    __builtin_trap();
-+    const real scale = (real)s.gradient_scale, keep = (real)(1 - s.lr * s.weight_decay), lr = (real)s.lr;
++    const real scale = (real)s.gradient_scale, keep = (real)f.keep, coupled = (real)f.coupled, lr = (real)s.lr;
 caught by: test_optimizer
 says: FAILED
 END
 refused what_runs_out_of_time 'no kill, but an end by force, `status 124`' <<'END'
 title: a test that never ends has noticed nothing
 file: ref/optim/sgd.c
--    const real scale = (real)s.gradient_scale, keep = (real)(1 - s.lr * s.weight_decay), lr = (real)s.lr;
+-    const real scale = (real)s.gradient_scale, keep = (real)f.keep, coupled = (real)f.coupled, lr = (real)s.lr;
 +    for (volatile int i = 0; i < 1;) { }
-+    const real scale = (real)s.gradient_scale, keep = (real)(1 - s.lr * s.weight_decay), lr = (real)s.lr;
++    const real scale = (real)s.gradient_scale, keep = (real)f.keep, coupled = (real)f.coupled, lr = (real)s.lr;
 caught by: timeout 5 test_optimizer
 says: RUN
 END
 refused whom_a_signal_stops 'no kill, but an end by force, ' <<'END'
 title: devices that abort have noticed nothing, though there is a report of it
 file: ref/optim/sgd.c
--    const real scale = (real)s.gradient_scale, keep = (real)(1 - s.lr * s.weight_decay), lr = (real)s.lr;
+-    const real scale = (real)s.gradient_scale, keep = (real)f.keep, coupled = (real)f.coupled, lr = (real)s.lr;
 +    __builtin_trap();
-+    const real scale = (real)s.gradient_scale, keep = (real)(1 - s.lr * s.weight_decay), lr = (real)s.lr;
++    const real scale = (real)s.gradient_scale, keep = (real)f.keep, coupled = (real)f.coupled, lr = (real)s.lr;
 caught by: orrery train --model tiny --batch 4 --seq 7 --steps 1 --optimizer sgd --dp 2
 says: orrery: 
 END
 refused a_check_that_always_fails 'fails on the tree as it is' <<'END'
 title: a check that would catch anything
 file: ref/optim/sgd.c
--    for (int64_t i = 0; i < n; i++) W[i] = keep * W[i] - lr * (G[i] * scale);
-+    for (int64_t i = 0; i < n; i++) W[i] = keep * W[i] + lr * (G[i] * scale);
+-    for (int64_t i = 0; i < n; i++) W[i] = keep * W[i] - lr * (G[i] * scale + coupled * W[i]);
++    for (int64_t i = 0; i < n; i++) W[i] = keep * W[i] + lr * (G[i] * scale + coupled * W[i]);
 caught by: orrery train --no-such-flag
 says: no-such-flag
 END
@@ -107,9 +107,9 @@ printf '[ RUN      ] accepts_the_end_that_is_asked_for\n'
 cat >"$place/asked.fault" <<'END'
 title: a crash is what must come of it
 file: ref/optim/sgd.c
--    const real scale = (real)s.gradient_scale, keep = (real)(1 - s.lr * s.weight_decay), lr = (real)s.lr;
+-    const real scale = (real)s.gradient_scale, keep = (real)f.keep, coupled = (real)f.coupled, lr = (real)s.lr;
 +    __builtin_trap();
-+    const real scale = (real)s.gradient_scale, keep = (real)(1 - s.lr * s.weight_decay), lr = (real)s.lr;
++    const real scale = (real)s.gradient_scale, keep = (real)f.keep, coupled = (real)f.coupled, lr = (real)s.lr;
 caught by: test_optimizer
 says: Test failed with exception: Illegal instruction
 END
