@@ -103,7 +103,8 @@ static void test_bound(void **state)
 {
     double a[] = { 1, -4, 2, 3 }, b[] = { 1.25, -4, 1.5, 3 }, bound;
     struct block_activations of[2] = { { .router = tensor_2d(a, F64, 2, 2) }, { .router = tensor_2d(b, F64, 2, 2) } };
-    const struct transformer truth = { .block = &of[0] }, twin = { .block = &of[1] };
+    const struct transformer truth = { .config = { .L = 1, .mlp = MLP_MIXTURE }, .block = &of[0] },
+                             twin = { .config = truth.config, .block = &of[1] };
     double keys[4];
     struct routing r = { .L = 1, .E = 2, .bound = &bound, .keys = keys };
     (void)state;
