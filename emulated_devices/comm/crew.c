@@ -215,7 +215,7 @@ static int take_parcel(struct post *p)
 /* The sender's buffer is free as soon as a message has started. */
 static bool copy_data(struct device *d, struct mail *m, const void *data, uint64_t bytes)
 {
-    if (device_holds_zeros(d, data)) return true;
+    if (bytes == 0 || device_holds_zeros(d, data)) return true;
     m->copy = malloc((size_t)bytes + 1);
     if (m->copy == NULL) return false;
     const void *seen = host_read(d, data, bytes);
@@ -270,7 +270,7 @@ static void wait_for_the_other(struct comm *c, const struct parcel *p)
 static void deliver(struct device *d, void *data, const struct mail *m)
 {
     if (m->copy) device_copy(d, data, m->copy, m->bytes);
-    else if (!device_holds_zeros(d, data)) memset(data, 0, (size_t)m->bytes);
+    else if (m->bytes > 0 && !device_holds_zeros(d, data)) memset(data, 0, (size_t)m->bytes);
 }
 
 static enum error_code crew_wait(struct comm *c, int slot, struct delivery *delivery, struct error *err)
