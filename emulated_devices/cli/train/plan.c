@@ -197,6 +197,7 @@ enum error_code command_plan(int argc, char **argv, int *status, struct error *e
     struct train_options o;
     (void)status;
     enum error_code e = train_parse(&o, &run_plan, argc - 2, argv + 2, err);
+    if (!e && !o.help && o.steps < 1) e = fail(err, ERR_USAGE, "--steps 0: a plan is of at least one step");
     if (!e && !o.help && launcher_rank() == 0) {
         struct train_record r = { .options = &o, .out = report_stream(&o), .overridden = "" };
         r.step = calloc((size_t)o.steps + 1, sizeof *r.step);
