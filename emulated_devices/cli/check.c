@@ -2,8 +2,8 @@
 #include "emulated_devices/cli/check_operations.h"
 #include "emulated_devices/cli/check_progress.h"
 #include "emulated_devices/cli/cli.h"
-#include "emulated_devices/verify/checked_kinds.h"
-#include "emulated_devices/verify/stale.h"
+#include "emulated_devices/verify/check/checked_kinds.h"
+#include "emulated_devices/verify/check/stale.h"
 #include "ref/io/columns.h"
 #include <stdio.h>
 #include <string.h>

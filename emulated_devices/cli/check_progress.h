@@ -2,7 +2,7 @@
 #ifndef ORRERY_CHECK_PROGRESS_H
 #define ORRERY_CHECK_PROGRESS_H
 
-#include "emulated_devices/verify/checked_kinds.h"
+#include "emulated_devices/verify/check/checked_kinds.h"
 
 struct check_progress {
     bool shown;                         /* standard error is a terminal */

@@ -1,7 +1,7 @@
 /* commands.c -- finds a command by its name, reads its words, runs commands that have topics; words and JSON that they
  * share. */
 #include "emulated_devices/cli/cli.h"
-#include "emulated_devices/verify/comparison.h"
+#include "emulated_devices/verify/reference/comparison.h"
 #include "ref/io/json.h"
 #include "ref/io/output.h"
 #include "ref/model/config.h"

@@ -9,7 +9,7 @@
 #define ORRERY_DRAW_ATTENTION_H
 
 #include "emulated_devices/draw/record.h"
-#include "emulated_devices/verify/attention.h"
+#include "emulated_devices/verify/cases/attention.h"
 
 enum { SHOW_ATTENTION_DEVICES = 16, SHOW_ATTENTION_TOKENS = 64, SHOW_ATTENTION_HEADS = 64 };
 enum { ATTENTION_ROUND = 1000000 };     /* picoseconds of a message, or of a computation with one block of keys */

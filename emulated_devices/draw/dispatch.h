@@ -4,7 +4,7 @@
 #define ORRERY_DRAW_DISPATCH_H
 
 #include "emulated_devices/draw/record.h"
-#include "emulated_devices/verify/experts.h"
+#include "emulated_devices/verify/cases/experts.h"
 
 enum { SHOW_DISPATCH_DEVICES = 16, SHOW_DISPATCH_TOKENS = 16, SHOW_DISPATCH_EXPERTS = 64 };
 

@@ -10,7 +10,7 @@
 #define ORRERY_DRAW_TENSOR_H
 
 #include "emulated_devices/draw/record.h"
-#include "emulated_devices/verify/linear.h"
+#include "emulated_devices/verify/cases/linear.h"
 
 enum { SHOW_TENSOR_DEVICES = 9, SHOW_TENSOR_PASSES = 3, SHOW_TENSOR_SIDE = 64 };
 enum { TENSOR_ROUND = 1000000 };        /* picoseconds of a step: of a message, or of a product */

@@ -5,7 +5,7 @@
 #define TESTS_ATTENDING_H
 
 #include "tests/mpi_cmocka.h"
-#include "emulated_devices/verify/attention.h"
+#include "emulated_devices/verify/cases/attention.h"
 
 /* What one device did: in forward, and in backward. */
 struct attended {

@@ -3,7 +3,7 @@
 #ifndef TESTS_REPLAYING_H
 #define TESTS_REPLAYING_H
 
-#include "emulated_devices/verify/replay.h"
+#include "emulated_devices/verify/check/replay.h"
 #include "ref/golden/golden.h"
 #include "ref/model/transformer.h"
 #include "ref/numeric/convert.h"

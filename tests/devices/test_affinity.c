@@ -7,7 +7,7 @@
  */
 #include "emulated_devices/model/trainer.h"
 #include "emulated_devices/schemes/experts/cocluster.h"
-#include "emulated_devices/verify/case.h"
+#include "emulated_devices/verify/cases/case.h"
 #include "ref/io/output.h"
 #include "ref/numeric/philox.h"
 #include "tests/mpi_cmocka.h"

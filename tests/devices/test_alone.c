@@ -1,7 +1,7 @@
 /* The virtual time of one device for a plan's batch, computed without numbers: that of a real run on one device. */
 #include "emulated_devices/model/alone.h"
 #include "emulated_devices/model/trainer.h"
-#include "emulated_devices/verify/case.h"
+#include "emulated_devices/verify/cases/case.h"
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>

@@ -18,7 +18,7 @@
 #include <stddef.h>
 #include <stdint.h>
 #include "emulated_devices/schemes/attention/positions.h"
-#include "emulated_devices/verify/attention.h"
+#include "emulated_devices/verify/cases/attention.h"
 #include <cmocka.h>
 
 enum { S = 96, B = 2, A = 4 };          /* S: a multiple of 2 P for each P below, and of 4 P for most */

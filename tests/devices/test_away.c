@@ -4,13 +4,13 @@
  * verify ranks: 3 6 8
  *
  * That each agrees with one device, and that reads, writes and memory equal their formulas, is part of every case
- * (verify/case.h).
+ * (verify/cases/case.h).
  */
 #include "tests/mpi_cmocka.h"
 #include "tests/tier.h"
 #include "emulated_devices/model/away.h"
 #include "emulated_devices/model/plan_memory.h"
-#include "emulated_devices/verify/case.h"
+#include "emulated_devices/verify/cases/case.h"
 #include "ref/io/output.h"
 #include <string.h>
 

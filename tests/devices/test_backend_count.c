@@ -3,7 +3,7 @@
  * ranks: 1 2 4
  */
 #include "tests/mpi_cmocka.h"
-#include "emulated_devices/verify/case.h"
+#include "emulated_devices/verify/cases/case.h"
 
 static struct error err;
 

@@ -3,7 +3,7 @@
  * ranks: 2
  * verify ranks: 1 3 4 6
  */
-#include "emulated_devices/verify/case.h"
+#include "emulated_devices/verify/cases/case.h"
 #include "ref/model/transformer.h"
 #include "ref/routers/router.h"
 #include "tests/devices/trained.h"

@@ -4,7 +4,7 @@
  * verify ranks: 3 6 8
  */
 #include "tests/mpi_cmocka.h"
-#include "emulated_devices/verify/case.h"
+#include "emulated_devices/verify/cases/case.h"
 #include "emulated_devices/verify/hash.h"
 #include "ref/io/output.h"
 #include "ref/numeric/philox.h"

@@ -2,7 +2,7 @@
  * compared: test_probe.c.
  * tier: check
  */
-#include "emulated_devices/verify/comparison.h"
+#include "emulated_devices/verify/reference/comparison.h"
 #include "ref/numeric/distance.h"
 
 #include <float.h>

@@ -8,7 +8,7 @@
 #include <cmocka.h>
 #undef fail
 #include "emulated_devices/plan/compose.h"
-#include "emulated_devices/verify/case.h"
+#include "emulated_devices/verify/cases/case.h"
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>

@@ -8,7 +8,7 @@
 #include <stdint.h>
 #include <cmocka.h>
 #undef fail
-#include "emulated_devices/verify/cases.h"
+#include "emulated_devices/verify/cases/cases.h"
 #include <string.h>
 
 enum { D = 4, MOST = 5 };

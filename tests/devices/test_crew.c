@@ -5,8 +5,8 @@
  */
 #include "emulated_devices/comm/crew.h"
 #include "emulated_devices/model/trainer.h"
-#include "emulated_devices/verify/case.h"
-#include "emulated_devices/verify/collectives.h"
+#include "emulated_devices/verify/cases/case.h"
+#include "emulated_devices/verify/cases/collectives.h"
 #include "tests/mpi_cmocka.h"
 #include "tests/tier.h"
 #include <stdlib.h>

@@ -3,10 +3,10 @@
  * verify ranks: 1 6 8
  *
  * That each agrees with one device, and that messages, bytes, additions and memory equal their formulas, is part of
- * every case (verify/case.h).
+ * every case (verify/cases/case.h).
  */
 #include "tests/mpi_cmocka.h"
-#include "emulated_devices/verify/case.h"
+#include "emulated_devices/verify/cases/case.h"
 
 static struct error err;
 

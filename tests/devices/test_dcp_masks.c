@@ -5,7 +5,7 @@
  * verify ranks: 7
  */
 #include "tests/devices/tokens.h"
-#include "emulated_devices/verify/attention.h"
+#include "emulated_devices/verify/cases/attention.h"
 #include "ref/numeric/philox.h"
 #include "ref/ops/ops.h"
 #include <math.h>

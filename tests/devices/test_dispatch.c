@@ -6,7 +6,7 @@
 #include "tests/devices/on_devices.h"
 #include "tests/tier.h"
 #include "emulated_devices/schemes/experts/experts.h"
-#include "emulated_devices/verify/case.h"
+#include "emulated_devices/verify/cases/case.h"
 
 static struct error err;
 

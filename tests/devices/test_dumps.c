@@ -2,7 +2,7 @@
  * several files for a rank, sums, copies, microbatches; and everything that such a folder should not have.
  * tier: check
  */
-#include "emulated_devices/verify/checker.h"
+#include "emulated_devices/verify/check/checker.h"
 #include "ref/io/output.h"
 
 #include <math.h>

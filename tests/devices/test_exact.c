@@ -1,7 +1,7 @@
 /* The collectives whose right answer every member knows (exact.h), held to answers worked out by hand.
  * tier: check
  */
-#include "emulated_devices/verify/exact.h"
+#include "emulated_devices/verify/cases/exact.h"
 
 #include <setjmp.h>
 #include <stdarg.h>

@@ -6,8 +6,8 @@
 #include "tests/devices/on_devices.h"
 #include "tests/tier.h"
 #include "emulated_devices/schemes/experts/experts.h"
-#include "emulated_devices/verify/case.h"
-#include "emulated_devices/verify/experts.h"
+#include "emulated_devices/verify/cases/case.h"
+#include "emulated_devices/verify/cases/experts.h"
 #include <stdlib.h>
 
 static struct error err;

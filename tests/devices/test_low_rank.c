@@ -4,7 +4,7 @@
  * verify ranks: 6
  */
 #include "tests/devices/trained.h"
-#include "emulated_devices/verify/replicas.h"
+#include "emulated_devices/verify/reference/replicas.h"
 #include "ref/optim/galore.h"
 #include <math.h>
 #include <string.h>

@@ -3,7 +3,7 @@
  * ranks: 2 6 8
  *
  * That losses, slope and weights agree with one device, and that messages, bytes, additions and memory equal their
- * formulas, is part of every case (verify/case.h).
+ * formulas, is part of every case (verify/cases/case.h).
  */
 #include "tests/devices/trained.h"
 #include "ref/model/mezo.h"

@@ -3,10 +3,10 @@
  * ranks: 1 2 3 4 8
  *
  * That each agrees with one device, and that reads, writes, messages and memory equal their formulas, is part of every
- * case (verify/case.h).
+ * case (verify/cases/case.h).
  */
 #include "tests/mpi_cmocka.h"
-#include "emulated_devices/verify/case.h"
+#include "emulated_devices/verify/cases/case.h"
 #include "ref/io/output.h"
 
 static struct error err;

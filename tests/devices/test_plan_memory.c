@@ -1,8 +1,8 @@
 /* What a plan takes of memory, known before there are devices: what is counted when it is trained, and what is refused.
  * ranks: 1 2 4
  *
- * A case (verify/case.h) holds the prediction of each device to what its arena has counted: with == what is exact, and
- * the least total to be no more.  Here: plans in which something else is largest.
+ * A case (verify/cases/case.h) holds the prediction of each device to what its arena has counted: with == what is
+ * exact, and the least total to be no more.  Here: plans in which something else is largest.
  */
 #include "tests/devices/trained.h"
 #include "emulated_devices/model/plan_memory.h"

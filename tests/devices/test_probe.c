@@ -4,8 +4,8 @@
  * verify ranks: 6
  */
 #include "tests/mpi_cmocka.h"
-#include "emulated_devices/verify/case.h"
-#include "emulated_devices/verify/replicas.h"
+#include "emulated_devices/verify/cases/case.h"
+#include "emulated_devices/verify/reference/replicas.h"
 #include "tests/tier.h"
 #include "ref/numeric/philox.h"
 #include <math.h>

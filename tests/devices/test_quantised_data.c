@@ -3,7 +3,7 @@
  * verify ranks: 8
  */
 #include "tests/mpi_cmocka.h"
-#include "emulated_devices/verify/case.h"
+#include "emulated_devices/verify/cases/case.h"
 #include <math.h>
 
 #define NODES_OF(n) { .name = "nodes of " #n, .levels = 2, \

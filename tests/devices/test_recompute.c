@@ -11,7 +11,7 @@
  */
 #include "tests/mpi_cmocka.h"
 #include "emulated_devices/plan/recompute.h"
-#include "emulated_devices/verify/case.h"
+#include "emulated_devices/verify/cases/case.h"
 #include "tests/tier.h"
 #include <string.h>
 

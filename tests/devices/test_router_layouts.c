@@ -6,7 +6,7 @@
  * Loss, activations, gradients and weights of three SGD steps in fp64 to 1e-12, each on another batch; messages, bytes,
  * additions and memory peaks by formula.  A router whose logits are not finite is named, with the row of the batch.
  */
-#include "emulated_devices/verify/counts.h"
+#include "emulated_devices/verify/reference/counts.h"
 #include "tests/devices/trained.h"
 #include "tests/tier.h"
 #include <string.h>

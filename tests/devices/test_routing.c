@@ -11,8 +11,8 @@
 #include <string.h>
 #include <cmocka.h>
 #undef fail                             /* cmocka's macro; ref/error.h has a function of that name */
-#include "emulated_devices/verify/case.h"
-#include "emulated_devices/verify/reference.h"
+#include "emulated_devices/verify/cases/case.h"
+#include "emulated_devices/verify/reference/reference.h"
 #include "ref/model/transformer.h"
 
 static struct error err;

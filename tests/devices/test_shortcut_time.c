@@ -11,8 +11,8 @@ static const struct cluster *textbook(void);
 #include "tests/devices/on_devices.h"
 #include "tests/tier.h"
 #include "emulated_devices/model/program.h"
-#include "emulated_devices/verify/case.h"
-#include "emulated_devices/verify/experts.h"
+#include "emulated_devices/verify/cases/case.h"
+#include "emulated_devices/verify/cases/experts.h"
 #include <string.h>
 
 static struct error err;

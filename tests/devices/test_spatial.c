@@ -4,7 +4,7 @@
  * verify ranks: 8 14
  */
 #include "tests/devices/on_devices.h"
-#include "emulated_devices/verify/spatial.h"
+#include "emulated_devices/verify/cases/spatial.h"
 
 static struct error err;
 

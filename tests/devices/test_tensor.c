@@ -6,7 +6,7 @@
  * additions and memory peaks by formula.  The shape is one in which nothing divides.
  */
 #include "tests/mpi_cmocka.h"
-#include "emulated_devices/verify/case.h"
+#include "emulated_devices/verify/cases/case.h"
 
 static struct error err;
 

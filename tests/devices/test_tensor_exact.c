@@ -8,7 +8,7 @@
  * place, a missing or doubled partial sum shows as what it is.
  */
 #include "tests/mpi_cmocka.h"
-#include "emulated_devices/verify/linear.h"
+#include "emulated_devices/verify/cases/linear.h"
 #include <math.h>
 
 static struct device device;

@@ -10,7 +10,7 @@
 #include "tests/devices/on_devices.h"
 #include <string.h>
 #include "emulated_devices/model/link_cost.h"
-#include "emulated_devices/verify/layer.h"
+#include "emulated_devices/verify/cases/layer.h"
 
 enum { B = 8 };
 static const struct model_config even = { .name = "even",

@@ -4,7 +4,7 @@
  * verify ranks: 6 8
  *
  * That each agrees with one device, and that messages, bytes, additions, the slow tier's traffic and memory equal their
- * formulas, is part of every case (verify/case.h).
+ * formulas, is part of every case (verify/cases/case.h).
  */
 #include "tests/devices/trained.h"
 #include "emulated_devices/schemes/data/tiles.h"

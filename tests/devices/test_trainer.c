@@ -9,7 +9,7 @@
  */
 #include "tests/devices/trained.h"
 #include "tests/tier.h"
-#include "emulated_devices/verify/counts.h"
+#include "emulated_devices/verify/reference/counts.h"
 #include <string.h>
 
 /* ---- tests ------------------------------------------------------------------------------------------------------- */

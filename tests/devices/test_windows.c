@@ -8,7 +8,7 @@
  */
 #include "tests/devices/trained.h"
 #include "emulated_devices/schemes/attention/positions.h"
-#include "emulated_devices/verify/attention.h"
+#include "emulated_devices/verify/cases/attention.h"
 #include "tests/tier.h"
 #include <string.h>
 

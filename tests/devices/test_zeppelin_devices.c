@@ -4,7 +4,7 @@
  * verify ranks: 1 3 6 8
  */
 #include "tests/devices/tokens.h"
-#include "emulated_devices/verify/attention.h"
+#include "emulated_devices/verify/cases/attention.h"
 #include "ref/numeric/philox.h"
 #include <string.h>
 

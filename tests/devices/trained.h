@@ -3,7 +3,7 @@
 #define TESTS_TRAINED_H
 
 #include "tests/mpi_cmocka.h"
-#include "emulated_devices/verify/case.h"
+#include "emulated_devices/verify/cases/case.h"
 
 static struct error err;
 

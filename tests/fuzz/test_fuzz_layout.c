@@ -1,12 +1,12 @@
-/* A --map from anybody (emulated_devices/verify/actual.h): what is accepted cuts tensors into parts that lie inside
- * them.
+/* A --map from anybody (emulated_devices/verify/check/actual.h): what is accepted cuts tensors into parts that lie
+ * inside them.
  * tier: check
  *
  * Four files have, of the matrix "act/a" of 6 x 8, the numbers row * 8 + column, as a mesh of dp=2, tp=2 cuts it, and
  * it whole as "act/w".  Where parts have the sizes of "act/a"'s, the map and the files fit, and every number must be
  * where the map says.
  */
-#include "emulated_devices/verify/assembly.h"
+#include "emulated_devices/verify/check/assembly.h"
 #include "tests/fuzz/fuzz.h"
 
 enum { ROWS = 6, COLS = 8, RANKS = 4 };

@@ -4,7 +4,7 @@
 #define ORRERY_BENCH_ATTENTION_H
 
 #include "emulated_devices/cli/cli.h"
-#include "emulated_devices/verify/attention.h"
+#include "emulated_devices/verify/cases/attention.h"
 
 enum { BENCH_ATTENTION_RUNS = 21, BENCH_ATTENTION_DEVICES = 32, BENCH_ATTENTION_SCHEMES = 32 };
 

@@ -3,7 +3,7 @@
 #include "emulated_devices/cli/cli.h"
 #include "emulated_devices/cli/measure.h"
 #include "emulated_devices/comm/peer.h"
-#include "emulated_devices/verify/exact.h"
+#include "emulated_devices/verify/cases/exact.h"
 #include "ref/io/json.h"
 #include <stdio.h>
 #include <stdlib.h>

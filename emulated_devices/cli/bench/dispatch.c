@@ -3,7 +3,7 @@
 #include "emulated_devices/cli/bench/bench.h"
 #include "emulated_devices/cli/bench/dispatch_load.h"
 #include "emulated_devices/comm/comm.h"
-#include "emulated_devices/verify/experts.h"
+#include "emulated_devices/verify/cases/experts.h"
 #include "ref/io/json.h"
 #include <math.h>
 #include <stdio.h>

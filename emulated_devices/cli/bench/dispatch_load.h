@@ -3,7 +3,7 @@
 #ifndef ORRERY_BENCH_DISPATCH_LOAD_H
 #define ORRERY_BENCH_DISPATCH_LOAD_H
 
-#include "emulated_devices/verify/experts.h"
+#include "emulated_devices/verify/cases/experts.h"
 #include <cjson/cJSON.h>
 
 enum { LOAD_ROWS = 4 };                 /* 0 copies: alltoall; then fssdp */

@@ -1,5 +1,5 @@
 #include "emulated_devices/cli/bench/ring.h"
-#include "emulated_devices/verify/case.h"
+#include "emulated_devices/verify/cases/case.h"
 #include <stdio.h>
 
 enum { LAYERS = 8, PASSES = 4, FIRST_RING = 3, RINGS = 3, ROWS = RINGS + 2 };

@@ -3,7 +3,7 @@
 #include "emulated_devices/cli/bench/tensor.h"
 #include "emulated_devices/cli/cli.h"
 #include "emulated_devices/cli/measure.h"
-#include "emulated_devices/verify/layer.h"
+#include "emulated_devices/verify/cases/layer.h"
 #include "ref/io/json.h"
 #include <stdlib.h>
 

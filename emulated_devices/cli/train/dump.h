@@ -2,8 +2,8 @@
 #ifndef ORRERY_TRAIN_DUMP_H
 #define ORRERY_TRAIN_DUMP_H
 
-#include "emulated_devices/verify/golden_truth.h"
-#include "emulated_devices/verify/probes.h"
+#include "emulated_devices/verify/reference/golden_truth.h"
+#include "emulated_devices/verify/reference/probes.h"
 
 /* On rank 0; empty elsewhere. */
 struct train_dump {

@@ -3,7 +3,7 @@
 #ifndef ORRERY_TRAIN_DUMP_RANKS_H
 #define ORRERY_TRAIN_DUMP_RANKS_H
 
-#include "emulated_devices/verify/probes.h"
+#include "emulated_devices/verify/reference/probes.h"
 #include "ref/golden/replay.h"
 #include "ref/io/json.h"
 

@@ -2,8 +2,8 @@
 #include "emulated_devices/cli/train/train.h"
 #include "emulated_devices/cli/train/dump.h"
 #include "emulated_devices/cli/train/dump_ranks.h"
-#include "emulated_devices/verify/golden_truth.h"
-#include "emulated_devices/verify/replicas.h"
+#include "emulated_devices/verify/reference/golden_truth.h"
+#include "emulated_devices/verify/reference/replicas.h"
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>

@@ -1,6 +1,6 @@
 /* reports.c -- collects each device's report on rank 0. */
 #include "emulated_devices/cli/train/train.h"
-#include "emulated_devices/verify/counts.h"
+#include "emulated_devices/verify/reference/counts.h"
 #include <stdio.h>
 #include <unistd.h>
 

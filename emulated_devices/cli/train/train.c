@@ -7,8 +7,8 @@
 #include "emulated_devices/draw/trace_file.h"
 #include "emulated_devices/model/mixture.h"
 #include "emulated_devices/model/plan_memory.h"
-#include "emulated_devices/verify/encoders.h"
-#include "emulated_devices/verify/replicas.h"
+#include "emulated_devices/verify/reference/encoders.h"
+#include "emulated_devices/verify/reference/replicas.h"
 #include "ref/io/output.h"
 #include "ref/io/samples.h"
 #include "ref/ops/threads.h"
@@ -160,7 +160,7 @@ static enum error_code start_reference(struct session *r, struct batch_source so
     return e;
 }
 
-/* Every run compares counts with predictions: verify/counts.h. */
+/* Every run compares counts with predictions: verify/reference/counts.h. */
 static enum error_code check_counts(const struct train_record *r, struct error *err)
 {
     for (int d = 0; d < r->options->plan.mesh.devices; d++) {

@@ -4,7 +4,7 @@
 
 #include "emulated_devices/cli/cli.h"
 #include "emulated_devices/model/checkpoint.h"
-#include "emulated_devices/verify/compare.h"
+#include "emulated_devices/verify/reference/compare.h"
 #include "ref/io/json.h"
 #include "ref/io/output.h"
 #include "ref/io/text.h"

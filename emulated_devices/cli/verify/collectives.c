@@ -1,5 +1,5 @@
 /* collectives.c -- `orrery verify collectives`: every algorithm of every operation; rank 0 prints. */
-#include "emulated_devices/verify/collectives.h"
+#include "emulated_devices/verify/cases/collectives.h"
 #include "emulated_devices/cli/verify/verify.h"
 #include <stdio.h>
 #include <string.h>

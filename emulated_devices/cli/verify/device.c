@@ -1,6 +1,6 @@
 /* device.c -- one device of a verifying job: runs families of cases one after another; rank 0 prints. */
 #include "emulated_devices/cli/verify/verify.h"
-#include "emulated_devices/verify/cases.h"
+#include "emulated_devices/verify/cases/cases.h"
 #include <stdio.h>
 #include <string.h>
 

@@ -1,5 +1,5 @@
 /* spatial.c -- `orrery verify spatial`: every operation on every tiling of the devices; rank 0 prints. */
-#include "emulated_devices/verify/spatial.h"
+#include "emulated_devices/verify/cases/spatial.h"
 #include "emulated_devices/cli/verify/verify.h"
 #include <stdio.h>
 

@@ -1,0 +1,49 @@
+/* cases.h -- the cases that `orrery verify` trains on a number of devices: every scheme of a kind on every mesh that
+ * splits its axis, and every valid pair of values of all other dimensions.  Each case is compared with one device;
+ * cases that must end with the same bits are compared with each other.
+ */
+#ifndef ORRERY_CASES_H
+#define ORRERY_CASES_H
+
+#include "emulated_devices/verify/cases/case.h"
+#include "emulated_devices/verify/cases/space.h"
+
+struct seen_bits;
+
+struct cases {
+    struct space space;
+    struct covering covering;
+    struct seen_bits *seen;             /* [count] the first case's bits for each key */
+    int count, room;
+};
+
+/** @return OK or ERR_MEMORY; call cases_close after both. */
+enum error_code cases_open(struct cases *, int devices, struct error *);
+void cases_close(struct cases *);
+
+/** Start the cases of a kind of schemes.  Pairs of values that cases of another kind have covered are not repeated. */
+void cases_begin(struct cases *, enum scheme_kind);
+
+/** The next case, or the next pair of values that no plan can have.  The same on every device.  As covering_next. */
+enum covering_result cases_next(struct cases *, struct choice *, struct value_pair *, struct error *why);
+
+struct case_outcome {
+    struct outcome outcome;
+    bool has_twin, same_bits;           /* rank 0: another plan must end with the same bits; it does */
+    struct error verdict;               /* of all */
+};
+
+/**
+ * Train a case beside the reference.  Its twin is the plan with the most default values that must end with the same
+ * bits; if it is another plan and has not been trained yet, train it too, without the reference.  Collective.
+ * @param[out] plan  the plan of the case.
+ * @return OK when there is an outcome, with any verdict; or the same error on every device.
+ */
+enum error_code cases_run(struct cases *, const struct choice *, struct plan *plan, struct case_outcome *,
+                          struct error *);
+
+/** The values of a choice that are not the defaults, as text, except mesh, microbatches, chunks and dimension `but`;
+ *  empty if there are none. */
+char *cases_describe(const struct cases *, const struct choice *, enum dimension but, char *text, size_t size);
+
+#endif

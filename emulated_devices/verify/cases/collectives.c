@@ -1,0 +1,117 @@
+#include "emulated_devices/verify/cases/collectives.h"
+#include "emulated_devices/verify/cases/exact.h"
+#include <stdlib.h>
+#include <string.h>
+
+/* ---- the places of in and out ------------------------------------------------------------------------------------ */
+
+static size_t bytes_of(const struct exact_call *c, int64_t elements)
+{
+    return dtype_size(c->args.dtype) * (size_t)elements;
+}
+
+static bool in_place(const struct exact_call *c)
+{
+    const char *in = c->args.in, *out = c->args.out;
+    return out < in + bytes_of(c, exact_in_length(c)) && in < out + bytes_of(c, exact_out_length(c));
+}
+
+/* One after the other; or in place: if the operation has blocks, the shorter is this member's block of the longer. */
+static void lay_out(struct exact_call *c, char *memory, bool in_place)
+{
+    const int64_t in = exact_in_length(c), out = exact_out_length(c);
+    const enum operation op = c->operation;
+    const bool blocks = op == REDUCE_SCATTER || op == ALLGATHER || op == GATHER || op == SCATTER ||
+                        op == SPARSE_ALLGATHER || op == SPARSE_REDUCE_SCATTER;
+    const size_t place = blocks ? bytes_of(c, block_start(c->args.count, c->P, c->rank)) : 0;
+    c->args.in = in_place && in < out ? memory + place : memory;
+    c->args.out = !in_place ? memory + bytes_of(c, in) : out < in ? memory + place : memory;
+}
+
+/* ---- one call ---------------------------------------------------------------------------------------------------- */
+
+static enum error_code check_values(const struct exact_call *c, const char *name, struct error *err)
+{
+    for (int64_t i = 0; i < exact_out_length(c); i++) {
+        const double got = exact_get(c->args.dtype, c->args.out, i), want = exact_out(c, i);
+        if (!(got == want))
+            return fail(err, ERR_CHECK, "%s %s of %lld %s, root %d%s: member %d has %.9g at %lld; it must be %.9g",
+                        operation_name(c->operation), name, (long long)c->args.count, dtype_name(c->args.dtype),
+                        c->args.root, in_place(c) ? ", in place" : "", c->rank, got, (long long)i, want);
+    }
+    return OK;
+}
+
+static enum error_code check_cost(const struct exact_call *c, const struct algorithm *a, const struct traffic *before,
+                                  const struct traffic *after, struct error *err)
+{
+    const struct collective_cost want = collective_cost(a, c->rank, c->P, &c->args);
+    const uint64_t messages = after->messages_sent - before->messages_sent,
+                   bytes = after->bytes_sent - before->bytes_sent, additions = after->additions - before->additions;
+    if (messages == want.messages && bytes == want.bytes && additions == want.additions) return OK;
+    return fail(
+        err, ERR_CHECK,
+        "%s %s of %lld %s: member %d counted %llu messages, %llu bytes, %llu additions; cost says %llu, %llu, %llu",
+        operation_name(c->operation), a->name, (long long)c->args.count, dtype_name(c->args.dtype), c->rank,
+        (unsigned long long)messages, (unsigned long long)bytes, (unsigned long long)additions,
+        (unsigned long long)want.messages, (unsigned long long)want.bytes, (unsigned long long)want.additions);
+}
+
+static enum error_code run_call(struct group *g, const struct algorithm *a, struct exact_call *c, struct error *err)
+{
+    const struct traffic *now = &g->comm->counted.of[g->kind].of[a->operation], before = *now;
+    enum error_code e = collective_run(g, a->operation, a->name, &c->args, err);
+    if (!e) e = check_values(c, a->name, err);
+    if (!e) e = check_cost(c, a, &before, now, err);
+    return e;
+}
+
+/* Run one call in a buffer that is filled with the input, and with NaN elsewhere. */
+static enum error_code one_call(struct group *g, const struct algorithm *a, struct exact_call *c, bool in_place,
+                                struct algorithm_outcome *o, struct error *err)
+{
+    const size_t bytes = bytes_of(c, exact_in_length(c) + exact_out_length(c));
+    char *memory = malloc(bytes + 1);
+    enum error_code e = memory ? OK : fail(err, ERR_MEMORY, "no memory for a vector of %lld", (long long)c->args.count);
+    e = group_agree(g, e, err);
+    if (!e) {
+        memset(memory, 0xff, bytes);
+        lay_out(c, memory, in_place);
+        for (int64_t i = 0; i < exact_in_length(c); i++)
+            exact_put(c->args.dtype, (void *)(uintptr_t)c->args.in, i, exact_in(c, i));
+        e = group_agree(g, run_call(g, a, c, err), err);
+        o->calls++;
+        o->elements += exact_out_length(c);
+    }
+    free(memory);
+    return e;
+}
+
+static bool has_root(enum operation op) { return op == BROADCAST || op == REDUCE || op == GATHER || op == SCATTER; }
+
+enum error_code verify_algorithm(struct group *g, const struct algorithm *a, struct algorithm_outcome *o,
+                                 struct error *err)
+{
+    static const enum dtype formats[] = { F32, F64 };
+    const int P = g->size;
+    const int64_t counts[] = { 0, 1, P - 1, P, P + 1, 13, 257, 20011 };
+    enum error_code e = OK;
+    *o = (struct algorithm_outcome){ 0 };
+    for (int f = 0; f < 2 && !e; f++)
+        for (int i = 0; i < 8 && !e; i++) {
+            struct exact_call c = { a->operation,
+                                    P,
+                                    g->rank,
+                                    { .count = counts[i], .dtype = formats[f],
+                                      .root = has_root(a->operation) ? i % P : 0, .nodes = group_nodes(g) } };
+            const char *refused = algorithm_refuses(a, P, &c.args);
+            if (refused) o->refused = refused;
+            else e = one_call(g, a, &c, false, o, err);
+            if (!refused && !e) e = one_call(g, a, &c, true, o, err);
+        }
+    if (o->calls) o->refused = NULL;
+    if (e != ERR_CHECK && e != ERR_USAGE) return e;
+    o->verdict = (struct error){ .code = ERR_CHECK };           /* a refused call is also a failure */
+    memcpy(o->verdict.text, err->text, sizeof err->text);
+    return OK;
+}

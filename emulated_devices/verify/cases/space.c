@@ -1,0 +1,543 @@
+#include "emulated_devices/verify/cases/space.h"
+#include "emulated_devices/verify/cases/case.h"
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+enum {
+    EVERY = (1u << PLAN_KINDS) - 1, ONLY_ATTENTION = 1u << ATTENTION_SCHEME, ONLY_DATA = 1u << DATA_SCHEME,
+    ONLY_PIPELINE = 1u << PIPELINE_SCHEME, ONLY_EXPERTS = 1u << EXPERT_SCHEME
+};
+
+/* The properties of a dimension. */
+struct info {
+    const char *name;
+    unsigned varies;                    /* kinds of schemes in whose cases it varies */
+    int values;                         /* 0: counted in space_open */
+    void (*take)(struct plan *, int value);
+    void (*take_of)(const struct space *, struct plan *, int value);            /* instead: values of this space */
+    const char *format;                 /* of a value's name, for one of the next three; NULL: "%s" */
+    const char *const *words;
+    const int *numbers;
+    const char *(*word)(int value);
+    void (*show)(const struct space *, int value, struct value_name *);         /* instead of these */
+};
+
+/* ---- mesh -------------------------------------------------------------------------------------------------------- */
+
+/* Experts lie over the devices of other axes. */
+static const enum axis axis_of[PLAN_KINDS] = {
+    [TENSOR_SCHEME] = TP, [ATTENTION_SCHEME] = CP, [EXPERT_SCHEME] = AXIS_COUNT, [DATA_SCHEME] = DP,
+    [PIPELINE_SCHEME] = PP,
+};
+
+static bool has_schemes(enum axis axis)
+{
+    for (int k = 0; k < PLAN_KINDS; k++)
+        if (axis_of[k] == axis) return scheme_at((enum scheme_kind)k, 0) != NULL;
+    return false;
+}
+
+/* Add all ways to split the remaining devices over the axes from this one on. */
+static void add_meshes(struct space *s, int size[AXIS_COUNT], int axis, int left)
+{
+    if (axis == AXIS_COUNT && left == 1 && s->meshes < SPACE_MOST_MESHES)
+        memcpy(s->mesh[s->meshes++], size, sizeof s->mesh[0]);
+    if (axis == AXIS_COUNT) return;
+    for (int n = 1; n <= left; n++) {
+        if (left % n != 0 || (n > 1 && !has_schemes((enum axis)axis))) continue;
+        size[axis] = n;
+        add_meshes(s, size, axis + 1, left / n);
+    }
+}
+
+/* The first dimension: it initialises the plan. */
+static void take_mesh(const struct space *s, struct plan *p, int value)
+{
+    const int *size = s->mesh[value];
+    *p = case_plan(size[DP], size[TP], size[PP]);
+    (void)mesh_make(&p->mesh, size, NULL);
+}
+
+static void show_mesh(const struct space *s, int value, struct value_name *n)
+{
+    int used = 0;
+    snprintf(n->text, sizeof n->text, "one device");
+    for (int a = 0; a < AXIS_COUNT; a++)
+        if (s->mesh[value][a] > 1)
+            used += snprintf(n->text + used, sizeof n->text - (size_t)used, "%s%s=%d", used ? " " : "",
+                             axis_name((enum axis)a), s->mesh[value][a]);
+}
+
+/* ---- model ------------------------------------------------------------------------------------------------------- */
+
+static void take_model(struct plan *p, int value) { case_model_at(value)->take(p); }
+static const char *model_word(int value) { return case_model_at(value)->name; }
+
+static const char *const embeddings[] = { "tied", "untied" };
+static void take_embedding(struct plan *p, int value)
+{
+    if (value) case_take_dropout(p);
+}
+
+static const char *router_word(int value) { return routers[value]->name; }
+static void take_router(struct plan *p, int value)
+{
+    if (value) case_take_router(p, routers[value]);
+}
+
+/* ---- schemes ----------------------------------------------------------------------------------------------------- */
+
+static const char *tensor_word(int value) { return tensor_scheme_at(value)->head.name; }
+static void take_tensor(struct plan *p, int value) { p->tensor = tensor_word(value); }
+
+static const char *attention_word(int value) { return attention_scheme_at(value)->head.name; }
+static void take_attention(struct plan *p, int value) { p->attention = attention_word(value); }
+
+static void add_split(struct space *s, struct context_split one)
+{
+    if (s->splits < SPACE_MOST_SPLITS) s->split[s->splits++] = one;
+}
+
+/* The default; then every two dimensions of all devices, with one ring and with windows. */
+static void add_splits(struct space *s)
+{
+    add_split(s, (struct context_split){ 0 });
+    for (int h = 1; h <= s->devices; h++)
+        for (int w = 1, C = s->devices / h; w <= C && s->devices % h == 0; w++) {
+            if (C % w != 0 || (w > 1 && w == C)) continue;
+            const struct context_split one = { .heads = h, .window = w > 1 ? w : 0 };
+            add_split(s, one);
+            if (h > 1 && C > 1) add_split(s, (struct context_split){ one.heads, one.window, .context_first = true });
+        }
+}
+
+static void take_split(const struct space *s, struct plan *p, int value) { p->split = s->split[value]; }
+static void show_split(const struct space *s, int value, struct value_name *n)
+{
+    const struct context_split split = s->split[value];
+    const char *order = split.context_first ? " context-first" : "";
+    if (value == 0) snprintf(n->text, sizeof n->text, "split by heads");
+    else if (split.window) snprintf(n->text, sizeof n->text, "h=%d w=%d%s", split.heads, split.window, order);
+    else snprintf(n->text, sizeof n->text, "h=%d%s", split.heads, order);
+}
+
+static void add_expert_form(struct space *s, struct expert_form f)
+{
+    if (s->expert_forms < SPACE_MOST_EXPERTS) s->expert_form[s->expert_forms++] = f;
+}
+
+/* Schemes that cut the list of experts, into as many parts as there can be; and with slices of each expert, as few as
+ * can be. */
+static void add_experts(struct space *s)
+{
+    for (int i = 0; expert_scheme_at(i); i++) {
+        const struct expert_scheme *e = expert_scheme_at(i);
+        if (!e->cuts_experts || (s->devices == 1 && i == 1))
+            add_expert_form(s, (struct expert_form){ e, 1, 1, -1, { 0 } });
+        for (int n = 2, slices = 2; e->cuts_experts && n <= s->devices; n++, slices = 2) {
+            while (n % slices != 0) slices++;
+            if (s->devices % n != 0) continue;
+            add_expert_form(s, (struct expert_form){ e, n, 1, -1, { 0 } });
+            add_expert_form(s, (struct expert_form){ e, n / slices, slices, -1, { 0 } });
+            if (e->copies) add_expert_form(s, (struct expert_form){ e, n, 1, -1, { .slots = 1, .again = true } });
+            for (int degree = 0; degree <= 1 && e->has_degrees; degree++)
+                add_expert_form(s, (struct expert_form){ e, n / slices, slices, degree, { 0 } });
+        }
+    }
+}
+
+static void take_experts(const struct space *s, struct plan *p, int value)
+{
+    const struct expert_form *f = &s->expert_form[value];
+    p->dispatch = f->scheme->head.name, p->ep = f->ep, p->etp = f->etp, p->degree = f->degree;
+    p->copying = f->copying;
+}
+
+static void show_experts(const struct space *s, int value, struct value_name *n)
+{
+    const struct expert_form *f = &s->expert_form[value];
+    const char *name = f->scheme->head.name;
+    if (f->degree >= 0) snprintf(n->text, sizeof n->text, "%s /%dx%d r%d", name, f->ep, f->etp, f->degree);
+    else if (f->copying.again) snprintf(n->text, sizeof n->text, "%s /%d again", name, f->ep);
+    else if (f->etp > 1) snprintf(n->text, sizeof n->text, "%s /%dx%d", f->scheme->head.name, f->ep, f->etp);
+    else if (f->ep == 1) snprintf(n->text, sizeof n->text, "%s", f->scheme->head.name);
+    else snprintf(n->text, sizeof n->text, "%s /%d", f->scheme->head.name, f->ep);
+}
+
+static bool takes(const struct data_form *f, int P)
+{
+    const struct data_request q = { .scheme = f->scheme->head.name,
+                                    .group = f->group,
+                                    .shards = { f->shards[0], f->shards[1], f->shards[2] } };
+    struct shards any;
+    return data_shards(&any, &q, P, 0, NULL) == OK;
+}
+
+static void add_form(struct space *s, struct data_form f)
+{
+    for (int P = 1; P <= s->devices; P++)
+        if (s->devices % P == 0 && takes(&f, P) && s->forms < SPACE_MOST_FORMS) {
+            s->form[s->forms++] = f;
+            return;
+        }
+}
+
+static void add_chains(struct space *s, const struct data_scheme *d)
+{
+    for (int o = 1; o <= s->devices; o++)
+        for (int g = 1; g <= o; g++)
+            for (int w = 1; w <= g; w++)
+                if (o % g == 0 && g % w == 0) add_form(s, (struct data_form){ .scheme = d, .shards = { w, g, o } });
+}
+
+/* Each scheme once; with groups of every size if its copies train apart or it needs a group; with every chain if it
+ * needs a chain of groups. */
+static void add_forms(struct space *s)
+{
+    for (int i = 0; data_scheme_at(i); i++) {
+        const struct data_scheme *d = data_scheme_at(i);
+        const int before = s->forms;
+        add_form(s, (struct data_form){ .scheme = d });
+        for (int n = 2; n < s->devices && (s->forms == before || d->outer.every > 0); n++)
+            if (s->devices % n == 0) add_form(s, (struct data_form){ .scheme = d, .group = n });
+        if (s->forms == before) add_chains(s, d);
+    }
+}
+
+static void take_data(const struct space *s, struct plan *p, int value)
+{
+    const struct data_form *f = &s->form[value];
+    case_take_data(p, f->scheme);
+    p->data.group = f->group;
+    memcpy(p->data.shards, f->shards, sizeof f->shards);
+}
+
+static void show_data(const struct space *s, int value, struct value_name *n)
+{
+    const struct data_form *f = &s->form[value];
+    const char *name = f->scheme->head.name;
+    if (f->shards[0]) snprintf(n->text, sizeof n->text, "%s %d|%d|%d", name, f->shards[0], f->shards[1], f->shards[2]);
+    else if (f->group) snprintf(n->text, sizeof n->text, "%s /%d", name, f->group);
+    else snprintf(n->text, sizeof n->text, "%s", name);
+}
+
+static const char *schedule_word(int value) { return schedule_generator_at(value)->head.name; }
+/* Where the schedule does not vary it stays the model's: a mixture has its own. */
+static void take_schedule(const struct space *s, struct plan *p, int value)
+{
+    const struct schedule_generator *g = schedule_generator_at(value);
+    if (!space_varies(s->kind, DIM_SCHEDULE)) return;
+    p->schedule = g->head.name;
+    if (g->chunks) p->chunks = g->chunks;
+}
+
+static const int micros[SPACE_MICROS] = { 2, 4, 1 };
+static void take_micros(struct plan *p, int value) { p->micros = micros[value]; }
+
+/* Copies and steps with other numbers of sequences, microbatches without any, and copies without any. */
+enum { BATCH_STEPS = 2, BATCH_MOST = 4 };
+static enum error_code make_batches(struct batch_plan *b, int copies, int M, struct error *err)
+{
+    int *sequences = calloc((size_t)(BATCH_STEPS * copies * M), sizeof *sequences);
+    if (sequences == NULL) return fail(err, ERR_MEMORY, "no memory for a batch plan of %d copies", copies);
+    for (int s = 0, i = 0; s < BATCH_STEPS; s++)
+        for (int c = 0; c < copies; c++)
+            for (int m = 0; m < M; m++) sequences[i++] = (1 + s + 3 * c + 2 * m) % BATCH_MOST;
+    return batch_plan_make(b, BATCH_STEPS, copies, M, sequences, err);
+}
+
+static enum error_code add_batches(struct space *s, struct error *err)
+{
+    enum error_code e = OK;
+    s->batches = calloc((size_t)(s->devices * SPACE_MICROS), sizeof *s->batches);
+    if (s->batches == NULL) return fail(err, ERR_MEMORY, "no memory for batch plans of %d devices", s->devices);
+    for (int dp = 1; dp <= s->devices; dp++)
+        for (int i = 0; i < SPACE_MICROS && s->devices % dp == 0 && !e; i++)
+            e = make_batches(&s->batches[(dp - 1) * SPACE_MICROS + i], dp, micros[i], err);
+    return e;
+}
+
+static const char *const batches[] = { "batches even", "batches uneven" };
+static void take_batches(const struct space *s, struct plan *p, int value)
+{
+    int i = 0;
+    if (value == 0) return;
+    while (micros[i] != p->micros) i++;
+    p->batches = &s->batches[(p->mesh.size[DP] - 1) * SPACE_MICROS + i];
+    plan_take_step(p, 0);
+}
+
+static const char *const samples[] = { "whole samples", "packed" };
+static void take_samples(struct plan *p, int value) { p->packed = value; }
+
+static const char *const chunks[] = { "v=1", "v=2" };
+static void take_chunks(struct plan *p, int value) { p->chunks = value ? 2 : p->chunks; }
+
+static const char *const placements[] = { "even", "by speed" };
+static void take_placement(struct plan *p, int value)
+{
+    if (value) case_take_speeds(p);
+}
+
+/* ---- optimizer and format ---------------------------------------------------------------------------------------- */
+
+/* Plain SGD is first: it hides no constant factor.  A forward_only optimizer has a second value: each half of the
+ * copies computes one loss. */
+static const struct optimizer *optimizer_at(int value, int *sides)
+{
+    const struct plan usual = case_plan(1, 1, 1);
+    *sides = 1;
+    if (value-- == 0) return usual.optimizer;
+    for (int i = 0; optimizers[i]; i++)
+        for (*sides = 1; optimizers[i] != usual.optimizer && *sides <= 1 + optimizers[i]->forward_only; ++*sides)
+            if (value-- == 0) return optimizers[i];
+    return NULL;
+}
+
+static void take_optimizer(struct plan *p, int value)
+{
+    int sides;
+    const struct optimizer *o = optimizer_at(value, &sides);
+    if (value) case_take_optimizer(p, o, sides);
+}
+
+static void show_optimizer(const struct space *s, int value, struct value_name *n)
+{
+    int sides;
+    const struct optimizer *o = optimizer_at(value, &sides);
+    (void)s, snprintf(n->text, sizeof n->text, "%s%s", o->name, sides > 1 ? " /2" : "");
+}
+
+static void take_profile(struct plan *p, int value)
+{
+    if (value) case_take_profile(p, value);
+}
+
+/* bf16 cases have fp32 gradients; fp16 cases have fp16 gradients if possible.  So both kinds of gradients are
+ * tested. */
+static const enum dtype formats[] = { F64, F32, BF16, F16 };
+static const char *format_word(int value) { return dtype_name(formats[value]); }
+static void take_format(struct plan *p, int value)
+{
+    const bool projects = p->optimizer->low_rank, none = p->optimizer->forward_only;
+    p->dtype = formats[value];
+    if (p->dtype != F16 || none) return;
+    p->loss_scale = 1024;
+    p->data.narrow_gradients = !projects;
+}
+
+static const char *const recomputes[] = { "none", "full", "selective", "selective++" };
+static void take_recompute(struct plan *p, int value) { p->recompute = recomputes[value]; }
+
+/* ---- how weights, gradients and optimizer state move ------------------------------------------------------------- */
+
+/* Bits of codes of weights and of gradients; the block size divides no tensor. */
+static const struct { const char *name; int weights, gradients; } codes[] = {
+    { "int0 int0", 0, 0 }, { "int8 int4", 8, 4 }, { "int4 int8", 4, 8 },
+};
+enum { BLOCK = 100 };
+static const char *codes_word(int value) { return codes[value].name; }
+static void take_codes(struct plan *p, int value)
+{
+    if (value == 0) return;
+    p->data.quantise_weights = (struct block_format){ codes[value].weights, BLOCK };
+    p->data.quantise_gradients = (struct block_format){ codes[value].gradients, BLOCK };
+}
+
+/* No offload; everything, stepped by the device; everything, stepped by device and host in turn; optimizer state
+ * only; activations; only experts; only their weights; these by choice, in
+ * inference. */
+enum { OFFLOAD_ALL = 1u << PARAMETERS | 1u << GRADIENTS | 1u << OPTIMIZER, SLICE = 100 };
+static const struct { const char *name; unsigned what; int stride; bool experts, chosen; } offloads_[] = {
+    { "none", 0, 0, false, false }, { "offload", OFFLOAD_ALL, 1, false, false },
+    { "offload /3", OFFLOAD_ALL, 3, false, false }, { "offload state", 1u << OPTIMIZER, 1, false, false },
+    { "activations", 1u << ACTIVATIONS, 1, false, false }, { "offload experts", OFFLOAD_ALL, 1, true, false },
+    { "offload expert weights", 1u << PARAMETERS, 1, true, false },
+    { "chosen experts", 1u << PARAMETERS, 1, true, true },
+};
+static const char *offload_word(int value) { return offloads_[value].name; }
+/* In cases of expert schemes the data scheme does not vary; gradients can leave only if they are in shards. */
+static void take_offload(const struct space *s, struct plan *p, int value)
+{
+    p->offload_activations = offloads_[value].what == 1u << ACTIVATIONS;
+    p->data.offload = p->offload_activations ? 0 : offloads_[value].what;
+    p->data.offload_stride = offloads_[value].stride, p->data.offload_experts = offloads_[value].experts;
+    p->data.offload_slice = SLICE;
+    p->data.chosen = offloads_[value].chosen;
+    if (p->data.chosen) p->optimizer = &no_optimizer, p->hyper = no_optimizer.usual;
+    if (s->kind == EXPERT_SCHEME && offloads(&p->data, GRADIENTS)) p->data.scheme = "zero3";
+}
+
+static const int tiles[] = { 1, 3, 5 };
+static void take_tiles(struct plan *p, int value) { p->data.tiles = tiles[value]; }
+
+static const char *const gatherings[] = { "prefetch", "no prefetch", "kept" };
+static void take_gathering(struct plan *p, int value)
+{
+    p->data.no_prefetch = value == 1, p->data.keep = value == 2;
+}
+
+static const int buckets[] = { 1000, 20000 };
+static void take_bucket(struct plan *p, int value) { p->data.bucket = buckets[value]; }
+
+/* ---- all --------------------------------------------------------------------------------------------------------- */
+
+#define LENGTH(a) ((int)(sizeof(a) / sizeof *(a)))
+
+/* In the order in which a plan is built. */
+static const struct info info[DIMENSIONS] = {
+    [DIM_MESH]      = { "mesh", EVERY, .take_of = take_mesh, .show = show_mesh },
+    [DIM_MODEL]     = { "model", EVERY, .take = take_model, .word = model_word },
+    [DIM_EMBEDDING] = { "embedding", EVERY, LENGTH(embeddings), take_embedding, .words = embeddings },
+    [DIM_ROUTER]    = { "router", ONLY_EXPERTS, .take = take_router, .word = router_word },
+    [DIM_TENSOR]    = { "tensor", EVERY, .take = take_tensor, .word = tensor_word },
+    [DIM_ATTENTION] = { "attention", EVERY, .take = take_attention, .word = attention_word },
+    [DIM_SPLIT]     = { "split", ONLY_ATTENTION, .take_of = take_split, .show = show_split },
+    [DIM_EXPERTS]   = { "experts", EVERY, .take_of = take_experts, .show = show_experts },
+    [DIM_DATA]      = { "data", ONLY_DATA, .take_of = take_data, .show = show_data },
+    [DIM_SCHEDULE]  = { "schedule", ONLY_DATA | ONLY_PIPELINE, .take_of = take_schedule, .word = schedule_word },
+    [DIM_MICROS]    = { "microbatches", ONLY_DATA | ONLY_PIPELINE, SPACE_MICROS, take_micros, .format = "M=%d",
+                        .numbers = micros },
+    [DIM_BATCHES]   = { "batches", ONLY_DATA | ONLY_PIPELINE, LENGTH(batches), .take_of = take_batches,
+                        .words = batches },
+    [DIM_SAMPLES]   = { "samples", EVERY, LENGTH(samples), take_samples, .words = samples },
+    [DIM_CHUNKS]    = { "chunks", ONLY_PIPELINE, LENGTH(chunks), take_chunks, .words = chunks },
+    [DIM_PLACEMENT] = { "placement", ONLY_PIPELINE, LENGTH(placements), take_placement, .words = placements },
+    [DIM_OPTIMIZER] = { "optimizer", ONLY_DATA, .take = take_optimizer, .show = show_optimizer },
+    [DIM_PROFILE]   = { "profile", ONLY_DATA, PROFILES, take_profile, .words = profile_names },
+    [DIM_FORMAT]    = { "format", EVERY, LENGTH(formats), take_format, .word = format_word },
+    [DIM_RECOMPUTE] = { "recompute", EVERY, LENGTH(recomputes), take_recompute, .format = "recompute %s",
+                        .words = recomputes },
+    [DIM_CODES]     = { "codes", ONLY_DATA, LENGTH(codes), take_codes, .word = codes_word },
+    [DIM_OFFLOAD]   = { "offload", ONLY_DATA | ONLY_EXPERTS, LENGTH(offloads_), .take_of = take_offload,
+                        .word = offload_word },
+    [DIM_TILES]     = { "tiles", ONLY_DATA, LENGTH(tiles), take_tiles, .format = "tiles %d", .numbers = tiles },
+    [DIM_GATHERING] = { "gathering", ONLY_DATA, LENGTH(gatherings), take_gathering, .words = gatherings },
+    [DIM_BUCKET]    = { "bucket", ONLY_DATA, LENGTH(buckets), take_bucket, .format = "bucket %d", .numbers = buckets },
+};
+
+static int count_optimizers(void)
+{
+    int n = 0, sides;
+    while (optimizer_at(n, &sides)) n++;
+    return n;
+}
+
+static int count_schemes(enum scheme_kind kind)
+{
+    int n = 0;
+    while (scheme_at(kind, n)) n++;
+    return n;
+}
+
+enum error_code space_open(struct space *s, int devices, struct error *err)
+{
+    int size[AXIS_COUNT] = { 0 };
+    *s = (struct space){ .devices = devices };
+    add_meshes(s, size, 0, devices);
+    add_forms(s);
+    add_splits(s);
+    add_experts(s);
+    for (int d = 0; d < DIMENSIONS; d++) s->values[d] = info[d].values;
+    s->values[DIM_MESH] = s->meshes, s->values[DIM_DATA] = s->forms, s->values[DIM_OPTIMIZER] = count_optimizers();
+    s->values[DIM_ATTENTION] = count_schemes(ATTENTION_SCHEME), s->values[DIM_SPLIT] = s->splits;
+    s->values[DIM_EXPERTS] = s->expert_forms;
+    s->values[DIM_TENSOR] = count_schemes(TENSOR_SCHEME), s->values[DIM_SCHEDULE] = count_schemes(PIPELINE_SCHEME);
+    while (case_model_at(s->values[DIM_MODEL])) s->values[DIM_MODEL]++;
+    while (routers[s->values[DIM_ROUTER]]) s->values[DIM_ROUTER]++;
+    return add_batches(s, err);
+}
+
+void space_close(struct space *s)
+{
+    for (int i = 0; i < s->devices * SPACE_MICROS && s->batches; i++) batch_plan_free(&s->batches[i]);
+    free(s->batches);
+    s->batches = NULL;
+}
+
+static const enum dimension of_kind[PLAN_KINDS] = {
+    [TENSOR_SCHEME] = DIM_TENSOR, [ATTENTION_SCHEME] = DIM_ATTENTION, [EXPERT_SCHEME] = DIM_EXPERTS,
+    [DATA_SCHEME] = DIM_DATA, [PIPELINE_SCHEME] = DIM_SCHEDULE,
+};
+enum dimension space_of_kind(enum scheme_kind k) { return of_kind[k]; }
+
+bool space_varies(enum scheme_kind kind, enum dimension d) { return info[d].varies >> kind & 1 || d == of_kind[kind]; }
+const char *dimension_name(enum dimension d) { return info[d].name; }
+
+struct value_name space_value(const struct space *s, enum dimension d, int value)
+{
+    const struct info *i = &info[d];
+    const char *format = i->format ? i->format : "%s";
+    struct value_name n;
+    if (i->show) i->show(s, value, &n);
+    else if (i->numbers) snprintf(n.text, sizeof n.text, format, i->numbers[value]);
+    else snprintf(n.text, sizeof n.text, format, i->word ? i->word(value) : i->words[value]);
+    return n;
+}
+
+struct plan space_plan(const struct space *s, const struct choice *x)
+{
+    struct plan p;
+    for (int d = 0; d < DIMENSIONS; d++) {
+        if (info[d].take) info[d].take(&p, x->value[d]);
+        else info[d].take_of(s, &p, x->value[d]);
+    }
+    return p;
+}
+
+/* The most devices with 16-bit formats: more would only take longer.  Pipelines are left out, because they do not
+ * round. */
+enum { MOST_IN_16_BITS = 4 };
+
+static bool whole_experts(const struct space *s, const struct choice *x)
+{
+    const struct expert_form *f = &s->expert_form[x->value[DIM_EXPERTS]];
+    return f->ep * f->etp == 1;
+}
+
+enum error_code space_check(const void *context, const struct choice *x, struct error *err)
+{
+    const struct space *s = context;
+    const int *size = s->mesh[x->value[DIM_MESH]];
+    for (int k = 0; k < PLAN_KINDS; k++) {
+        const bool own = k == (int)s->kind;
+        const bool splits = k == EXPERT_SCHEME ? !whole_experts(s, x) : size[axis_of[k]] > 1;
+        if (own ? !splits && s->devices > 1 : !splits && of_kind[k] && x->value[of_kind[k]] != 0)
+            return fail(err, ERR_USAGE, "%s is 1", k == EXPERT_SCHEME ? "ep" : axis_name(axis_of[k]));
+    }
+    const bool narrow = dtype_size(formats[x->value[DIM_FORMAT]]) == 2;
+    if (narrow && (s->devices > MOST_IN_16_BITS || s->kind == PIPELINE_SCHEME))
+        return fail(err, ERR_USAGE, "16 bits on fewer devices, and where a format can matter");
+    struct plan p = space_plan(s, x);
+    if (p.model.mlp != MLP_MIXTURE && x->value[DIM_ROUTER])
+        return fail(err, ERR_USAGE, "only a mixture has a router");
+    if (p.model.mlp == MLP_MIXTURE && dtype_size(p.dtype) == 2)
+        return fail(err, ERR_USAGE, "in 16 bits rounding sends a token to another expert");
+    if (s->kind == EXPERT_SCHEME && x->value[DIM_OFFLOAD] && !offloads_[x->value[DIM_OFFLOAD]].experts)
+        return fail(err, ERR_USAGE, "what else leaves is in the cases of data schemes");
+    if (offloads_[x->value[DIM_OFFLOAD]].chosen && (x->value[DIM_OPTIMIZER] || x->value[DIM_PROFILE]))
+        return fail(err, ERR_USAGE, "inference has no optimizer");
+    if (p.optimizer->low_rank && p.packed && p.batches)
+        return fail(err, ERR_USAGE, "so few tokens see another that a gradient has fewer directions than the rank");
+    if (x->value[DIM_CHUNKS] && schedule_generator_at(x->value[DIM_SCHEDULE])->chunks)
+        return fail(err, ERR_USAGE, "%s says how many stages a device has", p.schedule);
+    return plan_check(&p, err);
+}
+
+bool space_plain(const struct space *s, const struct choice *x, struct choice *plain)
+{
+    uint64_t key, other;
+    struct plan p = space_plan(s, x);
+    *plain = *x;
+    if (plan_check(&p, NULL) != OK || case_bits_key(&p, &key, NULL) != OK) return false;
+    for (int i = 0; i < 2 * DIMENSIONS; i++) {          /* twice: some can change only after others */
+        const int d = i % DIMENSIONS;
+        struct choice c = *plain;
+        c.value[d] = 0;
+        if (plain->value[d] == 0) continue;
+        struct plan q = space_plan(s, &c);
+        if (plan_check(&q, NULL) == OK && case_bits_key(&q, &other, NULL) == OK && other == key) *plain = c;
+    }
+    return memcmp(plain, x, sizeof *x) != 0;
+}

@@ -1,0 +1,326 @@
+#include "emulated_devices/verify/check/checker.h"
+#include "emulated_devices/verify/sums.h"
+#include "ref/numeric/finite.h"
+#include "ref/numeric/distance.h"
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+const char *finding_words(enum finding f)
+{
+    static const char *const words[] = {
+#define X(id, words, fails) words,
+        FINDINGS(X)
+#undef X
+    };
+    return words[f];
+}
+
+bool finding_fails(enum finding f)
+{
+    static const bool fails[] = {
+#define X(id, words, fails) fails,
+        FINDINGS(X)
+#undef X
+    };
+    return fails[f];
+}
+
+/* ---- one tensor -------------------------------------------------------------------------------------------------- */
+
+/* The square norm of a microbatch's errors. */
+struct micro { bool has; double difference; };
+
+struct comparing {
+    const struct golden *golden;
+    const struct actual *actual;
+    struct checked *out;
+    enum dtype format;
+    struct tensor truth;                /* F64 */
+    double *whole;                      /* [elements] */
+    int64_t dim[2];
+    double norm;
+    struct sums sums;                   /* of the current rank, or of the ranks whose parts are added up */
+    bool finite;
+    struct micro *micro;                /* [ACTUAL_MOST_MICROS] */
+    int micros;                         /* the highest number, and 1 */
+};
+
+static void see_run(void *context, const struct actual_piece *p, int64_t at, int64_t length, const double *values)
+{
+    struct comparing *c = context;
+    const double before = c->sums.difference;
+    c->finite = c->finite && all_finite(values, length);
+    sums_add(&c->sums, tensor_1d((void *)(uintptr_t)values, F64, length), 0, c->truth, at, length);
+    c->sums.expected += length;
+    if (p->micro == ACTUAL_NO_MICRO) return;
+    c->micro[p->micro].has = true;
+    c->micro[p->micro].difference += c->sums.difference - before;
+    if (p->micro >= c->micros) c->micros = p->micro + 1;
+}
+
+/* A rank's error is the error norm of its part over the norm of the whole.  Ranks whose parts are added up have the
+ * error of the sum. */
+static void end_group(void *context, const int rank[], int ranks)
+{
+    struct comparing *c = context;
+    const double error = sums_error(&c->sums, c->norm);
+    const bool wrong = !(error <= c->out->bound);
+    c->out->on->rounding = c->out->bound;
+    for (int i = 0; i < ranks; i++) evidence_add(c->out->on, rank[i], wrong, sums_scale(&c->sums), c->sums.truth);
+    if (exceeds(error, c->out->error)) c->out->error = error, c->out->rank = rank[0];
+    if (wrong && c->out->finding != NOT_FINITE) c->out->finding = DIFFERS;
+    if (!c->finite) c->out->finding = NOT_FINITE;
+    c->sums = (struct sums){ 0 };
+    c->finite = true;
+}
+
+/* ---- what the ranks together have -------------------------------------------------------------------------------- */
+
+static void check_complete(struct comparing *c, const struct assembly *all)
+{
+    if (all->missing == 0 || c->out->finding != HOLDS) return;
+    c->out->finding = INCOMPLETE;
+    snprintf(c->out->why, sizeof c->out->why,
+             "%lld of its %lld elements are on no rank; the first is row %lld, column %lld", (long long)all->missing,
+             (long long)(c->dim[0] * c->dim[1]), (long long)(all->hole / c->dim[1]),
+             (long long)(all->hole % c->dim[1]));
+}
+
+/* In 16 bits bounds are as wide as what they bound, so that copies may not be as far apart: 4 units of roundoff. */
+static void check_copies(struct comparing *c, const struct copies *copies)
+{
+    char first[96], second[96];
+    const double most = dtype_wide(c->format) == c->format ? c->out->bound : 4 * dtype_unit(c->format);
+    if (copies->elements == 0) return;
+    snprintf(c->out->copies, sizeof c->out->copies, "%s has %.6g in row %lld, column %lld, but %s has %.6g; "
+             "%lld copies are not the same",
+             assembly_rank(c->actual, copies->rank[1], second, sizeof second), copies->value[1],
+             (long long)(copies->worst / c->dim[1]), (long long)(copies->worst % c->dim[1]),
+             assembly_rank(c->actual, copies->rank[0], first, sizeof first), copies->value[0],
+             (long long)copies->elements);
+    if (c->out->finding != HOLDS || sqrt(copies->apart) <= fmin(most, c->out->bound) * c->norm) return;
+    c->out->finding = COPIES;
+    memcpy(c->out->why, c->out->copies, sizeof c->out->copies);
+}
+
+static bool micro_is_wrong(const struct comparing *c, int k)
+{
+    return c->micro[k].has && !(sqrt(c->micro[k].difference) <= c->out->bound * c->norm);
+}
+
+/* "wrong in microbatch 2; right in 0, 1, 3". */
+static void describe_micros(struct comparing *c)
+{
+    int right = 0, wrong = 0;
+    for (int k = 0; k < c->micros; k++) micro_is_wrong(c, k) ? wrong++ : (right += c->micro[k].has);
+    if (right == 0 || wrong == 0) return;
+    char *out = c->out->micros;
+    size_t used = 0;
+    const size_t size = sizeof c->out->micros;
+    for (int pass = 0; pass < 2; pass++) {
+        used += (size_t)snprintf(out + used, size - used, "%s", pass ? "; right in" : "wrong in microbatch");
+        const char *before = " ";
+        for (int k = 0; k < c->micros && used + 16 < size; k++) {
+            if (!c->micro[k].has || micro_is_wrong(c, k) != (pass == 0)) continue;
+            used += (size_t)snprintf(out + used, size - used, used + 32 < size ? "%s%d" : ", ...", before, k);
+            before = ", ";
+        }
+    }
+}
+
+static enum error_code read_truth(struct comparing *c, struct error *err)
+{
+    const struct safetensors_entry *entry = safetensors_find(&c->golden->file, c->out->name);
+    c->dim[1] = entry->ndim > 1 ? entry->dim[entry->ndim - 1] : 1;
+    c->dim[0] = c->dim[1] > 0 ? entry->count / c->dim[1] : 0;
+    c->truth = tensor_1d(malloc((size_t)(entry->count + 1) * sizeof(double)), F64, entry->count);
+    c->whole = malloc((size_t)(entry->count + 1) * sizeof *c->whole);
+    c->micro = calloc(ACTUAL_MOST_MICROS, sizeof *c->micro);
+    c->out->on = calloc(1, sizeof *c->out->on);
+    if (c->truth.data == NULL || c->whole == NULL || c->micro == NULL || c->out->on == NULL)
+        return fail(err, ERR_MEMORY, "no memory to compare %s", c->out->name);
+    enum error_code e = golden_read(c->golden, c->out->name, F64, entry->count, c->truth.data, err);
+    double sum = 0;
+    const double *truth = c->truth.data;
+    for (int64_t i = 0; i < entry->count && !e; i++) sum += truth[i] * truth[i];
+    c->norm = sqrt(sum);
+    c->out->on->number = entry->count == 1;
+    return e;
+}
+
+static enum error_code compare_all(struct comparing *c, struct error *err)
+{
+    const struct assembly_watch watch = { see_run, end_group, c };
+    struct assembly all;
+    const enum error_code e = assembly_make(&all, c->actual, c->out->name, c->dim, c->whole, &watch, err);
+    if (e == ERR_CHECK) {
+        c->out->finding = MISSHAPED;
+        snprintf(c->out->why, sizeof c->out->why, "%.299s", err->text);
+        return OK;
+    }
+    if (e) return e;
+    check_complete(c, &all);
+    check_copies(c, &all.copies);
+    describe_micros(c);
+    return OK;
+}
+
+static enum error_code check_tensor(const struct golden *g, const struct actual *a, struct checked *out,
+                                    enum dtype format, struct error *err)
+{
+    struct comparing c = { .golden = g, .actual = a, .out = out, .format = format, .finite = true };
+    if (!actual_has(a, out->name)) {
+        out->finding = MISSING;
+        return OK;
+    }
+    enum error_code e = read_truth(&c, err);
+    if (!e) e = compare_all(&c, err);
+    if (out->finding == HOLDS && !bound_decides(out->bound)) out->finding = OPEN;
+    if (!e) actual_seen(a, out->name, c.dim[0] * c.dim[1]);
+    free(c.truth.data), free(c.whole), free(c.micro);
+    return e;
+}
+
+/* ---- missing tensors --------------------------------------------------------------------------------------------- */
+
+static bool ends(const char *name, const char *with)
+{
+    const size_t n = strlen(name), m = strlen(with);
+    return n >= m && strcmp(name + n - m, with) == 0;
+}
+
+/* A program that dumps one tensor of a kind must dump all of them.  Kinds: "act", "grad" of activations, "grad" of
+ * weights, "adamw/weight", ... */
+static bool same_kind(const char *a, const char *b)
+{
+    const char *slash_a = strrchr(a, '/'), *slash_b = strrchr(b, '/');
+    const size_t n = slash_a ? (size_t)(slash_a - a) : 0, m = slash_b ? (size_t)(slash_b - b) : 0;
+    const bool weight_a = ends(a, ".weight") || ends(a, ".bias"), weight_b = ends(b, ".weight") || ends(b, ".bias");
+    if (n == 0 || m == 0) return strcmp(a, b) == 0;
+    return n == m && strncmp(a, b, n) == 0 && weight_a == weight_b;
+}
+
+static void forgive_left_out(struct check_result *r)
+{
+    for (int i = 0; i < r->count; i++) {
+        bool given = false;
+        if (r->all[i].finding != MISSING) continue;
+        for (int j = 0; j < r->count && !given; j++)
+            given = r->all[j].finding != MISSING && r->all[j].finding != LEFT_OUT &&
+                    same_kind(r->all[i].name, r->all[j].name);
+        if (!given) r->all[i].finding = LEFT_OUT;
+    }
+}
+
+/* An input, such as ids, is in the file, but not computed.  Only a map has other names than ours. */
+static bool is_expected(const struct golden *g, const struct actual *a, const struct check_result *r,
+                        const char *theirs)
+{
+    char name[256];
+    if (safetensors_find(&g->file, theirs) != NULL) return true;
+    for (int i = 0; a->map && i < r->count; i++)
+        if (strcmp(actual_name(a, r->all[i].name, name, sizeof name), theirs) == 0) return true;
+    return false;
+}
+
+static enum error_code add_extra(struct check_result *r, const char *name, struct error *err)
+{
+    for (int k = 0; k < r->extras; k++)
+        if (strcmp(r->extra[k], name) == 0) return OK;
+    void *grown = realloc(r->extra, (size_t)(r->extras + 1) * sizeof *r->extra);
+    if (grown == NULL) return fail(err, ERR_MEMORY, "no memory for the names of extra tensors");
+    r->extra = grown;
+    memcpy(r->extra[r->extras++], name, sizeof *r->extra);
+    return OK;
+}
+
+static enum error_code list_extras(const struct golden *g, const struct actual *a, struct check_result *r,
+                                   struct error *err)
+{
+    enum error_code e = OK;
+    for (int f = 0; f < a->files; f++)
+        for (int i = 0; i < a->file[f].st.count && !e; i++) {
+            const char *key = a->file[f].st.entry[i].name;
+            char name[256], shown[sizeof *r->extra];
+            snprintf(name, sizeof name, "%.*s", a->dump ? (int)strcspn(key, "#") : 255, key);
+            if (is_expected(g, a, r, name)) continue;
+            snprintf(shown, sizeof shown, "%.95s", printable(name).text);
+            e = add_extra(r, shown, err);
+        }
+    return e;
+}
+
+/* ---- mixtures in 16 bits ----------------------------------------------------------------------------------------- */
+
+/* From the first router with a different choice to the end of the pass, tensors cannot be judged.  Later tensors are
+ * the optimizers'; their bounds allow for it. */
+static enum error_code forgive_elsewhere(const struct golden *g, const struct actual *a, struct check_result *r,
+                                         struct error *err)
+{
+    bool same = true;
+    int layer = 0;
+    enum error_code e = OK;
+    for (int i = 0; i < r->count && !e; i++) {
+        struct checked *c = &r->all[i];
+        const bool pass =
+            strncmp(c->name, "act/", 4) == 0 || strncmp(c->name, "grad/", 5) == 0 || strchr(c->name, '/') == NULL;
+        if (!same && pass && (c->finding == HOLDS || c->finding == DIFFERS)) c->finding = ELSEWHERE;
+        if (same && strncmp(c->name, "act/", 4) == 0 && ends(c->name, ".router.logits"))
+            e = checker_same_route(g, a, layer++, &same, err);
+    }
+    return e;
+}
+
+/* ---- all --------------------------------------------------------------------------------------------------------- */
+
+double checked_ratio(const struct checked *c) { return c->error == 0 || isinf(c->bound) ? 0 : c->error / c->bound; }
+
+static enum error_code summarize(struct check_result *r, const struct actual *a, struct error *err)
+{
+    int compared = 0;
+    r->first = r->worst = -1;
+    for (int i = 0; i < r->count; i++) {
+        const struct checked *c = &r->all[i];
+        r->found[c->finding]++;
+        if (finding_fails(c->finding) && r->first < 0) r->first = i;
+        if (c->on == NULL || c->finding == ELSEWHERE) continue;
+        compared++;
+        if (r->worst < 0 || exceeds(checked_ratio(c), checked_ratio(&r->all[r->worst]))) r->worst = i;
+    }
+    if (compared > 0) return OK;
+    return fail(err, ERR_CHECK,
+                "nothing to compare: none of the golden tensors' names is in ACTUAL, which has %s%s; --map can say "
+                "what they are called there",
+                a->file[0].st.count ? "such as " : "none",
+                a->file[0].st.count ? printable(a->file[0].st.entry[0].name).text : "");
+}
+
+enum error_code check_files(const struct golden *g, const struct actual *a, enum dtype format, struct check_result *r,
+                            struct error *err)
+{
+    *r = (struct check_result){ 0 };
+    enum error_code e = golden_measure(g, format, 1, 1, &r->list, err);
+    if (e) return e;
+    r->all = calloc((size_t)r->list.count + 1, sizeof *r->all);
+    if (r->all == NULL) e = fail(err, ERR_MEMORY, "no memory for %d tensors", r->list.count);
+    for (int i = 0; i < r->list.count && !e; i++) {
+        r->all[r->count] = (struct checked){ .name = r->list.all[i].name, .bound = r->list.all[i].bound };
+        e = check_tensor(g, a, &r->all[r->count++], format, err);
+    }
+    if (!e && dtype_wide(format) != format) e = forgive_elsewhere(g, a, r, err);
+    if (!e) forgive_left_out(r);
+    if (!e) e = list_extras(g, a, r, err);
+    if (!e) e = summarize(r, a, err);
+    if (e) check_result_free(r);
+    return e;
+}
+
+void check_result_free(struct check_result *r)
+{
+    for (int i = 0; i < r->count; i++) free(r->all[i].on);
+    free(r->all), free(r->extra);
+    golden_list_free(&r->list);
+    *r = (struct check_result){ 0 };
+}

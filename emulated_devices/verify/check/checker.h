@@ -1,0 +1,72 @@
+/* checker.h -- compares a program's tensors with a golden file: the first wrong tensor, its ranks, the factor. */
+#ifndef ORRERY_CHECKER_H
+#define ORRERY_CHECKER_H
+
+#include "emulated_devices/verify/check/assembly.h"
+#include "emulated_devices/verify/diagnose.h"
+#include "emulated_devices/verify/reference/golden_bounds.h"
+
+/* X(id, text, whether the check then fails) */
+#define FINDINGS(X)                                                     \
+    X(HOLDS,     "holds",                                               false)  \
+    X(OPEN,      "cannot be judged: rounding alone may change all of it", false) \
+    X(ELSEWHERE, "cannot be judged: rounding has sent a token to another expert before", false) \
+    X(LEFT_OUT,  "left out, as is all of its kind",                     false)  \
+    X(DIFFERS,   "differs",                                             true)   \
+    X(NOT_FINITE, "has NaN or infinity",                                true)   \
+    X(MISSHAPED, "does not fit",                                        true)   \
+    X(INCOMPLETE, "is not complete on all ranks together",              true)   \
+    X(COPIES,    "is right, but its copies differ by more than rounding", true) \
+    X(MISSING,   "is missing, though others of its kind are there",     true)
+
+enum finding {
+#define X(id, words, fails) id,
+    FINDINGS(X)
+#undef X
+    FINDING_COUNT
+};
+const char *finding_words(enum finding);
+bool finding_fails(enum finding);
+
+/* One golden tensor. */
+struct checked {
+    const char *name;                   /* in the golden list */
+    enum finding finding;
+    double error, bound;                /* norm over norm; of the worst rank */
+    int rank;                           /* the worst rank */
+    struct evidence *on;                /* if it differs; else NULL */
+    char why[300];                      /* the reason, if it is misshaped or incomplete, or its copies differ */
+    char copies[240];                   /* copies of its elements that are not the same; empty: there are none */
+    char micros[160];                   /* which microbatches are wrong, if some are and some are not */
+};
+
+/** Error over bound. */
+double checked_ratio(const struct checked *);
+
+struct check_result {
+    int count;
+    struct checked *all;                /* [count] in order of execution */
+    int found[FINDING_COUNT];           /* the number of each finding */
+    int first, worst;                   /* indices: the first that fails; the largest error/bound; -1: none */
+    char (*extra)[96];                  /* [extras] ACTUAL's names that match no golden tensor */
+    int extras;
+    struct golden_list list;
+};
+
+/**
+ * Compare all tensors.
+ * @return OK when there is a result, also if tensors differ; ERR_CHECK if nothing could be compared; ERR_FILE,
+ *         ERR_FORMAT, ERR_MEMORY.
+ */
+enum error_code check_files(const struct golden *, const struct actual *, enum dtype, struct check_result *,
+                            struct error *);
+void check_result_free(struct check_result *);
+
+/**
+ * Whether ACTUAL's router logits choose the golden experts in a layer.
+ * @param[out] same  also true if ACTUAL has no such logits, or with another shape.
+ * @return OK; ERR_FILE, ERR_FORMAT, ERR_MEMORY.
+ */
+enum error_code checker_same_route(const struct golden *, const struct actual *, int layer, bool *same, struct error *);
+
+#endif

@@ -1,0 +1,269 @@
+#include "emulated_devices/verify/reference/compare.h"
+#include "ref/ops/threads.h"
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+/* ---- activations ------------------------------------------------------------------------------------------------- */
+
+struct visit {
+    struct comparison *result;
+    const struct probes *probes;
+    struct reference *ref;              /* rank 0 */
+    const struct recording *record;
+    const struct model_config *model;
+    int64_t step;
+    bool ignored;
+};
+
+/* The choices that differ in a layer, before the weights that depend on them. */
+static void compare_choices(const struct visit *v, int layer)
+{
+    struct routing_found *f = &v->ref->routing.found[layer];
+    struct comparison *c = v->result;
+    char place[64];
+    if (f->differ == 0) return;
+    struct worst found = { .rank = probes_device_of(v->probes, layer, f->token), .step = v->step,
+                           .error = f->margin, .bound = v->ref->routing.bound[layer] };
+    snprintf(place, sizeof place, "router, token %lld", (long long)f->token);
+    activation_name(found.tensor, sizeof found.tensor, place, layer, (int)v->model->L);
+    c->choices_differ += f->differ;
+    comparison_choice(c, found, f->own, f->theirs);
+    f->differ = 0;                      /* once, not once a device */
+}
+
+static void compare_activation(void *context, int tensor, int rank, const struct sums *s)
+{
+    const struct visit *v = context;
+    struct comparison *c = v->result;
+    const struct recorded *a = &v->record->all[tensor];
+    if (v->ref->routing.L > 0 && !a->gradient && strcmp(a->name, "router.weights") == 0) compare_choices(v, a->layer);
+    const bool failed = c->failed;
+    const double bound = recorded_bound(v->record, a);
+    if (v->ignored || (v->record->bounds_known && bound == 0)) return;
+    struct worst found = { .rank = rank, .step = v->step, .bound = bound };
+    activation_name(found.tensor, sizeof found.tensor, a->name, a->layer, (int)v->model->L);
+    comparison_tensor(c, a->gradient ? &c->activation_gradient : &c->activation,
+                      a->gradient ? "activation gradient" : "activation", found, s, a->norm);
+    if (!failed && c->failed) activation_made_by(c->from, sizeof c->from, v->model, a->name, a->layer, a->gradient);
+}
+
+/* ---- one parameter --------------------------------------------------------------------------------------------- */
+
+struct held_to {
+    struct tensor truth;
+    double size, bound;                 /* norm of the whole truth; its relative bound */
+};
+
+struct job {
+    struct comparison *result;
+    struct worst *worst;
+    const char *kind, *of;              /* of: "exp_avg of " */
+    struct held_to *to;                 /* [replicas] rank 0: truth and bound of each replica */
+    int64_t step;
+    bool ignored;                       /* the truth is not finite, so the step is skipped; or there is no bound */
+};
+
+struct beside { struct tensor truth, piece; struct sums sums; };
+
+static void add_run(void *context, struct run r)
+{
+    struct beside *b = context;
+    sums_add(&b->sums, b->piece, r.piece, b->truth, r.whole, r.length);
+}
+
+static void compare_piece(void *context, const struct piece *p)
+{
+    struct job *j = context;
+    const struct held_to *to = &j->to[p->replica];
+    if (j->ignored) return;
+    struct beside b = { .truth = to->truth, .piece = p->data, .sums.expected = p->kept.count };
+    layout_each_run_within(p->layout, p->kept.first, p->kept.count, add_run, &b);
+    struct worst found = { .bound = to->bound, .rank = p->rank, .step = j->step };
+    snprintf(found.tensor, sizeof found.tensor, "%.15s%.79s", j->of, p->spec->name);
+    comparison_tensor(j->result, j->worst, j->kind, found, &b.sums, to->size);
+}
+
+static double bound_of(const struct reference *ref, int i, enum tensor_kind kind)
+{
+    switch (kind) {
+    case KIND_GRADIENT:
+    case KIND_EXACT_GRADIENT: return reference_gradient_bound(ref, i);
+    case KIND_WEIGHT: return reference_weight_bound(ref, i);
+    case KIND_MASTER: return reference_master_bound(ref, i);
+    case KIND_ANCHOR: return reference_anchor_bound(ref, i);
+    case KIND_MOMENTUM: return reference_momentum_bound(ref, i);
+    default: return reference_state_bound(ref, i, (int)(kind - KIND_STATE));
+    }
+}
+
+static void compare_one(struct trainer *t, struct reference *ref, int i, enum tensor_kind kind, struct job j)
+{
+    struct error err;
+    const bool here = t->comm->rank == 0;
+    const int replicas = here && !kind_is_common(kind) ? ref->replicas : 1;
+    j.to = here ? calloc((size_t)replicas, sizeof *j.to) : NULL;
+    if (here && j.to == NULL)
+        comm_give_up(t->comm, (fail(&err, ERR_MEMORY, "no memory to compare %d replicas", replicas), &err));
+    for (int r = 0; r < replicas && here; r++) {
+        const struct reference *of = reference_replica(ref, r);
+        j.to[r].truth = reference_tensor(&of->truth, i, kind);
+        j.to[r].size = norm_of(of, j.to[r].truth);
+        j.to[r].bound = bound_of(of, i, kind);
+        j.ignored = j.ignored || (of->known && j.to[r].bound == 0);
+    }
+    j.step = t->step + (kind == KIND_GRADIENT || kind == KIND_EXACT_GRADIENT);
+    collect_pieces(t, i, kind, compare_piece, &j);
+    free(j.to);
+}
+
+/* ---- gradients that are sent quantised --------------------------------------------------------------------------- */
+
+static void compare_excess(void *context, const struct piece *p)
+{
+    struct job *j = context;
+    struct worst found = { .rank = p->rank, .step = j->step };
+    snprintf(found.tensor, sizeof found.tensor, "%.79s", p->spec->name);
+    if (!j->ignored) comparison_excess(j->result, found, p->data);
+}
+
+/* Compare the computed gradients before quantising, and the effect of quantising with its proven bound.  Then the
+ * reference continues from the devices' gradients. */
+static void compare_quantised(struct trainer *t, struct reference *ref, int i, struct job j)
+{
+    compare_one(t, ref, i, KIND_EXACT_GRADIENT, j);
+    j.step = t->step + 1;
+    collect_pieces(t, i, KIND_GRADIENT_EXCESS, compare_excess, &j);
+}
+
+/* ---- a step ------------------------------------------------------------------------------------------------------ */
+
+/* The other devices sleep meanwhile, so the reference may use all cores. */
+static enum error_code on_all_cores(enum error_code (*compute)(struct reference *, struct error *),
+                                    struct reference *ref, int devices, struct error *err)
+{
+    use_cores(1);
+    const enum error_code e = compute(ref, err);
+    use_cores(devices);
+    return e;
+}
+
+enum error_code compare_begin(struct probes *p, struct reference *ref, struct error *err)
+{
+    struct comm *comm = p->trainer->comm;
+    trainer_read_batch(p->trainer);                             /* sets each device's rows */
+    enum error_code e = comm->rank == 0 ? on_all_cores(reference_gradients, ref, comm->size, err) : OK;
+    e = comm_agree(comm, e, err);
+    return e ? e : probes_deliver(p, comm->rank == 0 ? &ref->record : NULL, err);
+}
+
+/* After a step of a mixture: if devices have chosen other experts than the one-device run, it is computed again with
+ * their choices, as far as rounding explains them, and everything is compared with that. */
+static enum error_code take_routes(struct probes *p, struct reference *ref, struct error *err)
+{
+    struct comm *comm = p->trainer->comm;
+    const bool here = comm->rank == 0;
+    bool other = false;
+    if (p->routers == 0) return OK;
+    enum error_code e = OK;
+    probes_gather_routes(p, here ? ref->routing.theirs : NULL);
+    if (here) other = ref->replace == NULL && routing_differs(&ref->routing);
+    if (other) e = on_all_cores(reference_take_routes, ref, comm->size, err);
+    e = comm_agree(comm, e, err);
+    if (!e) probes_compare_again(p, other ? &ref->record : NULL);
+    return e;
+}
+
+/* Without a backward pass: two losses, and the slope. */
+static void compare_sides(struct comparison *c, const struct reference *ref, const struct step_result *result,
+                          int64_t step)
+{
+    static const char *const name[2] = { "loss at w + eps z", "loss at w - eps z" };
+    for (int side = 0; side < 2; side++)
+        comparison_number(c, &c->loss, name[side], result->side[side], ref->truth.side[side],
+                          reference_side_bound(ref, side), step);
+    const bool failed = c->failed;
+    comparison_number(c, &c->norm, "slope", result->slope, ref->truth.slope, reference_slope_bound(ref), step);
+    if (!failed && c->failed) c->where.on.sides = true;
+}
+
+/* Steps are counted from 1, so that a step's gradients and its new weights have the same number.  Weight gradients are
+ * completed from the last layer to the first. */
+enum error_code compare_gradients(struct probes *p, struct reference *ref, const struct step_result *result,
+                                  struct comparison *c, struct error *err)
+{
+    struct trainer *t = p->trainer;
+    const bool here = t->comm->rank == 0;
+    struct visit v = { .result = c, .probes = p, .ref = ref, .model = &t->plan.model, .step = t->step + 1 };
+    enum error_code e = take_routes(p, ref, err);
+    if (e) return e;
+    if (here) c->choices += ref->routing.L * ref->routing.N;
+    const bool overflow = here && reference_overflows(ref);
+    comparison_step(c, overflow);
+    if (here && optimizer_draws(t->plan.optimizer)) compare_sides(c, ref, result, v.step);
+    if (optimizer_draws(t->plan.optimizer)) return OK;
+    if (here) v.record = &ref->record;
+    e = probes_collect(p, false, compare_activation, &v, err);
+    if (here)
+        comparison_number(c, &c->loss, "loss", result->loss, reference_loss(ref), reference_loss_bound(ref), v.step);
+    if (e || t->plan.optimizer->infers) return e;
+    v.ignored = overflow;
+    if (!e) e = probes_collect(p, true, compare_activation, &v, err);
+    data_settle_tracking(&t->data);
+    for (int i = model_param_count(&t->plan.model) - 1; i >= 0 && !e; i--) {
+        const struct job j = { .result = c, .worst = &c->gradient, .kind = "gradient", .of = "", .ignored = overflow };
+        if (data_tracks(&t->data)) compare_quantised(t, ref, i, j);
+        else compare_one(t, ref, i, KIND_GRADIENT, j);
+    }
+    if (!e && data_tracks(&t->data)) e = reference_take_gradients(ref, t, err);
+    if (here && !e && !(overflow && !isfinite(result->norm)))
+        comparison_number(c, &c->norm, "norm", result->norm, reference_norm(ref), reference_norm_bound(ref), v.step);
+    return e;
+}
+
+/* Compare one kind of tensor of all parameters. */
+static void compare_all(struct trainer *t, struct reference *ref, enum tensor_kind kind, struct job j)
+{
+    for (int i = 0; i < model_param_count(&t->plan.model); i++) compare_one(t, ref, i, kind, j);
+}
+
+/* In order of execution: the outer momentum, the anchor that it steps, then the replicas' weights, which are set to the
+ * anchor. */
+/* The correction biases of this device, rank 0's, are integers' shares: they must be the reference's. */
+static void compare_biases(const struct trainer *t, const struct reference *ref, struct comparison *c)
+{
+    const struct mixture_config *x = &t->plan.model.mixture;
+    if (t->plan.model.mlp != MLP_MIXTURE || !x->router.biased || t->comm->rank != 0) return;
+    const int64_t columns = mixture_columns(x);
+    for (int64_t i = 0; i < t->plan.model.L * columns; i++) {
+        const double own = t->routers.bias[i], truth = ref->truth.model.router_bias[i];
+        char name[96];
+        snprintf(name, sizeof name, "h.%lld.router bias of expert %lld", (long long)(i / columns),
+                 (long long)(i % columns));
+        if (own != truth) comparison_number(c, &c->weight, name, own, truth, 0, t->step);
+    }
+}
+
+enum error_code compare_weights(struct trainer *t, struct reference *ref, struct comparison *c, struct error *err)
+{
+    const struct job weight = { .result = c, .worst = &c->weight, .kind = "weight", .of = "" };
+    struct job master = weight, anchor = weight, state = { .result = c, .worst = &c->state, .kind = "state" };
+    master.of = "master of ", anchor.of = "anchor of ", state.of = "outer momentum ";
+    if (t->data.shards.apart && outer_has_momentum(&t->data.outer)) compare_all(t, ref, KIND_MOMENTUM, state);
+    if (t->data.shards.apart) compare_all(t, ref, KIND_ANCHOR, anchor);
+    if (data_renews_quantised(&t->data.request, &t->data.shards)) {
+        const enum error_code e = reference_renew(ref, t, err);
+        if (e) return e;
+    }
+    compare_all(t, ref, KIND_WEIGHT, weight);
+    compare_biases(t, ref, c);
+    if (reference_has_masters(&t->plan)) compare_all(t, ref, KIND_MASTER, master);
+    for (int s = 0; s < t->plan.optimizer->states; s++) {
+        char of[16];
+        snprintf(of, sizeof of, "%.10s of ", t->plan.optimizer->state_name[s]);
+        state.of = of;
+        compare_all(t, ref, KIND_STATE + (enum tensor_kind)s, state);
+    }
+    return OK;
+}

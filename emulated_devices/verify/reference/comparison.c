@@ -1,0 +1,163 @@
+#include "emulated_devices/verify/reference/comparison.h"
+#include "ref/numeric/distance.h"
+#include <math.h>
+#include <stdio.h>
+#include <string.h>
+
+/* ---- the current tensor ------------------------------------------------------------------------------------------ */
+
+static bool same_tensor(const struct spread *a, const struct spread *b)
+{
+    return a->step == b->step && strcmp(a->kind, b->kind) == 0 && strcmp(a->tensor, b->tensor) == 0;
+}
+
+const char *spread_name(char *out, size_t size, const struct spread *s)
+{
+    const bool number = strcmp(s->kind, s->tensor) == 0;
+    snprintf(out, size, "%s%s%s", number ? "" : s->kind, number ? "" : " ", s->tensor);
+    return out;
+}
+
+/* Calls come tensor by tensor: when the next tensor starts, the previous one has been compared on all its devices. */
+static void enter(struct comparison *c, const char *kind, const struct worst *found)
+{
+    struct spread now = { .step = found->step };
+    snprintf(now.kind, sizeof now.kind, "%s", kind);
+    snprintf(now.tensor, sizeof now.tensor, "%s", found->tensor);
+    if (same_tensor(&c->current, &now)) return;
+    if (!c->failed && c->current.kind[0]) spread_name(c->before, sizeof c->before, &c->current);
+    c->current = now;
+}
+
+/* ---- if the one-device run itself diverges ----------------------------------------------------------------------- */
+
+void comparison_step(struct comparison *c, bool skipped)
+{
+    if (c->passing) c->diverged = false;
+    c->passing = skipped;
+}
+
+/* Whether there is nothing to compare with: the truth or its twin is not finite, so rounding decides about overflow.
+ * Which elements of a sum overflow depends on the order of addition; from here on only loss and norm are compared. */
+static bool diverges(struct comparison *c, const char *kind, const struct worst *found, double size)
+{
+    if (c->diverged) return true;
+    if (isfinite(size) && (size == 0 || isfinite(found->bound))) return false;
+    enter(c, kind, found);
+    c->diverged = true;
+    c->divergence = c->current;
+    return true;
+}
+
+/* ---- a comparison ------------------------------------------------------------------------------------------------ */
+
+/* Collect the first failing tensor's errors on all devices that have it; report its worst device. */
+static void note_failure(struct comparison *c, const struct worst *of, const char *kind, const struct worst *found)
+{
+    c->wrong++;
+    if (!c->failed) {
+        snprintf(c->first_kind, sizeof c->first_kind, "%s", kind);
+        c->first = *found;
+        c->where = c->current;
+        c->excess = of == &c->quantised;
+        c->failed = true;
+    } else if (same_tensor(&c->current, &c->where) && exceeds(found->ratio, c->first.ratio)) {
+        c->first = *found;
+    }
+}
+
+static void note(struct comparison *c, struct worst *of, const char *kind, struct worst found)
+{
+    enter(c, kind, &found);
+    c->compared++;
+    if (isnan(found.error)) found.error = NAN;          /* remove its sign */
+    const bool relative = of != &c->quantised && of != &c->choice;
+    if (relative && exceeds(found.error, c->largest_error)) c->largest_error = found.error;
+    found.ratio = found.error == 0 ? 0 : found.error / found.bound;
+    const bool fails = !(found.ratio <= 1);
+    c->current.on.rounding = found.bound;
+    evidence_add(&c->current.on, found.rank, fails, found.scale, found.truth);
+    if (fails) note_failure(c, of, kind, &found);
+    if (c->failed && same_tensor(&c->current, &c->where)) c->where = c->current;
+    if (of->tensor[0] == 0 || exceeds(found.ratio, of->ratio)) *of = found;
+}
+
+void comparison_tensor(struct comparison *c, struct worst *of, const char *kind, struct worst found,
+                       const struct sums *s, double size)
+{
+    found.error = sums_error(s, size), found.scale = sums_scale(s), found.truth = s->truth;
+    if (!diverges(c, kind, &found, size)) note(c, of, kind, found);
+}
+
+void comparison_number(struct comparison *c, struct worst *of, const char *name, double actual, double truth,
+                       double bound, int64_t step)
+{
+    const bool failed = c->failed;
+    struct worst found = { .error = actual == truth ? 0 : fabs(actual - truth) / fabs(truth),
+                           .bound = bound / fabs(truth), .step = step,
+                           .scale = scale_of(actual * actual, actual * truth, truth * truth), .truth = truth * truth };
+    snprintf(found.tensor, sizeof found.tensor, "%s", name);
+    if (diverges(c, name, &found, fabs(truth)) && (isfinite(truth) || !isfinite(actual))) return;
+    note(c, of, name, found);
+    if (!failed && c->failed) c->number = c->where.on.number = true;
+}
+
+void comparison_excess(struct comparison *c, struct worst found, struct tensor excess)
+{
+    found.bound = 1, found.scale = (struct scale){ NAN, NAN };
+    for (int64_t i = 0; i < tensor_count(excess); i++)
+        if (exceeds(tensor_get(excess, i), found.error)) found.error = tensor_get(excess, i);
+    if (!c->diverged) note(c, &c->quantised, "quantised gradient", found);
+}
+
+void comparison_choice(struct comparison *c, struct worst found, int own, int theirs)
+{
+    const bool failed = c->failed;
+    found.scale = (struct scale){ NAN, NAN };
+    if (c->diverged) return;
+    note(c, &c->choice, "choice of experts", found);
+    if (!failed && c->failed) c->expert[0] = own, c->expert[1] = theirs;
+}
+
+/* ---- for reports ------------------------------------------------------------------------------------------------- */
+
+const struct worst *comparison_kind(const struct comparison *c, int i, const char **name)
+{
+    const struct { const char *name; const struct worst *worst; } kinds[] = {
+        { "activations", &c->activation }, { "loss", &c->loss }, { "their gradients", &c->activation_gradient },
+        { "gradients", &c->gradient }, { "as quantised", &c->quantised }, { "norm", &c->norm },
+        { "weights", &c->weight }, { "states", &c->state },
+    };
+    if (i >= (int)(sizeof kinds / sizeof *kinds)) return NULL;
+    *name = kinds[i].name;
+    return kinds[i].worst;
+}
+
+double comparison_ratio(const struct comparison *c)
+{
+    const struct worst *w;
+    const char *name;
+    double most = 0;
+    for (int i = 0; (w = comparison_kind(c, i, &name)) != NULL; i++)
+        if (exceeds(w->ratio, most)) most = w->ratio;
+    return most;
+}
+
+const char *comparison_describe(char *out, size_t size, const struct comparison *c, const struct plan *p)
+{
+    const struct worst *f = &c->first;
+    char place[96], scale[120], device[64], where[200] = "", choice[96];
+    diagnose_place(place, sizeof place, &p->mesh, &c->where.on);
+    diagnose_scale(scale, sizeof scale, &p->mesh, p->micros, &c->where.on);
+    if (!c->number)
+        snprintf(where, sizeof where, " on device %d (%s)", f->rank,
+                 mesh_describe(&p->mesh, f->rank, device, sizeof device));
+    snprintf(choice, sizeof choice, "is expert %d instead of %d, whose score is larger", c->expert[1], c->expert[0]);
+    const char *differs = c->excess ? "differs from the sum of what was quantised, in units of what that allows,"
+                          : c->expert[0] != c->expert[1] ? choice
+                                                         : "differs from the one-device run";
+    snprintf(out, size, "step %lld: %s%s%s%s %s by %.3g; its bound is %.3g%s%s%s%s", (long long)f->step,
+             c->number ? "" : c->first_kind, c->number ? "" : " ", f->tensor, where, differs, f->error, f->bound,
+             c->number ? "" : "; wrong on ", c->number ? "" : place, scale[0] ? "; it is " : "", scale);
+    return out;
+}

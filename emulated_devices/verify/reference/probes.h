@@ -1,0 +1,78 @@
+/* probes.h -- compares every activation of every device, and its gradient, with the one-device model's, on the device
+ * and as soon as it is computed.
+ *
+ * Before a step rank 0 sends each device its parts of the recorded tensors (as CONTROL traffic, which is not counted,
+ * in host memory).  During the step each device compares what it computes, then frees the part.  After the step the
+ * sums are sent to rank 0.  With `isolate`, each computed tensor is then replaced by the truth, so that an error does
+ * not cause more errors in later tensors.
+ */
+#ifndef ORRERY_PROBES_H
+#define ORRERY_PROBES_H
+
+#include "emulated_devices/model/trainer.h"
+#include "emulated_devices/verify/reference/record.h"
+#include "emulated_devices/verify/sums.h"
+
+/* The description of a tensor that a device compares. */
+struct expected {
+    char name[32];
+    int layer;
+    bool gradient;
+    int64_t cols;
+    enum activation_width width;        /* the meaning of the columns */
+    enum dtype format;
+};
+
+struct probes {
+    struct trainer *trainer;
+    struct probe probe;
+    bool isolate;
+    int count;                          /* tensors of a step */
+    int routers;                        /* layers whose choices of experts are kept, after the tensors; 0: no mixture */
+    struct expected *expected;          /* [count + routers] */
+    struct sums *sums;                  /* [count] this device's; rank 0 receives the others' in this memory, too */
+    void **part;                        /* [(count + routers) * micros] the truth's parts, until they are compared */
+    bool keep;                          /* also keep the computed tensors, for probes_gather; always with routers */
+    void **shown;                       /* [(count + routers) * micros] the computed tensors */
+};
+
+/** Watch a trainer.  Collective over all devices.  The trainer must not be closed before the probes. */
+void probes_open(struct probes *, struct trainer *, bool isolate);
+void probes_close(struct probes *);
+
+/** Send every device its parts of the truth.  Collective over all devices.  @param record  read on rank 0 only.
+ *  @return OK or the same error on every device. */
+enum error_code probes_deliver(struct probes *, const struct recording *record, struct error *);
+
+/** Gather the experts to which the devices' tokens went in this step, on rank 0.  Collective.
+ *  @param experts  on rank 0: I32 [L,N,k]; not used elsewhere. */
+void probes_gather_routes(struct probes *, int32_t *experts);
+
+/** After the step: compare what was computed with another truth, instead of the delivered one.  Collective.
+ *  @param record  read on rank 0 only; NULL: the delivered truth stays. */
+void probes_compare_again(struct probes *, const struct recording *record);
+
+/** The first device that computes a token's choice of experts in a layer.  Local.  @param row  of the batch. */
+int probes_device_of(const struct probes *, int layer, int64_t row);
+
+/**
+ * Send all sums to rank 0, tensor by tensor in order of execution, and for each tensor device by device.
+ * Collective over all devices.
+ * @param visit  called on rank 0 only, for devices whose part is not empty.
+ */
+enum error_code probes_collect(struct probes *, bool gradients,
+                               void (*visit)(void *context, int tensor, int rank, const struct sums *), void *context,
+                               struct error *);
+
+/**
+ * Assemble on rank 0 a tensor that the devices computed in this step; of several copies, the last rank's is used.
+ * Collective over all devices; `keep` must have been set before the step.
+ * @param whole  on rank 0: the tensor to fill, in the devices' number format; not used elsewhere.
+ */
+void probes_gather(struct probes *, int tensor, struct tensor whole);
+
+/** What this device computed of a tensor in a microbatch of this step.  Local; `keep` as for probes_gather.
+ *  @param[out] part  its part, for part_free.  @return its numbers; NULL if this device does not compute it. */
+const void *probes_own(const struct probes *, int tensor, int micro, struct part *part);
+
+#endif

@@ -1,0 +1,112 @@
+#include "emulated_devices/verify/reference/record.h"
+#include "emulated_devices/model/probe.h"
+#include "emulated_devices/model/program.h"
+#include "ref/numeric/distance.h"
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+/* The observer also gets parameters' gradients; they are compared elsewhere (compare.h). */
+static bool is_parameter(const char *name)
+{
+    const char *dot = strrchr(name, '.');
+    return dot && (strcmp(dot, ".weight") == 0 || strcmp(dot, ".bias") == 0);
+}
+
+/* The next entry of the list.  The first step creates the entries; all later steps have the same ones, perhaps with
+ * other numbers of rows. */
+static struct recorded *next_place(struct recording *r, const char *name, int layer, bool gradient, struct tensor t)
+{
+    if (r->next == r->room) {
+        const int room = r->room ? 2 * r->room : 64;
+        struct recorded *grown = realloc(r->all, (size_t)room * sizeof *grown);
+        if (grown == NULL) return NULL;
+        r->all = grown;
+        r->room = room;
+    }
+    struct recorded *a = &r->all[r->next];
+    if (r->next == r->count) {
+        *a = (struct recorded){ .layer = layer, .gradient = gradient };
+        snprintf(a->name, sizeof a->name, "%s", name);
+        r->count++;
+    }
+    if (a->truth.data == NULL || tensor_count(a->truth) != tensor_count(t)) {
+        free(a->truth.data);
+        a->truth = t;
+        a->truth.data = malloc(tensor_bytes(t) + 1);
+        if (a->truth.data == NULL) return NULL;
+    }
+    r->next++;
+    return a;
+}
+
+static bool is_sorted_by_expert(const struct recording *r, const char *name)
+{
+    for (int i = 0; sorted_by_expert[i] && r->model->mlp == MLP_MIXTURE; i++)
+        if (strcmp(sorted_by_expert[i], name) == 0) return true;
+    return false;
+}
+
+static bool leave_out(struct recording *r, const char *name)
+{
+    if (r->error.code || is_parameter(name) || is_sorted_by_expert(r, name)) return true;
+    enum activation_width width;
+    if (activation_width_of(r->model, name, &width)) return false;
+    fail(&r->error, ERR_PLAN, "the one-device model announces %s, of which no probe knows how it is cut", name);
+    return true;
+}
+
+static void record_truth(void *context, const char *name, int layer, bool gradient, struct tensor t, int64_t terms)
+{
+    struct recording *r = context;
+    (void)terms;
+    if (leave_out(r, name)) return;
+    struct recorded *a = next_place(r, name, layer, gradient, t);
+    if (a == NULL) {
+        fail(&r->error, ERR_MEMORY, "no memory to record %s", name);
+        return;
+    }
+    memcpy(a->truth.data, t.data, tensor_bytes(t));
+    a->norm = sqrt(squared_distance(t, tensor_none));
+}
+
+static void measure_twin(void *context, const char *name, int layer, bool gradient, struct tensor t, int64_t terms)
+{
+    struct recording *r = context;
+    r->disturb.see(r->disturb.context, name, layer, gradient, t, terms);
+    if (leave_out(r, name)) return;
+    struct recorded *a = &r->all[r->next++];
+    a->distance = sqrt(squared_distance(t, a->truth));
+}
+
+struct observer recording_observer(struct recording *r)
+{
+    return (struct observer){ .see = record_truth, .context = r };
+}
+
+struct observer measuring_observer(struct recording *r, struct observer disturb)
+{
+    r->disturb = disturb;
+    return (struct observer){ .see = measure_twin, .context = r };
+}
+
+double recorded_bound(const struct recording *r, const struct recorded *a)
+{
+    if (r->bounds_known) return a->known;
+    return (a->distance == 0 ? 0 : a->distance / a->norm) + 2 * dtype_unit(a->truth.dtype);
+}
+
+const char *activation_name(char *out, size_t size, const char *name, int layer, int layers)
+{
+    if (layer >= 0 && layer < layers) snprintf(out, size, "h.%d.%s", layer, name);
+    else snprintf(out, size, "%s", name);
+    return out;
+}
+
+void record_free(struct recording *r)
+{
+    for (int i = 0; i < r->count; i++) free(r->all[i].truth.data);
+    free(r->all);
+    *r = (struct recording){ 0 };
+}

@@ -1,0 +1,217 @@
+/* reference.h -- the one-device run beside a plan, and its disturbed twin, which measures the effect of rounding.
+ *
+ * Serial; on the device that compares (rank 0).  Both start from the devices' initial weights and take the same steps.
+ * After a step has been compared, they may continue from the devices' weights (reference_follow), so that every step
+ * has its own small bound.  Otherwise rounding differences would grow from step to step without limit, as between any
+ * two correct programs, and would soon hide an error.
+ */
+#ifndef ORRERY_REFERENCE_H
+#define ORRERY_REFERENCE_H
+
+#include "emulated_devices/model/collect.h"
+#include "emulated_devices/verify/reference/record.h"
+#include "emulated_devices/verify/reference/routing.h"
+#include "emulated_devices/verify/reference/rule.h"
+
+/* One serial model in training. */
+struct serial_run {
+    struct transformer model;
+    struct tensor *older;               /* [params] the version of the weights before the newest, for delayed rules */
+    struct tensor *master;              /* [params] what the optimizer steps: the weights, fp32 copies of 16-bit ones,
+                                         * or copies of quantised ones */
+    struct tensor *gathered;            /* [params] if devices gather quantised weights before use: their values; else
+                                         * NULL */
+    struct tensor *state;               /* [params * OPTIMIZER_MAX_STATES] */
+    double loss;                        /* mean over the labels of the step's sequences so far */
+    double norm;                        /* of the last gradient, without the loss scale */
+    double side[2], slope;              /* without a backward pass: mezo.h */
+    struct tensor *anchor, *momentum;   /* [params] with replicas that train apart, in the first one: after the last
+                                         * outer step */
+};
+
+/* Bounds that were measured elsewhere.  Relative; 0: no bound, the tensor is not compared. */
+struct known_bounds {
+    double loss, norm;
+    double *gradient, *weight;          /* [params] */
+    double *state;                      /* [params * OPTIMIZER_MAX_STATES] */
+};
+
+/* How far the singular vectors computed in this step may be from another correct program's: norms of the differences of
+ * P, and of R caused by it. */
+struct turn { double P, R; };
+
+struct reference {
+    const struct plan *plan;
+    struct plan at;                     /* with a batch plan: the plan of this step, to which `plan` points */
+    int replica, replicas;              /* index and number of replicas that train apart; otherwise 0 and 1 */
+    struct reference *other;            /* [replicas - 1] in the first replica: the others */
+    struct batch_source source;
+    struct rule rule;
+    struct serial_run truth, twin;
+    struct perturbation perturbation;
+    struct serial_encoders encoders;    /* of what is not text; the twin gets the same embeddings */
+    struct recording record;            /* the truth's activations in this step, and the twin's distances from them */
+    struct routing routing;             /* of a mixture of which activations are recorded */
+    double *response;                   /* [params] norm of the last step's responses: reference_update */
+    int32_t *ids, *labels;              /* [B*S] */
+    int32_t *within;                    /* [B*S] positions in packed samples */
+    int32_t *counting;                  /* [B*S] the labels of one optimizer step's sequences; all others are ignored */
+    int64_t apart;                      /* steps since the weights were last equal to the anchor or the devices' */
+    struct tensor *theta;               /* [replicas] in the first replica: one parameter of each, for the outer step */
+    double *anchor_response, *momentum_response;        /* [params] in the first replica: responses of the last outer
+                                                         * step */
+    double *state_response;             /* [params * OPTIMIZER_MAX_STATES] responses of states, for 16-bit models */
+    struct turn *turn;                  /* [params] for projected matrices: the possible difference in this step */
+    double stored;                      /* relative error of a 16-bit gradient because its parts and sums are rounded */
+    int64_t counted;                    /* labels of the step's sequences so far that are not ignored */
+    double loss_spread;                 /* sum over them of |loss of the twin - loss of the truth| */
+    double side_spread[2];              /* the same on each side of the weights */
+    int64_t step;
+    int updated;                        /* optimizer steps taken in this step so far */
+    struct loss_scale loss_scale;
+    int64_t skipped;                    /* steps skipped */
+    /* Replaces the numbers that the one-device run has just computed by a better truth (a golden file's); NULL:
+     * none. */
+    enum error_code (*replace)(void *context, struct reference *, struct error *);
+    void *replace_context;
+    const struct known_bounds *known;   /* used instead of the twin's bounds, except in record; NULL: the twin's */
+};
+
+/** One of the replicas that train apart, by its number; without such replicas, 0.  The functions below work on all
+ *  replicas, except bounds of one parameter's tensor. */
+static inline struct reference *reference_replica(struct reference *r, int replica)
+{
+    return replica == 0 ? r : &r->other[replica - 1];
+}
+
+/** Whether the optimizer steps copies of the weights: of 16-bit weights, or of weights that devices gather quantised
+ *  after the step. */
+bool reference_has_masters(const struct plan *);
+
+/** @return OK, or ERR_MEMORY with nothing to close. */
+enum error_code reference_open(struct reference *, const struct plan *, struct batch_source, struct error *);
+void reference_close(struct reference *);
+
+/** The number of summands that devices add in a result's own format: those of tp, and for each as many as a matrix has
+ *  tiles, over which its input's gradient is a sum. */
+int reference_parts(const struct plan *);
+
+/** The number of summands that devices add in a gradient's own format: microbatches of all copies, and both uses of a
+ *  tied embedding. */
+int reference_gradient_parts(const struct plan *);
+
+/**
+ * Set both to the devices' current weights, optimizer state and number of steps.
+ * Collective over all devices; the reference is on rank 0 and not read elsewhere.
+ */
+void reference_follow(struct reference *, struct trainer *);
+
+/** Compute loss, activations, gradients and norm of the next batch, for both.  If the rule has several optimizer steps
+ *  in one training step, all but the last are taken, and the gradients are those for the last.  Activations are
+ *  recorded if the plan computes plain training.
+ *  @return OK, ERR_MEMORY, or ERR_PLAN if the model observes a tensor that no probe knows. */
+enum error_code reference_gradients(struct reference *, struct error *);
+
+/** After a step of the devices whose choices of experts, in routing.theirs, differ from the truth's: compute it once
+ *  more, with the devices' choices where rounding explains them.  @return as reference_gradients. */
+enum error_code reference_take_routes(struct reference *, struct error *);
+
+/** The same without a backward pass; reference_gradients calls it.  Computes both losses and the slope; the gradients
+ *  are the slope times the direction.  Nothing is recorded.  @return OK or ERR_MEMORY. */
+enum error_code reference_losses(struct reference *, struct error *);
+
+/**
+ * Step both, and zero their gradients.
+ *
+ * Adam divides each gradient by its own size.  So if a gradient is little more than rounding noise, its step is noise
+ * of full size.  Which elements are affected is random, and differs between the twin and the devices.  Therefore each
+ * element's step is also computed with its gradient moved up and down by the largest difference between the twin's
+ * gradient and the truth's in that tensor.  The larger change of the step is the element's response; the norm of all
+ * responses is added to the bound.  (A low-rank optimizer spreads an element of R over a column of the weights: there
+ * the response is the combined distance of both steps.)
+ *
+ * A step whose gradients are not finite is skipped, by the rule of loss_scale.h.  At the end of a round of replicas
+ * that train apart the outer step follows: its bound has the mean of the errors of their last steps, and its own
+ * rounding.
+ * @return OK or ERR_MEMORY.
+ */
+enum error_code reference_update(struct reference *, struct error *);
+
+/**
+ * After the comparison of gradients that devices have quantised: continue from the devices' gradients and their norm.
+ * The twin's distance from the truth stays the same.  Collective, as reference_follow.
+ */
+enum error_code reference_take_gradients(struct reference *, struct trainer *, struct error *);
+
+/**
+ * If devices gather quantised weights after the step: set the weights to what the devices' masters round to, bit for
+ * bit.  Masters are compared separately; a rounding error in a master can change its code, and that is correct.
+ * Collective, as reference_follow.
+ */
+enum error_code reference_renew(struct reference *, struct trainer *, struct error *);
+
+/** The bound for a parameter's weights: norm of (twin - truth) plus that of the last step's responses, over the norm of
+ *  the truth, plus 2u.  0 after reference_renew. */
+double reference_weight_bound(const struct reference *, int param);
+
+/** The bound for a parameter's master, if it has one. */
+double reference_master_bound(const struct reference *, int param);
+
+/** Whether the truth's gradients of this step are not finite, so that the step must be skipped. */
+bool reference_overflows(const struct reference *);
+
+/** The bounds for the common tensors of replicas that train apart: the anchor, the outer momentum. */
+double reference_anchor_bound(const struct reference *, int param);
+double reference_momentum_bound(const struct reference *, int param);
+
+/** Loss and norm of the truth's step, over all replicas as in struct step_result. */
+double reference_loss(const struct reference *);
+double reference_norm(const struct reference *);
+
+/** The bound for a parameter's gradient: norm of (twin - truth) over norm of truth, plus 2u.  Devices sum 16-bit
+ *  gradients of microbatches and copies in 16 bits: then 2u for each summand, provided that none is larger than the
+ *  sum. */
+double reference_gradient_bound(const struct reference *, int param);
+
+/** The bound for a state of the optimizer: norm of (twin - truth) over norm of truth, plus 2u.  For 16-bit models also
+ *  its responses: if few elements dominate a state of squares, the twin may be close to the truth by chance. */
+double reference_state_bound(const struct reference *, int param, int state);
+
+/** The bound for the global norm of all gradients, absolute: the norm of (twin - truth) over all parameters, which is
+ *  an upper bound of the difference of the two norms, plus 2u. */
+double reference_norm_bound(const struct reference *);
+
+/** The bound for the loss: the mean over tokens of |twin's loss - truth's loss|, plus the rounding of the mean itself.
+ *  (The difference of the two means alone could be small by chance.) */
+double reference_loss_bound(const struct reference *);
+
+/** Give a model the positions of the batch's packed samples, if the plan packs them. */
+void reference_pack(const struct reference *, struct serial_run *);
+
+/** Its two parts: the sum, over the labels that counted in the last pass, of |loss of the twin - loss of the truth|;
+ *  and the bound for a mean of that many labels, from this sum and the mean. */
+double reference_spread(const struct reference *);
+double reference_mean_bound(const struct reference *, double spread, double mean);
+
+/** The bounds, absolute, for the loss on one side of the weights, as for any loss, and for the slope: the sum of both
+ *  sides' bounds over 2 eps, because the slope has the losses' rounding errors times 1/(2 eps). */
+double reference_side_bound(const struct reference *, int side);
+double reference_slope_bound(const struct reference *);
+
+/* ---- one tensor -------------------------------------------------------------------------------------------------- */
+
+/** The tensor of a kind of one parameter. */
+struct tensor reference_tensor(const struct serial_run *, int param, enum tensor_kind);
+
+/** Set one tensor of truth and twin to a replica's.  Collective; elsewhere than on rank 0 the reference is NULL. */
+void reference_follow_one(struct reference *, int replica, struct trainer *, int param, enum tensor_kind);
+
+/** Norm and largest element of a - b; norm of a tensor. */
+double tensor_distance(struct tensor a, struct tensor b);
+double tensor_farthest(struct tensor a, struct tensor b);
+double norm_of(const struct reference *, struct tensor);
+
+/** However close two numbers are, a rounding boundary can lie between them, and then they are stored 2u apart. */
+double tensor_relative(double far, double size, enum dtype);
+
+#endif

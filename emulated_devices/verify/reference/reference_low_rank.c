@@ -1,0 +1,111 @@
+#include "emulated_devices/verify/reference/reference_low_rank.h"
+#include "ref/model/perturb.h"
+#include <math.h>
+#include <stdlib.h>
+
+struct low_rank_parts reference_low_rank(const struct plan *p, const struct param_spec *s)
+{
+    int64_t rows[PARAM_MOST_PARTS];
+    for (int i = 0; i < s->parts; i++) rows[i] = s->part[i].rows;
+    return low_rank_parts_of(p->optimizer, &p->hyper, param_is_linear(s), rows, s->parts, s->dim[1]);
+}
+
+/* The difference of sizes of column k's largest positive and largest negative element.  The larger one decides its
+ * sign. */
+static double sign_margin(struct tensor P, int64_t k)
+{
+    double highest = 0, lowest = 0;
+    for (int64_t i = 0; i < P.dim[0]; i++) {
+        const double v = tensor_get(P, i * P.dim[1] + k);
+        highest = fmax(highest, v), lowest = fmin(lowest, v);
+    }
+    return highest + lowest;
+}
+
+/* square: squares of the singular values, [a], largest first; e: the largest error of an element of G. */
+static struct turn turn_of(struct low_rank p, struct tensor P, const double *square, double e)
+{
+    const double rounding = PERTURB_LAMBDA * dtype_unit(F64) * square[0];
+    struct turn sum = { 0 };
+    for (int64_t i = 0; i < p.r; i++) {
+        double turned = 0;
+        for (int64_t j = 0; j < p.a; j++) {
+            const double apart = fabs(square[i] - square[j]), by = (sqrt(square[i]) + sqrt(square[j])) * e + rounding;
+            const double angle = i == j || by == 0 ? 0 : by < apart ? by / apart : 1;
+            turned += angle * angle, sum.R += angle * angle * square[j];
+        }
+        /* such a turn changes the difference of two elements by at most this */
+        const bool reversible = sign_margin(P, i) <= sqrt(2 * turned);
+        sum.P += turned + (reversible ? 4 : 0), sum.R += reversible ? 4 * square[i] : 0;
+    }
+    return (struct turn){ .P = sqrt(sum.P), .R = sqrt(sum.R) };
+}
+
+/* One matrix of a parameter in the truth or the twin. */
+struct matrix_run { struct tensor g, P; };
+
+static struct matrix_run matrix_of(const struct reference *r, const struct serial_run *run, int i,
+                                   const struct low_rank_parts *all, int part)
+{
+    const struct tensor whole = run->state[i * OPTIMIZER_MAX_STATES + LOW_RANK_PROJECTION];
+    return (struct matrix_run){
+        .g = low_rank_rows(all->part[part], run->model.g[i]),
+        .P = low_rank_part_state(r->plan->optimizer, &r->plan->hyper, all, part, run->master[i], whole,
+                                 LOW_RANK_PROJECTION),
+    };
+}
+
+static enum error_code find_anew(struct low_rank p, struct matrix_run truth, struct matrix_run twin, char *scratch,
+                                 double *square, struct turn *turn, struct error *err)
+{
+    const double off = tensor_farthest(twin.g, truth.g);
+    enum error_code e = galore_refresh(p, twin.P, twin.g, scratch, NULL, err);
+    if (!e) e = galore_refresh(p, truth.P, truth.g, scratch, square, err);
+    if (!e) *turn = turn_of(p, truth.P, square, off);
+    return e;
+}
+
+static enum error_code project_matrix(struct reference *r, int i, const struct low_rank_parts *all, int part, bool anew,
+                                      struct turn *turn, struct error *err)
+{
+    const struct low_rank p = all->part[part].p;
+    const struct matrix_run truth = matrix_of(r, &r->truth, i, all, part), twin = matrix_of(r, &r->twin, i, all, part);
+    char *scratch = malloc(galore_scratch(p, truth.g.dtype));
+    double *square = malloc(sizeof *square * (size_t)p.a);
+    enum error_code e = scratch && square ? OK
+                                          : fail(err, ERR_MEMORY, "no memory to project the gradient of %s",
+                                                 r->truth.model.spec[i].name);
+    if (!e && anew) e = find_anew(p, truth, twin, scratch, square, turn, err);
+    if (!e) galore_project(p, truth.g, truth.P, scratch);
+    if (!e) galore_project(p, twin.g, twin.P, scratch);
+    free(scratch), free(square);
+    return e;
+}
+
+/* For several matrices the squares of their turns are summed. */
+static enum error_code project_one(struct reference *r, int i, bool anew, struct error *err)
+{
+    const struct low_rank_parts all = reference_low_rank(r->plan, &r->truth.model.spec[i]);
+    struct turn sum = { 0 };
+    enum error_code e = OK;
+    if (!low_rank_projects(&all)) return OK;
+    if (!anew) r->turn[i].R = r->turn[i].P * sqrt(r->truth.model.ops->sum_of_squares(r->truth.model.g[i]));
+    for (int part = 0; part < all.count && !e; part++) {
+        struct turn one = { 0 };
+        e = project_matrix(r, i, &all, part, anew, &one, err);
+        sum.P = hypot(sum.P, one.P), sum.R = hypot(sum.R, one.R);
+    }
+    if (anew && !e) r->turn[i] = sum;
+    return e;
+}
+
+enum error_code reference_project(struct reference *r, int64_t t, enum project_when when, struct error *err)
+{
+    const struct plan *p = r->plan;
+    enum error_code e = OK;
+    const bool whole = p->optimizer->low_rank && low_rank_takes_whole(&p->hyper, t);
+    for (int i = 0; i < r->truth.model.params && whole && when == BEFORE_REDUCTION; i++) r->turn[i].R = 0;
+    if (!p->optimizer->low_rank || (when == IN_THE_STEP) != whole) return OK;
+    for (int i = 0; i < r->truth.model.params && !e; i++) e = project_one(r, i, low_rank_refreshes(&p->hyper, t), err);
+    return e;
+}

@@ -1,0 +1,29 @@
+/* reference_low_rank.h -- the one-device run of an optimizer that projects gradients (ref/optim/galore.h).
+ * Private to reference.c. */
+#ifndef ORRERY_REFERENCE_LOW_RANK_H
+#define ORRERY_REFERENCE_LOW_RANK_H
+
+#include "emulated_devices/verify/reference/reference.h"
+#include "ref/optim/galore.h"
+
+/** How a plan's optimizer projects a parameter. */
+struct low_rank_parts reference_low_rank(const struct plan *, const struct param_spec *);
+
+enum project_when { BEFORE_REDUCTION, IN_THE_STEP };
+
+/**
+ * Replace the gradients of the optimizer's step t by R, then zeros, if devices project them at this point: before they
+ * are reduced, or in the optimizer's step.  Does nothing for other optimizers.
+ *
+ * If step t computes new directions, two close singular values amplify rounding errors, in a random direction: the twin
+ * may be close to the truth although another correct program is not.  Therefore r->turn is computed.  To first order
+ * vector i turns towards vector j by |u_j' dC u_i| / |si^2 - sj^2|, C = G G'.  With dC = dG G' + G dG' the numerator is
+ * at most (si + sj) e if no element of G has an error above e and errors are independent of the vectors; rounding of C
+ * adds lambda u s1^2.  A vector's sign is chosen by its element of largest size.  If the largest element of the other
+ * sign is so close in size that the turn could exchange the two, the vector may be reversed.  Later optimizer steps in
+ * the same training step project with these vectors.
+ * @return OK, ERR_MEMORY, ERR_CHECK.
+ */
+enum error_code reference_project(struct reference *, int64_t t, enum project_when, struct error *);
+
+#endif

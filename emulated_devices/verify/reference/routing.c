@@ -1,0 +1,280 @@
+#include "emulated_devices/verify/reference/routing.h"
+#include "ref/numeric/distance.h"
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+enum error_code routing_open(struct routing *r, const struct model_config *c, int64_t tokens, struct error *err)
+{
+    *r = (struct routing){ 0 };
+    if (c->mlp != MLP_MIXTURE) return OK;
+    const size_t choices = (size_t)(c->L * tokens * c->mixture.k);
+    *r = (struct routing){ .L = c->L,
+                           .E = mixture_columns(&c->mixture),
+                           .k = c->mixture.k,
+                           .experts = calloc(choices, sizeof *r->experts),
+                           .theirs = calloc(choices, sizeof *r->theirs),
+                           .bound = calloc((size_t)c->L, sizeof *r->bound),
+                           .rule = c->mixture.router,
+                           .keys = calloc(2 * (size_t)mixture_columns(&c->mixture), sizeof *r->keys),
+                           .found = calloc((size_t)c->L, sizeof *r->found) };
+    return r->experts && r->theirs && r->bound && r->keys && r->found
+               ? OK
+               : fail(err, ERR_MEMORY, "no memory for %zu choices of experts", choices);
+}
+
+void routing_close(struct routing *r)
+{
+    free(r->experts), free(r->theirs), free(r->bound), free(r->keys), free(r->found);
+    *r = (struct routing){ 0 };
+}
+
+static size_t layer_bytes(const struct routing *r) { return (size_t)(r->N * r->k) * sizeof *r->experts; }
+static int32_t *of_layer(const struct routing *r, int32_t *experts, int64_t l) { return experts + l * r->N * r->k; }
+
+void routing_keep(struct routing *r, const struct transformer *truth)
+{
+    r->N = truth->B * truth->S;
+    memset(r->found, 0, (size_t)r->L * sizeof *r->found);
+    for (int64_t l = 0; l < r->L; l++)
+        for (int64_t i = 0; i < r->N * r->k && layer_mlp(&truth->config, l) == MLP_MIXTURE; i++)
+            of_layer(r, r->experts, l)[i] = choice_made(((const int32_t *)truth->block[l].experts.data)[i]);
+}
+
+/* ---- keys -------------------------------------------------------------------------------------------------------- */
+
+static bool has_groups(const struct routing *r) { return r->rule.groups > 1; }
+
+/* The keys of a row of logits, in place. */
+static void to_keys(const struct routing *r, int layer, double *x)
+{
+    double total = 0, top = x[0];
+    if (!r->rule.biased && !(has_groups(r) && r->rule.sums_two)) return;
+    for (int64_t e = 1; e < r->E; e++) top = fmax(top, x[e]);
+    for (int64_t e = 0; e < r->E; e++) total += exp(x[e] - top);
+    for (int64_t e = 0; e < r->E; e++) {
+        x[e] = r->rule.scores == SCORES_SIGMOID ? 1 / (1 + exp(-x[e])) : exp(x[e] - top) / total;
+        if (r->rule.biased && r->bias) x[e] += r->bias[layer * r->E + e];
+    }
+}
+
+static void read_keys(const struct routing *r, int layer, struct tensor logits, int64_t row, double *keys)
+{
+    for (int64_t e = 0; e < r->E; e++) keys[e] = tensor_get(logits, row * r->E + e);
+    to_keys(r, layer, keys);
+}
+
+void routing_measure(struct routing *r, const struct transformer *truth, const struct transformer *twin)
+{
+    for (int64_t l = 0; l < r->L; l++) {
+        const struct tensor a = truth->block[l].router, b = twin->block[l].router;
+        double far = 0, large = 0, *const x = r->keys, *const y = r->keys + r->E;
+        if (layer_mlp(&truth->config, l) != MLP_MIXTURE) continue;
+        for (int64_t n = 0; n < tensor_rows(a); n++) {
+            read_keys(r, (int)l, a, n, x), read_keys(r, (int)l, b, n, y);
+            for (int64_t e = 0; e < r->E; e++) {
+                const double off = fabs(y[e] - x[e]);
+                if (exceeds(off, far)) far = off;
+                if (exceeds(fabs(x[e]), large)) large = fabs(x[e]);
+            }
+        }
+        r->bound[l] = 2 * (far + 2 * dtype_unit(a.dtype) * large);
+    }
+}
+
+bool routing_differs(const struct routing *r)
+{
+    return memcmp(r->experts, r->theirs, (size_t)r->L * layer_bytes(r)) != 0;
+}
+
+void routing_begin(struct routing *r)
+{
+    memcpy(r->experts, r->theirs, (size_t)r->L * layer_bytes(r));
+    r->deciding = true;
+}
+
+/* ---- deciding ---------------------------------------------------------------------------------------------------- */
+
+static bool is_among(const int32_t *chosen, int64_t count, int32_t e)
+{
+    for (int64_t i = 0; i < count; i++)
+        if (chosen[i] == e) return true;
+    return false;
+}
+
+/* One token's keys, and the groups that its experts may come from. */
+struct token {
+    const struct routing *r;
+    const double *key;
+    bool open[ROUTER_MOST_GROUPS];
+};
+
+static bool is_open(const struct token *t, int64_t e)
+{
+    return !has_groups(t->r) || t->open[e / (t->r->E / t->r->rule.groups)];
+}
+
+/* The expert with the largest key that is not among the first `done` chosen; of equal ones the first. */
+static int32_t preferred(const struct token *t, const int32_t *chosen, int64_t done)
+{
+    int32_t best = -1;
+    for (int32_t e = 0; e < t->r->E; e++)
+        if (is_open(t, e) && !is_among(chosen, done, e) && (best < 0 || t->key[e] > t->key[best])) best = e;
+    return best;
+}
+
+/* The best expert of a group, and the group's key. */
+static int32_t best_of_group(const struct token *t, int64_t g, double *key)
+{
+    const int64_t size = t->r->E / t->r->rule.groups, first = g * size;
+    int32_t best = (int32_t)first, second = -1;
+    for (int32_t e = (int32_t)first + 1; e < first + size; e++)
+        if (t->key[e] > t->key[best]) second = best, best = e;
+        else if (second < 0 || t->key[e] > t->key[second]) second = e;
+    *key = t->key[best] + (t->r->rule.sums_two ? t->key[second] : 0);
+    return best;
+}
+
+/* Open the best groups, after those that are open already, until all that are kept are. */
+static void open_groups(struct token *t)
+{
+    double key[ROUTER_MOST_GROUPS];
+    int64_t n = 0;
+    for (int64_t g = 0; g < t->r->rule.groups; g++) best_of_group(t, g, &key[g]), n += t->open[g];
+    for (; n < t->r->rule.kept; n++) {
+        int64_t best = -1;
+        for (int64_t g = 0; g < t->r->rule.groups; g++)
+            if (!t->open[g] && (best < 0 || key[g] > key[best])) best = g;
+        t->open[best] = true;
+    }
+}
+
+static void enlarge(struct routing_found *f, bool *differs, int64_t n, int32_t own, int32_t theirs, double margin)
+{
+    if (!*differs || exceeds(margin, f->margin))
+        *f = (struct routing_found){ .token = n, .own = own, .theirs = theirs, .margin = margin };
+    *differs = true;
+}
+
+static bool is_valid(const struct routing *r, const int32_t *chosen, int64_t i)
+{
+    return chosen[i] >= 0 && chosen[i] < r->E && !is_among(chosen, i, chosen[i]);
+}
+
+/* Open the groups of a choice in `theirs`.  Groups that are open in only one of both: the margin between their keys. */
+static bool compare_groups(const struct token *own, struct token *theirs, int64_t n, const int32_t *chosen,
+                           struct routing_found *f)
+{
+    const struct routing *r = own->r;
+    bool differs = false;
+    int64_t opened = 0;
+    for (int64_t i = 0; i < r->k; i++)
+        if (is_valid(r, chosen, i)) theirs->open[chosen[i] / (r->E / r->rule.groups)] = true;
+    for (int64_t g = 0; g < r->rule.groups; g++) opened += theirs->open[g];
+    open_groups(theirs);
+    for (int64_t g = 0; g < r->rule.groups; g++)
+        for (int64_t h = 0; h < r->rule.groups; h++) {
+            double a, b;
+            if (!own->open[g] || theirs->open[g] || own->open[h] || !theirs->open[h]) continue;
+            const int32_t mine = best_of_group(own, g, &a), other = best_of_group(own, h, &b);
+            enlarge(f, &differs, n, mine, other, (a - b) / (r->rule.sums_two ? 2 : 1));
+        }
+    if (opened > r->rule.kept) enlarge(f, &differs, n, preferred(own, NULL, 0), chosen[r->k - 1], NAN);
+    return differs;
+}
+
+/* ---- fewer choices, with top_p: keys are logits ---- */
+
+static double probability(const struct token *t, int32_t expert)
+{
+    double total = 0;
+    for (int64_t e = 0; e < t->r->E; e++) total += exp(t->key[e] - t->key[expert]);
+    return 1 / total;
+}
+
+/* Choices before the first that is none. */
+static int64_t count_of(const struct routing *r, const int32_t *chosen)
+{
+    int64_t n = 0;
+    while (n < r->k && chosen[n] != CHOICE_NONE) n++;
+    return n;
+}
+
+/* Whether these are more choices than needed, or fewer; the margin: by how much their probabilities miss top_p.  A sum
+ * of probabilities moves by less than the logits do. */
+static bool compare_count(const struct token *own, int64_t n, const int32_t *chosen, bool *differs,
+                          struct routing_found *f)
+{
+    const struct routing *r = own->r;
+    const int64_t count = count_of(r, chosen);
+    double sum = 0, before = 0;
+    for (int64_t i = 0; i < count; i++) {
+        if (!is_valid(r, chosen, i)) return *differs;           /* found already */
+        before = sum, sum += probability(own, chosen[i]);
+    }
+    for (int64_t i = count; i < r->k; i++)
+        if (chosen[i] != CHOICE_NONE || r->rule.top_p == 0) before = sum = NAN;
+    if (count == 0) enlarge(f, differs, n, preferred(own, chosen, 0), CHOICE_NONE, NAN);
+    else if (count < r->k && !(sum >= r->rule.top_p))
+        enlarge(f, differs, n, preferred(own, chosen, count), CHOICE_NONE, r->rule.top_p - sum);
+    else if (before >= r->rule.top_p) enlarge(f, differs, n, CHOICE_NONE, chosen[count - 1], before - r->rule.top_p);
+    return *differs;
+}
+
+/* What the keys prefer. */
+static void choose(const struct token *own, int32_t *chosen)
+{
+    const struct routing *r = own->r;
+    double sum = 0;
+    for (int64_t i = 0; i < r->k; i++) {
+        const bool enough = r->rule.top_p > 0 && sum >= r->rule.top_p;
+        chosen[i] = enough ? CHOICE_NONE : preferred(own, chosen, i);
+        if (!enough) sum += probability(own, chosen[i]);
+    }
+}
+
+/* Compare a token's choice with what the keys prefer.  @return whether it differs; then the largest margin. */
+static bool compare_choice(const struct token *own, int64_t n, const int32_t *chosen, struct routing_found *f)
+{
+    struct token theirs = { .r = own->r, .key = own->key };
+    bool differs = has_groups(own->r) && compare_groups(own, &theirs, n, chosen, f);
+    for (int64_t i = 0; i < count_of(own->r, chosen); i++) {
+        const int32_t best = preferred(&theirs, chosen, i);
+        if (best == chosen[i]) continue;
+        enlarge(f, &differs, n, best, chosen[i],
+                is_valid(own->r, chosen, i) ? own->key[best] - own->key[chosen[i]] : NAN);
+    }
+    const bool all = own->r->rule.top_p == 0 && count_of(own->r, chosen) == own->r->k;
+    return all ? differs : compare_count(own, n, chosen, &differs, f);
+}
+
+void routing_decide(struct routing *r, int layer, struct tensor logits)
+{
+    struct routing_found *found = &r->found[layer], one;
+    int32_t *chosen = of_layer(r, r->experts, layer);
+    *found = (struct routing_found){ 0 };
+    for (int64_t n = 0; n < r->N; n++, chosen += r->k) {
+        struct token own = { .r = r, .key = r->keys };
+        read_keys(r, layer, logits, n, r->keys);
+        if (has_groups(r)) open_groups(&own);
+        if (!compare_choice(&own, n, chosen, &one)) continue;
+        one.differ = found->differ + 1;
+        if (found->differ == 0 || exceeds(one.margin, found->margin)) *found = one;
+        else found->differ++;
+        if (one.margin <= r->bound[layer]) continue;
+        choose(&own, chosen);
+    }
+}
+
+static void see(void *context, const char *name, int layer, bool gradient, struct tensor t, int64_t terms)
+{
+    struct routing *r = context;
+    r->then.see(r->then.context, name, layer, gradient, t, terms);
+    if (r->deciding && !gradient && strcmp(name, "router.logits") == 0) routing_decide(r, layer, t);
+}
+
+struct observer routing_observer(struct routing *r, struct observer then)
+{
+    r->then = then;
+    return (struct observer){ .see = see, .context = r };
+}
