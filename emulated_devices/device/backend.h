@@ -160,20 +160,24 @@ struct backend {
       (OUT(dx), IN(dy), first, IN(w), accumulate))                                                                     \
     X(linear_backward_weight_columns, (T dw, T dy, int64_t first, T x), (OUT(dw), IN(dy), first, IN(x)))               \
     X(attention_part_forward, (T O, T lse, T Q, T KV, T q_at, T k_at, struct attention a),                             \
-      (OUT(O), OUT(lse), IN(Q), IN(KV), IN(q_at), IN(k_at), MASK(a)))                                                  \
+      (OUT(O), OUT(lse), IN(Q), IN(KV), IN(q_at), IN(k_at), SHAPE(a)))                                                 \
+    X(attention_sinks_backward, (T dsinks, T dO, T O, T lse, struct attention a),                                      \
+      (OUT(dsinks), IN(dO), IN(O), IN(lse), SHAPE(a)))                                                                 \
     X(attention_merge, (T O, T lse, T O2, T lse2, struct attention a), (OUT(O), OUT(lse), IN(O2), IN(lse2), a))        \
     X(attention_delta, (T delta, T dO, T O, struct attention a), (OUT(delta), IN(dO), IN(O), a))                       \
     X(attention_part_backward,                                                                                         \
       (T dQ, T dKV, T dO, T delta, T lse, T Q, T KV, T q_at, T k_at, struct attention a),                              \
-      (OUT(dQ), OUT(dKV), IN(dO), IN(delta), IN(lse), IN(Q), IN(KV), IN(q_at), IN(k_at), MASK(a)))                     \
+      (OUT(dQ), OUT(dKV), IN(dO), IN(delta), IN(lse), IN(Q), IN(KV), IN(q_at), IN(k_at), SHAPE(a)))                    \
     X(attention_scores, (T x, int64_t first, T L, T R, T q_at, struct attention a),                                    \
       (OUT(x), first, IN(L), IN(R), IN(q_at), a))                                                                      \
-    X(attention_softmax, (T x, T q_at, struct attention a), (OUT(x), IN(q_at), MASK(a)))                               \
+    X(attention_softmax, (T x, T q_at, struct attention a), (OUT(x), IN(q_at), SHAPE(a)))                              \
     X(attention_softmax_backward, (T dx, T p), (OUT(dx), IN(p)))                                                       \
     X(attention_scores_times, (T y, T x, int64_t first, T R, T q_at, struct attention a),                              \
       (OUT(y), IN(x), first, IN(R), IN(q_at), a))                                                                      \
     X(attention_scores_transposed, (T dR, T x, T L, T q_at, struct attention a),                                       \
       (OUT(dR), IN(x), IN(L), IN(q_at), a))                                                                            \
+    X(clamped_swiglu_forward, (T y, T x, struct clamped c), (OUT(y), IN(x), c))                                        \
+    X(clamped_swiglu_backward_input, (T dx, T dy, T x, struct clamped c), (OUT(dx), IN(dy), IN(x), c))                 \
     X(route_forward, (T weights, T experts, T logits, const struct router_rule *rule, const double *bias),             \
       (OUT(weights), OUT(experts), IN(logits), rule, bias))                                                            \
     X(route_drop, (T weights, T experts, int64_t S, int64_t E, int64_t capacity, bool by_weight),                      \

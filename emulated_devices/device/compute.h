@@ -296,6 +296,13 @@ static inline void dev_attention_delta(struct device *d, struct tensor delta, st
     dev_charge(d, "attention delta", O, 2, 2);
 }
 
+static inline void dev_attention_sinks_backward(struct device *d, struct tensor dsinks, struct tensor dO,
+                                                struct tensor O, struct tensor lse, struct attention a)
+{
+    OPTIONAL(d, attention_sinks_backward, dsinks, dO, O, lse, a);
+    dev_charge(d, "attention sinks backward", O, 2, 2);
+}
+
 static inline void dev_attention_part_backward(struct device *d, struct tensor dQ, struct tensor dKV, struct tensor dO,
                                                struct tensor delta, struct tensor lse, struct tensor Q,
                                                struct tensor KV, struct tensor q_at, struct tensor k_at,
@@ -520,6 +527,19 @@ static inline void dev_geglu_backward_input(struct device *d, struct tensor dX, 
 {
     REQUIRED(d, geglu_backward_input, dX, dY, X);
     dev_charge(d, "geglu backward input", dY, 5, 25);
+}
+
+static inline void dev_clamped_swiglu_forward(struct device *d, struct tensor Y, struct tensor X, struct clamped c)
+{
+    OPTIONAL(d, clamped_swiglu_forward, Y, X, c);
+    dev_charge(d, "clamped swiglu forward", Y, 3, 9);
+}
+
+static inline void dev_clamped_swiglu_backward_input(struct device *d, struct tensor dX, struct tensor dY,
+                                                     struct tensor X, struct clamped c)
+{
+    OPTIONAL(d, clamped_swiglu_backward_input, dX, dY, X, c);
+    dev_charge(d, "clamped swiglu backward input", dY, 5, 19);
 }
 
 /* ---- parallel streams -------------------------------------------------------------------------------------------- */

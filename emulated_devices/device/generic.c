@@ -70,16 +70,17 @@ static const struct tensor *states(struct views *seen, const struct optimizer *o
     return shown;
 }
 
-static struct attention mask_read(struct views *v, struct attention a)
+/* The tensors of a description of attention. */
+static struct attention shape_read(struct views *v, struct attention a)
 {
-    a.mask = view_read(v, a.mask);
+    a.mask = view_read(v, a.mask), a.sinks = view_read(v, a.sinks);
     return a;
 }
 
 #define T struct tensor
 #define IN(x) view_read(&seen, x)
 #define OUT(x) view_write(&seen, x)
-#define MASK(a) mask_read(&seen, a)
+#define SHAPE(a) shape_read(&seen, a)
 #define STATES(o, state) states(&seen, o, state, (struct tensor[OPTIMIZER_MAX_STATES]){ { 0 } })
 #define UNCONST(data) (void *)(uintptr_t)(data)         /* a tensor's data is void * */
 #define UNPACK(...) __VA_ARGS__

@@ -7,10 +7,12 @@
  * Forward   s = scale q k^T  for keys that the query sees: at or before it, or those of the mask
  *           p = exp(s - lse),  lse = log(sum_keys exp(s))
  *           o = sum_keys(m p v),  m = 1/(1-p_drop) or 0 by dropout's rule (1 without dropout)
+ * Sinks     lse = log(sum_keys exp(s) + exp(sink)): the sink is one more key, of value 0, with a logit of its own
  * Backward  dv = sum_queries(m p do)
  *           ds = p (m do v^T - D),  D = do . o
  *           dq = scale sum_keys(ds k),  dk = scale sum_queries(ds q)
  *           p is computed again from lse; dk and dv of a group sum over all its query heads
+ *           dsink = -sum_queries(exp(sink - lse) D), by attention_sinks.c
  * Parts     attention over some tokens with some keys: (o, lse) of these alone, for attention_merge; backward from the
  *           merged lse and D adds what these keys and queries contribute
  * Memory    two TILE x TILE tiles on each thread's stack; no row of scores is stored

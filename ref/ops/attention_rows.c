@@ -184,7 +184,7 @@ void FN(attention_rows_forward)(real *o, int64_t ld_o, real *lse, const struct h
     real tile[TILE * TILE];
     bool first = true;
     o += q0 * ld_o;
-    for (int64_t r = 0; r < rows; r++) s.top[r] = -(real)INFINITY;
+    for (int64_t r = 0; r < rows; r++) s.top[r] = t->sink, s.total[r] = t->sink > -(real)INFINITY;
 
     for (int64_t k0 = 0; k0 < t->keys; k0 += TILE) {
         const int64_t cols = t->keys - k0 < TILE ? t->keys - k0 : TILE;

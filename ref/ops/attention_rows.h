@@ -24,6 +24,7 @@ struct head {
     int64_t ranges;                     /* of each position, in the mask */
     int64_t window;                     /* positions up to a query's own, of which it sees keys; 0: all */
     int64_t drop_row;                   /* of position 0, in the matrix of probabilities of the whole model */
+    real sink;                          /* the logit of its sink; -infinity: it has none */
 };
 
 /* What the mask and dropout need of head h of sequence b. */
@@ -32,6 +33,7 @@ static inline struct head head_places(const struct attention *a, struct tensor q
     const int64_t ranges = tensor_cols(a->mask) / 2, masked = tensor_rows(a->mask) == a->S ? 0 : b * a->S;
     return (struct head){ .q_at = q_at.data, .ranges = ranges,              /* a mask for all sequences, or for each */
                           .window = a->window,
+                          .sink = tensor_present(a->sinks) ? CONST_DATA(a->sinks)[h] : -(real)INFINITY,
                           .mask = tensor_present(a->mask) ? (const int32_t *)a->mask.data + 2 * ranges * masked : NULL,
                           .drop_row = ((a->drop.row0 + b) * a->drop.cols + a->drop.col0 + h) * attention_each(a) };
 }
@@ -43,7 +45,7 @@ struct FN(head_gradients) {
 };
 
 /* Queries q0.. of a head, a tile of them: o and lse point to its row 0.  A query that sees no key has o = 0 and lse =
- * -infinity. */
+ * -infinity, or the sink. */
 void FN(attention_rows_forward)(real *o, int64_t ld_o, real *lse, const struct head *, const struct attention *,
                                 int64_t q0);
 

@@ -86,6 +86,7 @@ void FN(attention_scores)(struct tensor X, int64_t first, struct tensor L, struc
 void FN(attention_softmax)(struct tensor X, struct tensor q_at, struct attention a)
 {
     const struct stored s = FN(stored)(X, 0, 0, q_at, a);
+    assert(!tensor_present(a.sinks));
 
     #pragma omp parallel for collapse(3) if (tensor_count(X) > PARALLEL_FROM)
     for (int64_t b = 0; b < s.B; b++)

@@ -49,12 +49,17 @@ struct attention {
                                  * ascending (an empty one: first = end); or [BS,2R], for each sequence its own */
     int64_t window;             /* of what it would see, a query sees nothing before the last `window` positions up to
                                  * its own; 0: all */
+    struct tensor sinks;        /* [H], or none: the logit of each head's sink, which a query sees beside its keys, and
+                                 * which has no value.  Parts of the keys: of one of them alone */
     int64_t each;               /* tokens of each of several sequences that dropout numbers, if one of S holds them;
                                  * 0: S */
     double pairs;               /* with a mask: attention_pairs, for the cost */
     struct dropout drop;        /* of the probabilities: row = (b*heads + head)*S + query, col = key;  row0 = index of
                                  * the first local sequence, col0 = first local head, cols = heads of the whole model */
 };
+
+/* A swiglu whose gates are at most `limit`, and its gated values within +-limit: y = (u + 1) g sigmoid(alpha g). */
+struct clamped { double alpha, limit; };
 
 /* How a mixture's router chooses the experts of a token, and weighs them: ref/ops/route.c.  ref/routers has the
  * published rules. */
@@ -152,10 +157,14 @@ struct ops {
     void (*linear_backward_weight_columns)(struct tensor dW, struct tensor dY, int64_t first, struct tensor X);
 
     /* O [N, H*A] = softmax(scale Q K^T, causal) V;  lse [B,H,S] = log(sum of exp(scores)) of each query.
-     * No S x S matrix is stored; backward recomputes the probabilities from lse.  dQKV has the shape of QKV. */
+     * No S x S matrix is stored; backward recomputes the probabilities from lse.  dQKV has the shape of QKV.
+     * sinks_backward: dsinks [H] += the gradient of the sinks, from lse [BH,n] of all keys and the sink. */
     void (*attention_forward)(struct tensor O, struct tensor lse, struct tensor QKV, struct attention a);
     void (*attention_backward_input)(struct tensor dQKV, struct tensor dO, struct tensor O, struct tensor lse,
                                      struct tensor QKV, struct attention a);
+
+    void (*attention_sinks_backward)(struct tensor dsinks, struct tensor dO, struct tensor O, struct tensor lse,
+                                     struct attention a);
 
     /* Attention of some tokens with the keys of some, for sequences that are cut.  Q [BnQ, >=HA]: its first columns are
      * queries; KV [BnK, >=2KA]: its last columns are keys and values.  q_at, k_at: I32 [nQ], [nK], the positions of the
@@ -179,7 +188,7 @@ struct ops {
      * [Bn, >=HA]: the first columns are used.  R [Bk,KA]: keys or values of k tokens of each sequence, from position
      * `first` on; dR [BS,KA]: of all tokens.  m: the factors of a.drop.
      *   scores            X[:, first ..] = a.scale m (L R^T); no other column changes
-     *   softmax           X = softmax of each row over the tokens that the query sees; 0 for others
+     *   softmax           X = softmax of each row over the tokens that the query sees; 0 for others.  Without sinks
      *   softmax_backward  dX = P (dX - sum of P dX over the row)
      *   times             Y += a.scale (m X[:, first ..]) R
      *   transposed        dR = a.scale (m X)^T L, summed over queries, and over heads that share a key head */
@@ -204,6 +213,8 @@ struct ops {
     /* The same with gelu. */
     void (*geglu_forward)(struct tensor Y, struct tensor X);
     void (*geglu_backward_input)(struct tensor dX, struct tensor dY, struct tensor X);
+    void (*clamped_swiglu_forward)(struct tensor Y, struct tensor X, struct clamped c);
+    void (*clamped_swiglu_backward_input)(struct tensor dX, struct tensor dY, struct tensor X, struct clamped c);
 
     /* Y[n,:] = sigmoid(logits[n]) X[n,:].  logits, dlogits [N,1], in the wide format. */
     void (*gate_forward)(struct tensor Y, struct tensor X, struct tensor logits);

@@ -239,6 +239,7 @@ static void attention_forward(T O, T lse, T QKV, struct attention a)
     struct scratch s = { 0 };
     const T o = room(&s, O);
     assert(lse.dtype == F32);
+    a.sinks = wide(&s, a.sinks);
     ops_f32.attention_forward(o, lse, wide(&s, QKV), a);
     store(O, o), end(&s);
 }
@@ -251,11 +252,21 @@ static void attention_backward_input(T dQKV, T dO, T O, T lse, T QKV, struct att
     store(dQKV, dqkv), end(&s);
 }
 
+static void attention_sinks_backward(T dsinks, T dO, T O, T lse, struct attention a)
+{
+    struct scratch s = { 0 };
+    const T d = wide(&s, dsinks);
+    a.sinks = wide(&s, a.sinks);
+    ops_f32.attention_sinks_backward(d, wide(&s, dO), wide(&s, O), lse, a);
+    store(dsinks, d), end(&s);
+}
+
 static void attention_part_forward(T O, T lse, T Q, T KV, T q_at, T k_at, struct attention a)
 {
     struct scratch s = { 0 };
     const T o = room(&s, O);
     assert(lse.dtype == F32);
+    a.sinks = wide(&s, a.sinks);
     ops_f32.attention_part_forward(o, lse, wide(&s, Q), wide(&s, KV), q_at, k_at, a);
     store(O, o), end(&s);
 }
@@ -461,6 +472,22 @@ static void geglu_backward_input(T dX, T dY, T X)
     struct scratch s = { 0 };
     const T dx = room(&s, dX);
     ops_f32.geglu_backward_input(dx, wide(&s, dY), wide(&s, X));
+    store(dX, dx), end(&s);
+}
+
+static void clamped_swiglu_forward(T Y, T X, struct clamped c)
+{
+    struct scratch s = { 0 };
+    const T y = room(&s, Y);
+    ops_f32.clamped_swiglu_forward(y, wide(&s, X), c);
+    store(Y, y), end(&s);
+}
+
+static void clamped_swiglu_backward_input(T dX, T dY, T X, struct clamped c)
+{
+    struct scratch s = { 0 };
+    const T dx = room(&s, dX);
+    ops_f32.clamped_swiglu_backward_input(dx, wide(&s, dY), wide(&s, X), c);
     store(dX, dx), end(&s);
 }
 
@@ -697,6 +724,7 @@ static void cross_entropy_backward(T dlogits, T logits, T total, T top, T labels
         .linear_backward_weight_columns = linear_backward_weight_columns,                                           \
         .attention_forward = attention_forward, .attention_backward_input = attention_backward_input,               \
         .attention_part_forward = attention_part_forward, .attention_merge = attention_merge,                       \
+        .attention_sinks_backward = attention_sinks_backward,                                                       \
         .attention_delta = attention_delta, .attention_part_backward = attention_part_backward,                     \
         .attention_scores = attention_scores, .attention_softmax = attention_softmax,                               \
         .attention_softmax_backward = attention_softmax_backward,                                                   \
@@ -710,6 +738,8 @@ static void cross_entropy_backward(T dlogits, T logits, T total, T top, T labels
         .rotary_forward = rotary_forward, .rotary_backward_input = rotary_backward_input,                           \
         .swiglu_forward = swiglu_forward, .swiglu_backward_input = swiglu_backward_input,                           \
         .geglu_forward = geglu_forward, .geglu_backward_input = geglu_backward_input,                               \
+        .clamped_swiglu_forward = clamped_swiglu_forward,                                                           \
+        .clamped_swiglu_backward_input = clamped_swiglu_backward_input,                                             \
         .gate_forward = gate_forward, .gate_backward_input = gate_backward_input,                                   \
         .silu_forward = silu_forward, .silu_backward_input = silu_backward_input,                                   \
         .streams_beside = streams_beside, .streams_beside_backward_input = streams_beside_backward_input,           \

@@ -92,6 +92,13 @@ static int32_t positions[] = { 0, 1, 2 };
 #define three tensor_1d(positions, I32, 3)
 #define SCORES(t) tensor_2d((t).data, (t).dtype, N * H, 3)
 #define BY_HEAD(t) tensor_2d((t).data, (t).dtype, N / 3 * H, 3)
+static struct attention with_sinks(struct tensor sinks)
+{
+    struct attention a = heads;
+    a.sinks = sinks;
+    return a;
+}
+static const struct clamped clamps = { .alpha = 1.702, .limit = 1.25 };
 static const struct dropout dropped = { .p = 0.25, .seed = 5, .cols = D };
 static const double slopes[E] = { 0.5, -1, 2, 0.25 };
 static double sums[2 * E + 1], result;
@@ -140,11 +147,14 @@ static double sums[2 * E + 1], result;
       (d, t[0], 2, t[1], t[2], t[3]))                                                                                  \
     X(linear_backward_input_columns, (NUMBERS(N, D), NUMBERS(N, V), NUMBERS(3, D)), (d, t[0], t[1], 2, t[2], true))    \
     X(linear_backward_weight_columns, (NUMBERS(3, D), NUMBERS(N, V), NUMBERS(N, D)), (d, t[0], t[1], 2, t[2]))         \
-    X(attention_forward, (NUMBERS(N, D), STATISTIC(N * H), NUMBERS(N, 2 * D)), (d, t[0], t[1], t[2], heads))           \
+    X(attention_forward, (NUMBERS(N, D), STATISTIC(N * H), NUMBERS(N, 2 * D), NUMBERS(H, 0)),                          \
+      (d, t[0], t[1], t[2], with_sinks(t[3])))                                                                         \
     X(attention_backward_input, (NUMBERS(N, 2 * D), X_Y, STATISTIC(N * H), NUMBERS(N, 2 * D)),                         \
       (d, t[0], t[1], t[2], t[3], t[4], heads))                                                                        \
-    X(attention_part_forward, (NUMBERS(N, D), STATISTIC(N * H), NUMBERS(N, D), NUMBERS(N, 2 * D)),                     \
-      (d, t[0], t[1], t[2], t[3], three, three, heads, 12))                                                            \
+    X(attention_part_forward, (NUMBERS(N, D), STATISTIC(N * H), NUMBERS(N, D), NUMBERS(N, 2 * D), NUMBERS(H, 0)),      \
+      (d, t[0], t[1], t[2], t[3], three, three, with_sinks(t[4]), 12))                                                 \
+    X(attention_sinks_backward, (NUMBERS(H, 0), X_Y, STATISTIC(N * H), NUMBERS(H, 0)),                                 \
+      (d, t[0], t[1], t[2], BY_HEAD(t[3]), with_sinks(t[4])))                                                          \
     X(attention_merge, (X_Y, STATISTIC(N * H), STATISTIC(N * H)),                                                      \
       (d, t[0], BY_HEAD(t[2]), t[1], BY_HEAD(t[3]), heads))                                                            \
     X(attention_delta, (STATISTIC(N * H), X_Y), (d, BY_HEAD(t[0]), t[1], t[2], heads))                                 \
@@ -165,6 +175,9 @@ static double sums[2 * E + 1], result;
     X(swiglu_backward_input, (NUMBERS(N, 2 * D), NUMBERS(N, D), NUMBERS(N, 2 * D)), (d, t[0], t[1], t[2]))             \
     X(geglu_forward, (NUMBERS(N, D), NUMBERS(N, 2 * D)), (d, t[0], t[1]))                                              \
     X(geglu_backward_input, (NUMBERS(N, 2 * D), NUMBERS(N, D), NUMBERS(N, 2 * D)), (d, t[0], t[1], t[2]))              \
+    X(clamped_swiglu_forward, (NUMBERS(N, D), NUMBERS(N, 2 * D)), (d, t[0], t[1], clamps))                             \
+    X(clamped_swiglu_backward_input, (NUMBERS(N, 2 * D), NUMBERS(N, D), NUMBERS(N, 2 * D)),                            \
+      (d, t[0], t[1], t[2], clamps))                                                                                   \
     X(route_forward, (NUMBERS(N, K), WHOLE(N, K, E), NUMBERS(N, E)), (d, t[0], t[1], t[2], &rule, NULL))               \
     X(route_drop, (NUMBERS(N, K), WHOLE(N, K, E)), (d, t[0], t[1], 3, E - 1, 1, true))                                 \
     X(route_backward_input, (NUMBERS(N, E), NUMBERS(N, K), NUMBERS(N, K), WHOLE(N, K, E), NUMBERS(N, E)),              \

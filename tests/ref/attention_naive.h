@@ -8,7 +8,7 @@
 
 enum { TILE = 64 };                     /* keys per tile in the operation: only the error bound knows */
 
-static struct tensor QKV, O, lse, dO, dQKV;
+static struct tensor QKV, O, lse, dO, dQKV, dsinks;      /* dsinks: of a.sinks, if there are any; adds to 1 */
 static struct attention a;
 static int merges;                      /* how many results were merged into each row's, at most */
 
@@ -68,12 +68,15 @@ static inline num shrunk(num p, num range)
     return p;
 }
 
+/* The logit of a head's sink. */
+static inline num sink_of(int64_t h) { return tensor_present(a.sinks) ? at(a.sinks, h) : exact(-INFINITY); }
+
 /* Row `query` of head h: scores, probabilities, log-sum-exp.  @return whether it sees a key. */
 struct naive_row { num *s, *p, lse; };
 
 static inline bool naive_row(struct naive_row *r, int64_t b, int64_t h, int64_t query)
 {
-    num top = exact(-INFINITY), least = exact(INFINITY);
+    num top = sink_of(h), least = exact(tensor_present(a.sinks) ? top.v : INFINITY);
     struct sum total = { 0 };
     for (int64_t k = 0; k < a.S; k++) {
         r->s[k] = times(rounded(a.scale, 0), dot(QKV, q_col(b, query, h), QKV, k_col(b, k, h)));
@@ -85,6 +88,7 @@ static inline bool naive_row(struct naive_row *r, int64_t b, int64_t h, int64_t 
         if (sees(b, query, k)) sum_add(&total, r->p[k] = shrunk(expo(minus(r->s[k], top)), range));
     }
     if (total.n == 0) return false;
+    if (tensor_present(a.sinks)) sum_add(&total, shrunk(expo(minus(sink_of(h), top)), range));
     const num inverse = over(exact(1), sum_end(total));
     r->lse = plus(top, logarithm(sum_end(total)));
     r->lse.e += merges * unit * (2 * (fabsl(r->lse.v) + fabsl(range.v)) + 4);
@@ -94,17 +98,18 @@ static inline bool naive_row(struct naive_row *r, int64_t b, int64_t h, int64_t 
 
 static inline void expect_blind(int64_t b, int64_t h, int64_t query)
 {
-    if (tensor_present(lse) && tensor_get(lse, (b * a.H + h) * a.S + query) != -INFINITY)
-        fail_msg("%s: query %d of head %d sees no key, but lse is not -infinity", case_name, (int)query, (int)h);
+    if (tensor_present(lse) && tensor_get(lse, (b * a.H + h) * a.S + query) != (double)sink_of(h).v)
+        fail_msg("%s: query %d of head %d sees no key, but lse is not -infinity, or the sink", case_name, (int)query,
+                 (int)h);
     for (int64_t d = 0; d < a.A; d++) {
         expect_near("O of a query without keys", O, o_col(b, query, h) + d, exact(0));
         expect_near("dQ of a query without keys", dQKV, q_col(b, query, h) + d, exact(0));
     }
 }
 
-/* One query's output, and what it adds to the gradients of a key/value head: sums [S,A]. */
+/* One query's output, and what it adds to the gradients of a key/value head: sums [S,A]; and of the head's sink. */
 static inline void check_query(int64_t b, int64_t h, int64_t query, const struct naive_row *row, struct sum *dk,
-                               struct sum *dv)
+                               struct sum *dv, struct sum *dsink)
 {
     const int64_t A = a.A;
     struct sum o[TILE] = { 0 }, dq[TILE] = { 0 }, D = { 0 };
@@ -117,6 +122,8 @@ static inline void check_query(int64_t b, int64_t h, int64_t query, const struct
         expect_near("O", O, o_col(b, query, h) + d, out);
         sum_add(&D, times(at(dO, o_col(b, query, h) + d), out));
     }
+    if (tensor_present(a.sinks))
+        sum_add(dsink, times(exact(-1), times(expo(minus(sink_of(h), row->lse)), sum_end(D))));
     for (int64_t k = 0; k < a.S; k++) {
         if (!sees(b, query, k)) continue;
         const num factor = dropout_factor(b, h, query, k), p = expo(minus(row->s[k], row->lse));
@@ -131,31 +138,42 @@ static inline void check_query(int64_t b, int64_t h, int64_t query, const struct
     for (int64_t d = 0; d < A; d++) expect_near("dQ", dQKV, q_col(b, query, h) + d, sum_end(dq[d]));
 }
 
-static inline void check_head(int64_t b, int64_t h, struct sum *dk, struct sum *dv)
+static inline void check_head(int64_t b, int64_t h, struct sum *dk, struct sum *dv, struct sum *dsink)
 {
     num *s = calloc((size_t)(2 * a.S), sizeof *s);
     struct naive_row row = { .s = s, .p = s + a.S };
     assert_non_null(s);
     for (int64_t query = 0; query < a.S; query++)
-        if (naive_row(&row, b, h, query)) check_query(b, h, query, &row, dk, dv);
+        if (naive_row(&row, b, h, query)) check_query(b, h, query, &row, dk, dv, dsink);
         else expect_blind(b, h, query);
     free(s);
 }
 
 static inline void check_all(int64_t B)
 {
+    struct sum *dsink = calloc((size_t)a.H + 1, sizeof *dsink);
+    assert_non_null(dsink);
     for (int64_t b = 0; b < B; b++)
         for (int64_t kv = 0; kv < a.K; kv++) {
             struct sum *dk = calloc((size_t)(2 * a.S * a.A), sizeof *dk), *dv = dk + a.S * a.A;
             assert_non_null(dk);
             const int64_t group = a.H / a.K;
-            for (int64_t h = kv * group; h < (kv + 1) * group; h++) check_head(b, h, dk, dv);
+            for (int64_t h = kv * group; h < (kv + 1) * group; h++) check_head(b, h, dk, dv, &dsink[h]);
             for (int64_t i = 0; i < a.S * a.A; i++) {
                 expect_near("dK", dQKV, k_col(b, i / a.A, kv * group) + i % a.A, sum_end(dk[i]));
                 expect_near("dV", dQKV, v_col(b, i / a.A, kv * group) + i % a.A, sum_end(dv[i]));
             }
             free(dk);
         }
+    for (int64_t h = 0; tensor_present(a.sinks) && h < a.H; h++)
+        expect_near("dsinks", dsinks, h, plus(exact(1), sum_end(dsink[h])));
+    free(dsink);
+}
+
+/* Sinks, of logits between -2 and 2, for the case that was set up. */
+static inline void setup_sinks(void)
+{
+    a.sinks = fill(vector(QKV.dtype, a.H), 2, "sinks"), dsinks = fill_with(vector(QKV.dtype, a.H), 1);
 }
 
 #endif

@@ -149,9 +149,13 @@ static void attention(void **state)
     (void)state;
     FOR_NARROW(t, op) {
         const int64_t B = 2, S = 70, H = 4, K = 2, A = 5, N = B * S;
+        const struct tensor sinks = fill(vector(t, H), 2, "sinks");
         const struct attention a = {
-            .S = S, .H = H, .K = K, .A = A, .scale = 0.7, .drop = { .p = 0.2, .seed = 1, .stream = 2, .cols = H }
+            .S = S, .H = H, .K = K, .A = A, .scale = 0.7, .drop = { .p = 0.2, .seed = 1, .stream = 2, .cols = H },
+            .sinks = sinks
         };
+        struct attention wide = a;
+        wide.sinks = widened(sinks);
         CASE("attention %s", dtype_name(t));
         const struct tensor QKV = fill(matrix(t, N, (H + 2 * K) * A), 2, "qkv"),
                             dO = fill(matrix(t, N, H * A), 1, "do");
@@ -159,8 +163,15 @@ static void attention(void **state)
                             l = vector(F32, N * H);
         const struct tensor o = matrix(F32, N, H * A), dqkv = matrix(F32, N, (H + 2 * K) * A);
         op->attention_forward(O, lse, QKV, a);
-        fp32->attention_forward(o, l, widened(QKV), a);
+        fp32->attention_forward(o, l, widened(QKV), wide);
         expect_stored("O", O, o), expect_same_bits("lse", lse, l);
+        for (int in = 0; in < 2; in++) {
+            const struct tensor dS = fill_with(vector(in ? F32 : t, H), 1), ds = widened(dS),
+                                by_head = tensor_2d(lse.data, F32, B * H, S);
+            op->attention_sinks_backward(dS, dO, O, by_head, a);
+            fp32->attention_sinks_backward(ds, widened(dO), widened(O), by_head, wide);
+            expect_stored("dsinks", dS, ds);
+        }
         op->attention_backward_input(dQKV, dO, O, lse, QKV, a);
         fp32->attention_backward_input(dqkv, widened(dO), widened(O), l, widened(QKV), a);
         expect_stored("dQKV", dQKV, dqkv);
@@ -173,7 +184,8 @@ static void attention_in_parts(void **state)
     (void)state;
     FOR_NARROW(t, op) {
         const int64_t B = 2, n = 5, H = 4, K = 2, A = 3;
-        const struct attention a = { .S = 2 * n, .H = H, .K = K, .A = A, .scale = 0.7 };
+        struct attention a = { .S = 2 * n, .H = H, .K = K, .A = A, .scale = 0.7 }, wide_a = a;
+        a.sinks = fill(vector(t, H), 2, "sinks"), wide_a.sinks = widened(a.sinks);
         CASE("attention in parts %s", dtype_name(t));
         const struct tensor Q = fill(matrix(t, B * n, H * A), 2, "q"), KV = fill(matrix(t, B * n, 2 * K * A), 2, "kv"),
                             dO = fill(matrix(t, B * n, H * A), 1, "do"), at = vector(I32, n);
@@ -181,7 +193,7 @@ static void attention_in_parts(void **state)
         const struct tensor O = matrix(t, B * n, H * A), lse = matrix(F32, B * H, n), delta = matrix(F32, B * H, n);
         const struct tensor o = matrix(F32, B * n, H * A), l = matrix(F32, B * H, n), e = matrix(F32, B * H, n);
         op->attention_part_forward(O, lse, Q, KV, at, at, a);
-        fp32->attention_part_forward(o, l, widened(Q), widened(KV), at, at, a);
+        fp32->attention_part_forward(o, l, widened(Q), widened(KV), at, at, wide_a);
         expect_stored("O", O, o), expect_same_bits("lse", lse, l);
         const struct tensor twice = widened(O);
         fp32->attention_merge(twice, l, widened(O), lse, a);

@@ -38,6 +38,25 @@ static void test_attention(void **state)
         }
 }
 
+/* Sinks as large as scores, and far above and below them. */
+static void test_sinks(void **state)
+{
+    (void)state;
+    FOR_FORMATS(t, op)
+        for (int i = 0; i < SHAPES; i++) {
+            setup(op, shapes[i].B,
+                  (struct attention){ .S = shapes[i].S, .H = shapes[i].H, .K = shapes[i].K, .A = shapes[i].A,
+                                      .scale = 0.7, .window = i % 2 ? 3 : 0,
+                                      .drop = { .p = shapes[i].p, .seed = 3, .stream = 4 } }, shapes[i].size);
+            setup_sinks();
+            if (i % 3 == 1) tensor_set(a.sinks, 0, i % 2 ? 20 : -20);
+            run(op);
+            op->attention_sinks_backward(dsinks, dO, O, lse, a);
+            check_all(shapes[i].B);
+            check_guards_and_free();
+        }
+}
+
 static void test_empty_shapes(void **state)
 {
     (void)state;
@@ -60,11 +79,17 @@ static void forward(void) { ops_for(F64)->attention_forward(O, lse, QKV, a); }
 static void test_gradient(void **state)
 {
     (void)state;
-    for (int dropped = 0; dropped < 2; dropped++) {
+    for (int i = 0; i < 4; i++) {
         setup(ops_for(F64), 2, (struct attention){ .S = 6, .H = 4, .K = 2, .A = 3, .scale = 0.6,
-              .drop = { .p = 0.3 * dropped, .seed = 8, .stream = 1 } }, 1);
+              .drop = { .p = i % 2 ? 0.3 : 0, .seed = 8, .stream = 1 } }, 1);
+        if (i > 1) setup_sinks();
         run(ops_for(F64));
         expect_gradient("dQKV", copy_of(dQKV), QKV, forward, O, dO, 60);
+        if (i > 1) {
+            fill_with(dsinks, 0), forward();
+            ops_for(F64)->attention_sinks_backward(dsinks, dO, O, lse, a);
+            expect_gradient("dsinks", copy_of(dsinks), a.sinks, forward, O, dO, 60);
+        }
         check_guards_and_free();
     }
 }
@@ -187,7 +212,8 @@ static void test_threads_do_not_matter(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_attention), cmocka_unit_test(test_empty_shapes), cmocka_unit_test(test_gradient),
+        cmocka_unit_test(test_attention), cmocka_unit_test(test_sinks),
+        cmocka_unit_test(test_empty_shapes), cmocka_unit_test(test_gradient),
         cmocka_unit_test(test_large_scores), cmocka_unit_test(test_heads_cut_in_two),
         cmocka_unit_test(test_sequences_cut_in_two), cmocka_unit_test(test_threads_do_not_matter),
     };

@@ -151,10 +151,13 @@ static void run_queries(const struct ops *op, int64_t B, enum cut cut, int64_t P
     const struct tensor d_o = part_rows(dO, 0, q, B, at), dq = fill_with(matrix(op->dtype, B * n, q), 0);
     for (int64_t k = 0; k < P; k++) {
         const bool first = k == 0;
-        op->attention_part_forward(first ? o : o2, first ? l : l2, Q, KV[k], at, positions_of(cut, P, k), a);
+        struct attention shape = a;
+        if (k != P / 2) shape.sinks = tensor_none;      /* any one part has them */
+        op->attention_part_forward(first ? o : o2, first ? l : l2, Q, KV[k], at, positions_of(cut, P, k), shape);
         if (!first) op->attention_merge(o, l, o2, l2, a);
     }
     op->attention_delta(delta, d_o, o, a);
+    if (tensor_present(a.sinks)) op->attention_sinks_backward(dsinks, d_o, o, l, a);
     for (int64_t k = 0; k < P; k++)
         op->attention_part_backward(dq, dKV[k], d_o, delta, l, Q, KV[k], at, positions_of(cut, P, k), a);
     move_rows(O, 0, o, at, true), move_rows(dQKV, 0, dq, at, true), store_lse(l, at);
@@ -183,6 +186,7 @@ static void test_parts(void **state)
                 const int64_t P = 1 + ((int64_t)cut + (int64_t)m) % 4;
                 setup_masked(op, 2, (struct attention){ .S = 11, .H = 4, .K = 2, .A = 3, .scale = 0.7,
                              .drop = { .p = cut % 2 ? 0.3 : 0, .seed = 3 } }, m);
+                if (cut % 3 == 1) setup_sinks();
                 CASE("%s %s in %d, %s", dtype_name(t), mask_name[m], (int)P, cut_name[cut]);
                 run_parts(op, 2, cut, P);
                 check_all(2);

@@ -1,5 +1,5 @@
-/* rmsnorm, norms of heads, rotary, swiglu and geglu: compared with loops in long double, backward also with finite
- * differences of forward.
+/* rmsnorm, norms of heads, rotary, swiglu, geglu and the clamped swiglu: compared with loops in long double, backward
+ * also with finite differences of forward.
  * tier: check
  */
 #include "ref/model/rotary.h"
@@ -310,6 +310,62 @@ static void test_geglu(void **state)
     }
 }
 
+/* ---- clamped swiglu ---------------------------------------------------------------------------------------------- */
+
+static const struct clamped clamps = { .alpha = 1.702, .limit = 3 };
+
+static void clamped_again(void) { now->clamped_swiglu_forward(Y, X, clamps); }
+
+static void expect_clamped(int64_t n, int64_t f, int64_t F)
+{
+    const int64_t i = n * F + f, gate = n * 2 * F + f, up = gate + F;
+    const num limit = exact(clamps.limit), alpha = rounded(clamps.alpha, 0), dy = at(dY, i);
+    const bool high = at(X, gate).v > limit.v, outside = fabsl(at(X, up).v) > limit.v;
+    const num g = high ? limit : at(X, gate),
+              u = plus(exact(1), outside ? exact(copysignl(limit.v, at(X, up).v)) : at(X, up));
+    const num s = over(exact(1), plus(exact(1), expo(minus(exact(0), times(alpha, g))))),
+              rest = over(exact(1), plus(exact(1), expo(times(alpha, g))));
+    expect_near("Y", Y, i, times(times(g, s), u));
+    expect_near("du", dX, up, outside ? exact(0) : times(dy, times(g, s)));
+    expect_near("dg", dX, gate, high ? exact(0) : times(times(times(dy, u), s),
+                                                        plus(exact(1), times(times(alpha, g), rest))));
+}
+
+static void clamped_case(const struct ops *op, int64_t N, int64_t F, double reach)
+{
+    const enum dtype t = op->dtype;
+    CASE("clamped swiglu %s N=%d F=%d reach %g", dtype_name(t), (int)N, (int)F, reach);
+    X = fill(matrix(t, N, 2 * F), reach, "x"), Y = matrix(t, N, F), dY = fill(matrix(t, N, F), 1, "dy"),
+    dX = matrix(t, N, 2 * F), now = op;
+    clamped_again();
+    op->clamped_swiglu_backward_input(dX, dY, X, clamps);
+    for (int64_t n = 0; n < N; n++)
+        for (int64_t f = 0; f < F; f++) expect_clamped(n, f, F);
+    if (t == F64 && N * F > 0 && reach < clamps.limit) expect_gradient("dX", dX, X, clamped_again, Y, dY, 8);
+    check_guards_and_free();
+}
+
+/* Numbers at the limit still have a gradient, as in torch.clamp; a NaN stays one. */
+static void test_clamped_swiglu(void **state)
+{
+    (void)state;
+    FOR_FORMATS(t, op) {
+        clamped_case(op, 1, 1, 1);
+        clamped_case(op, 0, 3, 1);
+        clamped_case(op, 7, 5, 2);
+        clamped_case(op, 40, 37, 8);
+        clamped_case(op, 200, 100, 30);
+        X = fill_with(matrix(t, 1, 4), clamps.limit), Y = matrix(t, 1, 2), dY = fill_with(matrix(t, 1, 2), 1),
+        dX = matrix(t, 1, 4);
+        tensor_set(X, 1, NAN), tensor_set(X, 3, -clamps.limit);
+        op->clamped_swiglu_forward(Y, X, clamps);
+        op->clamped_swiglu_backward_input(dX, dY, X, clamps);
+        assert_true(tensor_get(dX, 0) > 0 && tensor_get(dX, 2) > 0);
+        assert_true(isnan(tensor_get(Y, 1)) && isnan(tensor_get(dX, 3)));
+        check_guards_and_free();
+    }
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -319,6 +375,7 @@ int main(void)
         cmocka_unit_test(test_llama3_scaling),
         cmocka_unit_test(test_swiglu),
         cmocka_unit_test(test_geglu),
+        cmocka_unit_test(test_clamped_swiglu),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

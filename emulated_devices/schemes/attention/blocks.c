@@ -37,7 +37,8 @@ void block_attend(struct cp_pass *g, struct block_results *r, struct tensor keys
     const int into = owner == g->cp->rank ? OUT : MORE;
     if (into == MORE && pairs == 0) return;
     dev_attention_part_forward(g->device, r->o[into], r->lse[into], g->call->qkv, keys,
-                               positions_of(&g->at, g->cp->rank), positions_of(&g->at, owner), g->shape, pairs);
+                               positions_of(&g->at, g->cp->rank), positions_of(&g->at, owner), cp_shape(g, owner),
+                               pairs);
     if (into == MORE)
         dev_attention_merge(g->device, r->o[OUT], r->lse[OUT], r->o[MORE], r->lse[MORE], g->shape);
 }
@@ -53,6 +54,8 @@ enum error_code block_gradients_open(struct cp_pass *g, struct block_gradients *
     if (!e && g->own != g->wide) e = cp_open(g, &s->all, 1, g->wide, rows, tensor_cols(c->qkv), err);
     if (e) return e;
     dev_attention_delta(g->device, s->delta, c->d_out, c->out, g->shape);
+    if (tensor_present(c->d_sinks))
+        dev_attention_sinks_backward(g->device, c->d_sinks, c->d_out, c->out, cp_by_heads(g, c->kept[0]), g->shape);
     device_zero(g->device, s->all);
     return OK;
 }

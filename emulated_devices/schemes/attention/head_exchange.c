@@ -25,11 +25,19 @@ int64_t head_exchange_sequences(const struct head_exchange *x, int64_t rows)
     return rows / tokens_of(x, x->rank).count;
 }
 
+struct tensor head_exchange_sinks(const struct head_exchange *x, struct tensor all)
+{
+    const struct heads h = head_exchange_heads(x, x->rank);
+    if (!tensor_present(all)) return all;
+    return tensor_1d((char *)all.data + (size_t)h.queries.first * dtype_size(all.dtype), all.dtype, h.queries.count);
+}
+
 struct attention head_exchange_shape(const struct head_exchange *x, struct attention all)
 {
     const struct heads h = head_exchange_heads(x, x->rank);
     all.H = h.queries.count, all.K = h.keys.count;
     all.drop.col0 += h.queries.first;
+    all.sinks = head_exchange_sinks(x, all.sinks);
     return all;
 }
 

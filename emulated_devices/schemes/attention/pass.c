@@ -99,6 +99,13 @@ void cp_arrive(struct cp_pass *p, struct message m)
     if (message_wait(p->cp->group->comm, m, &err) != OK) comm_give_up(p->cp->group->comm, &err);
 }
 
+struct attention cp_shape(const struct cp_pass *p, int member)
+{
+    struct attention a = p->shape;
+    if (member != p->cp->rank) a.sinks = tensor_none;
+    return a;
+}
+
 double cp_pairs(const struct cp_pass *p, int member)
 {
     return positions_pairs(&p->at, p->shape, p->B, p->cp->rank, member);

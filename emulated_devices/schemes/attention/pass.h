@@ -77,6 +77,9 @@ struct cp_turn cp_turn(struct cp_pass *, struct tensor buffer[2], int step);
 /** The member `steps` before this device on the ring of members. */
 int cp_before(const struct context_parallel *, int steps);
 
+/** The shape for a part with a member's keys, of which this device's own has the sinks. */
+struct attention cp_shape(const struct cp_pass *, int member);
+
 /** The pairs of a query of this device and a key of a member that see each other. */
 double cp_pairs(const struct cp_pass *, int member);
 

@@ -241,7 +241,7 @@ static void compute_forward(struct journey *j, struct bundle *into, const struct
     const int rank = g->cp->rank;
     dev_attention_part_forward(g->device, view(j, into, RESULT, owner, rank), view(j, into, RESULT_LSE, owner, rank),
                                view(j, queries, Q, owner, rank), g->call->qkv, positions_at(j, owner, rank),
-                               positions_of(&g->at, rank), g->shape,
+                               positions_of(&g->at, rank), cp_shape(g, owner),
                                positions_pairs(&g->at, g->shape, g->B, owner, rank));
 }
 

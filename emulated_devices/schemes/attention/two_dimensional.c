@@ -121,6 +121,7 @@ enum error_code two_dimensional_backward_input(struct attention_call *c, struct 
     struct attention_call inside = call_inside(c, &a);
     inside.d_out = device_tensor_2d(d, BUFFERS, tensor_rows(inside.out), tensor_cols(inside.out));
     inside.d_qkv = device_tensor_2d(d, BUFFERS, tensor_rows(inside.qkv), tensor_cols(inside.qkv));
+    inside.d_sinks = head_exchange_sinks(&a.exchange, c->d_sinks);
     enum error_code e = inside.d_out.data && inside.d_qkv.data
                             ? OK : fail(err, ERR_MEMORY, "no memory for the gradients of attention");
     if (!e) e = head_exchange_gather(&a.exchange, c->d_out, inside.d_out, false, err);

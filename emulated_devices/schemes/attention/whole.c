@@ -36,8 +36,13 @@ enum error_code whole_forward(struct attention_call *c, struct error *err)
 
 enum error_code whole_backward_input(struct attention_call *c, struct error *err)
 {
+    const struct tensor lse = c->kept[0];
     (void)err;
-    dev_attention_backward_input(c->cp->tp->device, c->d_qkv, c->d_out, c->out, c->kept[0], c->qkv, c->shape);
+    dev_attention_backward_input(c->cp->tp->device, c->d_qkv, c->d_out, c->out, lse, c->qkv, c->shape);
+    if (tensor_present(c->d_sinks) && tensor_count(lse) > 0)
+        dev_attention_sinks_backward(c->cp->tp->device, c->d_sinks, c->d_out, c->out,
+                                     tensor_2d(lse.data, lse.dtype, tensor_count(lse) / c->shape.S, c->shape.S),
+                                     c->shape);
     return OK;
 }
 
