@@ -59,23 +59,28 @@ static struct single_value weight_of(struct single *s, const struct single_node 
     return product_weight(s, rows_of(s, &r, s->expert, dY, false), rows_of(s, &r, s->expert, X, tokens));
 }
 
-/* Add the rows of a token; times: of each choice, NULL for 1.  What is added up is stored by steps. */
+/* Add the rows of a token; times: of each choice, NULL for 1; sizes: of the rows.  What is added up is stored by steps.
+ * Ranks that have parts of the rows each make a part of the sum, which is stored, and so is each sum of parts. */
 static struct single_value sum_rows(struct single *s, const struct routing *r, struct single_value rows,
-                                    const double *times)
+                                    struct single_sizes sizes, const double *times)
 {
     const int64_t N = tensor_rows(r->logits), D = tensor_cols(rows.y);
     const struct single_value v = single_value_new(s, N, D);
     const struct tensor absolute = single_new(s, N, D);
+    const bool parts = sizes.parts > 1;
     for (int64_t i = 0; !s->failed && i < r->rows * D; i++) {
         const int64_t at = routing_token(r, i / D) * D + i % D;
-        const double w = times ? times[((const int32_t *)r->order.data)[i / D]] : 1, term = w * numbers(rows.y)[i];
-        numbers(v.y)[at] += term, numbers(absolute)[at] += fabs(term);
+        const double w = times ? times[((const int32_t *)r->order.data)[i / D]] : 1;
+        numbers(v.y)[at] += w * numbers(rows.y)[i], numbers(absolute)[at] += fabs(w) * numbers(sizes.absolute)[i];
         numbers(v.fused)[at] += fabs(w) * numbers(rows.fused)[i];
-        numbers(v.steps)[at] += fabs(w) * numbers(rows.steps)[i] + s->rounding.store * fabs(numbers(v.y)[at]);
+        numbers(v.steps)[at] += fabs(w) * numbers(rows.steps)[i] +
+                                s->rounding.store * (parts ? numbers(absolute)[at] : fabs(numbers(v.y)[at]));
     }
     for (int64_t i = 0; !s->failed && i < N * D; i++) {
-        const double off = (rounding_of_sum(s->rounding.sum, r->k) + s->rounding.sum) * numbers(absolute)[i];
-        numbers(v.fused)[i] += off, numbers(v.steps)[i] += off + s->rounding.store * numbers(absolute)[i];
+        const double size = numbers(absolute)[i],
+                     off = (rounding_of_sum(s->rounding.sum, r->k) + s->rounding.sum) * size +
+                           (parts ? (sizes.parts - 1) * rounding_when_stored(&s->rounding, size, 0) : 0);
+        numbers(v.fused)[i] += off, numbers(v.steps)[i] += off + s->rounding.store * size;
     }
     return v;
 }
@@ -89,13 +94,20 @@ static struct single_value up_forward(struct single *s, const struct single_node
     return single_going(s) ? products(s, n, &r, X, true, false) : single_none;
 }
 
+static struct single_sizes sizes_of_rows(struct single *s, struct tensor y)
+{
+    const struct single_sizes sizes = { .absolute = single_new(s, tensor_rows(y), tensor_cols(y)), .parts = 1 };
+    for (int64_t i = 0; !s->failed && i < tensor_count(y); i++) numbers(sizes.absolute)[i] = fabs(numbers(y)[i]);
+    return sizes;
+}
+
 static struct single_value up_input(struct single *s, const struct single_node *n)
 {
     const struct routing r = routing_of(s, n->logits);
     const struct tensor dY = single_grad(s, n->out);
     if (!single_going(s)) return single_none;
     const struct single_value rows = single_settled(s, products(s, n, &r, dY, false, true));
-    return single_going(s) ? sum_rows(s, &r, rows, NULL) : single_none;
+    return single_going(s) ? sum_rows(s, &r, rows, sizes_of_rows(s, rows.y), NULL) : single_none;
 }
 
 static struct single_value up_weight(struct single *s, const struct single_node *n) { return weight_of(s, n, true); }
@@ -174,10 +186,11 @@ static struct single_value exact_rows(struct single *s, struct tensor y)
 static struct single_value combine(struct single *s, const struct single_node *n)
 {
     const struct routing r = routing_of(s, n->logits);
-    const struct tensor rows = single_act(s, n->in[0]), w = single_act(s, n->in[1]),
+    struct single_sizes sizes;
+    const struct tensor rows = single_act_sized(s, n->in[0], &sizes), w = single_act(s, n->in[1]),
                         X = has_identity(s) ? single_act(s, n->in[2]) : tensor_none;
     if (!single_going(s)) return single_none;
-    struct single_value v[2] = { sum_rows(s, &r, exact_rows(s, rows), numbers(w)) };
+    struct single_value v[2] = { sum_rows(s, &r, exact_rows(s, rows), sizes, numbers(w)) };
     if (!has_identity(s)) return v[0];
     v[1] = identity(s, &r, X, w);
     return single_sum(s, v, 2);
@@ -199,29 +212,33 @@ static struct single_value combine_rows(struct single *s, const struct single_no
     return v;
 }
 
-/* A choice's gradient: its row times the gradient of its token. */
-static void put_dot(struct single *s, struct single_value v, int64_t at, const double *a, const double *b, int64_t D)
+/* A choice's gradient: its row times the gradient of its token.  size: of the row, NULL: its own; ranks that have parts
+ * of it each store a part of the gradient. */
+static void put_dot(struct single *s, struct single_value v, int64_t at, const double *a, const double *size,
+                    const double *b, int64_t D, int parts)
 {
     double sum = 0, absolute = 0;
-    for (int64_t d = 0; d < D; d++) sum += a[d] * b[d], absolute += fabs(a[d] * b[d]);
-    single_put(v, at, (struct element){ sum, rounding_of_sum(s->rounding.sum, D) * absolute },
+    for (int64_t d = 0; d < D; d++) sum += a[d] * b[d], absolute += fabs((size ? size[d] : a[d]) * b[d]);
+    const double added = parts > 1 ? (parts - 1) * rounding_when_stored(&s->rounding, absolute, 0) : 0;
+    single_put(v, at, (struct element){ sum, rounding_of_sum(s->rounding.sum, D) * absolute + added },
                s->rounding.store * absolute);
 }
 
 static struct single_value combine_weights(struct single *s, const struct single_node *n)
 {
     const struct routing r = routing_of(s, n->logits);
-    const struct tensor dY = single_grad(s, n->out), rows = single_act(s, n->in[0]),
+    struct single_sizes sizes;
+    const struct tensor dY = single_grad(s, n->out), rows = single_act_sized(s, n->in[0], &sizes),
                         X = has_identity(s) ? single_act(s, n->in[2]) : tensor_none;
     if (!single_going(s)) return single_none;
     const int64_t D = tensor_cols(dY);
     const struct single_value v = single_value_new(s, tensor_rows(dY), r.k);
     for (int64_t i = 0; !s->failed && i < r.rows; i++)
-        put_dot(s, v, ((const int32_t *)r.order.data)[i], numbers(rows) + i * D,
-                numbers(dY) + routing_token(&r, i) * D, D);
+        put_dot(s, v, ((const int32_t *)r.order.data)[i], numbers(rows) + i * D, numbers(sizes.absolute) + i * D,
+                numbers(dY) + routing_token(&r, i) * D, D, sizes.parts);
     for (int64_t i = 0; has_identity(s) && !s->failed && i < tensor_count(r.experts); i++)
         if (((const int32_t *)r.experts.data)[i] >= r.E)
-            put_dot(s, v, i, numbers(X) + i / r.k * D, numbers(dY) + i / r.k * D, D);
+            put_dot(s, v, i, numbers(X) + i / r.k * D, NULL, numbers(dY) + i / r.k * D, D, 1);
     return v;
 }
 

@@ -50,15 +50,23 @@ struct single_name { char text[SINGLE_NAME]; };
 struct single_name single_name(const char *kind, const char *name);     /* "grad/", "logits" */
 struct single_name single_param_name(const struct single *, const char *kind, int param);
 
+/* The sizes of what has been added up to an input: of one that ranks have parts of, the absolute values of its parts;
+ * of any other, its own. */
+struct single_sizes { struct tensor absolute; int parts; };
+
 /* ---- what a pass reads ------------------------------------------------------------------------------------------- */
 
 /* A slot's value, and its gradient: the program's, or computed if the slot is unseen. */
 struct single_value single_value_of(struct single *, int slot);
 struct single_value single_gradient_of(struct single *, int slot);
 
-/* The same for operations that need exact numbers: computed ones that may be off are an input that lacks. */
+/* The same for operations that need exact numbers: computed ones that may be off, and sums of parts that ranks have,
+ * are an input that lacks. */
 struct tensor single_act(struct single *, int slot);
 struct tensor single_grad(struct single *, int slot);
+
+/* An activation for an operation that each rank applies to its part. */
+struct tensor single_act_sized(struct single *, int slot, struct single_sizes *);
 
 /* A weight, with its own shape; a vector is one row.  tensor_none for -1. */
 struct tensor single_param(struct single *, int param);
@@ -104,6 +112,8 @@ struct single_value single_sum(struct single *, const struct single_value[], int
 bool single_begin(struct single *, struct single_name, const char *made_by, int64_t rows, int64_t cols);
 /* Read what it is made from. */
 struct tensor single_input(struct single *, struct single_name, int64_t rows, int64_t cols);
+bool single_has_parts(struct single *, struct single_name);
+struct single_sizes single_sizes_of(struct single *, struct single_name, struct tensor x);
 /* Compare, or say what lacks; report; free all. */
 void single_end(struct single *, struct single_value);
 /* What was made of a wrong result: fills now.mistake. */

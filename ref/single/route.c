@@ -5,7 +5,8 @@
  * stored.
  *
  * Backward, of softmax scores p and gradients ds of them, the gradient of a logit is p (ds - sum of p ds): off by those
- * units of p (|ds| + sum of p |ds|).  The gradients of the routers' losses have the same form, and are added.
+ * units of p (|ds| + sum of p |ds|).  Where weights are divided by their sum, this is so for an expert that is not
+ * chosen, too, although its gradient is 0.  The gradients of the routers' losses have the same form, and are added.
  */
 #include "ref/single/routing.h"
 #include "ref/routers/router.h"
@@ -95,8 +96,10 @@ static struct single_value forward(struct single *s, const struct single_node *n
 
 static double sigmoid(double x) { return 1 / (1 + exp(-x)); }
 
-/* For each logit, what its gradient would be if nothing cancelled: at least p (|ds| + sum of p |ds|). */
-static void row_magnitude(const struct single *s, const struct routing *r, int64_t n, const double *dw, double *size)
+/* For each logit, what its gradient would be if nothing cancelled: at least p (|ds| + sum of p |ds|).  beside: of weights
+ * that are divided by their sum, what a softmax of all scores passes on, and what should add up to 0. */
+static void row_magnitude(const struct single *s, const struct routing *r, int64_t n, const double *dw, double *size,
+                          double *beside)
 {
     const struct router_rule *rule = &s->config->mixture.router;
     const int64_t columns = tensor_cols(r->logits);
@@ -107,7 +110,8 @@ static void row_magnitude(const struct single *s, const struct routing *r, int64
     for (int64_t e = 0; e < columns; e++) total += exp(x[e] - top);
     for (int64_t i = 0; i < r->k; i++) inner += fabs(w[i] * dw[i]), most = fmax(most, fabs(rule->scale * dw[i]));
     for (int64_t e = 0; e < columns; e++)
-        size[e] = rule->scores == SCORES_NEAR ? 2 * most : rule->normalized ? 0 : exp(x[e] - top) / total * inner;
+        size[e] = rule->scores == SCORES_NEAR ? 2 * most : rule->normalized ? 0 : exp(x[e] - top) / total * inner,
+        beside[e] = rule->scores == SCORES_SOFTMAX && rule->normalized ? exp(x[e] - top) / total * 2 * inner : 0;
     for (int64_t i = 0; i < r->k; i++) {
         if (chosen[i] == CHOICE_NONE || rule->scores == SCORES_NEAR) continue;
         const int32_t e = choice_made(chosen[i]);
@@ -124,17 +128,18 @@ static struct single_value of_weights(struct single *s, const struct single_node
     if (!single_going(s)) return single_none;
     const int64_t N = tensor_rows(r->logits), columns = tensor_cols(r->logits);
     const struct single_value v = single_value_new(s, N, columns);
-    const struct tensor size = single_new(s, 1, columns);
+    const struct tensor size = single_new(s, 2, columns);
+    double *const beside = numbers(size) + columns;
     if (s->failed) return v;
     s->ops->route_backward_input(v.y, dW, r->weights, r->experts, r->logits, &s->config->mixture.router);
     for (int64_t row = 0; row < N; row++) {
         const double *x = numbers(r->logits) + row * columns, g = off_score(s, x, columns, 0) +
                                                                   rounding_of_sum(s->rounding.sum, r->k);
-        row_magnitude(s, r, row, numbers(dW) + row * r->k, numbers(size));
+        row_magnitude(s, r, row, numbers(dW) + row * r->k, numbers(size), beside);
         for (int64_t e = 0; e < columns; e++)
             single_put(v, row * columns + e,
-                       (struct element){ numbers(v.y)[row * columns + e], g * numbers(size)[e] },
-                       8 * s->rounding.store * numbers(size)[e]);
+                       (struct element){ numbers(v.y)[row * columns + e], g * (numbers(size)[e] + beside[e]) },
+                       s->rounding.store * (8 * numbers(size)[e] + 3 * beside[e]));
     }
     return v;
 }

@@ -127,6 +127,25 @@ struct tensor single_input(struct single *s, struct single_name name, int64_t ro
     return t;
 }
 
+static int parts_of(struct single *s, struct single_name name, struct tensor absolute)
+{
+    int parts = 1;
+    if (!s->failed && s->source.parts)
+        s->failed = s->source.parts(s->source.context, name.text, absolute, &parts, s->err);
+    return parts;
+}
+
+bool single_has_parts(struct single *s, struct single_name name) { return parts_of(s, name, tensor_none) > 1; }
+
+struct single_sizes single_sizes_of(struct single *s, struct single_name name, struct tensor x)
+{
+    struct single_sizes sizes = { .absolute = single_new(s, tensor_rows(x), tensor_cols(x)) };
+    sizes.parts = parts_of(s, name, sizes.absolute);
+    for (int64_t i = 0; !s->failed && sizes.parts == 1 && i < tensor_count(x); i++)
+        numbers(sizes.absolute)[i] = fabs(numbers(x)[i]);
+    return sizes;
+}
+
 /* Where a result is wrong: [rows], [cols]. */
 struct marks { unsigned char *row, *col; };
 

@@ -66,6 +66,10 @@ struct single_source {
                              struct error *);
     void (*found)(void *context, const struct single_result *);     /* called for each operation, in order */
     void *context;
+    /* Of a tensor of which several ranks have parts that are added up: the parts' absolute values, added up.
+     * @param absolute    tensor_none: it is only asked whether it is such a sum.
+     * @param[out] parts  how many there are; 1: it is none, and nothing is written.  NULL: no tensor is one. */
+    enum error_code (*parts)(void *context, const char *name, struct tensor absolute, int *parts, struct error *);
 };
 
 /* One batch of B sequences of S tokens; a label below 0 is ignored. */

@@ -86,6 +86,22 @@ static struct step step_of(const struct stepping *t)
                           .weight_decay = weight_decay_of(&t->o->hyper, t->param.decay) };
 }
 
+/* The gradient of a step.  Where ranks have parts of it, each is clipped and rounded, and then they are added. */
+struct clipped { struct tensor g; struct single_sizes sizes; double clip; };
+
+static struct clipped clipped_of(const struct stepping *t)
+{
+    const struct single_name name = stepping_gradient(t->o, t->k, t->param.name);
+    struct clipped c = { .g = input(t, name), .clip = stepping_clip(t) };
+    if (single_going(t->s)) c.sizes = single_sizes_of(t->s, name, c.g);
+    return c;
+}
+
+static double off_by_parts(const struct stepping *t, const struct clipped *c, int64_t i)
+{
+    return c->sizes.parts > 1 ? t->u * c->sizes.parts * c->clip * numbers(c->sizes.absolute)[i] : 0;
+}
+
 /* state = keep state + part term; in the first step the state is 0.  By steps 1 - keep is computed in the format.
  * coupled: decay that is in the gradient. */
 static struct single_value mean(const struct stepping *t, const char *what, double keep, double part, bool squared,
@@ -93,16 +109,16 @@ static struct single_value mean(const struct stepping *t, const char *what, doub
 {
     const struct before m = before_of(t, what);
     const struct before w = coupled > 0 ? before_of(t, "weight") : (struct before){ 0 };
-    const struct tensor g = input(t, stepping_gradient(t->o, t->k, t->param.name));
-    const double clip = stepping_clip(t);
+    const struct clipped c = clipped_of(t);
     if (!single_going(t->s)) return single_none;
     const struct single_value v = single_value_new(t->s, t->rows, t->cols);
-    for (int64_t i = 0; !t->s->failed && i < tensor_count(g); i++) {
-        const double old = keep * numbers(m.x)[i], x = clip * numbers(g)[i], new = part * (squared ? x * x : x);
+    for (int64_t i = 0; !t->s->failed && i < tensor_count(c.g); i++) {
+        const double old = keep * numbers(m.x)[i], x = c.clip * numbers(c.g)[i], off = off_by_parts(t, &c, i),
+                     new = part * (squared ? x * x : x), moved = part * off * (squared ? 2 * fabs(x) + off : 1);
         const double decay = coupled > 0 ? coupled * numbers(w.x)[i] : 0;
         single_put(v, i,
                    (struct element){ old + new + decay, m.tiny + (m.off + 3 * t->u) * fabs(old) + 8 * t->u * fabs(new) +
-                                                            (w.off + 3 * t->u) * fabs(decay) },
+                                                            moved + (w.off + 3 * t->u) * fabs(decay) },
                    t->u * (fabs(new) / part + fabs(old) + fabs(decay)));
     }
     return v;
@@ -116,23 +132,24 @@ static struct single_value weight(const struct stepping *t)
     const struct sgd_factors d = sgd_factors(step_of(t));
     const struct before w = before_of(t, "weight");
     const char *const param = t->param.name;
-    const struct tensor x = input(t, t->is->states > 0 ? stepping_after(t->o, t->k, t->is->state_name[0], param)
-                                                       : stepping_gradient(t->o, t->k, param)),
+    const bool plain = t->is->states == 0;
+    const struct clipped c = plain ? clipped_of(t) : (struct clipped){ .clip = 1 };
+    const struct tensor x = plain ? c.g : input(t, stepping_after(t->o, t->k, t->is->state_name[0], param)),
                         y = adam ? input(t, stepping_after(t->o, t->k, t->is->state_name[1], param)) : tensor_none;
-    const double clip = t->is->states > 0 ? 1 : stepping_clip(t), lr = t->o->lr[t->k],
-                 coupled = t->is->states > 0 ? 0 : d.coupled;
+    const double lr = t->o->lr[t->k], coupled = plain ? d.coupled : 0;
     if (!single_going(t->s)) return single_none;
-    const double off_x = t->is->states > 0 && unit_of(t, x) > t->u ? unit_of(t, x) : 0,
+    const double off_x = !plain && unit_of(t, x) > t->u ? unit_of(t, x) : 0,
                  off_y = adam && unit_of(t, y) > t->u ? unit_of(t, y) : 0;
     const struct single_value v = single_value_new(t->s, t->rows, t->cols);
     for (int64_t i = 0; !t->s->failed && i < tensor_count(x); i++) {
         const double old = numbers(w.x)[i],
                      step = adam ? f.rate * numbers(x)[i] / (sqrt(numbers(y)[i]) * f.root + f.eps)
-                                 : lr * (clip * numbers(x)[i] + coupled * old);
+                                 : lr * (c.clip * numbers(x)[i] + coupled * old);
         single_put(v, i,
                    (struct element){ adam ? f.after * (f.before * old - step) : d.keep * old - step,
                                      w.tiny + (w.off + 4 * t->u) * fabs(old) +
-                                         (off_x + off_y + 16 * t->u) * fabs(step) },
+                                         (off_x + off_y + 16 * t->u) * fabs(step) +
+                                         (plain ? lr * off_by_parts(t, &c, i) : 0) },
                    adam ? t->u * (1 / f.c1 + 1 / f.c2) * fabs(step) : 0);
     }
     return v;
@@ -159,16 +176,22 @@ static void check_parameter(struct stepping *t)
 
 /* ---- norms ------------------------------------------------------------------------------------------------------- */
 
-static double square_norm(struct single *s, const struct single_steps *o, int64_t k, int64_t *terms)
+/* off: what the sum may be off, in units of roundoff, because ranks add up the parts of a gradient. */
+static double square_norm(struct single *s, const struct single_steps *o, int64_t k, int64_t *terms, double *off)
 {
     const int used = s->used;
     double sum = 0;
-    *terms = 0;
+    *terms = 0, *off = 0;
     for (int i = 0; i < model_param_count(s->config) && single_going(s); i++) {
         const struct param_spec p = model_param(s->config, i);
-        const struct tensor g =
-            single_input(s, stepping_gradient(o, k, p.name), p.ndim > 1 ? p.dim[0] : 1, p.dim[p.ndim - 1]);
-        for (int64_t j = 0; single_going(s) && j < tensor_count(g); j++) sum += numbers(g)[j] * numbers(g)[j];
+        const struct single_name name = stepping_gradient(o, k, p.name);
+        const struct tensor g = single_input(s, name, p.ndim > 1 ? p.dim[0] : 1, p.dim[p.ndim - 1]);
+        const bool parts = single_going(s) && single_has_parts(s, name);
+        const struct single_sizes sizes = parts ? single_sizes_of(s, name, g) : (struct single_sizes){ .parts = 1 };
+        for (int64_t j = 0; single_going(s) && j < tensor_count(g); j++) {
+            sum += numbers(g)[j] * numbers(g)[j];
+            *off += parts ? 2 * (sizes.parts - 1) * numbers(sizes.absolute)[j] * fabs(numbers(g)[j]) : 0;
+        }
         *terms += tensor_count(g);
         single_release(s, used);
     }
@@ -183,9 +206,11 @@ static void check_norms(struct single *s, const struct single_steps *o)
     if (!single_begin(s, single_name("", name), "the norm of all gradients", 1, o->steps)) return;
     const struct single_value v = single_value_new(s, 1, o->steps);
     for (int64_t k = 0; k < o->steps && single_going(s); k++) {
-        const double norm = sqrt(square_norm(s, o, k, &terms));
+        double off;
+        const double norm = sqrt(square_norm(s, o, k, &terms, &off));
+        if (norm > 0) off *= s->rounding.sum / norm / 2;
         single_put(v, k, (struct element){ norm, norm * (rounding_of_sum(s->rounding.sum, terms) / 2 +
-                                                         2 * s->rounding.sum) },
+                                                         2 * s->rounding.sum) + off },
                    2 * s->rounding.store * norm);
     }
     single_end(s, v);

@@ -51,13 +51,20 @@ static int64_t rows_of(struct single *s, const struct single_slot *slot)
     return slot->route < 0 ? slot->rows : routing_rows(s, slot);
 }
 
-/* The program's own. */
+/* The program's own.  If its ranks have parts of it, whoever reads it has added these up, one by one, and stored each
+ * sum. */
 static struct single_value fetched(struct single *s, struct single_name name, const struct single_slot *slot)
 {
     const int64_t rows = rows_of(s, slot);
     const struct tensor y = single_input(s, name, rows, slot->cols);
-    return (struct single_value){ .y = y, .fused = single_new(s, rows, slot->cols),
-                                  .steps = single_new(s, rows, slot->cols), .stored = true };
+    const struct single_value v = { .y = y, .fused = single_new(s, rows, slot->cols),
+                                    .steps = single_new(s, rows, slot->cols), .stored = true };
+    if (!single_going(s) || !single_has_parts(s, name)) return v;
+    const struct single_sizes sizes = single_sizes_of(s, name, y);
+    for (int64_t i = 0; !s->failed && i < tensor_count(y); i++)
+        numbers(v.fused)[i] = numbers(v.steps)[i] =
+            (sizes.parts - 1) * rounding_when_stored(&s->rounding, numbers(sizes.absolute)[i], 0);
+    return v;
 }
 
 struct single_value single_value_of(struct single *s, int i)
@@ -115,18 +122,36 @@ static struct tensor exact(struct single *s, struct single_value v, struct singl
     return v.y;
 }
 
+/* A sum of parts is rounded by whoever reads it. */
+static struct tensor whole(struct single *s, struct single_name name, const struct single_slot *of)
+{
+    const struct tensor x = single_input(s, name, rows_of(s, of), of->cols);
+    if (single_going(s) && single_has_parts(s, name))
+        snprintf(s->now.lacks, sizeof s->now.lacks, "the sum of the parts of %.*s", SINGLE_NAME - 32, name.text);
+    return x;
+}
+
 struct tensor single_act(struct single *s, int slot)
 {
     const struct single_slot *of = single_slot(s, slot);
-    if (!of->unseen) return single_input(s, act_name(of), rows_of(s, of), of->cols);
+    if (!of->unseen) return whole(s, act_name(of), of);
     return exact(s, single_value_of(s, slot), act_name(of));
 }
 
 struct tensor single_grad(struct single *s, int slot)
 {
     const struct single_slot *of = single_slot(s, slot);
-    if (!of->unseen) return single_input(s, single_name("grad/", of->name), rows_of(s, of), of->cols);
+    if (!of->unseen) return whole(s, single_name("grad/", of->name), of);
     return exact(s, single_gradient_of(s, slot), single_name("grad/", of->name));
+}
+
+struct tensor single_act_sized(struct single *s, int slot, struct single_sizes *sizes)
+{
+    const struct single_slot *of = single_slot(s, slot);
+    const struct tensor x = of->unseen ? single_act(s, slot) : single_input(s, act_name(of), rows_of(s, of), of->cols);
+    *sizes = (struct single_sizes){ .parts = 1 };
+    if (single_going(s)) *sizes = single_sizes_of(s, act_name(of), x);
+    return x;
 }
 
 /* ---- activations ------------------------------------------------------------------------------------------------- */

@@ -42,6 +42,8 @@ struct dump {
     enum error_kind error;
     bool marked[MOST];                  /* rows with an error of that kind */
     const char *without;                /* a tensor that is not in the dump */
+    const char *split;                  /* one of which two ranks have parts: itself + by, and -by */
+    double by;
     int checked, stepwise, wrong, lacking, unknown;
     struct single_result first, second; /* wrong */
     struct single_result lacks, first_unknown, by_steps;
@@ -201,6 +203,17 @@ static enum error_code fetch(void *context, const char *name, struct tensor out,
     return OK;
 }
 
+static enum error_code parts_of(void *context, const char *name, struct tensor absolute, int *parts, struct error *err)
+{
+    const struct dump *d = context;
+    (void)err;
+    *parts = d->split && strcmp(d->split, name) == 0 ? 2 : 1;
+    for (int i = 0; *parts == 2 && tensor_present(absolute) && i < d->count; i++)
+        for (int64_t j = 0; strcmp(d->kept[i].name, name) == 0 && j < tensor_count(absolute); j++)
+            tensor_set(absolute, j, fabs(tensor_get(d->kept[i].values, j)) + 2 * d->by);
+    return OK;
+}
+
 static void found(void *context, const struct single_result *r)
 {
     struct dump *d = context;
@@ -222,7 +235,7 @@ static void check(struct dump *d)
     const struct single_batch batch = { g->ids, g->labels, g->B, g->S };
     struct error err;
     d->checked = d->stepwise = d->wrong = d->lacking = d->unknown = 0, d->largest = 0;
-    const struct single_source source = { fetch, found, d };
+    const struct single_source source = { fetch, found, d, parts_of };
     struct rounding rounding = rounding_of(d->format, d->sums, d->parts);
     rounding.fused = d->fused;
     if (replay_check(&g->config, batch, rounding, source, &err) != OK)

@@ -155,9 +155,71 @@ static void an_expert_is_named(void **state)
     }
 }
 
+static struct tensor kept_of(const struct dump *d, const char *name)
+{
+    for (int i = 0; i < d->count; i++)
+        if (strcmp(d->kept[i].name, name) == 0) return d->kept[i].values;
+    fail_msg("the run has no %s", name);
+    return tensor_none;
+}
+
+/* Each number becomes the sum of two that have been rounded: itself + by, and -by. */
+static void round_in_parts(struct dump *d, const char *name, double by)
+{
+    const struct tensor t = kept_of(d, name);
+    double buffer;
+    const struct tensor one = tensor_1d(&buffer, d->format, 1);
+    for (int64_t i = 0; i < tensor_count(t); i++) {
+        tensor_set(one, 0, tensor_get(t, i) + by);
+        tensor_set(t, i, tensor_get(one, 0) - by);
+    }
+}
+
+/* Experts of which two ranks have half of the columns each: parts of the rows are much larger than these.  Each rank's
+ * weighted sum is stored. */
+static void rows_may_be_parts(void **state)
+{
+    static const struct subject mixture = { "golden/mixtral-top2.safetensors", "a mixture", NULL };
+    struct dump d;
+    (void)state;
+    for (int t = 1; t < FORMATS; t++) {
+        open_subject(&d, &mixture, formats[t]);
+        run(&d);
+        round_in_parts(&d, "act/h.1.mlp.out", 8);
+        check(&d);
+        if (d.wrong == 0) fail_msg("%s: rounded parts are no error", dtype_name(formats[t]));
+        assert_string_equal(d.first.name, "act/h.1.mlp.out");
+        d.split = "act/h.1.experts.out", d.by = 8;
+        check(&d);
+        if (d.wrong && strcmp(d.first.name, "act/h.1.mlp.out") == 0)
+            fail_msg("%s: the sum of rounded parts is %g times its bound", dtype_name(formats[t]), d.first.ratio);
+        close_dump(&d);
+    }
+}
+
+/* A sum of parts that branch and stream are added to is rounded on the way; what needs its exact numbers lacks them. */
+static void sums_of_parts_are_rounded(void **state)
+{
+    struct dump d;
+    (void)state;
+    open_changed(&d, "golden/llama-grouped.safetensors", NULL, BF16);
+    run(&d);
+    d.split = "act/h.1.attn.out", d.by = 8;
+    round_in_parts(&d, "act/h.1.mid", 8);
+    check(&d);
+    if (d.wrong && strcmp(d.first.name, "act/h.1.mid") == 0)
+        fail_msg("a rounded sum is %g times its bound", d.first.ratio);
+    d.split = "grad/h.1.ln_2";
+    check(&d);
+    if (d.lacking == 0) fail_msg("a norm has the exact sum of parts");
+    assert_string_equal(d.lacks.lacks, "the sum of the parts of grad/h.1.ln_2");
+    close_dump(&d);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = { cmocka_unit_test(clean_runs_are_right), cmocka_unit_test(a_factor_is_found),
-                                        cmocka_unit_test(an_expert_is_named) };
+                                        cmocka_unit_test(an_expert_is_named), cmocka_unit_test(rows_may_be_parts),
+                                        cmocka_unit_test(sums_of_parts_are_rounded) };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -28,7 +28,10 @@ struct run {
     int checked, wrong, lacking, unknown;
     struct single_result first;         /* that is wrong */
     double largest;
+    bool parts;                         /* it says that ranks have parts of one gradient */
 };
+
+static enum error_code parts_of(void *context, const char *name, struct tensor absolute, int *parts, struct error *);
 
 static void open_run(struct run *r, const char *path, enum dtype t)
 {
@@ -96,7 +99,7 @@ static void check_steps(struct run *r, const char *optimizer, const struct hyper
                                         r->format };
     r->checked = r->wrong = r->lacking = r->unknown = 0, r->largest = 0;
     if (single_check_steps(&g->config, &steps, rounding_of(r->format, DTYPE_COUNT, 1),
-                           (struct single_source){ fetch, found, r }, &err) != OK)
+                           (struct single_source){ fetch, found, r, r->parts ? parts_of : NULL }, &err) != OK)
         fail_msg("%s", err.text);
 }
 
@@ -106,7 +109,7 @@ static void check_micros(struct run *r)
     r->checked = r->wrong = r->lacking = r->unknown = 0, r->largest = 0;
     const struct golden *g = &r->golden;
     if (single_check_micros(&g->config, MICROS, (struct single_batch){ g->ids, g->labels, g->B, g->S },
-                            rounding_of(r->format, DTYPE_COUNT, 1), (struct single_source){ fetch, found, r },
+                            rounding_of(r->format, DTYPE_COUNT, 1), (struct single_source){ fetch, found, r, NULL },
                             &err) != OK)
         fail_msg("%s", err.text);
 }
@@ -219,6 +222,56 @@ static void the_norm_is_of_its_gradients(void **state)
     close_run(&r);
 }
 
+/* ---- gradients that two ranks have parts of ---------------------------------------------------------------------- */
+
+static const char SPLIT[] = "grad/h.1.mlp.c_fc.weight";
+enum { BY = 8 };                        /* the parts are the gradient + 8, and -8 */
+
+static enum error_code parts_of(void *context, const char *name, struct tensor absolute, int *parts, struct error *err)
+{
+    const struct run *r = context;
+    (void)err;
+    *parts = strcmp(name, SPLIT) == 0 ? 2 : 1;
+    for (int64_t i = 0; *parts == 2 && tensor_present(absolute) && i < tensor_count(absolute); i++)
+        tensor_set(absolute, i, fabs(tensor_get(*record_of(r, name), i)) + 2 * BY);
+    return OK;
+}
+
+/* A state of which the gradient's parts have been clipped and rounded, one by one. */
+static void step_by_parts(struct run *r, double keep, bool squared)
+{
+    const struct tensor g = *record_of(r, SPLIT), norm = *record_of(r, "adamw/norm"),
+                        m = *record_of(r, squared ? "adamw/1/exp_avg_sq/h.1.mlp.c_fc.weight"
+                                                  : "adamw/1/exp_avg/h.1.mlp.c_fc.weight");
+    const struct hyperparameters h = golden_hyperparameters(&r->golden, "adamw");
+    const double clip = clip_scale(&h, tensor_get(norm, 0));
+    assert_true(clip < 1);
+    for (int64_t i = 0; i < tensor_count(g); i++) {
+        const float one = (float)(clip * (float)(tensor_get(g, i) + BY)), other = (float)(clip * -BY);
+        const double x = (double)one + (double)other;
+        tensor_set(m, i, (1 - keep) * (squared ? x * x : x));
+    }
+}
+
+static void parts_are_clipped_one_by_one(void **state)
+{
+    struct run r;
+    (void)state;
+    open_run(&r, files[0], F32);
+    const struct hyperparameters h = golden_hyperparameters(&r.golden, "adamw");
+    for (int squared = 0; squared < 2; squared++) {
+        step_by_parts(&r, squared ? h.beta2 : h.beta1, squared);
+        check_steps(&r, "adamw", NULL);
+        if (r.wrong == 0) fail_msg("rounded parts are no error");
+        r.parts = true;
+        check_steps(&r, "adamw", NULL);
+        if (r.wrong && strstr(r.first.name, "exp_avg"))
+            fail_msg("%s of rounded parts is %g times its bound", r.first.name, r.first.ratio);
+        r.parts = false;
+    }
+    close_run(&r);
+}
+
 static void microbatches_add_up(void **state)
 {
     struct run r;
@@ -263,8 +316,8 @@ static void other_optimizers_are_not_recomputed(void **state)
         if (strncmp(old, "adamw/", 6) == 0)
             snprintf(r.replay.record[i].name, RECORD_NAME, "galore/%.*s", (int)sizeof old - 8, old + 6);
     }
-    if (single_check_steps(&g->config, &steps, rounding_of(F64, F64, 1), (struct single_source){ fetch, found, &r },
-                           &err) != OK)
+    if (single_check_steps(&g->config, &steps, rounding_of(F64, F64, 1),
+                           (struct single_source){ fetch, found, &r, NULL }, &err) != OK)
         fail_msg("%s", err.text);
     assert_int_equal(r.wrong, 0);
     assert_int_equal(r.unknown, 3 * model_param_count(&g->config));
@@ -278,6 +331,7 @@ int main(void)
         cmocka_unit_test(single_errors_are_found), cmocka_unit_test(microbatches_add_up),
         cmocka_unit_test(the_norm_is_of_its_gradients),
         cmocka_unit_test(a_gradient_may_have_as_many_rows_as_tokens),
+        cmocka_unit_test(parts_are_clipped_one_by_one),
         cmocka_unit_test(other_optimizers_are_not_recomputed),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -300,6 +300,15 @@ bool actual_has(const struct actual *a, const char *ours)
     return false;
 }
 
+bool actual_is_sum(const struct actual *a, const char *ours)
+{
+    int count = 0;
+    const struct actual_entry *entry = a->dump ? actual_entries(a, ours, &count) : NULL;
+    for (int i = 0; entry && i < count; i++)
+        if (cJSON_GetArraySize(cJSON_GetObjectItem(entry[i].layout, "partial")) > 0) return true;
+    return false;
+}
+
 static enum error_code find_by_map(const struct actual *a, const char *ours, const int64_t dim[2],
                                    struct actual_pieces *p, struct error *err)
 {

@@ -88,6 +88,9 @@ const char *actual_name(const struct actual *, const char *ours, char *out, size
 /** Whether some rank has a piece of one of our tensors. */
 bool actual_has(const struct actual *, const char *ours);
 
+/** Whether some rank says that what it has of one of our tensors is a part of a sum. */
+bool actual_is_sum(const struct actual *, const char *ours);
+
 /* A piece of a tensor: what one tensor of one file is.  Its numbers are parts of the whole, one after another. */
 struct actual_piece {
     const struct actual_file *file;

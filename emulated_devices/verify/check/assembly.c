@@ -1,4 +1,5 @@
 #include "emulated_devices/verify/check/assembly.h"
+#include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -28,6 +29,8 @@ struct assembling {
 };
 
 static int64_t elements(const struct assembling *s) { return s->dim[0] * s->dim[1]; }
+
+static double *absolute_of(const struct assembling *s) { return s->watch ? s->watch->absolute : NULL; }
 
 const char *assembly_rank(const struct actual *a, int rank, char *out, size_t size)
 {
@@ -93,6 +96,7 @@ static void lay(struct assembling *s, int64_t at, int64_t length, const double *
 static void lay_piece(void *context, int64_t at, int64_t length, const double *values)
 {
     struct assembling *s = context;
+    for (int64_t i = 0; absolute_of(s) && i < length; i++) absolute_of(s)[at + i] = fabs(values[i]);
     if (!s->failed) lay(s, at, length, values);
 }
 
@@ -102,6 +106,7 @@ static void clear_run(void *context, struct run r)
 {
     struct assembling *s = context;
     for (int64_t i = 0; i < r.length; i++) s->sum[r.whole + i] = 0, s->added[r.whole + i] = 0;
+    for (int64_t i = 0; absolute_of(s) && i < r.length; i++) absolute_of(s)[r.whole + i] = 0;
 }
 
 static void refuse_part(struct assembling *s, int64_t at)
@@ -120,6 +125,7 @@ static void add_piece(void *context, int64_t at, int64_t length, const double *v
         if (s->added[i] < s->member) refuse_part(s, i);
         s->added[i]++;
         s->sum[i] += values[i - at];
+        if (absolute_of(s)) absolute_of(s)[i] += fabs(values[i - at]);
     }
 }
 
@@ -195,6 +201,7 @@ static void take_group(struct assembling *s, struct group g, int *rank)
     const int ranks = mesh_members(&s->actual->mesh, g.base, g.partial, rank);
     struct copies *all = &s->out->copies;
     s->groups++;
+    if (ranks > s->out->parts) s->out->parts = ranks;
     s->copies = (struct copies){ 0 };
     if (ranks > 1) add_group(s, g, rank, ranks);
     else each_of(s, g, rank[0], lay_one);

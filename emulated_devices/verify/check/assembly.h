@@ -22,16 +22,18 @@ struct assembly {
     bool any;                           /* some rank has a piece */
     int64_t missing;                    /* elements on no rank */
     int64_t hole;                       /* the first of them */
+    int parts;                          /* ranks whose pieces are added up, the most of any group */
     struct copies copies;
 };
 
-/* Who wants to see what groups have, before it is laid into the whole.  Both may be NULL. */
+/* Who wants to see what groups have, before it is laid into the whole.  All may be NULL. */
 struct assembly_watch {
     /* Consecutive elements, from index `at` of the whole on. */
     void (*see)(void *context, const struct actual_piece *, int64_t at, int64_t length, const double *values);
     /* The group is complete.  @param rank  [ranks] its members. */
     void (*end)(void *context, const int rank[], int ranks);
     void *context;
+    double *absolute;                   /* [elements] of a sum: its parts' absolute values, added up; else its own */
 };
 
 /**

@@ -152,7 +152,7 @@ static enum error_code read_truth(struct comparing *c, struct error *err)
 
 static enum error_code compare_all(struct comparing *c, struct error *err)
 {
-    const struct assembly_watch watch = { see_run, end_group, c };
+    const struct assembly_watch watch = { .see = see_run, .end = end_group, .context = c };
     struct assembly all;
     const enum error_code e = assembly_make(&all, c->actual, c->out->name, c->dim, c->whole, &watch, err);
     if (e == ERR_CHECK) {

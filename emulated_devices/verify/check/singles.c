@@ -49,6 +49,23 @@ static enum error_code gather(const struct checking *c, const char *name, struct
     return e == ERR_CHECK ? OK : e;
 }
 
+static enum error_code parts_of(void *context, const char *name, struct tensor absolute, int *parts, struct error *err)
+{
+    const struct checking *c = context;
+    struct assembly all;
+    int64_t dim[2];
+    *parts = actual_is_sum(c->actual, name) ? 2 : 1;
+    if (*parts == 1 || !tensor_present(absolute)) return OK;
+    dims_of(c->golden, name, absolute, dim);
+    double *whole = malloc((size_t)tensor_count(absolute) * sizeof *whole + 1);
+    const struct assembly_watch watch = { .absolute = absolute.data };
+    const enum error_code e = whole ? assembly_make(&all, c->actual, name, dim, whole, &watch, err)
+                                    : fail(err, ERR_MEMORY, "no memory for the parts of %s", name);
+    free(whole);
+    if (!e) *parts = all.parts;
+    return e == ERR_CHECK ? OK : e;
+}
+
 /* A weight of the golden file, as a program in this format starts with it. */
 static enum error_code golden_weight(struct checking *c, const char *name, struct tensor out, enum single_found *found,
                                      struct error *err)
@@ -159,7 +176,7 @@ enum error_code singles_check(const struct golden *g, const struct actual *a, en
     struct checking c = { .golden = g, .actual = a, .format = format, .out = out };
     const struct single_batch batch = { g->ids, g->labels, g->B, g->S };
     *out = (struct singles){ .parts = rounding.parts };
-    const struct single_source source = { fetch, note, &c };
+    const struct single_source source = { .fetch = fetch, .found = note, .parts = parts_of, .context = &c };
     enum error_code e = replay_check(&g->config, batch, rounding, source, err);
     if (e == ERR_PLAN) {
         snprintf(out->why_none, sizeof out->why_none, "%.199s", err->text);
