@@ -96,8 +96,8 @@ static struct single_value forward(struct single *s, const struct single_node *n
 
 static double sigmoid(double x) { return 1 / (1 + exp(-x)); }
 
-/* For each logit, what its gradient would be if nothing cancelled: at least p (|ds| + sum of p |ds|).  beside: of weights
- * that are divided by their sum, what a softmax of all scores passes on, and what should add up to 0. */
+/* For each logit, what its gradient would be if nothing cancelled: at least p (|ds| + sum of p |ds|).  beside: of
+ * weights that are divided by their sum, what a softmax of all scores passes on, and what should add up to 0. */
 static void row_magnitude(const struct single *s, const struct routing *r, int64_t n, const double *dw, double *size,
                           double *beside)
 {
