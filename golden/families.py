@@ -54,6 +54,10 @@ try:
     from transformers.models.gemma import modeling_gemma
 except ImportError:                             # before 4.38
     modeling_gemma = None
+try:
+    from transformers.models.deepseek_v2 import modeling_deepseek_v2
+except ImportError:                             # before 4.54
+    modeling_deepseek_v2 = None
 # The released code with parallel streams: a folder of modeling_qwen2_parscale.py and configuration_qwen2_parscale.py.
 PARSCALE = os.environ.get("PARSCALE")
 if PARSCALE:
@@ -86,7 +90,7 @@ def widen():
     torch.set_default_dtype(torch.float64)
     torch.Tensor.float = torch.Tensor.double
     for module in (modeling_gptj, modeling_llama, modeling_mistral, modeling_mixtral, modeling_olmo2, modeling_phi3, modeling_qwen2, modeling_qwen3, modeling_qwen3_moe,
-                   modeling_gemma, modeling_parscale, modeling_rope_utils):
+                   modeling_gemma, modeling_deepseek_v2, modeling_parscale, modeling_rope_utils):
         if module is not None:
             module.torch = Wide()
 
@@ -776,7 +780,9 @@ class Qwen3Moe(Qwen3):
             products = self.spy.products[w.seen[at + "first"]:w.seen[at + "end"]]
             order = [np.argsort(torch.where((w.seen[at + "chosen"] == e).T)[1].numpy()) for e in range(c["E"]) if (w.seen[at + "chosen"] == e).any()]
             yield at + "router.logits", *w.pair(at + "router.logits")
-            yield at + "router.weights", *w.pair(at + "router.weights")
+            weights = w.pair(at + "router.weights")
+            largest_first = np.argsort(-weights[0], axis=1)
+            yield at + "router.weights", *(np.take_along_axis(x, largest_first, 1) for x in weights)
             yield at + "mlp.up", *rows_of([y for _, y in products[::2]], order)
             yield at + "mlp.act", *rows_of([x for x, _ in products[1::2]], order)
             yield at + "experts.out", *rows_of([y for _, y in products[1::2]], order)
@@ -789,6 +795,156 @@ class Qwen3Moe(Qwen3):
         z = (torch.logsumexp(logits, -1) ** 2).mean()
         loss = cross_entropy(out.logits, labels) + c["balance"] * out.aux_loss + c["z"] * z
         return loss, {"balance_loss": out.aux_loss, "z_loss": z}
+
+
+# ---- DeepSeek-V2 --------------------------------------------------------------------------------------------------------------
+
+class DeepseekV2(Qwen3Moe):
+    """Latent attention: of a head's numbers `nope` have no positions, `rope` have, and a value has `v`."""
+    name = "transformers DeepseekV2ForCausalLM"
+    module = modeling_deepseek_v2
+
+    def is_dense(self, c, layer):
+        return layer < c["first"]
+
+    def in_order(self, c):
+        H, A, into_residual = c["H"], c["nope"] + c["rope"], INIT_STD / float(np.sqrt(2.0 * c["L"]))
+        for name, shape, mean, std, parts in super().in_order(c):
+            at, _, which = name.rpartition("self_attn.")
+            if which == "qkv_proj.weight":
+                at += "self_attn."
+                if c["q"]:
+                    yield at + "q_a_proj.weight", (c["q"], c["D"]), 0, INIT_STD, None
+                    yield at + "q_a_layernorm.weight", (c["q"],), 1, 0, None
+                yield at + ("q_b_proj.weight" if c["q"] else "q_proj.weight"), (H * A, c["q"] or c["D"]), 0, INIT_STD, None
+                yield at + "kv_a_proj_with_mqa.weight", (c["kv"] + c["rope"], c["D"]), 0, INIT_STD, None
+                yield at + "kv_a_layernorm.weight", (c["kv"],), 1, 0, None
+                yield at + "kv_b_proj.weight", (H * (c["nope"] + c["v"]), c["kv"]), 0, INIT_STD, None
+            elif which == "o_proj.weight":
+                yield name, (c["D"], H * c["v"]), 0, into_residual, None
+            elif which != "qk_norm.weight":
+                yield name, shape, mean, std, parts
+
+    def feed_forward(self, c, at, into_residual):
+        for row in super().feed_forward(c, at, into_residual):
+            yield row
+            if row[0].endswith("mlp.gate.weight"):
+                shared, F = at + "mlp.shared_experts.", c["shared"] * c["F"]
+                yield (shared + "gate_up_proj.weight", (2 * F, c["D"]), 0, INIT_STD,
+                       [(shared + "gate_proj.weight", F), (shared + "up_proj.weight", F)])
+                yield shared + "down_proj.weight", (c["D"], F), 0, into_residual, None
+
+    def config(self, c):
+        plain = Llama.config(self, c)
+        groups = dict(topk_method="group_limited_greedy", n_group=c["groups"], topk_group=c["kept"]) if "groups" in c else dict(topk_method="greedy")
+        if "yarn" in c:
+            groups["rope_scaling"] = dict(rope_type="yarn", **c["yarn"])
+        return dict(plain, model_type="deepseek_v2", intermediate_size=c.get("dense", c["F"]), moe_intermediate_size=c["F"], num_key_value_heads=c["H"],
+                    q_lora_rank=c["q"] or None, kv_lora_rank=c["kv"], qk_nope_head_dim=c["nope"], qk_rope_head_dim=c["rope"], v_head_dim=c["v"],
+                    n_routed_experts=c["E"], num_experts_per_tok=c["k"], n_shared_experts=c["shared"], first_k_dense_replace=c["first"],
+                    routed_scaling_factor=c["scale"], norm_topk_prob=False, **groups)
+
+    def model(self, c):
+        config = self.config(c)
+        for key in ("model_type", "rope_theta", "rope_scaling"):
+            config.pop(key, None)
+        rope = dict(rope_type="yarn", **c["yarn"]) if "yarn" in c else dict(rope_type="default")
+        return self.make(**config, rope_parameters=dict(rope, rope_theta=c["theta"]), use_cache=False, attn_implementation="eager")
+
+    def make(self, **config):
+        model = transformers.DeepseekV2ForCausalLM(transformers.DeepseekV2Config(**config))
+        model.config._experts_implementation = "eager"
+        return model
+
+    def head_width(self, c):
+        return c["nope"] + c["rope"]
+
+    def of_heads(self, c, at):
+        return ()
+
+    def watch(self, model, c):
+        w, plain, layers = Watch(), self.module.eager_attention_forward, iter(range(10**6))
+
+        def attend(module, query, key, value, *rest, **more):
+            at = f"h.{next(layers)}."
+            for name, t in (("query", query), ("key", key), ("value", value)):
+                w.keep(at + name, t)
+            return plain(module, query, key, value, *rest, **more)
+
+        self.module.eager_attention_forward = attend
+        for layer, block in enumerate(model.model.layers):
+            at, attention = f"h.{layer}.", block.self_attn
+            w.output_of(block.input_layernorm, at + "ln_1")
+            if c["q"]:
+                w.output_of(attention.q_a_proj, at + "attn.q_latent")
+                w.output_of(attention.q_a_layernorm, at + "attn.q_normed")
+            w.output_of(attention.q_b_proj if c["q"] else attention.q_proj, at + "attn.q")
+            w.output_of(attention.kv_a_proj_with_mqa, at + "attn.kv_latent")
+            w.output_of(attention.kv_a_layernorm, at + "attn.kv_normed")
+            w.output_of(attention.kv_b_proj, at + "attn.kv")
+            w.input_of(attention.o_proj, at + "attn.heads")
+            w.output_of(attention.o_proj, at + "attn.out")
+            w.input_of(block.post_attention_layernorm, at + "mid")
+            w.output_of(block.post_attention_layernorm, at + "ln_2")
+            w.output_of(block, at + "out")
+            if not self.is_dense(c, layer):
+                w.output_of(block.mlp.experts, at + "routed.out")
+                for which in ("gate", "up"):
+                    w.output_of(getattr(block.mlp.shared_experts, which + "_proj"), at + "shared." + which + "_proj")
+                w.input_of(block.mlp.shared_experts.down_proj, at + "shared.act")
+                w.output_of(block.mlp.shared_experts, at + "shared.out")
+        w.output_of(model.model.embed_tokens, "embedding")
+        w.output_of(model.model.norm, "ln_f")
+        w.output_of(model.lm_head, "logits")
+        self.watch_feed(w, model)
+
+        def result():
+            own = ["ln_1", "attn.q_latent", "attn.q_normed", "attn.q", "attn.kv_latent", "attn.kv_normed", "attn.kv", "attn.heads", "attn.out",
+                   "mid", "ln_2", "out"]
+            for layer in range(c["L"]):
+                at = f"h.{layer}."
+                yield at + "attn.rotated", *self.rotated(w, at, c)
+                for name in own:
+                    if at + name in w.seen:
+                        yield at + name, *w.pair(at + name)
+                yield from self.result_of_feed(w, model, c, layer)
+                if not self.is_dense(c, layer):
+                    yield at + "shared.up", *w.beside(at + "shared.gate_proj", at + "shared.up_proj")
+                    for name in ("routed.out", "shared.act", "shared.out"):
+                        yield at + name, *w.pair(at + name)
+            for name in self.ends:
+                yield name, *w.pair(name)
+
+        return lambda: list(result())
+
+    def rotated(self, w, at, c):
+        """Queries, keys and values beside each other: of a head the turned numbers first; values have zeros up to a key's width."""
+        def rows(t, order, width):
+            t = t.detach().transpose(1, 2)
+            t = t[..., order] if order is not None else t
+            return torch.nn.functional.pad(t, (0, width - t.shape[-1])).reshape(t.shape[0] * t.shape[1], -1).numpy()
+        A = c["nope"] + c["rope"]
+        turned = list(range(c["nope"], A)) + list(range(c["nope"]))
+        seen = [(w.seen[at + name], turned if name != "value" else None) for name in ("query", "key", "value")]
+        return tuple(np.concatenate([rows(of(t), order, A) for t, order in seen], axis=1) for of in (lambda t: t, lambda t: t.grad))
+
+    def loss(self, model, c, ids, labels):
+        """Logits of groups that are not kept, or that decide which are, are as far apart as those of experts."""
+        seen = []
+        hooks = [m.register_forward_hook(lambda _m, _i, out: seen.append(out)) for m in model.modules() if type(m).__name__.endswith("TopkRouter")]
+        loss = cross_entropy(model(input_ids=tokens(ids)).logits, labels)
+        for hook in hooks:
+            hook.remove()
+        logits, chosen = torch.cat([out[0] for out in seen]), torch.cat([out[2] for out in seen])
+        mask = torch.nn.functional.one_hot(chosen, c["E"]).double()
+        balance, z = c["E"] * (mask.mean(0) * torch.softmax(logits, -1).mean(0)).sum(), (torch.logsumexp(logits, -1) ** 2).mean()
+        if "groups" in c:
+            best = logits.reshape(-1, c["groups"], c["E"] // c["groups"]).max(-1).values
+            far_apart(best, dict(c, k=c["kept"], E=c["groups"]))
+            closed = torch.ones_like(best).scatter(1, torch.topk(best, c["kept"], dim=-1).indices, 0).bool()
+            logits = logits.masked_fill(closed.repeat_interleave(c["E"] // c["groups"], 1), -1e9)
+        far_apart(logits, c)
+        return loss, {"balance_loss": balance, "z_loss": z}             # which have no coefficients
 
 
 # ---- GPT-J --------------------------------------------------------------------------------------------------------------------

@@ -67,6 +67,8 @@ def phi3(**more):
     return transformers.Phi3ForCausalLM(transformers.Phi3Config(
         **LLAMA, num_key_value_heads=2, rope_theta=500.0, original_max_position_embeddings=16, resid_pdrop=0.2, pad_token_id=None, bos_token_id=1,
         eos_token_id=2, **more))
+
+
 def gemma(**more):
     return transformers.GemmaForCausalLM(transformers.GemmaConfig(**LLAMA, num_key_value_heads=2, head_dim=8, rope_theta=500.0, **more))
 
@@ -74,6 +76,13 @@ def gemma(**more):
 def olmo2(**more):
     return transformers.Olmo2ForCausalLM(transformers.Olmo2Config(
         **LLAMA, num_key_value_heads=2, rope_theta=500.0, pad_token_id=None, eos_token_id=2, **more))
+
+
+def deepseek_v2(**more):
+    return transformers.DeepseekV2ForCausalLM(transformers.DeepseekV2Config(
+        **LLAMA, num_key_value_heads=6, q_lora_rank=None, kv_lora_rank=10, qk_nope_head_dim=6, qk_rope_head_dim=4, v_head_dim=7, moe_intermediate_size=13,
+        n_routed_experts=6, num_experts_per_tok=3, n_shared_experts=2, first_k_dense_replace=1, topk_method="group_limited_greedy", n_group=3,
+        topk_group=2, routed_scaling_factor=2.5, **more))
 
 
 MODELS = {                                      # NAME: the first version that can, and how
@@ -95,6 +104,7 @@ MODELS = {                                      # NAME: the first version that c
     "phi3": ((4, 49), lambda: phi3(sliding_window=20)),
     "phi3-long": ((4, 49), lambda: phi3(rope_scaling=dict(type="longrope", short_factor=[1.0, 1.5], long_factor=[2.5, 4.0]))),
     "gemma": ((4, 38), lambda: gemma()),
+    "deepseek-v2": ((4, 54), lambda: deepseek_v2()),
     "gptj": ((4, 11), lambda: gptj()),
     "gptj-tied": ((4, 11), lambda: gptj(n_inner=37, tie_word_embeddings=True)),
 }

@@ -77,6 +77,11 @@ SHAPES = {
     "phi3-plain": dict(L=1, H=3, K=3, D=18, A=8, F=7, V=17, S=13, tied=True, batch=2, tokens=11, theta=50.0, part=0.75, window=None, original=4096),
     "olmo2-grouped": dict(L=2, H=6, K=3, D=18, A=4, F=19, V=61, S=11, tied=False, batch=3, tokens=7, theta=500.0),
     "olmo2-tied": dict(L=1, H=4, K=4, D=24, A=6, F=11, V=29, S=13, tied=True, batch=3, tokens=11, theta=1e4, eps=3e-4, every_token=True),
+    "deepseekv2-groups": dict(L=3, H=3, K=3, D=12, A=6, nope=4, rope=2, v=5, q=7, kv=6, F=6, V=29, S=11, tied=False, batch=3, tokens=7, theta=50.0,
+                              E=6, k=3, groups=3, kept=2, shared=2, first=1, dense=17, scale=2.5),
+    "deepseekv2-yarn": dict(L=2, H=4, K=4, D=8, A=8, nope=4, rope=4, v=3, q=0, kv=6, F=5, V=17, S=13, tied=True, batch=2, tokens=11, theta=20.0,
+                            E=5, k=2, shared=1, first=0, scale=1.0, eps=3e-4,
+                            yarn=dict(factor=40.0, original_max_position_embeddings=200, mscale=1.3, mscale_all_dim=0.7)),
     "biased-both": dict(L=2, H=6, K=3, D=24, F=19, V=61, S=9, tied=False, batch=3, tokens=7, theta=10000.0, attention=True, mlp=True),
     "biased-attention": dict(L=1, H=4, K=1, D=16, F=11, V=29, S=13, tied=True, batch=3, tokens=11, theta=500.0, attention=True, mlp=False),
     "biased-mlp": dict(L=1, H=3, K=3, D=18, F=7, V=17, S=5, tied=True, batch=2, tokens=5, theta=500.0, attention=False, mlp=True),
@@ -103,7 +108,7 @@ SHAPES = {
 FAMILIES = {"gpt2": families.GPT2(), "llama": families.Llama(), "mixtral": families.Mixtral(), "gptj": families.GPTJ(),
             "qwen2": families.Qwen2(), "qwen3": families.Qwen3(), "qwen3moe": families.Qwen3Moe(), "biased": families.Biased(),
             "mistral": families.Mistral(), "phi3": families.Phi3(), "olmo2": families.Olmo2(),
-            "gemma": families.Gemma(), "yarn": families.Yarn(), "parscale": families.ParScale()}
+            "gemma": families.Gemma(), "deepseekv2": families.DeepseekV2(), "yarn": families.Yarn(), "parscale": families.ParScale()}
 NUDGE = 0.3                                     # of biases and norms, which start at 0 and 1 and would hide mistakes there
 
 # Clipping is at a norm below the gradient's.  AdamW's eps is large enough to matter where it stands in the formula, and so

@@ -570,6 +570,13 @@ static inline void dev_streams_mix_backward_input(struct device *d, struct tenso
     dev_charge(d, "mean of streams backward input", X, 2, 3);
 }
 
+static inline void dev_columns_move(struct device *d, struct tensor Y, struct tensor X, struct column_blocks at,
+                                    bool add)
+{
+    REQUIRED(d, columns_move, Y, X, at, add);
+    dev_charge(d, "columns moved", tensor_2d(NULL, X.dtype, tensor_rows(X), at.times * at.count), add ? 3 : 2, add);
+}
+
 static inline void dev_gate_forward(struct device *d, struct tensor Y, struct tensor X, struct tensor logits)
 {
     REQUIRED(d, gate_forward, Y, X, logits);

@@ -18,7 +18,7 @@ static enum error_code add_node(struct linked *l, const struct node *is, struct 
 {
     if (l->nodes == LINK_NODES) return fail(err, ERR_PLAN, "a part of the model has more than %d nodes", LINK_NODES);
     struct linked_node *n = &l->node[l->nodes];
-    *n = (struct linked_node){ .is = is, .in = { -1, -1 }, .out = -1 };
+    *n = (struct linked_node){ .is = is, .in = { -1, -1, -1 }, .out = -1 };
     for (int k = 0; k < NODE_INPUTS && is->in[k]; k++) {
         if (is_input_of_the_batch(is->in[k])) continue;
         n->in[k] = find_slot(l, is->in[k]);
@@ -39,7 +39,10 @@ static bool has_inputs(const struct linked *l) { return l->node[0].in[0] == 0; }
 
 /* ---- which nodes need a value ------------------------------------------------------------------------------------ */
 
-static bool reads(const struct linked_node *n, int slot) { return n->in[0] == slot || n->in[1] == slot; }
+static bool reads(const struct linked_node *n, int slot)
+{
+    return n->in[0] == slot || n->in[1] == slot || n->in[2] == slot;
+}
 
 static int last_reader(const struct linked *l, int slot)
 {
@@ -415,35 +418,54 @@ static bool is_unseen(const struct linked *l, int slot)
 /* The first part of a mixture writes the gradient of the weights of its choices. */
 static bool made_by_parts(const struct linked_node *n, int input) { return in_parts(n) && input == 1; }
 
-/* One node of the input pass.  scratch: the buffer for a gradient that is added to an existing one. */
-static void input_of_node(struct linked *l, struct steps *list, int v, int scratch)
+/* The buffer for a gradient of a slot that is added to an existing one: of its width. */
+static int scratch_of(const struct linked *l, const int scratch[], int slot)
+{
+    int i = 0;
+    while (l->buffer[scratch[i]].width != l->slot[slot].width) i++;
+    return scratch[i];
+}
+
+/* One node of the input pass.  scratch: the buffers for gradients that are added to existing ones. */
+static void input_of_node(struct linked *l, struct steps *list, int v, const int scratch[])
 {
     struct linked_node *n = &l->node[v];
     bool added[NODE_INPUTS] = { false };
     for (int k = 0; k < NODE_INPUTS; k++) {
         if (n->in[k] < 0) continue;
         const int d = l->slot[n->in[k]].gradient;
-        if (n->dx[k] == BUFFER_NONE) n->dx[k] = scratch, added[k] = true;
+        if (n->dx[k] == BUFFER_NONE) n->dx[k] = scratch_of(l, scratch, n->in[k]), added[k] = true;
         else if (d != n->dy && is_own_transient(l, d) && !made_by_parts(n, k)) add_step(list, STEP_MAKE, d);
     }
     if (!info(n)->passes_on) add_step(list, STEP_RUN, v);
-    if (n->dy != n->dx[0] && n->dy != n->dx[1] && is_own_transient(l, n->dy)) add_step(list, STEP_DROP, n->dy);
+    if (n->dy != n->dx[0] && n->dy != n->dx[1] && n->dy != n->dx[2] && is_own_transient(l, n->dy))
+        add_step(list, STEP_DROP, n->dy);
     for (int k = 0; k < NODE_INPUTS; k++) {
         if (n->in[k] < 0) continue;
         if (added[k])
             list->step[list->count++] =
-                (struct part_step){ .kind = STEP_ADD, .at = l->slot[n->in[k]].gradient, .from = scratch };
+                (struct part_step){ .kind = STEP_ADD, .at = l->slot[n->in[k]].gradient, .from = n->dx[k] };
         if (is_first_reader(l, v, n->in[k]) && !is_unseen(l, n->in[k])) add_step(list, STEP_SHOW_GRADIENT, n->in[k]);
     }
 }
 
-/* A slot with several readers whose gradients are added; -1: none.  All such slots of a part have the same width. */
-static int added_slot(const struct linked *l)
+enum { SCRATCHES = 4 };
+
+/* A buffer for each width of a slot with several readers, whose gradients are added.  @return how many. */
+static int place_scratches(struct linked *l, int scratch[SCRATCHES])
 {
+    int count = 0;
     for (int v = 0; v < l->nodes; v++)
-        for (int k = 0; k < NODE_INPUTS; k++)
-            if (l->node[v].in[k] >= 0 && l->node[v].dx[k] == BUFFER_NONE) return l->node[v].in[k];
-    return -1;
+        for (int k = 0; k < NODE_INPUTS; k++) {
+            const struct linked_node *n = &l->node[v];
+            if (n->in[k] < 0 || n->dx[k] != BUFFER_NONE || !info(n)->has_input_pass) continue;
+            const enum activation_width width = l->slot[n->in[k]].width;
+            int i = 0;
+            while (i < count && l->buffer[scratch[i]].width != width) i++;
+            if (i == count)
+                scratch[count++] = add_buffer(l, (struct buffer){ .rows = STREAM, .width = width, .tag = BUFFERS });
+        }
+    return count;
 }
 
 /* Whether this is the part with the loss: it has no output, and the gradient of the stream starts here. */
@@ -452,18 +474,16 @@ static bool begins_gradient(const struct linked *l) { return l->node[l->nodes - 
 static void list_input(struct linked *l)
 {
     struct steps *list = &l->list[LIST_INPUT];
-    const int slot = added_slot(l);
-    const struct buffer added = { .rows = STREAM, .width = slot < 0 ? WIDTH_MODEL : l->slot[slot].width,
-                                  .tag = BUFFERS };
-    const int scratch = slot < 0 ? BUFFER_NONE : add_buffer(l, added);
-    if (scratch != BUFFER_NONE) add_step(list, STEP_MAKE, scratch);
+    int scratch[SCRATCHES];
+    const int scratches = place_scratches(l, scratch);
+    for (int i = 0; i < scratches; i++) add_step(list, STEP_MAKE, scratch[i]);
     if (begins_gradient(l)) add_step(list, STEP_MAKE, BUFFER_GRADIENT);
     each_kept(l, list, STEP_MAKE, BUFFERS, false);
     for (int v = l->nodes - 1; v >= 0; v--) {
         if (info(&l->node[v])->has_input_pass) input_of_node(l, list, v, scratch);
         run_parts(l, list, v);
     }
-    if (scratch != BUFFER_NONE) add_step(list, STEP_DROP, scratch);
+    for (int i = 0; i < scratches; i++) add_step(list, STEP_DROP, scratch[i]);
 }
 
 static void list_weight(struct linked *l)

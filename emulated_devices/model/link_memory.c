@@ -14,6 +14,11 @@ static int64_t columns(const struct tensor_parallel *tp, enum activation_width w
     case WIDTH_CHOICES:    return tp->config->mixture.k;
     case WIDTH_SHARED_UP:  return 2 * tp->shared.count;
     case WIDTH_SHARED_ACT: return tp->shared.count;
+    case WIDTH_Q_LATENT:   return tp->config->latent.q;
+    case WIDTH_KV_LATENT:  return kv_latent_width(tp->config);
+    case WIDTH_KV_NORMED:  return tp->config->latent.kv;
+    case WIDTH_EXPANDED:   return tp->heads.queries.count * expanded_width(tp->config);
+    case WIDTH_VALUES:     return tp->heads.queries.count * value_width(tp->config);
     case WIDTH_DENSE_UP:   return 2 * tp->dense.count;
     case WIDTH_DENSE_ACT:  return tp->dense.count;
     case WIDTH_GATE:       return 1;

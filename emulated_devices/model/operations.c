@@ -13,6 +13,11 @@ static const struct operation_info infos[OP_COUNT] = {
     [OP_HEAD_NORM] = { .words = "the rmsnorms of heads %s", .has_input_pass = true, .has_weight_pass = true, .over = -1,
                        .input_reads = READS_IN | READS_STATISTICS,
                        .weight_reads = READS_IN | READS_STATISTICS, .statistic = { INNER_HEADS } },
+    [OP_LATENT_NORM] = { .words = "the rmsnorm of the latent %s", .has_input_pass = true, .has_weight_pass = true,
+                         .over = -1, .input_reads = READS_IN | READS_STATISTICS,
+                         .weight_reads = READS_IN | READS_STATISTICS, .statistic = { ROW } },
+    [OP_JOIN]      = { .words = "queries, keys and values of latents in %s", .has_input_pass = true, .over = -1 },
+    [OP_NARROW]    = { .words = "the values without zeros in %s", .has_input_pass = true, .over = -1 },
     [OP_ROTARY]    = { .words = "the rotary positions in %s", .has_input_pass = true, .over = 0,
                        .gradient_over = true },
     [OP_ATTENTION] = { .words = "attention in %s", .has_input_pass = true, .over = -1,
@@ -53,6 +58,9 @@ enum activation_width operation_width(const struct node *n, enum activation_widt
     switch (n->op) {
     case OP_MATRIX:
         return n->role == ROLE_QKV      ? WIDTH_QKV
+               : n->role == ROLE_LATENT     ? n->width
+               : n->role == ROLE_QUERIES    ? WIDTH_HEADS
+               : n->role == ROLE_KEYS_VALUES ? WIDTH_EXPANDED
                : n->role == ROLE_UP     ? WIDTH_UP
                : n->role == ROLE_HEAD   ? WIDTH_VOCABULARY
                : n->role == ROLE_ROUTER ? WIDTH_EXPERTS
@@ -62,6 +70,9 @@ enum activation_width operation_width(const struct node *n, enum activation_widt
                : n->role == ROLE_STREAMS_UP   ? WIDTH_MEAN
                : n->role == ROLE_STREAMS_DOWN ? WIDTH_STREAMS
                                         : WIDTH_MODEL;
+    case OP_LATENT_NORM: return n->width;
+    case OP_JOIN:      return WIDTH_QKV;
+    case OP_NARROW:    return WIDTH_VALUES;
     case OP_ATTENTION:
     case OP_PREFIXED_ATTENTION: return WIDTH_HEADS;
     case OP_BESIDE:    return WIDTH_BESIDE;

@@ -68,6 +68,13 @@ static void say_node(struct words *w, const struct model_config *c, const struct
         name);
 }
 
+static bool reads(const struct node *n, const char *name)
+{
+    for (int k = 0; k < NODE_INPUTS && n->in[k]; k++)
+        if (strcmp(n->in[k], name) == 0) return true;
+    return false;
+}
+
 /* List the readers from the last to the first, the order in which backward adds their gradients.  For a node that
  * passes its gradient on, name the gradient of its output. */
 static void say_readers(struct words *w, const struct model_config *c, const struct node *table, const char *name,
@@ -77,8 +84,7 @@ static void say_readers(struct words *w, const struct model_config *c, const str
     while (table[count].op != OP_END) count++;
     for (int i = count - 1; i >= 0; i--) {
         const struct node *n = &table[i];
-        if ((n->in[0] == NULL || strcmp(n->in[0], name) != 0) && (n->in[1] == NULL || strcmp(n->in[1], name) != 0))
-            continue;
+        if (!reads(n, name)) continue;
         say(w, given++ ? ", added to %s" : "%s",
             operation_info(n->op)->passes_on ? "the gradient of " : "the backward pass of ");
         say_node(w, c, n, layer);
@@ -143,6 +149,16 @@ struct intervals activation_columns(const struct tensor_parallel *tp, enum activ
         intervals_add(&s, tp->shared), intervals_add(&s, interval_moved(tp->shared, c->mixture.shared));
         break;
     case WIDTH_SHARED_ACT: intervals_add(&s, tp->shared); break;
+    case WIDTH_Q_LATENT:   return intervals_whole(c->latent.q);
+    case WIDTH_KV_LATENT:  return intervals_whole(kv_latent_width(c));
+    case WIDTH_KV_NORMED:  return intervals_whole(c->latent.kv);
+    case WIDTH_EXPANDED:
+        intervals_add(&s, (struct interval){ h.queries.first * expanded_width(c),
+                                             h.queries.count * expanded_width(c) });
+        break;
+    case WIDTH_VALUES:
+        intervals_add(&s, (struct interval){ h.queries.first * value_width(c), h.queries.count * value_width(c) });
+        break;
     case WIDTH_DENSE_UP:
         intervals_add(&s, tp->dense), intervals_add(&s, interval_moved(tp->dense, c->dense.F));
         break;

@@ -5,7 +5,8 @@
 
 extern const struct program program_gpt2, program_llama, program_mixtral, program_mixtral_shared,
                             program_mixtral_gated, program_gptj, program_scmoe, program_parscale, program_qwen3,
-                            program_qwen3_moe, program_gemma, program_olmo2;
+                            program_qwen3_moe, program_gemma, program_olmo2, program_deepseek,
+                            program_deepseek_plain;
 
 static const struct program *const programs[FAMILY_COUNT] = {
     [FAMILY_GPT2] = &program_gpt2, [FAMILY_LLAMA] = &program_llama, [FAMILY_MIXTRAL] = &program_mixtral,
@@ -17,6 +18,7 @@ static const struct program *const programs[FAMILY_COUNT] = {
 
 const struct program *program_of(const struct model_config *c)
 {
+    if (LATENT(c)) return c->latent.q ? &program_deepseek : &program_deepseek_plain;
     if (c->mixture.shared > 0) return c->mixture.shared_gate ? &program_mixtral_gated : &program_mixtral_shared;
     return programs[model_family(c)];
 }

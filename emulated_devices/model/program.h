@@ -19,6 +19,10 @@ enum op {
     OP_NORM,                            /* the model's kind of norm */
     OP_MATRIX,                          /* in[0] times a matrix, plus its bias */
     OP_HEAD_NORM,                       /* in[0], each head of queries and keys normed */
+    OP_LATENT_NORM,                     /* an rmsnorm of in[0], a latent: of as many columns as it has weights */
+    OP_JOIN,                            /* queries of in[0], keys without positions and values of in[1], and the key
+                                         * that all heads share, at the end of in[2]: as attention reads them */
+    OP_NARROW,                          /* in[0], heads' results, without the zeros beside values */
     OP_ROTARY,                          /* queries and keys of in[0], rotated by their positions */
     OP_ATTENTION,                       /* of fused queries, keys and values */
     OP_PREFIXED_ATTENTION,              /* the same, and of the queries to the keys and values of their stream */
@@ -39,7 +43,7 @@ enum op {
     OP_COUNT
 };
 
-enum { NODE_INPUTS = 2 };
+enum { NODE_INPUTS = 3 };
 
 struct node {
     enum op op;
@@ -48,6 +52,7 @@ struct node {
     const char *param;                  /* its parameters' name in the model's list, without ".weight" or ".bias";
                                          * NULL: none */
     enum param_role role;               /* for a matrix: how tensor parallelism cuts it */
+    enum activation_width width;        /* of a latent */
     const char *place;                  /* for a dropout: the name of its stream of random numbers */
     bool second;                        /* of the second block of a layer with a shortcut: other random numbers */
     const char *before;                 /* a mixture on a shortcut: it may compute just before the node with this

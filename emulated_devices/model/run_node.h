@@ -43,6 +43,15 @@ struct attention node_attention(const struct node_call *);     /* whole sequence
 enum error_code node_attention_forward(const struct node_call *, struct error *);
 enum error_code node_attention_input(const struct node_call *, struct error *);
 
+/* Latent attention: run_latent.c. */
+enum error_code node_latent_norm_forward(const struct node_call *, struct error *);
+enum error_code node_latent_norm_input(const struct node_call *, struct error *);
+enum error_code node_latent_norm_weight(const struct node_call *, struct error *);
+enum error_code node_join_forward(const struct node_call *, struct error *);
+enum error_code node_join_input(const struct node_call *, struct error *);
+enum error_code node_narrow_forward(const struct node_call *, struct error *);
+enum error_code node_narrow_input(const struct node_call *, struct error *);
+
 /* Parallel streams: run_streams.c. */
 enum error_code node_prefixed_forward(const struct node_call *, struct error *);
 enum error_code node_prefixed_input(const struct node_call *, struct error *);

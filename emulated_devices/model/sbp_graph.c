@@ -280,7 +280,7 @@ static void node_backward(struct builder *b, const struct part_node *n)
     if (n->is->op == OP_MATRIX) matrix_backward(b, n);
     else if (n->is->op == OP_NORM) norm_backward(b, n);
     else if (n->is->op == OP_ADD)
-        for (int k = 0; k < NODE_INPUTS; k++) add_part(b, n->in[k], n, n->out->gradient);
+        for (int k = 0; k < NODE_INPUTS && n->in[k]; k++) add_part(b, n->in[k], n, n->out->gradient);
     else unary_backward(b, n);
 }
 

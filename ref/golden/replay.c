@@ -86,6 +86,25 @@ static void make_choose(struct tensor logits, const int32_t *chosen, int64_t k)
         }
 }
 
+/* Experts of few groups need not have the largest logits, so a run that follows another is told its choices. */
+static bool has_groups(const struct replay *r) { return r->model.config.mixture.router.groups > 1; }
+
+/* The choices of all layers, of which those without a router have none; for free(). */
+static enum error_code follow_choices(struct replay *r, int32_t **route, struct error *err)
+{
+    const struct model_config *c = &r->model.config;
+    const int64_t n = r->golden->B * r->golden->S * c->mixture.k;
+    *route = NULL;
+    if (r->follow == NULL || c->mlp != MLP_MIXTURE || !has_groups(r)) return OK;
+    *route = calloc((size_t)(c->L * n), sizeof **route);
+    if (*route == NULL) return fail(err, ERR_MEMORY, "no memory for %lld choices", (long long)(c->L * n));
+    for (int64_t l = 0, from = 0; l < c->L; l++)
+        if (layer_mlp(c, l) == MLP_MIXTURE)
+            memcpy(*route + l * n, r->follow->choice + from, (size_t)n * sizeof **route), from += n;
+    r->model.route = *route;
+    return OK;
+}
+
 /* A tensor inside a block is announced with the layer as an argument; a parameter has it in its name. */
 static void see(void *context, const char *name, int layer, bool gradient, struct tensor t, int64_t terms)
 {
@@ -94,7 +113,7 @@ static void see(void *context, const char *name, int layer, bool gradient, struc
                in_block = layer >= 0 && layer < r->model.config.L && !parameter;
     char full[RECORD_NAME];
     if (r->disturb.see) r->disturb.see(r->disturb.context, name, layer, gradient, t, terms);
-    if (!gradient && r->keeping && r->follow && strcmp(name, "router.logits") == 0)
+    if (!gradient && r->keeping && r->follow && !has_groups(r) && strcmp(name, "router.logits") == 0)
         make_choose(t, r->follow->choice + r->choices, r->model.config.mixture.k);
     if (!gradient && strcmp(name, "router.weights") == 0) note_choice(r, r->model.block[layer].experts);
     if (!r->keeping) return;
@@ -154,9 +173,12 @@ static double gradient_norm(const struct replay *r)
 static enum error_code one_pass(struct replay *r, struct error *err)
 {
     double loss = 0;
+    int32_t *route;
+    enum error_code e = follow_choices(r, &route, err);
     r->keeping = true;
-    enum error_code e = forward_backward(r, 0, &loss, err);
-    r->keeping = false;
+    if (!e) e = forward_backward(r, 0, &loss, err);
+    r->keeping = false, r->model.route = NULL;
+    free(route);
     if (e) return e;
     double norm = gradient_norm(r);
     keep_numbers(r, "loss", &loss, 1);

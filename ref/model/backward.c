@@ -1,4 +1,5 @@
 /* backward.c -- the gradients of the one-device model's loss. */
+#include "ref/model/latent.h"
 #include "ref/model/partial.h"
 #include "ref/model/transformer_parts.h"
 #include <string.h>
@@ -61,15 +62,24 @@ static void attention_backward(struct transformer *m, int layer)
     const struct model_config *c = &m->config;
     struct block_activations *a = &m->block[layer];
 
-    op->linear_backward_weight(G(PROJ_W), G(PROJ_B), m->d_branch, a->att);
-    op->linear_backward_input(m->d_attention, m->d_branch, W(PROJ_W));
-    computed_gradient(m, "attn.heads", layer, m->d_attention, c->D);
+    const struct tensor d_heads = LATENT(c) ? m->d_narrow : m->d_attention;
+    op->linear_backward_weight(G(PROJ_W), G(PROJ_B), m->d_branch, result_of_heads(m, layer));
+    op->linear_backward_input(d_heads, m->d_branch, W(PROJ_W));
+    computed_gradient(m, "attn.heads", layer, d_heads, c->D);
+    if (LATENT(c)) {
+        memset(m->d_attention.data, 0, tensor_bytes(m->d_attention));
+        op->columns_move(m->d_attention, d_heads, moved_back(latent_moves_of(c, c->H).result), false);
+    }
     op->attention_backward_input(m->d_qkv, m->d_attention, a->att, a->lse, attended(m, layer), attention_of(m, layer));
     if (STREAMS(c) > 1) prefix_backward(m, layer);
     if (c->positions == POSITIONS_ROTARY) {
         computed_gradient(m, "attn.rotated", layer, m->d_qkv, c->A + m->S);
         op->rotary_backward_input(m->d_qkv, m->positions, m->rotary, attention_of(m, layer));
         if (c->head_norms) head_norms_backward(m, layer);
+        if (LATENT(c)) {
+            latent_backward(m, layer);
+            return;
+        }
         computed_gradient(m, "attn.qkv", layer, m->d_qkv, c->head_norms ? c->A : 2);
     } else computed_gradient(m, "attn.qkv", layer, m->d_qkv, c->A + m->S);
     op->linear_backward_weight(G(QKV_W), G(QKV_B), m->d_qkv, attention_input(m, layer));

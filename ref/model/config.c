@@ -77,6 +77,13 @@ const struct model_preset model_presets[] = {
       "a Qwen3-MoE of 0.2M parameters: qwen3-tiny whose layers but the first have 8 experts, 2 of a token", 8 },
     { WIDE_HEADS("gemma-tiny", 8, 8, 4, 6, 32, 88, 32, 256, GEMMA, .tied = true),
       "a Gemma of 0.1M parameters: scaled embeddings, norms from one, geglu, and heads that are wider than D/H", 8 },
+    { { .name = "deepseek-v2-tiny", .S = 32, .D = 32, .H = 8, .K = 8, .A = 8, .F = 24, .L = 8, .V = 256,
+        .norm = NORM_RMS, .positions = POSITIONS_ROTARY, .rotary = { .theta = 10000, .turned = 4, .neighbours = true },
+        .latent = { .q = 12, .kv = 8, .v = 6 }, .mlp = MLP_MIXTURE, .dense = { 88, { { 1 } } },
+        .mixture = { .E = 8, .k = 2, .router = { .scale = 1, .groups = 4, .kept = 2 }, .shared = 48 },
+        .eps = 1e-5, .init_std = 0.02 },
+      "a DeepSeek-V2 of 0.2M parameters: latent attention, 8 experts in 4 groups, 2 shared ones, the first layer dense",
+      8 },
     { GPTJ("gptj-tiny", 8, 8, 32, 2, 128, 32, 256), "a GPT-J of 0.1M parameters, 8 layers and 8 heads", 8 },
     { GPT2("gpt3-175b", 96, 96, 12288, 49152, 2048, 50257),
       "GPT-3's 175B parameters, for `orrery plan` (arXiv:2005.14165, table 2.1)", 1536 },
@@ -139,7 +146,7 @@ static enum error_code check_sizes(const struct model_config *c, struct error *e
                                                                    : attention + feeds * (double)c->F);
     if (size > 1e14)
         return fail(err, ERR_PLAN, "model: it would have %.3g parameters; at most 1e14 can be counted", size);
-    if (heads_width(c) != c->D && (c->positions == POSITIONS_LEARNED || c->rotary.neighbours))
+    if (heads_width(c) != c->D && !LATENT(c) && (c->positions == POSITIONS_LEARNED || c->rotary.neighbours))
         return fail(err, ERR_PLAN, "model: width D=%lld is not a multiple of H=%lld heads", (long long)c->D,
                     (long long)c->H);
     if (c->A < 1 || c->A > INT32_MAX)
@@ -262,6 +269,25 @@ int64_t mixture_capacity(const struct mixture_config *m, int64_t S)
     return (int64_t)ceil(m->capacity_factor * (double)(m->k * S) / (double)mixture_columns(m));
 }
 
+static enum error_code check_latent(const struct model_config *c, struct error *err)
+{
+    const struct latent_config *l = &c->latent;
+    if (!LATENT(c)) return OK;
+    if (l->kv > INT32_MAX || l->q < 0 || l->q > INT32_MAX)
+        return fail(err, ERR_PLAN, "model: latents %lld and %lld wide; it must be from 1 to 2^31 - 1", (long long)l->q,
+                    (long long)l->kv);
+    if (c->K != c->H)
+        return fail(err, ERR_PLAN, "model: K=%lld key/value heads of H=%lld; with latent attention each head has its "
+                    "own", (long long)c->K, (long long)c->H);
+    if (c->rotary.turned < 2 || c->rotary.turned >= c->A)
+        return fail(err, ERR_PLAN, "model: of A=%lld numbers of a head %lld have positions; with latent attention some "
+                    "have, and some not", (long long)c->A, (long long)c->rotary.turned);
+    if (l->v < 1 || l->v > c->A)
+        return fail(err, ERR_PLAN, "model: values are %lld wide; it must be from 1 to the A=%lld of queries and keys",
+                    (long long)l->v, (long long)c->A);
+    return OK;
+}
+
 static enum error_code check_dense(const struct model_config *c, struct error *err)
 {
     const int64_t layers = layer_set_count(&c->dense.at, c->L);
@@ -308,6 +334,9 @@ static enum error_code check_mixture(const struct model_config *c, struct error 
     if (m->shared > 0 && c->shortcut)
         return fail(err, ERR_PLAN, "model: shared experts beside a mixture on a shortcut, which has dense "
                     "feed-forwards; Orrery has only one of these");
+    if (m->shared > 0 && c->head_norms)
+        return fail(err, ERR_PLAN, "model: shared experts in a Qwen3-MoE, which has none");
+    if (m->shared_gate && LATENT(c)) return fail(err, ERR_PLAN, "model: shared experts of a DeepSeek have no gate");
     if (m->shared_gate && m->shared == 0)
         return fail(err, ERR_PLAN, "model: a gate of shared experts, and there are none");
     if (!(m->capacity_factor >= 0) || !isfinite(m->capacity_factor))
@@ -346,6 +375,8 @@ int model_config_numbers(const struct model_config *c, struct model_number out[M
         { "stream smoothing", false, c->streams.smoothing },
         { "window", true, (double)c->windows.size }, { "layers with a window", true, (double)model_windowed_layers(c) },
         { "which layers", true, which_layers(&c->windows) }, { "which pairs", true, which_pairs(&c->rotary) },
+        { "latent of queries", true, (double)c->latent.q }, { "of keys and values", true, (double)c->latent.kv },
+        { "value width", true, (double)c->latent.v }, { "mscale_all_dim", false, r->all_dim },
         { "dense layers", true, (double)layer_set_count(&c->dense.at, c->L) },
         { "dense layers' width", true, (double)c->dense.F },
         { "rotary turned", true, (double)r->turned },
@@ -374,6 +405,7 @@ enum error_code model_config_check(const struct model_config *c, struct error *e
     enum error_code e = check_mixture(c, err);
     if (!e) e = check_sizes(c, err);
     if (!e) e = check_dense(c, err);
+    if (!e) e = check_latent(c, err);
     if (!e) e = check_rotary(c, err);
     if (!e) e = check_streams(c, err);
     if (!e) e = check_windows(c, err);

@@ -11,7 +11,7 @@
 /* Families of models whose files we read and write. */
 enum model_family { FAMILY_NONE, FAMILY_GPT2, FAMILY_LLAMA, FAMILY_MIXTRAL, FAMILY_GPTJ, FAMILY_QWEN2, FAMILY_PARSCALE,
                     FAMILY_SCMOE, FAMILY_QWEN3, FAMILY_QWEN3_MOE, FAMILY_MISTRAL, FAMILY_PHI3,
-                    FAMILY_GEMMA, FAMILY_OLMO2,
+                    FAMILY_GEMMA, FAMILY_OLMO2, FAMILY_DEEPSEEK_V2,
                     FAMILY_COUNT };
 
 /* The parts of a model: each family has one of each kind (model_family()). */
@@ -32,6 +32,7 @@ struct rotary {
     double enlarged;                            /* of YaRN and LongRoPE: factor of cosines and sines */
     double shorter[ROTARY_PAIRS], longer[ROTARY_PAIRS];         /* of LongRoPE: what divides the frequency of a pair, in
                                                  * sequences up to the original length, and in longer ones */
+    double all_dim;                             /* of YaRN with latent attention: mscale_all_dim; 0: none */
     bool between_pairs;                         /* of YaRN: its ramp may begin and end between two pairs */
     int64_t turned;                             /* R: the first R numbers of a head are rotated; 0: all A */
     bool neighbours;                            /* pair i is numbers 2i and 2i+1; else i and i + R/2 */
@@ -90,6 +91,17 @@ struct dense_layers {
     struct layer_set at;
 };
 
+/* Latent attention (MLA, arXiv:2405.04434).  Keys without positions and values of all heads are computed from one
+ * normed latent of each token, queries from another one or from the stream; a key with rotary positions is shared by
+ * all heads.  The first rotary.turned numbers of a head's A are those with positions.  Values are v wide; in qkv they
+ * have zeros up to A. */
+struct latent_config {
+    int64_t q, kv;              /* widths of the latents; q = 0: queries come from the stream; kv = 0: no latents */
+    int64_t v;
+};
+#define LATENT(c) ((c)->latent.kv > 0)
+#define LATENT_EPS 1e-6         /* of the latents' norms, whatever rms_norm_eps is: as in transformers */
+
 /* P parallel streams of one model (ParScale, arXiv:2505.10475): each runs on all tokens, with learned keys and values
  * of its own before the first token in every layer; a learned weighted mean of their results goes to the output
  * matrix. */
@@ -120,6 +132,7 @@ struct model_config {
     struct mixture_config mixture;
     struct dense_layers dense;
     struct streams_config streams;
+    struct latent_config latent;
     int64_t padding;            /* 1 + padding token, whose embedding gets no gradient in transformers; 0: none */
     bool scaled_embedding;      /* the embedding of a token is multiplied by sqrt(D) */
     bool norms_from_one;        /* a norm's factors are 1 + its weights, which start at 0 */
@@ -178,7 +191,7 @@ struct family_names model_family_names(void);
 
 /* One number of a shape. */
 struct model_number { const char *name; bool whole; double value; };
-enum { MODEL_NUMBERS = 48 };
+enum { MODEL_NUMBERS = 56 };
 
 /** The numbers that distinguish two models of one family.  @return how many. */
 int model_config_numbers(const struct model_config *, struct model_number out[MODEL_NUMBERS]);
@@ -236,6 +249,8 @@ enum param_role {
     ROLE_ROUTER,
     ROLE_SHARED_UP, ROLE_SHARED_DOWN,   /* of a mixture's shared experts */
     ROLE_DENSE_UP, ROLE_DENSE_DOWN,     /* of its dense layers */
+    ROLE_LATENT, ROLE_LATENT_NORM,      /* from the stream to latents of queries, or of keys and values; their norms */
+    ROLE_QUERIES, ROLE_KEYS_VALUES,     /* from the latents, or from the stream, to heads */
     ROLE_SHARED_GATE,
     ROLE_HEAD_NORM,                     /* of queries, then of keys: A numbers each, the same for all heads */
     ROLE_PREFIX,                        /* keys and values of each stream before its first token */
@@ -262,7 +277,8 @@ static inline bool model_has_bias(const struct model_config *c, enum param_role 
  * at the end of the block; its dense layers have them once.  Those of a layer with a shortcut are DENSE_UP_W to
  * SECOND_DOWN_W; the last six are of its second block. */
 enum block_param {
-    LN1_W, LN1_B, QKV_W, QKV_B, HEAD_NORM_W, PREFIX, PROJ_W, PROJ_B, LN2_W, LN2_B, DENSE_UP_W, DENSE_DOWN_W,
+    LN1_W, LN1_B, Q_LATENT_W, Q_NORM_W, QUERIES_W, KV_LATENT_W, KV_NORM_W, KEYS_VALUES_W, QKV_W, QKV_B, HEAD_NORM_W,
+    PREFIX, PROJ_W, PROJ_B, LN2_W, LN2_B, DENSE_UP_W, DENSE_DOWN_W,
     SECOND_LN1_W, SECOND_QKV_W, SECOND_PROJ_W, SECOND_LN2_W, SECOND_UP_W, SECOND_DOWN_W, ROUTER_W, SHARED_UP_W,
     SHARED_DOWN_W, SHARED_GATE_W, UP_W, UP_B, DOWN_W, DOWN_B, BLOCK_PARAMS
 };
@@ -305,14 +321,15 @@ static inline bool param_is_linear(const struct param_spec *s)
     return s->ndim == 2 &&
            (s->role == ROLE_QKV || s->role == ROLE_ATTENTION_OUT || s->role == ROLE_UP || s->role == ROLE_DOWN ||
             s->role == ROLE_SHARED_UP || s->role == ROLE_SHARED_DOWN || s->role == ROLE_DENSE_UP ||
-            s->role == ROLE_DENSE_DOWN);
+            s->role == ROLE_DENSE_DOWN || s->role == ROLE_LATENT || s->role == ROLE_QUERIES ||
+            s->role == ROLE_KEYS_VALUES);
 }
 
 /* Whether a parameter is small and every device along tp has all of it. */
 static inline bool role_is_whole(enum param_role r)
 {
     return r == ROLE_ROUTER || r == ROLE_SHARED_GATE || r == ROLE_STREAMS_UP || r == ROLE_STREAMS_DOWN ||
-           r == ROLE_HEAD_NORM;
+           r == ROLE_HEAD_NORM || r == ROLE_LATENT || r == ROLE_LATENT_NORM;
 }
 
 /** Number of parameters (tensors) of the model; tied ones count once. */
@@ -343,6 +360,16 @@ static inline double norm_base(const struct model_config *c) { return c->norms_f
 /* Widths of the fused layers, and of all heads' results side by side. */
 static inline int64_t qkv_width(const struct model_config *c) { return (c->H + 2 * c->K) * c->A; }
 static inline int64_t heads_width(const struct model_config *c) { return c->H * c->A; }
+
+/* The same without the zeros beside a latent's values: what the projection back multiplies. */
+static inline int64_t value_width(const struct model_config *c) { return LATENT(c) ? c->latent.v : c->A; }
+static inline int64_t values_width(const struct model_config *c) { return c->H * value_width(c); }
+
+/* Of latent attention: the numbers of a head's queries and keys without positions; of what the latent of keys and
+ * values becomes in a head; of the latent with the shared key. */
+static inline int64_t nope_width(const struct model_config *c) { return c->A - c->rotary.turned; }
+static inline int64_t expanded_width(const struct model_config *c) { return nope_width(c) + c->latent.v; }
+static inline int64_t kv_latent_width(const struct model_config *c) { return c->latent.kv + c->rotary.turned; }
 static inline int64_t up_width(const struct model_config *c) { return c->mlp == MLP_GELU ? c->F : 2 * c->F; }
 
 /** Elements of all parameters. */

@@ -88,6 +88,8 @@ static const struct family_format {
     { FAMILY_QWEN3_MOE, "Qwen3MoeForCausalLM", "Qwen3MoeModel", &qwen3_moe_defaults, qwen3_moe_keys, qwen3_moe_finish,
       qwen3_moe_to_json },
     { FAMILY_GEMMA, "GemmaForCausalLM", "GemmaModel", &gemma_defaults, gemma_keys, llama_finish, gemma_to_json },
+    { FAMILY_DEEPSEEK_V2, "DeepseekV2ForCausalLM", "DeepseekV2Model", &deepseek_v2_defaults, deepseek_v2_keys,
+      deepseek_v2_finish, deepseek_v2_to_json },
     { FAMILY_SCMOE, "ScMoEForCausalLM", "ScMoEModel", &scmoe_defaults, mixtral_keys, llama_finish, llama_to_json },
 };
 enum { FORMATS = sizeof formats / sizeof *formats };

@@ -19,6 +19,7 @@ struct config_reading {
     int64_t pad_token;                              /* NO_TOKEN: none */
     int64_t shared_experts, experts;                /* 0: not in the file */
     int64_t sparse_step;                            /* a Qwen3-MoE's */
+    int64_t nope, turned, first_dense;              /* a DeepSeek's */
     bool output_router_logits, attention_bias, mlp_bias, use_sliding_window;
     const char *scoring_func, *topk_method, *bias_update, *drop_order, *zero_type;     /* NULL: not in
                                                                                          * the file */
@@ -37,13 +38,15 @@ struct config_reading {
  * function, which computes derived values and refuses contradictions.  Mistral, Phi-3, OLMo 2, Mixtral, Qwen2, Qwen3,
  * ParScale, Gemma and ScMoE use llama_finish, a Qwen3-MoE after its own; a ScMoE has a Mixtral's keys. */
 extern const struct config_key gpt2_keys[], llama_keys[], mixtral_keys[], gptj_keys[], qwen2_keys[],
-    qwen3_keys[], qwen3_moe_keys[], parscale_keys[], mistral_keys[], phi3_keys[], gemma_keys[], olmo2_keys[];
+    qwen3_keys[], qwen3_moe_keys[], parscale_keys[], mistral_keys[], phi3_keys[], gemma_keys[], olmo2_keys[],
+    deepseek_v2_keys[];
 extern const struct config_reading gpt2_defaults, llama_defaults, mixtral_defaults, gptj_defaults, qwen2_defaults,
     qwen3_defaults, qwen3_moe_defaults, parscale_defaults, scmoe_defaults, mistral_defaults,
-    phi3_defaults, gemma_defaults, olmo2_defaults;
+    phi3_defaults, gemma_defaults, olmo2_defaults, deepseek_v2_defaults;
 enum error_code gpt2_finish(struct config_reading *, const cJSON *root, const char *path, struct error *);
 enum error_code llama_finish(struct config_reading *, const cJSON *root, const char *path, struct error *);
 enum error_code qwen3_moe_finish(struct config_reading *, const cJSON *root, const char *path, struct error *);
+enum error_code deepseek_v2_finish(struct config_reading *, const cJSON *root, const char *path, struct error *);
 enum error_code gptj_finish(struct config_reading *, const cJSON *root, const char *path, struct error *);
 
 /** The rule of a mixture's routers, from the words read.  @return OK, or ERR_FORMAT with the word that is unknown. */
@@ -62,9 +65,11 @@ bool gpt2_to_json(const struct model_config *, cJSON *root);
 bool llama_to_json(const struct model_config *, cJSON *root);       /* and all that llama_finish reads */
 bool gemma_to_json(const struct model_config *, cJSON *root);
 bool qwen3_moe_to_json(const struct model_config *, cJSON *root);
+bool deepseek_v2_to_json(const struct model_config *, cJSON *root);
 bool gptj_to_json(const struct model_config *, cJSON *root);
 bool mixture_to_json(const struct mixture_config *, cJSON *root);
 bool rotary_to_json(const struct model_config *, cJSON *root);
+bool config_add_real(cJSON *, const char *key, double);     /* with a decimal point: transformers may refuse integers */
 bool windows_to_json(const struct model_config *, cJSON *root);
 
 #endif

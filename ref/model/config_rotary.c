@@ -123,6 +123,7 @@ static void finish_yarn(struct rope_object *o)
     if (r->enlarged == 0)
         r->enlarged = both ? (o->mscale * log_factor + 1) / (o->mscale_all_dim * log_factor + 1) : log_factor + 1;
     r->between_pairs = !o->truncate;
+    r->all_dim = o->mscale_all_dim;
 }
 
 /* The numbers that are turned of each head. */
@@ -265,13 +266,13 @@ enum error_code rotary_from_json(struct config_reading *f, const cJSON *root, co
         return fail(err, ERR_FORMAT, "%s: rope_scaling and rope_parameters say different things; one of them must go",
                     path);
     f->c.rotary = form[0].object ? r[0] : r[1];
+    if (!LATENT(&f->c)) f->c.rotary.all_dim = 0;
     return OK;
 }
 
 /* ---- writing ----------------------------------------------------------------------------------------------------- */
 
-/* Write a real number with a decimal point: transformers warns about an integer. */
-static bool add_real(cJSON *object, const char *key, double x)
+bool config_add_real(cJSON *object, const char *key, double x)
 {
     char text[32];
     if (x != floor(x) || fabs(x) >= 1e15) return cJSON_AddNumberToObject(object, key, x) != NULL;
@@ -305,7 +306,7 @@ static bool add_long(const struct model_config *c, cJSON *root, cJSON *object)
     ok = cJSON_AddNumberToObject(c->alike == FAMILY_PHI3 ? root : object, "original_max_position_embeddings",
                                  (double)r->original_positions) && ok;
     if (r->enlarged != long_enlarged(0, c->S, r->original_positions))
-        ok = add_real(object, "attention_factor", r->enlarged) && ok;
+        ok = config_add_real(object, "attention_factor", r->enlarged) && ok;
     return ok;
 }
 
@@ -319,18 +320,19 @@ static double part_of(const struct model_config *c)
 bool rotary_to_json(const struct model_config *c, cJSON *root)
 {
     const struct rotary *r = &c->rotary;
-    bool ok = add_real(root, "rope_theta", r->theta);
-    if (r->turned) ok = cJSON_AddNumberToObject(root, "partial_rotary_factor", part_of(c)) && ok;
+    bool ok = config_add_real(root, "rope_theta", r->theta);
+    if (r->turned && !LATENT(c)) ok = cJSON_AddNumberToObject(root, "partial_rotary_factor", part_of(c)) && ok;
     if (r->scaling == SCALING_NONE) return ok;
     const bool yarn = r->scaling == SCALING_YARN, turns = yarn || r->scaling == SCALING_LLAMA3;
     cJSON *object = cJSON_AddObjectToObject(root, "rope_scaling");
     if (r->scaling == SCALING_LONG) return object && add_long(c, root, object) && ok;
     ok = object && cJSON_AddStringToObject(object, turns ? "rope_type" : "type", name_of(r->scaling))
-         && add_real(object, "factor", r->factor) && ok;
+         && config_add_real(object, "factor", r->factor) && ok;
     if (!turns) return ok;
-    if (yarn) ok = add_real(object, "attention_factor", r->enlarged)
+    if (r->all_dim > 0) ok = config_add_real(object, "mscale_all_dim", r->all_dim) && ok;
+    if (yarn) ok = config_add_real(object, "attention_factor", r->enlarged)
                    && cJSON_AddBoolToObject(object, "truncate", !r->between_pairs) && ok;
-    return add_real(object, yarn ? "beta_slow" : "low_freq_factor", r->low_frequency)
-           && add_real(object, yarn ? "beta_fast" : "high_freq_factor", r->high_frequency)
+    return config_add_real(object, yarn ? "beta_slow" : "low_freq_factor", r->low_frequency)
+           && config_add_real(object, yarn ? "beta_fast" : "high_freq_factor", r->high_frequency)
            && cJSON_AddNumberToObject(object, "original_max_position_embeddings", (double)r->original_positions) && ok;
 }

@@ -20,6 +20,7 @@ static const struct family {
     bool parallel, neighbours, shortcut;
     bool streams;               /* several */
     bool head_norms, normed_together, norms_after;
+    bool latent;                /* attention */
     enum { NO_LAYERS, ALL_LAYERS, ANY_LAYERS } windows;         /* which may have one */
     enum model_family alike;
     bool from_one;              /* norms; and embeddings are scaled */
@@ -49,6 +50,8 @@ static const struct family {
                          .windows = ALL_LAYERS, .alike = FAMILY_PHI3 },
     [FAMILY_GEMMA]   = { "gemma", NORM_RMS, POSITIONS_ROTARY, MLP_GEGLU, BIASES_NONE, OF_ATTENTION, .grouped = true,
                          .from_one = true },
+    [FAMILY_DEEPSEEK_V2] = { "deepseek_v2", NORM_RMS, POSITIONS_ROTARY, MLP_MIXTURE, BIASES_NONE, .neighbours = true,
+                             .latent = true },
 };
 
 static bool has_biases_of(const struct model_config *c, const struct family *f)
@@ -69,7 +72,8 @@ static bool is_of(const struct model_config *c, const struct family *f)
     return c->norm == f->norm && c->positions == f->positions && c->mlp == f->mlp && has_biases_of(c, f)
            && c->parallel == f->parallel && c->shortcut == f->shortcut && c->rotary.neighbours == f->neighbours
            && c->head_norms == f->head_norms && c->normed_together == f->normed_together
-           && c->norms_after == f->norms_after && (f->grouped || c->K == c->H) && f->streams == (STREAMS(c) > 1)
+           && c->norms_after == f->norms_after && LATENT(c) == f->latent
+           && (f->grouped || c->K == c->H) && f->streams == (STREAMS(c) > 1)
            && has_windows_of(c, f) && c->alike == f->alike && c->norms_from_one == f->from_one
            && c->scaled_embedding == f->from_one;
 }

@@ -1,4 +1,5 @@
 /* forward.c -- the one-device model's loss. */
+#include "ref/model/latent.h"
 #include "ref/model/partial.h"
 #include "ref/model/sample_mask.h"
 #include "ref/model/transformer_parts.h"
@@ -37,8 +38,11 @@ static void attention_forward(struct transformer *m, int layer)
     struct block_activations *a = &m->block[layer];
 
     if (!c->norms_after) first_norm(m, layer, a->in);
-    op->linear_forward(a->qkv, attention_input(m, layer), W(QKV_W), W(QKV_B));
-    computed(m, "attn.qkv", layer, a->qkv, c->D);
+    if (LATENT(c)) latent_forward(m, layer);
+    else {
+        op->linear_forward(a->qkv, attention_input(m, layer), W(QKV_W), W(QKV_B));
+        computed(m, "attn.qkv", layer, a->qkv, c->D);
+    }
     if (c->head_norms) {
         op->head_norm_forward(a->normed, a->head_rstd, a->qkv, W(HEAD_NORM_W), norm_base(c), attention_of(m, layer),
                               c->eps);
@@ -50,9 +54,10 @@ static void attention_forward(struct transformer *m, int layer)
     }
     op->attention_forward(a->att, a->lse, attended(m, layer), attention_of(m, layer));
     if (STREAMS(c) > 1) prefix_forward(m, layer);
-    computed(m, "attn.heads", layer, a->att, c->A + c->streams.prefix + m->S);
-    op->linear_forward(m->branch, a->att, W(PROJ_W), W(PROJ_B));
-    computed(m, "attn.out", layer, m->branch, heads_width(c));
+    if (LATENT(c)) op->columns_move(a->narrow, a->att, latent_moves_of(c, c->H).result, false);
+    computed(m, "attn.heads", layer, result_of_heads(m, layer), c->A + c->streams.prefix + m->S);
+    op->linear_forward(m->branch, result_of_heads(m, layer), W(PROJ_W), W(PROJ_B));
+    computed(m, "attn.out", layer, m->branch, values_width(c));
 }
 
 static void feed_forward(struct transformer *m, int layer)

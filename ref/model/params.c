@@ -8,6 +8,9 @@
 
 static const struct { enum param_role role; bool bias; } kinds[BLOCK_PARAMS] = {
     [LN1_W] = { ROLE_NORM, false },          [LN1_B] = { ROLE_NORM, true },
+    [Q_LATENT_W] = { ROLE_LATENT, false },   [Q_NORM_W] = { ROLE_LATENT_NORM, false },
+    [QUERIES_W] = { ROLE_QUERIES, false },   [KV_LATENT_W] = { ROLE_LATENT, false },
+    [KV_NORM_W] = { ROLE_LATENT_NORM, false }, [KEYS_VALUES_W] = { ROLE_KEYS_VALUES, false },
     [QKV_W] = { ROLE_QKV, false },           [QKV_B] = { ROLE_QKV, true },
     [HEAD_NORM_W] = { ROLE_HEAD_NORM, false }, [PREFIX] = { ROLE_PREFIX, false },
     [PROJ_W] = { ROLE_ATTENTION_OUT, false }, [PROJ_B] = { ROLE_ATTENTION_OUT, true },
@@ -38,6 +41,9 @@ static bool is_mixture(const struct model_config *c, int64_t layer) { return lay
 static bool has(const struct model_config *c, int64_t layer, enum block_param p)
 {
     const bool shared = c->mixture.shared > 0 && is_mixture(c, layer);
+    if (p == Q_LATENT_W || p == Q_NORM_W) return LATENT(c) && c->latent.q > 0;
+    if (p >= QUERIES_W && p <= KEYS_VALUES_W) return LATENT(c);
+    if (p == QKV_W) return !LATENT(c);
     if (p >= DENSE_UP_W && p <= SECOND_DOWN_W) return c->shortcut;
     if (p == ROUTER_W) return is_mixture(c, layer);
     if (p == SHARED_UP_W || p == SHARED_DOWN_W) return shared;
@@ -209,6 +215,28 @@ static const struct naming phi3_naming = {          /* a Llama's, fused in files
     },
 };
 
+static const struct naming deepseek_naming = {
+    .in_files = "", .block = "model.layers.%d.", .tokens = "model.embed_tokens", .norm = "model.norm",
+    .of_block = {
+        LLAMA_NAMES,
+        [Q_LATENT_W] = { .whole = "self_attn.q_a_proj.weight" },
+        [Q_NORM_W] = { .whole = "self_attn.q_a_layernorm.weight" },
+        [QUERIES_W] = { .whole = "self_attn.q_b_proj.weight" },
+        [KV_LATENT_W] = { .whole = "self_attn.kv_a_proj_with_mqa.weight" },
+        [KV_NORM_W] = { .whole = "self_attn.kv_a_layernorm.weight" },
+        [KEYS_VALUES_W] = { .whole = "self_attn.kv_b_proj.weight" },
+        [ROUTER_W] = { .whole = "mlp.gate.weight" },
+        [SHARED_UP_W] = { "mlp.shared_experts.gate_up_proj.weight",
+                          { "mlp.shared_experts.gate_proj.weight", "mlp.shared_experts.up_proj.weight" } },
+        [SHARED_DOWN_W] = { .whole = "mlp.shared_experts.down_proj.weight" },
+    },
+    .expert = "mlp.experts.%d.",
+    .expert_up = { "gate_up_proj.weight", { "gate_proj.weight", "up_proj.weight" } },
+    .expert_down = { .whole = "down_proj.weight" },
+};
+
+static const struct names queries_of_the_stream = { .whole = "self_attn.q_proj.weight" };
+
 #define HALF_QKV(n) { "self_attn." n ".qkv_proj.weight", { "self_attn." n ".q_proj.weight",                          \
                                                            "self_attn." n ".k_proj.weight",                          \
                                                            "self_attn." n ".v_proj.weight" } }
@@ -253,6 +281,7 @@ static const struct naming *naming_of(const struct model_config *c)
         [FAMILY_SCMOE] = &scmoe_naming, [FAMILY_QWEN3] = &llama_naming,
         [FAMILY_MISTRAL] = &llama_naming, [FAMILY_PHI3] = &phi3_naming, [FAMILY_OLMO2] = &olmo2_naming,
         [FAMILY_QWEN3_MOE] = &qwen3_moe_naming, [FAMILY_GEMMA] = &llama_naming,
+        [FAMILY_DEEPSEEK_V2] = &deepseek_naming,
     };
     return of_family[model_family(c)];
 }
@@ -312,10 +341,14 @@ static struct param_spec block_param(const struct model_config *c, int layer, in
     const double std = c->init_std, layers = c->initial == INITIAL_SCALED ? (double)c->L : 0.5;
     const double into_residual = std / sqrt(2 * layers);
     const bool dense = layer_set_has(&c->dense.at, layer);
-    const int64_t D = c->D, F = dense ? c->dense.F : c->F, up = dense ? 2 * F : up_width(c), heads = heads_width(c),
+    const int64_t D = c->D, F = dense ? c->dense.F : c->F, up = dense ? 2 * F : up_width(c), heads = values_width(c),
                   shared = c->mixture.shared;
     const struct { int64_t rows, cols; double std; } shape[BLOCK_PARAMS] = {
         [LN1_W] = { D, 0, 0 },                 [LN1_B] = { D, 0, 0 },
+        [Q_LATENT_W] = { c->latent.q, D, std }, [Q_NORM_W] = { c->latent.q, 0, 0 },
+        [QUERIES_W] = { heads_width(c), c->latent.q ? c->latent.q : D, std },
+        [KV_LATENT_W] = { kv_latent_width(c), D, std }, [KV_NORM_W] = { c->latent.kv, 0, 0 },
+        [KEYS_VALUES_W] = { c->H * expanded_width(c), c->latent.kv, std },
         [QKV_W] = { qkv_width(c), D, std },    [QKV_B] = { qkv_width(c), 0, 0 },
         [PREFIX] = { STREAMS(c) * c->streams.prefix, 2 * c->K * c->A, std },
         [HEAD_NORM_W] = { c->normed_together ? (c->H + c->K) * c->A : 2 * c->A, 0, 0 },
@@ -331,13 +364,15 @@ static struct param_spec block_param(const struct model_config *c, int layer, in
         [UP_W] = { up, D, std },               [UP_B] = { up, 0, 0 },
         [DOWN_W] = { D, F, into_residual },    [DOWN_B] = { D, 0, 0 },
     };
-    const struct names *n = expert < 0 ? &naming_of(c)->of_block[p] : p == UP_W
+    const struct names *n = p == QUERIES_W && c->latent.q == 0 ? &queries_of_the_stream
+                          : expert < 0 ? &naming_of(c)->of_block[p] : p == UP_W
                                   ? &naming_of(c)->expert_up : &naming_of(c)->expert_down;
     const struct prefix at = block_prefix(c, layer, expert);
     struct param_spec s = make(at.text, n->whole, role_in(c, layer, p), layer, shape[p].rows, shape[p].cols,
                                shape[p].std);
     s.expert = expert;
-    s.mean = (kinds[p].role == ROLE_NORM || kinds[p].role == ROLE_HEAD_NORM) && !kinds[p].bias && !c->norms_from_one;
+    s.mean = (s.role == ROLE_NORM || s.role == ROLE_HEAD_NORM || s.role == ROLE_LATENT_NORM) && !kinds[p].bias
+             && !c->norms_from_one;
     s.file_transposed = naming_of(c)->transposed && s.ndim == 2;
     for (int i = 0; i < PARAM_MOST_PARTS && n->part[i]; i++)
         add_part(&s, naming_of(c)->in_files, at.text, n->part[i], part_rows(c, layer, p, i));
@@ -475,14 +510,24 @@ static double feeds_flops(const struct model_config *c, int64_t N)
            others * feed_flops(c, N, c->dense.F, 2);
 }
 
+/* From the stream to queries, keys and values. */
+static double into_heads_flops(const struct model_config *c, int64_t N)
+{
+    const struct latent_config *l = &c->latent;
+    if (!LATENT(c)) return linear_cost(N, c->D, qkv_width(c), F32).flops;
+    return (l->q ? linear_cost(N, c->D, l->q, F32).flops : 0) +
+           linear_cost(N, l->q ? l->q : c->D, heads_width(c), F32).flops +
+           linear_cost(N, c->D, kv_latent_width(c), F32).flops +
+           linear_cost(N, l->kv, c->H * expanded_width(c), F32).flops;
+}
+
 static struct flops flops_of(const struct model_config *c, int64_t B, int64_t S)
 {
     const int64_t N = B * S;
     const struct attention a = { .S = S, .H = c->H, .K = c->K, .A = c->A };
     const double blocks = c->shortcut ? 2 : 1;                  /* of a layer */
     const double P = (double)STREAMS(c), L = (double)c->L * P, pairs = (double)(N * c->streams.prefix);
-    const double heads = blocks * (linear_cost(N, c->D, qkv_width(c), F32).flops +
-                                   linear_cost(N, heads_width(c), c->D, F32).flops);
+    const double heads = blocks * (into_heads_flops(c, N) + linear_cost(N, values_width(c), c->D, F32).flops);
     double ends = linear_cost(N, c->D, c->V, F32).flops;
     double forward = P * blocks * attention_flops(c, N, S, attention_forward_cost),
            backward = P * blocks * attention_flops(c, N, S, attention_backward_cost);

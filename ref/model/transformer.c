@@ -27,7 +27,9 @@ static void drop_block(struct block_activations *a)
                                    &a->experts, &a->order,    &a->counts,   &a->rows,     &a->results,
                                    &a->shared,  &a->gate,     &a->shared_up, &a->shared_act,
                                    &a->dense_up, &a->dense_act, &a->shortcut, &a->normed, &a->head_rstd,
-                                   &a->attention_out, &a->feed_out };
+                                   &a->attention_out, &a->feed_out,
+                                   &a->q_latent, &a->q_rstd,  &a->q_normed, &a->queries,  &a->kv_latent,
+                                   &a->kv_only, &a->kv_rstd,  &a->kv_normed, &a->expanded, &a->narrow };
     for (size_t i = 0; i < sizeof all / sizeof *all; i++) drop(all[i]);
 }
 
@@ -44,7 +46,9 @@ static void drop_buffers(struct transformer *m)
                                    &m->rotary,   &m->d_gate,    &m->d_shared, &m->d_shared_up, &m->d_shared_act,
                                    &m->prefix_at, &m->prefix_out, &m->prefix_lse, &m->beside,
                                    &m->mean_up,  &m->mean_act, &m->stream_logits, &m->stream_weights, &m->mean,
-                                   &m->d_shortcut, &m->d_step };
+                                   &m->d_shortcut, &m->d_step, &m->d_q_latent, &m->d_queries, &m->d_kv_latent,
+                                   &m->d_kv_normed, &m->d_expanded, &m->d_narrow, &m->d_q_normed,
+                                   &m->d_kv_only };
     for (size_t i = 0; i < sizeof all / sizeof *all; i++) drop(all[i]);
     m->B = m->S = 0;
 }
@@ -90,6 +94,28 @@ static bool make_mixture(const struct transformer *m, struct block_activations *
            make(&a->results, t, N * k, c->D) && (c->mixture.shared == 0 || make_shared(m, a, N));
 }
 
+static bool make_latent(const struct model_config *c, struct block_activations *a, enum dtype t, enum dtype few,
+                        int64_t N)
+{
+    const struct latent_config *l = &c->latent;
+    return (l->q == 0 ||
+            (make(&a->q_latent, t, N, l->q) && make(&a->q_normed, t, N, l->q) && make(&a->q_rstd, few, N, 0))) &&
+           make(&a->queries, t, N, heads_width(c)) && make(&a->kv_latent, t, N, kv_latent_width(c)) &&
+           make(&a->kv_only, t, N, l->kv) && make(&a->kv_normed, t, N, l->kv) && make(&a->kv_rstd, few, N, 0) &&
+           make(&a->expanded, t, N, c->H * expanded_width(c)) && make(&a->narrow, t, N, values_width(c));
+}
+
+static bool make_latent_backward(struct transformer *m, int64_t N)
+{
+    const struct model_config *c = &m->config;
+    const enum dtype t = m->ops->dtype;
+    return (c->latent.q == 0 || (make(&m->d_q_latent, t, N, c->latent.q) && make(&m->d_q_normed, t, N, c->latent.q))) &&
+           make(&m->d_queries, t, N, heads_width(c)) &&
+           make(&m->d_kv_latent, t, N, kv_latent_width(c)) && make(&m->d_kv_normed, t, N, c->latent.kv) &&
+           make(&m->d_kv_only, t, N, c->latent.kv) &&
+           make(&m->d_expanded, t, N, c->H * expanded_width(c)) && make(&m->d_narrow, t, N, values_width(c));
+}
+
 static bool make_block(const struct transformer *m, int64_t layer, int64_t N)
 {
     const struct model_config *c = &m->config;
@@ -99,7 +125,8 @@ static bool make_block(const struct transformer *m, int64_t layer, int64_t N)
     const bool second = layer > c->L;
     const bool mean = c->norm == NORM_LAYER;
     return make(&a->in, t, N, D) && (!mean || make(&a->ln1_mean, few, N, 0)) && make(&a->ln1_rstd, few, N, 0) &&
-           make(&a->ln1, t, N, D) && make(&a->qkv, t, N, qkv_width(c)) && make(&a->lse, few, N, c->H) &&
+           make(&a->ln1, t, N, D) && (!LATENT(c) || make_latent(c, a, t, few, N)) &&
+           make(&a->qkv, t, N, qkv_width(c)) && make(&a->lse, few, N, c->H) &&
            make(&a->att, t, N, heads_width(c)) && make(&a->mid, t, N, D) &&
            (!c->head_norms || (make(&a->normed, t, N, qkv_width(c)) &&
                                make(&a->head_rstd, few, N, c->normed_together ? 2 : c->H + c->K))) &&
@@ -125,7 +152,7 @@ static bool make_backward(struct transformer *m, int64_t N)
            (!c->shortcut || make(&m->d_shortcut, t, N, D)) &&
            (!has_experts(m) || (make(&m->d_router, few, N, mixture_columns(&c->mixture)) &&
                                 make(&m->d_weights, few, N, c->mixture.k) && make(&m->d_rows, t, rows, D))) &&
-           (c->mixture.shared == 0 || make_shared_backward(m, N));
+           (c->mixture.shared == 0 || make_shared_backward(m, N)) && (!LATENT(c) || make_latent_backward(m, N));
 }
 
 /* M: rows of the residual stream. */
@@ -266,9 +293,17 @@ double embedding_factor(const struct model_config *c, enum dtype t)
     return tensor_get(one, 0);
 }
 
+double attention_scale(const struct model_config *c)
+{
+    const struct rotary *r = &c->rotary;
+    const double more = LATENT(c) && r->scaling == SCALING_YARN && r->factor > 1 && r->all_dim > 0
+                            ? 0.1 * r->all_dim * log(r->factor) + 1 : 1;
+    return more * more / sqrt((double)c->A);
+}
+
 struct attention attention_of_layer(const struct model_config *c, int64_t layer, int64_t S)
 {
-    return (struct attention){ .S = S, .H = c->H, .K = c->K, .A = c->A, .scale = 1 / sqrt((double)c->A),
+    return (struct attention){ .S = S, .H = c->H, .K = c->K, .A = c->A, .scale = attention_scale(c),
                                .neighbours = c->rotary.neighbours, .normed_together = c->normed_together,
                                .window = model_window(c, layer) };
 }

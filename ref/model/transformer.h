@@ -31,6 +31,9 @@ struct block_activations {
     struct tensor qkv, lse, att;                /* [N,(H+2K)A] (turned by rotary positions), [B,H,S], [N,HA] */
     struct tensor normed, head_rstd;            /* with norms of heads: [N,(H+2K)A] (turned instead), [N,H+K] */
     struct tensor attention_out, feed_out;      /* with norms after: [N,D] what they norm, as ln1 and ln2 */
+    /* of latent attention, which attention reads as qkv and whose result is narrow, [N,Hv]: */
+    struct tensor q_latent, q_rstd, q_normed, queries;          /* [N,q], [N], [N,q], [N,HA] */
+    struct tensor kv_latent, kv_only, kv_rstd, kv_normed, expanded, narrow;
     struct tensor mid;                          /* [N,D] in + attention; in a parallel block the sum of both branches */
     struct tensor ln2_mean, ln2_rstd, ln2;
     struct tensor up, act;                      /* [R,U], [R,F] before and after gelu, swiglu or geglu */
@@ -80,6 +83,8 @@ struct transformer {
     struct tensor beside, mean_up, mean_act, stream_logits, stream_weights, mean;      /* streams.c: [N,DP], [N,D],
                                                  * [N,D], [N,P], [N,P], [N,D], N = B S; other rows are P N */
     struct tensor d_norm, d_shortcut;           /* of a parallel block, or with a shortcut: [N,D]; [N,D] */
+    struct tensor d_q_latent, d_q_normed, d_queries, d_kv_latent, d_kv_only, d_kv_normed, d_expanded, d_narrow;
+                                                /* of latent attention */
     struct tensor d_shared_up, d_shared_act, d_shared, d_gate;  /* of shared experts: as up, act, [N,D], [N,1] */
     struct tensor d_router, d_weights, d_rows;  /* of a mixture: [N,E], [N,k], [Nk,D] */
     struct tensor branch;                       /* scratch of forward, and of partial.h in backward: [N,D] */
@@ -137,6 +142,9 @@ void param_init(const struct param_spec *, uint64_t seed, enum dtype, int64_t fi
 
 /** The factor on embeddings, rounded to the format of the weights, as in transformers; 1 of most models. */
 double embedding_factor(const struct model_config *, enum dtype);
+
+/** The factor on scores of attention: with latent attention YaRN also sharpens the softmax. */
+double attention_scale(const struct model_config *);
 
 /** Attention of a layer on sequences of S tokens: all heads, no dropout. */
 struct attention attention_of_layer(const struct model_config *, int64_t layer, int64_t S);

@@ -26,6 +26,12 @@ static inline struct tensor attention_input(const struct transformer *m, int lay
     return m->config.norms_after ? m->block[layer].in : m->block[layer].ln1;
 }
 
+/* What the projection back multiplies. */
+static inline struct tensor result_of_heads(const struct transformer *m, int layer)
+{
+    return LATENT(&m->config) ? m->block[layer].narrow : m->block[layer].att;
+}
+
 /* The input of the feed-forward. */
 static inline struct tensor feed_input(const struct transformer *m, int layer)
 {
@@ -110,6 +116,11 @@ static inline struct tensor first_rows(struct tensor t, int64_t n)
     t.dim[0] = n;
     return t;
 }
+
+/* ---- latent.c: latent attention ---------------------------------------------------------------------------------- */
+
+void latent_forward(struct transformer *, int layer);
+void latent_backward(struct transformer *, int layer);
 
 /* ---- mixture.c: the feed-forward of a mixture, and its routers' losses ------------------------------------------- */
 

@@ -93,6 +93,10 @@ static inline int32_t choice_made(int32_t choice)
     return choice < 0 && choice != CHOICE_NONE ? -1 - choice : choice;
 }
 
+/* Blocks of columns: block b of `times` is `count` wide and begins at y + b y_step of one tensor, x + b x_step of the
+ * other. */
+struct column_blocks { int64_t times, count, y, y_step, x, x_step; };
+
 struct ops {
     enum dtype dtype;
 
@@ -220,6 +224,9 @@ struct ops {
     void (*gate_forward)(struct tensor Y, struct tensor X, struct tensor logits);
     void (*gate_backward_input)(struct tensor dX, struct tensor dlogits, struct tensor dY, struct tensor X,
                                 struct tensor logits);
+
+    /* Blocks of columns of X to places in Y, or added to what is there (columns.c). */
+    void (*columns_move)(struct tensor Y, struct tensor X, struct column_blocks, bool add);
 
     /* Y = silu(X);  Y, dX and dY have the shape of X. */
     void (*silu_forward)(struct tensor Y, struct tensor X);

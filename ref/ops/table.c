@@ -49,6 +49,7 @@ const struct ops FN(ops) = {
     .geglu_backward_input = FN(geglu_backward_input),
     .clamped_swiglu_forward = FN(clamped_swiglu_forward),
     .clamped_swiglu_backward_input = FN(clamped_swiglu_backward_input),
+    .columns_move = FN(columns_move),
     .gate_forward = FN(gate_forward),
     .gate_backward_input = FN(gate_backward_input),
     .silu_forward = FN(silu_forward),

@@ -51,6 +51,7 @@ void FN(geglu_forward)(T Y, T X);
 void FN(geglu_backward_input)(T dX, T dY, T X);
 void FN(clamped_swiglu_forward)(T Y, T X, struct clamped c);
 void FN(clamped_swiglu_backward_input)(T dX, T dY, T X, struct clamped c);
+void FN(columns_move)(T Y, T X, struct column_blocks, bool add);
 void FN(gate_forward)(T Y, T X, T logits);
 void FN(gate_backward_input)(T dX, T dlogits, T dY, T X, T logits);
 void FN(silu_forward)(T Y, T X);

@@ -491,6 +491,15 @@ static void clamped_swiglu_backward_input(T dX, T dY, T X, struct clamped c)
     store(dX, dx), end(&s);
 }
 
+/* What is added is rounded once. */
+static void columns_move(T Y, T X, struct column_blocks at, bool add)
+{
+    struct scratch s = { 0 };
+    const T y = wide(&s, Y);
+    ops_f32.columns_move(y, wide(&s, X), at, add);
+    store(Y, y), end(&s);
+}
+
 static void gate_forward(T Y, T X, T logits)
 {
     struct scratch s = { 0 };
@@ -740,6 +749,7 @@ static void cross_entropy_backward(T dlogits, T logits, T total, T top, T labels
         .geglu_forward = geglu_forward, .geglu_backward_input = geglu_backward_input,                               \
         .clamped_swiglu_forward = clamped_swiglu_forward,                                                           \
         .clamped_swiglu_backward_input = clamped_swiglu_backward_input,                                             \
+        .columns_move = columns_move,                                                                               \
         .gate_forward = gate_forward, .gate_backward_input = gate_backward_input,                                   \
         .silu_forward = silu_forward, .silu_backward_input = silu_backward_input,                                   \
         .streams_beside = streams_beside, .streams_beside_backward_input = streams_beside_backward_input,           \

@@ -13,6 +13,7 @@
  * scores and a_j are stored twice, and so are the gradients of each query head before those of heads that share a key
  * head are added.
  */
+#include "ref/model/transformer.h"
 #include "ref/single/parts.h"
 #include <string.h>
 
@@ -169,7 +170,7 @@ static struct query query_of(const struct single *s, const struct rows *r, int64
     struct query q = { .row = n, .keys = keys_of(r, n), .at = heads_of(c, h), .p = a, .off = { a + room, a + 2 * room },
                        .times = a + 3 * room, .x = a + 4 * room, .off_x = { a + 5 * room, a + 6 * room },
                        .y = a + 7 * room };
-    const double scale = 1 / sqrt((double)c->A), g = rounding_of_sum(s->rounding.sum, c->A),
+    const double scale = attention_scale(c), g = rounding_of_sum(s->rounding.sum, c->A),
                  *const mine = row_at(r, n, q.at.query);
     double top = -INFINITY, sum = 0, absolute;
     for (int64_t j = 0; j < q.keys; j++) {
@@ -246,7 +247,7 @@ static void slopes(const struct single *s, const struct rows *w, struct query *q
 {
     const struct model_config *c = s->config;
     const struct rounding *r = &s->rounding;
-    const double g = rounding_of_sum(r->sum, c->A), scale = 1 / sqrt((double)c->A);
+    const double g = rounding_of_sum(r->sum, c->A), scale = attention_scale(c);
     double d = 0, absolute, absolute_d, d_of_result;
     for (int64_t j = 0; j < q->keys; j++) {
         q->x[j] = q->times[j] * dot(dy, row_at(w, key_row(w, q->row, j), q->at.value), c->A, &absolute);

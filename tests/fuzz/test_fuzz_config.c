@@ -36,6 +36,9 @@ static void try(const uint8_t *data, size_t size)
               m->capacity_factor == n->capacity_factor && m->sequence_coefficient == n->sequence_coefficient &&
               m->z_coefficient == n->z_coefficient && m->balance_coefficient == n->balance_coefficient),
          "written and read, it is another mixture");
+    must(c.latent.q == again.latent.q && c.latent.kv == again.latent.kv && c.latent.v == again.latent.v &&
+             r->turned == s->turned && r->all_dim == s->all_dim,
+         "written and read, it has other latents");
     must(c.dense.F == again.dense.F && memcmp(&c.dense.at, &again.dense.at, sizeof c.dense.at) == 0,
          "written and read, it has other dense layers");
     must(c.S == again.S && c.D == again.D && c.H == again.H && c.F == again.F && c.L == again.L && c.V == again.V &&

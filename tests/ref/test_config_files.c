@@ -50,6 +50,12 @@ static const struct { const char *name; struct model_config c;
     { "mistral", LLAMA(.K = 2, .A = 8, .mlp = MLP_SWIGLU, .alike = FAMILY_MISTRAL, .rotary = { .theta = 500 },
                        .windows = { 20, { 3 } }) },
     { "mistral-full", LLAMA(.K = 2, .A = 8, .mlp = MLP_SWIGLU, .alike = FAMILY_MISTRAL, .rotary = { .theta = 500 }) },
+    { "deepseek-v2", { .S = 48, .D = 24, .H = 6, .K = 6, .A = 10, .F = 13, .L = 2, .V = 61, .norm = NORM_RMS,
+                       .positions = POSITIONS_ROTARY, .eps = 1e-4, .init_std = 0.03, .mlp = MLP_MIXTURE,
+                       .rotary = { .theta = 10000, .turned = 4, .neighbours = true }, .dense = { 37, { { 1 } } },
+                       .latent = { 0, 10, 7 },
+                       .mixture = { .E = 6, .k = 3, .shared = 26,
+                                    .router = { .scale = 2.5, .groups = 3, .kept = 2 } } } },
     { "qwen3-moe", { .S = 48, .D = 24, .H = 6, .K = 2, .A = 8, .F = 13, .L = 2, .V = 61, .norm = NORM_RMS,
                      .positions = POSITIONS_ROTARY, .eps = 1e-4, .init_std = 0.03, .mlp = MLP_MIXTURE,
                      .head_norms = true, .rotary = { .theta = 500 }, .dense = { 37, { { 1 } } },
@@ -113,6 +119,7 @@ static void expect_config(const char *path, const struct model_config *a, const 
                                 && r->original_positions == s->original_positions
                                 && memcmp(r->shorter, s->shorter, sizeof r->shorter) == 0
                                 && memcmp(r->longer, s->longer, sizeof r->longer) == 0 },
+        { "latents", memcmp(&a->latent, &b->latent, sizeof a->latent) == 0 && a->mixture.shared == b->mixture.shared },
         { "dense layers", a->dense.F == b->dense.F && memcmp(&a->dense.at, &b->dense.at, sizeof a->dense.at) == 0 },
         { "mixture", m->E == n->E && m->k == n->k && router_same(&m->router, &n->router)
                          && m->balance_coefficient == n->balance_coefficient && m->z_coefficient == n->z_coefficient },

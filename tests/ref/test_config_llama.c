@@ -323,6 +323,47 @@ static void layers_may_be_dense(void **state)
     }
 }
 
+#define DEEPSEEK                                                                                                       \
+    "{\"model_type\": \"deepseek_v2\", \"vocab_size\": 61, \"hidden_size\": 24, \"intermediate_size\": 37, "         \
+    "\"moe_intermediate_size\": 13, \"num_hidden_layers\": 4, \"num_attention_heads\": 4, "                            \
+    "\"num_experts_per_tok\": 2, \"max_position_embeddings\": 11"
+
+static void latents_are_read(void **state)
+{
+    (void)state;
+    struct model_config c = parsed(DEEPSEEK, ""), back;
+    struct error err;
+    assert_int_equal(model_family(&c), FAMILY_DEEPSEEK_V2);
+    assert_true(c.latent.q == 1536 && c.latent.kv == 512 && c.latent.v == 128 && c.A == 192 && c.rotary.turned == 64);
+    assert_true(c.K == 4 && c.rotary.neighbours && c.mixture.E == 64 && c.mixture.shared == 26);
+    assert_int_equal(mixture_layers(&c), 4);
+    c = parsed(DEEPSEEK, "\"first_k_dense_replace\": 2, \"q_lora_rank\": null, \"rope_scaling\": {\"type\": \"yarn\", "
+                         "\"factor\": 40, \"original_max_position_embeddings\": 4, \"mscale\": 0.7, "
+                         "\"mscale_all_dim\": 0.7}");
+    assert_true(mixture_layers(&c) == 2 && c.dense.F == 37 && c.latent.q == 0 && c.rotary.all_dim == 0.7);
+    const struct param_spec queries = model_param(&c, param_of_block(&c, 0, QUERIES_W));
+    assert_string_equal(queries.name, "model.layers.0.self_attn.q_proj.weight");
+    assert_int_equal(param_of_block(&c, 0, Q_LATENT_W), -1);
+    if (model_config_write(&c, scratch("config.json"), &err) != OK) fail_msg("%s", err.text);
+    if (model_config_read(&back, scratch("config.json"), &err) != OK) fail_msg("%s", err.text);
+    assert_true(back.rotary.all_dim == 0.7 && back.rotary.enlarged == 1 && mixture_layers(&back) == 2);
+
+    static const struct { const char *more, *says; } bad[] = {
+        { "\"num_key_value_heads\": 2", "num_key_value_heads is 2; with latent attention it must be" },
+        { "\"v_head_dim\": 193", "values are 193 wide; it must be from 1 to the A=192" },
+        { "\"kv_lora_rank\": null", "must be numbers" },
+        { "\"topk_method\": \"noaux_tc\"", "topk_method is \"noaux_tc\"" },
+        { "\"norm_topk_prob\": true", "norm_topk_prob" },
+        { "\"attention_bias\": true", "attention_bias" },
+        { "\"first_k_dense_replace\": 4", "all L=4 layers are dense" },
+        { "\"qk_rope_head_dim\": 3", "an even number" },
+    };
+    for (size_t i = 0; i < sizeof bad / sizeof *bad; i++) {
+        assert_true(parse(&c, DEEPSEEK, bad[i].more, &err) != OK);
+        assert_says(bad[i].more, err.text, bad[i].says);
+    }
+}
+
 /* Every bit of what is written reads back, scaling and mixture included. */
 static void what_is_written_reads_back(void **state)
 {
@@ -440,6 +481,7 @@ int main(void)
         cmocka_unit_test(yarn_has_defaults),
         cmocka_unit_test(heads_have_a_width_of_their_own),
         cmocka_unit_test(layers_may_be_dense),
+        cmocka_unit_test(latents_are_read),
         cmocka_unit_test(what_is_written_reads_back),
         cmocka_unit_test(published_sizes),
         cmocka_unit_test(every_parameter_once),

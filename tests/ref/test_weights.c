@@ -93,8 +93,13 @@ static void what_is_saved_loads(void **state)
     gemma.mlp = MLP_GEGLU, gemma.norms_from_one = gemma.scaled_embedding = true;
     struct model_config olmo2 = qwen3;
     olmo2.normed_together = olmo2.norms_after = true;
+    struct model_config deepseek = qwen3_moe;
+    deepseek.head_norms = false, deepseek.K = deepseek.H, deepseek.A = 6;
+    deepseek.latent = (struct latent_config){ 5, 3, 2 };
+    deepseek.rotary.turned = 2, deepseek.rotary.neighbours = true, deepseek.mixture.shared = 2 * deepseek.F;
+    deepseek.mixture.router = (struct router_rule){ .scale = 1.5 };
     const struct model_config shapes[] = { gpt2(), llama, mixtral(), gptj(), qwen2, qwen3, biased, qwen3_moe, gemma,
-                                           olmo2 };
+                                          olmo2, deepseek };
     for (size_t i = 0; i < sizeof shapes / sizeof *shapes; i++) {
         struct transformer a, b, wide;
         struct model_config read;

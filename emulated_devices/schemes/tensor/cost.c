@@ -97,9 +97,18 @@ void forecast_head_norm(struct forecast *f, enum tensor_pass pass)
     f->gradients = false;
 }
 
+void forecast_shared_key(struct forecast *f, enum tensor_pass pass, int64_t N)
+{
+    const struct tensor_parallel *tp = f->tp;
+    if (pass == INPUT_PASS)
+        forecast_allreduce(f, tp->scheme->inner.columns,
+                           tensor_rows_at(tp, INNER, N).count * tp->config->rotary.turned);
+}
+
 void forecast_matrix(struct forecast *f, enum param_role role, enum tensor_pass pass, int64_t N)
 {
     const struct tensor_scheme *s = f->tp->scheme;
+    if (role == ROLE_LATENT) return;                    /* the stream is whole: tensor_check */
     if (role_is_whole(role)) {
         const struct model_config *c = f->tp->config;
         const int64_t P = STREAMS(c), rows = role == ROLE_ROUTER         ? mixture_columns(&c->mixture)

@@ -88,6 +88,9 @@ enum error_code tensor_check(const struct tensor_scheme *s, const struct model_c
             return fail(err, ERR_PLAN, "--tp %d: --tensor %s cuts into %d parts; the model has %s", P, s->head.name,
                         need[i].parts, has);
     }
+    if (LATENT(c) && axes_size(&tp, s->stream.rows | s->stream.columns | s->inner.rows) > 1)
+        return fail(err, ERR_PLAN, "--tp %d: --tensor %s cuts the residual stream, which latent attention needs whole "
+                    "on every device along tp; --tensor 1d does not", P, s->head.name);
     if (inner > c->K && s->weight(ROLE_QKV).sub)
         return fail(
             err, ERR_PLAN,
@@ -167,6 +170,12 @@ static int64_t inner_width(const struct model_config *c, enum param_role role)
     }
 }
 
+/* The other side: the stream, or a latent. */
+static int64_t outer_width(const struct model_config *c, enum param_role role)
+{
+    return role == ROLE_KEYS_VALUES ? c->latent.kv : role == ROLE_QUERIES && c->latent.q > 0 ? c->latent.q : c->D;
+}
+
 /* Part `index` of `parts` of a matrix's output (or input).  Of fused matrices (QKV, gate and up) each component is
  * cut. */
 static struct runs runs_of(const struct model_config *c, enum param_role role, bool output, int parts, int index)
@@ -174,13 +183,17 @@ static struct runs runs_of(const struct model_config *c, enum param_role role, b
     const bool inner = leads_inside(role) == output;
     const struct heads h = heads_at(c, parts, index);
     struct runs r = { 0 };
-    if (inner && (role == ROLE_QKV || role == ROLE_ATTENTION_OUT)) {
+    if (inner && (role == ROLE_ATTENTION_OUT || role == ROLE_KEYS_VALUES)) {
+        const int64_t width = role == ROLE_KEYS_VALUES ? expanded_width(c) : value_width(c);
+        return add_run(&r, (struct interval){ h.queries.first * width, h.queries.count * width }), r;
+    }
+    if (inner && (role == ROLE_QKV || role == ROLE_QUERIES)) {
         add_run(&r, heads_columns(c, h.queries));
         for (int64_t before = c->H; role == ROLE_QKV && before <= c->H + c->K; before += c->K)
             add_run(&r, heads_columns(c, interval_moved(h.keys, before)));
         return r;
     }
-    const int64_t width = inner ? inner_width(c, role) : c->D;
+    const int64_t width = inner ? inner_width(c, role) : outer_width(c, role);
     const struct interval own = block_at(width, parts, index);
     add_run(&r, own);
     if (inner && (role == ROLE_SHARED_UP || role == ROLE_DENSE_UP || (role == ROLE_UP && up_width(c) > c->F)))

@@ -84,8 +84,9 @@ struct tensor_parallel {
 
 /* The columns of an activation: the model's width D; queries, keys and values; heads side by side; F (with a gate 2F);
  * F; V; experts, E; a token's choices of them, k; as F with the shared experts' width, before and after their gate, and
- * with that of a mixture's dense layers; one.  Of parallel streams, which are one row for each token from BESIDE on:
- * all streams' D; their mean's D; P. */
+ * with that of a mixture's dense layers; the latent of queries; that of keys and values with the shared key, and
+ * without; what the latter becomes in heads; heads side by side with values alone; one.  Of parallel streams, which are
+ * one row for each token from BESIDE on: all streams' D; their mean's D; P. */
 enum activation_width {
     WIDTH_MODEL,
     WIDTH_QKV,
@@ -99,6 +100,11 @@ enum activation_width {
     WIDTH_SHARED_ACT,
     WIDTH_DENSE_UP,
     WIDTH_DENSE_ACT,
+    WIDTH_Q_LATENT,
+    WIDTH_KV_LATENT,
+    WIDTH_KV_NORMED,
+    WIDTH_EXPANDED,
+    WIDTH_VALUES,
     WIDTH_GATE,
     WIDTH_BESIDE,
     WIDTH_MEAN,
@@ -108,7 +114,8 @@ enum activation_width {
 /* Whether rows of this width are cut as the residual stream; else as the inner side. */
 static inline bool width_of_stream(enum activation_width w)
 {
-    return w == WIDTH_MODEL || w == WIDTH_EXPERTS || w == WIDTH_CHOICES || w == WIDTH_GATE ||
+    return w == WIDTH_Q_LATENT || w == WIDTH_KV_LATENT || w == WIDTH_KV_NORMED ||
+           w == WIDTH_MODEL || w == WIDTH_EXPERTS || w == WIDTH_CHOICES || w == WIDTH_GATE ||
            w == WIDTH_BESIDE || w == WIDTH_MEAN || w == WIDTH_STREAMS;
 }
 
@@ -206,7 +213,7 @@ int axes_size(const struct tensor_parallel *, unsigned axes);
 static inline bool leads_inside(enum param_role r)
 {
     return r == ROLE_QKV || r == ROLE_UP || r == ROLE_HEAD || r == ROLE_TOKENS || r == ROLE_SHARED_UP ||
-           r == ROLE_DENSE_UP;
+           r == ROLE_DENSE_UP || r == ROLE_QUERIES || r == ROLE_KEYS_VALUES;
 }
 
 /* ---- local.c: products with the device's own piece, whole or tile by tile ---------------------------------------- */
@@ -341,6 +348,7 @@ void forecast_shared(struct forecast *, struct tensor_cut, int64_t rows, int64_t
 /* Exactly what one operation's pass over N tokens of a microbatch sends.  For a matrix, ROLE_TOKENS is the
  * embedding. */
 void forecast_norm(struct forecast *, enum tensor_pass, int64_t N);
+void forecast_shared_key(struct forecast *, enum tensor_pass, int64_t N);      /* of latent attention */
 void forecast_head_norm(struct forecast *, enum tensor_pass);
 void forecast_matrix(struct forecast *, enum param_role, enum tensor_pass, int64_t N);
 void forecast_positions(struct forecast *, enum tensor_pass);

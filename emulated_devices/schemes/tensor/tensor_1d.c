@@ -83,7 +83,9 @@ static void matrix_cost(struct forecast *f, enum param_role role, enum tensor_pa
 {
     const bool forward = !leads_inside(role) || role == ROLE_TOKENS;
     (void)has_bias;
-    if (pass == (forward ? FORWARD_PASS : INPUT_PASS)) forecast_allreduce(f, ALL, N * f->tp->config->D);
+    const int64_t width = tensor_width(f->tp, role, !leads_inside(role), 0, 1);         /* of the stream, or a latent */
+    if (pass == (forward ? FORWARD_PASS : INPUT_PASS))
+        forecast_allreduce(f, ALL, N * (role == ROLE_TOKENS ? f->tp->config->D : width));
 }
 
 const struct tensor_scheme tensor_scheme_1d = {

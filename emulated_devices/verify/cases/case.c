@@ -131,6 +131,19 @@ void case_take_qwen3_moe(struct plan *p)
     if (p->model.L > 1) p->model.dense.F = 19, layer_set_add(&p->model.dense.at, 1);
 }
 
+/* Latent attention, experts in groups beside shared ones; with three layers the first is dense. */
+void case_take_deepseek(struct plan *p)
+{
+    case_take_mixtral(p);
+    struct model_config *m = &p->model;
+    snprintf(m->name, sizeof m->name, "nasty deepseek-v2");
+    m->K = m->H, m->A = 6, m->rotary.turned = 4, m->rotary.neighbours = true;
+    m->latent = (struct latent_config){ .q = 7, .kv = 5, .v = 3 };
+    m->mixture = (struct mixture_config){ .E = 6, .k = 2, .router = { .scale = 2.5, .groups = 3, .kept = 2 },
+                                          .sequence_coefficient = 0.2, .shared = 22 };
+    if (m->L > 1) m->dense.F = 19, layer_set_add(&m->dense.at, 0);
+}
+
 /* The same with its mixture on a shortcut past dense blocks. */
 void case_take_scmoe(struct plan *p)
 {
@@ -173,6 +186,7 @@ static const struct case_model models[] = { { "gpt2", take_gpt2 }, { "llama", ca
                                             { "phi3", case_take_phi3 }, { "gemma", case_take_gemma },
                                             { "olmo2", case_take_olmo2 },
                                             { "mixtral", case_take_mixtral }, { "qwen3-moe", case_take_qwen3_moe },
+                                            { "deepseek", case_take_deepseek },
                                             { "shared", take_shared } };
 
 const struct case_model *case_model_at(int place)
