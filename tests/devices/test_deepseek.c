@@ -97,7 +97,6 @@ static void test_16_bits(void **state)
     for (int i = 0; i < 3 && test_size <= 4 && in_verify(); i++) {
         struct plan p = deepseek(1, test_size, 1);
         p.dtype = formats[i], p.loss_scale = formats[i] == F16 ? 1024 : 0;
-        p.model.L = 1, p.model.tied = false, p.model.dense = (struct dense_layers){ 0 };
         check(&p);
     }
 }

@@ -1,4 +1,5 @@
 #include "emulated_devices/verify/reference/quantised.h"
+#include "emulated_devices/verify/reference/reference_bounds.h"
 #include "emulated_devices/verify/reference/reference_low_rank.h"
 #include "emulated_devices/verify/reference/reference_outer.h"
 #include "ref/numeric/convert.h"
@@ -105,7 +106,7 @@ static void close_one(struct reference *r)
     serial_close(&r->twin);
     rule_free(&r->rule);
     free(r->ids), free(r->labels), free(r->within), free(r->counting);
-    free(r->response), free(r->state_response), free(r->turn);
+    free(r->response), free(r->state_response), free(r->turn), free(r->earlier);
     record_free(&r->record);
     routing_close(&r->routing);
     serial_encoders_close(&r->encoders);
@@ -116,7 +117,7 @@ static enum error_code open_one(struct reference *r, const struct plan *plan, st
                                 struct error *err)
 {
     *r = (struct reference){ .plan = plan, .source = source, .replica = replica, .replicas = plan_replicas(plan),
-                             .loss_scale = plan_loss_scale(plan) };
+                             .loss_scale = plan_loss_scale(plan), .twins = twins_of_plan(plan) };
     if (plan->batches) r->at = *plan, r->plan = &r->at;
     r->stored = plan->data.narrow_gradients ? 2 * dtype_unit(plan->dtype) * reference_gradient_parts(plan) : 0;
     r->perturbation = (struct perturbation){ .seed = ~plan->seed,
@@ -131,7 +132,9 @@ static enum error_code open_one(struct reference *r, const struct plan *plan, st
     r->state_response =
         calloc((size_t)model_param_count(&plan->model) * OPTIMIZER_MAX_STATES, sizeof *r->state_response);
     r->turn = calloc((size_t)model_param_count(&plan->model), sizeof *r->turn);
-    const bool ok = r->ids && r->labels && r->within && r->counting && r->response && r->state_response && r->turn;
+    r->earlier = calloc((size_t)model_param_count(&plan->model), sizeof *r->earlier);
+    const bool ok = r->ids && r->labels && r->within && r->counting && r->response && r->state_response && r->turn &&
+                    r->earlier;
     enum error_code e = ok ? OK : fail(err, ERR_MEMORY, "no memory for a batch of %zu tokens", tokens);
     if (!e) e = rule_of_plan(&r->rule, plan, replica, err);
     if (!e) e = serial_open(&r->truth, plan, &r->rule, err);
@@ -237,15 +240,6 @@ static struct low_rank_parts low_rank_at(const struct reference *r, int i)
     return reference_low_rank(r->plan, &r->truth.model.spec[i]);
 }
 
-double tensor_distance(struct tensor a, struct tensor b) { return sqrt(squared_distance(a, b)); }
-
-double tensor_farthest(struct tensor a, struct tensor b)
-{
-    double most = 0;
-    for (int64_t i = 0; i < tensor_count(a); i++) most = fmax(most, fabs(tensor_get(a, i) - tensor_get(b, i)));
-    return most;
-}
-
 /* To try a step, one parameter's master, gradient and states are copied in the master's format: KINDS tensors, one
  * after another. */
 enum { KINDS = 2 + OPTIMIZER_MAX_STATES };
@@ -345,7 +339,7 @@ static enum error_code update_both(struct reference *r, struct error *err)
         char *memory = malloc(3 * copy_bytes(r, i));
         if (memory == NULL)
             return fail(err, ERR_MEMORY, "no memory to try the optimizer on %s", r->truth.model.spec[i].name);
-        const double off = tensor_farthest(r->twin.model.g[i], r->truth.model.g[i]) + r->turn[i].R;
+        const double off = gradient_distance(r, i).farthest + r->turn[i].R;
         update(r, &r->twin, i);
         respond(r, i, off, memory);
         update(r, &r->truth, i);
@@ -479,6 +473,11 @@ static enum error_code gradients_of(struct reference *r, int update, struct erro
     if (!e) e = encode_back(r, err);
     const bool own_routes = r->routing.L > 0 && !r->routing.deciding;
     if (!e && own_routes) routing_keep(&r->routing, &r->truth.model);
+    twins_begin(r);
+    for (int t = 1; t < r->twins && r->known == NULL && !e; t++) {
+        e = gradients(r, &r->twin, err);
+        twins_keep(r);
+    }
     if (!e) e = gradients(r, &r->twin, err);
     if (!e && own_routes) routing_measure(&r->routing, &r->truth.model, &r->twin.model);
     if (!e) e = reference_project(r, steps_taken(r) + 1, BEFORE_REDUCTION, err);
@@ -535,100 +534,4 @@ enum error_code reference_take_routes(struct reference *r, struct error *err)
     const enum error_code e = reference_gradients(r, err);
     r->routing.deciding = false;
     return e;
-}
-
-/* ---- bounds ------------------------------------------------------------------------------------------------------ */
-
-double norm_of(const struct reference *r, struct tensor t) { return sqrt(r->truth.model.ops->sum_of_squares(t)); }
-
-double tensor_relative(double far, double size, enum dtype t)
-{
-    return (far == 0 ? 0 : far / size) + 2 * dtype_unit(t);
-}
-
-/* The bound of the masters or, with their rounding, of the weights. */
-static double bound_in(const struct reference *r, int i, enum dtype t)
-{
-    const struct tensor m = r->truth.master[i];
-    return tensor_relative(tensor_distance(r->twin.master[i], m) + r->response[i], norm_of(r, m), t);
-}
-
-double reference_weight_bound(const struct reference *r, int i)
-{
-    return quantised_after_step(r->plan) ? 0
-           : r->known                    ? r->known->weight[i]
-                                         : bound_in(r, i, r->truth.model.w[i].dtype);
-}
-double reference_master_bound(const struct reference *r, int i)
-{
-    return r->known ? r->known->weight[i] : bound_in(r, i, r->truth.master[i].dtype);
-}
-
-double reference_gradient_bound(const struct reference *r, int i)
-{
-    if (r->known) return r->known->gradient[i];
-    const struct tensor g = r->truth.model.g[i];
-    return tensor_relative(tensor_distance(r->twin.model.g[i], g) + r->turn[i].R, norm_of(r, g), g.dtype) + r->stored;
-}
-
-double reference_state_bound(const struct reference *r, int i, int state)
-{
-    if (r->known) return r->known->state[i * OPTIMIZER_MAX_STATES + state];
-    const struct tensor s = r->truth.state[i * OPTIMIZER_MAX_STATES + state];
-    double far = tensor_distance(r->twin.state[i * OPTIMIZER_MAX_STATES + state], s) +
-                 r->state_response[i * OPTIMIZER_MAX_STATES + state];
-    if (state == LOW_RANK_PROJECTION) far += r->turn[i].P;
-    return tensor_relative(far, norm_of(r, s), s.dtype);
-}
-
-static double squared_norm_bound(const struct reference *r)
-{
-    double sum = 0;
-    for (int i = 0; i < r->truth.model.params; i++) {
-        const double far = tensor_distance(r->twin.model.g[i], r->truth.model.g[i]) + r->turn[i].R;
-        sum += far * far;
-    }
-    return sum / (r->truth.model.loss_scale * r->truth.model.loss_scale);
-}
-
-/* With replicas: the reported norm is that of the vector of their norms over sqrt(replicas), so its difference is at
- * most that of the vector of differences. */
-double reference_norm_bound(const struct reference *r)
-{
-    if (r->known) return r->known->norm * r->truth.norm;
-    double sum = squared_norm_bound(r);
-    for (int i = 1; i < r->replicas; i++) sum += squared_norm_bound(&r->other[i - 1]);
-    return sqrt(sum / r->replicas) + (2 * dtype_unit(r->truth.model.g[0].dtype) + r->stored) * reference_norm(r);
-}
-
-double reference_norm(const struct reference *r)
-{
-    double sum = r->truth.norm * r->truth.norm;
-    for (int i = 1; i < r->replicas; i++) sum += r->other[i - 1].truth.norm * r->other[i - 1].truth.norm;
-    return r->replicas > 1 ? sqrt(sum / r->replicas) : r->truth.norm;
-}
-
-double reference_loss(const struct reference *r)
-{
-    double sum = r->truth.loss * (double)r->counted;
-    int64_t counted = r->counted;
-    for (int i = 1; i < r->replicas; i++)
-        sum += r->other[i - 1].truth.loss * (double)r->other[i - 1].counted, counted += r->other[i - 1].counted;
-    return r->replicas > 1 ? sum / (double)(counted ? counted : 1) : r->truth.loss;
-}
-
-double reference_mean_bound(const struct reference *r, double spread, double mean)
-{
-    int64_t counted = r->counted;
-    for (int i = 1; i < r->replicas; i++) counted += r->other[i - 1].counted;
-    return spread / (double)(counted ? counted : 1) +
-           PERTURB_LAMBDA * sqrt((double)(r->plan->B * r->plan->S)) * dtype_unit(F64) * fabs(mean);
-}
-
-double reference_loss_bound(const struct reference *r)
-{
-    if (r->known) return r->known->loss * fabs(r->truth.loss);
-    double spread = r->loss_spread;
-    for (int i = 1; i < r->replicas; i++) spread += r->other[i - 1].loss_spread;
-    return reference_mean_bound(r, spread, reference_loss(r));
 }

@@ -40,6 +40,9 @@ struct known_bounds {
  * P, and of R caused by it. */
 struct turn { double P, R; };
 
+/* Of a parameter's gradient in a twin from the truth's: the norm of the difference, and its largest element. */
+struct gradient_distance { double norm, farthest; };
+
 struct reference {
     const struct plan *plan;
     struct plan at;                     /* with a batch plan: the plan of this step, to which `plan` points */
@@ -62,6 +65,8 @@ struct reference {
                                                          * step */
     double *state_response;             /* [params * OPTIMIZER_MAX_STATES] responses of states, for 16-bit models */
     struct turn *turn;                  /* [params] for projected matrices: the possible difference in this step */
+    int twins;                          /* passes of the twin, each with other errors: reference_bounds.h */
+    struct gradient_distance *earlier;  /* [params] the largest in all of these but the last */
     double stored;                      /* relative error of a 16-bit gradient because its parts and sums are rounded */
     int64_t counted;                    /* labels of the step's sequences so far that are not ignored */
     double loss_spread;                 /* sum over them of |loss of the twin - loss of the truth| */
@@ -168,9 +173,9 @@ double reference_momentum_bound(const struct reference *, int param);
 double reference_loss(const struct reference *);
 double reference_norm(const struct reference *);
 
-/** The bound for a parameter's gradient: norm of (twin - truth) over norm of truth, plus 2u.  Devices sum 16-bit
- *  gradients of microbatches and copies in 16 bits: then 2u for each summand, provided that none is larger than the
- *  sum. */
+/** The bound for a parameter's gradient: norm of (twin - truth), the largest of all twins if it has few numbers, over
+ *  norm of truth, plus 2u.  Devices sum 16-bit gradients of microbatches and copies in 16 bits: then 2u for each
+ *  summand, provided that none is larger than the sum. */
 double reference_gradient_bound(const struct reference *, int param);
 
 /** The bound for a state of the optimizer: norm of (twin - truth) over norm of truth, plus 2u.  For 16-bit models also

@@ -1,0 +1,148 @@
+#include "emulated_devices/verify/reference/reference_bounds.h"
+#include "emulated_devices/verify/reference/quantised.h"
+#include "ref/numeric/distance.h"
+#include <math.h>
+#include <string.h>
+
+/* ---- distances --------------------------------------------------------------------------------------------------- */
+
+double tensor_distance(struct tensor a, struct tensor b) { return sqrt(squared_distance(a, b)); }
+
+double tensor_farthest(struct tensor a, struct tensor b)
+{
+    double most = 0;
+    for (int64_t i = 0; i < tensor_count(a); i++) most = fmax(most, fabs(tensor_get(a, i) - tensor_get(b, i)));
+    return most;
+}
+
+/* ---- gradients of few numbers ------------------------------------------------------------------------------------ */
+
+enum { ENOUGH_NUMBERS = 16 };
+
+static int64_t numbers(const struct param_spec *s) { return s->dim[0] * (s->ndim == 2 ? s->dim[1] : 1); }
+
+int twins_of_plan(const struct plan *p)
+{
+    int twins = 1;
+    if (dtype_wide(p->dtype) == p->dtype || optimizer_draws(p->optimizer) || p->optimizer->infers) return 1;
+    for (int i = 0; i < model_param_count(&p->model); i++) {
+        const struct param_spec s = model_param(&p->model, i);
+        twins = (int)fmax(twins, ceil(ENOUGH_NUMBERS / (double)numbers(&s)));
+    }
+    return twins;
+}
+
+void twins_begin(struct reference *r)
+{
+    memset(r->earlier, 0, (size_t)r->truth.model.params * sizeof *r->earlier);
+}
+
+struct gradient_distance gradient_distance(const struct reference *r, int i)
+{
+    const struct tensor twin = r->twin.model.g[i], truth = r->truth.model.g[i];
+    return (struct gradient_distance){ fmax(r->earlier[i].norm, tensor_distance(twin, truth)),
+                                       fmax(r->earlier[i].farthest, tensor_farthest(twin, truth)) };
+}
+
+void twins_keep(struct reference *r)
+{
+    for (int i = 0; i < r->truth.model.params; i++)
+        if (numbers(&r->truth.model.spec[i]) < ENOUGH_NUMBERS) r->earlier[i] = gradient_distance(r, i);
+    transformer_zero_gradients(&r->twin.model);
+}
+
+/* ---- bounds ------------------------------------------------------------------------------------------------------ */
+
+double norm_of(const struct reference *r, struct tensor t) { return sqrt(r->truth.model.ops->sum_of_squares(t)); }
+
+double tensor_relative(double far, double size, enum dtype t)
+{
+    return (far == 0 ? 0 : far / size) + 2 * dtype_unit(t);
+}
+
+/* The bound of the masters or, with their rounding, of the weights. */
+static double bound_in(const struct reference *r, int i, enum dtype t)
+{
+    const struct tensor m = r->truth.master[i];
+    return tensor_relative(tensor_distance(r->twin.master[i], m) + r->response[i], norm_of(r, m), t);
+}
+
+double reference_weight_bound(const struct reference *r, int i)
+{
+    return quantised_after_step(r->plan) ? 0
+           : r->known                    ? r->known->weight[i]
+                                         : bound_in(r, i, r->truth.model.w[i].dtype);
+}
+double reference_master_bound(const struct reference *r, int i)
+{
+    return r->known ? r->known->weight[i] : bound_in(r, i, r->truth.master[i].dtype);
+}
+
+double reference_gradient_bound(const struct reference *r, int i)
+{
+    if (r->known) return r->known->gradient[i];
+    const struct tensor g = r->truth.model.g[i];
+    return tensor_relative(gradient_distance(r, i).norm + r->turn[i].R, norm_of(r, g), g.dtype) + r->stored;
+}
+
+double reference_state_bound(const struct reference *r, int i, int state)
+{
+    if (r->known) return r->known->state[i * OPTIMIZER_MAX_STATES + state];
+    const struct tensor s = r->truth.state[i * OPTIMIZER_MAX_STATES + state];
+    double far = tensor_distance(r->twin.state[i * OPTIMIZER_MAX_STATES + state], s) +
+                 r->state_response[i * OPTIMIZER_MAX_STATES + state];
+    if (state == LOW_RANK_PROJECTION) far += r->turn[i].P;
+    return tensor_relative(far, norm_of(r, s), s.dtype);
+}
+
+static double squared_norm_bound(const struct reference *r)
+{
+    double sum = 0;
+    for (int i = 0; i < r->truth.model.params; i++) {
+        const double far = gradient_distance(r, i).norm + r->turn[i].R;
+        sum += far * far;
+    }
+    return sum / (r->truth.model.loss_scale * r->truth.model.loss_scale);
+}
+
+/* With replicas: the reported norm is that of the vector of their norms over sqrt(replicas), so its difference is at
+ * most that of the vector of differences. */
+double reference_norm_bound(const struct reference *r)
+{
+    if (r->known) return r->known->norm * r->truth.norm;
+    double sum = squared_norm_bound(r);
+    for (int i = 1; i < r->replicas; i++) sum += squared_norm_bound(&r->other[i - 1]);
+    return sqrt(sum / r->replicas) + (2 * dtype_unit(r->truth.model.g[0].dtype) + r->stored) * reference_norm(r);
+}
+
+double reference_norm(const struct reference *r)
+{
+    double sum = r->truth.norm * r->truth.norm;
+    for (int i = 1; i < r->replicas; i++) sum += r->other[i - 1].truth.norm * r->other[i - 1].truth.norm;
+    return r->replicas > 1 ? sqrt(sum / r->replicas) : r->truth.norm;
+}
+
+double reference_loss(const struct reference *r)
+{
+    double sum = r->truth.loss * (double)r->counted;
+    int64_t counted = r->counted;
+    for (int i = 1; i < r->replicas; i++)
+        sum += r->other[i - 1].truth.loss * (double)r->other[i - 1].counted, counted += r->other[i - 1].counted;
+    return r->replicas > 1 ? sum / (double)(counted ? counted : 1) : r->truth.loss;
+}
+
+double reference_mean_bound(const struct reference *r, double spread, double mean)
+{
+    int64_t counted = r->counted;
+    for (int i = 1; i < r->replicas; i++) counted += r->other[i - 1].counted;
+    return spread / (double)(counted ? counted : 1) +
+           PERTURB_LAMBDA * sqrt((double)(r->plan->B * r->plan->S)) * dtype_unit(F64) * fabs(mean);
+}
+
+double reference_loss_bound(const struct reference *r)
+{
+    if (r->known) return r->known->loss * fabs(r->truth.loss);
+    double spread = r->loss_spread;
+    for (int i = 1; i < r->replicas; i++) spread += r->other[i - 1].loss_spread;
+    return reference_mean_bound(r, spread, reference_loss(r));
+}
