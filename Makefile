@@ -34,11 +34,12 @@ FORMATS  := F32 F64
 OPS_SRC  := $(filter-out ref/ops/ops.c ref/ops/widened.c ref/optim/optimizer.c ref/optim/galore.c ref/optim/galore_parts.c ref/optim/loss_scale.c ref/optim/conventions.c ref/optim/factors.c ref/optim/outer%.c,$(wildcard ref/ops/*.c ref/optim/*.c))   # once per format
 REF_SRC  := $(filter-out $(OPS_SRC),$(wildcard ref/*.c ref/*/*.c))
 DEV_SRC  := $(filter-out emulated_devices/cli/$(if $(FUZZ),%,main.c),$(wildcard emulated_devices/*/*.c emulated_devices/*/*/*.c))
+LESSONS  := $(sort $(wildcard tutorials/*/check.c))       # each defines struct lesson lesson_NN_name
 TEST_SRC := $(wildcard tests/*/test_*.c)
 
 REF_OBJ  := $(REF_SRC:%.c=$(B)/%.o) $(foreach f,$(FORMATS),$(OPS_SRC:%.c=$(B)/%.$(f).o))
 CLUSTERS := $(sort $(wildcard emulated_devices/device/clusters/*.json))
-DEV_OBJ  := $(DEV_SRC:%.c=$(B)/%.o) $(B)/clusters.o
+DEV_OBJ  := $(DEV_SRC:%.c=$(B)/%.o) $(LESSONS:%.c=$(B)/%.o) $(B)/clusters.o $(B)/lessons.o
 SAN_OBJ  := $(if $(SAN),$(B)/tests/sanitizers.o)
 TESTS    := $(TEST_SRC:%.c=$(B)/%)
 ORRERY   := $(if $(SAN),$(B)/orrery,orrery)
@@ -107,6 +108,13 @@ fuzzers: $(filter $(B)/tests/fuzz/%,$(TESTS))
 golden-check: all
 	$(Q)./$(ORRERY) golden
 
+## make course     a course of the lessons in tutorials/: OUT/student and OUT/teacher (OUT=dir SEED=n: a variant)
+course: all
+	$(if $(OUT),,$(error make course: OUT=dir is missing))
+	$(Q)mkdir -p $(OUT)
+	$(Q)./$(ORRERY) course --student $(OUT)/student --teacher $(OUT)/teacher --variant $(or $(SEED),0)
+	@echo "  COURSE $(OUT)/student $(OUT)/teacher"
+
 ## make docs       the manual, in build/docs/html (needs Doxygen)
 docs:
 	$(Q)$(MAKE) --no-print-directory deps DEPS_FOR=docs
@@ -117,6 +125,7 @@ docs:
 ## make install    copy orrery to PREFIX/bin, and the headers for plug-ins to PREFIX/include/orrery (PREFIX=/usr/local)
 install: all
 	install -D -m 755 $(ORRERY) $(DESTDIR)$(PREFIX)/bin/orrery
+	$(Q)for f in $$(find tutorials -type f); do install -D -m 644 $$f $(DESTDIR)$(PREFIX)/share/orrery/$$f || exit; done
 	$(Q)for f in $$(find ref emulated_devices -name '*.h'); do install -D -m 644 $$f $(DESTDIR)$(PREFIX)/include/orrery/$$f || exit; done
 
 ## make clean      remove everything built
@@ -149,7 +158,7 @@ $(B)/ref/%.o: ref/%.c Makefile
 $(B)/%.o: %.c Makefile
 	$(call compile,$(MPICC),-DORRERY_MPIEXEC='"$(notdir $(MPIEXEC))"')
 
-$(B)/emulated_devices/cli/plugin.o: override CFLAGS += $(PLUGINS)
+$(B)/emulated_devices/cli/plugin.o $(B)/emulated_devices/course/build.o: override CFLAGS += $(PLUGINS)
 
 # The shipped cluster descriptions become strings of the program, so that an installed one has them.
 $(B)/clusters.c: $(CLUSTERS) Makefile
@@ -157,6 +166,15 @@ $(B)/clusters.c: $(CLUSTERS) Makefile
 	$(Q){ echo '#include "emulated_devices/device/cluster.h"'; echo 'const char *const cluster_texts[] = {'; \
 	  for f in $(CLUSTERS); do sed 's/["\\]/\\&/g; s/.*/"&\\n"/' $$f; echo ','; done; echo 'NULL };'; } >$@
 $(B)/clusters.o: $(B)/clusters.c
+	$(call compile,$(MPICC))
+
+# The list of lessons: a folder of tutorials/ with a check.c is one.
+LESSON_NAMES := $(patsubst tutorials/%/check.c,lesson_%,$(LESSONS))
+$(B)/lessons.c: $(LESSONS) Makefile
+	@mkdir -p $(@D)
+	$(Q){ echo '#include "emulated_devices/course/lesson.h"'; printf 'extern const struct lesson %s;\n' $(LESSON_NAMES); \
+	  echo 'const struct lesson *const lessons[] = {'; printf '&%s,\n' $(LESSON_NAMES); echo 'NULL };'; } >$@
+$(B)/lessons.o: $(B)/lessons.c
 	$(call compile,$(MPICC))
 
 define archive
@@ -180,5 +198,5 @@ $(TESTS): $(B)/%: $(B)/%.o $(SAN_OBJ) $(B)/libdevices.a $(B)/libref.a
 	$(call link,$(if $(FUZZ),-fsanitize=fuzzer,-lcmocka))
 
 -include $(shell find $(B) -path $(B)/faults -prune -o -name '*.d' -print 2>/dev/null)
-.PHONY: all run check test verify bench golden golden-check frameworks faults fuzz fuzzers docs install clean help deps
+.PHONY: all run check test verify bench golden golden-check frameworks faults fuzz fuzzers course docs install clean help deps
 .SECONDARY:

@@ -22,7 +22,7 @@ struct command {
 };
 
 command_fn command_train, command_plan, command_infer, command_verify, command_check, command_show, command_bench,
-    command_list, command_golden, command_dump, command_affinity;
+    command_list, command_golden, command_dump, command_affinity, command_learn, command_grade, command_course;
 /* of command_show */
 command_fn show_attention, show_collective, show_dispatch, show_elastic, show_sbp, show_tensor;
 

@@ -15,6 +15,9 @@ static const struct command commands[] = {
     { "golden", "compare the one-device model with golden files; measure the bounds beside them", command_golden },
     { "dump", "write every tensor of the one-device model on one batch to a file", command_dump },
     { "affinity", "group experts and tokens of a mixture, for speculative dispatch", command_affinity },
+    { "learn", "exercises on emulated devices: where you are, and what is wrong first", command_learn },
+    { "grade", "points for exercises, for a person, Gradescope or JUnit", command_grade },
+    { "course", "make the folders of a course, and prove its grader", command_course },
     { "list", "list everything registered: name, requirements, cost, source", command_list },
     { 0 }
 };

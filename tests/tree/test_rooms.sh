@@ -6,7 +6,7 @@
 tree=.
 
 # From the bottom up: a room may use itself and what stands before it.
-rooms='ref device comm collectives schemes plan model verify draw cli'
+rooms='ref device comm collectives schemes plan model verify draw course cli'
 
 # What of MPI does not wait for another device.  The rest spins in MPICH, and starves whom it waits for (docs/architecture.md, Waiting).
 harmless='MPI_(I[a-z_]+|Test[a-z]*|Init|Initialized|Finalize|Abort|Cancel|Error_string|Get_count|Get_library_version|Request_free|Comm_(rank|size|free|idup|set_errhandler))'
@@ -19,7 +19,7 @@ report() { sed -E "s|^([^:]*:[0-9]+): *|\1: $1: |"; }
 looks_up() {
     (cd "$tree" && grep -nE '^ *# *include "' $(sources ref emulated_devices tests)) | awk -F: -v rooms="$rooms" '
         function room(path,   part) { split(path, part, "/"); return part[1] == "emulated_devices" ? part[2] : part[1] }
-        BEGIN { n = split(rooms, name, " "); for (i = 1; i <= n; i++) place[name[i]] = i; place["tests"] = n + 1 }
+        BEGIN { n = split(rooms, name, " "); for (i = 1; i <= n; i++) place[name[i]] = i; place["tests"] = n + 1; place["tutorials"] = place["course"] }
         {
             split($3, quoted, "\""); to = room(quoted[2]); from = room($1); why = ""
             if (!(from in place)) why = "no such room: " from

@@ -1,0 +1,39 @@
+/* course.c -- `orrery course`: a course's folders, and a proof of its grader. */
+#include "emulated_devices/cli/course/course.h"
+#include <stdio.h>
+
+struct asked { const char *student, *teacher, *lessons; uint64_t variant; int mutants; bool prove, sanitize; };
+
+static enum error_code do_course(const struct asked *a, struct error *err)
+{
+    bool chosen[MOST_LESSONS];
+    enum error_code e = lessons_chosen(a->lessons, chosen, err);
+    if (!e && !a->prove && !a->student && !a->teacher)
+        e = fail(err, ERR_USAGE, "course: give --student FOLDER, --teacher FOLDER or --prove");
+    if (!e && a->prove) e = prove_lessons(chosen, a->variant, a->mutants, a->sanitize, err);
+    if (!e && a->student) e = write_student_tree(a->student, a->variant, err);
+    if (!e && a->teacher) e = write_teacher_tree(a->teacher, a->variant, err);
+    return e;
+}
+
+enum error_code command_course(int argc, char **argv, int *status, struct error *err)
+{
+    struct asked a = { 0 };
+    bool help;
+    (void)status;
+    const struct option table[] = {
+        { "--student", "FOLDER", OPTION_STRING, &a.student, .help = "make the student's tree: pages and skeletons" },
+        { "--teacher", "FOLDER", OPTION_STRING, &a.teacher, .help = "make the teacher's tree: solutions and graders" },
+        { "--variant", "N", OPTION_UINT64, &a.variant, .help = "which of the variants of the exercises" },
+        { "--prove", NULL, OPTION_SWITCH, &a.prove,
+          .help = "try the grader: skeletons have no points, solutions all, wrong solutions lose the right ones" },
+        { "--mutants", "N", OPTION_INT, &a.mutants, .min = 0, .max = 1000,
+          .help = "with --prove: so many wrong solutions of each lesson; default: 0, all" },
+        { "--lessons", "LIST", OPTION_STRING, &a.lessons, .help = "with --prove: such as 1,3-5; default: all" },
+        { "--sanitize", NULL, OPTION_SWITCH, &a.sanitize, .help = "with --prove: compile with sanitizers" },
+        { 0 }
+    };
+    enum error_code e = parse_command("course", "[options]", "Make a course of the lessons in tutorials/, or try its "
+                                      "grader.", argc - 2, argv + 2, table, &help, err);
+    return e || help ? e : do_course(&a, err);
+}

@@ -1,0 +1,133 @@
+/* grade.c -- `orrery grade`: points for a submission, and reports for other programs. */
+#include "emulated_devices/cli/course/course.h"
+#include "ref/io/output.h"
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+struct grading {
+    const char *submission, *lessons, *json, *junit, *secret, *user;
+    bool sanitize, quiet;
+    uint64_t variant;
+    struct score *score;                /* of each chosen lesson */
+    int scores;
+    enum error_code broken;             /* a report could not be written */
+    struct error *err;
+};
+
+/* Reports are there from the beginning, and again after each check: whatever happens, there is one. */
+static void write_reports(void *context, const struct score *s)
+{
+    struct grading *g = context;
+    (void)s;
+    if (g->broken) return;
+    if (g->json) g->broken = write_gradescope(g->json, g->score, g->scores, g->err);
+    if (g->junit && !g->broken) g->broken = write_junit(g->junit, g->score, g->scores, g->err);
+}
+
+/* The file of a lesson in a submission: in the lesson's folder, beside the others, or the submission itself. */
+static void find_file(const char *submission, const struct lesson *l, char *to, size_t size)
+{
+    struct stat st;
+    if (stat(submission, &st) == 0 && S_ISREG(st.st_mode)) {
+        snprintf(to, size, "%s", submission);
+        return;
+    }
+    snprintf(to, size, "%s/%s/%s", submission, l->folder, l->file);
+    if (access(to, F_OK) == 0) return;
+    char other[PATH_MAX];
+    snprintf(other, sizeof other, "%s/%s", submission, l->file);
+    if (access(other, F_OK) == 0) snprintf(to, size, "%s", other);
+}
+
+/* The seed of hidden inputs: the first 8 bytes of a file's digest, so that any text can be the secret. */
+static enum error_code read_secret(const char *path, uint64_t *seed, struct error *err)
+{
+    char *bytes;
+    size_t count;
+    enum error_code e = file_read_all(path, 1 << 16, &bytes, &count, err);
+    if (e) return fail_about(err, e, "--secret");
+    uint64_t h = 1469598103934665603u;
+    for (size_t i = 0; i < count; i++) h = (h ^ (unsigned char)bytes[i]) * 1099511628211u;
+    *seed = h ? h : 1;
+    free(bytes);
+    return OK;
+}
+
+static enum error_code grade_all(struct grading *g, const struct judging *how, const bool *chosen, struct error *err)
+{
+    enum error_code e = OK;
+    int n = 0;
+    for (int i = 0; lessons[i]; i++)
+        if (chosen[i]) score_begin(&g->score[n++], lessons[i], how);
+    g->scores = n;
+    write_reports(g, NULL);
+    for (int i = 0; i < n && !e && !g->broken; i++) {
+        char path[PATH_MAX];
+        find_file(g->submission, g->score[i].lesson, path, sizeof path);
+        e = judge_file(&g->score[i], g->score[i].lesson, path, how, err);
+        if (e || g->quiet) continue;
+        print_score(&g->score[i], -1, false);
+        printf("\n");
+        fflush(stdout);
+    }
+    return e ? e : g->broken;
+}
+
+static enum error_code grade(struct grading *g, int *status, struct error *err)
+{
+    bool chosen[MOST_LESSONS];
+    struct judging how = { .seed = PUBLIC_SEED, .variant = g->variant, .sanitize = g->sanitize, .user = g->user,
+                           .after = write_reports, .context = g };
+    enum error_code e = lessons_chosen(g->lessons, chosen, err);
+    struct stat st;
+    if (!e && stat(g->submission, &st) != 0)
+        e = fail(err, ERR_FILE, "%s: %s", printable_path(g->submission).text, strerror(errno));
+    int n = 0;
+    for (int i = 0; !e && lessons[i]; i++) n += chosen[i];
+    if (!e && S_ISREG(st.st_mode) && n != 1)
+        e = fail(err, ERR_USAGE, "grade %s: a single file needs --lessons with its lesson",
+                 printable_path(g->submission).text);
+    if (!e && g->secret) e = read_secret(g->secret, &how.secret, err);
+    if (e) return e;
+    g->score = calloc(MOST_LESSONS, sizeof *g->score);
+    g->err = err;
+    if (g->score == NULL) return fail(err, ERR_MEMORY, "no memory for scores");
+    e = grade_all(g, &how, chosen, err);
+    int tenths = 0, of = 0;
+    for (int i = 0; i < g->scores; i++) tenths += g->score[i].tenths, of += g->score[i].of;
+    if (!e) printf("%s of %s points\n", points_text(tenths).text, points_text(of).text);
+    *status = tenths == of ? 0 : error_exit_status(ERR_CHECK);
+    free(g->score);
+    return e;
+}
+
+enum error_code command_grade(int argc, char **argv, int *status, struct error *err)
+{
+    struct grading g = { 0 };
+    bool help;
+    const struct option table[] = {
+        { "SUBMISSION", NULL, OPTION_STRING, &g.submission, .required = true,
+          .help = "a folder with the student's files, or one file" },
+        { "--lessons", "LIST", OPTION_STRING, &g.lessons, .help = "such as 1,3-5 or ring; default: all" },
+        { "--json", "FILE", OPTION_STRING, &g.json,
+          .help = "write Gradescope's results.json: first without points, again after each check" },
+        { "--junit", "FILE", OPTION_STRING, &g.junit, .help = "write JUnit's XML, likewise" },
+        { "--secret", "FILE", OPTION_STRING, &g.secret,
+          .help = "three tenths of the points are for inputs that are drawn from this file's bytes" },
+        { "--variant", "N", OPTION_UINT64, &g.variant, .help = "of the course" },
+        { "--user", "NAME", OPTION_STRING, &g.user,
+          .help = "run the student's code, and compile it, as this user (as root)" },
+        { "--sanitize", NULL, OPTION_SWITCH, &g.sanitize,
+          .help = "compile with sanitizers; without locking processes in" },
+        { "--quiet", NULL, OPTION_SWITCH, &g.quiet, .help = "print only the sum" },
+        { 0 }
+    };
+    enum error_code e = parse_command("grade", "SUBMISSION [options]",
+                                      "Points for exercises. Status 0: all points, 3: not all, others: nothing was "
+                                      "graded.", argc - 2, argv + 2, table, &help, err);
+    return e || help ? e : grade(&g, status, err);
+}

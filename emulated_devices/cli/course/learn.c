@@ -1,0 +1,190 @@
+/* learn.c -- `orrery learn`: where a student is, what is next, and what is wrong first. */
+#include "emulated_devices/cli/course/course.h"
+#include "ref/io/output.h"
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <time.h>
+#include <unistd.h>
+
+/* ---- what a score looks like ------------------------------------------------------------------------------------- */
+
+static void print_indented(const char *text, int by)
+{
+    for (const char *at = text; *at;) {
+        const size_t n = strcspn(at, "\n");
+        printf("%*s%.*s\n", n ? by : 0, "", (int)n, at);
+        at += n + (at[n] == '\n');
+    }
+}
+
+static void print_outcome(const struct score *s, const struct outcome *o, bool drawing)
+{
+    static const char *const words[] = { "", "ok", "FAILS", "--", "" };
+    char what[200];
+    snprintf(what, sizeof what, "%s%s", o->check->title, o->hidden ? ", on hidden inputs" : "");
+    printf("  %-6s %d.%-8s %-58s %4s of %s\n", words[o->verdict], o->check->part, o->check->name, what,
+           points_text(o->tenths).text, points_text(o->of).text);
+    if (o->verdict != FAILED) return;
+    (void)s;
+    printf("         ");
+    print_wrapped(stdout, 9, o->said);
+    if (o->lines[0]) print_indented(o->lines, 9);
+    if (drawing && o->drawing[0]) printf("\n"), print_indented(o->drawing, 5), printf("\n");
+}
+
+void print_score(const struct score *s, int hints, bool drawings)
+{
+    const struct outcome *first = NULL;
+    printf("%02d  %s: %s of %s points\n\n", lesson_number(s->lesson), s->lesson->title, points_text(s->tenths).text,
+           points_text(s->of).text);
+    if (!s->compiled) {
+        print_indented(s->why_not[0] ? s->why_not : "it was not compiled", 2);
+        return;
+    }
+    if (s->why_not[0]) print_indented(s->why_not, 2);
+    for (int i = 0; i < s->count; i++) {
+        if (s->outcome[i].verdict == FAILED && first == NULL) first = &s->outcome[i];
+        if (s->outcome[i].verdict != SKIPPED) print_outcome(s, &s->outcome[i], drawings && first == &s->outcome[i]);
+    }
+    if (first == NULL || hints < 0) return;
+    int count = 0;
+    while (count < CHECK_HINTS && first->check->hint[count]) count++;
+    for (int i = 0; i < hints && i < count; i++) {
+        printf("  hint %d of %d: ", i + 1, count);
+        print_wrapped(stdout, 15, first->check->hint[i]);
+    }
+    if (hints < count) printf("  (--hint shows %s)\n", hints ? "the next hint" : "a hint");
+}
+
+/* ---- one lesson -------------------------------------------------------------------------------------------------- */
+
+struct asked { const char *lesson, *start, *in; bool hint, watch, all, sanitize; uint64_t variant; };
+
+static enum error_code try_lesson(struct folder *f, const struct lesson *l, const struct asked *a, bool hint,
+                                  int *status, struct error *err)
+{
+    struct score *s = malloc(sizeof *s);
+    char path[PATH_MAX];
+    const struct judging how = { .variant = f->variant, .seed = PUBLIC_SEED, .sanitize = a->sanitize,
+                                 .first_failure = !a->all };
+    if (s == NULL) return fail(err, ERR_MEMORY, "no memory for a score");
+    folder_file(f, l, path, sizeof path);
+    enum error_code e = judge_file(s, l, path, &how, err);
+    if (!e) {
+        struct progress p = folder_progress(f, l);
+        const bool done = s->tenths == s->of;
+        p.hints = done ? 0 : p.hints + hint, p.tenths = s->tenths;
+        if (p.hints > CHECK_HINTS) p.hints = CHECK_HINTS;
+        print_score(s, p.hints, true);
+        if (done) printf("\n  Done.  `orrery learn` says what is next.\n");
+        e = folder_remember(f, l, p, err);
+        *status = done ? 0 : error_exit_status(ERR_CHECK);
+    }
+    free(s);
+    return e;
+}
+
+/* When a file was last written; 0: it is not there (an editor replaces it). */
+static struct timespec written(const char *path)
+{
+    struct stat st;
+    return stat(path, &st) == 0 ? st.st_mtim : (struct timespec){ 0 };
+}
+
+static enum error_code watch_lesson(struct folder *f, const struct lesson *l, const struct asked *a, int *status,
+                                    struct error *err)
+{
+    const struct timespec pause = { .tv_nsec = 200000000 };
+    char path[PATH_MAX];
+    enum error_code e = OK;
+    folder_file(f, l, path, sizeof path);
+    for (struct timespec last = { .tv_sec = -1 }; !e;) {
+        const struct timespec now = written(path);
+        if (now.tv_sec != last.tv_sec || now.tv_nsec != last.tv_nsec) {
+            if (on_terminal()) printf("\033[H\033[2J");
+            e = try_lesson(f, l, a, false, status, err);
+            printf("\n  Waiting for %s to be saved; Ctrl-C ends.\n", printable_path(path).text);
+            fflush(stdout);
+            last = now;
+        }
+        nanosleep(&pause, NULL);
+    }
+    return e;
+}
+
+/* ---- all lessons ------------------------------------------------------------------------------------------------- */
+
+static void print_course(const struct folder *f)
+{
+    const struct lesson *next = NULL;
+    int tenths = 0, of = 0;
+    printf("Course in %s", printable_path(f->path).text);
+    if (f->variant) printf(", variant %llu", (unsigned long long)f->variant);
+    printf("\n\n");
+    for (int i = 0; lessons[i]; i++) {
+        const struct lesson *l = lessons[i];
+        const struct progress p = folder_progress(f, l);
+        const bool done = p.tried && !p.changed && p.tenths == p.of;
+        if (!done && next == NULL) next = l;
+        printf("  %s %02d  %-44s %5s of %-4s %s\n", next == l ? "->" : "  ", lesson_number(l), l->title,
+               points_text(p.tenths).text, points_text(p.of).text,
+               done ? "done" : !p.tried ? "not tried" : p.changed ? "changed since it was tried" : "not yet complete");
+        tenths += p.tenths, of += p.of;
+    }
+    printf("\n%s of %s points", points_text(tenths).text, points_text(of).text);
+    if (next == NULL) printf(".  All lessons are done.\n");
+    else
+        printf(".  Next: read %s/README.md, write %s/%s, then\n\n    orrery learn %02d\n", next->folder, next->folder,
+               next->file, lesson_number(next));
+}
+
+static enum error_code learn(const struct asked *a, int *status, struct error *err)
+{
+    struct folder f;
+    const struct lesson *l = a->lesson ? lesson_find(a->lesson, err) : NULL;
+    if (a->lesson && l == NULL) return ERR_USAGE;
+    if (l == NULL && (a->hint || a->watch)) return fail(err, ERR_USAGE, "learn: --hint and --watch need LESSON");
+    enum error_code e = folder_open(&f, a->in, err);
+    if (e) return e;
+    if (l == NULL) print_course(&f);
+    else if (a->watch) e = watch_lesson(&f, l, a, status, err);
+    else e = try_lesson(&f, l, a, a->hint, status, err);
+    folder_close(&f);
+    return e;
+}
+
+static enum error_code start_course(const struct asked *a, struct error *err)
+{
+    if (a->lesson || a->hint || a->watch) return fail(err, ERR_USAGE, "learn --start FOLDER: takes no LESSON");
+    enum error_code e = write_student_tree(a->start, a->variant, err);
+    if (e) return e;
+    const char *where = printable_path(a->start).text;
+    printf("The course is in %s.  Begin with its README.md, then:\n\n    cd %s\n    orrery learn\n", where, where);
+    return OK;
+}
+
+enum error_code command_learn(int argc, char **argv, int *status, struct error *err)
+{
+    struct asked a = { .in = "." };
+    bool help;
+    const struct option table[] = {
+        { "LESSON", NULL, OPTION_STRING, &a.lesson,
+          .help = "its number or name; without it: where you are, what is next" },
+        { "--start", "FOLDER", OPTION_STRING, &a.start, .help = "make a new folder to work in" },
+        { "--variant", "N", OPTION_UINT64, &a.variant, .help = "with --start: which of the variants of the exercises" },
+        { "--in", "FOLDER", OPTION_STRING, &a.in, .help = "the folder that was started, or one in it" },
+        { "--hint", NULL, OPTION_SWITCH, &a.hint, .help = "also show one more hint about the first failure" },
+        { "--all", NULL, OPTION_SWITCH, &a.all, .help = "do not stop at the first failure" },
+        { "--watch", NULL, OPTION_SWITCH, &a.watch, .help = "try it again whenever the file is saved" },
+        { "--sanitize", NULL, OPTION_SWITCH, &a.sanitize,
+          .help = "compile your file with sanitizers, which find wrong indices; slower" },
+        { 0 }
+    };
+    enum error_code e = parse_command("learn", "[LESSON] [options]",
+                                      "Exercises on emulated devices: try your solution of a lesson. Status 0: all its "
+                                      "points, 3: not yet.", argc - 2, argv + 2, table, &help, err);
+    if (e || help) return e;
+    return a.start ? start_course(&a, err) : learn(&a, status, err);
+}

@@ -1,0 +1,219 @@
+/* prove.c -- `orrery course --prove`: the grader is tried on what it must refuse.
+ *
+ * A lesson's mutants.txt has wrong solutions, each as
+ *
+ *     mutant sends-twice: a message too many
+ *     loses messages
+ *     says  sent 4 messages
+ *     -    old line
+ *     +    new line
+ *
+ * loses: the names of all checks that must fail, by themselves; points that others lose because of wrong values are not
+ * named.  `loses compile`: the file must be refused.  says (optional): words of the text of one of them.
+ */
+#include "emulated_devices/cli/course/course.h"
+#include "emulated_devices/course/annotated.h"
+#include "emulated_devices/course/build.h"
+#include "ref/io/output.h"
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+struct mutant { char name[100], loses[300], says[300]; char *change; };
+
+struct proof {
+    const struct lesson *lesson;
+    struct judging how;
+    struct score *score;
+    int wrong;                          /* that were not as they must be */
+};
+
+/* ---- a solution, right or wrong, is judged ----------------------------------------------------------------------- */
+
+static enum error_code judge_text(struct proof *p, const char *text, struct error *err)
+{
+    char path[PATH_MAX];
+    snprintf(path, sizeof path, "%s/orrery-proof-XXXXXX", temporary_folder());
+    const int fd = mkstemp(path);
+    if (fd < 0 || write(fd, text, strlen(text)) != (ssize_t)strlen(text) || close(fd) != 0)
+        return fail(err, ERR_FILE, "%s: cannot be written", path);
+    enum error_code e = judge_file(p->score, p->lesson, path, &p->how, err);
+    unlink(path);
+    return e;
+}
+
+static void is_wrong(struct proof *p, const char *name, const char *why)
+{
+    printf("  WRONG  %-36s %s\n", name, why);
+    p->wrong++;
+}
+
+static bool has_word(const char *list, const char *word)
+{
+    const size_t n = strlen(word);
+    for (const char *at = list; *at;) {
+        const size_t m = strcspn(at, " ");
+        if (n == m && memcmp(at, word, n) == 0) return true;
+        at += m + (at[m] == ' ');
+    }
+    return false;
+}
+
+/* Whether exactly the named checks failed, and one of them says the words. */
+static void compare(struct proof *p, const struct mutant *m)
+{
+    bool said = m->says[0] == 0, any = false;
+    char why[700] = "";
+    if (!p->score->compiled && strcmp(m->loses, "compile") != 0) {
+        snprintf(why, sizeof why, "does not compile: %.300s", p->score->why_not);
+        is_wrong(p, m->name, why);
+        return;
+    }
+    if (!p->score->compiled) said |= strstr(p->score->why_not, m->says) != NULL, any = true;
+    for (const struct check *c = p->lesson->check; c->run; c++) {
+        const char *text = "";
+        bool fails = false;                     /* on open inputs, or on hidden ones */
+        for (int i = 0; i < p->score->count; i++) {
+            const struct outcome *o = &p->score->outcome[i];
+            if (o->check != c || o->verdict != FAILED) continue;
+            fails = any = true, text = o->said;
+            said |= strstr(o->said, m->says) != NULL;
+        }
+        if (fails == has_word(m->loses, c->name) || why[0]) continue;
+        snprintf(why, sizeof why, "%s %s: %.400s", c->name, fails ? "fails" : "does not fail", text);
+    }
+    if (why[0] == 0 && !any) snprintf(why, sizeof why, "loses no points");
+    if (why[0] == 0 && !said) {
+        snprintf(why, sizeof why, "nothing says \"%.200s\"", m->says);
+        for (int i = 0; i < p->score->count; i++)
+            if (p->score->outcome[i].verdict == FAILED)
+                snprintf(why + strlen(why), sizeof why - strlen(why), "\n           %.300s", p->score->outcome[i].said);
+    }
+    if (why[0]) is_wrong(p, m->name, why);
+    else printf("  ok     %-36s loses %s\n", m->name, m->loses);
+}
+
+/* ---- mutants.txt ------------------------------------------------------------------------------------------------- */
+
+static size_t line_length(const char *at)
+{
+    const char *end = strchr(at, '\n');
+    return end ? (size_t)(end - at) + 1 : strlen(at);
+}
+
+/* The rest of a line that begins with a word. */
+static bool take(const char *line, const char *word, char *to, size_t size)
+{
+    const size_t n = strlen(word), m = line_length(line);
+    if (strncmp(line, word, n) != 0 || line[n] != ' ') return false;
+    const char *from = line + n, *end = line + m;
+    while (from < end && *from == ' ') from++;
+    while (end > from && (end[-1] == '\n' || end[-1] == ' ')) end--;
+    snprintf(to, size, "%.*s", (int)(end - from), from);
+    return true;
+}
+
+/* The next mutant from *at on.  @return false: there is none left.  .change for free(). */
+static bool next_mutant(const char **at, struct mutant *m)
+{
+    *m = (struct mutant){ 0 };
+    while (**at && strncmp(*at, "mutant ", 7) != 0) *at += line_length(*at);
+    if (!take(*at, "mutant", m->name, sizeof m->name)) return false;
+    m->name[strcspn(m->name, ":")] = 0;
+    const char *from = *at += line_length(*at);
+    while (take(*at, "loses", m->loses, sizeof m->loses) || take(*at, "says", m->says, sizeof m->says))
+        from = *at += line_length(*at);
+    while (**at && strncmp(*at, "mutant ", 7) != 0) *at += line_length(*at);
+    m->change = calloc(1, (size_t)(*at - from) + 1);
+    if (m->change) memcpy(m->change, from, (size_t)(*at - from));
+    return m->change != NULL;
+}
+
+static enum error_code try_mutant(struct proof *p, const char *solution, const struct mutant *m, struct error *err)
+{
+    struct error why = { OK, "" };
+    char *text = annotated_change(solution, m->change, &why);
+    if (text == NULL) {
+        is_wrong(p, m->name, why.text);
+        return OK;
+    }
+    enum error_code e = judge_text(p, text, err);
+    if (!e) compare(p, m);
+    free(text);
+    return e;
+}
+
+/* All, or so many at equal distances. */
+static enum error_code try_mutants(struct proof *p, const char *solution, int most, struct error *err)
+{
+    char *list = lesson_text(p->lesson, "mutants.txt", true, p->how.variant, err);
+    struct mutant m;
+    int count = 0, i = 0;
+    enum error_code e = list ? OK : err->code;
+    if (e) return e;
+    for (const char *at = list; next_mutant(&at, &m); free(m.change)) count++;
+    const int step = most == 0 || count <= most ? 1 : (count + most - 1) / most;
+    for (const char *at = list; !e && next_mutant(&at, &m); i++) {
+        if (i % step == 0) e = try_mutant(p, solution, &m, err);
+        free(m.change);
+    }
+    if (count < 12) is_wrong(p, "mutants.txt", "has fewer than 12");
+    free(list);
+    return e;
+}
+
+/* ---- a lesson ---------------------------------------------------------------------------------------------------- */
+
+static enum error_code expect_points(struct proof *p, const char *name, const char *text, bool all, struct error *err)
+{
+    char why[500] = "";
+    enum error_code e = judge_text(p, text, err);
+    if (e) return e;
+    const struct score *s = p->score;
+    if (!s->compiled) snprintf(why, sizeof why, "does not compile: %.400s", s->why_not);
+    else if (s->why_not[0]) snprintf(why, sizeof why, "the compiler warns: %.400s", s->why_not);
+    else if (s->tenths != (all ? s->of : 0)) {
+        snprintf(why, sizeof why, "has %s of %s points", points_text(s->tenths).text, points_text(s->of).text);
+        for (int i = 0; all && i < s->count; i++)
+            if (s->outcome[i].verdict == FAILED) {
+                snprintf(why + strlen(why), sizeof why - strlen(why), ": %.380s", s->outcome[i].said);
+                break;
+            }
+    }
+    if (why[0]) is_wrong(p, name, why);
+    else printf("  ok     %-36s %s of %s points\n", name, points_text(s->tenths).text, points_text(s->of).text);
+    return OK;
+}
+
+static enum error_code prove_lesson(struct proof *p, int most, struct error *err)
+{
+    const struct lesson *l = p->lesson;
+    char *solution = lesson_text(l, l->file, true, p->how.variant, err);
+    char *skeleton = solution ? lesson_text(l, l->file, false, p->how.variant, err) : NULL;
+    enum error_code e = skeleton ? OK : err->code;
+    printf("%s\n", l->folder);
+    if (!e) e = expect_points(p, "skeleton", skeleton, false, err);
+    if (!e) e = expect_points(p, "solution", solution, true, err);
+    if (!e && p->score->tenths == p->score->of) e = try_mutants(p, solution, most, err);
+    free(solution), free(skeleton);
+    return e;
+}
+
+enum error_code prove_lessons(const bool chosen[MOST_LESSONS], uint64_t variant, int most, bool sanitize,
+                              struct error *err)
+{
+    struct proof p = { .how = { .variant = variant, .seed = PUBLIC_SEED, .secret = 7, .sanitize = sanitize } };
+    enum error_code e = OK;
+    p.score = malloc(sizeof *p.score);
+    if (p.score == NULL) return fail(err, ERR_MEMORY, "no memory for a score");
+    for (int i = 0; lessons[i] && !e; i++) {
+        p.lesson = lessons[i];
+        if (chosen[i]) e = prove_lesson(&p, most, err);
+        fflush(stdout);
+    }
+    free(p.score);
+    if (e || p.wrong == 0) return e;
+    return fail(err, ERR_CHECK, "%d of what was tried %s not judged as it must be", p.wrong,
+                p.wrong == 1 ? "is" : "are");
+}

@@ -1,0 +1,114 @@
+/* trees.c -- the folders of a course: the student's, and the teacher's. */
+#include "emulated_devices/cli/course/course.h"
+#include "emulated_devices/course/annotated.h"
+#include "emulated_devices/course/build.h"
+#include "ref/io/output.h"
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+
+enum { FILE_MOST = 4 << 20 };
+
+/* ---- texts of tutorials/ ----------------------------------------------------------------------------------------- */
+
+static char *read_text(const char *inside, struct error *err)
+{
+    char tutorials[PATH_MAX / 2], path[PATH_MAX], *text = NULL;
+    size_t bytes;
+    if (course_folder(tutorials, sizeof tutorials, err) != OK) return NULL;
+    path_of(path, sizeof path, tutorials, inside);
+    return file_read_all(path, FILE_MOST, &text, &bytes, err) == OK ? text : NULL;
+}
+
+char *lesson_text(const struct lesson *l, const char *file, bool solution, uint64_t variant, struct error *err)
+{
+    char inside[PATH_MAX];
+    path_of(inside, sizeof inside, l->folder, file);
+    char *text = read_text(inside, err);
+    char *out = text ? annotated_cut(text, solution ? CUT_SOLUTION : CUT_SKELETON, l, variant, err) : NULL;
+    if (text && out == NULL) fail_about(err, err->code, inside);
+    free(text);
+    return out;
+}
+
+/* ---- writing ----------------------------------------------------------------------------------------------------- */
+
+static enum error_code make_folder(const char *folder, const char *inside, struct error *err)
+{
+    char path[PATH_MAX];
+    if (inside[0]) path_of(path, sizeof path, folder, inside);
+    else snprintf(path, sizeof path, "%s", folder);
+    if (mkdir(path, 0777) == 0) return OK;
+    return fail(err, ERR_FILE, "%s: %s", printable_path(path).text, strerror(errno));
+}
+
+static enum error_code write_file(const char *folder, const char *inside, const char *text, struct error *err)
+{
+    struct output out;
+    char path[PATH_MAX];
+    path_of(path, sizeof path, folder, inside);
+    enum error_code e = output_create(&out, path, err);
+    if (!e) e = output_write(&out, text, strlen(text), 0, err);
+    return e ? e : output_commit(&out, err);
+}
+
+static enum error_code copy_text(const char *folder, const char *from, const char *to, struct error *err)
+{
+    char *text = read_text(from, err);
+    enum error_code e = text ? write_file(folder, to, text, err) : err->code;
+    free(text);
+    return e;
+}
+
+/* A contract: the .h beside the .c. */
+static void contract_of(const struct lesson *l, char *to, size_t size)
+{
+    snprintf(to, size, "%.*sh", (int)strlen(l->file) - 1, l->file);
+}
+
+static enum error_code write_lesson(const char *folder, const struct lesson *l, bool solution, uint64_t variant,
+                                    struct error *err)
+{
+    char names[3][100] = { "README.md", "", "" }, inside[PATH_MAX];
+    snprintf(names[1], sizeof names[1], "%s", l->file);
+    if (l->functions) contract_of(l, names[2], sizeof names[2]);
+    enum error_code e = make_folder(folder, l->folder, err);
+    for (int i = 0; i < 3 && !e; i++) {
+        if (names[i][0] == 0) continue;
+        char *text = lesson_text(l, names[i], solution, variant, err);
+        path_of(inside, sizeof inside, l->folder, names[i]);
+        e = text ? write_file(folder, inside, text, err) : err->code;
+        free(text);
+    }
+    return e;
+}
+
+static enum error_code write_mark(const char *folder, uint64_t variant, struct error *err)
+{
+    char text[100];
+    snprintf(text, sizeof text, "{ \"orrery course\": 1, \"variant\": %llu }\n", (unsigned long long)variant);
+    return write_file(folder, COURSE_FILE, text, err);
+}
+
+enum error_code write_student_tree(const char *folder, uint64_t variant, struct error *err)
+{
+    if (variant > INT32_MAX) return fail(err, ERR_USAGE, "--variant: at most %d", INT32_MAX);
+    enum error_code e = make_folder(folder, "", err);
+    if (!e) e = copy_text(folder, "student/README.md", "README.md", err);
+    if (!e) e = copy_text(folder, "student/AGENTS.md", "AGENTS.md", err);
+    if (!e) e = copy_text(folder, "course.h", "course.h", err);
+    for (int i = 0; lessons[i] && !e; i++) e = write_lesson(folder, lessons[i], false, variant, err);
+    return e ? e : write_mark(folder, variant, err);
+}
+
+enum error_code write_teacher_tree(const char *folder, uint64_t variant, struct error *err)
+{
+    enum error_code e = make_folder(folder, "", err);
+    if (!e) e = make_folder(folder, "solutions", err);
+    char inside[PATH_MAX];
+    path_of(inside, sizeof inside, folder, "solutions");
+    for (int i = 0; lessons[i] && !e; i++) e = write_lesson(inside, lessons[i], true, variant, err);
+    return e ? e : write_mark(folder, variant, err);
+}

@@ -1,0 +1,227 @@
+#include "emulated_devices/course/annotated.h"
+#include <ctype.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+/* A text that grows.  bytes NULL: there was no memory. */
+struct growing { char *bytes; size_t used, room; };
+
+static void append(struct growing *g, const char *from, size_t n)
+{
+    if (g->bytes && g->used + n + 1 > g->room) {
+        g->room = 2 * g->room + n + 1;
+        char *more = realloc(g->bytes, g->room);
+        if (more == NULL) free(g->bytes);
+        g->bytes = more;
+    }
+    if (g->bytes == NULL) return;
+    memcpy(g->bytes + g->used, from, n);
+    g->used += n;
+    g->bytes[g->used] = 0;
+}
+
+static struct growing begin(void) { return (struct growing){ calloc(1, 256), 0, 256 }; }
+
+static char *done(struct growing *g, struct error *err)
+{
+    if (g->bytes == NULL) fail(err, ERR_MEMORY, "no memory for a text");
+    return g->bytes;
+}
+
+static size_t line_length(const char *at)
+{
+    const char *end = strchr(at, '\n');
+    return end ? (size_t)(end - at) + 1 : strlen(at);
+}
+
+/* Whether a line is this word, but for blanks around it. */
+static bool line_is(const char *at, size_t n, const char *word)
+{
+    while (n > 0 && isspace((unsigned char)*at)) at++, n--;
+    while (n > 0 && isspace((unsigned char)at[n - 1])) n--;
+    return n == strlen(word) && memcmp(at, word, n) == 0;
+}
+
+/* ---- solution or skeleton ---------------------------------------------------------------------------------------- */
+
+static char *cut_markers(const char *text, enum cut cut, struct error *err)
+{
+    enum { OUTSIDE, SOLUTION, SKELETON } in = OUTSIDE;
+    bool quoted = false;                        /* a text's skeleton, whose lines begin with "#| " */
+    struct growing out = begin();
+    for (const char *at = text; *at;) {
+        const size_t n = line_length(at);
+        if (in == OUTSIDE && (line_is(at, n, "/*SOLUTION*/") || line_is(at, n, "#SOLUTION"))) in = SOLUTION;
+        else if (in == SOLUTION && (line_is(at, n, "/*SKELETON") || line_is(at, n, "#SKELETON")))
+            quoted = line_is(at, n, "#SKELETON"), in = SKELETON;
+        else if (in == SOLUTION && line_is(at, n, "/*SKELETON*/")) in = OUTSIDE;
+        else if (in == SKELETON && line_is(at, n, quoted ? "#END" : "*/")) in = OUTSIDE;
+        else if (in == OUTSIDE || (in == SOLUTION && cut == CUT_SOLUTION)) append(&out, at, n);
+        else if (in == SKELETON && cut == CUT_SKELETON) {
+            const size_t skip = quoted ? (strncmp(at, "#| ", 3) == 0 ? 3 : strncmp(at, "#|", 2) == 0 ? 2 : 0) : 0;
+            append(&out, at + skip, n - skip);
+        }
+        at += n;
+    }
+    if (in == OUTSIDE) return done(&out, err);
+    free(out.bytes);
+    fail(err, ERR_FORMAT, "a %s marker has no end", in == SOLUTION ? "SOLUTION" : "SKELETON");
+    return NULL;
+}
+
+/* ---- variants ---------------------------------------------------------------------------------------------------- */
+
+/* A choice in a comment of C, "{NAME: first|second}".  @return where it ends, or NULL: none begins here. */
+static const char *braces_at(const char *at, const struct lesson *l, uint64_t variant, struct growing *out)
+{
+    if (*at != '{') return NULL;
+    for (const struct vary *v = l->vary; v->name; v++) {
+        const size_t n = strlen(v->name);
+        if (strncmp(at + 1, v->name, n) != 0 || strncmp(at + 1 + n, ": ", 2) != 0) continue;
+        const char *from = at + n + 3, *end = strchr(from, '}');
+        for (int i = lesson_choice(l, v->name, variant); end && i > 0; i--) {
+            from = memchr(from, '|', (size_t)(end - from));
+            if (from == NULL) return NULL;
+            from++;
+        }
+        if (end == NULL) return NULL;
+        append(out, from, strcspn(from, "|}"));
+        return end + 1;
+    }
+    return NULL;
+}
+
+/* A choice that begins here: "/ *NAME* /" or "<!--NAME-->". @return its length, or 0. */
+static size_t choice_at(const char *at, const struct lesson *l, const struct vary **found, const char **open,
+                        const char **close)
+{
+    static const char *const opens[] = { "/*", "<!--" }, *const closes[] = { "*/", "-->" };
+    for (int i = 0; i < 2; i++) {
+        if (strncmp(at, opens[i], strlen(opens[i])) != 0) continue;
+        const char *name = at + strlen(opens[i]);
+        for (const struct vary *v = l->vary; v->name; v++) {
+            const size_t n = strlen(v->name);
+            if (strncmp(name, v->name, n) != 0 || strncmp(name + n, closes[i], strlen(closes[i])) != 0) continue;
+            *found = v, *open = opens[i], *close = closes[i];
+            return strlen(opens[i]) + n + strlen(closes[i]);
+        }
+    }
+    return 0;
+}
+
+/* The alternative number `which` of "first/ *|second|third* /", which begins at `at`.  @return where it ends; NULL: it
+ * does not. */
+static const char *choose(const char *at, int which, const char *open, const char *close, struct growing *out)
+{
+    char bar[8];
+    snprintf(bar, sizeof bar, "%s|", open);
+    const char *others = strstr(at, bar), *end = others ? strstr(others, close) : NULL;
+    if (end == NULL) return NULL;
+    const char *from = at, *to = others;
+    for (int i = 0; i < which; i++) {
+        from = i == 0 ? others + strlen(bar) : to + 1;
+        to = memchr(from, '|', (size_t)(end - from));
+        if (to == NULL) to = end;
+        if (from > end) return NULL;
+    }
+    append(out, from, (size_t)(to - from));
+    return end + strlen(close);
+}
+
+static char *choose_variant(const char *text, const struct lesson *l, uint64_t variant, struct error *err)
+{
+    struct growing out = begin();
+    for (const char *at = text; *at;) {
+        const struct vary *v = NULL;
+        const char *open, *close;
+        const char *behind = braces_at(at, l, variant, &out);
+        if (behind) {
+            at = behind;
+            continue;
+        }
+        const size_t n = choice_at(at, l, &v, &open, &close);
+        if (n == 0) {
+            append(&out, at++, 1);
+            continue;
+        }
+        at = choose(at + n, lesson_choice(l, v->name, variant), open, close, &out);
+        if (at) continue;
+        free(out.bytes);
+        fail(err, ERR_FORMAT, "choice %s: its alternatives have no end, or are too few", v->name);
+        return NULL;
+    }
+    return done(&out, err);
+}
+
+char *annotated_cut(const char *text, enum cut cut, const struct lesson *l, uint64_t variant, struct error *err)
+{
+    char *cut_text = cut_markers(text, cut, err);
+    char *out = cut_text ? choose_variant(cut_text, l, variant, err) : NULL;
+    free(cut_text);
+    return out;
+}
+
+/* ---- changes ----------------------------------------------------------------------------------------------------- */
+
+static bool same_line(const char *a, size_t n, const char *b, size_t m)
+{
+    while (n > 0 && isspace((unsigned char)*a)) a++, n--;
+    while (m > 0 && isspace((unsigned char)*b)) b++, m--;
+    while (n > 0 && isspace((unsigned char)a[n - 1])) n--;
+    while (m > 0 && isspace((unsigned char)b[m - 1])) m--;
+    return n == m && memcmp(a, b, n) == 0;
+}
+
+static bool is_change(const char *line) { return *line == '-' || *line == '+' || *line == ' ' || *line == '\t'; }
+
+/* How far the lines of a block that go or stay reach in the text from here; 0: they are not here. */
+static size_t reach(const char *text, const char *block)
+{
+    const char *at = text;
+    for (; is_change(block); block += line_length(block)) {
+        if (*block == '+') continue;
+        const size_t n = line_length(at), m = line_length(block);
+        if (n == 0 || !same_line(at, n, block + 1, m - 1)) return 0;
+        at += n;
+    }
+    return (size_t)(at - text);
+}
+
+static char *change_block(const char *text, const char *block, struct error *err)
+{
+    const char *place = NULL, *at = text;
+    struct growing out = begin();
+    int times = 0;
+    for (; *at; at += line_length(at))
+        if (reach(at, block) > 0) place = at, times++;
+    if (times != 1) {
+        free(out.bytes);
+        fail(err, ERR_FORMAT, "a change is found %d times: %.*s", times, (int)line_length(block), block);
+        return NULL;
+    }
+    append(&out, text, (size_t)(place - text));
+    for (const char *line = block; is_change(line); line += line_length(line))
+        if (*line != '-') append(&out, line + 1, line_length(line) - 1);
+    at = place + reach(place, block);
+    append(&out, at, strlen(at));
+    return done(&out, err);
+}
+
+char *annotated_change(const char *text, const char *change, struct error *err)
+{
+    struct growing copy = begin();
+    append(&copy, text, strlen(text));
+    char *now = done(&copy, err);
+    for (const char *at = change; *at && now;) {
+        if (!is_change(at)) {
+            at += line_length(at);
+            continue;
+        }
+        char *next = change_block(now, at, err);
+        free(now);
+        now = next;
+        while (is_change(at)) at += line_length(at);
+    }
+    return now;
+}

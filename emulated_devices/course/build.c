@@ -1,0 +1,221 @@
+/* build.c -- compiles a student's file, in a folder of its own, with limits. */
+#define _DEFAULT_SOURCE                 /* RLIMIT_AS, setgroups */
+#include "emulated_devices/course/build.h"
+#include "emulated_devices/course/object.h"
+#include "emulated_devices/course/serve.h"
+#include "ref/io/output.h"
+#include <errno.h>
+#include <fcntl.h>
+#include <grp.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/resource.h>
+#include <sys/stat.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+enum { WORDS = 48, COMPILE_SECONDS = 60 };
+
+void path_of(char *to, size_t size, const char *folder, const char *inside)
+{
+    const size_t n = strlen(folder), m = strlen(inside);
+    to[0] = 0;
+    if (n + m + 2 > size) return;               /* no file has the name "" */
+    memcpy(to, folder, n);
+    to[n] = '/';
+    memcpy(to + n + 1, inside, m + 1);
+}
+
+enum error_code course_folder(char *to, size_t size, struct error *err)
+{
+    char self[PATH_MAX / 2], file[PATH_MAX];
+    const ssize_t n = readlink("/proc/self/exe", self, sizeof self - 1);
+    self[n > 0 ? n : 0] = 0;
+    char *slash = strrchr(self, '/');
+    if (slash) *slash = 0;
+    for (int i = 0; i < 3; i++) {
+        const char *folder = i == 0 ? getenv("ORRERY_TUTORIALS") : i == 1 ? self : ORRERY_SOURCES;
+        static const char *const inside[] = { "", "/../share/orrery/tutorials", "/tutorials" };
+        if (folder == NULL || folder[0] == 0) continue;
+        if (snprintf(to, size, "%s%s", folder, inside[i]) >= (int)size) continue;
+        path_of(file, sizeof file, to, "worker/worker.c");
+        if (access(file, R_OK) == 0) return OK;
+    }
+    return fail(err, ERR_FILE, "the folder of the lessons is not found; ORRERY_TUTORIALS names it");
+}
+
+/* ---- running the compiler ---------------------------------------------------------------------------------------- */
+
+struct words { const char *word[WORDS]; int count; };
+
+static void add(struct words *w, const char *word) { if (w->count < WORDS - 1) w->word[w->count++] = word; }
+
+static void limit(int what, rlim_t most) { setrlimit((__rlimit_resource_t)what, &(struct rlimit){ most, most }); }
+
+/* The student's text decides what the compiler does, so it has as few rights as a worker. */
+static void become_compiler(const struct words *w, const char *folder, const char *user)
+{
+    char log[PATH_MAX], *const clean[] = { "PATH=/usr/local/bin:/usr/bin:/bin", "LC_ALL=C.UTF-8", NULL };
+    int32_t number, group;
+    path_of(log, sizeof log, folder, "log");
+    const int out = open(log, O_WRONLY | O_CREAT | O_TRUNC, 0600), in = open("/dev/null", O_RDONLY);
+    if (out < 0 || in < 0 || dup2(in, 0) < 0 || dup2(out, 1) < 0 || dup2(out, 2) < 0) _exit(126);
+    limit(RLIMIT_CPU, 30), limit(RLIMIT_AS, (rlim_t)3 << 30), limit(RLIMIT_FSIZE, 64 << 20), limit(RLIMIT_CORE, 0);
+    alarm(COMPILE_SECONDS);
+    if (serve_user(user, &number, &group) && geteuid() == 0 &&
+        (setgroups(0, NULL) != 0 || setgid((gid_t)group) != 0 || setuid((uid_t)number) != 0)) _exit(126);
+    extern char **environ;
+    if (user) environ = (char **)(uintptr_t)clean;
+    execvp(w->word[0], (char *const *)(uintptr_t)w->word);
+    _exit(127);
+}
+
+/* @return whether it compiles; what the compiler says is in `why`. */
+static bool compile(struct words *w, const struct build *b, const char *user, char *why, size_t size, struct error *err)
+{
+    char log[PATH_MAX], *said = NULL;
+    int how = 0;
+    size_t bytes;
+    w->word[w->count] = NULL;
+    fflush(NULL);
+    const pid_t child = fork();
+    if (child == 0) become_compiler(w, b->folder, user);
+    if (child < 0) return fail(err, ERR_MEMORY, "the compiler does not start: %s", strerror(errno)), false;
+    while (waitpid(child, &how, 0) < 0 && errno == EINTR) continue;
+    if (WIFEXITED(how) && WEXITSTATUS(how) == 127)
+        return fail(err, ERR_FILE, "%s: there is no such compiler; CC names one", w->word[0]), false;
+    if (WIFEXITED(how) && WEXITSTATUS(how) == 126)
+        return fail(err, ERR_FILE, "%s: the compiler cannot start there", b->folder), false;
+    path_of(log, sizeof log, b->folder, "log");
+    if (file_read_all(log, 1 << 20, &said, &bytes, NULL) == OK) snprintf(why, size, "%s", said);
+    free(said);
+    if (WIFEXITED(how) && WEXITSTATUS(how) == 0) return true;
+    if (why[0] == 0) snprintf(why, size, "the compiler ended early: too long, or too much memory\n");
+    return false;
+}
+
+/* Words of a text, cut at spaces. */
+static void add_compiler(struct words *w, char *text)
+{
+    for (char *rest = NULL, *one = strtok_r(text, " ", &rest); one && w->count < 16; one = strtok_r(NULL, " ", &rest))
+        add(w, one);
+}
+
+/* The same bits on every machine: no contraction to fused multiply-add, nothing of this processor alone. */
+static void add_how(struct words *w, const struct judging *how, const char *include[2])
+{
+    static const char *const always[] = { "-std=c11", "-O2", "-g", "-ffp-contract=off", "-fno-stack-protector", NULL };
+    for (int i = 0; always[i]; i++) add(w, always[i]);
+    for (int i = 0; i < 2; i++) add(w, include[i]);
+    if (how->sanitize) add(w, "-fsanitize=address,undefined"), add(w, "-fno-sanitize-recover=all");
+}
+
+/* Large arrays belong into allocate(), where they are counted. */
+static void add_warnings(struct words *w)
+{
+    static const char *const all[] = { "-Wall", "-Wextra", "-Wno-unused-parameter", "-Wno-unused-function",
+                                       "-Wno-unknown-pragmas", "-fdiagnostics-color=never", "-Werror=vla",
+                                       "-Werror=alloca", "-Werror=implicit-function-declaration",
+                                       "-Wframe-larger-than=2048", "-Werror=return-type", NULL };
+    for (int i = 0; all[i]; i++) add(w, all[i]);
+}
+
+/* ---- a worker ---------------------------------------------------------------------------------------------------- */
+
+static enum error_code open_folder(struct build *b, const char *user, struct error *err)
+{
+    int32_t number, group;
+    b->worker[0] = 0;
+    snprintf(b->folder, sizeof b->folder, "%s/orrery-course-XXXXXX", temporary_folder());
+    if (mkdtemp(b->folder) == NULL) {
+        enum error_code e = fail(err, ERR_FILE, "%s: %s", b->folder, strerror(errno));
+        b->folder[0] = 0;
+        return e;
+    }
+    if (serve_user(user, &number, &group) && geteuid() == 0 && chown(b->folder, (uid_t)number, (gid_t)group) != 0)
+        return fail(err, ERR_FILE, "%s: %s", b->folder, strerror(errno));
+    return OK;
+}
+
+static enum error_code write_text(const char *path, const char *text, size_t bytes, struct error *err)
+{
+    FILE *f = fopen(path, "wb");
+    const bool well = f && fwrite(text, 1, bytes, f) == bytes;
+    if (f == NULL || fclose(f) != 0 || !well) return fail(err, ERR_FILE, "%s: %s", path, strerror(errno));
+    return chmod(path, 0644) == 0 ? OK : fail(err, ERR_FILE, "%s: %s", path, strerror(errno));
+}
+
+/* With sanitizers the object that is looked at is one without, which has no more than the student's text. */
+static bool compile_and_look(const struct build *b, const struct lesson *l, const struct judging *how, char *compiler,
+                             const char *include[2], const char *source, char *why, size_t size, struct error *err)
+{
+    char object[PATH_MAX], text[200];
+    const struct judging plain = { .user = how->user };
+    struct words w = { 0 };
+    snprintf(text, sizeof text, "%s", compiler);
+    path_of(object, sizeof object, b->folder, "student.o");
+    add_compiler(&w, text), add_how(&w, &plain, include), add_warnings(&w);
+    add(&w, "-c"), add(&w, source), add(&w, "-o"), add(&w, object);
+    if (!compile(&w, b, how->user, why, size, err)) return false;
+    if (strstr(why, "frame-larger-than")) return false;         /* an error; compilers differ in how to call it one */
+    char found[1000];
+    if (object_is_fine(object, l->functions, found, sizeof found)) return true;
+    snprintf(why, size, "%s", found);
+    return false;
+}
+
+static bool link_worker(struct build *b, const struct lesson *l, const struct judging *how, char *compiler,
+                        const char *include[2], const char *tutorials, const char *source, char *why, size_t size,
+                        struct error *err)
+{
+    char object[PATH_MAX], calls[PATH_MAX], worker[PATH_MAX], to[PATH_MAX], text[200];
+    struct words w = { 0 };
+    snprintf(text, sizeof text, "%s", compiler);
+    path_of(object, sizeof object, b->folder, "student.o");
+    path_of(worker, sizeof worker, tutorials, "worker/worker.c");
+    snprintf(calls, sizeof calls, "%s/%s/calls.c", tutorials, l->folder);
+    path_of(to, sizeof to, b->folder, "worker");
+    add_compiler(&w, text), add_how(&w, how, include);
+    add(&w, how->sanitize ? source : object), add(&w, calls), add(&w, worker);
+    add(&w, "-lm"), add(&w, "-o"), add(&w, to);
+    if (!compile(&w, b, how->user, why, size, err)) return false;
+    snprintf(b->worker, sizeof b->worker, "%s", to);
+    return true;
+}
+
+enum error_code build_worker(struct build *b, const struct lesson *l, const char *text, size_t bytes,
+                             const struct judging *how, char *why, size_t size, struct error *err)
+{
+    char tutorials[PATH_MAX / 2], folder[PATH_MAX], own[PATH_MAX], compiler[200];
+    const char *asked = getenv("CC");
+    *b = (struct build){ 0 };
+    why[0] = 0;
+    if (err) err->code = OK;
+    enum error_code e = course_folder(tutorials, sizeof tutorials, err);
+    if (!e) e = open_folder(b, how->user, err);
+    path_of(b->source, sizeof b->source, b->folder, l->file);
+    if (!e) e = write_text(b->source, text, bytes, err);
+    if (e) return e;
+    snprintf(compiler, sizeof compiler, "%s", asked && asked[0] ? asked : ORRERY_CC);
+    snprintf(folder, sizeof folder, "-I%s", tutorials);
+    snprintf(own, sizeof own, "-I%s/%s", tutorials, l->folder);
+    const char *include[] = { folder, own };
+    if (compile_and_look(b, l, how, compiler, include, b->source, why, size, err))
+        link_worker(b, l, how, compiler, include, tutorials, b->source, why, size, err);
+    return err->code;
+}
+
+void build_remove(struct build *b)
+{
+    static const char *const names[] = { "student.o", "worker", "log" };
+    char path[PATH_MAX];
+    if (b->folder[0] == 0) return;
+    for (int i = 0; i < 3; i++) {
+        path_of(path, sizeof path, b->folder, names[i]);
+        unlink(path);
+    }
+    if (b->source[0]) unlink(b->source);
+    rmdir(b->folder);
+    b->folder[0] = 0;
+}

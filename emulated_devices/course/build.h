@@ -1,0 +1,27 @@
+/* build.h -- a student's file becomes a worker's program.  Private to this folder. */
+#ifndef ORRERY_COURSE_BUILD_H
+#define ORRERY_COURSE_BUILD_H
+
+#include "emulated_devices/course/judge.h"
+#include <limits.h>
+
+struct build { char folder[PATH_MAX / 2], worker[PATH_MAX], source[PATH_MAX]; };
+
+/**
+ * Compile a student's text in a new folder, look at what came out (object.h), and link it with worker.c and the
+ * lesson's calls.c.
+ * @param[out] b    .worker: the program, or "" if the text has to be changed: then `why` says how.
+ * @return OK also then; ERR_FILE, ERR_MEMORY: nothing could be compiled at all.
+ */
+enum error_code build_worker(struct build *b, const struct lesson *, const char *text, size_t bytes,
+                             const struct judging *, char *why, size_t size, struct error *);
+void build_remove(struct build *);
+
+/** The folder tutorials/: $ORRERY_TUTORIALS, that of an installed program, or of the sources.
+ *  @return OK or ERR_FILE. */
+enum error_code course_folder(char *to, size_t size, struct error *);
+
+/** folder/inside; "" if that is too long. */
+void path_of(char *to, size_t size, const char *folder, const char *inside);
+
+#endif

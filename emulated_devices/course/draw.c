@@ -1,0 +1,93 @@
+/* draw.c -- what the devices of a run did, as text: a column for each device, a line for each time. */
+#include "emulated_devices/course/trial.h"
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+enum { DRAWN_DEVICES = 5, DRAWN_LINES = 24, COLUMN = 17, LINE = 128 };
+
+static picoseconds shown_at(const struct event *e) { return e->kind == EVENT_RECEIVE ? e->until : e->from; }
+
+static int by_time(const void *a, const void *b)
+{
+    const struct event *x = a, *y = b;
+    const picoseconds s = shown_at(x), t = shown_at(y);
+    if (s != t) return s < t ? -1 : 1;
+    return x->device - y->device;
+}
+
+static void name_event(const struct event *e, char *to, size_t size)
+{
+    static const char *const collective[] = { "send", "broadcast", "reduce", "allreduce", "reduce-scatter",
+                                              "allgather", "alltoall" };
+    const unsigned long long bytes = e->bytes;
+    if (e->kind == EVENT_SEND) snprintf(to, size, "-> %d  %llu B", e->peer, bytes);
+    else if (e->kind == EVENT_RECEIVE) snprintf(to, size, "<- %d  %llu B", e->peer, bytes);
+    else if (e->kind == EVENT_COLLECTIVE) snprintf(to, size, "%s", collective[e->peer < 7 ? e->peer : 0]);
+    else snprintf(to, size, "computes");
+}
+
+static void put_text(char *to, size_t size, size_t *used, const char *text)
+{
+    const int n = snprintf(to + *used, size - *used, "%s", text);
+    *used += n > 0 ? (size_t)n : 0;
+    if (*used >= size) *used = size - 1;
+}
+
+/* One line: what happens at this time, at most one event a device.  Marks those that it has shown. */
+static void draw_line(const struct event *e, bool *shown, int events, int devices, picoseconds at, char *line)
+{
+    memset(line, ' ', LINE - 1);
+    line[LINE - 1] = 0;
+    char text[40];
+    int n = snprintf(text, sizeof text, "%11.3f", (double)at * 1e-6);
+    memcpy(line, text, (size_t)n);
+    for (int d = 0; d < devices; d++)
+        for (int i = 0; i < events; i++) {
+            if (shown[i] || e[i].device != d || shown_at(&e[i]) != at) continue;
+            name_event(&e[i], text, sizeof text);
+            n = (int)strlen(text);
+            memcpy(line + 13 + d * COLUMN, text, (size_t)(n < COLUMN - 1 ? n : COLUMN - 1));
+            shown[i] = true;
+            break;
+        }
+    for (n = LINE - 2; n > 0 && line[n] == ' '; n--) continue;
+    line[n + 1] = '\n', line[n + 2] = 0;
+}
+
+void trial_draw(const struct trial *r, char *to, size_t size)
+{
+    struct event *e = malloc(sizeof r->event);
+    bool *shown = calloc(RUN_EVENTS, sizeof *shown);
+    const int devices = r->devices < DRAWN_DEVICES ? r->devices : DRAWN_DEVICES;
+    size_t used = 0;
+    char line[LINE + 2];
+    to[0] = 0;
+    if (e && shown && r->events > 0) {
+        memcpy(e, r->event, sizeof r->event);
+        qsort(e, (size_t)r->events, sizeof *e, by_time);
+        put_text(to, size, &used, "    time us");
+        for (int d = 0; d < devices; d++) {
+            snprintf(line, sizeof line, "  %-*s", COLUMN - 2, d == DRAWN_DEVICES - 1 && r->devices > devices
+                     ? "device 4  (...)" : (char[16]){ 'd', 'e', 'v', 'i', 'c', 'e', ' ', (char)('0' + d), 0 });
+            put_text(to, size, &used, line);
+        }
+        while (used > 0 && to[used - 1] == ' ') to[--used] = 0;
+        put_text(to, size, &used, "\n");
+        int lines = 0;
+        for (int i = 0; i < r->events && lines < DRAWN_LINES; i++) {
+            if (shown[i] || e[i].device >= devices) continue;
+            draw_line(e, shown, r->events, devices, shown_at(&e[i]), line);
+            put_text(to, size, &used, line);
+            if (!shown[i]) i--;
+            lines++;
+        }
+        int left = 0;
+        for (int i = 0; i < r->events; i++) left += !shown[i];
+        if (left > 0) {
+            snprintf(line, sizeof line, "            .. and %d more\n", left);
+            put_text(to, size, &used, line);
+        }
+    }
+    free(e), free(shown);
+}

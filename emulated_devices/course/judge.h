@@ -1,0 +1,49 @@
+/* judge.h -- a lesson's points for a file: compiles it, runs the checks, adds up. */
+#ifndef ORRERY_COURSE_JUDGE_H
+#define ORRERY_COURSE_JUDGE_H
+
+#include "emulated_devices/course/lesson.h"
+
+/* GATED: its part's values are wrong.  SKIPPED: an earlier check failed, and only the first failure was asked for. */
+enum verdict { NOT_TRIED, PASSED, FAILED, GATED, SKIPPED };
+
+struct outcome {
+    const struct check *check;
+    bool hidden;
+    int tenths, of;                     /* points, in tenths: got, and can be got */
+    enum verdict verdict;
+    char said[JUDGE_TEXT], drawing[JUDGE_DRAWING], lines[JUDGE_TEXT];
+};
+
+struct score {
+    const struct lesson *lesson;
+    int count, tenths, of;              /* points in tenths */
+    bool compiled;
+    char why_not[4000];                 /* what the compiler, or the look at its object, said */
+    struct outcome outcome[2 * LESSON_CHECKS];
+};
+
+struct judging {
+    uint64_t variant, seed, secret;     /* secret: the seed of hidden inputs; 0: there are none */
+    const char *user;                   /* as struct judge */
+    bool sanitize, first_failure;       /* stop at the first check that fails */
+    void (*after)(void *context, const struct score *);         /* after each check; may be NULL */
+    void *context;
+};
+
+/** The points that there are, none of them reached: what a score is before anything runs. */
+void score_begin(struct score *, const struct lesson *, const struct judging *);
+
+/**
+ * Judge one file.
+ * @param path   the student's file; missing: 0 points, and the score says so.
+ * @return OK, also for 0 points; else what keeps the judge from judging: ERR_FILE, ERR_MEMORY, ERR_USAGE.
+ */
+enum error_code judge_file(struct score *, const struct lesson *, const char *path, const struct judging *,
+                           struct error *);
+
+/** Points, as "4" or "2.8". */
+struct points_text { char text[16]; };
+struct points_text points_text(int tenths);
+
+#endif

@@ -1,0 +1,87 @@
+#include "emulated_devices/course/lesson.h"
+#include "ref/io/options.h"
+#include "ref/io/output.h"
+#include "ref/numeric/philox.h"
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+const int COURSE_DEVICES[] = { 1, 2, 3, 4, 5, 7, 8, 0 };
+
+int lesson_number(const struct lesson *l) { return atoi(l->folder); }
+
+int lesson_points(const struct lesson *l)
+{
+    int sum = 0;
+    for (const struct check *c = l->check; c->run; c++) sum += c->points;
+    return sum;
+}
+
+const struct lesson *lesson_find(const char *word, struct error *err)
+{
+    const char *names[100];
+    size_t n = 0;
+    char *end;
+    const long number = strtol(word, &end, 10);
+    for (; lessons[n] && n < 100; n++) {
+        names[n] = lessons[n]->folder;
+        if (strcmp(word, lessons[n]->folder) == 0 || strcmp(word, lessons[n]->folder + 3) == 0 ||
+            (*word && !*end && number == lesson_number(lessons[n]))) return lessons[n];
+    }
+    fail_unknown_name(err, "LESSON", word, names, n);
+    return NULL;
+}
+
+int lesson_choice(const struct lesson *l, const char *name, uint64_t variant)
+{
+    char stream[120];
+    for (const struct vary *v = l->vary; v->name; v++) {
+        if (strcmp(v->name, name) != 0) continue;
+        snprintf(stream, sizeof stream, "%s %s", l->folder, name);
+        return variant == 0 ? 0 : (int)(random_uniform(variant, random_stream(stream), 0) * v->choices);
+    }
+    fprintf(stderr, "orrery: lesson %s has no choice %s\n", l->folder, name);
+    abort();
+}
+
+int judge_choice(const struct judge *j, const char *name) { return lesson_choice(j->lesson, name, j->variant); }
+
+bool judge_fails(struct judge *j, const char *format, ...)
+{
+    va_list list;
+    if (j->failed) return false;
+    j->failed = true;
+    va_start(list, format);
+    vsnprintf(j->said, sizeof j->said, format, list);
+    va_end(list);
+    return false;
+}
+
+/* Inputs depend on the seed, the check and how many were drawn before. */
+static double draw(struct judge *j)
+{
+    char stream[120];
+    snprintf(stream, sizeof stream, "%s %d %s", j->lesson->folder, j->check->part, j->check->name);
+    return random_uniform(j->seed, random_stream(stream), j->drawn++);
+}
+
+int64_t judge_draw(struct judge *j, int64_t low, int64_t high)
+{
+    return low + (int64_t)(draw(j) * (double)(high - low + 1));
+}
+
+void judge_whole(struct judge *j, float *x, int64_t count, int range)
+{
+    for (int64_t i = 0; i < count; i++) x[i] = (float)judge_draw(j, -range, range);
+}
+
+/* 24 bits each, of sizes from 1/16 to 16: most additions round. */
+void judge_rough(struct judge *j, float *x, int64_t count)
+{
+    for (int64_t i = 0; i < count; i++) {
+        static const float size[] = { 0.0625f, 0.25f, 1, 4, 16 };
+        const double u = draw(j);
+        x[i] = (float)(2 * u - 1) * size[(int64_t)(u * 4096) % 5];
+    }
+}

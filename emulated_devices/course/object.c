@@ -1,0 +1,140 @@
+#include "emulated_devices/course/object.h"
+#include "ref/io/output.h"
+#include <elf.h>
+#include <stdarg.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+enum { STATIC_MOST = 4096, OBJECT_MOST = 32 << 20 };
+
+static const char *const may_use[] = {
+    /* course.h */
+    "group_of", "message_send", "message_receive", "message_wait", "exchange_both", "all_reduce", "reduce_scatter",
+    "all_gather", "broadcast", "all_to_all", "add_into", "matrix_product", "work", "stream_begin", "stream_end",
+    "stream_join", "time_now", "allocate", "release", "say",
+    /* string.h, and what compilers call by themselves */
+    "memcpy", "memmove", "memset", "memcmp", "strlen", "strcmp", "strncmp", "__stack_chk_fail",
+    "_GLOBAL_OFFSET_TABLE_",
+    /* math.h */
+    "fabs", "fabsf", "sqrt", "sqrtf", "exp", "expf", "exp2", "exp2f", "expm1", "expm1f", "log", "logf", "log2", "log2f",
+    "log1p", "log1pf", "log10", "log10f", "pow", "powf", "sin", "sinf", "cos", "cosf", "sincos", "sincosf", "tan",
+    "tanf", "tanh", "tanhf", "erf", "erff", "erfc", "erfcf", "floor", "floorf", "ceil", "ceilf", "round", "roundf",
+    "trunc", "truncf", "rint", "rintf", "nearbyint", "nearbyintf", "lrint", "lrintf", "llrint", "llrintf", "lround",
+    "lroundf", "llround", "llroundf", "fmod", "fmodf", "fmax", "fmaxf", "fmin", "fminf", "fma", "fmaf", "ldexp",
+    "ldexpf", "frexp", "frexpf", "scalbn", "scalbnf", "hypot", "hypotf", "nextafter", "nextafterf", "copysign",
+    "copysignf", "cbrt", "cbrtf", NULL
+};
+
+static bool is_one_of(const char *name, const char *const *list)
+{
+    for (; *list; list++)
+        if (strcmp(name, *list) == 0) return true;
+    return false;
+}
+
+/* What is found, a line each. */
+struct finding { char *to; size_t size, used; int count; };
+
+static void find(struct finding *f, const char *format, ...) __attribute__((format(printf, 2, 3)));
+static void find(struct finding *f, const char *format, ...)
+{
+    va_list list;
+    f->count++;
+    if (f->used + 1 >= f->size || f->count > 12) return;
+    va_start(list, format);
+    const int n = vsnprintf(f->to + f->used, f->size - f->used, format, list);
+    va_end(list);
+    f->used += n > 0 ? (size_t)n : 0;
+    if (f->used >= f->size) f->used = f->size - 1;
+}
+
+struct object { const char *bytes; size_t count; const Elf64_Ehdr *head; const Elf64_Shdr *section; int sections; };
+
+static bool is_inside(const struct object *o, uint64_t at, uint64_t bytes)
+{
+    return at <= o->count && bytes <= o->count - at;
+}
+
+static bool open_object(struct object *o)
+{
+    const Elf64_Ehdr *h = o->head = (const void *)o->bytes;
+    if (o->count < sizeof *h || memcmp(h->e_ident, ELFMAG, SELFMAG) != 0 || h->e_ident[EI_CLASS] != ELFCLASS64 ||
+        h->e_type != ET_REL || h->e_shentsize != sizeof(Elf64_Shdr)) return false;
+    o->sections = h->e_shnum, o->section = (const void *)(o->bytes + h->e_shoff);
+    if (!is_inside(o, h->e_shoff, sizeof(Elf64_Shdr) * (uint64_t)h->e_shnum)) return false;
+    if (h->e_shstrndx >= h->e_shnum) return false;
+    for (int i = 0; i < o->sections; i++)
+        if (o->section[i].sh_type != SHT_NOBITS && !is_inside(o, o->section[i].sh_offset, o->section[i].sh_size))
+            return false;
+    return true;
+}
+
+/* A name of a table of strings; "" if it is not there. */
+static const char *string_at(const struct object *o, uint32_t table, uint64_t at)
+{
+    if (table >= (uint32_t)o->sections) return "";
+    const Elf64_Shdr *s = &o->section[table];
+    if (s->sh_type != SHT_STRTAB || at >= s->sh_size || o->bytes[s->sh_offset + s->sh_size - 1] != 0) return "";
+    return o->bytes + s->sh_offset + at;
+}
+
+static void look_at_sections(const struct object *o, struct finding *f)
+{
+    uint64_t memory = 0;
+    for (int i = 0; i < o->sections; i++) {
+        const Elf64_Shdr *s = &o->section[i];
+        const char *name = string_at(o, o->head->e_shstrndx, s->sh_name);
+        if (s->sh_type == SHT_INIT_ARRAY || s->sh_type == SHT_FINI_ARRAY || s->sh_type == SHT_PREINIT_ARRAY ||
+            strncmp(name, ".init", 5) == 0 || strncmp(name, ".fini", 5) == 0 || strncmp(name, ".ctors", 6) == 0 ||
+            strncmp(name, ".dtors", 6) == 0 || strncmp(name, ".preinit", 8) == 0)
+            find(f, "it has code that runs before or after the function that is called (section %.40s)\n", name);
+        if ((s->sh_flags & SHF_WRITE) && (s->sh_flags & SHF_EXECINSTR))
+            find(f, "it has memory that can be written and executed (section %.40s)\n", name);
+        if ((s->sh_flags & SHF_WRITE) && (s->sh_flags & SHF_ALLOC)) memory += s->sh_size;
+    }
+    if (memory > STATIC_MOST)
+        find(f, "it has %llu bytes of static and global variables, %d are allowed: use allocate()\n",
+             (unsigned long long)memory, STATIC_MOST);
+}
+
+static void look_at_symbol(const struct object *o, const Elf64_Shdr *table, const Elf64_Sym *s,
+                           const char *const *may_define, struct finding *f)
+{
+    const char *name = string_at(o, table->sh_link, s->st_name);
+    const int binding = ELF64_ST_BIND(s->st_info), type = ELF64_ST_TYPE(s->st_info);
+    if (type == STT_GNU_IFUNC) find(f, "%.60s is chosen when the program starts: not allowed\n", name);
+    if (binding == STB_LOCAL || name[0] == 0) return;
+    if (s->st_shndx == SHN_UNDEF) {
+        if (!is_one_of(name, may_use) && !is_one_of(name, may_define))
+            find(f, "it uses %.60s, which is neither in course.h nor in math.h: it cannot be called here\n", name);
+    } else if (!is_one_of(name, may_define))
+        find(f, "it defines %.60s, which the lesson does not ask for: make it static\n", name);
+}
+
+bool object_is_fine(const char *path, const char *const *may_define, char *why, size_t size)
+{
+    struct object o = { 0 };
+    struct finding f = { why, size, 0, 0 };
+    struct error err = { OK, "" };
+    char *bytes = NULL;
+    why[0] = 0;
+    if (file_read_all(path, OBJECT_MOST, &bytes, &o.count, &err) != OK) {
+        find(&f, "what was compiled cannot be read: %s\n", err.text);
+        return false;
+    }
+    o.bytes = bytes;
+    if (!open_object(&o)) find(&f, "what was compiled is no object file of this machine\n");
+    else {
+        look_at_sections(&o, &f);
+        for (int i = 0; i < o.sections; i++) {
+            const Elf64_Shdr *t = &o.section[i];
+            if (t->sh_type != SHT_SYMTAB || t->sh_entsize != sizeof(Elf64_Sym)) continue;
+            const Elf64_Sym *s = (const void *)(o.bytes + t->sh_offset);
+            for (uint64_t k = 1; k < t->sh_size / sizeof *s; k++) look_at_symbol(&o, t, &s[k], may_define, &f);
+        }
+    }
+    free(bytes);
+    return f.count == 0;
+}

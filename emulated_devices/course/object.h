@@ -1,0 +1,17 @@
+/* object.h -- what a compiled file may have in it.  Private to this folder. */
+#ifndef ORRERY_COURSE_OBJECT_H
+#define ORRERY_COURSE_OBJECT_H
+
+#include <stdbool.h>
+#include <stddef.h>
+
+/**
+ * Look at an object file (ELF, 64 bits): the names that it uses must be of course.h or of a short list, those that it
+ * defines must be of the lesson, nothing may run before main, and it may have only little static memory.
+ * @param may_define  ends with NULL.
+ * @param[out] why    a line for each thing that must be changed.
+ * @return whether all is well.
+ */
+bool object_is_fine(const char *path, const char *const *may_define, char *why, size_t size);
+
+#endif

@@ -1,0 +1,432 @@
+/* serve.c -- the devices of a run: a crew in a process of its own, whose devices do what the workers ask for.
+ *
+ *     judge          one process for a check: compares                      (judge.c)
+ *       devices      one for a run: a crew, the clock, the counters         (this file)
+ *         workers    one for each device: the student's code                (tutorials/worker/worker.c)
+ *
+ * A device reads the requests of its worker one after another.  It waits for messages as every device of a crew does;
+ * so runs are the same every time, and a deadlock is seen at once.  Whatever a worker asks for is checked here again,
+ * because its own checks are in the student's process.
+ */
+#define _GNU_SOURCE                     /* SOCK_CLOEXEC */
+#include "emulated_devices/course/serve.h"
+#include "emulated_devices/collectives/collective.h"
+#include "emulated_devices/comm/crew.h"
+#include "emulated_devices/course/lesson.h"
+#include "emulated_devices/device/compute.h"
+#include <errno.h>
+#include <fcntl.h>
+#include <signal.h>
+#include <spawn.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/prctl.h>
+#include <sys/socket.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+enum { GROUPS = 64, PROCESSOR_SECONDS = 3, WALL_SECONDS = 60 };
+
+static struct { pid_t process; int socket; } worker[WORKER_MOST_DEVICES];
+
+/* What a device has for its worker. */
+struct desk {
+    struct trial *run;
+    struct trial_device *own;
+    struct device *device;
+    struct comm *comm;
+    int rank, socket, groups;
+    struct group group[GROUPS];
+    bool in[GROUPS];
+    struct exchange exchange[GROUPS];           /* the messages of the group */
+    struct { bool used, sending; struct message message; void *data; uint64_t bytes; int peer; } mail[WORKER_MESSAGES];
+    void *block[WORKER_MESSAGES];
+    bool apart;                                 /* between stream_begin and stream_end */
+};
+
+/* ---- how a run ends before its end ------------------------------------------------------------------------------- */
+
+static void end_trial(struct desk *k, enum trial_end how, const char *format, ...)
+    __attribute__((format(printf, 3, 4), noreturn));
+static void end_trial(struct desk *k, enum trial_end how, const char *format, ...)
+{
+    va_list list;
+    va_start(list, format);
+    vsnprintf(k->run->why, sizeof k->run->why, format, list);
+    va_end(list);
+    k->run->ended = (int)how, k->run->culprit = k->rank;
+    _exit(1);
+}
+
+/* The worker is gone without a word. */
+static void worker_ended(struct desk *k)
+{
+    int how = 0;
+    while (waitpid(worker[k->rank].process, &how, 0) < 0 && errno == EINTR) continue;
+    const int s = WIFSIGNALED(how) ? WTERMSIG(how) : 0;
+    if (s == SIGXCPU || s == SIGKILL)
+        end_trial(k, RUN_BROKEN, "it computed for more than %d seconds: does a loop never end?", PROCESSOR_SECONDS);
+    if (s == SIGSYS)
+        end_trial(k, RUN_BROKEN,
+                  "it asked the operating system for something; your code may only call what course.h has");
+    if (s == SIGSEGV || s == SIGBUS)
+        end_trial(k, RUN_BROKEN, "it crashed: it read or wrote where it has no memory (an index, or a pointer that is "
+                                 "not set)");
+    if (s == SIGFPE) end_trial(k, RUN_BROKEN, "it crashed: a division by zero");
+    if (s) end_trial(k, RUN_BROKEN, "it crashed: signal %d, %s", s, strsignal(s));
+    end_trial(k, RUN_BROKEN, "its process ended with status %d, before the function returned",
+            WIFEXITED(how) ? WEXITSTATUS(how) : -1);
+}
+
+static void hear(struct desk *k, void *to, uint64_t bytes)
+{
+    for (char *at = to; bytes > 0;) {
+        const ssize_t n = read(k->socket, at, bytes);
+        if (n < 0 && errno == EINTR) continue;
+        if (n <= 0) worker_ended(k);
+        at += n, bytes -= (uint64_t)n;
+    }
+}
+
+static void tell(struct desk *k, const void *from, uint64_t bytes)
+{
+    for (const char *at = from; bytes > 0;) {
+        const ssize_t n = write(k->socket, at, bytes);
+        if (n < 0 && errno == EINTR) continue;
+        if (n <= 0) worker_ended(k);
+        at += n, bytes -= (uint64_t)n;
+    }
+}
+
+static void answer(struct desk *k, int64_t value, const void *payload, uint64_t bytes)
+{
+    const struct answer a = { value, bytes };
+    tell(k, &a, sizeof a);
+    tell(k, payload, bytes);
+}
+
+static void forged(struct desk *k) { end_trial(k, RUN_BROKEN, "it sent a request that course.h cannot have made"); }
+
+static void *memory(struct desk *k, uint64_t bytes)
+{
+    void *p = bytes <= WORKER_POOL ? calloc(1, bytes + 1) : NULL;
+    if (p == NULL) end_trial(k, RUN_BROKEN, "there is no memory for %llu bytes", (unsigned long long)bytes);
+    return p;
+}
+
+static void must(struct desk *k, enum error_code e, const struct error *err)
+{
+    if (e) end_trial(k, RUN_MISUSED, "%s", err->text);
+}
+
+/* ---- what happened ----------------------------------------------------------------------------------------------- */
+
+static void note(struct desk *k, enum event_kind kind, int peer, uint64_t bytes, picoseconds from)
+{
+    struct trial *r = k->run;
+    if (r->events == RUN_EVENTS) return;
+    r->event[r->events++] = (struct event){ (int32_t)kind, k->rank, peer, bytes, from, k->device->clock.now };
+}
+
+static void doing(struct desk *k, enum waiting what, int peer, uint64_t bytes)
+{
+    k->own->doing = (int32_t)what, k->own->peer = peer, k->own->waits_bytes = bytes;
+}
+
+/* ---- requests ---------------------------------------------------------------------------------------------------- */
+
+static struct group *group_asked(struct desk *k, const struct request *q, bool with_peer)
+{
+    if (q->group < 0 || q->group >= k->groups || !k->in[q->group]) forged(k);
+    struct group *g = &k->group[q->group];
+    if (with_peer && (q->peer < 0 || q->peer >= g->size || q->peer == g->rank)) forged(k);
+    return g;
+}
+
+static void start_message(struct desk *k, const struct request *q)
+{
+    struct group *g = group_asked(k, q, true);
+    struct exchange *x = &k->exchange[q->group];
+    const bool sending = q->kind == ASK_SEND;
+    if (q->number < 0 || q->number >= WORKER_MESSAGES || k->mail[q->number].used || (sending && q->payload != q->bytes))
+        forged(k);
+    void *data = memory(k, q->bytes);
+    if (sending) hear(k, data, q->bytes);
+    k->mail[q->number].used = true, k->mail[q->number].sending = sending, k->mail[q->number].data = data;
+    k->mail[q->number].bytes = q->bytes, k->mail[q->number].peer = g->member[q->peer];
+    if (sending) note(k, EVENT_SEND, g->member[q->peer], q->bytes, k->device->clock.now);
+    k->mail[q->number].message = sending ? message_send(x, q->peer, data, q->bytes)
+                                         : message_receive(x, q->peer, data, q->bytes);
+}
+
+static void wait_message(struct desk *k, const struct request *q)
+{
+    struct error err = { OK, "" };
+    if (q->number < 0 || q->number >= WORKER_MESSAGES || !k->mail[q->number].used) forged(k);
+    const bool sending = k->mail[q->number].sending;
+    const uint64_t bytes = k->mail[q->number].bytes;
+    const int peer = k->mail[q->number].peer;
+    const picoseconds from = k->device->clock.now;
+    doing(k, sending ? WAITS_TO_SEND : WAITS_TO_RECEIVE, peer, bytes);
+    must(k, message_wait(k->comm, k->mail[q->number].message, &err), &err);
+    doing(k, NOT_WAITING, 0, 0);
+    if (!sending) note(k, EVENT_RECEIVE, peer, bytes, from);
+    answer(k, 0, k->mail[q->number].data, sending ? 0 : bytes);
+    free(k->mail[q->number].data);
+    k->mail[q->number].used = false;
+}
+
+static void take_block(struct desk *k, const struct request *q)
+{
+    if (q->number < 0 || q->number >= WORKER_MESSAGES || k->block[q->number] || q->bytes > WORKER_POOL) forged(k);
+    k->block[q->number] = arena_alloc(&k->device->arena, ACTIVATIONS, q->bytes);
+    if (k->block[q->number] == NULL) end_trial(k, RUN_BROKEN, "there is no memory for the devices");
+}
+
+static void give_block(struct desk *k, const struct request *q)
+{
+    if (q->number < 0 || q->number >= WORKER_MESSAGES || k->block[q->number] == NULL) forged(k);
+    arena_free(&k->device->arena, k->block[q->number]);
+    k->block[q->number] = NULL;
+}
+
+/* The worker has added; here is what it takes. */
+static void add(struct desk *k, const struct request *q)
+{
+    if (q->a < 0 || q->a > WORKER_POOL / 4) forged(k);
+    const picoseconds from = k->device->clock.now;
+    void *zeros = memory(k, 4 * (uint64_t)q->a), *more = memory(k, 4 * (uint64_t)q->a);
+    reduce_local(&k->exchange[0], SUM, F32, zeros, more, q->a);
+    k->own->additions += (uint64_t)q->a;
+    free(zeros), free(more);
+    note(k, EVENT_COMPUTE, 0, 4 * (uint64_t)q->a, from);
+}
+
+static void compute(struct desk *k, const struct request *q)
+{
+    const picoseconds from = k->device->clock.now;
+    for (int i = 0; i < 2; i++)
+        if (!(q->real[i] >= 0 && q->real[i] < 1e15)) end_trial(k, RUN_MISUSED, "work: %g is no number of operations or "
+                                                             "bytes", q->real[i]);
+    device_charge(k->device, "work", (struct op_cost){ q->real[0], q->real[1] });
+    note(k, EVENT_COMPUTE, 0, 0, from);
+}
+
+static void make_group(struct desk *k, const struct request *q)
+{
+    int32_t list[WORKER_MOST_DEVICES];
+    int ranks[WORKER_MOST_DEVICES], size = (int)(q->payload / sizeof *list);
+    struct error err = { OK, "" };
+    if (q->payload > sizeof list || size < 1) forged(k);
+    if (k->groups == GROUPS) end_trial(k, RUN_MISUSED, "group_of: more than %d groups", GROUPS);
+    hear(k, list, q->payload);
+    for (int i = 0; i < size; i++) {
+        ranks[i] = list[i];
+        if (ranks[i] < 0 || ranks[i] >= k->run->devices)
+            end_trial(k, RUN_MISUSED, "group_of: there is no device %d among %d", ranks[i], k->run->devices);
+        for (int j = 0; j < i; j++)
+            if (ranks[j] == ranks[i]) end_trial(k, RUN_MISUSED, "group_of: device %d is in it twice", ranks[i]);
+    }
+    const int i = k->groups;
+    must(k, group_of(&k->group[i], k->comm, ranks, size, TRAFFIC_OTHER, 0, &err), &err);
+    k->exchange[i] = exchange_begin(&k->group[i], POINT_TO_POINT);
+    k->in[i] = true, k->groups++;
+    answer(k, i, NULL, 0);
+}
+
+static const enum operation operations[] = { ALLREDUCE, REDUCE_SCATTER, ALLGATHER, BROADCAST, ALLTOALL };
+
+static void do_collective(struct desk *k, const struct request *q)
+{
+    struct group *g = group_asked(k, q, false);
+    struct error err = { OK, "" };
+    struct collective c = { .count = q->a, .dtype = F32, .reduction = SUM, .root = q->peer };
+    int64_t ins, outs;
+    if (q->number < 0 || q->number > DO_ALL_TO_ALL || q->peer < 0 || q->peer >= g->size || q->a < 0 ||
+        q->a > WORKER_POOL / 4) forged(k);
+    const enum operation op = operations[q->number];
+    const uint64_t head = op == ALLTOALL ? 16 * (uint64_t)g->size : 0;
+    if (q->payload < head || q->payload > WORKER_POOL) forged(k);
+    int64_t *counts = memory(k, head);
+    hear(k, counts, head);
+    if (head > 0) c.counts = counts, c.recvcounts = counts + g->size;
+    for (int i = 0; head > 0 && i < 2 * g->size; i++) if (counts[i] < 0 || counts[i] > WORKER_POOL / 4) forged(k);
+    collective_extents(op, &c, g->rank, g->size, &ins, &outs);
+    if (op == BROADCAST && g->rank != q->peer) ins = 0;
+    if (q->payload != head + 4 * (uint64_t)ins) forged(k);
+    void *in = memory(k, q->payload - head), *out = memory(k, 4 * (uint64_t)outs);
+    hear(k, in, q->payload - head);
+    c.in = in, c.out = out;
+    if (op == BROADCAST || op == ALLREDUCE) memcpy(out, in, (size_t)(q->payload - head)), c.in = out;
+    const picoseconds from = k->device->clock.now;
+    doing(k, WAITS_IN_COLLECTIVE, (int)op, 4 * (uint64_t)q->a);
+    must(k, collective_run(g, op, NULL, &c, &err), &err);
+    doing(k, NOT_WAITING, 0, 0);
+    k->own->collectives++;
+    note(k, EVENT_COLLECTIVE, (int)op, 4 * (uint64_t)q->a, from);
+    answer(k, 0, out, 4 * (uint64_t)outs);
+    free(in), free(out), free(counts);
+}
+
+static void use_stream(struct desk *k, const struct request *q)
+{
+    struct clock *c = &k->device->clock;
+    if (q->number == 2 && k->apart) end_trial(k, RUN_MISUSED, "stream_join before stream_end");
+    if (q->number == 2) clock_join(c, COMMUNICATION);
+    else if (q->number == (k->apart ? 1 : 0)) {
+        k->apart = q->number == 0;
+        if (k->apart) clock_begin(c, COMMUNICATION);
+        else clock_end(c);
+    } else end_trial(k, RUN_MISUSED, k->apart ? "stream_begin after stream_begin" : "stream_end without stream_begin");
+}
+
+static void take_line(struct desk *k, const struct request *q)
+{
+    char text[201] = "";
+    if (q->payload > 200) forged(k);
+    hear(k, text, q->payload);
+    const size_t used = strlen(k->run->lines);
+    if (used < sizeof k->run->lines - 1)
+        snprintf(k->run->lines + used, sizeof k->run->lines - used, "device %d says: %s\n", k->rank, text);
+}
+
+static void take_misuse(struct desk *k, const struct request *q)
+{
+    char text[301] = "";
+    if (q->payload > 300) forged(k);
+    hear(k, text, q->payload);
+    end_trial(k, RUN_MISUSED, "%s", text);
+}
+
+static void take_results(struct desk *k, const struct request *q)
+{
+    uint64_t sum = 0;
+    for (int i = 0; i < WORKER_BUFFERS; i++) sum += k->own->buffer[i].way & BUFFER_OUT ? k->own->buffer[i].bytes : 0;
+    if (q->payload != sum) forged(k);
+    for (int i = 0; i < WORKER_BUFFERS; i++)
+        if (k->own->buffer[i].way & BUFFER_OUT) hear(k, k->own->buffer[i].data, k->own->buffer[i].bytes);
+    k->own->result = q->a, k->own->real = q->real[0];
+}
+
+static void serve(struct desk *k)
+{
+    for (struct request q;;) {
+        hear(k, &q, sizeof q);
+        switch ((enum request_kind)q.kind) {
+        case ASK_SEND: case ASK_RECEIVE: start_message(k, &q); break;
+        case ASK_WAIT: wait_message(k, &q); break;
+        case ASK_ALLOCATE: take_block(k, &q); break;
+        case ASK_RELEASE: give_block(k, &q); break;
+        case ASK_ADD: add(k, &q); break;
+        case ASK_WORK: compute(k, &q); break;
+        case ASK_TIME: answer(k, k->device->clock.now, NULL, 0); break;
+        case ASK_GROUP: make_group(k, &q); break;
+        case ASK_COLLECTIVE: do_collective(k, &q); break;
+        case ASK_STREAM: use_stream(k, &q); break;
+        case ASK_SAY: take_line(k, &q); break;
+        case ASK_MISUSE: take_misuse(k, &q); break;
+        case ASK_DONE: take_results(k, &q); return;
+        default: forged(k);
+        }
+    }
+}
+
+/* ---- a device ---------------------------------------------------------------------------------------------------- */
+
+static void open_groups(struct desk *k, struct start *s)
+{
+    struct error err = { OK, "" };
+    for (k->groups = 0; k->groups < k->run->groups; k->groups++) {
+        const struct trial_group *list = &k->run->group[k->groups];
+        for (int i = 0; i < list->size; i++)
+            if (list->rank[i] == k->rank) k->in[k->groups] = true, s->group_rank[k->groups] = i;
+        if (!k->in[k->groups]) continue;
+        s->group_size[k->groups] = list->size;
+        must(k, group_of(&k->group[k->groups], k->comm, list->rank, list->size, TRAFFIC_OTHER, 0, &err), &err);
+        k->exchange[k->groups] = exchange_begin(&k->group[k->groups], POINT_TO_POINT);
+    }
+}
+
+static void send_call(struct desk *k)
+{
+    struct start s = { .rank = k->rank, .size = k->run->devices, .groups = k->run->groups, .user = -1,
+                       .seconds = PROCESSOR_SECONDS, .caged = k->run->judge->caged };
+    snprintf(s.function, sizeof s.function, "%s", k->run->function);
+    serve_user(k->run->judge->user, &s.user, &s.of_group);
+    open_groups(k, &s);
+    memcpy(s.number, k->own->number, sizeof s.number);
+    memcpy(s.given, k->own->given, sizeof s.given);
+    for (int i = 0; i < WORKER_BUFFERS; i++) {
+        s.bytes[i] = k->own->buffer[i].bytes, s.way[i] = k->own->buffer[i].way, s.skew[i] = k->own->buffer[i].skew;
+    }
+    tell(k, &s, sizeof s);
+    for (int i = 0; i < WORKER_BUFFERS; i++)
+        if (s.way[i] & BUFFER_IN) tell(k, k->own->buffer[i].data, s.bytes[i]);
+}
+
+static enum error_code be_a_device(struct crew *crew, int rank, const void *asked, struct error *err)
+{
+    struct trial *run = *(struct trial *const *)asked;
+    struct desk *k = calloc(1, sizeof *k);
+    struct device d;
+    struct comm c;
+    if (k == NULL) return fail(err, ERR_MEMORY, "no memory for device %d", rank);
+    enum error_code e = device_open(&d, backend_find("cpu"), F32, 0, err);
+    if (e) return e;
+    clock_restart(&d.clock, &run->cluster, F32);
+    e = crew_join(&c, crew, rank, &d, err);
+    if (e) return e;
+    c.checks_calls = true;
+    *k = (struct desk){ .run = run, .own = &run->device[rank], .device = &d, .comm = &c, .rank = rank,
+                        .socket = worker[rank].socket };
+    send_call(k);
+    serve(k);
+    const struct traffic all = ledger_kind(&c.counted, TRAFFIC_OTHER);
+    k->own->messages = all.messages_sent, k->own->bytes = all.bytes_sent;
+    k->own->peak = d.arena.peak.tag[ACTIVATIONS];
+    k->own->time = d.clock.now;
+    k->own->doing = HAS_RETURNED;
+    return OK;                                  /* the process ends soon; nothing is worth being freed */
+}
+
+/* ---- the processes ----------------------------------------------------------------------------------------------- */
+
+static void start_worker(struct trial *r, int rank)
+{
+    char *const none[] = { NULL }, *const sane[] = { "ASAN_OPTIONS=detect_leaks=0", NULL };
+    char *const words[] = { "worker", NULL };
+    int ends[2];
+    posix_spawn_file_actions_t actions;
+    if (socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, ends) != 0) _exit(1);
+    posix_spawn_file_actions_init(&actions);
+    posix_spawn_file_actions_adddup2(&actions, ends[1], WORKER_SOCKET);
+    for (int fd = 0; fd < 3; fd++) posix_spawn_file_actions_addopen(&actions, fd, "/dev/null", O_RDWR, 0);
+    const int e = posix_spawn(&worker[rank].process, r->judge->worker, &actions, NULL, words,
+                              r->judge->caged ? none : sane);
+    posix_spawn_file_actions_destroy(&actions);
+    close(ends[1]);
+    worker[rank].socket = ends[0];
+    if (e == 0) return;
+    snprintf(r->why, sizeof r->why, "its process does not start: %s", strerror(e));
+    r->ended = RUN_BROKEN, r->culprit = rank;
+    _exit(1);
+}
+
+void serve_trial(struct trial *r)
+{
+    struct error err = { OK, "" };
+    prctl(PR_SET_PDEATHSIG, SIGKILL);
+    setpgid(0, 0);
+    signal(SIGPIPE, SIG_IGN);
+    signal(SIGALRM, SIG_DFL);
+    alarm(WALL_SECONDS);
+    const int nowhere = open("/dev/null", O_WRONLY);        /* a crew says by itself what it thinks of a deadlock */
+    if (nowhere >= 0) dup2(nowhere, STDERR_FILENO);
+    for (int i = 3; i < 256; i++) fcntl(i, F_SETFD, FD_CLOEXEC);
+    for (int d = 0; d < r->devices; d++) start_worker(r, d);
+    if (crew_run(r->devices, be_a_device, &r, &err) == OK) r->ended = RUN_DONE;
+    else snprintf(r->why, sizeof r->why, "%s", err.text), r->ended = RUN_BROKEN;
+    _exit(0);
+}

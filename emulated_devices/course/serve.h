@@ -1,0 +1,14 @@
+/* serve.h -- the devices of a run.  Private to this folder. */
+#ifndef ORRERY_COURSE_SERVE_H
+#define ORRERY_COURSE_SERVE_H
+
+#include "emulated_devices/course/trial.h"
+
+/** Be the process that has the devices of a run, and start its workers.  Called in a new child; ends it.  What happened
+ *  is in the run, which is in shared memory; with `ended` still RUN_UNKNOWN the devices wait for each other. */
+void serve_trial(struct trial *) __attribute__((noreturn));
+
+/** The numbers of a user.  @param name  NULL: none, -1.  @return whether there is one of this name. */
+bool serve_user(const char *name, int32_t *user, int32_t *group);
+
+#endif

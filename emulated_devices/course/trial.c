@@ -1,0 +1,187 @@
+#define _DEFAULT_SOURCE                 /* MAP_ANONYMOUS, MAP_NORESERVE */
+#include "emulated_devices/course/trial.h"
+#include "emulated_devices/course/lesson.h"
+#include "emulated_devices/course/serve.h"
+#include <errno.h>
+#include <math.h>
+#include <pwd.h>
+#include <signal.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+enum { SHARED = 512 << 20 };            /* bytes of addresses; memory is taken when it is touched */
+
+bool serve_user(const char *name, int32_t *user, int32_t *group)
+{
+    const struct passwd *p = name ? getpwnam(name) : NULL;
+    *user = p ? (int32_t)p->pw_uid : -1, *group = p ? (int32_t)p->pw_gid : -1;
+    return p != NULL;
+}
+
+/* ---- a run ------------------------------------------------------------------------------------------------------- */
+
+struct trial *trial_open(struct judge *j, const char *function, int devices, const char *format, ...)
+{
+    struct trial *r = mmap(NULL, SHARED, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+    va_list list;
+    if (r == MAP_FAILED || devices < 1 || devices > WORKER_MOST_DEVICES) abort();
+    r->judge = j, r->function = function, r->devices = devices, r->mapped = SHARED, r->groups = 1;
+    r->used = (sizeof *r + 63) / 64 * 64;
+    r->group[0].size = devices;
+    for (int d = 0; d < devices; d++) r->group[0].rank[d] = d;
+    if (cluster_find(&r->cluster, "textbook", NULL) != OK) abort();
+    char more[120];
+    va_start(list, format);
+    vsnprintf(more, sizeof more, format, list);
+    va_end(list);
+    snprintf(r->label, sizeof r->label, "%d device%s%s%s", devices, devices == 1 ? "" : "s", more[0] ? ", " : "", more);
+    return r;
+}
+
+void *trial_buffer(struct trial *r, int device, int i, uint64_t bytes, enum buffer_way way)
+{
+    void *data = (char *)r + r->used;
+    const size_t more = (bytes + 63) / 64 * 64;
+    if (r->used + more > r->mapped) abort();
+    r->used += more;
+    r->device[device].buffer[i].data = data, r->device[device].buffer[i].bytes = bytes;
+    r->device[device].buffer[i].way = way;
+    return data;
+}
+
+void trial_close(struct trial *r) { munmap(r, r->mapped); }
+
+/* "device 0 waits until device 1 has received 400 bytes, device 1 waits for .." */
+static void describe_deadlock(const struct trial *r, char *to, size_t size)
+{
+    size_t used = 0;
+    for (int d = 0; d < r->devices && d < 8 && used < size; d++) {
+        const struct trial_device *v = &r->device[d];
+        const unsigned long long bytes = v->waits_bytes;
+        char what[120];
+        switch ((enum waiting)v->doing) {
+        case WAITS_TO_SEND:
+            snprintf(what, sizeof what, "waits until device %d receives its %llu bytes", v->peer, bytes);
+            break;
+        case WAITS_TO_RECEIVE:
+            snprintf(what, sizeof what, "waits for %llu bytes from device %d", bytes, v->peer);
+            break;
+        case WAITS_IN_COLLECTIVE: snprintf(what, sizeof what, "waits for the others in a collective operation"); break;
+        case HAS_RETURNED: snprintf(what, sizeof what, "has returned"); break;
+        default: snprintf(what, sizeof what, "computes"); break;
+        }
+        const int n = snprintf(to + used, size - used, "%sdevice %d %s", d > 0 ? "; " : "", d, what);
+        used += n > 0 ? (size_t)n : 0;
+    }
+}
+
+static void report(struct trial *r, int how)
+{
+    char text[900];
+    if (r->ended == RUN_MISUSED || r->ended == RUN_BROKEN) {
+        trial_fails(r, "device %d: %s", r->culprit, r->why);
+        return;
+    }
+    if (WIFSIGNALED(how) && WTERMSIG(how) == SIGALRM) {
+        trial_fails(r, "the run took too long");
+        return;
+    }
+    if (WIFSIGNALED(how)) {
+        trial_fails(r, "the emulated devices ended by signal %d", WTERMSIG(how));
+        return;
+    }
+    describe_deadlock(r, text, sizeof text);
+    trial_fails(r, "deadlock, no device can go on: %s", text);
+}
+
+bool trial_call(struct trial *r)
+{
+    int how = 0;
+    for (int d = 0; d < r->devices; d++) r->device[d].doing = NOT_WAITING;
+    for (int l = 0; l < r->cluster.levels; l++) r->cluster.link[l].eager = r->meets ? 0 : ALWAYS_EAGER;
+    fflush(NULL);
+    const pid_t child = fork();
+    if (child < 0) abort();
+    if (child == 0) serve_trial(r);
+    while (waitpid(child, &how, 0) < 0 && errno == EINTR) continue;
+    kill(-child, SIGKILL);
+    snprintf(r->judge->lines, sizeof r->judge->lines, "%s", r->lines);
+    if (r->ended == RUN_DONE) return true;
+    report(r, how);
+    return false;
+}
+
+/* ---- failures ---------------------------------------------------------------------------------------------------- */
+
+bool trial_fails(struct trial *r, const char *format, ...)
+{
+    char text[1300];
+    va_list list;
+    va_start(list, format);
+    vsnprintf(text, sizeof text, format, list);
+    va_end(list);
+    if (r->judge->failed) return false;
+    trial_draw(r, r->judge->drawing, sizeof r->judge->drawing);
+    return judge_fails(r->judge, "%s with %s: %s", r->function, r->label, text);
+}
+
+bool trial_expect_floats(struct trial *r, int device, int i, const float *want, int64_t count, const char *what)
+{
+    const float *got = r->device[device].buffer[i].data;
+    int64_t wrong = 0, first = -1;
+    for (int64_t e = 0; e < count; e++)
+        if (memcmp(&got[e], &want[e], sizeof *got) != 0 && wrong++ == 0) first = e;
+    if (wrong == 0) return true;
+    return trial_fails(r, "device %d: %s[%lld] is %.9g and should be %.9g; %lld of %lld elements are wrong", device,
+                       what, (long long)first, (double)got[first], (double)want[first], (long long)wrong,
+                       (long long)count);
+}
+
+bool trial_expect_near(struct trial *r, int device, int i, const double *want, const double *bound, int64_t count,
+                     const char *what)
+{
+    const float *got = r->device[device].buffer[i].data;
+    for (int64_t e = 0; e < count; e++)
+        if (!(fabs((double)got[e] - want[e]) <= bound[e]))
+            return trial_fails(r, "device %d: %s[%lld] is %.9g and should be %.9g, within %.3g; the difference is %.3g",
+                             device, what, (long long)e, (double)got[e], want[e], bound[e], (double)got[e] - want[e]);
+    return true;
+}
+
+bool trial_expect_sent(struct trial *r, int device, uint64_t messages, uint64_t bytes, const char *formula)
+{
+    const struct trial_device *d = &r->device[device];
+    if (d->messages == messages && d->bytes == bytes) return true;
+    return trial_fails(r, "device %d sent %llu message%s with %llu bytes; it should be %llu with %llu (%s)", device,
+                     (unsigned long long)d->messages, d->messages == 1 ? "" : "s", (unsigned long long)d->bytes,
+                     (unsigned long long)messages, (unsigned long long)bytes, formula);
+}
+
+bool trial_expect_peak(struct trial *r, int device, uint64_t most, const char *formula)
+{
+    const struct trial_device *d = &r->device[device];
+    if (d->peak <= most) return true;
+    return trial_fails(r, "device %d had %llu bytes allocated at once; at most %llu are needed (%s)", device,
+                     (unsigned long long)d->peak, (unsigned long long)most, formula);
+}
+
+picoseconds trial_time(const struct trial *r)
+{
+    picoseconds last = 0;
+    for (int d = 0; d < r->devices; d++) last = r->device[d].time > last ? r->device[d].time : last;
+    return last;
+}
+
+bool trial_expect_time(struct trial *r, picoseconds want, const char *formula)
+{
+    const picoseconds got = trial_time(r);
+    if (got == want) return true;
+    return trial_fails(r, "it took %.6f us of virtual time; it should take %.6f us (%s)%s", (double)got * 1e-6,
+                     (double)want * 1e-6, formula,
+                     got < want ? ": something takes no time, such as additions without add_into" : "");
+}

@@ -1,0 +1,116 @@
+/* trial.h -- one call of a student's function on some devices, for the checks of a lesson.
+ *
+ *     for (const int *W = COURSE_DEVICES; *W && !j->failed; W++) {
+ *         struct trial *r = trial_open(j, "ring_all_reduce", *W, "%d elements", n);
+ *         for (int d = 0; d < *W; d++) {
+ *             judge_whole(j, trial_buffer(r, d, 0, 4 * n, BUFFER_BOTH), n, 100);
+ *             r->device[d].number[0] = n;
+ *         }
+ *         if (trial_call(r)) trial_expect_floats(r, 0, 0, want, n, "x");
+ *         trial_close(r);
+ *     }
+ *
+ * The student's function runs as a process a device; all that it asks for is done by devices of a crew (comm/crew.h) in
+ * another process, which counts.  The numbers here are the crew's.
+ */
+#ifndef ORRERY_COURSE_TRIAL_H
+#define ORRERY_COURSE_TRIAL_H
+
+#include "emulated_devices/device/cluster.h"
+#include "tutorials/worker/protocol.h"
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+struct judge;
+
+enum { RUN_TEXT = 400, RUN_EVENTS = 4096, RUN_LINES = 1600 };
+
+/* What a device did, for drawings. */
+enum event_kind { EVENT_SEND, EVENT_RECEIVE, EVENT_COMPUTE, EVENT_COLLECTIVE };
+struct event { int32_t kind, device, peer; uint64_t bytes; picoseconds from, until; };
+
+enum waiting { NOT_WAITING, WAITS_TO_SEND, WAITS_TO_RECEIVE, WAITS_IN_COLLECTIVE, HAS_RETURNED };
+
+struct trial_device {
+    /* the call, before trial_call */
+    struct { void *data; uint64_t bytes; uint32_t way, skew; } buffer[WORKER_BUFFERS];
+    int64_t number[WORKER_NUMBERS];             /* whole numbers, and others: as calls.c takes them */
+    double given[WORKER_NUMBERS];
+    /* after it: what came back, and what was counted */
+    int64_t result;
+    double real;
+    uint64_t messages, bytes;                   /* sent, by itself and by collective operations */
+    uint64_t collectives;                       /* calls of collective operations */
+    uint64_t additions, peak;                   /* by add_into; most bytes allocated at once */
+    picoseconds time;                           /* when its function returned */
+    /* what it is doing */
+    int32_t doing, peer;
+    uint64_t waits_bytes;
+};
+
+struct trial_group { int size, rank[WORKER_MOST_DEVICES]; };
+
+struct trial {
+    struct judge *judge;
+    const char *function;
+    char label[160];                            /* "3 devices, 1003 elements": how messages name this run */
+    int devices, groups;
+    struct trial_group group[WORKER_GROUPS];      /* [0]: all; more: set by the check.  A device sees those that it is
+                                                 * in, others have size 0 */
+    struct cluster cluster;                     /* "textbook": 10 us and 50 GB/s, computing takes no time */
+    bool meets;                                 /* every message waits for its receiver; else none does */
+    struct trial_device device[WORKER_MOST_DEVICES];
+    struct event event[RUN_EVENTS];
+    int events;
+    char lines[RUN_LINES];                      /* that the student's code said */
+    /* how it ended */
+    int ended, culprit;                         /* enum trial_end; device */
+    char why[RUN_TEXT];
+    size_t mapped, used;                        /* memory that all processes of the run share */
+};
+
+enum trial_end { RUN_UNKNOWN, RUN_DONE, RUN_MISUSED, RUN_BROKEN };
+
+/** Prepare a call of `function` on so many devices.  The rest names the run in messages, after "3 devices".
+ *  @return never NULL: without memory the judge ends. */
+struct trial *trial_open(struct judge *, const char *function, int devices, const char *format, ...)
+    __attribute__((format(printf, 4, 5)));
+
+/** Buffer i of a device's call: zeros, to be filled if it goes in.  @return its memory, which trial_call overwrites
+ *  with what comes back if it goes out. */
+void *trial_buffer(struct trial *, int device, int i, uint64_t bytes, enum buffer_way);
+
+/** Run it.  @return whether the function returned on all devices; if not, the check has failed: deadlock, crash, too
+ *  long, or a wrong call, with a text that says who, and a drawing. */
+bool trial_call(struct trial *);
+
+/** Free it.  May be called with any result. */
+void trial_close(struct trial *);
+
+/* ---- comparing: each fails the check with a text that has the run, the device, what came and what should have ---- */
+
+/** The same bits in buffer i of a device.  @param what  its name for the student: "x". */
+bool trial_expect_floats(struct trial *, int device, int i, const float *want, int64_t count, const char *what);
+
+/** |got - want| <= bound, each its own. */
+bool trial_expect_near(struct trial *, int device, int i, const double *want, const double *bound, int64_t count,
+                     const char *what);
+
+/** Messages and bytes that a device sent.  @param formula  for the student: "2 (W-1)". */
+bool trial_expect_sent(struct trial *, int device, uint64_t messages, uint64_t bytes, const char *formula);
+
+/** Most bytes that a device allocated at once. */
+bool trial_expect_peak(struct trial *, int device, uint64_t most, const char *formula);
+
+/** When the last device's function returned. */
+bool trial_expect_time(struct trial *, picoseconds want, const char *formula);
+picoseconds trial_time(const struct trial *);
+
+/** The check fails for this reason, after "with 3 devices, 1003 elements: ", with a drawing of the run. */
+bool trial_fails(struct trial *, const char *format, ...) __attribute__((format(printf, 2, 3)));
+
+/** Draw what the devices did, as text: a column a device, a line a time. */
+void trial_draw(const struct trial *, char *to, size_t size);
+
+#endif

@@ -1,0 +1,13 @@
+#include "sums.h"
+#include "worker/calls.h"
+
+static void forward(struct call *c) { c->real = sum_forward(c->buffer[0], (int)c->number[0]); }
+static void pairs(struct call *c) { c->real = sum_pairs(c->buffer[0], (int)c->number[0]); }
+static void parts(struct call *c) { c->real = sum_parts(c->buffer[0], (int)c->number[0], (int)c->number[1]); }
+static void bound(struct call *c) { c->real = sum_bound(c->buffer[0], (int)c->number[0]); }
+static void careful(struct call *c) { c->real = sum_careful(c->buffer[0], (int)c->number[0]); }
+
+const struct callable callables[] = {
+    { "sum_forward", forward }, { "sum_pairs", pairs }, { "sum_parts", parts }, { "sum_bound", bound },
+    { "sum_careful", careful }, { 0 }
+};

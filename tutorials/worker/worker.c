@@ -1,0 +1,444 @@
+/* worker.c -- a device's process on the student's side: reads the call, locks itself in, runs it, sends results back.
+ *
+ * It is compiled together with the student's file and the lesson's calls.c, with nothing of Orrery in it.  Before the
+ * student's code runs, the process gives up all rights: it can compute, and read and write one socket.  protocol.h.
+ */
+#define _GNU_SOURCE
+#include "worker/calls.h"
+#include "worker/protocol.h"
+#include <errno.h>
+#include <linux/audit.h>
+#include <linux/filter.h>
+#include <linux/seccomp.h>
+#include <stdarg.h>
+#include <stdbool.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <sys/prctl.h>
+#include <sys/resource.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
+enum { GUARD = 64, BLOCKS = 512, POISON = 0x7f };       /* four bytes of poison are a float of 3e38 */
+
+static unsigned char pool[WORKER_POOL] __attribute__((aligned(64)));
+static struct start begun;
+
+/* ---- the socket -------------------------------------------------------------------------------------------------- */
+
+static void leave(int status)
+{
+    for (;;) syscall(SYS_exit_group, status);
+}
+
+static void put(const void *data, uint64_t bytes)
+{
+    const char *at = data;
+    while (bytes > 0) {
+        const ssize_t n = write(WORKER_SOCKET, at, bytes);
+        if (n <= 0 && errno != EINTR) leave(1);
+        if (n > 0) at += n, bytes -= (uint64_t)n;
+    }
+}
+
+static void get(void *data, uint64_t bytes)
+{
+    char *at = data;
+    while (bytes > 0) {
+        const ssize_t n = read(WORKER_SOCKET, at, bytes);
+        if (n == 0 || (n < 0 && errno != EINTR)) leave(1);
+        if (n > 0) at += n, bytes -= (uint64_t)n;
+    }
+}
+
+static void ask(struct request r, const void *payload)
+{
+    put(&r, sizeof r);
+    if (r.payload > 0) put(payload, r.payload);
+}
+
+/* @param most  bytes that fit into `to`. */
+static int64_t hear(void *to, uint64_t most)
+{
+    struct answer a;
+    get(&a, sizeof a);
+    if (a.payload > most) leave(1);
+    get(to, a.payload);
+    return a.value;
+}
+
+static void misuse(const char *format, ...) __attribute__((format(printf, 1, 2), noreturn));
+static void misuse(const char *format, ...)
+{
+    char text[300];
+    va_list list;
+    va_start(list, format);
+    vsnprintf(text, sizeof text, format, list);
+    va_end(list);
+    ask((struct request){ .kind = ASK_MISUSE, .payload = strlen(text) }, text);
+    leave(0);
+    for (;;) continue;
+}
+
+void say(const char *format, ...)
+{
+    char text[200];
+    va_list list;
+    va_start(list, format);
+    vsnprintf(text, sizeof text, format, list);
+    va_end(list);
+    ask((struct request){ .kind = ASK_SAY, .payload = strlen(text) }, text);
+}
+
+/* ---- memory: blocks with poison around them ---------------------------------------------------------------------- */
+
+static struct space { uint64_t at, bytes; bool used, given; const char *name; } spaces[BLOCKS];
+static int space_count;
+static uint64_t pool_top;                       /* where memory begins that no block has had */
+
+/* A place for so many bytes: between two blocks, or after the last.  -1: there is none. */
+static int64_t find_place(uint64_t bytes, uint64_t skew)
+{
+    uint64_t at = GUARD;
+    for (bool moved = true; moved;) {
+        moved = false;
+        at = (at + 63) / 64 * 64 + skew;
+        for (int i = 0; i < space_count; i++) {
+            const struct space *s = &spaces[i];
+            if (!s->used || at >= s->at + s->bytes + GUARD || s->at >= at + bytes + GUARD) continue;
+            at = s->at + s->bytes + GUARD, moved = true;
+            break;
+        }
+    }
+    return at + bytes + GUARD <= sizeof pool ? (int64_t)at : -1;
+}
+
+/* The pool is poisoned where nothing is: at the start up to the top, later what is released. */
+static int take_space(uint64_t bytes, uint64_t skew, bool given)
+{
+    const int64_t at = find_place(bytes, skew);
+    int i = 0;
+    while (i < space_count && spaces[i].used) i++;
+    if (at < 0 || i == BLOCKS) misuse("there is no memory for %llu more bytes", (unsigned long long)bytes);
+    if (i == space_count) space_count++;
+    spaces[i] = (struct space){ (uint64_t)at, bytes, true, given, NULL };
+    if (pool_top < (uint64_t)at + bytes + GUARD) {
+        memset(pool + pool_top, POISON, (uint64_t)at + bytes + GUARD - pool_top);
+        pool_top = (uint64_t)at + bytes + GUARD;
+    }
+    return i;
+}
+
+/* Whether poison between blocks was overwritten: says where. */
+static void look_around(void)
+{
+    static struct space sorted[BLOCKS];
+    int n = 0;
+    for (int i = 0; i < space_count; i++) {
+        if (!spaces[i].used) continue;
+        int k = n++;
+        for (; k > 0 && sorted[k - 1].at > spaces[i].at; k--) sorted[k] = sorted[k - 1];
+        sorted[k] = spaces[i];
+    }
+    uint64_t at = 0;
+    for (int i = 0; i <= n; i++) {
+        const uint64_t end = i < n ? sorted[i].at : pool_top;
+        for (; at < end; at++)
+            if (pool[at] != POISON) {
+                if (i > 0 && at < sorted[i - 1].at + sorted[i - 1].bytes + GUARD)
+                    misuse("something was written behind the end of %s of %llu bytes, %llu bytes behind it",
+                           sorted[i - 1].given ? "an array" : "allocated memory",
+                           (unsigned long long)sorted[i - 1].bytes,
+                           (unsigned long long)(at - sorted[i - 1].at - sorted[i - 1].bytes));
+                misuse("something was written %s",
+                       i < n ? "in front of an array" : "into memory that is not allocated");
+            }
+        if (i < n) at = end + sorted[i].bytes;
+    }
+}
+
+void *allocate(size_t bytes)
+{
+    const int i = take_space(bytes, 0, false);
+    ask((struct request){ .kind = ASK_ALLOCATE, .number = i, .bytes = bytes }, NULL);
+    return pool + spaces[i].at;
+}
+
+void release(void *p)
+{
+    if (p == NULL) return;
+    for (int i = 0; i < space_count; i++) {
+        if (!spaces[i].used || spaces[i].given || pool + spaces[i].at != (unsigned char *)p) continue;
+        look_around();
+        memset(p, POISON, spaces[i].bytes);
+        spaces[i].used = false;
+        ask((struct request){ .kind = ASK_RELEASE, .number = i }, NULL);
+        return;
+    }
+    misuse("release() of memory that was not allocated, or was already released");
+}
+
+/* ---- messages ---------------------------------------------------------------------------------------------------- */
+
+static struct flying { bool used, sending; void *data; uint64_t bytes, sum; int peer; } flying[WORKER_MESSAGES];
+
+static uint64_t sum_of(const void *data, uint64_t bytes)
+{
+    const unsigned char *at = data;
+    uint64_t h = 1469598103934665603u;
+    for (uint64_t i = 0; i < bytes; i++) h = (h ^ at[i]) * 1099511628211u;
+    return h;
+}
+
+static int take_message(const struct group *g, int peer, void *data, uint64_t bytes, bool sending)
+{
+    const char *what = sending ? "message_send" : "message_receive";
+    int i = 0;
+    if (peer < 0 || peer >= g->size) misuse("%s: there is no device %d in a group of %d", what, peer, g->size);
+    if (peer == g->rank) misuse("%s: device %d %s itself", what, peer, sending ? "sends to" : "receives from");
+    if (bytes > WORKER_POOL) misuse("%s: %llu bytes are too many", what, (unsigned long long)bytes);
+    while (i < WORKER_MESSAGES && flying[i].used) i++;
+    if (i == WORKER_MESSAGES) misuse("%s: %d messages are not waited for", what, WORKER_MESSAGES);
+    flying[i] = (struct flying){ true, sending, data, bytes, sending ? sum_of(data, bytes) : 0, peer };
+    return i;
+}
+
+struct message message_send(const struct group *g, int to, const void *data, size_t bytes)
+{
+    const int i = take_message(g, to, (void *)(uintptr_t)data, bytes, true);
+    ask((struct request){ .kind = ASK_SEND, .group = g->number, .peer = to, .number = i, .bytes = bytes,
+                          .payload = bytes }, data);
+    return (struct message){ i };
+}
+
+struct message message_receive(const struct group *g, int from, void *data, size_t bytes)
+{
+    const int i = take_message(g, from, data, bytes, false);
+    ask((struct request){ .kind = ASK_RECEIVE, .group = g->number, .peer = from, .number = i, .bytes = bytes }, NULL);
+    return (struct message){ i };
+}
+
+void message_wait(struct message m)
+{
+    if (m.number < 0 || m.number >= WORKER_MESSAGES || !flying[m.number].used)
+        misuse("message_wait: this message was waited for before, or never started");
+    struct flying *f = &flying[m.number];
+    ask((struct request){ .kind = ASK_WAIT, .number = m.number }, NULL);
+    hear(f->data, f->sending ? 0 : f->bytes);
+    if (f->sending && sum_of(f->data, f->bytes) != f->sum)
+        misuse("a message to device %d was changed between message_send and message_wait", f->peer);
+    f->used = false;
+}
+
+void exchange_both(const struct group *g, int to, const void *out, size_t out_bytes, int from, void *in,
+                   size_t in_bytes)
+{
+    struct message receive = { -1 }, send = { -1 };
+    if (from >= 0) receive = message_receive(g, from, in, in_bytes);
+    if (to >= 0) send = message_send(g, to, out, out_bytes);
+    if (from >= 0) message_wait(receive);
+    if (to >= 0) message_wait(send);
+}
+
+struct group group_of(const int *ranks, int size)
+{
+    int32_t list[WORKER_MOST_DEVICES];
+    int me = -1;
+    if (size < 1 || size > begun.size) misuse("group_of: a group of %d, of %d devices", size, begun.size);
+    for (int i = 0; i < size; i++) {
+        list[i] = ranks[i];
+        if (ranks[i] == begun.rank) me = i;
+    }
+    if (me < 0) misuse("group_of: device %d is not in its own group", begun.rank);
+    ask((struct request){ .kind = ASK_GROUP, .payload = sizeof *list * (uint64_t)size }, list);
+    return (struct group){ .rank = me, .size = size, .number = (int)hear(NULL, 0) };
+}
+
+/* ---- collective operations --------------------------------------------------------------------------------------- */
+
+static void collective(const struct group *g, enum collective_kind kind, int root, int64_t count, const float *in,
+                       int64_t ins, float *out, int64_t outs)
+{
+    if (count < 0 || ins < 0 || outs < 0) misuse("a collective operation of a negative number of elements");
+    ask((struct request){ .kind = ASK_COLLECTIVE, .group = g->number, .number = kind, .peer = root, .a = count,
+                          .payload = 4 * (uint64_t)ins }, in);
+    hear(out, 4 * (uint64_t)outs);
+}
+
+void all_reduce(const struct group *g, float *x, int64_t count)
+{
+    collective(g, DO_ALL_REDUCE, 0, count, x, count, x, count);
+}
+
+void reduce_scatter(const struct group *g, const float *in, float *out, int64_t count)
+{
+    collective(g, DO_REDUCE_SCATTER, 0, count, in, count, out, block_of(count, g->size, g->rank).count);
+}
+
+void all_gather(const struct group *g, const float *in, float *out, int64_t count)
+{
+    collective(g, DO_ALL_GATHER, 0, count, in, block_of(count, g->size, g->rank).count, out, count);
+}
+
+void broadcast(const struct group *g, int root, float *x, int64_t count)
+{
+    if (root < 0 || root >= g->size) misuse("broadcast: there is no device %d in a group of %d", root, g->size);
+    collective(g, DO_BROADCAST, root, count, x, g->rank == root ? count : 0, x, count);
+}
+
+void all_to_all(const struct group *g, const float *in, const int64_t *give, float *out, const int64_t *take)
+{
+    int64_t ins = 0, outs = 0;
+    for (int i = 0; i < g->size; i++) {
+        if (give[i] < 0 || take[i] < 0) misuse("all_to_all: a negative number of elements");
+        ins += give[i], outs += take[i];
+    }
+    struct request r = { .kind = ASK_COLLECTIVE, .group = g->number, .number = DO_ALL_TO_ALL,
+                         .payload = 16 * (uint64_t)g->size + 4 * (uint64_t)ins };
+    put(&r, sizeof r);
+    put(give, 8 * (uint64_t)g->size);
+    put(take, 8 * (uint64_t)g->size);
+    put(in, 4 * (uint64_t)ins);
+    hear(out, 4 * (uint64_t)outs);
+}
+
+/* ---- computing --------------------------------------------------------------------------------------------------- */
+
+void work(double operations, double bytes)
+{
+    ask((struct request){ .kind = ASK_WORK, .real = { operations, bytes } }, NULL);
+}
+
+void add_into(float *into, const float *from, int64_t count)
+{
+    for (int64_t i = 0; i < count; i++) into[i] += from[i];
+    ask((struct request){ .kind = ASK_ADD, .a = count }, NULL);
+}
+
+void matrix_product(float *C, const float *A, const float *B, int64_t m, int64_t k, int64_t n, int how)
+{
+    for (int64_t i = 0; i < m; i++)
+        for (int64_t j = 0; j < n; j++) {
+            float sum = how & ADD ? C[i * n + j] : 0;
+            for (int64_t l = 0; l < k; l++)
+                sum += A[how & TRANSPOSE_A ? l * m + i : i * k + l] * B[how & TRANSPOSE_B ? j * k + l : l * n + j];
+            C[i * n + j] = sum;
+        }
+    work(2.0 * (double)m * (double)k * (double)n,
+         4.0 * ((double)m * (double)k + (double)k * (double)n + (how & ADD ? 2 : 1) * (double)m * (double)n));
+}
+
+static void stream(int which) { ask((struct request){ .kind = ASK_STREAM, .number = which }, NULL); }
+void stream_begin(void) { stream(0); }
+void stream_end(void) { stream(1); }
+void stream_join(void) { stream(2); }
+
+int64_t time_now(void)
+{
+    ask((struct request){ .kind = ASK_TIME }, NULL);
+    return hear(NULL, 0);
+}
+
+/* ---- the cage ---------------------------------------------------------------------------------------------------- */
+
+static void limit(int what, rlim_t most) { setrlimit((__rlimit_resource_t)what, &(struct rlimit){ most, most }); }
+
+/* From here on only read, write and exit; whatever else is asked of the system ends the process with SIGSYS. */
+static void lock_in(void)
+{
+#if defined __x86_64__
+    enum { MACHINE = AUDIT_ARCH_X86_64 };
+#elif defined __aarch64__
+    enum { MACHINE = AUDIT_ARCH_AARCH64 };
+#else
+    enum { MACHINE = 0 };
+#endif
+#define ALLOW(call) BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, call, 0, 1), BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ALLOW)
+    struct sock_filter rule[] = {
+        BPF_STMT(BPF_LD | BPF_W | BPF_ABS, offsetof(struct seccomp_data, arch)),
+        BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, MACHINE, 1, 0),
+        BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_KILL_PROCESS),
+        BPF_STMT(BPF_LD | BPF_W | BPF_ABS, offsetof(struct seccomp_data, nr)),
+        ALLOW(SYS_read), ALLOW(SYS_write), ALLOW(SYS_exit), ALLOW(SYS_exit_group),
+        BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_KILL_PROCESS),
+    };
+    const struct sock_fprog program = { sizeof rule / sizeof *rule, rule };
+    if (prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) == 0 && MACHINE != 0 &&
+        prctl(PR_SET_SECCOMP, SECCOMP_MODE_FILTER, &program) == 0)
+        return;
+    if (prctl(PR_SET_SECCOMP, SECCOMP_MODE_STRICT) != 0) misuse("this system cannot lock a process in (seccomp)");
+}
+
+static void give_up_rights(void)
+{
+    prctl(PR_SET_PDEATHSIG, 9);
+    limit(RLIMIT_CORE, 0), limit(RLIMIT_FSIZE, 0), limit(RLIMIT_CPU, begun.seconds), limit(RLIMIT_NOFILE, 4);
+    if (begun.user >= 0 && (syscall(SYS_setgroups, 0, NULL) != 0 || setgid((gid_t)begun.of_group) != 0 ||
+                            setuid((uid_t)begun.user) != 0))
+        misuse("cannot become user %d", begun.user);
+    if (!begun.caged) return;
+    limit(RLIMIT_STACK, 1 << 20), limit(RLIMIT_NPROC, 0), limit(RLIMIT_AS, WORKER_POOL + (32 << 20));
+    lock_in();
+}
+
+/* ---- one call ---------------------------------------------------------------------------------------------------- */
+
+static int buffer_space[WORKER_BUFFERS];
+
+static void read_call(struct call *c)
+{
+    get(&begun, sizeof begun);
+    for (int i = 0; i < WORKER_GROUPS; i++)
+        c->group[i] = (struct group){ begun.group_rank[i], begun.group_size[i], i };
+    for (int i = 0; i < WORKER_NUMBERS; i++) c->number[i] = begun.number[i], c->given[i] = begun.given[i];
+    for (int i = 0; i < WORKER_BUFFERS; i++) {
+        if (begun.way[i] == 0) continue;
+        buffer_space[i] = take_space(begun.bytes[i], begun.skew[i], true);
+        c->buffer[i] = pool + spaces[buffer_space[i]].at, c->bytes[i] = begun.bytes[i];
+        if (begun.way[i] & BUFFER_IN) get(c->buffer[i], begun.bytes[i]);
+    }
+}
+
+static void look_at_end(const struct call *c, const uint64_t *sums)
+{
+    int left = 0, held = 0;
+    uint64_t bytes = 0;
+    look_around();
+    for (int i = 0; i < WORKER_MESSAGES; i++) left += flying[i].used;
+    if (left > 0) misuse("%d message%s not waited for when the function returned", left, left == 1 ? " was" : "s were");
+    for (int i = 0; i < space_count; i++)
+        if (spaces[i].used && !spaces[i].given) held++, bytes += spaces[i].bytes;
+    if (held > 0)
+        misuse("%llu bytes in %d block%s were not released when the function returned", (unsigned long long)bytes, held,
+               held == 1 ? "" : "s");
+    for (int i = 0; i < WORKER_BUFFERS; i++)
+        if (begun.way[i] == BUFFER_IN && sum_of(c->buffer[i], c->bytes[i]) != sums[i])
+            misuse("an array that is only to be read was changed (%llu bytes)", (unsigned long long)c->bytes[i]);
+}
+
+static void send_results(const struct call *c)
+{
+    struct request r = { .kind = ASK_DONE, .a = c->result, .real = { c->real } };
+    for (int i = 0; i < WORKER_BUFFERS; i++)
+        if (begun.way[i] & BUFFER_OUT) r.payload += begun.bytes[i];
+    put(&r, sizeof r);
+    for (int i = 0; i < WORKER_BUFFERS; i++)
+        if (begun.way[i] & BUFFER_OUT) put(c->buffer[i], begun.bytes[i]);
+}
+
+int main(void)
+{
+    static struct call call;
+    uint64_t sums[WORKER_BUFFERS] = { 0 };
+    const struct callable *f = callables;
+    read_call(&call);
+    for (int i = 0; i < WORKER_BUFFERS; i++)
+        if (begun.way[i] == BUFFER_IN) sums[i] = sum_of(call.buffer[i], call.bytes[i]);
+    while (f->name && strcmp(f->name, begun.function) != 0) f++;
+    give_up_rights();
+    if (f->name == NULL) misuse("calls.c has no line for %s", begun.function);
+    f->run(&call);
+    look_at_end(&call, sums);
+    send_results(&call);
+    leave(0);
+}
