@@ -170,14 +170,16 @@ struct backend {
       (OUT(dQ), OUT(dKV), IN(dO), IN(delta), IN(lse), IN(Q), IN(KV), IN(q_at), IN(k_at), SHAPE(a)))                    \
     X(attention_scores, (T x, int64_t first, T L, T R, T q_at, struct attention a),                                    \
       (OUT(x), first, IN(L), IN(R), IN(q_at), a))                                                                      \
-    X(attention_softmax, (T x, T q_at, struct attention a), (OUT(x), IN(q_at), SHAPE(a)))                              \
-    X(attention_softmax_backward, (T dx, T p), (OUT(dx), IN(p)))                                                       \
+    X(attention_softmax, (T x, T lse, T q_at, struct attention a), (OUT(x), OUT(lse), IN(q_at), SHAPE(a)))             \
+    X(attention_softmax_backward, (T dx, T p, T lse, struct attention a), (OUT(dx), IN(p), IN(lse), a))                \
     X(attention_scores_times, (T y, T x, int64_t first, T R, T q_at, struct attention a),                              \
       (OUT(y), IN(x), first, IN(R), IN(q_at), a))                                                                      \
     X(attention_scores_transposed, (T dR, T x, T L, T q_at, struct attention a),                                       \
       (OUT(dR), IN(x), IN(L), IN(q_at), a))                                                                            \
     X(clamped_swiglu_forward, (T y, T x, struct clamped c), (OUT(y), IN(x), c))                                        \
     X(clamped_swiglu_backward_input, (T dx, T dy, T x, struct clamped c), (OUT(dx), IN(dy), IN(x), c))                 \
+    X(soft_cap_forward, (T y, T x, double cap), (OUT(y), IN(x), cap))                                                  \
+    X(soft_cap_backward_input, (T dx, T dy, T y, double cap), (OUT(dx), IN(dy), IN(y), cap))                           \
     X(route_forward, (T weights, T experts, T logits, const struct router_rule *rule, const double *bias),             \
       (OUT(weights), OUT(experts), IN(logits), rule, bias))                                                            \
     X(route_drop, (T weights, T experts, int64_t S, int64_t E, int64_t capacity, bool by_weight),                      \

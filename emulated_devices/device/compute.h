@@ -328,15 +328,17 @@ static inline void dev_attention_scores(struct device *d, struct tensor X, int64
     dev_charge_scores(d, "attention scores", L, R, q_at, a);
 }
 
-static inline void dev_attention_softmax(struct device *d, struct tensor X, struct tensor q_at, struct attention a)
+static inline void dev_attention_softmax(struct device *d, struct tensor X, struct tensor lse, struct tensor q_at,
+                                         struct attention a)
 {
-    OPTIONAL(d, attention_softmax, X, q_at, a);
+    OPTIONAL(d, attention_softmax, X, lse, q_at, a);
     dev_charge(d, "attention softmax", X, 2, 4);
 }
 
-static inline void dev_attention_softmax_backward(struct device *d, struct tensor dX, struct tensor P)
+static inline void dev_attention_softmax_backward(struct device *d, struct tensor dX, struct tensor P,
+                                                  struct tensor lse, struct attention a)
 {
-    OPTIONAL(d, attention_softmax_backward, dX, P);
+    OPTIONAL(d, attention_softmax_backward, dX, P, lse, a);
     dev_charge(d, "attention softmax backward", P, 3, 4);
 }
 
@@ -540,6 +542,20 @@ static inline void dev_clamped_swiglu_backward_input(struct device *d, struct te
 {
     OPTIONAL(d, clamped_swiglu_backward_input, dX, dY, X, c);
     dev_charge(d, "clamped swiglu backward input", dY, 5, 19);
+}
+
+/* Y may be X, and dX may be dY. */
+static inline void dev_soft_cap_forward(struct device *d, struct tensor Y, struct tensor X, double cap)
+{
+    OPTIONAL(d, soft_cap_forward, Y, X, cap);
+    dev_charge(d, "soft cap forward", X, 2, 5);
+}
+
+static inline void dev_soft_cap_backward_input(struct device *d, struct tensor dX, struct tensor dY, struct tensor Y,
+                                               double cap)
+{
+    OPTIONAL(d, soft_cap_backward_input, dX, dY, Y, cap);
+    dev_charge(d, "soft cap backward input", Y, 3, 5);
 }
 
 /* ---- parallel streams -------------------------------------------------------------------------------------------- */

@@ -167,9 +167,9 @@ static void scores(struct tensor X, int64_t first, struct tensor L, struct tenso
     round_end(event);
 }
 
-static void softmax(struct tensor X, struct tensor q_at, struct attention a)
+static void softmax(struct tensor X, struct tensor lse, struct tensor q_at, struct attention a)
 {
-    (void)a;
+    (void)a, (void)lse;
     for (int64_t row = 0; row < tensor_rows(X); row++)
         for (int64_t key = position(q_at.data, row % tensor_count(q_at)) + 1; key < tensor_cols(X); key++)
             *numbers(X, row, key) = 0;

@@ -180,6 +180,18 @@ int64_t model_windowed_layers(const struct model_config *c)
     return n;
 }
 
+static enum error_code check_scores(const struct model_config *c, struct error *err)
+{
+    const struct { const char *what; double value; } number[] = {
+        { "width of scores", c->score_width }, { "cap of scores", c->score_cap }, { "cap of logits", c->logit_cap },
+    };
+    for (size_t i = 0; i < sizeof number / sizeof *number; i++)
+        if (!(number[i].value >= 0 && isfinite(number[i].value)))
+            return fail(err, ERR_PLAN, "model: %s %g; it must be finite, and not negative", number[i].what,
+                        number[i].value);
+    return OK;
+}
+
 /* A number that tells apart which layers have a window. */
 static double which_layers(const struct windows *w)
 {
@@ -373,6 +385,8 @@ int model_config_numbers(const struct model_config *c, struct model_number out[M
         { "top-p", false, route->top_p }, { "near", false, route->near },
         { "streams", true, (double)STREAMS(c) }, { "prefix", true, (double)c->streams.prefix },
         { "stream smoothing", false, c->streams.smoothing },
+        { "width of scores", false, c->score_width }, { "cap of scores", false, c->score_cap },
+        { "cap of logits", false, c->logit_cap },
         { "window", true, (double)c->windows.size }, { "layers with a window", true, (double)model_windowed_layers(c) },
         { "which layers", true, which_layers(&c->windows) }, { "which pairs", true, which_pairs(&c->rotary) },
         { "latent of queries", true, (double)c->latent.q }, { "of keys and values", true, (double)c->latent.kv },
@@ -409,6 +423,7 @@ enum error_code model_config_check(const struct model_config *c, struct error *e
     if (!e) e = check_rotary(c, err);
     if (!e) e = check_streams(c, err);
     if (!e) e = check_windows(c, err);
+    if (!e) e = check_scores(c, err);
     if (e) return e;
     if (model_family(c) == FAMILY_NONE)
         return fail(err, ERR_PLAN,

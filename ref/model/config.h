@@ -134,6 +134,8 @@ struct model_config {
     struct streams_config streams;
     struct latent_config latent;
     int64_t padding;            /* 1 + padding token, whose embedding gets no gradient in transformers; 0: none */
+    double score_width;         /* scores of attention are divided by its square root; 0: A */
+    double score_cap, logit_cap;        /* what scores of attention, and logits, stay below (soft_cap.c); 0: none */
     bool scaled_embedding;      /* the embedding of a token is multiplied by sqrt(D) */
     bool norms_from_one;        /* a norm's factors are 1 + its weights, which start at 0 */
     bool head_norms;            /* each head of queries and keys passes an rmsnorm before its rotary positions */

@@ -298,12 +298,13 @@ double attention_scale(const struct model_config *c)
     const struct rotary *r = &c->rotary;
     const double more = LATENT(c) && r->scaling == SCALING_YARN && r->factor > 1 && r->all_dim > 0
                             ? 0.1 * r->all_dim * log(r->factor) + 1 : 1;
-    return more * more / sqrt((double)c->A);
+    return more * more / sqrt(c->score_width > 0 ? c->score_width : (double)c->A);
 }
 
 struct attention attention_of_layer(const struct model_config *c, int64_t layer, int64_t S)
 {
     return (struct attention){ .S = S, .H = c->H, .K = c->K, .A = c->A, .scale = attention_scale(c),
+                               .cap = c->score_cap,
                                .neighbours = c->rotary.neighbours, .normed_together = c->normed_together,
                                .window = model_window(c, layer) };
 }

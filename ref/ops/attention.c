@@ -4,12 +4,12 @@
  *           arXiv:2305.13245; in tiles, with a running softmax: T. Dao et al., "FlashAttention", arXiv:2205.14135,
  *           algorithms 1 and 4
  * Shapes    QKV, dQKV [N, (H+2K)A], N = B S;  O, dO [N, HA];  lse [B,H,S]
- * Forward   s = scale q k^T  for keys that the query sees: at or before it, or those of the mask
+ * Forward   s = scale q k^T, capped (soft_cap.c), for keys that the query sees: at or before it, or those of the mask
  *           p = exp(s - lse),  lse = log(sum_keys exp(s))
  *           o = sum_keys(m p v),  m = 1/(1-p_drop) or 0 by dropout's rule (1 without dropout)
  * Sinks     lse = log(sum_keys exp(s) + exp(sink)): the sink is one more key, of value 0, with a logit of its own
  * Backward  dv = sum_queries(m p do)
- *           ds = p (m do v^T - D),  D = do . o
+ *           ds = p (m do v^T - D) times the slope of the cap,  D = do . o
  *           dq = scale sum_keys(ds k),  dk = scale sum_queries(ds q)
  *           p is computed again from lse; dk and dv of a group sum over all its query heads
  *           dsink = -sum_queries(exp(sink - lse) D), by attention_sinks.c

@@ -2,6 +2,7 @@
 #include "ref/ops/exp.h"
 #include "ref/ops/gemm.h"
 #include "ref/ops/reduce.h"
+#include "ref/ops/soft_cap.h"
 #include "ref/numeric/philox.h"
 
 /* ---- what a query sees ------------------------------------------------------------------------------------------- */
@@ -67,12 +68,13 @@ static void FN(hide)(real *tile, const struct head *t, int64_t q0, int64_t rows,
     }
 }
 
-/* tile = scale Q K^T for queries q0.. and keys k0.., and -infinity for what is not seen. */
+/* tile = scale Q K^T, capped, for queries q0.. and keys k0.., and -infinity for what is not seen. */
 static void FN(score_tile)(real *tile, const struct head *t, const struct attention *a, int64_t q0, int64_t rows,
                            int64_t k0, int64_t cols, enum sight seen)
 {
     FN(gemm)(AS_IS, TRANSPOSED, rows, cols, a->A, a->scale, t->q + q0 * t->ld_q, t->ld_q, t->k + k0 * t->ld_kv,
              t->ld_kv, 0, tile, TILE);
+    for (int64_t r = 0; r < rows && a->cap > 0; r++) FN(cap_row)(tile + r * TILE, (real)a->cap, cols);
     if (seen == SOMETHING) FN(hide)(tile, t, q0, rows, k0, cols);
 }
 
@@ -132,7 +134,7 @@ static void part_seen(const struct view *v, int64_t i, int64_t S, int64_t *first
     *first = first_of(v, i) < *end ? first_of(v, i) : *end;
 }
 
-void FN(attention_row_softmax)(real *x, const struct head *t, const struct attention *a, int64_t query)
+real FN(attention_row_softmax)(real *x, const struct head *t, const struct attention *a, int64_t query)
 {
     struct view v;
     int64_t seen = 0, done = 0, first, end;
@@ -152,6 +154,7 @@ void FN(attention_row_softmax)(real *x, const struct head *t, const struct atten
     }
     FN(clear_columns)(x + done, 0, 1, a->S - done);
     if (seen > 0) FN(scale_row)(x, 1 / total, done);
+    return seen > 0 ? top + REAL_FN(log)(total) : -(real)INFINITY;
 }
 
 /* ---- a tile of queries ------------------------------------------------------------------------------------------- */
@@ -203,6 +206,18 @@ void FN(attention_rows_forward)(real *o, int64_t ld_o, real *lse, const struct h
     }
 }
 
+/* A row of a tile: p = its probabilities, from scores; ds = the gradients of scores, from those of probabilities. */
+static void FN(score_gradients)(real *restrict p, real *restrict ds, real lse, real D, real cap, int64_t n)
+{
+    const bool blind = lse == -(real)INFINITY;
+    for (int64_t c = 0; c < n; c++) ds[c] -= D;
+    for (int64_t c = 0; c < n && cap > 0; c++) ds[c] *= FN(cap_slope)(p[c], cap);
+    for (int64_t c = 0; c < n; c++) {
+        p[c] = blind ? 0 : FN(fast_exp)(p[c] - lse);
+        ds[c] *= p[c];
+    }
+}
+
 void FN(attention_rows_backward)(struct FN(head_gradients) g, const real *d_o, int64_t ld_o, const real *lse,
                                  const real *D, const struct head *t, const struct attention *a, int64_t q0)
 {
@@ -219,14 +234,8 @@ void FN(attention_rows_backward)(struct FN(head_gradients) g, const real *d_o, i
         FN(score_tile)(p, t, a, q0, rows, k0, cols, seen);
         FN(gemm)(AS_IS, TRANSPOSED, rows, cols, a->A, 1, d_o, ld_o, v, t->ld_kv, 0, ds, TILE);
         FN(attention_drop)(ds, TILE, t, a, q0, rows, k0, cols);
-        for (int64_t r = 0; r < rows; r++) {
-            const bool blind = lse[r] == -(real)INFINITY;
-            for (int64_t c = 0; c < cols; c++) {
-                const int64_t i = r * TILE + c;
-                p[i] = blind ? 0 : FN(fast_exp)(p[i] - lse[r]);
-                ds[i] = p[i] * (ds[i] - D[r]);
-            }
-        }
+        for (int64_t r = 0; r < rows; r++)
+            FN(score_gradients)(p + r * TILE, ds + r * TILE, lse[r], D[r], (real)a->cap, cols);
         FN(gemm)(AS_IS, AS_IS, rows, a->A, cols, a->scale, ds, TILE, k, t->ld_kv, 1, g.dq + q0 * g.ld_dq, g.ld_dq);
         FN(gemm)(TRANSPOSED, AS_IS, cols, a->A, rows, a->scale, ds, TILE, q, t->ld_q, 1, dk, g.ld_dkv);
         FN(attention_drop)(p, TILE, t, a, q0, rows, k0, cols);

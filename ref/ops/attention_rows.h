@@ -59,7 +59,7 @@ void FN(attention_drop)(real *x, int64_t ld, const struct head *, const struct a
                         int64_t k0, int64_t cols);
 
 /* x [S]: a query's scores with the tokens of its sequence.  On return their softmax over those that the query sees, 0
- * for others, and 0 for all if it sees none. */
-void FN(attention_row_softmax)(real *x, const struct head *, const struct attention *, int64_t query);
+ * for others, and 0 for all if it sees none.  @return the logarithm of the sum of their exponentials. */
+real FN(attention_row_softmax)(real *x, const struct head *, const struct attention *, int64_t query);
 
 #endif

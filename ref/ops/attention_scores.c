@@ -4,9 +4,10 @@
  *             S. Li et al., "Sequence parallelism", arXiv:2105.13120
  * Shapes      X, P, dX [BHn,S]: for each head and each of n queries a number for each token of its sequence;
  *             L [Bn, >=HA], R [Bk,KA]: of k tokens of each sequence, from `first` on;  dR [BS,KA]
- * Scores      X = scale m (L R^T)  in columns first ..      scores: queries, keys;  dP: dO, values
+ * Scores      X = scale m (L R^T)  in columns first ..      scores: queries, keys, capped (soft_cap.c);  dP: dO, values
  * Softmax     P = exp(x - max) / sum of these, over the tokens that the query sees; 0 for others
- *             backward: dX = P (dP - sum_tokens(P dP))
+ *             backward: dX = P (dP - sum_tokens(P dP)), times the slope of the cap at the score log(P) + lse.  Where
+ *             P is 0 the slope does not matter
  * Times       Y += scale (m X) R  of columns first ..       output: P, values;  dQ: dX, keys
  * Transposed  dR = scale (m X)^T L                          dV: P, dO;  dK: dX, queries
  *             m by dropout's rule, as in attention.c
@@ -17,6 +18,7 @@
 #include "ref/ops/attention_rows.h"
 #include "ref/ops/gemm.h"
 #include "ref/ops/reduce.h"
+#include "ref/ops/soft_cap.h"
 #include "ref/ops/table.h"
 #include <string.h>
 
@@ -78,12 +80,13 @@ void FN(attention_scores)(struct tensor X, int64_t first, struct tensor L, struc
                     real *x = FN(score_at)(&s, b, h, q0, k0);
                     FN(gemm)(AS_IS, TRANSPOSED, rows, cols, a.A, a.scale, l, ld, FN(key_of)(R, &s, b, h, k0),
                              a.K * a.A, 0, x, a.S);
+                    for (int64_t r = 0; r < rows && a.cap > 0; r++) FN(cap_row)(x + r * a.S, (real)a.cap, cols);
                     FN(attention_drop)(x, a.S, &t, &a, q0, rows, first + k0, cols);
                 }
             }
 }
 
-void FN(attention_softmax)(struct tensor X, struct tensor q_at, struct attention a)
+void FN(attention_softmax)(struct tensor X, struct tensor lse, struct tensor q_at, struct attention a)
 {
     const struct stored s = FN(stored)(X, 0, 0, q_at, a);
     assert(!tensor_present(a.sinks));
@@ -93,7 +96,8 @@ void FN(attention_softmax)(struct tensor X, struct tensor q_at, struct attention
         for (int64_t h = 0; h < a.H; h++)
             for (int64_t q = 0; q < s.n; q++) {
                 const struct head t = head_places(&a, q_at, b, h);
-                FN(attention_row_softmax)(FN(score_at)(&s, b, h, q, 0), &t, &a, q);
+                const real sum = FN(attention_row_softmax)(FN(score_at)(&s, b, h, q, 0), &t, &a, q);
+                if (tensor_present(lse)) DATA(lse)[(b * a.H + h) * s.n + q] = sum;
             }
 }
 
@@ -119,10 +123,10 @@ void FN(attention_scores_times)(struct tensor Y, struct tensor X, int64_t first,
 
 /* ---- backward ---------------------------------------------------------------------------------------------------- */
 
-void FN(attention_softmax_backward)(struct tensor dX, struct tensor P)
+void FN(attention_softmax_backward)(struct tensor dX, struct tensor P, struct tensor lse, struct attention a)
 {
     const int64_t rows = tensor_rows(P), n = tensor_cols(P);
-    assert(tensor_count(dX) == tensor_count(P));
+    assert(tensor_count(dX) == tensor_count(P) && (a.cap == 0 || tensor_count(lse) == rows));
 
     #pragma omp parallel for if (rows * n > PARALLEL_FROM)
     for (int64_t r = 0; r < rows; r++) {
@@ -130,6 +134,8 @@ void FN(attention_softmax_backward)(struct tensor dX, struct tensor P)
         real *dx = DATA(dX) + r * n;
         const real mean = FN(dot)(p, dx, n);
         for (int64_t i = 0; i < n; i++) dx[i] = p[i] * (dx[i] - mean);
+        for (int64_t i = 0; i < n && a.cap > 0; i++)
+            if (p[i] > 0) dx[i] *= FN(cap_slope)(REAL_FN(log)(p[i]) + CONST_DATA(lse)[r], (real)a.cap);
     }
 }
 

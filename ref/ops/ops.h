@@ -42,6 +42,7 @@ struct attention {
     int64_t S;                  /* tokens per sequence; the rows are B sequences of S */
     int64_t H, K, A;            /* query heads, key/value heads (query head h uses key head h / (H/K)), head width */
     double scale;               /* of the scores, usually 1/sqrt(A) */
+    double cap;                 /* a score s becomes cap tanh(s / cap); 0: it stays as it is */
     bool neighbours;            /* rotary pairs are numbers 2i and 2i+1 of a head, not i and i + R/2 */
     bool normed_together;       /* norms of heads: all queries are one head of it, and all keys; else each its own */
     struct tensor mask;         /* none: causal, a query sees keys up to itself.  Or I32 [S,2R]: the row of a query's
@@ -191,15 +192,17 @@ struct ops {
      * q_at: I32 [n], the queries' positions; S, mask and dropout are those of whole sequences.  L [Bn, >=HA], Y
      * [Bn, >=HA]: the first columns are used.  R [Bk,KA]: keys or values of k tokens of each sequence, from position
      * `first` on; dR [BS,KA]: of all tokens.  m: the factors of a.drop.
-     *   scores            X[:, first ..] = a.scale m (L R^T); no other column changes
-     *   softmax           X = softmax of each row over the tokens that the query sees; 0 for others.  Without sinks
-     *   softmax_backward  dX = P (dX - sum of P dX over the row)
+     *   scores            X[:, first ..] = a.scale m (L R^T), capped by a.cap; no other column changes
+     *   softmax           X = softmax of each row over the tokens that the query sees; 0 for others, without
+     *                     sinks; lse [BHn] as above, or tensor_none
+     *   softmax_backward  dX = P (dX - sum of P dX over the row), times the slopes of the cap, if there is one: at
+     *                     the scores log(P) + lse
      *   times             Y += a.scale (m X[:, first ..]) R
      *   transposed        dR = a.scale (m X)^T L, summed over queries, and over heads that share a key head */
     void (*attention_scores)(struct tensor X, int64_t first, struct tensor L, struct tensor R, struct tensor q_at,
                              struct attention a);
-    void (*attention_softmax)(struct tensor X, struct tensor q_at, struct attention a);
-    void (*attention_softmax_backward)(struct tensor dX, struct tensor P);
+    void (*attention_softmax)(struct tensor X, struct tensor lse, struct tensor q_at, struct attention a);
+    void (*attention_softmax_backward)(struct tensor dX, struct tensor P, struct tensor lse, struct attention a);
     void (*attention_scores_times)(struct tensor Y, struct tensor X, int64_t first, struct tensor R,
                                    struct tensor q_at, struct attention a);
     void (*attention_scores_transposed)(struct tensor dR, struct tensor X, struct tensor L, struct tensor q_at,
@@ -293,6 +296,10 @@ struct ops {
     /* Y = gelu(X), tanh form.  dX = dY * gelu'(X);  dX may be dY. */
     void (*gelu_forward)(struct tensor Y, struct tensor X);
     void (*gelu_backward_input)(struct tensor dX, struct tensor dY, struct tensor X);
+
+    /* Y = cap tanh(X / cap);  Y may be X.  dX from the result;  dX may be dY. */
+    void (*soft_cap_forward)(struct tensor Y, struct tensor X, double cap);
+    void (*soft_cap_backward_input)(struct tensor dX, struct tensor dY, struct tensor Y, double cap);
 
     /* Y = A + B;  Y may be A or B.  Its backward is the identity, twice. */
     void (*add)(struct tensor Y, struct tensor A, struct tensor B);

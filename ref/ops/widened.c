@@ -304,9 +304,15 @@ static void attention_scores(T X, int64_t first, T L, T R, T q_at, struct attent
     end(&s);
 }
 
-static void attention_softmax(T X, T q_at, struct attention a) { ops_f32.attention_softmax(X, q_at, a); }
+static void attention_softmax(T X, T lse, T q_at, struct attention a)
+{
+    ops_f32.attention_softmax(X, lse, q_at, a);
+}
 
-static void attention_softmax_backward(T dX, T P) { ops_f32.attention_softmax_backward(dX, P); }
+static void attention_softmax_backward(T dX, T P, T lse, struct attention a)
+{
+    ops_f32.attention_softmax_backward(dX, P, lse, a);
+}
 
 static void attention_scores_times(T Y, T X, int64_t first, T R, T q_at, struct attention a)
 {
@@ -339,6 +345,22 @@ static void gelu_backward_input(T dX, T dY, T X)
     struct scratch s = { 0 };
     const T dx = room(&s, dX);
     ops_f32.gelu_backward_input(dx, wide(&s, dY), wide(&s, X));
+    store(dX, dx), end(&s);
+}
+
+static void soft_cap_forward(T Y, T X, double cap)
+{
+    struct scratch s = { 0 };
+    const T y = room(&s, Y);
+    ops_f32.soft_cap_forward(y, wide(&s, X), cap);
+    store(Y, y), end(&s);
+}
+
+static void soft_cap_backward_input(T dX, T dY, T Y, double cap)
+{
+    struct scratch s = { 0 };
+    const T dx = room(&s, dX);
+    ops_f32.soft_cap_backward_input(dx, wide(&s, dY), wide(&s, Y), cap);
     store(dX, dx), end(&s);
 }
 
@@ -739,6 +761,7 @@ static void cross_entropy_backward(T dlogits, T logits, T total, T top, T labels
         .attention_softmax_backward = attention_softmax_backward,                                                   \
         .attention_scores_times = attention_scores_times,                                                           \
         .attention_scores_transposed = attention_scores_transposed,                                                 \
+        .soft_cap_forward = soft_cap_forward, .soft_cap_backward_input = soft_cap_backward_input,                   \
         .gelu_forward = gelu_forward, .gelu_backward_input = gelu_backward_input, .add = add, .dropout = dropout,   \
         .rmsnorm_forward = rmsnorm_forward, .rmsnorm_backward_input = rmsnorm_backward_input,                       \
         .rmsnorm_backward_weight = rmsnorm_backward_weight,                                                         \

@@ -85,7 +85,7 @@ enum { N = 6, D = 8, V = 10, E = 4, K = 2, H = 2, OPERANDS = 8 };
 struct operand { int64_t rows, cols; bool statistic; int most; };
 
 static const struct router_rule rule = { .normalized = true, .scale = 1 };
-static const struct attention heads = { .S = 3, .H = H, .K = 1, .A = D / H, .scale = 0.5,
+static const struct attention heads = { .S = 3, .H = H, .K = 1, .A = D / H, .scale = 0.5, .cap = 4,
                                         .drop = { .p = 0.25, .seed = 3, .cols = H } };
 /* The positions of the rows of a sequence, in the host's memory, which is its own view. */
 static int32_t positions[] = { 0, 1, 2 };
@@ -163,8 +163,9 @@ static double sums[2 * E + 1], result;
       (d, t[0], t[1], t[2], t[3], t[4], t[5], t[6], three, three, heads, 12))                                          \
     X(attention_scores, (STATISTIC(N * H * 3), NUMBERS(N, D), NUMBERS(N / 3 * 2, D / H)),                              \
       (d, SCORES(t[0]), 1, t[1], t[2], three, heads))                                                                  \
-    X(attention_softmax, (STATISTIC(N * H * 3)), (d, SCORES(t[0]), three, heads))                                      \
-    X(attention_softmax_backward, (STATISTIC(N * H * 3), STATISTIC(N * H * 3)), (d, SCORES(t[0]), SCORES(t[1])))       \
+    X(attention_softmax, (STATISTIC(N * H * 3), STATISTIC(N * H)), (d, SCORES(t[0]), t[1], three, heads))              \
+    X(attention_softmax_backward, (STATISTIC(N * H * 3), STATISTIC(N * H * 3), STATISTIC(N * H)),                      \
+      (d, SCORES(t[0]), SCORES(t[1]), t[2], heads))                                                                    \
     X(attention_scores_times, (NUMBERS(N, D), STATISTIC(N * H * 3), NUMBERS(N / 3 * 2, D / H)),                        \
       (d, t[0], SCORES(t[1]), 1, t[2], three, heads))                                                                  \
     X(attention_scores_transposed, (NUMBERS(N, D / H), STATISTIC(N * H * 3), NUMBERS(N, D)),                           \
@@ -197,6 +198,8 @@ static double sums[2 * E + 1], result;
       (d, t[0], t[1], t[2], t[2], 3, &rule, 0.5))                                                                      \
     X(router_losses_forward, (NUMBERS(N, E), WHOLE(N, K, E)), (d, sums, t[0], t[1]))                                   \
     X(router_losses_backward_input, (NUMBERS(N, E), NUMBERS(N, E)), (d, t[0], t[1], slopes, 0.5))                      \
+    X(soft_cap_forward, (X_Y), (d, t[0], t[1], 1.5))                                                                   \
+    X(soft_cap_backward_input, (X_Y, NUMBERS(N, D)), (d, t[0], t[1], t[2], 2))                                         \
     X(gelu_forward, (X_Y), (d, t[0], t[1]))                                                                            \
     X(gelu_backward_input, (X_Y, NUMBERS(N, D)), (d, t[0], t[1], t[2]))                                                \
     X(add, (X_Y, NUMBERS(N, D)), (d, t[0], t[1], t[2]))                                                                \

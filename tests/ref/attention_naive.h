@@ -80,6 +80,7 @@ static inline bool naive_row(struct naive_row *r, int64_t b, int64_t h, int64_t 
     struct sum total = { 0 };
     for (int64_t k = 0; k < a.S; k++) {
         r->s[k] = times(rounded(a.scale, 0), dot(QKV, q_col(b, query, h), QKV, k_col(b, k, h)));
+        if (a.cap > 0) r->s[k] = times(rounded(a.cap, 0), hyperbolic(over(r->s[k], rounded(a.cap, 0))));
         if (sees(b, query, k)) top.v = fmaxl(top.v, r->s[k].v), least.v = fminl(least.v, r->s[k].v);
     }
     const num range = exact(top.v - least.v);
@@ -107,6 +108,14 @@ static inline void expect_blind(int64_t b, int64_t h, int64_t query)
     }
 }
 
+/* The derivative of the cap at the capped score s.  Stored scores are log(p) + lse again. */
+static inline num cap_slope(num s, num lse_of_row)
+{
+    if (!tensor_present(lse)) s.e += 2 * unit * (fabsl(s.v - lse_of_row.v) + fabsl(lse_of_row.v) + 8) + lse_of_row.e;
+    const num t = over(s, rounded(a.cap, 0));
+    return times(minus(exact(1), t), plus(exact(1), t));
+}
+
 /* One query's output, and what it adds to the gradients of a key/value head: sums [S,A]; and of the head's sink. */
 static inline void check_query(int64_t b, int64_t h, int64_t query, const struct naive_row *row, struct sum *dk,
                                struct sum *dv, struct sum *dsink)
@@ -128,7 +137,8 @@ static inline void check_query(int64_t b, int64_t h, int64_t query, const struct
         if (!sees(b, query, k)) continue;
         const num factor = dropout_factor(b, h, query, k), p = expo(minus(row->s[k], row->lse));
         const num dp = times(dot(dO, o_col(b, query, h), QKV, v_col(b, k, h)), factor);
-        const num ds = times(rounded(a.scale, 0), times(p, minus(dp, sum_end(D))));
+        num ds = times(rounded(a.scale, 0), times(p, minus(dp, sum_end(D))));
+        if (a.cap > 0) ds = times(ds, cap_slope(row->s[k], row->lse));
         for (int64_t d = 0; d < A; d++) {
             sum_add(&dq[d], times(ds, at(QKV, k_col(b, k, h) + d)));
             sum_add(&dk[k * A + d], times(ds, at(QKV, q_col(b, query, h) + d)));

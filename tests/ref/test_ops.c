@@ -181,6 +181,29 @@ static void test_gelu(void **state)
     }
 }
 
+/* In place; large numbers become the cap, and have no gradient. */
+static void test_soft_cap(void **state)
+{
+    (void)state;
+    FOR_FORMATS(t, op) {
+        const int64_t count = 20011;
+        const num cap = exact(3);
+        CASE("soft cap %s", dtype_name(t));
+        X = fill(vector(t, count), 6, "x"), dY = fill(vector(t, count), 1, "dy");
+        tensor_set(X, 0, 0), tensor_set(X, 1, 1e30), tensor_set(X, 2, -1e30);
+        const struct tensor x = copy_of(X), dy = copy_of(dY);
+        op->soft_cap_forward(X, X, 3);
+        op->soft_cap_backward_input(dY, dY, X, 3);
+        for (int64_t i = 0; i < count; i++) {
+            const num part = over(at(X, i), cap);
+            expect_near("Y", X, i, times(cap, hyperbolic(over(at(x, i), cap))));
+            expect_near("dX", dY, i, times(at(dy, i), times(minus(exact(1), part), plus(exact(1), part))));
+        }
+        assert_true(tensor_get(X, 1) == 3 && tensor_get(X, 2) == -3 && tensor_get(dY, 1) == 0);
+        check_guards_and_free();
+    }
+}
+
 static void test_gelu_far_out(void **state)
 {
     (void)state;
@@ -336,6 +359,7 @@ static void test_sums(void **state)
 
 static const struct ops *fp64;
 static void forward_layernorm(void) { fp64->layernorm_forward(Y, mean, rstd, X, W, b, eps); }
+static void forward_soft_cap(void) { fp64->soft_cap_forward(Y, X, 2.5); }
 static void forward_gelu(void) { fp64->gelu_forward(Y, X); }
 
 static void test_gradients(void **state)
@@ -361,6 +385,14 @@ static void test_gradients(void **state)
     fp64->gelu_backward_input(dX, dY, X);
     expect_gradient("dX", dX, X, forward_gelu, Y, dY, 20);
     check_guards_and_free();
+
+    CASE("soft cap, gradient");
+    X = fill(vector(F64, 101), 4, "x"), Y = vector(F64, 101), dY = fill(vector(F64, 101), 1, "dy"),
+    dX = vector(F64, 101);
+    forward_soft_cap();
+    fp64->soft_cap_backward_input(dX, dY, Y, 2.5);
+    expect_gradient("dX", dX, X, forward_soft_cap, Y, dY, 20);
+    check_guards_and_free();
 }
 
 /* Sizes above PARALLEL_FROM, so that the threads do start. */
@@ -379,7 +411,9 @@ static void everything(const struct ops *op, struct tensor out[12], double *squa
     op->layernorm_backward_weight(out[9], out[10], x, x, out[11], fill_with(vector(t, N), 1));
     op->gelu_forward(out[3], x);
     op->gelu_backward_input(out[4], x, x);
-    op->add(out[5], x, out[4]);
+    op->soft_cap_forward(out[5], x, 1.5);
+    op->soft_cap_backward_input(out[5], out[5], x, 3);
+    op->add(out[5], out[5], out[4]);
     op->dropout(out[6], x, (struct dropout){ .p = 0.5, .seed = 3, .cols = D });
     op->linear_backward_weight(fill_with(matrix(t, D, 1), 0), out[10], x, fill_with(matrix(t, N, 1), 1));
     memcpy(out[7].data, x.data, tensor_bytes(x));
@@ -412,7 +446,8 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_layernorm), cmocka_unit_test(test_layernorm_in_parts),
-        cmocka_unit_test(test_gelu), cmocka_unit_test(test_gelu_far_out), cmocka_unit_test(test_add),
+        cmocka_unit_test(test_gelu), cmocka_unit_test(test_gelu_far_out),
+        cmocka_unit_test(test_soft_cap), cmocka_unit_test(test_add),
         cmocka_unit_test(test_embedding), cmocka_unit_test(test_dropout), cmocka_unit_test(test_sums),
         cmocka_unit_test(test_gradients), cmocka_unit_test(test_threads_do_not_matter),
     };

@@ -125,6 +125,12 @@ static inline num expo(num a)
     x.e += 2 * unit * (x.v + x.e) + tiny;
     return x;
 }
+/* libm's tanh is within two units; its derivative is at most 1. */
+static inline num hyperbolic(num a)
+{
+    const long double v = tanhl(a.v);
+    return (num){ v, a.e + 2 * unit * fabsl(v) + tiny };
+}
 static inline num logarithm(num a) { return rounded(logl(a.v), a.v > a.e ? -log1pl(-a.e / a.v) : INFINITY); }
 
 /* A sum in an order we do not want to know. */

@@ -217,18 +217,20 @@ static void attention_with_stored_scores(void **state)
     (void)state;
     FOR_NARROW(t, op) {
         const int64_t B = 2, n = 5, S = 2 * n, H = 4, K = 2, A = 3;
-        const struct attention a = { .S = S, .H = H, .K = K, .A = A, .scale = 0.7, .drop = { .p = 0.2, .cols = H } };
+        const struct attention a = { .S = S, .H = H, .K = K, .A = A, .scale = 0.7, .cap = 3,
+                                     .drop = { .p = 0.2, .cols = H } };
         CASE("attention with stored scores %s", dtype_name(t));
         const struct tensor L = fill(matrix(t, B * n, H * A), 2, "l"), R = fill(matrix(t, B * S, K * A), 2, "r"),
                             at = vector(I32, n);
         for (int i = 0; i < n; i++) ((int32_t *)at.data)[i] = 2 * i;
-        const struct tensor X = matrix(F32, B * H * n, S), x = matrix(F32, B * H * n, S);
+        const struct tensor X = matrix(F32, B * H * n, S), x = matrix(F32, B * H * n, S), lse = vector(F32, B * H * n),
+                            sums = vector(F32, B * H * n);
         op->attention_scores(X, 0, L, R, at, a), fp32->attention_scores(x, 0, widened(L), widened(R), at, a);
         expect_same_bits("scores", X, x);
-        op->attention_softmax(X, at, a), fp32->attention_softmax(x, at, a);
-        expect_same_bits("probabilities", X, x);
+        op->attention_softmax(X, lse, at, a), fp32->attention_softmax(x, sums, at, a);
+        expect_same_bits("probabilities", X, x), expect_same_bits("lse", lse, sums);
         const struct tensor dX = copy_of(X), dx = copy_of(x);
-        op->attention_softmax_backward(dX, X), fp32->attention_softmax_backward(dx, x);
+        op->attention_softmax_backward(dX, X, lse, a), fp32->attention_softmax_backward(dx, x, lse, a);
         expect_same_bits("gradients of scores", dX, dx);
         for (int wide = 0; wide < 2; wide++) {
             const struct tensor Y = fill(matrix(wide ? F32 : t, B * n, H * A), 1, "y"), y = widened(Y),
@@ -256,6 +258,10 @@ static void elementwise(void **state)
         expect_stored("gelu", Y, y);
         op->gelu_backward_input(Y, Z, X), fp32->gelu_backward_input(y, z, x);
         expect_stored("gelu'", Y, y);
+        op->soft_cap_forward(Y, X, 3), fp32->soft_cap_forward(y, x, 3);
+        expect_stored("soft cap", Y, y);
+        op->soft_cap_backward_input(Y, Z, X, 5), fp32->soft_cap_backward_input(y, z, x, 5);
+        expect_stored("soft cap'", Y, y);
         op->add(Y, X, Z), fp32->add(y, x, z);
         expect_stored("add", Y, y);
         op->dropout(Y, X, d), fp32->dropout(y, x, d);

@@ -12,10 +12,11 @@ static void run(const struct ops *op)
 
 /* ---- tests ------------------------------------------------------------------------------------------------------- */
 
-static const struct { int64_t B, S, H, K, A; double p, size; } shapes[] = {
-    { 1, 1, 1, 1, 1, 0, 1 }, { 2, 3, 1, 1, 1, 0, 1 }, { 3, 7, 4, 2, 5, 0, 1 }, { 1, 64, 2, 2, 16, 0, 1 },
-    { 2, 65, 3, 1, 7, 0, 1 }, { 1, 131, 2, 1, 8, 0, 1 }, { 1, 130, 1, 1, 3, 0, 8 },
-    { 2, 13, 4, 2, 3, 0.4, 1 }, { 1, 129, 2, 2, 4, 0.1, 1 },
+static const struct { int64_t B, S, H, K, A; double p, size, cap; } shapes[] = {
+    { 1, 1, 1, 1, 1, 0, 1, 0 }, { 2, 3, 1, 1, 1, 0, 1, 0 }, { 3, 7, 4, 2, 5, 0, 1, 0 }, { 1, 64, 2, 2, 16, 0, 1, 0 },
+    { 2, 65, 3, 1, 7, 0, 1, 0 }, { 1, 131, 2, 1, 8, 0, 1, 0 }, { 1, 130, 1, 1, 3, 0, 8, 0 },
+    { 2, 13, 4, 2, 3, 0.4, 1, 0 }, { 1, 129, 2, 2, 4, 0.1, 1, 0 }, { 2, 13, 4, 2, 3, 0.4, 2, 1.5 },
+    { 1, 130, 2, 1, 5, 0, 3, 2 },
 };
 enum { SHAPES = sizeof shapes / sizeof *shapes };
 
@@ -30,6 +31,7 @@ static void test_attention(void **state)
                                       .K = shapes[i].K,
                                       .A = shapes[i].A,
                                       .scale = 0.7,
+                                      .cap = shapes[i].cap,
                                       .drop = { .p = shapes[i].p, .seed = 3, .stream = 4 } },
                   shapes[i].size);
             run(op);
@@ -80,7 +82,7 @@ static void test_gradient(void **state)
 {
     (void)state;
     for (int i = 0; i < 4; i++) {
-        setup(ops_for(F64), 2, (struct attention){ .S = 6, .H = 4, .K = 2, .A = 3, .scale = 0.6,
+        setup(ops_for(F64), 2, (struct attention){ .S = 6, .H = 4, .K = 2, .A = 3, .scale = 0.6, .cap = i % 2 ? 0.8 : 0,
               .drop = { .p = i % 2 ? 0.3 : 0, .seed = 8, .stream = 1 } }, 1);
         if (i > 1) setup_sinks();
         run(ops_for(F64));

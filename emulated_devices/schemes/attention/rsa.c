@@ -6,7 +6,7 @@
  * Layout   n tokens of all heads; P [B H n, S]: the probabilities of this device's n queries with all tokens
  *
  *          forward   keys around the ring      scores = scale Q K^T, block by block
- *                    softmax                   of whole rows
+ *                    softmax                   of whole rows; with capped scores their lse are kept
  *                    values around the ring    O = sum of m P V over the blocks, m by dropout's rule
  *          backward  dV = (m P)^T dO           for all S tokens; all-reduce, keep the own rows
  *                    values around the ring    dP = m dO V^T
@@ -18,8 +18,8 @@
  *          backward  the same, and two all-reduces of B S K A elements in the wide format, by the default algorithm
  *          If all numbers divide and K = H: 8 (P-1) B H (S/P) A elements, as many as the four all-reduces of a layer
  *          under --tensor 1d.  Only the own rows of the two sums are used: reduce-scatters would make it 6
- * Memory   kept: B H n S probabilities, in the wide format.  Both passes: two blocks of keys or values.  Backward: also
- *          the gradients of the probabilities, and of keys or values of all S tokens
+ * Memory   kept: B H n S probabilities, in the wide format; with capped scores B H n more.  Both passes: two blocks of
+ *          keys or values.  Backward: also the gradients of the probabilities, and of keys or values of all S tokens
  * Work     every pair of tokens is computed, also those that do not see each other
  * Equals   reassociates: O and dQ are added in the order of blocks r, r-1, ..; dK and dV in the order of ranks.  The
  *          released code also divides dQ, dK and dV by P, but not the gradients beside attention: that is the gradient
@@ -37,6 +37,7 @@ struct rsa {
     struct tensor at;                   /* positions of this device's queries */
     struct tensor buffer[2];            /* blocks on their way: [longest, K A] */
     struct tensor P, dP;                /* [B H n, S] */
+    struct tensor lse;                  /* [B H n] if scores are capped: what gives them back, for the cap's slope */
     struct tensor out, all;             /* output; gradients of queries, keys and values: in the wide format */
     struct tensor whole;                /* gradients of keys or values of all tokens: [B S, K A], likewise */
 };
@@ -48,8 +49,10 @@ static int64_t column_of(const struct cp_pass *g, enum what w) { return (g->shap
 
 static struct tensor kept(const struct context_parallel *cp, int slot, int64_t rows)
 {
-    (void)slot;
-    return tensor_2d(NULL, dtype_wide(cp->tp->device->dtype), rows * cp->heads->queries.count, cp->S);
+    const enum dtype t = dtype_wide(cp->tp->device->dtype);
+    const int64_t scores = rows * cp->heads->queries.count;
+    return slot == 0 ? tensor_2d(NULL, t, scores, cp->S)
+                     : tensor_1d(NULL, t, cp->tp->config->score_cap > 0 ? scores : 0);
 }
 
 static void cost(struct forecast *f, const struct context_parallel *cp, enum tensor_pass pass, int64_t rows)
@@ -74,7 +77,8 @@ static enum error_code begin(struct rsa *s, struct attention_call *c, enum tenso
 {
     struct cp_pass *g = &s->pass;
     *s = (struct rsa){ .shape = { c->shape, c->shape }, .P = c->kept[0], .out = c->out, .all = c->d_qkv };
-    s->shape[KEYS].drop.p = 0, s->shape[VALUES].scale = 1;
+    if (c->shape.cap > 0) s->lse = c->kept[1];
+    s->shape[KEYS].drop.p = 0, s->shape[VALUES].scale = 1, s->shape[VALUES].cap = 0;
     const enum error_code e = cp_begin(g, c, pass, err);
     if (!e && g->B > 0) s->at = positions_of(&g->at, g->cp->rank);
     return e;
@@ -128,7 +132,7 @@ static enum error_code run_forward(struct rsa *s, struct error *err)
     if (!e && rounds) e = cp_open(g, &s->out, 1, g->wide, tensor_rows(out), tensor_cols(out), err);
     if (e) return e;
     around(s, KEYS, score);
-    dev_attention_softmax(g->device, s->P, s->at, g->shape);
+    dev_attention_softmax(g->device, s->P, s->lse, s->at, g->shape);
     device_zero(g->device, s->out);
     around(s, VALUES, add_values);
     if (rounds) dev_round(g->device, out, s->out);
@@ -193,7 +197,7 @@ static enum error_code run_backward(struct rsa *s, struct error *err)
     e = sum_over_devices(s, VALUES, s->P, g->call->d_out, err);
     if (e) return e;
     around(s, VALUES, score_values);
-    dev_attention_softmax_backward(g->device, s->dP, s->P);
+    dev_attention_softmax_backward(g->device, s->dP, s->P, s->lse, g->shape);
     e = sum_over_devices(s, KEYS, s->dP, g->call->qkv, err);
     if (e) return e;
     around(s, KEYS, add_keys);
@@ -226,6 +230,6 @@ const struct attention_scheme attention_scheme_rsa = {
               .source = "Sequence parallelism (ring self-attention), arXiv:2105.13120",
               .volume = "2 n K A (P-1) elements a layer forward, 6 n K A (P-1) backward, n = B S/P",
               .memory = "scores: H S numbers a token; gradients of all keys or values", .needs = "P <= S" },
-    .refuses = ring_attention_refuses, .cut = cut, .slots = 1, .kept = kept, .reads_input = true, .forward = forward,
+    .refuses = ring_attention_refuses, .cut = cut, .slots = 2, .kept = kept, .reads_input = true, .forward = forward,
     .backward_input = backward_input, .cost = cost,
 };
