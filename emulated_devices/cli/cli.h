@@ -12,7 +12,7 @@ struct worst;
 struct model_config;
 struct cJSON;
 
-/* A subcommand.  argv: all words, argv[0] the program, argv[1] the subcommand.  It prints its result and returns an
+/* A subcommand; without a name, its description is the heading of those that follow.  argv: all words, argv[0] the program, argv[1] the subcommand.  It prints its result and returns an
  * error for main to print.  *status, initially 0, is the exit status if there is no error: that of launched processes,
  * which have printed their own errors. */
 typedef enum error_code command_fn(int argc, char **argv, int *status, struct error *);
@@ -53,7 +53,7 @@ extern const char *const number_formats[];          /* the words of --dtype */
 
 /* ---- commands.c -------------------------------------------------------------------------------------------------- */
 
-/** Find a command in a table, which ends with a NULL name.  @param of  the text before the word: "" or "show ".
+/** Find a command in a table, which ends with a NULL description.  @param of  the text before the word: "" or "show ".
  *  @return NULL with ERR_USAGE in err if there is none (suggests the most similar). */
 const struct command *command_find(const struct command *table, const char *of, const char *word, struct error *err);
 

@@ -4,6 +4,7 @@
 #include "emulated_devices/verify/reference/comparison.h"
 #include "ref/io/json.h"
 #include "ref/io/output.h"
+#include "ref/io/terminal.h"
 #include "ref/model/config.h"
 #include <stdio.h>
 #include <stdlib.h>
@@ -17,7 +18,10 @@ enum error_code parse_command(const char *command, const char *usage, const char
 {
     const enum error_code e = options_parse(command, argc, argv, table, help, err);
     if (e || !*help || launcher_rank() != 0) return e;
-    printf("%s\n\nusage: orrery %s %s\n\n", what, command, usage);
+    say(stdout, 0, "%s", what);
+    printf("\n");
+    say(stdout, 7, "usage: orrery %s %s", command, usage);
+    printf("\n");
     options_print_help(stdout, table);
     return OK;
 }
@@ -49,9 +53,10 @@ const struct command *command_find(const struct command *table, const char *of, 
     enum { MOST = 32 };
     const char *names[MOST];
     size_t n = 0;
-    for (; table[n].name != NULL && n < MOST; n++) {
-        if (strcmp(table[n].name, word) == 0) return &table[n];
-        names[n] = table[n].name;
+    for (const struct command *c = table; c->description != NULL && n < MOST; c++) {
+        if (c->name == NULL) continue;
+        if (strcmp(c->name, word) == 0) return c;
+        names[n++] = c->name;
     }
     const char *near = nearest_name(word, names, n);
     if (near) fail(err, ERR_USAGE, "%s%s: there is no such command; did you mean %s?", of, printable(word).text, near);
@@ -63,13 +68,21 @@ const struct command *command_find(const struct command *table, const char *of, 
 
 void print_commands(const struct command *table)
 {
-    for (; table->name != NULL; table++) printf("  %-14s %s\n", table->name, table->description);
+    for (const struct command *c = table; c->description != NULL; c++) {
+        if (c->name == NULL) {
+            printf("%s%s:\n", c == table ? "" : "\n", c->description);
+            continue;
+        }
+        printf("  %-14s ", c->name);
+        print_wrapped(stdout, 17, c->description);
+    }
 }
 
 static void print_topics(const char *command, const char *what, const struct command *topics)
 {
     if (launcher_rank() != 0) return;
-    printf("%s\n\nusage: orrery %s WHAT [options]        orrery %s WHAT --help\n\n", what, command, command);
+    say(stdout, 0, "%s", what);
+    printf("\nusage: orrery %s WHAT [options]        orrery %s WHAT --help\n\n", command, command);
     print_commands(topics);
 }
 

@@ -1,39 +1,71 @@
 /* orrery: a laptop-size model of a GPU cluster. */
 #include "emulated_devices/cli/cli.h"
+#include "emulated_devices/comm/comm.h"
+#include "ref/io/terminal.h"
+#include "ref/version.h"
+#include <cblas.h>
 #include <errno.h>
 #include <stdio.h>
 #include <string.h>
 
 static const struct command commands[] = {
+    { NULL, "Train, and plan", NULL },
     { "train", "train a model on a mesh of emulated devices, and compare it with one device", command_train },
-    { "plan", "what a training step would take on up to 4096 devices, without running it", command_plan },
     { "infer", "run a model's forward passes on a mesh, and compare them with one device", command_infer },
-    { "verify", "run every registered scheme on every mesh that fits, and compare it with one device", command_verify },
+    { "plan", "what a training step would take on up to 4096 devices, without running it", command_plan },
+    { NULL, "Check", NULL },
     { "check", "compare another program's tensors with a golden file; name the first wrong one", command_check },
-    { "show", "draw a pipeline schedule, a collective or a matrix product, without training", command_show },
-    { "bench", "measure steps, schedules, collectives, beside a limit, a published figure or MPI", command_bench },
     { "golden", "compare the one-device model with golden files; measure the bounds beside them", command_golden },
     { "dump", "write every tensor of the one-device model on one batch to a file", command_dump },
+    { "verify", "run every registered scheme on every mesh that fits, and compare it with one device", command_verify },
+    { NULL, "Look, and measure", NULL },
+    { "list", "list everything registered: name, requirements, cost, source", command_list },
+    { "show", "draw a pipeline schedule, a collective or a matrix product, without training", command_show },
+    { "bench", "measure steps, schedules, collectives, beside a limit, a published figure or MPI", command_bench },
     { "affinity", "group experts and tokens of a mixture, for speculative dispatch", command_affinity },
+    { NULL, "Learn, and teach", NULL },
     { "learn", "exercises on emulated devices: where you are, and what is wrong first", command_learn },
     { "grade", "points for exercises, for a person, Gradescope or JUnit", command_grade },
     { "course", "make the folders of a course, and prove its grader", command_course },
-    { "list", "list everything registered: name, requirements, cost, source", command_list },
     { 0 }
 };
 
 static void print_help(void)
 {
-    printf("Orrery: a laptop-size model of a GPU cluster. Every device is a process; the numbers are real.\n\n"
-           "usage: orrery COMMAND [options]        orrery COMMAND --help\n\n");
+    say(stdout, 0, "Orrery %s: a laptop-size model of a GPU cluster. Every device is a process; the numbers are real.",
+        ORRERY_VERSION);
+    printf("\nusage: orrery COMMAND [options]\n"
+           "       orrery help COMMAND [WHAT]    its options\n"
+           "       orrery --version              its own, and of the libraries it uses\n\n");
     print_commands(commands);
-    printf("\nEvery command takes --plugin FILE: variants of your own, a C file that is compiled, or a shared object.\n"
-           "Exit status: 0 done, 1 failed while running, 2 wrong usage, 3 a check failed.\n");
+    printf("\n");
+    print_wrapped(stdout, 0, "Every command takes --plugin FILE: variants of your own, a C file that is compiled, or "
+                  "a shared object.");
+    say(stdout, 0, "Exit status: 0 done, 1 failed while running, 2 wrong usage, 3 a check failed.");
+}
+
+static void print_version(void)
+{
+    char mpi[200];
+    printf("orrery %s\n", ORRERY_VERSION);
+    say(stdout, 12, "  messages  %s", comm_library(mpi, sizeof mpi));
+    say(stdout, 12, "  matrices  %s, kernels for %s", openblas_get_config(), openblas_get_corename());
+}
+
+/* `orrery help train --dp` as `orrery train --help`.  The words are changed in place. */
+static void turn_help_around(int *argc, char **argv)
+{
+    if (*argc < 3 || strcmp(argv[1], "help") != 0) return;
+    const bool topic = *argc > 3 && argv[3][0] != '-';
+    argv[1] = argv[2];
+    argv[2] = topic ? argv[3] : (char *)"--help";
+    if (topic && *argc > 3) argv[3] = (char *)"--help";
+    *argc = topic ? 4 : 3;
 }
 
 static int end_with(enum error_code e, const struct error *err)
 {
-    if (launcher_rank() == 0) fprintf(stderr, "orrery: %s\n", err->text[0] ? err->text : error_meaning(e));
+    if (launcher_rank() == 0) say(stderr, 8, "orrery: %s", err->text[0] ? err->text : error_meaning(e));
     return end_process(error_exit_status(e));
 }
 
@@ -44,6 +76,8 @@ int main(int argc, char **argv)
     prepare_process(argv);
     enum error_code e = load_plugins(&argc, argv, &err);
     if (e) return end_with(e, &err);
+    turn_help_around(&argc, argv);
+    if (argc > 1 && (strcmp(argv[1], "--version") == 0 || strcmp(argv[1], "-V") == 0)) return print_version(), 0;
     if (argc < 2 || strcmp(argv[1], "--help") == 0 || strcmp(argv[1], "-h") == 0 || strcmp(argv[1], "help") == 0) {
         print_help();
         return argc < 2 ? 2 : 0;

@@ -60,6 +60,9 @@ enum error_code comm_open(struct comm *, struct device *, struct error *);
 /** Whether MPI sends messages with UCX.  May be called before comm_open. */
 bool comm_uses_ucx(void);
 
+/** The name and version of the MPI library, in one line.  May be called before comm_open.  @return text. */
+const char *comm_library(char *text, size_t size);
+
 /** Disconnect.  Collective; every exchange must be complete. */
 void comm_close(struct comm *);
 

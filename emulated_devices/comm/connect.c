@@ -76,6 +76,21 @@ bool comm_uses_ucx(void)
     return MPI_Get_library_version(version, &length) == MPI_SUCCESS && strstr(version, "ch4:ucx") != NULL;
 }
 
+const char *comm_library(char *text, size_t size)
+{
+    char version[MPI_MAX_LIBRARY_VERSION_STRING] = "an MPI that does not say its name";
+    int length;
+    MPI_Get_library_version(version, &length);
+    version[strcspn(version, "\n")] = '\0';
+    /* MPICH separates words by tabs */
+    size_t n = 0;
+    for (const char *at = version; *at && n + 1 < size; at++)
+        if (*at != '\t' && (*at != ' ' || (n > 0 && text[n - 1] != ' '))) text[n++] = *at;
+        else if (*at == '\t' && n > 0 && text[n - 1] != ' ') text[n++] = ' ';
+    text[n] = '\0';
+    return text;
+}
+
 enum error_code transport_begin(struct comm *c, struct error *err)
 {
     int initialized = 0;

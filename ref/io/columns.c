@@ -1,5 +1,6 @@
 /* columns.c -- see columns.h. */
 #include "ref/io/columns.h"
+#include "ref/io/terminal.h"
 #include <stdarg.h>
 
 struct columns columns_start(FILE *out) { return (struct columns){ .out = out }; }
@@ -8,7 +9,9 @@ void columns_add(struct columns *t, enum alignment alignment, const char *fmt, .
 {
     va_list ap, again;
     if (t->at >= COLUMNS_MOST) return;
-    int *width = &t->width[t->at++];
+    const int c = t->at++;
+    if (t->printing && c >= t->keys && (c < t->first || c > t->last)) return;
+    int *width = &t->width[c];
     va_start(ap, fmt);
     va_copy(again, ap);
     const int n = vsnprintf(NULL, 0, fmt, ap);
@@ -29,13 +32,31 @@ void columns_add(struct columns *t, enum alignment alignment, const char *fmt, .
 
 void columns_end_row(struct columns *t)
 {
+    if (t->at > t->count) t->count = t->at;
     if (t->printing) fputc('\n', t->out);
     t->at = t->blanks = 0;
 }
 
+/* As many columns after the keys as the terminal has room for, at least one. */
+static void choose_part(struct columns *t, int first)
+{
+    const int room = terminal_columns(t->out);
+    int used = 0;
+    for (int c = 0; c < t->keys && c < t->count; c++) used += 2 + t->width[c];
+    t->first = t->last = first;
+    for (int c = first; c < t->count; c++) {
+        used += 2 + t->width[c];
+        if (room == 0 || used <= room) t->last = c;
+        else break;
+    }
+}
+
 bool columns_again(struct columns *t)
 {
-    const bool again = !t->printing;
+    const int next = t->printing ? t->last + 1 : t->keys;
+    if (t->printing && next >= t->count) return false;
+    if (t->printing) fputc('\n', t->out);
+    choose_part(t, next);
     t->printing = true;
-    return again;
+    return true;
 }

@@ -7,7 +7,9 @@
  *         columns_end_row(&t);
  *     } while (columns_again(&t));
  *
- * The loop runs twice: first to measure the rows, then to print them.  So no row has to be stored.
+ * The loop runs twice: first to measure the rows, then to print them.  So no row has to be stored.  If the table is
+ * wider than the terminal, it runs again for each further part of the columns, which are printed below each other; each
+ * part begins with the first `keys` columns, which say what a row is about.
  */
 #ifndef ORRERY_COLUMNS_H
 #define ORRERY_COLUMNS_H
@@ -20,7 +22,10 @@ enum alignment { LEFT_ALIGNED, RIGHT_ALIGNED };
 
 struct columns {
     FILE *out;
+    int keys;                           /* columns that every part repeats; set it after columns_start */
     int width[COLUMNS_MOST];
+    int count;                          /* columns of the longest row */
+    int first, last;                    /* the columns of this part, beside the keys */
     int at;                             /* the next column of this row */
     int blanks;                         /* to print before the next text, so that no line ends with a blank */
     bool printing;

@@ -1,5 +1,6 @@
 #include "ref/io/options.h"
 #include "ref/io/output.h"
+#include "ref/io/terminal.h"
 #include <assert.h>
 #include <ctype.h>
 #include <errno.h>
@@ -282,14 +283,19 @@ void print_wrapped_at(FILE *to, int left, int columns, const char *text)
     fprintf(to, "%s\n", text);
 }
 
-void print_wrapped(FILE *to, int left, const char *text) { print_wrapped_at(to, left, HELP_COLUMNS, text); }
+void print_wrapped(FILE *to, int left, const char *text)
+{
+    const int columns = terminal_columns(to);
+    print_wrapped_at(to, left, columns > left && columns < HELP_COLUMNS ? columns : HELP_COLUMNS, text);
+}
 
 void options_print_help(FILE *to, const struct option *table)
 {
     for (const struct option *o = table; o->kind != OPTION_END; o++) {
         char left[64], text[HELP_TEXT];
         if (o->kind == OPTION_HEADING) {
-            fprintf(to, "%s%s:\n", o == table ? "" : "\n", o->help);
+            if (o != table) fprintf(to, "\n");
+            say(to, 2, "%s:", o->help);
             continue;
         }
         const int n = snprintf(left, sizeof left, "  %s%s%s", o->name, o->argument ? " " : "",

@@ -139,7 +139,7 @@ test_memory() {
     train --steps 3 --pp 2 --tp 2 --memory 1K;  least=$(sed -n 's/.* --memory \([0-9]*\)K or more$/\1/p' "$place/err")
     train --steps 3 --pp 2 --tp 2 --memory "${least}K"
     refuses 1 "--memory [0-9.]+[KM]: device [01] \(pp=0 tp=[01]\) needs [0-9]+ bytes; --memory [0-9]+K would be enough"
-    expect_out 'weights +gradients +optimizer +activations +buffers +together'; expect_out '^ +0-1 +pp=0 '; expect_out '^ +2-3 +pp=1 '
+    expect_out 'weights +gradients +optimizer +activations +buffers +in all'; expect_out '^ +0-1 +pp=0 '; expect_out '^ +2-3 +pp=1 '
     expect_no_out '^step'
     local enough; enough=$(sed -n 's/.*--memory \([0-9]*\)K would.*/\1/p' "$place/err")
     train --steps 3 --pp 2 --tp 2 --memory "${enough}K";         expect_status 0; expect_silent

@@ -11,6 +11,7 @@
 #include "emulated_devices/cli/measure.h"
 #include "emulated_devices/cli/launch/watch.h"
 #include "ref/io/output.h"
+#include "ref/io/terminal.h"
 #include <errno.h>
 #include <fcntl.h>
 #include <poll.h>
@@ -183,7 +184,9 @@ static void run_mpiexec(pid_t launcher, int devices, int argc, char **argv, stru
     for (int i = 0; i < argc; i++) words[3 + i] = argv[i];
     permit_open_mpi();
     family_mark(launcher);
-    setenv("ORRERY_TERMINAL", isatty(STDOUT_FILENO) ? "1" : "0", 1);
+    char columns[16];
+    snprintf(columns, sizeof columns, "%d", terminal_columns(stdout));
+    setenv(TERMINAL_VARIABLE, columns, 1);
     tell_pipe("ORRERY_ERRORS", from.errors);
     tell_pipe("ORRERY_LIFELINE", from.lifeline);
     dup2(nothing, STDIN_FILENO), dup2(from.out, STDOUT_FILENO), dup2(from.errors, STDERR_FILENO);

@@ -4,6 +4,7 @@
 #include "emulated_devices/device/backend.h"
 #include "emulated_devices/cli/measure.h"
 #include "emulated_devices/comm/comm.h"
+#include "ref/io/terminal.h"
 #include <fcntl.h>
 #include <signal.h>
 #include <stdio.h>
@@ -191,11 +192,7 @@ enum error_code set_backend(const char *name, struct error *err)
     return e;
 }
 
-bool on_terminal(void)
-{
-    const char *told = getenv("ORRERY_TERMINAL");
-    return told ? strcmp(told, "1") == 0 : isatty(STDOUT_FILENO);
-}
+bool on_terminal(void) { return terminal_columns(stdout) > 0; }
 
 void announce_process(int rank, const char *place)
 {

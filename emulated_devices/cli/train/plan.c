@@ -9,6 +9,7 @@
 #include "emulated_devices/model/alone.h"
 #include "emulated_devices/model/plan_memory.h"
 #include "emulated_devices/cli/measure.h"
+#include "ref/io/terminal.h"
 #include <stdlib.h>
 #include <string.h>
 
@@ -112,7 +113,7 @@ static void report_fit(const struct train_record *r)
     const uint64_t has = budget(o);
     char place[64];
     if (has == 0) return;
-    fprintf(r->out, "fits    %s: device %d (%s) needs %s of %s, %s%.1f %%\n", d->peak.total <= has ? "yes" : "NO",
+    say(r->out, 8, "fits    %s: device %d (%s) needs %s of %s, %s%.1f %%", d->peak.total <= has ? "yes" : "NO",
             d->rank, mesh_describe(&o->plan.mesh, d->rank, place, sizeof place), size_format(d->peak.total).text,
             size_format(has).text, d->peak.total <= has ? "" : "over by ",
             d->peak.total <= has ? 100 * (double)d->peak.total / (double)has
@@ -131,8 +132,8 @@ static void report_use(const struct train_record *r)
         if (share > most) most = share;
         sum += share;
     }
-    fprintf(r->out, "compute %.1f %% of a step on average, %.1f to %.1f %% on each device; the rest is waiting\n",
-            100 * sum / p->mesh.devices, 100 * least, 100 * most);
+    say(r->out, 8, "compute %.1f %% of a step on average, %.1f to %.1f %% on each device; the rest is waiting",
+        100 * sum / p->mesh.devices, 100 * least, 100 * most);
 }
 
 /* The model's operations over what the devices could do in that time. */
@@ -141,11 +142,11 @@ static void report_speed(const struct train_record *r)
     const struct train_options *o = r->options;
     const double seconds = 1e-12 * report_virtual_step(r), flops = report_step_flops(&o->plan);
     const double rate = 1e6 * (double)o->cluster.flop_rate[o->plan.dtype] * o->plan.mesh.devices;
-    fprintf(r->out, "speed   %.4g tokens/s", (double)(o->plan.B * o->plan.S) / seconds);
+    char use[120] = "";
     if (rate > 0)
-        fprintf(r->out, "; %.1f %% model FLOP utilization (%.4g FLOP a step, attention counted by half)",
-                100 * flops / seconds / rate, flops);
-    fprintf(r->out, "\n");
+        snprintf(use, sizeof use, "; %.1f %% model FLOP utilization (%.4g FLOP a step, attention counted by half)",
+                 100 * flops / seconds / rate, flops);
+    say(r->out, 8, "speed   %.4g tokens/s%s", (double)(o->plan.B * o->plan.S) / seconds, use);
 }
 
 static void report(const struct train_record *r)

@@ -3,6 +3,7 @@
 #include "emulated_devices/cli/train/train.h"
 #include "ref/io/columns.h"
 #include "ref/io/json.h"
+#include "ref/io/terminal.h"
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -12,10 +13,10 @@ FILE *report_stream(const struct train_options *o) { return o->json && strcmp(o-
 static void report_packing(FILE *out, const struct packing *p)
 {
     const double S = (double)p->S, room = (double)p->sequences * S;
-    fprintf(out,
-            "packed  %lld samples in %lld sequences: %.1f %% padding, %.1f %% with a sample each; attention to "
-            "%.1f %% of the pairs\n",
-            (long long)p->samples, (long long)p->sequences, 100 * (1 - (double)p->tokens / room),
+    say(out, 8,
+        "packed  %lld samples in %lld sequences: %.1f %% padding, %.1f %% with a sample each; attention to %.1f %% of "
+        "the pairs",
+        (long long)p->samples, (long long)p->sequences, 100 * (1 - (double)p->tokens / room),
             100 * (1 - (double)p->tokens / ((double)p->samples * S)), 100 * p->pairs / (room * (S + 1) / 2));
 }
 
@@ -29,7 +30,7 @@ void report_shape(const struct train_record *r)
         if (p->mesh.size[a] > 1)
             used += snprintf(mesh + used, sizeof mesh - (size_t)used, "%s%s=%d", used ? " x " : "", axis_name(a),
                              p->mesh.size[a]);
-    fprintf(r->out, "model   %s: L=%lld H=%lld D=%lld F=%lld V=%lld, %.2fM parameters, %s%s\n", p->model.name,
+    say(r->out, 8, "model   %s: L=%lld H=%lld D=%lld F=%lld V=%lld, %.2fM parameters, %s%s", p->model.name,
             (long long)p->model.L, (long long)p->model.H, (long long)p->model.D, (long long)p->model.F,
             (long long)p->model.V, (double)model_elements(&p->model) / 1e6, dtype_name(p->dtype),
             dtype_wide(p->dtype) == p->dtype ? ""
@@ -40,10 +41,10 @@ void report_shape(const struct train_record *r)
     fprintf(r->out, "\n");
     if (plan_etp(p) > 1) snprintf(slices, sizeof slices, "each in %d slices, ", plan_etp(p));
     if (plan_ep(p) * plan_etp(p) > 1)
-        fprintf(r->out, "experts %lld of each layer in %d part%s, %son neighbours; each part on %d device%s of a "
-                "stage\n", (long long)p->model.mixture.E, plan_ep(p), plural(plan_ep(p)), slices,
-                plan_expert_copies(p), plural(plan_expert_copies(p)));
-    fprintf(r->out, "batch   %s%lld sequences of %lld tokens, %s%d microbatch%s a copy\n", p->batches ? "up to " : "",
+        say(r->out, 8, "experts %lld of each layer in %d part%s, %son neighbours; each part on %d device%s of a stage",
+            (long long)p->model.mixture.E, plan_ep(p), plural(plan_ep(p)), slices, plan_expert_copies(p),
+            plural(plan_expert_copies(p)));
+    say(r->out, 8, "batch   %s%lld sequences of %lld tokens, %s%d microbatch%s a copy", p->batches ? "up to " : "",
             (long long)plan_most_sequences(p), (long long)p->S, p->batches ? "up to " : "", p->micros,
             p->micros == 1 ? "" : "es");
 }
@@ -53,23 +54,24 @@ void report_start(const struct train_record *r, const struct text *text)
     const struct train_options *o = r->options;
     const struct plan *p = &o->plan;
     report_shape(r);
-    fprintf(r->out, "text    %s, %lld bytes\n", printable_path(text->name).text, (long long)text->count);
+    say(r->out, 8, "text    %s, %lld bytes", printable_path(text->name).text, (long long)text->count);
     if (o->pack) report_packing(r->out, &text->packing);
     if (o->resume)
-        fprintf(r->out, "resumed %s, at step %lld\n", printable_path(o->resume).text, (long long)o->saved.step);
-    if (r->overridden[0]) fprintf(r->out, "differs from the saved run: %s\n", r->overridden);
+        say(r->out, 8, "resumed %s, at step %lld", printable_path(o->resume).text, (long long)o->saved.step);
+    if (r->overridden[0]) say(r->out, 8, "differs from the saved run: %s", r->overridden);
     if (p->model.V > TEXT_VOCABULARY)
-        fprintf(r->out,
-                "warning the model has V=%lld tokens, but the text is read as bytes: only tokens 0 to 255 occur; use a "
-                "model with V=256, "
-                "such as --model small\n",
-                (long long)p->model.V);
+        say(r->out, 8,
+            "warning the model has V=%lld tokens, but the text is read as bytes: only tokens 0 to 255 occur; use a "
+            "model with V=256, such as --model small",
+            (long long)p->model.V);
     if (o->check)
-        fprintf(r->out, "check   against one device, with bounds measured by adding random rounding errors to a second "
-                        "one-device run\n");
+        say(r->out, 8, "check   against one device, with bounds measured by adding random rounding errors to a second "
+            "one-device run");
     fprintf(r->out, "\n");
     fflush(r->out);
 }
+
+enum { BAR = 16 };                      /* columns of the progress bar: so a line has 80 */
 
 /* On a terminal one line that is overwritten; otherwise about twenty lines in total. */
 void report_step(const struct train_record *r, int64_t i)
@@ -78,9 +80,9 @@ void report_step(const struct train_record *r, int64_t i)
     const int64_t every = r->options->steps > 20 ? r->options->steps / 20 : 1;
     const bool live = r->out == stdout && on_terminal(), stays = i % every == 0 || i == last || r->step[i].skipped;
     if (!live && !stays) return;
-    char bar[21];
-    for (int b = 0; b < 20; b++) bar[b] = b * (last + 1) < 20 * (i + 1) ? '#' : '.';
-    bar[20] = 0;
+    char bar[BAR + 1];
+    for (int b = 0; b < BAR; b++) bar[b] = b * (last + 1) < BAR * (i + 1) ? '#' : '.';
+    bar[BAR] = 0;
     const struct plan *p = &r->options->plan;
     const double tokens = (double)(plan_sequences_of(p, r->first_step + i) * p->S) / r->seconds[i];
     const bool slope = optimizer_draws(r->options->plan.optimizer);
@@ -182,6 +184,7 @@ static void print_ranges(const struct train_record *r, const char *const *names,
 {
     const struct mesh *m = &r->options->plan.mesh;
     struct columns t = columns_start(r->out);
+    t.keys = 2;
     do {
         head(&t, names);
         for (int first = 0, last; first < m->devices; first = last + 1) {
@@ -196,7 +199,6 @@ static void print_ranges(const struct train_record *r, const char *const *names,
 static void memory_row(struct columns *t, const struct plan *p, const struct device_report *x)
 {
     (void)p;
-    columns_add(t, RIGHT_ALIGNED, "%llu", (unsigned long long)x->parameters);
     for (int tag = 0; tag < ARENA_TAG_COUNT; tag++) size(t, x->peak.tag[tag]);
     size(t, x->peak.total);
 }
@@ -242,13 +244,12 @@ static void traffic_row(struct columns *t, const struct plan *p, const struct de
 
 void report_memory(const struct train_record *r)
 {
-    static const char *const memory[] = { "parameters",  "weights", "gradients", "optimizer",
-                                          "activations", "buffers", "together",  NULL };
+    static const char *const memory[] = { "weights", "gradients", "optimizer", "activations", "buffers", "in all", NULL };
     static const char *const tier[] = { "weights", "gradients", "optimizer", "activations", "read", "written", NULL };
     fprintf(r->out, "\npeak memory of each device, in bytes\n");
     print_ranges(r, memory, same_memory, memory_row);
     if (!plan_has_tier(&r->options->plan)) return;
-    fprintf(r->out, "\nslow tier of each device: what is stored, read and written, in bytes and operations\n");
+    fprintf(r->out, "\nslow tier of each device: stored, read and written, in bytes and operations\n");
     print_ranges(r, tier, same_tier, tier_row);
 }
 
@@ -272,9 +273,8 @@ static void print_slope(const struct train_record *r)
         const uint64_t bytes = ledger_kind(&r->device[d].counted, TRAFFIC_RESULT).bytes_sent;
         if (bytes > most) most = bytes;
     }
-    fprintf(
-        r->out,
-        "slope   from two losses, for which a device sends at most %llu bytes a step; no gradients are kept or sent\n",
+    say(r->out, 8,
+        "slope   from two losses, for which a device sends at most %llu bytes a step; no gradients are kept or sent",
         (unsigned long long)(r->steps > 0 ? most / (uint64_t)r->steps : 0));
 }
 
@@ -305,8 +305,8 @@ static void report_cache(const struct train_record *r)
         all.requests += one.requests, all.hits += one.hits;
     }
     if (r->options->plan.data.host_cache > 0)
-        fprintf(r->out, "cache   hosts had %llu of %llu requested blocks in memory; drives read %llu bytes and wrote "
-                "%llu\n", (unsigned long long)all.hits, (unsigned long long)all.requests,
+        say(r->out, 8, "cache   hosts had %llu of %llu requested blocks in memory; drives read %llu bytes and wrote "
+            "%llu", (unsigned long long)all.hits, (unsigned long long)all.requests,
                 (unsigned long long)all.moved.bytes_read, (unsigned long long)all.moved.bytes_written);
 }
 
@@ -333,19 +333,19 @@ void report_copies(const struct train_record *r)
     if (!r->options->paranoid) return;
     if (r->copies == 0) fprintf(r->out, "copies  none were compared: no element is on two devices\n");
     else
-        fprintf(r->out,
-                "copies  %llu elements compared with another device's, in all steps together: all bits are equal\n",
-                (unsigned long long)r->copies);
+        say(r->out, 8, "copies  %llu elements compared with another device's, in all steps together: all bits are equal",
+            (unsigned long long)r->copies);
 }
 
 void report_virtual_time(const struct train_record *r)
 {
     const double step = report_virtual_step(r);
-    fprintf(r->out, "virtual %.1f us a step on cluster %s", 1e-6 * step, r->options->cluster.name);
+    char beside[80] = "";
     if (r->alone > 0 && step > 0)
-        fprintf(r->out, "; on one device of it %.1f us, speed-up %.2f", 1e-6 * (double)r->alone,
-                (double)r->alone / step);
-    fprintf(r->out, "\n        (lower bounds: contention is not modelled)\n");
+        snprintf(beside, sizeof beside, "; on one device of it %.1f us, speed-up %.2f", 1e-6 * (double)r->alone,
+                 (double)r->alone / step);
+    say(r->out, 8, "virtual %.1f us a step on cluster %s%s", 1e-6 * step, r->options->cluster.name, beside);
+    fprintf(r->out, "        (lower bounds: contention is not modelled)\n");
 }
 
 void report_end(const struct train_record *r)
@@ -355,8 +355,9 @@ void report_end(const struct train_record *r)
     report_traffic(r);
     if (r->steps > 0) {
         const double s = median_seconds(r), B = mean_sequences(r);
-        fprintf(r->out, "\nspeed   median step %.1f ms, %.0f tokens/s, %.1f GFLOP/s on all devices together\n", 1e3 * s,
-                B * (double)p->S / s, report_step_flops(p) * B / (double)p->B / s / 1e9);
+        fprintf(r->out, "\n");
+        say(r->out, 8, "speed   median step %.1f ms, %.0f tokens/s, %.1f GFLOP/s on all devices together", 1e3 * s,
+            B * (double)p->S / s, report_step_flops(p) * B / (double)p->B / s / 1e9);
         report_virtual_time(r);
     }
     report_rounds(r);
@@ -368,11 +369,11 @@ void report_end(const struct train_record *r)
                 (long long)plan_most_sequences(p));
     report_cache(r);
     if (optimizer_draws(p->optimizer)) print_slope(r);
-    fprintf(r->out, "traffic counted messages, bytes and additions of every kind%s %s the formulas on every device\n",
-            plan_has_tier(p) ? ", and those of the slow tier," : "", all_exact(r, false) ? "equal" : "DIFFER FROM");
-    fprintf(r->out,
-            "memory  counted peaks of weights, gradients, optimizer and activations %s the formulas on every device\n",
-            all_exact(r, true) ? "equal" : "DIFFER FROM");
+    say(r->out, 8, "traffic counted messages, bytes and additions of every kind%s %s the formulas on every device",
+        plan_has_tier(p) ? ", and those of the slow tier," : "", all_exact(r, false) ? "equal" : "DIFFER FROM");
+    say(r->out, 8,
+        "memory  counted peaks of weights, gradients, optimizer and activations %s the formulas on every device",
+        all_exact(r, true) ? "equal" : "DIFFER FROM");
     report_copies(r);
     if (r->options->check) report_check(r);
     fflush(r->out);

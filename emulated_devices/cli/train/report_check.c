@@ -3,6 +3,7 @@
 #include "emulated_devices/cli/train/train.h"
 #include "ref/io/columns.h"
 #include "ref/io/json.h"
+#include "ref/io/terminal.h"
 #include <stdio.h>
 #include <string.h>
 
@@ -16,22 +17,23 @@ static void print_failure(FILE *out, const struct comparison *c, const struct pl
             c->number ? "" : " ", f->tensor, (long long)f->step);
     if (!c->number) fprintf(out, "  device    %d (%s)\n", f->rank, mesh_describe(&p->mesh, f->rank, text, sizeof text));
     if (c->expert[0] != c->expert[1])
-        fprintf(out, "  it is     expert %d; the score of expert %d is larger by %.2e; rounding explains %.2e\n",
-                c->expert[1], c->expert[0], f->error, f->bound);
+        say(out, 12, "  it is     expert %d; the score of expert %d is larger by %.2e; rounding explains %.2e",
+            c->expert[1], c->expert[0], f->error, f->bound);
     else fprintf(out, "  error     %.2e, norm over norm; its bound is %.2e\n", f->error, f->bound);
     if (!c->number && p->mesh.devices > 1)
-        fprintf(out, "  wrong on  %s: %d of the %d devices that have it\n",
-                diagnose_place(text, sizeof text, &p->mesh, on), devices_count(&on->failing),
-                devices_count(&on->holding));
-    if (diagnose_scale(text, sizeof text, &p->mesh, p->micros, on)[0]) fprintf(out, "  it is     %s\n", text);
-    if (c->before[0]) fprintf(out, "  before    the last right tensor is %s\n", c->before);
-    if (c->from[0]) fprintf(out, "  made by   %s\n", c->from);
+        say(out, 12, "  wrong on  %s: %d of the %d devices that have it",
+            diagnose_place(text, sizeof text, &p->mesh, on), devices_count(&on->failing), devices_count(&on->holding));
+    if (diagnose_scale(text, sizeof text, &p->mesh, p->micros, on)[0]) say(out, 12, "  it is     %s", text);
+    if (c->before[0]) say(out, 12, "  before    the last right tensor is %s", c->before);
+    if (c->from[0]) say(out, 12, "  made by   %s", c->from);
     fprintf(out, "  in all    %lld of %lld comparisons do not hold\n", (long long)c->wrong, (long long)c->compared);
 }
 
+static bool failed(const struct train_record *r) { return r->comparison.failed || r->encoders.code; }
+
 static const char *verdict(const struct train_record *r)
 {
-    if (r->comparison.failed || r->encoders.code) return "FAILED: the plan does not compute what one device computes.";
+    if (failed(r)) return "FAILED: the plan does not compute what one device computes.";
     if (r->divergence.what) return "DIVERGED: no error was found in the plan, but the loss or norm is not finite.";
     if (r->options->infers) return "OK: every activation and loss of every device is what one device computes.";
     if (r->options->plan.optimizer->forward_only)
@@ -39,50 +41,63 @@ static const char *verdict(const struct train_record *r)
     if (!data_quantises(&r->options->plan.data))
         return "OK: every activation, gradient, weight and loss of every device is what one device computes.";
     return "OK: every activation, gradient, weight and loss of every device is what one device computes with weights "
-           "quantised alike;\n"
-           "    what quantising has done to gradients is within its proven bound, element by element.";
+           "quantised alike; what quantising has done to gradients is within its proven bound, element by element.";
 }
 
 static void print_worst(struct columns *t, const char *kind, const struct worst *w)
 {
     if (w->tensor[0] == '\0') return;
     columns_add(t, LEFT_ALIGNED, "%s", kind);
+    columns_add(t, RIGHT_ALIGNED, "%d", w->rank);
+    columns_add(t, RIGHT_ALIGNED, "%lld", (long long)w->step);
+    columns_add(t, RIGHT_ALIGNED, "%.1e", w->error);
+    columns_add(t, RIGHT_ALIGNED, "%.1e", w->bound);
     columns_add(t, LEFT_ALIGNED, "%s", w->tensor);
-    columns_add(t, LEFT_ALIGNED, "device %d", w->rank);
-    columns_add(t, LEFT_ALIGNED, "step %lld", (long long)w->step);
-    columns_add(t, LEFT_ALIGNED, "error %.1e", w->error);
-    columns_add(t, LEFT_ALIGNED, "bound %.1e", w->bound);
-    columns_add(t, LEFT_ALIGNED, "ratio %.3g", w->ratio);
     columns_end_row(t);
+}
+
+/* The worst of each kind, by error over bound. */
+static void print_all_worst(FILE *out, const struct comparison *c)
+{
+    static const char *const heads[] = { "device", "step", "error", "bound" };
+    struct columns t = columns_start(out);
+    const struct worst *w;
+    const char *name;
+    t.keys = 1;
+    do {
+        columns_add(&t, LEFT_ALIGNED, "kind");
+        for (size_t i = 0; i < sizeof heads / sizeof *heads; i++) columns_add(&t, RIGHT_ALIGNED, "%s", heads[i]);
+        columns_add(&t, LEFT_ALIGNED, "tensor");
+        columns_end_row(&t);
+        for (int i = 0; (w = comparison_kind(c, i, &name)) != NULL; i++) print_worst(&t, name, w);
+    } while (columns_again(&t));
 }
 
 /* Choices of a mixture that rounding explains; any other is the first failure. */
 static void print_choices(FILE *out, const struct comparison *c)
 {
-    if (c->choices_differ > 0 && c->choice.ratio <= 1)
-        fprintf(out,
-                "\nrouting: %lld of %lld choices differ from the one-device run, each within the rounding of its "
-                "logits (largest margin %.1e, bound %.1e)\n",
-                (long long)c->choices_differ, (long long)c->choices, c->choice.error, c->choice.bound);
+    if (c->choices_differ == 0 || c->choice.ratio > 1) return;
+    fprintf(out, "\n");
+    say(out, 9, "routing: %lld of %lld choices differ from the one-device run, each within the rounding of its logits "
+        "(largest margin %.1e, bound %.1e)", (long long)c->choices_differ, (long long)c->choices, c->choice.error,
+        c->choice.bound);
 }
 
 void report_check(const struct train_record *r)
 {
     const struct comparison *c = &r->comparison;
-    const struct worst *w;
-    const char *name;
-    struct columns t = columns_start(r->out);
     char text[128];
     if (c->failed) print_failure(r->out, c, &r->options->plan);
     if (c->diverged)
-        fprintf(r->out, "\nthe one-device run is not finite either; first, in order of execution: %s, step %lld\n",
-                spread_name(text, sizeof text, &c->divergence), (long long)c->divergence.step);
-    fprintf(r->out, "\nlargest differences from %s, of %lld tensors compared (norm of difference / norm)\n", r->truth,
-            (long long)c->compared);
-    do for (int i = 0; (w = comparison_kind(c, i, &name)) != NULL; i++) print_worst(&t, name, w);
-    while (columns_again(&t));
+        say(r->out, 0, "the one-device run is not finite either; first, in order of execution: %s, step %lld",
+            spread_name(text, sizeof text, &c->divergence), (long long)c->divergence.step);
+    fprintf(r->out, "\n");
+    say(r->out, 0, "largest differences from %s, norm over norm, of %lld tensors compared", r->truth,
+        (long long)c->compared);
+    print_all_worst(r->out, c);
     print_choices(r->out, c);
-    fprintf(r->out, "\n%s\n", verdict(r));
+    fprintf(r->out, "\n");
+    say_verdict(r->out, failed(r) || r->divergence.what ? BAD_NEWS : GOOD_NEWS, verdict(r));
     fflush(r->out);
 }
 

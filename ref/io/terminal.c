@@ -1,0 +1,76 @@
+/* terminal.c -- see terminal.h. */
+#define _DEFAULT_SOURCE
+#include "ref/io/terminal.h"
+#include "ref/io/options.h"
+#include <stdarg.h>
+#include <stdbool.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/ioctl.h>
+#include <unistd.h>
+
+enum { UNKNOWN = 80, SENTENCE = 4000 };
+
+static int columns_of(int fd)
+{
+    struct winsize size;
+    if (!isatty(fd)) return 0;
+    return ioctl(fd, TIOCGWINSZ, &size) == 0 && size.ws_col > 0 ? size.ws_col : UNKNOWN;
+}
+
+int terminal_columns(FILE *to)
+{
+    const int fd = to == NULL ? -1 : fileno(to);
+    const char *told = fd == STDOUT_FILENO ? getenv(TERMINAL_VARIABLE) : NULL;
+    const int n = told ? atoi(told) : fd < 0 ? 0 : columns_of(fd);
+    if (n <= 0) return 0;
+    return n < TERMINAL_LEAST ? TERMINAL_LEAST : n > TERMINAL_MOST ? TERMINAL_MOST : n;
+}
+
+static int widest_line(const char *text)
+{
+    int widest = 0;
+    for (size_t n; *text; text += n + (text[n] == '\n')) {
+        n = strcspn(text, "\n");
+        if ((int)n > widest) widest = (int)n;
+    }
+    return widest;
+}
+
+void say(FILE *to, int left, const char *format, ...)
+{
+    char text[SENTENCE];
+    va_list args;
+    va_start(args, format);
+    vsnprintf(text, sizeof text, format, args);
+    va_end(args);
+    const int columns = terminal_columns(to);
+    if (columns == 0 || widest_line(text) <= columns) {
+        fprintf(to, "%s\n", text);
+        return;
+    }
+    for (char *c = text; *c; c++)
+        if (*c == '\n') *c = ' ';
+    /* what stands left of the text is its title: it is not a place to fold */
+    fprintf(to, "%.*s", left, text);
+    print_wrapped_at(to, left, columns, text + left);
+}
+
+/* See no-color.org: any value but an empty one. */
+static bool has_colours(FILE *to)
+{
+    const char *off = getenv("NO_COLOR"), *kind = getenv("TERM");
+    return terminal_columns(to) > 0 && (off == NULL || *off == '\0') && (kind == NULL || strcmp(kind, "dumb") != 0);
+}
+
+void say_verdict(FILE *to, enum news news, const char *text)
+{
+    const int word = (int)strcspn(text, ":"), columns = terminal_columns(to);
+    if (columns == 0 || text[word] == '\0') {
+        say(to, 0, "%s", text);
+        return;
+    }
+    const char *on = news == GOOD_NEWS ? "\033[32m" : "\033[1;31m";
+    fprintf(to, has_colours(to) ? "%s%.*s\033[0m: " : "%.0s%.*s: ", on, word, text);
+    print_wrapped_at(to, word + 2, columns, text + word + 2);
+}

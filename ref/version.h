@@ -1,0 +1,10 @@
+/* version.h -- the version of this program, of its JSON and of what is installed. */
+#ifndef ORRERY_VERSION_H
+#define ORRERY_VERSION_H
+
+#define ORRERY_VERSION "0.1"
+
+/** The version of the JSON reports: it grows when a field changes its meaning or goes.  New fields do not change it. */
+enum { JSON_SCHEMA = 1 };
+
+#endif
