@@ -74,10 +74,12 @@ bool options_given(int argc, char *const argv[], const char *name);
  */
 enum error_code options_set(const struct option *table, const char *name, const char *value, struct error *err);
 
-/** Print a table as help: aligned, at most 100 columns, and as wide as a narrower terminal.  Defaults are the current values of the destinations. */
+/** Print a table as help: aligned, at most 100 columns, and no wider than the terminal.  Defaults are the current
+ *  values of the destinations. */
 void options_print_help(FILE *to, const struct option *table);
 
-/** Print text from column `left` on, wrapped at 100 columns or those of a narrower terminal, and end the line.  The cursor must be at `left`. */
+/** Print text from column `left` on, wrapped at 100 columns or those of a narrower terminal, and end the line.  The
+ *  cursor must be at `left`. */
 void print_wrapped(FILE *to, int left, const char *text);
 /** The same, wrapped at `columns`. */
 void print_wrapped_at(FILE *to, int left, int columns, const char *text);

@@ -244,7 +244,8 @@ static void traffic_row(struct columns *t, const struct plan *p, const struct de
 
 void report_memory(const struct train_record *r)
 {
-    static const char *const memory[] = { "weights", "gradients", "optimizer", "activations", "buffers", "in all", NULL };
+    static const char *const memory[] = { "weights",     "gradients", "optimizer",
+                                          "activations", "buffers",   "in all", NULL };
     static const char *const tier[] = { "weights", "gradients", "optimizer", "activations", "read", "written", NULL };
     fprintf(r->out, "\npeak memory of each device, in bytes\n");
     print_ranges(r, memory, same_memory, memory_row);
@@ -333,7 +334,8 @@ void report_copies(const struct train_record *r)
     if (!r->options->paranoid) return;
     if (r->copies == 0) fprintf(r->out, "copies  none were compared: no element is on two devices\n");
     else
-        say(r->out, 8, "copies  %llu elements compared with another device's, in all steps together: all bits are equal",
+        say(r->out, 8,
+            "copies  %llu elements compared with another device's, in all steps together: all bits are equal",
             (unsigned long long)r->copies);
 }
 
