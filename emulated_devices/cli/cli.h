@@ -13,8 +13,8 @@ struct model_config;
 struct cJSON;
 
 /* A subcommand; without a name, its description is the heading of those that follow.  argv: all words, argv[0] the
- * program, argv[1] the subcommand.  It prints its result and returns an error for main to print.  *status, initially 0, is the exit status if there is no error: that of launched processes,
- * which have printed their own errors. */
+ * program, argv[1] the subcommand.  It prints its result and returns an error for main to print.  *status, initially 0,
+ * is the exit status if there is no error: that of launched processes, which have printed their own errors. */
 typedef enum error_code command_fn(int argc, char **argv, int *status, struct error *);
 struct command {
     const char *name, *description;
