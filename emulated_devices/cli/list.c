@@ -228,6 +228,15 @@ static void list_device(const struct cluster *c)
     field("device  %s%s", c->flop_rate[F32] == 0 ? " computing takes no time" : "", text);
 }
 
+static void list_kernels(const struct kernels *k)
+{
+    if (k->units == 0) return;
+    field("kernels %lld units of %lld x %lld; %g %% of operations, half at depth %lld; %g %% of memory; %g us each",
+          (long long)k->units, (long long)k->tile_rows, (long long)k->tile_columns, (double)k->matrix_permille / 10,
+          (long long)k->half_depth, (double)k->memory_permille / 10, (double)k->launch * 1e-6);
+    field("from %s", k->source);
+}
+
 static void list_host(const struct cluster *c)
 {
     const struct host *h = &c->host;
@@ -248,6 +257,7 @@ static void list_clusters(void)
         entry(c.name, text);
         list_device(&c);
         field("from %s", c.source);
+        list_kernels(&c.kernels);
         list_host(&c);
         list_links(&c);
     }

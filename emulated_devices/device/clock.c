@@ -1,7 +1,7 @@
 #include "emulated_devices/device/clock.h"
 #include "emulated_devices/device/flight.h"
+#include "emulated_devices/device/kernel.h"
 #include "emulated_devices/device/trace.h"
-#include <math.h>
 #include <string.h>
 
 static picoseconds later(picoseconds a, picoseconds b) { return a > b ? a : b; }
@@ -27,14 +27,10 @@ void clock_restart(struct clock *c, const struct cluster *m, enum dtype t)
 
 /* ---- streams ----------------------------------------------------------------------------------------------------- */
 
-/* Counts of operations and bytes are doubles: integers, except for some factors of one half. */
-static uint64_t whole(double x) { return x > 0 ? (uint64_t)fmin(ceil(x), 0x1p62) : 0; }
-
 void clock_compute(struct clock *c, const char *what, struct op_cost cost)
 {
     const picoseconds start = c->now;
-    c->now += later(time_at_rate(whole(cost.flops), c->cluster.flop_rate[c->dtype]),
-                    time_at_rate(whole(cost.bytes), c->cluster.memory_rate));
+    c->now += kernel_time(&c->cluster, c->dtype, cost);
     c->flops += cost.flops;
     c->computing += c->now - start;
     if (c->trace != NULL) trace_work(c->trace, (int)c->current, what, start, c->now);
@@ -57,8 +53,8 @@ picoseconds clock_host(struct clock *c, const char *what, picoseconds from, stru
 {
     const struct host *h = &c->cluster.host;
     return clock_job(c, HOST, what, from,
-                     later(time_at_rate(whole(cost.flops), h->flop_rate[t]),
-                           time_at_rate(whole(cost.bytes), h->memory_rate)));
+                     later(time_at_rate(whole_units(cost.flops), h->flop_rate[t]),
+                           time_at_rate(whole_units(cost.bytes), h->memory_rate)));
 }
 
 void clock_begin(struct clock *c, enum stream s)

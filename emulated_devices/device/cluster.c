@@ -144,6 +144,30 @@ static enum error_code read_host(struct cluster *c, const cJSON *root, const cha
     return e ? e : read_text(host, inside, "source", c->host.source, sizeof c->host.source, err);
 }
 
+static enum error_code read_kernels(struct kernels *k, const cJSON *root, const char *where, struct error *err)
+{
+    static const char *const known[] = { "units", "tile_rows", "tile_columns", "half_depth", "matrix_permille",
+                                         "memory_permille", "launch_ns", "issue_ns", "step_ns", "source", NULL };
+    const cJSON *kernels;
+    char inside[200];
+    if (!json_has(root, "kernels")) return OK;
+    enum error_code e = json_object(root, where, "kernels", &kernels, err);
+    if (e) return e;
+    snprintf(inside, sizeof inside, "%s: kernels", where);
+    e = refuse_unknown(kernels, inside, known, err);
+    if (!e) e = json_int(kernels, inside, "units", 1, 1 << 20, &k->units, err);
+    if (!e) e = json_int(kernels, inside, "tile_rows", 1, 1 << 20, &k->tile_rows, err);
+    if (!e) e = json_int(kernels, inside, "tile_columns", 1, 1 << 20, &k->tile_columns, err);
+    if (!e) e = read_number(kernels, inside, "half_depth", 1 << 20, 0, &k->half_depth, err);
+    if (!e) e = json_int(kernels, inside, "matrix_permille", 1, 1000, &k->matrix_permille, err);
+    if (!e) e = json_int(kernels, inside, "memory_permille", 1, 1000, &k->memory_permille, err);
+    if (!e) e = read_number(kernels, inside, "launch_ns", MOST_NS, 0, &k->launch, err);
+    if (!e) e = read_number(kernels, inside, "issue_ns", MOST_NS, 0, &k->issue, err);
+    if (!e) e = read_number(kernels, inside, "step_ns", MOST_NS, 0, &k->step, err);
+    k->launch *= 1000, k->issue *= 1000, k->step *= 1000;
+    return e ? e : read_text(kernels, inside, "source", k->source, sizeof k->source, err);
+}
+
 static enum error_code read_link(struct link *l, const cJSON *link, const char *where, struct error *err)
 {
     static const char *const known[] = { "level",         "devices",     "latency_ns", "gap_ns",
@@ -201,13 +225,14 @@ static enum error_code read_links(struct cluster *c, const cJSON *root, const ch
 
 static enum error_code read_cluster(struct cluster *c, const cJSON *root, const char *where, struct error *err)
 {
-    static const char *const known[] = { "name", "description", "device", "host", "links", NULL };
+    static const char *const known[] = { "name", "description", "device", "kernels", "host", "links", NULL };
     *c = (struct cluster){ .levels = 0 };
     if (!cJSON_IsObject(root)) return fail(err, ERR_FORMAT, "%s: is not an object", where);
     enum error_code e = refuse_unknown(root, where, known, err);
     if (!e) e = read_name(root, where, "name", c->name, sizeof c->name, err);
     if (!e) e = read_text(root, where, "description", c->description, sizeof c->description, err);
     if (!e) e = read_device(c, root, where, err);
+    if (!e) e = read_kernels(&c->kernels, root, where, err);
     if (!e) e = read_host(c, root, where, err);
     return e ? e : read_links(c, root, where, err);
 }

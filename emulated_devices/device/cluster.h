@@ -39,6 +39,16 @@ struct host {
     char source[400];
 };
 
+/* How kernels fall short of the device's rates (kernel.h). */
+struct kernels {
+    int64_t units, tile_rows, tile_columns;     /* units that compute a tile each; 0 units: not stated */
+    int64_t half_depth;                 /* a product this deep reaches half of the best rate */
+    int64_t matrix_permille, memory_permille;   /* the best share of the rates */
+    picoseconds launch;                 /* of a kernel on the device */
+    picoseconds issue, step;            /* the host's time to issue a kernel; and for a step besides */
+    char source[400];
+};
+
 struct cluster {
     char name[48], description[160], source[400];
     int64_t flop_rate[DTYPE_COUNT];     /* 10^6 operations a second; 0: they take no time; -1: the description does not
@@ -46,6 +56,7 @@ struct cluster {
     int64_t memory_rate, copy_rate;     /* 10^6 bytes a second: device memory; copy engine, to the host's memory */
     uint64_t memory;                    /* bytes of a device; for information */
     struct host host;
+    struct kernels kernels;
     int speeds, percent[CLUSTER_MOST_SPEEDS];   /* of these rates, by rank, beginning again after the last; 0 speeds:
                                                  * all 100 */
     int levels;

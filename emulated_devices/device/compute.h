@@ -38,9 +38,15 @@ static inline void dev_charge(struct device *d, const char *what, struct tensor 
     device_charge(d, what, elementwise_cost(tensor_count(X), tensors, flops_each, X.dtype));
 }
 
-static inline void dev_charge_linear(struct device *d, const char *what, struct tensor rows, struct tensor W)
+/* A pass of Y = X W' for `rows` rows of X or Y: the three take the same operations and bytes, in other shapes. */
+static inline void dev_charge_linear(struct device *d, enum product_pass pass, struct tensor rows, struct tensor W)
 {
-    device_charge(d, what, linear_cost(tensor_rows(rows), tensor_cols(W), tensor_rows(W), d->dtype));
+    static const char *const what[] = { "linear forward", "linear backward input", "linear backward weight" };
+    struct op_cost c = linear_cost(tensor_rows(rows), tensor_cols(W), tensor_rows(W), d->dtype);
+    const int64_t N = c.rows, O = c.columns, I = c.depth;
+    if (pass == PRODUCT_INPUT) c.columns = I, c.depth = O;
+    if (pass == PRODUCT_WEIGHT) c.rows = O, c.columns = I, c.depth = N;
+    device_charge(d, what[pass], c);
 }
 
 /* To another format: Y = X, rounded. */
@@ -189,19 +195,19 @@ static inline void dev_linear_forward(struct device *d, struct tensor Y, struct 
                                       struct tensor b)
 {
     REQUIRED(d, linear_forward, Y, X, W, b);
-    dev_charge_linear(d, "linear forward", X, W);
+    dev_charge_linear(d, PRODUCT_FORWARD, X, W);
 }
 
 static inline void dev_linear_forward_add(struct device *d, struct tensor Y, struct tensor X, struct tensor W)
 {
     OPTIONAL(d, linear_forward_add, Y, X, W);
-    dev_charge_linear(d, "linear forward", X, W);
+    dev_charge_linear(d, PRODUCT_FORWARD, X, W);
 }
 
 static inline void dev_linear_backward_input(struct device *d, struct tensor dX, struct tensor dY, struct tensor W)
 {
     REQUIRED(d, linear_backward_input, dX, dY, W);
-    dev_charge_linear(d, "linear backward input", dY, W);
+    dev_charge_linear(d, PRODUCT_INPUT, dY, W);
 }
 
 static inline void dev_column_sums(struct device *d, struct tensor db, struct tensor dY)
@@ -214,14 +220,14 @@ static inline void dev_linear_backward_weight(struct device *d, struct tensor dW
                                               struct tensor X)
 {
     REQUIRED(d, linear_backward_weight, dW, db, dY, X);
-    dev_charge_linear(d, "linear backward weight", dY, dW);
+    dev_charge_linear(d, PRODUCT_WEIGHT, dY, dW);
 }
 
 /* A list of products is one operation.  Nothing is charged for one without rows. */
 static inline void dev_products(struct device *d, enum product_pass pass, const struct device_product *list, int count)
 {
     static const char *const what[] = { "products forward", "products backward input", "products backward weight" };
-    struct op_cost sum = { 0, 0 };
+    struct op_cost sum = { .flops = 0 };
     for (int i = 0; i < count; i++) {
         const int64_t rows = tensor_rows(list[i].Y);
         const struct tensor W = list[i].W;
@@ -239,21 +245,21 @@ static inline void dev_linear_forward_columns(struct device *d, struct tensor Y,
                                               struct tensor W, struct tensor b)
 {
     OPTIONAL(d, linear_forward_columns, Y, first, X, W, b);
-    dev_charge_linear(d, "linear forward", X, W);
+    dev_charge_linear(d, PRODUCT_FORWARD, X, W);
 }
 
 static inline void dev_linear_backward_input_columns(struct device *d, struct tensor dX, struct tensor dY,
                                                      int64_t first, struct tensor W, bool accumulate)
 {
     OPTIONAL(d, linear_backward_input_columns, dX, dY, first, W, accumulate);
-    dev_charge_linear(d, "linear backward input", dY, W);
+    dev_charge_linear(d, PRODUCT_INPUT, dY, W);
 }
 
 static inline void dev_linear_backward_weight_columns(struct device *d, struct tensor dW, struct tensor dY,
                                                       int64_t first, struct tensor X)
 {
     OPTIONAL(d, linear_backward_weight_columns, dW, dY, first, X);
-    dev_charge_linear(d, "linear backward weight", dY, dW);
+    dev_charge_linear(d, PRODUCT_WEIGHT, dY, dW);
 }
 
 /* ---- attention --------------------------------------------------------------------------------------------------- */

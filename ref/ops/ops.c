@@ -14,7 +14,8 @@ const struct ops *ops_for(enum dtype t)
 struct op_cost linear_cost(int64_t N, int64_t I, int64_t O, enum dtype t)
 {
     return (struct op_cost){ .flops = 2.0 * (double)N * (double)I * (double)O,
-                             .bytes = (double)dtype_size(t) * (double)(N * I + I * O + N * O) };
+                             .bytes = (double)dtype_size(t) * (double)(N * I + I * O + N * O),
+                             .rows = N, .columns = O, .depth = I };
 }
 
 /* Causal: S(S+1)/2 pairs (query, key) with key <= query of a sequence; with a window w < S its last S-w queries see w

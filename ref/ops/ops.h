@@ -343,7 +343,10 @@ const struct ops *ops_for(enum dtype);
 
 /* Costs of operations: floating-point operations, and bytes read or written once.  A multiply-add counts as two;
  * attention counts only the pairs of a query and a key that it sees. */
-struct op_cost { double flops, bytes; };
+struct op_cost {
+    double flops, bytes;
+    int64_t rows, columns, depth;       /* of a matrix product's result, and the terms of each sum; else 0 */
+};
 
 /* Forward; each of the two backward parts costs the same. */
 struct op_cost linear_cost(int64_t N, int64_t I, int64_t O, enum dtype);

@@ -373,7 +373,7 @@ static void test_products_are_charged_once(void **state)
         struct device_product list[GROUPS];
         struct device d;
         struct tensor t[3];
-        struct op_cost want = { 0, 0 };
+        struct op_cost want = { .flops = 0 };
         assert_int_equal(device_open(&d, backends[b], F64, 0, &err), OK);
         for (int i = 0; i < 3; i++) t[i] = device_tensor_in(&d, BUFFERS, F64, MOST), device_zero(&d, t[i]);
         products_of(list, t[0], t[1], t[2]);

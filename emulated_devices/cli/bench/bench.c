@@ -20,6 +20,8 @@ enum error_code bench_devices(const char *list, int most, int room, int *devices
 /* The first is the default. */
 static const struct command topics[] = {
     { "step", "the speed of a training step, beside this machine's matrix product", bench_step_topic },
+    { "published", "what papers printed beside what is computed here: bubbles, memory, times of steps",
+      bench_published_topic },
     { "schedules", "published bubble rates beside ours; all schedules side by side", bench_schedules_topic },
     { "collectives", "every algorithm of a collective beside MPI's own", bench_collectives_topic },
     { "tensor", "the tensor schemes for one layer: counted costs beside the claims of papers", bench_tensor_topic },

@@ -252,7 +252,7 @@ static enum error_code step_on_host(struct stepping *x, int i, struct error *err
 {
     const struct step_slice *s = &x->s->all[i];
     const struct op_cost step = step_cost(x->dp, s->own.count), round = round_cost(x->dp, s->own.count);
-    const struct op_cost both = { step.flops + round.flops, step.bytes + round.bytes };
+    const struct op_cost both = { .flops = step.flops + round.flops, .bytes = step.bytes + round.bytes };
     struct operands o = homes(x, i);
     const struct tensor kept = o.weight;
     const bool lands = tensor_count(x->s->landing) > 0;

@@ -51,7 +51,8 @@ struct op_cost step_cost(const struct data_parallel *dp, int64_t n)
 
 struct op_cost round_cost(const struct data_parallel *dp, int64_t n)
 {
-    return data_has_masters(dp) ? elementwise_cost(n, 2, 1, data_format(dp, KIND_MASTER)) : (struct op_cost){ 0, 0 };
+    const struct op_cost nothing = { .flops = 0 };
+    return data_has_masters(dp) ? elementwise_cost(n, 2, 1, data_format(dp, KIND_MASTER)) : nothing;
 }
 
 /* ---- unit by unit ------------------------------------------------------------------------------------------------ */

@@ -1,0 +1,111 @@
+#include "emulated_devices/cli/bench/published.h"
+#include "emulated_devices/cli/bench/bench.h"
+#include "emulated_devices/cli/measure.h"
+#include "ref/io/json.h"
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+/* ---- sections and rows ------------------------------------------------------------------------------------------- */
+
+void published_section(struct published *p, const char *title, const char *source, const char *calibrated,
+                       const char *unit, bool brief)
+{
+    p->count = 0, p->sum = 0, p->most = 0;
+    p->brief = brief && !p->every;
+    if (!p->quiet) printf("%s\n  %s\n  %s; calibrated on %s\n\n", title, source, unit, calibrated);
+    if (!p->quiet && !p->brief) printf("  %-58s %10s %10s %8s\n", "", "published", "ours", "error");
+    if (p->sections == NULL) return;
+    cJSON *section = cJSON_CreateObject();
+    cJSON_AddItemToArray(p->sections, section);
+    cJSON_AddStringToObject(section, "title", title);
+    cJSON_AddStringToObject(section, "source", source);
+    cJSON_AddStringToObject(section, "calibrated_on", calibrated);
+    cJSON_AddStringToObject(section, "unit", unit);
+    p->rows = cJSON_AddArrayToObject(section, "rows");
+}
+
+static void keep_error(struct published *p, double error)
+{
+    if (p->count == p->room) {
+        const int room = p->room > 0 ? 2 * p->room : 64;
+        double *more = realloc(p->error, (size_t)room * sizeof *more);
+        if (more == NULL) return;
+        p->error = more, p->room = room;
+    }
+    p->error[p->count++] = fabs(error);
+    p->sum += fabs(error);
+    if (fabs(error) > p->most) p->most = fabs(error);
+}
+
+void published_row(struct published *p, const char *what, double published, double ours, int digits)
+{
+    const double error = published != 0 ? 100 * (ours / published - 1) : ours == 0 ? 0 : INFINITY;
+    keep_error(p, error);
+    if (!p->quiet && !p->brief)
+        printf("  %-58s %10.*f %10.*f %+6.2f %%\n", what, digits, published, digits, ours, error);
+    if (p->rows == NULL) return;
+    cJSON *row = cJSON_CreateObject();
+    cJSON_AddItemToArray(p->rows, row);
+    cJSON_AddStringToObject(row, "what", what);
+    cJSON_AddNumberToObject(row, "published", published);
+    cJSON_AddNumberToObject(row, "ours", ours);
+    cJSON_AddNumberToObject(row, "error_percent", error);
+}
+
+void published_end(struct published *p)
+{
+    if (p->count == 0 || p->quiet) return;
+    printf("  %d rows: error %.2f %% on average, median %.2f %%, at most %.2f %%\n\n", p->count, p->sum / p->count,
+           measure_median(p->error, p->count), p->most);
+}
+
+/* ---- the command ------------------------------------------------------------------------------------------------- */
+
+static enum error_code all_sections(struct published *p, struct error *err)
+{
+    enum error_code e = OK;
+    if (!p->measured) e = published_zero_bubble(p, err);
+    if (!e && !p->measured) e = published_memory(p, err);
+    if (!e && !p->measured) e = published_orders(p, err);
+    return e ? e : published_steps(p, err);
+}
+
+static enum error_code calibrate(const struct published *p, struct error *err)
+{
+    const enum error_code e = published_calibrate(&vtrain_node, p->folder, err);
+    return e ? e : published_calibrate(&vtrain_cluster, p->folder, err);
+}
+
+enum error_code bench_published_topic(int argc, char **argv, int *status, struct error *err)
+{
+    struct published p = { .folder = "golden/published" };
+    const char *json = NULL;
+    bool help, searches = false;
+    (void)status;
+    const struct option table[] = {
+        { "--folder", "DIR", OPTION_STRING, &p.folder,
+          .help = "where the measured steps are; default: golden/published" },
+        { "--measured", "FILE", OPTION_STRING, &p.measured,
+          .help = "steps of your own in place of all, in the columns of those files or of vTrain's" },
+        { "--every", NULL, OPTION_SWITCH, &p.every, .help = "print every row, also of hundreds" },
+        { "--calibrate", NULL, OPTION_SWITCH, &searches,
+          .help = "in place of all: search for the constants of a100-node and a100-superpod, some minutes" },
+        { "--json", "FILE", OPTION_STRING, &json, .help = "every row as JSON; - for stdout, without the tables" },
+        { 0 }
+    };
+    enum error_code e = parse_command(
+        "bench published", "[options]",
+        "Compute what papers printed, and say by how many per cent it differs.",
+        argc - 3, argv + 3, table, &help, err);
+    if (e || help) return e;
+    if (searches) return calibrate(&p, err);
+    p.sections = json ? cJSON_CreateArray() : NULL;
+    p.quiet = json && strcmp(json, "-") == 0;
+    e = all_sections(&p, err);
+    if (!e && json) e = json_write(json, p.sections, err);
+    cJSON_Delete(p.sections);
+    free(p.error);
+    return e;
+}

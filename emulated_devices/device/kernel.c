@@ -1,0 +1,55 @@
+#include "emulated_devices/device/kernel.h"
+#include <math.h>
+
+static double upward(double a, double b) { return ceil(a / b); }
+static double larger(double a, double b) { return a > b ? a : b; }
+
+/* Units at a share of a rate in millions per second, in picoseconds; 0 at rate 0. */
+static double at_share(double units, int64_t rate, int64_t permille)
+{
+    return rate > 0 ? units * 1e9 / ((double)rate * (double)permille) : 0;
+}
+
+/* Operations as if every wave were full and every tile half_depth deeper. */
+static double padded(const struct kernels *k, struct product p)
+{
+    const double tile = (double)k->tile_rows * (double)k->tile_columns;
+    const double tiles = upward((double)p.rows, (double)k->tile_rows) *
+                         upward((double)p.columns, (double)k->tile_columns) * (double)p.count;
+    return upward(tiles, (double)k->units) * (double)k->units * tile * 2 * (double)(p.depth + k->half_depth);
+}
+
+static int64_t memory_permille(const struct kernels *k) { return k->units > 0 ? k->memory_permille : 1000; }
+
+picoseconds kernel_product(const struct cluster *c, enum dtype t, struct product p)
+{
+    const struct kernels *k = &c->kernels;
+    const double count = (double)p.count, m = (double)p.rows, n = (double)p.columns, d = (double)p.depth;
+    const double bytes = (double)dtype_size(t) * count * (m * d + d * n + m * n);
+    const int64_t matrix = k->units > 0 ? k->matrix_permille : 1000, memory = memory_permille(k);
+    const double work = k->units > 0 ? padded(k, p) : 2 * count * m * n * d;
+    return k->launch +
+           (picoseconds)ceil(larger(at_share(work, c->flop_rate[t], matrix), at_share(bytes, c->memory_rate, memory)));
+}
+
+uint64_t whole_units(double x) { return x > 0 ? (uint64_t)fmin(ceil(x), 0x1p62) : 0; }
+
+picoseconds kernel_time(const struct cluster *c, enum dtype t, struct op_cost cost)
+{
+    const struct kernels *k = &c->kernels;
+    if (k->units == 0) {
+        const picoseconds arithmetic = time_at_rate(whole_units(cost.flops), c->flop_rate[t]);
+        const picoseconds memory = time_at_rate(whole_units(cost.bytes), c->memory_rate);
+        return arithmetic > memory ? arithmetic : memory;
+    }
+    if (cost.flops == 0 && cost.bytes == 0) return 0;
+    if (cost.rows > 0) return kernel_product(c, t, (struct product){ cost.rows, cost.columns, cost.depth, 1 });
+    return k->launch + (picoseconds)ceil(larger(at_share(cost.flops, c->flop_rate[t], k->matrix_permille),
+                                                at_share(cost.bytes, c->memory_rate, k->memory_permille)));
+}
+
+picoseconds kernel_bytes(const struct cluster *c, double bytes)
+{
+    const struct kernels *k = &c->kernels;
+    return k->launch + (picoseconds)ceil(at_share(bytes, c->memory_rate, memory_permille(k)));
+}

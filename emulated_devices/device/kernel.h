@@ -1,0 +1,30 @@
+/* kernel.h -- how long a kernel takes that does not reach the rates of a data sheet.
+ *
+ * A cluster file may say how kernels fall short ("kernels", docs/virtual_clock.md).  A matrix product is cut into tiles
+ * of its result, and the device's units compute one tile each at a time: a last wave with few tiles takes as long as a
+ * full one.  A tile of depth k takes as long as k + half_depth at the best rate, so that a product of depth half_depth
+ * reaches half of it.  What reads and writes memory reaches a share of its rate, and every kernel takes a while to
+ * start.  Without "kernels" an operation takes the longer of arithmetic and memory traffic at the stated rates.
+ */
+#ifndef ORRERY_KERNEL_H
+#define ORRERY_KERNEL_H
+
+#include "emulated_devices/device/cluster.h"
+#include "ref/ops/ops.h"
+
+/** The time of an operation as one kernel: of a matrix product with its shape, if it has one. */
+picoseconds kernel_time(const struct cluster *, enum dtype, struct op_cost);
+
+/* `count` products of [rows, depth] by [depth, columns]. */
+struct product { int64_t rows, columns, depth, count; };
+
+/** The time of one kernel for these products, in a format of the cluster. */
+picoseconds kernel_product(const struct cluster *, enum dtype, struct product);
+
+/** Counts of operations and bytes are doubles: integers, except for some factors of one half.  Rounded up. */
+uint64_t whole_units(double);
+
+/** The time of one kernel that reads and writes this many bytes and computes next to nothing. */
+picoseconds kernel_bytes(const struct cluster *, double bytes);
+
+#endif

@@ -1,0 +1,178 @@
+/* How long a kernel takes on a cluster that says how kernels fall short of its rates; and steps of Megatron-LM of which
+ * the time is known.
+ * tier: check
+ */
+#include "emulated_devices/device/clock.h"
+#include "emulated_devices/device/kernel.h"
+#include "emulated_devices/plan/megatron.h"
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <string.h>
+#include <cmocka.h>
+
+/* 10^12 operations and 10^11 bytes a second: a picosecond for an operation, ten for a byte. */
+static const struct cluster plain = { .flop_rate = { [F16] = 1000000, [F32] = 1000000 }, .memory_rate = 100000,
+                                      .levels = 1 };
+
+static struct cluster short_of(void)
+{
+    struct cluster c = plain;
+    c.kernels = (struct kernels){ .units = 4, .tile_rows = 8, .tile_columns = 16, .half_depth = 32,
+                                  .matrix_permille = 500, .memory_permille = 250, .launch = 7000 };
+    return c;
+}
+
+static picoseconds product(const struct cluster *c, int64_t rows, int64_t columns, int64_t depth, int64_t count)
+{
+    return kernel_product(c, F16, (struct product){ rows, columns, depth, count });
+}
+
+/* A wave of 4 tiles of 8 x 16, as deep as depth + 32, at half the rate. */
+static void test_products_come_in_waves_of_tiles(void **state)
+{
+    struct cluster c = short_of();
+    (void)state;
+    c.memory_rate = 0;
+    enum { DEPTH = 4096, WAVE = 4 * 8 * 16 * 2 * (DEPTH + 32) * 2 };
+    assert_int_equal(product(&c, 8, 16, DEPTH, 4), 7000 + WAVE);
+    assert_int_equal(product(&c, 16, 32, DEPTH, 1), 7000 + WAVE);       /* the same four tiles */
+    assert_int_equal(product(&c, 9, 17, DEPTH, 1), 7000 + WAVE);        /* four tiles, three hardly used */
+    assert_int_equal(product(&c, 33, 16, DEPTH, 1), 7000 + 2 * WAVE);   /* five tiles: two waves */
+    assert_int_equal(product(&plain, 9, 17, DEPTH, 1), 2 * (9 * DEPTH + 17 * DEPTH + 9 * 17) * 10);  /* memory */
+    assert_int_equal(product(&plain, 100, 200, 300, 1), 2 * 100 * 200 * 300);
+}
+
+/* A shallow product waits for memory, of which a quarter of the rate is reached: 40 ps a byte. */
+static void test_memory_at_a_share(void **state)
+{
+    const struct cluster c = short_of();
+    (void)state;
+    const int64_t bytes = 2 * (8 * 1 + 1 * 1000 + 8 * 1000), work = 16 * 4 * 8 * 16 * 2 * (1 + 32) * 2;
+    assert_int_equal(product(&c, 8, 1000, 1, 1), 7000 + (bytes * 40 > work ? bytes * 40 : work));
+    assert_int_equal(kernel_bytes(&c, 1000), 7000 + 40000);
+    assert_int_equal(kernel_bytes(&plain, 1000), 10000);
+}
+
+/* What a device charges: a product by its shape, the rest by operations and bytes; without "kernels" as ever. */
+static void test_the_clock_charges_them(void **state)
+{
+    struct cluster c = short_of();
+    struct clock clock;
+    (void)state;
+    clock_open(&clock, &c, F32);
+    clock_compute(&clock, "product", linear_cost(9, 4096, 17, F32));
+    assert_int_equal(clock.now, kernel_product(&c, F32, (struct product){ 9, 17, 4096, 1 }));
+    const picoseconds then = clock.now;
+    clock_compute(&clock, "bytes", elementwise_cost(100, 2, 1, F32));
+    assert_int_equal(clock.now - then, 7000 + 800 * 40);
+    clock_compute(&clock, "nothing", (struct op_cost){ .flops = 0 });
+    assert_int_equal(clock.now - then, 7000 + 800 * 40);
+    clock_open(&clock, &plain, F32);
+    clock_compute(&clock, "product", linear_cost(100, 200, 300, F32));
+    assert_int_equal(clock.now, 2 * 100 * 200 * 300);
+}
+
+/* ---- steps of Megatron-LM ---------------------------------------------------------------------------------------- */
+
+static const struct megatron gpt = { .devices = 1, .batch = 4, .micro = 1, .width = 256, .heads = 4, .layers = 4,
+                                     .tokens = 64, .vocabulary = 512, .tp = 1, .dp = 1, .pp = 1, .chunks = 1 };
+
+static void assert_near(double got, double want)
+{
+    if (!(got > want - 20e3 && got < want + 20e3)) fail_msg("%.0f ps, expected %.0f", got, want);
+}
+
+static picoseconds step(struct megatron m, const struct cluster *c)
+{
+    struct schedule s;
+    struct error err;
+    picoseconds t;
+    if (megatron_schedule(&s, &m, &err) || megatron_time(&t, &m, &s, c, &err)) fail_msg("%s", err.text);
+    schedule_free(&s);
+    return t;
+}
+
+static struct cluster with_links(void)
+{
+    struct cluster c = plain;
+    c.memory_rate = 0, c.levels = 2;
+    c.link[0] = (struct link){ .level = "node", .devices = 8, .eager = ALWAYS_EAGER };
+    c.link[1] = (struct link){ .level = "cluster", .eager = ALWAYS_EAGER };
+    return c;
+}
+
+/* Without memory and messages a step takes its operations: 72 B s L h^2 (1 + s/6h + V/12Lh), and a third more with a
+ * second forward of the layers.  The timer counts nanoseconds. */
+static void test_operations_of_a_step(void **state)
+{
+    const struct cluster c = with_links();
+    struct megatron m = gpt;
+    (void)state;
+    const double layers = 72.0 * 4 * 64 * 4 * 256 * 256 * (1 + 64 / (6.0 * 256)), output = 6.0 * 4 * 64 * 512 * 256;
+    assert_near((double)step(m, &c), layers + output);
+    m.recompute = MEGATRON_FULL;
+    assert_near((double)step(m, &c), layers * 4 / 3 + output);
+    assert_near(megatron_flops(&m), layers * 4 / 3 + output);
+    m.recompute = MEGATRON_SELECTIVE;
+    const double attention = 4.0 * 4 * 4 * 64 * 64 * 256;           /* two products of L layers, forward only */
+    assert_near((double)step(m, &c), layers + output + attention);
+}
+
+/* Halves of layers on two stages: all but the bubble, of half a microbatch's layers. */
+static void test_a_pipeline_has_its_bubble(void **state)
+{
+    const struct cluster c = with_links();
+    struct megatron m = gpt;
+    (void)state;
+    m.vocabulary = 1;                                               /* so that no stage is longer */
+    const double alone = (double)step(m, &c);
+    m.devices = m.pp = 2;
+    const double both = (double)step(m, &c), want = alone / 2 * (1 + 1.0 / 4);
+    assert_true(both > .99 * want && both < 1.01 * want);
+}
+
+/* A group whose members are on several nodes has the whole card if it alone uses it, else a part. */
+static void test_cards_are_shared(void **state)
+{
+    struct cluster c = with_links();
+    struct megatron m = gpt;
+    (void)state;
+    for (int t = 0; t < DTYPE_COUNT; t++) c.flop_rate[t] = 0;
+    c.link[0].rate = 1000000, c.link[1].rate = 100;                 /* 800 for a node */
+    m.devices = m.dp = m.batch = 16;
+    const double bytes = 4 * (12.0 * 256 * 256 * 4 + 512 * 256);
+    const double one = 2 * 15.0 / 16 * bytes / 800 * 1e6;
+    assert_true((double)step(m, &c) > .99 * one && (double)step(m, &c) < 1.01 * one);
+    m.tp = 4, m.devices = 64;                               /* a quarter of the bytes, four groups of each node */
+    assert_true((double)step(m, &c) > .99 * one && (double)step(m, &c) < 1.02 * one);
+}
+
+static void test_refusals(void **state)
+{
+    static const struct { int batch, layers, heads, devices; const char *says; } bad[] = {
+        { 3, 4, 4, 4, "whole microbatches" }, { 4, 5, 4, 4, "layers do not divide" }, { 4, 4, 3, 4, "heads" },
+        { 4, 4, 4, 5, "number of devices" },
+    };
+    struct schedule s;
+    struct error err;
+    (void)state;
+    for (size_t i = 0; i < sizeof bad / sizeof *bad; i++) {
+        struct megatron m = gpt;
+        m.batch = bad[i].batch, m.layers = bad[i].layers, m.heads = bad[i].heads, m.devices = bad[i].devices;
+        m.dp = 2, m.pp = 2;
+        assert_int_equal(megatron_schedule(&s, &m, &err), ERR_PLAN);
+        if (!strstr(err.text, bad[i].says)) fail_msg("%s", err.text);
+    }
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_products_come_in_waves_of_tiles), cmocka_unit_test(test_memory_at_a_share),
+        cmocka_unit_test(test_the_clock_charges_them), cmocka_unit_test(test_operations_of_a_step),
+        cmocka_unit_test(test_a_pipeline_has_its_bubble), cmocka_unit_test(test_cards_are_shared),
+        cmocka_unit_test(test_refusals),
+    };
+    return cmocka_run_group_tests_name("kernels", tests, NULL, NULL);
+}
