@@ -210,7 +210,7 @@ static void compute(struct desk *k, const struct request *q)
     for (int i = 0; i < 2; i++)
         if (!(q->real[i] >= 0 && q->real[i] < 1e15)) end_trial(k, RUN_MISUSED, "work: %g is no number of operations or "
                                                              "bytes", q->real[i]);
-    device_charge(k->device, "work", (struct op_cost){ q->real[0], q->real[1] });
+    device_charge(k->device, "work", (struct op_cost){ .flops = q->real[0], .bytes = q->real[1] });
     note(k, EVENT_COMPUTE, 0, 0, from);
 }
 
