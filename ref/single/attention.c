@@ -74,7 +74,7 @@ static double times_of(const struct single *s, const struct rows *r, int64_t n, 
     return numbers(r->mask)[row * r->S + j] * r->kept;
 }
 
-/* The columns of a head. */
+/* The columns of a head.  A result has as many as a value, which may be fewer: the others are zeros. */
 struct heads { int64_t query, key, value; };
 
 static struct heads heads_of(const struct model_config *c, int64_t h)
@@ -220,7 +220,7 @@ static struct single_value forward(struct single *s, const struct single_node *n
     for (int64_t h = 0; h < c->H; h++)
         for (int64_t row = 0; row < r.tokens; row++) {
             const struct query q = query_of(s, &r, row, h, numbers(scratch) + h * QUERY_ARRAYS * room, room);
-            gather_row(&q, &r, sums_at(&g, (row * c->H + h) * c->A), c->A);
+            gather_row(&q, &r, sums_at(&g, (row * c->H + h) * value_width(c)), value_width(c));
         }
     return finish(s, &g, r.S + r.T);
 }
@@ -247,17 +247,18 @@ static void slopes(const struct single *s, const struct rows *w, struct query *q
 {
     const struct model_config *c = s->config;
     const struct rounding *r = &s->rounding;
-    const double g = rounding_of_sum(r->sum, c->A), scale = attention_scale(c);
+    const int64_t V = value_width(c);
+    const double g = rounding_of_sum(r->sum, V), scale = attention_scale(c);
     double d = 0, absolute, absolute_d, d_of_result;
     for (int64_t j = 0; j < q->keys; j++) {
-        q->x[j] = q->times[j] * dot(dy, row_at(w, key_row(w, q->row, j), q->at.value), c->A, &absolute);
+        q->x[j] = q->times[j] * dot(dy, row_at(w, key_row(w, q->row, j), q->at.value), V, &absolute);
         q->off_x[FUSED][j] = g * q->times[j] * absolute;
         q->off_x[STEPS][j] = q->off_x[FUSED][j] + 2 * r->store * fabs(q->x[j]);
         d += q->p[j] * q->x[j];
     }
-    result_of(w, q, dy, result, c->A, &absolute_d, &d_of_result);
+    result_of(w, q, dy, result, V, &absolute_d, &d_of_result);
     for (int way = 0; way < WAYS; way++) {
-        double off = (rounding_of_sum(r->sum, c->A + q->keys) + 3 * r->sum) * absolute_d + fabs(d_of_result);
+        double off = (rounding_of_sum(r->sum, V + q->keys) + 3 * r->sum) * absolute_d + fabs(d_of_result);
         for (int64_t j = 0; j < q->keys; j++) {
             const double apart = fabs(q->x[j] - d), own = q->off_x[way][j];
             off += q->p[j] * (q->off[way][j] * apart + (way == STEPS ? own : g * fabs(q->x[j])));
@@ -270,9 +271,9 @@ static void slopes(const struct single *s, const struct rows *w, struct query *q
     for (int64_t j = 0; j < q->keys; j++) q->x[j] = scale * q->p[j] * (q->x[j] - d);
 }
 
-/* Add what a query contributes to the gradients of itself, its keys and values. */
+/* Add what a query contributes to the gradients of itself, its keys and values, which have V numbers. */
 static void spread(const struct gathered *g, const struct rows *r, const struct query *q, const double common[WAYS],
-                   const double *dy, int64_t A)
+                   const double *dy, int64_t A, int64_t V)
 {
     const int64_t width = tensor_cols(g->y);
     const struct sums my = sums_at(g, q->row * width + q->at.query);
@@ -289,7 +290,7 @@ static void spread(const struct gathered *g, const struct rows *r, const struct 
         }
         gather(my, q->x[j], key, off[0], A);
         gather(sums_at(g, row * width + q->at.key), q->x[j], mine, off[1], A);
-        gather(sums_at(g, row * width + q->at.value), p, dy, off[2], A);
+        gather(sums_at(g, row * width + q->at.value), p, dy, off[2], V);
         for (int64_t a = 0; a < A; a++) mean[a] += q->p[j] * key[a];
     }
     for (int way = 0; way < WAYS; way++)
@@ -314,11 +315,12 @@ static void gather_head(const struct single *s, const struct rows *r, struct ten
 {
     const struct model_config *c = s->config;
     for (int64_t n = 0; n < r->tokens; n++) {
-        const double *my_dy = numbers(dy) + (n * c->H + h) * c->A, *my_y = numbers(y) + (n * c->H + h) * c->A;
+        const int64_t at = (n * c->H + h) * value_width(c);
+        const double *my_dy = numbers(dy) + at, *my_y = numbers(y) + at;
         struct query q = query_of(s, r, n, h, scratch, room);
         double common[WAYS];
         slopes(s, r, &q, my_dy, my_y, common);
-        spread(g, r, &q, common, my_dy, c->A);
+        spread(g, r, &q, common, my_dy, c->A, value_width(c));
     }
 }
 

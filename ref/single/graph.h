@@ -86,6 +86,6 @@ extern const struct single_operation single_embed, single_positions, single_norm
                                      single_silu, single_swiglu, single_geglu, single_scale, single_gate,
                                      single_dropout, single_add, single_beside, single_mix, single_route,
                                      single_experts_up, single_experts_down, single_combine, single_loss,
-                                     single_balance_loss, single_z_loss;
+                                     single_balance_loss, single_z_loss, single_latent_norm, single_join;
 
 #endif

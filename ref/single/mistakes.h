@@ -31,7 +31,7 @@ struct single_mistakes {
 extern const struct single_mistakes single_attention_mistakes, single_norm_mistakes, single_matrix_mistakes,
                                     single_rotary_mistakes, single_gelu_mistakes, single_swiglu_mistakes,
                                     single_positions_mistakes, single_embed_mistakes, single_add_mistakes,
-                                    single_loss_mistakes;
+                                    single_loss_mistakes, single_latent_norm_mistakes;
 
 /* ---- the result that is diagnosed -------------------------------------------------------------------------------- */
 

@@ -1,5 +1,6 @@
 /* mistakes_attention.c -- what attention gives with one mistake: a plain program with a parameter for each.  Without
  * dropout. */
+#include "ref/model/transformer.h"
 #include "ref/single/mistakes.h"
 #include <stdlib.h>
 
@@ -7,6 +8,7 @@
 struct variant {
     double power;                       /* scores times A to this power more than right */
     bool by_width;                      /* scores divided by sqrt(D) */
+    bool unsharpened;                   /* scores without what YaRN multiplies their scale by */
     int ahead, behind;                  /* keys seen beyond the own one; the last ones only */
     bool all, no_window;                /* every key of the sequence; of those before */
     bool undivided, by_query;           /* softmax without its sum; over queries */
@@ -20,9 +22,10 @@ static const struct variant variants[] = {
     { .all = true },      { .undivided = true }, { .by_query = true }, { .modulo = true },    { .values = 1 },
     { .values = -1 },     { .no_mean = true },   { .no_scale = true }, { .last_only = true }, { .behind = 2 },
     { .behind = 3 },      { .behind = 4 },       { .behind = 8 },      { .no_window = true },
+    { .unsharpened = true },
 };
 enum { BY_WIDTH, UNSCALED, TWICE_SCALED, NOT_ITSELF, NEXT, ALL, UNDIVIDED, BY_QUERY, MODULO, VALUES_NEXT, VALUES_BEFORE,
-       NO_MEAN, NO_SCALE, LAST_ONLY, LAST_2, LAST_3, LAST_4, LAST_8, NO_WINDOW };
+       NO_MEAN, NO_SCALE, LAST_ONLY, LAST_2, LAST_3, LAST_4, LAST_8, NO_WINDOW, UNSHARPENED };
 
 struct heads { int64_t width, query, key, value; };
 
@@ -48,13 +51,18 @@ static bool sees(const struct variant *x, int64_t window, int64_t s, int64_t t)
     return t <= s + x->ahead && (last == 0 || t > s - last);
 }
 
+/* The scale without what YaRN multiplies it by. */
+static double plain_scale(const struct model_config *c) { return 1 / sqrt((double)c->A); }
+
 /* P [S,S] of one head of one sequence. */
 static void probabilities(const struct single *s, const struct variant *x, int64_t window, const double *qkv,
                           struct heads at, double *P)
 {
     const struct model_config *c = s->config;
     const int64_t S = s->batch.S;
-    const double scale = (x->by_width ? 1 / sqrt((double)c->D) : 1 / sqrt((double)c->A)) * pow((double)c->A, x->power);
+    const double scale = (x->by_width      ? 1 / sqrt((double)c->D)
+                          : x->unsharpened ? plain_scale(c)
+                                           : attention_scale(c)) * pow((double)c->A, x->power);
     for (int64_t q = 0; q < S; q++) {
         double top = -INFINITY, sum = 0;
         for (int64_t t = 0; t < S; t++) {
@@ -73,13 +81,18 @@ static void probabilities(const struct single *s, const struct variant *x, int64
     }
 }
 
+static bool cannot(const struct model_config *c, const struct single_node *n, const struct variant *x)
+{
+    return (x->values && c->K == 1) || n->rate > 0 || (x->unsharpened && attention_scale(c) == plain_scale(c));
+}
+
 static struct tensor forward(struct single *s, const struct single_node *n, int which)
 {
     const struct model_config *c = s->config;
     const struct variant *x = &variants[which];
     const struct tensor X = single_act(s, n->in[0]);
-    const int64_t S = s->batch.S, ld = c->H * c->A;
-    if (!single_going(s) || (x->values && c->K == 1) || n->rate > 0) return tensor_none;
+    const int64_t S = s->batch.S, V = value_width(c), ld = c->H * V;
+    if (!single_going(s) || cannot(c, n, x)) return tensor_none;
     const struct tensor Y = single_new(s, tensor_rows(X), ld), P = single_new(s, S, S);
     for (int64_t row = 0; !s->failed && row < tensor_rows(X); row += S)
         for (int64_t h = 0; h < c->H; h++) {
@@ -87,8 +100,8 @@ static struct tensor forward(struct single *s, const struct single_node *n, int 
             const double *qkv = numbers(X) + row * at.width;
             probabilities(s, x, model_window(c, n->layer), qkv, at, numbers(P));
             for (int64_t i = 0; i < S * S; i++)
-                for (int64_t a = 0; a < c->A; a++)
-                    numbers(Y)[(row + i / S) * ld + h * c->A + a] +=
+                for (int64_t a = 0; a < V; a++)
+                    numbers(Y)[(row + i / S) * ld + h * V + a] +=
                         numbers(P)[i] * qkv[i % S * at.width + at.value + a];
         }
     return Y;
@@ -101,8 +114,8 @@ static void spread(const struct model_config *c, double *dx, const double *qkv, 
     for (int64_t a = 0; a < c->A; a++) {
         dx[q * at.width + at.query + a] += slope * qkv[t * at.width + at.key + a];
         dx[t * at.width + at.key + a] += slope * qkv[q * at.width + at.query + a];
-        dx[t * at.width + at.value + a] += p * dy[a];
     }
+    for (int64_t a = 0; a < value_width(c); a++) dx[t * at.width + at.value + a] += p * dy[a];
 }
 
 static void forget_keys(const struct single *s, double *dx, struct heads at)
@@ -115,17 +128,17 @@ static void head_backward(const struct single *s, const struct variant *x, int64
                           const double *qkv, const double *dy, struct heads at, double *P)
 {
     const struct model_config *c = s->config;
-    const int64_t S = s->batch.S, ld = c->H * c->A;
-    const double scale = x->no_scale ? 1 : 1 / sqrt((double)c->A);
+    const int64_t S = s->batch.S, V = value_width(c), ld = c->H * V;
+    const double scale = x->no_scale ? 1 : attention_scale(c);
     probabilities(s, x, window, qkv, at, P);
     for (int64_t q = 0; q < S; q++) {
         double mean = 0;
         for (int64_t t = 0; t < S && !x->no_mean; t++)
-            mean += P[q * S + t] * dot(dy + q * ld, qkv + t * at.width + at.value, c->A);
+            mean += P[q * S + t] * dot(dy + q * ld, qkv + t * at.width + at.value, V);
         for (int64_t t = 0; t < S; t++) {
             const double p = P[q * S + t];
             spread(c, dx, qkv, dy + q * ld, at, q, t, p,
-                   scale * p * (dot(dy + q * ld, qkv + t * at.width + at.value, c->A) - mean));
+                   scale * p * (dot(dy + q * ld, qkv + t * at.width + at.value, V) - mean));
         }
     }
 }
@@ -136,7 +149,7 @@ static struct tensor input(struct single *s, const struct single_node *n, int wh
     const struct variant *x = &variants[which];
     const struct tensor dY = single_grad(s, n->out), X = single_act(s, n->in[0]);
     const int64_t S = s->batch.S, group = c->H / c->K;
-    if (!single_going(s) || (x->last_only && group == 1) || (x->values && c->K == 1) || n->rate > 0) return tensor_none;
+    if (!single_going(s) || (x->last_only && group == 1) || cannot(c, n, x)) return tensor_none;
     const struct tensor dX = single_new(s, tensor_rows(X), tensor_cols(X)), P = single_new(s, S, S);
     for (int64_t row = 0; !s->failed && row < tensor_rows(X); row += S)
         for (int64_t h = 0; h < c->H; h++) {
@@ -144,7 +157,7 @@ static struct tensor input(struct single *s, const struct single_node *n, int wh
             double *dx = numbers(dX) + row * at.width;
             if (x->last_only && h % group == group - 1) forget_keys(s, dx, at);
             head_backward(s, x, model_window(c, n->layer), dx, numbers(X) + row * at.width,
-                          numbers(dY) + row * c->H * c->A + h * c->A, at, numbers(P));
+                          numbers(dY) + (row * c->H + h) * value_width(c), at, numbers(P));
         }
     return dX;
 }
@@ -153,6 +166,7 @@ static const struct single_mistake forward_table[] = {
     { "scores are divided by the root of the width D, not of a head's A", forward, BY_WIDTH },
     { "scores are not divided by the root of A", forward, UNSCALED },
     { "scores are divided by the root of A twice", forward, TWICE_SCALED },
+    { "scores are divided by the root of A only, without YaRN's mscale_all_dim", forward, UNSHARPENED },
     { "the mask is off by one: a token does not see itself", forward, NOT_ITSELF },
     { "the mask is off by one: a token sees the next one", forward, NEXT },
     { "there is no mask: a token sees its whole sequence", forward, ALL },

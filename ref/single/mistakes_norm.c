@@ -1,4 +1,4 @@
-/* mistakes_norm.c -- what a norm gives with one mistake. */
+/* mistakes_norm.c -- what a norm, also of a latent, gives with one mistake. */
 #include "ref/single/mistakes.h"
 
 struct variant {
@@ -17,9 +17,10 @@ enum { OUTSIDE, SAMPLE, NO_MEAN, NO_WEIGHT, NO_BIAS, PLUS_ONE, CONSTANT, NO_SUM,
 
 struct row { double mean, r; };
 
-static struct row row_of(const struct single *s, const struct variant *v, const double *x, int64_t D)
+static struct row row_of(const struct single *s, const struct single_node *n, const struct variant *v,
+                         const double *x, int64_t D)
 {
-    const double eps = v->eps > 0 ? v->eps : v->no_eps ? 0 : s->config->eps;
+    const double eps = v->eps > 0 ? v->eps : v->no_eps ? 0 : single_norm_eps(s, n);
     double sum = 0, squares = 0;
     for (int64_t i = 0; i < D; i++) sum += x[i];
     const double mean = s->config->norm == NORM_LAYER && !v->no_mean ? sum / (double)D : 0;
@@ -30,7 +31,7 @@ static struct row row_of(const struct single *s, const struct variant *v, const 
 
 static bool cannot(const struct single *s, const struct single_node *n, const struct variant *v)
 {
-    return (v->eps > 0 && fabs(v->eps / s->config->eps - 1) < 1e-3) || (v->no_bias && n->bias < 0) ||
+    return (v->eps > 0 && fabs(v->eps / single_norm_eps(s, n) - 1) < 1e-3) || (v->no_bias && n->bias < 0) ||
            (v->no_mean && s->config->norm != NORM_LAYER);
 }
 
@@ -39,14 +40,15 @@ static struct tensor forward(struct single *s, const struct single_node *n, int 
     const struct variant *v = &variants[which];
     const struct tensor X = single_act(s, n->in[0]), w = single_param(s, n->weight), b = single_param(s, n->bias);
     if (!single_going(s) || cannot(s, n, v)) return tensor_none;
-    const int64_t D = tensor_cols(X);
+    const int64_t D = single_slot(s, n->out)->cols, ld = tensor_cols(X);
     const struct tensor Y = single_new(s, tensor_rows(X), D);
     if (tensor_count(w) != D) return tensor_none;
     struct row row = { 0 };
-    for (int64_t i = 0; !s->failed && i < tensor_count(X); i++) {
+    for (int64_t i = 0; !s->failed && i < tensor_count(Y); i++) {
         const int64_t c = i % D;
-        if (c == 0) row = row_of(s, v, numbers(X) + i, D);
-        numbers(Y)[i] = (numbers(X)[i] - row.mean) * row.r * (v->no_weight ? 1 : numbers(w)[c] + v->weight_plus_one) +
+        const double *x = numbers(X) + i / D * ld;
+        if (c == 0) row = row_of(s, n, v, x, D);
+        numbers(Y)[i] = (x[c] - row.mean) * row.r * (v->no_weight ? 1 : numbers(w)[c] + v->weight_plus_one) +
                         (n->bias < 0 || v->no_bias ? 0 : numbers(b)[c]);
     }
     return Y;
@@ -57,20 +59,20 @@ static struct tensor input(struct single *s, const struct single_node *n, int wh
     const struct variant *v = &variants[which];
     const struct tensor dY = single_grad(s, n->out), X = single_act(s, n->in[0]), w = single_param(s, n->weight);
     if (!single_going(s) || cannot(s, n, v)) return tensor_none;
-    const int64_t D = tensor_cols(X);
-    const struct tensor dX = single_new(s, tensor_rows(X), D);
+    const int64_t D = tensor_cols(dY), ld = tensor_cols(X);
+    const struct tensor dX = single_new(s, tensor_rows(X), ld);
     const bool has_mean = s->config->norm == NORM_LAYER && !v->no_sum;
     if (tensor_count(w) != D) return tensor_none;
     for (int64_t r = 0; !s->failed && r < tensor_rows(X); r++) {
-        const double *x = numbers(X) + r * D, *dy = numbers(dY) + r * D;
-        const struct row row = row_of(s, v, x, D);
+        const double *x = numbers(X) + r * ld, *dy = numbers(dY) + r * D;
+        const struct row row = row_of(s, n, v, x, D);
         double h = 0, hx = 0;
         for (int64_t i = 0; i < D; i++) {
             const double hi = dy[i] * (v->no_weight ? 1 : numbers(w)[i]);
             h += hi / (double)D, hx += hi * (x[i] - row.mean) * row.r / (double)D;
         }
         for (int64_t i = 0; i < D; i++)
-            numbers(dX)[r * D + i] = row.r * (dy[i] * (v->no_weight ? 1 : numbers(w)[i]) - (has_mean ? h : 0) -
+            numbers(dX)[r * ld + i] = row.r * (dy[i] * (v->no_weight ? 1 : numbers(w)[i]) - (has_mean ? h : 0) -
                                               (v->constant ? 0 : (x[i] - row.mean) * row.r * hx));
     }
     return dX;
@@ -102,10 +104,14 @@ static const struct single_mistake input_table[] = {
     { "eps is 1e-2", input, E2 },
     { "eps is 1e-3", input, E3 },
     { "eps is 1e-4", input, E4 },
+    { "eps is 1e-5", input, E5 },
     { "eps is 1e-6", input, E6 },
     { 0 }
 };
 
 const struct single_mistakes single_norm_mistakes = { .of = &single_norm,
                                                       .forward = forward_table,
-                                                      .input = input_table };
+                                                      .input = input_table },
+                             single_latent_norm_mistakes = { .of = &single_latent_norm,
+                                                             .forward = forward_table,
+                                                             .input = input_table };

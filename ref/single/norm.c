@@ -1,4 +1,4 @@
-/* norm.c -- layernorm, rmsnorm, and rmsnorms of heads.
+/* norm.c -- layernorm, rmsnorm, and rmsnorms of heads and of latents.
  *
  * y = (x - m) r w + b, r = 1/sqrt(v + eps); an rmsnorm has m = 0 and no b.  With g = rounding_of_sum(width):
  *   the mean is off by g mean|x|, the variance by g (mean x^2), also if it is mean x^2 - m^2;
@@ -19,18 +19,24 @@ struct pieces {
     bool has_mean;
     double roundings;                   /* of a factor: none, or one */
     int64_t keys;                       /* the width of the others, which has weights of its own; 0: the same */
+    double eps;
 };
+
+double single_norm_eps(const struct single *s, const struct single_node *n)
+{
+    return n->operation == &single_latent_norm ? LATENT_EPS : s->config->eps;
+}
 
 static struct pieces of_row(const struct single *s, int64_t width)
 {
-    return (struct pieces){ 1, width, 1, s->config->norm == NORM_LAYER, norm_base(s->config), 0 };
+    return (struct pieces){ 1, width, 1, s->config->norm == NORM_LAYER, norm_base(s->config), 0, s->config->eps };
 }
 
 static struct pieces of_heads(const struct single *s)
 {
     const struct model_config *c = s->config;
-    if (c->normed_together) return (struct pieces){ 2, c->H * c->A, 1, false, norm_base(c), c->K * c->A };
-    return (struct pieces){ c->H + c->K, c->A, c->H, false, norm_base(c), 0 };
+    if (c->normed_together) return (struct pieces){ 2, c->H * c->A, 1, false, norm_base(c), c->K * c->A, c->eps };
+    return (struct pieces){ c->H + c->K, c->A, c->H, false, norm_base(c), 0, c->eps };
 }
 
 /* What a norm multiplies by. */
@@ -63,7 +69,7 @@ static struct row row_of(const struct single *s, const struct pieces *p, const d
     for (int64_t i = 0; i < p->width; i++) sum += x[i], absolute += fabs(x[i]), squares += x[i] * x[i];
     struct row w = { .mean = p->has_mean ? sum / n : 0 };
     for (int64_t i = 0; i < p->width; i++) centred += (x[i] - w.mean) * (x[i] - w.mean);
-    w.r = 1 / sqrt(centred / n + s->config->eps);
+    w.r = 1 / sqrt(centred / n + p->eps);
     w.off_mean = p->has_mean ? g * absolute / n : 0;
     w.off_r = g * w.r * w.r * squares / n / 2 + 4 * s->rounding.sum;
     return w;
@@ -280,4 +286,55 @@ const struct single_operation single_head_norm = {
     .input = { heads_input },
     .weight_words = "the backward pass of the norms of heads for their weight",
     .weight = heads_weight,
+};
+
+/* ---- of latents: of the first columns, as many as there are weights ---------------------------------------------- */
+
+static struct pieces of_latent(const struct single *s, const struct single_node *n)
+{
+    return (struct pieces){ 1, single_slot(s, n->out)->cols, 1, false, norm_base(s->config), 0,
+                            single_norm_eps(s, n) };
+}
+
+/* The first columns, with zeros beside them if there are to be more. */
+static struct tensor columns(struct single *s, struct tensor t, int64_t cols)
+{
+    const int64_t have = tensor_cols(t);
+    const struct tensor out = single_new(s, tensor_rows(t), cols);
+    for (int64_t i = 0; !s->failed && i < tensor_count(out); i++)
+        if (i % cols < have) numbers(out)[i] = numbers(t)[i / cols * have + i % cols];
+    return out;
+}
+
+static struct tensor latent_of(struct single *s, const struct single_node *n)
+{
+    return columns(s, single_act(s, n->in[0]), single_slot(s, n->out)->cols);
+}
+
+static struct single_value latent_forward(struct single *s, const struct single_node *n)
+{
+    return forward_of(s, n, latent_of(s, n), of_latent(s, n));
+}
+
+static struct single_value latent_input(struct single *s, const struct single_node *n)
+{
+    const struct single_value v = input_of(s, n, latent_of(s, n), of_latent(s, n));
+    const int64_t cols = single_slot(s, n->in[0])->cols;
+    if (!single_going(s)) return single_none;
+    return (struct single_value){ .y = columns(s, v.y, cols), .fused = columns(s, v.fused, cols),
+                                  .steps = columns(s, v.steps, cols) };
+}
+
+static struct single_value latent_weight(struct single *s, const struct single_node *n)
+{
+    return weight_of_pieces(s, n, latent_of(s, n), of_latent(s, n));
+}
+
+const struct single_operation single_latent_norm = {
+    .words = "the norm of the latent",
+    .forward = latent_forward,
+    .input_words = "the backward pass of the norm of the latent for its input",
+    .input = { latent_input },
+    .weight_words = "the backward pass of the norm of the latent for its weight",
+    .weight = latent_weight,
 };

@@ -123,6 +123,9 @@ void single_note_expert(struct single *, const unsigned char *row);
 /* End the matrices after the first `used`. */
 void single_release(struct single *, int used);
 
+/* The epsilon of a node that is a norm. */
+double single_norm_eps(const struct single *, const struct single_node *);
+
 /* The norm of all gradients. */
 void single_gradient_norm(struct single *);
 

@@ -45,6 +45,8 @@ static const struct subject { const char *file, *what; void (*change)(struct mod
     { "golden/gemma-wider.safetensors", "norms from one, scaled embeddings, a geglu", NULL },
     { "golden/olmo2-grouped.safetensors", "norms of all queries and of all keys, and of what branches give", NULL },
     { "golden/parscale-grouped.safetensors", "streams", NULL },
+    { "golden/deepseekv2-groups.safetensors", "latents, experts in groups", NULL },
+    { "golden/deepseekv2-yarn.safetensors", "latents of keys and values only, yarn", NULL },
     { "golden/mixtral-top2.safetensors", "a mixture", NULL },
     { "golden/gpt2-tied.safetensors", "dropout", drop },
     { "golden/llama-grouped.safetensors", "dropout", drop },

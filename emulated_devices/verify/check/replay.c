@@ -13,7 +13,8 @@ static const struct single_operation *const operations[OP_COUNT] = {
     [OP_SWIGLU] = &single_swiglu,       [OP_DROPOUT] = &single_dropout,     [OP_ADD] = &single_add,
     [OP_GATE] = &single_gate,           [OP_BESIDE] = &single_beside,       [OP_MIX] = &single_mix,
     [OP_LOSS] = &single_loss,           [OP_PREFIXED_ATTENTION] = &single_prefixed_attention,
-    [OP_GEGLU] = &single_geglu,         [OP_SCALE] = &single_scale,
+    [OP_GEGLU] = &single_geglu,         [OP_SCALE] = &single_scale,         [OP_LATENT_NORM] = &single_latent_norm,
+    [OP_JOIN] = &single_join,
     [OP_ROUTE] = &single_route,         [OP_MIXTURE] = &single_combine,         /* its products: add_experts() */
 };
 
@@ -64,6 +65,17 @@ static int64_t columns_of(const struct building *b, enum activation_width w)
     return n;
 }
 
+static int64_t head_of(const struct model_config *c, enum activation_width w)
+{
+    switch (w) {
+    case WIDTH_QKV:
+    case WIDTH_HEADS:    return c->A;
+    case WIDTH_VALUES:   return value_width(c);
+    case WIDTH_EXPANDED: return expanded_width(c);
+    default:             return 0;
+    }
+}
+
 static int add_slot(struct building *b, const struct node *n, enum activation_width in)
 {
     const int i = b->graph.slots++;
@@ -72,8 +84,7 @@ static int add_slot(struct building *b, const struct node *n, enum activation_wi
     b->width[i] = w;
     *slot = (struct single_slot){ .maker = b->graph.nodes, .route = -1, .unseen = n->unseen, .number = n->out == NULL,
                                   .rows = b->N * (width_of_tokens(w) ? 1 : STREAMS(b->config)),
-                                  .cols = columns_of(b, w),
-                                  .head = w == WIDTH_QKV || w == WIDTH_HEADS ? b->config->A : 0 };
+                                  .cols = columns_of(b, w), .head = head_of(b->config, w) };
     if (slot->number) slot->rows = slot->cols = 1;
     name_slot(b, n->out ? n->out : "loss", slot->name);
     return i;
@@ -150,6 +161,16 @@ static void add_number(struct building *b, const char *name, const struct single
 
 /* ---- all parts --------------------------------------------------------------------------------------------------- */
 
+/* Heads' results without the zeros beside values are attention's own: an operation of ref/single gives no zeros. */
+static void narrow(struct building *b, const struct node *n)
+{
+    struct single_slot *slot = &b->graph.slot[find_slot(b, n->in[0])];
+    const enum activation_width w = operation_width(n, WIDTH_HEADS);
+    b->width[slot - b->graph.slot] = w;
+    slot->unseen = n->unseen, slot->cols = columns_of(b, w), slot->head = head_of(b->config, w);
+    name_slot(b, n->out, slot->name);
+}
+
 static enum error_code add_node(struct building *b, const struct node *n, struct error *err)
 {
     struct single_node node = { .operation = operations[n->op], .in = { -1, -1, -1 }, .layer = b->layer,
@@ -174,7 +195,9 @@ static enum error_code add_part(struct building *b, const struct node *table, in
 {
     b->layer = layer, b->before = b->graph.slots - 1, b->first = b->graph.slots;
     enum error_code e = OK;
-    for (const struct node *n = table; n->op != OP_END && !e; n++) e = add_node(b, n, err);
+    for (const struct node *n = table; n->op != OP_END && !e; n++)
+        if (n->op == OP_NARROW) narrow(b, n);
+        else e = add_node(b, n, err);
     return e;
 }
 

@@ -188,6 +188,9 @@ static void compare_sides(struct comparison *c, const struct reference *ref, con
     if (!failed && c->failed) c->where.on.sides = true;
 }
 
+/* Of bounds that were measured elsewhere, 0 stands for none. */
+static bool is_bounded(const struct known_bounds *known, double bound) { return known == NULL || bound > 0; }
+
 /* Steps are counted from 1, so that a step's gradients and its new weights have the same number.  Weight gradients are
  * completed from the last layer to the first. */
 enum error_code compare_gradients(struct probes *p, struct reference *ref, const struct step_result *result,
@@ -205,7 +208,7 @@ enum error_code compare_gradients(struct probes *p, struct reference *ref, const
     if (optimizer_draws(t->plan.optimizer)) return OK;
     if (here) v.record = &ref->record;
     e = probes_collect(p, false, compare_activation, &v, err);
-    if (here)
+    if (here && is_bounded(ref->known, ref->known ? ref->known->loss : 0))
         comparison_number(c, &c->loss, "loss", result->loss, reference_loss(ref), reference_loss_bound(ref), v.step);
     if (e || t->plan.optimizer->infers) return e;
     v.ignored = overflow;
@@ -217,7 +220,8 @@ enum error_code compare_gradients(struct probes *p, struct reference *ref, const
         else compare_one(t, ref, i, KIND_GRADIENT, j);
     }
     if (!e && data_tracks(&t->data)) e = reference_take_gradients(ref, t, err);
-    if (here && !e && !(overflow && !isfinite(result->norm)))
+    if (here && !e && is_bounded(ref->known, ref->known ? ref->known->norm : 0) &&
+        !(overflow && !isfinite(result->norm)))
         comparison_number(c, &c->norm, "norm", result->norm, reference_norm(ref), reference_norm_bound(ref), v.step);
     return e;
 }
