@@ -1,5 +1,6 @@
 #include "emulated_devices/device/clock.h"
 #include "emulated_devices/device/flight.h"
+#include "emulated_devices/device/events.h"
 #include "emulated_devices/device/kernel.h"
 #include "emulated_devices/device/trace.h"
 #include <string.h>
@@ -20,9 +21,11 @@ void clock_reset(struct clock *c)
 void clock_restart(struct clock *c, const struct cluster *m, enum dtype t)
 {
     struct flight *const flight = c->flight;
+    struct events *const events = c->events;
     flight_settle(flight);
     clock_open(c, m, t);
-    c->flight = flight;
+    c->flight = flight, c->events = events;
+    if (events) events_clear(events);
 }
 
 /* ---- streams ----------------------------------------------------------------------------------------------------- */
@@ -33,6 +36,8 @@ void clock_compute(struct clock *c, const char *what, struct op_cost cost)
     c->now += kernel_time(&c->cluster, c->dtype, cost);
     c->flops += cost.flops;
     c->computing += c->now - start;
+    if (c->events)
+        events_add(c->events, (int)c->current, (struct event){ .kind = EVENT_WORK, .takes = c->now - start });
     if (c->trace != NULL) trace_work(c->trace, (int)c->current, what, start, c->now);
 }
 
@@ -40,6 +45,7 @@ picoseconds clock_job(struct clock *c, enum stream engine, const char *what, pic
 {
     const picoseconds start = later(from, c->stream[engine]);
     c->stream[engine] = start + takes;
+    if (c->events) events_job(c->events, (int)c->current, (int)engine, from, takes, c->stream[engine]);
     if (c->trace != NULL && takes > 0) trace_work(c->trace, (int)engine, what, start, c->stream[engine]);
     return c->stream[engine];
 }
@@ -59,6 +65,7 @@ picoseconds clock_host(struct clock *c, const char *what, picoseconds from, stru
 
 void clock_begin(struct clock *c, enum stream s)
 {
+    if (c->events) events_after(c->events, (int)s, (int)c->current);
     c->stream[c->current] = c->now;
     c->current = s;
     c->now = later(c->now, c->stream[s]);
@@ -75,12 +82,14 @@ void clock_end(struct clock *c)
 
 void clock_join(struct clock *c, enum stream s)
 {
+    if (c->events) events_after(c->events, (int)c->current, (int)s);
     c->now = later(c->now, s == c->current ? c->now : c->stream[s]);
     if (s != c->current) flight_join(c->flight, s);
 }
 
 void clock_wait(struct clock *c, picoseconds until)
 {
+    if (c->events) events_until(c->events, (int)c->current, until);
     c->now = later(c->now, until);
     flight_wait(c->flight, until);
 }
@@ -151,6 +160,23 @@ static struct passage passage(const struct clock *c, int from, int to, uint64_t 
     return p;
 }
 
+static uint32_t tell(struct clock *c, const struct passage *p, enum event_kind kind, int peer)
+{
+    return events_add(c->events, (int)c->current,
+                      (struct event){ .kind = (uint8_t)kind, .peer = peer, .serial = p->serial, .bytes = p->bytes,
+                                      .rendezvous = p->rendezvous });
+}
+
+/* Only the arrival says which message it is: its posting learns it now. */
+static void tell_arrival(struct clock *c, const struct passage *p)
+{
+    struct event *posting = &c->events->of[p->stream].event[p->event];
+    if (c->events->lost) return;
+    posting->serial = p->serial;
+    events_add(c->events, (int)c->current,
+               (struct event){ .kind = EVENT_RECEIVE, .peer = posting->peer, .serial = p->serial });
+}
+
 bool clock_has_rendezvous(const struct clock *c)
 {
     for (int l = 0; l < c->cluster.levels; l++)
@@ -162,6 +188,7 @@ struct passage clock_send(struct clock *c, int from, int to, uint64_t bytes)
 {
     struct passage p = passage(c, from, to, bytes);
     p.serial = c->sent++;
+    if (c->events) tell(c, &p, EVENT_SEND, to);
     p.stamp = take(c, &c->send[p.level], trace_port(p.level, true), c->now, on_the_port(c, &p)) +
               c->cluster.link[p.level].latency;
     return p;
@@ -169,19 +196,24 @@ struct passage clock_send(struct clock *c, int from, int to, uint64_t bytes)
 
 void clock_sent(struct clock *c, const struct passage *p)
 {
+    if (c->events && p->rendezvous) tell(c, p, EVENT_SENT, 0);
     if (p->rendezvous)
         c->now = later(c->now, later(p->stamp - c->cluster.link[p->level].latency, p->ready + on_the_port(c, p)));
 }
 
 struct passage clock_post(struct clock *c, int from, int to, uint64_t bytes)
 {
-    return passage(c, from, to, bytes);
+    struct passage p = passage(c, from, to, bytes);
+    p.stream = c->current;
+    if (c->events) p.event = tell(c, &p, EVENT_POST, from);
+    return p;
 }
 
 void clock_receive(struct clock *c, const struct passage *p)
 {
     const picoseconds d = on_the_port(c, p);
     const picoseconds met = p->rendezvous ? p->posted + d + c->cluster.link[p->level].latency : 0;
+    if (c->events) tell_arrival(c, p);
     c->received = take(c, &c->receive[p->level], trace_port(p->level, false), later(p->stamp, met) - d, d);
     c->now = later(c->now, c->received);
 }

@@ -26,6 +26,7 @@
 
 struct trace;
 struct flight;
+struct events;
 
 /* The first three execute in program order: COMMUNICATION what data and tensor schemes send beside computations,
  * DISPATCH the rows of a mixture on a shortcut.  The others are engines: they do one job at a time while the
@@ -52,6 +53,7 @@ struct clock {
     uint32_t sent;                      /* messages so far */
     struct trace *trace;                /* NULL: no trace */
     struct flight *flight;              /* transfers not waited for yet (flight.h), or NULL */
+    struct events *events;              /* what happens here, for a replay (events.h), or NULL */
 };
 
 /* One side of a message, as the clock sees it. */
@@ -64,6 +66,8 @@ struct passage {
     picoseconds stamp;                  /* earliest arrival of its last byte, as the sender says */
     picoseconds ready;                  /* rendezvous: when the other side posted its receive */
     uint32_t serial;                    /* N for the Nth message of its sender */
+    uint32_t event;                     /* of its receive's posting */
+    enum stream stream;                 /* that posted it */
 };
 
 /** A clock at zero, for a device of this cluster that computes in this format. */

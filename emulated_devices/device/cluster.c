@@ -223,9 +223,107 @@ static enum error_code read_links(struct cluster *c, const cJSON *root, const ch
     return e ? e : check_levels(c, where, err);
 }
 
+/* "torus": [4, 4, 2] */
+static enum error_code read_torus(struct shared_link *s, const cJSON *link, const char *where, struct error *err)
+{
+    const cJSON *sizes;
+    int64_t hop = 0;
+    if (!json_has(link, "torus")) return OK;
+    enum error_code e = json_array(link, where, "torus", &sizes, err);
+    if (!e) e = read_number(link, where, "hop_ns", MOST_NS, 0, &hop, err);
+    if (e) return e;
+    s->kind = SHARED_TORUS, s->hop = hop * 1000;
+    s->dimensions = cJSON_GetArraySize(sizes);
+    if (s->dimensions < 1 || s->dimensions > TORUS_MOST_DIMENSIONS)
+        return fail(err, ERR_FORMAT, "%s: \"torus\" has %d dimensions; it must have 1 to %d", where, s->dimensions,
+                    TORUS_MOST_DIMENSIONS);
+    for (int d = 0; d < s->dimensions; d++) {
+        int64_t size;
+        if (!json_whole(cJSON_GetArrayItem(sizes, d), &size) || size < 1 || size > 1024)
+            return fail(err, ERR_FORMAT, "%s: torus[%d] must be a whole number from 1 to 1024", where, d);
+        s->size[d] = (int)size;
+    }
+    return OK;
+}
+
+static enum error_code read_kind(struct shared_link *s, const cJSON *link, const char *where, struct error *err)
+{
+    static const char *const words[] = { "leaving", "inside" };
+    const char *word;
+    if (json_has(link, "torus") == json_has(link, "messages"))
+        return fail(err, ERR_FORMAT, "%s: it must have either \"messages\" or \"torus\"", where);
+    if (!json_has(link, "messages")) return read_torus(s, link, where, err);
+    enum error_code e = json_string(link, where, "messages", &word, err);
+    if (e) return e;
+    for (size_t i = 0; i < sizeof words / sizeof *words; i++)
+        if (strcmp(word, words[i]) == 0) {
+            s->kind = i == 0 ? SHARED_LEAVING : SHARED_INSIDE;
+            return OK;
+        }
+    return fail(err, ERR_FORMAT, "%s: \"messages\" is '%s'; it must be leaving or inside", where, printable(word).text);
+}
+
+static enum error_code read_shared_link(struct shared_link *s, const cJSON *link, const char *where, struct error *err)
+{
+    static const char *const known[] = { "name", "messages", "torus", "devices", "MB_per_second", "half_duplex",
+                                         "hop_ns", "source", NULL };
+    int64_t devices = 0;
+    if (!cJSON_IsObject(link)) return fail(err, ERR_FORMAT, "%s is not an object", where);
+    enum error_code e = refuse_unknown(link, where, known, err);
+    if (!e) e = read_name(link, where, "name", s->name, sizeof s->name, err);
+    if (!e) e = read_kind(s, link, where, err);
+    if (!e) e = json_int(link, where, "devices", 1, 1 << 20, &devices, err);
+    if (!e) e = json_int(link, where, "MB_per_second", 1, MOST_RATE, &s->rate, err);
+    if (!e && json_has(link, "half_duplex")) e = json_bool(link, where, "half_duplex", &s->half_duplex, err);
+    if (!e) e = read_text(link, where, "source", s->source, sizeof s->source, err);
+    s->devices = (int)devices;
+    return e;
+}
+
+static enum error_code read_shared(struct cluster *c, const cJSON *root, const char *where, struct error *err)
+{
+    const cJSON *list;
+    char inside[200];
+    const char *turns = "fair";
+    if (json_has(root, "sharing") && !json_has(root, "shared"))
+        return fail(err, ERR_FORMAT, "%s: \"sharing\" says how links are shared, but no \"shared\" says which", where);
+    if (!json_has(root, "shared")) return OK;
+    enum error_code e = json_array(root, where, "shared", &list, err);
+    if (!e && json_has(root, "sharing")) e = json_string(root, where, "sharing", &turns, err);
+    if (e) return e;
+    c->in_order = strcmp(turns, "in order") == 0;
+    if (!c->in_order && strcmp(turns, "fair") != 0)
+        return fail(err, ERR_FORMAT, "%s: \"sharing\" is '%s'; it must be fair or in order", where,
+                    printable(turns).text);
+    c->shares = cJSON_GetArraySize(list);
+    if (c->shares < 1 || c->shares > CLUSTER_MOST_SHARED)
+        return fail(err, ERR_FORMAT, "%s: \"shared\" has %d links; it must have 1 to %d", where, c->shares,
+                    CLUSTER_MOST_SHARED);
+    for (int i = 0; i < c->shares && !e; i++) {
+        snprintf(inside, sizeof inside, "%s: shared[%d]", where, i);
+        e = read_shared_link(&c->shared[i], cJSON_GetArrayItem(list, i), inside, err);
+    }
+    return e;
+}
+
+/* A torus has places for a whole number of devices, and none beyond. */
+static enum error_code check_shared(const struct cluster *c, int devices, struct error *err)
+{
+    for (int i = 0; i < c->shares; i++) {
+        const struct shared_link *s = &c->shared[i];
+        int64_t places = s->devices;
+        for (int d = 0; d < s->dimensions; d++) places *= s->size[d];
+        if (s->kind == SHARED_TORUS && devices > places)
+            return fail(err, ERR_PLAN, "--cluster %s: its torus %s has places for %lld devices; the mesh has %d",
+                        c->name, s->name, (long long)places, devices);
+    }
+    return OK;
+}
+
 static enum error_code read_cluster(struct cluster *c, const cJSON *root, const char *where, struct error *err)
 {
-    static const char *const known[] = { "name", "description", "device", "kernels", "host", "links", NULL };
+    static const char *const known[] = { "name", "description", "device", "kernels", "host", "links", "shared",
+                                         "sharing", NULL };
     *c = (struct cluster){ .levels = 0 };
     if (!cJSON_IsObject(root)) return fail(err, ERR_FORMAT, "%s: is not an object", where);
     enum error_code e = refuse_unknown(root, where, known, err);
@@ -234,7 +332,8 @@ static enum error_code read_cluster(struct cluster *c, const cJSON *root, const 
     if (!e) e = read_device(c, root, where, err);
     if (!e) e = read_kernels(&c->kernels, root, where, err);
     if (!e) e = read_host(c, root, where, err);
-    return e ? e : read_links(c, root, where, err);
+    if (!e) e = read_links(c, root, where, err);
+    return e ? e : read_shared(c, root, where, err);
 }
 
 enum error_code cluster_parse(struct cluster *c, const char *text, const char *where, struct error *err)
@@ -288,7 +387,7 @@ enum error_code cluster_check(const struct cluster *c, int devices, enum dtype t
         return fail(err, ERR_PLAN,
                     "--cluster %s: it does not say how fast it computes in %s (device: GFLOP_per_second)", c->name,
                     dtype_name(t));
-    return OK;
+    return check_shared(c, devices, err);
 }
 
 /* ---- devices of different speed ---------------------------------------------------------------------------------- */

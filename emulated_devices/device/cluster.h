@@ -9,6 +9,7 @@
 
 #include "ref/error.h"
 #include "ref/numeric/dtype.h"
+#include <stdbool.h>
 #include <stdint.h>
 
 typedef int64_t picoseconds;
@@ -49,6 +50,22 @@ struct kernels {
     char source[400];
 };
 
+enum { CLUSTER_MOST_SHARED = 8, TORUS_MOST_DIMENSIONS = 4 };
+
+/* A link that several devices share, on the way of messages besides the ports of their devices (network.h). */
+struct shared_link {
+    char name[32];
+    enum { SHARED_LEAVING,              /* that leave or enter a unit of so many devices: a network card, an up-link */
+           SHARED_INSIDE,               /* between devices of a unit: a switch, a bus */
+           SHARED_TORUS } kind;         /* between units that are a torus: a link up and down in each dimension */
+    int devices;                        /* of a unit */
+    int64_t rate;                       /* 10^6 bytes a second, in each direction */
+    bool half_duplex;                   /* both directions together */
+    int dimensions, size[TORUS_MOST_DIMENSIONS];        /* of a torus, in units; the first varies fastest */
+    picoseconds hop;                    /* of a torus: latency of every hop after the first */
+    char source[400];
+};
+
 struct cluster {
     char name[48], description[160], source[400];
     int64_t flop_rate[DTYPE_COUNT];     /* 10^6 operations a second; 0: they take no time; -1: the description does not
@@ -61,6 +78,9 @@ struct cluster {
                                                  * all 100 */
     int levels;
     struct link link[CLUSTER_LEVELS];   /* nearest first */
+    int shares;
+    struct shared_link shared[CLUSTER_MOST_SHARED];
+    bool in_order;                      /* messages have shared links in turn, not each a part (network.h) */
 };
 
 /** The shipped descriptions, as JSON; ends with NULL.  Generated from device/clusters/ by the Makefile. */

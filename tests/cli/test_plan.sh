@@ -51,6 +51,17 @@ test_what_does_not_fit() {
     run plan --dp 2 --memory 1M; expect_status 3; expect_error 'needs at least'
 }
 
+# Links that devices share: a second line and its number; a run of a card that nobody notices.
+test_shared_links() {
+    run plan --dp 8 --tp 1 --zero 3 --cluster tpu-v4 --json -;      expect_status 0
+    expect_out '"virtual_step_on_shared_links_ps":'
+    run plan --dp 4 --tp 2 --cluster frontier;                      expect_status 0
+    expect_out '^ +[0-9.]+ us a step with the links that devices share, replayed in order of time$'
+    run plan --dp 4 --tp 2;                                         expect_no_out 'links that devices share'
+    run plan --dp 128 --batch 128 --cluster tpu-v4;                 expect_status 2
+    expect_error 'its torus cube has places for 64 devices; the mesh has 128'
+}
+
 test_refusals() {
     run plan --help;                    expect_status 0; expect_out '^usage: orrery plan'; expect_no_out '--check'
     run plan --check ref;               expect_status 2; expect_error 'check'
@@ -63,4 +74,4 @@ test_refusals() {
 
 every=(test_as_many_runs)
 [ "$TIER" = verify ] || every=()
-run_tests test_as_a_run test_many_devices test_what_does_not_fit test_refusals "${every[@]}"
+run_tests test_as_a_run test_many_devices test_what_does_not_fit test_shared_links test_refusals "${every[@]}"

@@ -5,6 +5,7 @@
  */
 #include "emulated_devices/cli/train/train.h"
 #include "emulated_devices/comm/crew.h"
+#include "emulated_devices/device/contention.h"
 #include "emulated_devices/draw/timeline.h"
 #include "emulated_devices/model/alone.h"
 #include "emulated_devices/model/plan_memory.h"
@@ -39,7 +40,11 @@ const struct run_kind run_plan = {
 
 /* ---- one device -------------------------------------------------------------------------------------------------- */
 
-struct planned { const struct train_options *options; struct train_record *record; struct crew *crew; };
+struct planned {
+    const struct train_options *options;
+    struct train_record *record;
+    struct events **events;             /* [devices] if the cluster has links that devices share; else NULL */
+};
 
 /* All tokens are 0, as the trainer has them already. */
 static void fill(const void *context, int64_t step, int64_t first, int64_t count, int32_t *ids, int32_t *labels,
@@ -68,6 +73,7 @@ static enum error_code train_here(struct comm *c, const struct planned *a, struc
     const struct train_options *o = a->options;
     struct trainer t;
     const struct cluster own = cluster_of_rank(&o->cluster, c->rank);
+    if (a->events) c->device->clock.events = a->events[c->rank];
     clock_restart(&c->device->clock, &own, o->plan.dtype);
     enum error_code e = trainer_open(&t, &o->plan, c, (struct batch_source){ fill, NULL }, err);
     if (e) return e;
@@ -90,6 +96,39 @@ static enum error_code be_planned(struct crew *crew, int rank, const void *asked
         comm_close(&comm);
     }
     device_close(&device);
+    return e;
+}
+
+/* ---- links that devices share ------------------------------------------------------------------------------------ */
+
+static void close_events(struct planned *a, int devices)
+{
+    for (int d = 0; d < devices && a->events; d++) {
+        if (a->events[d]) events_free(a->events[d]);
+        free(a->events[d]);
+    }
+    free(a->events);
+}
+
+static enum error_code open_events(struct planned *a, int devices, struct error *err)
+{
+    bool opened = (a->events = calloc((size_t)devices, sizeof(struct events *))) != NULL;
+    for (int d = 0; d < devices && opened; d++)
+        opened = (a->events[d] = calloc(1, sizeof(struct events))) != NULL;
+    return opened ? OK : fail(err, ERR_MEMORY, "no memory for the events of %d devices", devices);
+}
+
+/* The step once more, now that all messages of all devices are known. */
+static enum error_code replay(const struct planned *a, struct error *err)
+{
+    struct train_record *r = a->record;
+    const int devices = r->options->plan.mesh.devices;
+    picoseconds *end = calloc((size_t)devices, sizeof *end), most = 0;
+    enum error_code e = end ? contention_replay(&r->options->cluster, a->events, devices, end, err)
+                            : fail(err, ERR_MEMORY, "no memory to replay %d devices", devices);
+    for (int d = 0; d < devices && !e; d++) most = end[d] > most ? end[d] : most;
+    r->shared = e ? 0 : most;
+    free(end);
     return e;
 }
 
@@ -181,10 +220,14 @@ static enum error_code exceeds(const struct train_record *r, struct error *err)
 static enum error_code run(const struct train_options *o, struct train_record *r, struct error *err)
 {
     struct planned a = { .options = o, .record = r };
+    const int devices = o->plan.mesh.devices;
     const double start = measure_now();
     report_shape(r);
     fflush(r->out);
-    enum error_code e = crew_run(o->plan.mesh.devices, be_planned, &a, err);
+    enum error_code e = o->cluster.shares > 0 ? open_events(&a, devices, err) : OK;
+    if (!e) e = crew_run(devices, be_planned, &a, err);
+    if (!e && a.events) e = replay(&a, err);
+    close_events(&a, devices);
     if (e) return e;
     r->steps = o->steps, r->seconds[0] = measure_now() - start;
     if (o->plan.mesh.devices == 1 || alone_step_time(&o->plan, &r->alone, NULL)) r->alone = 0;

@@ -347,7 +347,10 @@ void report_virtual_time(const struct train_record *r)
         snprintf(beside, sizeof beside, "; on one device of it %.1f us, speed-up %.2f", 1e-6 * (double)r->alone,
                  (double)r->alone / step);
     say(r->out, 8, "virtual %.1f us a step on cluster %s%s", 1e-6 * step, r->options->cluster.name, beside);
-    fprintf(r->out, "        (lower bounds: contention is not modelled)\n");
+    if (r->shared > 0)
+        say(r->out, 8, "        %.1f us a step with the links that devices share, replayed in order of time",
+            1e-6 * (double)r->shared / (double)r->steps);
+    else fprintf(r->out, "        (lower bounds: contention is not modelled)\n");
 }
 
 void report_end(const struct train_record *r)
@@ -505,6 +508,8 @@ enum error_code report_json(const struct train_record *r, const char *path, stru
     cJSON_AddNumberToObject(root, "median_step_seconds", median_seconds(r));
     cJSON_AddStringToObject(root, "cluster", r->options->cluster.name);
     cJSON_AddNumberToObject(root, "virtual_step_ps", report_virtual_step(r));
+    if (r->shared > 0)
+        cJSON_AddNumberToObject(root, "virtual_step_on_shared_links_ps", (double)r->shared / (double)r->steps);
     if (r->alone > 0) cJSON_AddNumberToObject(root, "virtual_step_of_one_device_ps", (double)r->alone);
     cJSON_AddNumberToObject(root, "step_flops", report_step_flops(&r->options->plan));
     if (r->options->check) report_check_json(r, root);

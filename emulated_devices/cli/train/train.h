@@ -139,6 +139,7 @@ struct train_record {
     struct device_report *device;       /* [devices] */
     bool has_numbers;                   /* of the backend */
     picoseconds alone;                  /* virtual time of a step on one device; 0: there is no such step */
+    picoseconds shared;                 /* of all steps, with links that devices share; 0: there are none */
     double validation;                  /* loss on the validation text */
     struct error encoders;              /* OK, or ERR_CHECK: of what is not text, how it differs */
     uint64_t copies;                    /* elements compared with another device's (replicas.h) */

@@ -1,0 +1,227 @@
+#include "emulated_devices/device/contention.h"
+#include "emulated_devices/device/network.h"
+#include <stdlib.h>
+
+/* A stream or engine of a device on its way through its list. */
+struct actor {
+    const struct event_list *list;
+    picoseconds now, *done;             /* done: [list->count] when each of its events was */
+    uint32_t at;
+    bool queued;
+};
+
+/* A message, named by its sender and serial. */
+struct known {
+    bool sent, posted;                  /* both sides of a rendezvous have come */
+    bool arrived;
+    picoseconds at, left;
+    int receiver, sender;               /* actors that wait for it; -1: none */
+};
+
+struct run {
+    const struct cluster *cluster;
+    struct network *network;
+    int devices, actors;
+    struct actor *actor;                /* [devices][EVENT_ACTORS] */
+    struct known *message;              /* of all senders */
+    uint64_t *first;                    /* [devices] a sender's message 0 */
+    int *heap, waiting;                 /* actors that can go on, the earliest first */
+    struct error *err;
+    enum error_code e;
+};
+
+/* ---- the queue --------------------------------------------------------------------------------------------------- */
+
+static bool before(const struct run *r, int a, int b)
+{
+    const picoseconds x = r->actor[a].now, y = r->actor[b].now;
+    return x != y ? x < y : a < b;
+}
+
+static void put(struct run *r, int a)
+{
+    if (r->actor[a].queued) return;
+    int i = r->waiting++;
+    r->actor[a].queued = true;
+    for (; i > 0 && before(r, a, r->heap[(i - 1) / 2]); i = (i - 1) / 2) r->heap[i] = r->heap[(i - 1) / 2];
+    r->heap[i] = a;
+}
+
+static int take(struct run *r)
+{
+    const int first = r->heap[0], last = r->heap[--r->waiting];
+    int i = 0;
+    for (int child; (child = 2 * i + 1) < r->waiting; i = child) {
+        if (child + 1 < r->waiting && before(r, r->heap[child + 1], r->heap[child])) child++;
+        if (!before(r, r->heap[child], last)) break;
+        r->heap[i] = r->heap[child];
+    }
+    r->heap[i] = last;
+    r->actor[first].queued = false;
+    return first;
+}
+
+/* ---- messages ---------------------------------------------------------------------------------------------------- */
+
+static struct known *message_of(struct run *r, int sender, uint32_t serial)
+{
+    return &r->message[r->first[sender] + serial];
+}
+
+static void depart(struct run *r, picoseconds at, int from, int to, const struct event *v)
+{
+    const uint64_t name = (uint64_t)(message_of(r, from, v->serial) - r->message);
+    if (!r->e) r->e = network_send(r->network, at, from, to, v->bytes, name, r->err);
+}
+
+static void wake(struct run *r, int *actor)
+{
+    if (*actor >= 0) put(r, *actor);
+    *actor = -1;
+}
+
+static void arrive(struct run *r, const struct arrival *a)
+{
+    struct known *m = &r->message[a->name];
+    m->arrived = true, m->at = a->at, m->left = a->left;
+    wake(r, &m->receiver);
+    wake(r, &m->sender);
+}
+
+/* ---- events ------------------------------------------------------------------------------------------------------ */
+
+static picoseconds later(picoseconds a, picoseconds b) { return a > b ? a : b; }
+
+/* The message is one side of a rendezvous: it departs when both have come. */
+static void meet(struct run *r, const struct actor *a, struct known *m, bool *own, int from, int to,
+                 const struct event *v)
+{
+    *own = true;
+    if (m->sent && m->posted) depart(r, a->now, from, to, v);
+}
+
+/* Do an actor's next event.  @return whether it could. */
+static bool do_event(struct run *r, int number)
+{
+    struct actor *a = &r->actor[number];
+    const struct event *v = &a->list->event[a->at];
+    const int device = number / EVENT_ACTORS;
+    const struct actor *other = &r->actor[device * EVENT_ACTORS + v->other];
+    struct known *m = NULL;
+    if (v->kind != EVENT_WORK && v->kind != EVENT_AFTER)
+        m = message_of(r, v->kind == EVENT_SEND || v->kind == EVENT_SENT ? device : v->peer, v->serial);
+    switch ((enum event_kind)v->kind) {
+    case EVENT_WORK:
+        a->now += v->takes;
+        break;
+    case EVENT_AFTER:
+        if (other->at < v->place) return false;
+        a->now = later(a->now, other->done[v->place - 1]);
+        break;
+    case EVENT_SEND:
+        if (v->rendezvous) meet(r, a, m, &m->sent, device, v->peer, v);
+        else depart(r, a->now, device, v->peer, v);
+        break;
+    case EVENT_POST:
+        if (v->rendezvous) meet(r, a, m, &m->posted, v->peer, device, v);
+        break;
+    case EVENT_SENT:
+        m->sender = m->arrived ? -1 : number;
+        if (!m->arrived) return false;
+        a->now = later(a->now, m->left);
+        break;
+    case EVENT_RECEIVE:
+        m->receiver = m->arrived ? -1 : number;
+        if (!m->arrived) return false;
+        a->now = later(a->now, m->at);
+        break;
+    }
+    a->done[a->at++] = a->now;
+    return true;
+}
+
+/* Others of the device may wait for this actor. */
+static void step(struct run *r, int number)
+{
+    const int first = number / EVENT_ACTORS * EVENT_ACTORS;
+    struct actor *a = &r->actor[number];
+    if (!do_event(r, number)) return;
+    if (a->at < a->list->count) put(r, number);
+    for (int i = first; i < first + EVENT_ACTORS; i++) {
+        const struct actor *w = &r->actor[i];
+        const struct event *v = w->at < w->list->count ? &w->list->event[w->at] : NULL;
+        if (v && v->kind == EVENT_AFTER && first + v->other == number && v->place <= a->at) put(r, i);
+    }
+}
+
+/* ---- the run ----------------------------------------------------------------------------------------------------- */
+
+static bool next_arrives(struct run *r, struct arrival *a)
+{
+    return network_arrival(r->network, r->waiting > 0 ? r->actor[r->heap[0]].now : INT64_MAX, a);
+}
+
+static void go(struct run *r)
+{
+    struct arrival a;
+    for (int i = 0; i < r->actors; i++)
+        if (r->actor[i].list->count > 0) put(r, i);
+    while (!r->e) {
+        if (next_arrives(r, &a)) arrive(r, &a);
+        else if (r->waiting > 0) step(r, take(r));
+        else break;
+    }
+    for (int i = 0; i < r->actors && !r->e; i++)
+        if (r->actor[i].at < r->actor[i].list->count)
+            r->e = fail(r->err, ERR_FORMAT, "device %d waits in its event %u for what no device does", i / EVENT_ACTORS,
+                        (unsigned)r->actor[i].at);
+}
+
+/* How many messages a device sends: one more than the last serial. */
+static uint64_t messages_of(const struct events *e)
+{
+    uint64_t most = 0;
+    for (int a = 0; a < EVENT_ACTORS; a++)
+        for (uint32_t i = 0; i < e->of[a].count; i++)
+            if (e->of[a].event[i].kind == EVENT_SEND && e->of[a].event[i].serial >= most)
+                most = (uint64_t)e->of[a].event[i].serial + 1;
+    return most;
+}
+
+static bool open_actors(struct run *r, struct events *const *events)
+{
+    bool opened = true;
+    for (int i = 0; i < r->actors && opened; i++) {
+        struct actor *a = &r->actor[i];
+        a->list = &events[i / EVENT_ACTORS]->of[i % EVENT_ACTORS];
+        a->done = malloc(((size_t)a->list->count + 1) * sizeof *a->done);
+        opened = a->done && !events[i / EVENT_ACTORS]->lost;
+    }
+    return opened;
+}
+
+static bool open_run(struct run *r, struct events *const *events)
+{
+    uint64_t messages = 0;
+    r->actor = calloc((size_t)r->actors, sizeof *r->actor);
+    r->heap = calloc((size_t)r->actors, sizeof *r->heap);
+    r->first = calloc((size_t)r->devices, sizeof *r->first);
+    r->network = network_open(r->cluster, r->devices);
+    for (int d = 0; d < r->devices && r->first; d++) r->first[d] = messages, messages += messages_of(events[d]);
+    r->message = calloc((size_t)messages + 1, sizeof *r->message);
+    for (uint64_t i = 0; i < messages && r->message; i++) r->message[i].receiver = r->message[i].sender = -1;
+    return r->actor && r->heap && r->first && r->network && r->message && open_actors(r, events);
+}
+
+enum error_code contention_replay(const struct cluster *c, struct events *const *events, int devices, picoseconds *end,
+                                  struct error *err)
+{
+    struct run r = { .cluster = c, .devices = devices, .actors = devices * EVENT_ACTORS, .err = err };
+    if (open_run(&r, events)) go(&r);
+    else r.e = fail(err, ERR_MEMORY, "no memory to replay %d devices on shared links", devices);
+    for (int d = 0; d < devices && !r.e; d++) end[d] = r.actor[d * EVENT_ACTORS].now;
+    for (int i = 0; i < r.actors && r.actor; i++) free(r.actor[i].done);
+    free(r.actor), free(r.heap), free(r.first), free(r.message);
+    network_close(r.network);
+    return r.e;
+}

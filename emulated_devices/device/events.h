@@ -1,0 +1,62 @@
+/* events.h -- what a device's clock was told, in order: the list from which a run is replayed on shared links.
+ *
+ * A clock knows only its own device, so it cannot know that messages of other devices are on the same cable.  With a
+ * list of events of all devices, contention.h runs the same step again, in order of time.
+ *
+ * Every stream and engine is an actor with events of its own.  Where one begins with, or waits for, what another has
+ * done, the event names a place in the other's list.
+ */
+#ifndef ORRERY_EVENTS_H
+#define ORRERY_EVENTS_H
+
+#include "emulated_devices/device/cluster.h"
+#include <stdbool.h>
+
+enum event_kind {
+    EVENT_WORK,                         /* busy for `takes` */
+    EVENT_AFTER,                        /* not before the actor `other` has done its first `place` events */
+    EVENT_SEND,                         /* the message `serial` of `bytes` to `peer` */
+    EVENT_SENT,                         /* rendezvous: its last byte has left */
+    EVENT_POST,                         /* its receive is posted: of message `serial` of `peer` */
+    EVENT_RECEIVE,                      /* it has arrived */
+};
+
+struct event {
+    uint8_t kind, other;                /* other: a stream or engine of this device */
+    bool rendezvous;
+    int peer;
+    uint32_t serial, place;
+    uint64_t bytes;
+    picoseconds takes;
+};
+
+enum { EVENT_ACTORS = 8 };              /* at least the streams and engines of a clock */
+
+struct event_list { struct event *event; uint32_t count, room; };
+
+struct events {
+    struct event_list of[EVENT_ACTORS];
+    bool lost;                          /* there was no memory for one */
+    /* When the last jobs of engines end, by the clock: a later job begins `from` such a time. */
+    struct ended { picoseconds at; uint8_t actor; uint32_t place; } ended[64];
+    uint32_t jobs;
+};
+
+/** Add an event to an actor's list.  @return its place. */
+uint32_t events_add(struct events *, int actor, struct event);
+
+/** The actor waits for all that the other one has been given so far. */
+void events_after(struct events *, int actor, int other);
+
+/** A job of an engine, which the current stream gives it and which begins at the time `from` of the clock, the end of
+ *  an earlier job or now.  @param end  when it is done, by the clock. */
+void events_job(struct events *, int stream, int engine, picoseconds from, picoseconds takes, picoseconds end);
+
+/** The stream waits until a time of the clock: the end of a job, if it is one. */
+void events_until(struct events *, int stream, picoseconds until);
+
+/** Forget everything: the clock begins again. */
+void events_clear(struct events *);
+void events_free(struct events *);
+
+#endif

@@ -1,0 +1,37 @@
+/* network.h -- messages on shared links, in order of time.
+ *
+ * A message uses the port of its sender, the port of its receiver, and every shared link of the cluster that lies on
+ * its way (struct shared_link).  After the latency it shares them fairly with the messages that are there (max-min: no
+ * message can have more without one having less that has no more).  Where links are had in order, it first waits until
+ * all shared links on its way are free of those that came before it, and then has these alone; ports it shares.
+ *
+ * Fair sharing is fluid: rates change only when a message comes or is done.  The model is that of D. Bertsekas and
+ * R. Gallager, Data Networks, section 6.5; SimGrid's default is the same.
+ */
+#ifndef ORRERY_NETWORK_H
+#define ORRERY_NETWORK_H
+
+#include "emulated_devices/device/cluster.h"
+#include "ref/error.h"
+#include <stdbool.h>
+
+struct network;
+
+/** An idle network of these devices.  @return NULL: no memory. */
+struct network *network_open(const struct cluster *, int devices);
+void network_close(struct network *);
+
+/** A message enters at a time not before those of earlier calls.  @return OK or ERR_MEMORY. */
+enum error_code network_send(struct network *, picoseconds at, int from, int to, uint64_t bytes, uint64_t name,
+                             struct error *);
+
+struct arrival {
+    uint64_t name;
+    picoseconds at, left;               /* when its last byte arrives; when it has left the sender */
+};
+
+/** Take out the next message that arrives, if it does by `until`; later calls send nothing before that.
+ *  @return whether there is one. */
+bool network_arrival(struct network *, picoseconds until, struct arrival *);
+
+#endif

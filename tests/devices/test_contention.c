@@ -1,0 +1,326 @@
+/* Links that devices share: a crew's events replayed in order of time, against closed forms; and what a description of
+ * such links must have.
+ * tier: check
+ */
+#include "emulated_devices/collectives/collective.h"
+#include "emulated_devices/comm/crew.h"
+#include "emulated_devices/device/contention.h"
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdio.h>
+#include <string.h>
+#include <cmocka.h>
+
+enum { MOST = 64, N = 4 << 20 };        /* bytes of a vector */
+static const double ALPHA = 10e6, PER_BYTE = 20;        /* picoseconds: 10 us, 50 GB/s */
+static struct error err;
+static char *room;                      /* of the last device: `count` reads and writes nothing */
+
+/* One level: every device with every other. */
+static struct cluster flat(void)
+{
+    return (struct cluster){ .name = "flat", .levels = 1,
+                             .link = { { .level = "cluster", .latency = 10000000, .rate = 50000,
+                                         .eager = ALWAYS_EAGER } } };
+}
+
+/* A link that all messages which leave a unit of some devices use. */
+static struct cluster sharing(int devices, int64_t rate)
+{
+    struct cluster c = flat();
+    c.shares = 1, c.shared[0] = (struct shared_link){ .name = "card", .devices = devices, .rate = rate };
+    return c;
+}
+
+/* ---- devices that record ----------------------------------------------------------------------------------------- */
+
+typedef enum error_code pattern(struct comm *, struct group *, struct error *);
+struct job { const struct cluster *cluster; pattern *run; struct events *events; picoseconds alone[MOST]; };
+
+static enum error_code be_recorded(struct crew *crew, int rank, const void *asked, struct error *e)
+{
+    struct job *j = (struct job *)(uintptr_t)asked;
+    struct device d;
+    struct comm c;
+    struct group g;
+    enum error_code code = device_open(&d, backend_find("count"), F32, 0, e);
+    if (code) return code;
+    d.clock.events = &j->events[rank];
+    clock_restart(&d.clock, j->cluster, F32);
+    code = crew_join(&c, crew, rank, &d, e);
+    if (!code) code = group_world(&g, &c, e);
+    void *own = arena_alloc(&d.arena, BUFFERS, 3 * (uint64_t)N);
+    room = own;
+    if (!code) code = j->run(&c, &g, e);
+    j->alone[rank] = d.clock.now;
+    arena_free(&d.arena, own);
+    if (!code) group_close(&g), comm_close(&c);
+    device_close(&d);
+    return code;
+}
+
+static picoseconds end[MOST];
+
+/* When the last of P devices is done. */
+static double replayed(const struct cluster *c, int P, pattern *run)
+{
+    static struct events events[MOST];
+    struct events *of[MOST];
+    picoseconds most = 0;
+    struct job j = { .cluster = c, .run = run, .events = events };
+    for (int d = 0; d < P; d++) of[d] = &events[d];
+    if (crew_run(P, be_recorded, &j, &err) || contention_replay(c, of, P, end, &err)) fail_msg("%s", err.text);
+    for (int d = 0; d < P; d++) {
+        most = end[d] > most ? end[d] : most;
+        events_free(&events[d]);
+    }
+    return (double)most;
+}
+
+static double slowest_alone(const struct cluster *c, int P, pattern *run)
+{
+    static struct events events[MOST];
+    picoseconds most = 0;
+    struct job j = { .cluster = c, .run = run, .events = events };
+    if (crew_run(P, be_recorded, &j, &err)) fail_msg("%s", err.text);
+    for (int d = 0; d < P; d++) {
+        most = j.alone[d] > most ? j.alone[d] : most;
+        events_free(&events[d]);
+    }
+    return (double)most;
+}
+
+/* A picosecond for each rounding. */
+static void near(const char *what, double got, double want)
+{
+    if (!(got >= want - 64 && got <= want + 64)) fail_msg("%s takes %.0f ps, expected %.0f", what, got, want);
+}
+
+/* ---- patterns ---------------------------------------------------------------------------------------------------- */
+
+static enum error_code with(struct group *g, enum operation op, const char *name, int64_t count, struct error *e)
+{
+    struct collective call = { .in = room, .out = room + N, .count = count, .dtype = F32 };
+    (void)e;
+    return collective_run(g, op, name, &call, e);
+}
+
+static enum error_code ring(struct comm *c, struct group *g, struct error *e)
+{
+    (void)c;
+    return with(g, ALLREDUCE, "ring", N / 4, e);
+}
+
+static enum error_code all_to_all(struct comm *c, struct group *g, struct error *e)
+{
+    (void)c;
+    return with(g, ALLTOALL, "linear", N / 4 / g->size, e);
+}
+
+/* Every other device sends an eighth of N to device 0. */
+static enum error_code incast(struct comm *c, struct group *g, struct error *e)
+{
+    struct exchange x = exchange_begin(g, POINT_TO_POINT);
+    struct message m[MOST];
+    enum error_code code = OK;
+    for (int i = 1; i < g->size; i++)
+        if (c->rank == 0) m[i] = message_receive(&x, i, room, N / 8);
+        else if (c->rank == i) m[i] = message_send(&x, 0, room, N / 8);
+    for (int i = 1; i < g->size && !code; i++)
+        if (c->rank == 0 || c->rank == i) code = message_wait(c, m[i], e);
+    return code;
+}
+
+/* The first half sends to the second, each device to one. */
+static enum error_code across(struct comm *c, struct group *g, struct error *e)
+{
+    struct exchange x = exchange_begin(g, POINT_TO_POINT);
+    const int half = g->size / 2;
+    struct message m = c->rank < half ? message_send(&x, c->rank + half, room, N)
+                                      : message_receive(&x, c->rank - half, room, N);
+    return message_wait(c, m, e);
+}
+
+/* Neighbours exchange. */
+static enum error_code pairs(struct comm *c, struct group *g, struct error *e)
+{
+    struct exchange x = exchange_begin(g, POINT_TO_POINT);
+    const int peer = c->rank ^ 1;
+    struct message out = message_send(&x, peer, room, N), in = message_receive(&x, peer, room + N, N);
+    const enum error_code code = message_wait(c, out, e);
+    return code ? code : message_wait(c, in, e);
+}
+
+/* A long message, then a short one, over the same card to different devices; device 1's has to itself what is left. */
+static enum error_code long_and_short(struct comm *c, struct group *g, struct error *e)
+{
+    struct exchange x = exchange_begin(g, POINT_TO_POINT);
+    struct message m;
+    switch (c->rank) {
+    case 0: m = message_send(&x, 2, room, 3 * (N / 4)); break;
+    case 1: m = message_send(&x, 3, room, N / 4); break;
+    case 2: m = message_receive(&x, 0, room, 3 * (N / 4)); break;
+    default: m = message_receive(&x, 1, room, N / 4);
+    }
+    return message_wait(c, m, e);
+}
+
+/* Device 1's message comes while device 0's is under way, and device 0 then computes beyond both. */
+static enum error_code one_comes_later(struct comm *c, struct group *g, struct error *e)
+{
+    struct exchange x = exchange_begin(g, POINT_TO_POINT);
+    struct message m;
+    if (c->rank == 1) device_charge(c->device, "work", (struct op_cost){ .flops = 50e6 });
+    m = c->rank < 2 ? message_send(&x, c->rank + 2, room, N) : message_receive(&x, c->rank - 2, room, N);
+    for (int i = 0; i < 2 && c->rank == 0; i++) device_charge(c->device, "work", (struct op_cost){ .flops = 100e6 });
+    return message_wait(c, m, e);
+}
+
+/* ---- closed forms ------------------------------------------------------------------------------------------------ */
+
+/* With ports alone, what the clock itself says: the table of docs/virtual_clock.md. */
+static void test_ports(void **state)
+{
+    (void)state;
+    for (int in_order = 0; in_order < 2; in_order++) {
+        struct cluster c = flat();
+        c.in_order = in_order;
+        near("ring", replayed(&c, 8, ring), 14 * (ALPHA + N / 8 * PER_BYTE));
+        near("all-to-all", replayed(&c, 8, all_to_all), ALPHA + 7 * (N / 8) * PER_BYTE);
+        near("incast", replayed(&c, 8, incast), ALPHA + 7 * (N / 8) * PER_BYTE);
+        near("all-to-all of 64", replayed(&c, 64, all_to_all), ALPHA + 63 * (N / 64) * PER_BYTE);
+        near("ring by the clock", replayed(&c, 5, ring), slowest_alone(&c, 5, ring));
+        c.link[0].eager = 1000, c.link[0].gap = 2000000;
+        near("ring that waits, by the clock", replayed(&c, 8, ring), slowest_alone(&c, 8, ring));
+    }
+}
+
+/* A card as fast as a port, for all devices of a unit of 4: four times as long.  Twice as fast: twice. */
+static void test_a_card_for_a_node(void **state)
+{
+    (void)state;
+    struct cluster c = sharing(4, 50000);
+    near("four messages over a card", replayed(&c, 8, across), ALPHA + 4 * N * PER_BYTE);
+    c.in_order = true;
+    near("four, one after the other", replayed(&c, 8, across), ALPHA + 4 * N * PER_BYTE);
+    c = sharing(4, 100000);
+    near("four over one of twice the rate", replayed(&c, 8, across), ALPHA + 2 * N * PER_BYTE);
+    near("inside a node", replayed(&c, 8, pairs), ALPHA + N * PER_BYTE);
+    c = sharing(1, 50000);
+    near("a card each", replayed(&c, 8, across), ALPHA + N * PER_BYTE);
+    near("both ways", replayed(&c, 8, pairs), ALPHA + N * PER_BYTE);
+    c.shared[0].half_duplex = true;
+    near("both ways in turn", replayed(&c, 8, pairs), ALPHA + 2 * N * PER_BYTE);
+}
+
+/* Oversubscription: cards of nodes of 2, and an up-link for 4 devices with half of their cards' rate. */
+static void test_an_up_link(void **state)
+{
+    (void)state;
+    struct cluster c = sharing(2, 100000);
+    c.shares = 2, c.shared[1] = (struct shared_link){ .name = "up", .devices = 4, .rate = 100000 };
+    near("across the up-link", replayed(&c, 8, across), ALPHA + 2 * N * PER_BYTE);
+    c.shared[1].rate = 200000;
+    near("with all of it", replayed(&c, 8, across), ALPHA + N * PER_BYTE);
+}
+
+static void test_a_switch(void **state)
+{
+    (void)state;
+    struct cluster c = sharing(8, 100000);
+    c.shared[0].kind = SHARED_INSIDE;
+    near("eight messages through a switch", replayed(&c, 8, pairs), ALPHA + 8 * N * PER_BYTE / 2);
+}
+
+/* Max-min: both have half until the short one is done; then the long one has all.  In order: the second waits. */
+static void test_fair_and_in_order(void **state)
+{
+    (void)state;
+    struct cluster c = sharing(2, 50000);
+    near("the longer of two", replayed(&c, 4, long_and_short), ALPHA + N * PER_BYTE);
+    near("the shorter of two", (double)end[3], ALPHA + 2 * (N / 4) * PER_BYTE);
+    c.in_order = true;
+    near("the later of two", replayed(&c, 4, long_and_short), ALPHA + N * PER_BYTE);
+    near("the earlier of two", (double)end[2], ALPHA + 3 * (N / 4) * PER_BYTE);
+    c.in_order = false;
+    c.link[0].rate = 25000;                                 /* a port has half of the card: they do not meet */
+    near("the longer of two by its port", replayed(&c, 4, long_and_short), ALPHA + 2 * (3 * (N / 4)) * PER_BYTE);
+}
+
+/* 50 us alone, then half; an operation takes a picosecond. */
+static void test_order_of_time(void **state)
+{
+    (void)state;
+    struct cluster c = sharing(2, 50000);
+    c.flop_rate[F32] = 1000000;
+    near("what device 0 computes", replayed(&c, 4, one_comes_later), 200e6);
+    near("the later message", (double)end[3], ALPHA + 2 * N * PER_BYTE);
+    near("the one before", (double)end[2], ALPHA + 50e6 + 2 * (N * PER_BYTE - 50e6));
+}
+
+/* A ring of 8 in one dimension: to the device opposite, 4 hops; each link up carries messages of 4 devices. */
+static void test_a_torus(void **state)
+{
+    (void)state;
+    struct cluster c = sharing(1, 50000);
+    c.shared[0].kind = SHARED_TORUS, c.shared[0].dimensions = 1, c.shared[0].size[0] = 8, c.shared[0].hop = 500000;
+    near("opposite on a ring", replayed(&c, 8, across), ALPHA + 3 * 500000 + 4 * N * PER_BYTE);
+    near("neighbours on a ring", replayed(&c, 8, pairs), ALPHA + N * PER_BYTE);
+    near("a ring on a ring", replayed(&c, 8, ring), 14 * (ALPHA + N / 8 * PER_BYTE));
+    c.shared[0].dimensions = 2, c.shared[0].size[0] = 2, c.shared[0].size[1] = 4;
+    near("opposite on 2 x 4", replayed(&c, 8, across), ALPHA + 500000 + 2 * N * PER_BYTE);
+}
+
+/* ---- descriptions ------------------------------------------------------------------------------------------------ */
+
+static void test_descriptions(void **state)
+{
+    static const char frame[] =
+        "{ \"name\": \"x\", \"description\": \"x\", \"device\": { \"source\": \"x\" },"
+        " \"links\": [ { \"level\": \"cluster\", \"latency_ns\": 1, \"MB_per_second\": 1, \"source\": \"x\" } ], %s }";
+    static const struct { const char *shared, *says; } bad[] = {
+        { "\"sharing\": \"fair\"", "no \"shared\" says which" },
+        { "\"shared\": []", "has 0 links" },
+        { "\"shared\": [ { \"name\": \"card\" } ]", "either \"messages\" or \"torus\"" },
+        { "\"shared\": [ { \"name\": \"card\", \"messages\": \"out\", \"devices\": 2, \"MB_per_second\": 1, "
+          "\"source\": \"x\" } ]", "'out'; it must be leaving or inside" },
+        { "\"shared\": [ { \"name\": \"card\", \"messages\": \"leaving\", \"devices\": 2, \"MB_per_second\": 0, "
+          "\"source\": \"x\" } ]", "MB_per_second" },
+        { "\"shared\": [ { \"name\": \"card\", \"messages\": \"leaving\", \"devices\": 0, \"MB_per_second\": 1, "
+          "\"source\": \"x\" } ]", "devices" },
+        { "\"shared\": [ { \"name\": \"t\", \"torus\": [2, 0], \"devices\": 1, \"MB_per_second\": 1, "
+          "\"source\": \"x\" } ]", "torus[1]" },
+        { "\"shared\": [ { \"name\": \"t\", \"torus\": [], \"devices\": 1, \"MB_per_second\": 1, \"source\": \"x\" } ]",
+          "has 0 dimensions" },
+        { "\"shared\": [ { \"name\": \"t\", \"torus\": [2], \"devices\": 1, \"MB_per_second\": 1, "
+          "\"source\": \"x\" } ], \"sharing\": \"first\"", "'first'; it must be fair or in order" },
+    };
+    struct cluster c;
+    char text[1000];
+    (void)state;
+    for (size_t i = 0; i < sizeof bad / sizeof *bad; i++) {
+        snprintf(text, sizeof text, frame, bad[i].shared);
+        assert_int_equal(cluster_parse(&c, text, "x", &err), ERR_FORMAT);
+        if (!strstr(err.text, bad[i].says)) fail_msg("%s, expected: %s", err.text, bad[i].says);
+    }
+    snprintf(text, sizeof text, frame, "\"shared\": [ { \"name\": \"t\", \"torus\": [2, 3], \"devices\": 2, "
+             "\"MB_per_second\": 7, \"hop_ns\": 5, \"half_duplex\": true, \"source\": \"x\" } ], "
+             "\"sharing\": \"in order\"");
+    assert_int_equal(cluster_parse(&c, text, "x", &err), OK);
+    assert_true(c.in_order && c.shares == 1 && c.shared[0].half_duplex && c.shared[0].hop == 5000);
+    assert_int_equal(cluster_check(&c, 12, F32, &err), OK);
+    assert_int_equal(cluster_check(&c, 13, F32, &err), ERR_PLAN);
+    assert_non_null(strstr(err.text, "12 devices; the mesh has 13"));
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_ports), cmocka_unit_test(test_a_card_for_a_node), cmocka_unit_test(test_an_up_link),
+        cmocka_unit_test(test_a_switch), cmocka_unit_test(test_fair_and_in_order), cmocka_unit_test(test_a_torus),
+        cmocka_unit_test(test_order_of_time),
+        cmocka_unit_test(test_descriptions),
+    };
+    return cmocka_run_group_tests_name("shared links", tests, NULL, NULL);
+}
