@@ -1,0 +1,177 @@
+/* Lesson 02. */
+#include "emulated_devices/course/lesson.h"
+#include <string.h>
+
+enum { MOST = 1400 };                   /* elements */
+
+/* The lengths that are tried on W devices: one number, and more than the devices can guess. */
+static int64_t length(struct judge *j, int i)
+{
+    static const int64_t usual[] = { 1, 1003 };
+    return j->hidden ? judge_draw(j, 2, MOST) : usual[i];
+}
+
+/* What is wrong with device d's buffer i, if it is not what `owner` was given. */
+static bool expect_of(struct trial *r, int d, int i, int owner, const float given[][MOST], int64_t n, const char *what)
+{
+    const float *got = r->device[d].buffer[i].data;
+    for (int64_t e = 0; e < n; e++) {
+        if (got[e] == given[owner][e]) continue;
+        for (int o = 0; o < r->devices; o++)
+            if (memcmp(got, given[o], sizeof *got * (size_t)n) == 0)
+                return trial_fails(r, "device %d has the numbers of device %d in %s, and should have those of device %d", d,
+                                   o, what, owner);
+        return trial_expect_floats(r, d, i, given[owner], n, what);
+    }
+    return true;
+}
+
+static float given[WORKER_MOST_DEVICES][MOST];          /* what each device has at first */
+
+static void fill(struct judge *j, struct trial *r, int d, int i, int64_t n, enum buffer_way way)
+{
+    float *x = trial_buffer(r, d, i, sizeof *x * (uint64_t)n, way);
+    judge_rough(j, x, n);
+    memcpy(given[d], x, sizeof *x * (size_t)n);
+    r->device[d].number[0] = n;
+}
+
+static int modulo(int i, int P) { return (i % P + P) % P; }
+
+/* ---- shift ----------------------------------------------------------------------------------------------------------- */
+
+/* Try many shifts; after each, look at the results, or at what was sent. */
+static void try_shifts(struct judge *j, bool meets, bool sent)
+{
+    for (const int *W = COURSE_DEVICES; *W && !j->failed; W++) {
+        const int shifts[] = { 1, -1, *W, *W + 2, j->hidden ? (int)judge_draw(j, -20, 20) : 2 };
+        for (int i = 0; i < 5 && !j->failed; i++) {
+            const int k = shifts[i];
+            const int64_t n = length(j, i % 2);
+            struct trial *r = trial_open(j, "shift", *W, "n = %lld, k = %d%s", (long long)n, k,
+                                         meets ? ", every message waits for its receiver" : "");
+            for (int d = 0; d < *W; d++) {
+                fill(j, r, d, 0, n, BUFFER_IN);
+                trial_buffer(r, d, 1, sizeof(float) * (uint64_t)n, BUFFER_OUT);
+                r->device[d].number[1] = k;
+            }
+            r->meets = meets;
+            if (trial_call(r))
+                for (int d = 0; d < *W && !j->failed; d++) {
+                    const bool alone = modulo(k, *W) == 0;
+                    expect_of(r, d, 1, modulo(d - k, *W), (const float (*)[MOST])given, n, "out");
+                    if (sent)
+                        trial_expect_sent(r, d, alone ? 0 : 1, alone ? 0 : 4 * (uint64_t)n,
+                                          alone ? "it has its own numbers" : "one message of 4n");
+                }
+            trial_close(r);
+        }
+    }
+}
+
+static void check_shift(struct judge *j) { try_shifts(j, false, false); }
+static void check_shift_meets(struct judge *j) { try_shifts(j, true, false); }
+static void check_shift_sent(struct judge *j) { try_shifts(j, false, true); }
+
+/* ---- swap_pairs ------------------------------------------------------------------------------------------------------ */
+
+enum look { AT_RESULTS, AT_SENT, AT_MEMORY, AT_TIME };
+
+static void try_swaps(struct judge *j, bool meets, enum look look)
+{
+    for (const int *W = COURSE_DEVICES; *W && !j->failed; W++)
+        for (int i = 0; i < 2 && !j->failed; i++) {
+            const int64_t n = length(j, i);
+            struct trial *r = trial_open(j, "swap_pairs", *W, "n = %lld%s", (long long)n,
+                                         meets ? ", every message waits for its receiver" : "");
+            for (int d = 0; d < *W; d++) fill(j, r, d, 0, n, BUFFER_BOTH);
+            r->meets = meets;
+            if (trial_call(r))
+                for (int d = 0; d < *W && !j->failed; d++) {
+                    const int partner = (d ^ 1) < *W ? d ^ 1 : d;
+                    expect_of(r, d, 0, partner, (const float (*)[MOST])given, n, "x");
+                    if (look == AT_MEMORY) trial_expect_peak(r, d, 4 * (uint64_t)n, "4n");
+                    if (look == AT_SENT)
+                        trial_expect_sent(r, d, partner != d, partner != d ? 4 * (uint64_t)n : 0,
+                                          partner != d ? "one message of 4n" : "it has no partner");
+                }
+            trial_close(r);
+        }
+}
+
+static void check_swap(struct judge *j) { try_swaps(j, false, AT_RESULTS); }
+static void check_swap_meets(struct judge *j) { try_swaps(j, true, AT_RESULTS); }
+static void check_swap_sent(struct judge *j) { try_swaps(j, false, AT_SENT); }
+static void check_swap_memory(struct judge *j) { try_swaps(j, false, AT_MEMORY); }
+
+/* ---- running_sum ----------------------------------------------------------------------------------------------------- */
+
+static void try_sums(struct judge *j, bool meets, enum look look)
+{
+    static float want[WORKER_MOST_DEVICES][MOST];
+    const int step = judge_choice(j, "LINE") == 0 ? 1 : -1;
+    for (const int *W = COURSE_DEVICES; *W && !j->failed; W++)
+        for (int i = 0; i < 2 && !j->failed; i++) {
+            const int64_t n = length(j, i);
+            const int first = step > 0 ? 0 : *W - 1, last = *W - 1 - first;
+            struct trial *r = trial_open(j, "running_sum", *W, "n = %lld%s", (long long)n,
+                                         meets ? ", every message waits for its receiver" : "");
+            for (int d = 0; d < *W; d++) fill(j, r, d, 0, n, BUFFER_BOTH);
+            for (int d = first, k = 0; k < *W; d += step, k++)
+                for (int64_t e = 0; e < n; e++) want[d][e] = given[d][e] + (k > 0 ? want[d - step][e] : 0);
+            r->meets = meets;
+            if (trial_call(r)) {
+                for (int d = 0; d < *W && !j->failed; d++) {
+                    trial_expect_floats(r, d, 0, want[d], n, "x");
+                    if (look == AT_SENT)
+                        trial_expect_sent(r, d, d != last, d != last ? 4 * (uint64_t)n : 0,
+                                          d != last ? "one message of 4n" : "it is the last");
+                }
+                if (look == AT_TIME)
+                    trial_expect_time(r, (*W - 1) * (10000000 + 80 * n), "(W-1) messages one after another, 10 us + 4n/50 "
+                                      "GB/s each");
+            }
+            trial_close(r);
+        }
+}
+
+static void check_sum(struct judge *j) { try_sums(j, false, AT_RESULTS); }
+static void check_sum_meets(struct judge *j) { try_sums(j, true, AT_RESULTS); }
+static void check_sum_sent(struct judge *j) { try_sums(j, false, AT_SENT); }
+static void check_sum_time(struct judge *j) { try_sums(j, false, AT_TIME); }
+
+static const char *const functions[] = { "shift", "swap_pairs", "running_sum", NULL };
+
+extern const struct lesson lesson_02_messages;
+const struct lesson lesson_02_messages = {
+    .folder = "02_messages", .title = "Messages and deadlocks", .file = "messages.c", .functions = functions,
+    .vary = { { "LINE", 2 } },
+    .check = {
+        { 1, "shift", "shift: everybody has the right numbers", 3, check_shift,
+          { "Device r sends to one device and receives from another.  Write both down for W = 4, k = 1.",
+            "It sends to mod(rank + k, size), and receives from mod(rank - k, size).",
+            "If that is the device itself nothing is sent: memcpy." } },
+        { 1, "shift-meets", "shift: no deadlock, even if every message waits", 2, check_shift_meets,
+          { "If everybody first waits until its message is received, who receives it?",
+            "Start both messages, then wait for both: exchange_both does it." } },
+        { 1, "shift-sent", "shift: one message, or none", 2, check_shift_sent,
+          { "What does a device do if k is 0, or W, or 2 W?" } },
+        { 2, "swap", "swap_pairs: everybody has its partner's numbers", 2, check_swap,
+          { "The partner of 0 is 1, of 1 is 0, of 2 is 3: which operation on the bits of a number does that?",
+            "rank ^ 1; of an odd number of devices the last one has no partner." } },
+        { 2, "swap-meets", "swap_pairs: no deadlock, even if every message waits", 1, check_swap_meets,
+          { "Where can their numbers arrive while yours are still being sent?",
+            "allocate() an array for what arrives, exchange_both, memcpy, release()." } },
+        { 2, "swap-sent", "swap_pairs: one message", 1, check_swap_sent, { "Only pairs exchange something." } },
+        { 2, "swap-memory", "swap_pairs: memory for n numbers", 1, check_swap_memory,
+          { "One array is enough: yours can be sent from where it is." } },
+        { 3, "sum", "running_sum: the sums, to the bit", 3, check_sum,
+          { "A device can only add when it has received, and only send when it has added.",
+            "The first of the line receives nothing; the last sends nothing." } },
+        { 3, "sum-meets", "running_sum: no deadlock", 1, check_sum_meets, { "Every send needs its receive." } },
+        { 3, "sum-sent", "running_sum: one message to the next", 2, check_sum_sent,
+          { "Send the sum so far, not the numbers of all devices before." } },
+        { 3, "sum-time", "running_sum: the time of W-1 messages", 1, check_sum_time,
+          { "Look at the drawing: does a device wait for something that it does not need?" } },
+    },
+};

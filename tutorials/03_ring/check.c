@@ -1,0 +1,173 @@
+/* Lesson 03. */
+#include "emulated_devices/course/lesson.h"
+#include "emulated_devices/device/interval.h"
+#include <stdio.h>
+#include <string.h>
+
+enum { MOST = 2100, SIZES = 5 };        /* elements; sizes tried */
+
+static float given[WORKER_MOST_DEVICES][MOST], want[MOST];
+
+static int modulo(int i, int P) { return (i % P + P) % P; }
+
+static int direction(const struct judge *j) { return judge_choice(j, "RING") == 0 ? 1 : -1; }
+static int owned(const struct judge *j, int rank, int W) { return modulo(rank + judge_choice(j, "OWNER"), W); }
+
+static int64_t length(struct judge *j, int i, int W)
+{
+    const int64_t usual[SIZES] = { 1003, W, 0, W - 1, W + 1 };
+    return j->hidden && i != 2 ? judge_draw(j, 2, MOST) : usual[i];
+}
+
+/* The sums as a ring makes them: block b begins at the device that sends it first, and ends where it is finished. */
+static void sum_round_the_ring(const struct judge *j, int W, int64_t n)
+{
+    const int dir = direction(j);
+    for (int b = 0; b < W; b++) {
+        const struct interval block = block_at(n, W, b);
+        const int last = modulo(b - judge_choice(j, "OWNER"), W);
+        for (int64_t e = block.first; e < interval_end(block); e++) {
+            float sum = given[modulo(last + dir, W)][e];
+            for (int k = 2; k <= W; k++) sum += given[modulo(last + k * dir, W)][e];
+            want[e] = sum;
+        }
+    }
+}
+
+/* ---- what is tried ----------------------------------------------------------------------------------------------------- */
+
+enum what { SCATTER, GATHER, REDUCE };
+enum look { AT_RESULTS, AT_SENT, AT_MEMORY, AT_TIME };
+
+/* The numbers of a device at first: its own, or for the gather the finished block and nothing else. */
+static void fill(struct judge *j, struct trial *r, enum what what, int d, int64_t n, int i)
+{
+    float *x = trial_buffer(r, d, 0, sizeof *x * (uint64_t)n, BUFFER_BOTH);
+    judge_rough(j, x, n);
+    memcpy(given[d], x, sizeof *x * (size_t)n);
+    r->device[d].number[0] = n;
+    r->device[d].buffer[0].skew = 4 * (uint32_t)(i % 3);
+    if (what != GATHER) return;
+    const struct interval own = block_at(n, r->devices, owned(j, d, r->devices));
+    for (int64_t e = own.first; e < interval_end(own); e++) want[e] = x[e];
+    for (int64_t e = 0; e < n; e++)
+        if (e < own.first || e >= interval_end(own)) x[e] = -1e30f;
+}
+
+/* Which block of the result is wrong, by its number. */
+static bool expect_block(struct trial *r, int d, int b, int64_t n)
+{
+    const struct interval block = block_at(n, r->devices, b);
+    const float *got = (const float *)r->device[d].buffer[0].data;
+    for (int64_t e = block.first; e < interval_end(block); e++)
+        if (memcmp(&got[e], &want[e], sizeof *got) != 0)
+            return trial_fails(r, "device %d: block %d (elements %lld to %lld) is wrong: x[%lld] is %.9g and should be "
+                               "%.9g", d, b, (long long)block.first, (long long)interval_end(block) - 1, (long long)e,
+                               (double)got[e], (double)want[e]);
+    return true;
+}
+
+static void expect_results(struct judge *j, struct trial *r, enum what what, int64_t n)
+{
+    for (int d = 0; d < r->devices && !j->failed; d++)
+        for (int b = 0; b < r->devices && !j->failed; b++)
+            if (what != SCATTER || b == owned(j, d, r->devices)) expect_block(r, d, b, n);
+}
+
+/* Every block but one leaves a device in each half. */
+static void expect_sent(struct judge *j, struct trial *r, enum what what, int64_t n)
+{
+    static const char *const formula[] = { "W-1 messages, all blocks but the one that it finishes",
+                                           "W-1 messages, all blocks but the last to arrive",
+                                           "2(W-1) messages, in each half all blocks but one" };
+    const int W = r->devices;
+    for (int i = 0; i < r->events && !j->failed; i++) {
+        const struct event *e = &r->event[i];
+        const int next = modulo(e->device + direction(j), W);
+        if (e->kind == EVENT_SEND && e->peer != next)
+            trial_fails(r, "device %d sends to device %d; in this ring it sends only to device %d", e->device, e->peer,
+                        next);
+    }
+    for (int d = 0; d < W && !j->failed; d++) {
+        const int64_t first = n - block_at(n, W, owned(j, d, W)).count;
+        const int64_t second = n - block_at(n, W, modulo(owned(j, d, W) + direction(j), W)).count;
+        const int64_t elements = what == SCATTER ? first : what == GATHER ? second : first + second;
+        trial_expect_sent(r, d, (uint64_t)(what == REDUCE ? 2 : 1) * (uint64_t)(W - 1), 4 * (uint64_t)elements,
+                          formula[what]);
+    }
+}
+
+static void expect_memory(struct judge *j, struct trial *r, enum what what, int64_t n)
+{
+    for (int d = 0; d < r->devices && !j->failed; d++)
+        trial_expect_peak(r, d, what == GATHER || r->devices == 1 ? 0 : 4 * (uint64_t)block_at(n, r->devices, 0).count,
+                          what == GATHER ? "blocks can be received where they belong" : "4 ceil(n/W)");
+}
+
+static void try_ring(struct judge *j, enum what what, bool meets, enum look look)
+{
+    static const char *const names[] = { "ring_reduce_scatter", "ring_all_gather", "ring_all_reduce" };
+    for (const int *W = COURSE_DEVICES; *W && !j->failed; W++)
+        for (int i = 0; i < (look == AT_RESULTS && !meets ? SIZES : 1) && !j->failed; i++) {
+            const int64_t n = look == AT_TIME ? *W * 100 : length(j, i, *W);
+            struct trial *r = trial_open(j, names[what], *W, "n = %lld%s", (long long)n,
+                                         meets ? ", every message waits for its receiver" : "");
+            for (int d = 0; d < *W; d++) fill(j, r, what, d, n, i);
+            if (what != GATHER) sum_round_the_ring(j, *W, n);
+            r->meets = meets;
+            if (trial_call(r)) {
+                expect_results(j, r, what, n);
+                if (look == AT_SENT) expect_sent(j, r, what, n);
+                if (look == AT_MEMORY) expect_memory(j, r, what, n);
+                if (look == AT_TIME)
+                    trial_expect_time(r, 2 * (*W - 1) * (10000000 + 80 * (n / *W)), "2(W-1) steps of 10 us + 4 n/W bytes at "
+                                      "50 GB/s");
+            }
+            trial_close(r);
+        }
+}
+
+static void check_scatter(struct judge *j) { try_ring(j, SCATTER, false, AT_RESULTS); }
+static void check_scatter_sent(struct judge *j) { try_ring(j, SCATTER, false, AT_SENT); }
+static void check_scatter_memory(struct judge *j) { try_ring(j, SCATTER, false, AT_MEMORY); }
+static void check_gather(struct judge *j) { try_ring(j, GATHER, false, AT_RESULTS); }
+static void check_gather_sent(struct judge *j) { try_ring(j, GATHER, false, AT_SENT); }
+static void check_gather_memory(struct judge *j) { try_ring(j, GATHER, false, AT_MEMORY); }
+static void check_reduce(struct judge *j) { try_ring(j, REDUCE, false, AT_RESULTS); }
+static void check_reduce_meets(struct judge *j) { try_ring(j, REDUCE, true, AT_RESULTS); }
+static void check_reduce_sent(struct judge *j) { try_ring(j, REDUCE, false, AT_SENT); }
+static void check_reduce_time(struct judge *j) { try_ring(j, REDUCE, false, AT_TIME); }
+
+static const char *const functions[] = { "ring_reduce_scatter", "ring_all_gather", "ring_all_reduce", NULL };
+
+extern const struct lesson lesson_03_ring;
+const struct lesson lesson_03_ring = {
+    .folder = "03_ring", .title = "Ring all-reduce", .file = "ring.c", .functions = functions,
+    .vary = { { "RING", 2 }, { "OWNER", 2 } },
+    .check = {
+        { 1, "scatter", "reduce-scatter: one block of sums on each device", 6, check_scatter,
+          { "Draw three devices with three blocks each.  Which block must be the last to arrive at device 0?",
+            "What arrives in a step is passed on in the next one: give of step s+1 is take of step s.",
+            "Count back from the last step: the block that a device finishes is the one that arrives last." } },
+        { 1, "scatter-sent", "reduce-scatter: W-1 messages, every block but one", 3, check_scatter_sent,
+          { "Each message is one block; blocks can differ by one element: block_of(n, W, i).count." } },
+        { 1, "scatter-memory", "reduce-scatter: memory for one block", 2, check_scatter_memory,
+          { "What arrives has to wait for its addition somewhere, but only one block at a time.",
+            "The longest block is block_of(n, W, 0)." } },
+        { 2, "gather", "all-gather: all blocks on all devices", 4, check_gather,
+          { "In the first step a device gives the only block that it has.",
+            "Then it gives what has just arrived: give of step s+1 is take of step s." } },
+        { 2, "gather-sent", "all-gather: W-1 messages, every block but one", 2, check_gather_sent,
+          { "Which block would a device give in step W?  The one that arrived last, which its neighbour has." } },
+        { 2, "gather-memory", "all-gather: no memory", 1, check_gather_memory,
+          { "A block can be received at its place in x." } },
+        { 3, "reduce", "all-reduce: the sums, the same bits on all devices", 3, check_reduce,
+          { "The two functions one after the other: what the first leaves is what the second begins with." } },
+        { 3, "reduce-meets", "all-reduce: no deadlock, even if every message waits", 2, check_reduce_meets,
+          { "exchange_both starts both messages before it waits for one." } },
+        { 3, "reduce-sent", "all-reduce: 2(W-1) messages", 2, check_reduce_sent,
+          { "About 2n numbers a device, however many devices there are." } },
+        { 3, "reduce-time", "all-reduce: the time of 2(W-1) steps", 3, check_reduce_time,
+          { "Look at the drawing: in every step all devices send at the same time." } },
+    },
+};
