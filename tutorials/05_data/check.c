@@ -1,0 +1,220 @@
+/* Lesson 05.  The model's loss is 1/2 (weights - target)^2, so every gradient is known without a backward pass. */
+#include "emulated_devices/course/lesson.h"
+#include "emulated_devices/device/interval.h"
+#include <stdio.h>
+#include <string.h>
+
+enum { PARAMETERS = 12, MOST = 2000, STEPS = 3, MODELS = 4 };
+
+/* Sizes of a model, and the longest bucket. */
+struct sizes { int parameters; int64_t count[PARAMETERS], operations[PARAMETERS], most, numbers; };
+
+static struct { float weights[MOST], target[MOST]; } device[WORKER_MOST_DEVICES];
+
+static struct sizes sizes(struct judge *j, int i)
+{
+    static const struct sizes usual[MODELS] = {
+        { 6, { 30, 200, 7, 200, 7, 90 }, .most = 210 }, { 1, { 5 }, .most = 100 },
+        { 5, { 8, 8, 8, 8, 8 }, .most = 16 }, { 4, { 3, 2, 1, 500 }, .most = 4 },
+    };
+    struct sizes s = usual[i];
+    if (j->hidden) {
+        s.parameters = (int)judge_draw(j, 2, PARAMETERS);
+        for (int p = 0; p < s.parameters; p++) s.count[p] = judge_draw(j, 1, MOST / PARAMETERS);
+        s.most = judge_draw(j, 1, MOST / 4);
+    }
+    for (int p = 0; p < s.parameters; p++) {
+        s.numbers += s.count[p];
+        s.operations[p] = 1000000 * judge_draw(j, 1, 60);      /* 1 to 60 us */
+    }
+    return s;
+}
+
+/* The number of each parameter's bucket.  @return the number of buckets. */
+static int plan(const struct judge *j, const struct sizes *s, int *bucket)
+{
+    const bool closes_when_full = judge_choice(j, "CLOSE") == 1;
+    int64_t filled = 0;
+    int number = 0;
+    for (int p = s->parameters - 1; p >= 0; p--) {
+        const bool full = closes_when_full ? filled >= s->most : filled + s->count[p] > s->most;
+        if (filled > 0 && full) number++, filled = 0;
+        bucket[p] = number, filled += s->count[p];
+    }
+    return number + 1;
+}
+
+/* ---- buckets ----------------------------------------------------------------------------------------------------- */
+
+static void check_buckets(struct judge *j)
+{
+    for (int i = 0; i < MODELS && !j->failed; i++) {
+        const struct sizes s = sizes(j, i);
+        int want[PARAMETERS];
+        struct trial *r = trial_open(j, "make_buckets", 1, "%d parameters, at most %lld numbers", s.parameters,
+                                     (long long)s.most);
+        memcpy(trial_buffer(r, 0, 0, sizeof *s.count * (size_t)s.parameters, BUFFER_IN), s.count,
+               sizeof *s.count * (size_t)s.parameters);
+        trial_buffer(r, 0, 1, sizeof *want * (size_t)s.parameters, BUFFER_OUT);
+        r->device[0].number[0] = s.parameters, r->device[0].number[1] = s.most;
+        if (trial_call(r)) {
+            const int buckets = plan(j, &s, want), *got = (const int *)r->device[0].buffer[1].data;
+            for (int p = s.parameters - 1; p >= 0 && !j->failed; p--)
+                if (got[p] != want[p])
+                    trial_fails(r, "parameter %d has %lld numbers, and is in bucket %d; it should be in bucket %d", p,
+                                (long long)s.count[p], got[p], want[p]);
+            if (!j->failed && r->device[0].result != buckets)
+                trial_fails(r, "there are %d buckets, not %lld", buckets, (long long)r->device[0].result);
+        }
+        trial_close(r);
+    }
+}
+
+/* ---- gradients --------------------------------------------------------------------------------------------------- */
+
+static struct trial *prepare(struct judge *j, const char *function, int W, const struct sizes *s, bool trains)
+{
+    struct trial *r = trial_open(j, function, W, "%d parameters of %lld numbers in all, buckets of %lld", s->parameters,
+                                 (long long)s->numbers, (long long)s->most);
+    const uint64_t words = sizeof(int64_t) * (uint64_t)s->parameters, floats = sizeof(float) * (uint64_t)s->numbers;
+    float start[MOST];
+    r->cluster.flop_rate[F32] = 1000000;        /* so an operation takes a picosecond */
+    judge_rough(j, start, s->numbers);
+    for (int d = 0; d < W; d++) {
+        if (trains) judge_rough(j, start, s->numbers);          /* each its own start */
+        judge_rough(j, device[d].target, s->numbers);
+        memcpy(device[d].weights, start, floats);
+        memcpy(trial_buffer(r, d, 0, words, BUFFER_IN), s->count, words);
+        memcpy(trial_buffer(r, d, 1, words, BUFFER_IN), s->operations, words);
+        memcpy(trial_buffer(r, d, 2, floats, BUFFER_IN), device[d].target, floats);
+        memcpy(trial_buffer(r, d, 3, floats, trains ? BUFFER_BOTH : BUFFER_IN), device[d].weights, floats);
+        trial_buffer(r, d, 4, floats, BUFFER_OUT);
+        r->device[d].number[0] = s->parameters, r->device[d].number[1] = s->most;
+    }
+    return r;
+}
+
+/* The mean of all devices' gradients for equal weights, added in the order of their numbers. */
+static float mean(const struct judge *j, const float *weights, int W, int64_t k)
+{
+    const bool before = judge_choice(j, "MEAN") == 1;
+    float sum = 0;
+    for (int d = 0; d < W; d++) {
+        float one = weights[k] - device[d].target[k];
+        if (before) one /= (float)W;
+        sum = d == 0 ? one : sum + one;
+    }
+    return before ? sum : sum / (float)W;
+}
+
+/* Two direct exchanges of blocks, W-1 after another on a device's link, and the additions between them (two_shot). */
+static picoseconds all_reduce_time(const struct cluster *c, int W, int64_t n)
+{
+    const int64_t block = block_at(n, W, 0).count;
+    const picoseconds message = c->link[0].latency + (W - 1) * time_at_rate(4 * (uint64_t)block, c->link[0].rate);
+    return W == 1 ? 0 : 2 * message + (W - 1) * block;
+}
+
+static picoseconds overlapped_time(const struct judge *j, const struct trial *r, const struct sizes *s)
+{
+    int bucket[PARAMETERS];
+    int64_t filled = 0;
+    picoseconds computed = 0, reduced = 0;
+    plan(j, s, bucket);
+    for (int p = s->parameters - 1; p >= 0; p--) {
+        computed += s->operations[p], filled += s->count[p];
+        if (p > 0 && bucket[p - 1] == bucket[p]) continue;
+        reduced = (reduced > computed ? reduced : computed) + all_reduce_time(&r->cluster, r->devices, filled);
+        filled = 0;
+    }
+    return reduced > computed ? reduced : computed;
+}
+
+enum look { AT_VALUES, AT_CALLS, AT_MEMORY, AT_TIME };
+
+static void look_at(struct judge *j, struct trial *r, const struct sizes *s, enum look look)
+{
+    int bucket[PARAMETERS];
+    float want[MOST];
+    for (int64_t k = 0; k < s->numbers; k++) want[k] = mean(j, device[0].weights, r->devices, k);
+    for (int d = 0; d < r->devices && !j->failed; d++) {
+        trial_expect_floats(r, d, 4, want, s->numbers, "gradient");
+        if (look == AT_MEMORY && !j->failed)
+            trial_expect_peak(r, d, 4 * (uint64_t)s->parameters, "4 bytes for each parameter");
+        if (look == AT_CALLS && !j->failed && r->device[d].collectives != (uint64_t)plan(j, s, bucket))
+            trial_fails(r, "device %d calls all_reduce %llu times; there are %d buckets", d,
+                        (unsigned long long)r->device[d].collectives, plan(j, s, bucket));
+    }
+    if (look == AT_TIME && !j->failed)
+        trial_expect_time(r, overlapped_time(j, r, s), "a bucket is reduced as soon as it is computed, after the one "
+                          "before it, while the others are computed");
+}
+
+static void try_gradients(struct judge *j, enum look look)
+{
+    for (const int *W = COURSE_DEVICES; *W && !j->failed; W++)
+        for (int i = 0; i < (look == AT_VALUES ? MODELS : 2) && !j->failed; i++) {
+            const struct sizes s = sizes(j, look == AT_VALUES ? i : 2 * i);
+            struct trial *r = prepare(j, "data_gradients", *W, &s, false);
+            if (trial_call(r)) look_at(j, r, &s, look);
+            trial_close(r);
+        }
+}
+
+static void check_gradients(struct judge *j) { try_gradients(j, AT_VALUES); }
+static void check_calls(struct judge *j) { try_gradients(j, AT_CALLS); }
+static void check_memory(struct judge *j) { try_gradients(j, AT_MEMORY); }
+static void check_time(struct judge *j) { try_gradients(j, AT_TIME); }
+
+/* ---- training ---------------------------------------------------------------------------------------------------- */
+
+static void check_train(struct judge *j)
+{
+    const float rate = 0.3f;
+    for (const int *W = COURSE_DEVICES; *W && !j->failed; W++) {
+        const struct sizes s = sizes(j, 0);
+        struct trial *r = prepare(j, "data_train", *W, &s, true);
+        float want[MOST];
+        memcpy(want, device[judge_choice(j, "ROOT") == 0 ? 0 : *W - 1].weights, sizeof want);
+        for (int step = 0; step < STEPS; step++)
+            for (int64_t k = 0; k < s.numbers; k++) {
+                const volatile float moved = rate * mean(j, want, *W, k);      /* rounded: no fused multiply-add */
+                want[k] -= moved;
+            }
+        for (int d = 0; d < *W; d++) r->device[d].number[2] = STEPS, r->device[d].given[0] = rate;
+        if (trial_call(r))
+            for (int d = 0; d < *W && !j->failed; d++) trial_expect_floats(r, d, 3, want, s.numbers, "weights");
+        trial_close(r);
+    }
+}
+
+static const char *const functions[] = { "make_buckets", "data_gradients", "data_train", NULL };
+
+extern const struct lesson lesson_05_data;
+const struct lesson lesson_05_data = {
+    .folder = "05_data", .title = "Data parallelism", .file = "data.c", .functions = functions,
+    .vary = { { "CLOSE", 2 }, { "MEAN", 2 }, { "ROOT", 2 } },
+    .check = {
+        { 1, "buckets", "which gradients are reduced together", 3, check_buckets,
+          { "In which order does the backward pass compute the gradients?",
+            "Keep two numbers: that of the open bucket, and how full it is.",
+            "A parameter that is larger than `most` needs a bucket too: an empty bucket takes anything." } },
+        { 2, "gradients", "the mean of all devices' gradients, to the bit", 4, check_gradients,
+          { "What is a device's gradient the gradient of?  And what would one device with the whole batch compute?",
+            "The parameters of a bucket are neighbours in memory: one all_reduce from the first of them on.",
+            "A bucket ends at parameter i if i is 0, or if parameter i-1 is in another bucket.",
+            "data.h says when to divide by the number of devices; the other way has other bits." } },
+        { 2, "calls", "one all_reduce a bucket", 2, check_calls,
+          { "Each message costs its latency: that is why there are buckets." } },
+        { 2, "memory", "next to nothing is allocated", 1, check_memory,
+          { "The gradients are already where they belong; only the buckets' numbers need memory." } },
+        { 2, "time", "buckets are reduced while others are computed", 3, check_time,
+          { "Between stream_begin and stream_end, things take place beside the computations.",
+            "Begin a bucket's all_reduce right after its last backward(), not after all of them.",
+            "stream_join waits for the stream.  How often is that needed?" } },
+        { 3, "train", "all devices are one, for several steps", 3, check_train,
+          { "Every device began with other numbers: what has to happen before the first step?",
+            "broadcast has a root; data.h says whose weights are taken.",
+            "Equal weights and equal gradients stay equal: no weights are sent after the start." } },
+    },
+};
