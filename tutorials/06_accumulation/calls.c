@@ -1,0 +1,16 @@
+#include "accumulation.h"
+#include "worker/calls.h"
+
+static void mean(struct call *c) { c->real = mean_loss(c->buffer[0], c->buffer[1], (int)c->number[0]); }
+
+static void gradient(struct call *c)
+{
+    const struct batch b = { (int)c->number[0], c->buffer[0], c->buffer[1], c->buffer[2], c->number[1] };
+    c->real = batch_gradient(&c->group[0], &b, c->buffer[3]);
+}
+
+static void clipped(struct call *c) { c->real = clip(c->buffer[0], c->number[0], c->given[0]); }
+
+const struct callable callables[] = {
+    { "mean_loss", mean }, { "batch_gradient", gradient }, { "clip", clipped }, { 0 }
+};
