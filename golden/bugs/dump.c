@@ -43,10 +43,9 @@ static size_t encode(void *to, const float *x, size_t n, enum format f)
     return n * 2;
 }
 
-void dump(int r, const char *name, const float *x, bool in_fp32, float times, int whole_rows, int whole_cols,
-          const struct cut *rows, const struct cut *cols)
+void dump(int r, const char *name, const float *x, bool in_fp32, float times, struct place at)
 {
-    const int dim[2] = { rows ? rows->count : whole_rows, cols ? cols->count : whole_cols };
+    const int dim[2] = { at.row ? at.row->count : at.rows, at.col ? at.col->count : at.cols };
     const size_t n = (size_t)dim[0] * dim[1];
     /* fp16 is written in fp32, which has the same numbers */
     const enum format f = in_fp32 || set.format != BF16 ? FP32 : BF16;
@@ -55,12 +54,13 @@ void dump(int r, const char *name, const float *x, bool in_fp32, float times, in
     if (out[r].file == NULL) out[r].file = tensors_new();
     tensors_add(out[r].file, name, f == BF16 ? "BF16" : "F32", dim[1] > 1 ? 2 : 1, dim, data, encode(data, x, n, f));
     free(data);
-    if (rows == NULL && cols == NULL && times == 1) return;
-    snprintf(text, sizeof text, "%s\\\"%s\\\":{\\\"of\\\":[%d,%d],\\\"times\\\":%.9g", out[r].used ? "," : "", name, whole_rows,
-             whole_cols, times);
+    if (at.row == NULL && at.col == NULL && times == 1 && !at.partial) return;
+    snprintf(text, sizeof text, "%s\\\"%s\\\":{\\\"of\\\":[%d,%d],\\\"times\\\":%.9g", out[r].used ? "," : "", name, at.rows,
+             at.cols, times);
     say(r, text);
-    if (rows) say_cut(r, "rows", rows);
-    if (cols) say_cut(r, "cols", cols);
+    if (at.row) say_cut(r, "rows", at.row);
+    if (at.col) say_cut(r, "cols", at.col);
+    if (at.partial) say(r, ",\\\"partial\\\":[\\\"tp\\\"]");
     say(r, "}");
 }
 

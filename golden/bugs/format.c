@@ -41,10 +41,15 @@ static float sum_of(float *x, int n)
     return sum;
 }
 
+/* The same numbers have the same order on every rank: copies of what all ranks compute are equal. */
 static void shuffle(float *x, int n)
 {
-    static unsigned long long state;
-    if (state == 0) state = set.seed * 2 + 1;
+    unsigned long long state = set.seed * 2 + 1;
+    for (int i = 0; i < n; i++) {
+        uint32_t bits;
+        memcpy(&bits, &x[i], 4);
+        state = (state ^ bits) * 6364136223846793005ull;
+    }
     for (int i = n - 1; i > 0; i--) {
         state = state * 6364136223846793005ull + 1442695040888963407ull;
         const int k = (int)((state >> 33) % (unsigned)(i + 1));

@@ -118,13 +118,24 @@ static void gpt2_params(void)
     add(-1, "ln_f.weight", WHOLE, WHOLE), add(-1, "ln_f.bias", WHOLE, WHOLE);
 }
 
+static void mixture_params(int l)
+{
+    char name[64];
+    add(l, "self_attn.qk_norm.weight", WHOLE, WHOLE), add(l, "mlp.gate.weight", WHOLE, WHOLE);
+    for (int e = 0; e < m.E; e++) {
+        snprintf(name, sizeof name, "mlp.experts.%d.gate_up_proj.weight", e), add(l, name, OF_UP, WHOLE);
+        snprintf(name, sizeof name, "mlp.experts.%d.down_proj.weight", e), add(l, name, WHOLE, OF_F);
+    }
+}
+
 static void llama_params(void)
 {
     add(-1, "model.embed_tokens.weight", WHOLE, WHOLE);
     for (int l = 0; l < m.L; l++) {
         add(l, "input_layernorm.weight", WHOLE, WHOLE), add(l, "self_attn.qkv_proj.weight", OF_QKV, WHOLE);
         add(l, "self_attn.o_proj.weight", WHOLE, OF_HEADS), add(l, "post_attention_layernorm.weight", WHOLE, WHOLE);
-        add(l, "mlp.gate_up_proj.weight", OF_UP, WHOLE), add(l, "mlp.down_proj.weight", WHOLE, OF_F);
+        if (m.moe) mixture_params(l);
+        else add(l, "mlp.gate_up_proj.weight", OF_UP, WHOLE), add(l, "mlp.down_proj.weight", WHOLE, OF_F);
     }
     add(-1, "model.norm.weight", WHOLE, WHOLE), add(-1, "lm_head.weight", WHOLE, WHOLE);
 }
@@ -141,7 +152,11 @@ void golden_open(const char *path)
     must_seek("ids", dim), m.steps = dim[0], m.B = dim[1], m.S = dim[2], m.N = m.B * m.S;
     m.llama = seek("start/lm_head.weight", dim);
     must_seek(m.llama ? "start/model.embed_tokens.weight" : "start/wte.weight", dim), m.V = dim[0], m.D = dim[1];
-    must_seek(m.llama ? "start/model.layers.0.mlp.down_proj.weight" : "start/h.0.mlp.c_proj.weight", dim), m.F = dim[1];
+    m.moe = seek("start/model.layers.0.mlp.gate.weight", dim), m.E = dim[0];
+    must_seek(m.moe ? "start/model.layers.0.mlp.experts.0.down_proj.weight"
+                    : m.llama ? "start/model.layers.0.mlp.down_proj.weight" : "start/h.0.mlp.c_proj.weight", dim), m.F = dim[1];
+    m.k = m.moe ? (int)golden_number("num_experts_per_tok") : 1;
+    m.balance = m.moe ? (float)golden_number("router_aux_loss_coef") : 0;
     m.H = (int)golden_number(m.llama ? "num_attention_heads" : "n_head");
     m.K = m.llama ? (int)golden_number("num_key_value_heads") : m.H;
     m.L = (int)golden_number(m.llama ? "num_hidden_layers" : "n_layer");

@@ -61,6 +61,32 @@ BUG(BRANCH_TWICE, "branch-twice", "gpt2", "", "3bh", "", "act/h.1.mid", "branch 
 BUG(RESIDUAL_BACK_MISSING, "residual-back", "llama", "", "3bh", "", "grad/h.0.out", "without what comes from the gradient that passes by", "backward, the gradient past the attention is lost")
 BUG(BRANCH_GRADIENT_HALF, "branch-half", "gpt2", "", "3bh", "", "grad/h.1.mlp.out", "expected times 0.5000", "a branch gets half of the gradient")
 
+/* Norms of heads, and rotations. */
+BUG(HEAD_NORMS_EXCHANGED, "head-norms-exchanged", "moe", "", "3bh", "", "act/h.1.attn.normed", "queries have the weights of keys, keys those of queries", "queries are normed with the weights of keys, keys with those of queries")
+BUG(KEYS_NOT_NORMED, "keys-not-normed", "moe", "", "3bh", "", "act/h.1.attn.normed", "keys are not normed", "queries are normed, keys are not")
+BUG(HEADS_NORMED_TOGETHER, "heads-normed-together", "moe", "", "3bh", "", "act/h.1.attn.normed", "all queries together", "one norm of all queries, and one of all keys, in place of one of each head")
+BUG(HEAD_NORMS_PART, "head-norms-part", "moe", "tp 3", "3bh", "", "grad/model.layers.1.self_attn.qk_norm.weight grad/model.layers.0.self_attn.qk_norm.weight", "a part of a sum: without parts 1, 2 of 3", "a rank has its heads' part of the gradient of their norms")
+BUG(KEYS_NOT_TURNED, "keys-not-turned", "llama", "", "3bh", "", "act/h.1.attn.rotated", "keys are not turned", "queries are turned, keys are not")
+BUG(POSITIONS_CONTINUE, "positions-continue", "llama", "", "3bh", "", "act/h.1.attn.rotated", "positions do not start again", "positions go on from sequence to sequence")
+
+/* Mixtures. */
+BUG(ROUTER_SIGMOIDS, "router-sigmoids", "moe", "", "3bh", "", "act/h.1.router.weights", "scores are sigmoids", "scores of experts are sigmoids in place of a softmax")
+BUG(WEIGHTS_NOT_DIVIDED, "weights-not-divided", "moe", "", "3bh", "", "act/h.1.router.weights", "not divided by their sum", "the weights of a token's choices do not add up to 1")
+BUG(ROUTER_SUM_CONSTANT, "router-back", "moe", "", "3bh", "", "grad/h.1.router.logits", "the sum of weights is taken for constant", "backward, the sum that weights are divided by is taken for constant")
+BUG(ROUTER_WEIGHTS_PART, "router-part", "moe", "tp 3", "3bh", "", "grad/h.1.router.weights", "a part of a sum: without parts 1, 2 of 3", "a rank has its columns' part of the gradient of a router's weights")
+BUG(ROUTER_GRADIENT_LOST, "router-lost", "moe", "", "3bh", "", "grad/h.1.ln_2", "without what comes from the backward pass of a matrix for its input", "the gradient through the router is lost")
+BUG(BALANCE_MISSING, "balance-missing", "moe", "", "3bh", "", "grad/h.1.router.logits", "without what the routers' losses add", "the balance loss has no gradient")
+BUG(BALANCE_BY_K, "balance-by-k", "moe", "", "3bh", "", "grad/h.1.router.logits", "what the routers' losses add times 0.50", "the gradient of the balance loss divided by the number of choices")
+BUG(BALANCE_OF_RANK, "balance-of-rank", "moe", "dp 2", "3bh", "", "grad/h.1.router.logits", "a mean of balance losses of 2 parts of the batch", "each copy balances its own tokens")
+BUG(OTHER_TOKENS_ROWS, "other-rows", "moe", "", "3bh", "", "act/h.1.mlp.up", "another token's rows", "experts get the rows of the next choice")
+BUG(OTHER_EXPERTS_MATRIX, "other-expert", "moe", "", "3bh", "", "act/h.1.experts.out", "another expert's matrix: expert e has that of e + 1", "an expert multiplies with the matrix of the next one")
+BUG(CHOICES_EXCHANGED, "choices-exchanged", "moe", "", "3bh", "", "act/h.1.mlp.out", "weights of a token's choices are in reverse order", "a token's first row gets the weight of its second")
+BUG(ROWS_NOT_WEIGHED, "rows-not-weighed", "moe", "", "3bh", "", "act/h.1.mlp.out", "rows are not multiplied by their weights", "rows of experts are added without their weights")
+BUG(ROWS_WEIGHED_TWICE, "rows-weighed-twice", "moe", "", "3bh", "", "act/h.1.mlp.out", "rows are multiplied by their weights twice", "rows of experts are multiplied by their weights twice")
+BUG(ROWS_BACK_NOT_WEIGHED, "rows-back", "moe", "", "3bh", "", "grad/h.1.experts.out", "rows are not multiplied by their weights", "backward, rows of experts are not multiplied by their weights")
+BUG(ROW_DROPPED, "row-dropped", "moe", "", "3bh", "", "act/h.1.mlp.out", "without the last row of expert", "the last row of the expert with most rows is dropped")
+BUG(EXPERTS_TIMES_DP, "experts-not-divided", "moe", "dp 2", "3bh", "", "grad/model.layers.1.mlp.experts.0.gate_up_proj.weight grad/model.layers.1.mlp.experts.0.down_proj.weight", "= dp", "gradients of experts are summed over dp twice")
+
 /* The loss. */
 BUG(LABELS_SHIFTED, "labels-shifted", "gpt2", "", "3bh", "", "grad/logits loss", "labels are shifted by one", "labels are shifted once too often")
 BUG(IGNORED_COUNTED, "ignored-counted", "gpt2", "", "3bh", "", "grad/logits loss", "ignored labels count", "an ignored label counts as label 0")
@@ -70,6 +96,7 @@ BUG(LABEL_SMOOTHED, "label-smoothed", "gpt2", "", "3bh", "", "grad/logits", "lab
 BUG(MEAN_OF_MEANS, "mean-of-means", "gpt2", "dp 2", "3bh", "", "grad/logits loss", "a mean of means: 2 parts", "each copy divides by its own labels, and copies are averaged")
 BUG(MEAN_OF_MICROS, "mean-of-micros", "llama", "micros 5", "3bh", "", "grad/logits loss", "a mean of means: 5 parts", "each microbatch divides by its own labels, and they are averaged")
 BUG(LOSS_OF_FIRST, "loss-of-first", "llama", "dp 2", "3bh", "", "loss", "the first of 2 parts of the batch only", "the loss of the first copy only")
+BUG(LABEL_NOT_FOUND, "label-not-found", "gpt2", "", "3bh", "", "grad/logits", "nothing is subtracted for the label", "every eighth label, the first of a rank's words, is found on no rank")
 BUG(VOCABULARY_SHIFTED, "vocabulary-shifted", "gpt2", "", "3bh", "", "act/logits", "columns are shifted by one", "columns of the logits are shifted by one")
 
 /* Gradients. */

@@ -18,7 +18,8 @@ double loss(float *d, const float *x, const int *label, int rows, int counted)
         sum += (double)(log_total - x[n * m.V + right]) / counted;
         for (int v = 0; v < m.V; v++) {
             const float p = between(expf(x[n * m.V + v] - log_total));
-            d[n * m.V + v] = stored((p - (v == right ? one : 0) - (IS(LABEL_SMOOTHED) ? 0.1f / (float)m.V : 0)) / (float)counted * set.scale);
+            const bool found = v == right && !(IS(LABEL_NOT_FOUND) && v > 0 && v % 8 == 0);
+            d[n * m.V + v] = stored((p - (found ? one : 0) - (IS(LABEL_SMOOTHED) ? 0.1f / (float)m.V : 0)) / (float)counted * set.scale);
         }
     }
     return sum;

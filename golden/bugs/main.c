@@ -63,7 +63,7 @@ static void option(const char *what, const char *text)
 
 static int usage(void)
 {
-    fprintf(stderr, "usage: buggy list | model gpt2|llama DIR | run GOLDEN OUT [dtype fp32|bf16|fp16] [bug NAME] [dp N] [tp N] [micros N]\n"
+    fprintf(stderr, "usage: buggy list | model gpt2|llama|moe DIR | run GOLDEN OUT [dtype fp32|bf16|fp16] [bug NAME] [dp N] [tp N] [micros N]\n"
                     "             [order sequential|reversed|blocked|pairwise|shuffled] [seed N] [parts N] [store results|steps] [optimizer NAME]\n");
     return 2;
 }
@@ -78,6 +78,7 @@ int main(int argc, char **argv)
     golden_open(argv[2]);
     if (set.dp * set.tp > MOST_RANKS || set.dp > m.B || set.tp > m.K || set.micros > m.B)
         return fprintf(stderr, "buggy: not so many ranks or microbatches\n"), 2;
+    if (m.moe && set.micros > 1) return fprintf(stderr, "buggy: a mixture has one microbatch\n"), 2;
     ranks_make();
     train();
     dump_write(argv[3]);

@@ -11,7 +11,8 @@
 #include <string.h>
 #include <sys/stat.h>
 
-enum { STEPS = 3, SEQUENCES = 5, TOKENS = 7, LAYERS = 2, HEADS = 6, KV = 3, WIDTH = 24, FEED = 37, WORDS = 61, POSITIONS = 11 };
+enum { STEPS = 3, SEQUENCES = 5, TOKENS = 7, LAYERS = 2, HEADS = 6, KV = 3, WIDTH = 24, FEED = 37, WORDS = 61, POSITIONS = 11,
+       EXPERTS = 5, CHOICES = 2, NARROW = 19 };
 
 static unsigned long long state;
 
@@ -55,7 +56,21 @@ static void gpt2(struct tensors *t)
     draw(t, "ln_f.weight", WIDTH, 1, 1, 0.3), draw(t, "ln_f.bias", WIDTH, 1, 0, 0.3);
 }
 
-static void llama(struct tensors *t)
+static void mixture(struct tensors *t, int l)
+{
+    const double d = 1 / sqrt(WIDTH);
+    const int A = WIDTH / HEADS;
+    char name[64];
+    draw(t, in_layer(l, true, "self_attn.q_norm.weight"), A, 1, 1, 0.3), draw(t, in_layer(l, true, "self_attn.k_norm.weight"), A, 1, 1, 0.3);
+    draw(t, in_layer(l, true, "mlp.gate.weight"), EXPERTS, WIDTH, 0, d);
+    for (int e = 0; e < EXPERTS; e++) {
+        snprintf(name, sizeof name, "mlp.experts.%d.gate_proj.weight", e), draw(t, in_layer(l, true, name), NARROW, WIDTH, 0, d);
+        snprintf(name, sizeof name, "mlp.experts.%d.up_proj.weight", e), draw(t, in_layer(l, true, name), NARROW, WIDTH, 0, d);
+        snprintf(name, sizeof name, "mlp.experts.%d.down_proj.weight", e), draw(t, in_layer(l, true, name), WIDTH, NARROW, 0, d);
+    }
+}
+
+static void llama(struct tensors *t, bool moe)
 {
     const double d = 1 / sqrt(WIDTH);
     const int A = WIDTH / HEADS;
@@ -67,17 +82,29 @@ static void llama(struct tensors *t)
         draw(t, in_layer(l, true, "self_attn.v_proj.weight"), KV * A, WIDTH, 0, d);
         draw(t, in_layer(l, true, "self_attn.o_proj.weight"), WIDTH, WIDTH, 0, 0.5 * d);
         draw(t, in_layer(l, true, "post_attention_layernorm.weight"), WIDTH, 1, 1, 0.3);
+        if (moe) {
+            mixture(t, l);
+            continue;
+        }
         draw(t, in_layer(l, true, "mlp.gate_proj.weight"), FEED, WIDTH, 0, d), draw(t, in_layer(l, true, "mlp.up_proj.weight"), FEED, WIDTH, 0, d);
         draw(t, in_layer(l, true, "mlp.down_proj.weight"), WIDTH, FEED, 0, 0.5 * d);
     }
     draw(t, "model.norm.weight", WIDTH, 1, 1, 0.3), draw(t, "lm_head.weight", WORDS, WIDTH, 0, 2 * d);
 }
 
-static void write_config(const char *path, bool is_llama)
+static void write_config(const char *path, bool is_llama, bool is_moe)
 {
     FILE *f = fopen(path, "w");
     if (f == NULL) fprintf(stderr, "buggy: cannot write %s\n", path), exit(1);
-    if (is_llama)
+    if (is_moe)
+        fprintf(f, "{\"model_type\":\"qwen3_moe\",\"architectures\":[\"Qwen3MoeForCausalLM\"],\"hidden_act\":\"silu\",\"hidden_size\":%d,"
+                "\"num_hidden_layers\":%d,\"num_attention_heads\":%d,\"num_key_value_heads\":%d,\"head_dim\":%d,\"intermediate_size\":%d,"
+                "\"vocab_size\":%d,\"max_position_embeddings\":%d,\"rms_norm_eps\":1e-5,\"rope_theta\":50.0,\"attention_dropout\":0,"
+                "\"tie_word_embeddings\":false,\"moe_intermediate_size\":%d,\"num_experts\":%d,\"num_experts_per_tok\":%d,"
+                "\"norm_topk_prob\":true,\"decoder_sparse_step\":1,\"mlp_only_layers\":[],\"output_router_logits\":true,"
+                "\"router_aux_loss_coef\":0.05}\n",
+                WIDTH, LAYERS, HEADS, KV, WIDTH / HEADS, FEED, WORDS, POSITIONS, NARROW, EXPERTS, CHOICES);
+    else if (is_llama)
         fprintf(f, "{\"model_type\":\"llama\",\"architectures\":[\"LlamaForCausalLM\"],\"hidden_act\":\"silu\",\"hidden_size\":%d,"
                 "\"num_hidden_layers\":%d,\"num_attention_heads\":%d,\"num_key_value_heads\":%d,\"intermediate_size\":%d,"
                 "\"vocab_size\":%d,\"max_position_embeddings\":%d,\"rms_norm_eps\":1e-5,\"rope_theta\":50.0,"
@@ -109,14 +136,14 @@ static void write_batches(const char *path)
 
 void model_write(const char *family, const char *folder)
 {
-    const bool is_llama = strcmp(family, "llama") == 0;
+    const bool is_moe = strcmp(family, "moe") == 0, is_llama = is_moe || strcmp(family, "llama") == 0;
     char path[1024];
     struct tensors *t = tensors_new();
-    state = is_llama ? 7 : 3;
+    state = is_moe ? 11 : is_llama ? 7 : 3;
     mkdir(folder, 0777);
-    if (is_llama) llama(t);
+    if (is_llama) llama(t, is_moe);
     else gpt2(t);
     snprintf(path, sizeof path, "%s/model.safetensors", folder), tensors_write(t, path, "\"format\":\"pt\"");
-    snprintf(path, sizeof path, "%s/config.json", folder), write_config(path, is_llama);
+    snprintf(path, sizeof path, "%s/config.json", folder), write_config(path, is_llama, is_moe);
     snprintf(path, sizeof path, "%s/batch.safetensors", folder), write_batches(path);
 }

@@ -2,19 +2,19 @@
  * between ranks.  A rank has its sequences, copy along dp, and its heads and columns, along tp; microbatches are passes
  * over some of its sequences.
  */
-#include "program.h"
+#include "slots.h"
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
-enum slot { LN_1, QKV, ROTATED, HEADS, ATTN_OUT, MID, LN_2, UP, ACT, MLP_OUT, OUT, EMBEDDING, LN_F, LOGITS, SLOTS };
-static const char *const slot_name[] = { "ln_1", "attn.qkv", "attn.rotated", "attn.heads", "attn.out", "mid", "ln_2",
-                                         "mlp.up", "mlp.act", "mlp.out", "out", "embedding", "ln_f", "logits" };
+static const char *const slot_name[] = { "ln_1", "attn.qkv", "attn.normed", "attn.rotated", "attn.heads", "attn.out", "mid", "ln_2",
+                                         "router.logits", "router.weights", "mlp.up", "mlp.act", "experts.out", "mlp.out", "out",
+                                         "embedding", "ln_f", "logits" };
 
 struct rank rank[MOST_RANKS];
 int ranks, *ids, *labels;
-double loss_now;
+double loss_now, balance_now;
 
 static float *act[MOST_RANKS][MOST_LAYERS + 1][SLOTS], *grad[MOST_RANKS][MOST_LAYERS + 1][SLOTS];
 static struct cut cuts[5][MOST_RANKS];
@@ -52,14 +52,17 @@ const struct cut *cut_of(enum axis a, int whole, int tp)
 
 static enum axis axis_of(enum slot s)
 {
-    return s == QKV || s == ROTATED ? OF_QKV : s == HEADS ? OF_HEADS : s == UP ? OF_UP : s == ACT ? OF_F : WHOLE;
+    return s == QKV || s == NORMED || s == ROTATED ? OF_QKV : s == HEADS ? OF_HEADS : s == UP ? OF_UP : s == ACT ? OF_F : WHOLE;
 }
 
 static int width_of(enum slot s)
 {
-    return s == QKV || s == ROTATED ? (m.H + 2 * m.K) * m.A : s == HEADS ? m.H * m.A : s == UP ? m.F * (m.llama ? 2 : 1)
+    return s == QKV || s == NORMED || s == ROTATED ? (m.H + 2 * m.K) * m.A : s == ROUTER ? m.E : s == WEIGHTS ? m.k : s == HEADS ? m.H * m.A : s == UP ? m.F * (m.llama ? 2 : 1)
          : s == ACT ? m.F : s == LOGITS ? m.V : m.D;
 }
+
+/* Rows for each token. */
+static int rows_each(enum slot s) { return m.moe && (s == UP || s == ACT || s == EXPERTS_OUT) ? m.k : 1; }
 
 static int local_width(enum slot s, int tp) { return cut_of(axis_of(s), width_of(s), tp)->count; }
 
@@ -75,7 +78,7 @@ void ranks_make(void)
                                        cut_of(param[p].col_axis, param[p].cols, r % set.tp)->count, sizeof(float));
         for (int l = 0; l <= m.L; l++)
             for (int s = 0; s < SLOTS; s++) {
-                const size_t n = (size_t)rank[r].count * m.S * local_width((enum slot)s, r % set.tp);
+                const size_t n = (size_t)rank[r].count * m.S * rows_each((enum slot)s) * local_width((enum slot)s, r % set.tp);
                 act[r][l][s] = calloc(n, sizeof(float)), grad[r][l][s] = calloc(n, sizeof(float));
             }
     }
@@ -87,20 +90,17 @@ static int micro;
 
 static int first_of(int r) { return begin_of(rank[r].count, set.micros, micro); }
 static int sequences_of(int r) { return begin_of(rank[r].count, set.micros, micro + 1) - first_of(r); }
-static int rows_of(int r) { return sequences_of(r) * m.S; }
+int rows_of(int r) { return sequences_of(r) * m.S; }
 static float *rows(float *x, int r, enum slot s) { return x + first_of(r) * m.S * local_width(s, rank[r].tp); }
-static float *A(int r, int l, enum slot s) { return rows(act[r][l][s], r, s); }
-static float *G(int r, int l, enum slot s) { return rows(grad[r][l][s], r, s); }
+float *A(int r, int l, enum slot s) { return rows(act[r][l][s], r, s); }
+float *G(int r, int l, enum slot s) { return rows(grad[r][l][s], r, s); }
 static float *stream(int r, int l) { return l ? A(r, l - 1, OUT) : A(r, m.L, EMBEDDING); }
 static float *d_stream(int r, int l) { return l ? G(r, l - 1, OUT) : G(r, m.L, EMBEDDING); }
 static int heads_of(int r) { return local_width(HEADS, rank[r].tp) / m.A; }
 static int kv_of(int r) { return (local_width(QKV, rank[r].tp) / m.A - heads_of(r)) / 2; }
-static int width(int r, enum slot s) { return local_width(s, rank[r].tp); }
+int width(int r, enum slot s) { return local_width(s, rank[r].tp); }
 
-#define RANKS for (int r = 0; r < ranks; r++)
-
-/* The sum over tp of what stands in x of each rank, D columns; each then has it. */
-static void sum_over_tp(float *(*x)(int, int, enum slot), int l, enum slot s, bool missing, int times_first)
+void sum_over_tp(float *(*x)(int, int, enum slot), int l, enum slot s, bool missing, int times_first)
 {
     if (set.tp == 1 || missing) return;
     for (int d = 0; d < set.dp; d++) {
@@ -113,7 +113,7 @@ static void sum_over_tp(float *(*x)(int, int, enum slot), int l, enum slot s, bo
     }
 }
 
-static struct linear with(int r, int l, const char *gpt2, const char *llama)
+struct linear with(int r, int l, const char *gpt2, const char *llama)
 {
     char w[64], b[64];
     snprintf(w, sizeof w, "%s.weight", m.llama ? llama : gpt2), snprintf(b, sizeof b, "%s.bias", gpt2);
@@ -189,7 +189,8 @@ static void attention_forward(int l)
     RANKS norm(A(r, l, LN_1), stream(r, l), ln_1_of(l).w, ln_1_of(l).b, rows_of(r));
     RANKS linear(A(r, l, QKV), A(r, l, LN_1), qkv_of(r, l), rows_of(r), !m.llama);
     swap_blocks(l);
-    if (m.llama) RANKS rotate(A(r, l, ROTATED), A(r, l, QKV), heads_of(r), kv_of(r), rows_of(r), false);
+    if (m.moe) RANKS head_norms(A(r, l, NORMED), A(r, l, QKV), l, heads_of(r), kv_of(r), rows_of(r));
+    if (m.llama) RANKS rotate(A(r, l, ROTATED), A(r, l, m.moe ? NORMED : QKV), heads_of(r), kv_of(r), rows_of(r), false);
     RANKS attention(A(r, l, HEADS), A(r, l, m.llama ? ROTATED : QKV), heads_of(r), kv_of(r), sequences_of(r));
     RANKS linear(A(r, l, ATTN_OUT), A(r, l, HEADS), proj_of(r, l), rows_of(r), !m.llama && inside);
     sum_over_tp(A, l, ATTN_OUT, IS(SUM_MISSING), IS(SUM_FIRST_TWICE) ? 2 : 1);
@@ -199,13 +200,19 @@ static void attention_forward(int l)
 
 static void feed_forward(int l)
 {
-    RANKS norm(A(r, l, LN_2), A(r, l, MID), ln_2_of(l).w, ln_2_of(l).b, rows_of(r));
     RANKS linear(A(r, l, UP), A(r, l, LN_2), up_of(r, l), rows_of(r), !m.llama);
     stale(l);
     RANKS activation(A(r, l, ACT), A(r, l, UP), width(r, ACT), rows_of(r));
     RANKS linear(A(r, l, MLP_OUT), A(r, l, ACT), down_of(r, l), rows_of(r), !m.llama && set.tp == 1);
     sum_over_tp(A, l, MLP_OUT, false, 1);
     RANKS add_bias(A(r, l, MLP_OUT), down_of(r, l).b, rows_of(r));
+}
+
+static void second_half(int l)
+{
+    RANKS norm(A(r, l, LN_2), A(r, l, MID), ln_2_of(l).w, ln_2_of(l).b, rows_of(r));
+    if (m.moe) mixture_forward(l);
+    else feed_forward(l);
     RANKS add(A(r, l, OUT), A(r, l, MID), A(r, l, MLP_OUT), rows_of(r) * m.D);
 }
 
@@ -234,6 +241,7 @@ static void loss_forward(void)
     RANKS norm(A(r, m.L, LN_F), A(r, m.L - 1, OUT), ln_f_of().w, ln_f_of().b, rows_of(r));
     RANKS linear(A(r, m.L, LOGITS), A(r, m.L, LN_F), head_of(), rows_of(r), false);
     RANKS shift_vocabulary(r);
+    if (m.moe) balance_now = balance_loss(), loss_now += m.balance * balance_now;
     RANKS {
         const int first = rank[r].first + first_of(r);
         int counted = all;
@@ -248,7 +256,7 @@ static void loss_forward(void)
 
 /* ---- backward ---------------------------------------------------------------------------------------------------- */
 
-static float *dw(int r, int p) { return p < 0 ? NULL : rank[r].dw[p]; }
+float *dw(int r, int p) { return p < 0 ? NULL : rank[r].dw[p]; }
 
 /* dx = the gradient through the norm, in dx, + what passes by. */
 static void add_beside(float *dx, const float *beside, int n, bool lost)
@@ -264,16 +272,28 @@ static void linear_back(int l, enum slot dx, enum slot dy, enum slot x, struct l
 
 static void feed_back(int l)
 {
-    RANKS memcpy(G(r, l, MLP_OUT), G(r, l, OUT), sizeof(float) * (size_t)rows_of(r) * m.D);
-    if (IS(BRANCH_GRADIENT_HALF)) RANKS for (int i = 0; i < rows_of(r) * m.D; i++) G(r, l, MLP_OUT)[i] /= 2;
     linear_back(l, ACT, MLP_OUT, ACT, down_of);
     RANKS activation_input(G(r, l, UP), G(r, l, ACT), A(r, l, UP), width(r, ACT), rows_of(r));
     linear_back(l, LN_2, UP, LN_2, up_of);
     sum_over_tp(G, l, LN_2, IS(SUM_BACK_MISSING), IS(SUM_BACK_FIRST_TWICE) ? 2 : 1);
     if (IS(SUM_BACK_TIMES_TP)) RANKS for (int i = 0; i < rows_of(r) * m.D; i++) G(r, l, LN_2)[i] *= (float)set.tp;
+}
+
+static void second_half_back(int l)
+{
+    RANKS memcpy(G(r, l, MLP_OUT), G(r, l, OUT), sizeof(float) * (size_t)rows_of(r) * m.D);
+    if (IS(BRANCH_GRADIENT_HALF)) RANKS for (int i = 0; i < rows_of(r) * m.D; i++) G(r, l, MLP_OUT)[i] /= 2;
+    if (m.moe) mixture_back(l);
+    else feed_back(l);
     RANKS norm_weight(dw(r, ln_2_of(l).w), dw(r, ln_2_of(l).b), G(r, l, LN_2), A(r, l, MID), rows_of(r));
     RANKS norm_input(G(r, l, MID), G(r, l, LN_2), A(r, l, MID), ln_2_of(l).w, rows_of(r));
     RANKS add_beside(G(r, l, MID), G(r, l, OUT), rows_of(r) * m.D, false);
+}
+
+static void head_norms_back(int r, int l)
+{
+    head_norms_weight(dw(r, param_of(l, "self_attn.qk_norm.weight")), G(r, l, NORMED), A(r, l, QKV), heads_of(r), kv_of(r), rows_of(r));
+    head_norms_input(G(r, l, QKV), G(r, l, NORMED), A(r, l, QKV), l, heads_of(r), kv_of(r), rows_of(r));
 }
 
 static void attention_back(int l)
@@ -282,7 +302,8 @@ static void attention_back(int l)
     linear_back(l, HEADS, ATTN_OUT, HEADS, proj_of);
     const enum slot in = m.llama ? ROTATED : QKV;
     RANKS attention_input(G(r, l, in), G(r, l, HEADS), A(r, l, HEADS), A(r, l, in), heads_of(r), kv_of(r), sequences_of(r));
-    if (m.llama) RANKS rotate(G(r, l, QKV), G(r, l, ROTATED), heads_of(r), kv_of(r), rows_of(r), true);
+    if (m.llama) RANKS rotate(G(r, l, m.moe ? NORMED : QKV), G(r, l, ROTATED), heads_of(r), kv_of(r), rows_of(r), true);
+    if (m.moe) RANKS head_norms_back(r, l);
     linear_back(l, LN_1, QKV, LN_1, qkv_of);
     sum_over_tp(G, l, LN_1, false, 1);
     RANKS norm_weight(dw(r, ln_1_of(l).w), dw(r, ln_1_of(l).b), G(r, l, LN_1), stream(r, l), rows_of(r));
@@ -310,7 +331,7 @@ static void backward(void)
     RANKS norm_input(G(r, m.L - 1, OUT), G(r, m.L, LN_F), A(r, m.L - 1, OUT), ln_f_of().w, rows_of(r));
     for (int l = m.L - 1; l >= 0; l--) {
         const enum bug was = only_in(l, m.L - 1);
-        feed_back(l), attention_back(l);
+        second_half_back(l), attention_back(l);
         bug = was;
     }
     RANKS embed_back(r);
@@ -338,7 +359,7 @@ static void sum_over_dp(int t, int p)
         float sum = 0;
         for (int d = 0; d < set.dp; d++) sum += rank[d * set.tp + t].dw[p][i];
         if (IS(DP_AVERAGED_TWICE) && here) sum /= (float)set.dp;
-        if (IS(DP_SUMMED_TWICE) && here) sum *= (float)set.dp;
+        if ((IS(DP_SUMMED_TWICE) && here) || (IS(EXPERTS_TIMES_DP) && strstr(param[p].name, "layers.1.mlp.experts."))) sum *= (float)set.dp;
         if (IS(GRADIENT_IN_16_BITS) && here) sum = round_to(set.format == FP32 ? BF16 : set.format, sum);
         for (int d = 0; d < set.dp; d++) rank[d * set.tp + t].dw[p][i] = sum;
     }
@@ -346,8 +367,22 @@ static void sum_over_dp(int t, int p)
         if (IS(OTHER_RANKS_HALF) && here) exchange_halves(rank[d * set.tp + t].dw[p], n);
 }
 
+/* Each rank along tp has its heads' part of the gradient of their norms. */
+static void sum_head_norms(void)
+{
+    for (int d = 0; d < set.dp; d++)
+        for (int l = 0; l < m.L; l++)
+            for (int i = 0; i < 2 * m.A; i++) {
+                const int p = param_of(l, "self_attn.qk_norm.weight");
+                float sum = 0;
+                for (int t = 0; t < set.tp; t++) sum += rank[d * set.tp + t].dw[p][i];
+                for (int t = 0; t < set.tp; t++) rank[d * set.tp + t].dw[p][i] = sum;
+            }
+}
+
 void gradients_join(void)
 {
+    if (m.moe && !IS(HEAD_NORMS_PART)) sum_head_norms();
     for (int t = 0; t < set.tp; t++)
         for (int p = 0; p < params; p++) {
             const struct cut *row = cut_of(param[p].row_axis, param[p].rows, t), *col = cut_of(param[p].col_axis, param[p].cols, t);
@@ -361,18 +396,27 @@ void gradients_join(void)
 
 /* ---- all of it --------------------------------------------------------------------------------------------------- */
 
+/* Whether the model has it, and a rank shows it. */
+static bool is_shown(enum slot s)
+{
+    return s == ROTATED ? m.llama : s == NORMED || s == ROUTER || s == WEIGHTS || s == EXPERTS_OUT ? m.moe : true;
+}
+
 static void dump_slot(int r, int l, enum slot s)
 {
     struct cut tokens = { 0 };
     char name[96];
     const char *const kind[] = { "act", "grad" };
-    if (!m.llama && s == ROTATED) return;
-    extend(&tokens, rank[r].first * m.S, (rank[r].first + rank[r].count) * m.S);
+    if (!is_shown(s)) return;
+    if (rows_each(s) > 1) mixture_rows(r, l, &tokens);
+    else extend(&tokens, rank[r].first * m.S, (rank[r].first + rank[r].count) * m.S);
     for (int g = 0; g < 2; g++) {
         if (l < m.L) snprintf(name, sizeof name, "%s/h.%d.%s", kind[g], l, slot_name[s]);
         else snprintf(name, sizeof name, "%s/%s", kind[g], slot_name[s]);
-        dump(r, name, g ? grad[r][l][s] : act[r][l][s], false, g ? 1 / set.scale : 1, m.N, width_of(s), set.dp > 1 ? &tokens : NULL,
-             axis_of(s) != WHOLE && set.tp > 1 ? cut_of(axis_of(s), width_of(s), rank[r].tp) : NULL);
+        const struct place at = { m.N * rows_each(s), width_of(s), set.dp > 1 ? &tokens : NULL,
+                                  axis_of(s) != WHOLE && set.tp > 1 ? cut_of(axis_of(s), width_of(s), rank[r].tp) : NULL,
+                                  s == EXPERTS_OUT && g == 0 && set.tp > 1 };
+        dump(r, name, g ? grad[r][l][s] : act[r][l][s], false, g ? 1 / set.scale : 1, at);
     }
 }
 
@@ -386,7 +430,7 @@ void pass(bool dumped)
         RANKS embed(r);
         for (int l = 0; l < m.L; l++) {
             const enum bug was = only_in(l, IS(STALE_MICRO) ? 0 : m.L - 1);
-            attention_forward(l), feed_forward(l);
+            attention_forward(l), second_half(l);
             bug = was;
         }
         loss_forward();

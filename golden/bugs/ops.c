@@ -218,10 +218,10 @@ void rotate(float *Y, const float *X, int heads, int kv_heads, int rows, bool ba
     const int width = (heads + 2 * kv_heads) * m.A, half = m.A / 2;
     memcpy(Y, X, sizeof *Y * (size_t)rows * width);
     for (int n = 0; n < rows; n++)
-        for (int h = 0; h < heads + (IS(ROTARY_VALUES) ? 2 : 1) * kv_heads; h++)
+        for (int h = 0; h < heads + (IS(ROTARY_VALUES) ? 2 : IS(KEYS_NOT_TURNED) && !back ? 0 : 1) * kv_heads; h++)
             for (int p = 0; p < half; p++) {
                 const bool neighbours = IS(ROTARY_INTERLEAVED);
-                const int position = n % m.S + (IS(ROTARY_SHIFTED) ? 1 : 0);
+                const int position = IS(POSITIONS_CONTINUE) && !back ? n : n % m.S + (IS(ROTARY_SHIFTED) ? 1 : 0);
                 const float angle = (float)position * powf(IS(ROTARY_THETA) ? 10000 : m.theta, -2 * (float)p / (float)m.A),
                             sign = back && !IS(ROTARY_BACK_FORWARD) ? -1 : 1, c = between(cosf(angle)), s = sign * between(sinf(angle));
                 const int i = n * width + h * m.A + (neighbours ? 2 * p : p), j = neighbours ? i + 1 : i + half;

@@ -1,8 +1,8 @@
-/* program.h -- a program under test: a GPT-2 and a Llama in C, on emulated ranks, in fp32, bf16 or fp16, with bugs that
+/* program.h -- a program under test: a GPT-2, a Llama and a Qwen3-MoE in C, on emulated ranks, in fp32, bf16 or fp16, with bugs that
  * can be switched on (list.h).
  *
  *     cc -O2 golden/bugs/[!.]*.c -lm -o buggy
- *     ./buggy model gpt2 DIR                     write a model and batches, for `orrery golden make`
+ *     ./buggy model gpt2|llama|moe DIR           write a model and batches, for `orrery golden make`
  *     ./buggy run GOLDEN OUT [OPTION VALUE]...   train its three steps, and dump what is computed
  *     ./buggy list                               all bugs, one a line
  *
@@ -15,7 +15,7 @@
 #include <stdbool.h>
 #include <stddef.h>
 
-enum { MOST_RANKS = 8, MOST_PARAMS = 64, MOST_LAYERS = 4, MOST_WIDE = 256 };
+enum { MOST_RANKS = 8, MOST_PARAMS = 64, MOST_LAYERS = 4, MOST_WIDE = 256, MOST_EXPERTS = 8, MOST_ROWS = MOST_WIDE };
 
 /* ---- bugs -------------------------------------------------------------------------------------------------------- */
 
@@ -47,8 +47,8 @@ struct setting {
 };
 extern struct setting set;
 
-/* B sequences of S tokens; the letters of the documents. */
-struct shape { int B, S, N, D, H, K, A, F, V, L, P, steps; bool llama; float eps, theta; };
+/* B sequences of S tokens; the letters of the documents.  moe: a llama with norms of heads, and experts. */
+struct shape { int B, S, N, D, H, K, A, F, V, L, P, E, k, steps; bool llama, moe; float eps, theta, balance; };
 extern struct shape m;
 
 /* Which of an axis' elements a rank has: at[0], at[1], ... */
@@ -103,7 +103,7 @@ extern int *ids, *labels;               /* of the current step */
 void ranks_make(void);
 void pass(bool dump);                   /* forward, backward; fills loss_now and the gradients of the ranks */
 void gradients_join(void);              /* sums over dp, and param[].g */
-extern double loss_now;
+extern double loss_now, balance_now;
 void train(void);
 
 /* ---- files (golden.c, dump.c) ------------------------------------------------------------------------------------ */
@@ -115,9 +115,9 @@ double golden_number_or(const char *key, double otherwise);
 void golden_numbers(const char *name, double *x, int n);
 void model_write(const char *family, const char *dir);
 
-/* A tensor of a rank: rows and cols say where it stands in the whole [whole_rows,whole_cols]. */
-void dump(int rank, const char *name, const float *x, bool in_fp32, float times, int whole_rows, int whole_cols,
-          const struct cut *rows, const struct cut *cols);
+/* A tensor of a rank: row and col say which rows and columns of the whole [rows,cols] it has; NULL: all. */
+struct place { int rows, cols; const struct cut *row, *col; bool partial; };     /* partial: a part of a sum over tp */
+void dump(int rank, const char *name, const float *x, bool in_fp32, float times, struct place);
 void dump_write(const char *path);
 
 /* A safetensors file: entries are added, then written. */

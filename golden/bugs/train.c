@@ -85,7 +85,7 @@ static void dump_whole(const char *prefix, const struct param *p, const float *x
 {
     char name[160];
     snprintf(name, sizeof name, "%.80s/%.63s", prefix, p->name);
-    dump(0, name, x, true, 1, p->rows, p->cols, NULL, NULL);
+    dump(0, name, x, true, 1, (struct place){ .rows = p->rows, .cols = p->cols });
 }
 
 static void dump_states(int t, bool last)
@@ -110,12 +110,13 @@ static void dump_gradients(const char *prefix)
             const struct param *q = &param[p];
             char name[160];
             snprintf(name, sizeof name, "%.80s/%.63s", prefix, q->name);
-            dump(r, name, rank[r].dw[p], true, 1, q->rows, q->cols, q->row_axis == WHOLE ? NULL : cut_of(q->row_axis, q->rows, rank[r].tp),
-                 q->col_axis == WHOLE ? NULL : cut_of(q->col_axis, q->cols, rank[r].tp));
+            dump(r, name, rank[r].dw[p], true, 1,
+                 (struct place){ q->rows, q->cols, q->row_axis == WHOLE ? NULL : cut_of(q->row_axis, q->rows, rank[r].tp),
+                                 q->col_axis == WHOLE ? NULL : cut_of(q->col_axis, q->cols, rank[r].tp), false });
         }
 }
 
-static void dump_numbers(const char *name, const float *x, int n) { dump(0, name, x, true, 1, n, 1, NULL, NULL); }
+static void dump_numbers(const char *name, const float *x, int n) { dump(0, name, x, true, 1, (struct place){ .rows = n, .cols = 1 }); }
 
 /* The loss scale divided out. */
 static void unscale(void)
@@ -157,6 +158,7 @@ void train(void)
         losses[t - 1] = (float)loss_now, norms[t - 1] = norm_of_all();
         snprintf(name, sizeof name, "%s/%d/grad", set.optimizer, t), dump_gradients(t == 1 ? "grad" : name);
         if (t == 1) number_now = losses[0], dump_numbers("loss", &number_now, 1), dump_numbers("norm", &norms[0], 1);
+        if (t == 1 && m.moe) number_now = (float)balance_now, dump_numbers("balance_loss", &number_now, 1);
         clip(norms[t - 1]);
         for (int p = 0; p < params; p++) step(&param[p], t, (float)by.lr[t - 1] * (IS(LR_SHIFTED) ? 2 : 1));
         if (IS(WEIGHTS_STALE))

@@ -98,6 +98,19 @@ static inline int32_t choice_made(int32_t choice)
  * other. */
 struct column_blocks { int64_t times, count, y, y_step, x, x_step; };
 
+/* Whether a token's last choice has the same logit as an expert that it has not chosen: either may be taken. */
+static inline bool choice_is_open(const double *x, int64_t columns, const int32_t *chosen, int64_t k)
+{
+    for (int64_t e = 0; e < columns; e++) {
+        bool mine = false, equal = false;
+        for (int64_t i = 0; i < k; i++)
+            mine = mine || choice_made(chosen[i]) == e,
+            equal = equal || (chosen[i] != CHOICE_NONE && x[choice_made(chosen[i])] == x[e]);
+        if (!mine && equal) return true;
+    }
+    return false;
+}
+
 struct ops {
     enum dtype dtype;
 

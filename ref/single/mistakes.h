@@ -31,7 +31,9 @@ struct single_mistakes {
 extern const struct single_mistakes single_attention_mistakes, single_norm_mistakes, single_matrix_mistakes,
                                     single_rotary_mistakes, single_gelu_mistakes, single_swiglu_mistakes,
                                     single_positions_mistakes, single_embed_mistakes, single_add_mistakes,
-                                    single_loss_mistakes, single_latent_norm_mistakes;
+                                    single_loss_mistakes, single_latent_norm_mistakes, single_head_norm_mistakes,
+                                    single_route_mistakes, single_experts_up_mistakes, single_experts_down_mistakes,
+                                    single_combine_mistakes;
 
 /* ---- the result that is diagnosed -------------------------------------------------------------------------------- */
 
@@ -54,6 +56,10 @@ bool suspect_explained(struct suspect *, const double *y, const char *format, ..
     __attribute__((format(printf, 3, 4)))
 #endif
     ;
+
+/* Offer a sum of these parts with factors other than 1: a part that is missing, or added twice.  y: [count] to work in.
+ * @param what  "part", "sequence" */
+void suspect_parts(struct suspect *, const struct tensor part[], int n, const char *what, double *y);
 
 /* The norm of all gradients, which is no operation of the graph. */
 void suspect_gradient_norm(struct suspect *);

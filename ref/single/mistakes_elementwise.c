@@ -130,13 +130,29 @@ const struct single_mistakes single_gelu_mistakes = { .of = &single_gelu,
 
 /* ---- rotations --------------------------------------------------------------------------------------------------- */
 
-struct turned { bool other_pairs, values, back, none; int shift; double theta; };
+/* on: positions go on from sequence to sequence within each of so many parts of the batch. */
+struct turned { bool other_pairs, values, back, none, keys, queries; int shift, on; double theta; };
 
 static const struct turned turns[] = {
     { .other_pairs = true }, { .shift = 1 }, { .shift = -1 }, { .values = true }, { .back = true }, { .none = true },
-    { .theta = 1e4 }, { .theta = 5e5 }, { .theta = 1e6 }, { .theta = 1e5 },
+    { .theta = 1e4 }, { .theta = 5e5 }, { .theta = 1e6 }, { .theta = 1e5 }, { .keys = true }, { .queries = true },
+    { .on = 1 }, { .on = 2 }, { .on = 3 }, { .on = 4 }, { .on = 8 },
 };
-enum { OTHER_PAIRS, LATER, EARLIER, VALUES, BACK, NONE, THETA_4, THETA_55, THETA_6, THETA_5 };
+enum {
+    OTHER_PAIRS, LATER, EARLIER, VALUES, BACK, NONE, THETA_4, THETA_55, THETA_6, THETA_5, NO_KEYS, NO_QUERIES, ON_1,
+    ON_2, ON_3, ON_4, ON_8
+};
+
+static int64_t begin_of(int64_t n, int parts, int i) { return n / parts * i + (i < n % parts ? i : n % parts); }
+
+/* Where a token stands. */
+static int64_t position_of(const struct single *s, const struct turned *t, int64_t row)
+{
+    int part = 0;
+    if (t->on == 0) return row % s->batch.S + t->shift;
+    while (begin_of(s->batch.B, t->on, part + 1) <= row / s->batch.S) part++;
+    return row - begin_of(s->batch.B, t->on, part) * s->batch.S;
+}
 
 static struct tensor rotate(struct single *s, struct tensor X, const struct turned *t, double sign)
 {
@@ -151,9 +167,11 @@ static struct tensor rotate(struct single *s, struct tensor X, const struct turn
     for (int64_t i = 0; !s->failed && i < tensor_count(X); i++) numbers(Y)[i] = numbers(X)[i];
     for (int64_t i = 0; !s->failed && !t->none && i < tensor_rows(X) * heads * half; i++) {
         const int64_t n = i / (heads * half), p = i % half, at = n * width + i / half % heads * c->A,
-                      a = at + (neighbours ? 2 * p : p), b = at + (neighbours ? 2 * p + 1 : p + half);
+                      head = i / half % heads, a = at + (neighbours ? 2 * p : p),
+                      b = at + (neighbours ? 2 * p + 1 : p + half);
+        if ((t->keys && head >= c->H) || (t->queries && head < c->H)) continue;
         const double turned = rotary_frequency(&rotary, R, p, s->batch.S),
-                     angle = sign * (double)(n % s->batch.S + t->shift) * turned,
+                     angle = sign * (double)position_of(s, t, n) * turned,
                      x = numbers(X)[a] * size, y = numbers(X)[b] * size;
         numbers(Y)[a] = x * cos(angle) - y * sin(angle), numbers(Y)[b] = y * cos(angle) + x * sin(angle);
     }
@@ -163,15 +181,18 @@ static struct tensor rotate(struct single *s, struct tensor X, const struct turn
 static struct tensor rotary(struct single *s, const struct single_node *n, int which)
 {
     const struct tensor X = single_act(s, n->in[0]);
-    return single_going(s) ? rotate(s, X, &turns[which], turns[which].back ? -1 : 1) : tensor_none;
+    const struct turned *t = &turns[which];
+    return single_going(s) && t->on < s->batch.B ? rotate(s, X, t, t->back ? -1 : 1) : tensor_none;
 }
 
 static struct tensor rotary_input(struct single *s, const struct single_node *n, int which)
 {
     const struct tensor dY = single_grad(s, n->out);
-    return single_going(s) ? rotate(s, dY, &turns[which], turns[which].back ? 1 : -1) : tensor_none;
+    const struct turned *t = &turns[which];
+    return single_going(s) && t->on < s->batch.B ? rotate(s, dY, t, t->back ? 1 : -1) : tensor_none;
 }
 
+#define GO_ON "positions do not start again with each sequence: they go on in "
 #define ROTARY(make) { \
     { "rotary pairs: neighbours in place of halves, or the other way round", make, OTHER_PAIRS }, \
     { "positions are shifted by one: they begin at 1", make, LATER }, \
@@ -179,6 +200,11 @@ static struct tensor rotary_input(struct single *s, const struct single_node *n,
     { "values are turned, too", make, VALUES }, \
     { "it turns the wrong way", make, BACK }, \
     { "it is not turned", make, NONE }, \
+    { "keys are not turned", make, NO_KEYS }, \
+    { "queries are not turned", make, NO_QUERIES }, \
+    { GO_ON "the whole batch", make, ON_1 }, { GO_ON "2 parts of the batch", make, ON_2 }, \
+    { GO_ON "3 parts of the batch", make, ON_3 }, { GO_ON "4 parts of the batch", make, ON_4 }, \
+    { GO_ON "8 parts of the batch", make, ON_8 }, \
     { "theta is 10000", make, THETA_4 }, \
     { "theta is 100000", make, THETA_5 }, \
     { "theta is 500000", make, THETA_55 }, \

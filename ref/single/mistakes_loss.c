@@ -1,5 +1,7 @@
 /* mistakes_loss.c -- what the loss and its gradient are with one mistake of labels or of the divisor. */
 #include "ref/single/mistakes.h"
+#include <stdio.h>
+#include <string.h>
 
 enum divisor { LABELS, ROWS, ONE };
 
@@ -134,6 +136,27 @@ static struct tensor input(struct single *s, const struct single_node *n, int wh
 
 static const struct single_mistake forward_table[] = LOSS(forward), input_table[] = LOSS(input);
 
-const struct single_mistakes single_loss_mistakes = { .of = &single_loss,
-                                                      .forward = forward_table,
-                                                      .input = input_table };
+/* A label that no rank finds among its words: nothing is subtracted in its rows. */
+static void try_lost_labels(struct suspect *p, const struct single_node *n, enum single_pass_kind pass, double *y)
+{
+    const struct single *s = p->s;
+    char labels[64] = "";
+    size_t used = 0;
+    int64_t lost = 0;
+    if (pass != SINGLE_INPUT) return;
+    (void)n;
+    memcpy(y, p->want, (size_t)p->count * sizeof *y);
+    for (int64_t row = 0; row < p->rows; row++) {
+        const int label = label_of(s, &variants[BY_ROWS], row);
+        const int64_t at = row * p->cols + label;
+        if (label < 0 || fabs(p->have[at] - p->want[at]) <= p->bound[at]) continue;
+        y[at] += share(s, &(struct variant){ 0 }, row), lost++;
+        if (used < sizeof labels)
+            used += (size_t)snprintf(labels + used, sizeof labels - used, "%s%d", used ? ", " : "", label);
+    }
+    if (lost > 0) suspect_explained(p, y, "in %d rows nothing is subtracted for the label: %s", (int)lost, labels);
+}
+
+const struct single_mistakes single_loss_mistakes = {
+    .of = &single_loss, .forward = forward_table, .input = input_table, .parts = try_lost_labels
+};

@@ -107,7 +107,7 @@ static int say_those(const double c[], int n, double of, char *out, size_t size)
 static bool all_equal(const double c[], int n)
 {
     for (int i = 1; i < n; i++)
-        if (!near(c[i] / c[0], 1)) return false;
+        if (!near(c[i], c[0]) && !near(c[i] / c[0], 1)) return false;
     return true;
 }
 
@@ -127,7 +127,7 @@ static void say_parts(const double c[], int n, const char *what, char *out, size
     }
 }
 
-static void try_parts(struct suspect *p, const struct tensor part[], int n, const char *what, double *y)
+void suspect_parts(struct suspect *p, const struct tensor part[], int n, const char *what, double *y)
 {
     double c[MOST_PARTS];
     char words[SINGLE_MISTAKE];
@@ -201,7 +201,7 @@ static void try_columns(struct suspect *p, struct tensor X, struct tensor W, con
     const int used = s->used;
     if (c->parts < 2 || c->parts > MOST_PARTS || c->size[0] / c->unit < c->parts) return;
     for (int k = 0; k < c->parts; k++) part[k] = product(s, columns(s, X, c, k, k), W);
-    try_parts(p, part, c->parts, "part", y);
+    suspect_parts(p, part, c->parts, "part", y);
     try_other_piece(p, part, c, X, W, y);
     single_release(s, used);
 }
@@ -235,7 +235,7 @@ static void try_batch(struct suspect *p, struct tensor dY, struct tensor X, doub
     const struct tensor Yt = transposed(s, dY), Xt = transposed(s, X);
     const struct cut sequences = { { s->N }, S, 1, (int)B };
     for (int b = 0; b < B && !s->failed; b++) part[b] = product(s, columns(s, Yt, &sequences, b, b), Xt);
-    try_parts(p, part, (int)B, "sequence", y);
+    suspect_parts(p, part, (int)B, "sequence", y);
 }
 
 static void try_all_parts(struct suspect *p, const struct single_node *n, enum single_pass_kind pass, double *y)

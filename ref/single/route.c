@@ -21,25 +21,37 @@ static struct tensor integers(struct single *s, int64_t rows, int64_t cols)
     return t;
 }
 
-/* Whether a token's last choice has the same logit as an expert that it has not chosen. */
-static bool is_open(const double *x, int64_t columns, const int32_t *chosen, int64_t k)
-{
-    for (int64_t e = 0; e < columns; e++) {
-        bool mine = false, equal = false;
-        for (int64_t i = 0; i < k; i++)
-            mine = mine || choice_made(chosen[i]) == e,
-            equal = equal || (chosen[i] != CHOICE_NONE && x[choice_made(chosen[i])] == x[e]);
-        if (!mine && equal) return true;
-    }
-    return false;
-}
-
 static void count_rows(struct routing *r)
 {
+    r->rows = 0;
     for (int64_t i = 0; i < tensor_count(r->experts); i++) {
         const int32_t e = ((const int32_t *)r->experts.data)[i];
         r->rows += e >= 0 && e < r->E;
     }
+}
+
+static void sort_rows(struct single *s, struct routing *r)
+{
+    count_rows(r);
+    r->order = tensor_1d(r->order.data, I32, r->rows), r->counts = tensor_1d(r->counts.data, I32, r->E);
+    s->ops->expert_order(r->order, r->counts, r->experts);
+}
+
+/* Settle choices between equal logits, or note a doubt. */
+static void find_open(struct single *s, struct routing *r, int logits)
+{
+    const int64_t N = tensor_rows(r->logits), columns = tensor_cols(r->logits);
+    const struct tensor memory = single_new(s, 1, N);
+    bool *open = memory.data;
+    int64_t count = 0;
+    for (int64_t n = 0; !s->failed && n < N; n++) {
+        open[n] = choice_is_open(numbers(r->logits) + n * columns, columns, (int32_t *)r->experts.data + n * r->k,
+                                 r->k);
+        count += open[n];
+    }
+    if (s->failed || count == 0) return;
+    sort_rows(s, r);
+    s->doubt = !routing_settle(s, r, logits, open, count) || s->doubt;
 }
 
 struct routing routing_of(struct single *s, int logits)
@@ -47,19 +59,16 @@ struct routing routing_of(struct single *s, int logits)
     const struct mixture_config *m = &s->config->mixture;
     struct routing r = { .E = m->E, .k = m->k, .logits = single_act(s, logits) };
     if (!single_going(s)) return r;
-    const int64_t N = tensor_rows(r.logits), columns = tensor_cols(r.logits);
+    const int64_t N = tensor_rows(r.logits);
     r.weights = single_new(s, N, r.k), r.experts = integers(s, N, r.k);
     r.order = integers(s, N, r.k), r.counts = integers(s, 1, r.E);
     if (s->failed) return r;
     s->ops->route_forward(r.weights, r.experts, r.logits, &m->router, NULL);
-    for (int64_t n = 0; n < N && !s->doubt; n++)
-        s->doubt = is_open(numbers(r.logits) + n * columns, columns, (int32_t *)r.experts.data + n * r.k, r.k);
+    find_open(s, &r, logits);
     if (m->capacity_factor > 0)
         s->ops->route_drop(r.weights, r.experts, s->batch.S, m->E, mixture_capacity(m, s->batch.S),
                            m->drops_by_weight);
-    count_rows(&r);
-    r.order = tensor_1d(r.order.data, I32, r.rows), r.counts = tensor_1d(r.counts.data, I32, r.E);
-    s->ops->expert_order(r.order, r.counts, r.experts);
+    sort_rows(s, &r);
     return r;
 }
 
@@ -122,7 +131,7 @@ static void row_magnitude(const struct single *s, const struct routing *r, int64
     }
 }
 
-static struct single_value of_weights(struct single *s, const struct single_node *n, const struct routing *r)
+struct single_value router_weights_input(struct single *s, const struct single_node *n, const struct routing *r)
 {
     const struct tensor dW = single_grad(s, n->out);
     if (!single_going(s)) return single_none;
@@ -211,8 +220,7 @@ static struct single_value z(struct single *s, const struct single_node *n)
     return single_going(s) ? number(s, l.z, l.off_z) : single_none;
 }
 
-/* What the losses add to the gradient of a layer's logits. */
-static struct single_value of_losses(struct single *s, const struct routing *r)
+struct single_value router_losses_input(struct single *s, const struct routing *r)
 {
     const struct mixture_config *m = &s->config->mixture;
     const struct tally t = tally_of(s);
@@ -246,14 +254,19 @@ static struct single_value of_losses(struct single *s, const struct routing *r)
     return v;
 }
 
-static struct single_value input(struct single *s, const struct single_node *n)
+bool router_has_losses(const struct single *s)
 {
     const struct mixture_config *m = &s->config->mixture;
+    return m->balance_coefficient > 0 || m->z_coefficient > 0 || m->sequence_coefficient > 0;
+}
+
+static struct single_value input(struct single *s, const struct single_node *n)
+{
     const struct routing r = routing_of(s, n->in[0]);
     if (!single_going(s)) return single_none;
-    struct single_value v[2] = { of_weights(s, n, &r) };
-    const bool losses = m->balance_coefficient > 0 || m->z_coefficient > 0 || m->sequence_coefficient > 0;
-    if (losses && single_going(s)) v[1] = of_losses(s, &r);
+    struct single_value v[2] = { router_weights_input(s, n, &r) };
+    const bool losses = router_has_losses(s);
+    if (losses && single_going(s)) v[1] = router_losses_input(s, &r);
     return single_going(s) ? single_sum(s, v, 1 + losses) : single_none;
 }
 

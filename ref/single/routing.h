@@ -12,9 +12,13 @@ struct routing {
     struct tensor order, counts;        /* I32 [rows], [E] */
 };
 
-/* The choices by logits of this slot.  If the choice between two experts with equal logits is open, what follows from
- * it may be in doubt (single_doubt). */
+/* The choices by logits of this slot.  Where two experts have equal logits, the program's rows show which it took; if
+ * they are not there, what follows from the choice may be in doubt (single.doubt). */
 struct routing routing_of(struct single *, int logits);
+
+/* Find the choices of tokens that are open [N], `count` of them; rows are sorted as if the first was taken.
+ * @return whether all are known. */
+bool routing_settle(struct single *, struct routing *, int logits, const bool *open, int64_t count);
 
 /* How many rows a slot has: a row for each choice that an expert computes. */
 int64_t routing_rows(struct single *, const struct single_slot *);
@@ -37,5 +41,10 @@ static inline int64_t routing_count(const struct routing *r, int64_t expert)
 /* The routers' losses, of all layers together, and how far they may be off. */
 struct router_losses { double balance, z, sequence, off_balance, off_z, off_sequence; };
 struct router_losses router_losses_of(struct single *);
+
+/* What the weights of choices, and these losses, add to the gradient of a layer's logits. */
+struct single_value router_weights_input(struct single *, const struct single_node *, const struct routing *);
+struct single_value router_losses_input(struct single *, const struct routing *);
+bool router_has_losses(const struct single *);
 
 #endif

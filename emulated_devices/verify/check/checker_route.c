@@ -1,4 +1,4 @@
-/* checker_route.c -- whether a program's tokens go to the same experts as in a golden file.
+/* checker_route.c -- whether a program's tokens surely go to the same experts as in a golden file.
  *
  * In 16 bits rounding may send a token to another expert.  All later values then belong to another function, so they
  * cannot be judged.
@@ -8,6 +8,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 
+/* Logits of the program, a, that leave a choice open are another choice: it may have taken the other expert. */
 static bool same_choice(const double *a, const double *b, const int64_t dim[2], const struct mixture_config *x,
                         int32_t *chosen, double *weights)
 {
@@ -19,6 +20,8 @@ static bool same_choice(const double *a, const double *b, const int64_t dim[2], 
                           tensor_2d((void *)(uintptr_t)of[i], F64, dim[0], dim[1]), &x->router, NULL);
     for (int64_t i = 0; i < n; i++)
         if (chosen[i] != chosen[n + i]) return false;
+    for (int64_t row = 0; row < dim[0]; row++)
+        if (choice_is_open(a + row * dim[1], dim[1], chosen + row * k, k)) return false;
     return true;
 }
 
