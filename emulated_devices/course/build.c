@@ -3,6 +3,7 @@
 #include "emulated_devices/course/build.h"
 #include "emulated_devices/course/object.h"
 #include "emulated_devices/course/serve.h"
+#include "emulated_devices/course/source.h"
 #include "ref/io/output.h"
 #include <errno.h>
 #include <fcntl.h>
@@ -187,11 +188,14 @@ static bool link_worker(struct build *b, const struct lesson *l, const struct ju
 enum error_code build_worker(struct build *b, const struct lesson *l, const char *text, size_t bytes,
                              const struct judging *how, char *why, size_t size, struct error *err)
 {
-    char tutorials[PATH_MAX / 2], folder[PATH_MAX], own[PATH_MAX], compiler[200];
+    char tutorials[PATH_MAX / 2], folder[PATH_MAX], own[PATH_MAX], compiler[200], contract[80];
     const char *asked = getenv("CC");
     *b = (struct build){ 0 };
     why[0] = 0;
     if (err) err->code = OK;
+    snprintf(contract, sizeof contract, "%.*sh", (int)strlen(l->file) - 1, l->file);
+    if (strlen(text) != bytes) snprintf(why, size, "it has a NUL character\n");
+    if (strlen(text) != bytes || !source_is_fine(text, contract, why, size)) return OK;
     enum error_code e = course_folder(tutorials, sizeof tutorials, err);
     if (!e) e = open_folder(b, how->user, err);
     path_of(b->source, sizeof b->source, b->folder, l->file);

@@ -1,0 +1,126 @@
+# learn, grade and course: what a student sees, and that a submission cannot get more points than it has earned.
+. "$(dirname "$0")/lib.sh"
+
+# A course and the solution of a lesson, as files to be changed.
+solutions() { run course --teacher teacher; expect_status 0; cp teacher/solutions/01_sums/sums.c sums.c; }
+
+points() { run grade "$1" --lessons "${2:-1}" --quiet; sum=$(head -n 1 "$place/out"); }
+expect_points() { [ "$sum" = "$1 points" ] || complain "$sum, expected $1"; }
+
+# ---- a student ------------------------------------------------------------------------------------------------------------------
+test_a_way_through_a_lesson() {
+    run learn --start mine; expect_status 0; expect_silent; expect_file mine/01_sums/sums.c
+    run learn --in mine; expect_status 0; expect_out '-> 01 .*not tried'; expect_out 'orrery learn 01'
+    run learn 01 --in mine; expect_status 3; expect_out 'FAILS +1.forward'; expect_out 'one after another|from the first to the last'; expect_no_out 'hint 1'
+    run learn sums --in mine/01_sums --hint; expect_out 'hint 1 of 2'; expect_no_out 'hint 2'
+    run learn 1 --in mine --hint; expect_out 'hint 2 of 2'
+    run learn --in mine; expect_out '-> 01 .*not yet complete'
+    solutions; cp sums.c mine/01_sums/
+    run learn --in mine; expect_out '-> 01 .*changed since it was tried'
+    run learn 1 --in mine; expect_status 0; expect_out '14 of 14 points'; expect_out 'Done'
+    run learn --in mine; expect_out '   01 .*done'; expect_out '-> 02'
+    sed -i 's/float sum = 0, lost/say("%d numbers", n); float sum = 0, lost/' mine/01_sums/sums.c
+    sed -i 's/return sum + lost/return sum/' mine/01_sums/sums.c
+    run learn 1 --in mine; expect_status 3; expect_out 'device 1 says: 1 numbers'
+}
+
+test_a_deadlock_is_drawn() {
+    solutions
+    sed 's/else exchange_both.*/else { message_wait(message_send(g, to, in, bytes)); message_wait(message_receive(g, from, out, bytes)); }/' \
+        teacher/solutions/02_messages/messages.c >m.c
+    run learn --start mine; cp m.c mine/02_messages/messages.c
+    run learn 2 --in mine; expect_status 3; expect_out 'device 0 waits until device 1 receives'; expect_out '-> 1 +4 B'
+}
+
+test_watch() {
+    run learn --start mine
+    (trap 'kill "$watching" 2>/dev/null' EXIT
+     "$program" learn 1 --in mine --watch >seen 2>&1 & watching=$!
+     for _ in {1..100}; do grep -q 'Waiting for' seen && break; sleep 0.1; done
+     echo '// saved' >>mine/01_sums/sums.c
+     for _ in {1..100}; do [ "$(grep -c 'Waiting for' seen)" -ge 2 ] && break; sleep 0.1; done)
+    [ "$(grep -c 'FAILS' seen)" -ge 2 ] || complain "--watch has not tried it again: $(tail -n 3 seen)"
+}
+
+test_what_is_refused() {
+    run learn;                          expect_status 2; expect_error 'no course was started here'
+    run learn 99;                       expect_status 2; expect_error 'LESSON'
+    run learn --hint;                   expect_status 2; expect_error '--hint and --watch need LESSON'
+    mkdir there; run learn --start there; expect_status 1; expect_error 'File exists'
+    run course;                         expect_status 2; expect_error 'give --student'
+    run grade nowhere;                  expect_status 1; expect_error 'nowhere: No such file'
+    touch one.c; run grade one.c;       expect_status 2; expect_error 'a single file needs --lessons'
+    run grade there --lessons 77;       expect_status 2; expect_error '77'
+    run grade there --secret nothing;   expect_status 1; expect_error '--secret'
+    run grade there --user no-such-user-there; expect_status 2; expect_error 'there is no such user'
+    run grade there --lessons 1 --json no/such/folder; expect_status 1; expect_error 'no/such/folder'
+    run learn --start mine; echo '{' >mine/.progress.json
+    run learn --in mine;                expect_status 1; expect_error 'progress.json'
+}
+
+# ---- a submission ---------------------------------------------------------------------------------------------------------------
+test_reports_are_the_same_each_time() {
+    solutions
+    sed 's/return sum + lost/return sum - lost/' sums.c >wrong.c
+    echo 'a secret' >secret
+    for i in 1 2; do
+        run grade wrong.c --lessons 1 --secret secret --json "$i.json" --junit "$i.xml"; expect_status 3; expect_out '^10 of 14 points'
+    done
+    cmp 1.json 2.json && cmp 1.xml 2.xml || complain 'two reports of one file differ'
+    grep -q '"score":[[:space:]]*10,\?$' 1.json && grep -q '"after_published"' 1.json || complain "results.json: $(head -n 20 1.json)"
+    grep -q '<failure message="0 of 2.8 points">' 1.xml || complain "JUnit: $(grep failure 1.xml | head -n 2)"
+    run grade sums.c --lessons 1 --secret secret --quiet; expect_status 0; expect_out '^14 of 14 points'
+    mkdir empty; run grade empty --json all.json --quiet; expect_status 3; expect_out '^0 of '
+}
+
+# A grader that is killed leaves a report with what was reached until then.
+test_a_report_is_always_there() {
+    solutions
+    sed -i 's/float sum = 0, lost = 0;/float sum = 0, lost = 0; for (volatile int i = 0; i < 2;) continue;/' sums.c
+    "$program" grade sums.c --lessons 1 --json r.json >/dev/null 2>&1 & local job=$!
+    for _ in {1..100}; do grep -q '"score":[[:space:]]*10,\?$' r.json 2>/dev/null && break; sleep 0.1; done
+    kill -9 "$job"; wait "$job" 2>/dev/null
+    grep -q '"score":[[:space:]]*10,\?$' r.json || complain "after a kill: $(tail -n 5 r.json)"
+}
+
+test_hostile_code() {
+    solutions
+    change() { sed "$1" sums.c >h.c; cmp -s sums.c h.c && complain "nothing was changed: $1"; points h.c; }
+    change 's/return sum + lost;/*(volatile int *)0 = 1; return sum;/';         expect_points '10 of 14'     # crashes
+    change 's/return sum + lost;/return n ? 1 \/ (n - n) : 0;/';                expect_points '10 of 14'
+    change 's/#include "sums.h"/#include "sums.h"\n#include <stdio.h>/';        expect_points '0 of 14'
+    change 's/#include "sums.h"/#include "sums.h"\n#include "\/etc\/passwd"/';  expect_points '0 of 14'
+    change 's/#include "sums.h"/#include "sums.h"\nlong write(int f, const void *p, unsigned long n) { return n; }/'; expect_points '0 of 14'
+    change 's/#include "sums.h"/#include "sums.h"\nint main(void) { return 0; }/'; expect_points '0 of 14'
+    change 's/#include "sums.h"/#include "sums.h"\nstatic volatile float big[100000];/;s/return sum + lost/big[n] = sum; return sum + lost/'; expect_points '0 of 14'
+    change 's/#include "sums.h"/#include "sums.h"\nextern int fork(void);/;s/return sum + lost/fork(); return sum + lost/'; expect_points '0 of 14'
+    change 's/#include "sums.h"/#include "sums.h"\nextern int MPI_Init(void *, void *);/;s/return sum + lost/MPI_Init(0, 0); return sum + lost/'; expect_points '0 of 14'
+    change 's/#include "sums.h"/#include "sums.h"\n__a\\\nsm__("nop");/';       expect_points '0 of 14'
+}
+
+# The cage itself: even code that was linked past all that is ended as soon as it asks the system for something.
+test_the_cage() {
+    local call
+    solutions; cp -r "$top/tutorials" t
+    for call in 'fork()' 'open("results.json", 577, 384)' 'kill(getppid(), 9)' 'socket(1, 1, 0)' 'malloc(100000000)'; do
+        sed 's/c->real = sum_careful/'"$call"'; c->real = sum_careful/;1i #include <unistd.h>\n#include <fcntl.h>\n#include <signal.h>\n#include <stdlib.h>\n#include <sys/socket.h>' \
+            "$top/tutorials/01_sums/calls.c" >t/01_sums/calls.c
+        ORRERY_TUTORIALS=$PWD/t run grade sums.c --lessons 1
+        [ "$call" = 'malloc(100000000)' ] || expect_out 'asked the operating system'
+        expect_out '^10 of 14 points|^14 of 14 points'; [ ! -e results.json ] || complain 'results.json was written'
+    done
+    # forged results: whatever a worker sends, it is a result or a request, and is compared or counted
+    sed 's/c->real = sum_careful.*/char forged[64]; memset(forged, 14, sizeof forged); write(3, forged, sizeof forged); }/;1i #include <unistd.h>' \
+        "$top/tutorials/01_sums/calls.c" >t/01_sums/calls.c
+    ORRERY_TUTORIALS=$PWD/t run grade sums.c --lessons 1; expect_out '^10 of 14 points'; expect_out 'cannot have made'
+}
+
+test_another_user() {
+    [ "$(id -u)" = 0 ] || return 0
+    solutions; chmod 711 .; chmod 644 sums.c
+    CC=cc run grade sums.c --lessons 1 --user nobody; expect_status 0; expect_out '^14 of 14 points'
+}
+
+every=(test_watch test_a_report_is_always_there test_the_cage test_another_user)
+[ "$TIER" = verify ] || every=()
+run_tests test_a_way_through_a_lesson test_a_deadlock_is_drawn test_what_is_refused test_reports_are_the_same_each_time test_hostile_code "${every[@]}"
