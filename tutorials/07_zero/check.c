@@ -1,0 +1,257 @@
+/* Lesson 07. */
+#include "emulated_devices/course/lesson.h"
+#include "emulated_devices/device/interval.h"
+#include <math.h>
+#include <stdio.h>
+#include <string.h>
+
+enum { MOST = 1200, LAYERS = 4, STEPS = 3 };
+static const float rate = 0.3f, beta = 0.7f;
+
+/* The whole model, before and after; what each device learns from. */
+static float weights[MOST], v[MOST], target[WORKER_MOST_DEVICES][MOST];
+
+static void draw(struct judge *j, int W, int64_t n)
+{
+    judge_rough(j, weights, n);
+    judge_rough(j, v, n);
+    for (int d = 0; d < W; d++) judge_rough(j, target[d], n);
+}
+
+/* One device's steps with the mean of all gradients; every product and sum is rounded. */
+static void train_alone(const struct judge *j, int W, int64_t n, int steps)
+{
+    const bool scaled = judge_choice(j, "MOMENTUM") == 1;
+    for (int s = 0; s < steps; s++)
+        for (int64_t k = 0; k < n; k++) {
+            float sum = weights[k] - target[0][k];
+            for (int d = 1; d < W; d++) sum += weights[k] - target[d][k];
+            const float mean = sum / (float)W;
+            const volatile float old = beta * v[k], new = scaled ? (1 - beta) * mean : mean;
+            v[k] = old + new;
+            const volatile float moved = rate * v[k];
+            weights[k] -= moved;
+        }
+}
+
+/* What all devices send together: each collective sends all blocks but one's own from or to each. */
+static void expect_together(struct trial *r, uint64_t bytes, const char *formula)
+{
+    uint64_t sum = 0;
+    for (int d = 0; d < r->devices; d++) sum += r->device[d].bytes;
+    if (sum != bytes)
+        trial_fails(r, "all devices together send %llu bytes; it should be %llu (%s)", (unsigned long long)sum,
+                    (unsigned long long)bytes, formula);
+}
+
+static bool expect_calls(struct trial *r, int calls, const char *which)
+{
+    for (int d = 0; d < r->devices; d++)
+        if (r->device[d].collectives != (uint64_t)calls)
+            return trial_fails(r, "device %d calls collective operations %llu times; it should be %d times: %s", d,
+                               (unsigned long long)r->device[d].collectives, calls, which);
+    return true;
+}
+
+static void set(struct trial *r, int d, int64_t first, int64_t second)
+{
+    r->device[d].number[0] = first, r->device[d].number[1] = second;
+    r->device[d].given[0] = rate, r->device[d].given[1] = beta;
+}
+
+static void *buffer(struct trial *r, int d, int i, const float *from, int64_t count, enum buffer_way way)
+{
+    return memcpy(trial_buffer(r, d, i, sizeof *from * (uint64_t)count, way), from, sizeof *from * (size_t)count);
+}
+
+enum look { AT_VALUES, AT_SENT, AT_MEMORY };
+
+/* ---- the table of the paper -------------------------------------------------------------------------------------- */
+
+static void check_memory(struct judge *j)
+{
+    static const struct { double parameters; int W; } usual[] = {
+        { 7.5e9, 1 }, { 7.5e9, 4 }, { 7.5e9, 64 }, { 128e9, 16 }, { 1e12, 1024 }, { 1000, 3 },
+    };
+    for (int i = 0; i < 6; i++)
+        for (int stage = 0; stage < 4 && !j->failed; stage++) {
+            const double n = j->hidden ? (double)judge_draw(j, 1, 1000000) : usual[i].parameters;
+            const int W = j->hidden ? (int)judge_draw(j, 2, 100) : usual[i].W;
+            const double whole = stage == 0 ? 16 : stage == 1 ? 4 : stage == 2 ? 2 : 0;
+            const double want = n * (whole + (16 - whole) / W);
+            struct trial *r = trial_open(j, "zero_memory", 1, "%g parameters, W = %d, stage %d", n, W, stage);
+            r->device[0].given[0] = n, r->device[0].number[0] = W, r->device[0].number[1] = stage;
+            if (trial_call(r) && !(fabs(r->device[0].real - want) <= 1e-12 * want))
+                trial_fails(r, "a device needs %.12g bytes, not %.12g", want, r->device[0].real);
+            trial_close(r);
+        }
+}
+
+/* ---- ZeRO-1 ------------------------------------------------------------------------------------------------------ */
+
+static void look_at_first(struct judge *j, struct trial *r, int64_t n, enum look look)
+{
+    train_alone(j, r->devices, n, look == AT_VALUES ? STEPS : 1);
+    for (int d = 0; d < r->devices && !j->failed; d++) {
+        const struct interval own = block_at(n, r->devices, d);
+        trial_expect_floats(r, d, 0, weights, n, "weights");
+        if (!j->failed) trial_expect_floats(r, d, 3, v + own.first, own.count, "v");
+        if (look == AT_MEMORY && !j->failed)
+            trial_expect_peak(r, d, 4 * (uint64_t)block_at(n, r->devices, 0).count, "4 ceil(n/W)");
+    }
+    if (look != AT_SENT || j->failed) return;
+    if (expect_calls(r, 2, "a reduce_scatter and an all_gather"))
+        expect_together(r, 2 * 4 * (uint64_t)n * (uint64_t)(r->devices - 1), "2 (W-1) 4 n, as an all-reduce");
+}
+
+static void try_first(struct judge *j, enum look look)
+{
+    static const int64_t usual[] = { 1003, 5, 1 };
+    for (const int *W = COURSE_DEVICES; *W && !j->failed; W++)
+        for (int i = 0; i < (look == AT_VALUES ? 3 : 1) && !j->failed; i++) {
+            const int64_t n = j->hidden ? judge_draw(j, 1, MOST) : usual[i];
+            const int steps = look == AT_VALUES ? STEPS : 1;
+            struct trial *r = trial_open(j, "zero1_step", *W, "n = %lld, %d step%s", (long long)n, steps,
+                                         steps == 1 ? "" : "s");
+            draw(j, *W, n);
+            for (int d = 0; d < *W; d++) {
+                const struct interval own = block_at(n, *W, d);
+                buffer(r, d, 0, weights, n, BUFFER_BOTH);
+                buffer(r, d, 1, target[d], n, BUFFER_IN);
+                trial_buffer(r, d, 2, 4 * (uint64_t)n, BUFFER_OUT);
+                buffer(r, d, 3, v + own.first, own.count, BUFFER_BOTH);
+                set(r, d, n, steps);
+            }
+            if (trial_call(r)) look_at_first(j, r, n, look);
+            trial_close(r);
+        }
+}
+
+static void check_first(struct judge *j) { try_first(j, AT_VALUES); }
+static void check_first_sent(struct judge *j) { try_first(j, AT_SENT); }
+static void check_first_memory(struct judge *j) { try_first(j, AT_MEMORY); }
+
+/* ---- ZeRO-3 ------------------------------------------------------------------------------------------------------ */
+
+struct layers { int count; int64_t of[LAYERS], n, largest; };
+
+static struct layers draw_layers(struct judge *j, int i)
+{
+    static const struct layers usual[] = {
+        { .count = 4, .of = { 200, 31, 64, 200 } }, { .count = 1, .of = { 7 } }, { .count = 3, .of = { 2, 1, 9 } },
+    };
+    struct layers l = usual[i];
+    for (int k = 0; k < LAYERS && k < l.count; k++) {
+        if (j->hidden) l.of[k] = judge_draw(j, 1, MOST / LAYERS);
+        l.n += l.of[k];
+        if (l.of[k] > l.largest) l.largest = l.of[k];
+    }
+    return l;
+}
+
+/* Device d's blocks of all layers, one after another.  @return how many numbers. */
+static int64_t blocks(const struct layers *l, int W, int d, const float *whole, float *out)
+{
+    int64_t place = 0, used = 0;
+    for (int k = 0; k < l->count; place += l->of[k], k++) {
+        const struct interval own = block_at(l->of[k], W, d);
+        memcpy(out + used, whole + place + own.first, sizeof *out * (size_t)own.count);
+        used += own.count;
+    }
+    return used;
+}
+
+/* The sums that the forward pass of the last step makes. */
+static void forward(const struct layers *l, float *seen)
+{
+    const float *at = weights;
+    for (int k = 0; k < l->count; at += l->of[k], k++) {
+        seen[k] = 0;
+        for (int64_t i = 0; i < l->of[k]; i++) seen[k] += at[i];
+    }
+}
+
+static void look_at_third(struct judge *j, struct trial *r, const struct layers *l, enum look look)
+{
+    const int W = r->devices, kept = judge_choice(j, "KEEP") == 1;
+    float seen[LAYERS], own[MOST];
+    train_alone(j, W, l->n, look == AT_VALUES ? STEPS - 1 : 0);
+    forward(l, seen);
+    train_alone(j, W, l->n, 1);
+    for (int d = 0; d < W && !j->failed; d++) {
+        trial_expect_floats(r, d, 4, seen, l->count, "seen");
+        if (!j->failed) trial_expect_floats(r, d, 2, own, blocks(l, W, d, weights, own), "weights");
+        if (!j->failed) trial_expect_floats(r, d, 3, own, blocks(l, W, d, v, own), "v");
+        if (look == AT_MEMORY && !j->failed)
+            trial_expect_peak(r, d, 4 * (uint64_t)(2 * l->largest + block_at(l->largest, W, 0).count),
+                              "two of the largest layer, and a block of it");
+    }
+    if (look != AT_SENT || j->failed) return;
+    const int64_t numbers = 3 * l->n - (kept ? l->of[l->count - 1] : 0);
+    if (expect_calls(r, 3 * l->count - kept, kept ? "for each layer 2 all_gather, but 1 for the last, and a reduce_scatter"
+                                                  : "for each layer 2 all_gather and a reduce_scatter"))
+        expect_together(r, 4 * (uint64_t)numbers * (uint64_t)(W - 1), kept ? "3 (W-1) 4 n, less an all_gather of the last "
+                                                                            "layer" : "3 (W-1) 4 n");
+}
+
+static void try_third(struct judge *j, enum look look)
+{
+    for (const int *W = COURSE_DEVICES; *W && !j->failed; W++)
+        for (int i = 0; i < (look == AT_VALUES ? 3 : 1) && !j->failed; i++) {
+            const struct layers l = draw_layers(j, i);
+            const int steps = look == AT_VALUES ? STEPS : 1;
+            struct trial *r = trial_open(j, "zero3_step", *W, "%d layer%s, %d step%s", l.count, l.count == 1 ? "" : "s",
+                                         steps, steps == 1 ? "" : "s");
+            float own[MOST];
+            draw(j, *W, l.n);
+            for (int d = 0; d < *W; d++) {
+                memcpy(trial_buffer(r, d, 0, sizeof *l.of * (uint64_t)l.count, BUFFER_IN), l.of,
+                       sizeof *l.of * (size_t)l.count);
+                buffer(r, d, 1, target[d], l.n, BUFFER_IN);
+                buffer(r, d, 2, own, blocks(&l, *W, d, weights, own), BUFFER_BOTH);
+                buffer(r, d, 3, own, blocks(&l, *W, d, v, own), BUFFER_BOTH);
+                trial_buffer(r, d, 4, 4 * (uint64_t)l.count, BUFFER_OUT);
+                set(r, d, l.count, steps);
+            }
+            if (trial_call(r)) look_at_third(j, r, &l, look);
+            trial_close(r);
+        }
+}
+
+static void check_third(struct judge *j) { try_third(j, AT_VALUES); }
+static void check_third_sent(struct judge *j) { try_third(j, AT_SENT); }
+static void check_third_memory(struct judge *j) { try_third(j, AT_MEMORY); }
+
+static const char *const functions[] = { "zero_memory", "zero1_step", "zero3_step", NULL };
+
+extern const struct lesson lesson_07_zero;
+const struct lesson lesson_07_zero = {
+    .folder = "07_zero", .title = "ZeRO: devices that share what all of them have", .file = "zero.c",
+    .functions = functions,
+    .vary = { { "MOMENTUM", 2 }, { "KEEP", 2 } },
+    .check = {
+        { 1, "memory", "the memory of each stage", 3, check_memory,
+          { "Without sharing a parameter takes 2 + 2 + 12 = 16 bytes.  Which of these does stage 1 share?",
+            "What is shared takes 1/W of its bytes, the rest all of them." } },
+        { 2, "zero1", "several steps with shared states, to the bit", 4, check_first,
+          { "Which numbers of the gradient does a device need to update its block?  How are they summed with least bytes?",
+            "reduce_scatter(g, gradient, sum, n) leaves block g->rank of the sum, from sum[0] on.",
+            "v has only this device's block: v[0] belongs to weights[own.start].",
+            "all_gather takes a block from a place of its own: copy it there first." } },
+        { 2, "zero1-sent", "no more bytes than an all-reduce", 2, check_first_sent,
+          { "An all-reduce is a reduce-scatter and an all-gather.  What happens between the two here?" } },
+        { 2, "zero1-memory", "one block is allocated", 2, check_first_memory,
+          { "The room for the reduced block is free again after the update." } },
+        { 3, "zero3", "several steps with shared weights, to the bit", 4, check_third,
+          { "Write a function that gathers a layer: where does this device's block of layer l begin in m->weights?",
+            "Blocks of different layers differ in length: add the lengths of those before.",
+            "backward needs the layer's old weights; the update changes only this device's block.",
+            "Forward passes of all layers come before the first backward pass." } },
+        { 3, "zero3-sent", "each layer is gathered as often as it must be", 2, check_third_sent,
+          { "Count: how often does each layer need all of its weights?",
+            "zero.h says what happens with the weights of the last layer." } },
+        { 3, "zero3-memory", "two layers and a block at any time", 3, check_third_memory,
+          { "Release the weights of a layer before the next one is gathered.",
+            "For backward: the layer's weights, its gradient, and the reduced block.  Nothing else." } },
+    },
+};
