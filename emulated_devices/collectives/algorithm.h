@@ -104,6 +104,21 @@ uint64_t contract_number(enum operation, const struct algorithm *, const struct 
 enum error_code contract_check(struct group *, enum operation, const struct algorithm *, const struct collective *,
                                struct error *);
 
+/* ---- choosing (attempt.c) ---------------------------------------------------------------------------------------- */
+
+enum { ATTEMPT_MOST_DEVICES = 64, ATTEMPT_MOST_MESSAGES = 100000 };
+
+/** Whether a call can be tried: it has few enough devices, and the algorithm sends few enough messages. */
+bool attempt_is_cheap(const struct algorithm *, int P, const struct collective *);
+
+/**
+ * The time of a call by running it, in this process and without numbers, on P devices that start together.
+ * @param c  with the nodes of the group; in and out are not read.
+ * @param m  a cluster that is the same for all members.
+ * @return when the last device is done, by the clock; negative if it could not be run.
+ */
+picoseconds attempt_time(const struct algorithm *, int P, const struct collective *c, const struct cluster *m);
+
 /* ---- alltoall ---------------------------------------------------------------------------------------------------- */
 
 /* Elements for device d and from device s, and their addresses. */

@@ -1,6 +1,9 @@
-/* auto.c -- chooses the algorithm with the least predicted time on a described cluster.
+/* auto.c -- chooses the algorithm that takes the least time on a described cluster.
  *
- * The prediction is the alpha-beta model, applied to the results of the cost functions.  A collective takes
+ * Up to 64 devices, each algorithm is tried: it runs once without numbers, on devices of this process (attempt.c), and
+ * its time by the clock decides.  So the choice is the best for members that start together with idle ports.  Choices
+ * are remembered.  For more devices, and calls of very many messages, a prediction decides: the alpha-beta model,
+ * applied to the results of the cost functions,
  *
  *     depth * latency  +  steps * gap  +  the largest of  (path * byte time  +  3 * additions * memory byte time)
  *
@@ -82,25 +85,101 @@ picoseconds collective_time(const struct algorithm *a, int P, const struct colle
     return outer + (picoseconds)inside * (road.inner->latency + road.inner->gap) + (picoseconds)ceil(slowest * 1e12);
 }
 
-const struct algorithm *algorithm_choose(enum operation op, int P, const struct collective *asked,
-                                         const struct cluster *m)
+/* ---- choosing ---------------------------------------------------------------------------------------------------- */
+
+/* The cluster as all members see it, whatever part of its rates they have themselves. */
+static struct cluster common_cluster(const struct cluster *m)
+{
+    struct cluster c = *m;
+    if (m->stated_memory_rate > 0) c.memory_rate = m->stated_memory_rate;
+    for (int t = 0; t < DTYPE_COUNT && m->speeds > 0; t++) c.flop_rate[t] = 0;
+    return c;
+}
+
+/* The time that decides: of an attempt, or where that would take long, the predicted one. */
+static picoseconds deciding_time(const struct algorithm *a, int P, const struct collective *c, const struct cluster *m)
+{
+    const picoseconds tried = attempt_is_cheap(a, P, c) ? attempt_time(a, P, c, m) : -1;
+    return tried >= 0 ? tried : collective_time(a, P, c, m);
+}
+
+static const struct algorithm *least_time(enum operation op, int P, const struct collective *c, const struct cluster *m)
 {
     const struct algorithm *best = NULL;
-    struct collective call = *asked, *const c = &call;
-    if (P > 1) road_of(m, P, &call);
-    const bool blind = op == ALLTOALL && c->counts != NULL;     /* each member knows other counts */
     picoseconds least = 0;
     for (int i = 0; algorithms[i] != NULL; i++) {
         const struct algorithm *a = algorithms[i];
         if (a->operation != op || algorithm_refuses(a, P, c) != NULL) continue;
-        if (P == 1 || blind) return a;
-        const picoseconds time = collective_time(a, P, c, m);
+        const picoseconds time = deciding_time(a, P, c, m);
         if (best == NULL || time < least) {
             best = a;
             least = time;
         }
     }
     return best;
+}
+
+static const struct algorithm *first_that_fits(enum operation op, int P, const struct collective *c)
+{
+    int i = 0;
+    while (algorithms[i]->operation != op || algorithm_refuses(algorithms[i], P, c) != NULL) i++;
+    return algorithms[i];
+}
+
+/* ---- what has been chosen: a training step makes the same calls again -------------------------------------------- */
+
+enum { REMEMBERED = 256 };
+static struct { uint64_t key; const struct algorithm *chosen; } remembered[REMEMBERED];
+
+static void mix(uint64_t *h, const void *data, size_t bytes)
+{
+    const unsigned char *b = data;
+    for (size_t i = 0; i < bytes; i++) *h = (*h ^ b[i]) * UINT64_C(0x100000001b3);
+    *h ^= *h >> 29;
+}
+
+static void mix_number(uint64_t *h, int64_t x) { mix(h, &x, sizeof x); }
+
+static void mix_cluster(uint64_t *h, const struct cluster *m, enum dtype t)
+{
+    mix_number(h, m->memory_rate), mix_number(h, m->flop_rate[t]);
+    mix_number(h, m->kernels.launch), mix_number(h, m->kernels.units), mix_number(h, m->kernels.memory_permille);
+    for (int l = 0; l < m->levels; l++) {
+        const struct link *k = &m->link[l];
+        mix_number(h, k->devices), mix_number(h, k->latency), mix_number(h, k->gap), mix_number(h, k->rate);
+        mix_number(h, (int64_t)k->eager);
+    }
+}
+
+static uint64_t key_of(enum operation op, int P, const struct collective *c, const struct cluster *m)
+{
+    uint64_t h = UINT64_C(0xcbf29ce484222325);
+    const struct block_placement *p = c->placement;
+    int count = 0;
+    while (algorithms[count]) count++;                          /* a plug-in may have come */
+    mix_number(&h, op), mix_number(&h, P), mix_number(&h, c->count), mix_number(&h, c->dtype), mix_number(&h, c->root);
+    mix_number(&h, c->exclusive), mix_number(&h, c->nodes.devices), mix_number(&h, count);
+    mix_cluster(&h, m, c->dtype);
+    if (c->nodes.member) mix(&h, c->nodes.member, (size_t)P * sizeof *c->nodes.member);
+    if (c->counts) mix(&h, c->counts, (size_t)(p ? p->blocks : P) * sizeof *c->counts);
+    if (p) mix(&h, p->owner, (size_t)p->blocks * sizeof *p->owner), mix(&h, p->held, (size_t)(p->blocks * P));
+    return h;
+}
+
+const struct algorithm *algorithm_choose(enum operation op, int P, const struct collective *asked,
+                                         const struct cluster *cluster)
+{
+    struct collective c = *asked;
+    const struct cluster m = common_cluster(cluster);
+    if (P > 1) road_of(&m, P, &c);
+    const bool blind = op == ALLTOALL && c.counts != NULL;      /* each member knows other counts */
+    if (P == 1 || blind) return first_that_fits(op, P, &c);
+    const uint64_t key = key_of(op, P, &c, &m);
+    if (remembered[key % REMEMBERED].key != key || remembered[key % REMEMBERED].chosen == NULL) {
+        remembered[key % REMEMBERED].chosen = least_time(op, P, &c, &m);
+        remembered[key % REMEMBERED].key = key;
+    }
+    return remembered[key % REMEMBERED].chosen;
 }
 
 static bool is_auto(const char *name) { return name != NULL && strcmp(name, ALGORITHM_AUTO) == 0; }

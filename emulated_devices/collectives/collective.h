@@ -142,7 +142,7 @@ void collective_extents(enum operation, const struct collective *, int rank, int
 /** The requirement of an algorithm that this call on a group of P does not meet, in words; NULL: call supported. */
 const char *algorithm_refuses(const struct algorithm *, int P, const struct collective *);
 
-/* ---- auto.c: choosing by predicted time -------------------------------------------------------------------------- */
+/* ---- auto.c: choosing by virtual time ---------------------------------------------------------------------------- */
 
 #define ALGORITHM_AUTO "auto"                           /* the name that stands for algorithm_choose */
 
@@ -151,7 +151,8 @@ const char *algorithm_refuses(const struct algorithm *, int P, const struct coll
 picoseconds collective_time(const struct algorithm *, int P, const struct collective *, const struct cluster *);
 
 /**
- * The algorithm with the least predicted time among those that support this call; of equals the first in the registry.
+ * The algorithm with the least time among those that support this call; of equals the first in the registry.  Up to 64
+ * devices each is run once without numbers; beyond, and for very many messages, collective_time predicts.
  * Every member gets the same result.
  * @param c  in and out are not read; counts are, if the operation has them.
  * @return never NULL: every operation has an algorithm that supports every call.
@@ -189,7 +190,7 @@ void collective_expect(const struct group *, enum operation, const char *name, c
 picoseconds group_time(const struct group *, enum operation, const char *name, const struct collective *);
 
 /**
- * Run one collective with a named algorithm; NULL: the default; "auto": the one with the least predicted time.
+ * Run one collective with a named algorithm; NULL: the default; "auto": the one with the least time.
  *
  * Collective over the group: all members call it with the same operation, counts, dtype and reduction.  A member that
  * receives a message of a different call does not use its data; it ends the job with one line.

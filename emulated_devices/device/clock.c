@@ -22,9 +22,10 @@ void clock_restart(struct clock *c, const struct cluster *m, enum dtype t)
 {
     struct flight *const flight = c->flight;
     struct events *const events = c->events;
+    const int *const places = c->places;
     flight_settle(flight);
     clock_open(c, m, t);
-    c->flight = flight, c->events = events;
+    c->flight = flight, c->events = events, c->places = places;
     if (events) events_clear(events);
 }
 
@@ -150,12 +151,15 @@ static picoseconds on_the_port(const struct clock *c, const struct passage *p)
     return c->cluster.link[p->level].gap + time_at_rate(p->bytes, c->cluster.link[p->level].rate);
 }
 
+static int place_of_rank(const struct clock *c, int rank) { return c->places ? c->places[rank] : rank; }
+
 static struct passage passage(const struct clock *c, int from, int to, uint64_t bytes)
 {
     struct passage p = { .charged = true,
                          .bytes = bytes,
                          .posted = c->now,
-                         .level = link_between(c->cluster.link, c->cluster.levels, from, to) };
+                         .level = link_between(c->cluster.link, c->cluster.levels, place_of_rank(c, from),
+                                               place_of_rank(c, to)) };
     p.rendezvous = bytes > c->cluster.link[p.level].eager;
     return p;
 }

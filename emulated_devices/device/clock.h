@@ -54,6 +54,7 @@ struct clock {
     struct trace *trace;                /* NULL: no trace */
     struct flight *flight;              /* transfers not waited for yet (flight.h), or NULL */
     struct events *events;              /* what happens here, for a replay (events.h), or NULL */
+    const int *places;                  /* of ranks on the cluster; NULL: a rank is its place */
 };
 
 /* One side of a message, as the clock sees it. */

@@ -407,6 +407,7 @@ struct cluster cluster_of_rank(const struct cluster *c, int rank)
     struct cluster own = *c;
     const int percent = cluster_percent(c, rank);
     for (int t = 0; t < DTYPE_COUNT; t++) own.flop_rate[t] = part_of(c->flop_rate[t], percent);
+    if (percent < 100) own.stated_memory_rate = c->memory_rate;
     own.memory_rate = part_of(c->memory_rate, percent);
     return own;
 }

@@ -71,6 +71,7 @@ struct cluster {
     int64_t flop_rate[DTYPE_COUNT];     /* 10^6 operations a second; 0: they take no time; -1: the description does not
                                          * say */
     int64_t memory_rate, copy_rate;     /* 10^6 bytes a second: device memory; copy engine, to the host's memory */
+    int64_t stated_memory_rate;         /* of a device whose rates are part of it: the description's; 0: the same */
     uint64_t memory;                    /* bytes of a device; for information */
     struct host host;
     struct kernels kernels;

@@ -1,5 +1,7 @@
-/* The algorithm that "auto" stands for: the same on all members, the least predicted, and close to the best there is.
+/* The algorithm that "auto" stands for: the same on all members, and the best there is; and predictions, which decide
+ * where trying is too much.
  * ranks: 1 2 5
+ * verify ranks: 3 8
  */
 #include "tests/mpi_cmocka.h"
 #include "emulated_devices/collectives/collective.h"
@@ -157,7 +159,7 @@ static void test_choice_knows_nodes(void **state)
         on.nodes = nodes_on(&two_levels, NULL, comm.size);
         if (algorithms[i]->operation != ALLREDUCE || refuses(algorithms[i], &on)) continue;
         const picoseconds other = time_of(algorithms[i], &two_levels, c);
-        ASSERT_ALL((double)took <= 1.25 * (double)other, "auto's %s takes %.3f us, %s takes %.3f", a->name,
+        ASSERT_ALL((double)took <= 1.02 * (double)other, "auto's %s takes %.3f us, %s takes %.3f", a->name,
                    (double)took * 1e-6, algorithms[i]->name, (double)other * 1e-6);
     }
 }
@@ -175,19 +177,16 @@ static void note_choice(double ratio, enum operation op, const struct cluster *m
              m->name, chosen, better);
 }
 
-/* No algorithm is faster than auto's by more than the prediction is off. */
+/* No algorithm is faster than auto's. */
 static void check_choice(enum operation op, const struct cluster *m, struct collective c)
 {
     const struct algorithm *chosen = algorithm_choose(op, comm.size, &c, m);
-    const picoseconds took = time_of(chosen, m, c), said = collective_time(chosen, comm.size, &c, m);
+    const picoseconds took = time_of(chosen, m, c);
     for (int i = 0; algorithms[i] != NULL; i++) {
         if (algorithms[i]->operation != op || refuses(algorithms[i], &c)) continue;
-        ASSERT_ALL(said <= collective_time(algorithms[i], comm.size, &c, m),
-                   "%s of %lld on %s: %s is predicted to take less than %s", operation_name(op), (long long)c.count,
-                   m->name, algorithms[i]->name, chosen->name);
         const picoseconds other = time_of(algorithms[i], m, c);
         if (other > 0) note_choice((double)took / (double)other, op, m, chosen->name, algorithms[i]->name, c.count);
-        ASSERT_ALL((double)took <= 1.25 * (double)other, "%s of %lld on %s: auto's %s takes %.3f us, %s takes %.3f",
+        ASSERT_ALL((double)took <= 1.02 * (double)other, "%s of %lld on %s: auto's %s takes %.3f us, %s takes %.3f",
                    operation_name(op), (long long)c.count, m->name, chosen->name, (double)took * 1e-6,
                    algorithms[i]->name, (double)other * 1e-6);
     }

@@ -182,7 +182,7 @@ enum error_code show_collective(int argc, char **argv, int *status, struct error
     if (a.operation == OPERATION_COUNT) return fail(err, ERR_USAGE, "show %s: there is no such collective", argv[2]);
     const struct option table[] = {
         { "ALGO", NULL, OPTION_STRING, &a.algorithm,
-          .help = "algorithm, or auto (the least predicted time); default: the first one of "
+          .help = "algorithm, or auto (the least time); default: the first one of "
                   "`orrery list collectives`" },
         { "--devices", "P", OPTION_INT, &a.devices, .min = 1, .max = SHOW_MOST_DEVICES, .help = "number of devices" },
         { "--count", "N", OPTION_INT, &a.count, .min = 0, .max = 1 << 20,

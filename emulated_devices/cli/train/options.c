@@ -405,7 +405,7 @@ enum error_code train_parse(struct train_options *o, const struct run_kind *kind
           .help = "microbatches of a pipedream-2bw batch; 0: pp" },
         { "--allreduce", "NAME", OPTION_STRING, &o->plan.allreduce,
           .help = "algorithm of all all-reduces; those that add in the order of ranks, such as the default, keep "
-                  "copies and schemes bitwise equal; auto: the least predicted time (orrery list collectives)" },
+                  "copies and schemes bitwise equal; auto: the least time (orrery list collectives)" },
         { .kind = OPTION_HEADING, .help = "Inputs that are not text" },
         { "--modalities", "N", OPTION_INT, &o->plan.encoders.kinds, .min = 0, .max = MODALITIES,
           .help = "drawn images; and audio; and video; each with an encoder" },

@@ -1,0 +1,133 @@
+/* On every shipped cluster, for odd sizes and groups with gaps: no algorithm takes less time than auto's choice.
+ *
+ * Whole calls, on crews of the cluster's own devices: auto itself tries algorithms without a call around them, on
+ * devices that it numbers anew.
+ */
+#include "emulated_devices/collectives/collective.h"
+#include "emulated_devices/comm/crew.h"
+#include "tests/tier.h"
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdio.h>
+#include <cmocka.h>
+
+enum { MOST = 32, LONGEST = 300007 };
+static struct error err;
+
+struct job {
+    const struct cluster *cluster;
+    const struct algorithm *algorithm;
+    int64_t count;
+    int P, apart;                       /* members: 0, apart, 2 apart, .. */
+    picoseconds end[MOST];
+};
+
+static enum error_code call(struct comm *c, struct job *j, struct error *e)
+{
+    int member[MOST];
+    struct group g;
+    for (int i = 0; i < j->P; i++) member[i] = i * j->apart;
+    if (c->rank % j->apart != 0) return OK;
+    enum error_code code = group_of(&g, c, member, j->P, TRAFFIC_OTHER, 0, e);
+    if (code) return code;
+    struct arena *a = &c->device->arena;
+    const uint64_t bytes = 4 * (uint64_t)(j->algorithm->operation == ALLTOALL ? j->count * j->P : j->count) + 4;
+    void *in = arena_alloc(a, BUFFERS, bytes), *out = arena_alloc(a, BUFFERS, bytes);
+    clock_reset(&c->device->clock);
+    code = collective_run(&g, j->algorithm->operation, j->algorithm->name,
+                          &(struct collective){ .in = in, .out = out, .count = j->count, .dtype = F32 }, e);
+    j->end[c->rank] = c->device->clock.now;
+    arena_free(a, in), arena_free(a, out);
+    group_close(&g);
+    return code;
+}
+
+static enum error_code be_member(struct crew *crew, int rank, const void *asked, struct error *e)
+{
+    struct job *j = (struct job *)(uintptr_t)asked;
+    struct device d;
+    struct comm c;
+    enum error_code code = device_open(&d, backend_find("count"), F32, 0, e);
+    if (code) return code;
+    clock_restart(&d.clock, j->cluster, F32);
+    code = crew_join(&c, crew, rank, &d, e);
+    if (!code) code = call(&c, j, e), comm_close(&c);
+    device_close(&d);
+    return code;
+}
+
+static picoseconds time_of(struct job j)
+{
+    picoseconds last = 0;
+    if (crew_run(j.P * j.apart, be_member, &j, &err)) fail_msg("%s: %s", j.algorithm->name, err.text);
+    for (int r = 0; r < j.P; r++) last = j.end[r * j.apart] > last ? j.end[r * j.apart] : last;
+    return last;
+}
+
+static void check(const struct cluster *m, enum operation op, int P, int apart, int64_t count)
+{
+    int member[MOST];
+    struct collective c = { .count = op == ALLTOALL ? count / P : count, .dtype = F32, .nodes.member = member };
+    for (int i = 0; i < P; i++) member[i] = i * apart;
+    const struct algorithm *chosen = algorithm_choose(op, P, &c, m);
+    struct job j = { .cluster = m, .algorithm = chosen, .count = c.count, .P = P, .apart = apart };
+    const picoseconds took = time_of(j);
+    c.nodes = nodes_on(m, member, P);
+    for (int i = 0; algorithms[i]; i++) {
+        if (algorithms[i]->operation != op || algorithm_refuses(algorithms[i], P, &c)) continue;
+        j.algorithm = algorithms[i];
+        const picoseconds other = time_of(j);
+        if ((double)took > 1.02 * (double)other)
+            fail_msg("%s of %lld on %d devices of %s, %d apart: auto's %s takes %.3f us, %s takes %.3f",
+                     operation_name(op), (long long)count, P, m->name, apart, chosen->name, (double)took * 1e-6,
+                     algorithms[i]->name, (double)other * 1e-6);
+    }
+}
+
+static void check_cluster(const struct cluster *m)
+{
+    static const int64_t counts[] = { 1, 33, 4099, LONGEST };
+    const bool all = tier_now() == TIER_VERIFY;
+    const int most = m->link[m->levels - 1].devices > 0 ? m->link[m->levels - 1].devices : MOST;
+    for (int P = all ? 2 : 3; P <= (all ? 16 : 8) && P <= most; P += all ? 1 : 5)
+        for (enum operation op = BROADCAST; op < CONTROL; op++)
+            for (size_t n = all ? 0 : P == 8 ? 3 : 1; n < sizeof counts / sizeof *counts; n += all ? 1 : 4) {
+                check(m, op, P, 1, counts[n]);
+                if (all && 2 * P <= most) check(m, op, P, 2, counts[n]);
+            }
+    if (most >= 15) check(m, ALLREDUCE, 5, 3, LONGEST);
+}
+
+static void test_shipped_clusters(void **state)
+{
+    (void)state;
+    for (int i = 0; cluster_texts[i]; i++) {
+        struct cluster m;
+        if (cluster_parse(&m, cluster_texts[i], "shipped", &err)) fail_msg("%s", err.text);
+        m.speeds = 0;                                       /* members start together, and are alike */
+        check_cluster(&m);
+    }
+}
+
+/* Devices of different speed see one cluster: otherwise members would choose differently. */
+static void test_slow_members_choose_alike(void **state)
+{
+    struct cluster m;
+    (void)state;
+    assert_int_equal(cluster_find(&m, "two-generations", &err), OK);
+    for (enum operation op = BROADCAST; op < CONTROL; op++)
+        for (int64_t count = 16; count < 1 << 22; count *= 8) {
+            const struct collective c = { .count = count, .dtype = F32 };
+            const struct cluster fast = cluster_of_rank(&m, 0), slow = cluster_of_rank(&m, 3);
+            assert_true(slow.memory_rate < fast.memory_rate);
+            assert_ptr_equal(algorithm_choose(op, 8, &c, &fast), algorithm_choose(op, 8, &c, &slow));
+        }
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = { cmocka_unit_test(test_shipped_clusters),
+                                        cmocka_unit_test(test_slow_members_choose_alike) };
+    return cmocka_run_group_tests_name("auto on clusters", tests, NULL, NULL);
+}
