@@ -51,6 +51,10 @@ try:
 except ImportError:                             # before 4.51
     modeling_qwen3_moe = None
 try:
+    from transformers.models.gpt_oss import modeling_gpt_oss
+except ImportError:                             # before 4.55
+    modeling_gpt_oss = None
+try:
     from transformers.models.gemma import modeling_gemma
 except ImportError:                             # before 4.38
     modeling_gemma = None
@@ -90,7 +94,7 @@ def widen():
     torch.set_default_dtype(torch.float64)
     torch.Tensor.float = torch.Tensor.double
     for module in (modeling_gptj, modeling_llama, modeling_mistral, modeling_mixtral, modeling_olmo2, modeling_phi3, modeling_qwen2, modeling_qwen3, modeling_qwen3_moe,
-                   modeling_gemma, modeling_deepseek_v2, modeling_parscale, modeling_rope_utils):
+                   modeling_gpt_oss, modeling_gemma, modeling_deepseek_v2, modeling_parscale, modeling_rope_utils):
         if module is not None:
             module.torch = Wide()
 
@@ -945,6 +949,122 @@ class DeepseekV2(Qwen3Moe):
             logits = logits.masked_fill(closed.repeat_interleave(c["E"] // c["groups"], 1), -1e9)
         far_apart(logits, c)
         return loss, {"balance_loss": balance, "z_loss": z}             # which have no coefficients
+
+
+# ---- GPT-OSS ------------------------------------------------------------------------------------------------------------------
+
+class Sums(torch.overrides.TorchFunctionMode):
+    """Keeps every sum of a matrix and a vector, in order: what products with a bias give."""
+
+    def __init__(self):
+        super().__init__()
+        self.kept = []
+
+    def __torch_function__(self, function, types, args=(), kwargs=None):
+        y = function(*args, **(kwargs or {}))
+        if getattr(function, "__name__", "") in ("add", "__add__") and all(isinstance(a, torch.Tensor) for a in args[:2]) and args[1].ndim == 1:
+            if y.requires_grad:
+                y.retain_grad()
+            self.kept.append(y)
+        return y
+
+
+class GptOss(Qwen3):
+    """Sinks, windows in layers of `kinds`, biases, and a mixture of clamped swiglus, which transformers keeps as one tensor of all experts."""
+    name = "transformers GptOssForCausalLM"
+    module = modeling_gpt_oss
+
+    def of_heads(self, c, at):
+        yield at + "self_attn.sinks.weight", (c["H"],), 0, INIT_STD, [(at + "self_attn.sinks", c["H"])]
+
+    def in_order(self, c):
+        for row in super().in_order(c):
+            name, shape, _, _, parts = row
+            yield row
+            if c["biased"] and name.endswith(("qkv_proj.weight", "o_proj.weight")):
+                yield (name.replace("weight", "bias"), shape[:1], 0, 0,
+                       [(part.replace("weight", "bias"), rows) for part, rows in parts or [(name, shape[0])]])
+
+    def feed_forward(self, c, at, into_residual):
+        at += "mlp."
+        yield at + "router.weight", (c["E"], c["D"]), 0, INIT_STD, None
+        yield at + "router.bias", (c["E"],), 0, INIT_STD, None
+        for e in range(c["E"]):
+            for name, shape, std in (("gate_up_proj.weight", (2 * c["F"], c["D"]), INIT_STD), ("gate_up_proj.bias", (2 * c["F"],), 0),
+                                     ("down_proj.weight", (c["D"], c["F"]), into_residual), ("down_proj.bias", (c["D"],), 0)):
+                part = name.replace(".weight", "").replace(".", "_")
+                yield at + f"experts.{e}.{name}", shape, 0, std, [(f"{at}experts.{part}[{e}]", shape[0])]
+
+    def split(self, c, name, w):
+        """An expert's matrices are [in,out] there; gates and gated values take turns."""
+        part = next(part for full, *_, parts in self.parameters(c) if full == name for part, _ in parts)
+        if ".experts." not in name:
+            return None
+        if "gate_up" in name:
+            w = w.reshape(2, c["F"], -1).swapaxes(0, 1).reshape(w.shape)
+        return {part: np.ascontiguousarray(w.T)}
+
+    def join(self, c, name, arrays):
+        if ".experts." not in name:
+            return None
+        w = arrays[0].T
+        return w.reshape(c["F"], 2, -1).swapaxes(0, 1).reshape(w.shape) if "gate_up" in name else w
+
+    def config(self, c):
+        words = dict(s="sliding_attention", f="full_attention")
+        config = dict(super().config(c), model_type="gpt_oss", attention_bias=c["biased"], sliding_window=c.get("window", c["S"]),
+                      layer_types=[words[kind] for kind in c["kinds"]], num_local_experts=c["E"], num_experts_per_tok=c["k"],
+                      swiglu_alpha=c["alpha"], swiglu_limit=c["limit"], output_router_logits=True, router_aux_loss_coef=c["balance"],
+                      router_z_loss_coef=c["z"], rope_scaling=dict(rope_type="yarn", **c["yarn"]) if "yarn" in c else dict(rope_type="default"))
+        del config["use_sliding_window"]
+        return config
+
+    def model(self, c):
+        config = self.config(c)
+        rope = dict(config.pop("rope_scaling"), rope_theta=config.pop("rope_theta"))
+        del config["model_type"], config["router_z_loss_coef"]
+        model = transformers.GptOssForCausalLM(transformers.GptOssConfig(**config, rope_parameters=rope, use_cache=False, attn_implementation="eager"))
+        model.config._experts_implementation = "eager"
+        return model
+
+    def watch(self, model, c):
+        return Llama.watch(self, model, c)
+
+    def watch_feed(self, w, model):
+        """Sums are kept in each of the experts that have rows: of the first product, of the second."""
+        for layer, block in enumerate(model.model.layers):
+            at, router, experts, sums = f"h.{layer}.", block.mlp.router, block.mlp.experts, Sums()
+            w.output_of(router, at + "router.logits")
+            router.register_forward_hook(lambda _m, _i, out, at=at: (w.keep(at + "router.weights", out[1]), w.seen.update({at + "chosen": out[2]}))[2:] or None)
+            plain = experts._apply_gate
+
+            def gate(x, plain=plain, at=at):
+                y = plain(x)
+                y.retain_grad()
+                w.seen.setdefault(at + "gated", []).append(y)
+                return y
+
+            experts._apply_gate = gate
+            experts.register_forward_pre_hook(lambda _m, _i, sums=sums: sums.__enter__() and None)
+            experts.register_forward_hook(lambda _m, _i, _o, at=at, sums=sums: (sums.__exit__(None, None, None), w.seen.update({at + "sums": sums.kept}))[2:] or None)
+            w.output_of(block.mlp, at + "mlp.out")
+
+    def result_of_feed(self, w, model, c, layer):
+        at = f"h.{layer}."
+        order = [np.argsort(torch.where((w.seen[at + "chosen"] == e).T)[1].numpy()) for e in range(c["E"]) if (w.seen[at + "chosen"] == e).any()]
+        sums = w.seen[at + "sums"]
+        halves = [np.concatenate([a[:, ::2], a[:, 1::2]], axis=1) for a in rows_of(sums[::2], order)]
+        if np.abs(np.abs(halves[0]) - c["limit"]).min() < 1e-2 * c["limit"]:
+            raise AssertionError("a number is so near to the limit of the clamp that 16 bits may take it to the other side: another limit")
+        yield at + "router.logits", *w.pair(at + "router.logits")
+        yield at + "router.weights", *w.pair(at + "router.weights")
+        yield at + "mlp.up", *halves
+        yield at + "mlp.act", *rows_of(w.seen[at + "gated"], order)
+        yield at + "experts.out", *rows_of(sums[1::2], order)
+        yield at + "mlp.out", *w.pair(at + "mlp.out")
+
+    def loss(self, model, c, ids, labels):
+        return Qwen3Moe.loss(self, model, c, ids, labels)
 
 
 # ---- GPT-J --------------------------------------------------------------------------------------------------------------------

@@ -101,6 +101,11 @@ SHAPES = {
     "llama-single": dict(L=1, H=4, K=1, D=64, F=32, V=32, S=16, tied=False, batch=2, tokens=8, theta=10000.0, steps=["sgd"]),
     "llama-every": dict(L=1, H=4, K=4, D=64, F=16, V=32, S=8, tied=True, batch=2, tokens=8, theta=10000.0, steps=["sgd"]),
     "qwen3-even": dict(L=1, H=2, K=1, D=64, A=64, F=8, V=16, S=8, tied=True, batch=1, tokens=4, theta=1e6, steps=["sgd"]),
+    "gptoss-windows": dict(L=2, H=6, K=3, D=12, A=4, F=7, V=29, S=11, tied=False, batch=3, tokens=7, theta=1e4, E=5, k=2, balance=0.05, z=0.01,
+                           kinds="sf", window=3, biased=True, alpha=1.702, limit=2.627,
+                           yarn=dict(factor=4.0, beta_fast=8.0, beta_slow=1.0, original_max_position_embeddings=6, truncate=False)),
+    "gptoss-plain": dict(L=2, H=4, K=1, D=16, A=6, F=5, V=17, S=9, tied=True, batch=2, tokens=5, theta=50.0, E=11, k=3, balance=0.05, z=0.01,
+                         kinds="ff", biased=False, alpha=1.3, limit=0.5, eps=3e-4),
     "gptj-minimal": dict(L=1, H=1, D=4, turned=2, F=1, V=2, S=1, tied=True, batch=1, tokens=1),
     "gptj-partial": dict(L=2, H=3, D=21, turned=4, F=37, V=61, S=11, tied=False, batch=3, tokens=7),
     "gptj-whole": dict(L=1, H=4, D=24, turned=6, F=11, V=29, S=13, tied=True, batch=3, tokens=11, eps=1e-3, every_token=True),
@@ -108,7 +113,8 @@ SHAPES = {
 FAMILIES = {"gpt2": families.GPT2(), "llama": families.Llama(), "mixtral": families.Mixtral(), "gptj": families.GPTJ(),
             "qwen2": families.Qwen2(), "qwen3": families.Qwen3(), "qwen3moe": families.Qwen3Moe(), "biased": families.Biased(),
             "mistral": families.Mistral(), "phi3": families.Phi3(), "olmo2": families.Olmo2(),
-            "gemma": families.Gemma(), "deepseekv2": families.DeepseekV2(), "yarn": families.Yarn(), "parscale": families.ParScale()}
+            "gemma": families.Gemma(), "deepseekv2": families.DeepseekV2(), "gptoss": families.GptOss(), "yarn": families.Yarn(),
+            "parscale": families.ParScale()}
 NUDGE = 0.3                                     # of biases and norms, which start at 0 and 1 and would hide mistakes there
 
 # Clipping is at a norm below the gradient's.  AdamW's eps is large enough to matter where it stands in the formula, and so
@@ -153,7 +159,7 @@ class Case:
             for name, *_, parts in self.list:
                 first = 0
                 for part, w in (self.split(name, weights[name]) or {}).items():
-                    named[part].copy_(torch.from_numpy(w))
+                    item(named.__getitem__, part).copy_(torch.from_numpy(w))
                 for part, rows in [] if self.split(name, weights[name]) else parts:
                     w = weights[name][first:first + rows]
                     item(named.__getitem__, part).copy_(torch.from_numpy(w.T if self.family.transposed(name, w) else w))
@@ -240,8 +246,9 @@ def one_pass(case, start, ids, labels):
 
 def make_optimizer(kind, h, weights):
     """Decay on matrices alone.  For plain SGD PyTorch's decay, which goes through the gradient, is the decoupled one."""
-    groups = [{"params": [w for w in weights.values() if w.ndim >= 2], "weight_decay": h["weight_decay"]},
-              {"params": [w for w in weights.values() if w.ndim < 2], "weight_decay": 0.0}]
+    matrix = {name: w.ndim >= 2 and not name.endswith("bias") for name, w in weights.items()}       # biases of experts are rows of one
+    groups = [{"params": [w for name, w in weights.items() if matrix[name]], "weight_decay": h["weight_decay"]},
+              {"params": [w for name, w in weights.items() if not matrix[name]], "weight_decay": 0.0}]
     if kind == "adamw":
         return torch.optim.AdamW(groups, lr=1.0, betas=(h["beta1"], h["beta2"]), eps=h["eps"])
     return torch.optim.SGD(groups, lr=1.0, momentum=h.get("momentum", 0.0))

@@ -29,16 +29,16 @@
 
 /* ---- lists of products ------------------------------------------------------------------------------------------- */
 
-/* Products without a bias, one for each expert of a mixture.  They may have different numbers of rows, or none, and
+/* Products, one for each expert of a mixture.  They may have different numbers of rows, or none, and
  * write to different memory, so a kernel may compute them together.
  *
- * PRODUCT_FORWARD   Y = X W^T, as linear_forward of ref/ops/ops.h
+ * PRODUCT_FORWARD   Y = X W^T + b, as linear_forward of ref/ops/ops.h
  * PRODUCT_INPUT     dX = dY W, as linear_backward_input
- * PRODUCT_WEIGHT    dW += dY^T X, as linear_backward_weight */
+ * PRODUCT_WEIGHT    dW += dY^T X, db += the sum of rows of dY, as linear_backward_weight */
 enum product_pass { PRODUCT_FORWARD, PRODUCT_INPUT, PRODUCT_WEIGHT };
 
-/* Y [N,O], X [N,I], W [O,I], or the gradients that the pass names in their place. */
-struct device_product { struct tensor Y, X, W; };
+/* Y [N,O], X [N,I], W [O,I], b [O] or none, or the gradients that the pass names in their place. */
+struct device_product { struct tensor Y, X, W, b; };
 
 enum { PRODUCTS_MOST = 64 };            /* of one list */
 

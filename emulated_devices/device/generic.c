@@ -51,9 +51,9 @@ static void one_by_one(struct device *d, enum product_pass pass, const struct de
     backend_begin(d);
     for (const struct device_product *p = list; p < list + count; p++) {
         if (tensor_rows(p->Y) == 0) continue;
-        if (pass == PRODUCT_FORWARD) d->ops->linear_forward(p->Y, p->X, p->W, tensor_none);
+        if (pass == PRODUCT_FORWARD) d->ops->linear_forward(p->Y, p->X, p->W, p->b);
         else if (pass == PRODUCT_INPUT) d->ops->linear_backward_input(p->X, p->Y, p->W);
-        else d->ops->linear_backward_weight(p->W, tensor_none, p->Y, p->X);
+        else d->ops->linear_backward_weight(p->W, p->b, p->Y, p->X);
     }
     backend_end(d);
 }

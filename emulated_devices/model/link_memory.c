@@ -55,6 +55,7 @@ struct tensor buffer_shape(const struct buffer *b, const struct seams *s, int64_
     switch (b->statistic) {
     case NO_STATISTIC:  return tensor_2d(NULL, is_of_routers(b->width) ? wide : own, rows, columns(tp, b->width));
     case STREAM_WEIGHTS: return tensor_2d(NULL, wide, rows, STREAMS(tp->config));
+    case SINK_GRADIENT: return tensor_1d(NULL, tensor_gradient_format(tp), tp->heads.queries.count);
     case PREFIX_GRADIENT: return prefix_shape(&s->cp, tensor_gradient_format(tp));
     case EXPERT_CHOICES: return tensor_2d(NULL, I32, rows, tp->config->mixture.k);
     case EXPERTS_KEPT:  return s->ep.scheme->kept(&s->ep, b->slot, rows);

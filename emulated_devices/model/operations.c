@@ -22,6 +22,8 @@ static const struct operation_info infos[OP_COUNT] = {
                        .gradient_over = true },
     [OP_ATTENTION] = { .words = "attention in %s", .has_input_pass = true, .over = -1,
                        .statistic = { ATTENTION_KEPT } },
+    [OP_SINK_ATTENTION] = { .words = "attention with the sinks %s", .has_input_pass = true, .has_weight_pass = true,
+                       .over = -1, .statistic = { ATTENTION_KEPT }, .gradient = { SINK_GRADIENT } },
     [OP_PREFIXED_ATTENTION] = { .words = "attention to %s and the tokens", .has_input_pass = true,
                        .has_weight_pass = true, .over = -1, .statistic = { ATTENTION_KEPT },
                        .gradient = { PREFIX_GRADIENT } },
@@ -74,6 +76,7 @@ enum activation_width operation_width(const struct node *n, enum activation_widt
     case OP_JOIN:      return WIDTH_QKV;
     case OP_NARROW:    return WIDTH_VALUES;
     case OP_ATTENTION:
+    case OP_SINK_ATTENTION:
     case OP_PREFIXED_ATTENTION: return WIDTH_HEADS;
     case OP_BESIDE:    return WIDTH_BESIDE;
     case OP_MIX:       return WIDTH_MEAN;

@@ -5,7 +5,7 @@
 
 extern const struct program program_gpt2, program_llama, program_mixtral, program_mixtral_shared,
                             program_mixtral_gated, program_gptj, program_scmoe, program_parscale, program_qwen3,
-                            program_qwen3_moe, program_gemma, program_olmo2, program_deepseek,
+                            program_qwen3_moe, program_gemma, program_olmo2, program_gpt_oss, program_deepseek,
                             program_deepseek_plain;
 
 static const struct program *const programs[FAMILY_COUNT] = {
@@ -13,6 +13,7 @@ static const struct program *const programs[FAMILY_COUNT] = {
     [FAMILY_GPTJ] = &program_gptj, [FAMILY_QWEN2] = &program_llama, [FAMILY_SCMOE] = &program_scmoe,
     [FAMILY_PARSCALE] = &program_parscale, [FAMILY_QWEN3] = &program_qwen3,
     [FAMILY_MISTRAL] = &program_llama, [FAMILY_PHI3] = &program_llama, [FAMILY_OLMO2] = &program_olmo2,
+    [FAMILY_GPT_OSS] = &program_gpt_oss,
     [FAMILY_QWEN3_MOE] = &program_qwen3_moe, [FAMILY_GEMMA] = &program_gemma,
 };
 

@@ -25,7 +25,8 @@ enum op {
     OP_NARROW,                          /* in[0], heads' results, without the zeros beside values */
     OP_ROTARY,                          /* queries and keys of in[0], rotated by their positions */
     OP_ATTENTION,                       /* of fused queries, keys and values */
-    OP_PREFIXED_ATTENTION,              /* the same, and of the queries to the keys and values of their stream */
+    OP_SINK_ATTENTION,                  /* the same, and each query sees the sink of its head, a parameter */
+    OP_PREFIXED_ATTENTION,              /* as OP_ATTENTION, and of the queries to the keys and values of their stream */
     OP_GELU,
     OP_SILU,
     OP_SWIGLU,                          /* in[0]: the gate and the gated values, side by side */
@@ -98,6 +99,7 @@ enum statistic_shape {
     TWO_INNER_ROWS,
     ATTENTION_KEPT,                     /* the tensors that the attention scheme keeps */
     STREAM_WEIGHTS,                     /* P for each token */
+    SINK_GRADIENT,                      /* of the sinks of this device's heads */
     PREFIX_GRADIENT,                    /* of the keys and values of this device's streams */
     EXPERT_CHOICES,                     /* I32, the experts that a token goes to */
     EXPERTS_KEPT, EXPERTS_LEFT,         /* the tensors that the expert scheme keeps, and those that its backward for
@@ -119,7 +121,10 @@ struct operation_info {
                                                          * for the weights */
 };
 
-static inline bool is_attention(enum op op) { return op == OP_ATTENTION || op == OP_PREFIXED_ATTENTION; }
+static inline bool is_attention(enum op op)
+{
+    return op == OP_ATTENTION || op == OP_SINK_ATTENTION || op == OP_PREFIXED_ATTENTION;
+}
 
 /** The properties of an operation. */
 const struct operation_info *operation_info(enum op);

@@ -11,6 +11,8 @@ static void take_mask(struct attention *a, struct tensor mask, struct interval s
     a->pairs = attention_pairs(tensor_rows(a->mask), *a);
 }
 
+static int weight_of_node(const struct node_call *c) { return c->part->weight[c->node - c->part->linked.node]; }
+
 /* The description of attention over whole sequences; a scheme may work on fewer heads. */
 struct attention node_attention(const struct node_call *c)
 {
@@ -24,19 +26,18 @@ struct attention node_attention(const struct node_call *c)
     a.each = one ? s->plan->S : 0;
     take_mask(&a, c->micro->mask, sequences);
     a.H = s->tp->heads.queries.count, a.K = s->tp->heads.keys.count;
+    if (c->node->is->op == OP_SINK_ATTENTION) a.sinks = stage_weight(s, weight_of_node(c));
     a.drop = dropout_at(model->dropout_attention, s->dropout_seed, node_layer(c), "probabilities", first,
                         s->tp->heads.queries.first, model->H);
     return a;
 }
-
-static int norms_of(const struct node_call *c) { return c->part->weight[c->node - c->part->linked.node]; }
 
 enum error_code node_head_norm_forward(const struct node_call *c, struct error *err)
 {
     const struct linked_node *n = c->node;
     (void)err;
     dev_head_norm_forward(c->stage->device, node_buffer(c, n->y), node_buffer(c, n->statistic[0]),
-                          node_buffer(c, n->x[0]), stage_weight(c->stage, norms_of(c)),
+                          node_buffer(c, n->x[0]), stage_weight(c->stage, weight_of_node(c)),
                           norm_base(&c->stage->plan->model), node_attention(c), c->stage->plan->model.eps);
     return OK;
 }
@@ -46,7 +47,7 @@ enum error_code node_head_norm_input(const struct node_call *c, struct error *er
     const struct linked_node *n = c->node;
     (void)err;
     dev_head_norm_backward_input(c->stage->device, node_buffer(c, n->dx[0]), node_buffer(c, n->dy),
-                                 node_buffer(c, n->x[0]), stage_weight(c->stage, norms_of(c)),
+                                 node_buffer(c, n->x[0]), stage_weight(c->stage, weight_of_node(c)),
                                  norm_base(&c->stage->plan->model), node_buffer(c, n->statistic[0]),
                                  node_attention(c));
     return OK;
@@ -55,7 +56,7 @@ enum error_code node_head_norm_input(const struct node_call *c, struct error *er
 enum error_code node_head_norm_weight(const struct node_call *c, struct error *err)
 {
     const struct linked_node *n = c->node;
-    return heads_norm_backward_weight(c->stage->tp, stage_gradient(c->stage, norms_of(c)), node_buffer(c, n->dy),
+    return heads_norm_backward_weight(c->stage->tp, stage_gradient(c->stage, weight_of_node(c)), node_buffer(c, n->dy),
                                       node_buffer(c, n->x[0]), node_buffer(c, n->statistic[0]), node_attention(c),
                                       err);
 }
@@ -131,10 +132,33 @@ enum error_code node_attention_forward(const struct node_call *c, struct error *
     return run_sorted(c, &a, (struct operands){ 1, 1, { &a.qkv, &a.out } }, s->forward, err);
 }
 
-enum error_code node_attention_input(const struct node_call *c, struct error *err)
+static enum error_code attention_input(const struct node_call *c, struct tensor d_sinks, struct error *err)
 {
     struct attention_call a = attention_call(c);
-    a.d_qkv = node_buffer(c, c->node->dx[0]), a.d_out = node_buffer(c, c->node->dy);
+    a.d_qkv = node_buffer(c, c->node->dx[0]), a.d_out = node_buffer(c, c->node->dy), a.d_sinks = d_sinks;
     return run_sorted(c, &a, (struct operands){ 3, 1, { &a.qkv, &a.out, &a.d_out, &a.d_qkv } },
                       a.cp->scheme->backward_input, err);
+}
+
+enum error_code node_attention_input(const struct node_call *c, struct error *err)
+{
+    return attention_input(c, tensor_none, err);
+}
+
+/* ---- sinks ------------------------------------------------------------------------------------------------------- */
+
+/* The gradient of the sinks waits for the pass for the weights. */
+enum error_code node_sink_input(const struct node_call *c, struct error *err)
+{
+    const struct tensor d_sinks = node_buffer(c, c->node->gradient[0]);
+    device_zero(c->stage->device, d_sinks);
+    return attention_input(c, d_sinks, err);
+}
+
+enum error_code node_sink_weight(const struct node_call *c, struct error *err)
+{
+    const struct tensor g = stage_gradient(c->stage, weight_of_node(c));
+    (void)err;
+    dev_add(c->stage->device, g, g, node_buffer(c, c->node->gradient[0]));
+    return OK;
 }

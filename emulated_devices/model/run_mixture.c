@@ -161,6 +161,21 @@ static struct tensor matrix_of(const struct node_call *c, const struct expert_ro
     return gradient ? stage_gradient(c->stage, place) : stage_weight(c->stage, place);
 }
 
+/* Of devices that share the columns of F, and add up their results, the first adds the second matrix's bias. */
+static bool adds_bias(const struct node_call *c, enum block_param bias)
+{
+    const struct expert_parallel *ep = &c->stage->seams->ep;
+    return bias == UP_B || (ep->scheme->cuts_experts ? ep->slice : ep->tp->rank) == 0;
+}
+
+/* Its bias, or the gradient; none where the model has none, or the pass does not read it. */
+static struct tensor bias_of(const struct node_call *c, int64_t expert, enum block_param bias, enum product_pass pass)
+{
+    const int place = param_of_expert(&c->stage->plan->model, c->part->layer, expert, bias);
+    if (pass == PRODUCT_FORWARD) return adds_bias(c, bias) ? stage_weight(c->stage, place) : tensor_none;
+    return pass == PRODUCT_WEIGHT ? stage_gradient(c->stage, place) : tensor_none;
+}
+
 /* A pass of each expert that has rows, on its own rows.  More than PRODUCTS_MOST are several lists. */
 static void multiply(const struct node_call *c, enum product_pass pass, const struct expert_rows *r,
                      enum block_param p, struct tensor Y, struct tensor X)
@@ -172,7 +187,8 @@ static void multiply(const struct node_call *c, enum product_pass pass, const st
         if (r->counts[e] == 0) continue;                /* others may have its matrix */
         list[count++] = (struct device_product){ tensor_rows_of(Y, first, r->counts[e]),
                                                  tensor_rows_of(X, first, r->counts[e]),
-                                                 matrix_of(c, r, e, p, pass == PRODUCT_WEIGHT) };
+                                                 matrix_of(c, r, e, p, pass == PRODUCT_WEIGHT),
+                                                 bias_of(c, e, p == UP_W ? UP_B : DOWN_B, pass) };
         if (count == PRODUCTS_MOST) dev_products(c->stage->device, pass, list, count), count = 0;
     }
     dev_products(c->stage->device, pass, list, count);
@@ -181,17 +197,32 @@ static void multiply(const struct node_call *c, enum product_pass pass, const st
 /* What the choice of experts reads: those with rows, by their layouts. */
 static void enter_reads(const struct node_call *c, const int32_t *counts)
 {
-    static const enum block_param matrices[] = { UP_W, DOWN_W };
+    static const enum block_param parts[] = { UP_W, UP_B, DOWN_W, DOWN_B };
     struct tier_traffic *t = &c->stage->chosen;
     for (int64_t e = 0; e < mixture(c)->E && c->stage->plan->data.chosen; e++) {
         if (counts[e] == 0) continue;
         t->reads++;
-        for (int i = 0; i < 2; i++) {
-            const int place = param_of_expert(&c->stage->plan->model, c->part->layer, e, matrices[i]);
+        for (int i = 0; i < 4; i++) {
+            const int place = param_of_expert(&c->stage->plan->model, c->part->layer, e, parts[i]);
+            if (place < 0) continue;
             const struct parameter *own = parameter_find(c->stage->parameters, place);
             t->bytes_read += (uint64_t)layout_count(&own->layout) * dtype_size(c->stage->device->dtype);
         }
     }
+}
+
+static void act_forward(const struct node_call *c, struct tensor Y, struct tensor X)
+{
+    const struct clamped by = mixture(c)->clamped;
+    if (by.limit > 0) dev_clamped_swiglu_forward(c->stage->device, Y, X, by);
+    else dev_swiglu_forward(c->stage->device, Y, X);
+}
+
+static void act_backward(const struct node_call *c, struct tensor dX, struct tensor dY, struct tensor X)
+{
+    const struct clamped by = mixture(c)->clamped;
+    if (by.limit > 0) dev_clamped_swiglu_backward_input(c->stage->device, dX, dY, X, by);
+    else dev_swiglu_backward_input(c->stage->device, dX, dY, X);
 }
 
 static enum error_code body_forward(const void *context, struct expert_rows r, struct error *err)
@@ -201,7 +232,7 @@ static enum error_code body_forward(const void *context, struct expert_rows r, s
     const enum error_code e = data_read_experts(c->stage->data, c->part->index, r.counts, err);
     if (e) return e;
     multiply(c, PRODUCT_FORWARD, &r, UP_W, r.up, r.rows);
-    dev_swiglu_forward(c->stage->device, r.act, r.up);
+    act_forward(c, r.act, r.up);
     multiply(c, PRODUCT_FORWARD, &r, DOWN_W, r.results, r.act);
     return OK;
 }
@@ -210,7 +241,7 @@ static void body_input(const void *context, struct expert_rows r, struct expert_
 {
     const struct node_call *c = context;
     multiply(c, PRODUCT_INPUT, &r, DOWN_W, g.results, g.act);
-    dev_swiglu_backward_input(c->stage->device, g.up, g.act, r.up);
+    act_backward(c, g.up, g.act, r.up);
     multiply(c, PRODUCT_INPUT, &r, UP_W, g.up, g.rows);
 }
 

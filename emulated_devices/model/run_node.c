@@ -289,6 +289,7 @@ static const struct { run *forward, *input, *weight; } runs[OP_COUNT] = {
     [OP_NARROW]    = { node_narrow_forward, node_narrow_input, NULL },
     [OP_ROTARY]    = { node_rotary_forward, node_rotary_input, NULL },
     [OP_ATTENTION] = { node_attention_forward, node_attention_input, NULL },
+    [OP_SINK_ATTENTION] = { node_attention_forward, node_sink_input, node_sink_weight },
     [OP_PREFIXED_ATTENTION] = { node_prefixed_forward, node_prefixed_input, node_prefixed_weight },
     [OP_GELU]      = { gelu_forward,      gelu_input,      NULL },
     [OP_SILU]      = { silu_forward,      silu_input,      NULL },

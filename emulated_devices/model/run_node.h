@@ -52,6 +52,9 @@ enum error_code node_join_input(const struct node_call *, struct error *);
 enum error_code node_narrow_forward(const struct node_call *, struct error *);
 enum error_code node_narrow_input(const struct node_call *, struct error *);
 
+enum error_code node_sink_input(const struct node_call *, struct error *);
+enum error_code node_sink_weight(const struct node_call *, struct error *);
+
 /* Parallel streams: run_streams.c. */
 enum error_code node_prefixed_forward(const struct node_call *, struct error *);
 enum error_code node_prefixed_input(const struct node_call *, struct error *);

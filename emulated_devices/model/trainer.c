@@ -20,7 +20,8 @@ static void make_pieces(struct trainer *t, int index, const struct param_spec *s
         struct parameter *p = &t->parameters.all[t->parameters.count++];
         *p = plan_piece(&t->plan, t->comm->rank, index, s, tile);
         p->holders = plan_holders(&t->plan, &t->schedule, s, NULL);
-        p->counted = !first ? 0 : tiles > 1 || p->apart ? layout_count(&p->layout) : tensor_counted(&t->tensor, s);
+        const struct tensor_parallel tp = plan_share_of(&t->plan, t->comm->rank, s);
+        p->counted = !first ? 0 : tiles > 1 ? layout_count(&p->layout) : tensor_counted(&tp, s);
     }
 }
 

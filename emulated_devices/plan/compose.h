@@ -31,6 +31,9 @@ struct facts {
     X(split_cp,                "--head-parallel or --context-first")                                \
     X(context_plan,            "--attention hdp")                                                    \
     X(windows,                 "a model whose attention has windows")                               \
+    X(sinks,                   "a model whose attention has sinks")                                 \
+    X(stored_scores,           "--attention rsa")                                                   \
+    X(biased_experts,         "a model whose experts have biases")                                \
     X(normed_together,         "a model whose queries, and keys, are normed together")              \
     X(long_rotary,             "a model with LongRoPE, beyond its original length")                 \
     X(tp_cuts_sequences,       "--tensor 2d, 2.5d or 3d")                                           \

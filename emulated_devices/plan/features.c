@@ -126,6 +126,22 @@ static bool windows(const struct facts *f, struct typed *t)
            say(t, "--model %s with windows of %lld tokens", c->name, (long long)c->windows.size);
 }
 
+static bool sinks(const struct facts *f, struct typed *t)
+{
+    return f->plan->model.sinks && say(t, "--model %s", f->plan->model.name);
+}
+
+static bool stored_scores(const struct facts *f, struct typed *t)
+{
+    return strcmp(f->plan->attention, "rsa") == 0 && say_attention(f, t);
+}
+
+static bool biased_experts(const struct facts *f, struct typed *t)
+{
+    const struct model_config *c = &f->plan->model;
+    return c->mlp == MLP_MIXTURE && model_has_bias(c, ROLE_UP) && say(t, "--model %s", c->name);
+}
+
 static bool normed_together(const struct facts *f, struct typed *t)
 {
     return f->plan->model.normed_together && say(t, "--model %s", f->plan->model.name);

@@ -611,13 +611,19 @@ struct tensor_parallel plan_tensor_share(const struct plan *p, int rank)
     return tp;
 }
 
-struct layout plan_layout(const struct plan *p, int rank, const struct param_spec *s)
+struct tensor_parallel plan_share_of(const struct plan *p, int rank, const struct param_spec *s)
 {
     struct tensor_parallel tp = plan_tensor_share(p, rank);
     if (s->expert >= 0 && plan_cuts_experts(p)) {       /* etp cuts F of each, not tp */
         tp.scheme = tensor_scheme_at(0);
         tensor_share(&tp, plan_etp(p), plan_expert_place(p, rank, EXPERT_SLICES));
     }
+    return tp;
+}
+
+struct layout plan_layout(const struct plan *p, int rank, const struct param_spec *s)
+{
+    const struct tensor_parallel tp = plan_share_of(p, rank, s);
     return tensor_layout(&tp, s);
 }
 

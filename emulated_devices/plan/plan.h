@@ -223,6 +223,9 @@ bool plan_holds(const struct plan *, const struct schedule *schedule, int rank, 
 /** A device's share of each layer: only extents; groups and device are not set.  Pure. */
 struct tensor_parallel plan_tensor_share(const struct plan *, int rank);
 
+/** The same for what cuts a parameter: an expert's may be cut by etp. */
+struct tensor_parallel plan_share_of(const struct plan *, int rank, const struct param_spec *);
+
 /** A device's share of each sequence, likewise.
  *  @param tp  whose heads; the result keeps the pointer.  NULL if only tokens are needed. */
 struct context_parallel plan_context_share(const struct plan *, const struct tensor_parallel *tp, int rank);

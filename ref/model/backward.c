@@ -55,6 +55,14 @@ static void head_norms_backward(struct transformer *m, int layer)
                                  shape);
 }
 
+/* The log-sum-exp has a row for each head of each sequence. */
+static void sinks_backward(struct transformer *m, int layer)
+{
+    struct block_activations *a = &m->block[layer];
+    const struct tensor by_head = tensor_2d(a->lse.data, a->lse.dtype, tensor_count(a->lse) / m->S, m->S);
+    m->ops->attention_sinks_backward(G(SINKS), m->d_attention, a->att, by_head, attention_of(m, layer));
+}
+
 /* m->d_branch: on entry the gradient of attention's output, on return that of its input. */
 static void attention_backward(struct transformer *m, int layer)
 {
@@ -71,6 +79,7 @@ static void attention_backward(struct transformer *m, int layer)
         op->columns_move(m->d_attention, d_heads, moved_back(latent_moves_of(c, c->H).result), false);
     }
     op->attention_backward_input(m->d_qkv, m->d_attention, a->att, a->lse, attended(m, layer), attention_of(m, layer));
+    if (c->sinks) sinks_backward(m, layer);
     if (STREAMS(c) > 1) prefix_backward(m, layer);
     if (c->positions == POSITIONS_ROTARY) {
         computed_gradient(m, "attn.rotated", layer, m->d_qkv, c->A + m->S);

@@ -28,6 +28,18 @@
       .positions = POSITIONS_ROTARY, .rotary = { .theta = 10000, .turned = R_, .neighbours = true },            \
       .parallel = true, .biases = BIASES_GPTJ, .eps = 1e-5, .init_std = 0.02 }
 
+/* A GPT-OSS: windows of w_ tokens in layers 0, 2, .., L-2; YaRN by 32 from s_ tokens on. */
+#define EVEN_LAYERS(L_) { 0x5555555555555555 >> (64 - L_) }
+#define GPT_OSS(name_, L_, H_, K_, A_, D_, F_, S_, V_, E_, k_, w_, s_)                                          \
+    { .name = name_, .S = S_, .D = D_, .H = H_, .K = K_, .A = A_, .F = F_, .L = L_, .V = V_,                    \
+      .norm = NORM_RMS, .positions = POSITIONS_ROTARY, .mlp = MLP_MIXTURE, .sinks = true, .eps = 1e-5,          \
+      .biases = BIASES_GPT_OSS | HAS_BIAS(ROLE_QKV) | HAS_BIAS(ROLE_ATTENTION_OUT), .init_std = 0.02,           \
+      .rotary = { .theta = 150000, .scaling = SCALING_YARN, .factor = 32, .low_frequency = 1,                   \
+                  .high_frequency = 32, .original_positions = s_, .enlarged = 1.3465735902799727,               \
+                  .between_pairs = true },                                                                      \
+      .windows = { w_, EVEN_LAYERS(L_) },                                                                       \
+      .mixture = { E_, k_, .router = { .normalized = true, .scale = 1 }, .clamped = { 1.702, 7 } } }
+
 /* With LongRoPE from s_ tokens on, which enlarges cosines and sines. */
 #define PHI3(name_, L_, H_, K_, D_, F_, S_, V_, s_, enlarged_)                                                  \
     { .name = name_, .S = S_, .D = D_, .H = H_, .K = K_, .A = D_ / H_, .F = F_, .L = L_, .V = V_,               \
@@ -84,6 +96,8 @@ const struct model_preset model_presets[] = {
         .eps = 1e-5, .init_std = 0.02 },
       "a DeepSeek-V2 of 0.2M parameters: latent attention, 8 experts in 4 groups, 2 shared ones, the first layer dense",
       8 },
+    { GPT_OSS("gpt-oss-tiny", 8, 8, 4, 6, 32, 24, 32, 256, 8, 2, 8, 8),
+      "a GPT-OSS of 0.2M parameters: sinks, windows of 8 tokens in every second layer, 8 experts, 2 of a token", 8 },
     { GPTJ("gptj-tiny", 8, 8, 32, 2, 128, 32, 256), "a GPT-J of 0.1M parameters, 8 layers and 8 heads", 8 },
     { GPT2("gpt3-175b", 96, 96, 12288, 49152, 2048, 50257),
       "GPT-3's 175B parameters, for `orrery plan` (arXiv:2005.14165, table 2.1)", 1536 },
@@ -97,6 +111,10 @@ const struct model_preset model_presets[] = {
       "Mixtral 8x7B, for `orrery plan` (arXiv:2401.04088, table 1)", 64 },
     { RELEASED("mixtral-8x22b", 56, 48, 8, 6144, 16384, 65536, 32768, 1e6, MIXTURE(8, 2)),
       "Mixtral 8x22B, for `orrery plan` (its config.json)", 64 },
+    { GPT_OSS("gpt-oss-20b", 24, 64, 8, 64, 2880, 2880, 131072, 201088, 32, 4, 128, 4096),
+      "gpt-oss-20b, for `orrery plan` (its config.json)", 64 },
+    { GPT_OSS("gpt-oss-120b", 36, 64, 8, 64, 2880, 2880, 131072, 201088, 128, 4, 128, 4096),
+      "gpt-oss-120b, for `orrery plan` (its config.json)", 64 },
     { { .name = "" }, NULL, 0 },
 };
 
@@ -393,6 +411,8 @@ int model_config_numbers(const struct model_config *c, struct model_number out[M
         { "value width", true, (double)c->latent.v }, { "mscale_all_dim", false, r->all_dim },
         { "dense layers", true, (double)layer_set_count(&c->dense.at, c->L) },
         { "dense layers' width", true, (double)c->dense.F },
+        { "sinks", true, c->sinks }, { "swiglu alpha", false, c->mixture.clamped.alpha },
+        { "swiglu limit", false, c->mixture.clamped.limit },
         { "rotary turned", true, (double)r->turned },
     };
     enum { COUNT = sizeof numbers / sizeof *numbers };

@@ -11,7 +11,7 @@
 /* Families of models whose files we read and write. */
 enum model_family { FAMILY_NONE, FAMILY_GPT2, FAMILY_LLAMA, FAMILY_MIXTRAL, FAMILY_GPTJ, FAMILY_QWEN2, FAMILY_PARSCALE,
                     FAMILY_SCMOE, FAMILY_QWEN3, FAMILY_QWEN3_MOE, FAMILY_MISTRAL, FAMILY_PHI3,
-                    FAMILY_GEMMA, FAMILY_OLMO2, FAMILY_DEEPSEEK_V2,
+                    FAMILY_GEMMA, FAMILY_OLMO2, FAMILY_DEEPSEEK_V2, FAMILY_GPT_OSS,
                     FAMILY_COUNT };
 
 /* The parts of a model: each family has one of each kind (model_family()). */
@@ -52,7 +52,7 @@ struct windows {
     uint64_t layers[WINDOW_LAYERS / 64];        /* a bit for each layer that has one */
 };
 
-/* A mixture of swiglu experts instead of one feed-forward layer. */
+/* A mixture of experts, which are swiglus, instead of one feed-forward layer. */
 struct mixture_config {
     int64_t E, k;                               /* experts; experts per token */
     int64_t zero;                               /* experts without computation: columns of the router after the E */
@@ -63,6 +63,7 @@ struct mixture_config {
     double capacity_factor;     /* of the mean load: how many choices an expert keeps in a sequence; 0: all */
     bool drops_by_weight;       /* those with the largest weights are kept, else those of the first tokens */
     int64_t shared;             /* width of the feed-forward that every token also goes through; 0: none */
+    struct clamped clamped;     /* the experts are clamped swiglus; limit 0: plain ones */
     bool shared_gate;           /* its result is multiplied by the sigmoid of a number computed from the token */
 };
 
@@ -139,6 +140,7 @@ struct model_config {
     bool scaled_embedding;      /* the embedding of a token is multiplied by sqrt(D) */
     bool norms_from_one;        /* a norm's factors are 1 + its weights, which start at 0 */
     bool head_norms;            /* each head of queries and keys passes an rmsnorm before its rotary positions */
+    bool sinks;                 /* each query head has a sink: ops.h */
     bool normed_together;       /* such a norm is of all queries, and of all keys, not of each head */
     bool norms_after;           /* the two norms of a block are of what attention and the feed-forward give, not of what
                                  * they read */
@@ -193,7 +195,7 @@ struct family_names model_family_names(void);
 
 /* One number of a shape. */
 struct model_number { const char *name; bool whole; double value; };
-enum { MODEL_NUMBERS = 56 };
+enum { MODEL_NUMBERS = 64 };
 
 /** The numbers that distinguish two models of one family.  @return how many. */
 int model_config_numbers(const struct model_config *, struct model_number out[MODEL_NUMBERS]);
@@ -254,6 +256,7 @@ enum param_role {
     ROLE_LATENT, ROLE_LATENT_NORM,      /* from the stream to latents of queries, or of keys and values; their norms */
     ROLE_QUERIES, ROLE_KEYS_VALUES,     /* from the latents, or from the stream, to heads */
     ROLE_SHARED_GATE,
+    ROLE_SINKS,                         /* a logit of each query head */
     ROLE_HEAD_NORM,                     /* of queries, then of keys: A numbers each, the same for all heads */
     ROLE_PREFIX,                        /* keys and values of each stream before its first token */
     ROLE_STREAMS_UP, ROLE_STREAMS_DOWN  /* what weighs the streams */
@@ -265,7 +268,8 @@ enum {
     BIASES_NONE = 0,
     BIASES_GPT2 = HAS_BIAS(ROLE_QKV) | HAS_BIAS(ROLE_ATTENTION_OUT) | HAS_BIAS(ROLE_UP) | HAS_BIAS(ROLE_DOWN),
     BIASES_GPTJ = HAS_BIAS(ROLE_UP) | HAS_BIAS(ROLE_DOWN) | HAS_BIAS(ROLE_HEAD),
-    BIASES_QWEN2 = HAS_BIAS(ROLE_QKV)
+    BIASES_QWEN2 = HAS_BIAS(ROLE_QKV),
+    BIASES_GPT_OSS = HAS_BIAS(ROLE_ROUTER) | HAS_BIAS(ROLE_UP) | HAS_BIAS(ROLE_DOWN)      /* without attention's */
 };
 
 /** Whether parameters of this role have a bias. */
@@ -275,22 +279,24 @@ static inline bool model_has_bias(const struct model_config *c, enum param_role 
     return role == ROLE_NORM ? c->norm == NORM_LAYER : (c->biases & HAS_BIAS(role)) != 0;
 }
 
-/* The parameters of a block in list order.  A family has some of them; a mixture has UP_W and DOWN_W for each expert,
+/* The parameters of a block in list order.  A family has some of them; a mixture has UP_W to DOWN_B for each expert,
  * at the end of the block; its dense layers have them once.  Those of a layer with a shortcut are DENSE_UP_W to
  * SECOND_DOWN_W; the last six are of its second block. */
 enum block_param {
     LN1_W, LN1_B, Q_LATENT_W, Q_NORM_W, QUERIES_W, KV_LATENT_W, KV_NORM_W, KEYS_VALUES_W, QKV_W, QKV_B, HEAD_NORM_W,
-    PREFIX, PROJ_W, PROJ_B, LN2_W, LN2_B, DENSE_UP_W, DENSE_DOWN_W,
-    SECOND_LN1_W, SECOND_QKV_W, SECOND_PROJ_W, SECOND_LN2_W, SECOND_UP_W, SECOND_DOWN_W, ROUTER_W, SHARED_UP_W,
-    SHARED_DOWN_W, SHARED_GATE_W, UP_W, UP_B, DOWN_W, DOWN_B, BLOCK_PARAMS
+    PREFIX, SINKS, PROJ_W, PROJ_B, LN2_W, LN2_B, DENSE_UP_W, DENSE_DOWN_W,
+    SECOND_LN1_W, SECOND_QKV_W, SECOND_PROJ_W, SECOND_LN2_W, SECOND_UP_W, SECOND_DOWN_W, ROUTER_W, ROUTER_B,
+    SHARED_UP_W, SHARED_DOWN_W, SHARED_GATE_W, UP_W, UP_B, DOWN_W, DOWN_B, BLOCK_PARAMS
 };
 
 enum { PARAM_NAME = 96, PARAM_MOST_PARTS = 3 };
 
-/* Rows of a parameter that are a separate tensor in the files of transformers. */
+/* Rows of a parameter that are a separate tensor in the files of transformers, or are in one with others. */
 struct param_part {
     char name[PARAM_NAME + 16];     /* with "transformer." */
     int64_t rows;
+    int64_t items, item;            /* the tensor has so many of these in its first dimension; 0: it is one alone */
+    int rows_apart, first;          /* row i of the part is row i rows_apart + first in the file */
 };
 
 /**
@@ -344,9 +350,10 @@ struct param_spec model_param(const struct model_config *, int i);
 /* Indices in that list; -1 if the model has no such parameter. */
 enum { PARAM_WTE = 0 };
 int param_positions(const struct model_config *);
-/* UP_W, DOWN_W: of expert 0.  The layer may be the number of a second block. */
+/* UP_W to DOWN_B: of expert 0.  The layer may be the number of a second block. */
 int param_of_block(const struct model_config *, int64_t layer, enum block_param);
-int param_of_expert(const struct model_config *, int64_t layer, int64_t expert, enum block_param);    /* UP_W, DOWN_W */
+int param_of_expert(const struct model_config *, int64_t layer, int64_t expert, enum block_param);    /* UP_W to
+                                                                                                        * DOWN_B */
 int param_final_norm(const struct model_config *);
 int param_final_bias(const struct model_config *);
 int param_of_mean(const struct model_config *, int i);          /* what weighs the streams: W1, b1, W2, b2 */

@@ -1,7 +1,7 @@
 /* config_json.c -- the config.json of Hugging Face transformers: finds the family; the keys of all families.
  *
- * Every key is in a list (config_keys.h): those of a family in config_gpt2.c, config_llama.c, config_gemma.c and
- * config_gptj.c, those of all families here.
+ * Every key is in a list (config_keys.h): those of a family in config_gpt2.c, config_llama.c, config_gemma.c,
+ * config_gpt_oss.c and config_gptj.c, those of all families here.
  */
 #include "ref/model/config_json.h"
 #include "ref/io/output.h"
@@ -90,6 +90,8 @@ static const struct family_format {
     { FAMILY_GEMMA, "GemmaForCausalLM", "GemmaModel", &gemma_defaults, gemma_keys, llama_finish, gemma_to_json },
     { FAMILY_DEEPSEEK_V2, "DeepseekV2ForCausalLM", "DeepseekV2Model", &deepseek_v2_defaults, deepseek_v2_keys,
       deepseek_v2_finish, deepseek_v2_to_json },
+    { FAMILY_GPT_OSS, "GptOssForCausalLM", "GptOssModel", &gpt_oss_defaults, gpt_oss_keys, gpt_oss_finish,
+      gpt_oss_to_json },
     { FAMILY_SCMOE, "ScMoEForCausalLM", "ScMoEModel", &scmoe_defaults, mixtral_keys, llama_finish, llama_to_json },
 };
 enum { FORMATS = sizeof formats / sizeof *formats };
@@ -124,11 +126,23 @@ static enum error_code check_architecture(const struct family_format *f, const c
     return OK;
 }
 
+/* Weights that are codes, such as the released ones of a GPT-OSS. */
+static enum error_code refuse_codes(const cJSON *root, const char *path, struct error *err)
+{
+    const cJSON *method = cJSON_GetObjectItemCaseSensitive(
+        cJSON_GetObjectItemCaseSensitive(root, "quantization_config"), "quant_method");
+    if (!cJSON_IsString(method)) return OK;
+    return fail(err, ERR_FORMAT, "%s: quantization_config says that the weights are codes, of \"%.40s\"; Orrery reads "
+                "numbers: load the model dequantised with transformers, and save it", path,
+                printable(method->valuestring).text);
+}
+
 static enum error_code from_json(struct model_config *c, const cJSON *root, const char *path, struct error *err)
 {
     const struct family_format *f = NULL;
     enum error_code e = find_format(&f, root, path, err);
     if (!e) e = check_architecture(f, root, path, err);
+    if (!e) e = refuse_codes(root, path, err);
     if (e) return e;
     struct config_reading reading = *f->defaults;
     const struct config_key *const lists[] = { f->keys, common_keys };

@@ -6,8 +6,8 @@
 #include "ref/model/config_keys.h"
 
 /* Which layers have the window that a file names: none may have one; all, unless it is null; late ones, if a flag says
- * so.  "layer_types" may say it of each. */
-enum window_rule { WINDOWS_NEVER, WINDOWS_ALL, WINDOWS_LATE };
+ * so; layers 0, 2, .., unless it is null.  "layer_types" may say it of each. */
+enum window_rule { WINDOWS_NEVER, WINDOWS_ALL, WINDOWS_LATE, WINDOWS_EVEN };
 
 /* The values read from a file, before they are checked together. */
 struct config_reading {
@@ -36,17 +36,19 @@ struct config_reading {
 
 /* Reading a family: start with the defaults of its class in transformers, read its list of keys, then call its finish
  * function, which computes derived values and refuses contradictions.  Mistral, Phi-3, OLMo 2, Mixtral, Qwen2, Qwen3,
- * ParScale, Gemma and ScMoE use llama_finish, a Qwen3-MoE after its own; a ScMoE has a Mixtral's keys. */
+ * ParScale, Gemma and ScMoE use llama_finish, a Qwen3-MoE and a GPT-OSS after their own; a ScMoE has a Mixtral's
+ * keys. */
 extern const struct config_key gpt2_keys[], llama_keys[], mixtral_keys[], gptj_keys[], qwen2_keys[],
     qwen3_keys[], qwen3_moe_keys[], parscale_keys[], mistral_keys[], phi3_keys[], gemma_keys[], olmo2_keys[],
-    deepseek_v2_keys[];
+    deepseek_v2_keys[], gpt_oss_keys[];
 extern const struct config_reading gpt2_defaults, llama_defaults, mixtral_defaults, gptj_defaults, qwen2_defaults,
     qwen3_defaults, qwen3_moe_defaults, parscale_defaults, scmoe_defaults, mistral_defaults,
-    phi3_defaults, gemma_defaults, olmo2_defaults, deepseek_v2_defaults;
+    phi3_defaults, gemma_defaults, olmo2_defaults, deepseek_v2_defaults, gpt_oss_defaults;
 enum error_code gpt2_finish(struct config_reading *, const cJSON *root, const char *path, struct error *);
 enum error_code llama_finish(struct config_reading *, const cJSON *root, const char *path, struct error *);
 enum error_code qwen3_moe_finish(struct config_reading *, const cJSON *root, const char *path, struct error *);
 enum error_code deepseek_v2_finish(struct config_reading *, const cJSON *root, const char *path, struct error *);
+enum error_code gpt_oss_finish(struct config_reading *, const cJSON *root, const char *path, struct error *);
 enum error_code gptj_finish(struct config_reading *, const cJSON *root, const char *path, struct error *);
 
 /** The rule of a mixture's routers, from the words read.  @return OK, or ERR_FORMAT with the word that is unknown. */
@@ -66,6 +68,7 @@ bool llama_to_json(const struct model_config *, cJSON *root);       /* and all t
 bool gemma_to_json(const struct model_config *, cJSON *root);
 bool qwen3_moe_to_json(const struct model_config *, cJSON *root);
 bool deepseek_v2_to_json(const struct model_config *, cJSON *root);
+bool gpt_oss_to_json(const struct model_config *, cJSON *root);
 bool gptj_to_json(const struct model_config *, cJSON *root);
 bool mixture_to_json(const struct mixture_config *, cJSON *root);
 bool rotary_to_json(const struct model_config *, cJSON *root);

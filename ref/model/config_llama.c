@@ -292,8 +292,8 @@ bool llama_to_json(const struct model_config *c, cJSON *root)
     for (size_t i = 0; i < sizeof number / sizeof *number; i++)
         ok = cJSON_AddNumberToObject(root, number[i].key, number[i].value) && ok;
     if (c->biases & HAS_BIAS(ROLE_ATTENTION_OUT)) ok = cJSON_AddTrueToObject(root, "attention_bias") && ok;
-    if (c->biases & HAS_BIAS(ROLE_UP)) ok = cJSON_AddTrueToObject(root, "mlp_bias") && ok;
-    const bool has_default = c->head_norms || c->mlp == MLP_GEGLU;     /* which is another width than D/H */
+    if (c->biases & HAS_BIAS(ROLE_UP) && !c->sinks) ok = cJSON_AddTrueToObject(root, "mlp_bias") && ok;
+    const bool has_default = c->head_norms || c->sinks || c->mlp == MLP_GEGLU;  /* which is another width than D/H */
     if (heads_width(c) != c->D || has_default)
         ok = cJSON_AddNumberToObject(root, "head_dim", (double)c->A) && ok;
     if (STREAMS(c) > 1)

@@ -322,12 +322,13 @@ bool rotary_to_json(const struct model_config *c, cJSON *root)
     const struct rotary *r = &c->rotary;
     bool ok = config_add_real(root, "rope_theta", r->theta);
     if (r->turned && !LATENT(c)) ok = cJSON_AddNumberToObject(root, "partial_rotary_factor", part_of(c)) && ok;
-    if (r->scaling == SCALING_NONE) return ok;
+    if (r->scaling == SCALING_NONE && !c->sinks) return ok;            /* a GPT-OSS would have YaRN then */
     const bool yarn = r->scaling == SCALING_YARN, turns = yarn || r->scaling == SCALING_LLAMA3;
     cJSON *object = cJSON_AddObjectToObject(root, "rope_scaling");
     if (r->scaling == SCALING_LONG) return object && add_long(c, root, object) && ok;
-    ok = object && cJSON_AddStringToObject(object, turns ? "rope_type" : "type", name_of(r->scaling))
-         && config_add_real(object, "factor", r->factor) && ok;
+    ok = object && cJSON_AddStringToObject(object, turns || c->sinks ? "rope_type" : "type", name_of(r->scaling)) && ok;
+    if (r->scaling == SCALING_NONE) return ok;
+    ok = config_add_real(object, "factor", r->factor) && ok;
     if (!turns) return ok;
     if (r->all_dim > 0) ok = config_add_real(object, "mscale_all_dim", r->all_dim) && ok;
     if (yarn) ok = config_add_real(object, "attention_factor", r->enlarged)

@@ -1,7 +1,7 @@
 /* config_windows.c -- the windows of attention in config.json: one size, and which layers have it.
  *
- * "layer_types", where a file has it, has the kind of each layer.  Without it a Mistral's window is of all layers, and
- * a Qwen's of those from max_window_layers on, if use_sliding_window is true.
+ * "layer_types", where a file has it, has the kind of each layer.  Without it a Mistral's window is of all layers, a
+ * Qwen's of those from max_window_layers on, if use_sliding_window is true, and a GPT-OSS's of the first, third, ...
  */
 #include "ref/model/config_json.h"
 #include "ref/io/output.h"
@@ -35,7 +35,9 @@ static enum error_code read_layers(struct windows *w, const struct config_readin
     const bool late = f->window_rule == WINDOWS_LATE,
                used = f->window_rule != WINDOWS_NEVER && f->sliding_window > 0 && (!late || f->use_sliding_window);
     struct windows rule = { 0 }, listed = { 0 };
-    if (used) windows_add(&rule, late ? f->max_window_layers : 0, f->c.L);
+    const int64_t every = f->window_rule == WINDOWS_EVEN ? 2 : 1;
+    for (int64_t l = late ? f->max_window_layers : 0; used && l < f->c.L && l < WINDOW_LAYERS; l += every)
+        windows_add(&rule, l, l + 1);
     if (f->layer_types == NULL) return *w = rule, OK;
     const enum error_code e = read_types(&listed, f, path, err);
     if (e) return e;
@@ -43,7 +45,7 @@ static enum error_code read_layers(struct windows *w, const struct config_readin
     if (!used && !same)
         return fail(err, ERR_FORMAT, "%s: layer_types has \"%s\", and %s", path, SLIDING,
                     late ? "use_sliding_window is not true, or sliding_window is null"
-                         : f->window_rule == WINDOWS_ALL ? "sliding_window is null"
+                         : f->window_rule != WINDOWS_NEVER ? "sliding_window is null"
                                                          : "attention of this model_type has no windows");
     if (f->window_rule == WINDOWS_ALL && !same)
         return fail(err, ERR_FORMAT, "%s: sliding_window is a number, and layer_types has \"%s\"; in this model_type "
@@ -72,23 +74,36 @@ static bool add_size(const struct model_config *c, cJSON *root)
     return cJSON_AddNumberToObject(root, "sliding_window", (double)c->windows.size) != NULL;
 }
 
+static bool add_types(const struct model_config *c, cJSON *root)
+{
+    cJSON *list = cJSON_AddArrayToObject(root, "layer_types");
+    bool ok = list != NULL;
+    for (int64_t l = 0; l < c->L && ok; l++)
+        ok = cJSON_AddItemToArray(list, cJSON_CreateString(model_window(c, l) ? SLIDING : FULL));
+    return ok;
+}
+
 /* Older versions read the first layer of those with a window, and newer ones the list. */
 static bool add_layers(const struct model_config *c, cJSON *root)
 {
     int64_t first = 0;
     while (first < c->L && model_window(c, first) == 0) first++;
-    cJSON *list = cJSON_AddArrayToObject(root, "layer_types");
-    bool ok = list && cJSON_AddTrueToObject(root, "use_sliding_window") && add_size(c, root) &&
-              cJSON_AddNumberToObject(root, "max_window_layers", (double)first);
-    for (int64_t l = 0; l < c->L && ok; l++)
-        ok = cJSON_AddItemToArray(list, cJSON_CreateString(model_window(c, l) ? SLIDING : FULL));
-    return ok;
+    return add_types(c, root) && cJSON_AddTrueToObject(root, "use_sliding_window") && add_size(c, root) &&
+           cJSON_AddNumberToObject(root, "max_window_layers", (double)first);
+}
+
+/* transformers needs a size, whether a layer has a window or not. */
+static bool add_even(const struct model_config *c, cJSON *root)
+{
+    const int64_t size = c->windows.size > 0 ? c->windows.size : c->S;
+    return add_types(c, root) && cJSON_AddNumberToObject(root, "sliding_window", (double)size);
 }
 
 bool windows_to_json(const struct model_config *c, cJSON *root)
 {
     switch (model_family(c)) {
     case FAMILY_MISTRAL: case FAMILY_PHI3: case FAMILY_MIXTRAL: return add_size(c, root);
+    case FAMILY_GPT_OSS: return add_even(c, root);
     case FAMILY_QWEN2: case FAMILY_QWEN3: return c->windows.size == 0 || add_layers(c, root);
     default: return true;
     }

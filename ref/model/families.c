@@ -24,6 +24,7 @@ static const struct family {
     enum { NO_LAYERS, ALL_LAYERS, ANY_LAYERS } windows;         /* which may have one */
     enum model_family alike;
     bool from_one;              /* norms; and embeddings are scaled */
+    bool sinks;                 /* and its experts are clamped */
 } families[FAMILY_COUNT] = {
     [FAMILY_GPT2]    = { "gpt2", NORM_LAYER, POSITIONS_LEARNED, MLP_GELU, BIASES_GPT2, .grouped = false },
     [FAMILY_LLAMA]   = { "llama", NORM_RMS, POSITIONS_ROTARY, MLP_SWIGLU, BIASES_NONE, OF_ATTENTION | OF_FEED,
@@ -48,6 +49,8 @@ static const struct family {
                          .head_norms = true, .normed_together = true, .norms_after = true },
     [FAMILY_PHI3]    = { "phi3", NORM_RMS, POSITIONS_ROTARY, MLP_SWIGLU, BIASES_NONE, .grouped = true,
                          .windows = ALL_LAYERS, .alike = FAMILY_PHI3 },
+    [FAMILY_GPT_OSS] = { "gpt_oss", NORM_RMS, POSITIONS_ROTARY, MLP_MIXTURE, BIASES_GPT_OSS, OF_ATTENTION,
+                         .grouped = true, .windows = ANY_LAYERS, .sinks = true },
     [FAMILY_GEMMA]   = { "gemma", NORM_RMS, POSITIONS_ROTARY, MLP_GEGLU, BIASES_NONE, OF_ATTENTION, .grouped = true,
                          .from_one = true },
     [FAMILY_DEEPSEEK_V2] = { "deepseek_v2", NORM_RMS, POSITIONS_ROTARY, MLP_MIXTURE, BIASES_NONE, .neighbours = true,
@@ -75,7 +78,8 @@ static bool is_of(const struct model_config *c, const struct family *f)
            && c->norms_after == f->norms_after && LATENT(c) == f->latent
            && (f->grouped || c->K == c->H) && f->streams == (STREAMS(c) > 1)
            && has_windows_of(c, f) && c->alike == f->alike && c->norms_from_one == f->from_one
-           && c->scaled_embedding == f->from_one;
+           && c->scaled_embedding == f->from_one && c->sinks == f->sinks
+           && (c->mixture.clamped.limit > 0) == f->sinks;
 }
 
 enum model_family model_family(const struct model_config *c)

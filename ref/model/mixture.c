@@ -32,8 +32,22 @@ static struct block_activations computed_block(const struct block_activations *a
     return b;
 }
 
-#define WE(p) m->w[param_of_expert(&m->config, layer, e, p)]
-#define GE(p) m->g[param_of_expert(&m->config, layer, e, p)]
+#define WE(p) pick(m->w, param_of_expert(&m->config, layer, e, p))
+#define GE(p) pick(m->g, param_of_expert(&m->config, layer, e, p))
+
+static void act_forward(const struct transformer *m, struct tensor Y, struct tensor X)
+{
+    const struct clamped c = m->config.mixture.clamped;
+    if (c.limit > 0) m->ops->clamped_swiglu_forward(Y, X, c);
+    else m->ops->swiglu_forward(Y, X);
+}
+
+static void act_backward(const struct transformer *m, struct tensor dX, struct tensor dY, struct tensor X)
+{
+    const struct clamped c = m->config.mixture.clamped;
+    if (c.limit > 0) m->ops->clamped_swiglu_backward_input(dX, dY, X, c);
+    else m->ops->swiglu_backward_input(dX, dY, X);
+}
 
 /* Whether there are experts that return what they get. */
 static bool has_identity(const struct model_config *c) { return c->mixture.zero > 0 && !c->mixture.zero_is_null; }
@@ -57,7 +71,7 @@ void mixture_forward(struct transformer *m, int layer)
     const struct model_config *c = &m->config;
     struct block_activations *a = &m->block[layer];
 
-    op->linear_forward(a->router, a->ln2, W(ROUTER_W), tensor_none);
+    op->linear_forward(a->router, a->ln2, W(ROUTER_W), W(ROUTER_B));
     computed(m, "router.logits", layer, a->router, c->D);
     choose(m, a, layer);
     op->router_losses_forward(m->router_sums, a->router, a->experts);
@@ -79,16 +93,16 @@ void mixture_forward(struct transformer *m, int layer)
         const int64_t n = count_of(a, e);
         if (n > 0)
             op->linear_forward(tensor_rows_of(a->up, first, n), tensor_rows_of(a->rows, first, n), WE(UP_W),
-                               tensor_none);
+                               WE(UP_B));
     }
     computed(m, "mlp.up", layer, b.up, c->D);
-    op->swiglu_forward(b.act, b.up);
+    act_forward(m, b.act, b.up);
     computed(m, "mlp.act", layer, b.act, 1);
     for (int64_t e = 0, first = 0; e < c->mixture.E; first += count_of(a, e++)) {
         const int64_t n = count_of(a, e);
         if (n > 0)
             op->linear_forward(tensor_rows_of(a->results, first, n), tensor_rows_of(a->act, first, n), WE(DOWN_W),
-                               tensor_none);
+                               WE(DOWN_B));
     }
     computed(m, "experts.out", layer, b.results, c->F);
     op->combine_forward(m->branch, b.results, b.order, a->weights);
@@ -116,17 +130,17 @@ static void experts_backward(struct transformer *m, int layer)
     for (int64_t e = 0, first = 0; e < c->mixture.E; first += count_of(a, e++)) {
         const int64_t n = count_of(a, e);
         if (n == 0) continue;
-        op->linear_backward_weight(GE(DOWN_W), tensor_none, tensor_rows_of(m->d_rows, first, n),
+        op->linear_backward_weight(GE(DOWN_W), GE(DOWN_B), tensor_rows_of(m->d_rows, first, n),
                                    tensor_rows_of(a->act, first, n));
         op->linear_backward_input(tensor_rows_of(m->d_act, first, n), tensor_rows_of(m->d_rows, first, n), WE(DOWN_W));
     }
     computed_gradient(m, "mlp.act", layer, d_act, c->D);
-    op->swiglu_backward_input(d_up, d_act, computed_rows(a, a->up));
+    act_backward(m, d_up, d_act, computed_rows(a, a->up));
     computed_gradient(m, "mlp.up", layer, d_up, 1);
     for (int64_t e = 0, first = 0; e < c->mixture.E; first += count_of(a, e++)) {
         const int64_t n = count_of(a, e);
         if (n == 0) continue;
-        op->linear_backward_weight(GE(UP_W), tensor_none, tensor_rows_of(m->d_up, first, n),
+        op->linear_backward_weight(GE(UP_W), GE(UP_B), tensor_rows_of(m->d_up, first, n),
                                    tensor_rows_of(a->rows, first, n));
         op->linear_backward_input(tensor_rows_of(m->d_rows, first, n), tensor_rows_of(m->d_up, first, n), WE(UP_W));
     }
@@ -144,7 +158,7 @@ static void router_backward(struct transformer *m, int layer)
         op->sequence_balance_backward_input(m->d_router, a->router, a->experts, a->experts, m->S, &x->router,
                                             m->loss_scale * x->sequence_coefficient / (double)m->B);
     computed_gradient(m, "router.logits", layer, m->d_router, mixture_columns(x));
-    op->linear_backward_weight(G(ROUTER_W), tensor_none, m->d_router, a->ln2);
+    op->linear_backward_weight(G(ROUTER_W), G(ROUTER_B), m->d_router, a->ln2);
 }
 
 /* The sum of |dY x|, squared, over the elements of a row. */

@@ -13,13 +13,14 @@ static const struct { enum param_role role; bool bias; } kinds[BLOCK_PARAMS] = {
     [KV_NORM_W] = { ROLE_LATENT_NORM, false }, [KEYS_VALUES_W] = { ROLE_KEYS_VALUES, false },
     [QKV_W] = { ROLE_QKV, false },           [QKV_B] = { ROLE_QKV, true },
     [HEAD_NORM_W] = { ROLE_HEAD_NORM, false }, [PREFIX] = { ROLE_PREFIX, false },
+    [SINKS] = { ROLE_SINKS, false },
     [PROJ_W] = { ROLE_ATTENTION_OUT, false }, [PROJ_B] = { ROLE_ATTENTION_OUT, true },
     [LN2_W] = { ROLE_NORM, false },          [LN2_B] = { ROLE_NORM, true },
     [DENSE_UP_W] = { ROLE_UP, false },       [DENSE_DOWN_W] = { ROLE_DOWN, false },
     [SECOND_LN1_W] = { ROLE_NORM, false },   [SECOND_QKV_W] = { ROLE_QKV, false },
     [SECOND_PROJ_W] = { ROLE_ATTENTION_OUT, false }, [SECOND_LN2_W] = { ROLE_NORM, false },
     [SECOND_UP_W] = { ROLE_UP, false },      [SECOND_DOWN_W] = { ROLE_DOWN, false },
-    [ROUTER_W] = { ROLE_ROUTER, false },
+    [ROUTER_W] = { ROLE_ROUTER, false },     [ROUTER_B] = { ROLE_ROUTER, true },
     [SHARED_UP_W] = { ROLE_SHARED_UP, false }, [SHARED_DOWN_W] = { ROLE_SHARED_DOWN, false },
     [SHARED_GATE_W] = { ROLE_SHARED_GATE, false },
     [UP_W] = { ROLE_UP, false },             [UP_B] = { ROLE_UP, true },
@@ -46,6 +47,8 @@ static bool has(const struct model_config *c, int64_t layer, enum block_param p)
     if (p == QKV_W) return !LATENT(c);
     if (p >= DENSE_UP_W && p <= SECOND_DOWN_W) return c->shortcut;
     if (p == ROUTER_W) return is_mixture(c, layer);
+    if (p == ROUTER_B) return is_mixture(c, layer) && model_has_bias(c, ROLE_ROUTER);
+    if (p == SINKS) return c->sinks;
     if (p == SHARED_UP_W || p == SHARED_DOWN_W) return shared;
     if (p == SHARED_GATE_W) return shared && c->mixture.shared_gate;
     if (p == HEAD_NORM_W) return c->head_norms;
@@ -62,11 +65,16 @@ static int before(const struct model_config *c, int64_t layer, enum block_param 
     return n;
 }
 
-/* A mixture has no biases, so the two parameters of an expert are neighbours at the end of the block. */
+/* The parameters of an expert are neighbours at the end of the block. */
+static int expert_params(const struct model_config *c, int64_t layer)
+{
+    return before(c, layer, BLOCK_PARAMS) - before(c, layer, UP_W);
+}
+
 static int block_params(const struct model_config *c, int64_t layer)
 {
     const int64_t more = is_mixture(c, layer) ? c->mixture.E - 1 : 0;
-    return before(c, layer, BLOCK_PARAMS) + 2 * (int)more;
+    return before(c, layer, BLOCK_PARAMS) + expert_params(c, layer) * (int)more;
 }
 
 /* A layer that is dense among those of a mixture, and one that is not; -1: there is none. */
@@ -97,7 +105,8 @@ int param_of_block(const struct model_config *c, int64_t layer, enum block_param
 
 int param_of_expert(const struct model_config *c, int64_t layer, int64_t expert, enum block_param p)
 {
-    return param_of_block(c, layer, p) + 2 * (int)expert;
+    const int first = param_of_block(c, layer, p);
+    return first < 0 ? -1 : first + expert_params(c, layer) * (int)expert;
 }
 
 int param_final_norm(const struct model_config *c) { return first_block(c) + before_layer(c, c->L); }
@@ -137,8 +146,10 @@ struct naming {
     const char *block;                          /* prefix of the names of a block's parameters; %d: the layer */
     bool transposed;                            /* matrices of blocks are [in, out] in files */
     struct names of_block[BLOCK_PARAMS];
-    const char *expert;                         /* prefix of the names of an expert's matrices; %d: the expert */
-    struct names expert_up, expert_down;
+    const char *expert;                         /* prefix of the names of an expert's parameters; %d: the expert */
+    struct names expert_up, expert_up_bias, expert_down, expert_down_bias;
+    const char *stack;                          /* in files all experts' are one tensor with this prefix, matrices
+                                                 * [in, out], rows of gate and gated half in turn; NULL: each its own */
     const char *tokens, *positions, *norm;      /* without ".weight" and ".bias" */
 };
 
@@ -237,6 +248,20 @@ static const struct naming deepseek_naming = {
 
 static const struct names queries_of_the_stream = { .whole = "self_attn.q_proj.weight" };
 
+static const struct naming gpt_oss_naming = {
+    .in_files = "", .block = "model.layers.%d.", .tokens = "model.embed_tokens", .norm = "model.norm",
+    .of_block = {
+        LLAMA_NAMES,
+        [SINKS] = { "self_attn.sinks.weight", { "self_attn.sinks" } },
+        [ROUTER_W] = { .whole = "mlp.router.weight" }, [ROUTER_B] = { .whole = "mlp.router.bias" },
+    },
+    .expert = "mlp.experts.%d.", .stack = "mlp.experts.",
+    .expert_up = { "gate_up_proj.weight", { "gate_up_proj" } },
+    .expert_up_bias = { "gate_up_proj.bias", { "gate_up_proj_bias" } },
+    .expert_down = { "down_proj.weight", { "down_proj" } },
+    .expert_down_bias = { "down_proj.bias", { "down_proj_bias" } },
+};
+
 #define HALF_QKV(n) { "self_attn." n ".qkv_proj.weight", { "self_attn." n ".q_proj.weight",                          \
                                                            "self_attn." n ".k_proj.weight",                          \
                                                            "self_attn." n ".v_proj.weight" } }
@@ -282,6 +307,7 @@ static const struct naming *naming_of(const struct model_config *c)
         [FAMILY_MISTRAL] = &llama_naming, [FAMILY_PHI3] = &phi3_naming, [FAMILY_OLMO2] = &olmo2_naming,
         [FAMILY_QWEN3_MOE] = &qwen3_moe_naming, [FAMILY_GEMMA] = &llama_naming,
         [FAMILY_DEEPSEEK_V2] = &deepseek_naming,
+        [FAMILY_GPT_OSS] = &gpt_oss_naming,
     };
     return of_family[model_family(c)];
 }
@@ -300,8 +326,22 @@ static struct prefix block_prefix(const struct model_config *c, int layer, int e
 static void add_part(struct param_spec *s, const char *in_files, const char *before, const char *name, int64_t rows)
 {
     struct param_part *p = &s->part[s->parts++];
-    p->rows = rows;
+    p->rows = rows, p->rows_apart = 1;
     snprintf(p->name, sizeof p->name, "%s%s%s", in_files, before, name);
+}
+
+/* An expert's parameter that files stack: of a swiglu's first matrix rows of both halves in turn. */
+static void add_stacked(struct param_spec *s, const struct model_config *c, const char *name, enum block_param p)
+{
+    const int halves = kinds[p].role == ROLE_UP ? 2 : 1;
+    char before[PARAM_NAME];
+    snprintf(before, sizeof before, "%s%s", block_prefix(c, s->layer, -1).text, naming_of(c)->stack);
+    for (int i = 0; i < halves; i++) {
+        add_part(s, naming_of(c)->in_files, before, name, s->dim[0] / halves);
+        s->part[i].items = c->mixture.E, s->part[i].item = s->expert;
+        s->part[i].rows_apart = halves, s->part[i].first = i;
+    }
+    s->file_transposed = s->ndim == 2;
 }
 
 /* ---- shapes and initial values ----------------------------------------------------------------------------------- */
@@ -324,6 +364,7 @@ static struct param_spec make(const char *before, const char *name, enum param_r
 static int64_t part_rows(const struct model_config *c, int layer, enum block_param p, int part)
 {
     if (kinds[p].role == ROLE_QKV) return (part == 0 ? c->H : c->K) * c->A;
+    if (p == SINKS) return c->H;
     if (kinds[p].role == ROLE_HEAD_NORM) return !c->normed_together ? c->A : (part == 0 ? c->H : c->K) * c->A;
     return p == SHARED_UP_W ? c->mixture.shared : layer_set_has(&c->dense.at, layer) ? c->dense.F : c->F;
 }
@@ -334,6 +375,15 @@ static enum param_role role_in(const struct model_config *c, int layer, enum blo
     const enum param_role role = kinds[p].role;
     if (!layer_set_has(&c->dense.at, layer)) return role;
     return role == ROLE_UP ? ROLE_DENSE_UP : role == ROLE_DOWN ? ROLE_DENSE_DOWN : role;
+}
+
+static const struct names *names_of(const struct model_config *c, int expert, enum block_param p)
+{
+    const struct naming *const n = naming_of(c);
+    if (p == QUERIES_W && c->latent.q == 0) return &queries_of_the_stream;
+    if (expert < 0) return &n->of_block[p];
+    return p == UP_W ? &n->expert_up : p == UP_B ? &n->expert_up_bias : p == DOWN_W ? &n->expert_down
+                                                                                   : &n->expert_down_bias;
 }
 
 static struct param_spec block_param(const struct model_config *c, int layer, int expert, enum block_param p)
@@ -350,11 +400,13 @@ static struct param_spec block_param(const struct model_config *c, int layer, in
         [KV_LATENT_W] = { kv_latent_width(c), D, std }, [KV_NORM_W] = { c->latent.kv, 0, 0 },
         [KEYS_VALUES_W] = { c->H * expanded_width(c), c->latent.kv, std },
         [QKV_W] = { qkv_width(c), D, std },    [QKV_B] = { qkv_width(c), 0, 0 },
+        [SINKS] = { c->H, 0, std },
         [PREFIX] = { STREAMS(c) * c->streams.prefix, 2 * c->K * c->A, std },
         [HEAD_NORM_W] = { c->normed_together ? (c->H + c->K) * c->A : 2 * c->A, 0, 0 },
         [PROJ_W] = { D, heads, into_residual },  [PROJ_B] = { D, 0, 0 },
         [LN2_W] = { D, 0, 0 },                 [LN2_B] = { D, 0, 0 },
         [ROUTER_W] = { mixture_columns(&c->mixture), D, std },
+        [ROUTER_B] = { mixture_columns(&c->mixture), 0, std },
         [DENSE_UP_W] = { up, D, std },         [DENSE_DOWN_W] = { D, F, into_residual },
         [SECOND_LN1_W] = { D, 0, 0 },          [SECOND_QKV_W] = { qkv_width(c), D, std },
         [SECOND_PROJ_W] = { D, heads, into_residual }, [SECOND_LN2_W] = { D, 0, 0 },
@@ -364,9 +416,7 @@ static struct param_spec block_param(const struct model_config *c, int layer, in
         [UP_W] = { up, D, std },               [UP_B] = { up, 0, 0 },
         [DOWN_W] = { D, F, into_residual },    [DOWN_B] = { D, 0, 0 },
     };
-    const struct names *n = p == QUERIES_W && c->latent.q == 0 ? &queries_of_the_stream
-                          : expert < 0 ? &naming_of(c)->of_block[p] : p == UP_W
-                                  ? &naming_of(c)->expert_up : &naming_of(c)->expert_down;
+    const struct names *n = names_of(c, expert, p);
     const struct prefix at = block_prefix(c, layer, expert);
     struct param_spec s = make(at.text, n->whole, role_in(c, layer, p), layer, shape[p].rows, shape[p].cols,
                                shape[p].std);
@@ -374,6 +424,7 @@ static struct param_spec block_param(const struct model_config *c, int layer, in
     s.mean = (s.role == ROLE_NORM || s.role == ROLE_HEAD_NORM || s.role == ROLE_LATENT_NORM) && !kinds[p].bias
              && !c->norms_from_one;
     s.file_transposed = naming_of(c)->transposed && s.ndim == 2;
+    if (expert >= 0 && naming_of(c)->stack) return add_stacked(&s, c, n->part[0], p), s;
     for (int i = 0; i < PARAM_MOST_PARTS && n->part[i]; i++)
         add_part(&s, naming_of(c)->in_files, at.text, n->part[i], part_rows(c, layer, p, i));
     return s;
@@ -382,12 +433,12 @@ static struct param_spec block_param(const struct model_config *c, int layer, in
 /* The parameter at this index of a block. */
 static struct param_spec param_in_block(const struct model_config *c, int layer, int place)
 {
-    const int first = before(c, layer, UP_W);
-    if (is_mixture(c, layer) && place >= first)
-        return block_param(c, layer, (place - first) / 2, (place - first) % 2 ? DOWN_W : UP_W);
+    const int first = before(c, layer, UP_W), each = expert_params(c, layer);
+    const bool of_expert = is_mixture(c, layer) && place >= first;
+    const int at = of_expert ? first + (place - first) % each : place;
     enum block_param p = 0;
-    while (!has(c, layer, p) || before(c, layer, p) != place) p++;
-    return block_param(c, layer, -1, p);
+    while (!has(c, layer, p) || before(c, layer, p) != at) p++;
+    return block_param(c, layer, of_expert ? (place - first) / each : -1, p);
 }
 
 /* The layers that weigh the streams. */
@@ -433,7 +484,7 @@ static int64_t inputs_of(const struct model_config *c, const struct param_spec *
     if (s->role == ROLE_PREFIX) return 0;
     if (s->ndim == 2) return s->dim[1];
     switch (s->role) {
-    case ROLE_QKV: case ROLE_UP: case ROLE_HEAD: case ROLE_STREAMS_DOWN: return c->D;
+    case ROLE_QKV: case ROLE_UP: case ROLE_HEAD: case ROLE_ROUTER: case ROLE_STREAMS_DOWN: return c->D;
     case ROLE_ATTENTION_OUT: return heads_width(c);
     case ROLE_DOWN: return c->F;
     case ROLE_STREAMS_UP: return c->D * c->streams.P;

@@ -1,8 +1,8 @@
 /* transformer.h -- the one-device model: the reference that every plan is compared with.
  *
- * One model whose configuration chooses its parts: GPT-2, Llama, Qwen2, Qwen3, Qwen3-MoE, Gemma, Mixtral, GPT-J,
- * ScMoE.  It uses only ref/ops, and computes the whole batch at once, in the simplest order.  Every computed tensor is
- * announced to an observer, in execution order, forward and backward.
+ * One model whose configuration chooses its parts: GPT-2, Llama, Qwen2, Qwen3, Qwen3-MoE, Gemma, GPT-OSS, Mixtral,
+ * GPT-J, ScMoE.  It uses only ref/ops, and computes the whole batch at once, in the simplest order.  Every computed
+ * tensor is announced to an observer, in execution order, forward and backward.
  *
  * Source  A. Radford et al., "Language models are unsupervised multitask learners", 2019; H. Touvron et al., "LLaMA",
  *         arXiv:2302.13971; A. Q. Jiang et al., "Mixtral of experts", arXiv:2401.04088; B. Wang and A. Komatsuzaki,

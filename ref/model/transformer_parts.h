@@ -81,6 +81,7 @@ static inline struct attention attention_of(const struct transformer *m, int lay
     const struct model_config *c = &m->config;
     struct attention a = attention_of_layer(c, layer, m->S);
     if (m->packed != NULL) a.mask = m->mask;
+    a.sinks = W(SINKS);
     a.drop = dropout_at(c->dropout_attention, m->seed, layer, "probabilities", m->first, 0, c->H);
     return a;
 }

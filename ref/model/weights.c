@@ -82,6 +82,19 @@ void weights_close(struct weights *w)
     *w = (struct weights){ 0 };
 }
 
+/* ---- shapes ------------------------------------------------------------------------------------------------------ */
+
+int part_shape(const struct param_spec *s, const struct param_part *part, int64_t dim[3])
+{
+    const int64_t rows = part->rows * part->rows_apart;
+    int n = 0;
+    if (part->items > 0) dim[n++] = part->items;
+    if (s->file_transposed) dim[n++] = s->dim[1];
+    dim[n++] = rows;
+    if (s->ndim == 2 && !s->file_transposed) dim[n++] = s->dim[1];
+    return n;
+}
+
 /* ---- tensors ----------------------------------------------------------------------------------------------------- */
 
 static const struct safetensors_entry *find_exactly(const struct weights *w, const char *name,
@@ -105,19 +118,67 @@ static const struct safetensors_entry *find(const struct weights *w, const char 
     return e || !prefixed ? e : find_exactly(w, dot + 1, in);
 }
 
-/* Check for the same shape, or its transpose where files store that. */
-static enum error_code check_shape(const struct safetensors *file, const struct safetensors_entry *e,
-                                   const struct param_spec *s, int64_t part_rows, struct error *err)
+struct shape_text { char text[96]; };
+
+static struct shape_text shape_text(int ndim, const int64_t dim[])
 {
-    const int64_t rows = s->file_transposed ? s->dim[1] : part_rows, cols = s->file_transposed ? part_rows : s->dim[1];
-    if (e->ndim == s->ndim && e->dim[0] == rows && (s->ndim == 1 || e->dim[1] == cols)) return OK;
-    char want[64], found[64] = "a scalar";
-    snprintf(want, sizeof want, s->ndim == 2 ? "%lld x %lld" : "%lld", (long long)rows, (long long)cols);
-    if (e->ndim > 0)
-        snprintf(found, sizeof found, e->ndim >= 2 ? "%lld x %lld%s" : "%lld", (long long)e->dim[0],
-                 (long long)e->dim[1], e->ndim > 2 ? " x ..." : "");
+    struct shape_text t = { "a scalar" };
+    for (int d = 0, used = 0; d < ndim && d < 4; d++)
+        used += snprintf(t.text + used, sizeof t.text - (size_t)used, d < 3 ? "%s%lld" : "%s...", d ? " x " : "",
+                         (long long)dim[d]);
+    return t;
+}
+
+/* Check for the same shape, or its transpose where files store that; of several of these, one behind the other. */
+static enum error_code check_shape(const struct safetensors *file, const struct safetensors_entry *e,
+                                   const struct param_spec *s, const struct param_part *part, struct error *err)
+{
+    int64_t dim[3];
+    const int ndim = part_shape(s, part, dim);
+    if (e->ndim == ndim && memcmp(e->dim, dim, (size_t)ndim * sizeof *dim) == 0) return OK;
     return fail(err, ERR_FORMAT, "%s: %s is %s; the model needs %s", printable_path(file->path).text,
-                printable(e->name).text, found, want);
+                printable(e->name).text, shape_text(e->ndim, e->dim).text, shape_text(ndim, dim).text);
+}
+
+/* Item i of the first dimension, as a tensor of its own. */
+static struct safetensors_entry item_of(const struct safetensors_entry *all, int64_t i)
+{
+    struct safetensors_entry e = *all;
+    e.ndim--;
+    memmove(e.dim, e.dim + 1, (size_t)e.ndim * sizeof *e.dim);
+    e.count /= all->dim[0], e.bytes /= all->dim[0], e.offset += i * e.bytes;
+    return e;
+}
+
+/* Rows that lie apart: all between the first and the last are read. */
+static enum error_code read_apart(const struct safetensors *file, const struct safetensors_entry *entry,
+                                  const struct param_spec *s, const struct param_part *part, const int64_t start[2],
+                                  const int64_t extent[2], enum dtype want, void *out, struct error *err)
+{
+    const int64_t step = part->rows_apart, from[2] = { step * start[0], start[1] },
+                  all[2] = { step * extent[0], extent[1] };
+    const size_t row = (size_t)(s->ndim == 2 ? extent[1] : 1) * dtype_size(want);
+    char *const rows = malloc((size_t)all[0] * row + 1);
+    if (rows == NULL) return fail(err, ERR_MEMORY, "no memory to read %s", part->name);
+    const enum error_code e = safetensors_read_box(file, entry, from, all, s->file_transposed, want, rows, err);
+    for (int64_t i = 0; i < extent[0] && !e; i++)
+        memcpy((char *)out + (size_t)i * row, rows + (size_t)(step * i + part->first) * row, row);
+    free(rows);
+    return e;
+}
+
+/* Files of codes have two tensors in place of one. */
+static enum error_code fail_missing(const struct weights *w, const char *name, struct error *err)
+{
+    const char *const where = printable_path(w->index ? w->dir : w->file[0].path).text;
+    const struct safetensors *file;
+    char codes[3 * PARAM_NAME];
+    snprintf(codes, sizeof codes, "%s_blocks", name);
+    if (find(w, codes, &file) != NULL)
+        return fail(err, ERR_FORMAT, "%s: in place of %s there are MXFP4 codes, %s; Orrery reads numbers: load the "
+                    "model dequantised with transformers, and save it", where, name, codes);
+    return fail(err, ERR_FORMAT, "%s: there is no tensor %s%s", where, name,
+                w->index ? " in the files of its index" : "");
 }
 
 /* Read rows start[0] .. of one part; out has room for these rows only. */
@@ -129,13 +190,12 @@ static enum error_code read_part(const struct weights *w, const struct param_spe
     const struct safetensors *file;
     snprintf(name, sizeof name, "%s%s", part->name, suffix);
     const struct safetensors_entry *entry = find(w, name, &file);
-    if (entry == NULL && w->index)
-        return fail(err, ERR_FORMAT, "%s: there is no tensor %s in the files of its index", printable_path(w->dir).text,
-                    name);
-    if (entry == NULL)
-        return fail(err, ERR_FORMAT, "%s: there is no tensor %s", printable_path(w->file[0].path).text, name);
-    const enum error_code e = check_shape(file, entry, s, part->rows, err);
-    return e ? e : safetensors_read_box(file, entry, start, extent, s->file_transposed, want, out, err);
+    if (entry == NULL) return fail_missing(w, name, err);
+    const enum error_code e = check_shape(file, entry, s, part, err);
+    if (e) return e;
+    const struct safetensors_entry own = part->items > 0 ? item_of(entry, part->item) : *entry;
+    if (part->rows_apart > 1) return read_apart(file, &own, s, part, start, extent, want, out, err);
+    return safetensors_read_box(file, &own, start, extent, s->file_transposed, want, out, err);
 }
 
 enum error_code weights_read_box(const struct weights *w, const struct param_spec *s, const char *suffix,

@@ -1,14 +1,17 @@
 /* weights.h -- a model's parameters in safetensors files, with the names and tensors of Hugging Face transformers.
  *
  * The weights are in one file, or in several with an index (model.safetensors.index.json), in F64, F32, BF16 or F16.  A
- * logical parameter may be several tensors (param_spec.part); GPT-2's matrices are stored transposed.  Other tensors in
- * the files are ignored.  A suffix, such as ".exp_avg", names an optimizer's state of each tensor.
+ * logical parameter may be several tensors (param_spec.part), or a part of one; GPT-2's matrices are stored transposed.
+ * Other tensors in the files are ignored.  A suffix, such as ".exp_avg", names an optimizer's state of each tensor.
  */
 #ifndef ORRERY_WEIGHTS_H
 #define ORRERY_WEIGHTS_H
 
 #include "ref/io/safetensors.h"
 #include "ref/model/transformer.h"
+
+/** The shape of the tensor in files that has a part.  @return the number of dimensions. */
+int part_shape(const struct param_spec *, const struct param_part *, int64_t dim[3]);
 
 struct weights {
     int files;
@@ -53,8 +56,9 @@ struct weights_writer {
     const struct param_spec *spec;
     struct safetensors_writer writer;
     int suffixes, entries;
-    struct safetensors_entry *entry;    /* parameter i, suffix s: from first[i * suffixes + s], one per part */
-    int *first;
+    struct safetensors_entry *entry;
+    int *at;                            /* [n * suffixes * PARAM_MOST_PARTS] entries of parameter i, suffix s, part p;
+                                         * several parts can be in one */
     char (*name)[2 * PARAM_NAME];
     bool open;
 };

@@ -2,15 +2,27 @@
 #include "ref/model/weights.h"
 #include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 
 static void fill_entry(struct weights_writer *w, int at, const struct param_spec *s, const struct param_part *part,
                        const char *suffix, enum dtype t)
 {
     snprintf(w->name[at], sizeof w->name[at], "%s%s", part->name, suffix);
-    w->entry[at] = (struct safetensors_entry){
-        .name = w->name[at], .dtype = dtype_file_name(t), .ndim = s->ndim, .dim = { part->rows, s->dim[1] }
-    };
-    if (s->file_transposed) w->entry[at].dim[0] = s->dim[1], w->entry[at].dim[1] = part->rows;
+    w->entry[at] = (struct safetensors_entry){ .name = w->name[at], .dtype = dtype_file_name(t) };
+    w->entry[at].ndim = part_shape(s, part, w->entry[at].dim);
+}
+
+/* Of a tensor that parts share there is one entry. */
+static int entry_of(struct weights_writer *w, const struct param_spec *s, const struct param_part *part,
+                    const char *suffix, enum dtype t)
+{
+    const bool shared = part->items > 0 || part->rows_apart > 1;
+    char name[sizeof *w->name];
+    snprintf(name, sizeof name, "%s%s", part->name, suffix);
+    for (int i = w->entries - 1; i >= 0 && shared; i--)
+        if (strcmp(w->name[i], name) == 0) return i;
+    fill_entry(w, w->entries, s, part, suffix, t);
+    return w->entries++;
 }
 
 enum error_code weights_create(struct weights_writer *w, const struct param_spec *spec, int n, enum dtype t,
@@ -21,28 +33,48 @@ enum error_code weights_create(struct weights_writer *w, const struct param_spec
     *w = (struct weights_writer){ .spec = spec, .suffixes = suffixes };
     w->entry = calloc(most, sizeof *w->entry);
     w->name = calloc(most, sizeof *w->name);
-    w->first = calloc(most, sizeof *w->first);
-    if (w->entry == NULL || w->name == NULL || w->first == NULL)
+    w->at = calloc(most, sizeof *w->at);
+    if (w->entry == NULL || w->name == NULL || w->at == NULL)
         return fail(err, ERR_MEMORY, "%s: no memory to write it", path);
-    for (int i = 0; i < n * suffixes; i++) {
-        w->first[i] = w->entries;
+    for (int i = 0; i < n * suffixes; i++)
         for (int p = 0; p < spec[i].parts; p++)
-            fill_entry(w, w->entries++, &spec[i], &spec[i].part[p], suffix[i % suffixes], t);
-    }
+            w->at[i * PARAM_MOST_PARTS + p] = entry_of(w, &spec[i], &spec[i].part[p], suffix[i % suffixes], t);
     const enum error_code e = safetensors_create(&w->writer, path, w->entry, w->entries, metadata, pairs, err);
     w->open = !e;
     return e;
 }
 
+/* The parts of a parameter are one item of a tensor: put it together as it lies there. */
+static enum error_code write_item(struct weights_writer *w, const struct param_spec *s, int entry, const char *data,
+                                  struct error *err)
+{
+    const struct safetensors_entry *t = &w->entry[entry];
+    const int64_t rows = s->dim[0], cols = s->ndim == 2 ? s->dim[1] : 1, start[3] = { s->part[0].item },
+                  extent[3] = { 1, t->dim[1], t->ndim == 3 ? t->dim[2] : 1 };
+    const size_t size = (size_t)safetensors_dtype_bits(t->dtype) / 8;
+    char *const item = malloc((size_t)(rows * cols) * size + 1);
+    if (item == NULL) return fail(err, ERR_MEMORY, "no memory to write %s", t->name);
+    for (int p = 0; p < s->parts; p++)
+        for (int64_t i = 0; i < s->part[p].rows; i++)
+            for (int64_t j = 0; j < cols; j++, data += size) {
+                const int64_t row = i * s->part[p].rows_apart + s->part[p].first;
+                memcpy(item + (size_t)(s->file_transposed ? j * rows + row : row * cols + j) * size, data, size);
+            }
+    const enum error_code e = safetensors_write_box(&w->writer, entry, start, extent, false, item, err);
+    free(item);
+    return e;
+}
+
 enum error_code weights_write(struct weights_writer *w, int param, int k, const void *data, struct error *err)
 {
-    const struct param_spec *s = &w->spec[param * w->suffixes + k];
-    const int first = w->first[param * w->suffixes + k];
+    const int place = param * w->suffixes + k, *const at = w->at + place * PARAM_MOST_PARTS;
+    const struct param_spec *s = &w->spec[place];
     const char *next = data;
     enum error_code e = OK;
+    if (s->parts > 0 && s->part[0].items > 0) return write_item(w, s, at[0], data, err);
     for (int p = 0; p < s->parts && !e; p++) {
-        const int bits = safetensors_dtype_bits(w->entry[first + p].dtype);
-        e = safetensors_write_box(&w->writer, first + p, NULL, NULL, s->file_transposed, next, err);
+        const int bits = safetensors_dtype_bits(w->entry[at[p]].dtype);
+        e = safetensors_write_box(&w->writer, at[p], NULL, NULL, s->file_transposed, next, err);
         next += s->part[p].rows * (s->ndim == 2 ? s->dim[1] : 1) * (bits / 8);
     }
     return e;
@@ -57,7 +89,7 @@ enum error_code weights_commit(struct weights_writer *w, struct error *err)
 void weights_abort(struct weights_writer *w)
 {
     if (w->open) safetensors_abort(&w->writer);
-    free(w->entry), free(w->name), free(w->first);
+    free(w->entry), free(w->name), free(w->at);
     *w = (struct weights_writer){ 0 };
 }
 

@@ -1,4 +1,4 @@
-/* activations.c -- gelu, silu, swiglu, geglu, and a gate of rows.
+/* activations.c -- gelu, silu, swiglu, geglu, the clamped swiglu, and a gate of rows.
  *
  * A few units of roundoff of the terms bound the error of each; a step's result that is stored adds the unit of the
  * format.
@@ -63,6 +63,68 @@ static struct element geglu_slope(double dy, double gate, double up, bool first,
     const double by = first ? dy * up : dy;
     return (struct element){ by * g.y, fabs(by) * (g.off + 3 * u * fabs(g.y)) };
 }
+
+/* Of a clamped swiglu: the same two.  Beyond the limit there is no gradient. */
+static struct element clamped(double gate, double up, struct clamped c, double u)
+{
+    const double g = fmin(gate, c.limit), y = g * sigmoid(c.alpha * g) * (fmax(-c.limit, fmin(up, c.limit)) + 1);
+    return (struct element){ y, (9 + fabs(c.alpha * g)) * u * fabs(y) };
+}
+
+/* What is stored besides: the sigmoid's argument, and up plus 1. */
+static double clamped_steps(double gate, double up, struct clamped c, double store)
+{
+    const double y = fabs(clamped(gate, up, c, store).y), a = fabs(c.alpha * fmin(gate, c.limit));
+    return (5 + 2 * a) * store * y;
+}
+
+static struct element clamped_slope(double dy, double gate, double up, bool first, struct clamped c, double u)
+{
+    const double g = fmin(gate, c.limit), s = sigmoid(c.alpha * g), v = fmax(-c.limit, fmin(up, c.limit)) + 1,
+                 a = c.alpha * g;
+    if (first ? gate > c.limit : fabs(up) > c.limit) return (struct element){ 0, 0 };
+    if (!first) return (struct element){ dy * g * s, (8 + fabs(a)) * u * fabs(dy * g * s) };
+    return (struct element){ dy * v * s * (1 + a * (1 - s)),
+                             fabs(dy * v) * (12 + 2 * fabs(a)) * u * (s + fabs(a) * s * (1 - s)) };
+}
+
+static struct single_value clamped_forward(struct single *s, const struct single_node *n)
+{
+    const struct tensor X = single_act(s, n->in[0]);
+    const struct clamped c = s->config->mixture.clamped;
+    if (!single_going(s)) return single_none;
+    const int64_t F = tensor_cols(X) / 2;
+    const struct single_value v = single_value_new(s, tensor_rows(X), F);
+    for (int64_t i = 0; !s->failed && i < tensor_count(v.y); i++) {
+        const double *row = numbers(X) + i / F * 2 * F, gate = row[i % F], up = row[F + i % F];
+        single_put(v, i, clamped(gate, up, c, s->rounding.sum), clamped_steps(gate, up, c, s->rounding.store));
+    }
+    return v;
+}
+
+static struct single_value clamped_input(struct single *s, const struct single_node *n)
+{
+    const struct tensor dY = single_grad(s, n->out), X = single_act(s, n->in[0]);
+    const struct clamped c = s->config->mixture.clamped;
+    if (!single_going(s)) return single_none;
+    const int64_t F = tensor_cols(dY);
+    const struct single_value v = single_value_new(s, tensor_rows(X), 2 * F);
+    for (int64_t i = 0; !s->failed && i < tensor_count(X); i++) {
+        const int64_t row = i / (2 * F), f = i % F;
+        const bool first = i % (2 * F) < F;
+        const double *x = numbers(X) + row * 2 * F, d = numbers(dY)[row * F + f];
+        single_put(v, i, clamped_slope(d, x[f], x[F + f], first, c, s->rounding.sum),
+                   clamped_slope(d, x[f], x[F + f], first, c, s->rounding.store).off);
+    }
+    return v;
+}
+
+const struct single_operation single_clamped_swiglu = {
+    .words = "the clamped swiglu",
+    .forward = clamped_forward,
+    .input_words = "the backward pass of the clamped swiglu",
+    .input = { clamped_input },
+};
 
 static struct single_value gelu_forward(struct single *s, const struct single_node *n)
 {

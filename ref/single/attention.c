@@ -27,15 +27,18 @@ struct rows {
     int64_t tokens, each;               /* rows of the batch, and of one stream */
     struct tensor mask;                 /* of probabilities, [sequences H S, S]; none: all are kept */
     double kept;                        /* 1/(1-rate) */
+    const double *sink;                 /* [H] of each head the logit of its sink; NULL: none has one */
 };
 
 static struct rows rows_new(struct single *s, const struct single_node *n)
 {
-    const struct tensor X = single_act(s, n->in[0]), prefix = single_param(s, n->weight);
+    const struct tensor X = single_act(s, n->in[0]), own = single_param(s, n->weight),
+                        prefix = s->config->sinks ? tensor_none : own;
     struct rows r = { .S = s->batch.S, .window = model_window(s->config, n->layer), .each = s->N,
                       .kept = 1 / (1 - n->rate), .mask = single_mask(s, n) };
     if (!single_going(s)) return r;
     const int64_t width = tensor_cols(X), more = tensor_rows(prefix), q = s->config->H * s->config->A;
+    if (s->config->sinks) r.sink = numbers(own);
     r.x = X, r.tokens = tensor_rows(X), r.T = s->config->streams.prefix * (more > 0);
     if (more == 0) return r;
     r.x = single_new(s, r.tokens + more, width);
@@ -151,6 +154,8 @@ struct query {
     double *x, *off_x[WAYS];            /* [keys] of the backward pass */
     double *y;                          /* [A] the result */
     double mean_off[WAYS];              /* sum of p off */
+    double sink, off_sink[WAYS];        /* the probability of the sink, and how far its logit is off; 0: none */
+    double d, off_d[WAYS];              /* of the backward pass: the sum of p dy . v, and how far it is off */
 };
 
 enum { QUERY_ARRAYS = 8 };
@@ -160,6 +165,17 @@ static struct tensor query_scratch(struct single *s, const struct rows *r, int64
 {
     const int64_t keys = r->S + r->T;
     return single_new(s, QUERY_ARRAYS * heads, keys > s->config->A ? keys : s->config->A);
+}
+
+/* One more key, without a value.  Other programs put its logit beside the scores and take away the largest: what is
+ * left is stored. */
+static void take_sink(const struct single *s, struct query *q, double logit, double top, double *sum)
+{
+    q->sink = exp(logit - top), *sum += q->sink;
+    q->sink /= *sum;
+    q->off_sink[FUSED] = s->rounding.sum * (4 + 3 * fabs(logit) + 2 * fabs(top));
+    q->off_sink[STEPS] = q->off_sink[FUSED] + s->rounding.store * (fabs(logit) + fabs(top));
+    for (int way = 0; way < WAYS; way++) q->mean_off[way] += q->sink * q->off_sink[way];
 }
 
 static struct query query_of(const struct single *s, const struct rows *r, int64_t n, int64_t h, double *scratch,
@@ -172,7 +188,8 @@ static struct query query_of(const struct single *s, const struct rows *r, int64
                        .y = a + 7 * room };
     const double scale = attention_scale(c), g = rounding_of_sum(s->rounding.sum, c->A),
                  *const mine = row_at(r, n, q.at.query);
-    double top = -INFINITY, sum = 0, absolute;
+    const double logit = r->sink ? r->sink[h] : -INFINITY;
+    double top = logit, sum = 0, absolute;
     for (int64_t j = 0; j < q.keys; j++) {
         q.p[j] = scale * dot(mine, row_at(r, key_row(r, n, j), q.at.key), c->A, &absolute);
         q.off[FUSED][j] = g * scale * absolute;
@@ -182,8 +199,10 @@ static struct query query_of(const struct single *s, const struct rows *r, int64
     }
     for (int64_t j = 0; j < q.keys; j++) {
         for (int way = 0; way < WAYS; way++) q.off[way][j] += s->rounding.sum * (4 + 3 * fabs(q.p[j]) + 2 * fabs(top));
+        if (r->sink) q.off[STEPS][j] += s->rounding.store * (fabs(q.p[j]) + fabs(top));
         q.p[j] = exp(q.p[j] - top), sum += q.p[j];
     }
+    if (r->sink) take_sink(s, &q, logit, top, &sum);
     for (int64_t j = 0; j < q.keys; j++) {
         q.p[j] /= sum;
         for (int way = 0; way < WAYS; way++) q.mean_off[way] += q.p[j] * q.off[way][j];
@@ -205,6 +224,8 @@ static void gather_row(const struct query *q, const struct rows *r, struct sums 
                 to.off[way][a] += (q->off[way][j] + (all ? 0 : q->mean_off[way])) * size;
         }
     }
+    for (int64_t a = 0; a < A && q->sink > 0 && all; a++)
+        for (int way = 0; way < WAYS; way++) to.off[way][a] += q->sink * q->off_sink[way] * fabs(to.y[a]);
 }
 
 static struct single_value forward(struct single *s, const struct single_node *n)
@@ -266,9 +287,11 @@ static void slopes(const struct single *s, const struct rows *w, struct query *q
                                                   r->sum * (fabs(q->x[j]) + fabs(d)));
             q->off_x[way][j] += (way == STEPS ? 2 * r->store : 0) * scale * q->p[j] * apart + r->tiny;
         }
-        common[way] = off * scale;
+        off += q->sink * q->off_sink[way] * fabs(d);
+        q->off_d[way] = off, common[way] = off * scale;
     }
     for (int64_t j = 0; j < q->keys; j++) q->x[j] = scale * q->p[j] * (q->x[j] - d);
+    q->d = d;
 }
 
 /* Add what a query contributes to the gradients of itself, its keys and values, which have V numbers. */
@@ -373,6 +396,47 @@ static struct single_value weight(struct single *s, const struct single_node *n)
     return part_of(s, backward(s, n), single_slot(s, n->in[0])->rows, model_param(s->config, n->weight).dim[0],
                    s->config->H * s->config->A);
 }
+
+/* Of each sink: the sum over rows of -p d, where p is the sink's probability. */
+static void sum_sink(const struct single *s, const struct rows *r, struct tensor y, struct tensor dy, int64_t h,
+                     struct single_value v, double *scratch, int64_t room)
+{
+    const struct model_config *c = s->config;
+    double all = 0, square = 0, off[WAYS] = { 0, 0 };
+    for (int64_t n = 0; n < r->tokens; n++) {
+        struct query q = query_of(s, r, n, h, scratch, room);
+        double common[WAYS];
+        slopes(s, r, &q, numbers(dy) + (n * c->H + h) * c->A, numbers(y) + (n * c->H + h) * c->A, common);
+        const double term = q.sink * q.d;
+        numbers(v.y)[h] -= term, all += fabs(term), square += term * term;
+        for (int way = 0; way < WAYS; way++)
+            off[way] += q.sink * q.off_d[way] + (q.off_sink[way] + q.mean_off[way] + 4 * s->rounding.sum) * fabs(term);
+    }
+    const double sum = rounding_of_sum(s->rounding.sum, r->tokens) * all,
+                 stored = rounding_of_terms(s->rounding.store, all, sqrt(square));
+    numbers(v.fused)[h] = off[FUSED] + sum, numbers(v.steps)[h] = off[STEPS] + sum + 3 * stored;
+}
+
+static struct single_value sink_weight(struct single *s, const struct single_node *n)
+{
+    const struct rows r = rows_new(s, n);
+    const struct tensor dY = single_grad(s, n->out), O = single_act(s, n->out);
+    if (!single_going(s)) return single_none;
+    const struct tensor scratch = query_scratch(s, &r, 1);
+    const struct single_value v = single_value_new(s, 1, s->config->H);
+    for (int64_t h = 0; h < s->config->H && !s->failed; h++)
+        sum_sink(s, &r, O, dY, h, v, numbers(scratch), tensor_cols(scratch));
+    return v;
+}
+
+const struct single_operation single_sink_attention = {
+    .words = "attention with sinks",
+    .forward = forward,
+    .input_words = "the backward pass of attention",
+    .input = { input },
+    .weight_words = "the backward pass of attention for its sinks",
+    .weight = sink_weight,
+};
 
 const struct single_operation single_attention = {
     .words = "attention",

@@ -40,9 +40,10 @@ static struct single_value products(struct single *s, const struct single_node *
         const int used = s->used;
         const int64_t first = first_row(r, e);
         if (routing_count(r, e) == 0) continue;
-        const struct tensor W = single_param(s, n->weight + (int)e * n->stride), x = rows_of(s, r, e, X, tokens);
+        const struct tensor W = single_param(s, n->weight + (int)e * n->stride), x = rows_of(s, r, e, X, tokens),
+                            b = back || n->bias < 0 ? tensor_none : single_param(s, n->bias + (int)e * n->stride);
         if (single_going(s)) {
-            const struct single_value one = back ? product_input(s, x, W, n->matrices) : product(s, x, W);
+            const struct single_value one = back ? product_input(s, x, W, n->matrices) : product(s, x, W, b);
             if (!s->failed) put_rows(v.y, first, one.y), put_rows(v.fused, first, one.fused);
             if (!s->failed) put_rows(v.steps, first, one.steps);
         }
@@ -57,6 +58,13 @@ static struct single_value weight_of(struct single *s, const struct single_node 
     const struct tensor dY = single_grad(s, n->out), X = single_act(s, n->in[0]);
     if (!single_going(s)) return single_none;
     return product_weight(s, rows_of(s, &r, s->expert, dY, false), rows_of(s, &r, s->expert, X, tokens));
+}
+
+static struct single_value bias(struct single *s, const struct single_node *n)
+{
+    const struct routing r = routing_of(s, n->logits);
+    const struct tensor dY = single_grad(s, n->out);
+    return single_going(s) ? product_bias(s, rows_of(s, &r, s->expert, dY, false)) : single_none;
 }
 
 /* Add the rows of a token; times: of each choice, NULL for 1; sizes: of the rows.  What is added up is stored by steps.
@@ -119,6 +127,8 @@ const struct single_operation single_experts_up = {
     .input = { up_input },
     .weight_words = "the backward pass of an expert's first matrix for its weight",
     .weight = up_weight,
+    .bias_words = "the backward pass of an expert's first matrix for its bias",
+    .bias = bias,
 };
 
 /* ---- the second -------------------------------------------------------------------------------------------------- */
@@ -146,6 +156,8 @@ const struct single_operation single_experts_down = {
     .input = { down_input },
     .weight_words = "the backward pass of an expert's second matrix for its weight",
     .weight = down_weight,
+    .bias_words = "the backward pass of an expert's second matrix for its bias",
+    .bias = bias,
 };
 
 /* ---- the weighted sum -------------------------------------------------------------------------------------------- */

@@ -59,7 +59,7 @@ struct single_node {
     int in[SINGLE_INPUTS], out;         /* slots; -1: none, or the batch's tokens */
     int weight, bias;                   /* parameters in the model's list; -1: none */
     int layer;                          /* -1: before the blocks; L: after them */
-    int experts, stride;                /* 0; or so many have a weight, `stride` apart in the list */
+    int experts, stride;                /* 0; or so many have a weight, and a bias, `stride` apart in the list */
     int logits;                         /* slot: of the router that chooses them */
     double rate;                        /* of dropout */
     char mask[SINGLE_NAME];             /* its tensor: 1 where an element is kept; empty if the rate is 0 */
@@ -82,7 +82,8 @@ enum error_code single_check(const struct model_config *, const struct single_gr
 /* ---- the operations ---------------------------------------------------------------------------------------------- */
 
 extern const struct single_operation single_embed, single_positions, single_norm, single_matrix, single_rotary,
-                                     single_head_norm, single_attention, single_prefixed_attention, single_gelu,
+                                     single_head_norm, single_attention, single_sink_attention,
+                                     single_clamped_swiglu, single_prefixed_attention, single_gelu,
                                      single_silu, single_swiglu, single_geglu, single_scale, single_gate,
                                      single_dropout, single_add, single_beside, single_mix, single_route,
                                      single_experts_up, single_experts_down, single_combine, single_loss,

@@ -114,11 +114,14 @@ static void add_stored(struct single *s, struct adding *a)
     for (int64_t i = 0; !s->failed && i < tensor_count(a->sum); i++) numbers(a->stored)[i] = fabs(numbers(a->sum)[i]);
 }
 
-struct single_value product(struct single *s, struct tensor X, struct tensor W)
+struct single_value product(struct single *s, struct tensor X, struct tensor W, struct tensor b)
 {
     struct adding a = adding_new(s, tensor_rows(X), tensor_rows(W), 1);
+    const bool biased = tensor_present(b);
     add_product(s, &a, by_transpose, X, W);
-    return finish(s, &a, tensor_cols(W), 1);
+    if (!s->failed && biased) add_stored(s, &a);
+    if (!s->failed && biased) add_bias(&a, b);
+    return finish(s, &a, tensor_cols(W) + biased, 1);
 }
 
 struct single_value product_input(struct single *s, struct tensor dY, struct tensor W, int matrices)
@@ -138,12 +141,7 @@ struct single_value product_weight(struct single *s, struct tensor dY, struct te
 static struct single_value forward(struct single *s, const struct single_node *n)
 {
     const struct tensor X = single_act(s, n->in[0]), W = single_param(s, n->weight), b = single_param(s, n->bias);
-    if (!single_going(s)) return single_none;
-    struct adding a = adding_new(s, tensor_rows(X), tensor_rows(W), 1);
-    add_product(s, &a, by_transpose, X, W);
-    if (!s->failed && n->bias >= 0) add_stored(s, &a);
-    if (!s->failed && n->bias >= 0) add_bias(&a, b);
-    return finish(s, &a, tensor_cols(W) + 1, 1);
+    return single_going(s) ? product(s, X, W, b) : single_none;
 }
 
 static struct single_value input(struct single *s, const struct single_node *n)
@@ -158,15 +156,19 @@ static struct single_value weight(struct single *s, const struct single_node *n)
     return single_going(s) ? product_weight(s, dY, X) : single_none;
 }
 
-static struct single_value bias(struct single *s, const struct single_node *n)
+struct single_value product_bias(struct single *s, struct tensor dY)
 {
-    const struct tensor dY = single_grad(s, n->out);
-    if (!single_going(s)) return single_none;
     struct adding a = adding_new(s, 1, tensor_cols(dY), 1);
     const struct tensor one = single_new(s, 1, tensor_rows(dY));
     for (int64_t i = 0; !s->failed && i < tensor_rows(dY); i++) numbers(one)[i] = 1;
     add_product(s, &a, as_it_is, one, dY);
     return finish(s, &a, tensor_rows(dY), 1);
+}
+
+static struct single_value bias(struct single *s, const struct single_node *n)
+{
+    const struct tensor dY = single_grad(s, n->out);
+    return single_going(s) ? product_bias(s, dY) : single_none;
 }
 
 const struct single_operation single_matrix = {

@@ -207,21 +207,27 @@ static void check_gradient(struct single *s, int i)
 
 /* ---- parameters -------------------------------------------------------------------------------------------------- */
 
-/* The expert whose weight a parameter is, of a node that has it; 0 of one without experts; -1: it has not. */
-static int64_t expert_of(const struct single_node *n, int param)
+static int experts_of(const struct single_node *n) { return n->experts > 0 ? n->experts : 1; }
+
+/* The expert whose weight (or bias) a parameter is, if expert 0's is `first`; 0 of a node without experts; -1: it is
+ * none's. */
+static int64_t expert_of(const struct single_node *n, int first, int param)
 {
-    for (int e = 0; n->weight >= 0 && e < (n->experts > 0 ? n->experts : 1); e++)
-        if (n->weight + e * n->stride == param) return e;
+    for (int e = 0; first >= 0 && e < experts_of(n); e++)
+        if (first + e * n->stride == param) return e;
     return -1;
 }
 
-static bool has(const struct single_node *n, int param) { return n->bias == param || expert_of(n, param) >= 0; }
+static bool has(const struct single_node *n, int param)
+{
+    return expert_of(n, n->weight, param) >= 0 || expert_of(n, n->bias, param) >= 0;
+}
 
 /* What a node contributes to a parameter's gradient. */
 static struct single_value contribution(struct single *s, const struct single_node *n, int param)
 {
-    s->expert = expert_of(n, param);
-    const enum single_pass_kind kind = s->expert >= 0 ? SINGLE_WEIGHT : SINGLE_BIAS;
+    const enum single_pass_kind kind = expert_of(n, n->weight, param) >= 0 ? SINGLE_WEIGHT : SINGLE_BIAS;
+    s->expert = expert_of(n, kind == SINGLE_WEIGHT ? n->weight : n->bias, param);
     single_pass *const pass = n->operation == NULL    ? NULL
                               : kind == SINGLE_WEIGHT ? n->operation->weight
                                                       : n->operation->bias;
@@ -266,8 +272,9 @@ static void check_backward(struct single *s, int v)
 {
     const struct single_node *n = &s->graph->node[v];
     const struct single_operation *is = n->operation;
-    check_param(s, v, n->bias, words_of(n, is ? is->bias_words : NULL));
-    for (int e = 0; n->weight >= 0 && e < (n->experts > 0 ? n->experts : 1); e++)
+    for (int e = 0; n->bias >= 0 && e < experts_of(n); e++)
+        check_param(s, v, n->bias + e * n->stride, words_of(n, is ? is->bias_words : NULL));
+    for (int e = 0; n->weight >= 0 && e < experts_of(n); e++)
         check_param(s, v, n->weight + e * n->stride, words_of(n, is ? is->weight_words : NULL));
     for (int k = 0; k < SINGLE_INPUTS; k++)
         if (n->in[k] >= 0 && is_first_reader(s, v, n->in[k])) check_gradient(s, n->in[k]);

@@ -158,7 +158,7 @@ test_signatures() {
     run show sbp gptj --mesh 4 --as 1d;                 expect_status 0; expect_out '^98304 elements .*no other signatures send less'
     expect_out 'branches +P +49152 +all-reduce B'; expect_out '-> +dln_1 +P +49152 +all-reduce B'
     run show sbp mlp --mesh 2 --batch 64 --width 8 --ff 8; expect_status 0; expect_out '-> +dmlp\.up\.w +P'
-    run show sbp cnn;                                   expect_status 2; expect_error 'show sbp cnn: must be mlp or one of gpt2, llama, mixtral, gptj, qwen2, qwen2_parscale, scmoe, qwen3, qwen3_moe, mistral, phi3, gemma, olmo2 and deepseek_v2'
+    run show sbp cnn;                                   expect_status 2; expect_error 'show sbp cnn: must be mlp or one of gpt2, llama, mixtral, gptj, qwen2, qwen2_parscale, scmoe, qwen3, qwen3_moe, mistral, phi3, gemma, olmo2, deepseek_v2 and gpt_oss'
     run show sbp mixtral;                               expect_status 2; expect_error 'router.logits: a mixture of experts has no signatures: .* depends on the data'
     run show sbp llama --kv-heads 2 --mesh 4 --as 1d;   expect_status 2; expect_error 'attn.qkv cannot be S\(1\)'
     run show sbp gpt2 --kv-heads 4;                     expect_status 2; expect_error '--kv-heads 4: a gpt2 has as many key/value heads as heads'

@@ -146,9 +146,11 @@ static void parts_there(struct device *d, struct tensor w, struct tensor g, stru
     device_galore_parts_step(d, optimizer("galore"), &r, matrix(w), matrix(g), low_states(m, v), galore_step_of());
 }
 
-/* Matrices of 2 x 2 (one number: 1 x 1) on groups of rows, one empty.  All sums are exact. */
+/* Matrices of 2 x 2 (one number: 1 x 1) on groups of rows, one empty; for forward every second has a bias, its first
+ * row.  All sums are exact. */
 enum { GROUPS = 4 };
-static int products_of(struct device_product *list, struct tensor Y, struct tensor X, struct tensor W)
+static int products_of(struct device_product *list, enum product_pass pass, struct tensor Y, struct tensor X,
+                       struct tensor W)
 {
     static const int64_t many[GROUPS] = { 3, 0, 1, 6 }, single[GROUPS] = { 0, 1, 0, 0 }, none[GROUPS] = { 0 };
     const int64_t n = COUNT(Y), side = n == 1 ? 1 : 2, *rows = n == MOST ? many : n == 1 ? single : none;
@@ -159,6 +161,7 @@ static int products_of(struct device_product *list, struct tensor Y, struct tens
         list[i].Y = tensor_2d((char *)Y.data + skip, Y.dtype, rows[i], side);
         list[i].X = tensor_2d((char *)X.data + skip, X.dtype, rows[i], side);
         list[i].W = tensor_2d((char *)W.data + before, W.dtype, side, side);
+        list[i].b = pass == PRODUCT_FORWARD && i % 2 == 0 ? tensor_1d(list[i].W.data, W.dtype, side) : tensor_none;
     }
     return GROUPS;
 }
@@ -166,19 +169,19 @@ static int products_of(struct device_product *list, struct tensor Y, struct tens
 static void products_there(struct device *d, struct tensor Y, struct tensor X, struct tensor W, struct tensor dX)
 {
     struct device_product list[GROUPS];
-    device_products(d, PRODUCT_FORWARD, list, products_of(list, Y, X, W));
-    device_products(d, PRODUCT_INPUT, list, products_of(list, X, dX, W));
-    device_products(d, PRODUCT_WEIGHT, list, products_of(list, X, X, W));
+    device_products(d, PRODUCT_FORWARD, list, products_of(list, PRODUCT_FORWARD, Y, X, W));
+    device_products(d, PRODUCT_INPUT, list, products_of(list, PRODUCT_INPUT, X, dX, W));
+    device_products(d, PRODUCT_WEIGHT, list, products_of(list, PRODUCT_WEIGHT, X, X, W));
 }
 static void products_it(struct tensor Y, struct tensor X, struct tensor W, struct tensor dX)
 {
     const struct ops *ops = ops_for(Y.dtype);
     struct device_product p[GROUPS];
-    for (int i = 0; i < products_of(p, Y, X, W); i++)
-        if (tensor_rows(p[i].Y) > 0) ops->linear_forward(p[i].Y, p[i].X, p[i].W, tensor_none);
-    for (int i = 0; i < products_of(p, X, dX, W); i++)
+    for (int i = 0; i < products_of(p, PRODUCT_FORWARD, Y, X, W); i++)
+        if (tensor_rows(p[i].Y) > 0) ops->linear_forward(p[i].Y, p[i].X, p[i].W, p[i].b);
+    for (int i = 0; i < products_of(p, PRODUCT_INPUT, X, dX, W); i++)
         if (tensor_rows(p[i].Y) > 0) ops->linear_backward_input(p[i].X, p[i].Y, p[i].W);
-    for (int i = 0; i < products_of(p, X, X, W); i++)
+    for (int i = 0; i < products_of(p, PRODUCT_WEIGHT, X, X, W); i++)
         if (tensor_rows(p[i].Y) > 0) ops->linear_backward_weight(p[i].W, tensor_none, p[i].Y, p[i].X);
 }
 
@@ -376,7 +379,7 @@ static void test_products_are_charged_once(void **state)
         struct op_cost want = { .flops = 0 };
         assert_int_equal(device_open(&d, backends[b], F64, 0, &err), OK);
         for (int i = 0; i < 3; i++) t[i] = device_tensor_in(&d, BUFFERS, F64, MOST), device_zero(&d, t[i]);
-        products_of(list, t[0], t[1], t[2]);
+        products_of(list, PRODUCT_FORWARD, t[0], t[1], t[2]);
         for (int i = 0; i < GROUPS; i++) {
             if (tensor_rows(list[i].Y) == 0) continue;
             const struct op_cost one = linear_cost(tensor_rows(list[i].Y), 2, 2, F64);

@@ -82,6 +82,12 @@ static void take(struct plan *p, enum feature f)
     case HAS_one_dimension: case HAS_one_ring: p->attention = "whole"; break;
     case HAS_streams: case_take_streams(p); break;
     case HAS_windows: case_take_windows(p); break;
+    case HAS_sinks: case HAS_biased_experts:
+        case_take_gpt_oss(p);
+        p->model.windows = (struct windows){ 0 };
+        p->model.mixture.balance_coefficient = p->model.mixture.z_coefficient = 0;
+        break;
+    case HAS_stored_scores: case_take_context(p, 2, "rsa"); break;
     case HAS_normed_together: case_take_olmo2(p); break;
     case HAS_long_rotary: case_take_phi3(p); break;
     case HAS_packed: p->packed = true; break;
@@ -123,7 +129,10 @@ static void take(struct plan *p, enum feature f)
         p->data.chosen = true, p->optimizer = &no_optimizer, p->hyper = no_optimizer.usual;
         break;
     case HAS_trains: take_optimizer(p, "sgd"); break;
-    case HAS_moves_experts: take(p, HAS_mixture), p->dispatch = "tutel"; break;
+    case HAS_moves_experts:
+        if (p->model.mlp != MLP_MIXTURE) take(p, HAS_mixture);
+        p->dispatch = "tutel";
+        break;
     case HAS_experts_in_shards:
         take_scheme(p, "zero3", 1), split(p, TP, 2), take(p, HAS_experts_apart);
         break;

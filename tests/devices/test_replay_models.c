@@ -44,6 +44,7 @@ static const struct subject { const char *file, *what; void (*change)(struct mod
     { "golden/qwen3-wider.safetensors", "norms of heads", NULL },
     { "golden/gemma-wider.safetensors", "norms from one, scaled embeddings, a geglu", NULL },
     { "golden/olmo2-grouped.safetensors", "norms of all queries and of all keys, and of what branches give", NULL },
+    { "golden/gptoss-windows.safetensors", "sinks, windows, experts with biases", NULL },
     { "golden/parscale-grouped.safetensors", "streams", NULL },
     { "golden/deepseekv2-groups.safetensors", "latents, experts in groups", NULL },
     { "golden/deepseekv2-yarn.safetensors", "latents of keys and values only, yarn", NULL },

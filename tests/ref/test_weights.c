@@ -78,6 +78,13 @@ static void save_model(const struct transformer *m)
     if (weights_save(m, scratch_folder, &err) != OK) fail_msg("%s", err.text);
 }
 
+static struct model_config gpt_oss(void)
+{
+    struct model_config c = mixtral();
+    c.sinks = true, c.mixture.clamped = (struct clamped){ 1.5, 3 }, c.biases = BIASES_GPT_OSS;
+    return c;
+}
+
 static void what_is_saved_loads(void **state)
 {
     (void)state;
@@ -99,7 +106,7 @@ static void what_is_saved_loads(void **state)
     deepseek.rotary.turned = 2, deepseek.rotary.neighbours = true, deepseek.mixture.shared = 2 * deepseek.F;
     deepseek.mixture.router = (struct router_rule){ .scale = 1.5 };
     const struct model_config shapes[] = { gpt2(), llama, mixtral(), gptj(), qwen2, qwen3, biased, qwen3_moe, gemma,
-                                          olmo2, deepseek };
+                                          olmo2, deepseek, gpt_oss() };
     for (size_t i = 0; i < sizeof shapes / sizeof *shapes; i++) {
         struct transformer a, b, wide;
         struct model_config read;
@@ -111,6 +118,35 @@ static void what_is_saved_loads(void **state)
         assert_int_equal(model_family(&read), model_family(&shapes[i]));
         transformer_close(&a), transformer_close(&b), transformer_close(&wide);
     }
+}
+
+/* Any rows and columns of an expert's first matrix, which is an item of a tensor of all experts: halves in turn. */
+static void boxes_of_stacked_experts(void **state)
+{
+    const struct model_config c = gpt_oss();
+    struct transformer m;
+    struct weights w;
+    struct error err;
+    (void)state;
+    open_model(&m, c, F64, 1);
+    save_model(&m);
+    if (weights_open(&w, scratch_folder, &err) != OK) fail_msg("%s", err.text);
+    const int at = param_of_expert(&c, 0, c.mixture.E - 1, UP_W);
+    const int64_t R = 2 * c.F, D = c.D;
+    double *const box = malloc((size_t)(R * D) * sizeof *box);
+    assert_non_null(box);
+    for (int64_t r0 = 0; r0 < R; r0++)
+        for (int64_t rows = 0; r0 + rows <= R; rows++) {
+            const int64_t start[2] = { r0, r0 % D }, extent[2] = { rows, D - r0 % D };
+            if (weights_read_box(&w, &m.spec[at], "", start, extent, F64, box, &err) != OK) fail_msg("%s", err.text);
+            for (int64_t i = 0; i < extent[0] * extent[1]; i++)
+                assert_true(box[i] == tensor_get(m.w[at], (r0 + i / extent[1]) * D + start[1] + i % extent[1]));
+        }
+    const struct safetensors_entry *up = safetensors_find(&w.file[0], "model.layers.0.mlp.experts.gate_up_proj");
+    assert_true(up && up->ndim == 3 && up->dim[0] == c.mixture.E && up->dim[1] == D && up->dim[2] == R);
+    free(box);
+    weights_close(&w);
+    transformer_close(&m);
 }
 
 /* Any rows and columns of a fused matrix, across the borders of its parts. */
@@ -256,6 +292,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test_setup_teardown(what_is_saved_loads, scratch_make, scratch_remove),
         cmocka_unit_test_setup_teardown(boxes_cross_parts, scratch_make, scratch_remove),
+        cmocka_unit_test_setup_teardown(boxes_of_stacked_experts, scratch_make, scratch_remove),
         cmocka_unit_test_setup_teardown(several_files_with_an_index, scratch_make, scratch_remove),
         cmocka_unit_test_setup_teardown(two_matrices_cannot_be_tied, scratch_make, scratch_remove),
         cmocka_unit_test_setup_teardown(another_shape_is_refused, scratch_make, scratch_remove),

@@ -68,12 +68,20 @@ static void release(struct data_parallel *dp, int use, int unit)
 
 /* ---- reading ----------------------------------------------------------------------------------------------------- */
 
-/* The two matrices of an expert are neighbours. */
-static enum error_code read_expert(struct data_parallel *dp, struct unit *u, const struct parameter *both,
+/* The parameters of an expert are neighbours. */
+static int expert_parameters(const struct unit *u, int first)
+{
+    int n = 0;
+    while (first + n < u->count && u->parameter[first + n].spec.expert == u->parameter[first].spec.expert) n++;
+    return n;
+}
+
+static enum error_code read_expert(struct data_parallel *dp, struct unit *u, const struct parameter *all, int count,
                                    picoseconds *when, struct error *err)
 {
     struct tier *tier = chain_state(dp, &stage_tier);
-    const struct interval own = { both[0].place, layout_count(&both[0].layout) + layout_count(&both[1].layout) };
+    struct interval own = { all[0].place, 0 };
+    for (int i = 0; i < count; i++) own.count += layout_count(&all[i].layout);
     const struct tensor home = slice(u->own_w, own);
     picoseconds until = tier_announce(tier, home, dp->device->clock.now);
     const enum error_code e = tier_read(tier, slice(u->w, own), home, &until, err);
@@ -88,8 +96,10 @@ enum error_code data_read_experts(struct data_parallel *dp, int part, const int3
     enum error_code e = OK;
     for (int k = 0, n = units_at(dp, (struct use){ .part = part }, unit); k < n; k++) {
         struct unit *u = &dp->unit[unit[k]];
-        for (int i = 0; i + 1 < u->count && unit_is_chosen(dp, u) && !e; i += 2)
-            if (counts[u->parameter[i].spec.expert] > 0) e = read_expert(dp, u, &u->parameter[i], &when, err);
+        for (int i = 0, n; i < u->count && unit_is_chosen(dp, u) && !e; i += n) {
+            n = expert_parameters(u, i);
+            if (counts[u->parameter[i].spec.expert] > 0) e = read_expert(dp, u, &u->parameter[i], n, &when, err);
+        }
     }
     clock_wait(&dp->device->clock, when);
     return e;

@@ -193,6 +193,7 @@ static struct runs runs_of(const struct model_config *c, enum param_role role, b
             add_run(&r, heads_columns(c, interval_moved(h.keys, before)));
         return r;
     }
+    if (role == ROLE_SINKS) return add_run(&r, h.queries), r;
     const int64_t width = inner ? inner_width(c, role) : outer_width(c, role);
     const struct interval own = block_at(width, parts, index);
     add_run(&r, own);

@@ -213,7 +213,7 @@ int axes_size(const struct tensor_parallel *, unsigned axes);
 static inline bool leads_inside(enum param_role r)
 {
     return r == ROLE_QKV || r == ROLE_UP || r == ROLE_HEAD || r == ROLE_TOKENS || r == ROLE_SHARED_UP ||
-           r == ROLE_DENSE_UP || r == ROLE_QUERIES || r == ROLE_KEYS_VALUES;
+           r == ROLE_SINKS || r == ROLE_DENSE_UP || r == ROLE_QUERIES || r == ROLE_KEYS_VALUES;
 }
 
 /* ---- local.c: products with the device's own piece, whole or tile by tile ---------------------------------------- */

@@ -131,6 +131,19 @@ void case_take_qwen3_moe(struct plan *p)
     if (p->model.L > 1) p->model.dense.F = 19, layer_set_add(&p->model.dense.at, 1);
 }
 
+/* Sinks, windows in the first and third layer, biases, and experts whose clamps are often reached; heads wider than
+ * D/H. */
+void case_take_gpt_oss(struct plan *p)
+{
+    case_take_mixtral(p);
+    struct model_config *m = &p->model;
+    snprintf(m->name, sizeof m->name, "nasty gpt-oss");
+    m->sinks = true, m->A = 4, m->mixture.clamped = (struct clamped){ 1.702, 0.5 };
+    m->biases = BIASES_GPT_OSS | HAS_BIAS(ROLE_QKV) | HAS_BIAS(ROLE_ATTENTION_OUT);
+    m->windows.size = 4;
+    for (int64_t l = 0; l < m->L; l += 2) windows_add(&m->windows, l, l + 1);
+}
+
 /* Latent attention, experts in groups beside shared ones; with three layers the first is dense. */
 void case_take_deepseek(struct plan *p)
 {
@@ -186,7 +199,7 @@ static const struct case_model models[] = { { "gpt2", take_gpt2 }, { "llama", ca
                                             { "phi3", case_take_phi3 }, { "gemma", case_take_gemma },
                                             { "olmo2", case_take_olmo2 },
                                             { "mixtral", case_take_mixtral }, { "qwen3-moe", case_take_qwen3_moe },
-                                            { "deepseek", case_take_deepseek },
+                                            { "deepseek", case_take_deepseek }, { "gpt-oss", case_take_gpt_oss },
                                             { "shared", take_shared } };
 
 const struct case_model *case_model_at(int place)

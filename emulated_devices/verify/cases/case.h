@@ -64,6 +64,7 @@ void case_take_qwen3(struct plan *);
 void case_take_qwen3_moe(struct plan *);
 void case_take_gemma(struct plan *);
 void case_take_deepseek(struct plan *);
+void case_take_gpt_oss(struct plan *);
 void case_take_biased(struct plan *);
 void case_take_windows(struct plan *);
 void case_take_phi3(struct plan *);

@@ -12,6 +12,7 @@ static const struct single_operation *const operations[OP_COUNT] = {
     [OP_ATTENTION] = &single_attention, [OP_GELU] = &single_gelu,           [OP_SILU] = &single_silu,
     [OP_SWIGLU] = &single_swiglu,       [OP_DROPOUT] = &single_dropout,     [OP_ADD] = &single_add,
     [OP_GATE] = &single_gate,           [OP_BESIDE] = &single_beside,       [OP_MIX] = &single_mix,
+    [OP_SINK_ATTENTION] = &single_sink_attention,
     [OP_LOSS] = &single_loss,           [OP_PREFIXED_ATTENTION] = &single_prefixed_attention,
     [OP_GEGLU] = &single_geglu,         [OP_SCALE] = &single_scale,         [OP_LATENT_NORM] = &single_latent_norm,
     [OP_JOIN] = &single_join,
@@ -125,9 +126,10 @@ static int add_step(struct building *b, const struct single_operation *is, int i
                     enum block_param p, int logits)
 {
     const struct model_config *c = b->config;
-    const int E = (int)c->mixture.E, first = p == BLOCK_PARAMS ? -1 : param_of_expert(c, b->layer, 0, p);
+    const int E = (int)c->mixture.E, first = p == BLOCK_PARAMS ? -1 : param_of_expert(c, b->layer, 0, p),
+              bias = p == BLOCK_PARAMS ? -1 : param_of_expert(c, b->layer, 0, p == UP_W ? UP_B : DOWN_B);
     struct single_node *node = &b->graph.node[b->graph.nodes];
-    *node = (struct single_node){ .operation = is, .in = { in, -1, -1 }, .weight = first, .bias = -1,
+    *node = (struct single_node){ .operation = is, .in = { in, -1, -1 }, .weight = first, .bias = bias,
                                   .matrices = p == UP_W ? 2 : 1, .logits = logits };
     if (first >= 0) node->experts = E, node->stride = E > 1 ? param_of_expert(c, b->layer, 1, p) - first : 0;
     node->out = add_rows(b, out, logits, cols);
@@ -140,8 +142,10 @@ static void add_experts(struct building *b, struct single_node sum)
 {
     const struct model_config *c = b->config;
     const int tokens = sum.in[0], logits = b->graph.node[b->graph.slot[sum.in[1]].maker].in[0];
+    const struct single_operation *const activation =
+        c->mixture.clamped.limit > 0 ? &single_clamped_swiglu : &single_swiglu;
     const int up = add_step(b, &single_experts_up, tokens, sorted_by_expert[0], 2 * c->F, UP_W, logits),
-              act = add_step(b, &single_swiglu, up, sorted_by_expert[1], c->F, BLOCK_PARAMS, logits),
+              act = add_step(b, activation, up, sorted_by_expert[1], c->F, BLOCK_PARAMS, logits),
               out = add_step(b, &single_experts_down, act, sorted_by_expert[2], c->D, DOWN_W, logits);
     sum.in[0] = out, sum.logits = logits, sum.weight = -1;
     if (c->mixture.zero > 0 && !c->mixture.zero_is_null) sum.in[2] = tokens;
