@@ -32,6 +32,20 @@ int64_t block_longest(const struct collective *c, int P)
     return longest;
 }
 
+bool turns_always(int P, const struct collective *c)
+{
+    (void)P, (void)c;
+    return true;
+}
+
+bool turns_with_equal_parts(int P, const struct collective *c) { return c->count % P == 0; }
+
+bool turns_with_equal_blocks(int P, const struct collective *c)
+{
+    if (c->placement) return false;
+    return c->counts ? P * block_longest(c, P) == block_total(c, P) : turns_with_equal_parts(P, c);
+}
+
 int64_t block_total(const struct collective *c, int P)
 {
     return block_first(c, P, P);

@@ -65,6 +65,11 @@ static inline const void *const_block(const struct collective *c, const void *bl
     return const_element(c, blocks, block_first(c, P, b));
 }
 
+/* For .turns: whatever the call; if all blocks are equal; if the vector is cut into equal parts. */
+bool turns_always(int P, const struct collective *);
+bool turns_with_equal_blocks(int P, const struct collective *);
+bool turns_with_equal_parts(int P, const struct collective *);
+
 /* Wait for all messages; returns the first error. */
 enum error_code wait_all(struct exchange *, struct message *, int number, struct error *);
 

@@ -36,5 +36,6 @@ static struct collective_cost cost(int r, int P, const struct collective *c)
 
 const struct algorithm allgather_direct = {
     .operation = ALLGATHER, .name = "direct", .description = "each block to everybody at once",
-    .source = "TensorRT-LLM custom all-reduce", .cost_formula = "a + n(P-1)/P b", .run = run, .cost = cost,
+    .source = "TensorRT-LLM custom all-reduce", .cost_formula = "a + n(P-1)/P b", .run = run,
+    .cost = cost, .turns = turns_with_equal_blocks,
 };

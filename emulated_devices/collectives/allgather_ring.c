@@ -34,5 +34,5 @@ static struct collective_cost cost(int r, int P, const struct collective *c)
 const struct algorithm allgather_ring = {
     .operation = ALLGATHER, .name = "ring", .description = "every block once round the ring",
     .source = "Thakur, Rabenseifner and Gropp 2005, doi:10.1177/1094342005051521",
-    .cost_formula = "(P-1) a + n(P-1)/P b", .run = run, .cost = cost,
+    .cost_formula = "(P-1) a + n(P-1)/P b", .run = run, .cost = cost, .turns = turns_with_equal_blocks,
 };

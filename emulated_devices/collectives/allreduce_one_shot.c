@@ -34,5 +34,5 @@ static struct collective_cost cost(int r, int P, const struct collective *c)
 const struct algorithm allreduce_one_shot = {
     .operation = ALLREDUCE, .name = "one_shot", .description = "everything to everybody at once: for short vectors",
     .order = BY_RANK, .source = "TensorRT-LLM custom all-reduce", .cost_formula = "a + n(P-1) b", .run = run,
-    .cost = cost,
+    .cost = cost, .turns = turns_always,
 };

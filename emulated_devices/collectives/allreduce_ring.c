@@ -59,5 +59,5 @@ static struct collective_cost cost(int r, int P, const struct collective *c)
 const struct algorithm allreduce_ring = {
     .operation = ALLREDUCE, .name = "ring", .description = "round the ring twice: the fewest bytes, many steps",
     .order = BY_POSITION, .source = "Patarasuk and Yuan 2009, doi:10.1016/j.jpdc.2008.09.002",
-    .cost_formula = "2(P-1) a + 2n(P-1)/P b", .run = run, .cost = cost,
+    .cost_formula = "2(P-1) a + 2n(P-1)/P b", .run = run, .cost = cost, .turns = turns_with_equal_parts,
 };

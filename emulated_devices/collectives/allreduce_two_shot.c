@@ -68,5 +68,5 @@ const struct algorithm allreduce_two_shot = {
     .operation = ALLREDUCE, .name = "two_shot",
     .description = "one block to each, the sums to everybody: two steps on a full mesh",
     .order = BY_RANK, .source = "TensorRT-LLM custom all-reduce", .cost_formula = "2 a + 2n(P-1)/P b", .run = run,
-    .cost = cost,
+    .cost = cost, .turns = turns_with_equal_parts,
 };

@@ -29,5 +29,5 @@ static struct collective_cost cost(int r, int P, const struct collective *c)
 const struct algorithm barrier_dissemination = {
     .operation = BARRIER, .name = "dissemination", .description = "tell the device 1, 2, 4, .. further on",
     .source = "Hensgen, Finkel and Manber 1988, doi:10.1007/BF01379320", .cost_formula = "ceil(log2 P) a", .run = run,
-    .cost = cost,
+    .cost = cost, .turns = turns_always,
 };

@@ -117,6 +117,9 @@ struct algorithm {
     /* NULL: supports every call.  Otherwise it returns NULL if the algorithm supports this call on a group of P, else
      * its requirement ("P even"). */
     const char *(*refuses)(int P, const struct collective *);
+    /* Whether in this call, on equally near members that begin at the same time, member r does to member q what member
+     * r + 1 does to q + 1 (modulo P), byte by byte: then one of them can stand for all (comm/folding.h).  NULL: no. */
+    bool (*turns)(int P, const struct collective *);
     /* Called only by collective_run, which has checked the arguments, handled P = 1 and empty calls, and copied in to
      * out for algorithms that work in out (broadcast, allreduce). */
     enum error_code (*run)(struct group *, const struct collective *, struct error *);

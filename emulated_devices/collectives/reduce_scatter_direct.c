@@ -55,5 +55,5 @@ static struct collective_cost cost(int r, int P, const struct collective *c)
 const struct algorithm reduce_scatter_direct = {
     .operation = REDUCE_SCATTER, .name = "direct", .description = "each block directly to its owner, all at once",
     .order = BY_RANK, .source = "TensorRT-LLM custom all-reduce", .cost_formula = "a + n(P-1)/P b", .run = run,
-    .cost = cost,
+    .cost = cost, .turns = turns_with_equal_blocks,
 };

@@ -42,5 +42,5 @@ const struct algorithm reduce_scatter_pairwise = {
     .operation = REDUCE_SCATTER, .name = "pairwise",
     .description = "each block directly to its owner, one partner at a time",
     .order = BY_POSITION, .source = "Thakur, Rabenseifner and Gropp 2005, doi:10.1177/1094342005051521",
-    .cost_formula = "(P-1) a + n(P-1)/P b", .run = run, .cost = cost,
+    .cost_formula = "(P-1) a + n(P-1)/P b", .run = run, .cost = cost, .turns = turns_with_equal_blocks,
 };

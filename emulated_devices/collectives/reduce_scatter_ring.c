@@ -51,5 +51,5 @@ static struct collective_cost cost(int r, int P, const struct collective *c)
 const struct algorithm reduce_scatter_ring = {
     .operation = REDUCE_SCATTER, .name = "ring", .description = "each block once round the ring to its owner",
     .order = BY_POSITION, .source = "Patarasuk and Yuan 2009, doi:10.1016/j.jpdc.2008.09.002",
-    .cost_formula = "(P-1) a + n(P-1)/P b", .run = run, .cost = cost,
+    .cost_formula = "(P-1) a + n(P-1)/P b", .run = run, .cost = cost, .turns = turns_with_equal_blocks,
 };

@@ -144,8 +144,9 @@ enum error_code collective_run(struct group *g, enum operation op, const char *a
     const struct traffic expected = collective_traffic(a, g, c);
     traffic_add(&g->comm->expected.of[g->kind].of[op], &expected);
     g->call = contract_number(op, a, c, g->size);
+    g->turns = a->turns && a->turns(g->size, c);
     code = trivial ? OK : a->run(g, c, err);
-    g->call = 0;
+    g->call = 0, g->turns = false;
     if (code == ERR_COMM) comm_give_up(g->comm, err);
     return code;
 }

@@ -26,6 +26,11 @@ struct carrier {
     /* End the whole job from one device.  Does not return. */
     void (*abort)(struct comm *, int exit_status);
     void (*close)(struct comm *);
+    /* group_agree; NULL: by messages. */
+    enum error_code (*agree)(struct group *, enum error_code local, struct error *);
+    /* What folding does to a group; NULL: nothing.  Then, if it sends what is not the same for all of a class: why. */
+    enum group_folds (*folds)(const struct comm *, const int *member, int size);
+    void (*uneven)(const struct group *, const char *why);
 };
 
 /* ---- what can be wrong with a message: carrier.c ---------------------------------------------------------------- */

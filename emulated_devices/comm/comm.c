@@ -39,7 +39,8 @@ static void streams_close(struct comm *c)
 
 enum error_code comm_open(struct comm *c, struct device *d, struct error *err)
 {
-    static const struct carrier mpi = { transport_start, transport_wait, transport_abort, transport_close };
+    static const struct carrier mpi = { .start = transport_start, .wait = transport_wait, .abort = transport_abort,
+                                        .close = transport_close };
     *c = (struct comm){ .device = d, .carrier = &mpi, .checks_calls = checks_calls() };
     enum error_code code = transport_begin(c, err);
     if (code != OK) return code;
@@ -134,6 +135,7 @@ enum error_code group_agree(struct group *g, enum error_code local, struct error
     struct error said = { .code = OK };
 
     if (g->size == 1) return local;
+    if (g->comm->carrier && g->comm->carrier->agree) return g->comm->carrier->agree(g, local, err);
     struct error broken = { .code = OK };
     enum error_code code = gather_up(&x, &worst, &broken);
     if (code == OK) code = tell_down(&x, &worst, sizeof worst, &broken);

@@ -113,6 +113,10 @@ enum error_code group_same(struct group *, const void *own, uint64_t bytes, cons
 
 /* ---- groups ------------------------------------------------------------------------------------------------- */
 
+/* In a folded crew (crew.h): no two members are of a class; going from one to the next of its class is turning the
+ * group; or neither, and then its messages cannot be those of a class with itself. */
+enum group_folds { GROUP_WHOLE, GROUP_TURNS, GROUP_BREAKS };
+
 struct group {
     struct comm *comm;
     int size, rank;                             /* members, and which of them this device is */
@@ -122,6 +126,8 @@ struct group {
     uint32_t *context;                          /* [size] how many groups this device and each member had made together
                                                    before this one: a number both know without asking.  In every tag. */
     uint32_t exchanges;                         /* begun so far */
+    enum group_folds folds;
+    bool turns;                                 /* a collective runs in which all members do the same */
     uint64_t call; /* a number for the arguments of the collective that is running, or 0.  In every message:
                                                    members that were called with other arguments
                                                    do not take each other's data */

@@ -1,24 +1,23 @@
-#define _DEFAULT_SOURCE                 /* MAP_ANONYMOUS, MAP_NORESERVE */
 #include "emulated_devices/comm/crew.h"
 #include "emulated_devices/comm/carrier.h"
+#include "emulated_devices/comm/fiber.h"
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/mman.h>
-#include <ucontext.h>
 #include <unistd.h>
 
-enum { STACK = 1 << 20, SAID = 8 };     /* bytes, of which a device touches few; waiting devices that a report names */
+enum { STACK = 1 << 21, SAID = 8 };     /* bytes, of which few are touched; waiting devices that a report names */
 
 /* ---- mail -------------------------------------------------------------------------------------------------------- */
 
-/* Which message: nth mail with equal keys from the nth send meets the nth receive. */
-struct key { int from, to; uint32_t context, number; bool named; };
+/* Which message: nth mail with equal keys from the nth send meets the nth receive.  Of the devices of a class, all send
+ * the same: keys are those of the device that stands for the sender's. */
+struct key { uint64_t pair, exchange; };        /* from, to, whether it is named; context, number */
 
 /* A message, made by whichever side comes first. */
 struct mail {
     struct key key;
-    struct mail *next;                  /* of the same bucket, in the order in which they were made */
+    struct mail *next;                  /* of the same bucket, in the order of making; of those not used */
     bool sent, received;                /* which sides have come */
     int ends;                           /* sides that still need it */
     int waits;                          /* device that waits for the other side; -1: none */
@@ -42,12 +41,18 @@ struct post {
     int parcels, first_free;            /* first_free: -1 if all are in use */
 };
 
+/* Mails are made many at a time, and used again. */
+enum { BATCH = 256 };
+struct mails { struct mails *before; struct mail mail[BATCH]; };
+
 /* ---- fibers ------------------------------------------------------------------------------------------------------ */
 
-struct fiber {
-    ucontext_t context;
-    void *stack;
-    int next;                           /* ready to run after this one; -1: the last */
+struct life {
+    struct fiber fiber;
+    struct crew *crew;
+    int rank;
+    bool ready;                         /* in the queue */
+    int next;                           /* device ready to run after this one; -1: the last */
     const struct exchange *waits_over;  /* while it waits for a message */
     int waits_for;                      /* device */
     bool sends;
@@ -56,25 +61,48 @@ struct fiber {
 };
 
 struct crew {
-    int size, left;                     /* devices; those that have not returned */
-    struct fiber *fiber;
-    ucontext_t home;                    /* crew_run */
-    int running, first, last;           /* the queue of those that can run; -1: it is empty */
+    int size, lives, left;              /* devices; those that run; that have not returned */
+    struct folding folding;
+    bool folds;
+    struct life *life;                  /* [lives] */
+    int *life_of;                       /* [size] where a device's life is; of those that do not run -1 */
+    struct fiber home;                  /* crew_run */
+    int running, first, last;           /* a device; the queue of those that can run, -1: it is empty */
     crew_fn *run;
     const void *asked;
     struct mail **bucket;               /* [buckets] that one side waits for */
     size_t buckets;
-    uint64_t switches;
+    struct mail *unused;
+    struct mails *mails;
+    struct crew_outcome *outcome;
 };
 
-uint64_t crew_switches(const struct crew *c) { return c->switches; }
+static struct life *life_of(const struct crew *c, int device) { return &c->life[c->life_of[device]]; }
 
 static void make_ready(struct crew *c, int device)
 {
-    c->fiber[device].next = -1;
+    struct life *l = life_of(c, device);
+    if (l->ready) return;
+    l->ready = true, l->next = -1;
     if (c->first < 0) c->first = device;
-    else c->fiber[c->last].next = device;
+    else life_of(c, c->last)->next = device;
     c->last = device;
+}
+
+/* ---- what ends early --------------------------------------------------------------------------------------------- */
+
+/* Nothing is true any more: nobody waits for anything again, so that all devices come to their ends. */
+static bool is_void(const struct crew *c) { return c->outcome->inexact[0] != '\0'; }
+
+bool crew_is_inexact(const struct crew *c) { return is_void(c); }
+
+static void make_void(struct crew *c, unsigned axes, const char *why)
+{
+    if (is_void(c)) return;
+    c->outcome->axes = axes;
+    snprintf(c->outcome->inexact, sizeof c->outcome->inexact, "%s", why);
+    for (int i = 0; i < c->lives; i++)
+        if (c->life[i].waits_over) make_ready(c, c->life[i].rank);
 }
 
 /* No device can go on. */
@@ -83,11 +111,12 @@ static void report_deadlock(const struct crew *c)
     char axes[64];
     int said = 0;
     fflush(stdout);
-    for (int d = 0; d < c->size && said < SAID; d++) {
-        const struct exchange *x = c->fiber[d].waits_over;
+    for (int i = 0; i < c->lives && said < SAID; i++) {
+        const struct life *l = &c->life[i];
+        const struct exchange *x = l->waits_over;
         if (x == NULL) continue;
-        fprintf(stderr, "device %d waits for device %d to %s: %s over %s, %s %u\n", d, c->fiber[d].waits_for,
-                c->fiber[d].sends ? "receive" : "send", operation_name(x->operation),
+        fprintf(stderr, "device %d waits for device %d to %s: %s over %s, %s %u\n", l->rank, l->waits_for,
+                l->sends ? "receive" : "send", operation_name(x->operation),
                 axes_describe(x->group->axes, axes, sizeof axes), x->named ? "named" : "exchange", (unsigned)x->number);
         said++;
     }
@@ -96,103 +125,137 @@ static void report_deadlock(const struct crew *c)
     _exit(1);
 }
 
-/* Leave this device for the next one that can run.  @param from  where to come back to. */
-static void go_on(struct crew *c, ucontext_t *from)
+/* Leave this device for the next one that can run. */
+static void go_on(struct crew *c, struct fiber *from, bool ends)
 {
-    const int next = c->first;
-    if (next < 0) report_deadlock(c);
-    c->first = c->fiber[next].next;
-    c->running = next;
-    c->switches++;
-    swapcontext(from, &c->fiber[next].context);
+    if (c->first < 0 && c->folds) make_void(c, 0, "devices that stand for others wait for each other");
+    if (c->first < 0) report_deadlock(c);
+    c->running = c->first;
+    struct life *next = life_of(c, c->running);
+    c->first = next->next;
+    next->ready = false;
+    c->outcome->switches++;
+    if (&next->fiber != from) fiber_switch(from, &next->fiber, ends);
 }
 
-/* makecontext hands over ints: the two halves of the crew's address. */
-static void live(unsigned high, unsigned low)
+static void live(void *argument)
 {
-    struct crew *c = (struct crew *)((uintptr_t)high << 16 << 16 | low);
-    struct fiber *f = &c->fiber[c->running];
-    f->code = c->run(c, c->running, c->asked, &f->err);
-    if (--c->left > 0) go_on(c, &f->context);
-    else setcontext(&c->home);
+    struct life *own = argument;
+    struct crew *c = own->crew;
+    own->code = c->run(c, own->rank, c->asked, &own->err);
+    if (--c->left > 0) go_on(c, &own->fiber, true);
+    else fiber_switch(&own->fiber, &c->home, true);
 }
 
-static bool fiber_open(struct crew *c, int device)
+/* ---- a run ------------------------------------------------------------------------------------------------------- */
+
+static bool crew_open(struct crew *c, struct stacks *stacks)
 {
-    struct fiber *f = &c->fiber[device];
-    const uintptr_t address = (uintptr_t)c;
-    void *stack = mmap(NULL, STACK, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
-    if (stack == MAP_FAILED) return false;
-    f->stack = stack;
-    if (getcontext(&f->context) != 0) return false;
-    f->context.uc_stack.ss_sp = stack, f->context.uc_stack.ss_size = STACK;
-    makecontext(&f->context, (void (*)(void))live, 2, (unsigned)(address >> 16 >> 16), (unsigned)address);
-    make_ready(c, device);
-    return true;
+    for (c->buckets = 64; c->buckets < 16 * (size_t)c->lives; c->buckets *= 2) continue;
+    c->life = calloc((size_t)c->lives, sizeof *c->life);
+    c->life_of = malloc(sizeof *c->life_of * (size_t)c->size);
+    c->bucket = calloc(c->buckets, sizeof *c->bucket);
+    if (!c->life || !c->life_of || !c->bucket || !stacks_open(stacks, c->lives, STACK)) return false;
+    int lives = 0;
+    bool ok = true;
+    for (int rank = 0; rank < c->size && ok; rank++) {
+        const bool runs = !c->folds || folding_stands_for(&c->folding, rank) == rank;
+        c->life_of[rank] = runs ? lives++ : -1;
+        if (!runs) continue;
+        struct life *l = life_of(c, rank);
+        l->crew = c, l->rank = rank;
+        ok = fiber_make(&l->fiber, stacks_at(stacks, c->life_of[rank]), STACK, live, l);
+        make_ready(c, rank);
+    }
+    return ok;
 }
 
-static void crew_free(struct crew *c)
+static void crew_free(struct crew *c, struct stacks *stacks)
 {
-    for (int d = 0; d < c->size && c->fiber; d++)
-        if (c->fiber[d].stack) munmap(c->fiber[d].stack, STACK);
-    free(c->fiber), free(c->bucket);
+    for (struct mails *m = c->mails, *before; m; m = before) {
+        for (int i = 0; i < BATCH; i++) free(m->mail[i].copy);          /* nobody waited for it */
+        before = m->before;
+        free(m);
+    }
+    stacks_close(stacks);
+    free(c->life), free(c->life_of), free(c->bucket);
+}
+
+static enum error_code run_all(int devices, const struct folding *folding, crew_fn *run, const void *asked,
+                               struct crew_outcome *outcome, struct error *err)
+{
+    struct crew c = { .size = devices, .lives = devices, .first = -1, .run = run, .asked = asked, .outcome = outcome };
+    struct stacks stacks = { 0 };
+    enum error_code e = OK;
+    if (folding && !folding_is_none(folding))
+        c.folds = true, c.folding = *folding, c.lives = folding_lives(folding);
+    c.left = c.lives;
+    *outcome = (struct crew_outcome){ .lives = c.lives };
+    if (!crew_open(&c, &stacks))
+        e = fail(err, ERR_MEMORY, "no memory for the stacks of %d devices in one process", c.lives);
+    else go_on(&c, &c.home, false);
+    for (int i = 0; i < c.lives && !e; i++) {
+        e = c.life[i].code;
+        if (e && err) *err = c.life[i].err;
+    }
+    crew_free(&c, &stacks);
+    return e;
 }
 
 enum error_code crew_run(int devices, crew_fn *run, const void *asked, struct error *err)
 {
-    struct crew c = { .size = devices, .left = devices, .first = -1, .run = run, .asked = asked };
-    enum error_code e = OK;
-    for (c.buckets = 64; c.buckets < 16 * (size_t)devices; c.buckets *= 2) continue;
-    c.fiber = calloc((size_t)devices, sizeof *c.fiber);
-    c.bucket = calloc(c.buckets, sizeof *c.bucket);
-    bool opened = c.fiber && c.bucket;
-    for (int d = 0; d < devices && opened; d++) opened = fiber_open(&c, d);
-    if (!opened) e = fail(err, ERR_MEMORY, "no memory for the stacks of %d devices in one process", devices);
-    else go_on(&c, &c.home);
-    for (int d = 0; d < devices && !e; d++) {
-        e = c.fiber[d].code;
-        if (e && err) *err = c.fiber[d].err;
-    }
-    crew_free(&c);
-    return e;
+    struct crew_outcome unread;
+    return run_all(devices, NULL, run, asked, &unread, err);
+}
+
+enum error_code crew_run_folded(const struct folding *f, crew_fn *run, const void *asked, struct crew_outcome *outcome,
+                                struct error *err)
+{
+    return run_all(f->mesh.devices, f, run, asked, outcome, err);
 }
 
 /* ---- finding the other side -------------------------------------------------------------------------------------- */
 
-static size_t bucket_of(const struct crew *c, const struct key *k)
+static size_t bucket_of(const struct crew *c, struct key k)
 {
-    uint64_t h = (uint64_t)k->from << 32 | (uint32_t)k->to;
-    h = (h ^ h >> 31) * UINT64_C(0x7fb5d329728ea185) + ((uint64_t)k->context << 32 | k->number) + k->named;
+    uint64_t h = (k.pair ^ k.pair >> 31) * UINT64_C(0x7fb5d329728ea185) + k.exchange;
     h = (h ^ h >> 27) * UINT64_C(0x81dadef4bc2dd44d);
     return (size_t)(h ^ h >> 33) & (c->buckets - 1);
 }
 
-static bool same_key(const struct key *a, const struct key *b)
+static struct mail *new_mail(struct crew *c)
 {
-    return a->from == b->from && a->to == b->to && a->context == b->context && a->number == b->number &&
-           a->named == b->named;
+    if (c->unused == NULL) {
+        struct mails *more = calloc(1, sizeof *more);
+        if (more == NULL) return NULL;
+        more->before = c->mails, c->mails = more;
+        for (int i = 0; i < BATCH; i++) more->mail[i].next = c->unused, c->unused = &more->mail[i];
+    }
+    struct mail *m = c->unused;
+    c->unused = m->next;
+    return m;
 }
 
 /* The mail that this side completes, taken out of its bucket; or a new one.  NULL: no memory. */
 static struct mail *meet(struct crew *c, struct key k, bool sending)
 {
-    struct mail **at = &c->bucket[bucket_of(c, &k)];
+    struct mail **at = &c->bucket[bucket_of(c, k)];
     for (; *at; at = &(*at)->next) {
         struct mail *m = *at;
-        if (!same_key(&m->key, &k) || (sending ? m->sent : m->received)) continue;
+        if (m->key.pair != k.pair || m->key.exchange != k.exchange || (sending ? m->sent : m->received)) continue;
         *at = m->next;
         return m;
     }
-    struct mail *m = *at = calloc(1, sizeof *m);
-    if (m) m->key = k, m->ends = 2, m->waits = -1;
+    struct mail *m = *at = new_mail(c);
+    if (m) *m = (struct mail){ .key = k, .ends = 2, .waits = -1 };
     return m;
 }
 
-static void leave(struct mail *m)
+static void leave(struct crew *c, struct mail *m)
 {
     if (--m->ends > 0) return;
-    free(m->copy);
-    free(m);
+    free(m->copy), m->copy = NULL;
+    m->next = c->unused, c->unused = m;
 }
 
 /* ---- the carrier ------------------------------------------------------------------------------------------------- */
@@ -224,30 +287,45 @@ static bool copy_data(struct device *d, struct mail *m, const void *data, uint64
     return true;
 }
 
-static bool post(struct comm *c, struct parcel *p, const struct key *k)
+static bool post(struct comm *c, struct parcel *p, struct key k)
 {
-    struct mail *m = p->mail = meet(c->post->crew, *k, p->delivery.sending);
+    struct crew *crew = c->post->crew;
+    struct mail *m = p->mail = meet(crew, k, p->delivery.sending);
     if (m == NULL) return false;
     if (p->delivery.sending) {
         m->sent = true, m->bytes = p->bytes, m->call = p->delivery.exchange.call;
         m->stamp = p->delivery.passage.stamp, m->serial = p->delivery.passage.serial;
         if (!copy_data(c->device, m, p->delivery.data, p->bytes)) return false;
     } else m->received = true, m->ready = p->delivery.passage.posted;
-    if (m->waits >= 0) make_ready(c->post->crew, m->waits), m->waits = -1;
+    if (m->waits >= 0) make_ready(crew, m->waits), m->waits = -1;
     return true;
+}
+
+/* Of a message to this device: what the device that stands for the sender calls it. */
+static struct key key_of(const struct comm *c, const struct exchange *x, int peer, bool sending)
+{
+    const struct crew *crew = c->post->crew;
+    const int other = x->group->member[peer];
+    int from = sending ? c->rank : other, to = sending ? other : c->rank;
+    if (!sending && crew->folds) {
+        to = folding_move(&crew->folding, to, from);
+        from = folding_stands_for(&crew->folding, from);
+    }
+    return (struct key){ (uint64_t)from << 32 | (uint32_t)to << 1 | x->named,
+                         (uint64_t)x->group->context[peer] << 32 | x->number };
 }
 
 static int crew_start(struct exchange *x, int peer, void *data, uint64_t bytes, const struct passage *passage,
                       bool sending)
 {
     struct comm *c = x->group->comm;
-    const int slot = take_parcel(c->post), other = x->group->member[peer];
+    const int slot = take_parcel(c->post);
     if (slot < 0) return -1;
     struct parcel *p = &c->post->parcel[slot];
-    const struct key k = { sending ? c->rank : other, sending ? other : c->rank, x->group->context[peer], x->number,
-                           x->named };
     *p = (struct parcel){ { *x, *passage, data, peer, sending }, bytes, NULL, -1 };
-    return post(c, p, &k) ? slot : -1;
+    c->post->crew->outcome->events++;
+    if (is_void(c->post->crew)) return slot;
+    return post(c, p, key_of(c, x, peer, sending)) ? slot : -1;
 }
 
 /* Whether this side's part is done: a send needs its receiver only for a rendezvous. */
@@ -259,11 +337,11 @@ static bool is_done(const struct parcel *p)
 static void wait_for_the_other(struct comm *c, const struct parcel *p)
 {
     struct crew *crew = c->post->crew;
-    struct fiber *own = &crew->fiber[c->rank];
+    struct life *own = life_of(crew, c->rank);
     own->waits_over = &p->delivery.exchange, own->sends = p->delivery.sending;
     own->waits_for = p->delivery.exchange.group->member[p->delivery.peer];
     p->mail->waits = c->rank;
-    go_on(crew, &own->context);
+    go_on(crew, &own->fiber, false);
     own->waits_over = NULL;
 }
 
@@ -273,26 +351,70 @@ static void deliver(struct device *d, void *data, const struct mail *m)
     else if (m->bytes > 0 && !device_holds_zeros(d, data)) memset(data, 0, (size_t)m->bytes);
 }
 
+static enum error_code take(struct comm *c, struct parcel *p, const struct mail *m, struct error *err)
+{
+    if (p->delivery.sending) {
+        p->delivery.passage.ready = p->delivery.passage.rendezvous ? m->ready : 0;
+        return OK;
+    }
+    p->delivery.passage.stamp = m->stamp, p->delivery.passage.serial = m->serial;
+    if (m->bytes != p->bytes)
+        return message_wrong_length(&p->delivery.exchange, p->delivery.peer, p->bytes, m->bytes, err);
+    if (m->call != p->delivery.exchange.call) return message_wrong_call(&p->delivery.exchange, p->delivery.peer, err);
+    deliver(c->device, p->delivery.data, m);
+    return OK;
+}
+
 static enum error_code crew_wait(struct comm *c, int slot, struct delivery *delivery, struct error *err)
 {
+    struct crew *crew = c->post->crew;
     struct parcel *p = &c->post->parcel[slot];
-    const struct mail *m = p->mail;
     enum error_code e = OK;
-    if (!is_done(p)) wait_for_the_other(c, p);
-    if (p->delivery.sending) p->delivery.passage.ready = p->delivery.passage.rendezvous ? m->ready : 0;
-    else {
-        p->delivery.passage.stamp = m->stamp, p->delivery.passage.serial = m->serial;
-        if (m->bytes != p->bytes)
-            e = message_wrong_length(&p->delivery.exchange, p->delivery.peer, p->bytes, m->bytes, err);
-        else if (m->call != p->delivery.exchange.call)
-            e = message_wrong_call(&p->delivery.exchange, p->delivery.peer, err);
-        else deliver(c->device, p->delivery.data, m);
+    if (!is_void(crew) && !is_done(p)) wait_for_the_other(c, p);
+    if (!is_void(crew)) e = take(c, p, p->mail, err);
+    if (e && crew->folds) {                             /* they do not do the same */
+        make_void(crew, p->delivery.exchange.group->axes, err ? err->text : "a class sends different messages");
+        e = OK;
     }
+    if (!is_void(crew)) leave(crew, p->mail);
     *delivery = p->delivery;
-    leave(p->mail);
     p->next_free = c->post->first_free, c->post->first_free = slot;
     return e;
 }
+
+/* All devices are in this process.  An error of one cannot be met by the others, so it is the crew's. */
+static enum error_code crew_agree(struct group *g, enum error_code local, struct error *err)
+{
+    (void)err;
+    if (local != OK) make_void(g->comm->post->crew, g->axes, "a device has failed");
+    return local;
+}
+
+/* Devices of a class are in the group, so that its messages are of the class with itself.  Then moving to the next of
+ * the class must be turning the group by some places. */
+static bool turns_along(const struct folding *f, enum axis a, const int *member, int size)
+{
+    const int first = folding_next(f, member[0], a);
+    int by = 0;
+    while (by < size && member[by] != first) by++;
+    if (by == size || f->every[a] == f->mesh.size[a]) return true;      /* another group */
+    for (int i = 0; i < size; i++)
+        if (folding_next(f, member[i], a) != member[(i + by) % size]) return false;
+    return true;
+}
+
+static enum group_folds crew_folds(const struct comm *c, const int *member, int size)
+{
+    const struct crew *crew = c->post->crew;
+    const struct folding *f = &crew->folding;
+    bool folds = false, turns = true;
+    for (int i = 0; i < size && crew->folds && !folds; i++)
+        folds = member[i] != c->rank && folding_stands_for(f, member[i]) == folding_stands_for(f, c->rank);
+    for (enum axis a = 0; a < AXIS_COUNT && folds && turns; a++) turns = turns_along(f, a, member, size);
+    return !folds ? GROUP_WHOLE : turns ? GROUP_TURNS : GROUP_BREAKS;
+}
+
+static void crew_uneven(const struct group *g, const char *why) { make_void(g->comm->post->crew, g->axes, why); }
 
 static void crew_abort(struct comm *c, int exit_status)
 {
@@ -309,15 +431,14 @@ static void crew_close(struct comm *c)
 
 enum error_code crew_join(struct comm *c, struct crew *crew, int rank, struct device *d, struct error *err)
 {
-    static const struct carrier carrier = { crew_start, crew_wait, crew_abort, crew_close };
+    static const struct carrier carrier = { crew_start, crew_wait, crew_abort, crew_close, crew_agree, crew_folds,
+                                            crew_uneven };
     struct post *p = calloc(1, sizeof *p);
     *c = (struct comm){ .device = d, .rank = rank, .size = crew->size, .carrier = &carrier, .post = p,
                         .contexts = calloc((size_t)crew->size, sizeof *c->contexts),
                         .everyone = calloc(1, sizeof *c->everyone) };
-    if (p && c->contexts && c->everyone && group_world(c->everyone, c, err) == OK) {
-        *p = (struct post){ .crew = crew, .first_free = -1 };
-        return OK;
-    }
+    if (p) *p = (struct post){ .crew = crew, .first_free = -1 };
+    if (p && c->contexts && c->everyone && group_world(c->everyone, c, err) == OK) return OK;
     free(p), free(c->contexts), free(c->everyone);
     return fail(err, ERR_MEMORY, "device %d has no memory to connect to %d others", rank, crew->size - 1);
 }

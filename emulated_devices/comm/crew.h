@@ -1,23 +1,39 @@
 /* crew.h -- many devices in one process: no MPI, no processes, one core.
  *
- * Each device is a fiber, a function with a stack of its own.  It runs until it has to wait for a message; then another
- * one runs whose message has come.  So thousands of devices fit into a process, a run is the same every time, and a
- * deadlock is seen at once, when no device can go on.
+ * Each device is a fiber (fiber.h), a function with a stack of its own.  It runs until it has to wait for a message;
+ * then another one runs whose message has come.  So thousands of devices fit into a process, a run is the same every
+ * time, and a deadlock is seen at once, when no device can go on.
  *
  * A device of a crew computes what its backend computes.  With the backend `count` a crew is a plan that is run without
- * its numbers: messages, bytes, memory and virtual time are those of real devices.
+ * its numbers: messages, bytes, memory and virtual time are those of real devices.  Without numbers devices that do the
+ * same can be folded (folding.h): one of each class runs, and gets from itself what its likes would send it.
+ *
+ * Folding is exact or refused.  That the devices of a class compute the same is for the caller to know.  What they send
+ * is checked as they send it: in a group with several devices of a class only collectives whose algorithm says that all
+ * members do the same (`turns` in collective.h) may run.  Otherwise all devices run to their ends without waiting for
+ * anything, and the outcome says why it means nothing.
  */
 #ifndef ORRERY_CREW_H
 #define ORRERY_CREW_H
 
 #include "emulated_devices/comm/comm.h"
+#include "emulated_devices/comm/folding.h"
 
 struct crew;
 
 /* The work of one device.  It opens its device, joins, and calls comm_close before it returns. */
 typedef enum error_code crew_fn(struct crew *, int rank, const void *asked, struct error *);
 
-enum { CREW_MOST_DEVICES = 16384 };
+enum { CREW_MOST_DEVICES = MESH_MOST_DEVICES };
+
+/* What a run took. */
+struct crew_outcome {
+    int lives;                          /* devices that ran */
+    uint64_t events, switches;          /* sends and receives; how often one device was left for another */
+    char inexact[200];                  /* why the devices cannot be folded so, and nothing of this run is true; empty:
+                                         * they can */
+    unsigned axes;                      /* of the group that found out; 0: none did */
+};
 
 /**
  * Run a function as each of `devices` devices, until all have returned.
@@ -27,11 +43,16 @@ enum { CREW_MOST_DEVICES = 16384 };
  */
 enum error_code crew_run(int devices, crew_fn *run, const void *asked, struct error *);
 
+/** The same of the devices of a mesh, of which those run that stand for all.  If they wait for each other, the run is
+ *  `inexact`.  @return as crew_run. */
+enum error_code crew_run_folded(const struct folding *, crew_fn *run, const void *asked, struct crew_outcome *,
+                                struct error *);
+
 /** In a crew what comm_open is between processes: connect this device with all others.
  *  @return OK, or ERR_MEMORY with nothing to close. */
 enum error_code crew_join(struct comm *, struct crew *, int rank, struct device *, struct error *);
 
-/** How many times a device of the crew has waited so far: what a run of many devices costs. */
-uint64_t crew_switches(const struct crew *);
+/** Whether the run means nothing already (crew_outcome.inexact): work that is left need not be done. */
+bool crew_is_inexact(const struct crew *);
 
 #endif

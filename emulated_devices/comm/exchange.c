@@ -34,6 +34,17 @@ static struct message rehearse_send(const struct exchange *x, int peer, uint64_t
     return (struct message){ 0 };
 }
 
+/* In a group with several devices of a class: only what all members do alike. */
+static void must_turn(const struct exchange *x)
+{
+    char axes[64], why[160];
+    const struct group *g = x->group;
+    if (g->folds == GROUP_WHOLE || (g->folds == GROUP_TURNS && g->turns) || x->operation == CONTROL) return;
+    snprintf(why, sizeof why, "%s %s over %s is not the same for all members", traffic_kind_name(g->kind),
+             operation_name(x->operation), axes_describe(g->axes, axes, sizeof axes));
+    g->comm->carrier->uneven(g, why);
+}
+
 struct message message_send(struct exchange *x, int peer, const void *data, uint64_t bytes)
 {
     const struct comm *c = x->group->comm;
@@ -41,6 +52,7 @@ struct message message_send(struct exchange *x, int peer, const void *data, uint
     struct passage p = { .charged = false };
     struct traffic *t = counted(x);
     if (c->rehearsal != NULL) return rehearse_send(x, peer, bytes);
+    must_turn(x);
     t->messages_sent++;
     t->bytes_sent += bytes;
     if (x->operation != CONTROL) {

@@ -1,4 +1,4 @@
-#include "emulated_devices/comm/comm.h"
+#include "emulated_devices/comm/carrier.h"
 #include <stdlib.h>
 
 /* Take ownership of the list, find this device in it, and count one more group with each member. */
@@ -15,6 +15,7 @@ static enum error_code group_finish(struct group *g, struct comm *c, int *member
         if (member[i] == c->rank) g->rank = i;
         g->context[i] = c->contexts[member[i]]++;
     }
+    if (c->carrier && c->carrier->folds) g->folds = c->carrier->folds(c, member, size);
     return OK;
 }
 

@@ -3,8 +3,6 @@
 #include <stdint.h>
 #include <stdio.h>
 
-enum { MAX_DEVICES = 4096 };
-
 const char *axis_name(enum axis a)
 {
     static const char *const name[] = {
@@ -33,9 +31,9 @@ enum error_code mesh_make(struct mesh *m, const int size[AXIS_COUNT], struct err
     for (enum axis a = 0; a < AXIS_COUNT; a++) {
         if (size[a] < 1) return fail(err, ERR_PLAN, "--%s %d: an axis has at least 1 device", axis_name(a), size[a]);
         devices *= size[a];
-        if (devices > MAX_DEVICES)
+        if (devices > MESH_MOST_DEVICES)
             return fail(err, ERR_PLAN, "--%s %d: makes the mesh larger than %d devices", axis_name(a), size[a],
-                        MAX_DEVICES);
+                        MESH_MOST_DEVICES);
         m->size[a] = size[a];
     }
     m->devices = (int)devices;

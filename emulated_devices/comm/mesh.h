@@ -23,7 +23,7 @@ enum axis {
 #define AXIS_BIT(axis) (1u << (axis))
 enum { AXIS_SETS = 1 << AXIS_COUNT };
 
-enum { MESH_MOST_DEVICES = 4096 };
+enum { MESH_MOST_DEVICES = 16384 };
 
 struct mesh {
     int size[AXIS_COUNT];               /* each >= 1 */
@@ -35,7 +35,7 @@ const char *axis_name(enum axis);
 /** Text such as "dp+cp" for a set of axes; "all devices" for the empty one.  @return out. */
 const char *axes_describe(unsigned axes, char *out, int size);
 
-/** A mesh from its sizes. @return OK, or ERR_PLAN if a size is below 1 or the product is above 4096. */
+/** A mesh from its sizes. @return OK, or ERR_PLAN if a size is below 1 or the product is above 16384. */
 enum error_code mesh_make(struct mesh *, const int size[AXIS_COUNT], struct error *);
 
 /** Where a rank stands on one axis, 0 <= result < size[axis]. */

@@ -630,12 +630,6 @@ static inline void dev_scale(struct device *d, struct tensor Y, double a)
     dev_charge(d, "scale", Y, 2, 1);
 }
 
-static inline void dev_add_squares(struct device *d, struct exact_sum *sum, struct tensor X)
-{
-    device_add_squares(d, sum, X);
-    dev_charge(d, "sum of squares", X, 1, 2);
-}
-
 /* ---- cross-entropy ----------------------------------------------------------------------------------------------- */
 
 static inline void dev_cross_entropy_max(struct device *d, struct tensor top, struct tensor logits)

@@ -1,4 +1,5 @@
 #include "emulated_devices/model/alone.h"
+#include "emulated_devices/model/plan_memory.h"
 #include "emulated_devices/model/trainer.h"
 #include <string.h>
 
@@ -21,6 +22,22 @@ static enum error_code plan_alone(struct plan *one, const struct plan *p, struct
     return e ? e : plan_check(one, err);
 }
 
+/* The backend gives no more addresses than a processor has: a batch that would need more is several microbatches. */
+static enum error_code cut_to_fit(struct plan *one, struct error *err)
+{
+    const uint64_t most = UINT64_C(1) << 43;
+    struct plan_memory m = { .peak.total = most + 1 };
+    enum error_code e = OK;
+    for (int micros = 1; micros <= one->B && m.peak.total > most && !e; micros++) {
+        if (one->B % micros != 0) continue;
+        one->micros = micros;
+        e = plan_check(one, err);
+        if (!e) e = plan_memory(one, 0, 1, &m, err);
+    }
+    if (!e && m.peak.total > most) e = fail(err, ERR_PLAN, "one sequence needs more memory than can be addressed");
+    return e;
+}
+
 static void fill(const void *context, int64_t step, int64_t first, int64_t count, int32_t *ids, int32_t *labels,
                  int32_t *within)
 {
@@ -35,7 +52,7 @@ static enum error_code step(const struct plan *one, struct comm *nobody, struct 
 {
     struct trainer t;
     struct step_result result;
-    enum error_code e = trainer_open(&t, one, nobody, (struct batch_source){ fill, one }, err);
+    enum error_code e = trainer_open(&t, one, nobody, (struct batch_source){ one->packed ? fill : NULL, one }, err);
     if (e) return e;
     clock_restart(&nobody->device->clock, one->cluster, one->dtype);
     e = trainer_gradients(&t, &result, err);
@@ -50,6 +67,7 @@ enum error_code alone_step_time(const struct plan *p, picoseconds *time, struct 
     struct device device;
     struct comm nobody;
     enum error_code e = plan_alone(&one, p, err);
+    if (!e) e = cut_to_fit(&one, err);
     if (!e) e = device_open(&device, backend_find("count"), one.dtype, 0, err);
     if (e) return e;
     e = comm_alone(&nobody, &device, err);

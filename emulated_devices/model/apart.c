@@ -1,20 +1,8 @@
 #include "emulated_devices/model/apart.h"
-#include <stdlib.h>
 
 static int replica_of(const struct trainer *t, int rank)
 {
     return shards_replica_of(&t->data.shards, plan_copy_of(&t->plan, rank));
-}
-
-enum error_code apart_group(struct group *g, const struct trainer *t, struct error *err)
-{
-    int *ranks = malloc(sizeof *ranks * (size_t)t->comm->size), size = 0;
-    if (ranks == NULL) return fail(err, ERR_MEMORY, "no memory for a group of %d devices", t->comm->size);
-    for (int rank = 0; rank < t->comm->size; rank++)
-        if (replica_of(t, rank) == replica_of(t, t->comm->rank)) ranks[size++] = rank;
-    const enum error_code e = group_of(g, t->comm, ranks, size, TRAFFIC_RESULT, 0, err);
-    free(ranks);
-    return e;
 }
 
 /* Rank 0 receives from the first device of each replica, in order, and sends the result to all devices. */
@@ -24,7 +12,7 @@ enum error_code apart_share(struct trainer *t, double sums[2], struct error *err
     const uint64_t bytes = 2 * sizeof *sums;
     struct exchange x = exchange_begin(&t->world, CONTROL);
     enum error_code e = OK;
-    if (self != 0 && t->replica.member[0] == self) e = message_wait(t->comm, message_send(&x, 0, sums, bytes), err);
+    if (self != 0 && result_is_first(&t->result)) e = message_wait(t->comm, message_send(&x, 0, sums, bytes), err);
     if (self != 0) return e ? e : message_wait(t->comm, message_receive(&x, 0, sums, bytes), err);
     for (int rank = 1, next = 1; rank < t->comm->size && !e; rank++) {
         double other[2];

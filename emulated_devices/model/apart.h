@@ -1,4 +1,4 @@
-/* apart.h -- replicas that train apart: each trainer's group, and the loss and norm over all replicas.
+/* apart.h -- replicas that train apart: the loss and norm over all replicas.
  *
  * Within a step, replicas exchange no part of the model.  The messages for the reported loss and norm are counted as
  * CONTROL.
@@ -7,9 +7,6 @@
 #define ORRERY_APART_H
 
 #include "emulated_devices/model/trainer.h"
-
-/** Create the group of all devices of this device's replica, along every axis.  Local.  @return OK or ERR_MEMORY. */
-enum error_code apart_group(struct group *, const struct trainer *, struct error *);
 
 /**
  * Combine the sums of all replicas.

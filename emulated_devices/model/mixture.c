@@ -49,7 +49,7 @@ static enum error_code share_sums(struct trainer *t, struct error *err)
 {
     if (experts_share_rows(&t->stage[0].seams->ep) && t->tp.rank != 0)
         memset(t->routers.sums, 0, (size_t)sums_of(&t->plan) * sizeof(double));
-    return allreduce(&t->replica, t->routers.sums, sums_of(&t->plan), F64, SUM, t->plan.allreduce, err);
+    return result_reduce(t, t->routers.sums, sums_of(&t->plan), SUM, err);
 }
 
 enum error_code routers_share(struct trainer *t, struct error *err)
@@ -67,10 +67,9 @@ enum error_code routers_share(struct trainer *t, struct error *err)
 /* The first row of all devices whose logits are not finite.  Only diverged steps send this. */
 static enum error_code share_lost(struct trainer *t, struct step_result *out, struct error *err)
 {
-    const struct collective one = { .count = 1, .dtype = F64, .reduction = MIN };
     const double rows = (double)(t->plan.B * t->plan.S);
-    account_add(&t->begun.of[TRAFFIC_RESULT], group_cost(&t->replica, ALLREDUCE, t->plan.allreduce, &one), 1);
-    const enum error_code e = allreduce(&t->replica, t->routers.lost, 1, F64, MIN, t->plan.allreduce, err);
+    account_add(&t->begun.of[TRAFFIC_RESULT], result_reduce_cost(t, 1, MIN), 1);
+    const enum error_code e = result_reduce(t, t->routers.lost, 1, MIN, err);
     if (e || isinf(*t->routers.lost)) return e;
     out->lost_layer = 1 + (int64_t)floor(*t->routers.lost / rows);
     out->lost_row = (int64_t)fmod(*t->routers.lost, rows);
@@ -131,7 +130,6 @@ enum error_code experts_place(struct trainer *t, struct expert_owners *owners, s
 
 struct account routers_cost(const struct trainer *t)
 {
-    const struct collective sums = { .count = sums_of(&t->plan), .dtype = F64, .reduction = SUM };
     const struct account none = { 0 };
-    return is_mixture(&t->plan) ? group_cost(&t->replica, ALLREDUCE, t->plan.allreduce, &sums) : none;
+    return is_mixture(&t->plan) ? result_reduce_cost(t, sums_of(&t->plan), SUM) : none;
 }

@@ -115,12 +115,10 @@ static enum error_code make_stages(struct trainer *t, struct error *err)
 {
     enum error_code e = OK;
     t->stage = calloc((size_t)t->plan.chunks, sizeof *t->stage);
-    const int64_t tokens = plan_most_sequences(&t->plan) * t->plan.S;
-    t->scratch = calloc((size_t)(3 * tokens), sizeof *t->scratch);
     t->counted = calloc((size_t)t->plan.updates, sizeof *t->counted);
     t->times = calloc((size_t)t->schedule.count[t->pp.rank] + 1, sizeof *t->times);
-    if (t->stage == NULL || t->scratch == NULL || t->counted == NULL || t->times == NULL)
-        return fail(err, ERR_MEMORY, "no memory for a batch of %lld tokens", (long long)tokens);
+    if (t->stage == NULL || t->counted == NULL || t->times == NULL)
+        return fail(err, ERR_MEMORY, "no memory for lists of %d microbatches", t->plan.micros);
     for (int c = 0; c < t->plan.chunks && !e; c++) {
         e = stage_open(&t->stage[c], &t->plan, t->device, &t->tensor, &t->seams, &t->data,
                        t->schedule.stage_of[t->pp.rank][c], t->comm->rank, err);
@@ -217,7 +215,7 @@ enum error_code trainer_outline(struct trainer *t, const struct plan *plan, stru
     if (!e) e = make_schemes(t, err);
     if (!e) e = make_parameters(t, err);
     if (!e) e = data_outline(&t->data, err);
-    if (!e) e = apart_group(&t->replica, t, err);
+    if (!e) e = result_open(&t->result, t, err);
     if (!e) e = make_stages(t, err);
     if (!e) e = routers_open(t, err);
     if (!e) e = list_uses(t, err);
@@ -229,12 +227,21 @@ enum error_code trainer_outline(struct trainer *t, const struct plan *plan, stru
     return e;
 }
 
+static enum error_code make_scratch(struct trainer *t, struct error *err)
+{
+    const int64_t tokens = plan_most_sequences(&t->plan) * t->plan.S;
+    if (t->source.fill == NULL) return OK;
+    t->scratch = calloc((size_t)(3 * tokens), sizeof *t->scratch);
+    return t->scratch ? OK : fail(err, ERR_MEMORY, "no memory for a batch of %lld tokens", (long long)tokens);
+}
+
 enum error_code trainer_open(struct trainer *t, const struct plan *plan, struct comm *comm, struct batch_source source,
                              struct error *err)
 {
     enum error_code e = trainer_outline(t, plan, comm, err);
     t->source = source;
     t->held = (struct held){ 0 };
+    if (!e) e = make_scratch(t, err);
     if (!e) e = data_fill(&t->data, t->plan.seed, err);
     if (!e) e = encoders_open(t, err);
     for (int c = 0; c < t->stages_open && !e; c++) e = away_open(&t->stage[c], err);
@@ -255,9 +262,10 @@ void trainer_close(struct trainer *t)
     schedule_free(&t->schedule);
     tensor_close(&t->tensor);
     struct group *const groups[] = {
-        &t->world, &t->dp, &t->tp, &t->pp, &t->cp, &t->ep, &t->etp, &t->same_experts, &t->replica, &t->side, &t->sides
+        &t->world, &t->dp, &t->tp, &t->pp, &t->cp, &t->ep, &t->etp, &t->same_experts, &t->side, &t->sides
     };
     for (size_t i = 0; i < sizeof groups / sizeof *groups; i++) group_close(groups[i]);
+    result_close(&t->result);
     for (int i = 0; i < ATTENTION_GROUPS; i++) group_close(&t->cp_part[i]);
     encoders_close(t);
     if (t->seams.ep.scheme && t->seams.ep.scheme->close) t->seams.ep.scheme->close(&t->seams.ep);
@@ -272,26 +280,32 @@ void trainer_watch(struct trainer *t, const struct probe *probe)
 
 /* ---- a step ------------------------------------------------------------------------------------------------------ */
 
+/* Of some sequences; without labels none is ignored. */
+static int64_t count(const int32_t *labels, struct interval sequences, int64_t S)
+{
+    const int64_t first = sequences.first * S, end = interval_end(sequences) * S;
+    int64_t n = labels ? 0 : end - first;
+    for (int64_t i = first; labels && i < end; i++) n += labels[i] != IGNORE_LABEL;
+    return n;
+}
+
 /* Count the labels that are not ignored: of the whole batch, and of the replica's sequences for each optimizer step. */
 static void count_labels(struct trainer *t, const int32_t *labels)
 {
     const struct plan *p = &t->plan;
     const struct interval own = plan_replica_copies(p, plan_replica_of(p, t->comm->rank));
     memset(t->counted, 0, (size_t)p->updates * sizeof *t->counted);
-    t->labels = 0;
-    for (int64_t n = 0; n < p->B * p->S; n++) t->labels += labels[n] != IGNORE_LABEL;
+    t->labels = count(labels, (struct interval){ 0, p->B }, p->S);
     for (int dp = (int)own.first; dp < own.first + own.count && dp < plan_parts(p); dp++)
         for (int i = 0; i < p->micros; i++) {
-            const struct interval s = plan_microbatch(p, dp, i);
-            for (int64_t n = s.first * p->S; n < (s.first + s.count) * p->S; n++)
-                t->counted[batch_of(t, i)] += labels[n] != IGNORE_LABEL;
+            t->counted[batch_of(t, i)] += count(labels, plan_microbatch(p, dp, i), p->S);
         }
 }
 
 /* N: tokens of the batch, which every parallel stream reads. */
 static void take_rows(int32_t *into, const int32_t *of, int64_t N, const struct intervals *rows)
 {
-    for (int i = 0; i < rows->count; i++)
+    for (int i = 0; i < rows->count && of; i++)
         for (int64_t k = 0; k < rows->at[i].count; k++) *into++ = of[(rows->at[i].first + k) % N];
 }
 
@@ -305,15 +319,19 @@ static enum error_code take_samples(struct microbatch *m, const int32_t *within,
 }
 
 /* The batch in scratch memory: ids, labels, positions in samples. */
-static int32_t *batch_labels(const struct trainer *t) { return t->scratch + t->plan.B * t->plan.S; }
+static int32_t *batch_labels(const struct trainer *t)
+{
+    return t->scratch ? t->scratch + t->plan.B * t->plan.S : NULL;
+}
 static int32_t *batch_within(const struct trainer *t)
 {
-    return t->plan.packed ? t->scratch + 2 * t->plan.B * t->plan.S : NULL;
+    return t->plan.packed && t->scratch ? t->scratch + 2 * t->plan.B * t->plan.S : NULL;
 }
 
 void trainer_read_batch(struct trainer *t)
 {
     plan_take_step(&t->plan, t->step);
+    if (t->source.fill == NULL) return;
     t->source.fill(t->source.context, t->step, 0, t->plan.B, t->scratch, batch_labels(t), batch_within(t));
     t->plan.within = batch_within(t), t->plan.ids = t->scratch;
 }
@@ -474,7 +492,7 @@ enum error_code trainer_pass(struct trainer *t, double *loss, struct error *err)
     return e;
 }
 
-/* Reduce loss and norm in one small all-reduce.  Of the devices of a tp group with the same tokens, one contributes the
+/* Reduce loss and norm, a few numbers.  Of the devices of a tp group with the same tokens, one contributes the
  * loss. */
 static enum error_code share_result(struct trainer *t, double loss, struct step_result *out, struct error *err)
 {
@@ -482,7 +500,7 @@ static enum error_code share_result(struct trainer *t, double loss, struct step_
     struct exact_sum squares;
     data_norm_part(&t->data, &squares);
     exact_to_numbers(&squares, number + 1);
-    enum error_code e = allreduce(&t->replica, number, RESULT_NUMBERS, F64, SUM, t->plan.allreduce, err);
+    enum error_code e = result_reduce(t, number, RESULT_NUMBERS, SUM, err);
     exact_from_numbers(&squares, number + 1);
     sums[0] = number[0], sums[1] = exact_value(&squares);
     out->loss_scale = t->loss_scale.scale;

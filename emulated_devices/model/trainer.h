@@ -3,12 +3,15 @@
 #define ORRERY_TRAINER_H
 
 #include "emulated_devices/model/encoders.h"
+#include "emulated_devices/model/result.h"
 #include "emulated_devices/model/stage.h"
 #include "emulated_devices/schemes/pipeline/execute.h"
 
 /* The source of tokens: sequences first .. first + count - 1 of the batch of a step, the same on every device.
  * ids, labels: int32 [count*S]; labels may be IGNORE_LABEL.  within: int32 [count*S], the position of each token in its
- * sample, if the plan says that samples are packed; else NULL. */
+ * sample, if the plan says that samples are packed; else NULL.
+ * fill NULL: there are no tokens; all are 0, none is ignored.  For devices without numbers, and plans of whole
+ * sequences. */
 struct batch_source {
     void (*fill)(const void *context, int64_t step, int64_t first, int64_t count, int32_t *ids, int32_t *labels,
                  int32_t *within);
@@ -19,9 +22,8 @@ struct trainer {
     struct plan plan;
     struct device *device;
     struct comm *comm;
-    struct group world, dp, tp, pp, cp, replica;        /* dp: devices with the same weights, along dp and cp; replica:
-                                                         * devices that sum one gradient: the world, unless replicas
-                                                         * train apart */
+    struct group world, dp, tp, pp, cp; /* dp: devices with the same weights, along dp and cp */
+    struct result_groups result;        /* devices that sum one loss: all, unless replicas train apart */
     struct group ep, etp, same_experts; /* devices that share the experts of a layer; F of each; that have the same
                                          * parts of the same ones, if only some devices have them */
     struct group cp_part[ATTENTION_GROUPS], ep_part[EXPERT_GROUPS];     /* some of cp, of ep, for schemes that open

@@ -84,9 +84,8 @@ static struct account pipeline_cost(const struct trainer *t)
 
 static struct account result_cost(const struct trainer *t)
 {
-    const struct collective numbers = { .count = RESULT_NUMBERS, .dtype = F64, .reduction = SUM };
     if (draws(t)) return zeroth_cost(t);
-    struct account sum = group_cost(&t->replica, ALLREDUCE, t->plan.allreduce, &numbers);
+    struct account sum = result_reduce_cost(t, RESULT_NUMBERS, SUM);
     account_add(&sum, routers_cost(t), 1);
     return sum;
 }

@@ -156,10 +156,9 @@ static enum error_code check_allreduce(const struct plan *p, const struct tensor
     if (e || found == NULL) return e;                   /* "auto" is no algorithm: it chooses one that fits */
     const struct { unsigned axes; const char *name; } groups[] = {
         { AXIS_BIT(DP) | AXIS_BIT(CP), p->mesh.size[CP] > 1 ? "--dp times --cp" : "--dp" }, { AXIS_BIT(TP), "--tp" },
-        { AXIS_SETS - 1, "the group of all devices" },
     };
     enum error_code code = OK;
-    for (int i = 0; i < 3 && !code; i++) {
+    for (int i = 0; i < 2 && !code; i++) {
         int size = 0;
         struct error memory = { .code = OK };
         const char *needs = needs_along(p, found, groups[i].axes, &size, &memory);

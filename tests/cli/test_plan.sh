@@ -66,7 +66,7 @@ test_refusals() {
     run plan --help;                    expect_status 0; expect_out '^usage: orrery plan'; expect_no_out '--check'
     run plan --check ref;               expect_status 2; expect_error 'check'
     run plan --steps 0;                 expect_status 2; expect_error '--steps 0: a plan is of at least one step'
-    run plan --dp 5000;                 expect_status 2; expect_error '--dp 5000'
+    run plan --dp 20000;                expect_status 2; expect_error '--dp 20000'
     run plan --tp 3 --model llama-tiny; expect_status 0
     run plan --model nothing;           expect_status 2; expect_error '--model nothing'
     run plan --dp 2 --json /nowhere/x;  expect_status 1; expect_error '/nowhere/x'

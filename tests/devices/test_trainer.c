@@ -116,7 +116,7 @@ static void test_kinds_over_the_same_devices(void **state)
 
     const struct traffic tensor = ledger_kind(&comm.counted, TRAFFIC_TENSOR),
                          shared = ledger_kind(&comm.counted, TRAFFIC_RESULT);
-    ASSERT_ALL(memcmp(t.tp.member, t.replica.member, sizeof(int) * (size_t)test_size) == 0,
+    ASSERT_ALL(memcmp(t.tp.member, t.result.along[0].member, sizeof(int) * (size_t)test_size) == 0,
                "the groups have other members");
     ASSERT_ALL(test_size == 1 || (tensor.messages_sent > 0 && shared.messages_sent > 0), "a kind has sent nothing");
 

@@ -8,7 +8,7 @@ static const char *const of_training[] = {
     "--loss-scale", "--dropout", "--router-speed", "--optimizer", "--mezo-eps", "--perturb", "--lr", "--min-lr",
     "--warmup", "--lr-steps", "--clip", "--weight-decay", "--as", "--rank", "--refresh", "--galore-scale", "--history",
     "--damping", "--timeline", "--dump", "--isolate", "--paranoid", "--save", "--owners-out", "--resume", "--override",
-    "--sample", "--modalities", "--encoders", "--bridge-chunks", "--encoder-slack", "--pack", NULL
+    "--sample", "--modalities", "--encoders", "--bridge-chunks", "--encoder-slack", "--pack", "--unfolded", NULL
 };
 
 static enum error_code take(struct train_options *o, struct error *err)

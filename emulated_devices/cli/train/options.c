@@ -329,7 +329,9 @@ static enum error_code parse(struct train_options *o, const struct run_kind *kin
     return e;
 }
 
-const struct run_kind run_train = { .command = "train", .steps = 100,
+static const char *const of_plans[] = { "--unfolded", NULL };
+
+const struct run_kind run_train = { .command = "train", .steps = 100, .without = of_plans,
                                     .what = "Train a model on a mesh of emulated devices." };
 
 enum error_code train_parse(struct train_options *o, const struct run_kind *kind, int argc, char **argv,
@@ -356,15 +358,15 @@ enum error_code train_parse(struct train_options *o, const struct run_kind *kind
                                            .allreduce = algorithm_find(ALLREDUCE, NULL)->name } };
     const struct option table[] = {
         { .kind = OPTION_HEADING, .help = "Mesh: how many devices along each axis" },
-        { "--dp", "N", OPTION_INT, &size[DP], .min = 1, .max = 4096,
+        { "--dp", "N", OPTION_INT, &size[DP], .min = 1, .max = MESH_MOST_DEVICES,
           .help = "copies of the model, each with its part of the batch" },
-        { "--tp", "N", OPTION_INT, &size[TP], .min = 1, .max = 4096, .help = "parts of each layer" },
-        { "--pp", "N", OPTION_INT, &size[PP], .min = 1, .max = 4096, .help = "pipeline stages" },
-        { "--cp", "N", OPTION_INT, &size[CP], .min = 1, .max = 4096, .help = "parts of each sequence" },
-        { "--ep", "N", OPTION_INT, &o->plan.ep, .min = 1, .max = 4096,
+        { "--tp", "N", OPTION_INT, &size[TP], .min = 1, .max = MESH_MOST_DEVICES, .help = "parts of each layer" },
+        { "--pp", "N", OPTION_INT, &size[PP], .min = 1, .max = MESH_MOST_DEVICES, .help = "pipeline stages" },
+        { "--cp", "N", OPTION_INT, &size[CP], .min = 1, .max = MESH_MOST_DEVICES, .help = "parts of each sequence" },
+        { "--ep", "N", OPTION_INT, &o->plan.ep, .min = 1, .max = MESH_MOST_DEVICES,
           .help = "parts of each layer's experts, over the devices of a stage, whatever they are along dp, cp and tp; "
                   "if it does not divide their number, dp is taken so many times" },
-        { "--etp", "N", OPTION_INT, &o->plan.etp, .min = 1, .max = 4096,
+        { "--etp", "N", OPTION_INT, &o->plan.etp, .min = 1, .max = MESH_MOST_DEVICES,
           .help = "parts of each expert, over the devices of a stage, as with --ep" },
         { .kind = OPTION_HEADING, .help = "Schemes, by their names in `orrery list`" },
         { "--tensor", "NAME", OPTION_STRING, &o->plan.tensor, .help = "how layers are split over tp" },
@@ -404,8 +406,9 @@ enum error_code train_parse(struct train_options *o, const struct run_kind *kind
         { "--update-every", "N", OPTION_INT, &o->plan.update_every, .min = 0, .max = 1e6,
           .help = "microbatches of a pipedream-2bw batch; 0: pp" },
         { "--allreduce", "NAME", OPTION_STRING, &o->plan.allreduce,
-          .help = "algorithm of all all-reduces; those that add in the order of ranks, such as the default, keep "
-                  "copies and schemes bitwise equal; auto: the least time (orrery list collectives)" },
+          .help = "algorithm of all all-reduces, but of losses and norms; those that add in the order of ranks, such "
+                  "as the default, keep copies and schemes bitwise equal; auto: the least time (orrery list "
+                  "collectives)" },
         { .kind = OPTION_HEADING, .help = "Inputs that are not text" },
         { "--modalities", "N", OPTION_INT, &o->plan.encoders.kinds, .min = 0, .max = MODALITIES,
           .help = "drawn images; and audio; and video; each with an encoder" },
@@ -592,6 +595,8 @@ enum error_code train_parse(struct train_options *o, const struct run_kind *kind
           .help = "with --resume: continue although options make it a different run" },
         { "--sample", "BYTES", OPTION_INT, &o->sample, .min = 0, .max = 1e6,
           .help = "bytes of text to generate with the trained model" },
+        { "--unfolded", NULL, OPTION_SWITCH, &o->unfolded,
+          .help = "run every device, also those that do the same as another" },
         { "--json", "FILE", OPTION_STRING, &o->json,
           .help = "write all results as JSON; -: to standard output, and the report for people to standard error" },
         { 0 }

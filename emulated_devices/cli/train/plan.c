@@ -4,7 +4,6 @@
  * and virtual time are the same, to the byte and the picosecond.
  */
 #include "emulated_devices/cli/train/train.h"
-#include "emulated_devices/comm/crew.h"
 #include "emulated_devices/device/contention.h"
 #include "emulated_devices/draw/timeline.h"
 #include "emulated_devices/model/alone.h"
@@ -31,100 +30,60 @@ static enum error_code take(struct train_options *o, struct error *err)
 
 const struct run_kind run_plan = {
     .command = "plan", .without = of_numbers, .steps = 1, .take = take,
-    .what = "What a training step would take on a mesh of up to 4096 devices, without running it: memory,\n"
+    .what = "What a training step would take on a mesh of up to 16384 devices, without running it: memory,\n"
             "messages and virtual time of every device, and whether it fits.\n"
             "Takes the options of `orrery train` that say what is trained where. The numbers are those of a run,\n"
             "to the byte and the picosecond, but for experts, whose load depends on the text: here it is uneven.\n"
             "The exit status is 3 if a device needs more memory than --memory, or else its cluster's, allows.",
 };
 
-/* ---- one device -------------------------------------------------------------------------------------------------- */
+/* ---- all devices ------------------------------------------------------------------------------------------------- */
 
-struct planned {
-    const struct train_options *options;
-    struct train_record *record;
-    struct events **events;             /* [devices] if the cluster has links that devices share; else NULL */
-};
-
-/* All tokens are 0, as the trainer has them already. */
-static void fill(const void *context, int64_t step, int64_t first, int64_t count, int32_t *ids, int32_t *labels,
-                 int32_t *within)
+static enum error_code take_report(struct trainer *t, void *context, struct error *err)
 {
-    (void)context, (void)step, (void)first, (void)count, (void)ids, (void)labels, (void)within;
+    struct train_record *r = context;
+    const struct train_options *o = r->options;
+    r->device[t->comm->rank] = report_of_device(t, o->steps);
+    return o->timeline ? fail_about(err, timeline_write(t, o->timeline, r->out, err), "--timeline") : OK;
 }
 
-static enum error_code steps(struct trainer *t, const struct planned *a, struct error *err)
+/* What is said of the device that ran is true of those that it stands for. */
+static void spread(const struct train_record *r, const struct folding *f)
 {
-    const struct train_options *o = a->options;
-    struct step_result result = { 0 };
-    enum error_code e = OK;
-    for (int64_t i = 0; i < o->steps && !e; i++) {
-        e = trainer_gradients(t, &result, err);
-        if (!e) e = trainer_update(t, &result, err);
+    for (int rank = 0; rank < f->mesh.devices; rank++) {
+        const int stands = folding_stands_for(f, rank);
+        if (stands != rank) r->device[rank] = r->device[stands], r->device[rank].rank = rank;
     }
-    if (!e) e = collect_reports(t, o->steps, a->record->device, err);
-    if (!e && o->timeline)
-        e = fail_about(err, timeline_write(t, o->timeline, a->record->out, err), "--timeline");
-    return e;
-}
-
-static enum error_code train_here(struct comm *c, const struct planned *a, struct error *err)
-{
-    const struct train_options *o = a->options;
-    struct trainer t;
-    const struct cluster own = cluster_of_rank(&o->cluster, c->rank);
-    if (a->events) c->device->clock.events = a->events[c->rank];
-    clock_restart(&c->device->clock, &own, o->plan.dtype);
-    enum error_code e = trainer_open(&t, &o->plan, c, (struct batch_source){ fill, NULL }, err);
-    if (e) return e;
-    train_set_rates(&t.plan.hyper, o, 0);
-    e = steps(&t, a, err);
-    trainer_close(&t);
-    return e;
-}
-
-static enum error_code be_planned(struct crew *crew, int rank, const void *asked, struct error *err)
-{
-    const struct planned *a = asked;
-    struct device device;
-    struct comm comm;
-    enum error_code e = device_open(&device, backend_find("count"), a->options->plan.dtype, 0, err);
-    if (e) return e;
-    e = crew_join(&comm, crew, rank, &device, err);
-    if (!e) {
-        e = train_here(&comm, a, err);
-        comm_close(&comm);
-    }
-    device_close(&device);
-    return e;
 }
 
 /* ---- links that devices share ------------------------------------------------------------------------------------ */
 
-static void close_events(struct planned *a, int devices)
+static void close_events(struct events **events, int devices)
 {
-    for (int d = 0; d < devices && a->events; d++) {
-        if (a->events[d]) events_free(a->events[d]);
-        free(a->events[d]);
+    for (int d = 0; d < devices && events; d++) {
+        if (events[d]) events_free(events[d]);
+        free(events[d]);
     }
-    free(a->events);
+    free(events);
 }
 
-static enum error_code open_events(struct planned *a, int devices, struct error *err)
+static struct events **open_events(int devices, struct error *err)
 {
-    bool opened = (a->events = calloc((size_t)devices, sizeof(struct events *))) != NULL;
-    for (int d = 0; d < devices && opened; d++)
-        opened = (a->events[d] = calloc(1, sizeof(struct events))) != NULL;
-    return opened ? OK : fail(err, ERR_MEMORY, "no memory for the events of %d devices", devices);
+    struct events **events = calloc((size_t)devices, sizeof *events);
+    bool opened = events != NULL;
+    for (int d = 0; d < devices && opened; d++) opened = (events[d] = calloc(1, sizeof **events)) != NULL;
+    if (opened) return events;
+    close_events(events, devices);
+    fail(err, ERR_MEMORY, "no memory for the events of %d devices", devices);
+    return NULL;
 }
 
 /* The step once more, now that all messages of all devices are known. */
-static enum error_code replay(const struct planned *a, struct error *err)
+static enum error_code replay(struct train_record *r, struct events **events, struct error *err)
 {
-    struct train_record *r = a->record;
     const int devices = r->options->plan.mesh.devices;
     picoseconds *end = calloc((size_t)devices, sizeof *end), most = 0;
-    enum error_code e = end ? contention_replay(&r->options->cluster, a->events, devices, end, err)
+    enum error_code e = end ? contention_replay(&r->options->cluster, events, devices, end, err)
                             : fail(err, ERR_MEMORY, "no memory to replay %d devices", devices);
     for (int d = 0; d < devices && !e; d++) most = end[d] > most ? end[d] : most;
     r->shared = e ? 0 : most;
@@ -188,6 +147,16 @@ static void report_speed(const struct train_record *r)
     say(r->out, 8, "speed   %.4g tokens/s%s", (double)(o->plan.B * o->plan.S) / seconds, use);
 }
 
+static void report_folding(const struct train_record *r)
+{
+    const struct dry_run *f = &r->folded;
+    char text[80];
+    if (r->options->plan.mesh.devices == 1) return;
+    fprintf(r->out, "folded  %s: %d of %d devices ran%s%s%s\n",
+            folding_describe(&f->folding, text, sizeof text), f->crew.lives, r->options->plan.mesh.devices,
+            f->why[0] ? " (" : "", f->why, f->why[0] ? ")" : "");
+}
+
 static void report(const struct train_record *r)
 {
     report_memory(r);
@@ -197,6 +166,7 @@ static void report(const struct train_record *r)
     report_virtual_time(r);
     report_speed(r);
     report_use(r);
+    report_folding(r);
     fprintf(r->out, "planned in %.1f s, without numbers\n", r->seconds[0]);
 }
 
@@ -219,16 +189,20 @@ static enum error_code exceeds(const struct train_record *r, struct error *err)
 
 static enum error_code run(const struct train_options *o, struct train_record *r, struct error *err)
 {
-    struct planned a = { .options = o, .record = r };
     const int devices = o->plan.mesh.devices;
+    const bool shares = o->cluster.shares > 0;
+    struct events **events = shares ? open_events(devices, err) : NULL;
+    struct plan p = o->plan;
     const double start = measure_now();
+    if (shares && events == NULL) return ERR_MEMORY;
     report_shape(r);
     fflush(r->out);
-    enum error_code e = o->cluster.shares > 0 ? open_events(&a, devices, err) : OK;
-    if (!e) e = crew_run(devices, be_planned, &a, err);
-    if (!e && a.events) e = replay(&a, err);
-    close_events(&a, devices);
+    train_set_rates(&p.hyper, o, 0);
+    enum error_code e = dry_run(&p, o->steps, o->unfolded, events, take_report, r, &r->folded, err);
+    if (!e && events) e = replay(r, events, err);
+    close_events(events, devices);
     if (e) return e;
+    spread(r, &r->folded.folding);
     r->steps = o->steps, r->seconds[0] = measure_now() - start;
     if (o->plan.mesh.devices == 1 || alone_step_time(&o->plan, &r->alone, NULL)) r->alone = 0;
     report(r);

@@ -15,7 +15,7 @@ static uint64_t resident_bytes(void)
     return pages * (uint64_t)sysconf(_SC_PAGESIZE);
 }
 
-static struct device_report own_report(const struct trainer *t, int64_t steps)
+struct device_report report_of_device(const struct trainer *t, int64_t steps)
 {
     struct device_report r = { .rank = t->comm->rank, .peak = t->device->arena.peak, .resident = resident_bytes(),
                                .virtual_time = t->device->clock.now, .computing = t->device->clock.computing };
@@ -32,6 +32,6 @@ static struct device_report own_report(const struct trainer *t, int64_t steps)
 
 enum error_code collect_reports(struct trainer *t, int64_t steps, struct device_report *all, struct error *err)
 {
-    const struct device_report own = own_report(t, steps);
+    const struct device_report own = report_of_device(t, steps);
     return comm_bring(t->comm, &own, sizeof own, all, err);
 }

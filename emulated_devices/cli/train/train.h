@@ -4,6 +4,7 @@
 
 #include "emulated_devices/cli/cli.h"
 #include "emulated_devices/model/checkpoint.h"
+#include "emulated_devices/model/dry_run.h"
 #include "emulated_devices/verify/reference/compare.h"
 #include "ref/io/json.h"
 #include "ref/io/output.h"
@@ -44,6 +45,7 @@ struct train_options {
     bool override;                      /* continue although settings differ from the saved run */
     bool golden;                        /* check is the path of a golden file */
     bool paranoid;                      /* compare copies bit by bit */
+    bool unfolded;                      /* of a plan: every device runs */
     bool help;
 };
 
@@ -145,6 +147,7 @@ struct train_record {
     uint64_t copies;                    /* elements compared with another device's (replicas.h) */
     struct divergence divergence;
     int threads;
+    struct dry_run folded;              /* of a plan */
     FILE *out;                          /* for lines of text */
 };
 
@@ -181,6 +184,9 @@ void find_divergence(struct train_record *);
 
 /** The line that says so.  @return ERR_DIVERGED. */
 enum error_code fail_diverged(const struct train_record *, struct error *);
+
+/** This device's report.  Local. */
+struct device_report report_of_device(const struct trainer *, int64_t steps);
 
 /** Collect every device's report on rank 0.  Collective. */
 enum error_code collect_reports(struct trainer *, int64_t steps, struct device_report *all, struct error *);

@@ -79,7 +79,8 @@ static void add_squares(void *context, struct portion s)
 {
     struct norm *n = context;
     const int64_t left = s.parameter->counted - s.piece, length = left < s.length ? left : s.length;
-    if (length > 0) dev_add_squares(n->dp->device, n->sum, slice(n->g, (struct interval){ s.row - n->first, length }));
+    const struct interval here = { s.row - n->first, length };
+    if (length > 0) device_add_squares(n->dp->device, n->sum, slice(n->g, here));
 }
 
 /* Copies have the same gradients, so each counts a part of them.  The sum is exact, so this division changes no
@@ -93,12 +94,21 @@ static struct interval counted_here(const struct unit *u)
     return (struct interval){ own.first + first, end - first };
 }
 
+/* Elements that a device reads for the norm: the largest part, padding and what another device counts included.  So
+ * devices that differ only along dp or tp take the same time. */
+static int64_t read_for_norm(const struct unit *u)
+{
+    const struct interval own = shards_range(&u->over->shards, BY_OPTIMIZER, u->padded);
+    return block_at(own.count, u->over->level[BY_COPIES].size, 0).count;
+}
+
 void unit_add_squares(struct data_parallel *dp, const struct unit *u, struct tensor g, struct exact_sum *sum)
 {
     struct norm n = {
         .dp = dp, .g = g, .first = shards_range(&u->over->shards, BY_OPTIMIZER, u->padded).first, .sum = sum
     };
     unit_each_stretch(u, counted_here(u), add_squares, &n);
+    device_charge(dp->device, "sum of squares", elementwise_cost(read_for_norm(u), 1, 2, g.dtype));
 }
 
 /* Gradients on the slow tier were squared and summed before they were moved there. */

@@ -1,0 +1,46 @@
+/* fiber.h -- functions with stacks of their own, in one thread, that pass the processor to each other.
+ *
+ * On x86-64 and aarch64 a switch is a dozen instructions; elsewhere it is swapcontext, which asks the kernel each time.
+ */
+#ifndef ORRERY_FIBER_H
+#define ORRERY_FIBER_H
+
+#include <stdbool.h>
+#include <stddef.h>
+
+#if !defined(__ELF__) || (!defined(__x86_64__) && !defined(__aarch64__))
+#include <ucontext.h>
+#define FIBER_BY_UCONTEXT
+#endif
+
+struct fiber {
+#ifdef FIBER_BY_UCONTEXT
+    ucontext_t context;
+#else
+    void *top;                          /* where its registers are saved while it does not run */
+#endif
+    void *stack;                        /* its lowest byte; NULL: the thread's own */
+    size_t size;
+    void *fake;                         /* of AddressSanitizer */
+};
+
+typedef void fiber_fn(void *argument);
+
+/** Prepare a fiber that begins with fn(argument) when it is first switched to.  fn must not return. */
+bool fiber_make(struct fiber *, void *stack, size_t size, fiber_fn *, void *argument);
+
+/** Go on in another fiber; returns when somebody switches back.
+ *  @param from  this one.  @param ends  it will never be gone on with. */
+void fiber_switch(struct fiber *from, struct fiber *to, bool ends);
+
+/* ---- stacks ------------------------------------------------------------------------------------------------------ */
+
+/* Stacks of one size, each above a page that ends the program when it is touched.  They take no memory before they are
+ * used. */
+struct stacks { char *first; size_t each; int count; };
+
+bool stacks_open(struct stacks *, int count, size_t size);
+void *stacks_at(const struct stacks *, int i);
+void stacks_close(struct stacks *);
+
+#endif

@@ -1,0 +1,34 @@
+/* folding.h -- devices of a mesh that do the same: one of them runs, and stands for its class.
+ *
+ * Along an axis of n devices, device c does what device c modulo `every` does, with all partners moved along by as
+ * much.  If every device's program is so, the times and messages of a class are equal, whatever the program is: by
+ * induction over its events.  `every` divides n; if it is n, nothing is folded.
+ */
+#ifndef ORRERY_FOLDING_H
+#define ORRERY_FOLDING_H
+
+#include "emulated_devices/comm/mesh.h"
+#include <stdbool.h>
+
+struct folding { struct mesh mesh; int every[AXIS_COUNT]; };
+
+struct folding folding_none(const struct mesh *);
+
+bool folding_is_none(const struct folding *);
+
+/** The device that stands for this one. */
+int folding_stands_for(const struct folding *, int rank);
+
+/** The devices that run. */
+int folding_lives(const struct folding *);
+
+/** A device, moved as `from` has to be moved to become the one that stands for it. */
+int folding_move(const struct folding *, int rank, int from);
+
+/** A device, moved along one axis to the next of its class. */
+int folding_next(const struct folding *, int rank, enum axis);
+
+/** Text such as "dp 64 -> 1, tp 8 -> 1"; "nothing" if nothing is folded.  @return out. */
+const char *folding_describe(const struct folding *, char *out, int size);
+
+#endif

@@ -1,0 +1,18 @@
+/* alike.h -- the devices of a plan that do the same, so that one can run for all of them (comm/folding.h). */
+#ifndef ORRERY_ALIKE_H
+#define ORRERY_ALIKE_H
+
+#include "emulated_devices/comm/folding.h"
+#include "emulated_devices/plan/plan.h"
+
+/**
+ * The coarsest folding that the plan's sizes and its cluster allow.  A crew finds out what its messages allow
+ * (crew_outcome.inexact): then refine and try again.
+ * @param why  why an axis of several devices is not folded, or not to one; empty: it is.
+ */
+struct folding plan_alike(const struct plan *, char why[200]);
+
+/** A finer one, after this one was found inexact.  @param axes  of the messages that showed it; 0: not known. */
+struct folding plan_alike_refined(const struct plan *, const struct folding *, unsigned axes);
+
+#endif

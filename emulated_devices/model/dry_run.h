@@ -1,0 +1,28 @@
+/* dry_run.h -- training steps of a plan without numbers, on all its devices in this process. */
+#ifndef ORRERY_DRY_RUN_H
+#define ORRERY_DRY_RUN_H
+
+#include "emulated_devices/comm/crew.h"
+#include "emulated_devices/model/trainer.h"
+
+struct events;
+
+/* Which devices stood for others; why not for more along dp and tp, empty: for all; and what it took. */
+struct dry_run { struct folding folding; char why[200]; struct crew_outcome crew; };
+
+/* Called on each device that ran, after its steps, with its trainer still open.  A device that stands for others is
+ * asked once; what it says is true of all of them. */
+typedef enum error_code dry_run_fn(struct trainer *, void *context, struct error *);
+
+/**
+ * Run the steps of a plan in a crew with the backend `count`, folded as far as that is exact.  Local.
+ * @param p         checked, with a cluster, without a batch plan; all its tokens are 0.
+ * @param unfolded  run every device.
+ * @param events    [devices] where each device notes its events (contention.h); every device is then run.  NULL: none.
+ * @param after     may be called for runs that are then found inexact; the last call for a device counts.
+ * @return OK, or the first error.
+ */
+enum error_code dry_run(const struct plan *p, int64_t steps, bool unfolded, struct events *const *events,
+                        dry_run_fn *after, void *context, struct dry_run *, struct error *);
+
+#endif

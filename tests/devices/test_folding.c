@@ -1,0 +1,268 @@
+/* Devices of a plan that stand for others: what all devices do, by ==, is what it is when each of them runs; and what
+ * cannot be folded is not.  Every algorithm that says that all members do the same is held to it.
+ */
+#include "emulated_devices/model/alike.h"
+#include "emulated_devices/model/dry_run.h"
+#include "emulated_devices/collectives/collective.h"
+#include "emulated_devices/verify/cases/case.h"
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <cmocka.h>
+#include "tests/tier.h"
+#include <stdlib.h>
+#include <string.h>
+
+static struct error err;
+
+/* ---- whole plans ------------------------------------------------------------------------------------------------- */
+
+/* What a device did. */
+struct deeds { picoseconds time, computing; struct arena_use peak; struct ledger counted; };
+
+static enum error_code note(struct trainer *t, void *context, struct error *e)
+{
+    (void)e;
+    struct deeds *all = context;
+    all[t->comm->rank] = (struct deeds){ t->device->clock.now, t->device->clock.computing, t->device->arena.peak,
+                                         t->comm->counted };
+    return OK;
+}
+
+static struct { int plans, folded, lives, devices; } seen;
+
+/* A plan on all devices, and folded. */
+static struct dry_run compare(struct plan p, const char *what)
+{
+    struct deeds each[64], some[64];
+    struct dry_run all, folded;
+    char text[80];
+    assert_true(p.mesh.devices <= 64);
+    if (plan_check(&p, &err)) fail_msg("%s: %s", what, err.text);
+    memset(each, 0, sizeof each), memset(some, 0, sizeof some);
+    if (dry_run(&p, 2, true, NULL, note, each, &all, &err)) fail_msg("%s: %s", what, err.text);
+    if (dry_run(&p, 2, false, NULL, note, some, &folded, &err)) fail_msg("%s: %s", what, err.text);
+    const char *how = folding_describe(&folded.folding, text, sizeof text);
+    for (int rank = 0; rank < p.mesh.devices; rank++) {
+        const struct deeds *a = &each[rank], *b = &some[folding_stands_for(&folded.folding, rank)];
+        if (a->time != b->time || a->computing != b->computing)
+            fail_msg("%s: device %d ends at %lld ps, folded (%s) at %lld", what, rank, (long long)a->time, how,
+                     (long long)b->time);
+        if (memcmp(&a->peak, &b->peak, sizeof a->peak) != 0)
+            fail_msg("%s: device %d takes %llu bytes, folded (%s) %llu", what, rank, (unsigned long long)a->peak.total,
+                     how, (unsigned long long)b->peak.total);
+        for (int k = 0; k < TRAFFIC_KIND_COUNT; k++)
+            for (int op = 0; op < OPERATION_COUNT; op++)
+                if (memcmp(&a->counted.of[k].of[op], &b->counted.of[k].of[op], sizeof(struct traffic)) != 0)
+                    fail_msg("%s: device %d: %s %s differ when folded (%s)", what, rank, traffic_kind_name(k),
+                             operation_name(op), how);
+    }
+    seen.plans++, seen.folded += folded.crew.lives < p.mesh.devices;
+    seen.lives += folded.crew.lives, seen.devices += p.mesh.devices;
+    return folded;
+}
+
+/* Nodes of four devices, long messages that wait, and no two links alike. */
+static struct cluster clusters[3];
+
+static int open_clusters(void **state)
+{
+    (void)state;
+    assert_int_equal(cluster_find(&clusters[0], CLUSTER_USUAL, &err), OK);
+    assert_int_equal(cluster_find(&clusters[1], "textbook", &err), OK);
+    assert_int_equal(cluster_find(&clusters[2], "a100-ethernet", &err), OK);
+    for (int l = 0; l < clusters[0].levels; l++) clusters[0].link[l].eager = 256;
+    return 0;
+}
+
+static const int meshes[][3] = {        /* dp, tp, pp */
+    { 2, 1, 1 }, { 1, 2, 1 }, { 4, 1, 1 }, { 2, 2, 1 }, { 2, 1, 2 }, { 8, 1, 1 }, { 3, 1, 1 }, { 4, 2, 1 }, { 1, 2, 2 },
+    { 4, 1, 2 }, { 2, 2, 2 }, { 16, 1, 1 }, { 4, 4, 1 }, { 8, 2, 1 }, { 4, 2, 2 }, { 2, 4, 2 }, { 6, 1, 2 },
+    { 1, 4, 4 },
+};
+enum { MESHES = sizeof meshes / sizeof *meshes };
+
+/* Even sizes, of which all is divided; or those of every case, of which little is. */
+static struct plan plan_on(int mesh, bool even)
+{
+    struct plan p = case_plan(meshes[mesh][0], meshes[mesh][1], meshes[mesh][2]);
+    if (even) p.model.V = 64, p.model.H = p.model.K = 8, p.model.D = 32, p.model.A = 4, p.model.F = 128, p.B = 48,
+              p.model.S = p.S = 8;
+    return p;
+}
+
+static void test_plans(void **state)
+{
+    static const char *const data[] = { "ddp", "zero1", "zero2", "zero3" }, *const tensor[] = { "1d", "1d-sp", "2d" };
+    const int step = tier_now() == TIER_VERIFY ? 1 : 5;
+    char what[120];
+    int n = 0;
+    (void)state;
+    for (int m = 0; m < MESHES; m++)
+        for (int d = 0; d < 4; d++)
+            for (int t = 0; t < 3; t++)
+                for (int even = 0; even < 2; even++) {
+                    struct plan p = plan_on(m, even);
+                    const bool fits = t == 0 || p.mesh.size[TP] == 4 || (t == 1 && p.mesh.size[TP] == 2);
+                    if (!fits || n++ % step != 0) continue;
+                    p.data.scheme = data[d], p.tensor = tensor[t], p.cluster = &clusters[n % 3];
+                    if (n % 5 == 0) p.recompute = "full";
+                    if (n % 2) p.dtype = F32;
+                    snprintf(what, sizeof what, "dp=%d tp=%d pp=%d %s %s %s %s", p.mesh.size[DP], p.mesh.size[TP],
+                             p.mesh.size[PP], data[d], tensor[t], p.cluster->name, even ? "even" : "uneven");
+                    compare(p, what);
+                }
+    printf("%d plans, %d folded; %d of %d devices ran\n", seen.plans, seen.folded, seen.lives, seen.devices);
+    assert_true(seen.folded > seen.plans / 4 && seen.folded < seen.plans);
+}
+
+/* ---- what is folded, and what is not ----------------------------------------------------------------------------- */
+
+static void test_what_is_folded(void **state)
+{
+    (void)state;
+    struct plan p = plan_on(14, true);                  /* dp 4, tp 2, pp 2 */
+    p.cluster = &clusters[1], p.data.scheme = "zero3";
+    struct dry_run d = compare(p, "even");
+    assert_int_equal(d.crew.lives, 2);
+    assert_string_equal(d.why, "");
+    p.model.V = 63;
+    d = compare(p, "an uneven vocabulary");
+    assert_int_equal(d.crew.lives, 4);
+    assert_non_null(strstr(d.why, "tp: parts of a layer differ in size"));
+    p.B = 47;
+    d = compare(p, "an uneven batch");
+    assert_int_equal(d.crew.lives, 16);
+    assert_non_null(strstr(d.why, "dp: copies have different numbers of sequences"));
+}
+
+static void test_links(void **state)
+{
+    (void)state;
+    struct plan p = plan_on(5, true);                   /* dp 8 */
+    p.cluster = &clusters[0], p.data.scheme = "zero3";
+    struct dry_run d = compare(p, "two nodes of 4");
+    assert_int_equal(d.folding.every[DP], 4);
+    assert_non_null(strstr(d.why, "links"));
+    struct cluster half = clusters[1];
+    half.speeds = 2, half.percent[0] = 100, half.percent[1] = 50;
+    p.cluster = &half;
+    assert_int_equal(compare(p, "every second device is slower").folding.every[DP], 2);
+}
+
+/* Some groups have only part of a class: copies of shards of 2. */
+static void test_groups_inside(void **state)
+{
+    (void)state;
+    struct plan p = plan_on(5, true);
+    p.cluster = &clusters[1], p.data.scheme = "hsdp", p.data.group = 2;
+    const struct dry_run d = compare(p, "hsdp");
+    assert_int_equal(d.folding.every[DP], 2);
+    assert_non_null(strstr(d.why, "data"));
+}
+
+/* What a tree sends differs from member to member. */
+static void test_what_a_tree_sends(void **state)
+{
+    (void)state;
+    struct plan p = plan_on(2, true);
+    p.cluster = &clusters[1], p.data.scheme = "ddp", p.allreduce = "tree";
+    const struct dry_run d = compare(p, "a tree");
+    assert_int_equal(d.crew.lives, 4);
+    assert_string_equal(d.why, "data allreduce over dp is not the same for all members");
+}
+
+static void test_experts(void **state)
+{
+    (void)state;
+    struct plan p = case_plan(4, 1, 1);
+    case_take_mixtral(&p);
+    p.B = 8, p.cluster = &clusters[1], p.data.scheme = "zero3";
+    compare(p, "a mixture");
+    case_take_experts(&p, 2, "alltoall");
+    const struct dry_run d = compare(p, "experts on two devices");
+    assert_int_equal(d.crew.lives, 4);
+    assert_string_equal(d.why, "dp: the experts differ");
+}
+
+/* ---- collectives that turn --------------------------------------------------------------------------------------- */
+
+enum { ELEMENTS = 48 };
+struct call { const struct algorithm *algorithm; int P; const struct cluster *cluster; picoseconds *end; };
+
+static enum error_code run_call(struct comm *c, const struct call *a, struct error *e)
+{
+    struct mesh m;
+    struct group g;
+    const int size[AXIS_COUNT] = { 1, a->P, 1, 1, 1 };
+    double in[ELEMENTS * 16] = { 0 }, out[ELEMENTS * 16] = { 0 };
+    struct collective call = { .in = in, .out = out, .count = ELEMENTS, .dtype = F64, .reduction = SUM };
+    enum error_code code = mesh_make(&m, size, e);
+    if (!code) code = group_along(&g, c, &m, TRAFFIC_OTHER, AXIS_BIT(DP), e);
+    if (code) return code;
+    for (int twice = 0; twice < 2 && !code; twice++)
+        code = collective_run(&g, a->algorithm->operation, a->algorithm->name, &call, e);
+    group_close(&g);
+    a->end[c->rank] = c->device->clock.now;
+    return code;
+}
+
+static enum error_code be_caller(struct crew *crew, int rank, const void *asked, struct error *e)
+{
+    const struct call *a = asked;
+    struct device d;
+    struct comm c;
+    enum error_code code = device_open(&d, backend_find("count"), F64, 0, e);
+    if (code) return code;
+    clock_restart(&d.clock, a->cluster, F64);
+    code = crew_join(&c, crew, rank, &d, e);
+    if (!code) {
+        code = run_call(&c, a, e);
+        comm_close(&c);
+    }
+    device_close(&d);
+    return code;
+}
+
+/* Folded to one member, the call takes as long as with all of them, each of which ends at the same time. */
+static void test_collectives_that_turn(void **state)
+{
+    int turning = 0;
+    (void)state;
+    for (int i = 0; algorithms[i]; i++)
+        for (int P = 2; P <= 16; P++)
+            for (int waits = 0; waits < 2; waits++) {
+                const struct collective c = { .count = ELEMENTS, .dtype = F64, .reduction = SUM };
+                struct cluster flat = clusters[1];
+                picoseconds end[16], alone[16];
+                const struct call all = { algorithms[i], P, &flat, end }, one = { algorithms[i], P, &flat, alone };
+                const int size[AXIS_COUNT] = { 1, P, 1, 1, 1 };
+                struct folding f;
+                struct crew_outcome o;
+                if (!algorithms[i]->turns || !algorithms[i]->turns(P, &c)) continue;
+                flat.link[0].eager = waits ? 16 : ALWAYS_EAGER, flat.memory_rate = 1000, flat.link[0].gap = 1234;
+                assert_int_equal(mesh_make(&f.mesh, size, &err), OK);
+                f = folding_none(&f.mesh), f.every[DP] = 1;
+                assert_int_equal(crew_run(P, be_caller, &all, &err), OK);
+                assert_int_equal(crew_run_folded(&f, be_caller, &one, &o, &err), OK);
+                assert_string_equal(o.inexact, "");
+                assert_int_equal(o.lives, 1);
+                for (int r = 0; r < P; r++)
+                    if (end[r] != alone[0])
+                        fail_msg("%s %s, P=%d: member %d ends at %lld ps, one that stands for all at %lld",
+                                 operation_name(algorithms[i]->operation), algorithms[i]->name, P, r,
+                                 (long long)end[r], (long long)alone[0]);
+                turning++;
+            }
+    assert_true(turning > 100);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_plans), cmocka_unit_test(test_what_is_folded), cmocka_unit_test(test_links),
+        cmocka_unit_test(test_groups_inside), cmocka_unit_test(test_what_a_tree_sends), cmocka_unit_test(test_experts),
+        cmocka_unit_test(test_collectives_that_turn),
+    };
+    return cmocka_run_group_tests(tests, open_clusters, NULL);
+}
