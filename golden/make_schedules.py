@@ -138,13 +138,16 @@ def looped(P, v):
 
 
 def interleaved(P, M, v):
-    """arXiv:2104.04473, section 2.2: groups of P microbatches, each through all chunks; 2(P-1-d) + (v-1)P forwards first."""
-    whole = range(-(-M // P) * P)
+    """arXiv:2104.04473, section 2.2: groups of microbatches, each through all chunks; 2(P-1-d) + (v-1)G forwards first, G of the
+    first group.  As many groups as hold P each, the larger ones first."""
+    groups = max(1, M // P)
+    sizes = [len(range(g, M, groups)) for g in range(groups)]
+    of = [g for g, size in enumerate(sizes) for _ in range(size)]
 
     def order(d):
-        forwards = sorted(((m // P, c, m % P, m) for m in whole for c in range(v)))
-        backwards = sorted(((m // P, -c, m % P, m) for m in whole for c in range(v)))
-        first = min(P - 1 - d if v == 1 else 2 * (P - 1 - d) + (v - 1) * P, len(forwards))
+        forwards = sorted(((of[m], c, m, m) for m in range(M) for c in range(v)))
+        backwards = sorted(((of[m], -c, m, m) for m in range(M) for c in range(v)))
+        first = min(P - 1 - d if v == 1 else 2 * (P - 1 - d) + (v - 1) * sizes[0], len(forwards))
         backs = iter(backwards)
         for i, (_, c, _, m) in enumerate(forwards):
             yield "F", m, c
