@@ -16,8 +16,8 @@
  *   1  ...F0-F1-f0-b0----f1-b1----F2-B0----F3-B1----f2-b2----f3-b3----B2----B3----......
  *
  * When M is not a multiple of P, there are as many groups as whole ones fit into M, at least one, of nearly equal
- * sizes, the larger ones first: a group of P or more keeps all devices busy.  PyTorch's Interleaved1F1B has such groups,
- * too, of equal sizes only.  With one group forwards and backwards have the order of bfs.
+ * sizes, the larger ones first: a group of P or more keeps all devices busy.  PyTorch's Interleaved1F1B has such
+ * groups, too, of equal sizes only.  With one group forwards and backwards have the order of bfs.
  */
 #include "emulated_devices/schemes/pipeline/generate.h"
 
