@@ -59,6 +59,14 @@ try:
 except ImportError:                             # before 4.38
     modeling_gemma = None
 try:
+    from transformers.models.gemma2 import modeling_gemma2
+except ImportError:                             # before 4.42
+    modeling_gemma2 = None
+try:
+    from transformers.models.gemma3 import modeling_gemma3
+except ImportError:                             # before 4.50
+    modeling_gemma3 = None
+try:
     from transformers.models.deepseek_v2 import modeling_deepseek_v2
 except ImportError:                             # before 4.54
     modeling_deepseek_v2 = None
@@ -94,7 +102,7 @@ def widen():
     torch.set_default_dtype(torch.float64)
     torch.Tensor.float = torch.Tensor.double
     for module in (modeling_gptj, modeling_llama, modeling_mistral, modeling_mixtral, modeling_olmo2, modeling_phi3, modeling_qwen2, modeling_qwen3, modeling_qwen3_moe,
-                   modeling_gpt_oss, modeling_gemma, modeling_deepseek_v2, modeling_parscale, modeling_rope_utils):
+                   modeling_gpt_oss, modeling_gemma, modeling_gemma2, modeling_gemma3, modeling_deepseek_v2, modeling_parscale, modeling_rope_utils):
         if module is not None:
             module.torch = Wide()
 
@@ -228,6 +236,7 @@ def llama3_frequencies(c):
 class Llama:
     name = "transformers LlamaForCausalLM"
     module = modeling_llama
+    of_block = ("ln_1", "attn.heads", "attn.out", "mid", "ln_2", "out")
     ends = ("embedding", "ln_f", "logits")
 
     def feed_forward(self, c, at, into_residual):
@@ -347,7 +356,7 @@ class Llama:
                 qkv, values = self.projected(w, c, at)
                 yield at + "attn.qkv", *qkv
                 yield at + "attn.rotated", *w.turned(at, values)
-                for name in ("ln_1", "attn.heads", "attn.out", "mid", "ln_2", "out"):
+                for name in self.of_block:
                     yield at + name, *w.pair(at + name)
                 yield from self.result_of_feed(w, model, c, layer)
             for name in self.ends:
@@ -565,6 +574,78 @@ class Gemma(Llama):
 
     def make(self, **config):
         return transformers.GemmaForCausalLM(transformers.GemmaConfig(**config))
+
+
+class Gemma2(Gemma):
+    """Norms around each branch, soft caps, scores divided by the root of a number of their own, and windows in some layers."""
+    name = "transformers Gemma2ForCausalLM"
+    module = modeling_gemma2
+    of_block = ("ln_1", "attn.heads", "attn.out", "post_1", "mid", "ln_2", "post_2", "out")
+
+    def in_order(self, c):
+        for name, shape, mean, std, parts in super().in_order(c):
+            if name.endswith("post_attention_layernorm.weight"):
+                yield name, shape, mean, std, parts
+                yield name.replace("post_attention", "pre_feedforward"), shape, mean, std, parts
+                yield name.replace("post_attention", "post_feedforward"), shape, mean, std, parts
+            else:
+                yield name, shape, mean, std, parts
+
+    def config(self, c):
+        kinds = dict(layer_types=[{"s": "sliding_attention", "f": "full_attention"}[kind] for kind in c["kinds"]]) if "kinds" in c else {}
+        return dict(super().config(c), model_type="gemma2", query_pre_attn_scalar=c["scalar"], sliding_window=c["window"],
+                    attn_logit_softcapping=c.get("score_cap"), final_logit_softcapping=c.get("logit_cap"), **kinds)
+
+    def make(self, **config):
+        return transformers.Gemma2ForCausalLM(transformers.Gemma2Config(**config))
+
+    def watch_norms(self, w, block, at):
+        w.output_of(block.input_layernorm, at + "ln_1")
+        w.output_of(block.post_attention_layernorm, at + "post_1")
+        w.input_of(block.pre_feedforward_layernorm, at + "mid")
+        w.output_of(block.pre_feedforward_layernorm, at + "ln_2")
+        w.output_of(block.post_feedforward_layernorm, at + "post_2")
+
+    def watch(self, model, c):
+        seen = Watch()
+        if c.get("logit_cap"):
+            model.register_forward_hook(lambda _m, _i, out: seen.keep("capped", out.logits))
+        rest = super().watch(model, c)
+        return lambda: rest() + ([("capped", *seen.pair("capped"))] if c.get("logit_cap") else [])
+
+
+class Gemma3(Gemma2):
+    """Norms of queries and keys, and rotary positions of two kinds: those of layers with a window have a theta of their own."""
+    name = "transformers Gemma3ForCausalLM"
+    module = modeling_gemma3
+
+    def of_heads(self, c, at):
+        parts = [(at + f"self_attn.{which}_norm.weight", c["A"]) for which in "qk"]
+        yield at + "self_attn.qk_norm.weight", (2 * c["A"],), 0, 0, parts
+
+    def config(self, c):
+        pattern = dict(sliding_window_pattern=c["pattern"]) if "pattern" in c else {}
+        scaling = dict(rope_scaling=dict(rope_type="linear", factor=c["linear"])) if "linear" in c else {}
+        return dict(super().config(c), model_type="gemma3_text", rope_local_base_freq=c["local"], **pattern, **scaling)
+
+    def make(self, **config):
+        return transformers.Gemma3ForCausalLM(transformers.Gemma3TextConfig(**config))
+
+    def watch(self, model, c):
+        seen = Watch()
+        for layer, block in enumerate(model.model.layers):
+            for which in "qk":
+                seen.output_of(getattr(block.self_attn, which + "_norm"), f"h.{layer}.rotated.{which}")
+            seen.output_of(block.self_attn.v_proj, f"h.{layer}.v")
+        rest = super().watch(model, c)
+
+        def result():
+            for layer in range(c["L"]):
+                at = f"h.{layer}."
+                yield at + "attn.normed", *seen.turned(at, seen.pair(at + "v"))
+            yield from rest()
+
+        return lambda: list(result())
 
 
 # ---- OLMo 2 -------------------------------------------------------------------------------------------------------------------

@@ -73,6 +73,18 @@ def gemma(**more):
     return transformers.GemmaForCausalLM(transformers.GemmaConfig(**LLAMA, num_key_value_heads=2, head_dim=8, rope_theta=500.0, **more))
 
 
+def gemma2(**more):
+    return transformers.Gemma2ForCausalLM(transformers.Gemma2Config(
+        **LLAMA, num_key_value_heads=2, head_dim=8, rope_theta=500.0, query_pre_attn_scalar=8, attn_logit_softcapping=20.0,
+        final_logit_softcapping=None, sliding_window=20, **more))
+
+
+def gemma3(**more):
+    return transformers.Gemma3ForCausalLM(transformers.Gemma3TextConfig(
+        **LLAMA, num_key_value_heads=2, head_dim=8, rope_theta=500.0, rope_scaling=dict(rope_type="linear", factor=2.0), rope_local_base_freq=20.0,
+        final_logit_softcapping=15.0, sliding_window=20, sliding_window_pattern=2, **more))
+
+
 def olmo2(**more):
     return transformers.Olmo2ForCausalLM(transformers.Olmo2Config(
         **LLAMA, num_key_value_heads=2, rope_theta=500.0, pad_token_id=None, eos_token_id=2, **more))
@@ -104,6 +116,8 @@ MODELS = {                                      # NAME: the first version that c
     "phi3": ((4, 49), lambda: phi3(sliding_window=20)),
     "phi3-long": ((4, 49), lambda: phi3(rope_scaling=dict(type="longrope", short_factor=[1.0, 1.5], long_factor=[2.5, 4.0]))),
     "gemma": ((4, 38), lambda: gemma()),
+    "gemma2": ((4, 42), lambda: gemma2()),
+    "gemma3": ((4, 50), lambda: gemma3()),
     "deepseek-v2": ((4, 54), lambda: deepseek_v2()),
     "gptj": ((4, 11), lambda: gptj()),
     "gptj-tied": ((4, 11), lambda: gptj(n_inner=37, tie_word_embeddings=True)),

@@ -87,6 +87,14 @@ SHAPES = {
     "biased-mlp": dict(L=1, H=3, K=3, D=18, F=7, V=17, S=5, tied=True, batch=2, tokens=5, theta=500.0, attention=False, mlp=True),
     "gemma-wider": dict(L=2, H=6, K=3, D=18, A=4, F=37, V=61, S=11, tied=True, batch=3, tokens=7, theta=1e4),
     "gemma-narrower": dict(L=1, H=6, K=1, D=45, A=6, F=7, V=29, S=13, tied=False, batch=3, tokens=11, theta=50.0, eps=3e-4, every_token=True),
+    "gemma2-windows": dict(L=3, H=6, K=3, D=18, A=4, F=11, V=29, S=11, tied=True, batch=3, tokens=9, theta=1e4, window=4, scalar=3, score_cap=1.5,
+                           logit_cap=2.0),
+    "gemma2-plain": dict(L=2, H=4, K=1, D=16, A=6, F=7, V=17, S=13, tied=False, batch=2, tokens=11, theta=50.0, window=3, scalar=10, eps=3e-4,
+                         kinds="fs", every_token=True),
+    "gemma3-pattern": dict(L=2, H=6, K=3, D=18, A=4, F=19, V=61, S=11, tied=True, batch=3, tokens=7, theta=1e4, window=4, scalar=4, local=50.0,
+                           linear=3.0, pattern=2),
+    "gemma3-capped": dict(L=2, H=4, K=1, D=16, A=6, F=7, V=17, S=13, tied=False, batch=2, tokens=11, theta=20.0, window=3, scalar=10, local=500.0,
+                          logit_cap=1.5, eps=3e-4, kinds="fs", every_token=True),
     "yarn-released": dict(L=2, H=4, K=2, D=24, A=16, F=19, V=61, S=48, tied=False, batch=3, tokens=7, theta=50.0,
                           yarn=dict(factor=4.0, original_max_position_embeddings=640)),
     "yarn-own": dict(L=1, H=3, K=1, D=18, A=12, F=7, V=17, S=13, tied=True, batch=2, tokens=11, theta=100.0,
@@ -113,7 +121,8 @@ SHAPES = {
 FAMILIES = {"gpt2": families.GPT2(), "llama": families.Llama(), "mixtral": families.Mixtral(), "gptj": families.GPTJ(),
             "qwen2": families.Qwen2(), "qwen3": families.Qwen3(), "qwen3moe": families.Qwen3Moe(), "biased": families.Biased(),
             "mistral": families.Mistral(), "phi3": families.Phi3(), "olmo2": families.Olmo2(),
-            "gemma": families.Gemma(), "deepseekv2": families.DeepseekV2(), "gptoss": families.GptOss(), "yarn": families.Yarn(),
+            "gemma": families.Gemma(), "gemma2": families.Gemma2(), "gemma3": families.Gemma3(),
+            "deepseekv2": families.DeepseekV2(), "gptoss": families.GptOss(), "yarn": families.Yarn(),
             "parscale": families.ParScale()}
 NUDGE = 0.3                                     # of biases and norms, which start at 0 and 1 and would hide mistakes there
 

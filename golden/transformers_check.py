@@ -30,7 +30,8 @@ ROOT = pathlib.Path(__file__).resolve().parent.parent
 SEED, SEQUENCES, TOKENS = 5, 3, 17
 ROUNDING = 1e-12                                # relative, norm over norm: what fp64 may do to a loss, a gradient, the logits
 FAMILIES = {"gpt2": families.GPT2(), "llama": families.Llama(), "mixtral": families.Mixtral(), "gptj": families.GPTJ(),
-            "qwen2": families.Qwen2(), "qwen3": families.Qwen3(), "gemma": families.Gemma(), "mistral": families.Mistral(), "qwen3_moe": families.Qwen3Moe(),
+            "qwen2": families.Qwen2(), "qwen3": families.Qwen3(), "gemma": families.Gemma(), "gemma2": families.Gemma2(), "gemma3_text": families.Gemma3(),
+            "mistral": families.Mistral(), "qwen3_moe": families.Qwen3Moe(),
             "phi3": families.Phi3(), "olmo2": families.Olmo2(), "deepseek_v2": families.DeepseekV2()}
 VERSION = tuple(int(number) for number in transformers.__version__.split(".")[:2])
 LONG = dict(type="longrope", short_factor=[1.0, 1.25, 1.5], long_factor=[1.0, 3.5, 9.25])
@@ -40,7 +41,7 @@ LLAMA3 = dict(rope_type="llama3", factor=4.0, low_freq_factor=1.0, high_freq_fac
 # ---- what this version can ----------------------------------------------------------------------------------------------
 
 GROUPED, ROTARY, SCALING, MIXTURE, LLAMA3_SCALING, PARAMETERS = (4, 31), (4, 33), (4, 31), (4, 36), (4, 43), (5, 0)
-BIASES, WIDE_HEADS, QWEN3, LAYER_TYPES, PHI3, GEMMA, OLMO2 = (4, 41), (4, 46), (4, 51), (4, 53), (4, 49), (4, 39), (4, 47)
+BIASES, WIDE_HEADS, QWEN3, LAYER_TYPES, PHI3, GEMMA, OLMO2, GEMMA2, GEMMA3 = (4, 41), (4, 46), (4, 51), (4, 53), (4, 49), (4, 39), (4, 47), (4, 53), (4, 53)
 
 
 def written(model, folder, largest):
@@ -130,6 +131,18 @@ def deepseek_v2(tied, **more):
         **more))
 
 
+def gemma2(**more):
+    return transformers.Gemma2ForCausalLM(transformers.Gemma2Config(
+        vocab_size=259, max_position_embeddings=32, hidden_size=40, num_hidden_layers=3, num_attention_heads=10, num_key_value_heads=5,
+        head_dim=6, intermediate_size=77, initializer_range=0.2, sliding_window=5, pad_token_id=None, **more))
+
+
+def gemma3(**more):
+    return transformers.Gemma3ForCausalLM(transformers.Gemma3TextConfig(
+        vocab_size=259, max_position_embeddings=32, hidden_size=40, num_hidden_layers=3, num_attention_heads=10, num_key_value_heads=5,
+        head_dim=6, intermediate_size=77, initializer_range=0.2, sliding_window=5, pad_token_id=None, **more))
+
+
 def gptj(**more):
     return transformers.GPTJForCausalLM(transformers.GPTJConfig(
         vocab_size=259, n_positions=32, n_embd=40, n_layer=3, n_head=5, rotary_dim=6, initializer_range=0.2, bos_token_id=0,
@@ -179,6 +192,15 @@ CASES = {                                       # what: the first version that c
     "Gemma, tied, several files": (GEMMA, lambda: gemma(pad_token_id=None), "30KB", torch.float32),
     "Gemma, untied, bf16, biases of attention": (GEMMA, lambda: gemma(pad_token_id=None, tie_word_embeddings=False, attention_bias=True),
                                                  "1GB", torch.bfloat16),
+    "Gemma 2, tied, capped, several files": (GEMMA2, lambda: gemma2(
+        query_pre_attn_scalar=7, attn_logit_softcapping=1.5, final_logit_softcapping=2.5), "60KB", torch.float32),
+    "Gemma 2, untied, not capped, bf16, biases of attention": (GEMMA2, lambda: gemma2(
+        attn_logit_softcapping=None, final_logit_softcapping=None, tie_word_embeddings=False, attention_bias=True), "1GB", torch.bfloat16),
+    "Gemma 3, tied, linear scaling, several files": (GEMMA3, lambda: gemma3(
+        query_pre_attn_scalar=7, sliding_window_pattern=3, rope_theta=700.0, rope_local_base_freq=30.0,
+        rope_scaling=dict(rope_type="linear", factor=3.0)), "60KB", torch.float32),
+    "Gemma 3, untied, capped logits, bf16": (GEMMA3, lambda: gemma3(
+        final_logit_softcapping=2.5, sliding_window_pattern=2, tie_word_embeddings=False), "1GB", torch.bfloat16),
     "DeepSeek-V2, groups, several files": (PARAMETERS, lambda: deepseek_v2(
         False, q_lora_rank=14, topk_method="group_limited_greedy", n_group=3, topk_group=2, routed_scaling_factor=2.5), "60KB", torch.float32),
     "DeepSeek-V2, no latent of queries, tied, YaRN, bf16": (PARAMETERS, lambda: deepseek_v2(True, q_lora_rank=None, rope_parameters=dict(
@@ -287,7 +309,7 @@ def gradients(model, ours):
             yield name, apart(experts, gradient)
             continue
         last = name.split(".")[-2]
-        fused, left = FUSED.get(last, (last, None))
+        fused, left = (last, None) if "grad/" + logical in ours else FUSED.get(last, (last, None))
         place = "grad/" + logical.replace(last, fused)
         whole = ours[place if place in ours else place.replace("mlp.gate.weight", "block_sparse_moe.gate.weight")]
         first = 0 if left is None else len(whole) - left * len(gradient)
@@ -310,7 +332,7 @@ def check(orrery, folder, what):
         loss.backward()
         again = load(scratch / "saved")(input_ids=families.tokens(ids)).logits.detach().numpy()
     found = [("loss", abs(float(ours["loss"][0]) - loss.item()) / abs(loss.item())),
-             ("logits", apart(ours["act/logits"], logits.reshape(-1, logits.shape[-1]))), ("logits of what orrery saved", apart(again, logits)),
+             ("logits", apart(ours.get("act/capped", ours["act/logits"]), logits.reshape(-1, logits.shape[-1]))), ("logits of what orrery saved", apart(again, logits)),
              *(("gradient of " + name, d) for name, d in gradients(model, ours))]
     wrong = [f"  {name} differs by {d:.3g}, relative" for name, d in found if not d <= ROUNDING]
     worst = max(found, key=lambda f: f[1])

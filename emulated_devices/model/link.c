@@ -182,13 +182,20 @@ static bool maker_has_weight_pass(const struct linked *l, int slot)
     return maker >= 0 && info(&l->node[maker])->has_weight_pass;
 }
 
+/* Whether the backward pass of what made a slot reads it: then its gradient cannot be in the same memory. */
+static bool maker_reads_output(const struct linked *l, int slot)
+{
+    const int maker = l->slot[slot].maker;
+    return maker >= 0 && (input_reads(l, &l->node[maker]) | info(&l->node[maker])->weight_reads) & READS_OUT;
+}
+
 /* The buffer to which the first gradient of a slot is written.  d: the buffer of the gradient of node v's output. */
 static int place_gradient(struct linked *l, int v, int k, int d, bool d_goes_on)
 {
     const struct linked_node *n = &l->node[v];
     const struct operation_info *op = info(n);
     const int slot = n->in[k];
-    if (op->gradient_over_value) return l->slot[slot].value;
+    if (op->gradient_over_value && !maker_reads_output(l, slot)) return l->slot[slot].value;
     if (slot == 0 && !op->passes_on) return BUFFER_GRADIENT;
     if (op->passes_on) return d;
     if (op->gradient_over && !d_goes_on && place_of_gradient(l, slot) != GRADIENT) return d;

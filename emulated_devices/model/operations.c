@@ -34,6 +34,8 @@ static const struct operation_info infos[OP_COUNT] = {
     [OP_SWIGLU]    = { .words = "swiglu in %s", .has_input_pass = true, .over = -1, .input_reads = READS_IN },
     [OP_GEGLU]     = { .words = "geglu in %s", .has_input_pass = true, .over = -1, .input_reads = READS_IN },
     [OP_SCALE]     = { .words = "the factor of %s", .has_input_pass = true, .over = 0, .gradient_over = true },
+    [OP_CAP]       = { .words = "the soft cap of %s", .has_input_pass = true, .over = 0, .gradient_over = true,
+                       .input_reads = READS_OUT },
     [OP_DROPOUT]   = { .words = "dropout in %s", .has_input_pass = true, .over = 0, .gradient_over = true },
     [OP_ADD]       = { .words = "the residual sum %s", .has_input_pass = true, .over = 1, .passes_on = true },
     [OP_ROUTE]     = { .words = "the router's choice in %s", .has_input_pass = true, .over = -1,

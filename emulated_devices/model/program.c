@@ -6,7 +6,8 @@
 extern const struct program program_gpt2, program_llama, program_mixtral, program_mixtral_shared,
                             program_mixtral_gated, program_gptj, program_scmoe, program_parscale, program_qwen3,
                             program_qwen3_moe, program_gemma, program_olmo2, program_gpt_oss, program_deepseek,
-                            program_deepseek_plain;
+                            program_deepseek_plain, program_gemma2, program_gemma2_capped, program_gemma3,
+                            program_gemma3_capped;
 
 static const struct program *const programs[FAMILY_COUNT] = {
     [FAMILY_GPT2] = &program_gpt2, [FAMILY_LLAMA] = &program_llama, [FAMILY_MIXTRAL] = &program_mixtral,
@@ -21,7 +22,10 @@ const struct program *program_of(const struct model_config *c)
 {
     if (LATENT(c)) return c->latent.q ? &program_deepseek : &program_deepseek_plain;
     if (c->mixture.shared > 0) return c->mixture.shared_gate ? &program_mixtral_gated : &program_mixtral_shared;
-    return programs[model_family(c)];
+    const enum model_family f = model_family(c);
+    if (f == FAMILY_GEMMA2) return c->logit_cap > 0 ? &program_gemma2_capped : &program_gemma2;
+    if (f == FAMILY_GEMMA3) return c->logit_cap > 0 ? &program_gemma3_capped : &program_gemma3;
+    return programs[f];
 }
 
 const struct node *program_part(const struct program *p, const struct model_config *c, int layer)

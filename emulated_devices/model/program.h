@@ -32,6 +32,7 @@ enum op {
     OP_SWIGLU,                          /* in[0]: the gate and the gated values, side by side */
     OP_GEGLU,                           /* the same */
     OP_SCALE,                           /* in[0] times the model's factor of embeddings */
+    OP_CAP,                             /* in[0], the logits, capped */
     OP_DROPOUT,
     OP_ADD,                             /* in[0] + in[1]: the stream, then a branch that ends in a dropout */
     OP_ROUTE,                           /* in[0]: logits of experts; chooses the k largest of each row, and weights */
@@ -72,7 +73,8 @@ struct program {
     const struct node *dense_block;     /* of a mixture's dense layers; NULL: it can have none */
 };
 
-extern const struct node llama_embedding[], llama_loss[];       /* also Mixtral's and ScMoE's */
+extern const struct node llama_embedding[], llama_loss[],       /* also Mixtral's and ScMoE's */
+                         gemma_embedding[];                     /* of all Gemmas */
 
 /** The program of a model, or NULL if devices have none for it. */
 const struct program *program_of(const struct model_config *);

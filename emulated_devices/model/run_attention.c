@@ -62,11 +62,17 @@ enum error_code node_head_norm_weight(const struct node_call *c, struct error *e
 }
 
 /* In place. */
+/* The table of this layer. */
+static struct tensor rotary_of(const struct node_call *c)
+{
+    return model_is_local(&c->stage->plan->model, node_layer(c)) ? c->stage->local_rotary : c->stage->rotary;
+}
+
 enum error_code node_rotary_forward(const struct node_call *c, struct error *err)
 {
     (void)err;
     dev_rotary_forward(c->stage->device, node_buffer(c, c->node->y), node_integers(c, c->micro->positions, INNER),
-                       c->stage->rotary, node_attention(c));
+                       rotary_of(c), node_attention(c));
     return OK;
 }
 
@@ -74,7 +80,7 @@ enum error_code node_rotary_input(const struct node_call *c, struct error *err)
 {
     (void)err;
     dev_rotary_backward_input(c->stage->device, node_buffer(c, c->node->dx[0]),
-                              node_integers(c, c->micro->positions, INNER), c->stage->rotary, node_attention(c));
+                              node_integers(c, c->micro->positions, INNER), rotary_of(c), node_attention(c));
     return OK;
 }
 

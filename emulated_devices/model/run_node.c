@@ -108,7 +108,7 @@ static enum error_code norm_forward(const struct node_call *c, struct error *err
 static enum error_code norm_input(const struct node_call *c, struct error *err)
 {
     const struct linked_node *n = c->node;
-    return tensor_norm_backward_input(c->stage->tp, buffer(c, n->dx[0]), buffer(c, n->dy), buffer(c, n->x[0]),
+    return tensor_norm_backward_input(c->stage->tp, own(c, n->dx[0]), buffer(c, n->dy), buffer(c, n->x[0]),
                                       weight(c), buffer(c, n->statistic[0]), buffer(c, n->statistic[1]), err);
 }
 
@@ -215,6 +215,22 @@ static enum error_code scale_input(const struct node_call *c, struct error *err)
     return OK;
 }
 
+static enum error_code cap_forward(const struct node_call *c, struct error *err)
+{
+    (void)err;
+    dev_soft_cap_forward(c->stage->device, buffer(c, c->node->y), buffer(c, c->node->x[0]),
+                         c->stage->plan->model.logit_cap);
+    return OK;
+}
+
+static enum error_code cap_input(const struct node_call *c, struct error *err)
+{
+    (void)err;
+    dev_soft_cap_backward_input(c->stage->device, buffer(c, c->node->dx[0]), buffer(c, c->node->dy),
+                                buffer(c, c->node->y), c->stage->plan->model.logit_cap);
+    return OK;
+}
+
 static enum error_code dropout_forward(const struct node_call *c, struct error *err)
 {
     return drop(c, buffer(c, c->node->y), buffer(c, c->node->x[0]), err);
@@ -264,14 +280,14 @@ static enum error_code loss_forward(const struct node_call *c, struct error *err
     return e;
 }
 
-/* The gradient overwrites the logits. */
+/* The gradient overwrites the logits, unless another pass still reads them. */
 static enum error_code loss_input(const struct node_call *c, struct error *err)
 {
     const struct linked_node *n = c->node;
     const struct stage *s = c->stage;
     (void)err;
-    tensor_cross_entropy_backward(s->tp, buffer(c, n->dx[0]), buffer(c, n->statistic[1]), buffer(c, n->statistic[0]),
-                                  node_integers(c, c->micro->labels, INNER),
+    tensor_cross_entropy_backward(s->tp, buffer(c, n->dx[0]), buffer(c, n->x[0]), buffer(c, n->statistic[1]),
+                                  buffer(c, n->statistic[0]), node_integers(c, c->micro->labels, INNER),
                                   s->loss_scale / (double)(s->counted ? s->counted : 1));
     return OK;
 }
@@ -296,6 +312,7 @@ static const struct { run *forward, *input, *weight; } runs[OP_COUNT] = {
     [OP_SWIGLU]    = { swiglu_forward,    swiglu_input,    NULL },
     [OP_GEGLU]     = { geglu_forward,     geglu_input,     NULL },
     [OP_SCALE]     = { scale_forward,     scale_input,     NULL },
+    [OP_CAP]       = { cap_forward,       cap_input,       NULL },
     [OP_DROPOUT]   = { dropout_forward,   dropout_input,   NULL },
     [OP_ADD]       = { add_forward,       NULL,            NULL },
     [OP_ROUTE]     = { node_route_forward, node_route_input, NULL },

@@ -58,14 +58,20 @@ static enum error_code link_parts(struct stage *s, struct error *err)
     return e;
 }
 
+static bool make_table(const struct stage *s, struct tensor *t, struct rotary r)
+{
+    *t = tensor_2d(NULL, dtype_wide(s->device->dtype), s->plan->S, rotary_table_width(&s->plan->model));
+    t->data = malloc(tensor_bytes(*t));
+    if (t->data) rotary_table(&r, *t);
+    return t->data != NULL;
+}
+
 static bool make_rotary(struct stage *s)
 {
     const struct model_config *c = &s->plan->model;
     if (c->positions != POSITIONS_ROTARY) return true;
-    s->rotary = tensor_2d(NULL, dtype_wide(s->device->dtype), s->plan->S, rotary_table_width(c));
-    s->rotary.data = malloc(tensor_bytes(s->rotary));
-    if (s->rotary.data) rotary_table(&c->rotary, s->rotary);
-    return s->rotary.data != NULL;
+    return make_table(s, &s->rotary, c->rotary) &&
+           (c->local_theta == 0 || make_table(s, &s->local_rotary, model_local_rotary(c)));
 }
 
 static void drop_cut(struct microbatch *m)
@@ -183,9 +189,9 @@ void stage_close(struct stage *s)
 {
     for (int i = 0; s->micro && i < s->plan->micros; i++) drop_microbatch(s, &s->micro[i]);
     away_close(s);
-    free(s->micro), free(s->part), free(s->moved), free(s->rotary.data);
+    free(s->micro), free(s->part), free(s->moved), free(s->rotary.data), free(s->local_rotary.data);
     s->micro = NULL, s->part = NULL, s->moved = NULL;
-    s->rotary = tensor_none;
+    s->rotary = s->local_rotary = tensor_none;
 }
 
 /* ---- probes ------------------------------------------------------------------------------------------------------ */

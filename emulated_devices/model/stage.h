@@ -71,7 +71,8 @@ struct stage {
     int first_layer, layers;
     bool first, last;                           /* has the embedding; has the loss */
     struct parameters *parameters;
-    struct tensor rotary;                       /* [S,R] the table of rotary positions; tensor_none without */
+    struct tensor rotary, local_rotary;         /* [S,R] the tables of rotary positions; tensor_none without.  The
+                                                 * second: of layers with a window, if they have their own */
     uint64_t dropout_seed;                      /* of this step */
     struct routers routers;                     /* of a mixture */
     struct tier_traffic chosen;                 /* what has been read of experts by choice, by formula */

@@ -83,7 +83,7 @@ static void attention_backward(struct transformer *m, int layer)
     if (STREAMS(c) > 1) prefix_backward(m, layer);
     if (c->positions == POSITIONS_ROTARY) {
         computed_gradient(m, "attn.rotated", layer, m->d_qkv, c->A + m->S);
-        op->rotary_backward_input(m->d_qkv, m->positions, m->rotary, attention_of(m, layer));
+        op->rotary_backward_input(m->d_qkv, m->positions, rotary_of(m, layer), attention_of(m, layer));
         if (c->head_norms) head_norms_backward(m, layer);
         if (LATENT(c)) {
             latent_backward(m, layer);
@@ -136,28 +136,40 @@ static void block_backward(struct transformer *m, int layer)
     leave_layer(m, layer);
 }
 
-/* The same for a block whose norms are of what attention and the feed-forward give. */
+/* m->d_branch = the gradient of what attention, or the feed-forward, gave, from that of the stream. */
+static void backward_of_norm_after(struct transformer *m, int layer, bool feed)
+{
+    const struct after n = after_of(m, layer, feed);
+    m->ops->dropout(m->d_step, m->d_stream, residual_dropout(m, layer, feed ? "mlp" : "attention"));
+    computed_gradient(m, n.name, layer, m->d_step, 1);
+    norm_backward(m, m->d_branch, m->d_step, n.in, tensor_none, n.rstd, n.w, -1);
+    computed_gradient(m, feed ? "mlp.out" : "attn.out", layer, m->d_branch, m->config.D);
+}
+
+/* The same for a block that norms what attention and the feed-forward give; and perhaps what they read. */
 static void backward_with_norms_after(struct transformer *m, int layer)
 {
-    const struct ops *op = m->ops;
     const struct model_config *c = &m->config;
+    const bool before = c->norms_at == NORMS_AROUND;
     struct block_activations *a = &m->block[layer];
     const struct tensor d = m->d_stream, branch = m->d_branch, step = m->d_step;
 
-    op->dropout(step, d, residual_dropout(m, layer, "mlp"));
-    computed_gradient(m, "ln_2", layer, step, 1);
-    norm_backward(m, branch, step, a->feed_out, a->ln2_mean, a->ln2_rstd, param_of_block(c, layer, LN2_W), -1);
-    computed_gradient(m, "mlp.out", layer, branch, c->D);
+    backward_of_norm_after(m, layer, true);
     feed_backward(m, layer, branch);
-    op->add(d, d, branch);
-    computed_gradient(m, "mid", layer, d, up_width(c));
+    if (before) {
+        computed_gradient(m, "ln_2", layer, branch, up_width(c));
+        norm_backward(m, step, branch, a->mid, a->ln2_mean, a->ln2_rstd, param_of_block(c, layer, LN2_W), -1);
+    }
+    m->ops->add(d, d, before ? step : branch);
+    computed_gradient(m, "mid", layer, d, before ? c->D : up_width(c));
 
-    op->dropout(step, d, residual_dropout(m, layer, "attention"));
-    computed_gradient(m, "ln_1", layer, step, 1);
-    norm_backward(m, branch, step, a->attention_out, a->ln1_mean, a->ln1_rstd, param_of_block(c, layer, LN1_W), -1);
-    computed_gradient(m, "attn.out", layer, branch, c->D);
+    backward_of_norm_after(m, layer, false);
     attention_backward(m, layer);
-    op->add(d, d, branch);
+    if (before) {
+        computed_gradient(m, "ln_1", layer, branch, qkv_width(c));
+        norm_backward(m, step, branch, a->in, a->ln1_mean, a->ln1_rstd, param_of_block(c, layer, LN1_W), -1);
+    }
+    m->ops->add(d, d, before ? step : branch);
     leave_layer(m, layer);
 }
 
@@ -228,7 +240,11 @@ void transformer_backward(struct transformer *m)
     const double scale = m->loss_scale / (double)(m->counted ? m->counted : 1);
     const struct tensor d_logits = m->logits;
 
-    op->cross_entropy_backward(d_logits, m->logits, m->total, m->top, m->labels, 0, IGNORE_LABEL, scale);
+    op->cross_entropy_backward(d_logits, loss_input(m), m->total, m->top, m->labels, 0, IGNORE_LABEL, scale);
+    if (c->logit_cap > 0) {
+        computed_gradient(m, "capped", L, d_logits, 1);
+        op->soft_cap_backward_input(d_logits, d_logits, m->capped, c->logit_cap);
+    }
     computed_gradient(m, "logits", L, d_logits, 1);
     op->linear_backward_weight(m->g[head], pick(m->g, param_head_bias(c)), d_logits, head_input(m));
     op->linear_backward_input(first_rows(m->d_branch, m->B * m->S), d_logits, m->w[head]);
@@ -241,7 +257,7 @@ void transformer_backward(struct transformer *m)
         partial_backward_begin(m, l);
         if (c->parallel) parallel_backward(m, l);
         else if (c->shortcut) shortcut_backward(m, l);
-        else if (c->norms_after) backward_with_norms_after(m, l);
+        else if (c->norms_at != NORMS_BEFORE) backward_with_norms_after(m, l);
         else block_backward(m, l);
         partial_backward_end(m, l);
     }

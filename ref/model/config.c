@@ -67,7 +67,7 @@ const struct model_preset model_presets[] = {
             .windows = { .size = 12, .layers = { 0xFF } }),
       "llama-tiny as a Mistral: in all layers a token sees the last 12 tokens", 8 },
     { WIDE_HEADS("olmo2-tiny", 8, 8, 4, 4, 32, 88, 32, 256, DENSE, .head_norms = true, .normed_together = true,
-                 .norms_after = true),
+                 .norms_at = NORMS_AFTER),
       "an OLMo 2 of 0.1M parameters: llama-tiny with norms after its branches, and of all queries and keys", 8 },
     { PHI3("phi3-tiny", 8, 8, 4, 32, 88, 32, 256, 16, 1.118033988749895),
       "llama-tiny as a Phi-3: LongRoPE from 16 tokens to 32", 8 },
@@ -98,6 +98,16 @@ const struct model_preset model_presets[] = {
       8 },
     { GPT_OSS("gpt-oss-tiny", 8, 8, 4, 6, 32, 24, 32, 256, 8, 2, 8, 8),
       "a GPT-OSS of 0.2M parameters: sinks, windows of 8 tokens in every second layer, 8 experts, 2 of a token", 8 },
+    { WIDE_HEADS("gemma2-tiny", 8, 8, 4, 6, 32, 88, 32, 256, GEMMA, .tied = true, .norms_at = NORMS_AROUND,
+                 .score_width = 4, .score_cap = 50, .logit_cap = 30,
+                 .windows = { .size = 12, .layers = { 0x55 } }),
+      "gemma-tiny as a Gemma 2: norms around its branches, capped scores and logits, windows in every other layer",
+      8 },
+    { WIDE_HEADS("gemma3-tiny", 8, 8, 4, 6, 32, 88, 32, 256, GEMMA, .tied = true, .norms_at = NORMS_AROUND,
+                 .head_norms = true, .score_width = 4, .local_theta = 100,
+                 .windows = { .size = 12, .layers = { 0xDF } }),
+      "gemma-tiny as a Gemma 3: gemma2-tiny's norms, and of queries and keys; two thetas, full attention in layer 5",
+      8 },
     { GPTJ("gptj-tiny", 8, 8, 32, 2, 128, 32, 256), "a GPT-J of 0.1M parameters, 8 layers and 8 heads", 8 },
     { GPT2("gpt3-175b", 96, 96, 12288, 49152, 2048, 50257),
       "GPT-3's 175B parameters, for `orrery plan` (arXiv:2005.14165, table 2.1)", 1536 },
@@ -198,9 +208,20 @@ int64_t model_windowed_layers(const struct model_config *c)
     return n;
 }
 
+struct rotary model_rotary(const struct model_config *c, int64_t layer)
+{
+    return model_is_local(c, layer) ? model_local_rotary(c) : c->rotary;
+}
+
+struct rotary model_local_rotary(const struct model_config *c)
+{
+    return (struct rotary){ .theta = c->local_theta, .turned = c->rotary.turned, .neighbours = c->rotary.neighbours };
+}
+
 static enum error_code check_scores(const struct model_config *c, struct error *err)
 {
     const struct { const char *what; double value; } number[] = {
+        { "rotary theta of layers with a window", c->local_theta },
         { "width of scores", c->score_width }, { "cap of scores", c->score_cap }, { "cap of logits", c->logit_cap },
     };
     for (size_t i = 0; i < sizeof number / sizeof *number; i++)
@@ -404,7 +425,7 @@ int model_config_numbers(const struct model_config *c, struct model_number out[M
         { "streams", true, (double)STREAMS(c) }, { "prefix", true, (double)c->streams.prefix },
         { "stream smoothing", false, c->streams.smoothing },
         { "width of scores", false, c->score_width }, { "cap of scores", false, c->score_cap },
-        { "cap of logits", false, c->logit_cap },
+        { "cap of logits", false, c->logit_cap }, { "local theta", false, c->local_theta },
         { "window", true, (double)c->windows.size }, { "layers with a window", true, (double)model_windowed_layers(c) },
         { "which layers", true, which_layers(&c->windows) }, { "which pairs", true, which_pairs(&c->rotary) },
         { "latent of queries", true, (double)c->latent.q }, { "of keys and values", true, (double)c->latent.kv },

@@ -11,11 +11,13 @@
 /* Families of models whose files we read and write. */
 enum model_family { FAMILY_NONE, FAMILY_GPT2, FAMILY_LLAMA, FAMILY_MIXTRAL, FAMILY_GPTJ, FAMILY_QWEN2, FAMILY_PARSCALE,
                     FAMILY_SCMOE, FAMILY_QWEN3, FAMILY_QWEN3_MOE, FAMILY_MISTRAL, FAMILY_PHI3,
-                    FAMILY_GEMMA, FAMILY_OLMO2, FAMILY_DEEPSEEK_V2, FAMILY_GPT_OSS,
+                    FAMILY_GEMMA, FAMILY_GEMMA2, FAMILY_GEMMA3, FAMILY_OLMO2, FAMILY_DEEPSEEK_V2, FAMILY_GPT_OSS,
                     FAMILY_COUNT };
 
 /* The parts of a model: each family has one of each kind (model_family()). */
 enum norm_kind { NORM_LAYER, NORM_RMS };
+enum norm_places { NORMS_BEFORE, NORMS_AFTER, NORMS_AROUND };   /* of what attention and the feed-forward read; of what
+                                                                 * they give; of both */
 enum position_kind { POSITIONS_LEARNED, POSITIONS_ROTARY };
 enum mlp_kind { MLP_GELU, MLP_SWIGLU, MLP_GEGLU, MLP_MIXTURE };
 enum rotary_scaling { SCALING_NONE, SCALING_LINEAR, SCALING_LLAMA3, SCALING_DYNAMIC, SCALING_YARN, SCALING_LONG };
@@ -135,6 +137,8 @@ struct model_config {
     struct streams_config streams;
     struct latent_config latent;
     int64_t padding;            /* 1 + padding token, whose embedding gets no gradient in transformers; 0: none */
+    double local_theta;         /* of rotary positions in layers with a window, which have no scaling then; 0: as in the
+                                 * others */
     double score_width;         /* scores of attention are divided by its square root; 0: A */
     double score_cap, logit_cap;        /* what scores of attention, and logits, stay below (soft_cap.c); 0: none */
     bool scaled_embedding;      /* the embedding of a token is multiplied by sqrt(D) */
@@ -142,8 +146,7 @@ struct model_config {
     bool head_norms;            /* each head of queries and keys passes an rmsnorm before its rotary positions */
     bool sinks;                 /* each query head has a sink: ops.h */
     bool normed_together;       /* such a norm is of all queries, and of all keys, not of each head */
-    bool norms_after;           /* the two norms of a block are of what attention and the feed-forward give, not of what
-                                 * they read */
+    enum norm_places norms_at;  /* which norms a block has */
     bool parallel;              /* attention and feed-forward read the same norm; there is no second norm */
     bool shortcut;              /* a layer has two blocks with dense feed-forwards; its mixture reads what the first
                                  * one's feed-forward does, and is added at the end of the second */
@@ -161,6 +164,14 @@ static inline int64_t model_window(const struct model_config *c, int64_t layer)
     const bool has = layer >= 0 && layer < WINDOW_LAYERS && (c->windows.layers[layer / 64] >> layer % 64 & 1);
     return has ? c->windows.size : 0;
 }
+
+/** Whether a layer has the rotary positions of layers with a window; those; and those of a layer. */
+static inline bool model_is_local(const struct model_config *c, int64_t layer)
+{
+    return c->local_theta > 0 && model_window(c, layer) > 0;
+}
+struct rotary model_local_rotary(const struct model_config *);
+struct rotary model_rotary(const struct model_config *, int64_t layer);
 
 /** Give the layers from `first` to before `end` a window; none of those after WINDOW_LAYERS, so check L. */
 static inline void windows_add(struct windows *w, int64_t first, int64_t end)
@@ -281,10 +292,11 @@ static inline bool model_has_bias(const struct model_config *c, enum param_role 
 
 /* The parameters of a block in list order.  A family has some of them; a mixture has UP_W to DOWN_B for each expert,
  * at the end of the block; its dense layers have them once.  Those of a layer with a shortcut are DENSE_UP_W to
- * SECOND_DOWN_W; the last six are of its second block. */
+ * SECOND_DOWN_W; the last six are of its second block.  AFTER1_W and AFTER2_W are of norms after attention and the
+ * feed-forward, beside those before them; with norms after alone these are LN1_W and LN2_W. */
 enum block_param {
     LN1_W, LN1_B, Q_LATENT_W, Q_NORM_W, QUERIES_W, KV_LATENT_W, KV_NORM_W, KEYS_VALUES_W, QKV_W, QKV_B, HEAD_NORM_W,
-    PREFIX, SINKS, PROJ_W, PROJ_B, LN2_W, LN2_B, DENSE_UP_W, DENSE_DOWN_W,
+    PREFIX, SINKS, PROJ_W, PROJ_B, AFTER1_W, LN2_W, LN2_B, AFTER2_W, DENSE_UP_W, DENSE_DOWN_W,
     SECOND_LN1_W, SECOND_QKV_W, SECOND_PROJ_W, SECOND_LN2_W, SECOND_UP_W, SECOND_DOWN_W, ROUTER_W, ROUTER_B,
     SHARED_UP_W, SHARED_DOWN_W, SHARED_GATE_W, UP_W, UP_B, DOWN_W, DOWN_B, BLOCK_PARAMS
 };

@@ -15,7 +15,7 @@ const struct config_reading gpt_oss_defaults = {        /* GptOssConfig's */
            .mixture = { .E = 128, .k = 4, .router = { .normalized = true, .scale = 1 },
                         .clamped = { .alpha = 1.702, .limit = 7 }, .balance_coefficient = 0.001 } },
     .attention_bias = true, .head_dim = 64, .rope_theta = 150000, .pad_token = NO_TOKEN,
-    .window_rule = WINDOWS_EVEN, .sliding_window = 128,
+    .window_rule = WINDOWS_BUT_EVERY, .window_pattern = 2, .sliding_window = 128,
 };
 
 /* What the released files have besides, and no version reads: the numbers of a token's experts and of the original

@@ -6,14 +6,14 @@
 #include "ref/model/config_keys.h"
 
 /* Which layers have the window that a file names: none may have one; all, unless it is null; late ones, if a flag says
- * so; layers 0, 2, .., unless it is null.  "layer_types" may say it of each. */
-enum window_rule { WINDOWS_NEVER, WINDOWS_ALL, WINDOWS_LATE, WINDOWS_EVEN };
+ * so; all but the last of each so many.  "layer_types" may say it of each. */
+enum window_rule { WINDOWS_NEVER, WINDOWS_ALL, WINDOWS_LATE, WINDOWS_BUT_EVERY };
 
 /* The values read from a file, before they are checked together. */
 struct config_reading {
     struct model_config c;
     int64_t head_dim, sliding_window, n_ctx;        /* 0: not in the file */
-    int64_t max_window_layers;
+    int64_t max_window_layers, window_pattern;
     int64_t original_positions;                     /* beside the rotary positions' own numbers; 0: not in the file */
     enum window_rule window_rule;
     int64_t pad_token;                              /* NO_TOKEN: none */
@@ -29,6 +29,7 @@ struct config_reading {
     double rope_part;                               /* of a head, which is turned; 0: not in the file */
     bool parts_turn;                                /* it may be below 1 */
     bool only_long;                                 /* rotary positions are plain, or LongRoPE by any name */
+    double local_theta;                             /* of layers with a window; 0: as in the others */
     const cJSON *rope_scaling, *rope_parameters, *layer_types, *dense_layers;           /* NULL: not in the file */
 };
 
@@ -36,17 +37,19 @@ struct config_reading {
 
 /* Reading a family: start with the defaults of its class in transformers, read its list of keys, then call its finish
  * function, which computes derived values and refuses contradictions.  Mistral, Phi-3, OLMo 2, Mixtral, Qwen2, Qwen3,
- * ParScale, Gemma and ScMoE use llama_finish, a Qwen3-MoE and a GPT-OSS after their own; a ScMoE has a Mixtral's
- * keys. */
+ * ParScale, Gemma and ScMoE use llama_finish, a Qwen3-MoE, a GPT-OSS and later Gemmas after their own;
+ * a ScMoE has a Mixtral's keys. */
 extern const struct config_key gpt2_keys[], llama_keys[], mixtral_keys[], gptj_keys[], qwen2_keys[],
     qwen3_keys[], qwen3_moe_keys[], parscale_keys[], mistral_keys[], phi3_keys[], gemma_keys[], olmo2_keys[],
-    deepseek_v2_keys[], gpt_oss_keys[];
+    deepseek_v2_keys[], gpt_oss_keys[], gemma2_keys[], gemma3_keys[];
 extern const struct config_reading gpt2_defaults, llama_defaults, mixtral_defaults, gptj_defaults, qwen2_defaults,
     qwen3_defaults, qwen3_moe_defaults, parscale_defaults, scmoe_defaults, mistral_defaults,
-    phi3_defaults, gemma_defaults, olmo2_defaults, deepseek_v2_defaults, gpt_oss_defaults;
+    phi3_defaults, gemma_defaults, olmo2_defaults, deepseek_v2_defaults, gpt_oss_defaults,
+    gemma2_defaults, gemma3_defaults;
 enum error_code gpt2_finish(struct config_reading *, const cJSON *root, const char *path, struct error *);
 enum error_code llama_finish(struct config_reading *, const cJSON *root, const char *path, struct error *);
 enum error_code qwen3_moe_finish(struct config_reading *, const cJSON *root, const char *path, struct error *);
+enum error_code gemma2_finish(struct config_reading *, const cJSON *root, const char *path, struct error *);
 enum error_code deepseek_v2_finish(struct config_reading *, const cJSON *root, const char *path, struct error *);
 enum error_code gpt_oss_finish(struct config_reading *, const cJSON *root, const char *path, struct error *);
 enum error_code gptj_finish(struct config_reading *, const cJSON *root, const char *path, struct error *);
@@ -66,6 +69,7 @@ enum error_code windows_from_json(struct config_reading *, const char *path, str
 bool gpt2_to_json(const struct model_config *, cJSON *root);
 bool llama_to_json(const struct model_config *, cJSON *root);       /* and all that llama_finish reads */
 bool gemma_to_json(const struct model_config *, cJSON *root);
+bool gemma2_to_json(const struct model_config *, cJSON *root);                  /* and a Gemma 3 */
 bool qwen3_moe_to_json(const struct model_config *, cJSON *root);
 bool deepseek_v2_to_json(const struct model_config *, cJSON *root);
 bool gpt_oss_to_json(const struct model_config *, cJSON *root);

@@ -45,7 +45,9 @@ static enum error_code read_value(const struct config_key *k, const cJSON *objec
     case KEY_TOKEN:
         if (null) return *(int64_t *)field = NO_TOKEN, OK;
         return json_int(object, where, k->name, -1, INT32_MAX, field, err);
+    case KEY_REAL_OR_NONE:
     case KEY_REAL_OR_NULL:
+        if (null && k->kind == KEY_REAL_OR_NONE) *(double *)field = 0;
         if (null) return OK;
         /* fall through */
     case KEY_REAL: return json_double(object, where, k->name, field, err);

@@ -14,6 +14,7 @@ enum config_key_kind {
     KEY_COUNT,              /* int64_t from 0 */
     KEY_REAL,               /* double */
     KEY_REAL_OR_NULL,       /* null: as if it were not there */
+    KEY_REAL_OR_NONE,       /* null is 0 */
     KEY_TOKEN,              /* int64_t from -1; null is NO_TOKEN */
     KEY_FLAG,               /* bool */
     KEY_STRING,             /* const char *, owned by the document */

@@ -22,7 +22,7 @@ const struct config_reading mistral_defaults = {        /* MistralConfig's */
 
 const struct config_reading olmo2_defaults = {          /* Olmo2Config's */
     .c = { .norm = NORM_RMS, .positions = POSITIONS_ROTARY, .mlp = MLP_SWIGLU, .head_norms = true,
-           .normed_together = true, .norms_after = true, .eps = 1e-5, .init_std = 0.02 },
+           .normed_together = true, .norms_at = NORMS_AFTER, .eps = 1e-5, .init_std = 0.02 },
     .rope_theta = 10000, .pad_token = 1,
 };
 
@@ -302,7 +302,7 @@ bool llama_to_json(const struct model_config *c, cJSON *root)
              cJSON_AddNumberToObject(root, "parscale_attn_smooth", c->streams.smoothing) && ok;
     ok = windows_to_json(c, root) && rotary_to_json(c, root) && ok;
     if (c->alike == FAMILY_PHI3) ok = cJSON_AddNumberToObject(root, "resid_pdrop", c->dropout_residual) && ok;
-    if (c->alike == FAMILY_PHI3 || c->norms_after) ok = padding_to_json(c, root) && ok;
+    if (c->alike == FAMILY_PHI3 || c->norms_at == NORMS_AFTER) ok = padding_to_json(c, root) && ok;
     ok = (c->mlp != MLP_MIXTURE || mixture_to_json(&c->mixture, root)) && ok;
     return cJSON_AddBoolToObject(root, "tie_word_embeddings", c->tied) && ok;
 }

@@ -62,6 +62,13 @@ static const struct rope_kind {
 };
 enum { KINDS = sizeof kinds / sizeof *kinds };
 
+static const char *name_of(enum rotary_scaling scaling)
+{
+    int i = 0;
+    while (kinds[i].scaling != scaling) i++;
+    return kinds[i].name;
+}
+
 static enum error_code check_numbers(const struct rope_kind *kind, const cJSON *object, const char *where,
                                      struct error *err)
 {
@@ -207,18 +214,22 @@ static enum error_code read_object(struct rotary *r, const struct config_reading
 
 /* ---- both forms -------------------------------------------------------------------------------------------------- */
 
-struct rope_by_layer { const cJSON *full; };
+struct rope_by_layer { const cJSON *full, *local; };
 
-/* If there is one object per type of layer, full attention must be the only type. */
-static enum error_code of_full_attention(const cJSON **object, const char *where, struct error *err)
+/* If there is one object per type of layer, full attention must be the only type, except of families whose layers with
+ * a window have a theta of their own.  local: their object; NULL: there is none. */
+static enum error_code of_full_attention(const cJSON **object, const cJSON **local, const struct config_reading *f,
+                                         const char *where, struct error *err)
 {
     static const struct config_key keys[] = { KEY_TO("full_attention", KEY_OBJECT, struct rope_by_layer, full),
-                                              { .name = NULL } };
-    const struct config_key *const lists[] = { keys };
-    struct rope_by_layer by = { NULL };
-    if (!json_has(*object, "full_attention")) return OK;
-    const enum error_code e = config_keys_read(lists, 1, *object, where, &by, err);
-    if (!e) *object = by.full;
+                                              { .name = NULL } },
+        more[] = { KEY_TO("sliding_attention", KEY_OBJECT, struct rope_by_layer, local), { .name = NULL } };
+    const struct config_key *const lists[] = { keys, more };
+    struct rope_by_layer by = { NULL, NULL };
+    const bool two = f->local_theta > 0;
+    if (!json_has(*object, "full_attention") && !(two && json_has(*object, "sliding_attention"))) return OK;
+    const enum error_code e = config_keys_read(lists, two ? 2 : 1, *object, where, &by, err);
+    if (!e) *object = by.full, *local = by.local;
     return e;
 }
 
@@ -232,14 +243,32 @@ static bool same_rotary(const struct rotary *a, const struct rotary *b)
            && memcmp(a->longer, b->longer, sizeof a->longer) == 0;
 }
 
+/* The theta of layers with a window, which have no scaling. */
+static enum error_code read_local(double *theta, const struct config_reading *f, const cJSON *object,
+                                  const char *where, struct error *err)
+{
+    struct rotary r = { .theta = f->local_theta };
+    char inside[330];
+    snprintf(inside, sizeof inside, "%s: sliding_attention", where);
+    if (object == NULL || object->child == NULL) return OK;
+    const enum error_code e = read_object(&r, f, object, inside, err);
+    if (!e && r.scaling != SCALING_NONE)
+        return fail(err, ERR_FORMAT, "%s: rotary positions are of type \"%s\"; of layers with a window Orrery has only "
+                    "\"default\"", inside, name_of(r.scaling));
+    *theta = r.theta;
+    return e;
+}
+
 /* An empty object is as none, as in transformers. */
-static enum error_code read_form(struct rotary *r, const struct config_reading *f, const cJSON *object,
+static enum error_code read_form(struct rotary *r, double *theta, const struct config_reading *f, const cJSON *object,
                                  const char *path, const char *key, struct error *err)
 {
+    const cJSON *local = NULL;
     char where[300];
     snprintf(where, sizeof where, "%.200s: %s", path, key);
-    enum error_code e = of_full_attention(&object, where, err);
-    return e || object->child == NULL ? e : read_object(r, f, object, where, err);
+    enum error_code e = of_full_attention(&object, &local, f, where, err);
+    if (!e) e = read_local(theta, f, local, where, err);
+    return e || object == NULL || object->child == NULL ? e : read_object(r, f, object, where, err);
 }
 
 enum error_code rotary_from_json(struct config_reading *f, const cJSON *root, const char *path, struct error *err)
@@ -247,17 +276,23 @@ enum error_code rotary_from_json(struct config_reading *f, const cJSON *root, co
     const struct { const char *key; const cJSON *object; } form[] = {
         { "rope_scaling", f->rope_scaling }, { "rope_parameters", f->rope_parameters },
     };
-    const bool said = json_has(root, "rope_theta");
+    const bool said = json_has(root, "rope_theta"), local_said = json_has(root, "rope_local_base_freq");
     struct rotary r[2];
-    double part = 0;
+    double part = 0, theta = f->local_theta;
     enum error_code e = find_part(&part, f, path, err);
     if (e) return e;
+    if (f->local_theta > 0 && f->rope_scaling && json_has(f->rope_scaling, "type"))
+        return fail(err, ERR_FORMAT, "%s: rope_scaling has \"type\", which transformers 5 does not read in this "
+                    "model_type; call it rope_type", path);
     for (int i = 0; i < 2; i++) {
         r[i] = f->c.rotary;
         r[i].theta = f->rope_theta, r[i].turned = turned_of(f, part);
         if (form[i].object == NULL) continue;
-        e = read_form(&r[i], f, form[i].object, path, form[i].key, err);
+        e = read_form(&r[i], &theta, f, form[i].object, path, form[i].key, err);
         if (e) return e;
+        if (local_said && theta != f->local_theta)
+            return fail(err, ERR_FORMAT, "%s: rope_local_base_freq is %.17g, in %s it is %.17g; they must be the same",
+                        path, f->local_theta, form[i].key, theta);
         if (said && r[i].theta != f->rope_theta)
             return fail(err, ERR_FORMAT, "%s: rope_theta is %.17g, in %s it is %.17g; they must be the same", path,
                         f->rope_theta, form[i].key, r[i].theta);
@@ -265,7 +300,7 @@ enum error_code rotary_from_json(struct config_reading *f, const cJSON *root, co
     if (form[0].object && form[1].object && !same_rotary(&r[0], &r[1]))
         return fail(err, ERR_FORMAT, "%s: rope_scaling and rope_parameters say different things; one of them must go",
                     path);
-    f->c.rotary = form[0].object ? r[0] : r[1];
+    f->c.rotary = form[0].object ? r[0] : r[1], f->c.local_theta = theta;
     if (!LATENT(&f->c)) f->c.rotary.all_dim = 0;
     return OK;
 }
@@ -278,13 +313,6 @@ bool config_add_real(cJSON *object, const char *key, double x)
     if (x != floor(x) || fabs(x) >= 1e15) return cJSON_AddNumberToObject(object, key, x) != NULL;
     snprintf(text, sizeof text, "%.1f", x);
     return cJSON_AddRawToObject(object, key, text) != NULL;
-}
-
-static const char *name_of(enum rotary_scaling scaling)
-{
-    int i = 0;
-    while (kinds[i].scaling != scaling) i++;
-    return kinds[i].name;
 }
 
 static bool add_pairs(cJSON *object, const char *key, const double *x, int64_t pairs)
@@ -326,7 +354,8 @@ bool rotary_to_json(const struct model_config *c, cJSON *root)
     const bool yarn = r->scaling == SCALING_YARN, turns = yarn || r->scaling == SCALING_LLAMA3;
     cJSON *object = cJSON_AddObjectToObject(root, "rope_scaling");
     if (r->scaling == SCALING_LONG) return object && add_long(c, root, object) && ok;
-    ok = object && cJSON_AddStringToObject(object, turns || c->sinks ? "rope_type" : "type", name_of(r->scaling)) && ok;
+    const char *key = turns || c->sinks || c->local_theta > 0 ? "rope_type" : "type";
+    ok = object && cJSON_AddStringToObject(object, key, name_of(r->scaling)) && ok;
     if (r->scaling == SCALING_NONE) return ok;
     ok = config_add_real(object, "factor", r->factor) && ok;
     if (!turns) return ok;

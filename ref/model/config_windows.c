@@ -1,7 +1,8 @@
 /* config_windows.c -- the windows of attention in config.json: one size, and which layers have it.
  *
  * "layer_types", where a file has it, has the kind of each layer.  Without it a Mistral's window is of all layers, a
- * Qwen's of those from max_window_layers on, if use_sliding_window is true, and a GPT-OSS's of the first, third, ...
+ * Qwen's of those from max_window_layers on, if use_sliding_window is true, a GPT-OSS's of the first, third, .., and a
+ * Gemma's of all but each second or sliding_window_pattern-th.
  */
 #include "ref/model/config_json.h"
 #include "ref/io/output.h"
@@ -35,9 +36,9 @@ static enum error_code read_layers(struct windows *w, const struct config_readin
     const bool late = f->window_rule == WINDOWS_LATE,
                used = f->window_rule != WINDOWS_NEVER && f->sliding_window > 0 && (!late || f->use_sliding_window);
     struct windows rule = { 0 }, listed = { 0 };
-    const int64_t every = f->window_rule == WINDOWS_EVEN ? 2 : 1;
-    for (int64_t l = late ? f->max_window_layers : 0; used && l < f->c.L && l < WINDOW_LAYERS; l += every)
-        windows_add(&rule, l, l + 1);
+    const int64_t every = f->window_rule == WINDOWS_BUT_EVERY ? f->window_pattern : 0;
+    for (int64_t l = late ? f->max_window_layers : 0; used && l < f->c.L && l < WINDOW_LAYERS; l++)
+        if (every == 0 || (l + 1) % every != 0) windows_add(&rule, l, l + 1);
     if (f->layer_types == NULL) return *w = rule, OK;
     const enum error_code e = read_types(&listed, f, path, err);
     if (e) return e;
@@ -92,19 +93,32 @@ static bool add_layers(const struct model_config *c, cJSON *root)
            cJSON_AddNumberToObject(root, "max_window_layers", (double)first);
 }
 
-/* transformers needs a size, whether a layer has a window or not. */
-static bool add_even(const struct model_config *c, cJSON *root)
+/* The pattern of all but each so many layers; 0: the layers have none. */
+static int64_t pattern_of(const struct model_config *c)
 {
-    const int64_t size = c->windows.size > 0 ? c->windows.size : c->S;
-    return add_types(c, root) && cJSON_AddNumberToObject(root, "sliding_window", (double)size);
+    int64_t every = 1;
+    while (every <= c->L && model_window(c, every - 1) > 0) every++;
+    for (int64_t l = 0; l < c->L; l++)
+        if ((model_window(c, l) > 0) != ((l + 1) % every != 0)) return 0;
+    return every;
+}
+
+/* A size also where no layer has a window, which transformers asks for.  Older versions read the pattern. */
+static bool add_pattern(const struct model_config *c, cJSON *root)
+{
+    const int64_t every = pattern_of(c);
+    return cJSON_AddNumberToObject(root, "sliding_window", (double)(c->windows.size ? c->windows.size : c->S)) &&
+           add_types(c, root) &&
+           (c->local_theta == 0 || every == 0 ||
+            cJSON_AddNumberToObject(root, "sliding_window_pattern", (double)every));
 }
 
 bool windows_to_json(const struct model_config *c, cJSON *root)
 {
     switch (model_family(c)) {
     case FAMILY_MISTRAL: case FAMILY_PHI3: case FAMILY_MIXTRAL: return add_size(c, root);
-    case FAMILY_GPT_OSS: return add_even(c, root);
     case FAMILY_QWEN2: case FAMILY_QWEN3: return c->windows.size == 0 || add_layers(c, root);
+    case FAMILY_GPT_OSS: case FAMILY_GEMMA2: case FAMILY_GEMMA3: return add_pattern(c, root);
     default: return true;
     }
 }

@@ -19,12 +19,15 @@ static const struct family {
     bool grouped;               /* K may be below H */
     bool parallel, neighbours, shortcut;
     bool streams;               /* several */
-    bool head_norms, normed_together, norms_after;
+    bool head_norms, normed_together;
+    enum norm_places norms_at;
     bool latent;                /* attention */
     enum { NO_LAYERS, ALL_LAYERS, ANY_LAYERS } windows;         /* which may have one */
     enum model_family alike;
     bool from_one;              /* norms; and embeddings are scaled */
     bool sinks;                 /* and its experts are clamped */
+    bool scores, capped;        /* its files have a width of scores and a cap of logits; a cap of scores */
+    bool local;                 /* layers with a window have a rotary theta of their own */
 } families[FAMILY_COUNT] = {
     [FAMILY_GPT2]    = { "gpt2", NORM_LAYER, POSITIONS_LEARNED, MLP_GELU, BIASES_GPT2, .grouped = false },
     [FAMILY_LLAMA]   = { "llama", NORM_RMS, POSITIONS_ROTARY, MLP_SWIGLU, BIASES_NONE, OF_ATTENTION | OF_FEED,
@@ -46,13 +49,19 @@ static const struct family {
     [FAMILY_QWEN3_MOE] = { "qwen3_moe", NORM_RMS, POSITIONS_ROTARY, MLP_MIXTURE, BIASES_NONE, OF_ATTENTION,
                            .grouped = true, .head_norms = true },
     [FAMILY_OLMO2]   = { "olmo2", NORM_RMS, POSITIONS_ROTARY, MLP_SWIGLU, BIASES_NONE, OF_ATTENTION, .grouped = true,
-                         .head_norms = true, .normed_together = true, .norms_after = true },
+                         .head_norms = true, .normed_together = true, .norms_at = NORMS_AFTER },
     [FAMILY_PHI3]    = { "phi3", NORM_RMS, POSITIONS_ROTARY, MLP_SWIGLU, BIASES_NONE, .grouped = true,
                          .windows = ALL_LAYERS, .alike = FAMILY_PHI3 },
     [FAMILY_GPT_OSS] = { "gpt_oss", NORM_RMS, POSITIONS_ROTARY, MLP_MIXTURE, BIASES_GPT_OSS, OF_ATTENTION,
                          .grouped = true, .windows = ANY_LAYERS, .sinks = true },
     [FAMILY_GEMMA]   = { "gemma", NORM_RMS, POSITIONS_ROTARY, MLP_GEGLU, BIASES_NONE, OF_ATTENTION, .grouped = true,
                          .from_one = true },
+    [FAMILY_GEMMA2]  = { "gemma2", NORM_RMS, POSITIONS_ROTARY, MLP_GEGLU, BIASES_NONE, OF_ATTENTION, .grouped = true,
+                         .norms_at = NORMS_AROUND, .windows = ANY_LAYERS, .from_one = true, .scores = true,
+                         .capped = true },
+    [FAMILY_GEMMA3]  = { "gemma3_text", NORM_RMS, POSITIONS_ROTARY, MLP_GEGLU, BIASES_NONE, OF_ATTENTION,
+                         .grouped = true, .head_norms = true, .norms_at = NORMS_AROUND, .windows = ANY_LAYERS,
+                         .from_one = true, .scores = true, .local = true },
     [FAMILY_DEEPSEEK_V2] = { "deepseek_v2", NORM_RMS, POSITIONS_ROTARY, MLP_MIXTURE, BIASES_NONE, .neighbours = true,
                              .latent = true },
 };
@@ -70,16 +79,24 @@ static bool has_windows_of(const struct model_config *c, const struct family *f)
     return n == 0 || f->windows == ANY_LAYERS || (f->windows == ALL_LAYERS && n == c->L);
 }
 
+static bool has_own_scores(const struct model_config *c)
+{
+    return c->score_width > 0 || c->logit_cap > 0;
+}
+
 static bool is_of(const struct model_config *c, const struct family *f)
 {
     return c->norm == f->norm && c->positions == f->positions && c->mlp == f->mlp && has_biases_of(c, f)
            && c->parallel == f->parallel && c->shortcut == f->shortcut && c->rotary.neighbours == f->neighbours
            && c->head_norms == f->head_norms && c->normed_together == f->normed_together
-           && c->norms_after == f->norms_after && LATENT(c) == f->latent
+           && c->norms_at == f->norms_at && LATENT(c) == f->latent
            && (f->grouped || c->K == c->H) && f->streams == (STREAMS(c) > 1)
            && has_windows_of(c, f) && c->alike == f->alike && c->norms_from_one == f->from_one
            && c->scaled_embedding == f->from_one && c->sinks == f->sinks
-           && (c->mixture.clamped.limit > 0) == f->sinks;
+           && (c->mixture.clamped.limit > 0) == f->sinks
+           && (f->scores || !has_own_scores(c))
+           && (f->capped || c->score_cap == 0)
+           && f->local == (c->local_theta > 0);
 }
 
 enum model_family model_family(const struct model_config *c)

@@ -37,7 +37,7 @@ static void attention_forward(struct transformer *m, int layer)
     const struct model_config *c = &m->config;
     struct block_activations *a = &m->block[layer];
 
-    if (!c->norms_after) first_norm(m, layer, a->in);
+    if (c->norms_at != NORMS_AFTER) first_norm(m, layer, a->in);
     if (LATENT(c)) latent_forward(m, layer);
     else {
         op->linear_forward(a->qkv, attention_input(m, layer), W(QKV_W), W(QKV_B));
@@ -49,7 +49,7 @@ static void attention_forward(struct transformer *m, int layer)
         computed(m, "attn.normed", layer, a->normed, c->A);
     }
     if (c->positions == POSITIONS_ROTARY) {
-        op->rotary_forward(attended(m, layer), m->positions, m->rotary, attention_of(m, layer));
+        op->rotary_forward(attended(m, layer), m->positions, rotary_of(m, layer), attention_of(m, layer));
         computed(m, "attn.rotated", layer, attended(m, layer), 2);
     }
     op->attention_forward(a->att, a->lse, attended(m, layer), attention_of(m, layer));
@@ -104,23 +104,30 @@ static void upper_forward(struct transformer *m, int layer)
     second_norm(m, layer, a->mid);
 }
 
-/* What attention and the feed-forward give is normed before it is added. */
+/* Norm what attention, or the feed-forward, gave: m->branch. */
+static void norm_after(struct transformer *m, int layer, bool feed)
+{
+    const struct after n = after_of(m, layer, feed);
+    m->ops->dropout(n.in, m->branch, (struct dropout){ 0 });
+    norm_forward(m, n.out, tensor_none, n.rstd, n.in, n.w, -1);
+    computed(m, n.name, layer, n.out, m->config.D);
+    m->ops->dropout(m->branch, n.out, residual_dropout(m, layer, feed ? "mlp" : "attention"));
+}
+
+/* What attention and the feed-forward give is normed before it is added; perhaps what they read, too. */
 static void forward_with_norms_after(struct transformer *m, int layer, struct tensor out)
 {
     const struct ops *op = m->ops;
     struct block_activations *a = &m->block[layer];
 
     attention_forward(m, layer);
-    op->dropout(a->attention_out, m->branch, (struct dropout){ 0 });
-    first_norm(m, layer, a->attention_out);
-    op->dropout(m->branch, a->ln1, residual_dropout(m, layer, "attention"));
+    norm_after(m, layer, false);
     op->add(a->mid, a->in, m->branch);
     computed(m, "mid", layer, a->mid, 1);
 
+    if (m->config.norms_at == NORMS_AROUND) second_norm(m, layer, a->mid);
     feed_forward(m, layer);
-    op->dropout(a->feed_out, m->branch, (struct dropout){ 0 });
-    second_norm(m, layer, a->feed_out);
-    op->dropout(m->branch, a->ln2, residual_dropout(m, layer, "mlp"));
+    norm_after(m, layer, true);
     op->add(out, a->mid, m->branch);
     computed(m, "out", layer, out, 1);
 }
@@ -220,7 +227,7 @@ enum error_code transformer_forward(struct transformer *m, const int32_t *ids, c
         const struct tensor out = l + 1 < L ? m->block[l + 1].in : m->last;
         if (c->parallel) parallel_forward(m, l, out);
         else if (c->shortcut) shortcut_forward(m, l, out);
-        else if (c->norms_after) forward_with_norms_after(m, l, out);
+        else if (c->norms_at != NORMS_BEFORE) forward_with_norms_after(m, l, out);
         else block_forward(m, l, out);
         partial_forward(m, l, out);
     }
@@ -230,8 +237,12 @@ enum error_code transformer_forward(struct transformer *m, const int32_t *ids, c
     if (STREAMS(c) > 1) streams_mean_forward(m);
     op->linear_forward(m->logits, head_input(m), m->w[param_head(c)], pick(m->w, param_head_bias(c)));
     computed(m, "logits", L, m->logits, c->D);
-    op->cross_entropy_max(m->top, m->logits);
-    op->cross_entropy_sums(m->total, m->hit, m->logits, m->top, m->labels, 0);
+    if (c->logit_cap > 0) {
+        op->soft_cap_forward(m->capped, m->logits, c->logit_cap);
+        computed(m, "capped", L, m->capped, 1);
+    }
+    op->cross_entropy_max(m->top, loss_input(m));
+    op->cross_entropy_sums(m->total, m->hit, loss_input(m), m->top, m->labels, 0);
     *loss = op->cross_entropy_loss(m->total, m->top, m->hit, m->labels, IGNORE_LABEL) /
             (double)(m->counted ? m->counted : 1);
     *loss += router_losses_end(m);

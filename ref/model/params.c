@@ -16,6 +16,7 @@ static const struct { enum param_role role; bool bias; } kinds[BLOCK_PARAMS] = {
     [SINKS] = { ROLE_SINKS, false },
     [PROJ_W] = { ROLE_ATTENTION_OUT, false }, [PROJ_B] = { ROLE_ATTENTION_OUT, true },
     [LN2_W] = { ROLE_NORM, false },          [LN2_B] = { ROLE_NORM, true },
+    [AFTER1_W] = { ROLE_NORM, false },       [AFTER2_W] = { ROLE_NORM, false },
     [DENSE_UP_W] = { ROLE_UP, false },       [DENSE_DOWN_W] = { ROLE_DOWN, false },
     [SECOND_LN1_W] = { ROLE_NORM, false },   [SECOND_QKV_W] = { ROLE_QKV, false },
     [SECOND_PROJ_W] = { ROLE_ATTENTION_OUT, false }, [SECOND_LN2_W] = { ROLE_NORM, false },
@@ -53,6 +54,7 @@ static bool has(const struct model_config *c, int64_t layer, enum block_param p)
     if (p == SHARED_GATE_W) return shared && c->mixture.shared_gate;
     if (p == HEAD_NORM_W) return c->head_norms;
     if (p == PREFIX) return STREAMS(c) > 1;
+    if (p == AFTER1_W || p == AFTER2_W) return c->norms_at == NORMS_AROUND;
     if (c->parallel && (p == LN2_W || p == LN2_B)) return false;
     return !kinds[p].bias || model_has_bias(c, kinds[p].role);
 }
@@ -217,6 +219,17 @@ static const struct naming olmo2_naming = {
     },
 };
 
+static const struct naming gemma2_naming = {        /* and Gemma 3 */
+    .in_files = "", .block = "model.layers.%d.", .tokens = "model.embed_tokens", .norm = "model.norm",
+    .of_block = {
+        LLAMA_MATRICES,
+        [LN1_W] = { .whole = "input_layernorm.weight" },
+        [AFTER1_W] = { .whole = "post_attention_layernorm.weight" },
+        [LN2_W] = { .whole = "pre_feedforward_layernorm.weight" },
+        [AFTER2_W] = { .whole = "post_feedforward_layernorm.weight" },
+    },
+};
+
 static const struct naming phi3_naming = {          /* a Llama's, fused in files */
     .in_files = "", .block = "model.layers.%d.", .tokens = "model.embed_tokens", .norm = "model.norm",
     .of_block = {
@@ -306,6 +319,7 @@ static const struct naming *naming_of(const struct model_config *c)
         [FAMILY_SCMOE] = &scmoe_naming, [FAMILY_QWEN3] = &llama_naming,
         [FAMILY_MISTRAL] = &llama_naming, [FAMILY_PHI3] = &phi3_naming, [FAMILY_OLMO2] = &olmo2_naming,
         [FAMILY_QWEN3_MOE] = &qwen3_moe_naming, [FAMILY_GEMMA] = &llama_naming,
+        [FAMILY_GEMMA2] = &gemma2_naming, [FAMILY_GEMMA3] = &gemma2_naming,
         [FAMILY_DEEPSEEK_V2] = &deepseek_naming,
         [FAMILY_GPT_OSS] = &gpt_oss_naming,
     };
@@ -405,6 +419,7 @@ static struct param_spec block_param(const struct model_config *c, int layer, in
         [HEAD_NORM_W] = { c->normed_together ? (c->H + c->K) * c->A : 2 * c->A, 0, 0 },
         [PROJ_W] = { D, heads, into_residual },  [PROJ_B] = { D, 0, 0 },
         [LN2_W] = { D, 0, 0 },                 [LN2_B] = { D, 0, 0 },
+        [AFTER1_W] = { D, 0, 0 },              [AFTER2_W] = { D, 0, 0 },
         [ROUTER_W] = { mixture_columns(&c->mixture), D, std },
         [ROUTER_B] = { mixture_columns(&c->mixture), 0, std },
         [DENSE_UP_W] = { up, D, std },         [DENSE_DOWN_W] = { D, F, into_residual },

@@ -27,7 +27,8 @@ static void drop_block(struct block_activations *a)
                                    &a->experts, &a->order,    &a->counts,   &a->rows,     &a->results,
                                    &a->shared,  &a->gate,     &a->shared_up, &a->shared_act,
                                    &a->dense_up, &a->dense_act, &a->shortcut, &a->normed, &a->head_rstd,
-                                   &a->attention_out, &a->feed_out,
+                                   &a->attention_out, &a->feed_out, &a->after1, &a->after1_rstd,
+                                   &a->after2, &a->after2_rstd,
                                    &a->q_latent, &a->q_rstd,  &a->q_normed, &a->queries,  &a->kv_latent,
                                    &a->kv_only, &a->kv_rstd,  &a->kv_normed, &a->expanded, &a->narrow };
     for (size_t i = 0; i < sizeof all / sizeof *all; i++) drop(all[i]);
@@ -46,7 +47,8 @@ static void drop_buffers(struct transformer *m)
                                    &m->rotary,   &m->d_gate,    &m->d_shared, &m->d_shared_up, &m->d_shared_act,
                                    &m->prefix_at, &m->prefix_out, &m->prefix_lse, &m->beside,
                                    &m->mean_up,  &m->mean_act, &m->stream_logits, &m->stream_weights, &m->mean,
-                                   &m->d_shortcut, &m->d_step, &m->d_q_latent, &m->d_queries, &m->d_kv_latent,
+                                   &m->local_rotary, &m->capped,
+                                   &m->d_shortcut, &m->d_step,   &m->d_q_latent, &m->d_queries, &m->d_kv_latent,
                                    &m->d_kv_normed, &m->d_expanded, &m->d_narrow, &m->d_q_normed,
                                    &m->d_kv_only };
     for (size_t i = 0; i < sizeof all / sizeof *all; i++) drop(all[i]);
@@ -132,7 +134,9 @@ static bool make_block(const struct transformer *m, int64_t layer, int64_t N)
                                make(&a->head_rstd, few, N, c->normed_together ? 2 : c->H + c->K))) &&
            (c->parallel ||
             ((!mean || make(&a->ln2_mean, few, N, 0)) && make(&a->ln2_rstd, few, N, 0) && make(&a->ln2, t, N, D))) &&
-           (!c->norms_after || (make(&a->attention_out, t, N, D) && make(&a->feed_out, t, N, D))) &&
+           (c->norms_at == NORMS_BEFORE ||
+            (make(&a->attention_out, t, N, D) && make(&a->feed_out, t, N, D) && make(&a->after1, t, N, D) &&
+             make(&a->after1_rstd, few, N, 0) && make(&a->after2, t, N, D) && make(&a->after2_rstd, few, N, 0))) &&
            (!c->shortcut || (make(&a->dense_up, t, N, up_width(c)) && make(&a->dense_act, t, N, c->F) &&
                              make(&a->shortcut, t, N, D))) &&
            (second || (make(&a->up, t, R, up * F) && make(&a->act, t, R, F))) &&
@@ -163,6 +167,8 @@ static bool make_ends(struct transformer *m, int64_t M, int64_t N, int64_t S)
     return make(&m->ids, I32, M, 0) && make(&m->positions, I32, M, 0) && make(&m->labels, I32, N, 0) &&
            make(&m->mask, I32, N, 2) && make(&m->last, t, M, c->D) &&
            (c->positions != POSITIONS_ROTARY || make(&m->rotary, few, S, rotary_table_width(c))) &&
+           (c->local_theta == 0 || make(&m->local_rotary, few, S, rotary_table_width(c))) &&
+           (c->logit_cap == 0 || make(&m->capped, t, N, c->V)) &&
            (c->norm != NORM_LAYER || make(&m->lnf_mean, few, M, 0)) && make(&m->lnf_rstd, few, M, 0) &&
            make(&m->lnf, t, M, c->D) && make(&m->logits, t, N, c->V) && make(&m->top, few, N, 0) &&
            make(&m->total, few, N, 0) && make(&m->hit, few, N, 0) && make(&m->branch, t, M, c->D);
@@ -188,6 +194,7 @@ enum error_code transformer_make_buffers(struct transformer *m, int64_t B, int64
     if (B == m->B && S == m->S) return OK;
     drop_buffers(m);
     const int64_t rows = STREAMS(&m->config) * B * S;
+    const struct rotary local = model_local_rotary(&m->config);
     bool ok = make_ends(m, rows, B * S, S) && make_backward(m, rows) && make_streams(m, rows, B * S, S);
     for (int64_t l = 0; ok && l < m->config.L; l++) ok = make_block(m, l, rows);
     for (int64_t l = m->config.L + 1; ok && l < block_count(&m->config); l++) ok = make_block(m, l, rows);
@@ -197,6 +204,7 @@ enum error_code transformer_make_buffers(struct transformer *m, int64_t B, int64
                     (long long)B, (long long)S);
     }
     if (m->config.positions == POSITIONS_ROTARY) rotary_table(&m->config.rotary, m->rotary);
+    if (m->config.local_theta > 0) rotary_table(&local, m->local_rotary);
     m->B = B;
     m->S = S;
     return OK;

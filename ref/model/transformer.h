@@ -30,7 +30,8 @@ struct block_activations {
     struct tensor ln1_mean, ln1_rstd, ln1;      /* [N] (layernorm only), [N], [N,D] */
     struct tensor qkv, lse, att;                /* [N,(H+2K)A] (turned by rotary positions), [B,H,S], [N,HA] */
     struct tensor normed, head_rstd;            /* with norms of heads: [N,(H+2K)A] (turned instead), [N,H+K] */
-    struct tensor attention_out, feed_out;      /* with norms after: [N,D] what they norm, as ln1 and ln2 */
+    struct tensor attention_out, feed_out;      /* with norms after: [N,D] what they norm, */
+    struct tensor after1, after1_rstd, after2, after2_rstd;     /* and what they give: [N,D], [N] */
     /* of latent attention, which attention reads as qkv and whose result is narrow, [N,Hv]: */
     struct tensor q_latent, q_rstd, q_normed, queries;          /* [N,q], [N], [N,q], [N,HA] */
     struct tensor kv_latent, kv_only, kv_rstd, kv_normed, expanded, narrow;
@@ -73,9 +74,11 @@ struct transformer {
     int64_t B, S;                               /* batch that the buffers below are allocated for */
     struct tensor ids, positions, labels;       /* I32 [N] */
     struct tensor mask;                         /* I32 [N,2] of packed samples: what each token sees */
-    struct tensor rotary;                       /* [S,R] the table of rotary positions */
+    struct tensor rotary, local_rotary;         /* [S,R] the tables of rotary positions; the second of layers with a
+                                                 * window, if they have positions of their own */
     struct block_activations *block;            /* [L], and by second_block() */
     struct tensor last, lnf_mean, lnf_rstd, lnf, logits, top, total, hit;
+    struct tensor capped;                       /* [N,V] the logits' soft caps, if they have them */
     struct tensor d_stream, d_branch, d_step;   /* scratch of backward: [N,D] each */
     struct tensor d_qkv, d_attention, d_up, d_act;      /* the shapes of qkv, att, up, act */
     struct tensor prefix_at;                    /* of parallel streams: I32 [prefix + S] 0, 1, ... */

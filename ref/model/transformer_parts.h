@@ -20,10 +20,30 @@ static inline struct tensor attended(const struct transformer *m, int layer)
     return m->config.head_norms ? m->block[layer].normed : m->block[layer].qkv;
 }
 
+/* The table of rotary positions of a layer. */
+static inline struct tensor rotary_of(const struct transformer *m, int layer)
+{
+    return model_is_local(&m->config, layer) ? m->local_rotary : m->rotary;
+}
+
+/* The norm of what attention gives, or the feed-forward: its input and output, its weight, and its output's name. */
+struct after { struct tensor in, out, rstd; int w; const char *name; };
+
+static inline struct after after_of(const struct transformer *m, int layer, bool feed)
+{
+    const struct block_activations *a = &m->block[layer];
+    const bool around = m->config.norms_at == NORMS_AROUND;
+    const enum block_param p = feed ? (around ? AFTER2_W : LN2_W) : around ? AFTER1_W : LN1_W;
+    const char *const name[] = { "ln_1", "ln_2", "post_1", "post_2" };
+    return (struct after){ feed ? a->feed_out : a->attention_out, feed ? a->after2 : a->after1,
+                           feed ? a->after2_rstd : a->after1_rstd, param_of_block(&m->config, layer, p),
+                           name[2 * around + feed] };
+}
+
 /* The input of attention. */
 static inline struct tensor attention_input(const struct transformer *m, int layer)
 {
-    return m->config.norms_after ? m->block[layer].in : m->block[layer].ln1;
+    return m->config.norms_at == NORMS_AFTER ? m->block[layer].in : m->block[layer].ln1;
 }
 
 /* What the projection back multiplies. */
@@ -36,7 +56,7 @@ static inline struct tensor result_of_heads(const struct transformer *m, int lay
 static inline struct tensor feed_input(const struct transformer *m, int layer)
 {
     const struct block_activations *a = &m->block[layer];
-    return m->config.norms_after ? a->mid : m->config.parallel ? a->ln1 : a->ln2;
+    return m->config.norms_at == NORMS_AFTER ? a->mid : m->config.parallel ? a->ln1 : a->ln2;
 }
 
 /* A dense feed-forward's activations, parameters and names: in a layer with a shortcut it is beside a mixture, in a
@@ -104,6 +124,12 @@ void prefix_backward(struct transformer *, int layer);
  * first rows; on return that of m->lnf. */
 void streams_mean_forward(struct transformer *);
 void streams_mean_backward(struct transformer *);
+
+/* What the loss is of: [N,V]. */
+static inline struct tensor loss_input(const struct transformer *m)
+{
+    return m->config.logit_cap > 0 ? m->capped : m->logits;
+}
 
 /* What the output matrix multiplies. */
 static inline struct tensor head_input(const struct transformer *m)

@@ -10,7 +10,7 @@ static inline real FN(capped)(real x, real cap) { return cap * REAL_FN(tanh)(x /
 static inline real FN(cap_slope)(real y, real cap)
 {
     const real t = y / cap;
-    return t < -1 ? 0 : (1 - t) * (1 + t);
+    return t == -(real)INFINITY ? 0 : (1 - t) * (1 + t);
 }
 
 static inline void FN(cap_row)(real *x, real cap, int64_t n)

@@ -5,6 +5,9 @@
  * errors common to all scores cancel.  Backward, with a_j = dy . v_j and d = sum of p_j a_j, the gradient of x_j is
  * p_j (a_j - d), and d is off by the sum of p_j e_j |a_j - d|, for all j alike.
  *
+ * A capped score is c tanh(x / c): its own error is that of x times the slope, and the gradient of x is that of the
+ * capped score times the slope 1 - tanh^2, which is off by `bend` times how far the capped score is.
+ *
  * A dropped probability counts 0 times, a kept one 1/(1-rate) times, in y and in a_j.  The keys of a stream are those
  * of its prefix, then the tokens.
  *
@@ -153,18 +156,33 @@ struct query {
     double *p, *off[WAYS], *times;      /* [keys] probabilities; how far a score is off; how often it counts */
     double *x, *off_x[WAYS];            /* [keys] of the backward pass */
     double *y;                          /* [A] the result */
+    double *slope, *bend;               /* [keys] of the cap of scores: 1 and 0 without one */
     double mean_off[WAYS];              /* sum of p off */
     double sink, off_sink[WAYS];        /* the probability of the sink, and how far its logit is off; 0: none */
     double d, off_d[WAYS];              /* of the backward pass: the sum of p dy . v, and how far it is off */
 };
 
-enum { QUERY_ARRAYS = 8 };
+enum { QUERY_ARRAYS = 10 };
 
 /* For each of some heads, whose queries are computed side by side. */
 static struct tensor query_scratch(struct single *s, const struct rows *r, int64_t heads)
 {
     const int64_t keys = r->S + r->T;
     return single_new(s, QUERY_ARRAYS * heads, keys > s->config->A ? keys : s->config->A);
+}
+
+/* A score becomes its soft cap; by steps, quotient, tanh and product are stored. */
+static void cap_score(const struct single *s, struct query *q, int64_t j)
+{
+    const double cap = s->config->score_cap, x = q->p[j], T = cap > 0 ? tanh(x / cap) : 0, u = s->rounding.sum;
+    q->slope[j] = 1 - T * T, q->bend[j] = cap > 0 ? 2 * fabs(T) / cap : 0;
+    if (cap == 0) return;
+    q->p[j] = cap * T;
+    for (int way = 0; way < WAYS; way++) {
+        const double store = way == STEPS ? s->rounding.store : 0;
+        q->off[way][j] = q->slope[j] * (q->off[way][j] + (2 * u + store) * fabs(x)) +
+                         (4 * u + 2 * store) * fabs(cap * T);
+    }
 }
 
 /* One more key, without a value.  Other programs put its logit beside the scores and take away the largest: what is
@@ -185,7 +203,7 @@ static struct query query_of(const struct single *s, const struct rows *r, int64
     double *const a = scratch;
     struct query q = { .row = n, .keys = keys_of(r, n), .at = heads_of(c, h), .p = a, .off = { a + room, a + 2 * room },
                        .times = a + 3 * room, .x = a + 4 * room, .off_x = { a + 5 * room, a + 6 * room },
-                       .y = a + 7 * room };
+                       .y = a + 7 * room, .slope = a + 8 * room, .bend = a + 9 * room };
     const double scale = attention_scale(c), g = rounding_of_sum(s->rounding.sum, c->A),
                  *const mine = row_at(r, n, q.at.query);
     const double logit = r->sink ? r->sink[h] : -INFINITY;
@@ -194,6 +212,7 @@ static struct query query_of(const struct single *s, const struct rows *r, int64
         q.p[j] = scale * dot(mine, row_at(r, key_row(r, n, j), q.at.key), c->A, &absolute);
         q.off[FUSED][j] = g * scale * absolute;
         q.off[STEPS][j] = q.off[FUSED][j] + 2 * s->rounding.store * fabs(q.p[j]);
+        cap_score(s, &q, j);
         q.times[j] = times_of(s, r, n, h, first_row(r, n) % r->S + j);
         top = fmax(top, q.p[j]);
     }
@@ -261,6 +280,15 @@ static void result_of(const struct rows *w, struct query *q, const double *dy, c
     for (int64_t a = 0; a < A; a++) *absolute += fabs(q->y[a] * dy[a]), *apart += dy[a] * (result[a] - q->y[a]);
 }
 
+/* How far the slope of a cap is off, and, by steps, what is stored before and after the products with it. */
+static double off_slope(const struct single *s, const struct query *q, int64_t j, int way)
+{
+    const double T = q->bend[j] * s->config->score_cap / 2;
+    if (s->config->score_cap == 0) return 0;
+    return q->bend[j] * q->off[way][j] + 4 * s->rounding.sum + 2 * T * T * s->rounding.store +
+           (way == STEPS ? 3 * s->rounding.store * q->slope[j] : 0);
+}
+
 /* The gradients of a query's scores, p (a - d) times the scale, into q->x; q->off_x: how far they are off by
  * themselves.  @param[out] common  how far d is off, times the scale. */
 static void slopes(const struct single *s, const struct rows *w, struct query *q, const double *dy,
@@ -286,11 +314,12 @@ static void slopes(const struct single *s, const struct rows *w, struct query *q
             q->off_x[way][j] = scale * q->p[j] * ((q->off[way][j] + q->mean_off[way] + 4 * r->sum) * apart + own +
                                                   r->sum * (fabs(q->x[j]) + fabs(d)));
             q->off_x[way][j] += (way == STEPS ? 2 * r->store : 0) * scale * q->p[j] * apart + r->tiny;
+            q->off_x[way][j] = q->slope[j] * q->off_x[way][j] + scale * q->p[j] * apart * off_slope(s, q, j, way);
         }
         off += q->sink * q->off_sink[way] * fabs(d);
         q->off_d[way] = off, common[way] = off * scale;
     }
-    for (int64_t j = 0; j < q->keys; j++) q->x[j] = scale * q->p[j] * (q->x[j] - d);
+    for (int64_t j = 0; j < q->keys; j++) q->x[j] = scale * q->p[j] * (q->x[j] - d) * q->slope[j];
     q->d = d;
 }
 
@@ -308,13 +337,13 @@ static void spread(const struct gathered *g, const struct rows *r, const struct 
         const double *key = row_at(r, row, q->at.key), p = q->p[j] * q->times[j];
         double off[3][WAYS];
         for (int way = 0; way < WAYS; way++) {
-            off[0][way] = q->off_x[way][j], off[1][way] = q->off_x[way][j] + q->p[j] * common[way];
+            off[0][way] = q->off_x[way][j], off[1][way] = q->off_x[way][j] + q->p[j] * q->slope[j] * common[way];
             off[2][way] = p * (q->off[way][j] + q->mean_off[way]);
         }
         gather(my, q->x[j], key, off[0], A);
         gather(sums_at(g, row * width + q->at.key), q->x[j], mine, off[1], A);
         gather(sums_at(g, row * width + q->at.value), p, dy, off[2], V);
-        for (int64_t a = 0; a < A; a++) mean[a] += q->p[j] * key[a];
+        for (int64_t a = 0; a < A; a++) mean[a] += q->p[j] * q->slope[j] * key[a];
     }
     for (int way = 0; way < WAYS; way++)
         for (int64_t a = 0; a < A; a++) my.off[way][a] += common[way] * fabs(mean[a]);

@@ -93,32 +93,76 @@ const struct single_operation single_scale = {
     .input = { scale_input },
 };
 
+/* ---- the soft cap of logits -------------------------------------------------------------------------------------- */
+
+/* y = cap T, T = tanh(x / cap); by steps, the quotient and T are stored. */
+static struct single_value soft_cap(struct single *s, const struct single_node *n)
+{
+    const struct tensor X = single_act(s, n->in[0]);
+    if (!single_going(s)) return single_none;
+    const double cap = s->config->logit_cap, u = s->rounding.sum, store = s->rounding.store;
+    const struct single_value v = single_value_new(s, tensor_rows(X), tensor_cols(X));
+    for (int64_t i = 0; !s->failed && i < tensor_count(X); i++) {
+        const double x = numbers(X)[i], T = tanh(x / cap), y = cap * T, slope = 1 - T * T;
+        single_put(v, i, (struct element){ y, u * (2 * slope * fabs(x) + 4 * fabs(y)) },
+                   store * (slope * fabs(x) + fabs(y)));
+    }
+    return v;
+}
+
+/* dx = dy (1 - T^2), T = y / cap, even if y is wrong.  Always allowed: T has been stored by itself, or not at all.  By
+ * steps, dy cap and its product with the slope are stored, too. */
+static struct single_value soft_cap_input(struct single *s, const struct single_node *n)
+{
+    const struct tensor dY = single_grad(s, n->out), Y = single_act(s, n->out);
+    if (!single_going(s)) return single_none;
+    const double cap = s->config->logit_cap, u = s->rounding.sum, store = s->rounding.store;
+    const struct single_value v = single_value_new(s, tensor_rows(Y), tensor_cols(Y));
+    for (int64_t i = 0; !s->failed && i < tensor_count(Y); i++) {
+        const double dy = numbers(dY)[i], T = numbers(Y)[i] / cap, slope = 1 - T * T,
+                     off_T = (6 * u + 2 * store) * fabs(T);
+        single_put(v, i, (struct element){ dy * slope, fabs(dy) * (2 * fabs(T) * off_T + 4 * u) },
+                   fabs(dy) * store * 2 * fabs(slope));
+    }
+    return v;
+}
+
+const struct single_operation single_soft_cap = {
+    .words = "the soft cap of logits",
+    .forward = soft_cap,
+    .input_words = "the backward pass of the soft cap",
+    .input = { soft_cap_input },
+};
+
 /* ---- rotations --------------------------------------------------------------------------------------------------- */
 
 /* One pair, turned.  The angle is off by a few units of itself; by steps, cosine, sine and products are stored. */
-static void turn(struct single *s, struct single_value v, struct tensor X, int64_t i, int64_t j, double angle)
+static void turn(struct single *s, struct single_value v, struct tensor X, int64_t i, int64_t j, double angle,
+                 double size)
 {
-    const double size = rotary_size(&s->config->rotary), x = numbers(X)[i] * size,
-                 y = numbers(X)[j] * size, c = cos(angle), d = sin(angle), u = s->rounding.sum,
+    const double x = numbers(X)[i] * size, y = numbers(X)[j] * size,
+                 c = cos(angle), d = sin(angle), u = s->rounding.sum,
                  store = s->rounding.store, far = 4 * u * fabs(angle) + 4 * u;
     const double first = fabs(x * c) + fabs(y * d), second = fabs(y * c) + fabs(x * d);
     single_put(v, i, (struct element){ x * c - y * d, far * second + 3 * u * first }, 3 * store * first);
     single_put(v, j, (struct element){ y * c + x * d, far * first + 3 * u * second }, 3 * store * second);
 }
 
-static struct single_value rotate(struct single *s, struct tensor X, double sign)
+static struct single_value rotate(struct single *s, struct tensor X, int layer, double sign)
 {
     const struct model_config *c = s->config;
+    const struct rotary rotary = model_rotary(c, layer);
+    const double size = rotary_size(&rotary);
     const int64_t width = tensor_cols(X), R = rotary_table_width(c), half = R / 2;
     const struct single_value v = single_value_new(s, tensor_rows(X), width);
     for (int64_t i = 0; !s->failed && i < tensor_count(X); i++) numbers(v.y)[i] = numbers(X)[i];
     for (int64_t n = 0; !s->failed && n < tensor_rows(X); n++)
         for (int64_t h = 0; h < c->H + c->K; h++)
             for (int64_t p = 0; p < half; p++) {
-                const double angle = (double)(n % s->batch.S) * rotary_frequency(&c->rotary, R, p, s->batch.S);
-                const int64_t at = n * width + h * c->A, i = c->rotary.neighbours ? 2 * p : p,
-                              j = c->rotary.neighbours ? 2 * p + 1 : p + half;
-                turn(s, v, X, at + i, at + j, sign * angle);
+                const double angle = (double)(n % s->batch.S) * rotary_frequency(&rotary, R, p, s->batch.S);
+                const int64_t at = n * width + h * c->A, i = rotary.neighbours ? 2 * p : p,
+                              j = rotary.neighbours ? 2 * p + 1 : p + half;
+                turn(s, v, X, at + i, at + j, sign * angle, size);
             }
     return v;
 }
@@ -126,13 +170,13 @@ static struct single_value rotate(struct single *s, struct tensor X, double sign
 static struct single_value rotary_forward(struct single *s, const struct single_node *n)
 {
     const struct tensor X = single_act(s, n->in[0]);
-    return single_going(s) ? rotate(s, X, 1) : single_none;
+    return single_going(s) ? rotate(s, X, n->layer, 1) : single_none;
 }
 
 static struct single_value rotary_input(struct single *s, const struct single_node *n)
 {
     const struct tensor dY = single_grad(s, n->out);
-    return single_going(s) ? rotate(s, dY, -1) : single_none;
+    return single_going(s) ? rotate(s, dY, n->layer, -1) : single_none;
 }
 
 const struct single_operation single_rotary = {

@@ -84,8 +84,8 @@ enum error_code single_check(const struct model_config *, const struct single_gr
 extern const struct single_operation single_embed, single_positions, single_norm, single_matrix, single_rotary,
                                      single_head_norm, single_attention, single_sink_attention,
                                      single_clamped_swiglu, single_prefixed_attention, single_gelu,
-                                     single_silu, single_swiglu, single_geglu, single_scale, single_gate,
-                                     single_dropout, single_add, single_beside, single_mix, single_route,
+                                     single_silu, single_swiglu, single_geglu, single_scale, single_soft_cap,
+                                     single_gate, single_dropout, single_add, single_beside, single_mix, single_route,
                                      single_experts_up, single_experts_down, single_combine, single_loss,
                                      single_balance_loss, single_z_loss, single_latent_norm, single_join;
 

@@ -7,7 +7,7 @@
 /* All zero: no mistake. */
 struct variant {
     double power;                       /* scores times A to this power more than right */
-    bool by_width;                      /* scores divided by sqrt(D) */
+    bool by_width, by_head;             /* scores divided by sqrt(D); by sqrt(A), where another number is right */
     bool unsharpened;                   /* scores without what YaRN multiplies their scale by */
     int ahead, behind;                  /* keys seen beyond the own one; the last ones only */
     bool all, no_window;                /* every key of the sequence; of those before */
@@ -15,17 +15,19 @@ struct variant {
     bool modulo;                        /* head h has the keys of head h mod K */
     int values;                         /* head h has the values of so many groups further */
     bool no_mean, no_scale, last_only;  /* backward: softmax taken for exp; scores; the group's last head only */
+    bool no_cap, no_slope;              /* scores are not capped; backward: as if they were not */
 };
 
 static const struct variant variants[] = {
     { .by_width = true }, { .power = 0.5 },      { .power = -0.5 },    { .ahead = -1 },       { .ahead = 1 },
     { .all = true },      { .undivided = true }, { .by_query = true }, { .modulo = true },    { .values = 1 },
     { .values = -1 },     { .no_mean = true },   { .no_scale = true }, { .last_only = true }, { .behind = 2 },
-    { .behind = 3 },      { .behind = 4 },       { .behind = 8 },      { .no_window = true },
-    { .unsharpened = true },
+    { .behind = 3 },      { .behind = 4 },       { .behind = 8 },      { .no_window = true }, { .by_head = true },
+    { .no_cap = true },   { .no_slope = true },  { .unsharpened = true },
 };
 enum { BY_WIDTH, UNSCALED, TWICE_SCALED, NOT_ITSELF, NEXT, ALL, UNDIVIDED, BY_QUERY, MODULO, VALUES_NEXT, VALUES_BEFORE,
-       NO_MEAN, NO_SCALE, LAST_ONLY, LAST_2, LAST_3, LAST_4, LAST_8, NO_WINDOW, UNSHARPENED };
+       NO_MEAN, NO_SCALE, LAST_ONLY, LAST_2, LAST_3, LAST_4, LAST_8, NO_WINDOW, BY_HEAD,
+       NO_CAP, NO_SLOPE, UNSHARPENED };
 
 struct heads { int64_t width, query, key, value; };
 
@@ -51,8 +53,30 @@ static bool sees(const struct variant *x, int64_t window, int64_t s, int64_t t)
     return t <= s + x->ahead && (last == 0 || t > s - last);
 }
 
-/* The scale without what YaRN multiplies it by. */
-static double plain_scale(const struct model_config *c) { return 1 / sqrt((double)c->A); }
+/* What the scale is the inverse root of, and the scale without what YaRN multiplies it by. */
+static double score_width(const struct model_config *c) { return c->score_width > 0 ? c->score_width : (double)c->A; }
+static double plain_scale(const struct model_config *c) { return 1 / sqrt(score_width(c)); }
+
+static double scale_of(const struct model_config *c, const struct variant *x)
+{
+    if (x->by_width || x->by_head) return 1 / sqrt((double)(x->by_width ? c->D : c->A));
+    return (x->unsharpened ? plain_scale(c) : attention_scale(c)) * pow(score_width(c), x->power);
+}
+
+/* Whether a model may have this mistake: all but some may. */
+static bool may_have(const struct model_config *c, const struct variant *x)
+{
+    if (x->no_cap || x->no_slope) return c->score_cap > 0;
+    return !x->by_head || c->score_width > 0;
+}
+
+/* The slope of the cap of the score of a query and a key. */
+static double slope_of(const struct model_config *c, const struct variant *x, const double *query, const double *key)
+{
+    if (c->score_cap == 0 || x->no_cap || x->no_slope) return 1;
+    const double T = tanh(scale_of(c, x) * dot(query, key, c->A) / c->score_cap);
+    return 1 - T * T;
+}
 
 /* P [S,S] of one head of one sequence. */
 static void probabilities(const struct single *s, const struct variant *x, int64_t window, const double *qkv,
@@ -60,15 +84,14 @@ static void probabilities(const struct single *s, const struct variant *x, int64
 {
     const struct model_config *c = s->config;
     const int64_t S = s->batch.S;
-    const double scale = (x->by_width      ? 1 / sqrt((double)c->D)
-                          : x->unsharpened ? plain_scale(c)
-                                           : attention_scale(c)) * pow((double)c->A, x->power);
+    const double scale = scale_of(c, x), cap = x->no_cap ? 0 : c->score_cap;
     for (int64_t q = 0; q < S; q++) {
         double top = -INFINITY, sum = 0;
         for (int64_t t = 0; t < S; t++) {
             P[q * S + t] = sees(x, window, q, t)
                                ? scale * dot(qkv + q * at.width + at.query, qkv + t * at.width + at.key, c->A)
                                : -INFINITY;
+            if (cap > 0) P[q * S + t] = isinf(P[q * S + t]) ? P[q * S + t] : cap * tanh(P[q * S + t] / cap);
             top = fmax(top, P[q * S + t]);
         }
         for (int64_t t = 0; t < S; t++) sum += P[q * S + t] = exp(P[q * S + t] - top);
@@ -83,7 +106,8 @@ static void probabilities(const struct single *s, const struct variant *x, int64
 
 static bool cannot(const struct model_config *c, const struct single_node *n, const struct variant *x)
 {
-    return (x->values && c->K == 1) || n->rate > 0 || (x->unsharpened && attention_scale(c) == plain_scale(c));
+    return (x->values && c->K == 1) || n->rate > 0 || (x->unsharpened && attention_scale(c) == plain_scale(c)) ||
+           !may_have(c, x);
 }
 
 static struct tensor forward(struct single *s, const struct single_node *n, int which)
@@ -129,7 +153,7 @@ static void head_backward(const struct single *s, const struct variant *x, int64
 {
     const struct model_config *c = s->config;
     const int64_t S = s->batch.S, V = value_width(c), ld = c->H * V;
-    const double scale = x->no_scale ? 1 : attention_scale(c);
+    const double scale = x->no_scale ? 1 : scale_of(c, x);
     probabilities(s, x, window, qkv, at, P);
     for (int64_t q = 0; q < S; q++) {
         double mean = 0;
@@ -138,7 +162,8 @@ static void head_backward(const struct single *s, const struct variant *x, int64
         for (int64_t t = 0; t < S; t++) {
             const double p = P[q * S + t];
             spread(c, dx, qkv, dy + q * ld, at, q, t, p,
-                   scale * p * (dot(dy + q * ld, qkv + t * at.width + at.value, V) - mean));
+                   scale * p * (dot(dy + q * ld, qkv + t * at.width + at.value, V) - mean) *
+                       slope_of(c, x, qkv + q * at.width + at.query, qkv + t * at.width + at.key));
         }
     }
 }
@@ -167,6 +192,8 @@ static const struct single_mistake forward_table[] = {
     { "scores are not divided by the root of A", forward, UNSCALED },
     { "scores are divided by the root of A twice", forward, TWICE_SCALED },
     { "scores are divided by the root of A only, without YaRN's mscale_all_dim", forward, UNSHARPENED },
+    { "scores are divided by the root of a head's A, not of the model's own number", forward, BY_HEAD },
+    { "scores are not capped", forward, NO_CAP },
     { "the mask is off by one: a token does not see itself", forward, NOT_ITSELF },
     { "the mask is off by one: a token sees the next one", forward, NEXT },
     { "there is no mask: a token sees its whole sequence", forward, ALL },
@@ -188,6 +215,9 @@ static const struct single_mistake input_table[] = {
     { "softmax is taken for exp: the mean is not subtracted", input, NO_MEAN },
     { "keys get the gradient of the last query head of their group only", input, LAST_ONLY },
     { "scores are divided by the root of the width D, not of a head's A", input, BY_WIDTH },
+    { "scores are divided by the root of a head's A, not of the model's own number", input, BY_HEAD },
+    { "scores are not capped", input, NO_CAP },
+    { "the gradient of scores lacks the slope of their cap", input, NO_SLOPE },
     { "the mask is off by one: a token does not see itself", input, NOT_ITSELF },
     { "the mask is off by one: a token sees the next one", input, NEXT },
     { "there is no mask: a token sees its whole sequence", input, ALL },

@@ -128,19 +128,65 @@ const struct single_mistakes single_gelu_mistakes = { .of = &single_gelu,
                                                         .forward = swiglu_table,
                                                         .input = swiglu_input_table };
 
+/* ---- the soft cap of logits -------------------------------------------------------------------------------------- */
+
+enum { UNCAPPED, UNDIVIDED, NOT_GROWN };
+
+static struct tensor soft_cap(struct single *s, const struct single_node *n, int which)
+{
+    const struct tensor X = single_act(s, n->in[0]);
+    const double cap = s->config->logit_cap;
+    if (!single_going(s)) return tensor_none;
+    const struct tensor Y = single_new(s, tensor_rows(X), tensor_cols(X));
+    for (int64_t i = 0; !s->failed && i < tensor_count(X); i++) {
+        const double x = numbers(X)[i];
+        numbers(Y)[i] = which == UNCAPPED ? x : which == UNDIVIDED ? cap * tanh(x) : tanh(x / cap);
+    }
+    return Y;
+}
+
+/* As if logits were not capped; the derivative of tanh where the program has the capped logit. */
+static struct tensor soft_cap_input(struct single *s, const struct single_node *n, int which)
+{
+    const struct tensor dY = single_grad(s, n->out), X = single_act(s, n->in[0]);
+    const double cap = s->config->logit_cap;
+    if (!single_going(s)) return tensor_none;
+    const struct tensor dX = single_new(s, tensor_rows(X), tensor_cols(X));
+    for (int64_t i = 0; !s->failed && i < tensor_count(X); i++) {
+        const double T = tanh(numbers(X)[i] / cap), again = tanh(T);
+        numbers(dX)[i] = numbers(dY)[i] * (which == UNCAPPED ? 1 : 1 - again * again);
+    }
+    return dX;
+}
+
+static const struct single_mistake cap_table[] = {
+    { "logits are not capped", soft_cap, UNCAPPED },
+    { "logits are not divided by their cap before the tanh", soft_cap, UNDIVIDED },
+    { "the tanh of logits is not multiplied by their cap", soft_cap, NOT_GROWN },
+    { 0 }
+}, cap_input_table[] = {
+    { "the gradient lacks the slope of the cap", soft_cap_input, UNCAPPED },
+    { "the slope is that at the capped logit", soft_cap_input, UNDIVIDED },
+    { 0 }
+};
+
+const struct single_mistakes single_soft_cap_mistakes = { .of = &single_soft_cap,
+                                                          .forward = cap_table,
+                                                          .input = cap_input_table };
+
 /* ---- rotations --------------------------------------------------------------------------------------------------- */
 
 /* on: positions go on from sequence to sequence within each of so many parts of the batch. */
-struct turned { bool other_pairs, values, back, none, keys, queries; int shift, on; double theta; };
+struct turned { bool other_pairs, values, back, none, keys, queries, other_layers; int shift, on; double theta; };
 
 static const struct turned turns[] = {
     { .other_pairs = true }, { .shift = 1 }, { .shift = -1 }, { .values = true }, { .back = true }, { .none = true },
     { .theta = 1e4 }, { .theta = 5e5 }, { .theta = 1e6 }, { .theta = 1e5 }, { .keys = true }, { .queries = true },
-    { .on = 1 }, { .on = 2 }, { .on = 3 }, { .on = 4 }, { .on = 8 },
+    { .on = 1 }, { .on = 2 }, { .on = 3 }, { .on = 4 }, { .on = 8 }, { .other_layers = true },
 };
 enum {
     OTHER_PAIRS, LATER, EARLIER, VALUES, BACK, NONE, THETA_4, THETA_55, THETA_6, THETA_5, NO_KEYS, NO_QUERIES, ON_1,
-    ON_2, ON_3, ON_4, ON_8
+    ON_2, ON_3, ON_4, ON_8, OTHER_LAYERS
 };
 
 static int64_t begin_of(int64_t n, int parts, int i) { return n / parts * i + (i < n % parts ? i : n % parts); }
@@ -154,10 +200,12 @@ static int64_t position_of(const struct single *s, const struct turned *t, int64
     return row - begin_of(s->batch.B, t->on, part) * s->batch.S;
 }
 
-static struct tensor rotate(struct single *s, struct tensor X, const struct turned *t, double sign)
+static struct tensor rotate(struct single *s, struct tensor X, int layer, const struct turned *t, double sign)
 {
     const struct model_config *c = s->config;
-    struct rotary rotary = c->rotary;
+    const bool local = model_is_local(c, layer) != t->other_layers;
+    struct rotary rotary = local ? model_local_rotary(c) : c->rotary;
+    if (t->other_layers && c->local_theta == 0) return tensor_none;
     if (t->theta > 0) rotary.theta = t->theta;
     const int64_t width = tensor_cols(X), R = rotary_table_width(c), half = R / 2,
                   heads = c->H + (t->values ? 2 : 1) * c->K;
@@ -182,14 +230,14 @@ static struct tensor rotary(struct single *s, const struct single_node *n, int w
 {
     const struct tensor X = single_act(s, n->in[0]);
     const struct turned *t = &turns[which];
-    return single_going(s) && t->on < s->batch.B ? rotate(s, X, t, t->back ? -1 : 1) : tensor_none;
+    return single_going(s) && t->on < s->batch.B ? rotate(s, X, n->layer, t, t->back ? -1 : 1) : tensor_none;
 }
 
 static struct tensor rotary_input(struct single *s, const struct single_node *n, int which)
 {
     const struct tensor dY = single_grad(s, n->out);
     const struct turned *t = &turns[which];
-    return single_going(s) && t->on < s->batch.B ? rotate(s, dY, t, t->back ? 1 : -1) : tensor_none;
+    return single_going(s) && t->on < s->batch.B ? rotate(s, dY, n->layer, t, t->back ? 1 : -1) : tensor_none;
 }
 
 #define GO_ON "positions do not start again with each sequence: they go on in "
@@ -205,6 +253,7 @@ static struct tensor rotary_input(struct single *s, const struct single_node *n,
     { GO_ON "the whole batch", make, ON_1 }, { GO_ON "2 parts of the batch", make, ON_2 }, \
     { GO_ON "3 parts of the batch", make, ON_3 }, { GO_ON "4 parts of the batch", make, ON_4 }, \
     { GO_ON "8 parts of the batch", make, ON_8 }, \
+    { "theta is that of the other layers: with a window, or without", make, OTHER_LAYERS }, \
     { "theta is 10000", make, THETA_4 }, \
     { "theta is 100000", make, THETA_5 }, \
     { "theta is 500000", make, THETA_55 }, \

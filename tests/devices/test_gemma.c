@@ -1,16 +1,17 @@
 /* Gemmas on every mesh equal the one-device model: embeddings are scaled, norms' factors are 1 + their weights, which
- * devices may have in slices, the feed-forward is a geglu, and heads are wider than D/H.
+ * devices may have in slices, the feed-forward is a geglu, and heads are wider than D/H.  A Gemma 2 has norms around
+ * each branch, caps and windows; a Gemma 3 norms of heads, and rotary positions of two kinds.
  * ranks: 3 4
  * verify ranks: 1 2 5 6 8
  *
  * Loss, activations, gradients and weights of three SGD steps in fp64 to 1e-12; messages, bytes, additions and memory
- * peaks by formula.  In `make test` every seventh plan runs.
+ * peaks by formula.  In `make test` every 19th plan runs.
  */
 #include "tests/devices/trained.h"
 #include "tests/tier.h"
 #include <string.h>
 
-static void (*const families[])(struct plan *) = { case_take_gemma };
+static void (*const families[])(struct plan *) = { case_take_gemma, case_take_gemma2, case_take_gemma3 };
 enum { FAMILIES = sizeof families / sizeof *families };
 
 static bool in_verify(void) { return tier_now() == TIER_VERIFY; }
@@ -29,7 +30,7 @@ static struct plan gemma(int family, int dp, int tp, int pp, const char *tensor)
 static void try(struct plan *p)
 {
     if (plan_check(p, &err) != OK) return;
-    if (in_verify() || made++ % 7 == 0) check(p);
+    if (in_verify() || made++ % 19 == 0) check(p);
 }
 
 static void test_every_mesh(void **state)

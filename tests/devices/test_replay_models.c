@@ -43,6 +43,8 @@ static void cut_short(struct model_config *c)
 static const struct subject { const char *file, *what; void (*change)(struct model_config *); } subjects[] = {
     { "golden/qwen3-wider.safetensors", "norms of heads", NULL },
     { "golden/gemma-wider.safetensors", "norms from one, scaled embeddings, a geglu", NULL },
+    { "golden/gemma2-windows.safetensors", "norms around branches, capped scores and logits", NULL },
+    { "golden/gemma3-pattern.safetensors", "two kinds of rotary positions", NULL },
     { "golden/olmo2-grouped.safetensors", "norms of all queries and of all keys, and of what branches give", NULL },
     { "golden/gptoss-windows.safetensors", "sinks, windows, experts with biases", NULL },
     { "golden/parscale-grouped.safetensors", "streams", NULL },

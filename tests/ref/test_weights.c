@@ -99,14 +99,18 @@ static void what_is_saved_loads(void **state)
     struct model_config gemma = llama;
     gemma.mlp = MLP_GEGLU, gemma.norms_from_one = gemma.scaled_embedding = true;
     struct model_config olmo2 = qwen3;
-    olmo2.normed_together = olmo2.norms_after = true;
+    olmo2.normed_together = true, olmo2.norms_at = NORMS_AFTER;
+    struct model_config gemma2 = gemma;
+    gemma2.norms_at = NORMS_AROUND, gemma2.score_cap = 50, gemma2.windows = (struct windows){ 3, { 1 } };
+    struct model_config gemma3 = gemma2;
+    gemma3.score_cap = 0, gemma3.local_theta = 50, gemma3.head_norms = true;
     struct model_config deepseek = qwen3_moe;
     deepseek.head_norms = false, deepseek.K = deepseek.H, deepseek.A = 6;
     deepseek.latent = (struct latent_config){ 5, 3, 2 };
     deepseek.rotary.turned = 2, deepseek.rotary.neighbours = true, deepseek.mixture.shared = 2 * deepseek.F;
     deepseek.mixture.router = (struct router_rule){ .scale = 1.5 };
     const struct model_config shapes[] = { gpt2(), llama, mixtral(), gptj(), qwen2, qwen3, biased, qwen3_moe, gemma,
-                                          olmo2, deepseek, gpt_oss() };
+                                          olmo2, deepseek, gpt_oss(), gemma2, gemma3 };
     for (size_t i = 0; i < sizeof shapes / sizeof *shapes; i++) {
         struct transformer a, b, wide;
         struct model_config read;

@@ -5,7 +5,7 @@
  */
 #include "emulated_devices/model/program.h"
 
-static const struct node embedding[] = {
+const struct node gemma_embedding[] = {
     { OP_EMBED,     .out = "tokens",       .in = { "ids" },              .param = "model.embed_tokens",
       .role = ROLE_TOKENS, .unseen = true },
     { OP_SCALE,     .out = "scaled",       .in = { "tokens" },           .unseen = true },
@@ -32,4 +32,4 @@ static const struct node block[] = {
     { .op = OP_END }
 };
 
-const struct program program_gemma = { embedding, block, llama_loss, "model.layers.%d.", NULL };
+const struct program program_gemma = { gemma_embedding, block, llama_loss, "model.layers.%d.", NULL };

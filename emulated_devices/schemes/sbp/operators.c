@@ -203,13 +203,14 @@ static struct attention of_one_group(const struct model_config *model, struct te
 static bool turn(struct device *d, const struct model_config *model, struct tensor Y, struct tensor X, bool back)
 {
     const int64_t k = Y.dim[1], n = Y.dim[0] * k;
+    const struct rotary of_layer = model_rotary(model, 0);
     struct tensor table = tensor_2d(NULL, dtype_wide(Y.dtype), model->S, rotary_table_width(model));
     struct tensor position = tensor_1d(malloc((size_t)n * sizeof(int32_t)), I32, n);
     table.data = malloc(tensor_bytes(table));
     const bool made = table.data && position.data;
     if (made) {
         const struct tensor groups = tensor_2d(Y.data, Y.dtype, n, Y.dim[2] * Y.dim[3]);
-        rotary_table(&model->rotary, table);
+        rotary_table(&of_layer, table);
         for (int64_t i = 0; i < n; i++) ((int32_t *)position.data)[i] = (int32_t)(i / k % model->S);
         device_copy(d, Y.data, X.data, tensor_bytes(Y));
         if (back) dev_rotary_backward_input(d, groups, position, table, of_one_group(model, Y));

@@ -30,9 +30,9 @@ enum error_code tensor_cross_entropy_forward(struct tensor_parallel *tp, double 
     return OK;
 }
 
-void tensor_cross_entropy_backward(struct tensor_parallel *tp, struct tensor logits, struct tensor sums,
-                                   struct tensor top, struct tensor labels, double scale)
+void tensor_cross_entropy_backward(struct tensor_parallel *tp, struct tensor dlogits, struct tensor logits,
+                                   struct tensor sums, struct tensor top, struct tensor labels, double scale)
 {
-    dev_cross_entropy_backward(tp->device, logits, logits, half(sums, 0), top, labels, tp->tokens.first, IGNORE_LABEL,
-                               scale);
+    dev_cross_entropy_backward(tp->device, dlogits, logits, half(sums, 0), top, labels, tp->tokens.first,
+                               IGNORE_LABEL, scale);
 }

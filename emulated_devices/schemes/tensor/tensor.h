@@ -277,12 +277,13 @@ enum error_code tensor_norm_backward_weight(struct tensor_parallel *, struct ten
                                             struct error *);
 
 /** Compute top and sums (total, then hit) over the whole vocabulary from the device's logits [rows of INNER, V'].
- *  loss: the sum over this device's rows, on one of the devices with these rows; 0 on the others. */
+ *  loss: the sum over this device's rows, on one of the devices with these rows; 0 on the others.  dlogits may be
+ *  logits. */
 enum error_code tensor_cross_entropy_forward(struct tensor_parallel *, double *loss, struct tensor top,
                                              struct tensor sums, struct tensor logits, struct tensor labels,
                                              struct error *);
-void tensor_cross_entropy_backward(struct tensor_parallel *, struct tensor logits, struct tensor sums,
-                                   struct tensor top, struct tensor labels, double scale);
+void tensor_cross_entropy_backward(struct tensor_parallel *, struct tensor dlogits, struct tensor logits,
+                                   struct tensor sums, struct tensor top, struct tensor labels, double scale);
 
 /** Position embeddings: Y += W[positions,:] and its gradient.  W: this device's piece. */
 enum error_code tensor_positions_forward(struct tensor_parallel *, struct tensor Y, struct tensor positions,

@@ -82,12 +82,32 @@ void case_take_gemma(struct plan *p)
     p->model.mlp = MLP_GEGLU, p->model.norms_from_one = p->model.scaled_embedding = true, p->model.A = 4;
 }
 
+/* Norms around each branch, caps that scores and logits reach, and windows in every other layer. */
+void case_take_gemma2(struct plan *p)
+{
+    case_take_gemma(p);
+    snprintf(p->model.name, sizeof p->model.name, "nasty gemma2");
+    p->model.norms_at = NORMS_AROUND;
+    p->model.score_width = 3, p->model.score_cap = 0.5, p->model.logit_cap = 0.7;
+    p->model.windows.size = 3;
+    for (int64_t l = 0; l < p->model.L; l += 2) windows_add(&p->model.windows, l, l + 1);
+}
+
+/* The same with norms of queries and keys and without caps; layers with a window have a theta of their own. */
+void case_take_gemma3(struct plan *p)
+{
+    case_take_gemma2(p);
+    snprintf(p->model.name, sizeof p->model.name, "nasty gemma3");
+    p->model.head_norms = true, p->model.score_cap = p->model.logit_cap = 0;
+    p->model.local_theta = 3;
+}
+
 /* Norms of all queries and of all keys, and of what the branches give; heads wider than D/H. */
 void case_take_olmo2(struct plan *p)
 {
     case_take_qwen3(p);
     snprintf(p->model.name, sizeof p->model.name, "nasty olmo2");
-    p->model.normed_together = p->model.norms_after = true;
+    p->model.normed_together = true, p->model.norms_at = NORMS_AFTER;
 }
 
 /* A Qwen2 with three parallel streams; a prefix is shorter than a sequence. */
@@ -197,6 +217,7 @@ static const struct case_model models[] = { { "gpt2", take_gpt2 }, { "llama", ca
                                             { "parscale", case_take_streams }, { "qwen3", case_take_qwen3 },
                                             { "biased", case_take_biased }, { "windows", case_take_windows },
                                             { "phi3", case_take_phi3 }, { "gemma", case_take_gemma },
+                                            { "gemma2", case_take_gemma2 }, { "gemma3", case_take_gemma3 },
                                             { "olmo2", case_take_olmo2 },
                                             { "mixtral", case_take_mixtral }, { "qwen3-moe", case_take_qwen3_moe },
                                             { "deepseek", case_take_deepseek }, { "gpt-oss", case_take_gpt_oss },

@@ -63,6 +63,8 @@ void case_take_qwen2(struct plan *);
 void case_take_qwen3(struct plan *);
 void case_take_qwen3_moe(struct plan *);
 void case_take_gemma(struct plan *);
+void case_take_gemma2(struct plan *);
+void case_take_gemma3(struct plan *);
 void case_take_deepseek(struct plan *);
 void case_take_gpt_oss(struct plan *);
 void case_take_biased(struct plan *);

@@ -15,7 +15,7 @@ static const struct single_operation *const operations[OP_COUNT] = {
     [OP_SINK_ATTENTION] = &single_sink_attention,
     [OP_LOSS] = &single_loss,           [OP_PREFIXED_ATTENTION] = &single_prefixed_attention,
     [OP_GEGLU] = &single_geglu,         [OP_SCALE] = &single_scale,         [OP_LATENT_NORM] = &single_latent_norm,
-    [OP_JOIN] = &single_join,
+    [OP_JOIN] = &single_join,           [OP_CAP] = &single_soft_cap,
     [OP_ROUTE] = &single_route,         [OP_MIXTURE] = &single_combine,         /* its products: add_experts() */
 };
 
