@@ -1,0 +1,219 @@
+/* Lesson 10. */
+#include "emulated_devices/course/lesson.h"
+#include "emulated_devices/device/interval.h"
+#include <math.h>
+#include <stdio.h>
+#include <string.h>
+
+enum { ROWS = 6, COLUMNS = 130 };
+
+/* The whole problem. */
+static float logits[ROWS][COLUMNS];
+static int64_t labels[ROWS];
+
+struct shape { int T; int64_t V; double smoothing; bool large, unlabelled; };
+
+static int64_t own_columns(const struct judge *j, int64_t V, int W, int d)
+{
+    return judge_choice(j, "LAYOUT") == 1 ? (V - d + W - 1) / W : block_at(V, W, d).count;
+}
+
+static int64_t column(const struct judge *j, int64_t V, int W, int d, int64_t k)
+{
+    return judge_choice(j, "LAYOUT") == 1 ? d + k * W : block_at(V, W, d).first + k;
+}
+
+/* Logits are multiples of 1/8, so that their differences are exact. */
+static void draw(struct judge *j, const struct shape *s)
+{
+    for (int t = 0; t < s->T; t++) {
+        const double middle = s->large ? (double)judge_draw(j, -10000, 10000) : 0;
+        for (int64_t v = 0; v < s->V; v++) logits[t][v] = (float)(middle + (double)judge_draw(j, -60, 60) / 8);
+        labels[t] = s->unlabelled || t == 2 ? -1 : judge_draw(j, 0, s->V - 1);
+    }
+}
+
+static struct trial *prepare(struct judge *j, const char *function, int W, const struct shape *s)
+{
+    struct trial *r = trial_open(j, function, W, "%d rows, %lld columns%s%s", s->T, (long long)s->V,
+                                 s->large ? ", logits of thousands" : "", s->smoothing > 0 ? ", smoothing" : "");
+    draw(j, s);
+    for (int d = 0; d < W; d++) {
+        const int64_t own = own_columns(j, s->V, W, d);
+        const uint64_t cells = sizeof(float) * (uint64_t)(s->T * own);
+        float *part = trial_buffer(r, d, 0, cells, BUFFER_IN);
+        for (int t = 0; t < s->T; t++)
+            for (int64_t k = 0; k < own; k++) part[t * own + k] = logits[t][column(j, s->V, W, d, k)];
+        memcpy(trial_buffer(r, d, 1, sizeof *labels * (uint64_t)s->T, BUFFER_IN), labels,
+               sizeof *labels * (size_t)s->T);
+        trial_buffer(r, d, 2, cells, BUFFER_OUT);
+        trial_buffer(r, d, 3, sizeof(float) * (uint64_t)s->T, BUFFER_OUT);
+        r->device[d].number[0] = s->T, r->device[d].number[1] = s->V, r->device[d].number[2] = own;
+        r->device[d].given[0] = s->smoothing;
+    }
+    return r;
+}
+
+static struct shape shape(struct judge *j, int i)
+{
+    static const struct shape usual[] = { { .T = 6, .V = 101 }, { .T = 3, .V = 5 }, { .T = 6, .V = 64, .large = true } };
+    struct shape s = usual[i];
+    if (j->hidden) s.T = (int)judge_draw(j, 3, ROWS), s.V = judge_draw(j, 2, COLUMNS);
+    return s;
+}
+
+static float largest(const struct shape *s, int t)
+{
+    float most = logits[t][0];
+    for (int64_t v = 1; v < s->V; v++) most = fmaxf(most, logits[t][v]);
+    return most;
+}
+
+static void check_max(struct judge *j)
+{
+    for (const int *W = COURSE_DEVICES; *W && !j->failed; W++)
+        for (int i = 0; i < 3 && !j->failed; i++) {
+            const struct shape s = shape(j, i);
+            struct trial *r = prepare(j, "vocabulary_max", *W, &s);
+            float want[ROWS];
+            for (int t = 0; t < s.T; t++) want[t] = largest(&s, t);
+            if (trial_call(r))
+                for (int d = 0; d < *W && !j->failed; d++) trial_expect_floats(r, d, 3, want, s.T, "max");
+            trial_close(r);
+        }
+}
+
+/* ---- the loss ---------------------------------------------------------------------------------------------------- */
+
+/* In double. */
+static double probability(const struct shape *s, int t, int64_t v)
+{
+    double sum = 0;
+    for (int64_t i = 0; i < s->V; i++) sum += exp((double)logits[t][i] - largest(s, t));
+    return exp((double)logits[t][v] - largest(s, t)) / sum;
+}
+
+static int labelled(const struct shape *s)
+{
+    int rows = 0;
+    for (int t = 0; t < s->T; t++) rows += labels[t] >= 0;
+    return rows;
+}
+
+static double whole_loss(const struct shape *s)
+{
+    double sum = 0;
+    for (int t = 0; t < s->T; t++) {
+        if (labels[t] < 0) continue;
+        sum -= (1 - s->smoothing) * log(probability(s, t, labels[t]));
+        for (int64_t v = 0; v < s->V; v++) sum -= s->smoothing / (double)s->V * log(probability(s, t, v));
+    }
+    return labelled(s) ? sum / labelled(s) : 0;
+}
+
+/* Rounding of the sum of V exponentials in fp32, of each of them (expf: 2 units at most), of their quotient and of what is
+ * subtracted from it. */
+static double allowed(const struct shape *s, double size) { return (double)(s->V + 8) * 0x1p-24 * size; }
+
+static void expect_loss(struct trial *r, const struct shape *s)
+{
+    const double want = whole_loss(s);
+    for (int d = 0; d < r->devices; d++) {
+        const double got = r->device[d].real;
+        /* the sum of all logits may be 15 V, and is rounded V times */
+        if (!(fabs(got - want) <= allowed(s, 1 + fabs(want) + s->smoothing * 15))) {
+            trial_fails(r, "device %d: the loss is %.9g and should be %.9g", d, got, want);
+            return;
+        }
+    }
+}
+
+static void expect_gradient(const struct judge *j, struct trial *r, const struct shape *s)
+{
+    double want[ROWS * COLUMNS], bound[ROWS * COLUMNS];
+    const int rows = labelled(s);
+    for (int d = 0; d < r->devices && !j->failed; d++) {
+        const int64_t own = r->device[d].number[2];
+        for (int t = 0; t < s->T; t++)
+            for (int64_t k = 0; k < own; k++) {
+                const int64_t v = column(j, s->V, r->devices, d, k);
+                const double p = probability(s, t, v), chosen = (v == labels[t]) * (1 - s->smoothing);
+                const double evenly = s->smoothing / (double)s->V;
+                want[t * own + k] = labels[t] < 0 ? 0 : (p - chosen - evenly) / rows;
+                bound[t * own + k] = labels[t] < 0 ? 0 : allowed(s, p + chosen + evenly) / rows + 1e-40;
+            }
+        trial_expect_near(r, d, 2, want, bound, s->T * own, "gradient");
+    }
+}
+
+enum look { AT_LOSS, AT_GRADIENT, AT_SENT, AT_MEMORY };
+
+static void expect_use(struct judge *j, struct trial *r, const struct shape *s, enum look look)
+{
+    uint64_t sum = 0;
+    const uint64_t W = (uint64_t)r->devices, T = (uint64_t)s->T;
+    for (int d = 0; d < r->devices && !j->failed; d++) {
+        sum += r->device[d].bytes;
+        if (look == AT_MEMORY) trial_expect_peak(r, d, 4 * (W + 4) * T, "4 (W + 4) T");
+    }
+    if (look == AT_SENT && !j->failed && sum > 4 * (W - 1) * (W + 6) * T)
+        trial_fails(r, "all devices together send %llu bytes; %llu are enough: (W-1) W T numbers for the maxima, and "
+                    "2 (W-1) 3 T for the sums", (unsigned long long)sum,
+                    (unsigned long long)(4 * (W - 1) * (W + 6) * T));
+}
+
+static void try_loss(struct judge *j, double smoothing, bool unlabelled, enum look look)
+{
+    for (const int *W = COURSE_DEVICES; *W && !j->failed; W++)
+        for (int i = 0; i < (look < AT_SENT && !unlabelled ? 3 : 1) && !j->failed; i++) {
+            struct shape s = shape(j, i);
+            s.smoothing = smoothing, s.unlabelled = unlabelled;
+            struct trial *r = prepare(j, "vocabulary_loss", *W, &s);
+            if (trial_call(r)) {
+                expect_loss(r, &s);
+                if (look == AT_GRADIENT && !j->failed) expect_gradient(j, r, &s);
+                if (!j->failed) expect_use(j, r, &s, look);
+            }
+            trial_close(r);
+        }
+}
+
+static void check_loss(struct judge *j) { try_loss(j, 0, false, AT_LOSS); }
+static void check_gradient(struct judge *j) { try_loss(j, 0, false, AT_GRADIENT); }
+static void check_unlabelled(struct judge *j) { try_loss(j, 0, true, AT_GRADIENT); }
+static void check_smoothing(struct judge *j) { try_loss(j, 0.1, false, AT_GRADIENT); }
+static void check_sent(struct judge *j) { try_loss(j, 0, false, AT_SENT); }
+static void check_memory(struct judge *j) { try_loss(j, 0, false, AT_MEMORY); }
+
+static const char *const functions[] = { "vocabulary_max", "vocabulary_loss", NULL };
+
+extern const struct lesson lesson_10_vocabulary;
+const struct lesson lesson_10_vocabulary = {
+    .folder = "10_vocabulary", .title = "The loss, with a vocabulary on several devices", .file = "vocabulary.c",
+    .functions = functions,
+    .vary = { { "LAYOUT", 2 } },
+    .check = {
+        { 1, "max", "the largest logit of each row, on all devices", 3, check_max,
+          { "A sum of maxima is no maximum.  What else can devices send?",
+            "all_gather(g, max, all, T * W) puts device d's T numbers at all[d * T].",
+            "Which number is a maximum of no columns, so that it never wins?  -INFINITY." } },
+        { 2, "loss", "the mean over all rows with a label", 4, check_loss,
+          { "log p[label] = (logit[label] - max) - log of the sum of exp(logit - max).  Which parts does a device have?",
+            "Only one device has the label's column; the others add 0.",
+            "exp(10000) is infinite, exp(10000 - max) is not.  All devices must subtract the same maximum." } },
+        { 2, "gradient", "each device's columns of the gradient", 4, check_gradient,
+          { "The gradient of a row is (p - 1 at the label) / number of rows with a label.",
+            "After the all_reduce every device knows the row's sum; its own exponentials it computes again.",
+            "Rows without a label: all zeros, and they are not counted." } },
+        { 2, "unlabelled", "a batch without any label", 1, check_unlabelled,
+          { "0/0 is not a number." } },
+        { 2, "smoothing", "labels that are a little uncertain", 3, check_smoothing,
+          { "Every column of the *whole* vocabulary gets smoothing / V, not only this device's.",
+            "The mean of log p[v] over v needs the sum of the logits: one more number in the all_reduce.",
+            "The mean of log p[v] is (sum of all logit - max) / V - log of the sum of exp." } },
+        { 2, "sent", "no logits are sent", 2, check_sent,
+          { "What is sent must not grow with the vocabulary: three numbers for each row, and a maximum." } },
+        { 2, "memory", "little is allocated", 2, check_memory,
+          { "There is no need for a copy of the logits: exponentials can be computed twice." } },
+    },
+};
