@@ -113,6 +113,7 @@ course: all
 	$(if $(OUT),,$(error make course: OUT=dir is missing))
 	$(Q)mkdir -p $(OUT)
 	$(Q)./$(ORRERY) course --student $(OUT)/student --teacher $(OUT)/teacher --variant $(or $(SEED),0)
+	$(Q)bash tutorials/teacher/kit.sh $(OUT)/teacher $(or $(SEED),0)
 	@echo "  COURSE $(OUT)/student $(OUT)/teacher"
 
 ## make docs       the manual, in build/docs/html (needs Doxygen)

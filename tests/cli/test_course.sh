@@ -115,12 +115,28 @@ test_the_cage() {
     ORRERY_TUTORIALS=$PWD/t run grade sums.c --lessons 1; expect_out '^10 of 14 points'; expect_out 'cannot have made'
 }
 
+# What Gradescope would do with the zip, in a folder of its own, but for building and its user.
+test_the_kit() {
+    local points
+    run course --student student --teacher teacher --variant 5; expect_status 0; expect_silent
+    (cd "$top" && bash tutorials/teacher/kit.sh "$OLDPWD/teacher" 5) || complain 'kit.sh fails'
+    for f in setup.sh run_autograder secret variant lessons orrery.tar.gz; do expect_file "teacher/autograder/$f"; done
+    expect_file teacher/autograder.zip; expect_file teacher/rubric.md; expect_file teacher/mutants/01_sums.txt
+    tar tzf teacher/autograder/orrery.tar.gz >names
+    ! grep -qE '^tutorials/.*(mutants.txt|/sums.c|/ring.c)' names || complain "the autograder has solutions: $(grep tutorials/ names | head -n 9)"
+    grep -q '^tutorials/01_sums/check.c$' names || complain 'the autograder lacks checks'
+    mkdir -p a/orrery a/source; cp -r teacher/solutions a/submission; cp teacher/autograder/* a/source; ln -s "$program" a/orrery/orrery; echo 1-2 >a/source/lessons
+    points=$(cd "$top" && AUTOGRADER=$OLDPWD/a STUDENT=$(id -un) CC=cc ORRERY_TUTORIALS=$top/tutorials bash "$OLDPWD/a/source/run_autograder")
+    [ "$points" = '33 of 33 points' ] || complain "the autograder says: $points"
+    grep -q '"hidden inputs"\|hidden inputs' a/results/results.json || complain 'no hidden inputs'
+}
+
 test_another_user() {
     [ "$(id -u)" = 0 ] || return 0
     solutions; chmod 711 .; chmod 644 sums.c
     CC=cc run grade sums.c --lessons 1 --user nobody; expect_status 0; expect_out '^14 of 14 points'
 }
 
-every=(test_watch test_a_report_is_always_there test_the_cage test_another_user)
+every=(test_watch test_a_report_is_always_there test_the_cage test_the_kit test_another_user)
 [ "$TIER" = verify ] || every=()
 run_tests test_a_way_through_a_lesson test_a_deadlock_is_drawn test_what_is_refused test_reports_are_the_same_each_time test_hostile_code "${every[@]}"
