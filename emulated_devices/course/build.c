@@ -178,6 +178,7 @@ static bool link_worker(struct build *b, const struct lesson *l, const struct ju
     snprintf(calls, sizeof calls, "%s/%s/calls.c", tutorials, l->folder);
     path_of(to, sizeof to, b->folder, "worker");
     add_compiler(&w, text), add_how(&w, how, include);
+    if (!how->sanitize) add(&w, "-O1"), add(&w, "-g0");         /* half the time; the student's object has its own */
     add(&w, how->sanitize ? source : object), add(&w, calls), add(&w, worker);
     add(&w, "-lm"), add(&w, "-o"), add(&w, to);
     if (!compile(&w, b, how->user, why, size, err)) return false;
