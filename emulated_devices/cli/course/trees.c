@@ -103,7 +103,7 @@ enum error_code write_student_tree(const char *folder, uint64_t variant, struct 
     return e ? e : write_mark(folder, variant, err);
 }
 
-/* ---- the teacher's ------------------------------------------------------------------------------------------------- */
+/* ---- the teacher's -------------------------------------------------------------------------------------------------- */
 
 static enum error_code write_mutants(const char *folder, const struct lesson *l, uint64_t variant, struct error *err)
 {
@@ -123,7 +123,8 @@ static enum error_code write_rubric(const char *folder, struct error *err)
     int sum = 0;
     FILE *f = open_memstream(&text, &size);
     if (f == NULL) return fail(err, ERR_MEMORY, "no memory for rubric.md");
-    fprintf(f, "# Points\n\nThe first check of a part is its gate: if it fails, the others of the part have no points.\n");
+    fprintf(f, "# Points\n\nThe first check of a part is its gate: if it fails, the others of the part have no "
+            "points.\n");
     for (int i = 0; lessons[i]; i++) {
         const struct lesson *l = lessons[i];
         sum += lesson_points(l);
@@ -139,8 +140,8 @@ static enum error_code write_rubric(const char *folder, struct error *err)
         }
     }
     fprintf(f, "\nAll lessons: %d points.\n", sum);
-    const bool well = fclose(f) == 0;
-    enum error_code e = well ? write_file(folder, "rubric.md", text, err) : fail(err, ERR_MEMORY, "no memory for a text");
+    enum error_code e = fclose(f) == 0 ? OK : fail(err, ERR_MEMORY, "no memory for rubric.md");
+    if (!e) e = write_file(folder, "rubric.md", text, err);
     free(text);
     return e;
 }
