@@ -103,7 +103,7 @@ enum error_code write_student_tree(const char *folder, uint64_t variant, struct 
     return e ? e : write_mark(folder, variant, err);
 }
 
-/* ---- the teacher's -------------------------------------------------------------------------------------------------- */
+/* ---- the teacher's -------------------------------------------------------------------------------------------- */
 
 static enum error_code write_mutants(const char *folder, const struct lesson *l, uint64_t variant, struct error *err)
 {
