@@ -97,6 +97,11 @@ def deepseek_v2(**more):
         topk_group=2, routed_scaling_factor=2.5, **more))
 
 
+def gpt_oss(**more):
+    return transformers.GptOssForCausalLM(transformers.GptOssConfig(
+        **LLAMA, num_key_value_heads=2, head_dim=8, num_local_experts=5, num_experts_per_tok=3, sliding_window=20, swiglu_limit=3.0, **more))
+
+
 MODELS = {                                      # NAME: the first version that can, and how
     "gpt2": ((4, 0), lambda: gpt2()),
     "gpt2-untied": ((4, 0), lambda: gpt2(n_inner=37, tie_word_embeddings=False)),
@@ -115,6 +120,7 @@ MODELS = {                                      # NAME: the first version that c
     "olmo2": ((4, 47), lambda: olmo2(attention_bias=True)),
     "phi3": ((4, 49), lambda: phi3(sliding_window=20)),
     "phi3-long": ((4, 49), lambda: phi3(rope_scaling=dict(type="longrope", short_factor=[1.0, 1.5], long_factor=[2.5, 4.0]))),
+    "gpt-oss": ((4, 55), lambda: gpt_oss()),
     "gemma": ((4, 38), lambda: gemma()),
     "gemma2": ((4, 42), lambda: gemma2()),
     "gemma3": ((4, 50), lambda: gemma3()),

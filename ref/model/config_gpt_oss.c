@@ -59,7 +59,7 @@ enum error_code gpt_oss_finish(struct config_reading *f, const cJSON *root, cons
 bool gpt_oss_to_json(const struct model_config *c, cJSON *root)
 {
     const bool biased = model_has_bias(c, ROLE_ATTENTION_OUT);
-    return llama_to_json(c, root) && cJSON_AddNumberToObject(root, "swiglu_alpha", c->mixture.clamped.alpha) &&
-           cJSON_AddNumberToObject(root, "swiglu_limit", c->mixture.clamped.limit) &&
+    return llama_to_json(c, root) && config_add_real(root, "swiglu_alpha", c->mixture.clamped.alpha) &&
+           config_add_real(root, "swiglu_limit", c->mixture.clamped.limit) &&
            (biased || cJSON_AddFalseToObject(root, "attention_bias"));
 }

@@ -86,10 +86,9 @@ bool mixture_to_json(const struct mixture_config *m, cJSON *root)
 {
     const struct { const char *key; double value; } number[] = {
         { "num_local_experts", (double)m->E }, { "num_experts_per_tok", (double)m->k },
-        { "router_aux_loss_coef", m->balance_coefficient },
-        { "router_z_loss_coef", m->z_coefficient },
     };
-    bool ok = true;
+    bool ok = config_add_real(root, "router_aux_loss_coef", m->balance_coefficient) &&
+              config_add_real(root, "router_z_loss_coef", m->z_coefficient);
     for (size_t i = 0; i < sizeof number / sizeof *number; i++)
         ok = cJSON_AddNumberToObject(root, number[i].key, number[i].value) && ok;
     ok = router_to_json(&m->router, root) && ok;
