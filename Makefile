@@ -33,7 +33,7 @@ LDLIBS   := $(if $(BLAS_LIB),-L$(BLAS_LIB) -Wl$(,)-rpath$(,)$(BLAS_LIB)) -lopenb
 FORMATS  := F32 F64
 OPS_SRC  := $(filter-out ref/ops/ops.c ref/ops/widened.c ref/optim/optimizer.c ref/optim/galore.c ref/optim/galore_parts.c ref/optim/loss_scale.c ref/optim/conventions.c ref/optim/factors.c ref/optim/outer%.c,$(wildcard ref/ops/*.c ref/optim/*.c))   # once per format
 REF_SRC  := $(filter-out $(OPS_SRC),$(wildcard ref/*.c ref/*/*.c))
-DEV_SRC  := $(filter-out emulated_devices/cli/$(if $(FUZZ),%,main.c),$(wildcard emulated_devices/*/*.c emulated_devices/*/*/*.c))
+DEV_SRC  := $(filter-out emulated_devices/device/cuda/% emulated_devices/cli/$(if $(FUZZ),%,main.c),$(wildcard emulated_devices/*/*.c emulated_devices/*/*/*.c))
 LESSONS  := $(sort $(wildcard tutorials/*/check.c))       # each defines struct lesson lesson_NN_name
 TEST_SRC := $(wildcard tests/*/test_*.c)
 
@@ -42,11 +42,13 @@ CLUSTERS := $(sort $(wildcard emulated_devices/device/clusters/*.json))
 DEV_OBJ  := $(DEV_SRC:%.c=$(B)/%.o) $(LESSONS:%.c=$(B)/%.o) $(B)/clusters.o $(B)/lessons.o
 SAN_OBJ  := $(if $(SAN),$(B)/tests/sanitizers.o)
 TESTS    := $(TEST_SRC:%.c=$(B)/%)
-ORRERY   := $(if $(SAN),$(B)/orrery,orrery)
+ORRERY   := $(if $(SAN),$(B)/orrery,$(if $(filter judge,$(CUDA)),$(B)/cuda-judge/orrery,orrery))
 
 ## make            build ./orrery
 all: deps
 	$(Q)$(MAKE) -j$$(nproc) --no-print-directory $(ORRERY)
+
+## make CUDA=emulated  with the backend cuda-emulated: GPU kernels on this machine's cores; CUDA=1: with cuda, by nvcc (docs/backends.md)
 
 ## make run        install what is missing, build, train a small GPT on 8 emulated devices beside one device
 run: all
@@ -137,6 +139,99 @@ clean:
 help:
 	@sed -n 's/^## //p' $(firstword $(MAKEFILE_LIST))
 
+# ---- the CUDA backend (docs/backends.md) -------------------------------------------------------------------------
+# CUDA=emulated links the backend cuda-emulated into ./orrery, CUDA=judge with kernels that are watched into another program, CUDA=1 the
+# backend cuda, with nvcc.  Each kind has objects and tests in a folder of its own.
+CUDA_DIR  := emulated_devices/device/cuda
+KERNELS   := $(wildcard $(CUDA_DIR)/kernels/*.cu)
+CUDA_HOST := $(wildcard $(CUDA_DIR)/*.c)
+EMULATOR  := $(wildcard $(CUDA_DIR)/emulated/*.cpp $(CUDA_DIR)/emulated/*.c)
+CUDA_KIND := $(if $(CUDA),$(or $(filter emulated judge,$(CUDA)),nvcc))
+CXXFLAGS  := -std=gnu++17 -fno-extern-tls-init -I. -I$(CUDA_DIR)/emulated $(if $(BLAS_INC),-I$(BLAS_INC)) -g -fopenmp -fno-math-errno -ffp-contract=fast -Wall -Wextra $(if $(CI),-Werror) -MMD -MP
+CXXFLAGS  += $(if $(SAN),$(SANITIZE),$(OPT) -DNDEBUG)
+emulated_objects = $(patsubst %,$(B)/cuda-$(1)/%.o,$(KERNELS) $(CUDA_HOST) $(EMULATOR))
+OBJECTS_emulated := $(call emulated_objects,emulated)
+TEST_KERNELS := $(wildcard tests/devices/cuda/*.cu)
+OBJECTS_judge    := $(call emulated_objects,judge) $(patsubst %,$(B)/cuda-judge/%.o,$(wildcard $(CUDA_DIR)/emulated/judge/*.cpp))
+LIBS_emulated    := -lstdc++
+LIBS_judge       := -lstdc++ -rdynamic
+# What calls the judge at each access; its own library is not linked.
+WATCHED  := $(filter-out -O%,$(CXXFLAGS)) -O1 -g -fsanitize=thread
+
+define kind
+$(B)/cuda-$(1)/%.cpp.o: %.cpp Makefile
+	$$(call compile_as,$$(CXX) $$(CXXFLAGS))
+$(B)/cuda-$(1)/%.c.o: %.c Makefile
+	$$(call compile_as,$$(MPICC) $$(CFLAGS) -I$(CUDA_DIR)/emulated -DCUDA_EMULATED)
+$(B)/cuda-$(1)/tests/%: $(B)/tests/%.o $$(OBJECTS_$(1)) $(if $(filter judge,$(1)),$(TEST_KERNELS:%=$(B)/cuda-$(1)/%.o)) $$(SAN_OBJ) $(B)/libdevices.a $(B)/libref.a
+	$$(call link,-lcmocka $$(LIBS_$(1)))
+endef
+define compile_as
+@mkdir -p $(@D)
+$(if $(V),,@echo '  CC   $@')
+$(Q)$(1) -c $< -o $@
+endef
+$(B)/cuda-emulated/%.cu.o: %.cu Makefile
+	$(call compile_as,$(CXX) $(CXXFLAGS) -x c++)
+define watched
+@mkdir -p $(@D)
+$(if $(V),,@echo '  CC   $@')
+$(Q)$(CXX) $(WATCHED) -x c++ -S $< -o $@.s -MF $(@:.o=.d) -MT $@
+$(Q)awk -f $(CUDA_DIR)/emulated/judge/red_zones.awk $@.s >$@.zones.s && $(CXX) -c $@.zones.s -o $@ && rm $@.s $@.zones.s
+endef
+$(B)/cuda-judge/%.cu.o: %.cu $(CUDA_DIR)/emulated/judge/red_zones.awk Makefile
+	$(watched)
+$(eval $(call kind,emulated))
+$(eval $(call kind,judge))
+
+# Its own program, so that ./orrery stays fast.
+$(B)/cuda-judge/orrery: $(B)/emulated_devices/cli/main.o $(OBJECTS_judge) $(SAN_OBJ) $(B)/libdevices.a $(B)/libref.a
+	$(call link,-rdynamic $(LIBS_judge))
+
+# What ./orrery was linked with: another choice links it again.
+$(B)/cuda.is: always
+	@mkdir -p $(@D)
+	@echo '$(CUDA_KIND)' | cmp -s - $@ || echo '$(CUDA_KIND)' >$@
+
+# nvcc: CUDA_ARCH is the oldest architecture that it is built for; newer ones compile it when they start.
+NVCC      ?= $(or $(shell command -v nvcc),/usr/local/cuda/bin/nvcc)
+CUDA_HOME ?= $(patsubst %/bin/,%,$(dir $(NVCC)))
+CUDA_ARCH ?= 75
+OBJECTS_nvcc := $(patsubst %,$(B)/cuda-nvcc/%.o,$(KERNELS) $(CUDA_HOST))
+LIBS_nvcc    := -L$(CUDA_HOME)/lib64 -Wl$(,)-rpath$(,)$(CUDA_HOME)/lib64 -lcublas -lcudart -lstdc++
+$(B)/cuda-nvcc/%.cu.o: %.cu Makefile
+	$(call compile_as,$(NVCC) -std=c++17 -O3 -I. -gencode arch=compute_$(CUDA_ARCH)$(,)code=[sm_$(CUDA_ARCH)$(,)compute_$(CUDA_ARCH)] -MD)
+$(B)/cuda-nvcc/%.c.o: %.c Makefile
+	$(call compile_as,$(MPICC) $(CFLAGS) -I$(CUDA_HOME)/include)
+$(B)/cuda-nvcc/tests/%: $(B)/tests/%.o $(OBJECTS_nvcc) $(B)/libdevices.a $(B)/libref.a
+	$(call link,-lcmocka $(LIBS_nvcc))
+
+# For machines that compile and have no GPU: the objects alone.
+cuda-objects: $(OBJECTS_nvcc)
+has-nvcc:
+	@test -x "$(NVCC)"
+
+## make kernel FILE=rmsnorm.cu   your version of a file of device/cuda/kernels/ against fp64, each of its accesses watched (ONLY=rmsnorm: these operations)
+kernel: deps
+	@test -f "$(FILE)" || { echo "FILE=$(FILE): there is no such file; it takes the place of the one of the same name in $(CUDA_DIR)/kernels/" >&2; exit 2; }
+	@test -f "$(CUDA_DIR)/kernels/$(notdir $(FILE))" || { echo "FILE=$(FILE): must have the name of a file of $(CUDA_DIR)/kernels/: $(notdir $(KERNELS))" >&2; exit 2; }
+	$(Q)$(MAKE) -j$$(nproc) --no-print-directory MINE=$(FILE) $(B)/cuda-judge/mine/$(notdir $(FILE)).test
+	$(Q)ONLY=$(ONLY) BACKENDS=cuda-emulated $(B)/cuda-judge/mine/$(notdir $(FILE)).test
+ifdef MINE
+$(B)/cuda-judge/mine/$(notdir $(MINE)).o: $(MINE) Makefile
+	$(watched)
+$(B)/cuda-judge/mine/$(notdir $(MINE)).test: $(B)/cuda-judge/mine/$(notdir $(MINE)).o $(B)/tests/devices/test_conformance.o $(filter-out %/kernels/$(notdir $(MINE)).o,$(OBJECTS_judge)) $(B)/libdevices.a $(B)/libref.a
+	$(call link,-lcmocka $(LIBS_judge))
+endif
+
+## make test-cuda  the kernels of the CUDA backend on this machine's cores: each operation, training, the judge and what it kills
+CUDA_TESTS := tests/devices/test_backend.c tests/devices/test_backend_entries.c tests/devices/test_conformance.c
+JUDGE_TESTS := $(wildcard tests/devices/cuda/test_*.c) tests/devices/test_conformance.c
+test-cuda: deps
+	$(Q)$(MAKE) -j$$(nproc) --no-print-directory CUDA=emulated $(ORRERY) $(CUDA_TESTS:%.c=$(B)/cuda-emulated/%) $(JUDGE_TESTS:%.c=$(B)/cuda-judge/%) $(B)/cuda-judge/orrery
+	$(Q)ORRERY="$(CURDIR)/$(ORRERY)" MPIEXEC="$(MPIEXEC)" bash tests/run.sh $(B)/cuda-emulated $(CUDA_TESTS) $(wildcard tests/devices/cuda/test_*.sh)
+	$(Q)MPIEXEC="$(MPIEXEC)" bash tests/run.sh $(B)/cuda-judge $(JUDGE_TESTS)
+
 # ---- what the machine must have ----------------------------------------------------------------------------------
 deps:
 	@bash docs/requirements.sh $(DEPS_FOR)
@@ -193,11 +288,11 @@ define link
 $(if $(V),,@echo '  LINK $@')
 $(Q)$(MPICC) $(CFLAGS) $(filter %.o,$^) $(filter %/libdevices.a,$^) $(filter %/libref.a,$^) -o $@ $(1) $(LDLIBS)
 endef
-$(ORRERY): $(B)/emulated_devices/cli/main.o $(SAN_OBJ) $(B)/libdevices.a $(B)/libref.a
-	$(call link,-rdynamic)
+$(if $(SAN),$(B)/orrery,orrery): $(B)/emulated_devices/cli/main.o $(OBJECTS_$(CUDA_KIND)) $(SAN_OBJ) $(B)/libdevices.a $(B)/libref.a $(B)/cuda.is
+	$(call link,-rdynamic $(LIBS_$(CUDA_KIND)))
 $(TESTS): $(B)/%: $(B)/%.o $(SAN_OBJ) $(B)/libdevices.a $(B)/libref.a
 	$(call link,$(if $(FUZZ),-fsanitize=fuzzer,-lcmocka))
 
 -include $(shell find $(B) -path $(B)/faults -prune -o -name '*.d' -print 2>/dev/null)
-.PHONY: all run check test verify bench golden golden-check frameworks faults fuzz fuzzers course docs install clean help deps
+.PHONY: always kernel test-cuda cuda-objects has-nvcc all run check test verify bench golden golden-check frameworks faults fuzz fuzzers course docs install clean help deps
 .SECONDARY:

@@ -16,6 +16,7 @@
     X(ERR_FORMAT,   "a file's content is not what it must be",     1) \
     X(ERR_MEMORY,   "out of memory or over the memory budget",     1) \
     X(ERR_COMM,     "a message failed or a device went silent",    1) \
+    X(ERR_DEVICE,   "a GPU is missing, or cannot be used",         1) \
     X(ERR_DIVERGED, "training came to infinities or NaNs",         1) \
     X(ERR_CHECK,    "a comparison did not hold",                   3)
 

@@ -8,7 +8,7 @@
 #include <stdint.h>
 #include <cmocka.h>
 #undef fail
-#include "emulated_devices/device/compute.h"
+#include "tests/devices/operations.h"
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -78,172 +78,6 @@ static void test_memory(void **state)
 
 /* ---- operations -------------------------------------------------------------------------------------------------- */
 
-enum { N = 6, D = 8, V = 10, E = 4, K = 2, H = 2, OPERANDS = 8 };
-
-/* What an operand holds: random numbers; fp32 statistics where numbers are narrow; whole numbers below `most`, the
- * row's different. */
-struct operand { int64_t rows, cols; bool statistic; int most; };
-
-static const struct router_rule rule = { .normalized = true, .scale = 1 };
-static const struct attention heads = { .S = 3, .H = H, .K = 1, .A = D / H, .scale = 0.5, .cap = 4,
-                                        .drop = { .p = 0.25, .seed = 3, .cols = H } };
-/* The positions of the rows of a sequence, in the host's memory, which is its own view. */
-static int32_t positions[] = { 0, 1, 2 };
-#define three tensor_1d(positions, I32, 3)
-#define SCORES(t) tensor_2d((t).data, (t).dtype, N * H, 3)
-#define BY_HEAD(t) tensor_2d((t).data, (t).dtype, N / 3 * H, 3)
-static struct attention with_sinks(struct tensor sinks)
-{
-    struct attention a = heads;
-    a.sinks = sinks;
-    return a;
-}
-static const struct clamped clamps = { .alpha = 1.702, .limit = 1.25 };
-static const struct dropout dropped = { .p = 0.25, .seed = 5, .cols = D };
-static const double slopes[E] = { 0.5, -1, 2, 0.25 };
-static double sums[2 * E + 1], result;
-
-#define NUMBERS(rows, cols) { rows, cols, false, 0 }
-#define STATISTIC(rows) { rows, 0, true, 0 }
-#define WHOLE(rows, cols, most) { rows, cols, false, most }
-#define X_Y NUMBERS(N, D), NUMBERS(N, D)
-
-/* X(operation, its operands, its call on operands t of device d) */
-#define OPERATIONS(X)                                                                                                  \
-    X(embedding_forward, (X_Y, WHOLE(N, 0, V), NUMBERS(V, D)), (d, t[0], t[2], t[3], 1, true))                         \
-    X(embedding_backward_weight, (NUMBERS(V, D), NUMBERS(N, D), WHOLE(N, 0, V)), (d, t[0], t[1], t[2], 1))             \
-    X(layernorm_forward, (X_Y, STATISTIC(N), STATISTIC(N), NUMBERS(D, 0), NUMBERS(D, 0)),                              \
-      (d, t[0], t[2], t[3], t[1], t[4], t[5], 1e-5))                                                                   \
-    X(layernorm_backward_input, (X_Y, NUMBERS(N, D), NUMBERS(D, 0), STATISTIC(N), STATISTIC(N)),                       \
-      (d, t[0], t[1], t[2], t[3], t[4], t[5]))                                                                         \
-    X(layernorm_backward_weight, (NUMBERS(D, 0), NUMBERS(D, 0), X_Y, STATISTIC(N), STATISTIC(N)),                      \
-      (d, t[0], t[1], t[2], t[3], t[4], t[5]))                                                                         \
-    X(row_sums, (STATISTIC(N), NUMBERS(N, D)), (d, t[0], t[1]))                                                        \
-    X(row_centred_squares, (STATISTIC(N), NUMBERS(N, D), STATISTIC(N)), (d, t[0], t[1], t[2]))                         \
-    X(layernorm_forward_part, (X_Y, STATISTIC(N), NUMBERS(D, 0), NUMBERS(D, 0), STATISTIC(N)),                         \
-      (d, t[0], t[2], t[1], t[3], 0.5, t[4], t[5], 2 * D, 1e-5))                                                       \
-    X(layernorm_backward_sums, (STATISTIC(2 * N), X_Y, NUMBERS(D, 0), STATISTIC(N), STATISTIC(N)),                     \
-      (d, t[0], t[1], t[2], t[3], 0.5, t[4], t[5]))                                                                    \
-    X(layernorm_backward_part, (X_Y, NUMBERS(N, D), NUMBERS(D, 0), STATISTIC(N), STATISTIC(N), STATISTIC(2 * N)),      \
-      (d, t[0], t[1], t[2], t[3], 0.5, t[4], t[5], t[6], 2 * D))                                                       \
-    X(rmsnorm_forward, (X_Y, STATISTIC(N), NUMBERS(D, 0)), (d, t[0], t[2], t[1], t[3], 0.5, 1e-5))                     \
-    X(rmsnorm_backward_input, (X_Y, NUMBERS(N, D), NUMBERS(D, 0), STATISTIC(N)),                                       \
-      (d, t[0], t[1], t[2], t[3], 0.5, t[4]))                                                                          \
-    X(rmsnorm_backward_weight, (NUMBERS(D, 0), X_Y, STATISTIC(N)), (d, t[0], t[1], t[2], t[3]))                        \
-    X(head_norm_forward, (NUMBERS(N, 2 * D), STATISTIC(N * 3), NUMBERS(N, 2 * D), NUMBERS(D, 0)),                      \
-      (d, t[0], t[1], t[2], t[3], 0.5, heads, 1e-5))                                                                   \
-    X(head_norm_backward_input, (NUMBERS(N, 2 * D), NUMBERS(N, 2 * D), NUMBERS(N, 2 * D), NUMBERS(D, 0),               \
-                                 STATISTIC(N * 3)),                                                                    \
-      (d, t[0], t[1], t[2], t[3], 0.5, t[4], heads))                                                                   \
-    X(head_norm_backward_weight, (NUMBERS(D, 0), NUMBERS(N, 2 * D), NUMBERS(N, 2 * D), STATISTIC(N * 3)),              \
-      (d, t[0], t[1], t[2], t[3], heads))                                                                              \
-    X(linear_forward, (NUMBERS(N, V), NUMBERS(N, D), NUMBERS(V, D), NUMBERS(V, 0)), (d, t[0], t[1], t[2], t[3]))       \
-    X(linear_forward_add, (NUMBERS(N, V), NUMBERS(N, D), NUMBERS(V, D)), (d, t[0], t[1], t[2]))                        \
-    X(linear_backward_input, (NUMBERS(N, D), NUMBERS(N, V), NUMBERS(V, D)), (d, t[0], t[1], t[2]))                     \
-    X(column_sums, (NUMBERS(D, 0), NUMBERS(N, D)), (d, t[0], t[1]))                                                    \
-    X(linear_backward_weight, (NUMBERS(V, D), NUMBERS(V, 0), NUMBERS(N, V), NUMBERS(N, D)),                            \
-      (d, t[0], t[1], t[2], t[3]))                                                                                     \
-    X(linear_forward_columns, (NUMBERS(N, V), NUMBERS(N, D), NUMBERS(3, D), NUMBERS(3, 0)),                            \
-      (d, t[0], 2, t[1], t[2], t[3]))                                                                                  \
-    X(linear_backward_input_columns, (NUMBERS(N, D), NUMBERS(N, V), NUMBERS(3, D)), (d, t[0], t[1], 2, t[2], true))    \
-    X(linear_backward_weight_columns, (NUMBERS(3, D), NUMBERS(N, V), NUMBERS(N, D)), (d, t[0], t[1], 2, t[2]))         \
-    X(attention_forward, (NUMBERS(N, D), STATISTIC(N * H), NUMBERS(N, 2 * D), NUMBERS(H, 0)),                          \
-      (d, t[0], t[1], t[2], with_sinks(t[3])))                                                                         \
-    X(attention_backward_input, (NUMBERS(N, 2 * D), X_Y, STATISTIC(N * H), NUMBERS(N, 2 * D)),                         \
-      (d, t[0], t[1], t[2], t[3], t[4], heads))                                                                        \
-    X(attention_part_forward, (NUMBERS(N, D), STATISTIC(N * H), NUMBERS(N, D), NUMBERS(N, 2 * D), NUMBERS(H, 0)),      \
-      (d, t[0], t[1], t[2], t[3], three, three, with_sinks(t[4]), 12))                                                 \
-    X(attention_sinks_backward, (NUMBERS(H, 0), X_Y, STATISTIC(N * H), NUMBERS(H, 0)),                                 \
-      (d, t[0], t[1], t[2], BY_HEAD(t[3]), with_sinks(t[4])))                                                          \
-    X(attention_merge, (X_Y, STATISTIC(N * H), STATISTIC(N * H)),                                                      \
-      (d, t[0], BY_HEAD(t[2]), t[1], BY_HEAD(t[3]), heads))                                                            \
-    X(attention_delta, (STATISTIC(N * H), X_Y), (d, BY_HEAD(t[0]), t[1], t[2], heads))                                 \
-    X(attention_part_backward, (NUMBERS(N, D), NUMBERS(N, D), NUMBERS(N, D), STATISTIC(N * H), STATISTIC(N * H),       \
-                                NUMBERS(N, D), NUMBERS(N, D)),                                                         \
-      (d, t[0], t[1], t[2], t[3], t[4], t[5], t[6], three, three, heads, 12))                                          \
-    X(attention_scores, (STATISTIC(N * H * 3), NUMBERS(N, D), NUMBERS(N / 3 * 2, D / H)),                              \
-      (d, SCORES(t[0]), 1, t[1], t[2], three, heads))                                                                  \
-    X(attention_softmax, (STATISTIC(N * H * 3), STATISTIC(N * H)), (d, SCORES(t[0]), t[1], three, heads))              \
-    X(attention_softmax_backward, (STATISTIC(N * H * 3), STATISTIC(N * H * 3), STATISTIC(N * H)),                      \
-      (d, SCORES(t[0]), SCORES(t[1]), t[2], heads))                                                                    \
-    X(attention_scores_times, (NUMBERS(N, D), STATISTIC(N * H * 3), NUMBERS(N / 3 * 2, D / H)),                        \
-      (d, t[0], SCORES(t[1]), 1, t[2], three, heads))                                                                  \
-    X(attention_scores_transposed, (NUMBERS(N, D / H), STATISTIC(N * H * 3), NUMBERS(N, D)),                           \
-      (d, t[0], SCORES(t[1]), t[2], three, heads))                                                                     \
-    X(rotary_forward, (NUMBERS(N, 2 * D), WHOLE(N, 0, 3), NUMBERS(3, D / H)), (d, t[0], t[1], t[2], heads))            \
-    X(rotary_backward_input, (NUMBERS(N, 2 * D), WHOLE(N, 0, 3), NUMBERS(3, D / H)), (d, t[0], t[1], t[2], heads))     \
-    X(swiglu_forward, (NUMBERS(N, D), NUMBERS(N, 2 * D)), (d, t[0], t[1]))                                             \
-    X(swiglu_backward_input, (NUMBERS(N, 2 * D), NUMBERS(N, D), NUMBERS(N, 2 * D)), (d, t[0], t[1], t[2]))             \
-    X(geglu_forward, (NUMBERS(N, D), NUMBERS(N, 2 * D)), (d, t[0], t[1]))                                              \
-    X(geglu_backward_input, (NUMBERS(N, 2 * D), NUMBERS(N, D), NUMBERS(N, 2 * D)), (d, t[0], t[1], t[2]))              \
-    X(clamped_swiglu_forward, (NUMBERS(N, D), NUMBERS(N, 2 * D)), (d, t[0], t[1], clamps))                             \
-    X(clamped_swiglu_backward_input, (NUMBERS(N, 2 * D), NUMBERS(N, D), NUMBERS(N, 2 * D)),                            \
-      (d, t[0], t[1], t[2], clamps))                                                                                   \
-    X(route_forward, (NUMBERS(N, K), WHOLE(N, K, E), NUMBERS(N, E)), (d, t[0], t[1], t[2], &rule, NULL))               \
-    X(route_drop, (NUMBERS(N, K), WHOLE(N, K, E)), (d, t[0], t[1], 3, E - 1, 1, true))                                 \
-    X(route_backward_input, (NUMBERS(N, E), NUMBERS(N, K), NUMBERS(N, K), WHOLE(N, K, E), NUMBERS(N, E)),              \
-      (d, t[0], t[1], t[2], t[3], t[4], &rule))                                                                        \
-    X(expert_order, (WHOLE(N * K, 0, 1), WHOLE(E, 0, 1), WHOLE(N, K, E)), (d, t[0], t[1], t[2]))                       \
-    X(gather_forward, (NUMBERS(N * K, D), NUMBERS(N, D), WHOLE(N * K, 0, N * K)), (d, t[0], t[1], t[2], K))            \
-    X(gather_backward_input, (NUMBERS(N, D), NUMBERS(N * K, D), WHOLE(N * K, 0, N * K)), (d, t[0], t[1], t[2], K))     \
-    X(combine_forward, (NUMBERS(N, D), NUMBERS(N * K, D), WHOLE(N * K, 0, N * K), NUMBERS(N, K)),                      \
-      (d, t[0], t[1], t[2], t[3]))                                                                                     \
-    X(combine_backward_input, (NUMBERS(N * K, D), NUMBERS(N, K), NUMBERS(N, D), NUMBERS(N * K, D),                     \
-                               WHOLE(N * K, 0, N * K), NUMBERS(N, K)),                                                 \
-      (d, t[0], t[1], t[2], t[3], t[4], t[5]))                                                                         \
-    X(identity_forward, (X_Y, WHOLE(N, K, E), NUMBERS(N, K)), (d, t[0], t[1], t[2], t[3], E - 2))                      \
-    X(identity_backward_weights, (NUMBERS(N, K), X_Y, WHOLE(N, K, E)), (d, t[0], t[1], t[2], t[3], E - 2))             \
-    X(sequence_balance_forward, (NUMBERS(N, E), WHOLE(N, K, E)), (d, sums, t[0], t[1], t[1], 3, &rule))                \
-    X(sequence_balance_backward_input, (NUMBERS(N, E), NUMBERS(N, E), WHOLE(N, K, E)),                                 \
-      (d, t[0], t[1], t[2], t[2], 3, &rule, 0.5))                                                                      \
-    X(router_losses_forward, (NUMBERS(N, E), WHOLE(N, K, E)), (d, sums, t[0], t[1]))                                   \
-    X(router_losses_backward_input, (NUMBERS(N, E), NUMBERS(N, E)), (d, t[0], t[1], slopes, 0.5))                      \
-    X(soft_cap_forward, (X_Y), (d, t[0], t[1], 1.5))                                                                   \
-    X(soft_cap_backward_input, (X_Y, NUMBERS(N, D)), (d, t[0], t[1], t[2], 2))                                         \
-    X(gelu_forward, (X_Y), (d, t[0], t[1]))                                                                            \
-    X(gelu_backward_input, (X_Y, NUMBERS(N, D)), (d, t[0], t[1], t[2]))                                                \
-    X(add, (X_Y, NUMBERS(N, D)), (d, t[0], t[1], t[2]))                                                                \
-    X(dropout, (X_Y), (d, t[0], t[1], dropped))                                                                        \
-    X(scale, (NUMBERS(N, D)), (d, t[0], 0.375))                                                                        \
-    X(cross_entropy_max, (STATISTIC(N), NUMBERS(N, V)), (d, t[0], t[1]))                                               \
-    X(cross_entropy_sums, (STATISTIC(N), STATISTIC(N), NUMBERS(N, V), STATISTIC(N), WHOLE(N, 0, V)),                   \
-      (d, t[0], t[1], t[2], t[3], t[4], 0))                                                                            \
-    X(cross_entropy_backward, (X_Y, STATISTIC(N), STATISTIC(N), WHOLE(N, 0, D)),                                       \
-      (d, t[0], t[1], t[2], t[3], t[4], 0, -1, 0.125))
-
-#define UNPACK(...) __VA_ARGS__
-#define X(name, operands, arguments) \
-    static void run_##name(struct device *d, struct tensor *t) { (void)t, dev_##name arguments; }
-OPERATIONS(X)
-#undef X
-static void run_loss(struct device *d, struct tensor *t)
-{
-    result = dev_cross_entropy_loss(d, t[0], t[1], t[2], t[3], -1);
-}
-
-static const struct operation {
-    const char *name;
-    void (*run)(struct device *, struct tensor *);
-    struct operand operand[OPERANDS];
-} all[] = {
-#define X(name, operands, arguments) { #name, run_##name, { UNPACK operands } },
-    OPERATIONS(X)
-#undef X
-    { "cross_entropy_loss", run_loss, { STATISTIC(N), STATISTIC(N), STATISTIC(N), WHOLE(N, 0, V) } },
-};
-enum { ALL = sizeof all / sizeof *all };
-
-static double number(int operand, int64_t i) { return (double)((i * 37 + operand * 11) % 61) / 32 + 0.125; }
-
-static void fill(struct tensor t, int operand, int most)
-{
-    int32_t *whole = t.data;
-    for (int64_t i = 0; i < tensor_count(t); i++) {
-        if (most == 0) tensor_set(t, i, number(operand, i));
-        else whole[i] = (int32_t)((i * 5 + i / most) % most);
-    }
-}
-
 static struct tensor open_operand(struct device *d, int k, struct operand o)
 {
     const enum dtype t = o.most ? I32 : o.statistic ? dtype_wide(d->dtype) : d->dtype;
@@ -261,13 +95,15 @@ static size_t made(const struct backend *b, enum dtype dtype, const struct opera
 {
     struct device d;
     struct tensor t[OPERANDS] = { 0 };
+    struct operand o[OPERANDS];
     size_t used = 0;
     assert_int_equal(device_open(&d, b, dtype, 0, &err), OK);
     memset(sums, 0, sizeof sums);
     result = 0;
-    for (int k = 0; k < OPERANDS && op->operand[k].rows; k++) t[k] = open_operand(&d, k, op->operand[k]);
+    op->operands(o);
+    for (int k = 0; k < OPERANDS && o[k].rows; k++) t[k] = open_operand(&d, k, o[k]);
     op->run(&d, t);
-    for (int k = 0; k < OPERANDS && op->operand[k].rows; used += tensor_bytes(t[k]), k++) {
+    for (int k = 0; k < OPERANDS && o[k].rows; used += tensor_bytes(t[k]), k++) {
         device_copy(&d, out + used, t[k].data, tensor_bytes(t[k]));
         device_free(&d, t[k]);
     }
@@ -281,7 +117,7 @@ static char got[1 << 16], want[1 << 16], before[1 << 16];
 
 static void nothing(struct device *d, struct tensor *t) { (void)d, (void)t; }
 
-/* cpu computes with ref's own operations.  Whoever adds up in another order brings its bound. */
+/* cpu computes with ref's own operations.  Who adds up in another order has a bound: test_conformance.c. */
 static void expect_the_bits_of_cpu(const struct backend *b)
 {
     static const enum dtype formats[] = { F32, F64, BF16, F16 };
@@ -303,7 +139,7 @@ static void test_operations(void **state)
 {
     (void)state;
     for (int b = 0; backends[b]; b++)
-        if (backends[b]->has_numbers) expect_the_bits_of_cpu(backends[b]);
+        if (backends[b]->has_numbers && strncmp(backends[b]->name, "cuda", 4) != 0) expect_the_bits_of_cpu(backends[b]);
 }
 
 /* ---- declining --------------------------------------------------------------------------------------------------- */

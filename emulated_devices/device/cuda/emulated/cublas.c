@@ -1,0 +1,95 @@
+/* cublas.c -- cuBLAS's product by the CPU's BLAS: matrices by columns are transposed matrices by rows. */
+#include <cublas_v2.h>
+#include "ref/numeric/convert.h"
+#include <cblas.h>
+#include <limits.h>
+#include <stdio.h>
+#include <stdlib.h>
+#undef I
+
+void emulated_product_writes(void *C, size_t pitch, size_t width, size_t rows);
+
+struct emulated_cublas { int opened; };
+
+cublasStatus_t cublasCreate(cublasHandle_t *h)
+{
+    *h = calloc(1, sizeof **h);
+    return *h ? CUBLAS_STATUS_SUCCESS : CUBLAS_STATUS_NOT_INITIALIZED;
+}
+
+cublasStatus_t cublasDestroy(cublasHandle_t h)
+{
+    free(h);
+    return CUBLAS_STATUS_SUCCESS;
+}
+
+cublasStatus_t cublasSetMathMode(cublasHandle_t h, cublasMath_t m) { return (void)h, (void)m, CUBLAS_STATUS_SUCCESS; }
+
+static enum dtype format_of(cudaDataType t)
+{
+    switch (t) {
+    case CUDA_R_32F: return F32;
+    case CUDA_R_64F: return F64;
+    case CUDA_R_16F: return F16;
+    case CUDA_R_16BF: return BF16;
+    }
+    return DTYPE_COUNT;
+}
+
+/* A matrix of `rows` stored rows of `width` numbers, in fp32. */
+static float *widened(const void *X, enum dtype t, int rows, int width, int ld)
+{
+    float *y = malloc((size_t)rows * (size_t)width * sizeof *y + 1);
+    if (y == NULL) fprintf(stderr, "orrery: no memory for a product's operands\n"), abort();
+    for (int r = 0; r < rows; r++)
+        convert_numbers(y + (size_t)r * (size_t)width, F32, (const char *)X + (size_t)r * (size_t)ld * dtype_size(t), t,
+                        width);
+    return y;
+}
+
+static void product_of_16_bits(cublasOperation_t op_a, cublasOperation_t op_b, int m, int n, int k, float alpha,
+                               const void *A, enum dtype ta, int lda, const void *B, enum dtype tb, int ldb, float beta,
+                               void *C, enum dtype tc, int ldc)
+{
+    const int a_rows = op_a == CUBLAS_OP_N ? k : m, a_width = op_a == CUBLAS_OP_N ? m : k;
+    const int b_rows = op_b == CUBLAS_OP_N ? n : k, b_width = op_b == CUBLAS_OP_N ? k : n;
+    float *a = widened(A, ta, a_rows, a_width, lda), *b = widened(B, tb, b_rows, b_width, ldb);
+    float *c = widened(C, tc, beta != 0 ? n : 0, m, ldc);
+    if (beta == 0) free(c), c = malloc((size_t)m * (size_t)n * sizeof *c + 1);
+    cblas_sgemm(CblasRowMajor, op_b == CUBLAS_OP_N ? CblasNoTrans : CblasTrans,
+                op_a == CUBLAS_OP_N ? CblasNoTrans : CblasTrans, n, m, k, alpha, b, b_width > 0 ? b_width : 1, a,
+                a_width > 0 ? a_width : 1, beta, c, m);
+    for (int r = 0; r < n; r++)
+        convert_numbers((char *)C + (size_t)r * (size_t)ldc * dtype_size(tc), tc, c + (size_t)r * (size_t)m, F32, m);
+    free(a), free(b), free(c);
+}
+
+cublasStatus_t cublasGemmEx(cublasHandle_t h, cublasOperation_t op_a, cublasOperation_t op_b, int m, int n, int k,
+                            const void *alpha, const void *A, cudaDataType A_type, int lda, const void *B,
+                            cudaDataType B_type, int ldb, const void *beta, void *C, cudaDataType C_type, int ldc,
+                            cublasComputeType_t compute, cublasGemmAlgo_t algo)
+{
+    const enum dtype ta = format_of(A_type), tb = format_of(B_type), tc = format_of(C_type);
+    (void)algo;
+    if (h == NULL) return CUBLAS_STATUS_NOT_INITIALIZED;
+    if (m < 0 || n < 0 || k < 0 || lda < (op_a == CUBLAS_OP_N ? m : k) || ldb < (op_b == CUBLAS_OP_N ? k : n)
+        || ldc < m)
+        return CUBLAS_STATUS_INVALID_VALUE;
+    if ((ta == F64) != (compute == CUBLAS_COMPUTE_64F) || ta != tb || (tc != ta && tc != F32))
+        return CUBLAS_STATUS_NOT_SUPPORTED;
+    if (m == 0 || n == 0) return CUBLAS_STATUS_SUCCESS;
+    emulated_product_writes(C, (size_t)ldc * dtype_size(tc), (size_t)m * dtype_size(tc), (size_t)n);
+    const int trans_a = op_a == CUBLAS_OP_N ? CblasNoTrans : CblasTrans;
+    const int trans_b = op_b == CUBLAS_OP_N ? CblasNoTrans : CblasTrans;
+    lda = lda > 0 ? lda : 1, ldb = ldb > 0 ? ldb : 1;
+    if (ta == F64)
+        cblas_dgemm(CblasRowMajor, trans_b, trans_a, n, m, k, *(const double *)alpha, B, ldb, A, lda,
+                    *(const double *)beta, C, ldc);
+    else if (ta == F32)
+        cblas_sgemm(CblasRowMajor, trans_b, trans_a, n, m, k, *(const float *)alpha, B, ldb, A, lda,
+                    *(const float *)beta, C, ldc);
+    else
+        product_of_16_bits(op_a, op_b, m, n, k, *(const float *)alpha, A, ta, lda, B, tb, ldb, *(const float *)beta, C,
+                           tc, ldc);
+    return CUBLAS_STATUS_SUCCESS;
+}

@@ -1,0 +1,193 @@
+/* cuda_runtime.h -- the part of CUDA C++ that kernels here are written in, for g++ (C++17) on a CPU.
+ *
+ * A .cu file is compiled unchanged, as C++.  Only a launch differs from what CUDA's books write: LAUNCH(kernel, grid,
+ * block, bytes, arguments) of cuda/launch.cuh is <<<grid, block, bytes>>> under nvcc.
+ *
+ *   __shared__       a variable of the processor's thread that runs the block: blocks have their own
+ *   threads          plain calls, one after the other, until one waits for others; then it becomes a fiber (machine.h)
+ *   __syncthreads    and the functions with a mask wait for whom they name; if nobody can go on, the program stops and
+ *                    says which thread waits where
+ *   warps            have 32 lanes
+ *   atomics          are those of the processor; sums of floats are refused: their order is not fixed
+ *
+ * Not emulated, and an error of the compiler that names it: cooperative groups, inline PTX, wmma, textures, surfaces,
+ * launches inside kernels, __nanosleep, clocks, printf in kernels.
+ */
+#ifndef ORRERY_EMULATED_CUDA_RUNTIME_H
+#define ORRERY_EMULATED_CUDA_RUNTIME_H
+
+#include <cuda_runtime_api.h>
+#include "emulated_devices/device/cuda/emulated/machine.h"
+#include <climits>
+#include <cmath>
+#include <cstdint>
+#include <cstdio>
+#include <cstring>
+#include <type_traits>
+
+/* ---- words ------------------------------------------------------------------------------------------------------- */
+
+#define __global__
+#define __device__
+#define __host__
+#define __constant__
+#define __shared__ thread_local
+#define __align__(n) __attribute__((aligned(n)))
+#define __launch_bounds__(...)
+#define __forceinline__ inline __attribute__((always_inline))
+
+/* ---- threads that wait for each other ---------------------------------------------------------------------------- */
+
+/* WHERE: the line of the call, for reports. */
+#define WHERE const char *file = __builtin_FILE(), int line = __builtin_LINE()
+#define HERE emulated::where{ file, line }
+
+static inline void __syncthreads(WHERE) { emulated::sync_block(emulated::SYNC, 0, HERE); }
+static inline int __syncthreads_count(int p, WHERE) { return emulated::sync_block(emulated::SYNC_COUNT, p != 0, HERE); }
+static inline int __syncthreads_and(int p, WHERE) { return emulated::sync_block(emulated::SYNC_AND, p != 0, HERE); }
+static inline int __syncthreads_or(int p, WHERE) { return emulated::sync_block(emulated::SYNC_OR, p != 0, HERE); }
+
+static inline void __syncwarp(unsigned mask = 0xffffffffu, WHERE)
+{
+    emulated::with_warp({ emulated::WARP_SYNC, mask, 0, 0, 32, HERE });
+}
+
+namespace emulated {
+/* The bits of a number that a lane gives and gets. */
+template <typename T> static inline T exchange(enum with how, unsigned mask, T value, int argument, int width, where at)
+{
+    static_assert(sizeof(T) <= 8 && std::is_trivially_copyable<T>::value, "a shuffle moves numbers of up to 8 bytes");
+    uint64_t bits = 0;
+    memcpy(&bits, &value, sizeof value);
+    bits = with_warp({ how, mask, bits, argument, width, at });
+    memcpy(&value, &bits, sizeof value);
+    return value;
+}
+}
+
+template <typename T> static inline T __shfl_sync(unsigned mask, T x, int lane, int width = 32, WHERE)
+{
+    return emulated::exchange(emulated::SHUFFLE, mask, x, lane, width, HERE);
+}
+template <typename T> static inline T __shfl_up_sync(unsigned mask, T x, unsigned by, int width = 32, WHERE)
+{
+    return emulated::exchange(emulated::SHUFFLE_UP, mask, x, (int)by, width, HERE);
+}
+template <typename T> static inline T __shfl_down_sync(unsigned mask, T x, unsigned by, int width = 32, WHERE)
+{
+    return emulated::exchange(emulated::SHUFFLE_DOWN, mask, x, (int)by, width, HERE);
+}
+template <typename T> static inline T __shfl_xor_sync(unsigned mask, T x, int with, int width = 32, WHERE)
+{
+    return emulated::exchange(emulated::SHUFFLE_XOR, mask, x, with, width, HERE);
+}
+static inline unsigned __ballot_sync(unsigned mask, int p, WHERE)
+{
+    return (unsigned)emulated::with_warp({ emulated::BALLOT, mask, p != 0, 0, 32, HERE });
+}
+static inline int __all_sync(unsigned mask, int p, WHERE)
+{
+    return (int)emulated::with_warp({ emulated::VOTE_ALL, mask, p != 0, 0, 32, HERE });
+}
+static inline int __any_sync(unsigned mask, int p, WHERE)
+{
+    return (int)emulated::with_warp({ emulated::VOTE_ANY, mask, p != 0, 0, 32, HERE });
+}
+template <typename T> static inline unsigned __match_any_sync(unsigned mask, T x, WHERE)
+{
+    uint64_t bits = 0;
+    memcpy(&bits, &x, sizeof x);
+    return (unsigned)emulated::with_warp({ emulated::MATCH, mask, bits, 0, 32, HERE });
+}
+static inline unsigned __activemask() { return emulated::active_lanes(); }
+
+static inline void __threadfence(WHERE) { emulated::fence(HERE); }
+static inline void __threadfence_block(WHERE) { emulated::fence(HERE); }
+
+/* ---- atomics ----------------------------------------------------------------------------------------------------- */
+
+/* What f makes of the number at p is stored there; the old one is returned.  The processor's own instruction is in
+ * machine.cpp, which is not watched. */
+namespace emulated {
+template <typename T, typename F> static inline T atomic(T *p, const void *pc, F f)
+{
+    static_assert(std::is_integral<T>::value, "atomics of floats add in no fixed order: they are not emulated");
+    uint64_t bits = atomic_begins(p, sizeof *p, pc), next;
+    T old, made;
+    do {
+        memcpy(&old, &bits, sizeof old);
+        made = f(old), next = 0;
+        memcpy(&next, &made, sizeof made);
+    } while (!atomic_stores(p, sizeof *p, &bits, next));
+    return old;
+}
+}
+#define ATOMIC(name, result)                                                                                           \
+    template <typename T> __attribute__((noinline)) static T name(T *p, typename std::common_type<T>::type x)          \
+    {                                                                                                                  \
+        return emulated::atomic(p, __builtin_return_address(0), [=](T old) -> T { return result; });                   \
+    }
+ATOMIC(atomicAdd, (T)(old + x))
+ATOMIC(atomicSub, (T)(old - x))
+ATOMIC(atomicExch, ((void)old, x))
+ATOMIC(atomicMin, old < x ? old : x)
+ATOMIC(atomicMax, old > x ? old : x)
+ATOMIC(atomicAnd, (T)(old & x))
+ATOMIC(atomicOr, (T)(old | x))
+ATOMIC(atomicXor, (T)(old ^ x))
+ATOMIC(atomicInc, (T)(old >= x ? 0 : old + 1))
+ATOMIC(atomicDec, (T)(old == 0 || old > x ? x : old - 1))
+#undef ATOMIC
+template <typename T> __attribute__((noinline)) static T atomicCAS(T *p, typename std::common_type<T>::type compare,
+                                                                   typename std::common_type<T>::type x)
+{
+    return emulated::atomic(p, __builtin_return_address(0), [=](T old) -> T { return old == compare ? x : old; });
+}
+
+/* ---- numbers ----------------------------------------------------------------------------------------------------- */
+
+struct alignas(8) float2 { float x, y; };
+struct alignas(16) float4 { float x, y, z, w; };
+struct alignas(16) double2 { double x, y; };
+struct alignas(8) int2 { int x, y; };
+struct alignas(16) int4 { int x, y, z, w; };
+struct alignas(16) uint4 { unsigned x, y, z, w; };
+static inline float2 make_float2(float x, float y) { return { x, y }; }
+static inline float4 make_float4(float x, float y, float z, float w) { return { x, y, z, w }; }
+static inline double2 make_double2(double x, double y) { return { x, y }; }
+static inline int4 make_int4(int x, int y, int z, int w) { return { x, y, z, w }; }
+
+static inline int __popc(unsigned x) { return __builtin_popcount(x); }
+static inline int __popcll(unsigned long long x) { return __builtin_popcountll(x); }
+static inline int __ffs(int x) { return __builtin_ffs(x); }
+static inline int __clz(int x) { return x == 0 ? 32 : __builtin_clz((unsigned)x); }
+static inline unsigned __brev(unsigned x)
+{
+    unsigned y = 0;
+    for (int i = 0; i < 32; i++) y = y << 1 | (x >> i & 1);
+    return y;
+}
+static inline unsigned __umulhi(unsigned a, unsigned b) { return (unsigned)((uint64_t)a * b >> 32); }
+static inline int __float_as_int(float x) { int i; memcpy(&i, &x, 4); return i; }
+static inline float __int_as_float(int i) { float x; memcpy(&x, &i, 4); return x; }
+static inline unsigned __float_as_uint(float x) { unsigned i; memcpy(&i, &x, 4); return i; }
+static inline float __uint_as_float(unsigned i) { float x; memcpy(&x, &i, 4); return x; }
+static inline float rsqrtf(float x) { return 1 / sqrtf(x); }
+static inline double rsqrt(double x) { return 1 / sqrt(x); }
+template <typename T> static inline T __ldg(const T *p) { return *p; }
+template <typename T> static inline T min(T a, T b) { return b < a ? b : a; }
+template <typename T> static inline T max(T a, T b) { return a < b ? b : a; }
+
+template <typename T> static inline cudaError_t cudaFuncSetAttribute(T *, enum cudaFuncAttribute, int) 
+{
+    return cudaSuccess;
+}
+
+/* ---- what there is not: an error that names it ------------------------------------------------------------------- */
+
+#define asm inline_PTX_is_not_emulated
+#define __asm__ inline_PTX_is_not_emulated
+#pragma GCC poison texture surface tex1D tex2D tex3D tex1Dfetch cudaTextureObject_t cudaSurfaceObject_t
+#pragma GCC poison __nanosleep clock64 __reduce_add_sync __cvta_generic_to_shared cudaLaunchCooperativeKernel
+
+#endif

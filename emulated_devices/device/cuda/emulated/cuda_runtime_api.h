@@ -1,0 +1,54 @@
+/* cuda_runtime_api.h -- the few calls of the CUDA runtime that the backend makes, on a CPU; C and C++.
+ *
+ * "Device memory" is the host's.  One stream: every call has ended when it returns.  ORRERY_CUDA_EMULATED describes the
+ * machine that is pretended, to try errors: "gpus=0", "gpus=2", "memory=1000000", "driver=old", "arch=none"; several
+ * with commas.
+ */
+#ifndef ORRERY_EMULATED_CUDA_RUNTIME_API_H
+#define ORRERY_EMULATED_CUDA_RUNTIME_API_H
+
+#include <stddef.h>
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+typedef enum cudaError {
+    cudaSuccess = 0,
+    cudaErrorInvalidValue = 1,
+    cudaErrorMemoryAllocation = 2,
+    cudaErrorInvalidConfiguration = 9,
+    cudaErrorInsufficientDriver = 35,
+    cudaErrorNoDevice = 100,
+    cudaErrorInvalidDevice = 101,
+    cudaErrorNoKernelImageForDevice = 209,
+} cudaError_t;
+
+enum cudaMemcpyKind { cudaMemcpyHostToHost, cudaMemcpyHostToDevice, cudaMemcpyDeviceToHost, cudaMemcpyDeviceToDevice,
+                      cudaMemcpyDefault };
+enum cudaMemoryType { cudaMemoryTypeUnregistered, cudaMemoryTypeHost, cudaMemoryTypeDevice, cudaMemoryTypeManaged };
+enum cudaFuncAttribute { cudaFuncAttributeMaxDynamicSharedMemorySize = 8 };
+
+struct cudaPointerAttributes { enum cudaMemoryType type; int device; void *devicePointer, *hostPointer; };
+struct cudaDeviceProp { char name[256]; size_t totalGlobalMem; int major, minor; };
+
+typedef struct emulated_stream *cudaStream_t;
+
+cudaError_t cudaGetDeviceCount(int *);
+cudaError_t cudaSetDevice(int);
+cudaError_t cudaGetDeviceProperties(struct cudaDeviceProp *, int device);
+cudaError_t cudaMalloc(void **, size_t bytes);
+cudaError_t cudaFree(void *);
+cudaError_t cudaMemcpy(void *to, const void *from, size_t bytes, enum cudaMemcpyKind);
+cudaError_t cudaMemcpy2D(void *to, size_t to_pitch, const void *from, size_t from_pitch, size_t width, size_t rows,
+                         enum cudaMemcpyKind);
+cudaError_t cudaMemset(void *, int value, size_t bytes);
+cudaError_t cudaPointerGetAttributes(struct cudaPointerAttributes *, const void *);
+cudaError_t cudaDeviceSynchronize(void);
+cudaError_t cudaGetLastError(void);
+const char *cudaGetErrorString(cudaError_t);
+
+#ifdef __cplusplus
+}
+#endif
+#endif

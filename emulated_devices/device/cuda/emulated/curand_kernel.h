@@ -1,0 +1,2 @@
+/* curand_kernel.h -- refused: the emulator does not have it (cuda_runtime.h). */
+#error "cuRAND is not emulated"

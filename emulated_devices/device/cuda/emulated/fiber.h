@@ -1,0 +1,26 @@
+/* fiber.h -- stacks, and switching between them: a few lines of assembler for x86-64 and aarch64, else ucontext. */
+#ifndef ORRERY_EMULATED_FIBER_H
+#define ORRERY_EMULATED_FIBER_H
+
+#include <stddef.h>
+
+namespace emulated {
+
+struct fiber {
+    struct fiber *next;                 /* in the list of those that are free */
+    char *stack;
+    size_t bytes;
+    void *context;                      /* where it stopped */
+    void (*entry)(struct fiber *);
+};
+
+/* A fiber that will call entry, which never returns.  The page below its stack cannot be touched. */
+fiber *fiber_open(size_t bytes);
+void fiber_close(fiber *);
+void fiber_start(fiber *, void (*entry)(fiber *));
+
+/* Stop here, and go on there.  For the first stack of a processor's thread `from` is an empty fiber. */
+void fiber_switch(fiber *from, fiber *to);
+
+}
+#endif

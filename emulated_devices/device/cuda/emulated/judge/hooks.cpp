@@ -1,0 +1,101 @@
+/* hooks.cpp -- what -fsanitize=thread calls, and what the machine tells (machine.h). */
+#include "emulated_devices/device/cuda/emulated/judge/judge.h"
+#include <cstdlib>
+
+namespace emulated {
+
+#define PC __builtin_extract_return_addr(__builtin_return_address(0))
+#define HOOK(size)                                                                                                     \
+    extern "C" void __tsan_read##size(void *p) { shadow_access(p, size, 0, PC); }                                      \
+    extern "C" void __tsan_write##size(void *p) { shadow_access(p, size, WRITE, PC); }                                 \
+    extern "C" void __tsan_unaligned_read##size(void *p) { shadow_access(p, size, 0, PC); }                            \
+    extern "C" void __tsan_unaligned_write##size(void *p) { shadow_access(p, size, WRITE, PC); }                       \
+    extern "C" void __tsan_volatile_read##size(void *p) { shadow_access(p, size, 0, PC); }                             \
+    extern "C" void __tsan_volatile_write##size(void *p) { shadow_access(p, size, WRITE, PC); }
+HOOK(1)
+HOOK(2)
+HOOK(4)
+HOOK(8)
+HOOK(16)
+extern "C" void __tsan_read_range(void *p, size_t bytes) { shadow_access(p, bytes, 0, PC); }
+extern "C" void __tsan_write_range(void *p, size_t bytes) { shadow_access(p, bytes, WRITE, PC); }
+extern "C" void __tsan_vptr_update(void **, void *) { }
+extern "C" void __tsan_func_entry(void *) { }
+extern "C" void __tsan_func_exit(void) { }
+extern "C" void __tsan_init(void) { }
+
+static void launch_begins(const char *kernel, dim3 grid, dim3 block, size_t shared_bytes, const void *closure,
+                          size_t closure_bytes, where at)
+{
+    now.kernel = kernel[0] == '(' ? std::string(kernel + 1).substr(0, std::string(kernel).size() - 2) : kernel;
+    now.grid = grid, now.block_size = block, now.shared_bytes = shared_bytes, now.at = at;
+    now.closure = static_cast<const char *>(closure), now.closure_end = now.closure + closure_bytes;
+    now.launch++;
+    places_begin();
+    order_begin_launch();
+}
+
+static void launch_ends() { now.closure = now.closure_end = nullptr; }
+
+static void block_begins()
+{
+    now.block = blockIdx.x + gridDim.x * (blockIdx.y + gridDim.y * blockIdx.z);
+    now.block_number++;
+    order_begin_block((int)(blockDim.x * blockDim.y * blockDim.z));
+    shadow_begin_block();
+}
+
+static void block_ends()
+{
+    if (counting) count_end_block();
+}
+
+static void nothing(int) { }
+
+static void block_diverges(where at, int thread, where other, int other_thread)
+{
+    const std::string first = thread_name(now.block, thread) + " waits at __syncthreads at " + line_of(at);
+    report("divergent barrier", nullptr, nullptr,
+           other.file == nullptr ? first + "; " + thread_name(now.block, other_thread) + " has ended without it"
+                                 : first + "; " + thread_name(now.block, other_thread) + " at " + line_of(other));
+}
+
+static void bad_mask(const char *why, const together &op, int thread)
+{
+    char mask[40];
+    snprintf(mask, sizeof mask, " (0x%08x)", op.mask);
+    report("bad mask", nullptr, nullptr, thread_name(now.block, thread) + " at " + line_of(op.at) + ": " + why + mask);
+}
+
+static void fences() { order_fence(thread_now()); }
+
+static void atomic(const void *p, size_t bytes, const void *pc)
+{
+    if (thread_now() < 0) return;
+    shadow_access(p, bytes, WRITE | ATOMIC, pc);
+    order_atomic(thread_now(), p);
+}
+
+static void stuck()
+{
+    report("stuck", nullptr, nullptr, "no thread can go on: lanes or threads that others wait for never come");
+    fflush(nullptr);
+    _Exit(3);
+}
+
+static void copied(void *to, const void *from, size_t bytes) { shadow_wrote_by_host(to, from, bytes); }
+
+static void set(void *p, size_t bytes) { shadow_wrote_by_host(p, nullptr, bytes); }
+
+/* places.cpp fills in allocated and freed. */
+struct watcher judge_watcher = { .sequential = true, .launch_begins = launch_begins, .launch_ends = launch_ends,
+                                 .block_begins = block_begins, .block_ends = block_ends, .thread_begins = nothing,
+                                 .thread_ends = nothing, .block_meets = order_barrier, .block_diverges = block_diverges,
+                                 .warp_meets = order_warp, .bad_mask = bad_mask, .fences = fences, .atomic = atomic,
+                                 .stuck = stuck, .allocated = nullptr, .freed = nullptr, .copied = copied, .set = set };
+
+static const struct begins {
+    begins() { watcher = &judge_watcher, red_zone = 4096; }
+} begun;
+
+}

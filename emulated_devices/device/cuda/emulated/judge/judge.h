@@ -1,0 +1,112 @@
+/* judge.h -- every access of a kernel, watched.
+ *
+ * Kernels are compiled with -fsanitize=thread, which calls a function before each access; the functions are ours
+ * (hooks.cpp), and the sanitizer's own library is not linked.  Blocks run one after the other.
+ *
+ *   places.cpp   what an address is: an allocation, a shared array, a stack, nothing of the device's
+ *   order.cpp    which accesses are ordered: by barriers, by warps that meet, by fences and atomics
+ *   shadow.cpp   what each word was last used by, and whether it has been written: races, numbers that nobody wrote
+ *   report.cpp   what is said, once for each pair of lines
+ *   count.cpp    sectors and banks that a warp's accesses take, line by line
+ */
+#ifndef ORRERY_EMULATED_JUDGE_H
+#define ORRERY_EMULATED_JUDGE_H
+
+#include "emulated_devices/device/cuda/emulated/machine.h"
+#include <cstdint>
+#include <string>
+#include <vector>
+
+namespace emulated {
+
+/* ---- what happens ------------------------------------------------------------------------------------------------ */
+
+enum { WRITE = 1, ATOMIC = 2 };
+
+/* An access to a word of 4 bytes. */
+struct access {
+    uint32_t launch, block, phase, clock;
+    const void *pc;
+    uint16_t thread;
+    uint8_t bytes, kind;                /* a bit for each byte; WRITE, ATOMIC */
+};
+
+/* The launch that runs. */
+struct running {
+    std::string kernel;
+    where at;
+    uint32_t launch, block;
+    dim3 grid, block_size;
+    size_t shared_bytes;
+    const char *closure, *closure_end;  /* the kernel's arguments */
+    uint64_t block_number;              /* of all launches */
+};
+extern running now;
+
+/* ---- places ------------------------------------------------------------------------------------------------------ */
+
+struct cell { access write[2], read[2]; };
+
+struct allocation {
+    char *base;
+    size_t bytes;
+    bool live;
+    std::vector<bool> written;          /* by byte */
+    std::vector<cell> cells;            /* by word; made when first used */
+    uint32_t launch;                    /* before which it was made, or freed */
+};
+
+enum kind_of_place { NOTHING, OWN, GLOBAL, SHARED };
+struct place {
+    enum kind_of_place kind;
+    allocation *memory;                 /* GLOBAL: also one that it only comes near to, or that is freed */
+    size_t offset;                      /* in it, or in the array */
+    const char *array;                  /* SHARED: its name */
+    size_t array_bytes, tls;            /* its size; where the byte is in the thread's own memory */
+};
+place find_place(const void *);
+size_t shared_room();                   /* bytes of the thread's own memory, in which the shared arrays lie */
+std::vector<allocation *> live_allocations();
+void places_begin();
+
+/* ---- order ------------------------------------------------------------------------------------------------------- */
+
+void order_begin_launch();
+void order_begin_block(int threads);
+void order_barrier();
+void order_warp(int first, unsigned mask);
+void order_fence(int thread);
+void order_wrote(int thread);
+void order_atomic(int thread, const void *);
+void order_stamp(access *, int thread);
+bool order_before(const access &, int thread);
+
+/* ---- the others -------------------------------------------------------------------------------------------------- */
+
+void shadow_access(const void *, size_t bytes, int kind, const void *pc);
+void shadow_begin_block();
+void shadow_wrote_by_host(void *, const void *from, size_t bytes);    /* from: NULL, or whose bits are taken over */
+
+/* kind: "race", "out of bounds", ...; once for each kind and pair of places in the code. */
+void report(const char *kind, const void *pc, const void *other_pc, const std::string &text);
+std::string thread_name(uint32_t block, int thread);
+std::string line_of(const void *pc);
+std::string line_of(where);
+
+extern bool counting;
+void count_access(const void *, size_t bytes, bool shared, const void *pc, int thread);
+void count_end_block();
+
+}
+
+/* For tests and `orrery kernel`: what has been reported. */
+extern "C" {
+int judge_reports(void);
+const char *judge_report(int);
+void judge_forget(void);
+void judge_look_for_leaks(void);
+void judge_print(bool now);             /* whether reports are printed when they are made */
+void judge_counts(void);                /* print what count.cpp counted */
+}
+
+#endif

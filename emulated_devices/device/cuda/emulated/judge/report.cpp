@@ -1,0 +1,112 @@
+/* report.cpp -- what the judge says, and the lines of the code that it speaks of. */
+#include "emulated_devices/device/cuda/emulated/judge/judge.h"
+#include <cstdio>
+#include <cstdlib>
+#include <cstring>
+#include <dlfcn.h>
+#include <map>
+#include <set>
+#include <unistd.h>
+
+namespace emulated {
+
+running now;
+
+static std::vector<std::string> reports;
+static std::set<std::string> said;
+static bool printing = true;
+enum { PRINTED_MOST = 20 };
+
+std::string thread_name(uint32_t block, int thread)
+{
+    char text[96];
+    const unsigned bx = now.grid.x, by = now.grid.y, tx = now.block_size.x, ty = now.block_size.y, t = (unsigned)thread;
+    snprintf(text, sizeof text, "block (%u,%u,%u) thread (%u,%u,%u)", block % bx, block / bx % by, block / (bx * by),
+             t % tx, t / tx % ty, t / (tx * ty));
+    return text;
+}
+
+/* Only the file's name: paths differ from machine to machine. */
+static std::string short_line(const std::string &line)
+{
+    const size_t slash = line.rfind('/'), blank = line.find(' ');
+    return line.substr(slash == std::string::npos ? 0 : slash + 1, blank == std::string::npos ? blank : blank - slash - 1);
+}
+
+/* addr2line names inlined functions from the inside out: the first line that is not the emulator's own. */
+static std::string ask_addr2line(const void *pc)
+{
+    Dl_info info;
+    char command[600], text[600];
+    std::string found = "an unknown line";
+    if (dladdr(pc, &info) == 0) return found;
+    const char *file = strstr(info.dli_fname, ".so") ? info.dli_fname : "/proc/self/exe";
+    char exe[400] = "";
+    if (strcmp(file, "/proc/self/exe") == 0 && readlink(file, exe, sizeof exe - 1) > 0) file = exe;
+    snprintf(command, sizeof command, "addr2line -i -e '%s' 0x%lx 2>/dev/null", file,
+             (unsigned long)((const char *)pc - 1 - (const char *)info.dli_fbase));
+    FILE *in = popen(command, "r");
+    while (in != nullptr && fgets(text, sizeof text, in) != nullptr) {
+        text[strcspn(text, "\n")] = '\0';
+        if (strstr(text, "/emulated/") || text[0] == '?') continue;
+        found = short_line(text);
+        break;
+    }
+    if (in != nullptr) pclose(in);
+    return found;
+}
+
+std::string line_of(const void *pc)
+{
+    static std::map<const void *, std::string> known;
+    auto found = known.find(pc);
+    if (found == known.end()) found = known.emplace(pc, ask_addr2line(pc)).first;
+    return found->second;
+}
+
+std::string line_of(where at) { return short_line(std::string(at.file) + ":" + std::to_string(at.line)); }
+
+void report(const char *kind, const void *pc, const void *other_pc, const std::string &text)
+{
+    char key[200];
+    snprintf(key, sizeof key, "%s %s %p %p", kind, pc == nullptr ? text.c_str() : "", pc, other_pc);
+    if (!said.insert(key).second) return;
+    reports.push_back(std::string(kind) + ": kernel " + now.kernel + ": " + text);
+    if (!printing) return;
+    if (reports.size() <= PRINTED_MOST) fprintf(stderr, "judge: %s\n", reports.back().c_str());
+    else if (reports.size() == PRINTED_MOST + 1) fprintf(stderr, "judge: ...\n");
+}
+
+}
+
+using namespace emulated;
+
+int judge_reports(void) { return (int)reports.size(); }
+
+const char *judge_report(int i) { return reports[(size_t)i].c_str(); }
+
+void judge_forget(void) { reports.clear(), said.clear(); }
+
+void judge_print(bool yes) { printing = yes; }
+
+void judge_look_for_leaks(void)
+{
+    const auto left = live_allocations();
+    size_t bytes = 0;
+    for (const allocation *a : left) bytes += a->bytes;
+    if (!left.empty())
+        report("leak", nullptr, nullptr, "after it " + std::to_string(left.size()) + " allocations, " + std::to_string(bytes)
+               + " bytes, have not been freed");
+}
+
+/* A program whose kernels were wrong does not end well, whatever it says itself. */
+static void at_the_end()
+{
+    if (counting) judge_counts();
+    if (!printing || reports.empty()) return;
+    fflush(nullptr);
+    fprintf(stderr, "judge: %zu faults of kernels\n", reports.size());
+    _exit(3);
+}
+
+static const struct ends { ends() { atexit(at_the_end); } } ends_at_exit;

@@ -1,0 +1,154 @@
+/* memory.cpp -- the runtime's calls: device memory is the host's, with a list of what is allocated. */
+#include <cuda_runtime_api.h>
+#include "emulated_devices/device/cuda/emulated/machine.h"
+#include <cstdio>
+#include <cstdlib>
+#include <cstring>
+#include <map>
+#include <mutex>
+
+using namespace emulated;
+
+static struct { std::mutex lock; std::map<const char *, size_t> at; size_t bytes; int error; } all;
+
+void emulated::launch_failed(int error) { all.error = error; }
+
+/* What ORRERY_CUDA_EMULATED says after "name="; NULL: nothing. */
+static const char *pretended(const char *name)
+{
+    const char *text = getenv("ORRERY_CUDA_EMULATED");
+    const size_t n = strlen(name);
+    for (; text != nullptr; text = strchr(text, ',') ? strchr(text, ',') + 1 : nullptr)
+        if (strncmp(text, name, n) == 0 && text[n] == '=') return text + n + 1;
+    return nullptr;
+}
+
+static bool pretends(const char *name, const char *value)
+{
+    const char *said = pretended(name);
+    return said != nullptr && strncmp(said, value, strlen(value)) == 0;
+}
+
+static size_t memory_of_gpu() { return pretended("memory") ? strtoull(pretended("memory"), nullptr, 10) : SIZE_MAX; }
+
+static cudaError_t failed(cudaError_t e)
+{
+    all.error = e;
+    return e;
+}
+
+cudaError_t cudaGetDeviceCount(int *count)
+{
+    *count = pretended("gpus") ? atoi(pretended("gpus")) : 1;
+    if (pretends("driver", "old")) return failed(cudaErrorInsufficientDriver);
+    return *count > 0 ? cudaSuccess : failed(cudaErrorNoDevice);
+}
+
+cudaError_t cudaSetDevice(int i)
+{
+    int count;
+    const cudaError_t e = cudaGetDeviceCount(&count);
+    return e != cudaSuccess ? e : i >= 0 && i < count ? cudaSuccess : failed(cudaErrorInvalidDevice);
+}
+
+cudaError_t cudaGetDeviceProperties(struct cudaDeviceProp *p, int)
+{
+    *p = cudaDeviceProp{};
+    snprintf(p->name, sizeof p->name, "emulated on the CPU");
+    p->totalGlobalMem = memory_of_gpu(), p->major = 7, p->minor = 5;
+    return cudaSuccess;
+}
+
+cudaError_t cudaMalloc(void **p, size_t bytes)
+{
+    *p = nullptr;
+    if (bytes == 0) return cudaSuccess;
+    const std::lock_guard<std::mutex> held(all.lock);
+    if (bytes > memory_of_gpu() - all.bytes || bytes > SIZE_MAX / 2) return failed(cudaErrorMemoryAllocation);
+    const size_t room = (bytes + 2 * red_zone + 255) / 256 * 256;
+    char *at = static_cast<char *>(aligned_alloc(256, room));
+    if (at == nullptr) return failed(cudaErrorMemoryAllocation);
+    at += red_zone;
+    all.at[at] = bytes;
+    all.bytes += bytes;
+    if (watcher) watcher->allocated(at, bytes);
+    *p = at;
+    return cudaSuccess;
+}
+
+cudaError_t cudaFree(void *p)
+{
+    if (p == nullptr) return cudaSuccess;
+    const std::lock_guard<std::mutex> held(all.lock);
+    const auto found = all.at.find(static_cast<char *>(p));
+    if (found == all.at.end()) return failed(cudaErrorInvalidValue);
+    all.bytes -= found->second;
+    all.at.erase(found);
+    if (watcher) watcher->freed(p);             /* which keeps the addresses, to know who uses them afterwards */
+    else free(p);
+    return cudaSuccess;
+}
+
+cudaError_t cudaMemcpy(void *to, const void *from, size_t bytes, enum cudaMemcpyKind)
+{
+    memmove(to, from, bytes);
+    if (watcher) watcher->copied(to, from, bytes);
+    return cudaSuccess;
+}
+
+cudaError_t cudaMemcpy2D(void *to, size_t to_pitch, const void *from, size_t from_pitch, size_t width, size_t rows,
+                         enum cudaMemcpyKind kind)
+{
+    for (size_t r = 0; r < rows; r++)
+        cudaMemcpy(static_cast<char *>(to) + r * to_pitch, static_cast<const char *>(from) + r * from_pitch, width,
+                   kind);
+    return cudaSuccess;
+}
+
+cudaError_t cudaMemset(void *p, int value, size_t bytes)
+{
+    memset(p, value, bytes);
+    if (watcher) watcher->set(p, bytes);
+    return cudaSuccess;
+}
+
+cudaError_t cudaPointerGetAttributes(struct cudaPointerAttributes *a, const void *p)
+{
+    const std::lock_guard<std::mutex> held(all.lock);
+    auto next = all.at.upper_bound(static_cast<const char *>(p));
+    *a = cudaPointerAttributes{ cudaMemoryTypeUnregistered, -1, nullptr, nullptr };
+    if (next == all.at.begin()) return cudaSuccess;
+    --next;
+    if (static_cast<const char *>(p) >= next->first + next->second) return cudaSuccess;
+    a->type = cudaMemoryTypeDevice, a->device = 0, a->devicePointer = const_cast<void *>(p);
+    return cudaSuccess;
+}
+
+cudaError_t cudaDeviceSynchronize(void) { return pretends("arch", "none") ? cudaErrorNoKernelImageForDevice : cudaSuccess; }
+
+cudaError_t cudaGetLastError(void)
+{
+    const int e = all.error;
+    all.error = cudaSuccess;
+    return pretends("arch", "none") ? cudaErrorNoKernelImageForDevice : static_cast<cudaError_t>(e);
+}
+
+const char *cudaGetErrorString(cudaError_t e)
+{
+    switch (e) {
+    case cudaSuccess: return "no error";
+    case cudaErrorMemoryAllocation: return "out of memory";
+    case cudaErrorInvalidConfiguration: return "invalid configuration argument";
+    case cudaErrorInsufficientDriver: return "CUDA driver version is insufficient for CUDA runtime version";
+    case cudaErrorNoDevice: return "no CUDA-capable device is detected";
+    case cudaErrorInvalidDevice: return "invalid device ordinal";
+    case cudaErrorNoKernelImageForDevice: return "no kernel image is available for execution on the device";
+    default: return "invalid argument";
+    }
+}
+
+/* cublas.c is not instrumented: it says what it writes. */
+extern "C" void emulated_product_writes(void *C, size_t pitch, size_t width, size_t rows)
+{
+    for (size_t r = 0; watcher && r < rows; r++) watcher->set(static_cast<char *>(C) + r * pitch, width);
+}

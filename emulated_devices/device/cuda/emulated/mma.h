@@ -1,0 +1,2 @@
+/* mma.h -- refused: the emulator does not have it (cuda_runtime.h). */
+#error "wmma is not emulated"

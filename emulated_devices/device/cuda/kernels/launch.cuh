@@ -1,0 +1,27 @@
+/* launch.cuh -- a launch, the same text for nvcc and for the emulator.  Include it first.
+ *
+ *   LAUNCH(kernel, grid, block, bytes of dynamic shared memory, arguments...)
+ *   DYNAMIC_SHARED(T, name)     in a kernel: T *name, its dynamic shared memory
+ */
+#ifndef ORRERY_CUDA_LAUNCH_CUH
+#define ORRERY_CUDA_LAUNCH_CUH
+
+#include <cuda_runtime.h>
+#include <cuda_bf16.h>
+#include <cuda_fp16.h>
+#include <stdint.h>
+
+/* In two steps, so that a macro may stand for grid and block. */
+#define LAUNCH(...) LAUNCH_NOW(__VA_ARGS__)
+#ifdef __CUDACC__
+#define LAUNCH_NOW(kernel, grid, block, bytes, ...) (kernel)<<<grid, block, bytes>>>(__VA_ARGS__)
+#else
+#define LAUNCH_NOW(kernel, grid, block, bytes, ...)                                                                    \
+    emulated::launch(#kernel, grid, block, bytes, [=] { (kernel)(__VA_ARGS__); }, emulated::where{ __FILE__, __LINE__ })
+#endif
+
+#define DYNAMIC_SHARED(T, name)                                                                                        \
+    extern __shared__ __align__(16) unsigned char dynamic_shared[];                                                    \
+    T *name = reinterpret_cast<T *>(dynamic_shared)
+
+#endif

@@ -1,0 +1,231 @@
+/* Right kernels that a judge may take for wrong ones. */
+#include "tests/devices/cuda/judged.cuh"
+
+enum { THREADS = 64 };
+
+/* Each gets x [64] and y [64], which begins as zeros; WANT is what y[i] must be. */
+#define KERNEL(name) __global__ void name(float *y, const float *x)
+#define HERE_IS                                                                                                        \
+    const int t = threadIdx.x, lane = t % 32, warp = t / 32;                                                           \
+    (void)lane, (void)warp, (void)x
+#define RUN(name, threads, blocks, WANT)                                                                               \
+    static int run_##name(void)                                                                                        \
+    {                                                                                                                  \
+        ramp in(THREADS);                                                                                              \
+        numbers<float> out(THREADS);                                                                                   \
+        const float *x = in.host;                                                                                      \
+        float got[THREADS], want[THREADS];                                                                             \
+        (void)x;                                                                                                       \
+        for (int i = 0; i < THREADS; i++) want[i] = WANT;                                                              \
+        out.zero();                                                                                                    \
+        LAUNCH(name, dim3(blocks), dim3(threads), 0, out.data, in.data);                                               \
+        out.get(got);                                                                                                  \
+        return differ(got, want, THREADS);                                                                             \
+    }
+
+static inline float sum_of(const float *x, int from, int to)
+{
+    float sum = 0;
+    for (int i = from; i < to; i++) sum += x[i];
+    return sum;
+}
+static inline int positive(const float *x)
+{
+    int n = 0;
+    for (int i = 0; i < THREADS; i++) n += x[i] > 0;
+    return n;
+}
+static inline float float_of(int i) { float x; memcpy(&x, &i, 4); return x; }
+static inline float float_of_bits_64() { return float_of(64); }
+static inline float float_of_bits_2() { return float_of(2); }
+
+KERNEL(syncwarp_tree)
+{
+    HERE_IS;
+    __shared__ float s[THREADS];
+    s[t] = x[t];
+    for (int by = 16; by > 0; by /= 2) {
+        __syncwarp();
+        const float sum = lane < by ? s[t] + s[t + by] : 0;
+        __syncwarp();
+        if (lane < by) s[t] = sum;
+    }
+    if (lane == 0) y[t] = s[t];
+}
+RUN(syncwarp_tree, 64, 1, i % 32 == 0 ? sum_of(x, i, i + 32) : 0)
+
+KERNEL(two_buffers)
+{
+    HERE_IS;
+    __shared__ float s[2][THREADS];
+    int from = 0;
+    s[0][t] = x[t];
+    for (int by = 1; by < THREADS; by *= 2, from = 1 - from) {
+        __syncthreads();
+        s[1 - from][t] = t >= by ? s[from][t] + s[from][t - by] : s[from][t];
+    }
+    y[t] = s[from][t];
+}
+RUN(two_buffers, 64, 1, sum_of(x, 0, i + 1))
+
+KERNEL(half_warps)
+{
+    HERE_IS;
+    float sum = x[t];
+    const unsigned mask = lane < 16 ? 0x0000ffffu : 0xffff0000u;
+    if (lane < 16) for (int by = 8; by > 0; by /= 2) sum += __shfl_xor_sync(mask, sum, by);
+    else for (int by = 8; by > 0; by /= 2) sum += __shfl_xor_sync(mask, sum, by, 16);
+    y[t] = sum;
+}
+RUN(half_warps, 32, 1, i < 32 ? sum_of(x, i / 16 * 16, i / 16 * 16 + 16) : 0)
+
+KERNEL(leaves_after_the_last_barrier)
+{
+    HERE_IS;
+    __shared__ float s[THREADS];
+    s[t] = x[t];
+    __syncthreads();
+    if (t >= 32) return;
+    y[t] = s[63 - t];
+}
+RUN(leaves_after_the_last_barrier, 64, 1, i < 32 ? x[63 - i] : 0)
+
+KERNEL(own_slots_need_no_barrier)
+{
+    HERE_IS;
+    __shared__ float s[THREADS];
+    s[t] = x[t];
+    for (int k = 0; k < 3; k++) s[t] = s[t] + 1;
+    y[t] = s[t];
+}
+RUN(own_slots_need_no_barrier, 64, 1, x[i] + 3)
+
+KERNEL(neighbouring_halves)
+{
+    HERE_IS;
+    __shared__ __half s[THREADS];
+    s[t] = __float2half_rn(x[t]);
+    y[t] = __half2float(s[t]);
+}
+RUN(neighbouring_halves, 64, 1, x[i])
+
+KERNEL(neighbouring_bytes)
+{
+    HERE_IS;
+    __shared__ signed char s[THREADS];
+    s[t] = (signed char)x[t];
+    __syncthreads();
+    y[t] = s[63 - t];
+}
+RUN(neighbouring_bytes, 64, 1, x[63 - i])
+
+KERNEL(warps_in_their_own_parts)
+{
+    HERE_IS;
+    __shared__ float s[THREADS];
+    s[t] = x[t];
+    __syncwarp();
+    y[t] = s[warp * 32 + (lane + 1) % 32];
+}
+RUN(warps_in_their_own_parts, 64, 1, x[i / 32 * 32 + (i + 1) % 32])
+
+KERNEL(counts_by_barrier)
+{
+    HERE_IS;
+    const int many = __syncthreads_count(x[t] > 0), any = __syncthreads_or(t == 7), every = __syncthreads_and(1);
+    y[t] = (float)(many + any + every);
+}
+RUN(counts_by_barrier, 64, 1, (float)(positive(x) + 2))
+
+KERNEL(a_shared_counter)
+{
+    HERE_IS;
+    __shared__ int next;
+    if (t == 0) next = 0;
+    __syncthreads();
+    const int at = atomicAdd(&next, 1);
+    y[at] = 1;
+}
+RUN(a_shared_counter, 64, 1, 1)
+
+KERNEL(blocks_count_together)
+{
+    HERE_IS;
+    atomicAdd((int *)y, 1);
+    if (t > 0) y[blockIdx.x * 16 + t] = 1;
+}
+RUN(blocks_count_together, 16, 4, i == 0 ? float_of_bits_64() : i % 16 ? 1 : 0)
+
+KERNEL(broadcast)
+{
+    HERE_IS;
+    __shared__ float s;
+    if (t == 5) s = x[5];
+    __syncthreads();
+    y[t] = s + __shfl_sync(0xffffffffu, x[t], 3);
+}
+RUN(broadcast, 64, 1, x[5] + x[i / 32 * 32 + 3])
+
+KERNEL(votes_choose_a_mask)
+{
+    HERE_IS;
+    const unsigned mask = __ballot_sync(0xffffffffu, lane % 3 == 0);
+    if (lane % 3 == 0) y[t] = (float)(__popc(__ballot_sync(mask, 1)) + __any_sync(mask, lane == 9));
+}
+RUN(votes_choose_a_mask, 32, 1, i < 32 && i % 3 == 0 ? 12 : 0)
+
+KERNEL(vectors)
+{
+    HERE_IS;
+    const float4 v = ((const float4 *)x)[t];
+    ((float4 *)y)[t] = make_float4(v.w, v.z, v.y, v.x);
+}
+RUN(vectors, 16, 1, x[i / 4 * 4 + 3 - i % 4])
+
+KERNEL(a_message_by_fence_and_atomic)
+{
+    HERE_IS;
+    if (t == 0) {
+        y[blockIdx.x] = x[blockIdx.x];
+        __threadfence();
+        if (atomicAdd((int *)y + 2, 1) == 1) y[3] = y[0] + y[1];
+    }
+}
+RUN(a_message_by_fence_and_atomic, 32, 2, i < 2 ? x[i] : i == 2 ? float_of_bits_2() : i == 3 ? x[0] + x[1] : 0)
+
+KERNEL(the_same_barrier_in_a_loop)
+{
+    HERE_IS;
+    __shared__ float s[THREADS];
+    float sum = 0;
+    for (int k = 0; k < 4; k++) {
+        s[t] = x[t] + (float)k;
+        __syncthreads();
+        sum += s[(t + k) % THREADS];
+        __syncthreads();
+    }
+    y[t] = sum;
+}
+RUN(the_same_barrier_in_a_loop, 64, 1, x[i] + x[(i + 1) % 64] + x[(i + 2) % 64] + x[(i + 3) % 64] + 6)
+
+extern const struct judged right_kernels[];     /* faulty.cu */
+
+const struct judged tricky_kernels[] = {
+    { "syncwarp tree", NULL, run_syncwarp_tree },
+    { "two buffers", NULL, run_two_buffers },
+    { "half warps", NULL, run_half_warps },
+    { "leaves after the last barrier", NULL, run_leaves_after_the_last_barrier },
+    { "own slots need no barrier", NULL, run_own_slots_need_no_barrier },
+    { "neighbouring halves", NULL, run_neighbouring_halves },
+    { "neighbouring bytes", NULL, run_neighbouring_bytes },
+    { "warps in their own parts", NULL, run_warps_in_their_own_parts },
+    { "counts by barrier", NULL, run_counts_by_barrier },
+    { "a shared counter", NULL, run_a_shared_counter },
+    { "blocks count together", NULL, run_blocks_count_together },
+    { "broadcast", NULL, run_broadcast },
+    { "votes choose a mask", NULL, run_votes_choose_a_mask },
+    { "vectors", NULL, run_vectors },
+    { "a message by fence and atomic", NULL, run_a_message_by_fence_and_atomic },
+    { "the same barrier in a loop", NULL, run_the_same_barrier_in_a_loop },
+    { NULL, NULL, NULL },
+};
