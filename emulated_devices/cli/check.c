@@ -11,7 +11,7 @@
 static const char *const formats[] = { "fp64", "fp32", "bf16", "fp16", NULL };
 
 struct check_options {
-    const char *golden, *actual, *dtype, *sums, *map, *require, *json;
+    const char *golden, *actual, *dtype, *sums, *map, *require, *as, *json;
     int parts;
     bool fused, all, help;
     unsigned required;
@@ -46,6 +46,8 @@ static enum error_code parse(struct check_options *o, int argc, char **argv, str
           .help = "JSON: what the tensors are called and how they are cut; see docs/checking.md" },
         { "--require", "KINDS", OPTION_STRING, &o->require,
           .help = "what must be compared: loss, act, act-grad, grad, step, with commas; default: more than loss" },
+        { "--as", "PROFILE", OPTION_STRING, &o->as,
+          .help = "the profile of ACTUAL's steps; a golden file whose steps have another is refused" },
         { "--all", NULL, OPTION_SWITCH, &o->all, .help = "print a line for every tensor" },
         { "--json", "FILE", OPTION_STRING, &o->json,
           .help = "write all results as JSON; -: to standard output, and the report for people to standard error" },
@@ -293,6 +295,19 @@ static enum error_code compare(const struct check_options *o, const struct golde
     return e;
 }
 
+/* The steps that a golden file has are of the profile that it was made with. */
+static enum error_code check_profile(const char *as, const struct golden *g, struct error *err)
+{
+    struct conventions wanted;
+    const enum error_code e = as ? conventions_parse(&wanted, as, err) : OK;
+    if (e || as == NULL) return e;
+    for (enum convention c = 0; c < CONVENTIONS; c++)
+        if (convention(&wanted, c) != convention(&g->as, c))
+            return fail(err, ERR_USAGE, "--as %s: the golden file's steps are those of %s: make one with "
+                        "`orrery golden make --as %s`", as, g->as.text[0] ? g->as.text : profile_names[AS_ORRERY], as);
+    return OK;
+}
+
 enum error_code command_check(int argc, char **argv, int *status, struct error *err)
 {
     struct check_options o = { 0 };
@@ -305,8 +320,10 @@ enum error_code command_check(int argc, char **argv, int *status, struct error *
     if (e) return e;
     e = golden_open(&golden, o.golden, err);
     if (e) return fail_about(err, e, "GOLDEN");
-    e = fail_about(err, actual_open(&actual, o.actual, o.map, err), "ACTUAL");
-    if (!e) {
+    e = check_profile(o.as, &golden, err);
+    const bool fits = !e;
+    if (fits) e = fail_about(err, actual_open(&actual, o.actual, o.map, err), "ACTUAL");
+    if (fits && !e) {
         e = compare(&o, &golden, &actual, err);
         actual_close(&actual);
     }

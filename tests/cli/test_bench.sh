@@ -91,7 +91,13 @@ test_check() {
     expect_out '^  dump read +[0-9]+ MB/s$'; expect_out '^  memory +[0-9]+ MB at most$'
     awk -F '[:,]' '/dump_mb|golden_mb/ { files += $2 } /memory_mb/ { memory = $2 } END { exit !(memory > 0 && 2 * memory < files) }' j ||
         complain 'it keeps what it reads'
-    expect_nothing temporary; unset TMPDIR
+    expect_nothing temporary
+    "$program" bench check --model small --tokens 64 >killed 2>&1 & local bench=$! waited=0
+    until [ -n "$(ls temporary)" ] || [ $((waited += 1)) -gt 100 ]; do sleep 0.1; done
+    [ -n "$(ls temporary)" ] || complain 'it has made no folder'
+    kill -KILL $bench; wait $bench 2>/dev/null
+    for waited in $(seq 100); do [ -n "$(ls temporary)" ] || break; sleep 0.1; done
+    expect_nothing temporary; unset TMPDIR              # also if it is killed
     run bench check --model tiny --tokens 64;           expect_status 2; expect_error '--tokens 64: tiny has 32 positions'
     run bench check --model nothing;                    expect_status 2; expect_error '--model nothing'
 }

@@ -18,6 +18,9 @@ test_golden_is_golden() {
     [ "$(grep -c '"tensor":' all.json)" = 250 ] || complain 'the JSON does not have all tensors'
     run check "$golden" "$golden" --json - ;            expect_status 0
     [ "$(head -c 1 "$place/out")" = '{' ] || complain 'more than JSON is on standard output'
+    run check "$golden" "$golden" --as orrery;          expect_status 0; expect_silent
+    run check "$golden" "$golden" --as torch;           expect_status 2; expect_error "--as torch: the golden file's steps are those of orrery"
+    run check "$golden" "$golden" --as torhc;           expect_status 2; expect_error '--as'
 }
 
 # On a terminal a line says how far it is, and is gone at the end; elsewhere there is none.

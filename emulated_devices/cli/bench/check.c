@@ -52,7 +52,8 @@ static enum error_code parse(struct asked *a, int argc, char **argv, struct erro
 
 /* ---- a folder that is removed ------------------------------------------------------------------------------------ */
 
-struct place { char folder[512], golden[600], dump[600]; };
+/* A process waits beside this one and removes the folder when this one has ended, however it has ended. */
+struct place { char folder[512], golden[600], dump[600]; pid_t remover; int alive; };
 
 static enum error_code make_place(struct place *p, struct error *err)
 {
@@ -78,10 +79,37 @@ static void remove_folder(const char *path)
     rmdir(path);
 }
 
-static void remove_place(const struct place *p)
+/* Nothing is ever written to the pipe: its other end is closed when this process ends. */
+static void remove_when_closed(const struct place *p, int pipe)
 {
+    char byte;
+    setsid();                                   /* Ctrl-C is not for it */
+    while (read(pipe, &byte, 1) < 0 && errno == EINTR) continue;
     remove_folder(p->dump);
     remove_folder(p->folder);
+}
+
+static enum error_code start_remover(struct place *p, struct error *err)
+{
+    int ends[2];
+    fflush(NULL);
+    if (pipe(ends) != 0) return fail(err, ERR_FILE, "no pipe can be made");
+    p->alive = ends[1];
+    fcntl(ends[0], F_SETFD, FD_CLOEXEC), fcntl(ends[1], F_SETFD, FD_CLOEXEC);
+    p->remover = fork();
+    if (p->remover == 0) {
+        close(ends[1]);
+        remove_when_closed(p, ends[0]);
+        _exit(0);
+    }
+    close(ends[0]);
+    return p->remover > 0 ? OK : fail(err, ERR_FILE, "no process can be started");
+}
+
+static void remove_place(const struct place *p)
+{
+    close(p->alive);
+    while (waitpid(p->remover, NULL, 0) < 0 && errno == EINTR) continue;
 }
 
 /* ---- what is checked --------------------------------------------------------------------------------------------- */
@@ -207,6 +235,7 @@ static enum error_code make_files(const struct asked *a, const struct place *p, 
     const pid_t maker = fork();
     if (maker == 0) {
         struct error own = { 0 };
+        close(p->alive);
         enum error_code e = make_golden(a, p, &own);
         if (!e) e = write_dump(a, p, &own);
         _exit(e && write(ends[1], &own, sizeof own) < 0 ? 1 : (int)e);
@@ -294,6 +323,9 @@ enum error_code bench_check_topic(int argc, char **argv, int *status, struct err
     enum error_code e = parse(&a, argc, argv, err);
     if (e || a.help) return e;
     e = make_place(&p, err);
+    if (e) return e;
+    e = start_remover(&p, err);
+    if (e) remove_folder(p.dump), remove_folder(p.folder);
     if (e) return e;
     e = measure(&a, &p, err);
     remove_place(&p);
