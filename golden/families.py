@@ -70,6 +70,10 @@ try:
     from transformers.models.deepseek_v2 import modeling_deepseek_v2
 except ImportError:                             # before 4.54
     modeling_deepseek_v2 = None
+try:
+    from transformers.models.deepseek_v3 import modeling_deepseek_v3
+except ImportError:                             # before 4.50
+    modeling_deepseek_v3 = None
 # The released code with parallel streams: a folder of modeling_qwen2_parscale.py and configuration_qwen2_parscale.py.
 PARSCALE = os.environ.get("PARSCALE")
 if PARSCALE:
@@ -102,7 +106,7 @@ def widen():
     torch.set_default_dtype(torch.float64)
     torch.Tensor.float = torch.Tensor.double
     for module in (modeling_gptj, modeling_llama, modeling_mistral, modeling_mixtral, modeling_olmo2, modeling_phi3, modeling_qwen2, modeling_qwen3, modeling_qwen3_moe,
-                   modeling_gpt_oss, modeling_gemma, modeling_gemma2, modeling_gemma3, modeling_deepseek_v2, modeling_parscale, modeling_rope_utils):
+                   modeling_gpt_oss, modeling_gemma, modeling_gemma2, modeling_gemma3, modeling_deepseek_v2, modeling_deepseek_v3, modeling_parscale, modeling_rope_utils):
         if module is not None:
             module.torch = Wide()
 
@@ -856,6 +860,10 @@ class Qwen3Moe(Qwen3):
                 w.input_of(block.mlp.down_proj, at + "dense.act")
             w.output_of(block.mlp, at + "mlp.out")
 
+    def keys_of_choices(self, w, model, at, weights):
+        """By which choices are ordered."""
+        return weights
+
     def result_of_feed(self, w, model, c, layer):
         at = f"h.{layer}."
         if self.is_dense(c, layer):
@@ -866,7 +874,7 @@ class Qwen3Moe(Qwen3):
             order = [np.argsort(torch.where((w.seen[at + "chosen"] == e).T)[1].numpy()) for e in range(c["E"]) if (w.seen[at + "chosen"] == e).any()]
             yield at + "router.logits", *w.pair(at + "router.logits")
             weights = w.pair(at + "router.weights")
-            largest_first = np.argsort(-weights[0], axis=1)
+            largest_first = np.argsort(-self.keys_of_choices(w, model, at, weights[0]), axis=1)
             yield at + "router.weights", *(np.take_along_axis(x, largest_first, 1) for x in weights)
             yield at + "mlp.up", *rows_of([y for _, y in products[::2]], order)
             yield at + "mlp.act", *rows_of([x for x, _ in products[1::2]], order)
@@ -1002,6 +1010,10 @@ class DeepseekV2(Qwen3Moe):
 
         return lambda: list(result())
 
+    def turned(self, c):
+        """Where a head's turned numbers are, pair by pair."""
+        return list(range(c["nope"], c["nope"] + c["rope"]))
+
     def rotated(self, w, at, c):
         """Queries, keys and values beside each other: of a head the turned numbers first; values have zeros up to a key's width."""
         def rows(t, order, width):
@@ -1009,7 +1021,7 @@ class DeepseekV2(Qwen3Moe):
             t = t[..., order] if order is not None else t
             return torch.nn.functional.pad(t, (0, width - t.shape[-1])).reshape(t.shape[0] * t.shape[1], -1).numpy()
         A = c["nope"] + c["rope"]
-        turned = list(range(c["nope"], A)) + list(range(c["nope"]))
+        turned = self.turned(c) + list(range(c["nope"]))
         seen = [(w.seen[at + name], turned if name != "value" else None) for name in ("query", "key", "value")]
         return tuple(np.concatenate([rows(of(t), order, A) for t, order in seen], axis=1) for of in (lambda t: t, lambda t: t.grad))
 
@@ -1029,6 +1041,57 @@ class DeepseekV2(Qwen3Moe):
             closed = torch.ones_like(best).scatter(1, torch.topk(best, c["kept"], dim=-1).indices, 0).bool()
             logits = logits.masked_fill(closed.repeat_interleave(c["E"] // c["groups"], 1), -1e9)
         far_apart(logits, c)
+        return loss, {"balance_loss": balance, "z_loss": z}             # which have no coefficients
+
+
+class DeepseekV3(DeepseekV2):
+    """Sigmoids, and a correction bias that only the choice sees: it is drawn, so that it changes choices."""
+    name = "transformers DeepseekV3ForCausalLM"
+    module = modeling_deepseek_v3
+
+    def config(self, c):
+        plain = super().config(c)
+        return dict({key: value for key, value in plain.items() if key != "topk_method"}, model_type="deepseek_v3", topk_method="noaux_tc",
+                    scoring_func="sigmoid", norm_topk_prob=c["normalized"], n_group=c.get("groups", 1), topk_group=c.get("kept", 1))
+
+    def make(self, **config):
+        for key in ("topk_method", "scoring_func"):
+            config.pop(key, None)
+        model = transformers.DeepseekV3ForCausalLM(transformers.DeepseekV3Config(**config))
+        model.config._experts_implementation = "eager"
+        return model
+
+    def biases(self, c):
+        """Names and sizes of what no optimizer steps."""
+        return [(f"model.layers.{layer}.mlp.gate.e_score_correction_bias", c["E"]) for layer in range(c["first"], c["L"])]
+
+    def keys_of_choices(self, w, model, at, weights):
+        bias = model.model.layers[int(at.split(".")[1])].mlp.gate.e_score_correction_bias
+        return (torch.sigmoid(w.seen[at + "router.logits"].detach()) + bias).gather(1, w.seen[at + "chosen"]).numpy()
+
+    def turned(self, c):
+        half = c["rope"] // 2
+        return [c["nope"] + i // 2 + i % 2 * half for i in range(c["rope"])]
+
+    def loss(self, model, c, ids, labels):
+        """Keys, and groups' sums of their two largest, are far apart."""
+        seen = []
+        hooks = [m.register_forward_hook(lambda m, _i, out: seen.append((out[0], out[2], m.e_score_correction_bias)))
+                 for m in model.modules() if type(m).__name__.endswith("TopkRouter")]
+        loss = cross_entropy(model(input_ids=tokens(ids)).logits, labels)
+        for hook in hooks:
+            hook.remove()
+        logits, chosen = torch.cat([out[0] for out in seen]), torch.cat([out[1] for out in seen])
+        keys = torch.cat([torch.sigmoid(out[0]) + out[2] for out in seen])
+        scores = torch.softmax(logits, -1)
+        mask = torch.nn.functional.one_hot(chosen, c["E"]).double()
+        balance, z = c["E"] * (mask.mean(0) * scores.mean(0)).sum(), (torch.logsumexp(logits, -1) ** 2).mean()
+        if "groups" in c:
+            best = keys.reshape(-1, c["groups"], c["E"] // c["groups"]).topk(2, dim=-1).values.sum(-1)
+            far_apart(best, dict(c, k=c["kept"], E=c["groups"]))
+            closed = torch.ones_like(best).scatter(1, torch.topk(best, c["kept"], dim=-1).indices, 0).bool()
+            keys = keys.masked_fill(closed.repeat_interleave(c["E"] // c["groups"], 1), -1e9)
+        far_apart(keys, c)
         return loss, {"balance_loss": balance, "z_loss": z}             # which have no coefficients
 
 

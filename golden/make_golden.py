@@ -82,6 +82,11 @@ SHAPES = {
     "deepseekv2-yarn": dict(L=2, H=4, K=4, D=8, A=8, nope=4, rope=4, v=3, q=0, kv=6, F=5, V=17, S=13, tied=True, batch=2, tokens=11, theta=20.0,
                             E=5, k=2, shared=1, first=0, scale=1.0, eps=3e-4,
                             yarn=dict(factor=40.0, original_max_position_embeddings=200, mscale=1.3, mscale_all_dim=0.7)),
+    "deepseekv3-groups": dict(L=3, H=3, K=3, D=12, A=6, nope=2, rope=4, v=5, q=7, kv=6, F=6, V=29, S=11, tied=False, batch=3, tokens=7, theta=50.0,
+                              E=6, k=3, groups=3, kept=2, shared=1, first=1, dense=17, scale=2.5, normalized=True, margin=1e-4),
+    "deepseekv3-yarn": dict(L=2, H=4, K=4, D=8, A=8, nope=4, rope=4, v=3, q=0, kv=6, F=5, V=17, S=13, tied=True, batch=2, tokens=11, theta=30.0,
+                            E=5, k=2, shared=2, first=0, scale=1.5, eps=3e-4, normalized=False, margin=1e-4,
+                            yarn=dict(factor=40.0, original_max_position_embeddings=200, mscale=1.3, mscale_all_dim=0.7)),
     "biased-both": dict(L=2, H=6, K=3, D=24, F=19, V=61, S=9, tied=False, batch=3, tokens=7, theta=10000.0, attention=True, mlp=True),
     "biased-attention": dict(L=1, H=4, K=1, D=16, F=11, V=29, S=13, tied=True, batch=3, tokens=11, theta=500.0, attention=True, mlp=False),
     "biased-mlp": dict(L=1, H=3, K=3, D=18, F=7, V=17, S=5, tied=True, batch=2, tokens=5, theta=500.0, attention=False, mlp=True),
@@ -122,8 +127,9 @@ FAMILIES = {"gpt2": families.GPT2(), "llama": families.Llama(), "mixtral": famil
             "qwen2": families.Qwen2(), "qwen3": families.Qwen3(), "qwen3moe": families.Qwen3Moe(), "biased": families.Biased(),
             "mistral": families.Mistral(), "phi3": families.Phi3(), "olmo2": families.Olmo2(),
             "gemma": families.Gemma(), "gemma2": families.Gemma2(), "gemma3": families.Gemma3(),
-            "deepseekv2": families.DeepseekV2(), "gptoss": families.GptOss(), "yarn": families.Yarn(),
+            "deepseekv2": families.DeepseekV2(), "deepseekv3": families.DeepseekV3(), "gptoss": families.GptOss(), "yarn": families.Yarn(),
             "parscale": families.ParScale()}
+BIAS_STD = 0.1                                  # of routers' correction biases: they change choices
 NUDGE = 0.3                                     # of biases and norms, which start at 0 and 1 and would hide mistakes there
 
 # Clipping is at a norm below the gradient's.  AdamW's eps is large enough to matter where it stands in the formula, and so
@@ -173,7 +179,12 @@ class Case:
                     w = weights[name][first:first + rows]
                     item(named.__getitem__, part).copy_(torch.from_numpy(w.T if self.family.transposed(name, w) else w))
                     first += rows
+            for name, _ in self.biases():
+                model.get_buffer(name).copy_(torch.from_numpy(weights[name]))
         return model, named
+
+    def biases(self):
+        return self.family.biases(self.c) if hasattr(self.family, "biases") else []
 
     def logical(self, of):
         """A tensor of each logical parameter, [out,in], from those that `of` gives for its parts."""
@@ -298,7 +309,7 @@ def make(name):
     case = Case(name)
     ids, labels = batches(case.c)
     init = case.initial_weights()
-    start = nudged(init)
+    start = dict(nudged(init), **{bias: BIAS_STD * philox.normal(SEED, bias, n) for bias, n in case.biases()})
     kinds = case.c.get("steps", list(OPTIMIZERS))
     tensors = {"ids": ids, "labels": labels}
     tensors.update({"init/" + key: w for key, w in init.items()})

@@ -32,7 +32,8 @@ ROUNDING = 1e-12                                # relative, norm over norm: what
 FAMILIES = {"gpt2": families.GPT2(), "llama": families.Llama(), "mixtral": families.Mixtral(), "gptj": families.GPTJ(),
             "qwen2": families.Qwen2(), "qwen3": families.Qwen3(), "gemma": families.Gemma(), "gemma2": families.Gemma2(), "gemma3_text": families.Gemma3(),
             "mistral": families.Mistral(), "qwen3_moe": families.Qwen3Moe(),
-            "phi3": families.Phi3(), "olmo2": families.Olmo2(), "deepseek_v2": families.DeepseekV2()}
+            "phi3": families.Phi3(), "olmo2": families.Olmo2(), "deepseek_v2": families.DeepseekV2(),
+            "deepseek_v3": families.DeepseekV3()}
 VERSION = tuple(int(number) for number in transformers.__version__.split(".")[:2])
 LONG = dict(type="longrope", short_factor=[1.0, 1.25, 1.5], long_factor=[1.0, 3.5, 9.25])
 LLAMA3 = dict(rope_type="llama3", factor=4.0, low_freq_factor=1.0, high_freq_factor=4.0, original_max_position_embeddings=16)
@@ -143,6 +144,19 @@ def gemma3(**more):
         head_dim=6, intermediate_size=77, initializer_range=0.2, sliding_window=5, pad_token_id=None, **more))
 
 
+def deepseek_v3(tied, **more):
+    model = transformers.DeepseekV3ForCausalLM(transformers.DeepseekV3Config(
+        vocab_size=259, max_position_embeddings=32, hidden_size=40, num_hidden_layers=3, num_attention_heads=5, num_key_value_heads=5, intermediate_size=77,
+        moe_intermediate_size=23, n_routed_experts=6, num_experts_per_tok=2, n_shared_experts=2, kv_lora_rank=10, qk_nope_head_dim=6,
+        qk_rope_head_dim=4, v_head_dim=7, initializer_range=0.2, rms_norm_eps=1e-5, tie_word_embeddings=tied, first_k_dense_replace=1,
+        bos_token_id=None, eos_token_id=None, **more))
+    with torch.no_grad():
+        for name, bias in model.named_buffers():
+            if name.endswith("e_score_correction_bias"):
+                bias.normal_(0, 0.1)
+    return model
+
+
 def gptj(**more):
     return transformers.GPTJForCausalLM(transformers.GPTJConfig(
         vocab_size=259, n_positions=32, n_embd=40, n_layer=3, n_head=5, rotary_dim=6, initializer_range=0.2, bos_token_id=0,
@@ -205,6 +219,10 @@ CASES = {                                       # what: the first version that c
         False, q_lora_rank=14, topk_method="group_limited_greedy", n_group=3, topk_group=2, routed_scaling_factor=2.5), "60KB", torch.float32),
     "DeepSeek-V2, no latent of queries, tied, YaRN, bf16": (PARAMETERS, lambda: deepseek_v2(True, q_lora_rank=None, rope_parameters=dict(
         rope_type="yarn", rope_theta=50.0, factor=8.0, original_max_position_embeddings=16, mscale=0.7, mscale_all_dim=0.9)), "1GB", torch.bfloat16),
+    "DeepSeek-V3, groups, several files": (PARAMETERS, lambda: deepseek_v3(False, q_lora_rank=14, n_group=3, topk_group=2), "60KB", torch.float32),
+    "DeepSeek-V3, no latent of queries, tied, YaRN, bf16": (PARAMETERS, lambda: deepseek_v3(
+        True, q_lora_rank=None, n_group=1, topk_group=1, norm_topk_prob=False, rope_parameters=dict(
+            rope_type="yarn", rope_theta=50.0, factor=8.0, original_max_position_embeddings=16, mscale=0.7, mscale_all_dim=0.9)), "1GB", torch.bfloat16),
     "GPT-J, part of a head turned": ((4, 11), lambda: gptj(n_inner=77), "1GB", torch.float32),
     "GPT-J, tied, bf16, several files": ((4, 11), lambda: gptj(tie_word_embeddings=True), "30KB", torch.bfloat16),
     "Mixtral, rope_parameters": (PARAMETERS, lambda: mixtral(False, rope_parameters=dict(LLAMA3, rope_theta=500.0)), "1GB", torch.float32),
@@ -260,6 +278,9 @@ def shape_of(config):
     """What the loss of a mixture needs to know."""
     if config.model_type == "deepseek_v2":
         groups = dict(groups=config.n_group, kept=config.topk_group) if config.topk_method != "greedy" else {}
+        return dict(groups, margin=1e-9, E=config.n_routed_experts, k=config.num_experts_per_tok)
+    if config.model_type == "deepseek_v3":
+        groups = dict(groups=config.n_group, kept=config.topk_group) if config.n_group > 1 else {}
         return dict(groups, margin=1e-9, E=config.n_routed_experts, k=config.num_experts_per_tok)
     if config.model_type not in ("mixtral", "qwen3_moe"):
         return {}

@@ -252,6 +252,7 @@ enum error_code checkpoint_load_weights(struct trainer *t, const struct checkpoi
     if (!e) {
         e = weights_check_tied(&file, &t->plan.model, err);
         if (!e) e = read_weights(t, &file, err);
+        if (!e && t->routers.bias) e = weights_read_biases(&file, &t->plan.model, t->routers.bias, err);
         if (!e && c->there) e = read_biases(t, c, err);
         weights_close(&file);
     }

@@ -6,17 +6,17 @@
 #include <stdio.h>
 #include <stdlib.h>
 
-/* Start one of the two files of tensors, on rank 0. */
+/* Start one of the two files, of so many tensors and their states, on rank 0. */
 static enum error_code start_file(struct weights_writer *w, const struct trainer *t, const char *path,
-                                  const struct param_spec *spec, const struct state_tensor *list, int count,
-                                  struct error *err)
+                                  const struct param_spec *spec, int tensors, const struct state_tensor *list,
+                                  int count, struct error *err)
 {
     static const struct safetensors_pair format = { "format", "pt" };
     const char **suffix = malloc((size_t)count * sizeof *suffix + 1);
     if (suffix == NULL) return fail(err, ERR_MEMORY, "no memory for a list of %d tensors", count);
     for (int k = 0; k < count; k++) suffix[k] = list[k].suffix;
-    const enum error_code e = weights_create(w, spec, model_param_count(&t->plan.model), dtype_wide(t->plan.dtype),
-                                             path, suffix, count, &format, 1, err);
+    const enum error_code e = weights_create(w, spec, tensors, dtype_wide(t->plan.dtype), path, suffix, count, &format,
+                                             1, err);
     free(suffix);
     return e;
 }
@@ -110,23 +110,26 @@ struct saving {
     struct weights_writer weights, states;
     struct param_spec *weights_spec, *states_spec;
     struct state_tensor model, *list;
-    int count;                          /* of states */
+    int params, count;                  /* weights, and then a bias of each layer's router; states of a weight */
 };
 
 static enum error_code list_tensors(struct saving *s, const struct trainer *t, struct error *err)
 {
     const int replicas = t->data.shards.apart ? shards_replicas(&t->data.shards) : 0;
+    const int64_t L = t->plan.model.L;
     const size_t params = (size_t)model_param_count(&t->plan.model);
+    s->params = (int)params;
     s->model = checkpoint_weights(t);
     s->count = checkpoint_states(t, replicas, NULL);
     s->list = malloc((size_t)s->count * sizeof *s->list + 1);
-    s->weights_spec = malloc(params * sizeof *s->weights_spec);
+    s->weights_spec = malloc((params + (size_t)L) * sizeof *s->weights_spec);
     s->states_spec = malloc(params * (size_t)s->count * sizeof *s->states_spec + 1);
     if (!s->list || !s->weights_spec || !s->states_spec)
         return fail(err, ERR_MEMORY, "no memory for a list of %d states", s->count);
     checkpoint_states(t, replicas, s->list);
     list_specs(t, s->list, s->count, s->states_spec);
     list_specs(t, &s->model, 1, s->weights_spec);
+    for (int64_t l = 0; l < L; l++) s->weights_spec[s->params + l] = model_router_bias(&t->plan.model, l);
     return OK;
 }
 
@@ -135,18 +138,31 @@ static enum error_code start_files(struct saving *s, const struct trainer *t, co
     char path[BUNDLE_PATH];
     enum error_code e = bundle_begin(&s->folder, &checkpoint_files, dir, err);
     if (!e)
-        e = start_file(&s->weights, t, bundle_new_path(&s->folder, WEIGHTS_FILE, path), s->weights_spec, &s->model, 1,
-                       err);
+        e = start_file(&s->weights, t, bundle_new_path(&s->folder, WEIGHTS_FILE, path), s->weights_spec,
+                       s->params + (int)t->plan.model.L, &s->model, 1, err);
     if (!e)
-        e = start_file(&s->states, t, bundle_new_path(&s->folder, STATES_FILE, path), s->states_spec, s->list, s->count,
-                       err);
+        e = start_file(&s->states, t, bundle_new_path(&s->folder, STATES_FILE, path), s->states_spec, s->params,
+                       s->list, s->count, err);
+    return e;
+}
+
+static enum error_code write_biases(struct saving *s, const struct trainer *t, struct error *err)
+{
+    enum error_code e = OK;
+    for (int l = 0; l < t->plan.model.L && !e; l++) {
+        const struct param_spec *spec = &s->weights_spec[s->params + l];
+        const int64_t n = spec->dim[0];
+        if (spec->ndim == 0) continue;
+        e = weights_write_bias(&s->weights, s->params + l, t->routers.bias + l * n, n, dtype_wide(t->plan.dtype), err);
+    }
     return e;
 }
 
 static enum error_code finish_files(struct saving *s, const struct trainer *t, const cJSON *run, struct error *err)
 {
     char path[BUNDLE_PATH];
-    enum error_code e = weights_commit(&s->weights, err);
+    enum error_code e = write_biases(s, t, err);
+    if (!e) e = weights_commit(&s->weights, err);
     if (!e) e = weights_commit(&s->states, err);
     if (!e) e = model_config_write(&t->plan.model, bundle_new_path(&s->folder, CONFIG_FILE, path), err);
     if (!e) e = write_training(t, run, bundle_new_path(&s->folder, TRAINING_FILE, path), err);

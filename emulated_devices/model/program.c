@@ -46,6 +46,7 @@ static void extent(const struct model_config *c, int layer, int *first, int *end
                             : param_of_block(c, layer + 1, LN1_W);
 }
 
+/* Experts' matrices, the last of a block, belong to no node. */
 static int find(const struct model_config *c, const struct node *n, int layer, const char *suffix)
 {
     const struct program *program = program_of(c);
@@ -55,8 +56,11 @@ static int find(const struct model_config *c, const struct node *n, int layer, c
     if (layer >= 0 && layer < c->L) snprintf(prefix, sizeof prefix, program->block_prefix, layer);
     snprintf(name, sizeof name, "%s%s.%s", prefix, n->param, suffix);
     extent(c, layer, &first, &end);
-    for (int i = first; i < end; i++)
-        if (strcmp(model_param(c, i).name, name) == 0) return i;
+    for (int i = first; i < end; i++) {
+        const struct param_spec s = model_param(c, i);
+        if (strcmp(s.name, name) == 0) return i;
+        if (s.expert >= 0) break;
+    }
     return -1;
 }
 

@@ -128,3 +128,15 @@ const char *golden_next_optimizer(const struct golden *g, const char *list, char
     snprintf(name, 32, "%.*s", (int)n, list);
     return list + n;
 }
+
+enum error_code golden_read_biases(const struct golden *g, double *bias, struct error *err)
+{
+    enum error_code e = OK;
+    for (int64_t l = 0; l < g->config.L && !e; l++) {
+        const struct param_spec s = model_router_bias(&g->config, l);
+        char name[PARAM_NAME + 8];
+        snprintf(name, sizeof name, "start/%s", s.name);
+        if (s.ndim > 0) e = golden_read(g, name, F64, s.dim[0], bias + l * s.dim[0], err);
+    }
+    return e;
+}

@@ -35,6 +35,10 @@ void golden_close(struct golden *);
 enum error_code golden_read(const struct golden *, const char *name, enum dtype, int64_t count, void *out,
                             struct error *);
 
+/** Read the correction biases of routers that a run starts with, if files of the family have them.
+ *  @param[out] bias  [L, columns of a router].  @return as golden_read. */
+enum error_code golden_read_biases(const struct golden *, double *bias, struct error *);
+
 /** Whether a tensor is an input of the computation: tokens, initial and starting weights, learning rates, masks. */
 bool golden_is_input(const char *name);
 

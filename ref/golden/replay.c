@@ -86,8 +86,13 @@ static void make_choose(struct tensor logits, const int32_t *chosen, int64_t k)
         }
 }
 
-/* Experts of few groups need not have the largest logits, so a run that follows another is told its choices. */
-static bool has_groups(const struct replay *r) { return r->model.config.mixture.router.groups > 1; }
+/* Experts of few groups, or with a correction bias, need not have the largest logits: a run that follows another is
+ * told its choices. */
+static bool is_told(const struct replay *r)
+{
+    const struct router_rule *rule = &r->model.config.mixture.router;
+    return rule->groups > 1 || rule->biased;
+}
 
 /* The choices of all layers, of which those without a router have none; for free(). */
 static enum error_code follow_choices(struct replay *r, int32_t **route, struct error *err)
@@ -95,7 +100,7 @@ static enum error_code follow_choices(struct replay *r, int32_t **route, struct 
     const struct model_config *c = &r->model.config;
     const int64_t n = r->golden->B * r->golden->S * c->mixture.k;
     *route = NULL;
-    if (r->follow == NULL || c->mlp != MLP_MIXTURE || !has_groups(r)) return OK;
+    if (r->follow == NULL || c->mlp != MLP_MIXTURE || !is_told(r)) return OK;
     *route = calloc((size_t)(c->L * n), sizeof **route);
     if (*route == NULL) return fail(err, ERR_MEMORY, "no memory for %lld choices", (long long)(c->L * n));
     for (int64_t l = 0, from = 0; l < c->L; l++)
@@ -113,7 +118,7 @@ static void see(void *context, const char *name, int layer, bool gradient, struc
                in_block = layer >= 0 && layer < r->model.config.L && !parameter;
     char full[RECORD_NAME];
     if (r->disturb.see) r->disturb.see(r->disturb.context, name, layer, gradient, t, terms);
-    if (!gradient && r->keeping && r->follow && !has_groups(r) && strcmp(name, "router.logits") == 0)
+    if (!gradient && r->keeping && r->follow && !is_told(r) && strcmp(name, "router.logits") == 0)
         make_choose(t, r->follow->choice + r->choices, r->model.config.mixture.k);
     if (!gradient && strcmp(name, "router.weights") == 0) note_choice(r, r->model.block[layer].experts);
     if (!r->keeping) return;
@@ -148,6 +153,7 @@ static enum error_code start(struct replay *r, struct error *err)
         for (int s = 0; s < OPTIMIZER_MAX_STATES; s++)
             memset(r->state[i * OPTIMIZER_MAX_STATES + s].data, 0, tensor_bytes(m));
     }
+    if (!e) e = golden_read_biases(r->golden, r->model.router_bias, err);
     transformer_zero_gradients(&r->model);
     r->model.observer = (struct observer){ see, r };
     r->route = 0xcbf29ce484222325u;

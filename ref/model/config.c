@@ -23,6 +23,11 @@
       .norm = NORM_RMS, .positions = POSITIONS_ROTARY, .rotary = { .theta = theta_ },                           \
       .eps = 1e-5, .init_std = 0.02, __VA_ARGS__ }
 
+/* Of a DeepSeek-V3: sigmoids, and a bias that moves by its training's 0.001 each step. */
+#define DEEPSEEK_V3_ROUTER(groups_, kept_)                                                                      \
+    { .scores = SCORES_SIGMOID, .normalized = true, .scale = 2.5, .biased = true, .groups = groups_,            \
+      .kept = kept_, .sums_two = true, .bias_update = BIAS_BY_SIGN, .bias_speed = 0.001 }
+
 #define GPTJ(name_, L_, H_, D_, R_, F_, S_, V_)                                                                 \
     { .name = name_, .S = S_, .D = D_, .H = H_, .K = H_, .A = D_ / H_, .F = F_, .L = L_, .V = V_,               \
       .positions = POSITIONS_ROTARY, .rotary = { .theta = 10000, .turned = R_, .neighbours = true },            \
@@ -96,6 +101,13 @@ const struct model_preset model_presets[] = {
         .eps = 1e-5, .init_std = 0.02 },
       "a DeepSeek-V2 of 0.2M parameters: latent attention, 8 experts in 4 groups, 2 shared ones, the first layer dense",
       8 },
+    { { .name = "deepseek-v3-tiny", .S = 32, .D = 32, .H = 8, .K = 8, .A = 8, .F = 24, .L = 8, .V = 256,
+        .norm = NORM_RMS, .positions = POSITIONS_ROTARY, .rotary = { .theta = 10000, .turned = 4, .neighbours = true },
+        .latent = { .q = 12, .kv = 8, .v = 6 }, .mlp = MLP_MIXTURE, .dense = { 88, { { 1 } } },
+        .alike = FAMILY_DEEPSEEK_V3,
+        .mixture = { .E = 8, .k = 2, .router = DEEPSEEK_V3_ROUTER(4, 2), .shared = 24 },
+        .eps = 1e-6, .init_std = 0.02 },
+      "a DeepSeek-V3 of 0.2M parameters: deepseek-v2-tiny with sigmoids and a correction bias, 1 shared expert", 8 },
     { GPT_OSS("gpt-oss-tiny", 8, 8, 4, 6, 32, 24, 32, 256, 8, 2, 8, 8),
       "a GPT-OSS of 0.2M parameters: sinks, windows of 8 tokens in every second layer, 8 experts, 2 of a token", 8 },
     { WIDE_HEADS("gemma2-tiny", 8, 8, 4, 6, 32, 88, 32, 256, GEMMA, .tied = true, .norms_at = NORMS_AROUND,
@@ -125,6 +137,15 @@ const struct model_preset model_presets[] = {
       "gpt-oss-20b, for `orrery plan` (its config.json)", 64 },
     { GPT_OSS("gpt-oss-120b", 36, 64, 8, 64, 2880, 2880, 131072, 201088, 128, 4, 128, 4096),
       "gpt-oss-120b, for `orrery plan` (its config.json)", 64 },
+    { { .name = "deepseek-v3", .S = 4096, .D = 7168, .H = 128, .K = 128, .A = 192, .F = 2048, .L = 61, .V = 129280,
+        .norm = NORM_RMS, .positions = POSITIONS_ROTARY,
+        .rotary = { .theta = 10000, .turned = 64, .neighbours = true },
+        .latent = { .q = 1536, .kv = 512, .v = 128 }, .mlp = MLP_MIXTURE, .dense = { 18432, { { 7 } } },
+        .alike = FAMILY_DEEPSEEK_V3,
+        .mixture = { .E = 256, .k = 8, .router = DEEPSEEK_V3_ROUTER(8, 4), .shared = 2048,
+                     .sequence_coefficient = 0.0001 },
+        .eps = 1e-6, .init_std = 0.006 },
+      "DeepSeek-V3's 671B parameters as it was trained, for `orrery plan` (arXiv:2412.19437, section 4.2)", 512 },
     { { .name = "" }, NULL, 0 },
 };
 

@@ -11,7 +11,8 @@
 /* Families of models whose files we read and write. */
 enum model_family { FAMILY_NONE, FAMILY_GPT2, FAMILY_LLAMA, FAMILY_MIXTRAL, FAMILY_GPTJ, FAMILY_QWEN2, FAMILY_PARSCALE,
                     FAMILY_SCMOE, FAMILY_QWEN3, FAMILY_QWEN3_MOE, FAMILY_MISTRAL, FAMILY_PHI3,
-                    FAMILY_GEMMA, FAMILY_GEMMA2, FAMILY_GEMMA3, FAMILY_OLMO2, FAMILY_DEEPSEEK_V2, FAMILY_GPT_OSS,
+                    FAMILY_GEMMA, FAMILY_GEMMA2, FAMILY_GEMMA3, FAMILY_OLMO2, FAMILY_DEEPSEEK_V2,
+                    FAMILY_DEEPSEEK_V3, FAMILY_GPT_OSS,
                     FAMILY_COUNT };
 
 /* The parts of a model: each family has one of each kind (model_family()). */
@@ -358,6 +359,10 @@ int model_param_count(const struct model_config *);
 /** Parameter i, 0 <= i < model_param_count().  Order: token embedding, learned positions, the blocks, the final norm's
  *  weight and bias, the output matrix unless it is tied, its bias; without those that the model does not have. */
 struct param_spec model_param(const struct model_config *, int i);
+
+/** The correction bias of a layer's router as files have it, F64 in memory and no parameter: no optimizer steps it.
+ *  ndim 0: the layer has none, or files of the family have not. */
+struct param_spec model_router_bias(const struct model_config *, int64_t layer);
 
 /* Indices in that list; -1 if the model has no such parameter. */
 enum { PARAM_WTE = 0 };

@@ -41,16 +41,16 @@ struct config_reading {
  * a ScMoE has a Mixtral's keys. */
 extern const struct config_key gpt2_keys[], llama_keys[], mixtral_keys[], gptj_keys[], qwen2_keys[],
     qwen3_keys[], qwen3_moe_keys[], parscale_keys[], mistral_keys[], phi3_keys[], gemma_keys[], olmo2_keys[],
-    deepseek_v2_keys[], gpt_oss_keys[], gemma2_keys[], gemma3_keys[];
+    deepseek_v2_keys[], deepseek_v3_keys[], gpt_oss_keys[], gemma2_keys[], gemma3_keys[];
 extern const struct config_reading gpt2_defaults, llama_defaults, mixtral_defaults, gptj_defaults, qwen2_defaults,
     qwen3_defaults, qwen3_moe_defaults, parscale_defaults, scmoe_defaults, mistral_defaults,
-    phi3_defaults, gemma_defaults, olmo2_defaults, deepseek_v2_defaults, gpt_oss_defaults,
+    phi3_defaults, gemma_defaults, olmo2_defaults, deepseek_v2_defaults, deepseek_v3_defaults, gpt_oss_defaults,
     gemma2_defaults, gemma3_defaults;
 enum error_code gpt2_finish(struct config_reading *, const cJSON *root, const char *path, struct error *);
 enum error_code llama_finish(struct config_reading *, const cJSON *root, const char *path, struct error *);
 enum error_code qwen3_moe_finish(struct config_reading *, const cJSON *root, const char *path, struct error *);
 enum error_code gemma2_finish(struct config_reading *, const cJSON *root, const char *path, struct error *);
-enum error_code deepseek_v2_finish(struct config_reading *, const cJSON *root, const char *path, struct error *);
+enum error_code deepseek_finish(struct config_reading *, const cJSON *root, const char *path, struct error *);
 enum error_code gpt_oss_finish(struct config_reading *, const cJSON *root, const char *path, struct error *);
 enum error_code gptj_finish(struct config_reading *, const cJSON *root, const char *path, struct error *);
 
@@ -71,7 +71,7 @@ bool llama_to_json(const struct model_config *, cJSON *root);       /* and all t
 bool gemma_to_json(const struct model_config *, cJSON *root);
 bool gemma2_to_json(const struct model_config *, cJSON *root);                  /* and a Gemma 3 */
 bool qwen3_moe_to_json(const struct model_config *, cJSON *root);
-bool deepseek_v2_to_json(const struct model_config *, cJSON *root);
+bool deepseek_to_json(const struct model_config *, cJSON *root);
 bool gpt_oss_to_json(const struct model_config *, cJSON *root);
 bool gptj_to_json(const struct model_config *, cJSON *root);
 bool mixture_to_json(const struct mixture_config *, cJSON *root);

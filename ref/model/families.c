@@ -64,6 +64,8 @@ static const struct family {
                          .from_one = true, .scores = true, .local = true },
     [FAMILY_DEEPSEEK_V2] = { "deepseek_v2", NORM_RMS, POSITIONS_ROTARY, MLP_MIXTURE, BIASES_NONE, .neighbours = true,
                              .latent = true },
+    [FAMILY_DEEPSEEK_V3] = { "deepseek_v3", NORM_RMS, POSITIONS_ROTARY, MLP_MIXTURE, BIASES_NONE, .neighbours = true,
+                             .latent = true, .alike = FAMILY_DEEPSEEK_V3 },
 };
 
 static bool has_biases_of(const struct model_config *c, const struct family *f)

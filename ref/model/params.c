@@ -153,6 +153,7 @@ struct naming {
     const char *stack;                          /* in files all experts' are one tensor with this prefix, matrices
                                                  * [in, out], rows of gate and gated half in turn; NULL: each its own */
     const char *tokens, *positions, *norm;      /* without ".weight" and ".bias" */
+    const char *router_bias;                    /* NULL: files have none */
 };
 
 static const struct naming gpt2_naming = {
@@ -257,6 +258,7 @@ static const struct naming deepseek_naming = {
     .expert = "mlp.experts.%d.",
     .expert_up = { "gate_up_proj.weight", { "gate_proj.weight", "up_proj.weight" } },
     .expert_down = { .whole = "down_proj.weight" },
+    .router_bias = "mlp.gate.e_score_correction_bias",
 };
 
 static const struct names queries_of_the_stream = { .whole = "self_attn.q_proj.weight" };
@@ -320,7 +322,7 @@ static const struct naming *naming_of(const struct model_config *c)
         [FAMILY_MISTRAL] = &llama_naming, [FAMILY_PHI3] = &phi3_naming, [FAMILY_OLMO2] = &olmo2_naming,
         [FAMILY_QWEN3_MOE] = &qwen3_moe_naming, [FAMILY_GEMMA] = &llama_naming,
         [FAMILY_GEMMA2] = &gemma2_naming, [FAMILY_GEMMA3] = &gemma2_naming,
-        [FAMILY_DEEPSEEK_V2] = &deepseek_naming,
+        [FAMILY_DEEPSEEK_V2] = &deepseek_naming, [FAMILY_DEEPSEEK_V3] = &deepseek_naming,
         [FAMILY_GPT_OSS] = &gpt_oss_naming,
     };
     return of_family[model_family(c)];
@@ -454,6 +456,16 @@ static struct param_spec param_in_block(const struct model_config *c, int layer,
     enum block_param p = 0;
     while (!has(c, layer, p) || before(c, layer, p) != at) p++;
     return block_param(c, layer, of_expert ? (place - first) / each : -1, p);
+}
+
+struct param_spec model_router_bias(const struct model_config *c, int64_t layer)
+{
+    const struct naming *n = naming_of(c);
+    if (!is_mixture(c, layer) || !c->mixture.router.biased || n->router_bias == NULL) return (struct param_spec){ 0 };
+    const struct prefix at = block_prefix(c, (int)layer, -1);
+    struct param_spec s = make(at.text, n->router_bias, ROLE_ROUTER, (int)layer, mixture_columns(&c->mixture), 0, 0);
+    add_part(&s, n->in_files, at.text, n->router_bias, s.dim[0]);
+    return s;
 }
 
 /* The layers that weigh the streams. */

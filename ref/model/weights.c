@@ -252,6 +252,18 @@ enum error_code weights_check_tied(const struct weights *w, const struct model_c
     return e;
 }
 
+enum error_code weights_read_biases(const struct weights *w, const struct model_config *c, double *bias,
+                                    struct error *err)
+{
+    enum error_code e = OK;
+    for (int64_t l = 0; l < c->L && !e; l++) {
+        const struct param_spec s = model_router_bias(c, l);
+        const int64_t start[2] = { 0 };
+        if (s.ndim > 0) e = weights_read_box(w, &s, "", start, s.dim, F64, bias + l * s.dim[0], err);
+    }
+    return e;
+}
+
 enum error_code weights_load(struct transformer *m, const char *dir, struct error *err)
 {
     struct weights w;
@@ -262,6 +274,7 @@ enum error_code weights_load(struct transformer *m, const char *dir, struct erro
         const int64_t start[2] = { 0 };
         e = weights_read_box(&w, &m->spec[i], "", start, m->spec[i].dim, m->w[i].dtype, m->w[i].data, err);
     }
+    if (!e) e = weights_read_biases(&w, &m->config, m->router_bias, err);
     weights_close(&w);
     return e;
 }

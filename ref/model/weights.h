@@ -47,6 +47,10 @@ enum error_code weights_read_box(const struct weights *, const struct param_spec
  */
 enum error_code weights_check_tied(const struct weights *, const struct model_config *, struct error *);
 
+/** Read the correction biases of a model's routers, if files of its family have them.
+ *  @param[out] bias  [L, columns of a router].  @return as weights_read_box. */
+enum error_code weights_read_biases(const struct weights *, const struct model_config *, double *bias, struct error *);
+
 /** Read all weights into a serial model.  @return as weights_open and weights_read_box. */
 enum error_code weights_load(struct transformer *, const char *dir, struct error *);
 
@@ -76,6 +80,10 @@ enum error_code weights_create(struct weights_writer *, const struct param_spec 
 
 /** Write a whole logical parameter, or its state of suffix s.  @return as safetensors_write_box. */
 enum error_code weights_write(struct weights_writer *, int param, int s, const void *data, struct error *);
+
+/** Write the correction bias of a router, as t, the format of the file.  @return as weights_write; ERR_MEMORY. */
+enum error_code weights_write_bias(struct weights_writer *, int param, const double *bias, int64_t n, enum dtype t,
+                                   struct error *);
 
 /** Finish the file under its final name.  @return as safetensors_commit. */
 enum error_code weights_commit(struct weights_writer *, struct error *);

@@ -80,6 +80,17 @@ enum error_code weights_write(struct weights_writer *w, int param, int k, const 
     return e;
 }
 
+enum error_code weights_write_bias(struct weights_writer *w, int param, const double *bias, int64_t n, enum dtype t,
+                                   struct error *err)
+{
+    const struct tensor out = tensor_1d(malloc((size_t)n * dtype_size(t)), t, n);
+    if (out.data == NULL) return fail(err, ERR_MEMORY, "no memory to write %s", w->spec[param].name);
+    for (int64_t i = 0; i < n; i++) tensor_set(out, i, bias[i]);
+    const enum error_code e = weights_write(w, param, 0, out.data, err);
+    free(out.data);
+    return e;
+}
+
 enum error_code weights_commit(struct weights_writer *w, struct error *err)
 {
     w->open = false;
@@ -99,12 +110,23 @@ enum error_code weights_save(const struct transformer *m, const char *dir, struc
     static const struct safetensors_pair format = { "format", "pt" };
     struct weights_writer w;
     char path[4096];
+    const int L = (int)m->config.L;
+    struct param_spec *spec = malloc((size_t)(m->params + L) * sizeof *spec);
+    if (spec == NULL) return fail(err, ERR_MEMORY, "no memory for a list of %d weights", m->params);
+    memcpy(spec, m->spec, (size_t)m->params * sizeof *spec);
+    for (int l = 0; l < L; l++) spec[m->params + l] = model_router_bias(&m->config, l);
     snprintf(path, sizeof path, "%s/model.safetensors", dir);
-    enum error_code e = weights_create(&w, m->spec, m->params, m->ops->dtype, path, weights_alone, 1, &format, 1, err);
+    enum error_code e = weights_create(&w, spec, m->params + L, m->ops->dtype, path, weights_alone, 1, &format, 1, err);
     for (int i = 0; i < m->params && !e; i++) e = weights_write(&w, i, 0, m->w[i].data, err);
+    for (int l = 0; l < L && !e; l++) {
+        const int64_t n = spec[m->params + l].dim[0];
+        const double *bias = m->router_bias + l * n;
+        if (n > 0) e = weights_write_bias(&w, m->params + l, bias, n, m->ops->dtype, err);
+    }
     snprintf(path, sizeof path, "%s/config.json", dir);
     if (!e) e = model_config_write(&m->config, path, err);
     if (!e) e = weights_commit(&w, err);
     weights_abort(&w);
+    free(spec);
     return e;
 }

@@ -57,13 +57,17 @@ static void find_open(struct single *s, struct routing *r, int logits)
 struct routing routing_of(struct single *s, int logits)
 {
     const struct mixture_config *m = &s->config->mixture;
+    const int layer = s->graph->node[single_slot(s, logits)->maker].layer;
+    const struct param_spec corrected = model_router_bias(s->config, layer);
+    const struct tensor bias = corrected.ndim == 0 ? tensor_none
+                                                   : single_input(s, single_name("start/", corrected.name), 1, m->E);
     struct routing r = { .E = m->E, .k = m->k, .logits = single_act(s, logits) };
     if (!single_going(s)) return r;
     const int64_t N = tensor_rows(r.logits);
     r.weights = single_new(s, N, r.k), r.experts = integers(s, N, r.k);
     r.order = integers(s, N, r.k), r.counts = integers(s, 1, r.E);
     if (s->failed) return r;
-    s->ops->route_forward(r.weights, r.experts, r.logits, &m->router, NULL);
+    s->ops->route_forward(r.weights, r.experts, r.logits, &m->router, tensor_present(bias) ? numbers(bias) : NULL);
     find_open(s, &r, logits);
     if (m->capacity_factor > 0)
         s->ops->route_drop(r.weights, r.experts, s->batch.S, m->E, mixture_capacity(m, s->batch.S),

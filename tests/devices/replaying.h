@@ -124,6 +124,7 @@ static void open_changed(struct dump *d, const char *path, void (*change)(struct
     if (dtype_wide(t) != t && transformer_keep_gradients_in(&d->model, dtype_wide(t), &err) != OK)
         fail_msg("%s", err.text);
     if (t == F16) d->model.loss_scale = 1024;
+    if (change == NULL && golden_read_biases(&d->golden, d->model.router_bias, &err) != OK) fail_msg("%s", err.text);
     d->model.observer = (struct observer){ see, d };
 }
 
@@ -196,6 +197,13 @@ static enum error_code fetch(void *context, const char *name, struct tensor out,
         if (strcmp(name, d->kept[i].name) == 0) have = &d->kept[i].values;
     for (int i = 0; have == NULL && i < d->model.params; i++)
         if (strncmp(name, "start/", 6) == 0 && strcmp(name + 6, d->model.spec[i].name) == 0) have = &d->model.w[i];
+    for (int l = 0; have == NULL && l < d->model.config.L; l++) {
+        const struct param_spec s = model_router_bias(&d->model.config, l);
+        if (s.ndim == 0 || strncmp(name, "start/", 6) != 0 || strcmp(name + 6, s.name) != 0) continue;
+        memcpy(out.data, transformer_router_bias(&d->model, l), tensor_bytes(out));
+        *found = SINGLE_HAS;
+        return OK;
+    }
     if (have == NULL) return OK;
     assert_int_equal(tensor_count(*have), tensor_count(out));
     tensor_convert(out, *have);

@@ -1,5 +1,5 @@
-/* A DeepSeek-V2 on every mesh equals the one-device model: along tp each device has whole latents and some heads, and
- * the gradient of the key that all heads share is a sum over all devices.
+/* A DeepSeek-V2 or V3 on every mesh equals the one-device model: along tp each device has whole latents and some heads,
+ * and the gradient of the key that all heads share is a sum over all devices.
  * ranks: 1 3
  * verify ranks: 2 4 5 6 8
  *
@@ -17,6 +17,13 @@ static struct plan deepseek(int dp, int tp, int pp)
     return p;
 }
 
+static struct plan deepseek_v3(int dp, int tp, int pp)
+{
+    struct plan p = case_plan(dp, tp, pp);
+    case_take_deepseek_v3(&p);
+    return p;
+}
+
 static bool in_verify(void) { return tier_now() == TIER_VERIFY; }
 
 static void test_every_mesh(void **state)
@@ -28,6 +35,28 @@ static void test_every_mesh(void **state)
             struct plan p = deepseek(dp, test_size / (dp * pp), pp);
             if (plan_check(&p, &err) == OK) check(&p);
         }
+}
+
+/* The same of a DeepSeek-V3, whose bias moves after each step; in the quick tests without meshes of two axes. */
+static void test_v3_on_every_mesh(void **state)
+{
+    (void)state;
+    for (int dp = 1; dp <= test_size; dp++)
+        for (int pp = 1; dp * pp <= test_size; pp++) {
+            if (test_size % (dp * pp) != 0) continue;
+            struct plan p = deepseek_v3(dp, test_size / (dp * pp), pp);
+            if (dp > 1) case_take_experts(&p, dp, expert_scheme_at(0)->head.name);
+            if (plan_check(&p, &err) == OK) check(&p);
+        }
+}
+
+static void test_v3_with_shards(void **state)
+{
+    (void)state;
+    if (test_size == 1 || (test_size != 3 && !in_verify())) return;
+    struct plan p = deepseek_v3(test_size, 1, 1);
+    p.data.scheme = "zero3", p.model.latent.q = 0, p.model.tied = false;
+    check(&p);
 }
 
 /* Queries from the stream, each way to recompute, with and without tying and dropout. */
@@ -105,6 +134,8 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         MPI_TEST(test_every_mesh),
+        MPI_TEST(test_v3_on_every_mesh),
+        MPI_TEST(test_v3_with_shards),
         MPI_TEST(test_along_tp),
         MPI_TEST(test_schemes_that_cut_the_stream_are_refused),
         MPI_TEST(test_every_dispatch),

@@ -50,6 +50,7 @@ static const struct subject { const char *file, *what; void (*change)(struct mod
     { "golden/parscale-grouped.safetensors", "streams", NULL },
     { "golden/deepseekv2-groups.safetensors", "latents, experts in groups", NULL },
     { "golden/deepseekv2-yarn.safetensors", "latents of keys and values only, yarn", NULL },
+    { "golden/deepseekv3-groups.safetensors", "latents, corrected experts in groups", NULL },
     { "golden/mixtral-top2.safetensors", "a mixture", NULL },
     { "golden/gpt2-tied.safetensors", "dropout", drop },
     { "golden/llama-grouped.safetensors", "dropout", drop },

@@ -328,6 +328,41 @@ static void layers_may_be_dense(void **state)
     "\"moe_intermediate_size\": 13, \"num_hidden_layers\": 4, \"num_attention_heads\": 4, "                            \
     "\"num_experts_per_tok\": 2, \"max_position_embeddings\": 11"
 
+#define DEEPSEEK_V3(layers_)                                                                                           \
+    "{\"model_type\": \"deepseek_v3\", \"vocab_size\": 129280, \"hidden_size\": 7168, "                                \
+    "\"intermediate_size\": 18432, "                                                                                   \
+    "\"moe_intermediate_size\": 2048, \"num_attention_heads\": 128, \"num_experts_per_tok\": 8, "                      \
+    "\"max_position_embeddings\": 4096, \"num_hidden_layers\": " layers_
+
+static void corrections_of_routers_are_read(void **state)
+{
+    (void)state;
+    struct error err;
+    struct model_config c = parsed(DEEPSEEK_V3("4"),
+                                   "\"first_k_dense_replace\": 1, \"q_lora_rank\": null, \"norm_topk_prob\": false, "
+                                   "\"n_group\": 1, \"topk_group\": 1, \"rope_interleave\": true"), back;
+    assert_int_equal(model_family(&c), FAMILY_DEEPSEEK_V3);
+    assert_true(c.mixture.router.biased && !c.mixture.router.normalized && c.mixture.router.groups == 0);
+    assert_true(c.mixture.router.scores == SCORES_SIGMOID && c.mixture.router.bias_speed == 0 && c.latent.q == 0);
+    assert_int_equal(model_router_bias(&c, 0).ndim, 0);
+    assert_string_equal(model_router_bias(&c, 2).name, "model.layers.2.mlp.gate.e_score_correction_bias");
+    if (model_config_write(&c, scratch("config.json"), &err) != OK) fail_msg("%s", err.text);
+    if (model_config_read(&back, scratch("config.json"), &err) != OK) fail_msg("%s", err.text);
+    assert_true(model_family(&back) == FAMILY_DEEPSEEK_V3 && !back.mixture.router.normalized);
+
+    static const struct { const char *more, *says; } bad[] = {
+        { "\"topk_method\": \"greedy\"", "a deepseek_v3 has topk_method" },
+        { "\"scoring_func\": \"softmax\"", "a deepseek_v3 has topk_method" },
+        { "\"rope_interleave\": false", "rope_interleave" },
+        { "\"n_group\": 3", "3 groups of E=256 experts" },
+        { "\"quantization_config\": {\"quant_method\": \"fp8\"}", "quantization_config" },
+    };
+    for (size_t i = 0; i < sizeof bad / sizeof *bad; i++) {
+        assert_true(parse(&c, DEEPSEEK_V3("4"), bad[i].more, &err) != OK);
+        assert_says(bad[i].more, err.text, bad[i].says);
+    }
+}
+
 static void latents_are_read(void **state)
 {
     (void)state;
@@ -430,6 +465,14 @@ static void published_sizes(void **state)
         "\"num_key_value_heads\": 8");
     assert_true(model_elements(&llama) == 8030261248);
     assert_true(model_elements(&mixtral) == 46702792704);
+
+    struct model_config preset, v3 = parsed(DEEPSEEK_V3("61"), "\"num_nextn_predict_layers\": 1");
+    struct error err;
+    int64_t batch, biases = 0;
+    assert_int_equal(model_config_preset(&preset, &batch, "deepseek-v3", &err), OK);
+    for (int64_t l = 0; l < v3.L; l++) biases += model_router_bias(&v3, l).dim[0];
+    assert_true(model_elements(&v3) == 671026404352 && biases == 58 * 256);     /* in files 671026419200 */
+    assert_true(model_elements(&preset) == model_elements(&v3));
 }
 
 /* The list has each parameter once, its places agree with it, and the parts of each make up its rows. */
@@ -482,6 +525,7 @@ int main(void)
         cmocka_unit_test(heads_have_a_width_of_their_own),
         cmocka_unit_test(layers_may_be_dense),
         cmocka_unit_test(latents_are_read),
+        cmocka_unit_test(corrections_of_routers_are_read),
         cmocka_unit_test(what_is_written_reads_back),
         cmocka_unit_test(published_sizes),
         cmocka_unit_test(every_parameter_once),

@@ -82,6 +82,7 @@ static enum error_code load_start(struct session *s, struct error *err)
 {
     enum error_code e = OK;
     for (int i = 0; i < s->trainer.parameters.count && !e; i++) e = load_one(s, &s->trainer.parameters.all[i], err);
+    if (!e && s->trainer.routers.bias) e = golden_read_biases(s->golden, s->trainer.routers.bias, err);
     return comm_agree(s->trainer.comm, e, err);
 }
 

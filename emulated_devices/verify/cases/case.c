@@ -177,6 +177,18 @@ void case_take_deepseek(struct plan *p)
     if (m->L > 1) m->dense.F = 19, layer_set_add(&m->dense.at, 0);
 }
 
+/* Sigmoids, and a bias that moves so fast that it changes choices in the second step. */
+void case_take_deepseek_v3(struct plan *p)
+{
+    case_take_deepseek(p);
+    struct model_config *m = &p->model;
+    snprintf(m->name, sizeof m->name, "nasty deepseek-v3");
+    m->alike = FAMILY_DEEPSEEK_V3;
+    m->mixture.router = (struct router_rule){ .scores = SCORES_SIGMOID, .normalized = true, .scale = 2.5,
+                                              .biased = true, .groups = 3, .kept = 2, .sums_two = true,
+                                              .bias_update = BIAS_BY_SIGN, .bias_speed = 0.05 };
+}
+
 /* The same with its mixture on a shortcut past dense blocks. */
 void case_take_scmoe(struct plan *p)
 {
@@ -221,6 +233,7 @@ static const struct case_model models[] = { { "gpt2", take_gpt2 }, { "llama", ca
                                             { "olmo2", case_take_olmo2 },
                                             { "mixtral", case_take_mixtral }, { "qwen3-moe", case_take_qwen3_moe },
                                             { "deepseek", case_take_deepseek }, { "gpt-oss", case_take_gpt_oss },
+                                            { "deepseek-v3", case_take_deepseek_v3 },
                                             { "shared", take_shared } };
 
 const struct case_model *case_model_at(int place)

@@ -67,6 +67,7 @@ void case_take_gemma2(struct plan *);
 void case_take_gemma3(struct plan *);
 void case_take_deepseek(struct plan *);
 void case_take_gpt_oss(struct plan *);
+void case_take_deepseek_v3(struct plan *);
 void case_take_biased(struct plan *);
 void case_take_windows(struct plan *);
 void case_take_phi3(struct plan *);
