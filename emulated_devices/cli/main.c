@@ -12,7 +12,7 @@ static const struct command commands[] = {
     { NULL, "Train, and plan", NULL },
     { "train", "train a model on a mesh of emulated devices, and compare it with one device", command_train },
     { "infer", "run a model's forward passes on a mesh, and compare them with one device", command_infer },
-    { "plan", "what a training step would take on up to 4096 devices, without running it", command_plan },
+    { "plan", "what a training step would take on up to 16384 devices, without running it", command_plan },
     { NULL, "Check", NULL },
     { "check", "compare another program's tensors with a golden file; name the first wrong one", command_check },
     { "golden", "compare the one-device model with golden files; measure the bounds beside them", command_golden },

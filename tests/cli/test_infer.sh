@@ -46,15 +46,14 @@ test_refusals() {
     run infer --check "$top/golden/gpt2-tied.safetensors";  expect_status 2; expect_error 'golden files are of training'
 }
 
-# Every option that it leaves out is one of train's.
+# Every option that it leaves out is one of train's or plan's.
 test_help() {
-    run train --help;                                       expect_status 0
     local all name
-    all=$(grep -oE '^ +--[a-z-]+' "$place/out")
+    all=$(for name in train plan; do run $name --help; expect_status 0; grep -oE '^ +--[a-z-]+' "$place/out"; done)
     run infer --help;                                       expect_status 0; expect_columns 100
     expect_out '^usage: orrery infer \[options\]'; expect_out '^ +--ring K'
     for name in $(sed -n '/of_training\[\]/,/};/p' "$top/emulated_devices/cli/train/infer.c" | grep -oE '"--[a-z-]+"' | tr -d '"'); do
-        grep -qxE -- " +$name" <<<"$all" || complain "train has no $name"
+        grep -qxE -- " +$name" <<<"$all" || complain "neither train nor plan has $name"
         ! grep -qE -- "^  $name( |\$)" "$place/out" || complain "infer has $name"
     done
     [ -n "${name:-}" ] || complain 'the list of what it leaves out is empty'

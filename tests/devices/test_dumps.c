@@ -399,7 +399,7 @@ static const struct bad bad_files[] = {
     { "0", "{\"xp\": 1}", NULL, NULL, NULL, "mesh: \"xp\" is not one of" },
     { "0", "{\"dp\": 0}", NULL, NULL, NULL, "mesh: \"dp\" is not one of" },
     { "0", "{\"dp\": \"1\"}", NULL, NULL, NULL, "mesh: \"dp\" is not one of" },
-    { "0", "{\"dp\": 4096, \"tp\": 4096}", NULL, NULL, NULL, "mesh: has more than 4096 ranks" },
+    { "0", "{\"dp\": 4096, \"tp\": 4096}", NULL, NULL, NULL, "mesh: has more than 16384 ranks" },
     { "0", "{\"dp\": 2}", NULL, NULL, NULL, "there is no file of the rank with dp=1" },
     { "1", "{\"dp\": 2}", NULL, NULL, NULL, "there is no file of the rank with dp=0" },
     { "0", "{\"dp\": 1}", "coordinates", "3", NULL, "\"coordinates\" is not an object" },

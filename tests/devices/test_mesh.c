@@ -73,14 +73,14 @@ static void test_refusals(void **state)
 {
     const int none[AXIS_COUNT] = { [PP] = 1, [DP] = 0, [CP] = 1, [EP] = 1, [TP] = 1 };
     const int many[AXIS_COUNT] = { [PP] = 1 << 16, [DP] = 1 << 16, [CP] = 1 << 16, [EP] = 1 << 16, [TP] = 1 };
-    const int most[AXIS_COUNT] = { [PP] = 4096, [DP] = 1, [CP] = 1, [EP] = 1, [TP] = 1 };
+    const int most[AXIS_COUNT] = { [PP] = 16384, [DP] = 1, [CP] = 1, [EP] = 1, [TP] = 1 };
     struct mesh m;
     struct error err;
     (void)state;
     assert_int_equal(mesh_make(&m, none, &err), ERR_PLAN);
     assert_string_equal(err.text, "--dp 0: an axis has at least 1 device");
     assert_int_equal(mesh_make(&m, many, &err), ERR_PLAN);
-    assert_non_null(strstr(err.text, "4096"));
+    assert_non_null(strstr(err.text, "16384"));
     assert_int_equal(mesh_make(&m, most, &err), OK);
 }
 

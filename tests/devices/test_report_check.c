@@ -8,6 +8,7 @@
 #include <cmocka.h>
 #undef fail                             /* cmocka's macro; ref/error.h has a function of that name */
 #include "emulated_devices/cli/train/train.h"
+#include <stdbool.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -20,36 +21,34 @@ static void put(struct worst *w, const char *tensor, int rank, int64_t step)
     snprintf(w->tensor, sizeof w->tensor, "%s", tensor);
 }
 
-/* The column in which a word begins in each line that has it; -1: not always in the same one. */
-static int column_of(const char *text, const char *word, int *lines)
+/* The column in which text begins, or ends, in its line. */
+static int column_of(const char *all, const char *text, bool its_end)
 {
-    int at = -2;
-    *lines = 0;
-    for (const char *line = text; *line;) {
-        const char *end = strchr(line, '\n'), *found = strstr(line, word);
-        if (found && found < end) {
-            at = at == -2 || at == (int)(found - line) ? (int)(found - line) : -1;
-            (*lines)++;
-        }
-        line = end + 1;
-    }
-    return at;
+    const char *found = strstr(all, text), *line = found;
+    assert_non_null(found);
+    while (line > all && line[-1] != '\n') line--;
+    return (int)(found - line) + (its_end ? (int)strlen(text) : 0);
 }
 
+/* The last column begins, and the numbers before it end, under their heads. */
 static void assert_aligned(void)
 {
-    static const char *const words[] = { "  device ", "  step ", "  error ", "  bound ", "  ratio " };
+    const struct comparison *c = &record.comparison;
+    const struct worst *const row[] = { &c->loss, &c->activation, &c->state };
     char *text = NULL;
     size_t size = 0;
-    int lines;
     record.out = open_memstream(&text, &size);
     assert_non_null(record.out);
     report_check(&record);
     fclose(record.out);
-    for (size_t i = 0; i < sizeof words / sizeof *words; i++) {
-        const bool aligned = column_of(text, words[i], &lines) >= 0 && lines == 3;
-        if (!aligned) print_error("\"%s\" is not in one column of three lines:\n%s", words[i], text);
-        assert_true(aligned);
+    for (size_t i = 0; i < sizeof row / sizeof *row; i++) {
+        char tensor[200], step[300];
+        snprintf(tensor, sizeof tensor, "  %s\n", row[i]->tensor);
+        snprintf(step, sizeof step, "%d%*lld  1.5e-07  1.2e-05%s", row[i]->rank,
+                 column_of(text, "step  ", true) - column_of(text, "device  ", true), (long long)row[i]->step, tensor);
+        if (strstr(text, step) == NULL) print_error("no line has \"%s\":\n%s", step, text);
+        assert_int_equal(column_of(text, step, false) + (int)strlen(step) - (int)strlen(tensor) + 2,
+                         column_of(text, "tensor\n", false));
     }
     free(text);
 }
