@@ -102,6 +102,16 @@ test_check() {
     run bench check --model nothing;                    expect_status 2; expect_error '--model nothing'
 }
 
+# A plan whose tp and dp are folded; the numbers of a run that is not.
+test_plans() {
+    run bench plan --model tiny --devices 64,128;       expect_status 0; expect_silent; expect_columns 100
+    expect_out '^ +128 +dp 2 -> 1, tp 8 -> 1 +8 +[0-9]+ +[0-9]+ +[0-9.]+ +[0-9]+ +[0-9]+ +[0-9.]+$'
+    local folded; folded=$(awk '$1 == 64 { print $NF }' "$place/out")
+    run bench plan --model tiny --devices 64 --unfolded; expect_status 0; expect_out "^ +64 +nothing +64 .* $folded\$"
+    run bench plan --devices 65;                        expect_status 2; expect_error '--devices 65: must be a multiple of 64'
+    run bench plan --model nothing;                     expect_status 2; expect_error 'nothing'
+}
+
 test_topics() {
     run bench --help;                                   expect_status 0; expect_out '^  schedules '
     run bench schedul;                                  expect_status 2; expect_error 'did you mean schedules\?'
@@ -109,4 +119,4 @@ test_topics() {
     run bench schedules --help;                         expect_status 0; expect_columns 100
 }
 
-run_tests test_published_table test_published_formulas test_all_schedules test_tensor test_tensor_formats_and_mistakes test_offload test_check test_topics
+run_tests test_published_table test_published_formulas test_all_schedules test_plans test_tensor test_tensor_formats_and_mistakes test_offload test_check test_topics

@@ -1,0 +1,135 @@
+/* plan.c -- `orrery bench plan`: what a plan takes of this machine, for each of its messages. */
+#define _DEFAULT_SOURCE                 /* wait4 */
+#include "emulated_devices/cli/bench/bench.h"
+#include "emulated_devices/model/dry_run.h"
+#include "ref/io/output.h"
+#include <stdio.h>
+#include <string.h>
+#include <sys/resource.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+enum { PARTS = 8, ROWS = 8 };           /* along tp and pp */
+
+struct wanted { const char *model, *devices; int micro; bool unfolded; struct cluster cluster; };
+
+/* What a process that ran a plan says of it. */
+struct row {
+    enum error_code code;
+    struct error err;
+    struct dry_run run;
+    double seconds;                     /* of a processor */
+    picoseconds step;
+    long kilobytes;
+};
+
+static enum error_code plan_of(struct plan *p, const struct wanted *w, int devices, struct error *err)
+{
+    const int size[AXIS_COUNT] = { [PP] = PARTS, [DP] = devices / PARTS / PARTS, [CP] = 1, [EP] = 1, [TP] = PARTS };
+    int64_t batch;
+    *p = (struct plan){
+        .micros = w->micro, .chunks = 1, .dtype = BF16, .cluster = &w->cluster, .degree = -1,
+        .data = { .scheme = data_scheme_at(0)->head.name, .bucket = 25 << 20, .offload_slice = 1 << 16 },
+        .tensor = tensor_scheme_at(0)->head.name, .attention = attention_scheme_at(0)->head.name,
+        .dispatch = expert_scheme_at(0)->head.name, .schedule = schedule_generator_at(0)->head.name,
+        .optimizer = optimizers[0], .hyper = optimizers[0]->usual,
+    };
+    enum error_code e = model_config_preset(&p->model, &batch, w->model, err);
+    if (!e) e = mesh_make(&p->mesh, size, err);
+    p->S = p->model.S, p->B = (int64_t)size[DP] * w->micro;
+    return e ? e : plan_check(p, err);
+}
+
+static enum error_code note_time(struct trainer *t, void *step, struct error *err)
+{
+    (void)err;
+    if (t->device->clock.now > *(picoseconds *)step) *(picoseconds *)step = t->device->clock.now;
+    return OK;
+}
+
+static struct row run_plan_of(const struct wanted *w, int devices)
+{
+    struct row r = { .code = OK };
+    struct plan p;
+    r.code = plan_of(&p, w, devices, &r.err);
+    if (!r.code) r.code = dry_run(&p, 1, w->unfolded, NULL, note_time, &r.step, &r.run, &r.err);
+    return r;
+}
+
+/* In a process of its own, whose peak of memory is the plan's. */
+static enum error_code measure(const struct wanted *w, int devices, struct row *r, struct error *err)
+{
+    int ends[2], how = 0;
+    struct rusage used = { 0 };
+    fflush(NULL);
+    if (pipe(ends) != 0) return fail(err, ERR_MEMORY, "no pipe to a process");
+    const pid_t child = fork();
+    if (child == 0) {
+        const struct row own = run_plan_of(w, devices);
+        _exit(write(ends[1], &own, sizeof own) == (ssize_t)sizeof own ? 0 : 1);
+    }
+    close(ends[1]);
+    const bool got = child > 0 && read(ends[0], r, sizeof *r) == (ssize_t)sizeof *r;
+    close(ends[0]);
+    if (child > 0) wait4(child, &how, 0, &used);
+    if (!got) return fail(err, ERR_MEMORY, "the process for a plan of %d devices has ended", devices);
+    r->kilobytes = used.ru_maxrss;
+    r->seconds = (double)(used.ru_utime.tv_sec + used.ru_stime.tv_sec) +
+                 1e-6 * (double)(used.ru_utime.tv_usec + used.ru_stime.tv_usec);
+    return r->code ? fail(err, r->code, "%d devices: %s", devices, r->err.text) : OK;
+}
+
+static void print_row(int devices, const struct row *r)
+{
+    char folded[40];
+    const struct crew_outcome *o = &r->run.crew;
+    printf("%7d  %-21s %6d %10llu %10llu %8.2f %9.0f %6.0f %11.1f\n", devices,
+           folding_describe(&r->run.folding, folded, sizeof folded), o->lives, (unsigned long long)o->events,
+           (unsigned long long)o->switches, r->seconds, o->events ? 1e9 * r->seconds / (double)o->events : 0,
+           (double)r->kilobytes / 1024, 1e-9 * (double)r->step);
+}
+
+static enum error_code print_all(const struct wanted *w, struct error *err)
+{
+    int devices[ROWS], count = 0;
+    enum error_code e = bench_devices(w->devices, MESH_MOST_DEVICES, ROWS, devices, &count, err);
+    for (int i = 0; i < count && !e; i++)
+        if (devices[i] % (PARTS * PARTS) != 0)
+            e = fail(err, ERR_USAGE, "--devices %d: must be a multiple of %d, tp %d x pp %d", devices[i],
+                     PARTS * PARTS, PARTS, PARTS);
+    if (e) return e;
+    printf("A step of %s without its numbers: %d microbatches of a sequence, 1f1b, tp %d x pp %d x dp,\n"
+           "bf16, on %s\n\n", w->model, w->micro, PARTS, PARTS, w->cluster.name);
+    printf("%7s  %-21s %6s %10s %10s %8s %9s %6s %11s\n", "devices", "folded", "ran", "events", "switches", "seconds",
+           "ns/event", "MB", "virtual ms");
+    for (int i = 0; i < count && !e; i++) {
+        struct row r = { .code = OK };
+        e = measure(w, devices[i], &r, err);
+        if (!e) print_row(devices[i], &r);
+    }
+    printf("\nEvents: messages sent and received by the devices that ran. Seconds of a processor. MB: the most\n"
+           "that the process held.\n");
+    return e;
+}
+
+enum error_code bench_plan_topic(int argc, char **argv, int *status, struct error *err)
+{
+    struct wanted w = { .model = "gpt3-175b", .devices = "512,4096,16384", .micro = 8 };
+    const char *cluster = BENCH_CLUSTER;
+    bool help;
+    (void)status;
+    const struct option table[] = {
+        { "--model", "NAME", OPTION_STRING, &w.model, .help = "a preset" },
+        { "--devices", "LIST", OPTION_STRING, &w.devices, .help = "numbers of devices, multiples of 64" },
+        { "--micro", "M", OPTION_INT, &w.micro, .min = 1, .max = 4096, .help = "microbatches of each copy" },
+        { "--cluster", "NAME|FILE", OPTION_STRING, &cluster, .help = "the machine" },
+        { "--unfolded", NULL, OPTION_SWITCH, &w.unfolded, .help = "run every device" },
+        { 0 }
+    };
+    enum error_code e = parse_command("bench plan", "[options]",
+                                      "The time of a plan for each message of it, and the memory that it takes.",
+                                      argc - 3, argv + 3, table, &help, err);
+    if (e || help) return e;
+    e = cluster_find(&w.cluster, cluster, err);
+    return e ? e : print_all(&w, err);
+}
