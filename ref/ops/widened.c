@@ -54,6 +54,15 @@ static void end(struct scratch *s)
     while (s->used > 0) free(s->block[--s->used]);
 }
 
+/* Call an operation of fp32 that writes `result`, a wide OUT, and round that once.  s: for wide copies of operands. */
+#define ROUNDED(OUT, ...)                                                                                              \
+    do {                                                                                                               \
+        struct scratch s = { 0 };                                                                                      \
+        const T result = room(&s, OUT);                                                                                \
+        ops_f32.__VA_ARGS__;                                                                                           \
+        store(OUT, result), end(&s);                                                                                   \
+    } while (0)
+
 /* ---- embedding: only the rows of the table that are used are widened --------------------------------------------- */
 
 static void embedding_forward(T Y, T ids, T W, int64_t first, bool accumulate)
@@ -96,10 +105,7 @@ static void layernorm_forward(T Y, T mean, T rstd, T X, T w, T b, double eps)
 
 static void layernorm_backward_input(T dX, T dY, T X, T w, T mean, T rstd)
 {
-    struct scratch s = { 0 };
-    const T dx = room(&s, dX);
-    ops_f32.layernorm_backward_input(dx, wide(&s, dY), wide(&s, X), wide(&s, w), mean, rstd);
-    store(dX, dx), end(&s);
+    ROUNDED(dX, layernorm_backward_input(result, wide(&s, dY), wide(&s, X), wide(&s, w), mean, rstd));
 }
 
 static void layernorm_backward_weight(T dw, T db, T dY, T X, T mean, T rstd)
@@ -126,10 +132,7 @@ static void row_centred_squares(T sum, T X, T mean)
 
 static void layernorm_forward_part(T Y, T rstd, T X, T w, double base, T b, T mean, int64_t width, double eps)
 {
-    struct scratch s = { 0 };
-    const T y = room(&s, Y);
-    ops_f32.layernorm_forward_part(y, rstd, wide(&s, X), wide(&s, w), base, wide(&s, b), mean, width, eps);
-    store(Y, y), end(&s);
+    ROUNDED(Y, layernorm_forward_part(result, rstd, wide(&s, X), wide(&s, w), base, wide(&s, b), mean, width, eps));
 }
 
 static void layernorm_backward_sums(T sums, T dY, T X, T w, double base, T mean, T rstd)
@@ -141,20 +144,14 @@ static void layernorm_backward_sums(T sums, T dY, T X, T w, double base, T mean,
 
 static void layernorm_backward_part(T dX, T dY, T X, T w, double base, T mean, T rstd, T sums, int64_t width)
 {
-    struct scratch s = { 0 };
-    const T dx = room(&s, dX);
-    ops_f32.layernorm_backward_part(dx, wide(&s, dY), wide(&s, X), wide(&s, w), base, mean, rstd, sums, width);
-    store(dX, dx), end(&s);
+    ROUNDED(dX, layernorm_backward_part(result, wide(&s, dY), wide(&s, X), wide(&s, w), base, mean, rstd, sums, width));
 }
 
 /* ---- linear ------------------------------------------------------------------------------------------------------ */
 
 static void linear_forward(T Y, T X, T W, T b)
 {
-    struct scratch s = { 0 };
-    const T y = room(&s, Y);
-    ops_f32.linear_forward(y, wide(&s, X), wide(&s, W), wide(&s, b));
-    store(Y, y), end(&s);
+    ROUNDED(Y, linear_forward(result, wide(&s, X), wide(&s, W), wide(&s, b)));
 }
 
 static void linear_forward_add(T Y, T X, T W)
@@ -175,10 +172,7 @@ static void column_sums(T db, T dY)
 
 static void linear_backward_input(T dX, T dY, T W)
 {
-    struct scratch s = { 0 };
-    const T dx = room(&s, dX);
-    ops_f32.linear_backward_input(dx, wide(&s, dY), wide(&s, W));
-    store(dX, dx), end(&s);
+    ROUNDED(dX, linear_backward_input(result, wide(&s, dY), wide(&s, W)));
 }
 
 static void linear_backward_weight(T dW, T db, T dY, T X)
@@ -246,10 +240,7 @@ static void attention_forward(T O, T lse, T QKV, struct attention a)
 
 static void attention_backward_input(T dQKV, T dO, T O, T lse, T QKV, struct attention a)
 {
-    struct scratch s = { 0 };
-    const T dqkv = room(&s, dQKV);
-    ops_f32.attention_backward_input(dqkv, wide(&s, dO), wide(&s, O), lse, wide(&s, QKV), a);
-    store(dQKV, dqkv), end(&s);
+    ROUNDED(dQKV, attention_backward_input(result, wide(&s, dO), wide(&s, O), lse, wide(&s, QKV), a));
 }
 
 static void attention_sinks_backward(T dsinks, T dO, T O, T lse, struct attention a)
@@ -324,60 +315,39 @@ static void attention_scores_times(T Y, T X, int64_t first, T R, T q_at, struct 
 
 static void attention_scores_transposed(T dR, T X, T L, T q_at, struct attention a)
 {
-    struct scratch s = { 0 };
-    const T dr = room(&s, dR);
-    ops_f32.attention_scores_transposed(dr, X, wide(&s, L), q_at, a);
-    store(dR, dr), end(&s);
+    ROUNDED(dR, attention_scores_transposed(result, X, wide(&s, L), q_at, a));
 }
 
 /* ---- element by element: results may overwrite operands, because those were copied ------------------------------- */
 
 static void gelu_forward(T Y, T X)
 {
-    struct scratch s = { 0 };
-    const T y = room(&s, Y);
-    ops_f32.gelu_forward(y, wide(&s, X));
-    store(Y, y), end(&s);
+    ROUNDED(Y, gelu_forward(result, wide(&s, X)));
 }
 
 static void gelu_backward_input(T dX, T dY, T X)
 {
-    struct scratch s = { 0 };
-    const T dx = room(&s, dX);
-    ops_f32.gelu_backward_input(dx, wide(&s, dY), wide(&s, X));
-    store(dX, dx), end(&s);
+    ROUNDED(dX, gelu_backward_input(result, wide(&s, dY), wide(&s, X)));
 }
 
 static void soft_cap_forward(T Y, T X, double cap)
 {
-    struct scratch s = { 0 };
-    const T y = room(&s, Y);
-    ops_f32.soft_cap_forward(y, wide(&s, X), cap);
-    store(Y, y), end(&s);
+    ROUNDED(Y, soft_cap_forward(result, wide(&s, X), cap));
 }
 
 static void soft_cap_backward_input(T dX, T dY, T Y, double cap)
 {
-    struct scratch s = { 0 };
-    const T dx = room(&s, dX);
-    ops_f32.soft_cap_backward_input(dx, wide(&s, dY), wide(&s, Y), cap);
-    store(dX, dx), end(&s);
+    ROUNDED(dX, soft_cap_backward_input(result, wide(&s, dY), wide(&s, Y), cap));
 }
 
 static void add(T Y, T A, T B)
 {
-    struct scratch s = { 0 };
-    const T y = room(&s, Y);
-    ops_f32.add(y, wide(&s, A), wide(&s, B));
-    store(Y, y), end(&s);
+    ROUNDED(Y, add(result, wide(&s, A), wide(&s, B)));
 }
 
 static void dropout(T Y, T X, struct dropout d)
 {
-    struct scratch s = { 0 };
-    const T y = room(&s, Y);
-    ops_f32.dropout(y, wide(&s, X), d);
-    store(Y, y), end(&s);
+    ROUNDED(Y, dropout(result, wide(&s, X), d));
 }
 
 static double sum_of_squares(T X)
@@ -409,10 +379,7 @@ static void rmsnorm_forward(T Y, T rstd, T X, T w, double base, double eps)
 
 static void rmsnorm_backward_input(T dX, T dY, T X, T w, double base, T rstd)
 {
-    struct scratch s = { 0 };
-    const T dx = room(&s, dX);
-    ops_f32.rmsnorm_backward_input(dx, wide(&s, dY), wide(&s, X), wide(&s, w), base, rstd);
-    store(dX, dx), end(&s);
+    ROUNDED(dX, rmsnorm_backward_input(result, wide(&s, dY), wide(&s, X), wide(&s, w), base, rstd));
 }
 
 static void rmsnorm_backward_weight(T dw, T dY, T X, T rstd)
@@ -434,10 +401,7 @@ static void head_norm_forward(T Y, T rstd, T X, T w, double base, struct attenti
 
 static void head_norm_backward_input(T dX, T dY, T X, T w, double base, T rstd, struct attention a)
 {
-    struct scratch s = { 0 };
-    const T dx = room(&s, dX);
-    ops_f32.head_norm_backward_input(dx, wide(&s, dY), wide(&s, X), wide(&s, w), base, rstd, a);
-    store(dX, dx), end(&s);
+    ROUNDED(dX, head_norm_backward_input(result, wide(&s, dY), wide(&s, X), wide(&s, w), base, rstd, a));
 }
 
 static void head_norm_backward_weight(T dw, T dY, T X, T rstd, struct attention a)
@@ -467,50 +431,32 @@ static void rotary_backward_input(T dQKV, T positions, T table, struct attention
 
 static void swiglu_forward(T Y, T X)
 {
-    struct scratch s = { 0 };
-    const T y = room(&s, Y);
-    ops_f32.swiglu_forward(y, wide(&s, X));
-    store(Y, y), end(&s);
+    ROUNDED(Y, swiglu_forward(result, wide(&s, X)));
 }
 
 static void swiglu_backward_input(T dX, T dY, T X)
 {
-    struct scratch s = { 0 };
-    const T dx = room(&s, dX);
-    ops_f32.swiglu_backward_input(dx, wide(&s, dY), wide(&s, X));
-    store(dX, dx), end(&s);
+    ROUNDED(dX, swiglu_backward_input(result, wide(&s, dY), wide(&s, X)));
 }
 
 static void geglu_forward(T Y, T X)
 {
-    struct scratch s = { 0 };
-    const T y = room(&s, Y);
-    ops_f32.geglu_forward(y, wide(&s, X));
-    store(Y, y), end(&s);
+    ROUNDED(Y, geglu_forward(result, wide(&s, X)));
 }
 
 static void geglu_backward_input(T dX, T dY, T X)
 {
-    struct scratch s = { 0 };
-    const T dx = room(&s, dX);
-    ops_f32.geglu_backward_input(dx, wide(&s, dY), wide(&s, X));
-    store(dX, dx), end(&s);
+    ROUNDED(dX, geglu_backward_input(result, wide(&s, dY), wide(&s, X)));
 }
 
 static void clamped_swiglu_forward(T Y, T X, struct clamped c)
 {
-    struct scratch s = { 0 };
-    const T y = room(&s, Y);
-    ops_f32.clamped_swiglu_forward(y, wide(&s, X), c);
-    store(Y, y), end(&s);
+    ROUNDED(Y, clamped_swiglu_forward(result, wide(&s, X), c));
 }
 
 static void clamped_swiglu_backward_input(T dX, T dY, T X, struct clamped c)
 {
-    struct scratch s = { 0 };
-    const T dx = room(&s, dX);
-    ops_f32.clamped_swiglu_backward_input(dx, wide(&s, dY), wide(&s, X), c);
-    store(dX, dx), end(&s);
+    ROUNDED(dX, clamped_swiglu_backward_input(result, wide(&s, dY), wide(&s, X), c));
 }
 
 /* What is added is rounded once. */
@@ -524,10 +470,7 @@ static void columns_move(T Y, T X, struct column_blocks at, bool add)
 
 static void gate_forward(T Y, T X, T logits)
 {
-    struct scratch s = { 0 };
-    const T y = room(&s, Y);
-    ops_f32.gate_forward(y, wide(&s, X), wide(&s, logits));
-    store(Y, y), end(&s);
+    ROUNDED(Y, gate_forward(result, wide(&s, X), wide(&s, logits)));
 }
 
 static void gate_backward_input(T dX, T dlogits, T dY, T X, T logits)
@@ -542,42 +485,27 @@ static void gate_backward_input(T dX, T dlogits, T dY, T X, T logits)
 
 static void silu_forward(T Y, T X)
 {
-    struct scratch s = { 0 };
-    const T y = room(&s, Y);
-    ops_f32.silu_forward(y, wide(&s, X));
-    store(Y, y), end(&s);
+    ROUNDED(Y, silu_forward(result, wide(&s, X)));
 }
 
 static void silu_backward_input(T dX, T dY, T X)
 {
-    struct scratch s = { 0 };
-    const T dx = room(&s, dX);
-    ops_f32.silu_backward_input(dx, wide(&s, dY), wide(&s, X));
-    store(dX, dx), end(&s);
+    ROUNDED(dX, silu_backward_input(result, wide(&s, dY), wide(&s, X)));
 }
 
 static void streams_beside(T X, T H)
 {
-    struct scratch s = { 0 };
-    const T x = room(&s, X);
-    ops_f32.streams_beside(x, wide(&s, H));
-    store(X, x), end(&s);
+    ROUNDED(X, streams_beside(result, wide(&s, H)));
 }
 
 static void streams_beside_backward_input(T dH, T dX)
 {
-    struct scratch s = { 0 };
-    const T dh = room(&s, dH);
-    ops_f32.streams_beside_backward_input(dh, wide(&s, dX));
-    store(dH, dh), end(&s);
+    ROUNDED(dH, streams_beside_backward_input(result, wide(&s, dX)));
 }
 
 static void streams_mix_forward(T Y, T p, T logits, T X, double smoothing)
 {
-    struct scratch s = { 0 };
-    const T y = room(&s, Y);
-    ops_f32.streams_mix_forward(y, p, wide(&s, logits), wide(&s, X), smoothing);
-    store(Y, y), end(&s);
+    ROUNDED(Y, streams_mix_forward(result, p, wide(&s, logits), wide(&s, X), smoothing));
 }
 
 static void streams_mix_backward_input(T dX, T dlogits, T dY, T p, T X, double smoothing)
@@ -592,18 +520,12 @@ static void streams_mix_backward_input(T dX, T dlogits, T dY, T p, T X, double s
 
 static void route_forward(T weights, T experts, T logits, const struct router_rule *rule, const double *bias)
 {
-    struct scratch s = { 0 };
-    const T w = room(&s, weights);
-    ops_f32.route_forward(w, experts, wide(&s, logits), rule, bias);
-    store(weights, w), end(&s);
+    ROUNDED(weights, route_forward(result, experts, wide(&s, logits), rule, bias));
 }
 
 static void route_weights(T weights, T experts, T logits, const struct router_rule *rule)
 {
-    struct scratch s = { 0 };
-    const T w = room(&s, weights);
-    ops_f32.route_weights(w, experts, wide(&s, logits), rule);
-    store(weights, w), end(&s);
+    ROUNDED(weights, route_weights(result, experts, wide(&s, logits), rule));
 }
 
 static void route_drop(T weights, T experts, int64_t S, int64_t E, int64_t capacity, bool by_weight)
@@ -630,39 +552,27 @@ static void identity_backward_weights(T dweights, T dY, T X, T experts, int64_t 
     store(dweights, dw), end(&s);
 }
 
-static void route_backward_input(T dlogits, T dweights, T weights, T experts, T logits,
-                                 const struct router_rule *rule)
+static void route_backward_input(T dlogits, T dweights, T weights, T experts, T logits, const struct router_rule *rule)
 {
-    struct scratch s = { 0 };
-    const T dx = room(&s, dlogits);
-    ops_f32.route_backward_input(dx, wide(&s, dweights), wide(&s, weights), experts, wide(&s, logits), rule);
-    store(dlogits, dx), end(&s);
+    ROUNDED(dlogits, route_backward_input(result, wide(&s, dweights), wide(&s, weights), experts, wide(&s, logits),
+            rule));
 }
 
 static void expert_order(T order, T counts, T experts) { ops_f32.expert_order(order, counts, experts); }
 
 static void gather_forward(T rows, T X, T order, int64_t k)
 {
-    struct scratch s = { 0 };
-    const T r = room(&s, rows);
-    ops_f32.gather_forward(r, wide(&s, X), order, k);
-    store(rows, r), end(&s);
+    ROUNDED(rows, gather_forward(result, wide(&s, X), order, k));
 }
 
 static void gather_backward_input(T dX, T drows, T order, int64_t k)
 {
-    struct scratch s = { 0 };
-    const T dx = room(&s, dX);
-    ops_f32.gather_backward_input(dx, wide(&s, drows), order, k);
-    store(dX, dx), end(&s);
+    ROUNDED(dX, gather_backward_input(result, wide(&s, drows), order, k));
 }
 
 static void combine_forward(T Y, T rows, T order, T weights)
 {
-    struct scratch s = { 0 };
-    const T y = room(&s, Y);
-    ops_f32.combine_forward(y, wide(&s, rows), order, wide(&s, weights));
-    store(Y, y), end(&s);
+    ROUNDED(Y, combine_forward(result, wide(&s, rows), order, wide(&s, weights)));
 }
 
 static void combine_backward_input(T drows, T dweights, T dY, T rows, T order, T weights)
@@ -731,10 +641,7 @@ static double cross_entropy_loss(T total, T top, T hit, T labels, int ignore)
 static void cross_entropy_backward(T dlogits, T logits, T total, T top, T labels, int64_t first, int ignore,
                                    double factor)
 {
-    struct scratch s = { 0 };
-    const T dx = room(&s, dlogits);
-    ops_f32.cross_entropy_backward(dx, wide(&s, logits), total, top, labels, first, ignore, factor);
-    store(dlogits, dx), end(&s);
+    ROUNDED(dlogits, cross_entropy_backward(result, wide(&s, logits), total, top, labels, first, ignore, factor));
 }
 
 /* ---- the tables -------------------------------------------------------------------------------------------------- */
