@@ -24,20 +24,10 @@ const struct config_reading deepseek_v3_defaults = {    /* DeepseekV3Config's */
 
 /* head_dim and qk_head_dim are sums of others. */
 #define DEEPSEEK_KEYS                                                                                                  \
-    CONFIG_TO("max_position_embeddings", KEY_SIZE, c.S),                                                               \
-    CONFIG_TO("hidden_size", KEY_SIZE, c.D),                                                                           \
-    CONFIG_TO("num_attention_heads", KEY_SIZE, c.H),                                                                   \
-    CONFIG_TO("num_key_value_heads", KEY_SIZE_OR_NULL, c.K),                                                           \
-    CONFIG_TO("num_hidden_layers", KEY_SIZE, c.L),                                                                     \
+    ROTARY_DECODER_KEYS,                                                                                               \
     CONFIG_TO("intermediate_size", KEY_SIZE, c.dense.F),                                                               \
     CONFIG_TO("moe_intermediate_size", KEY_SIZE, c.F),                                                                 \
     CONFIG_TO("first_k_dense_replace", KEY_COUNT, first_dense),                                                        \
-    CONFIG_TO("rms_norm_eps", KEY_REAL, c.eps),                                                                        \
-    CONFIG_TO("attention_dropout", KEY_REAL, c.dropout_attention),                                                     \
-    CONFIG_TO("pad_token_id", KEY_TOKEN, pad_token),                                                                   \
-    CONFIG_TO("rope_theta", KEY_REAL, rope_theta),                                                                     \
-    CONFIG_TO("rope_scaling", KEY_OBJECT, rope_scaling),                                                               \
-    CONFIG_TO("rope_parameters", KEY_OBJECT, rope_parameters),                                                         \
     CONFIG_TO("q_lora_rank", KEY_SIZE_OR_NULL, c.latent.q),                                                            \
     CONFIG_TO("kv_lora_rank", KEY_SIZE_OR_NULL, c.latent.kv),                                                          \
     CONFIG_TO("qk_nope_head_dim", KEY_SIZE_OR_NULL, nope),                                                             \

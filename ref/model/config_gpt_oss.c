@@ -21,20 +21,10 @@ const struct config_reading gpt_oss_defaults = {        /* GptOssConfig's */
 /* What the released files have besides, and no version reads: the numbers of a token's experts and of the original
  * context under other names. */
 const struct config_key gpt_oss_keys[] = {
-    CONFIG_TO("max_position_embeddings", KEY_SIZE, c.S),
-    CONFIG_TO("hidden_size", KEY_SIZE, c.D),
-    CONFIG_TO("num_attention_heads", KEY_SIZE, c.H),
-    CONFIG_TO("num_key_value_heads", KEY_SIZE_OR_NULL, c.K),
-    CONFIG_TO("num_hidden_layers", KEY_SIZE, c.L),
+    ROTARY_DECODER_KEYS,
     CONFIG_TO("intermediate_size", KEY_SIZE, c.F),
     CONFIG_TO("head_dim", KEY_SIZE_OR_NULL, head_dim),
-    CONFIG_TO("rms_norm_eps", KEY_REAL, c.eps),
-    CONFIG_TO("attention_dropout", KEY_REAL, c.dropout_attention),
     CONFIG_TO("attention_bias", KEY_FLAG, attention_bias),
-    CONFIG_TO("pad_token_id", KEY_TOKEN, pad_token),
-    CONFIG_TO("rope_theta", KEY_REAL, rope_theta),
-    CONFIG_TO("rope_scaling", KEY_OBJECT, rope_scaling),
-    CONFIG_TO("rope_parameters", KEY_OBJECT, rope_parameters),
     KEY_ONLY_AS("hidden_act", "\"silu\""),
     CONFIG_TO("sliding_window", KEY_SIZE_OR_NULL, sliding_window),
     CONFIG_TO("layer_types", KEY_LIST, layer_types),

@@ -35,6 +35,20 @@ struct config_reading {
 
 #define CONFIG_TO(name, kind, field) KEY_TO(name, kind, struct config_reading, field)
 
+/* Keys of all families with rmsnorms and rotary positions. */
+#define ROTARY_DECODER_KEYS                                                                                            \
+    CONFIG_TO("max_position_embeddings", KEY_SIZE, c.S),                                                               \
+    CONFIG_TO("hidden_size", KEY_SIZE, c.D),                                                                           \
+    CONFIG_TO("num_attention_heads", KEY_SIZE, c.H),                                                                   \
+    CONFIG_TO("num_key_value_heads", KEY_SIZE_OR_NULL, c.K),                                                           \
+    CONFIG_TO("num_hidden_layers", KEY_SIZE, c.L),                                                                     \
+    CONFIG_TO("rms_norm_eps", KEY_REAL, c.eps),                                                                        \
+    CONFIG_TO("attention_dropout", KEY_REAL, c.dropout_attention),                                                     \
+    CONFIG_TO("pad_token_id", KEY_TOKEN, pad_token),                                                                   \
+    CONFIG_TO("rope_theta", KEY_REAL, rope_theta),                                                                     \
+    CONFIG_TO("rope_scaling", KEY_OBJECT, rope_scaling),                                                               \
+    CONFIG_TO("rope_parameters", KEY_OBJECT, rope_parameters)
+
 /* Reading a family: start with the defaults of its class in transformers, read its list of keys, then call its finish
  * function, which computes derived values and refuses contradictions.  Mistral, Phi-3, OLMo 2, Mixtral, Qwen2, Qwen3,
  * ParScale, Gemma and ScMoE use llama_finish, a Qwen3-MoE, a GPT-OSS and later Gemmas after their own;

@@ -75,18 +75,8 @@ const struct config_reading scmoe_defaults = {          /* Mixtral's, and LongCa
 };
 
 #define SHAPE_KEYS                                                                                                     \
-    CONFIG_TO("max_position_embeddings", KEY_SIZE, c.S),                                                               \
-    CONFIG_TO("hidden_size", KEY_SIZE, c.D),                                                                           \
-    CONFIG_TO("num_attention_heads", KEY_SIZE, c.H),                                                                   \
-    CONFIG_TO("num_key_value_heads", KEY_SIZE_OR_NULL, c.K),                                                           \
-    CONFIG_TO("num_hidden_layers", KEY_SIZE, c.L),                                                                     \
+    ROTARY_DECODER_KEYS,                                                                                               \
     CONFIG_TO("head_dim", KEY_SIZE_OR_NULL, head_dim),                                                                 \
-    CONFIG_TO("rms_norm_eps", KEY_REAL, c.eps),                                                                        \
-    CONFIG_TO("attention_dropout", KEY_REAL, c.dropout_attention),                                                     \
-    CONFIG_TO("pad_token_id", KEY_TOKEN, pad_token),                                                                   \
-    CONFIG_TO("rope_theta", KEY_REAL, rope_theta),                                                                     \
-    CONFIG_TO("rope_scaling", KEY_OBJECT, rope_scaling),                                                               \
-    CONFIG_TO("rope_parameters", KEY_OBJECT, rope_parameters),                                                         \
     KEY_ONLY_AS("hidden_act", "\"silu\""),                                                                             \
     CONFIG_TO("partial_rotary_factor", KEY_REAL_OR_NULL, rope_part),                                                   \
     CONFIG_TO("layer_types", KEY_LIST, layer_types)

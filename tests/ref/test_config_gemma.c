@@ -2,7 +2,7 @@
  * tier: check
  */
 #include "ref/model/transformer.h"
-#include "tests/ref/scratch.h"
+#include "tests/ref/config_text.h"
 #include <math.h>
 #include <string.h>
 
@@ -11,22 +11,6 @@
 static const char *const GEMMA = "{\"model_type\": \"gemma\", " SIZES;
 static const char *const GEMMA2 = "{\"model_type\": \"gemma2\", " SIZES;
 static const char *const GEMMA3 = "{\"model_type\": \"gemma3_text\", " SIZES;
-
-static enum error_code parse(struct model_config *c, const char *start, const char *more, struct error *err)
-{
-    char text[1000];
-    *err = (struct error){ OK, "" };
-    snprintf(text, sizeof text, "%s%s%s}", start, more[0] ? ", " : "", more);
-    return model_config_parse(c, text, "config.json", err);
-}
-
-static struct model_config parsed(const char *start, const char *more)
-{
-    struct model_config c;
-    struct error err;
-    if (parse(&c, start, more, &err) != OK) fail_msg("%s: %s", more, err.text);
-    return c;
-}
 
 /* GemmaConfig's own; its class gives token 0 no gradient unless pad_token_id says otherwise. */
 static void defaults(void **state)

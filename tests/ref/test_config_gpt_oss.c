@@ -3,29 +3,13 @@
  * tier: check
  */
 #include "ref/model/transformer.h"
-#include "tests/ref/scratch.h"
+#include "tests/ref/config_text.h"
 #include <math.h>
 #include <string.h>
 
 #define SIZES "\"vocab_size\": 61, \"hidden_size\": 24, \"intermediate_size\": 37, \"num_hidden_layers\": 5, " \
               "\"num_attention_heads\": 16, \"max_position_embeddings\": 4800"
 static const char *const GPT_OSS = "{\"model_type\": \"gpt_oss\", " SIZES;
-
-static enum error_code parse(struct model_config *c, const char *start, const char *more, struct error *err)
-{
-    char text[2000];
-    *err = (struct error){ OK, "" };
-    snprintf(text, sizeof text, "%s%s%s}", start, more[0] ? ", " : "", more);
-    return model_config_parse(c, text, "config.json", err);
-}
-
-static struct model_config parsed(const char *start, const char *more)
-{
-    struct model_config c;
-    struct error err;
-    if (parse(&c, start, more, &err) != OK) fail_msg("%s: %s", more, err.text);
-    return c;
-}
 
 /* GptOssConfig's own. */
 static void defaults(void **state)
