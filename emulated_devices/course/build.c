@@ -72,6 +72,17 @@ static void become_compiler(const struct words *w, const char *folder, const cha
     _exit(127);
 }
 
+/* What the compiler says, without the folder's name, which is another one each time. */
+static void copy_without(const char *folder, const char *said, char *to, size_t size)
+{
+    const size_t n = strlen(folder);
+    size_t used = 0;
+    while (*said && used + 1 < size)
+        if (strncmp(said, folder, n) == 0 && said[n] == '/') said += n + 1;
+        else to[used++] = *said++;
+    to[used] = 0;
+}
+
 /* @return whether it compiles; what the compiler says is in `why`. */
 static bool compile(struct words *w, const struct build *b, const char *user, char *why, size_t size, struct error *err)
 {
@@ -89,7 +100,7 @@ static bool compile(struct words *w, const struct build *b, const char *user, ch
     if (WIFEXITED(how) && WEXITSTATUS(how) == 126)
         return fail(err, ERR_FILE, "%s: the compiler cannot start there", b->folder), false;
     path_of(log, sizeof log, b->folder, "log");
-    if (file_read_all(log, 1 << 20, &said, &bytes, NULL) == OK) snprintf(why, size, "%s", said);
+    if (file_read_all(log, 1 << 20, &said, &bytes, NULL) == OK) copy_without(b->folder, said, why, size);
     free(said);
     if (WIFEXITED(how) && WEXITSTATUS(how) == 0) return true;
     if (why[0] == 0) snprintf(why, size, "the compiler ended early: too long, or too much memory\n");

@@ -67,6 +67,9 @@ test_reports_are_the_same_each_time() {
         run grade wrong.c --lessons 1 --secret secret --json "$i.json" --junit "$i.xml"; expect_status 3; expect_out '^10 of 14 points'
     done
     cmp 1.json 2.json && cmp 1.xml 2.xml || complain 'two reports of one file differ'
+    echo 'int main' >broken.c
+    for i in 1 2; do run grade broken.c --lessons 1 --json "b$i.json"; expect_status 3; expect_out '^  broken\.c:1|^  sums\.c:1'; done
+    cmp b1.json b2.json || complain 'two reports of one file that does not compile differ'
     grep -q '"score":[[:space:]]*10,\?$' 1.json && grep -q '"after_published"' 1.json || complain "results.json: $(head -n 20 1.json)"
     grep -q '<failure message="0 of 2.8 points">' 1.xml || complain "JUnit: $(grep failure 1.xml | head -n 2)"
     run grade sums.c --lessons 1 --secret secret --quiet; expect_status 0; expect_out '^14 of 14 points'
