@@ -82,7 +82,8 @@ static struct collective_cost cost(int r, int P, const struct collective *c)
         flow_cost(&cost, c, tree_double(r, P, i), block_start(c->count, 2, i + 1) - block_start(c->count, 2, i), true,
                   true);
     cost.depth = (uint64_t)(S - 1 + 2 * levels);
-    cost.met = (uint64_t)(4 * (S - 1) + 2 * levels);
+    /* at each level but the last, a device's second child waits until it is done with the first */
+    cost.met = (uint64_t)(4 * (S - 1) + 3 * levels - (levels > 0));
     cost.path = bytes_of(c, c->count) * (uint64_t)(2 * S + levels) / (uint64_t)S;  /* four messages a step and device */
     return cost;
 }
