@@ -140,7 +140,7 @@ static void test_error_is_of_the_whole(void **state)
     comparison_tensor(&c, &c.weight, "weight", found, &s, 16);
     assert_true(c.weight.error == 2. / 16 && c.weight.bound == 0.25 && c.weight.ratio == 0.5 && c.weight.truth == 9);
     assert_true(c.weight.scale.factor == 15. / 9 && c.weight.scale.residual == 0);
-    assert_true(c.weight.rank == 3 && c.weight.step == 2 && !c.failed && c.largest_error == 2. / 16);
+    assert_true(c.weight.rank == 3 && c.weight.step == 2 && !c.failed && c.largest.error == 2. / 16);
     comparison_tensor(&c, &c.weight, "weight", found, &s, 4);
     assert_true(c.failed && c.first.error == 0.5 && c.first.ratio == 2 && c.compared == 2 && c.wrong == 1);
 }
@@ -238,7 +238,7 @@ static void test_worst_is_by_ratio(void **state)
     hold("c", 2, 0.25, 0.25);
     assert_string_equal(c.gradient.tensor, "b");
     assert_int_equal(c.gradient.rank, 1);
-    assert_true(c.gradient.ratio == 1 && c.largest_error == 0.5 && !c.failed && c.compared == 3 && c.wrong == 0);
+    assert_true(c.gradient.ratio == 1 && c.largest.error == 0.5 && !c.failed && c.compared == 3 && c.wrong == 0);
     assert_true(c.loss.tensor[0] == 0 && c.weight.tensor[0] == 0);
 }
 
@@ -251,7 +251,7 @@ static void test_nan_stays(void **state)
     hold("a", 2, 8, 1);
     hold("b", 0, 0.5, 1);
     assert_true(c.failed && isnan(c.first.ratio) && c.first.rank == 1);
-    assert_true(isnan(c.gradient.ratio) && isnan(c.largest_error) && isnan(comparison_ratio(&c)));
+    assert_true(isnan(c.gradient.ratio) && isnan(c.largest.error) && isnan(comparison_ratio(&c)));
     assert_int_equal(c.wrong, 2);
     assert_false(signbit(c.first.error));
 }
@@ -273,7 +273,7 @@ static void test_first(void **state)
     assert_string_equal(c.first_kind, "gradient");
     assert_string_equal(c.before, "gradient a");
     assert_true(c.first.rank == 2 && c.first.ratio == 4 && c.first.step == 1 && !c.number && !c.excess);
-    assert_true(c.wrong == 5 && c.compared == 7 && c.largest_error == 128);
+    assert_true(c.wrong == 5 && c.compared == 7 && c.largest.error == 128);
     for (int r = 0; r < 6; r++) {
         assert_int_equal(devices_have(&c.where.on.holding, r), r < 4);
         assert_int_equal(devices_have(&c.where.on.failing, r), r >= 1 && r < 4);
@@ -321,7 +321,7 @@ static bool excess_holds(double a, double b, double d)
     struct worst found = { .tensor = "w", .rank = 2, .step = 1 };
     comparison_excess(&c, found, tensor_1d(x, F64, 3));
     const bool held = !c.failed;
-    assert_true(c.compared == 1 && c.largest_error == 0 && c.excess == !held);
+    assert_true(c.compared == 1 && c.largest.error == 0 && c.excess == !held);
     c = (struct comparison){ 0 };
     return held;
 }

@@ -33,7 +33,7 @@ static void print_case(const struct cases *c, const struct choice *x, const stru
     snprintf(size, sizeof size, "M=%d v=%d", p->micros, p->chunks);
     const int used = printf("  %-14s %-14s %-7s %7.1e %5s %-5s %-5s %-5s %s",
                             space_value(&c->space, DIM_MESH, x->value[DIM_MESH]).text,
-                            space_value(&c->space, own, x->value[own]).text, size, r->comparison.largest_error,
+                            space_value(&c->space, own, x->value[own]).text, size, r->comparison.largest.error,
                             ratio(comparison_ratio(&r->comparison)).text,
                             r->traffic.code ? "other" : "==", r->memory.code ? "other" : "==", bits_word(o),
                             o->verdict.code ? "FAILED" : "ok");
@@ -63,7 +63,7 @@ static void record_case(struct job *j, const struct cases *c, const struct choic
     cJSON_AddNumberToObject(to, "chunks", p->chunks);
     cJSON_AddStringToObject(to, "bits", bits_word(o));
     cJSON_AddNumberToObject(to, "compared", (double)r->compared);
-    cJSON_AddNumberToObject(to, "largest_error", r->largest_error);
+    cJSON_AddNumberToObject(to, "largest_error", r->largest.error);
     cJSON_AddNumberToObject(to, "largest_ratio", comparison_ratio(r));
     add_worst(to, "loss", &r->loss);
     add_worst(to, "gradients", &r->gradient);

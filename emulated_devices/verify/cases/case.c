@@ -82,10 +82,12 @@ void case_take_gemma(struct plan *p)
     p->model.mlp = MLP_GEGLU, p->model.norms_from_one = p->model.scaled_embedding = true, p->model.A = 4;
 }
 
-/* Norms around each branch, caps that scores and logits reach, and windows in every other layer. */
+/* Norms around each branch, caps that scores and logits reach, and windows in every other layer.  Steps are small: with
+ * larger ones, rounding errors of such a deep model grow from step to step, beyond what fp64 may have. */
 void case_take_gemma2(struct plan *p)
 {
     case_take_gemma(p);
+    p->hyper.lr = 0.004;
     snprintf(p->model.name, sizeof p->model.name, "nasty gemma2");
     p->model.norms_at = NORMS_AROUND;
     p->model.score_width = 3, p->model.score_cap = 0.5, p->model.logit_cap = 0.7;
@@ -541,12 +543,10 @@ static enum error_code judge_numbers(const struct outcome *o, const struct plan 
                     spread_name(text, sizeof text, &c->divergence), (long long)c->divergence.step);
     if (p->dtype == F64 && optimizer_draws(p->optimizer) && !(c->loss.error <= CASE_FP64_ERROR))
         return fail(err, ERR_CHECK, "error %.3g of %s", c->loss.error, c->loss.tensor);
-    if (p->dtype == F64 && !(c->largest_error <= fp64_error(p)))
-        return fail(err, ERR_CHECK,
-                    "largest error %.3g: activation %s %.3g; its gradient %s %.3g; gradient %s %.3g; weight %s %.3g",
-                    c->largest_error, c->activation.tensor, c->activation.error, c->activation_gradient.tensor,
-                    c->activation_gradient.error, c->gradient.tensor, c->gradient.error, c->weight.tensor,
-                    c->weight.error);
+    if (p->dtype == F64 && !(c->largest.error <= fp64_error(p)))
+        return fail(err, ERR_CHECK, "error %.3g of %s %s on device %d, step %lld: within its bound of %.3g, but more "
+                    "than the %.3g that fp64 may have", c->largest.error, c->largest_kind, c->largest.tensor,
+                    c->largest.rank, (long long)c->largest.step, c->largest.bound, fp64_error(p));
     return OK;
 }
 
@@ -593,7 +593,7 @@ static enum error_code steps(struct trainer *t, struct reference *ref, struct ou
     struct step_result result = { 0 };
     struct probes probes;
     enum error_code e = compare_weights(t, ref, &o->comparison, err);
-    o->initial_equal = o->comparison.largest_error == 0;
+    o->initial_equal = o->comparison.largest.error == 0;
     probes_open(&probes, t, false);
     for (int s = 0; s < case_steps(&t->plan) && !e; s++) {
         e = compare_begin(&probes, ref, err);

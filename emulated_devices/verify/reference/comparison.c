@@ -72,7 +72,10 @@ static void note(struct comparison *c, struct worst *of, const char *kind, struc
     c->compared++;
     if (isnan(found.error)) found.error = NAN;          /* remove its sign */
     const bool relative = of != &c->quantised && of != &c->choice;
-    if (relative && exceeds(found.error, c->largest_error)) c->largest_error = found.error;
+    if (relative && exceeds(found.error, c->largest.error)) {
+        c->largest = found;
+        snprintf(c->largest_kind, sizeof c->largest_kind, "%s", kind);
+    }
     found.ratio = found.error == 0 ? 0 : found.error / found.bound;
     const bool fails = !(found.ratio <= 1);
     c->current.on.rounding = found.bound;

@@ -31,7 +31,8 @@ struct comparison {
     struct worst loss, activation, activation_gradient, gradient, quantised, norm, weight, state;
     struct worst choice;                /* of a mixture: error is a difference of two logits (routing.h) */
     int64_t choices, choices_differ;    /* tokens whose experts were compared, in all layers and steps; which differ */
-    double largest_error;               /* of any tensor, regardless of its bound */
+    struct worst largest;               /* the largest error of any tensor, regardless of its bound */
+    char largest_kind[24];
     bool failed;
     struct worst first;                 /* the first failure in order of execution, on its worst device */
     char first_kind[24];
