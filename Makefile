@@ -152,6 +152,7 @@ CXXFLAGS  += $(if $(SAN),$(SANITIZE),$(OPT) -DNDEBUG)
 emulated_objects = $(patsubst %,$(B)/cuda-$(1)/%.o,$(KERNELS) $(CUDA_HOST) $(EMULATOR))
 OBJECTS_emulated := $(call emulated_objects,emulated)
 TEST_KERNELS := $(wildcard tests/devices/cuda/*.cu)
+HALVES           := $(B)/cuda-judge/halves.emulated.o $(B)/cuda-judge/halves.nvidia.o
 OBJECTS_judge    := $(call emulated_objects,judge) $(patsubst %,$(B)/cuda-judge/%.o,$(wildcard $(CUDA_DIR)/emulated/judge/*.cpp))
 LIBS_emulated    := -lstdc++
 LIBS_judge       := -lstdc++ -rdynamic
@@ -163,7 +164,7 @@ $(B)/cuda-$(1)/%.cpp.o: %.cpp Makefile
 	$$(call compile_as,$$(CXX) $$(CXXFLAGS))
 $(B)/cuda-$(1)/%.c.o: %.c Makefile
 	$$(call compile_as,$$(MPICC) $$(CFLAGS) -I$(CUDA_DIR)/emulated -DCUDA_EMULATED)
-$(B)/cuda-$(1)/tests/%: $(B)/tests/%.o $$(OBJECTS_$(1)) $(if $(filter judge,$(1)),$(TEST_KERNELS:%=$(B)/cuda-$(1)/%.o)) $$(SAN_OBJ) $(B)/libdevices.a $(B)/libref.a
+$(B)/cuda-$(1)/tests/%: $(B)/tests/%.o $$(OBJECTS_$(1)) $(if $(filter judge,$(1)),$(TEST_KERNELS:%=$(B)/cuda-$(1)/%.o) $(HALVES)) $$(SAN_OBJ) $(B)/libdevices.a $(B)/libref.a
 	$$(call link,-lcmocka $$(LIBS_$(1)))
 endef
 define compile_as
@@ -181,6 +182,11 @@ $(Q)awk -f $(CUDA_DIR)/emulated/judge/red_zones.awk $@.s >$@.zones.s && $(CXX) -
 endef
 $(B)/cuda-judge/%.cu.o: %.cu $(CUDA_DIR)/emulated/judge/red_zones.awk Makefile
 	$(watched)
+# The same functions by two headers: the emulator's, and NVIDIA's where there are any.
+$(B)/cuda-judge/halves.emulated.o: tests/devices/cuda/halves.cpp Makefile
+	$(call compile_as,$(CXX) $(CXXFLAGS))
+$(B)/cuda-judge/halves.nvidia.o: tests/devices/cuda/halves.cpp Makefile
+	$(call compile_as,$(CXX) $(filter-out -I$(CUDA_DIR)/emulated,$(CXXFLAGS)) -DNVIDIA -isystem $(CUDA_HOME)/include)
 $(eval $(call kind,emulated))
 $(eval $(call kind,judge))
 

@@ -14,11 +14,16 @@ static inline __half __double2half(double x) { return __half{ fp16_from_double(x
 static inline unsigned short __half_as_ushort(__half x) { return x.bits; }
 static inline __half __ushort_as_half(unsigned short x) { return __half{ x }; }
 
-/* Arithmetic on halves rounds each result: exact in fp32, then once. */
-static inline __half __hadd(__half a, __half b) { return __float2half_rn(__half2float(a) + __half2float(b)); }
-static inline __half __hmul(__half a, __half b) { return __float2half_rn(__half2float(a) * __half2float(b)); }
-static inline __half operator+(__half a, __half b) { return __hadd(a, b); }
-static inline __half operator*(__half a, __half b) { return __hmul(a, b); }
+/* Results are rounded to fp32, then to half: the same as once, since 24 >= 2 * 11 + 2 places.
+ * Source  S. A. Figueroa, "When is double rounding innocuous?", doi:10.1145/221332.221334. */
+#define ARITHMETIC(name, sign)                                                                                         \
+    static inline __half name(__half a, __half b) { return __float2half_rn(__half2float(a) sign __half2float(b)); }    \
+    static inline __half operator sign(__half a, __half b) { return name(a, b); }
+ARITHMETIC(__hadd, +)
+ARITHMETIC(__hsub, -)
+ARITHMETIC(__hmul, *)
+ARITHMETIC(__hdiv, /)
+#undef ARITHMETIC
 static inline __half &operator+=(__half &a, __half b) { return a = a + b; }
 
 #endif
