@@ -20,14 +20,6 @@ void timeline_say_rest(FILE *to, const struct schedule *s)
             schedule_survives_blocking_sends(s) ? "it runs even" : "it would hang");
 }
 
-static enum error_code write_text(const char *path, const char *text, size_t bytes, struct error *err)
-{
-    struct output o;
-    enum error_code e = output_create(&o, path, err);
-    if (!e) e = output_write(&o, text, bytes, 0, err);
-    return e ? e : output_commit(&o, err);
-}
-
 enum error_code timeline_to_file(const char *path, const struct schedule *s, const struct timing *t, bool picoseconds,
                                  struct error *err)
 {
@@ -37,7 +29,7 @@ enum error_code timeline_to_file(const char *path, const struct schedule *s, con
     if (f == NULL) return fail(err, ERR_MEMORY, "%s: no memory to make it", printable_path(path).text);
     enum error_code e = t != NULL ? schedule_draw_svg(f, s, t, picoseconds, err) : schedule_write(f, s, err);
     if (fclose(f) != 0 && !e) e = fail(err, ERR_MEMORY, "%s: no memory to make it", printable_path(path).text);
-    if (!e) e = write_text(path, text, bytes, err);
+    if (!e) e = file_write_all(path, text, bytes, err);
     free(text);
     return e;
 }

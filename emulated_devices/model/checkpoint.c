@@ -13,7 +13,7 @@ enum { PATH_ROOM = BUNDLE_PATH };
 
 const struct bundle_kind checkpoint_files = {
     .title = "a checkpoint of orrery", .list = CHECKPOINT_LIST,
-    .name = { CONFIG_FILE, WEIGHTS_FILE, STATES_FILE, TRAINING_FILE },
+    .name = { CONFIG_FILE, WEIGHTS_FILE, STATES_FILE, TRAINING_FILE, ORIGIN_FILE },
 };
 
 /* ---- reading ----------------------------------------------------------------------------------------------------- */
@@ -208,6 +208,7 @@ static enum error_code check_files(const struct checkpoint *c, struct error *err
     if (!e && memcmp(now.sum, c->files.sum, sizeof now.sum) != 0)
         e = fail(err, ERR_FILE, "%s: was saved anew while it was read", printable_path(c->dir).text);
     if (!e) e = bundle_check(&c->files, WEIGHTS_FILE, err);
+    if (!e) e = bundle_check(&c->files, ORIGIN_FILE, err);
     return e ? e : bundle_check(&c->files, STATES_FILE, err);
 }
 

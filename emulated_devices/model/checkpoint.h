@@ -6,7 +6,8 @@
  *   DIR/optimizer.safetensors   the optimizer's state, "NAME.exp_avg" and so on
  *   DIR/training.json           steps done and skipped, loss scale, and the settings of the run that must not change:
  *                               flags and text
- *   DIR/checkpoint.sha256       the checksums of these four
+ *   DIR/run.yaml                what wrote it: program, command, machine and settings, as the caller says
+ *   DIR/checkpoint.sha256       the checksums of these five
  *
  * All files are replaced together (ref/io/bundle.h): at any time during a save, either the old checkpoint or the new
  * one is complete.  A file whose checksum has changed is refused by name.
@@ -31,6 +32,7 @@
 #define WEIGHTS_FILE    "model.safetensors"
 #define STATES_FILE     "optimizer.safetensors"
 #define TRAINING_FILE   "training.json"
+#define ORIGIN_FILE     "run.yaml"
 #define CHECKPOINT_LIST "checkpoint.sha256"
 
 extern const struct bundle_kind checkpoint_files;
@@ -68,10 +70,12 @@ enum error_code checkpoint_resume(struct trainer *, const struct checkpoint *, s
 /**
  * Write a checkpoint; the folder is made if it is not there.
  * Collective over all devices; rank 0 writes, one tensor at a time.
- * @param run  an object of texts: the settings of the run; read on rank 0 only.
+ * @param run     an object of texts: the settings of the run; read on rank 0 only.
+ * @param origin  the text of run.yaml; read on rank 0 only.
  * @return OK, or the same error everywhere; an earlier checkpoint then stays as it was.
  */
-enum error_code checkpoint_save(struct trainer *, const char *dir, const cJSON *run, struct error *);
+enum error_code checkpoint_save(struct trainer *, const char *dir, const cJSON *run, const char *origin,
+                                struct error *);
 
 /** Check that a checkpoint can be written to this folder.  Changes nothing, but removes files that a killed writer
  *  left. Local.  @return OK or ERR_FILE. */

@@ -5,6 +5,7 @@
 #include "ref/model/weights.h"
 #include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 
 /* Start one of the two files, of so many tensors and their states, on rank 0. */
 static enum error_code start_file(struct weights_writer *w, const struct trainer *t, const char *path,
@@ -158,7 +159,8 @@ static enum error_code write_biases(struct saving *s, const struct trainer *t, s
     return e;
 }
 
-static enum error_code finish_files(struct saving *s, const struct trainer *t, const cJSON *run, struct error *err)
+static enum error_code finish_files(struct saving *s, const struct trainer *t, const cJSON *run, const char *origin,
+                                    struct error *err)
 {
     char path[BUNDLE_PATH];
     enum error_code e = write_biases(s, t, err);
@@ -166,10 +168,12 @@ static enum error_code finish_files(struct saving *s, const struct trainer *t, c
     if (!e) e = weights_commit(&s->states, err);
     if (!e) e = model_config_write(&t->plan.model, bundle_new_path(&s->folder, CONFIG_FILE, path), err);
     if (!e) e = write_training(t, run, bundle_new_path(&s->folder, TRAINING_FILE, path), err);
+    if (!e) e = file_write_all(bundle_new_path(&s->folder, ORIGIN_FILE, path), origin, strlen(origin), err);
     return e ? e : bundle_commit(&s->folder, err);
 }
 
-enum error_code checkpoint_save(struct trainer *t, const char *dir, const cJSON *run, struct error *err)
+enum error_code checkpoint_save(struct trainer *t, const char *dir, const cJSON *run, const char *origin,
+                                struct error *err)
 {
     const bool writer = t->comm->rank == 0;
     struct saving s = { 0 };
@@ -177,7 +181,7 @@ enum error_code checkpoint_save(struct trainer *t, const char *dir, const cJSON 
     if (!e && writer) e = start_files(&s, t, dir, err);
     e = write_tensors(t, &s.weights, &s.model, 1, e, err);
     if (!e) e = write_tensors(t, &s.states, s.list, s.count, e, err);
-    if (writer && !e) e = finish_files(&s, t, run, err);
+    if (writer && !e) e = finish_files(&s, t, run, origin, err);
     weights_abort(&s.weights);
     weights_abort(&s.states);
     bundle_end(&s.folder);

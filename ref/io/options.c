@@ -125,8 +125,6 @@ static enum error_code set_value(const struct option *o, const char *value, stru
 
 /* ---- the command line -------------------------------------------------------------------------------------------- */
 
-enum { MOST_OPTIONS = 128 };
-
 static bool is_flag(const struct option *o) { return o->kind > OPTION_HEADING && o->name[0] == '-'; }
 static bool is_position(const struct option *o) { return o->kind > OPTION_HEADING && o->name[0] != '-'; }
 
@@ -134,7 +132,7 @@ static size_t table_count(const struct option *table)
 {
     size_t n = 0;
     while (table[n].kind != OPTION_END) n++;
-    assert(n <= MOST_OPTIONS);
+    assert(n <= OPTIONS_MOST);
     return n;
 }
 
@@ -151,7 +149,7 @@ static const struct option *find_flag(const struct option *table, const char *wo
 static enum error_code fail_unknown(const char *command, const struct option *table, const char *word,
                                     struct error *err)
 {
-    const char *names[MOST_OPTIONS];
+    const char *names[OPTIONS_MOST];
     size_t n = 0;
     for (const struct option *o = table; o->kind != OPTION_END; o++)
         if (is_flag(o)) names[n++] = o->name;
@@ -198,7 +196,7 @@ static enum error_code take_position(const char *command, const char *word, cons
                 command);
 }
 
-static bool asks_for_help(int argc, char *const argv[])
+bool options_ask_for_help(int argc, char *const argv[])
 {
     for (int i = 0; i < argc && strcmp(argv[i], "--") != 0; i++)
         if (strcmp(argv[i], "--help") == 0 || strcmp(argv[i], "-h") == 0) return true;
@@ -208,10 +206,10 @@ static bool asks_for_help(int argc, char *const argv[])
 enum error_code options_parse(const char *command, int argc, char *const argv[], const struct option *table, bool *help,
                               struct error *err)
 {
-    bool seen[MOST_OPTIONS] = { false }, only_positions = false;
+    bool seen[OPTIONS_MOST] = { false }, only_positions = false;
     const size_t n = table_count(table);
     enum error_code e = OK;
-    *help = asks_for_help(argc, argv);
+    *help = options_ask_for_help(argc, argv);
     if (*help) return OK;
     for (int i = 0; i < argc && e == OK; i++) {
         if (!only_positions && strcmp(argv[i], "--") == 0) only_positions = true;
@@ -242,6 +240,34 @@ enum error_code options_set(const struct option *table, const char *name, const 
     return fail(err, ERR_USAGE, "%s is not a flag", printable(name).text);
 }
 
+bool options_value(const struct option *o, char *text, size_t size)
+{
+    const char *word;
+    text[0] = '\0';
+    switch (o->kind) {
+    case OPTION_SWITCH: case OPTION_BOOL: snprintf(text, size, "%s", *(const bool *)o->to ? "true" : "false"); break;
+    case OPTION_INT:
+        if (!in_range(o, *(const int *)o->to)) return false;
+        snprintf(text, size, "%d", *(const int *)o->to);
+        break;
+    case OPTION_UINT64: case OPTION_SIZE:
+        if (!in_range(o, (double)*(const uint64_t *)o->to)) return false;
+        snprintf(text, size, "%" PRIu64, *(const uint64_t *)o->to);
+        break;
+    case OPTION_DOUBLE:
+        if (!in_range(o, *(const double *)o->to)) return false;
+        snprintf(text, size, "%s", real_format(*(const double *)o->to).text);
+        break;
+    case OPTION_STRING: case OPTION_CHOICE:
+        word = *(const char *const *)o->to;
+        if (word == NULL) return false;
+        snprintf(text, size, "%s", word);
+        break;
+    case OPTION_HEADING: case OPTION_END: return false;
+    }
+    return true;
+}
+
 /* ---- help -------------------------------------------------------------------------------------------------------- */
 
 enum { HELP_COLUMNS = 100, HELP_LEFT = 30, HELP_TEXT = 1000 };
@@ -262,11 +288,17 @@ static struct printable standing(const struct option *o)
     return s;
 }
 
+void options_explain(const struct option *o, char *text, size_t size)
+{
+    size_t n = (size_t)snprintf(text, size, "%s", o->help != NULL ? o->help : "");
+    for (size_t i = 0; o->kind == OPTION_CHOICE && o->choices[i] != NULL && n < size; i++)
+        n += (size_t)snprintf(text + n, size - n, "%s%s", i == 0 ? ": " : ", ", o->choices[i]);
+}
+
 static void compose(const struct option *o, char text[HELP_TEXT])
 {
-    size_t n = (size_t)snprintf(text, HELP_TEXT, "%s", o->help != NULL ? o->help : "");
-    for (size_t i = 0; o->kind == OPTION_CHOICE && o->choices[i] != NULL && n < HELP_TEXT; i++)
-        n += (size_t)snprintf(text + n, HELP_TEXT - n, "%s%s", i == 0 ? ": " : ", ", o->choices[i]);
+    options_explain(o, text, HELP_TEXT);
+    const size_t n = strlen(text);
     if (n < HELP_TEXT && strstr(text, "default:") == NULL) snprintf(text + n, HELP_TEXT - n, "%s", standing(o).text);
 }
 

@@ -38,6 +38,8 @@ enum option_kind {
     OPTION_CHOICE,                      /* const char *: one of .choices; points into .choices */
 };
 
+enum { OPTIONS_MOST = 192 };            /* lines of a table */
+
 struct option {
     const char *name;                   /* "--steps"; without dashes ("FILE"): a positional argument */
     const char *argument;               /* word for the value in the help: "N"; NULL: a switch or positional argument */
@@ -65,6 +67,9 @@ struct option {
 enum error_code options_parse(const char *command, int argc, char *const argv[], const struct option *table, bool *help,
                               struct error *err);
 
+/** Whether a command line has --help or -h. */
+bool options_ask_for_help(int argc, char *const argv[]);
+
 /** Whether a command line has this flag.  @param name  "--steps". */
 bool options_given(int argc, char *const argv[], const char *name);
 
@@ -73,6 +78,15 @@ bool options_given(int argc, char *const argv[], const char *name);
  * @return OK, or ERR_USAGE as options_parse; also if there is no such flag.
  */
 enum error_code options_set(const struct option *table, const char *name, const char *value, struct error *err);
+
+/** What an option is for, and its choices, without its default: for help and for files of settings. */
+void options_explain(const struct option *, char *text, size_t size);
+
+/**
+ * The value of an option's destination as text that sets it again, bit for bit.
+ * @return whether it has one: a text that is set, or a number in the option's range.
+ */
+bool options_value(const struct option *, char *text, size_t size);
 
 /** Print a table as help: aligned, at most 100 columns, and no wider than the terminal.  Defaults are the current
  *  values of the destinations. */
@@ -99,6 +113,11 @@ const char *nearest_name(const char *word, const char *const *names, size_t n);
  */
 enum error_code fail_unknown_name(struct error *, const char *flag, const char *word, const char *const *names,
                                   size_t n);
+
+struct real_text { char text[32]; };
+
+/** The shortest decimal number that is read as this one, bit for bit. */
+struct real_text real_format(double);
 
 /** Parse a size such as "4096", "64M", "1.5G".  @return whether the whole text is one, in the range of uint64_t. */
 bool size_parse(const char *text, uint64_t *bytes);

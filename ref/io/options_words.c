@@ -1,4 +1,4 @@
-/* options_words.c -- the part of options.h that needs no table: nearest names, and sizes such as "64M". */
+/* options_words.c -- the part of options.h that needs no table: nearest names, numbers, and sizes such as "64M". */
 #include "ref/io/options.h"
 #include "ref/io/output.h"
 #include <ctype.h>
@@ -64,6 +64,17 @@ enum error_code fail_unknown_name(struct error *err, const char *flag, const cha
         used += (size_t)snprintf(list + used, sizeof list - used, "%s%s", i > 0 ? ", " : "", names[i]);
     return fail(err, ERR_USAGE, "%s %s: must be one of %s%s", flag, printable(word).text, list,
                 used < sizeof list ? "" : "...");
+}
+
+/* ---- numbers ----------------------------------------------------------------------------------------------------- */
+
+struct real_text real_format(double x)
+{
+    struct real_text s;
+    int digits = 1;
+    do snprintf(s.text, sizeof s.text, "%.*g", digits, x);
+    while (strtod(s.text, NULL) != x && digits++ < 17);
+    return s;
 }
 
 /* ---- sizes ------------------------------------------------------------------------------------------------------- */

@@ -174,6 +174,14 @@ enum error_code output_commit(struct output *o, struct error *err)
     return OK;
 }
 
+enum error_code file_write_all(const char *path, const void *bytes, size_t count, struct error *err)
+{
+    struct output o;
+    enum error_code e = output_create(&o, path, err);
+    if (!e) e = output_write(&o, bytes, count, 0, err);
+    return e ? e : output_commit(&o, err);
+}
+
 void output_abort(struct output *o)
 {
     if (o->path == NULL) return;

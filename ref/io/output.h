@@ -45,6 +45,9 @@ enum error_code output_commit(struct output *, struct error *);
 /** Close and remove the temporary file.  Does nothing after a commit or an abort. */
 void output_abort(struct output *);
 
+/** Write a whole file, or stream, from memory.  @return as output_create and output_write. */
+enum error_code file_write_all(const char *path, const void *bytes, size_t count, struct error *err);
+
 /**
  * Read a whole file into new memory, with a NUL after its last byte.
  * @param limit       bytes at most.

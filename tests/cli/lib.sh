@@ -62,7 +62,7 @@ expect_file() { [ -s "$1" ] || complain "$1 is not there, or empty"; }
 reseal() {                                          # reseal DIR
     local list
     list=$(cd "$1" && echo '# a checkpoint of orrery; `sha256sum -c checkpoint.sha256` checks it' &&
-           sha256sum config.json model.safetensors optimizer.safetensors training.json) || complain "$1 is no checkpoint"
+           sha256sum config.json model.safetensors optimizer.safetensors training.json run.yaml) || complain "$1 is no checkpoint"
     printf '%s\n# %s of the lines above\n' "$list" "$(printf '%s\n' "$list" | sha256sum | cut -d' ' -f1)" >"$1/checkpoint.sha256"
 }
 

@@ -15,7 +15,7 @@ count_calls() {
 killed_at() { { ORRERY_DISK_FAULT=kill@$1 run train --resume one --steps 1 --save kept; } 2>/dev/null; }
 
 # Killed before a call that changes the disk, a save leaves the old checkpoint or the new one.  (Every call, torn ones and full disks:
-# tests/ref/test_bundle.c.)  The last calls give four files their names; the one before them, flushed, makes the new files count.
+# tests/ref/test_bundle.c.)  The last calls give five files their names; the one before them, flushed, makes the new files count.
 test_killed_while_saving() {
     local calls n which f
     train --batch 4 --seq 8 --lr-steps 4 --steps 1 --save one;              expect_status 0
@@ -27,19 +27,19 @@ test_killed_while_saving() {
         [ "$status" != 0 ] || complain "killed at call $n of $calls it lives on"
         run train --resume kept --steps 0 --save seen;      expect_status 0; expect_silent
         which=one
-        [ $n -lt $((calls - 5)) ] || which=two
+        [ $n -lt $((calls - 6)) ] || which=two
         for f in config.json model.safetensors optimizer.safetensors training.json; do expect_same $which/$f seen/$f; done
     done
     run train --resume one --steps 1 --save kept;           expect_status 0     # what the last one left behind goes
-    [ "$(ls kept | wc -l)" = 5 ] || complain "it left something: $(ls kept)"
-    for f in $(ls two); do expect_same two/$f kept/$f; done
+    [ "$(ls kept | wc -l)" = 6 ] || complain "it left something: $(ls kept)"
+    for f in config.json model.safetensors optimizer.safetensors training.json; do expect_same two/$f kept/$f; done
 }
 
 # A bit here and there in each file, in heads and tensors: found, by its name.
 test_flipped_bits() {
     local f at size
     train --batch 4 --seq 8 --steps 1 --save kept;          expect_status 0
-    for f in config.json training.json model.safetensors optimizer.safetensors checkpoint.sha256; do
+    for f in config.json training.json model.safetensors optimizer.safetensors run.yaml checkpoint.sha256; do
         size=$(stat -c %s kept/$f)
         for at in 0 9 $((size / 3)) $((size / 2)) $((size - 1)); do
             cp kept/$f sound
@@ -85,7 +85,7 @@ test_disk_full() {
         watched within_limit train $small $mesh --resume kept --save kept
         expect_status 1; expect_error '--save kept/optimizer\.safetensors\.new: .*: File too large'
         for f in $(ls before); do expect_same before/$f kept/$f; done
-        [ "$(ls kept | wc -l)" = 5 ] || complain "it left something: $(ls kept)"
+        [ "$(ls kept | wc -l)" = 6 ] || complain "it left something: $(ls kept)"
     done
     command='ulimit -f 9000; orrery train --save new'
     watched within_limit train $small --save new

@@ -5,16 +5,17 @@
 #include "emulated_devices/model/checkpoint.h"
 #include "tests/fuzz/fuzz.h"
 
-/* Four files, and the list that they need; without the flushing of a real save. */
+/* Its files, and the list that they need; without the flushing of a real save. */
 static void save(const void *training, size_t n)
 {
     const struct { const char *name; const void *bytes; size_t n; } file[] = {
         { CONFIG_FILE, "{}", 2 }, { WEIGHTS_FILE, "w", 1 }, { STATES_FILE, "s", 1 }, { TRAINING_FILE, training, n },
+        { ORIGIN_FILE, "dp: 2\n", 6 },
     };
     char list[1000];
     int used = snprintf(list, sizeof list, "# %s; `sha256sum -c %s` checks it\n", checkpoint_files.title,
                         checkpoint_files.list);
-    for (int i = 0; i < 4; i++) {
+    for (size_t i = 0; i < sizeof file / sizeof *file; i++) {
         as_file_named(file[i].name, file[i].bytes, file[i].n);
         used += snprintf(list + used, sizeof list - (size_t)used, "%s  %s\n", sha256_of(file[i].bytes, file[i].n).text,
                          file[i].name);

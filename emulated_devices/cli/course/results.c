@@ -134,7 +134,6 @@ static void put_case(struct paper *p, const struct score *s, const struct outcom
 enum error_code write_junit(const char *path, const struct score *scores, int count, struct error *err)
 {
     struct paper p = { calloc(1, 4096), 0, 4096 };
-    struct output out;
     put(&p, "<?xml version=\"1.0\" encoding=\"UTF-8\"?>\n<testsuites>\n");
     for (int i = 0; i < count; i++) {
         int failures = 0;
@@ -146,9 +145,7 @@ enum error_code write_junit(const char *path, const struct score *scores, int co
     }
     put(&p, "</testsuites>\n");
     if (p.bytes == NULL) return fail(err, ERR_MEMORY, "no memory for %s", printable_path(path).text);
-    enum error_code e = output_create(&out, path, err);
-    if (!e) e = output_write(&out, p.bytes, p.used, 0, err);
-    if (!e) e = output_commit(&out, err);
+    const enum error_code e = file_write_all(path, p.bytes, p.used, err);
     free(p.bytes);
     return e;
 }

@@ -46,12 +46,9 @@ static enum error_code make_folder(const char *folder, const char *inside, struc
 
 static enum error_code write_file(const char *folder, const char *inside, const char *text, struct error *err)
 {
-    struct output out;
     char path[PATH_MAX];
     path_of(path, sizeof path, folder, inside);
-    enum error_code e = output_create(&out, path, err);
-    if (!e) e = output_write(&out, text, strlen(text), 0, err);
-    return e ? e : output_commit(&out, err);
+    return file_write_all(path, text, strlen(text), err);
 }
 
 static enum error_code copy_text(const char *folder, const char *from, const char *to, struct error *err)

@@ -1,5 +1,6 @@
 /* report.c -- the reports of `orrery train`: lines of text, and JSON. */
 #include "emulated_devices/cli/measure.h"
+#include "emulated_devices/cli/train/origin.h"
 #include "emulated_devices/cli/train/train.h"
 #include "ref/io/columns.h"
 #include "ref/io/json.h"
@@ -485,6 +486,10 @@ static void add_divergence(cJSON *root, const struct divergence *d)
 enum error_code report_json(const struct train_record *r, const char *path, struct error *err)
 {
     cJSON *root = cJSON_CreateObject();
+    if (!origin_add_json(root, r->options)) {
+        cJSON_Delete(root);
+        return fail(err, ERR_MEMORY, "no memory for the run's report");
+    }
     add_plan(root, r->options);
     cJSON *steps = cJSON_AddArrayToObject(root, "steps"), *devices = cJSON_AddArrayToObject(root, "devices");
     for (int64_t i = 0; i < r->steps; i++) {

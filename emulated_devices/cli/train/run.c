@@ -30,15 +30,7 @@ static void add(struct run_list *l, const char *name, const char *format, ...)
     if (cJSON_AddStringToObject(l->run, name, text) == NULL) l->full = true;
 }
 
-/* The shortest decimal number that is read as this one, bit for bit. */
-static void add_real(struct run_list *l, const char *name, double x)
-{
-    char text[32];
-    int digits = 1;
-    do snprintf(text, sizeof text, "%.*g", digits, x);
-    while (strtod(text, NULL) != x && digits++ < 17);
-    add(l, name, "%s", text);
-}
+static void add_real(struct run_list *l, const char *name, double x) { add(l, name, "%s", real_format(x).text); }
 
 static void add_whole(struct run_list *l, const char *name, int64_t n) { add(l, name, "%lld", (long long)n); }
 

@@ -1,6 +1,7 @@
 /* train.c -- `orrery train`: trains a model on a mesh with a text, and can compare it with one device. */
 #include "emulated_devices/cli/launch/machine.h"
 #include "emulated_devices/cli/measure.h"
+#include "emulated_devices/cli/train/origin.h"
 #include "emulated_devices/cli/train/train.h"
 #include "emulated_devices/model/alone.h"
 #include "emulated_devices/draw/timeline.h"
@@ -219,9 +220,11 @@ static enum error_code judge(struct session *r, const struct text *text, struct 
 static enum error_code save(struct session *r, const struct text *text, struct error *err)
 {
     cJSON *run = r->speaks ? train_run(r->options, text, err) : NULL;
-    enum error_code e = comm_agree(r->trainer.comm, r->speaks && run == NULL ? err->code : OK, err);
-    if (!e) e = checkpoint_save(&r->trainer, r->options->save, run, err);
+    char *origin = run ? origin_text(r->options, err) : NULL;
+    enum error_code e = comm_agree(r->trainer.comm, r->speaks && origin == NULL ? err->code : OK, err);
+    if (!e) e = checkpoint_save(&r->trainer, r->options->save, run, origin, err);
     cJSON_Delete(run);
+    free(origin);
     return e;
 }
 
@@ -341,7 +344,8 @@ static enum error_code train_device(const struct train_options *o, struct error 
                  o->plan.mesh.size[PP], o->plan.mesh.size[CP], o->plan.mesh.size[EP], o->plan.mesh.devices);
     if (!e) {
         announce_process(comm.rank, mesh_describe(&o->plan.mesh, comm.rank, place, sizeof place));
-        if (o->plan.batches) e = batch_plan_agree(o->plan.batches, &comm, err);
+        e = group_same(comm.everyone, o->words.digest.text, sizeof o->words.digest.text - 1, "--config: the file", err);
+        if (!e && o->plan.batches) e = batch_plan_agree(o->plan.batches, &comm, err);
         if (!e) e = load_text(o, &text, err);
         if (!e && comm.rank == 0) e = train_check_saved(o, &text, overridden, sizeof overridden, err);
         if (!e && comm.rank == 0) e = probe_outputs(o, err);

@@ -3,6 +3,7 @@
 #define ORRERY_TRAIN_TRAIN_H
 
 #include "emulated_devices/cli/cli.h"
+#include "ref/io/settings.h"
 #include "emulated_devices/model/checkpoint.h"
 #include "emulated_devices/model/dry_run.h"
 #include "emulated_devices/verify/reference/compare.h"
@@ -46,7 +47,12 @@ struct train_options {
     bool golden;                        /* check is the path of a golden file */
     bool paranoid;                      /* compare copies bit by bit */
     bool unfolded;                      /* of a plan: every device runs */
-    bool help;
+    bool help;                          /* there is nothing to do: help or settings have been shown */
+    const char *command;                /* "train" */
+    int argc;                           /* the words after it, as they were typed */
+    char *const *argv;
+    struct settings_words words;          /* the same behind those of --config */
+    char *settings;                     /* what they set, as YAML; owned */
 };
 
 /** Read the command line, add a checkpoint's settings and then defaults, and check the plan.  The same on every device.

@@ -1,0 +1,20 @@
+/* origin.h -- where a result comes from: program, command line, settings, machine.  For JSON, logs and checkpoints. */
+#ifndef ORRERY_TRAIN_ORIGIN_H
+#define ORRERY_TRAIN_ORIGIN_H
+
+#include "ref/error.h"
+#include <cjson/cJSON.h>
+#include <stdbool.h>
+#include <stdio.h>
+
+struct train_options;
+
+/** Add "written_by" (version, command, model, seed, host, system, processor, cores) and "settings", the flags that were
+ *  given as texts, to a report.  @return false if there is no memory. */
+bool origin_add_json(cJSON *root, const struct train_options *);
+
+/** The same as a file for --config, for free(); what is not a setting is under the key `written-by`.
+ *  @return NULL and ERR_MEMORY if there is no memory. */
+char *origin_text(const struct train_options *, struct error *);
+
+#endif

@@ -1,0 +1,195 @@
+#include "ref/io/settings.h"
+#include "ref/io/output.h"
+#include <stdlib.h>
+#include <string.h>
+
+/* Flags that say how the command line itself is read. */
+static bool is_of_words(const char *key) { return strcmp(key, "config") == 0 || strcmp(key, "print-config") == 0; }
+
+static bool is_flag(const struct option *o) { return o->kind > OPTION_HEADING && o->name[0] == '-'; }
+
+static const char *key_of(const struct option *o) { return o->name + strspn(o->name, "-"); }
+
+static bool is_truth(const struct option *o) { return o->kind == OPTION_SWITCH || o->kind == OPTION_BOOL; }
+
+const struct option *settings_option(const struct option *table, const char *key)
+{
+    for (; table->kind != OPTION_END; table++)
+        if (is_flag(table) && !is_of_words(key_of(table)) && strcmp(key_of(table), key) == 0) return table;
+    return NULL;
+}
+
+/* ---- reading ----------------------------------------------------------------------------------------------------- */
+
+static enum error_code refuse(const char *where, const struct yaml *y, struct error *err, const char *why)
+{
+    return fail(err, ERR_USAGE, "%s: line %d: %s: %s", printable_path(where).text, y->line, printable(y->key).text,
+                why);
+}
+
+static enum error_code refuse_key(const char *command, const struct option *table, const struct yaml *y,
+                                  const char *where, struct error *err)
+{
+    const char *names[OPTIONS_MOST], *near;
+    char why[120];
+    size_t n = 0;
+    if (is_of_words(y->key)) return refuse(where, y, err, "is for the command line alone");
+    for (const struct option *o = table; o->kind != OPTION_END; o++)
+        if (is_flag(o) && !is_of_words(key_of(o))) names[n++] = key_of(o);
+    near = nearest_name(y->key, names, n);
+    if (near) snprintf(why, sizeof why, "is no setting of %s; did you mean %s?", command, near);
+    else snprintf(why, sizeof why, "is no setting of %s; see orrery %s --print-config", command, command);
+    return refuse(where, y, err, why);
+}
+
+/* Prefix what the flag says of its value. */
+static enum error_code set_value(const struct option *o, const struct yaml *y, const char *where, struct error *err)
+{
+    struct error why = { OK, "" };
+    if (options_set(o, o->name, y->text, &why) == OK) return OK;
+    return fail(err, ERR_USAGE, "%s: line %d: %s", printable_path(where).text, y->line, why.text);
+}
+
+enum error_code settings_check(const char *command, const struct option *table, const struct option *all,
+                             const struct yaml *y, const char *where, bool *passed, struct error *err)
+{
+    const struct option *const o = settings_option(table, y->key);
+    *passed = o == NULL && settings_option(all, y->key) != NULL;
+    if (*passed) return OK;
+    if (o == NULL) return refuse_key(command, table, y, where, err);
+    if (y->kind != YAML_TEXT) return refuse(where, y, err, "must be one value");
+    if (!is_truth(o)) return set_value(o, y, where, err);
+    return strcmp(y->text, "true") == 0 || strcmp(y->text, "false") == 0
+               ? OK
+               : fail(err, ERR_USAGE, "%s: line %d: %s: must be true or false, not %s", printable_path(where).text,
+                      y->line, printable(y->key).text, printable(y->text).text);
+}
+
+char *settings_word(const struct option *o, const struct yaml *y)
+{
+    char *const word = calloc(1, strlen(o->name) + strlen(y->text) + 2);
+    if (word == NULL) return NULL;
+    if (o->kind != OPTION_SWITCH) sprintf(word, "%s=%s", o->name, y->text);
+    else if (strcmp(y->text, "true") == 0) strcpy(word, o->name);
+    return word;
+}
+
+/* The value of --config, or NULL; what is wrong with the words, the parser says. */
+static const char *file_of(int argc, char *const argv[])
+{
+    static const char flag[] = "--config";
+    for (int i = 0; i < argc && strcmp(argv[i], "--") != 0; i++) {
+        if (strncmp(argv[i], flag, sizeof flag - 1) != 0) continue;
+        if (argv[i][sizeof flag - 1] == '=') return argv[i] + sizeof flag;
+        if (argv[i][sizeof flag - 1] == '\0') return i + 1 < argc && argv[i + 1][0] != '-' ? argv[i + 1] : NULL;
+    }
+    return NULL;
+}
+
+static int count_of(const struct yaml *root)
+{
+    int n = 0;
+    for (const struct yaml *y = root->child; y; y = y->next) n++;
+    return n;
+}
+
+/* One setting of the file. */
+static enum error_code take(struct settings_words *w, const char *command, const struct option *table,
+                            const struct option *all, const struct yaml *y, const char *file, int argc,
+                            char *const argv[], struct error *err)
+{
+    bool passed;
+    if (strcmp(y->key, SETTINGS_WRITTEN_BY) == 0) return OK;
+    const enum error_code e = settings_check(command, table, all, y, file, &passed, err);
+    if (e || passed) return e;
+    const struct option *const o = settings_option(table, y->key);
+    if (options_given(argc, argv, o->name)) return OK;
+    char *const word = settings_word(o, y);
+    if (word == NULL) return fail(err, ERR_MEMORY, "%s: no memory to read it", printable_path(file).text);
+    if (word[0]) w->argv[w->own++] = word;
+    else free(word);
+    return OK;
+}
+
+static enum error_code make_digest(struct settings_words *w, struct error *err)
+{
+    char *all = NULL;
+    size_t bytes = 0;
+    FILE *f = open_memstream(&all, &bytes);
+    for (int i = 0; i < w->own && f; i++) fprintf(f, "%s\n", w->argv[i]);
+    const bool ok = f && fclose(f) == 0;
+    if (ok) w->digest = sha256_of(all, bytes);
+    free(all);
+    return ok ? OK : fail(err, ERR_MEMORY, "no memory for the words of --config");
+}
+
+enum error_code settings_expand(struct settings_words *w, const char *command, const struct option *table,
+                              const struct option *all, int argc, char *const argv[], struct error *err)
+{
+    const char *const file = file_of(argc, argv);
+    struct yaml *root = NULL;
+    *w = (struct settings_words){ .argc = 0 };
+    enum error_code e = file ? yml_read(file, &root, err) : OK;
+    const int most = argc + (root ? count_of(root) : 0);
+    if (!e && (w->argv = calloc((size_t)most + 1, sizeof *w->argv)) == NULL)
+        e = fail(err, ERR_MEMORY, "no memory for %d words", most);
+    for (const struct yaml *y = root ? root->child : NULL; y && !e; y = y->next)
+        e = take(w, command, table, all, y, file, argc, argv, err);
+    yml_free(root);
+    if (!e) e = make_digest(w, err);
+    if (e) return fail_about(err, e == ERR_MEMORY ? e : ERR_USAGE, "--config");
+    w->argc = w->own + argc;
+    for (int i = 0; i < argc; i++) w->argv[w->own + i] = argv[i];
+    return OK;
+}
+
+void settings_free(struct settings_words *w)
+{
+    for (int i = 0; i < w->own; i++) free(w->argv[i]);
+    free(w->argv);
+    *w = (struct settings_words){ .argc = 0 };
+}
+
+/* ---- writing ----------------------------------------------------------------------------------------------------- */
+
+enum { COLUMNS = 80, TEXT_ROOM = 5000 };
+
+/* A comment of several lines. */
+static void print_comment(FILE *to, const char *text)
+{
+    while (*text) {
+        size_t n = strlen(text);
+        if (n > COLUMNS - 2) {
+            n = COLUMNS - 2;
+            while (n > 0 && text[n] != ' ') n--;
+            if (n == 0) n = strcspn(text, " ");
+        }
+        fprintf(to, "# %.*s\n", (int)n, text);
+        text += n;
+        text += strspn(text, " ");
+    }
+}
+
+static void print_setting(FILE *to, const struct option *o, bool given, bool comments)
+{
+    char text[TEXT_ROOM];
+    if (!given && !comments) return;
+    if (comments) {
+        options_explain(o, text, sizeof text);
+        print_comment(to, text);
+    }
+    const bool set = options_value(o, text, sizeof text);
+    fprintf(to, "%s%s:", given ? "" : "#", key_of(o));
+    if (set) fputc(' ', to);
+    if (set && is_truth(o)) fputs(text, to);
+    else if (set) yml_print_text(to, text);
+    fputs(comments ? "\n\n" : "\n", to);
+}
+
+void settings_print(FILE *to, const struct option *table, int argc, char *const argv[], bool comments)
+{
+    for (const struct option *o = table; o->kind != OPTION_END; o++) {
+        if (o->kind == OPTION_HEADING && comments) fprintf(to, "# ---- %s\n\n", o->help);
+        if (is_flag(o) && !is_of_words(key_of(o))) print_setting(to, o, options_given(argc, argv, o->name), comments);
+    }
+}

@@ -1,0 +1,216 @@
+#include "ref/io/yaml.h"
+#include "ref/io/output.h"
+#include <ctype.h>
+#include <stdlib.h>
+#include <string.h>
+#include <yaml.h>
+
+/* ---- the tree ---------------------------------------------------------------------------------------------------- */
+
+void yml_free(struct yaml *y)
+{
+    while (y != NULL) {
+        struct yaml *const next = y->next;
+        yml_free(y->child);            /* no deeper than YAML_DEPTH */
+        free(y->key), free(y->text), free(y);
+        y = next;
+    }
+}
+
+const struct yaml *yml_find(const struct yaml *mapping, const char *key)
+{
+    const struct yaml *y = mapping->child;
+    while (y != NULL && (y->key == NULL || strcmp(y->key, key) != 0)) y = y->next;
+    return y;
+}
+
+/* ---- reading ----------------------------------------------------------------------------------------------------- */
+
+struct reader {
+    yaml_parser_t parser;
+    const char *where;
+    struct yaml *open[YAML_DEPTH], **end[YAML_DEPTH];   /* where the next element of each open node goes */
+    int depth;
+    char *key;                          /* read, and without a value so far */
+    int key_line;
+    struct yaml *root;
+};
+
+static int line_of(const yaml_event_t *v) { return (int)v->start_mark.line + 1; }
+
+static enum error_code refuse(const struct reader *r, int line, const char *what, struct error *err)
+{
+    return fail(err, ERR_FORMAT, "%s: line %d: %s", printable_path(r->where).text, line, what);
+}
+
+/* libyaml's own words: "did not find expected key", or of its reader, which knows no line. */
+static enum error_code fail_parser(const struct reader *r, struct error *err)
+{
+    const yaml_parser_t *const p = &r->parser;
+    if (p->error == YAML_MEMORY_ERROR) return fail(err, ERR_MEMORY, "%s: no memory to read it", r->where);
+    if (p->error == YAML_READER_ERROR)
+        return fail(err, ERR_FORMAT, "%s: byte %zu: %s", printable_path(r->where).text, p->problem_offset, p->problem);
+    return refuse(r, (int)p->problem_mark.line + 1, p->problem ? p->problem : "it is not YAML", err);
+}
+
+/* Hang a node under the open one, with the key that waits for it. */
+static enum error_code add_node(struct reader *r, enum yaml_kind kind, int line, char *text, struct error *err)
+{
+    struct yaml *const y = calloc(1, sizeof *y), *const parent = r->depth > 0 ? r->open[r->depth - 1] : NULL;
+    if (y == NULL) {
+        free(text);
+        return fail(err, ERR_MEMORY, "%s: no memory to read it", r->where);
+    }
+    *y = (struct yaml){ .kind = kind, .line = r->key ? r->key_line : line, .key = r->key, .text = text };
+    r->key = NULL;
+    if (parent == NULL) r->root = y;
+    else *r->end[r->depth - 1] = y, r->end[r->depth - 1] = &y->next;
+    if (kind == YAML_TEXT) return OK;
+    if (r->depth == YAML_DEPTH) return refuse(r, line, "it is nested too deeply", err);
+    r->open[r->depth] = y;
+    r->end[r->depth++] = &y->child;
+    return OK;
+}
+
+static bool wants_key(const struct reader *r)
+{
+    return r->depth > 0 && r->open[r->depth - 1]->kind == YAML_MAPPING && r->key == NULL;
+}
+
+static enum error_code take_key(struct reader *r, char *text, int line, struct error *err)
+{
+    const struct yaml *const before = yml_find(r->open[r->depth - 1], text);
+    enum error_code e = OK;
+    if (text[0] == '\0') e = refuse(r, line, "there is a value without a key", err);
+    else if (before != NULL)
+        e = fail(err, ERR_FORMAT, "%s: line %d: %s stands in line %d already", printable_path(r->where).text, line,
+                 printable(text).text, before->line);
+    if (e) free(text);
+    else r->key = text, r->key_line = line;
+    return e;
+}
+
+static enum error_code take_text(struct reader *r, const yaml_event_t *v, struct error *err)
+{
+    const char *const value = (const char *)v->data.scalar.value;
+    const size_t n = v->data.scalar.length;
+    const bool plain = v->data.scalar.style == YAML_PLAIN_SCALAR_STYLE;
+    if (v->data.scalar.anchor || v->data.scalar.tag)
+        return refuse(r, line_of(v), "there can be no anchors (&) and no tags (!)", err);
+    if (memchr(value, 0, n)) return refuse(r, line_of(v), "a text has a byte 0", err);
+    if (n == 0 && plain && !wants_key(r))
+        return fail(err, ERR_FORMAT, "%s: line %d: %s has no value", printable_path(r->where).text,
+                    r->key ? r->key_line : line_of(v), r->key ? printable(r->key).text : "an element");
+    if (r->depth == 0) return refuse(r, line_of(v), "there must be lines of the form KEY: VALUE", err);
+    char *const text = malloc(n + 1);
+    if (text == NULL) return fail(err, ERR_MEMORY, "%s: no memory to read it", r->where);
+    memcpy(text, value, n);
+    text[n] = '\0';
+    return wants_key(r) ? take_key(r, text, line_of(v), err) : add_node(r, YAML_TEXT, line_of(v), text, err);
+}
+
+static enum error_code open_node(struct reader *r, const yaml_event_t *v, enum yaml_kind kind, bool named,
+                                 struct error *err)
+{
+    if (named) return refuse(r, line_of(v), "there can be no anchors (&) and no tags (!)", err);
+    if (wants_key(r)) return refuse(r, line_of(v), "a key must be a word", err);
+    if (r->depth == 0 && kind == YAML_SEQUENCE)
+        return refuse(r, line_of(v), "there must be lines of the form KEY: VALUE", err);
+    return add_node(r, kind, line_of(v), NULL, err);
+}
+
+static enum error_code take_event(struct reader *r, const yaml_event_t *v, struct error *err)
+{
+    switch (v->type) {
+    case YAML_DOCUMENT_START_EVENT:
+        if (r->root) return refuse(r, line_of(v), "there can be only one document", err);
+        if (v->data.document_start.version_directive ||
+            v->data.document_start.tag_directives.start != v->data.document_start.tag_directives.end)
+            return refuse(r, line_of(v), "there can be no directives (%)", err);
+        return OK;
+    case YAML_ALIAS_EVENT: return refuse(r, line_of(v), "there can be no aliases (*)", err);
+    case YAML_SCALAR_EVENT: return take_text(r, v, err);
+    case YAML_MAPPING_START_EVENT:
+        return open_node(r, v, YAML_MAPPING, v->data.mapping_start.anchor || v->data.mapping_start.tag, err);
+    case YAML_SEQUENCE_START_EVENT:
+        return open_node(r, v, YAML_SEQUENCE, v->data.sequence_start.anchor || v->data.sequence_start.tag, err);
+    case YAML_MAPPING_END_EVENT: case YAML_SEQUENCE_END_EVENT: r->depth--; return OK;
+    default: return OK;
+    }
+}
+
+static enum error_code read_events(struct reader *r, struct error *err)
+{
+    yaml_event_t event;
+    enum error_code e = OK;
+    for (bool more = true; more && !e;) {
+        if (!yaml_parser_parse(&r->parser, &event)) return fail_parser(r, err);
+        more = event.type != YAML_STREAM_END_EVENT;
+        e = take_event(r, &event, err);
+        yaml_event_delete(&event);
+    }
+    if (!e && r->root == NULL) return add_node(r, YAML_MAPPING, 1, NULL, err);
+    return e;
+}
+
+enum error_code yml_parse(const char *text, size_t length, const char *where, struct yaml **root, struct error *err)
+{
+    struct reader r = { .where = where };
+    *root = NULL;
+    if (!yaml_parser_initialize(&r.parser)) return fail(err, ERR_MEMORY, "%s: no memory to read it", where);
+    yaml_parser_set_encoding(&r.parser, YAML_UTF8_ENCODING);
+    yaml_parser_set_input_string(&r.parser, (const unsigned char *)text, length);
+    const enum error_code e = read_events(&r, err);
+    yaml_parser_delete(&r.parser);
+    free(r.key);
+    if (e) yml_free(r.root);
+    else *root = r.root;
+    return e;
+}
+
+enum error_code yml_read(const char *path, struct yaml **root, struct error *err)
+{
+    char *text;
+    size_t length;
+    *root = NULL;
+    enum error_code e = file_read_all(path, YAML_FILE_LIMIT, &text, &length, err);
+    if (e) return e;
+    e = yml_parse(text, length, path, root, err);
+    free(text);
+    return e;
+}
+
+/* ---- writing ----------------------------------------------------------------------------------------------------- */
+
+/* Letters, digits and what is no sign of YAML, wherever it stands. */
+static bool is_plain(const char *text)
+{
+    if (!isalnum((unsigned char)text[0]) && text[0] != '/' && text[0] != '.' && text[0] != '_') return false;
+    for (const char *c = text; *c; c++)
+        if (!isalnum((unsigned char)*c) && strchr("/._+-,=", *c) == NULL) return false;
+    return strchr(text, ',') == NULL;
+}
+
+/* One character, or a byte of one, inside quotes.  Line ends and control characters, Unicode's too, get an escape: raw
+ * they would be folded or refused.  @return bytes used. */
+static int print_quoted(FILE *to, const unsigned char *c)
+{
+    if (*c == '"' || *c == '\\') return fprintf(to, "\\%c", *c), 1;
+    if (*c < ' ' || *c == 0x7f) return fprintf(to, "\\x%02x", *c), 1;
+    if (*c == 0xc2 && c[1] >= 0x80 && c[1] < 0xa0) return fprintf(to, "\\x%02x", c[1]), 2;
+    const unsigned code = *c >= 0xe2 && c[1] && c[2] ? (*c & 15u) << 12 | (c[1] & 63u) << 6 | (c[2] & 63u) : 0;
+    const bool special = code == 0x2028 || code == 0x2029 || code == 0xfeff || code >= 0xfffe;
+    if (special && *c < 0xf0) return fprintf(to, "\\u%04x", code), 3;
+    return fputc(*c, to), 1;
+}
+
+void yml_print_text(FILE *to, const char *text)
+{
+    if (is_plain(text)) {
+        fputs(text, to);
+        return;
+    }
+    fputc('"', to);
+    for (const unsigned char *c = (const unsigned char *)text; *c;) c += print_quoted(to, c);
+    fputc('"', to);
+}

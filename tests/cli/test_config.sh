@@ -1,0 +1,83 @@
+# A run's settings in a file: what is written repeats the run, bit for bit; what is wrong is refused with its line.
+# tier: check
+. "$(dirname "$0")/lib.sh"
+
+# The default text is what lies in the current folder: an empty one has none, so each run here is given one.
+test_a_file_is_the_flags() {
+    make_text
+    printf 'model: tiny\ndata: "%s"\nbatch: 4 # sequences\nseq: 8\nsteps: 2\nprefetch: false\nuntied: true\n"lr": 3e-3\n' "$text" >run.yaml
+    run train --config run.yaml --json from_file.json;      expect_status 0; expect_silent
+    train --batch 4 --seq 8 --steps 2 --prefetch no --untied --lr 3e-3 --json from_flags.json
+    expect_status 0
+    same_run from_file.json from_flags.json
+    run train --config=run.yaml --steps 1 --json less.json; expect_status 0     # flags override
+    [ "$(grep -c '"loss":' less.json)" = 1 ] || complain 'two steps, though --steps 1'
+    grep -q '"untied":	"true"' less.json || complain 'its settings do not say that it is untied'
+    grep -q '"steps":	"1"' less.json || complain 'its settings do not have the flag'
+    run plan --config run.yaml --dp 2;                      expect_status 0     # of train's settings those that it has
+}
+same_run() { expect_same <(results "$1") <(results "$2"); }
+results() { sed '/"written_by"/,/^	}/d; /"settings"/,/^	}/d; /seconds/d; /resident/d' "$1"; }
+
+# From the command line to a file, from a file to itself, from a checkpoint: always the same bits.
+test_what_is_written_repeats_the_run() {
+    make_text
+    local flags=(--model tiny --data "$text" --batch 4 --seq 8 --steps 3 --dp 2 --zero 1 --lr 0.0123456789012345678
+                 --seed 18446744073709551557 --bucket 1.5K --schedule 1f1b --isolate --check ref --reshard-after-forward no --backend cpu)
+    run train "${flags[@]}" --save a;                       expect_status 0
+    run train "${flags[@]}" --save b --print-config;        expect_status 0; expect_silent; expect_columns 100
+    cp "$place/out" b.yaml
+    [ ! -e b ] || complain 'it trains though it only prints'
+    run train --config b.yaml --print-config;               expect_status 0
+    expect_same b.yaml "$place/out"
+    run train --config b.yaml;                              expect_status 0
+    run train --config a/run.yaml --save c;                 expect_status 0
+    for f in model.safetensors optimizer.safetensors training.json; do expect_same a/$f b/$f; expect_same a/$f c/$f; done
+    grep -q '^  command: \[orrery, train, --config, a/run.yaml, "--save", c\]$\|^  command: \[orrery, train, "--config", a/run.yaml, "--save", c\]$' c/run.yaml ||
+        complain "run.yaml does not have the command: $(grep command c/run.yaml)"
+    for key in version model seed host system processor cores; do grep -q "^  $key: ." c/run.yaml || complain "run.yaml has no $key"; done
+}
+
+# Every option, with its default behind a # that is taken away: accepted, or refused by its own rules, never unknown.
+test_defaults_are_settings() {
+    run train --print-config;                               expect_status 0
+    sed -n 's/^#\([a-z-]*: .\)/\1/p' "$place/out" >defaults
+    [ "$(wc -l <defaults)" -gt 35 ] || complain "only $(wc -l <defaults) defaults"
+    local line
+    while read -r line; do
+        echo "$line" >one.yaml
+        run train --config one.yaml --print-config </dev/null
+        grep -q 'line 1' "$place/err" && complain "its own default is refused: $line: $err"
+    done < <(grep -E '^(dp|lr|zero|bucket|steps|seed|tensor|dtype|prefetch|untied|cluster|quantize-block|wait-limit): ' defaults)
+}
+
+refused() {                             # refused 'CONTENT' 'WHAT IS SAID'
+    printf "$1" >bad.yaml
+    run train --config bad.yaml --steps 0
+    expect_status 2; expect_error "--config bad\.yaml: $2"
+}
+test_what_is_refused() {
+    refused 'dp: 2\ndpp: 2\n' 'line 2: dpp: is no setting of train; did you mean dp\?$'
+    refused '\n\ncolour: red\n' 'line 3: colour: is no setting of train; see orrery train --print-config$'
+    refused 'dp: 0\n' 'line 1: --dp 0: must be a whole number from 1 to'
+    refused 'dtype: fp33\n' 'line 1: --dtype fp33: there is no such choice; did you mean fp32\?$'
+    refused 'untied: yes\n' 'line 1: untied: must be true or false, not yes$'
+    refused 'prefetch: no\n' 'line 1: prefetch: must be true or false, not no$'
+    refused 'dp: 2\nlr: 1\ndp: 2\n' 'line 3: dp stands in line 1 already$'
+    refused 'dp: &x 2\n' 'line 1: there can be no anchors \(&\) and no tags \(!\)$'
+    refused 'dp: !!int 2\n' 'line 1: there can be no anchors'
+    refused 'dp: 2\ntp: *x\n' 'line 2: there can be no aliases \(\*\)$'
+    refused 'dp: [2]\n' 'line 1: dp: must be one value$'
+    refused 'dp:\n' 'line 1: dp has no value$'
+    refused 'just words\n' 'line 1: there must be lines of the form KEY: VALUE$'
+    refused 'dp: 2\n---\ntp: 2\n' 'line 2: there can be only one document$'
+    refused 'config: other.yaml\n' 'line 1: config: is for the command line alone$'
+    refused 'name: \000\n' 'byte 6: control characters are not allowed$'
+    run train --config none.yaml;                           expect_status 2; expect_error '--config none\.yaml: '
+    run train --config . ;                                  expect_status 2; expect_error '--config \.: '
+    run train --config;                                     expect_status 2; expect_error '--config needs a value: --config FILE$'
+    printf 'steps: 3\n' >good.yaml
+    run train --config good.yaml --config good.yaml;        expect_status 2; expect_error '--config is given twice$'
+}
+
+run_tests test_a_file_is_the_flags test_what_is_written_repeats_the_run test_defaults_are_settings test_what_is_refused
