@@ -85,3 +85,15 @@ void judge_rough(struct judge *j, float *x, int64_t count)
         x[i] = (float)(2 * u - 1) * size[(int64_t)(u * 4096) % 5];
     }
 }
+
+void judge_matrix_product(float *C, const float *A, const float *B, int64_t m, int64_t k, int64_t n, bool across_a,
+                          bool across_b)
+{
+    for (int64_t i = 0; i < m; i++)
+        for (int64_t j = 0; j < n; j++) {
+            float sum = 0;
+            for (int64_t l = 0; l < k; l++)
+                sum += judge_times(A[across_a ? l * m + i : i * k + l], B[across_b ? j * k + l : l * n + j]);
+            C[i * n + j] = sum;
+        }
+}

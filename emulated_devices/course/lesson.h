@@ -86,4 +86,16 @@ void judge_whole(struct judge *, float *x, int64_t count, int range);
 /** Fill an array with numbers whose sums are not exact: the order of additions shows in the bits. */
 void judge_rough(struct judge *, float *x, int64_t count);
 
+/** a times b, rounded: no compiler makes a fused multiply-add of it, as the student's has none. */
+static inline float judge_times(float a, float b)
+{
+    const volatile float product = a * b;
+    return product;
+}
+
+/** C[m,n] = A[m,k] B[k,n] with the bits of matrix_product in course.h.  across_a: A is stored as [k,m]; across_b: B as
+ *  [n,k]. */
+void judge_matrix_product(float *C, const float *A, const float *B, int64_t m, int64_t k, int64_t n, bool across_a,
+                          bool across_b);
+
 #endif

@@ -2,6 +2,7 @@
 #include "emulated_devices/course/trial.h"
 #include "emulated_devices/course/lesson.h"
 #include "emulated_devices/course/serve.h"
+#include "emulated_devices/device/interval.h"
 #include <errno.h>
 #include <math.h>
 #include <pwd.h>
@@ -186,6 +187,16 @@ picoseconds trial_time(const struct trial *r)
     picoseconds last = 0;
     for (int d = 0; d < r->devices; d++) last = r->device[d].time > last ? r->device[d].time : last;
     return last;
+}
+
+/* Two direct exchanges of blocks, W-1 after another on a device's link, and the additions between them (two_shot). */
+picoseconds trial_all_reduce_time(const struct trial *r, int64_t count)
+{
+    const struct cluster *c = &r->cluster;
+    const int W = r->devices;
+    const int64_t block = block_at(count, W, 0).count;
+    const picoseconds message = c->link[0].latency + (W - 1) * time_at_rate(4 * (uint64_t)block, c->link[0].rate);
+    return W == 1 ? 0 : 2 * message + (W - 1) * block;
 }
 
 bool trial_expect_time(struct trial *r, picoseconds want, const char *formula)

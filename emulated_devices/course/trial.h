@@ -106,6 +106,8 @@ bool trial_expect_peak(struct trial *, int device, uint64_t most, const char *fo
 /** When the last device's function returned. */
 bool trial_expect_time(struct trial *, picoseconds want, const char *formula);
 picoseconds trial_time(const struct trial *);
+/** What an all_reduce of so many floats by all devices takes; an addition takes a picosecond (flop_rate 1000000). */
+picoseconds trial_all_reduce_time(const struct trial *, int64_t count);
 
 /** The check fails for this reason, after "with 3 devices, 1003 elements: ", with a drawing of the run. */
 bool trial_fails(struct trial *, const char *format, ...) __attribute__((format(printf, 2, 3)));

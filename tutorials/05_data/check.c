@@ -107,14 +107,6 @@ static float mean(const struct judge *j, const float *weights, int W, int64_t k)
     return before ? sum : sum / (float)W;
 }
 
-/* Two direct exchanges of blocks, W-1 after another on a device's link, and the additions between them (two_shot). */
-static picoseconds all_reduce_time(const struct cluster *c, int W, int64_t n)
-{
-    const int64_t block = block_at(n, W, 0).count;
-    const picoseconds message = c->link[0].latency + (W - 1) * time_at_rate(4 * (uint64_t)block, c->link[0].rate);
-    return W == 1 ? 0 : 2 * message + (W - 1) * block;
-}
-
 static picoseconds overlapped_time(const struct judge *j, const struct trial *r, const struct sizes *s)
 {
     int bucket[PARAMETERS];
@@ -124,7 +116,7 @@ static picoseconds overlapped_time(const struct judge *j, const struct trial *r,
     for (int p = s->parameters - 1; p >= 0; p--) {
         computed += s->operations[p], filled += s->count[p];
         if (p > 0 && bucket[p - 1] == bucket[p]) continue;
-        reduced = (reduced > computed ? reduced : computed) + all_reduce_time(&r->cluster, r->devices, filled);
+        reduced = (reduced > computed ? reduced : computed) + trial_all_reduce_time(r, filled);
         filled = 0;
     }
     return reduced > computed ? reduced : computed;
