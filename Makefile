@@ -235,8 +235,8 @@ CUDA_TESTS := tests/devices/test_backend.c tests/devices/test_backend_entries.c 
 JUDGE_TESTS := $(wildcard tests/devices/cuda/test_*.c) tests/devices/test_conformance.c
 test-cuda: deps
 	$(Q)$(MAKE) -j$$(nproc) --no-print-directory CUDA=emulated $(ORRERY) $(CUDA_TESTS:%.c=$(B)/cuda-emulated/%) $(JUDGE_TESTS:%.c=$(B)/cuda-judge/%) $(B)/cuda-judge/orrery
-	$(Q)ORRERY="$(CURDIR)/$(ORRERY)" MPIEXEC="$(MPIEXEC)" bash tests/run.sh $(B)/cuda-emulated $(CUDA_TESTS) $(wildcard tests/devices/cuda/test_*.sh)
-	$(Q)MPIEXEC="$(MPIEXEC)" bash tests/run.sh $(B)/cuda-judge $(JUDGE_TESTS)
+	$(Q)BACKENDS=cuda ORRERY="$(CURDIR)/$(ORRERY)" MPIEXEC="$(MPIEXEC)" bash tests/run.sh $(B)/cuda-emulated $(CUDA_TESTS) $(wildcard tests/devices/cuda/test_*.sh)
+	$(Q)BACKENDS=cuda MPIEXEC="$(MPIEXEC)" bash tests/run.sh $(B)/cuda-judge $(JUDGE_TESTS)
 
 # ---- what the machine must have ----------------------------------------------------------------------------------
 deps:

@@ -81,10 +81,10 @@ static void FN(score_tile)(real *tile, const struct head *t, const struct attent
 /* The number of keys from k0 on, at most n, whose positions follow each other in a sequence of S. */
 static int64_t adjacent(const struct head *t, int64_t k0, int64_t n, int64_t S)
 {
+    const int64_t left = S - position(t->k_at, k0) % S;
     int64_t i = 1;
-    if (t->k_at == NULL) return n;
-    if (n > S - t->k_at[k0] % S) n = S - t->k_at[k0] % S;
-    while (i < n && t->k_at[k0 + i] == t->k_at[k0] + i) i++;
+    if (n > left) n = left;
+    while (i < n && position(t->k_at, k0 + i) == position(t->k_at, k0) + i) i++;
     return i;
 }
 

@@ -28,6 +28,7 @@ static struct tensor positions(void)
     for (int i = 0; i < TOKENS_MOST; i++) at[i] = i;
     return tensor_1d(at, I32, S);
 }
+#define SOME (S < 2 ? S : 2)            /* keys of a sequence */
 #define SCORES(t) tensor_2d((t).data, (t).dtype, N * H, S)
 #define BY_HEAD(t) tensor_2d((t).data, (t).dtype, B * H, S)
 static struct attention with_sinks(struct tensor sinks)
@@ -105,15 +106,15 @@ static double sums[2 * E + 1], result;
     X(attention_part_backward, (NUMBERS(N, D), NUMBERS(N, D), NUMBERS(N, D), STATISTIC(N * H), STATISTIC(N * H),       \
                                 NUMBERS(N, D), NUMBERS(N, D)),                                                         \
       (d, t[0], t[1], t[2], t[3], t[4], t[5], t[6], positions(), positions(), heads, 12))                              \
-    X(attention_scores, (STATISTIC(N * H * S), NUMBERS(N, D), NUMBERS(B * 2, A)),                                      \
-      (d, SCORES(t[0]), 1, t[1], t[2], positions(), heads))                                                            \
+    X(attention_scores, (STATISTIC(N * H * S), NUMBERS(N, D), NUMBERS(B * SOME, A)),                                   \
+      (d, SCORES(t[0]), S > SOME, t[1], t[2], positions(), heads))                                                     \
     X(attention_softmax, (STATISTIC(N * H * S), STATISTIC(N * H)), (d, SCORES(t[0]), t[1], positions(), heads))        \
     X(attention_softmax_backward, (STATISTIC(N * H * S), STATISTIC(N * H * S), STATISTIC(N * H)),                      \
       (d, SCORES(t[0]), SCORES(t[1]), t[2], heads))                                                                    \
     X(soft_cap_forward, (X_Y), (d, t[0], t[1], 1.5))                                                                   \
     X(soft_cap_backward_input, (X_Y, NUMBERS(N, D)), (d, t[0], t[1], t[2], 2))                                         \
-    X(attention_scores_times, (NUMBERS(N, D), STATISTIC(N * H * S), NUMBERS(B * 2, A)),                                \
-      (d, t[0], SCORES(t[1]), 1, t[2], positions(), heads))                                                            \
+    X(attention_scores_times, (NUMBERS(N, D), STATISTIC(N * H * S), NUMBERS(B * SOME, A)),                             \
+      (d, t[0], SCORES(t[1]), S > SOME, t[2], positions(), heads))                                                     \
     X(attention_scores_transposed, (NUMBERS(N, A), STATISTIC(N * H * S), NUMBERS(N, D)),                               \
       (d, t[0], SCORES(t[1]), t[2], positions(), heads))                                                               \
     X(rotary_forward, (NUMBERS(N, QKV), WHOLE(N, 0, S), NUMBERS(S, ROTARY)), (d, t[0], t[1], t[2], heads))             \
@@ -169,6 +170,8 @@ static double sums[2 * E + 1], result;
       (d, t[0], t[1], t[2], t[3], t[4], 0.1))                                                                          \
     X(route_weights, (NUMBERS(N, K), WHOLE(N, K, E), NUMBERS(N, E)), (d, t[0], t[1], t[2], &rule))
 
+#include "tests/devices/variants.h"
+
 #define UNPACK(...) __VA_ARGS__
 /* REQUIRED, and called by no scheme. */
 static void dev_route_weights(struct device *d, struct tensor weights, struct tensor experts, struct tensor logits,
@@ -177,15 +180,18 @@ static void dev_route_weights(struct device *d, struct tensor weights, struct te
     if (d->ops == NULL) return;
     backend_begin(d), d->ops->route_weights(weights, experts, logits, r), backend_end(d);
 }
-#define X(name, operands, arguments)                                                                                   \
-    static void run_##name(struct device *d, struct tensor *t) { (void)t, dev_##name arguments; }                      \
-    static void operands_##name(struct operand *o)                                                                     \
+#define X(name, operands, arguments) VARIANT(name, , operands, arguments)
+#define VARIANT(name, how, operands, arguments)                                                                        \
+    static void run_##name##how(struct device *d, struct tensor *t) { (void)t, dev_##name arguments; }                 \
+    static void operands_##name##how(struct operand *o)                                                                \
     {                                                                                                                  \
         const struct operand of[OPERANDS] = { UNPACK operands };                                                       \
         memcpy(o, of, sizeof of);                                                                                      \
     }
 OPERATIONS(X)
+VARIANTS(VARIANT)
 #undef X
+#undef VARIANT
 static void run_loss(struct device *d, struct tensor *t)
 {
     result = dev_cross_entropy_loss(d, t[0], t[1], t[2], t[3], -1);
@@ -213,6 +219,9 @@ static const struct operation {
 } all[] = {
 #define X(name, operands, arguments) { #name, run_##name, operands_##name },
     OPERATIONS(X)
+#undef X
+#define X(name, how, operands, arguments) { #name ", " #how, run_##name##how, operands_##name##how },
+    VARIANTS(X)
 #undef X
     { "cross_entropy_loss", run_loss, operands_loss }, { "sum_of_squares", run_squares, operands_squares },
 };

@@ -1,5 +1,8 @@
 /* One suite for all backends, against the table (device/backend.h): each operation in each format, with odd sizes, and
- * empty ones, held to the same operation of ref/ in fp64 on the same operands.
+ * empty ones, held to the same operation of ref/ in fp64 on the same operands.  variants.h has other arguments: masks,
+ * windows, groups of heads, wider rows, slices, results in place.
+ *
+ * Operands begin at odd places of an allocation; what lies before and behind them must stay.
  *
  * Bound, norm over norm: 10 sqrt(n) u + 2 u16.  n is the length of the longest sum, u the unit of the format of sums,
  * u16 that of 16-bit storage: docs/checking.md, "What is allowed".  A backend without numbers must have the same costs.
@@ -21,10 +24,12 @@
 
 static struct error err;
 
-/* B, S, H, A, V.  The first is that of test_backend.c; then odd sizes around those of tiles and blocks; a row; none. */
+/* B, S, H, A, V.  The first is that of test_backend.c; then odd sizes around those of tiles and blocks; few rows, one,
+ * none. */
 static const int64_t sizes[][5] = {
     { 2, 3, 2, 4, 10 }, { 1, 35, 3, 6, 131 }, { 3, 33, 2, 17, 67 }, { 1, 129, 4, 9, 33 }, { 2, 16, 2, 66, 300 },
-    { 1, 3, 2, 3, 5 }, { 0, 3, 2, 4, 10 },
+    { 1, 3, 2, 3, 5 }, { 1, 1, 3, 2, 5 },
+    { 0, 3, 2, 4, 10 },
 };
 enum { SIZES = sizeof sizes / sizeof *sizes };
 
@@ -44,24 +49,55 @@ static double held(double x, enum dtype t)
     return tensor_get(one, 0);
 }
 
+static double element(struct tensor x, int64_t i)
+{
+    return x.dtype == I32 ? (double)((int32_t *)x.data)[i] : tensor_get(x, i);
+}
+
+/* Elements around an operand. */
+enum { AROUND = 3, AROUND_HOLDS = 77 };
+static int outside;                     /* elements that were written there */
+
+static void around(struct device *d, struct tensor whole, bool check, const char *name)
+{
+    struct views v = views_of(d);
+    const struct tensor seen = check ? view_read(&v, whole) : view_write(&v, whole);
+    const int64_t n = tensor_count(whole);
+    for (int64_t i = 0, k; i < 2 * AROUND; i++) {
+        k = i < AROUND ? i : n - 1 - (i - AROUND);
+        if (!check && whole.dtype == I32) ((int32_t *)seen.data)[k] = AROUND_HOLDS;
+        else if (!check) tensor_set(seen, k, AROUND_HOLDS);
+        else if (element(seen, k) != AROUND_HOLDS)
+            print_message("%s, %s: writes element %d of an operand of %d\n", d->backend->name, name,
+                          (int)(k - AROUND), (int)n - 2 * AROUND), outside++;
+    }
+    views_end(&v);
+}
+
+/* The allocation in whose middle an operand lies. */
+static struct tensor whole_of(struct tensor x)
+{
+    char *data = x.data;
+    return tensor_1d(data - AROUND * dtype_size(x.dtype), x.dtype, tensor_count(x) + 2 * AROUND);
+}
+
 static struct tensor operand_in(struct device *d, int k, struct operand o, enum dtype written)
 {
     const enum dtype t = o.most ? I32 : o.statistic ? dtype_wide(d->dtype) : d->dtype;
     const enum dtype as = o.most ? I32 : o.statistic ? dtype_wide(written) : written;
-    struct tensor x = device_tensor_in(d, BUFFERS, t, o.rows * (o.cols ? o.cols : 1));
+    const int64_t n = o.rows * (o.cols ? o.cols : 1);
+    const struct tensor whole = device_tensor_in(d, BUFFERS, t, n + 2 * AROUND);
+    struct tensor x = tensor_1d((char *)whole.data + AROUND * dtype_size(t), t, n);
     if (o.cols) x = tensor_2d(x.data, t, o.rows, o.cols);
     if (!d->backend->has_numbers) return x;
+    around(d, whole, false, "");
     struct views v = views_of(d);
     const struct tensor seen = view_write(&v, x);
     if (o.most) fill(seen, k, o.most);
-    else for (int64_t i = 0; i < tensor_count(x); i++) tensor_set(seen, i, held(number(k, i), as));
+    else for (int64_t i = 0; i < tensor_count(x); i++)
+        tensor_set(seen, i, held(number(k, i) - (o.statistic ? 0 : 1), as));    /* statistics are above 0 */
     views_end(&v);
     return x;
-}
-
-static double element(struct tensor x, int64_t i)
-{
-    return x.dtype == I32 ? (double)((int32_t *)x.data)[i] : tensor_get(x, i);
 }
 
 static void read_back(struct made *m, struct device *d, struct tensor x, int k)
@@ -88,7 +124,11 @@ static void make(struct made *m, const struct backend *b, enum dtype t, enum dty
     const uint64_t before = d.operations;
     op->run(&d, x);
     m->operations = d.operations - before, m->done = d.done, m->count = 0;
-    for (int k = 0; k < used; k++) read_back(m, &d, x[k], k), device_free(&d, x[k]);
+    for (int k = 0; k < used; k++) {
+        read_back(m, &d, x[k], k);
+        if (b->has_numbers) around(&d, whole_of(x[k]), true, op->name);
+        device_free(&d, whole_of(x[k]));
+    }
     for (int k = used; k < OPERANDS; k++) m->end[k] = m->count;
     for (size_t i = 0; i < sizeof sums / sizeof *sums && b->has_numbers; i++) m->x[m->count++] = sums[i];
     if (b->has_numbers) m->x[m->count++] = result;
@@ -163,6 +203,7 @@ static void check_backend(const struct backend *b)
             }
     print_message("%s: %d cases, largest error/bound %.2g\n", b->name, tried, worst);
     assert_true(worst <= 1);
+    assert_int_equal(outside, 0);
     assert_true(tried > 0);
 }
 
