@@ -154,6 +154,16 @@ static void match(struct words *w, double factor, double same, const char *name,
         }
 }
 
+/* Loss scales are powers of two, larger than what sums and means over a few devices are off by. */
+static void match_loss_scale(struct words *w, double factor, double same)
+{
+    enum { LEAST = 4, MOST = 24 };
+    const double k = round(log2(factor));
+    if (w->used || !(factor > 0) || !(fabs(k) >= LEAST && fabs(k) <= MOST) || !near(factor, exp2(k), same)) return;
+    if (k > 0) say(w, "%.0f, a loss scale that is not divided out", exp2(k));
+    else say(w, "1/%.0f, a loss scale that is divided out twice", exp2(-k));
+}
+
 static void match_sizes(struct words *w, double factor, double same, const struct mesh *m, int micros)
 {
     char name[32];
@@ -165,6 +175,7 @@ static void match_sizes(struct words *w, double factor, double same, const struc
                 snprintf(name, sizeof name, "(%s %s)", axis_name(a), axis_name(b));
                 match(w, factor, same, name, m->size[a] * m->size[b], 2);
             }
+    match_loss_scale(w, factor, same);
 }
 
 const char *diagnose_factor(char *out, size_t size, const struct mesh *m, int micros, double factor, double same)
@@ -214,6 +225,7 @@ const char *diagnose_scale(char *out, size_t size, const struct mesh *m, int mic
     if (e->sides) match(&n, fabs(s.factor), same, "sides", 2, 6);
     if (e->number && n.used == 0) return out;
     if (s.factor == 0) say(&w, "zero");
-    else say(&w, "expected times %.4f%s%s%s", s.factor, n.used ? " = " : "", n.used && s.factor < 0 ? "-" : "", names);
+    else say(&w, fabs(s.factor) < 0.01 ? "expected times %.4g%s%s%s" : "expected times %.4f%s%s%s", s.factor,
+             n.used ? " = " : "", n.used && s.factor < 0 ? "-" : "", names);
     return out;
 }

@@ -74,9 +74,9 @@ static void all_probabilities(float *P, const float *x, struct heads at)
     if (IS(SOFTMAX_AXIS)) wrong_axis(P);
 }
 
-void attention(float *Y, const float *X, int heads, int kv, int sequences)
+void attention(float *Y, const float *X, const struct heads_at *of, int sequences)
 {
-    const int parts = set.parts;
+    const int parts = set.parts, heads = of->heads, kv = of->kv_heads;
     float *P = malloc(sizeof *P * (size_t)m.S * m.S), term[MOST_WIDE];
     set.parts = 1;
     for (int b = 0; b < sequences; b++)
@@ -87,7 +87,8 @@ void attention(float *Y, const float *X, int heads, int kv, int sequences)
             all_probabilities(P, x, at);
             for (int s = 0; s < m.S; s++)
                 for (int a = 0; a < m.A; a++) {
-                    for (int t = 0; t < m.S; t++) term[t] = P[s * m.S + t] * x[t * at.width + at.v + a];
+                    for (int t = 0; t < m.S; t++)
+                        term[t] = P[s * m.S + t] * probability_times(of, b, h, s, t, false) * x[t * at.width + at.v + a];
                     Y[((b * m.S + s) * heads + to) * m.A + a] = stored(add_up(term, m.S));
                 }
         }
@@ -103,14 +104,14 @@ static void right_probabilities(float *P, const float *x, struct heads at)
     bug = was;
 }
 
-/* The gradients of the scores of one head, in place of its probabilities' copy. */
-static void slopes(float *dP, const float *P, const float *x, const float *dy, const float *y, struct heads at, int ld)
+/* The gradients of the scores of one head, in place of its probabilities' copy.  W [S,S]: how often each probability counts. */
+static void slopes(float *dP, const float *P, const float *W, const float *x, const float *dy, const float *y, struct heads at, int ld)
 {
     for (int s = 0; s < m.S; s++) {
         float mean = dot(dy + s * ld, y + s * ld);
         if (IS(SOFTMAX_BACK_NO_MEAN)) mean = 0;
         for (int t = 0; t < m.S; t++) {
-            const float d = between(dot(dy + s * ld, x + t * at.width + at.v)), by = IS(SCORES_BACK_UNSCALED) ? 1 : 1 / sqrtf((float)m.A);
+            const float d = between(dot(dy + s * ld, x + t * at.width + at.v)) * W[s * m.S + t], by = IS(SCORES_BACK_UNSCALED) ? 1 : 1 / sqrtf((float)m.A);
             dP[s * m.S + t] = stored(P[s * m.S + t] * (d - mean)) * by;
             dP[s * m.S + t] = stored(dP[s * m.S + t]);
         }
@@ -118,26 +119,26 @@ static void slopes(float *dP, const float *P, const float *x, const float *dy, c
 }
 
 /* What one head of queries adds to dX, in fp32. */
-static void head_input(float *dx, const float *x, const float *dy, const float *y, struct heads at, int ld, float *P, float *dP)
+static void head_input(float *dx, const float *x, const float *dy, const float *y, struct heads at, int ld, float *P, float *dP, const float *W)
 {
     float term[MOST_WIDE];
     right_probabilities(P, x, at);
-    slopes(dP, P, x, dy, y, at, ld);
+    slopes(dP, P, W, x, dy, y, at, ld);
     for (int s = 0; s < m.S; s++)
         for (int a = 0; a < m.A; a++) {
             for (int t = 0; t < m.S; t++) term[t] = dP[s * m.S + t] * x[t * at.width + at.k + a];
             dx[s * at.width + at.q + a] += between(add_up(term, m.S));
             for (int t = 0; t < m.S; t++) term[t] = dP[t * m.S + s] * x[t * at.width + at.q + a];
             dx[s * at.width + at.k + a] += between(add_up(term, m.S));
-            for (int t = 0; t < m.S; t++) term[t] = P[t * m.S + s] * dy[t * ld + a];
+            for (int t = 0; t < m.S; t++) term[t] = P[t * m.S + s] * W[t * m.S + s] * dy[t * ld + a];
             dx[s * at.width + at.v + a] += between(add_up(term, m.S));
         }
 }
 
-void attention_input(float *dX, const float *dY, const float *Y, const float *X, int heads, int kv, int sequences)
+void attention_input(float *dX, const float *dY, const float *Y, const float *X, const struct heads_at *of, int sequences)
 {
-    const int parts = set.parts, ld = heads * m.A, width = (heads + 2 * kv) * m.A;
-    float *P = malloc(2 * sizeof *P * (size_t)m.S * m.S);
+    const int parts = set.parts, heads = of->heads, kv = of->kv_heads, ld = heads * m.A, width = (heads + 2 * kv) * m.A, SS = m.S * m.S;
+    float *P = malloc(3 * sizeof *P * (size_t)SS), *W = P + 2 * SS;
     const enum bug was = bug;
     set.parts = 1;
     memset(dX, 0, sizeof *dX * (size_t)sequences * m.S * width);
@@ -147,9 +148,10 @@ void attention_input(float *dX, const float *dY, const float *Y, const float *X,
             const struct heads at = heads_of(h, heads, kv);
             bug = was;
             const int from = b * m.S;
+            for (int i = 0; i < SS; i++) W[i] = probability_times(of, b, h, i / m.S, i % m.S, true);
             if (IS(GROUP_LAST_ONLY) && h % (heads / kv) == heads / kv - 1)      /* forgets the heads before */
                 for (int s = 0; s < m.S; s++) memset(dX + (from + s) * width + at.k, 0, sizeof *dX * m.A);
-            head_input(dX + from * width, X + from * width, dY + from * ld + h * m.A, Y + from * ld + h * m.A, at, ld, P, P + m.S * m.S);
+            head_input(dX + from * width, X + from * width, dY + from * ld + h * m.A, Y + from * ld + h * m.A, at, ld, P, P + SS, W);
         }
     for (int i = 0; i < sequences * m.S * width; i++) dX[i] = stored(dX[i]);
     free(P), set.parts = parts;

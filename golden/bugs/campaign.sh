@@ -17,7 +17,7 @@ golden() {
     [ ! -e "$1.safetensors" ] || return 0
     ./buggy model "$1" "model-$1" &&
         "$orrery" golden make --out "$1.safetensors" --model "model-$1" --batch "model-$1/batch.safetensors" \
-            --optimizer adamw,sgd --lr 0.01 --clip 0.3 --eps 1e-4 >making 2>&1 || { cat making; exit 1; }
+            $([ "$1" != dropout ] || echo --dropout 0.25) --optimizer adamw,sgd --lr 0.01 --clip 0.3 --eps 1e-4 >making 2>&1 || { cat making; exit 1; }
 }
 
 # The first operation that is wrong: what the program's one line begins with.
@@ -74,12 +74,12 @@ bugs() {
 # The i-th of a list, for digits of a number in mixed radix.
 pick() { local n=$(($# - 1)); eval "picked=\${$((2 + digits % n))}"; digits=$((digits / n)); }
 
-# The list has 5184 runs; steps of a number without common factors with them go through all.
+# The list has 6912 runs; steps of a number without common factors with them go through all.
 clean() {
     local i digits picked model run check status alarms=0
     for ((i = 0; i < $1; i++)); do
-        digits=$((i * 1009 % 5184))
-        pick - gpt2 llama moe; model=${2:-$picked}
+        digits=$((i * 1009 % 6912))
+        pick - gpt2 llama moe dropout; model=${2:-$picked}
         pick - fp32 bf16 fp16; run="dtype $picked"
         pick - sequential reversed blocked pairwise shuffled shuffled; run="$run order $picked seed $i"
         pick - results steps; run="$run store $picked"

@@ -43,6 +43,15 @@ static size_t encode(void *to, const float *x, size_t n, enum format f)
     return n * 2;
 }
 
+/* The stage that has a tensor. */
+static int stage_of(const char *name)
+{
+    const char *block = strstr(name, "h."), *llama = strstr(name, "layers.");
+    if (llama) return atoi(llama + 7) * set.pp / m.L;
+    if (block && block[2] >= '0' && block[2] <= '9') return atoi(block + 2) * set.pp / m.L;
+    return strstr(name, "embed") || strstr(name, "wte") || strstr(name, "wpe") ? 0 : set.pp - 1;
+}
+
 void dump(int r, const char *name, const float *x, bool in_fp32, float times, struct place at)
 {
     const int dim[2] = { at.row ? at.row->count : at.rows, at.col ? at.col->count : at.cols };
@@ -50,6 +59,7 @@ void dump(int r, const char *name, const float *x, bool in_fp32, float times, st
     /* fp16 is written in fp32, which has the same numbers */
     const enum format f = in_fp32 || set.format != BF16 ? FP32 : BF16;
     char text[256];
+    r += ranks * (at.last_stage ? set.pp - 1 : stage_of(name));
     void *data = malloc(n * sizeof(float));
     if (out[r].file == NULL) out[r].file = tensors_new();
     tensors_add(out[r].file, name, f == BF16 ? "BF16" : "F32", dim[1] > 1 ? 2 : 1, dim, data, encode(data, x, n, f));
@@ -68,15 +78,15 @@ void dump_write(const char *folder)
 {
     static const char *const words[] = { "fp32", "bf16", "fp16" };
     mkdir(folder, 0777);
-    for (int r = ranks; r < MOST_RANKS; r++) {                  /* of a run before */
+    for (int r = ranks * set.pp; r < MOST_RANKS; r++) {                  /* of a run before */
         char path[1024];
         snprintf(path, sizeof path, "%s/rank%d.safetensors", folder, r), remove(path);
     }
-    for (int r = 0; r < ranks; r++) {
+    for (int r = 0; r < ranks * set.pp; r++) {
         char path[1024], head[256], *text = malloc(out[r].used + sizeof head + 64);
         snprintf(path, sizeof path, "%s/rank%d.safetensors", folder, r);
-        snprintf(head, sizeof head, "\"orrery_dump\":\"1\",\"rank\":\"%d\",\"mesh\":\"{\\\"dp\\\":%d,\\\"tp\\\":%d}\",\"dtype\":\"%s\","
-                 "\"program\":\"golden/bugs\",\"layout\":\"{", r, set.dp, set.tp, words[set.format]);
+        snprintf(head, sizeof head, "\"orrery_dump\":\"1\",\"rank\":\"%d\",\"mesh\":\"{\\\"pp\\\":%d,\\\"dp\\\":%d,\\\"tp\\\":%d}\",\"dtype\":\"%s\","
+                 "\"program\":\"golden/bugs\",\"layout\":\"{", r, set.pp, set.dp, set.tp, words[set.format]);
         sprintf(text, "%s%s}\"", head, out[r].layout ? out[r].layout : "");
         tensors_write(out[r].file, path, text);
         free(text), free(out[r].layout);

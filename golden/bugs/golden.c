@@ -72,6 +72,16 @@ int *golden_tokens(const char *name)
     return x;
 }
 
+unsigned char *golden_bytes(const char *name)
+{
+    int dim[3];
+    must_seek(name, dim);
+    const size_t n = (size_t)dim[0] * dim[1] * dim[2];
+    unsigned char *x = malloc(n);
+    if (x == NULL || fread(x, 1, n, file) != n) fail("cannot read", name);
+    return x;
+}
+
 /* ---- parameters -------------------------------------------------------------------------------------------------- */
 
 static void add(int layer, const char *text, enum axis row_axis, enum axis col_axis)
@@ -163,6 +173,7 @@ void golden_open(const char *path)
     m.P = (int)golden_number(m.llama ? "max_position_embeddings" : "n_positions");
     m.eps = (float)golden_number(m.llama ? "rms_norm_eps" : "layer_norm_epsilon");
     m.theta = m.llama ? (float)golden_number("rope_theta") : 0;
+    m.rate = m.llama ? 0 : (float)golden_number_or("attn_pdrop", 0);        /* the same everywhere */
     m.A = m.D / m.H;
     if (m.llama) llama_params();
     else gpt2_params();

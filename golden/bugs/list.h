@@ -61,6 +61,14 @@ BUG(BRANCH_TWICE, "branch-twice", "gpt2", "", "3bh", "", "act/h.1.mid", "branch 
 BUG(RESIDUAL_BACK_MISSING, "residual-back", "llama", "", "3bh", "", "grad/h.0.out", "without what comes from the gradient that passes by", "backward, the gradient past the attention is lost")
 BUG(BRANCH_GRADIENT_HALF, "branch-half", "gpt2", "", "3bh", "", "grad/h.1.mlp.out", "expected times 0.5000", "a branch gets half of the gradient")
 
+/* Dropout. */
+BUG(MASK_OF_FIRST, "mask-of-first", "dropout", "dp 2", "3bh", "", "act/h.1.mid", "each of 2 parts of the batch has the mask of the first", "each copy drops by the mask of the first")
+BUG(MASK_OF_FIRST_HEADS, "mask-of-first-heads", "dropout", "tp 3", "3bh", "", "act/h.1.attn.heads", "each of 3 parts of the heads has the mask of the first", "each rank drops probabilities by the mask of the first rank's heads")
+BUG(MASK_SHIFTED, "mask-shifted", "dropout", "", "3bh", "", "act/h.1.out", "its mask is off by one", "an element has the mask of the next one")
+BUG(MASK_OF_LAYER, "mask-of-layer", "dropout", "", "3bh", "", "act/h.1.mid", "the mask of layer 0", "layer 1 drops by the mask of layer 0")
+BUG(DROPOUT_UNSCALED, "dropout-unscaled", "dropout", "", "3bh", "", "act/h.1.attn.heads", "not divided by 1 - rate", "what is kept is not divided by 1 - rate")
+BUG(DROPOUT_BACK_LOST, "dropout-back", "dropout", "", "3bh", "", "grad/h.1.mlp.out", "nothing is dropped", "backward, nothing is dropped")
+
 /* Norms of heads, and rotations. */
 BUG(HEAD_NORMS_EXCHANGED, "head-norms-exchanged", "moe", "", "3bh", "", "act/h.1.attn.normed", "queries have the weights of keys, keys those of queries", "queries are normed with the weights of keys, keys with those of queries")
 BUG(KEYS_NOT_NORMED, "keys-not-normed", "moe", "", "3bh", "", "act/h.1.attn.normed", "keys are not normed", "queries are normed, keys are not")
@@ -101,6 +109,7 @@ BUG(VOCABULARY_SHIFTED, "vocabulary-shifted", "gpt2", "", "3bh", "", "act/logits
 
 /* Gradients. */
 BUG(TIED_MISSING, "tied-missing", "gpt2", "", "3bh", "", "grad/wte.weight", "without what comes from the backward pass of the embedding", "the tied matrix lacks the embedding's gradient")
+BUG(TIED_NOT_SUMMED, "tied-not-summed", "gpt2", "pp 2", "3bh", "", "grad/wte.weight", "without what comes from the backward pass of a matrix for its weight", "the first and the last stage do not add up their gradients of the tied matrix")
 BUG(REPEATED_TOKEN_OVERWRITTEN, "token-overwritten", "llama", "", "3bh", "", "grad/model.embed_tokens.weight", "overwrites", "a repeated token's gradient overwrites the first")
 BUG(LAST_MICRO_ONLY, "last-micro", "gpt2", "micros 5", "3bh", "", "grad/h.1.mlp.c_fc.weight", "without sequences 0, 1, 2, 3 of 5", "a gradient is copied, not added, by each microbatch")
 BUG(STALE_MICRO, "stale-micro", "gpt2", "micros 5", "3bh", "", "act/h.0.mlp.up", "stale: rows 7 to 34 repeat", "a microbatch reads the buffer of the one before")
@@ -119,11 +128,18 @@ BUG(DP_AVERAGED_TWICE, "dp-averaged", "llama", "dp 2", "3bh", "", "grad/model.la
 BUG(DP_SUMMED_TWICE, "dp-twice", "gpt2", "dp 2", "3bh", "", "grad/h.1.mlp.c_fc.weight", "= dp", "a gradient is summed over dp twice")
 BUG(OTHER_RANKS_HALF, "dp-other-half", "gpt2", "dp 2", "3bh", "", "grad/h.1.mlp.c_fc.weight", "another rank's piece: of 2 flat shards, 0 and 1 have changed places", "each rank has the half of the gradient that the other owns")
 
+BUG(EXPERT_LEFT_OUT, "expert-left-out", "moe", "dp 2", "3bh", "", "grad/model.layers.1.mlp.experts.2.gate_up_proj.weight grad/model.layers.1.mlp.experts.2.down_proj.weight", "a part of a sum: without batch part 1 of 2", "one expert's gradients are not summed over dp")
+
 /* The optimizer. */
 BUG(NORM_COUNTS_COPIES, "norm-copies", "gpt2", "tp 3", "3bh", "", "norm", "counts 3 times", "what all ranks have counts on each of them")
 BUG(NORM_OF_FIRST, "norm-first", "llama", "tp 3", "3bh", "", "norm", "only what the first of 3 ranks", "the norm of the first rank's pieces")
 BUG(NORM_COUNTS_TIED, "norm-tied", "gpt2", "", "3bh", "", "norm", "the tied matrix counts twice", "the tied matrix counts twice")
 BUG(NORM_NOT_ROOTED, "norm-squared", "llama", "", "3bh", "", "norm", "in place of its root", "the sum of squares in place of its root")
+BUG(CLIP_OF_RANK, "clip-of-rank", "gpt2", "tp 3", "3bh", "", "OPT/1/", "each of 3 ranks along tp clips by the norm of what it has", "each rank clips by its own norm")
+BUG(SCALE_KEPT, "scale-kept", "gpt2", "", "3bh", "", "grad/wte.weight", "= 1024, a loss scale that is not divided out", "gradients are not divided by the loss scale")
+BUG(SCALE_TWICE, "scale-twice", "gpt2", "", "3bh", "", "grad/wte.weight", "= 1/1024, a loss scale that is divided out twice", "gradients are divided by the loss scale twice")
+BUG(SCALE_AFTER_CLIP, "scale-after-clip", "gpt2", "", "3bh", "", "norm", "before a loss scale of 1024 is divided out", "gradients are clipped before they are divided by the loss scale")
+BUG(SCALE_IN_STEP, "scale-in-step", "llama", "", "3bh", "", "OPT/1/", "a loss scale of 1024 is not divided out", "the optimizer's step has gradients that are not divided by the loss scale")
 BUG(CLIP_MISSING, "clip-missing", "gpt2", "", "3bh", "", "OPT/1/", "the gradient is not clipped", "gradients are not clipped")
 BUG(CLIP_SQUARED, "clip-squared", "gpt2", "", "3bh", "", "OPT/1/", "the gradient is clipped twice", "gradients are multiplied by clip/norm twice")
 BUG(LR_SHIFTED, "lr-twice", "gpt2", "", "3bh", "", "OPT/1/weight/", "as by another learning rate", "twice the learning rate")
@@ -140,6 +156,7 @@ BUG(ADAM_EPS_INSIDE, "adam-eps-inside", "llama", "", "3bh", "", "OPT/1/weight/",
 BUG(ADAM_EPS_BEFORE, "adam-eps-before", "llama", "", "3bh", "", "OPT/1/weight/", "eps is added before the correction", "eps is added before the correction")
 BUG(MASTER_ROUNDED, "master-rounded", "gpt2", "", "bh", "", "OPT/2/weight/", "begins at the rounded weight", "a step begins at the rounded weight, not at its master; fp32 has none")
 BUG(ONE_NOT_STEPPED, "not-stepped", "gpt2", "", "3bh", "", "OPT/1/weight/", "stale: it is not stepped", "two matrices are not stepped")
-BUG(WEIGHTS_STALE, "weights-stale", "gpt2", "", "3bh", "", "OPT/2/grad/", "", "the second pass has the weights of the first")
+BUG(WEIGHTS_STALE, "weights-stale", "gpt2", "", "3bh", "", "OPT/2/grad/", "stale weights: it is what the weights that step 1 began with give", "the second pass has the weights of the first")
 BUG(GRADIENT_STALE, "gradient-stale", "llama", "", "3bh", "", "OPT/2/grad/", "stale: it is that of step 1", "the second step has the gradients of the first")
+BUG(GRADIENT_HALF_LATER, "gradient-half-later", "gpt2", "", "3bh", "", "OPT/2/grad/", "expected times 0.5", "all gradients but the first step's are halved")
 BUG(GRADIENT_ADDED_TO_OLD, "gradient-not-zeroed", "gpt2", "", "3bh", "", "OPT/2/grad/", "that of step 1 has been added to it", "gradients of the step before are not cleared")

@@ -4,7 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-struct setting set = { .parts = 1, .dp = 1, .tp = 1, .micros = 1, .optimizer = "adamw", .scale = 1 };
+struct setting set = { .parts = 1, .pp = 1, .dp = 1, .tp = 1, .micros = 1, .optimizer = "adamw", .scale = 1 };
 enum bug bug;
 
 #define BUG(id, ...) { __VA_ARGS__ },
@@ -52,6 +52,7 @@ static void option(const char *what, const char *text)
     else if (strcmp(what, "order") == 0) set.order = (enum order)choose(what, text, orders, 5);
     else if (strcmp(what, "store") == 0) set.steps = choose(what, text, stores, 2);
     else if (strcmp(what, "parts") == 0) set.parts = number(what, text);
+    else if (strcmp(what, "pp") == 0) set.pp = number(what, text);
     else if (strcmp(what, "dp") == 0) set.dp = number(what, text);
     else if (strcmp(what, "tp") == 0) set.tp = number(what, text);
     else if (strcmp(what, "micros") == 0) set.micros = number(what, text);
@@ -63,7 +64,7 @@ static void option(const char *what, const char *text)
 
 static int usage(void)
 {
-    fprintf(stderr, "usage: buggy list | model gpt2|llama|moe DIR | run GOLDEN OUT [dtype fp32|bf16|fp16] [bug NAME] [dp N] [tp N] [micros N]\n"
+    fprintf(stderr, "usage: buggy list | model gpt2|llama|moe|dropout DIR | run GOLDEN OUT [dtype fp32|bf16|fp16] [bug NAME] [pp N] [dp N] [tp N] [micros N]\n"
                     "             [order sequential|reversed|blocked|pairwise|shuffled] [seed N] [parts N] [store results|steps] [optimizer NAME]\n");
     return 2;
 }
@@ -74,9 +75,9 @@ int main(int argc, char **argv)
     if (argc == 4 && strcmp(argv[1], "model") == 0) return model_write(argv[2], argv[3]), 0;
     if (argc < 4 || argc % 2 != 0 || strcmp(argv[1], "run") != 0) return usage();
     for (int i = 4; i < argc; i += 2) option(argv[i], argv[i + 1]);
-    if (set.format == FP16) set.scale = 1024;
+    if (set.format == FP16 || IS(SCALE_KEPT) || IS(SCALE_TWICE) || IS(SCALE_AFTER_CLIP) || IS(SCALE_IN_STEP)) set.scale = 1024;
     golden_open(argv[2]);
-    if (set.dp * set.tp > MOST_RANKS || set.dp > m.B || set.tp > m.K || set.micros > m.B)
+    if (set.pp * set.dp * set.tp > MOST_RANKS || set.pp > m.L || set.dp > m.B || set.tp > m.K || set.micros > m.B)
         return fprintf(stderr, "buggy: not so many ranks or microbatches\n"), 2;
     if (m.moe && set.micros > 1) return fprintf(stderr, "buggy: a mixture has one microbatch\n"), 2;
     ranks_make();

@@ -76,6 +76,7 @@ void ranks_make(void)
         for (int p = 0; p < params; p++)
             rank[r].dw[p] = calloc((size_t)cut_of(param[p].row_axis, param[p].rows, r % set.tp)->count *
                                        cut_of(param[p].col_axis, param[p].cols, r % set.tp)->count, sizeof(float));
+        if (!m.llama) rank[r].dw_head = calloc((size_t)m.V * m.D, sizeof(float));
         for (int l = 0; l <= m.L; l++)
             for (int s = 0; s < SLOTS; s++) {
                 const size_t n = (size_t)rank[r].count * m.S * rows_each((enum slot)s) * local_width((enum slot)s, r % set.tp);
@@ -146,14 +147,31 @@ static void embed(int r)
     for (int i = 0; i < rows_of(r) * m.D; i++) {
         const int n = (rank[r].first + first_of(r)) * m.S + i / m.D, s = IS(POSITIONS_SHIFTED) ? n % m.S + 1 : n % m.S;
         const float x = param[token].w[ids[n] * m.D + i % m.D];
-        A(r, m.L, EMBEDDING)[i] = stored(m.llama ? x : x + param[position].w[s * m.D + i % m.D]);
+        A(r, m.L, EMBEDDING)[i] = embedding_dropped(stored(m.llama ? x : x + param[position].w[s * m.D + i % m.D]), n, i % m.D);
     }
 }
 
-/* y = a + b; for bugs: with the branch lost, or twice. */
-static void add(float *y, const float *a, const float *b, int n)
+static struct at at(int r, int i)
 {
-    for (int i = 0; i < n; i++) y[i] = stored((IS(RESIDUAL_MISSING) ? 0 : a[i]) + b[i] * (IS(BRANCH_TWICE) ? 2 : 1));
+    return (struct at){ (rank[r].first + first_of(r)) * m.S + i / m.D, rank[r].first * m.S, i % m.D };
+}
+
+/* y = a + b, of which some is dropped; for bugs: with the branch lost, or twice. */
+static void add(float *y, const float *a, const float *b, int r, int l, enum drop p)
+{
+    for (int i = 0; i < rows_of(r) * m.D; i++)
+        y[i] = stored((IS(RESIDUAL_MISSING) ? 0 : a[i]) + branch_dropped(b[i], l, p, at(r, i)) * (IS(BRANCH_TWICE) ? 2 : 1));
+}
+
+static void drop_back(float *y, const float *d, int r, int l, enum drop p)
+{
+    for (int i = 0; i < rows_of(r) * m.D; i++) y[i] = branch_back(d[i], l, p, at(r, i));
+}
+
+static const struct heads_at *heads_at(int r, int l)
+{
+    static struct heads_at of;
+    return of = (struct heads_at){ l, heads_of(r), kv_of(r), cut_of(OF_HEADS, 0, rank[r].tp)->at[0] / m.A, rank[r].first + first_of(r) }, &of;
 }
 
 /* A bias that is added when parts have been summed. */
@@ -191,11 +209,11 @@ static void attention_forward(int l)
     swap_blocks(l);
     if (m.moe) RANKS head_norms(A(r, l, NORMED), A(r, l, QKV), l, heads_of(r), kv_of(r), rows_of(r));
     if (m.llama) RANKS rotate(A(r, l, ROTATED), A(r, l, m.moe ? NORMED : QKV), heads_of(r), kv_of(r), rows_of(r), false);
-    RANKS attention(A(r, l, HEADS), A(r, l, m.llama ? ROTATED : QKV), heads_of(r), kv_of(r), sequences_of(r));
+    RANKS attention(A(r, l, HEADS), A(r, l, m.llama ? ROTATED : QKV), heads_at(r, l), sequences_of(r));
     RANKS linear(A(r, l, ATTN_OUT), A(r, l, HEADS), proj_of(r, l), rows_of(r), !m.llama && inside);
     sum_over_tp(A, l, ATTN_OUT, IS(SUM_MISSING), IS(SUM_FIRST_TWICE) ? 2 : 1);
     RANKS add_bias(A(r, l, ATTN_OUT), proj_of(r, l).b, rows_of(r));
-    RANKS add(A(r, l, MID), stream(r, l), A(r, l, ATTN_OUT), rows_of(r) * m.D);
+    RANKS add(A(r, l, MID), stream(r, l), A(r, l, ATTN_OUT), r, l, AFTER_ATTENTION);
 }
 
 static void feed_forward(int l)
@@ -213,7 +231,7 @@ static void second_half(int l)
     RANKS norm(A(r, l, LN_2), A(r, l, MID), ln_2_of(l).w, ln_2_of(l).b, rows_of(r));
     if (m.moe) mixture_forward(l);
     else feed_forward(l);
-    RANKS add(A(r, l, OUT), A(r, l, MID), A(r, l, MLP_OUT), rows_of(r) * m.D);
+    RANKS add(A(r, l, OUT), A(r, l, MID), A(r, l, MLP_OUT), r, l, AFTER_MLP);
 }
 
 static int counted_of(int first, int sequences)
@@ -281,7 +299,7 @@ static void feed_back(int l)
 
 static void second_half_back(int l)
 {
-    RANKS memcpy(G(r, l, MLP_OUT), G(r, l, OUT), sizeof(float) * (size_t)rows_of(r) * m.D);
+    RANKS drop_back(G(r, l, MLP_OUT), G(r, l, OUT), r, l, AFTER_MLP);
     if (IS(BRANCH_GRADIENT_HALF)) RANKS for (int i = 0; i < rows_of(r) * m.D; i++) G(r, l, MLP_OUT)[i] /= 2;
     if (m.moe) mixture_back(l);
     else feed_back(l);
@@ -298,10 +316,10 @@ static void head_norms_back(int r, int l)
 
 static void attention_back(int l)
 {
-    RANKS memcpy(G(r, l, ATTN_OUT), G(r, l, MID), sizeof(float) * (size_t)rows_of(r) * m.D);
+    RANKS drop_back(G(r, l, ATTN_OUT), G(r, l, MID), r, l, AFTER_ATTENTION);
     linear_back(l, HEADS, ATTN_OUT, HEADS, proj_of);
     const enum slot in = m.llama ? ROTATED : QKV;
-    RANKS attention_input(G(r, l, in), G(r, l, HEADS), A(r, l, HEADS), A(r, l, in), heads_of(r), kv_of(r), sequences_of(r));
+    RANKS attention_input(G(r, l, in), G(r, l, HEADS), A(r, l, HEADS), A(r, l, in), heads_at(r, l), sequences_of(r));
     if (m.llama) RANKS rotate(G(r, l, m.moe ? NORMED : QKV), G(r, l, ROTATED), heads_of(r), kv_of(r), rows_of(r), true);
     if (m.moe) RANKS head_norms_back(r, l);
     linear_back(l, LN_1, QKV, LN_1, qkv_of);
@@ -314,18 +332,18 @@ static void attention_back(int l)
 static void embed_back(int r)
 {
     const int token = embedding_of(), position = param_of(-1, "wpe.weight");
-    const float *d = G(r, m.L, EMBEDDING);
     for (int i = 0; i < rows_of(r) * m.D; i++) {
         const int n = (rank[r].first + first_of(r)) * m.S + i / m.D;
+        const float d = embedding_dropped(G(r, m.L, EMBEDDING)[i], n, i % m.D);
         float *to = &rank[r].dw[token][ids[n] * m.D + i % m.D];
-        if (!IS(TIED_MISSING)) *to = IS(REPEATED_TOKEN_OVERWRITTEN) ? d[i] : *to + d[i];
-        if (position >= 0) rank[r].dw[position][n % m.S * m.D + i % m.D] += d[i];
+        if (!IS(TIED_MISSING)) *to = IS(REPEATED_TOKEN_OVERWRITTEN) ? d : *to + d;
+        if (position >= 0) rank[r].dw[position][n % m.S * m.D + i % m.D] += d;
     }
 }
 
 static void backward(void)
 {
-    RANKS linear_weight(dw(r, head_of().w), NULL, G(r, m.L, LOGITS), A(r, m.L, LN_F), head_of(), rows_of(r));
+    RANKS linear_weight(m.llama ? dw(r, head_of().w) : rank[r].dw_head, NULL, G(r, m.L, LOGITS), A(r, m.L, LN_F), head_of(), rows_of(r));
     RANKS linear_input(G(r, m.L, LN_F), G(r, m.L, LOGITS), head_of(), rows_of(r));
     RANKS norm_weight(dw(r, ln_f_of().w), dw(r, ln_f_of().b), G(r, m.L, LN_F), A(r, m.L - 1, OUT), rows_of(r));
     RANKS norm_input(G(r, m.L - 1, OUT), G(r, m.L, LN_F), A(r, m.L - 1, OUT), ln_f_of().w, rows_of(r));
@@ -355,6 +373,7 @@ static void sum_over_dp(int t, int p)
     const int n = cut_of(param[p].row_axis, param[p].rows, t)->count * cut_of(param[p].col_axis, param[p].cols, t)->count;
     const bool here = strstr(param[p].name, middle()) != NULL;
     if (IS(DP_SUM_MISSING) && here) return;
+    if (IS(EXPERT_LEFT_OUT) && strstr(param[p].name, "layers.1.mlp.experts.2.")) return;
     for (int i = 0; i < n; i++) {
         float sum = 0;
         for (int d = 0; d < set.dp; d++) sum += rank[d * set.tp + t].dw[p][i];
@@ -415,9 +434,16 @@ static void dump_slot(int r, int l, enum slot s)
         else snprintf(name, sizeof name, "%s/%s", kind[g], slot_name[s]);
         const struct place at = { m.N * rows_each(s), width_of(s), set.dp > 1 ? &tokens : NULL,
                                   axis_of(s) != WHOLE && set.tp > 1 ? cut_of(axis_of(s), width_of(s), rank[r].tp) : NULL,
-                                  s == EXPERTS_OUT && g == 0 && set.tp > 1 };
+                                  s == EXPERTS_OUT && g == 0 && set.tp > 1, false };
         dump(r, name, g ? grad[r][l][s] : act[r][l][s], false, g ? 1 / set.scale : 1, at);
     }
+}
+
+/* Both ends of the pipeline then have the gradient of the tied matrix. */
+static void sum_tied(int r)
+{
+    float *const ends[] = { dw(r, embedding_of()), rank[r].dw_head };
+    for (int i = 0; i < m.V * m.D; i++) ends[0][i] = ends[1][i] = ends[0][i] + ends[1][i];
 }
 
 void pass(bool dumped)
@@ -426,6 +452,7 @@ void pass(bool dumped)
     RANKS for (int p = 0; p < params; p++)
         memset(rank[r].dw[p], 0, sizeof(float) * (size_t)cut_of(param[p].row_axis, param[p].rows, rank[r].tp)->count *
                                      cut_of(param[p].col_axis, param[p].cols, rank[r].tp)->count);
+    if (!m.llama) RANKS memset(rank[r].dw_head, 0, sizeof(float) * (size_t)m.V * m.D);
     for (micro = 0; micro < set.micros; micro++) {
         RANKS embed(r);
         for (int l = 0; l < m.L; l++) {
@@ -436,6 +463,7 @@ void pass(bool dumped)
         loss_forward();
         backward();
     }
+    if (!m.llama && !IS(TIED_NOT_SUMMED)) RANKS sum_tied(r);
     if (dumped)
         RANKS {
             for (int l = 0; l < m.L; l++)

@@ -2,7 +2,7 @@
  * can be switched on (list.h).
  *
  *     cc -O2 golden/bugs/[!.]*.c -lm -o buggy
- *     ./buggy model gpt2|llama|moe DIR           write a model and batches, for `orrery golden make`
+ *     ./buggy model gpt2|llama|moe|dropout DIR   write a model and batches, for `orrery golden make`; dropout: gpt2's
  *     ./buggy run GOLDEN OUT [OPTION VALUE]...   train its three steps, and dump what is computed
  *     ./buggy list                               all bugs, one a line
  *
@@ -40,7 +40,7 @@ struct setting {
     enum order order;                   /* in which products are added */
     bool steps;                         /* what is between the steps of an operation is stored */
     int parts;                          /* of a product, stored and then added */
-    int dp, tp, micros;
+    int pp, dp, tp, micros;             /* pp: stages, which only say whose a tensor is */
     unsigned long long seed;            /* of a shuffled order */
     const char *optimizer;
     float scale;                        /* of the loss */
@@ -48,7 +48,7 @@ struct setting {
 extern struct setting set;
 
 /* B sequences of S tokens; the letters of the documents.  moe: a llama with norms of heads, and experts. */
-struct shape { int B, S, N, D, H, K, A, F, V, L, P, E, k, steps; bool llama, moe; float eps, theta, balance; };
+struct shape { int B, S, N, D, H, K, A, F, V, L, P, E, k, steps; bool llama, moe; float eps, theta, balance, rate; };
 extern struct shape m;
 
 /* Which of an axis' elements a rank has: at[0], at[1], ... */
@@ -69,7 +69,7 @@ extern int params;
 int param_of(int layer, const char *name);
 
 /* A rank's sequences and cuts. */
-struct rank { int dp, tp, first, count; float *dw[MOST_PARAMS]; };
+struct rank { int dp, tp, first, count; float *dw[MOST_PARAMS], *dw_head; };     /* dw_head: of the tied matrix, as the head */
 extern struct rank rank[MOST_RANKS];
 extern int ranks;
 const struct cut *cut_of(enum axis, int whole, int tp);
@@ -80,6 +80,20 @@ float round_to(enum format, float);
 float stored(float);                    /* in the format of the run */
 float between(float);                   /* a step of an operation */
 float add_up(float *term, int n);       /* in the order, format and parts of the run; changes term */
+
+/* ---- dropout (dropout.c): nothing is dropped if the rate is 0 ---------------------------------------------------- */
+
+enum drop { AFTER_ATTENTION, AFTER_MLP, PROBABILITIES, PLACES };
+struct at { int row, first_row, col; }; /* of the whole batch; first_row: the rank's first */
+/* Heads that a rank has, and where they and its sequences begin in the whole. */
+struct heads_at { int layer, heads, kv_heads, head, sequence; };
+
+void masks_of_step(int t);              /* from 1 */
+float embedding_dropped(float x, int row, int col);
+float branch_dropped(float x, int layer, enum drop, struct at);
+float branch_back(float d, int layer, enum drop, struct at);
+/* What the probability of query s and key t counts; sequence and head from the rank's first. */
+float probability_times(const struct heads_at *, int sequence, int head, int s, int t, bool back);
 
 /* ---- operations (ops.c, attention.c, loss.c): rows of one rank --------------------------------------------------- */
 
@@ -93,8 +107,8 @@ void norm_weight(float *dw, float *db, const float *dY, const float *X, int rows
 void activation(float *Y, const float *X, int F, int rows);
 void activation_input(float *dX, const float *dY, const float *X, int F, int rows);
 void rotate(float *Y, const float *X, int heads, int kv_heads, int rows, bool back);
-void attention(float *Y, const float *X, int heads, int kv_heads, int sequences);
-void attention_input(float *dX, const float *dY, const float *Y, const float *X, int heads, int kv_heads, int sequences);
+void attention(float *Y, const float *X, const struct heads_at *, int sequences);
+void attention_input(float *dX, const float *dY, const float *Y, const float *X, const struct heads_at *, int sequences);
 double loss(float *d_logits, const float *logits, const int *labels, int rows, int counted);
 
 /* ---- the model and its training (model.c, train.c) --------------------------------------------------------------- */
@@ -110,13 +124,19 @@ void train(void);
 
 void golden_open(const char *path);
 int *golden_tokens(const char *name);   /* [steps,N] */
+unsigned char *golden_bytes(const char *name);
 double golden_number(const char *key);
 double golden_number_or(const char *key, double otherwise);
 void golden_numbers(const char *name, double *x, int n);
 void model_write(const char *family, const char *dir);
 
 /* A tensor of a rank: row and col say which rows and columns of the whole [rows,cols] it has; NULL: all. */
-struct place { int rows, cols; const struct cut *row, *col; bool partial; };     /* partial: a part of a sum over tp */
+struct place {
+    int rows, cols;
+    const struct cut *row, *col;
+    bool partial;                       /* a part of a sum over tp */
+    bool last_stage;                    /* a copy that the last stage has */
+};
 void dump(int rank, const char *name, const float *x, bool in_fp32, float times, struct place);
 void dump_write(const char *path);
 

@@ -48,6 +48,25 @@ static void clip(float norm)
         for (size_t i = 0; i < size_of(&param[p]); i++) param[p].g[i] *= limit / norm;
 }
 
+/* Each rank along tp by the norm of what it has. */
+static void clip_by_ranks(void)
+{
+    for (int t = 0; t < set.tp; t++) {
+        double sum = 0;
+        for (int p = 0; p < params; p++) {
+            const struct cut *row = cut_of(param[p].row_axis, param[p].rows, t), *col = cut_of(param[p].col_axis, param[p].cols, t);
+            for (int i = 0; i < row->count * col->count; i++) sum += (double)rank[t].dw[p][i] * rank[t].dw[p][i];
+        }
+        const float times = sqrt(sum) > by.clip ? (float)(by.clip / sqrt(sum)) : 1;
+        for (int p = 0; p < params; p++) {
+            const struct cut *row = cut_of(param[p].row_axis, param[p].rows, t), *col = cut_of(param[p].col_axis, param[p].cols, t);
+            if (t > 0 && param[p].row_axis == WHOLE && param[p].col_axis == WHOLE) continue;    /* the first rank's copy */
+            for (int i = 0; i < row->count; i++)
+                for (int k = 0; k < col->count; k++) param[p].g[row->at[i] * param[p].cols + col->at[k]] *= times;
+        }
+    }
+}
+
 /* One element.  x: master, g: gradient, t: step, from 1. */
 static void adam(struct param *p, size_t i, int t, float lr, float decay)
 {
@@ -110,9 +129,12 @@ static void dump_gradients(const char *prefix)
             const struct param *q = &param[p];
             char name[160];
             snprintf(name, sizeof name, "%.80s/%.63s", prefix, q->name);
-            dump(r, name, rank[r].dw[p], true, 1,
+            dump(r, name, rank[r].dw[p], true, IS(SCALE_AFTER_CLIP) ? 1 / set.scale : 1,
                  (struct place){ q->rows, q->cols, q->row_axis == WHOLE ? NULL : cut_of(q->row_axis, q->rows, rank[r].tp),
-                                 q->col_axis == WHOLE ? NULL : cut_of(q->col_axis, q->cols, rank[r].tp), false });
+                                 q->col_axis == WHOLE ? NULL : cut_of(q->col_axis, q->cols, rank[r].tp), false, false });
+            if (set.pp > 1 && strcmp(q->name, "wte.weight") == 0)
+                dump(r, name, IS(TIED_NOT_SUMMED) ? rank[r].dw_head : rank[r].dw[p], true, IS(TIED_NOT_SUMMED) ? 1 / set.scale : 1,
+                     (struct place){ .rows = q->rows, .cols = q->cols, .last_stage = true });
         }
 }
 
@@ -121,11 +143,18 @@ static void dump_numbers(const char *name, const float *x, int n) { dump(0, name
 /* The loss scale divided out. */
 static void unscale(void)
 {
+    const float by_scale = IS(SCALE_KEPT) || IS(SCALE_AFTER_CLIP) ? 1 : IS(SCALE_TWICE) ? set.scale * set.scale : set.scale;
     for (int r = 0; r < ranks; r++)
         for (int p = 0; p < params; p++) {
             const int n = cut_of(param[p].row_axis, param[p].rows, rank[r].tp)->count * cut_of(param[p].col_axis, param[p].cols, rank[r].tp)->count;
-            for (int i = 0; i < n; i++) rank[r].dw[p][i] /= set.scale;
+            for (int i = 0; i < n; i++) rank[r].dw[p][i] /= by_scale;
         }
+}
+
+static void times_scale(float times)
+{
+    for (int p = 0; p < params; p++)
+        for (size_t i = 0; i < size_of(&param[p]); i++) param[p].g[i] *= times;
 }
 
 static void stale_gradients(int t)
@@ -135,6 +164,9 @@ static void stale_gradients(int t)
         if (IS(GRADIENT_ADDED_TO_OLD) && t > 1)
             for (int r = 0; r < ranks; r++)
                 for (size_t i = 0; i < n / sizeof(float); i++) rank[r].dw[p][i] += param[p].g_before[i];
+        if (IS(GRADIENT_HALF_LATER) && t > 1)
+            for (int r = 0; r < ranks; r++)
+                for (size_t i = 0; i < n / sizeof(float); i++) rank[r].dw[p][i] /= 2;
         if (IS(GRADIENT_STALE) && t > 1)
             for (int r = 0; r < ranks; r++) memcpy(rank[r].dw[p], param[p].g_before, n);
         if (set.tp == 1) memcpy(param[p].g_before, rank[0].dw[p], n);
@@ -151,15 +183,19 @@ void train(void)
     by.decay = number("weight_decay"), by.clip = number("clip");
     if (by.adam) by.beta1 = number("beta1"), by.beta2 = number("beta2"), by.eps = number("eps");
     for (int t = 1; t <= m.steps; t++) {
+        masks_of_step(t);
         ids = all_ids + (t - 1) * m.N, labels = all_labels + (t - 1) * m.N;
         pass(t == 1);
         unscale(), gradients_join(), stale_gradients(t);
-        if (IS(GRADIENT_STALE) || IS(GRADIENT_ADDED_TO_OLD)) gradients_join();
+        if (IS(GRADIENT_STALE) || IS(GRADIENT_ADDED_TO_OLD) || IS(GRADIENT_HALF_LATER)) gradients_join();
         losses[t - 1] = (float)loss_now, norms[t - 1] = norm_of_all();
         snprintf(name, sizeof name, "%s/%d/grad", set.optimizer, t), dump_gradients(t == 1 ? "grad" : name);
         if (t == 1) number_now = losses[0], dump_numbers("loss", &number_now, 1), dump_numbers("norm", &norms[0], 1);
         if (t == 1 && m.moe) number_now = (float)balance_now, dump_numbers("balance_loss", &number_now, 1);
-        clip(norms[t - 1]);
+        if (IS(CLIP_OF_RANK)) clip_by_ranks();
+        else clip(norms[t - 1]);
+        if (IS(SCALE_IN_STEP)) times_scale(set.scale);
+        if (IS(SCALE_AFTER_CLIP)) times_scale(1 / set.scale);
         for (int p = 0; p < params; p++) step(&param[p], t, (float)by.lr[t - 1] * (IS(LR_SHIFTED) ? 2 : 1));
         if (IS(WEIGHTS_STALE))
             for (int p = 0; p < params; p++) memcpy(param[p].w, param[p].old, size_of(&param[p]) * sizeof(float));

@@ -139,7 +139,7 @@ static void try_factor(struct suspect *p, double *y)
     const double c = factor_of(p->have, p->want, p->count);
     if (p->count == 1 || !isfinite(c) || c == 0) return;
     for (int64_t i = 0; i < p->count; i++) y[i] = c * p->want[i];
-    suspect_explained(p, y, "%s %.4f", TIMES, c);
+    suspect_explained(p, y, fabs(c) < 0.01 ? "%s %.4g" : "%s %.4f", TIMES, c);
 }
 
 /* Labels of sequences [from, to). */
@@ -290,7 +290,7 @@ static void try_all(struct suspect *p, double *y)
     if (p->words[0]) return;
     if (strcmp(s->now.name, "norm") == 0) suspect_gradient_norm(p);
     if (s->suspects) s->suspects(p, s->about);
-    for (int t = 0; t < s->terms; t++) try_operation(p, &s->term[t], y);
+    for (int t = 0; t < s->terms; t++) try_operation(p, &s->term[t], y), suspect_masks(p, &s->term[t], y);
     p->any = true;
     for (int t = 0; t < s->terms && s->terms > 1; t++) try_summand(p, &s->term[t], y);
     try_factor(p, y), try_sequences(p, y), try_rounded(p, y), suspect_arrangement(p);

@@ -6,6 +6,7 @@
  * does, nothing is said.
  *
  *     mistakes of an operation   the tables mistakes_*.c: scores without scale, eps outside the root, ...
+ *     masks of dropout           mistakes_mask.c: of any operation that drops, or is behind one
  *     mistakes of any result     diagnose.c: zeros, factors, a summand lost, sums in a narrow format;
  *                                arrangement.c: rows, columns or heads in other places
  */
@@ -62,8 +63,24 @@ bool suspect_explained(struct suspect *, const double *y, const char *format, ..
  * @param what  "part", "sequence" */
 void suspect_parts(struct suspect *, const struct tensor part[], int n, const char *what, double *y);
 
+/* Another mask of dropout in a summand of the result.  y: [count] to work in. */
+void suspect_masks(struct suspect *, const struct single_term *, double *y);
+
+/* A power of two that is no sum over a few ranks, but may be a loss scale. */
+enum { SUSPECT_LEAST_SCALE = 16 };
+
 /* The norm of all gradients, which is no operation of the graph. */
 void suspect_gradient_norm(struct suspect *);
+
+/* Squared norms of gradients: of all, of the tied matrix, and of what each of P ranks along tp has; whole: of what all
+ * of them have, with and without the matrices of the vocabulary. */
+enum { SUSPECT_RANKS = 8 };
+struct suspect_squares { double all, tied, rank[SUSPECT_RANKS], whole, whole_inside; };
+/* Of the gradients "KIND" and a parameter's name. */
+struct suspect_squares suspect_squares(struct single *, const char *kind, int parts);
+/* Which of P ranks along tp has row r, column c of a parameter: heads and columns of the feed-forward are cut.
+ * -1: all have it. */
+int suspect_owner(const struct single *, int param, int64_t r, int64_t c, int parts);
 
 /* Rows, columns, heads, pieces in other places. */
 void suspect_arrangement(struct suspect *);

@@ -1,12 +1,7 @@
 /* mistakes_gradient_norm.c -- what the norm of all gradients is if something counts too often, or not at all. */
 #include "ref/single/mistakes.h"
+#include <math.h>
 #include <string.h>
-
-enum { MOST_RANKS = 8 };
-
-/* Squared norms: of all, of the tied matrix, and of what each of P ranks along tp has; whole: of what all of them have,
- * with and without the matrices of the vocabulary. */
-struct squares { double all, tied, rank[MOST_RANKS], whole, whole_inside; };
 
 static bool is_block(const struct single *s, int param, enum block_param which)
 {
@@ -15,8 +10,7 @@ static bool is_block(const struct single *s, int param, enum block_param which)
     return false;
 }
 
-/* Which rank has row r, column c of a parameter: heads and columns of the feed-forward are cut.  -1: all have it. */
-static int owner(const struct single *s, int param, int64_t r, int64_t c, int parts)
+int suspect_owner(const struct single *s, int param, int64_t r, int64_t c, int parts)
 {
     const struct model_config *m = s->config;
     int64_t at = -1, of = 0;
@@ -32,28 +26,28 @@ static int owner(const struct single *s, int param, int64_t r, int64_t c, int pa
     return -1;
 }
 
-static void add_param(struct single *s, int param, int parts, struct squares *sum)
+static void add_param(struct single *s, const char *kind, int param, int parts, struct suspect_squares *sum)
 {
     const struct param_spec p = model_param(s->config, param);
     const int64_t rows = p.ndim > 1 ? p.dim[0] : 1, cols = p.dim[p.ndim - 1];
-    const struct tensor g = single_input(s, single_param_name(s, "grad/", param), rows, cols);
+    const struct tensor g = single_input(s, single_param_name(s, kind, param), rows, cols);
     const bool vocabulary = p.ndim > 1 && rows == s->config->V;
     for (int64_t i = 0; single_going(s) && i < rows * cols; i++) {
         const double x = numbers(g)[i] * numbers(g)[i];
-        const int k = owner(s, param, i / cols, i % cols, parts);
+        const int k = suspect_owner(s, param, i / cols, i % cols, parts);
         sum->all += x, sum->tied += vocabulary ? x : 0;
         if (k >= 0) sum->rank[k] += x;
         else sum->whole += x, sum->whole_inside += vocabulary ? 0 : x;
     }
 }
 
-static struct squares squares_of(struct single *s, int parts)
+struct suspect_squares suspect_squares(struct single *s, const char *kind, int parts)
 {
-    struct squares sum = { 0 };
+    struct suspect_squares sum = { 0 };
     const int used = s->used;
     s->now.lacks[0] = 0, s->unknown = false;
     for (int i = 0; i < model_param_count(s->config) && single_going(s); i++) {
-        add_param(s, i, parts, &sum);
+        add_param(s, kind, i, parts, &sum);
         single_release(s, used);
     }
     return sum;
@@ -62,8 +56,8 @@ static struct squares squares_of(struct single *s, int parts)
 static void try_ranks(struct suspect *p, int parts)
 {
     struct single *s = p->s;
-    if (parts < 2 || parts > MOST_RANKS || parts > s->config->K) return;
-    const struct squares q = squares_of(s, parts);
+    if (parts < 2 || parts > SUSPECT_RANKS || parts > s->config->K) return;
+    const struct suspect_squares q = suspect_squares(s, "grad/", parts);
     if (!single_going(s)) return;
     const double times = parts - 1, copies = sqrt(q.all + times * q.whole),
                  inside = sqrt(q.all + times * q.whole_inside), first = sqrt(q.whole + q.rank[0]),
@@ -76,12 +70,15 @@ static void try_ranks(struct suspect *p, int parts)
 
 void suspect_gradient_norm(struct suspect *p)
 {
-    const struct squares q = squares_of(p->s, 1);
+    const struct suspect_squares q = suspect_squares(p->s, "grad/", 1);
     if (!single_going(p->s)) return;
     const double squared = q.all, twice = sqrt(q.all + q.tied), none = sqrt(q.all - q.tied);
     suspect_explained(p, &squared, "the sum of squares in place of its root");
     if (p->s->config->tied) suspect_explained(p, &twice, "the tied matrix counts twice");
     suspect_explained(p, &none, "without the matrices of the vocabulary");
+    const double scale = exp2(round(log2(p->have[0] / p->want[0]))), scaled = scale * p->want[0];
+    if (scale >= SUSPECT_LEAST_SCALE)
+        suspect_explained(p, &scaled, "it is taken before a loss scale of %.0f is divided out", scale);
     const int tried[] = { p->s->rounding.parts, 2, 3, 4, 8 };
     for (int k = 0; k < 5 && p->words[0] == 0; k++) try_ranks(p, tried[k]);
 }

@@ -239,8 +239,43 @@ static const struct single_mistake up_table[] = {
     { 0 }
 };
 
-const struct single_mistakes single_experts_up_mistakes = { .of = &single_experts_up, .forward = up_table },
-                             single_experts_down_mistakes = { .of = &single_experts_down, .forward = down_table };
+/* What tokens [from, to) contribute to the gradient of an expert's matrix. */
+static struct tensor weight_of_tokens(struct single *s, const struct single_node *n, int64_t from, int64_t to)
+{
+    const struct routing r = routing_of(s, n->logits);
+    const struct tensor dY = single_grad(s, n->out), X = single_act(s, n->in[0]);
+    if (!single_going(s)) return tensor_none;
+    const int64_t rows = tensor_cols(dY), cols = tensor_cols(X), first = first_row(&r, s->expert);
+    const struct tensor dW = single_new(s, rows, cols);
+    for (int64_t i = first; !s->failed && i < first + routing_count(&r, s->expert); i++) {
+        const double *dy = numbers(dY) + i * rows, *x = numbers(X) + source_of(&r, i, tensor_rows(X), 0) * cols;
+        if (routing_token(&r, i) < from || routing_token(&r, i) >= to) continue;
+        for (int64_t j = 0; j < rows * cols; j++) numbers(dW)[j] += dy[j / cols] * x[j % cols];
+    }
+    return dW;
+}
+
+/* The gradient of an expert's matrix, in the parts that copies of the model have of the batch. */
+static void try_batch(struct suspect *p, const struct single_node *n, enum single_pass_kind pass, double *y)
+{
+    struct single *s = p->s;
+    const int tried[] = { 2, 3, 4, 8 };
+    const int64_t B = s->batch.B, S = s->batch.S;
+    if (pass != SINGLE_WEIGHT) return;
+    for (int t = 0; t < 4 && p->words[0] == 0 && tried[t] <= B && single_going(s); t++) {
+        struct tensor part[MOST_PARTS];
+        const int parts = tried[t], used = s->used;
+        for (int k = 0; k < parts; k++)
+            part[k] = weight_of_tokens(s, n, begin_of(B, parts, k) * S, begin_of(B, parts, k + 1) * S);
+        if (single_going(s)) suspect_parts(p, part, parts, "batch part", y);
+        single_release(s, used);
+    }
+}
+
+const struct single_mistakes single_experts_up_mistakes = { .of = &single_experts_up, .forward = up_table,
+                                                            .parts = try_batch },
+                             single_experts_down_mistakes = { .of = &single_experts_down, .forward = down_table,
+                                                              .parts = try_batch };
 
 /* ---- the weighted sum -------------------------------------------------------------------------------------------- */
 

@@ -21,6 +21,18 @@ enum { SINGLE_TERMS = 16 };
 struct suspect;                                 /* mistakes.h */
 struct single_term { const struct single_node *node; enum single_pass_kind pass; single_pass *run; struct tensor y; };
 
+/* What a hypothesis has in place of a mask of dropout (mistakes_mask.c). */
+enum mask_kind {
+    MASK_RIGHT,
+    MASK_NONE,                                  /* 1 - rate: nothing is dropped */
+    MASK_INVERTED,
+    MASK_UNSCALED, MASK_TWICE,                  /* what is kept is divided by 1 - rate not at all, or twice */
+    MASK_SHIFTED, MASK_ROW_SHIFTED,             /* that of the element, or row, `by` further */
+    MASK_OF_FIRST_COPY, MASK_OF_FIRST_HEADS,    /* each of `by` parts, of the batch or the heads, has the first's */
+    MASK_OF_STEP, MASK_OF_LAYER                 /* number `by` */
+};
+struct mask_change { enum mask_kind kind; int by; };
+
 struct single {
     const struct model_config *config;
     const struct single_graph *graph;
@@ -36,6 +48,8 @@ struct single {
     bool unknown;                               /* an operation that it needs is not recomputed */
     bool doubt;                                 /* a router's logits leave its choice open */
     int64_t expert;                             /* whose weight a pass for weights is about */
+    struct mask_change mask_change;             /* of the hypothesis that is tried; MASK_RIGHT: of none */
+    int masks_changed;                          /* masks that it has changed */
     const struct single_slot *slot;             /* whose value or gradient is the current result; NULL: of none */
     struct single_term term[SINGLE_TERMS];
     int terms;                                  /* summands of the current result */
@@ -74,6 +88,10 @@ struct tensor single_param(struct single *, int param);
 /* The mask of a node's dropout, with the shape of what it drops: of attention [sequences H S, S].  tensor_none if the
  * rate is 0. */
 struct tensor single_mask(struct single *, const struct single_node *);
+
+/* What a hypothesis makes of a node's mask: the tensor's name, and its numbers. */
+void single_other_mask(const struct single *, const struct single_node *, char name[SINGLE_NAME]);
+void single_change_mask(struct single *, const struct single_node *, struct tensor mask);
 
 static inline const struct single_slot *single_slot(const struct single *s, int slot) { return &s->graph->slot[slot]; }
 

@@ -6,6 +6,9 @@
 #include "ref/single/mistakes.h"
 #include "ref/single/steps.h"
 
+/* Norms of what each of P ranks has of a step's gradients, once they have been asked for. */
+struct own_norms { bool known; double norm[SUSPECT_RANKS]; };
+
 struct stepping {
     struct single *s;
     const struct single_steps *o;
@@ -13,6 +16,8 @@ struct stepping {
     int64_t k;                          /* step, from 0 */
     struct param_spec param;
     int64_t rows, cols;
+    int number;                         /* of the parameter */
+    struct own_norms *own;              /* [SUSPECT_RANKS + 1] of this step, by P */
     double u;                           /* unit roundoff of what computes the step */
     int state;                          /* the result: a state of the optimizer; -1: the weight */
 };

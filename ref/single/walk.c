@@ -23,8 +23,12 @@ struct tensor single_mask(struct single *s, const struct single_node *n)
     if (n->rate == 0) return tensor_none;
     const struct single_slot *out = single_slot(s, n->out);
     const int64_t S = s->batch.S, H = s->config->H;
-    return single_input(s, single_name("", n->mask), out->head > 0 ? out->rows * H : out->rows,
-                        out->head > 0 ? S : out->cols);
+    struct single_name name;
+    single_other_mask(s, n, name.text);
+    const struct tensor m = single_input(s, name, out->head > 0 ? out->rows * H : out->rows,
+                                         out->head > 0 ? S : out->cols);
+    if (s->mask_change.kind != MASK_RIGHT && single_going(s)) single_change_mask(s, n, m);
+    return m;
 }
 
 /* An operation that has no such pass in ref/single: what needs it is not recomputed. */

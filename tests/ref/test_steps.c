@@ -272,6 +272,36 @@ static void parts_are_clipped_one_by_one(void **state)
     close_run(&r);
 }
 
+/* A tensor in which a step's gradients count `times` as often. */
+struct scaled { const char *optimizer, *name; double times; const char *words; };
+
+static const struct scaled scaled[] = {
+    { "adamw", "adamw/1/exp_avg/wte.weight", 64, "a loss scale of 64 is not divided out" },
+    { "adamw", "adamw/1/exp_avg_sq/h.0.ln_1.bias", 4096, "a loss scale of 64 is not divided out" },
+    { "adamw", "adamw/1/exp_avg/h.1.mlp.c_fc.weight", 1. / 1024,
+      "a loss scale of 1024 is divided out twice, or after clipping" },
+    { "adamw", "adamw/1/exp_avg/wpe.weight", 60, "" }, { "adamw", "adamw/1/exp_avg/wpe.weight", 8, "" },
+};
+
+/* Of the first step a state is all gradient, so a factor on it is one on the gradient. */
+static void loss_scales_are_named(void **state)
+{
+    struct run r;
+    (void)state;
+    open_run(&r, files[0], F32);
+    for (size_t i = 0; i < sizeof scaled / sizeof *scaled; i++) {
+        const struct scaled *x = &scaled[i];
+        const struct tensor *t = record_of(&r, x->name);
+        for (int64_t k = 0; k < tensor_count(*t); k++) tensor_set(*t, k, x->times * tensor_get(*t, k));
+        check_steps(&r, x->optimizer, NULL);
+        if (r.wrong == 0 || strcmp(r.first.name, x->name) != 0) fail_msg("%s: not the first that is wrong", x->name);
+        if (x->words[0] ? strcmp(r.first.mistake, x->words) != 0 : strstr(r.first.mistake, "loss scale") != NULL)
+            fail_msg("%s times %g: \"%s\"", x->name, x->times, r.first.mistake);
+        for (int64_t k = 0; k < tensor_count(*t); k++) tensor_set(*t, k, tensor_get(*t, k) / x->times);
+    }
+    close_run(&r);
+}
+
 static void microbatches_add_up(void **state)
 {
     struct run r;
@@ -331,7 +361,7 @@ int main(void)
         cmocka_unit_test(single_errors_are_found), cmocka_unit_test(microbatches_add_up),
         cmocka_unit_test(the_norm_is_of_its_gradients),
         cmocka_unit_test(a_gradient_may_have_as_many_rows_as_tokens),
-        cmocka_unit_test(parts_are_clipped_one_by_one),
+        cmocka_unit_test(parts_are_clipped_one_by_one), cmocka_unit_test(loss_scales_are_named),
         cmocka_unit_test(other_optimizers_are_not_recomputed),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -1,0 +1,56 @@
+/* dropout.c -- drops by the masks of the golden file: what is kept is divided by 1 - rate.  Masks are of the whole batch and all heads; a rank
+ * reads its part of them.
+ */
+#include "program.h"
+#include <stdio.h>
+#include <stdlib.h>
+
+static const char *const place_name[] = { "attention", "mlp", "probabilities" };
+static unsigned char *kept[MOST_LAYERS][PLACES], *kept_tokens;
+
+static void replace(unsigned char **mask, const char *name)
+{
+    free(*mask);
+    *mask = golden_bytes(name);
+}
+
+void masks_of_step(int t)
+{
+    char name[64];
+    if (m.rate == 0) return;
+    snprintf(name, sizeof name, "mask/%d/embedding", t), replace(&kept_tokens, name);
+    for (int l = 0; l < m.L; l++)
+        for (int p = 0; p < PLACES; p++)
+            snprintf(name, sizeof name, "mask/%d/h.%d.%s", t, l, place_name[p]), replace(&kept[l][p], name);
+}
+
+static float times(bool keeps) { return !keeps ? 0 : IS(DROPOUT_UNSCALED) ? 1 : 1 / (1 - m.rate); }
+
+float embedding_dropped(float x, int row, int col)
+{
+    return m.rate == 0 ? x : !kept_tokens[row * m.D + col] ? 0 : stored(x / (1 - m.rate));
+}
+
+float branch_dropped(float x, int l, enum drop p, struct at at)
+{
+    if (m.rate == 0) return x;
+    int row = at.row, i;
+    if (IS(MASK_OF_FIRST) && p == AFTER_ATTENTION) row -= at.first_row;
+    if (IS(MASK_OF_LAYER) && p == AFTER_ATTENTION) l = 0;
+    i = row * m.D + at.col;
+    if (IS(MASK_SHIFTED) && p == AFTER_MLP) i = (i + 1) % (m.N * m.D);
+    return stored(x * times(kept[l][p][i]));
+}
+
+float branch_back(float d, int l, enum drop p, struct at at)
+{
+    if (m.rate == 0 || (IS(DROPOUT_BACK_LOST) && p == AFTER_MLP)) return d;
+    return stored(d * times(kept[l][p][at.row * m.D + at.col]));
+}
+
+float probability_times(const struct heads_at *at, int sequence, int head, int s, int t, bool back)
+{
+    if (m.rate == 0) return 1;
+    const int first = IS(MASK_OF_FIRST_HEADS) && !back ? 0 : at->head;
+    return times(kept[at->layer][PROBABILITIES][(((at->sequence + sequence) * m.H + first + head) * m.S + s) * m.S + t]);
+}
