@@ -138,15 +138,6 @@ void optimizer_step(const struct optimizer *o, struct tensor w, struct tensor g,
     else (w.dtype == F32 ? o->step_f32 : o->step_f64)(w, g, state, s);
 }
 
-double learning_rate(const struct hyperparameters *h, int64_t t)
-{
-    if (t <= h->warmup) return h->lr * (double)t / (double)h->warmup;
-    if (h->steps <= h->warmup) return h->lr;
-    double x = (double)(t - h->warmup) / (double)(h->steps - h->warmup);
-    const double pi = 3.14159265358979323846;
-    return h->min_lr + (h->lr - h->min_lr) * (1 + cos(pi * (x < 1 ? x : 1))) / 2;
-}
-
 double weight_decay_of(const struct hyperparameters *h, bool matrix)
 {
     return matrix || convention(&h->as, DECAYED) == DECAYED_ALL ? h->weight_decay : 0;

@@ -5,12 +5,15 @@
 #include "ref/error.h"
 #include "ref/numeric/tensor.h"
 #include "ref/optim/conventions.h"
+#include "ref/optim/rates.h"
 
 struct hyperparameters {
     double lr, beta1, beta2, eps, weight_decay, momentum;
     double clip;                        /* largest global gradient norm; 0: no clipping */
     double distance;                    /* of a forward-only optimizer: eps of mezo.h */
-    int64_t warmup, steps;              /* linear warm-up over `warmup` steps, then half cosine to min_lr at `steps` */
+    enum rate_schedule schedule;        /* of the learning rate: rates.h */
+    int64_t warmup, steps, decay;       /* linear warm-up over `warmup` steps; min_lr at `steps`; the last `decay` of
+                                         * them fall, with a schedule that has a decay */
     double min_lr;
     int64_t rank, refresh;              /* of a low-rank optimizer: directions kept of a matrix; steps between new
                                          * directions */
@@ -75,8 +78,11 @@ enum error_code optimizer_find(const struct optimizer **, const char *name, stru
 void optimizer_step(const struct optimizer *, struct tensor w, struct tensor g, const struct tensor state[],
                     struct step);
 
-/** The learning rate of step t (from 1): lr t/warmup, then min_lr + (lr - min_lr)(1 + cos(pi x))/2, x from 0 to 1. */
+/** The learning rate of step t (from 1), by the schedule (rates.h); lr if no steps are left after the warm-up. */
 double learning_rate(const struct hyperparameters *, int64_t t);
+
+/** The least learning rate of a run after its warm-up. */
+double learning_rate_least(const struct hyperparameters *);
 
 /** The weight decay of a parameter's step.  matrix: it has two dimensions (struct param_spec: decay). */
 double weight_decay_of(const struct hyperparameters *, bool matrix);

@@ -6,7 +6,8 @@ static const char *const of_training[] = {
     "--recompute", "--update-every", "--local-steps", "--outer-lr", "--outer-momentum", "--reshard-after-forward",
     "--bucket", "--reduce-scatter", "--quantize-gradients", "--offload-slice", "--offload-stride", "--grad-dtype",
     "--loss-scale", "--dropout", "--router-speed", "--optimizer", "--mezo-eps", "--perturb", "--lr", "--min-lr",
-    "--warmup", "--lr-steps", "--clip", "--weight-decay", "--as", "--rank", "--refresh", "--galore-scale", "--history",
+    "--warmup", "--lr-steps", "--lr-schedule", "--lr-decay",
+    "--clip", "--weight-decay", "--as", "--rank", "--refresh", "--galore-scale", "--history",
     "--damping", "--timeline", "--dump", "--isolate", "--paranoid", "--save", "--owners-out", "--resume", "--override",
     "--sample", "--modalities", "--encoders", "--bridge-chunks", "--encoder-slack", "--pack", "--unfolded", NULL
 };

@@ -60,6 +60,8 @@ static void add_optimizer(struct run_list *l, const struct train_options *o)
     add(l, "--optimizer", "%s", p->optimizer->name);
     if (h->as.text[0]) add(l, "--as", "%s", h->as.text);
     add_real(l, "--lr", h->lr);
+    add(l, "--lr-schedule", "%s", rate_schedule_names[h->schedule]);
+    if (o->lr_decay) add_whole(l, "--lr-decay", o->lr_decay);
     add_real(l, "--min-lr", h->min_lr);
     add_real(l, "--clip", h->clip);
     add_real(l, "--weight-decay", h->weight_decay);
@@ -184,7 +186,7 @@ static bool follows_given(const cJSON *run, const char *name, int argc, char *co
         { "--skip", { "--schedule" } },
         { "--update-every", { "--schedule" } }, { "--rank", { "--optimizer" } }, { "--refresh", { "--optimizer" } },
         { "--galore-scale", { "--optimizer" } }, { "--history", { "--optimizer" } }, { "--damping", { "--optimizer" } },
-        { "--mezo-eps", { "--optimizer" } },
+        { "--mezo-eps", { "--optimizer" } }, { "--lr-decay", { "--lr-schedule" } },
     };
     for (size_t i = 0; i < sizeof about / sizeof *about; i++)
         for (int k = 0; k < 2 && strcmp(about[i].name, name) == 0; k++)

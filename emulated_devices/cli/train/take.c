@@ -214,6 +214,7 @@ void train_set_rates(struct hyperparameters *h, const struct train_options *o, i
     const int64_t updates = o->plan.updates;            /* the optimizer counts its own steps */
     h->steps = updates * (o->lr_steps ? o->lr_steps : first_step + o->steps);
     h->warmup = o->warmup >= 0 ? updates * o->warmup : h->steps / 10;
+    h->decay = o->lr_decay ? updates * o->lr_decay : h->steps / 5;
 }
 
 /* Refuse flags that need numbers, if the backend has none. */
@@ -378,8 +379,12 @@ static enum error_code take_numbers(struct train_options *o, const struct train_
     if (w->clip >= 0) h->clip = w->clip;
     if (w->decay >= 0) h->weight_decay = w->decay;
     h->min_lr = w->min_lr >= 0 ? w->min_lr : h->lr / 10;
+    h->schedule = rate_schedule_named(w->rates);
     o->lr_steps = w->lr_steps;
+    o->lr_decay = w->lr_decay;
     o->warmup = w->warmup;
+    if (o->lr_decay && !rate_decays(h->schedule))
+        return fail(err, ERR_USAGE, "--lr-decay %d: is for --lr-schedule wsd, not %s", w->lr_decay, w->rates);
     return take_low_rank(&o->plan, &w->low_rank, err);
 }
 

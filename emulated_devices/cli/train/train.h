@@ -38,7 +38,7 @@ struct train_options {
     struct cluster cluster;             /* for virtual time */
     int trace_steps;                    /* number of this run's steps in the trace */
     int64_t steps;
-    int64_t lr_steps, warmup;           /* of the learning rate; 0 and -1: default */
+    int64_t lr_steps, lr_decay, warmup; /* of the learning rate; 0, 0 and -1: default */
     int sample;                         /* bytes of text to show at the end */
     uint64_t memory;                    /* budget of a device; 0: none */
     bool isolate;                       /* every operation gets the reference's inputs */

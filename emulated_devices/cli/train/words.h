@@ -27,6 +27,8 @@ struct train_words {
     int size[AXIS_COUNT];
     int batch, seq, micro, lr_steps;    /* 0: not given */
     int steps, warmup;                  /* warmup -1: not given */
+    const char *rates;                  /* the schedule of the learning rate */
+    int lr_decay;                       /* its last steps; 0: not given */
     double lr, min_lr, clip, decay, dropout, distance;          /* -1: not given */
     double limit;                       /* of waiting, in seconds */
     uint64_t bucket;                    /* bytes */

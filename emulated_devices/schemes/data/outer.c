@@ -36,8 +36,7 @@ static bool takes_part(const struct data_parallel *dp) { return dp->shards.apart
 static enum error_code check_rates(const struct data_parallel *dp, struct error *err)
 {
     const struct hyperparameters *h = dp->hyper;
-    const double least = h->steps > h->warmup ? fmin(h->lr, h->min_lr) : h->lr;
-    return isfinite(dp->scheme->outward(&dp->outer, least).take)
+    return isfinite(dp->scheme->outward(&dp->outer, learning_rate_least(h)).take)
                ? OK
                : fail(err, ERR_PLAN, "--data-parallel %s: divides by the learning rate, so --lr and --min-lr must be "
                                      "above 0", dp->scheme->head.name);

@@ -1,0 +1,41 @@
+#include "ref/optim/optimizer.h"
+#include <math.h>
+#include <string.h>
+
+const char *const rate_schedule_names[] = {
+    [RATE_COSINE] = "cosine", [RATE_LINEAR] = "linear", [RATE_CONSTANT] = "constant", [RATE_WSD] = "wsd",
+    [RATE_WSD_COSINE] = "wsd-cosine", [RATE_WSD_SQRT] = "wsd-sqrt", [RATE_SCHEDULES] = NULL,
+};
+
+enum rate_schedule rate_schedule_named(const char *name)
+{
+    int s = 0;
+    while (strcmp(rate_schedule_names[s], name) != 0) s++;
+    return (enum rate_schedule)s;
+}
+
+/* f of rates.h. */
+static double falling(enum rate_schedule s, double x)
+{
+    const double pi = 3.14159265358979323846;
+    switch (s) {
+    case RATE_COSINE: case RATE_WSD_COSINE: return (1 + cos(pi * x)) / 2;
+    case RATE_LINEAR: case RATE_WSD: return 1 - x;
+    case RATE_WSD_SQRT: return 1 - sqrt(x);
+    default: return 1;
+    }
+}
+
+double learning_rate(const struct hyperparameters *h, int64_t t)
+{
+    const int64_t level = rate_decays(h->schedule) ? h->steps - h->decay : h->warmup;   /* its last step */
+    if (t <= h->warmup) return h->lr * (double)t / (double)h->warmup;
+    if (h->schedule == RATE_CONSTANT || h->steps <= level || t <= level) return h->lr;
+    const double x = (double)(t - level) / (double)(h->steps - level);
+    return h->min_lr + (h->lr - h->min_lr) * falling(h->schedule, x < 1 ? x : 1);
+}
+
+double learning_rate_least(const struct hyperparameters *h)
+{
+    return h->schedule != RATE_CONSTANT && h->steps > h->warmup ? fmin(h->lr, h->min_lr) : h->lr;
+}
