@@ -12,14 +12,15 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-enum { JUDGE_TEXT = 1600, JUDGE_DRAWING = 6000, CHECK_HINTS = 4, LESSON_CHECKS = 24, LESSON_VARIES = 6 };
+enum { JUDGE_TEXT = 1600, JUDGE_DRAWING = 6000, CHECK_HINTS = 4 };
+enum { LESSON_CHECKS = 24, LESSON_VARIES = 6, LESSON_GIVEN = 12 };
 
 /* What a check sees and what it says.  One check runs in a process of its own. */
 struct judge {
     const struct lesson *lesson;
     const struct check *check;
     const char *worker;                 /* program with the student's functions; NULL: the lesson is a text */
-    const char *text;                   /* of the student's file */
+    const char *text;                   /* of the student's file, without NUL characters */
     uint64_t seed;                      /* of inputs: another one if they are hidden */
     bool hidden;                        /* inputs that the student has not seen: also draw other sizes */
     uint64_t variant;                   /* of the course */
@@ -51,6 +52,7 @@ struct lesson {
     const char *title;
     const char *file;                   /* what the student writes, in that folder: "ring.c", or a text */
     const char *const *functions;       /* all that it may define, ends with NULL; NULL: it is a text */
+    const char *given[LESSON_GIVEN];    /* other files of the lesson that students get; they do not hand them in */
     struct vary vary[LESSON_VARIES];
     struct check check[LESSON_CHECKS];  /* ends with an empty one */
 };

@@ -54,6 +54,8 @@ test_what_is_refused() {
     run grade there --secret nothing;   expect_status 1; expect_error '--secret'
     run grade there --user no-such-user-there; expect_status 2; expect_error 'there is no such user'
     run grade there --lessons 1 --json no/such/folder; expect_status 1; expect_error 'no/such/folder'
+    printf 'orrery schedule 1\0\n' >nul.txt
+    run grade nul.txt --lessons 11;     expect_status 3; expect_out 'it has a NUL character'; expect_out '^0 of 27 points'
     run learn --start mine; echo '{' >mine/.progress.json
     run learn --in mine;                expect_status 1; expect_error 'progress.json'
 }
@@ -126,7 +128,7 @@ test_the_kit() {
     for f in setup.sh run_autograder secret variant lessons orrery.tar.gz; do expect_file "teacher/autograder/$f"; done
     expect_file teacher/autograder.zip; expect_file teacher/rubric.md; expect_file teacher/mutants/01_sums.txt
     tar tzf teacher/autograder/orrery.tar.gz >names
-    ! grep -qE '^tutorials/.*(mutants.txt|/sums.c|/ring.c)' names || complain "the autograder has solutions: $(grep tutorials/ names | head -n 9)"
+    ! grep -qE '^tutorials/.*(mutants.txt|/sums.c|/ring.c|/schedules.txt)' names || complain "the autograder has solutions: $(grep tutorials/ names | head -n 9)"
     grep -q '^tutorials/01_sums/check.c$' names || complain 'the autograder lacks checks'
     mkdir -p a/orrery a/source; cp -r teacher/solutions a/submission; cp teacher/autograder/* a/source; ln -s "$program" a/orrery/orrery; echo 1-2 >a/source/lessons
     points=$(cd "$top" && AUTOGRADER=$OLDPWD/a STUDENT=$(id -un) CC=cc ORRERY_TUTORIALS=$top/tutorials bash "$OLDPWD/a/source/run_autograder")

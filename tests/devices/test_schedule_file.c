@@ -92,6 +92,32 @@ static void test_messages_are_put_in(void **state)
     fclose(f);
 }
 
+/* Several schedules in a text: one is taken by its name, and lines have the numbers of the whole text. */
+#define SEVERAL "notes\n" HEAD "device 0: F0 F1 B0 B1\ndevice 1: F0 B0 F1 B1\n\n" \
+    "orrery  schedule 1   # the second\nname second\ndevices 1\nmicros 1\nchunks 1\nplace 0: 0\ndevice 0: F0 I0 W0\n" \
+    "orrery schedule 1\nname third\ndevices 1\nmicros 1\nchunks 1\nplace 0: 0\ndevice 0: F0 W0\n"
+
+static void test_one_of_several(void **state)
+{
+    (void)state;
+    struct schedule s;
+    struct error err;
+    if (schedule_read_named(&s, SEVERAL, "mine", "f", &err) != OK) fail_msg("%s", err.text);
+    assert_int_equal(s.devices, 2);
+    schedule_free(&s);
+    if (schedule_read_named(&s, SEVERAL, "second", "f", &err) != OK) fail_msg("%s", err.text);
+    assert_string_equal(s.name, "second");
+    assert_int_equal(s.count[0], 3);
+    schedule_free(&s);
+    assert_int_equal(schedule_read_named(&s, SEVERAL, "third", "f", &err), ERR_FORMAT);
+    assert_string_equal(err.text, "f:25: device 0: I0 of chunk 0 is missing (backward for the stage's input; keeps "
+                                  "what W needs)");
+    assert_int_equal(schedule_read_named(&s, SEVERAL, "fourth", "f", &err), ERR_FORMAT);
+    assert_string_equal(err.text, "f: has no schedule with a line \"name fourth\"");
+    assert_int_equal(schedule_read_named(&s, "name mine\n", "mine", "f", &err), ERR_FORMAT);
+    assert_int_equal(schedule_read_named(&s, "", "", "f", &err), ERR_FORMAT);
+}
+
 /* ---- bad files --------------------------------------------------------------------------------------------------- */
 
 struct bad { const char *text, *want; };
@@ -115,6 +141,8 @@ static const struct bad bad[] = {
     { "orrery schedule 1\ndevices 4096\nmicros 4194304\nchunks 1024\nplace 0: 0\n",
       "f:5: schedule file: devices=4096 (1..4096), micros=4194304, chunks=1024 (1..1024) and their product "
       "(1..4194304) must be in range" },
+    { HEAD "orrery schedule 1\n",
+      "f:8: orrery: expected one schedule; another one begins here: FILE:NAME takes one of several" },
     { HEAD "colour red\n",
       "f:8: colour: expected name, devices, micros, chunks, place, routes, route, takes, update, versions or device" },
     { HEAD "place 2: 0\n", "f:8: 2:: expected a device 0..1 and a colon" },
@@ -308,6 +336,13 @@ static void test_show(void **state)
     assert_int_equal(command((char *[]){ svg, NULL }, text, sizeof text, &err), OK);
     assert_non_null(strstr(text, "dualpipe: 2 devices, 4 microbatches, 2 stages on each device"));
     assert_int_equal(command((char *[]){ svg, "--pp", "2", "--micro", "4", NULL }, text, sizeof text, &err), OK);
+    char named[5000];
+    snprintf(named, sizeof named, "%s:dualpipe", svg);
+    assert_int_equal(command((char *[]){ named, NULL }, text, sizeof text, &err), OK);
+    assert_non_null(strstr(text, "dualpipe: 2 devices"));
+    snprintf(named, sizeof named, "%s:1f1b", svg);
+    assert_int_equal(command((char *[]){ named, NULL }, text, sizeof text, &err), ERR_FORMAT);
+    assert_non_null(strstr(err.text, "has no schedule with a line \"name 1f1b\""));
     assert_int_equal(command((char *[]){ svg, "--pp", "3", NULL }, text, sizeof text, &err), ERR_PLAN);
     assert_non_null(strstr(err.text, "has a schedule for --pp 2 --micro 4 --chunks 2; --pp 3 --micro 4"));
     remove(svg);
@@ -327,6 +362,7 @@ int main(void)
         cmocka_unit_test(test_round_trip),    cmocka_unit_test(test_messages_are_put_in),
             cmocka_unit_test(test_bad_files),
         cmocka_unit_test(test_damaged_files), cmocka_unit_test(test_random_files),        cmocka_unit_test(test_show),
+        cmocka_unit_test(test_one_of_several),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -68,13 +68,14 @@ static void contract_of(const struct lesson *l, char *to, size_t size)
 static enum error_code write_lesson(const char *folder, const struct lesson *l, bool solution, uint64_t variant,
                                     struct error *err)
 {
-    char names[3][100] = { "README.md", "", "" }, inside[PATH_MAX];
-    snprintf(names[1], sizeof names[1], "%s", l->file);
-    if (l->functions) contract_of(l, names[2], sizeof names[2]);
+    char contract[100];
+    const char *names[LESSON_GIVEN + 3] = { "README.md", l->file };
+    int n = 2;
+    if (l->functions) contract_of(l, contract, sizeof contract), names[n++] = contract;
+    for (int i = 0; i < LESSON_GIVEN && l->given[i]; i++) names[n++] = l->given[i];
     enum error_code e = make_folder(folder, l->folder, err);
-    for (int i = 0; i < 3 && !e; i++) {
-        if (names[i][0] == 0) continue;
-        char *text = lesson_text(l, names[i], solution, variant, err);
+    for (int i = 0; i < n && !e; i++) {
+        char inside[PATH_MAX], *text = lesson_text(l, names[i], solution, variant, err);
         path_of(inside, sizeof inside, l->folder, names[i]);
         e = text ? write_file(folder, inside, text, err) : err->code;
         free(text);

@@ -2,8 +2,12 @@
 #include "emulated_devices/schemes/pipeline/schedule_file.h"
 #include "ref/io/output.h"
 #include <errno.h>
+#include <limits.h>
+#include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
+
+enum { FILE_MOST = 64 << 20 };          /* bytes of a file with several schedules */
 
 bool schedule_is_file(const char *name)
 {
@@ -23,8 +27,33 @@ static enum error_code check_regular(const char *path, struct error *err)
     return OK;
 }
 
+/* FILE:NAME, unless there is a file of the whole name.  @return the colon, or NULL. */
+static const char *colon_of(const char *path)
+{
+    struct stat st;
+    const char *colon = strrchr(path, ':');
+    return stat(path, &st) == 0 || colon == path ? NULL : colon;
+}
+
+static enum error_code read_one_of(struct schedule *s, const char *path, const char *colon, struct error *err)
+{
+    char file[PATH_MAX], *text = NULL;
+    size_t bytes;
+    if (snprintf(file, sizeof file, "%.*s", (int)(colon - path), path) >= (int)sizeof file)
+        return fail(err, ERR_FILE, "%s: too long", printable_path(path).text);
+    enum error_code e = check_regular(file, err);
+    if (!e) e = file_read_all(file, FILE_MOST, &text, &bytes, err);
+    if (!e && strlen(text) != bytes)
+        e = fail(err, ERR_FORMAT, "%s: has a byte 0: expected text", printable_path(file).text);
+    if (!e) e = schedule_read_named(s, text, colon + 1, printable_path(file).text, err);
+    free(text);
+    return e;
+}
+
 static enum error_code read_file(struct schedule *s, const char *path, struct error *err)
 {
+    const char *colon = colon_of(path);
+    if (colon) return read_one_of(s, path, colon, err);
     enum error_code e = check_regular(path, err);
     if (e) return e;
     FILE *f = fopen(path, "r");

@@ -24,6 +24,9 @@
  * Optimizer steps inside the schedule:
  *     update 4                           microbatches of a batch
  *     versions 2                         weight versions kept
+ *
+ * A file may have several schedules one after another, each with its first line and a name, and other text before the
+ * first of them.  FILE:NAME takes one.
  */
 #ifndef ORRERY_PIPELINE_SCHEDULE_FILE_H
 #define ORRERY_PIPELINE_SCHEDULE_FILE_H
@@ -38,8 +41,18 @@
  */
 enum error_code schedule_read(struct schedule *, FILE *from, const char *file, struct error *);
 
+/**
+ * Read one of the schedules of a text: that with a line `name NAME`.  Lines are counted from the text's beginning.
+ * @param text  all of it; lines before the first "orrery schedule 1" are not looked at.
+ * @param name  which one; if several have it, the first.
+ * @param file  the text's name, for messages.
+ * @return as schedule_read; ERR_FORMAT also if there is none of that name.
+ */
+enum error_code schedule_read_named(struct schedule *, const char *text, const char *name, const char *file,
+                                    struct error *);
+
 /** Whether a schedule's name means a file: no schedule is registered under it, and it contains a '/' or a '.', or a
- *  file of that name exists. */
+ *  file of that name exists.  FILE:NAME is one of the schedules of a file. */
 bool schedule_is_file(const char *name);
 
 /**

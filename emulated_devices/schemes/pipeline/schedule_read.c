@@ -256,6 +256,8 @@ static enum error_code one_line(struct reader *r)
 {
     char *w = word(r);
     if (w == NULL) return OK;
+    if (strcmp(w, "orrery") == 0)
+        return bad(r, w, "one schedule; another one begins here: FILE:NAME takes one of several");
     if (strcmp(w, "name") == 0 && !r->begun) return name_line(r);
     if (strcmp(w, "devices") == 0) return size_line(r, &r->devices, SCHEDULE_MOST_DEVICES);
     if (strcmp(w, "micros") == 0) return size_line(r, &r->micros, SCHEDULE_MOST_CELLS);
@@ -292,11 +294,14 @@ static int next_line(struct reader *r)
 static enum error_code first_line(struct reader *r)
 {
     static const char *const magic[] = { "orrery", "schedule", "1" };
-    const int got = next_line(r);
-    if (got < 0) return r->err->code;
-    if (got == 0) return fail(r->err, ERR_FORMAT, "%s: empty: expected \"orrery schedule 1\"", r->file);
-    for (int i = 0; i < 3; i++) {
-        const char *w = word(r);
+    char *w = NULL;
+    while (w == NULL) {
+        const int got = next_line(r);
+        if (got < 0) return r->err->code;
+        if (got == 0) return fail(r->err, ERR_FORMAT, "%s: empty: expected \"orrery schedule 1\"", r->file);
+        w = word(r);
+    }
+    for (int i = 0; i < 3; i++, w = i < 3 ? word(r) : w) {
         if (w == NULL || strcmp(w, magic[i]) != 0)
             return bad(r, w != NULL ? w : "end of line", "the first line to be \"orrery schedule 1\"");
     }

@@ -1,0 +1,67 @@
+/* schedule_named.c -- one of the schedules that a text has one after another. */
+#include "emulated_devices/schemes/pipeline/schedule_file.h"
+#include "ref/io/output.h"
+#include <stdlib.h>
+#include <string.h>
+
+static size_t line_length(const char *at)
+{
+    const char *end = strchr(at, '\n');
+    return end ? (size_t)(end - at) + 1 : strlen(at);
+}
+
+/* Whether a line is these words, whatever blanks are between them, and maybe a comment. */
+static bool line_has(const char *at, size_t n, const char *const *words)
+{
+    const char *end = memchr(at, '#', n) ? memchr(at, '#', n) : at + n;
+    for (; *words; words++) {
+        const size_t m = strlen(*words);
+        while (at < end && strchr(" \t\r", *at)) at++;
+        if ((size_t)(end - at) < m || memcmp(at, *words, m) != 0) return false;
+        at += m;
+        if (at < end && !strchr(" \t\r\n", *at)) return false;
+    }
+    while (at < end && strchr(" \t\r\n", *at)) at++;
+    return at == end;
+}
+
+static bool is_first(const char *at, size_t n)
+{
+    return line_has(at, n, (const char *const[]){ "orrery", "schedule", "1", NULL });
+}
+
+/* Where the schedule of that name begins, and how many bytes it has.  @return NULL: there is none. */
+static const char *find(const char *text, const char *name, size_t *bytes)
+{
+    const char *first = NULL;
+    bool found = false;
+    for (const char *at = text; *at; at += line_length(at)) {
+        const size_t n = line_length(at);
+        if (is_first(at, n)) {
+            if (found) break;
+            first = at;
+        }
+        found |= first && line_has(at, n, (const char *const[]){ "name", name, NULL });
+        if (first) *bytes = (size_t)(at + n - first);
+    }
+    return found ? first : NULL;
+}
+
+enum error_code schedule_read_named(struct schedule *s, const char *text, const char *name, const char *file,
+                                    struct error *err)
+{
+    size_t bytes = 0;
+    const char *first = find(text, name, &bytes);
+    if (first == NULL)
+        return fail(err, ERR_FORMAT, "%s: has no schedule with a line \"name %s\"", file, printable(name).text);
+    const size_t before = (size_t)(first - text);
+    char *alone = strndup(text, before + bytes);
+    FILE *f = alone ? fmemopen(alone, before + bytes, "r") : NULL;
+    enum error_code e = f ? OK : fail(err, ERR_MEMORY, "%s: no memory to read it", file);
+    for (size_t i = 0; !e && i < before; i++)           /* lines keep their numbers */
+        if (alone[i] != '\n') alone[i] = ' ';
+    if (!e) e = schedule_read(s, f, file, err);
+    if (f) fclose(f);
+    free(alone);
+    return e;
+}

@@ -1,0 +1,221 @@
+/* Lesson 11. */
+#include "emulated_devices/course/lesson.h"
+#include "emulated_devices/draw/schedule.h"
+#include "emulated_devices/schemes/pipeline/schedule_file.h"
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+enum { COLUMNS = 72 };
+
+/* A schedule of schedules.txt.  most: microbatches that device d may hold: most - d if it has to be 1F1B's. */
+struct task { const char *name, *choice; int devices, micros[2], most[2]; bool falls; };
+
+static const struct task gpipe = { "gpipe", "GPIPE", 3, { 4, 5 }, { 4, 5 }, false },
+                         one = { "1f1b", "ONE", 4, { 6, 7 }, { 4, 4 }, true },
+                         sent = { "messages", "SENT", 3, { 4, 5 }, { 3, 3 }, true },
+                         zero = { "zero-bubble", "ZERO", 3, { 5, 6 }, { 3, 3 }, false },
+                         own = { "own", "OWN", 4, { 6, 7 }, { 5, 6 }, false };
+
+/* ---- one of them ------------------------------------------------------------------------------------------------- */
+
+static int micros(const struct judge *j, const struct task *t) { return t->micros[judge_choice(j, t->choice)]; }
+
+static int most(const struct judge *j, const struct task *t, int device)
+{
+    return t->most[judge_choice(j, t->choice)] - (t->falls ? device : 0);
+}
+
+/* The picture of the schedule that fails. */
+static void draw(struct judge *j, const struct schedule *s, struct even_times each)
+{
+    struct timing t;
+    char *text = NULL;
+    size_t size = 0;
+    if (schedule_time_evenly(&t, s, each, NULL) != OK) return;
+    FILE *f = open_memstream(&text, &size);
+    if (f) {
+        schedule_draw_text(f, s, &t, COLUMNS, false);
+        fclose(f);
+        snprintf(j->drawing, sizeof j->drawing, "%s", text);
+    }
+    free(text);
+    timing_free(&t);
+}
+
+static const struct even_times UNITS = { 1, 1, 1, 0, 0 };
+
+/* Whether it is a pipeline of that size, with stage d on device d. */
+static bool has_size(struct judge *j, const struct task *t, const struct schedule *s)
+{
+    const int P = t->devices, M = micros(j, t);
+    if (s->devices != P || s->micros != M || s->chunks != 1 || s->stages != P || s->routes != 1 || s->update_every != M)
+        return judge_fails(j, "%s: it has %d devices, %d microbatches, %d stages; it must have %d devices, each with a "
+                           "stage, and %d microbatches", t->name, s->devices, s->micros, s->stages, P, M);
+    for (int d = 0; d < P; d++)
+        if (s->stage_of[d][0] != d)
+            return judge_fails(j, "%s: device %d has stage %d; it must have stage %d", t->name, d, s->stage_of[d][0],
+                               d);
+    return true;
+}
+
+static bool within_memory(struct judge *j, const struct task *t, const struct schedule *s)
+{
+    for (int d = 0; d < t->devices; d++)
+        if (schedule_peak(s, d) > most(j, t, d))
+            return judge_fails(j, "%s: device %d holds %d microbatches at once, and may hold %d", t->name, d,
+                               schedule_peak(s, d), most(j, t, d));
+    return true;
+}
+
+/* Read it.  @return false: the check has failed, and there is nothing to free. */
+static bool take(struct judge *j, const struct task *t, struct schedule *s)
+{
+    struct error err = { OK, "" };
+    if (schedule_read_named(s, j->text, t->name, j->lesson->file, &err) != OK) return judge_fails(j, "%s", err.text);
+    if (has_size(j, t, s) && within_memory(j, t, s)) return true;
+    draw(j, s, UNITS);
+    schedule_free(s);
+    return false;
+}
+
+/* ---- checks ------------------------------------------------------------------------------------------------------ */
+
+/* It can be executed, and holds no more than it may. */
+static void check_runs(struct judge *j, const struct task *t)
+{
+    struct schedule s;
+    if (take(j, t, &s)) schedule_free(&s);
+}
+
+/* Its longest time of a device, from its first action to its last, is at most this. */
+static void check_span(struct judge *j, const struct task *t, struct even_times each, int64_t want, const char *formula)
+{
+    struct schedule s;
+    struct timing timing;
+    if (!take(j, t, &s)) return;
+    if (schedule_time_evenly(&timing, &s, each, NULL) != OK) abort();
+    if (timing.span > want) {
+        judge_fails(j, "%s: with F %lld, I %lld, W %lld and %lld for a message it takes %lld, a bubble of %.1f %%; %lld "
+                    "is asked for: %s", t->name, (long long)each.forward, (long long)each.backward_input,
+                    (long long)each.backward_weight, (long long)each.communication, (long long)timing.span,
+                    100 * timing.bubble, (long long)want, formula);
+        draw(j, &s, each);
+    }
+    timing_free(&timing);
+    schedule_free(&s);
+}
+
+/* Open: all 1.  Hidden: other times, whose ratio is free where the formula allows any. */
+static struct even_times draw_times(struct judge *j, bool any, struct even_times open)
+{
+    if (!j->hidden) return open;
+    const int64_t unit = judge_draw(j, 2, 999);
+    if (any) return (struct even_times){ unit, judge_draw(j, 1, 999), judge_draw(j, 1, 999), 0, 0 };
+    return (struct even_times){ unit * open.forward, unit * open.backward_input, unit * open.backward_weight,
+                                unit * open.communication, 0 };
+}
+
+static int64_t whole(struct even_times e) { return e.forward + e.backward_input + e.backward_weight; }
+
+static void check_flushed(struct judge *j, const struct task *t)
+{
+    const struct even_times e = draw_times(j, true, UNITS);
+    check_span(j, t, e, (micros(j, t) + t->devices - 1) * whole(e), "(M + P - 1) (F + I + W)");
+}
+
+static void check_gpipe(struct judge *j)
+{
+    struct schedule s;
+    if (!take(j, &gpipe, &s)) return;
+    for (int d = 0; d < s.devices && !j->failed; d++)
+        if (schedule_peak(&s, d) < s.micros)
+            judge_fails(j, "gpipe: device %d begins a backward before its last forward", d);
+    if (j->failed) draw(j, &s, UNITS);
+    schedule_free(&s);
+}
+
+static void check_gpipe_time(struct judge *j) { check_flushed(j, &gpipe); }
+static void check_one(struct judge *j) { check_runs(j, &one); }
+static void check_one_time(struct judge *j) { check_flushed(j, &one); }
+static void check_sent(struct judge *j) { check_runs(j, &sent); }
+static void check_sent_time(struct judge *j) { check_flushed(j, &sent); }
+
+static void check_blocking(struct judge *j)
+{
+    struct schedule s;
+    if (!take(j, &sent, &s)) return;
+    if (!schedule_survives_blocking_sends(&s))
+        judge_fails(j, "messages: it hangs if each send waits until its receive begins: two neighbours send to each "
+                    "other at the same time");
+    schedule_free(&s);
+}
+
+static void check_zero(struct judge *j) { check_runs(j, &zero); }
+
+static void check_zero_time(struct judge *j)
+{
+    const struct even_times e = draw_times(j, false, UNITS);
+    check_span(j, &zero, e, micros(j, &zero) * whole(e) + (zero.devices - 1) * e.forward,
+               "M (F + I + W) + (P - 1) (F + I - W)");
+}
+
+/* ---- one's own --------------------------------------------------------------------------------------------------- */
+
+/* What zb-2p of Orrery finds with these times and this limit, in units of a forward, and what is possible. */
+static const struct { int64_t found, possible; } of_own[] = { { 33, 32 }, { 36, 35 } };
+
+static void check_own(struct judge *j) { check_runs(j, &own); }
+
+static void check_own_span(struct judge *j, bool possible)
+{
+    const int choice = judge_choice(j, "OWN");
+    const struct even_times e = draw_times(j, false, (struct even_times){ 1, 1, 2, 1, 0 });
+    check_span(j, &own, e, e.forward * (possible ? of_own[choice].possible : of_own[choice].found),
+               possible ? "one unit less than zb-2p" : "as little as zb-2p");
+}
+
+static void check_found(struct judge *j) { check_own_span(j, false); }
+static void check_beyond(struct judge *j) { check_own_span(j, true); }
+
+extern const struct lesson lesson_11_schedules;
+const struct lesson lesson_11_schedules = {
+    .folder = "11_schedules", .title = "Pipeline schedules", .file = "schedules.txt",
+    .vary = { { "GPIPE", 2 }, { "ONE", 2 }, { "SENT", 2 }, { "ZERO", 2 }, { "OWN", 2 } },
+    .check = {
+        { 1, "gpipe", "gpipe: all forwards, then all backwards", 2, check_gpipe,
+          { "Each device does each F and each B once; nothing has to be said about who waits for whom.",
+            "A line for each device: device 0: F0 F1 .., then B0 B1 .." } },
+        { 1, "gpipe-time", "gpipe: no longer than it must take", 2, check_gpipe_time,
+          { "In which order do the gradients arrive at a device?  Take them in the same order." } },
+        { 2, "1f1b", "1f1b: device d holds at most 4 - d microbatches", 3, check_one,
+          { "A forward keeps its activations until the backward of the same microbatch.",
+            "The last device can do B0 right after F0.  How many forwards has device 0 done when that gradient arrives?",
+            "Device d begins with 4 - d forwards; then a backward and a forward in turn." } },
+        { 2, "1f1b-time", "1f1b: no longer than gpipe", 2, check_one_time,
+          { "With fewer forwards at the beginning a device waits.  Begin with exactly 4 - d of them." } },
+        { 3, "messages", "messages: all are there, device d holds at most 3 - d", 2, check_sent,
+          { "Each F but the last stage's is followed by sa, each F but the first stage's comes after ra; likewise B.",
+            "sa0>1 on device 0 needs ra0<0 on device 1." } },
+        { 3, "blocking", "messages: no deadlock if each send waits", 3, check_blocking,
+          { "Two neighbours must not both send first.  Where do device 0 and 1 send to each other?",
+            "A device that has done F can first receive the gradient for its next B, and then send F's activations." } },
+        { 3, "messages-time", "messages: no longer than gpipe", 1, check_sent_time,
+          { "One microbatch after the other needs no thought about messages, but takes long." } },
+        { 4, "zero", "zero-bubble: a device holds at most 3 microbatches", 2, check_zero,
+          { "B is now I and W.  The activations are kept until W.",
+            "Device 2 can wait with its first W until it has done three forwards, no longer." } },
+        { 4, "zero-time", "zero-bubble: idle for (P-1) (F+I-W)", 4, check_zero_time,
+          { "The device before waits for I, not for W.  So I comes first, and W where the device would wait.",
+            "1F1B with I in the place of B; device d does its first W after its I number P - 1 - d.",
+            "At the end there are no forwards left: what fills the gaps between the last I?" } },
+        { 5, "own", "own: a device holds no more than it may", 2, check_own,
+          { "Begin with zero-bubble of part 4, with another number of devices." } },
+        { 5, "found", "own: as little time as zb-2p finds", 2, check_found,
+          { "How many forwards can a device do before its first gradient arrives?  Do as many as memory allows." } },
+        { 5, "beyond", "own: a unit less", 2, check_beyond,
+          { "zb-2p does a W whenever a device would wait.  Here a W takes as long as two other actions.",
+            "Where does a gradient arrive while a W is going on, so that the device before gets its own too late?",
+            "On device 1, wait a unit for the next I instead of doing a W, and do that W later." } },
+    },
+};
