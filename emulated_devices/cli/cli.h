@@ -102,6 +102,14 @@ int launcher_rank(void);
  *  print. */
 void announce_process(int rank, const char *place);
 #define PROCESS_LINE "orrery-process "  /* its beginning */
+
+/** Tell it that this process, rank 0, ends the run after its step if it gets one of two signals: that stand for those
+ *  which the launcher got. */
+void announce_stopping(void);
+#define STOPS_LINE "orrery-stops "
+#define ASKED_BY_INT SIGUSR1
+#define ASKED_BY_TERM SIGUSR2
+
 #define STARTING "starting"             /* the place of a device whose MPI has not started */
 /* the beginning of the line about a process that ended without a last message: its signal, when, whether it had lost
  * its parent */

@@ -17,7 +17,6 @@ test_a_file_is_the_flags() {
     run plan --config run.yaml --dp 2;                      expect_status 0     # of train's settings those that it has
 }
 same_run() { expect_same <(results "$1") <(results "$2"); }
-results() { sed '/"written_by"/,/^	}/d; /"settings"/,/^	}/d; /seconds/d; /resident/d' "$1"; }
 
 # From the command line to a file, from a file to itself, from a checkpoint: always the same bits.
 test_what_is_written_repeats_the_run() {

@@ -88,7 +88,7 @@ kill_once() {
     [ "$mode" = own ] || return 0
     case $target-$signal in
         launcher-KILL) [ $status = 137 ] || complain "exit status $status, expected 137" ;;
-        launcher-*) [ -z "$started$err" ] || expect_error 'stopped: .*; all 3 devices have ended' ;;
+        launcher-*) [ -z "$started$err" ] || expect_error 'stopped: (SIG(INT|TERM) after step [0-9]+; saved in saved$|.*; all 3 devices have ended)' ;;
         device-*) expect_error "$(device_line "$victim" "$rank")" ;;
         *) expect_error '(died|ended|failed)' ;;
     esac

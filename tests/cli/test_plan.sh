@@ -2,7 +2,7 @@
 . "$(dirname "$0")/lib.sh"
 
 # What both write of every device and step; wall time and resident memory are left out, and what only numbers can say.
-numbers() { grep -vE '"(resident_bytes|seconds|median_step_seconds|loss|norm|lr|loss_scale|validation_loss|skipped|step)"' "$1"; }
+numbers() { results "$1" | grep -vE '"(loss|norm|lr|loss_scale|validation_loss|skipped|step)"'; }
 
 same() {
     run plan --model "$1" --steps 2 "${@:2}" --json plan.json

@@ -58,7 +58,7 @@ static long living_parent(long pid)
 }
 
 /* Whether a process has our mark.  We may have other children, of a shell that has replaced itself by this program. */
-static bool is_marked(long pid)
+bool family_has(long pid)
 {
     char path[64], want[48], word[sizeof want];
     snprintf(want, sizeof want, "ORRERY_LAUNCHED=%ld", (long)getpid());
@@ -84,7 +84,7 @@ static int signal_all(const struct family *f, const struct watch *w, int number)
     (void)f, (void)w;
     for (struct dirent *d; processes != NULL && (d = readdir(processes)) != NULL;) {
         const long pid = isdigit((unsigned char)d->d_name[0]) ? atol(d->d_name) : 0;
-        if (pid == 0 || living_parent(pid) != (long)getpid() || (pid != f->job && !is_marked(pid))) continue;
+        if (pid == 0 || living_parent(pid) != (long)getpid() || (pid != f->job && !family_has(pid))) continue;
         there++;
         kill((pid_t)pid, number);
     }
@@ -92,6 +92,8 @@ static int signal_all(const struct family *f, const struct watch *w, int number)
     return there;
 }
 #else
+bool family_has(long pid) { return pid > 0; }
+
 /* Signal the processes that have announced themselves. */
 static int signal_all(const struct family *f, const struct watch *w, int number)
 {

@@ -22,6 +22,9 @@ void family_mark(pid_t launcher);
  *  family_end. */
 void family_sweep(const struct watch *);
 
+/** Whether a process of this machine has the job's mark (Linux). */
+bool family_has(long pid);
+
 /** Collect processes that have ended, without waiting. */
 void family_reap(struct family *);
 

@@ -82,6 +82,23 @@ static void catch_signals(struct sigaction before[STOPPING])
 
 enum { PROMPT = 1 };                    /* seconds for a job to end by itself when it must end */
 
+/* Ask the devices to end after their step.  @return whether there is one to ask, on this machine. */
+static bool ask_to_stop(const struct watch *w, const struct family *f)
+{
+    if (w->stops == 0 || f->job_ended || caught == SIGHUP || !family_has(w->stops)) return false;
+    return kill((pid_t)w->stops, caught == SIGINT ? ASKED_BY_INT : ASKED_BY_TERM) == 0;
+}
+
+/* A shell or `timeout` may send a signal twice in a moment, to us and to our group: the second is not another wish.
+ * @param patient  when the devices were asked; 0: not so far.  @return whether to wait for their end. */
+static bool waits_for_step(const struct watch *w, const struct family *f, double *patient)
+{
+    if (*patient == 0 && ask_to_stop(w, f)) *patient = measure_now();
+    if (*patient == 0 || measure_now() - *patient > PROMPT) return false;
+    caught = 0;
+    return true;
+}
+
 /* mpiexec hangs if a signal reaches it while it starts its proxy: it has no limit of its own. */
 static bool has_stalled(const struct watch *w)
 {
@@ -92,7 +109,7 @@ static bool has_stalled(const struct watch *w)
  * did not; or devices do not start. */
 static void watch_job(struct watch *w, struct family *f)
 {
-    double asked = 0, ended = 0;
+    double asked = 0, ended = 0, patient = 0;
     w->heard = measure_now();
     while (w->stream[0].from >= 0 || w->stream[1].from >= 0) {
         struct pollfd p[2] = { { .fd = w->stream[0].from, .events = POLLIN },
@@ -104,6 +121,7 @@ static void watch_job(struct watch *w, struct family *f)
         if (f->job_ended && ended == 0) ended = measure_now();
         if (f->job_ended && (ready == 0 || measure_now() - ended > PROMPT)) return;
         if (!f->job_ended && has_stalled(w)) w->stalled = true;
+        if (caught && !w->write_errno && !w->stalled && waits_for_step(w, f, &patient)) continue;
         if (!caught && !w->write_errno && !w->stalled) continue;
         if (asked == 0) {
             asked = measure_now();
@@ -139,7 +157,7 @@ static pid_t start_guardian(pid_t job, const struct watch *w, int lifeline, int 
     close(ends[1]), close(lifeline), close(w->stream[0].from), close(w->stream[1].from);
     close(STDIN_FILENO), close(STDOUT_FILENO), close(STDERR_FILENO);    /* so that their readers see the end */
     if (read(ends[0], &word, 1) != 1) {
-        if (getpgid(job) == getpgrp()) kill(job, SIGTERM);              /* on Linux it is already dead */
+        if (getpgid(job) == job) kill(job, SIGTERM);                    /* on Linux it is already dead */
         remove_files();
     }
     _exit(0);
@@ -191,6 +209,7 @@ static void run_mpiexec(pid_t launcher, int devices, int argc, char **argv, stru
     tell_pipe("ORRERY_LIFELINE", from.lifeline);
     dup2(nothing, STDIN_FILENO), dup2(from.out, STDOUT_FILENO), dup2(from.errors, STDERR_FILENO);
     close(nothing), close(from.out);
+    setpgid(0, 0);                                      /* a terminal's Ctrl-C is for the launcher alone */
     die_with_parent();
     if (getppid() != launcher) _exit(127);              /* it has died before prctl */
     execvp(words[0], words);

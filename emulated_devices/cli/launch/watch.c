@@ -105,6 +105,10 @@ static bool is_private(struct watch *w, struct stream *s, const char *line)
         remember_process(w, line + strlen(PROCESS_LINE));
         return true;
     }
+    if (starts_with(line, STOPS_LINE)) {
+        w->stops = atol(line + strlen(STOPS_LINE));
+        return true;
+    }
     if (starts_with(line, LOST_LINE)) {
         remember_loss(w, line + strlen(LOST_LINE));
         return true;

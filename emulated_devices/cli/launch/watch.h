@@ -25,6 +25,7 @@ struct watch {
     int known, room;
     double heard;                       /* when a process last announced itself, or the job was started */
     bool stalled;                       /* it was ended because it did not start */
+    long stops;                         /* the process that ends the run after its step if asked; 0: none so far */
     bool died;                          /* mpiexec has reported a death */
     char how[64];                       /* how the first one died, from mpiexec */
     long lost_pid;                      /* the first process that ended without a last message; 0: none */

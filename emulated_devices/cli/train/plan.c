@@ -16,7 +16,8 @@
 /* Options of a run that has numbers, text and processes. */
 static const char *const of_numbers[] = {
     "--data", "--pack", "--sample", "--check", "--dump", "--isolate", "--paranoid", "--backend", "--wait-limit",
-    "--save", "--owners-out", "--resume", "--override", "--lr", "--min-lr", "--warmup", "--lr-steps", "--lr-schedule",
+    "--save", "--save-every", "--keep", "--log", "--log-every", "--tensorboard", "--eval-every", "--owners-out",
+    "--resume", "--override", "--lr", "--min-lr", "--warmup", "--lr-steps", "--lr-schedule",
     "--lr-decay", "--clip",
     "--weight-decay", "--seed", "--trace", "--trace-steps", "--modalities", "--encoders", "--bridge-chunks",
     "--encoder-slack", NULL

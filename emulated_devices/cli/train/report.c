@@ -1,6 +1,7 @@
 /* report.c -- the reports of `orrery train`: lines of text, and JSON. */
 #include "emulated_devices/cli/measure.h"
 #include "emulated_devices/cli/train/origin.h"
+#include "emulated_devices/cli/train/stopping.h"
 #include "emulated_devices/cli/train/train.h"
 #include "ref/io/columns.h"
 #include "ref/io/json.h"
@@ -94,6 +95,13 @@ void report_step(const struct train_record *r, int64_t i)
     fprintf(r->out, "%8.0f tokens/s", tokens);
     if (r->step[i].skipped) fprintf(r->out, "  skipped: overflow at loss scale %g", r->step[i].loss_scale);
     if (!live || stays) fprintf(r->out, "\n");
+    fflush(r->out);
+}
+
+void report_evaluation(const struct train_record *r, int64_t step, double loss)
+{
+    const bool live = r->out == stdout && on_terminal();
+    fprintf(r->out, "%sheld-out text, after step %lld  loss %8.5f\n", live ? "\n" : "", (long long)step, loss);
     fflush(r->out);
 }
 
@@ -507,6 +515,7 @@ enum error_code report_json(const struct train_record *r, const char *path, stru
     for (int d = 0; d < r->options->plan.mesh.devices; d++)
         add_device(devices, &r->options->plan, &r->options->cluster, &r->device[d]);
     if (r->options->paranoid) cJSON_AddNumberToObject(root, "copies_compared", (double)r->copies);
+    if (r->stopped) cJSON_AddStringToObject(root, "stopped", stopping_name(r->stopped));
     if (r->divergence.what) add_divergence(root, &r->divergence);
     else if (r->has_numbers && !r->options->infers)
         cJSON_AddNumberToObject(root, "validation_loss", r->validation);

@@ -1,4 +1,6 @@
 /* take.c -- makes a plan of what the command line of `orrery train` says. */
+#include "emulated_devices/cli/train/log.h"
+#include "emulated_devices/cli/train/series.h"
 #include "emulated_devices/cli/train/words.h"
 #include "emulated_devices/schemes/pipeline/schedule_file.h"
 #include "ref/io/output.h"
@@ -51,10 +53,11 @@ static enum error_code take_model(struct train_options *o, const char *model, in
 
 /* Take from the checkpoint what the command line does not give; then compute the remaining steps. */
 static enum error_code take_resumed(struct train_options *o, const struct option *table, struct train_words *w,
-                                    struct error *err)
+                                    bool automatic, struct error *err)
 {
     if (!is_folder(o->resume))
         return fail(err, ERR_FILE, "--resume %s: there is no such folder", printable_path(o->resume).text);
+    if (!automatic && series_newest(o->resumed, sizeof o->resumed, o->resume)) o->resume = o->resumed;
     enum error_code e = fail_about(err, checkpoint_open(&o->saved, o->resume, err), "--resume");
     if (e) return e;
     if (!o->saved.there)
@@ -63,7 +66,13 @@ static enum error_code take_resumed(struct train_options *o, const struct option
             "--resume %s: not a checkpoint of orrery train --save, without %s; --model DIR takes its weights alone",
             printable_path(o->resume).text, CHECKPOINT_LIST);
     e = fail_about(err, train_take_saved(&o->saved, table, w->argc, w->argv, err), "--resume");
-    if (e || options_given(w->argc, w->argv, "--steps")) return e;
+    const bool given = options_given(w->argc, w->argv, "--steps");
+    if (e || (given && !automatic)) return e;
+    if (automatic) {                    /* the same words again: steps count from the very first */
+        const int64_t all = given ? w->steps : w->lr_steps;
+        w->steps = all > o->saved.step ? (int)(all - o->saved.step) : 0;
+        return OK;
+    }
     if (w->lr_steps <= o->saved.step)
         return fail(err, ERR_USAGE, "--resume %s: all of its %lld steps are done; --steps N continues for N more",
                     printable_path(o->resume).text, (long long)o->saved.step);
@@ -280,6 +289,30 @@ static const char *usual_attention(const struct plan *p)
     return STREAMS(&p->model) > 1 ? "streams" : "ring-zigzag";
 }
 
+/* --resume auto: from the newest checkpoint of --save, if there is one. */
+static enum error_code take_earlier(struct train_options *o, const struct option *table, struct train_words *w,
+                                    struct error *err)
+{
+    const bool automatic = o->resume && strcmp(o->resume, "auto") == 0;
+    if (automatic && o->save == NULL) return fail(err, ERR_USAGE, "--resume auto: needs --save DIR");
+    if (automatic) o->resume = series_newest(o->resumed, sizeof o->resumed, o->save) ? o->resumed : NULL;
+    if (o->resume) return take_resumed(o, table, w, automatic, err);
+    return o->override && !automatic
+               ? fail(err, ERR_USAGE,
+                      "--override: is only for --resume DIR, with options that make it a different run")
+               : OK;
+}
+
+/* Flags that mean nothing without others. */
+static enum error_code take_output(const struct train_options *o, const struct train_words *w, struct error *err)
+{
+    if (o->save_every && !o->save) return fail(err, ERR_USAGE, "--save-every %d: needs --save DIR", o->save_every);
+    if (o->keep && !o->save_every) return fail(err, ERR_USAGE, "--keep %d: needs --save-every N", o->keep);
+    if (options_given(w->argc, w->argv, "--log-every") && !o->log && !o->tensorboard)
+        return fail(err, ERR_USAGE, "--log-every %d: needs --log FILE or --tensorboard DIR", o->log_every);
+    return o->log ? run_log_check(o->log, err) : OK;
+}
+
 /* What of a golden file's run cannot be chosen; what needs a golden file or a checkpoint. */
 static enum error_code take_check(struct train_options *o, const struct train_words *w, struct error *err)
 {
@@ -294,6 +327,9 @@ static enum error_code take_check(struct train_options *o, const struct train_wo
         return fail(err, ERR_USAGE,
                     "--check %s: the golden file says what is trained; of the model, the text and the training only "
                     "--optimizer can be chosen",
+                    printable_path(o->check).text);
+    if (o->golden && (o->log || o->tensorboard || o->eval_every))
+        return fail(err, ERR_USAGE, "--check %s: a golden file's run has few steps, and no log and no evaluation",
                     printable_path(o->check).text);
     if (o->dump && !o->golden)
         return fail(err, ERR_USAGE, "--dump %s: is of a golden file's run; --check must name the file",
@@ -403,9 +439,8 @@ enum error_code train_take(struct train_options *o, const struct run_kind *kind,
                            const struct option *table, struct error *err)
 {
     enum error_code e = take_backend(o, w, err);
-    if (!e && o->resume) e = take_resumed(o, table, w, err);
-    else if (!e && o->override)
-        e = fail(err, ERR_USAGE, "--override: is only for --resume DIR, with options that make it a different run");
+    if (!e) e = take_output(o, w, err);
+    if (!e) e = take_earlier(o, table, w, err);
     if (!e) e = take_check(o, w, err);
     if (!e) e = take_parts(o, kind, w, err);
     o->steps = w->steps;

@@ -1,7 +1,8 @@
 /* train.c -- `orrery train`: trains a model on a mesh with a text, and can compare it with one device. */
 #include "emulated_devices/cli/launch/machine.h"
 #include "emulated_devices/cli/measure.h"
-#include "emulated_devices/cli/train/origin.h"
+#include "emulated_devices/cli/train/session.h"
+#include "emulated_devices/cli/train/stopping.h"
 #include "emulated_devices/cli/train/train.h"
 #include "emulated_devices/model/alone.h"
 #include "emulated_devices/draw/timeline.h"
@@ -12,6 +13,7 @@
 #include "emulated_devices/verify/reference/replicas.h"
 #include "ref/io/output.h"
 #include "ref/io/samples.h"
+#include "ref/io/terminal.h"
 #include "ref/ops/threads.h"
 #include <stdlib.h>
 #include <string.h>
@@ -61,6 +63,7 @@ static enum error_code load_text(const struct train_options *o, struct text *tex
 static enum error_code probe_outputs(const struct train_options *o, struct error *err)
 {
     enum error_code e = o->save ? fail_about(err, checkpoint_probe(o->save, err), "--save") : OK;
+    if (!e && o->log && !o->resume) e = fail_about(err, output_probe(o->log, err), "--log");
     if (!e && o->trace) e = fail_about(err, output_probe(o->trace, err), "--trace");
     if (!e && o->timeline) e = fail_about(err, output_probe(o->timeline, err), "--timeline");
     if (!e && o->json) e = fail_about(err, output_probe(o->json, err), "--json");
@@ -86,18 +89,6 @@ static enum error_code check_memory(const struct train_options *o, struct error 
 }
 
 /* ---- running ----------------------------------------------------------------------------------------------------- */
-
-/* What one device needs for a run; the reference on rank 0 only. */
-struct session {
-    const struct train_options *options;
-    struct trainer trainer;
-    struct reference reference;
-    struct probes probes;
-    struct train_record record;
-    struct trace trace;
-    bool checking, speaks;
-    struct divergence divergence;       /* the same on every device */
-};
 
 /* The first encoder that differs is kept for the verdict, if the language model was right so far. */
 static enum error_code check_encoders(struct session *r, bool gradients, struct error *err)
@@ -217,17 +208,6 @@ static enum error_code judge(struct session *r, const struct text *text, struct 
     return OK;
 }
 
-static enum error_code save(struct session *r, const struct text *text, struct error *err)
-{
-    cJSON *run = r->speaks ? train_run(r->options, text, err) : NULL;
-    char *origin = run ? origin_text(r->options, err) : NULL;
-    enum error_code e = comm_agree(r->trainer.comm, r->speaks && origin == NULL ? err->code : OK, err);
-    if (!e) e = checkpoint_save(&r->trainer, r->options->save, run, origin, err);
-    cJSON_Delete(run);
-    free(origin);
-    return e;
-}
-
 static enum error_code write_owners(struct session *r, struct error *err)
 {
     struct expert_owners owners;
@@ -257,16 +237,31 @@ static void time_alone(struct train_record *r)
     if (p.mesh.devices == 1 || alone_step_time(&p, &r->alone, NULL)) r->alone = 0;
 }
 
+/* As main says an error: launch_devices passes on one line of this kind. */
+static void say_stopped(const struct session *r)
+{
+    const struct train_options *o = r->options;
+    char saved[300] = "nothing was saved, for there is no --save";
+    if (o->save) snprintf(saved, sizeof saved, "saved in %s", printable_path(o->save).text);
+    say(stderr, 8, "orrery: stopped: %s after step %lld; %s", stopping_name(r->stopped), (long long)r->trainer.step,
+        saved);
+}
+
 static enum error_code train_steps(struct session *r, const struct text *text, struct error *err)
 {
     const struct train_options *o = r->options;
     enum error_code e = OK;
     r->record.first_step = r->trainer.step;
-    for (int64_t i = 0; i < o->steps && !e && !r->divergence.what; i++) {
+    if (r->speaks) e = run_log_open(&r->log, &r->record, err);
+    e = comm_agree(r->trainer.comm, e, err);
+    stopping_listen();
+    for (int64_t i = 0; i < o->steps && !e && !r->divergence.what && !r->stopped; i++) {
         e = one_step(r, i, err);
         if (!e && r->speaks) report_step(&r->record, i);
+        if (!e) e = between_steps(r, text, i, err);
         if (i + 1 == o->trace_steps) r->trainer.device->clock.trace = NULL;
     }
+    r->record.stopped = r->stopped;
     r->trainer.device->clock.trace = NULL;
     if (e == OK || e == ERR_MEMORY) e = collect_record(r, e, err);
     if (!e) e = judge(r, text, err);
@@ -278,17 +273,20 @@ static enum error_code train_steps(struct session *r, const struct text *text, s
         e = fail_about(err,
                        trace_write(r->trainer.comm, &r->trainer.plan.mesh, &r->trace, o->cluster.name, o->trace, err),
                        "--trace");
-    if (!e && o->save && !r->divergence.what) e = fail_about(err, save(r, text, err), "--save");
+    if (!e && o->save && !r->divergence.what) e = fail_about(err, session_save(r, text, err), "--save");
+    if (!e && r->speaks) e = run_log_end(&r->log, err);
     if (!e && o->owners_out) e = fail_about(err, write_owners(r, err), "--owners-out");
     if (!e && r->speaks && o->json) e = fail_about(err, report_json(&r->record, o->json, err), "--json");
     if (!e && r->speaks) e = verdict(r, err);
+    if (!e && r->speaks && r->stopped) say_stopped(r);
     return comm_agree(r->trainer.comm, e, err);
 }
 
 static enum error_code run_on_device(struct comm *comm, const struct train_options *o, const struct text *text,
-                                     const char *overridden, int threads, struct error *err)
+                                     const char *overridden, int threads, int *status, struct error *err)
 {
-    struct session r = { .options = o, .checking = o->check != NULL, .speaks = comm->rank == 0 };
+    struct session r = { .options = o, .checking = o->check != NULL, .speaks = comm->rank == 0, .saved = -1,
+                         .log = { .fd = -1, .events = { .fd = -1 } } };
     const struct text_source tokens = { text, o->plan.seed, o->plan.S, o->infers ? TEXT_VALIDATION : TEXT_TRAIN };
     const struct batch_source source = { fill_from_text, &tokens };
     enum error_code e = trainer_open(&r.trainer, &o->plan, comm, source, err);
@@ -307,6 +305,8 @@ static enum error_code run_on_device(struct comm *comm, const struct train_optio
     if (!e && r.checking) e = start_reference(&r, source, err);
     if (!e && r.speaks) report_start(&r.record, text);
     if (!e) e = train_steps(&r, text, err);
+    if (!e && r.stopped) *status = 128 + r.stopped;
+    run_log_close(&r.log);
     if (r.checking && r.speaks) reference_close(&r.reference);
     comm->device->clock.trace = NULL;
     trace_free(&r.trace);
@@ -317,7 +317,7 @@ static enum error_code run_on_device(struct comm *comm, const struct train_optio
 }
 
 /* Under a launcher: run as one device. */
-static enum error_code train_device(const struct train_options *o, struct error *err)
+static enum error_code train_device(const struct train_options *o, int *status, struct error *err)
 {
     struct device device;
     struct comm comm;
@@ -352,7 +352,8 @@ static enum error_code train_device(const struct train_options *o, struct error 
         if (!e && comm.rank == 0) e = under_launcher() ? check_budget(o, &together, err) : check_memory(o, err);
         e = comm_agree(&comm, e, err);
     }
-    if (!e) e = o->golden ? train_golden(&comm, o, err) : run_on_device(&comm, o, &text, overridden, threads, err);
+    if (!e && o->golden) e = train_golden(&comm, o, err);
+    else if (!e) e = run_on_device(&comm, o, &text, overridden, threads, status, err);
     text_free(&text);
     comm_close(&comm);
     device_close(&device);
@@ -379,7 +380,7 @@ static enum error_code run(const struct run_kind *kind, int argc, char **argv, i
     struct train_options o;
     enum error_code e = train_parse(&o, kind, argc - 2, argv + 2, err);
     const bool alone = under_launcher() || o.plan.mesh.devices == 1;
-    if (!e && !o.help) e = alone ? train_device(&o, err) : launch_checked(&o, argc, argv, status, err);
+    if (!e && !o.help) e = alone ? train_device(&o, status, err) : launch_checked(&o, argc, argv, status, err);
     train_options_free(&o);
     return e;
 }

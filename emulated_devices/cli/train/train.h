@@ -31,7 +31,10 @@ struct train_options {
     bool plans;                         /* `orrery plan`: a step without its numbers */
     const char *model_dir;              /* folder of initial weights; NULL: drawn from the seed */
     const char *pack;                   /* lengths of samples that are packed into sequences; NULL: none are */
-    const char *data, *check, *dump, *save, *resume, *json, *trace, *timeline, *owners_out;
+    const char *data, *check, *dump, *save, *resume, *json, *trace, *timeline, *owners_out, *log, *tensorboard;
+    int log_every, eval_every, save_every;      /* steps; 0: never */
+    int keep;                           /* checkpoints of --save-every; 0: all */
+    char resumed[4096];                 /* the checkpoint that --resume has found, where it is not the word itself */
     struct batch_plan batches;          /* of --batches; its sequences are NULL without */
     struct affinity affinity;           /* of --affinity; empty without */
     struct expert_owners owners;        /* of --owners; empty without */
@@ -152,6 +155,7 @@ struct train_record {
     struct error encoders;              /* OK, or ERR_CHECK: of what is not text, how it differs */
     uint64_t copies;                    /* elements compared with another device's (replicas.h) */
     struct divergence divergence;
+    int stopped;                        /* the signal that ended it before its last step; 0: none */
     int threads;
     struct dry_run folded;              /* of a plan */
     FILE *out;                          /* for lines of text */
@@ -162,6 +166,7 @@ FILE *report_stream(const struct train_options *);      /* the standard error if
 void report_shape(const struct train_record *);         /* model, mesh and batch */
 void report_start(const struct train_record *, const struct text *);
 void report_step(const struct train_record *, int64_t i);
+void report_evaluation(const struct train_record *, int64_t step, double loss);         /* on held-out text */
 void report_memory(const struct train_record *);        /* the peaks of every device */
 void report_traffic(const struct train_record *);       /* what every device has sent */
 void report_virtual_time(const struct train_record *);

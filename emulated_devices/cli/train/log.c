@@ -1,0 +1,239 @@
+#include "emulated_devices/cli/train/log.h"
+#include "emulated_devices/cli/train/origin.h"
+#include "emulated_devices/cli/train/stopping.h"
+#include "ref/io/output.h"
+#include "ref/version.h"
+#include <errno.h>
+#include <fcntl.h>
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+enum { LOG_LIMIT = 1 << 30 };           /* bytes of a log that is gone on with */
+
+static bool ends_with(const char *path, const char *end)
+{
+    const size_t n = strlen(path), m = strlen(end);
+    return n > m && strcmp(path + n - m, end) == 0;
+}
+
+enum error_code run_log_check(const char *path, struct error *err)
+{
+    return ends_with(path, ".jsonl") || ends_with(path, ".csv")
+               ? OK
+               : fail(err, ERR_USAGE, "--log %s: must end with .jsonl or .csv", printable_path(path).text);
+}
+
+/* ---- going on ---------------------------------------------------------------------------------------------------- */
+
+/* Whether a whole line belongs to the run up to a step.  What ends a run is no longer its end. */
+static bool belongs(const char *line, size_t length, bool csv, int64_t first_step)
+{
+    cJSON *o;
+    int64_t step = 0;
+    if (csv) return strncmp(line, "step,", 5) == 0 || atoll(line) <= first_step;
+    char *text = malloc(length + 1);
+    if (text == NULL) return false;
+    memcpy(text, line, length);
+    text[length] = '\0';
+    const bool read = json_parse(text, length, "log", &o, NULL) == OK;
+    free(text);
+    const char *type;
+    bool keep = read && json_string(o, "log", "type", &type, NULL) == OK && strcmp(type, "end") != 0;
+    if (keep && json_has(o, "step")) keep = json_int(o, "log", "step", 0, first_step, &step, NULL) == OK;
+    if (read) cJSON_Delete(o);
+    return keep;
+}
+
+/* Rewrite a file without the lines of steps that are to come again. */
+static enum error_code cut(const char *path, bool csv, int64_t first_step, struct error *err)
+{
+    char *text;
+    size_t length, kept = 0;
+    if (access(path, F_OK) != 0) return OK;
+    enum error_code e = file_read_all(path, LOG_LIMIT, &text, &length, err);
+    if (e) return e;
+    for (size_t at = 0; at < length;) {
+        const char *end = memchr(text + at, '\n', length - at);
+        if (end == NULL) break;
+        const size_t n = (size_t)(end - (text + at)) + 1;
+        if (belongs(text + at, n - 1, csv, first_step)) memmove(text + kept, text + at, n), kept += n;
+        at += n;
+    }
+    e = file_write_all(path, text, kept, err);
+    free(text);
+    return e;
+}
+
+/* ---- writing ----------------------------------------------------------------------------------------------------- */
+
+static enum error_code put(struct run_log *l, const char *text, struct error *err)
+{
+    const size_t length = strlen(text);
+    for (size_t at = 0; at < length;) {
+        const ssize_t n = write(l->fd, text + at, length - at);
+        if (n > 0) at += (size_t)n;
+        else if (n == 0 || errno != EINTR)
+            return fail(err, ERR_FILE, "--log %s: writing failed: %s", printable_path(l->record->options->log).text,
+                        strerror(errno));
+    }
+    return OK;
+}
+
+/* A line of JSON; the object is used up. */
+static enum error_code put_json(struct run_log *l, cJSON *o, struct error *err)
+{
+    char *line = o ? cJSON_PrintUnformatted(o) : NULL;
+    enum error_code e = line ? put(l, line, err) : fail(err, ERR_MEMORY, "no memory for a line of --log");
+    if (!e) e = put(l, "\n", err);
+    cJSON_free(line);
+    cJSON_Delete(o);
+    return e;
+}
+
+static cJSON *record_of(const char *type, int64_t step)
+{
+    cJSON *o = cJSON_CreateObject();
+    cJSON_AddStringToObject(o, "type", type);
+    if (step >= 0) cJSON_AddNumberToObject(o, "step", (double)step);
+    return o;
+}
+
+static const char *norm_name(const struct run_log *l)
+{
+    return optimizer_draws(l->record->options->plan.optimizer) ? "slope" : "norm";
+}
+
+static enum error_code put_head(struct run_log *l, int64_t first_step, bool fresh, struct error *err)
+{
+    const struct train_options *o = l->record->options;
+    char head[160];
+    if (l->csv && !fresh) return OK;
+    if (l->csv) {
+        snprintf(head, sizeof head, "step,loss,%s,lr,loss_scale,skipped,seconds,tokens_per_second,validation_loss\n",
+                 norm_name(l));
+        return put(l, head, err);
+    }
+    cJSON *start = record_of("start", first_step);
+    cJSON_AddNumberToObject(start, "schema", JSON_SCHEMA);
+    cJSON_AddNumberToObject(start, "last_step", (double)(first_step + o->steps));
+    cJSON_AddNumberToObject(start, "devices", o->plan.mesh.devices);
+    if (origin_add_json(start, o)) return put_json(l, start, err);
+    cJSON_Delete(start);
+    return fail(err, ERR_MEMORY, "no memory for the head of --log");
+}
+
+static enum error_code open_lines(struct run_log *l, struct error *err)
+{
+    const struct train_record *r = l->record;
+    const char *path = r->options->log;
+    const int64_t first = r->first_step;
+    l->csv = ends_with(path, ".csv");
+    enum error_code e = first > 0 ? cut(path, l->csv, first, err) : OK;
+    if (e) return fail_about(err, e, "--log");
+    l->fd = open(path, O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC | (first > 0 ? 0 : O_TRUNC), 0666);
+    if (l->fd < 0)
+        return fail(err, ERR_FILE, "--log %s: cannot be written: %s", printable_path(path).text, strerror(errno));
+    return put_head(l, first, lseek(l->fd, 0, SEEK_END) == 0, err);
+}
+
+enum error_code run_log_open(struct run_log *l, const struct train_record *r, struct error *err)
+{
+    const struct train_options *o = r->options;
+    *l = (struct run_log){ .record = r, .fd = -1, .events = { .fd = -1 } };
+    enum error_code e = o->log ? open_lines(l, err) : OK;
+    if (!e && o->tensorboard)
+        e = fail_about(err, tfevents_open(&l->events, o->tensorboard, r->first_step ? r->first_step + 1 : 0, err),
+                       "--tensorboard");
+    return e;
+}
+
+static double tokens_per_second(const struct train_record *r, int64_t i)
+{
+    const struct plan *p = &r->options->plan;
+    return (double)(plan_sequences_of(p, r->first_step + i) * p->S) / r->seconds[i];
+}
+
+static enum error_code put_csv(struct run_log *l, int64_t i, double validation, struct error *err)
+{
+    const struct train_record *r = l->record;
+    const struct step_result *s = &r->step[i];
+    const bool slope = optimizer_draws(r->options->plan.optimizer);
+    char line[400];
+    snprintf(line, sizeof line, "%lld,%s,%s,%s,%s,%d,%.6f,%.1f,%s\n", (long long)(r->first_step + i + 1),
+             real_format(s->loss).text, real_format(slope ? s->slope : s->norm).text, real_format(s->lr).text,
+             real_format(s->loss_scale).text, s->skipped, r->seconds[i], tokens_per_second(r, i),
+             isnan(validation) ? "" : real_format(validation).text);
+    return put(l, line, err);
+}
+
+/* Numbers that are not finite are null. */
+static enum error_code put_step(struct run_log *l, int64_t i, double validation, struct error *err)
+{
+    const struct train_record *r = l->record;
+    const struct step_result *s = &r->step[i];
+    cJSON *o = record_of("step", r->first_step + i + 1);
+    cJSON_AddNumberToObject(o, "loss", s->loss);
+    if (!r->options->infers)
+        cJSON_AddNumberToObject(o, norm_name(l), optimizer_draws(r->options->plan.optimizer) ? s->slope : s->norm);
+    cJSON_AddNumberToObject(o, "lr", s->lr);
+    cJSON_AddNumberToObject(o, "loss_scale", s->loss_scale);
+    cJSON_AddBoolToObject(o, "skipped", s->skipped);
+    cJSON_AddNumberToObject(o, "seconds", r->seconds[i]);
+    cJSON_AddNumberToObject(o, "tokens_per_second", tokens_per_second(r, i));
+    if (!isnan(validation)) cJSON_AddNumberToObject(o, "validation_loss", validation);
+    return put_json(l, o, err);
+}
+
+static enum error_code put_events(struct run_log *l, int64_t i, double validation, struct error *err)
+{
+    const struct train_record *r = l->record;
+    const struct step_result *s = &r->step[i];
+    const bool slope = optimizer_draws(r->options->plan.optimizer);
+    const struct tfscalar scalar[] = {
+        { "train/loss", s->loss }, { slope ? "train/slope" : "train/norm", slope ? s->slope : s->norm },
+        { "train/lr", s->lr }, { "train/loss_scale", s->loss_scale },
+        { "speed/tokens_per_second", tokens_per_second(r, i) }, { "validation/loss", validation },
+    };
+    return fail_about(err, tfevents_write(&l->events, r->first_step + i + 1, scalar, isnan(validation) ? 5 : 6, err),
+                      "--tensorboard");
+}
+
+enum error_code run_log_step(struct run_log *l, int64_t i, double validation, struct error *err)
+{
+    const struct train_options *o = l->record->options;
+    const bool due = (l->record->first_step + i + 1) % o->log_every == 0 || i + 1 == o->steps || !isnan(validation);
+    enum error_code e = OK;
+    if (due && l->fd >= 0) e = l->csv ? put_csv(l, i, validation, err) : put_step(l, i, validation, err);
+    if (due && !e && l->events.fd >= 0) e = put_events(l, i, validation, err);
+    return e;
+}
+
+enum error_code run_log_saved(struct run_log *l, int64_t step, const char *path, struct error *err)
+{
+    if (l->fd < 0 || l->csv) return OK;
+    cJSON *o = record_of("save", step);
+    cJSON_AddStringToObject(o, "path", path);
+    return put_json(l, o, err);
+}
+
+enum error_code run_log_end(struct run_log *l, struct error *err)
+{
+    const struct train_record *r = l->record;
+    if (l->fd < 0 || l->csv) return OK;
+    cJSON *o = record_of("end", r->first_step + r->steps);
+    cJSON_AddStringToObject(o, "status", r->divergence.what ? "diverged" : r->stopped ? "stopped" : "done");
+    if (r->stopped) cJSON_AddStringToObject(o, "signal", stopping_name(r->stopped));
+    if (r->options->check) cJSON_AddBoolToObject(o, "equal", !r->comparison.failed);
+    if (r->has_numbers && !r->options->infers && !r->divergence.what)
+        cJSON_AddNumberToObject(o, "validation_loss", r->validation);
+    return put_json(l, o, err);
+}
+
+void run_log_close(struct run_log *l)
+{
+    if (l->fd >= 0) close(l->fd);
+    tfevents_close(&l->events);
+    l->fd = -1;
+}
