@@ -24,7 +24,8 @@ struct command {
 command_fn command_train, command_plan, command_infer, command_verify, command_check, command_show, command_bench,
     command_list, command_golden, command_dump, command_affinity, command_learn, command_grade, command_course;
 /* of command_show */
-command_fn show_attention, show_collective, show_dispatch, show_elastic, show_sbp, show_tensor;
+command_fn show_attention, show_collective, show_data, show_dispatch, show_elastic, show_memory, show_plan, show_sbp,
+           show_tensor;
 
 /* The option --cluster of every command that shows virtual time or whose algorithms depend on nodes; word: for
  * cluster_find.  what: its purpose, in a few words. */

@@ -1,7 +1,7 @@
 #include "emulated_devices/draw/timeline.h"
 #include "emulated_devices/draw/schedule.h"
+#include "emulated_devices/draw/svg.h"
 #include "emulated_devices/schemes/pipeline/schedule_file.h"
-#include "ref/io/output.h"
 #include <stdlib.h>
 #include <unistd.h>
 
@@ -20,18 +20,18 @@ void timeline_say_rest(FILE *to, const struct schedule *s)
             schedule_survives_blocking_sends(s) ? "it runs even" : "it would hang");
 }
 
+struct picture { const struct schedule *s; const struct timing *t; bool picoseconds; };
+
+static enum error_code write_drawn(FILE *f, const void *context, struct error *err)
+{
+    const struct picture *d = context;
+    return d->t != NULL ? schedule_draw_svg(f, d->s, d->t, d->picoseconds, err) : schedule_write(f, d->s, err);
+}
+
 enum error_code timeline_to_file(const char *path, const struct schedule *s, const struct timing *t, bool picoseconds,
                                  struct error *err)
 {
-    char *text = NULL;
-    size_t bytes = 0;
-    FILE *f = open_memstream(&text, &bytes);
-    if (f == NULL) return fail(err, ERR_MEMORY, "%s: no memory to make it", printable_path(path).text);
-    enum error_code e = t != NULL ? schedule_draw_svg(f, s, t, picoseconds, err) : schedule_write(f, s, err);
-    if (fclose(f) != 0 && !e) e = fail(err, ERR_MEMORY, "%s: no memory to make it", printable_path(path).text);
-    if (!e) e = file_write_all(path, text, bytes, err);
-    free(text);
-    return e;
+    return svg_file(path, write_drawn, &(struct picture){ s, t, picoseconds }, err);
 }
 
 /* ---- of a run ---------------------------------------------------------------------------------------------------- */

@@ -6,14 +6,14 @@ struct job {
     const struct plan *plan;
     int64_t steps;
     struct events *const *events;
-    dry_run_fn *after;
+    dry_run_fn *before, *after;
     void *context;
 };
 
 static enum error_code take_steps(struct trainer *t, const struct job *j, const struct crew *crew, struct error *err)
 {
     struct step_result result = { 0 };
-    enum error_code e = OK;
+    enum error_code e = j->before ? j->before(t, j->context, err) : OK;
     for (int64_t i = 0; i < j->steps && !e && !crew_is_inexact(crew); i++) {
         e = trainer_gradients(t, &result, err);
         if (!e) e = trainer_update(t, &result, err);
@@ -51,9 +51,9 @@ static enum error_code be_device(struct crew *crew, int rank, const void *asked,
 }
 
 enum error_code dry_run(const struct plan *p, int64_t steps, bool unfolded, struct events *const *events,
-                        dry_run_fn *after, void *context, struct dry_run *d, struct error *err)
+                        dry_run_fn *before, dry_run_fn *after, void *context, struct dry_run *d, struct error *err)
 {
-    const struct job j = { p, steps, events, after, context };
+    const struct job j = { p, steps, events, before, after, context };
     *d = (struct dry_run){ .folding = folding_none(&p->mesh) };
     if (unfolded) snprintf(d->why, sizeof d->why, "--unfolded");
     else if (events) snprintf(d->why, sizeof d->why, "devices share links");

@@ -10,7 +10,7 @@ struct events;
 /* Which devices stood for others; why not for more along dp and tp, empty: for all; and what it took. */
 struct dry_run { struct folding folding; char why[200]; struct crew_outcome crew; };
 
-/* Called on each device that ran, after its steps, with its trainer still open.  A device that stands for others is
+/* Called on each device that ran, before its steps or after them, with its trainer open.  A device that stands for others is
  * asked once; what it says is true of all of them. */
 typedef enum error_code dry_run_fn(struct trainer *, void *context, struct error *);
 
@@ -19,10 +19,11 @@ typedef enum error_code dry_run_fn(struct trainer *, void *context, struct error
  * @param p         checked, with a cluster, without a batch plan; all its tokens are 0.
  * @param unfolded  run every device.
  * @param events    [devices] where each device notes its events (contention.h); every device is then run.  NULL: none.
+ * @param before    called before the steps, such as to watch them; NULL: nothing is.
  * @param after     may be called for runs that are then found inexact; the last call for a device counts.
  * @return OK, or the first error.
  */
 enum error_code dry_run(const struct plan *p, int64_t steps, bool unfolded, struct events *const *events,
-                        dry_run_fn *after, void *context, struct dry_run *, struct error *);
+                        dry_run_fn *before, dry_run_fn *after, void *context, struct dry_run *, struct error *);
 
 #endif

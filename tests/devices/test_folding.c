@@ -40,8 +40,8 @@ static struct dry_run compare(struct plan p, const char *what)
     assert_true(p.mesh.devices <= 64);
     if (plan_check(&p, &err)) fail_msg("%s: %s", what, err.text);
     memset(each, 0, sizeof each), memset(some, 0, sizeof some);
-    if (dry_run(&p, 2, true, NULL, note, each, &all, &err)) fail_msg("%s: %s", what, err.text);
-    if (dry_run(&p, 2, false, NULL, note, some, &folded, &err)) fail_msg("%s: %s", what, err.text);
+    if (dry_run(&p, 2, true, NULL, NULL, note, each, &all, &err)) fail_msg("%s: %s", what, err.text);
+    if (dry_run(&p, 2, false, NULL, NULL, note, some, &folded, &err)) fail_msg("%s: %s", what, err.text);
     const char *how = folding_describe(&folded.folding, text, sizeof text);
     for (int rank = 0; rank < p.mesh.devices; rank++) {
         const struct deeds *a = &each[rank], *b = &some[folding_stands_for(&folded.folding, rank)];

@@ -52,7 +52,7 @@ static struct row run_plan_of(const struct wanted *w, int devices)
     struct row r = { .code = OK };
     struct plan p;
     r.code = plan_of(&p, w, devices, &r.err);
-    if (!r.code) r.code = dry_run(&p, 1, w->unfolded, NULL, note_time, &r.step, &r.run, &r.err);
+    if (!r.code) r.code = dry_run(&p, 1, w->unfolded, NULL, NULL, note_time, &r.step, &r.run, &r.err);
     return r;
 }
 

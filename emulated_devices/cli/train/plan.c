@@ -39,6 +39,19 @@ const struct run_kind run_plan = {
             "The exit status is 3 if a device needs more memory than --memory, or else its cluster's, allows.",
 };
 
+/* `orrery show data`, `memory` and `plan`: a plan that is drawn. */
+#define SHOWS(topic, about)                                                                         \
+    { .command = "show " topic, .without = of_numbers, .steps = 1, .take = take,                    \
+      .what = about "\nTakes the options of `orrery plan`, and --svg FILE.  Without any of a mesh it " \
+                    "is --dp 4,\nwithout a model tiny." }
+
+const struct run_kind run_show_data = SHOWS("data", "Draw who holds and sends what of weights, gradients and optimizer "
+                                                    "state, pass by pass.\nA first word NAME is short for "
+                                                    "--data-parallel NAME.");
+const struct run_kind run_show_memory = SHOWS("memory", "Draw what the fullest device holds, pass by pass.");
+const struct run_kind run_show_plan = SHOWS("plan", "Draw which device has which layers, heads, sequences, tokens and "
+                                                    "experts.");
+
 /* ---- all devices ------------------------------------------------------------------------------------------------- */
 
 static enum error_code take_report(struct trainer *t, void *context, struct error *err)
@@ -200,7 +213,7 @@ static enum error_code run(const struct train_options *o, struct train_record *r
     report_shape(r);
     fflush(r->out);
     train_set_rates(&p.hyper, o, 0);
-    enum error_code e = dry_run(&p, o->steps, o->unfolded, events, take_report, r, &r->folded, err);
+    enum error_code e = dry_run(&p, o->steps, o->unfolded, events, NULL, take_report, r, &r->folded, err);
     if (!e && events) e = replay(r, events, err);
     close_events(events, devices);
     if (e) return e;

@@ -22,7 +22,7 @@ struct run_kind {
     /* Change the options once model and mesh are read.  NULL: nothing.  @return OK or ERR_USAGE. */
     enum error_code (*take)(struct train_options *, struct error *);
 };
-extern const struct run_kind run_train, run_infer, run_plan;
+extern const struct run_kind run_train, run_infer, run_plan, run_show_data, run_show_memory, run_show_plan;
 
 /* Everything on the command line. */
 struct train_options {

@@ -78,12 +78,20 @@ static enum error_code acquire(struct data_parallel *dp, struct use use, bool ah
     return e;
 }
 
+static void tell_watch(const struct data_parallel *dp, enum data_call call, int part)
+{
+    if (dp->watch) dp->watch->saw(dp->watch, dp, call, part);
+}
+
 /* With tiled matrices this acquires only the untiled parameters; the first tile's use is next in the list. */
 enum error_code data_acquire(struct data_parallel *dp, int part, struct error *err)
 {
     if (dp->at >= dp->uses || dp->use[dp->at].part != part)
         return fail(err, ERR_PLAN, "part %d of the model is used, where the list of passes has another", part);
-    return acquire(dp, (struct use){ .part = part, .older = dp->use[dp->at].older }, is_whole_use(dp, part), err);
+    const struct use use = { .part = part, .older = dp->use[dp->at].older };
+    const enum error_code e = acquire(dp, use, is_whole_use(dp, part), err);
+    tell_watch(dp, DATA_ACQUIRED, part);
+    return e;
 }
 
 /* In inference the list starts again after its last pass. */
@@ -100,6 +108,7 @@ void data_release(struct data_parallel *dp, int part)
     for (int i = 0, n = units_at(dp, (struct use){ .part = part }, unit); i < n; i++)
         TELL(dp, release, whole ? dp->at : dp->at - 1, unit[i]);
     if (whole) advance(dp);
+    tell_watch(dp, DATA_RELEASED, part);
 }
 
 enum error_code data_acquire_tile(struct data_parallel *dp, const struct parameter *tile, struct error *err)
@@ -146,11 +155,15 @@ static struct use use_of_tile(const struct data_parallel *dp, const struct param
 
 enum error_code data_begin_gradient(struct data_parallel *dp, int part, struct error *err)
 {
-    return begin(dp, use_of_part(part), err);
+    const enum error_code e = begin(dp, use_of_part(part), err);
+    tell_watch(dp, DATA_GRADIENT_BEGUN, part);
+    return e;
 }
 enum error_code data_end_gradient(struct data_parallel *dp, int part, struct error *err)
 {
-    return end(dp, use_of_part(part), err);
+    const enum error_code e = end(dp, use_of_part(part), err);
+    tell_watch(dp, DATA_GRADIENT_ENDED, part);
+    return e;
 }
 
 enum error_code data_begin_tile_gradient(struct data_parallel *dp, const struct parameter *tile, struct error *err)
@@ -170,6 +183,7 @@ enum error_code data_finish_gradients(struct data_parallel *dp, struct error *er
     clock_join(&dp->device->clock, COMMUNICATION);
     TELL(dp, settle);
     go_on(dp);
+    tell_watch(dp, DATA_GRADIENTS_FINISHED, -1);
     return e;
 }
 
@@ -207,6 +221,7 @@ enum error_code data_step(struct data_parallel *dp, int64_t t, double gradient_s
     data_expect_step(dp, t + 1);
     clear(dp);
     CALL(e, dp, after, t, err);
+    tell_watch(dp, DATA_STEPPED, -1);
     return e;
 }
 

@@ -139,6 +139,12 @@ struct use {
 };
 struct stretch;
 
+/* Told of each call of the seam, after it: for drawings. */
+enum data_call { DATA_ACQUIRED, DATA_RELEASED, DATA_GRADIENT_BEGUN, DATA_GRADIENT_ENDED, DATA_GRADIENTS_FINISHED,
+                 DATA_STEPPED };
+struct data_parallel;
+struct data_watch { void (*saw)(struct data_watch *, const struct data_parallel *, enum data_call, int part); };
+
 struct data_stage;
 struct sharing;
 
@@ -176,6 +182,7 @@ struct data_parallel {
     int uses, at;                               /* number of passes in a step; index of the next one */
     int updates;                                /* optimizer steps in a training step, including the last */
     struct use *use;                            /* [uses] */
+    struct data_watch *watch;                   /* NULL: nobody looks */
 };
 
 /* ---- building ---------------------------------------------------------------------------------------------------- */

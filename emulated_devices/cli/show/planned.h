@@ -1,0 +1,20 @@
+/* planned.h -- topics of `orrery show` that take a plan: the options of `orrery plan`, and --svg FILE. */
+#ifndef ORRERY_SHOW_PLANNED_H
+#define ORRERY_SHOW_PLANNED_H
+
+#include "emulated_devices/cli/train/train.h"
+
+struct planned {
+    struct train_options options;
+    const char *svg;                    /* also draw to this file; NULL: no */
+};
+
+/**
+ * Read the words after the topic.  Without a model it is `tiny`, without any axis --dp 4.
+ * @param name_flag  the flag that a first word without dashes belongs to; NULL: there is no such word.
+ * @return as train_parse; call train_options_free afterwards, also after a failure.
+ */
+enum error_code planned_parse(struct planned *, const struct run_kind *, const char *name_flag, int argc, char **argv,
+                              struct error *);
+
+#endif

@@ -1,0 +1,30 @@
+/* holdings.h -- which device of a plan has which part of the model and the batch, for `orrery show plan`. */
+#ifndef ORRERY_DRAW_HOLDINGS_H
+#define ORRERY_DRAW_HOLDINGS_H
+
+#include "emulated_devices/model/trainer.h"
+#include <stdio.h>
+
+enum { HOLDINGS_DEVICES = 64, HOLDINGS_TEXT = 48 };
+
+/* What a device has, in words. */
+struct holding {
+    char place[HOLDINGS_TEXT];          /* "dp=1 tp=0" */
+    char layers[HOLDINGS_TEXT];         /* "0-3, loss" */
+    char heads[HOLDINGS_TEXT], sequences[HOLDINGS_TEXT], tokens[HOLDINGS_TEXT], experts[HOLDINGS_TEXT];
+    int stage;                          /* along pp: the row of the picture */
+    int64_t parameters;                 /* numbers, before any sharing over dp */
+};
+
+/** Note what this device has.  Local; the trainer is open. */
+void holding_note(struct holding *, const struct trainer *);
+
+struct holdings { const struct plan *plan; const struct holding *of; };
+
+/** A table of all devices; columns in which all of them are equal are said in a line instead. */
+void holdings_draw(FILE *, const struct holdings *);
+
+/** Boxes: a row for each stage of the pipeline.  @param holdings  a struct holdings. */
+enum error_code holdings_svg(FILE *, const void *holdings, struct error *);
+
+#endif

@@ -1,0 +1,80 @@
+#include "emulated_devices/draw/svg.h"
+#include "ref/io/output.h"
+#include <errno.h>
+#include <stdarg.h>
+#include <stdlib.h>
+#include <string.h>
+
+void svg_begin(FILE *to, int width, int height)
+{
+    fprintf(to,
+            "<svg xmlns=\"http://www.w3.org/2000/svg\" width=\"%d\" height=\"%d\" viewBox=\"0 0 %d %d\" "
+            "font-family=\"Helvetica, Arial, sans-serif\" fill=\"#222\">\n<rect width=\"%d\" height=\"%d\" "
+            "fill=\"white\"/>\n",
+            width, height, width, height, width, height);
+}
+
+enum error_code svg_end(FILE *to, const char *what, struct error *err)
+{
+    fputs("</svg>\n", to);
+    if (fflush(to) != 0 || ferror(to))
+        return fail(err, ERR_FILE, "%s: cannot write the drawing: %s", what, strerror(errno));
+    return OK;
+}
+
+enum error_code svg_file(const char *path, enum error_code (*draw)(FILE *, const void *context, struct error *),
+                         const void *context, struct error *err)
+{
+    char *text = NULL;
+    size_t bytes = 0;
+    FILE *f = open_memstream(&text, &bytes);
+    if (f == NULL) return fail(err, ERR_MEMORY, "%s: no memory to make it", printable_path(path).text);
+    enum error_code e = draw(f, context, err);
+    if (fclose(f) != 0 && !e) e = fail(err, ERR_MEMORY, "%s: no memory to make it", printable_path(path).text);
+    if (!e) e = file_write_all(path, text, bytes, err);
+    free(text);
+    return e;
+}
+
+void svg_box(FILE *to, double x, double y, double w, double h, struct colour c)
+{
+    fprintf(to, "<rect x=\"%.2f\" y=\"%.1f\" width=\"%.2f\" height=\"%.1f\" ", x, y, w, h);
+    fprintf(to, "fill=\"hsl(%d,%d%%,%d%%)\" stroke=\"#444\" stroke-width=\"%.2f\"/>\n", c.hue, c.saturation, c.light,
+            w > 4 ? 0.6 : 0.15);
+}
+
+void svg_text(FILE *to, double x, double y, const char *anchor, int size, const char *format, ...)
+{
+    char text[300];
+    va_list list;
+    va_start(list, format);
+    vsnprintf(text, sizeof text, format, list);
+    va_end(list);
+    for (char *c = text; *c != '\0'; c++)
+        if (strchr("<>&\"'", *c) != NULL || ((unsigned char)*c < ' ') || *c == 0x7f) *c = '?';
+    fprintf(to, "<text x=\"%.2f\" y=\"%.1f\" text-anchor=\"%s\" font-size=\"%d\">%s</text>\n", x, y, anchor, size,
+            text);
+}
+
+void svg_line(FILE *to, double x, double y, double to_x, double to_y)
+{
+    fprintf(to, "<line x1=\"%.2f\" y1=\"%.1f\" x2=\"%.2f\" y2=\"%.1f\" stroke=\"#444\"/>\n", x, y, to_x, to_y);
+}
+
+void svg_time_axis(FILE *to, double left, double right, double y, int64_t most, bool picoseconds)
+{
+    static const struct { int64_t ps; const char *name; } units[] = {
+        { 1000000000000, "s" }, { 1000000000, "ms" }, { 1000000, "µs" }, { 1000, "ns" }, { 1, "ps" },
+    };
+    int64_t step = 1;
+    for (int i = 0; most / step > 12; i++) step = step / (i % 3 == 1 ? 2 : 1) * (i % 3 == 1 ? 5 : 2);
+    int u = picoseconds ? 0 : 4;
+    while (step % units[u].ps != 0) u++;
+    svg_line(to, left, y, right, y);
+    for (int64_t at = 0; at <= most; at += step) {
+        const double x = left + (right - left) * (double)at / (double)(most > 0 ? most : 1);
+        svg_line(to, x, y, x, y + 5);
+        svg_text(to, x, y + 19, "middle", 12, "%lld", (long long)(at / units[u].ps));
+    }
+    svg_text(to, left - 10, y + 19, "end", 12, "%s", picoseconds ? units[u].name : "time");
+}

@@ -1,0 +1,39 @@
+/* svg.h -- the few elements of an SVG document that the drawings are made of. */
+#ifndef ORRERY_DRAW_SVG_H
+#define ORRERY_DRAW_SVG_H
+
+#include "ref/error.h"
+#include <stdbool.h>
+#include <stdint.h>
+#include <stdio.h>
+
+struct colour { int hue, saturation, light; };
+
+/** Begin a document of so many pixels, white, in a font without serifs. */
+void svg_begin(FILE *, int width, int height);
+
+/** End it.  @return OK, or ERR_FILE if it could not be written.  @param what  names the drawing in the message. */
+enum error_code svg_end(FILE *, const char *what, struct error *);
+
+/** Draw into memory, then write the file as a whole.
+ *  @param draw     is called once; what it returns is returned.
+ *  @param context  for it.
+ *  @return OK, ERR_FILE or ERR_MEMORY. */
+enum error_code svg_file(const char *path, enum error_code (*draw)(FILE *, const void *context, struct error *),
+                         const void *context, struct error *);
+
+/** A rectangle with a thin edge. */
+void svg_box(FILE *, double x, double y, double w, double h, struct colour);
+
+/** One line of text.  Characters that XML does not take as they are become `?`.
+ *  @param anchor  "start", "middle" or "end" of the text is at x. */
+void svg_text(FILE *, double x, double y, const char *anchor, int size, const char *format, ...)
+    __attribute__((format(printf, 6, 7)));
+
+void svg_line(FILE *, double x, double y, double to_x, double to_y);
+
+/** A time axis below a drawing, with about ten marks at 1, 2 or 5 times a power of ten, in the largest unit in which
+ *  they are integers.  @param picoseconds  whether `most` is in picoseconds; else the axis names no unit. */
+void svg_time_axis(FILE *, double left, double right, double y, int64_t most, bool picoseconds);
+
+#endif
