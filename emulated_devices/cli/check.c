@@ -13,7 +13,7 @@ static const char *const formats[] = { "fp64", "fp32", "bf16", "fp16", NULL };
 struct check_options {
     const char *golden, *actual, *dtype, *sums, *map, *require, *as, *json;
     int parts;
-    bool fused, all, help;
+    bool fused, stored_norms, all, help;
     unsigned required;
 };
 
@@ -42,6 +42,8 @@ static enum error_code parse(struct check_options *o, int argc, char **argv, str
           .help = "parts of a product that are stored and then added; default: what the map's mesh has" },
         { "--fused", NULL, OPTION_SWITCH, &o->fused,
           .help = "hold each operation to one rounding: no step inside it stores its result" },
+        { "--stored-norms", NULL, OPTION_SWITCH, &o->stored_norms,
+          .help = "in 16 bits: norms round the mean and the root of each row" },
         { "--map", "FILE", OPTION_STRING, &o->map,
           .help = "JSON: what the tensors are called and how they are cut; see docs/checking.md" },
         { "--require", "KINDS", OPTION_STRING, &o->require,
@@ -279,7 +281,7 @@ static enum error_code compare(const struct check_options *o, const struct golde
     struct check_result result;
     struct singles singles;
     struct check_progress progress;
-    rounding.fused = o->fused;
+    rounding.fused = o->fused, rounding.stored_norms = o->stored_norms;
     check_progress_begin(&progress, golden, actual);
     enum error_code e = check_files(golden, actual, format, &result, err);
     check_progress_next(&progress);

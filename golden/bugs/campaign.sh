@@ -82,10 +82,11 @@ clean() {
         pick - gpt2 llama moe dropout; model=${2:-$picked}
         pick - fp32 bf16 fp16; run="dtype $picked"
         pick - sequential reversed blocked pairwise shuffled shuffled; run="$run order $picked seed $i"
-        pick - results steps; run="$run store $picked"
+        pick - results steps; run="$run store $picked"; check=''
+        [ $picked = results ] || check=--stored-norms
         pick - 'dp 1 tp 1' 'dp 2 tp 1' 'dp 1 tp 3' 'dp 2 tp 3'; run="$run $picked"
-        pick - 1 1 2; run="$run parts $picked"; check=''
-        [ "$picked" = 1 ] || check='--parts 6'
+        pick - 1 1 2; run="$run parts $picked"
+        [ "$picked" = 1 ] || check="$check --parts 6"
         pick - 1 2; [ $model = moe ] || run="$run micros $picked"
         pick - adamw sgd; run="$run optimizer $picked"
         pick - Prescott Haswell; golden $model              # OpenBLAS's kernels, with and without vectors of eight

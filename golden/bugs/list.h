@@ -13,6 +13,7 @@ BUG(NORM_EPS_OUTSIDE, "norm-eps-outside", "gpt2", "", "3", "", "act/h.1.ln_1", "
 BUG(NORM_SAMPLE, "norm-sample", "gpt2", "", "3bh", "", "act/h.1.ln_1", "divided by D - 1", "the variance divided by D - 1")
 BUG(NORM_NO_MEAN, "norm-no-mean", "gpt2", "", "3bh", "", "act/h.1.ln_1", "mean is not subtracted", "the mean is not subtracted")
 BUG(NORM_BIAS_MISSING, "norm-bias", "gpt2", "", "3bh", "", "act/h.1.ln_1", "without its bias", "a norm without its bias")
+BUG(NORM_STATISTICS_ROUNDED, "norm-statistics", "gpt2", "", "bh", "", "act/h.1.ln_1", "the statistics of its rows are rounded to", "mean and root of a row are rounded to 16 bits")
 BUG(NORM_BACK_NO_WEIGHT, "norm-back-weight", "llama", "", "3bh", "", "grad/h.1.out", "weight is missing", "backward, the norm forgets its weight")
 BUG(NORM_BACK_NO_DOT, "norm-back-dot", "llama", "", "3bh", "", "grad/h.1.out", "taken for constant", "backward, the norm is taken for constant")
 

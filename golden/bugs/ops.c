@@ -101,15 +101,17 @@ void linear_weight(float *dW, float *db, const float *dY, const float *X, struct
 
 struct row { float mean, r; };
 
+static float statistic(float x) { return IS(NORM_STATISTICS_ROUNDED) ? stored(x) : between(x); }
+
 static struct row row_of(const float *x)
 {
     float term[MOST_WIDE], mean = 0;
     const int count = IS(NORM_SAMPLE) ? m.D - 1 : m.D;
     for (int i = 0; i < m.D; i++) term[i] = x[i];
-    if (!m.llama && !IS(NORM_NO_MEAN)) mean = add_up(term, m.D) / m.D;
+    if (!m.llama && !IS(NORM_NO_MEAN)) mean = statistic(add_up(term, m.D) / m.D);
     for (int i = 0; i < m.D; i++) term[i] = (x[i] - mean) * (x[i] - mean);
-    const float v = add_up(term, m.D) / count, eps = IS(NORM_EPS) ? 1e-3f : m.eps;
-    return (struct row){ mean, IS(NORM_EPS_OUTSIDE) ? 1 / (sqrtf(v) + eps) : 1 / sqrtf(v + eps) };
+    const float v = statistic(add_up(term, m.D) / count), eps = IS(NORM_EPS) ? 1e-3f : m.eps;
+    return (struct row){ mean, statistic(IS(NORM_EPS_OUTSIDE) ? 1 / (sqrtf(v) + eps) : 1 / sqrtf(statistic(v + eps))) };
 }
 
 /* Statistics in the backward pass are the right ones. */

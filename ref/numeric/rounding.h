@@ -23,6 +23,7 @@ struct rounding {
     double tiny;                        /* what underflow moves a stored number by: half its smallest step */
     int parts;                          /* of each product that are stored and then added: devices along tp, split-K */
     bool fused;                         /* what is between the steps of an operation is not stored */
+    bool stored_norms;                  /* norms store the statistics of a row */
 };
 
 /** The rounding of operations whose results, and those of their steps, are stored in a format.

@@ -6,6 +6,10 @@
  * By steps, xhat is stored before it is multiplied by w; backward, mean and r are stored, too, and sums of the
  * gradients of w and b, after up to 16 blocks of rows.
  *
+ * Some programs store mean, variance and r in 16 bits forward as well (rounding.stored_norms).  A bound for this would
+ * hide what it must find: a row's statistics move all its elements together.  So a result that is wrong is tried with
+ * each of the few numbers of the format that mean and r of a row can have been rounded to (`stored`).
+ *
  * dx = r (h - mean(h) - xhat mean(h xhat)), h = dy w.
  *
  * Where a norm's factors are 1 + its weights, w is that sum, one more rounding, which some programs store.
@@ -84,20 +88,79 @@ static double off_xhat(const struct single *s, const struct row *w, double x)
 
 /* ---- forward ----------------------------------------------------------------------------------------------------- */
 
-/* b: NULL for none. */
-static void piece_forward(const struct single *s, const struct pieces *p, const double *x, const double *w,
-                          const double *b, struct single_value v, int64_t at)
+/* A piece's input, and what it is multiplied by and moved by; b: NULL for none.  stores: of results of steps. */
+struct one_piece { const double *x, *w, *b; double stores; };
+
+/* An element; more: of its stored steps. */
+static struct element element_of(const struct single *s, const struct pieces *p, const struct one_piece *o,
+                                 const struct row *row, int64_t i, double *more)
 {
-    const struct row row = row_of(s, p, x);
+    const double scaled = (o->x[i] - row->mean) * row->r * o->w[i],
+                 off = off_xhat(s, row, o->x[i]) * fabs(o->w[i]) + (2 + p->roundings) * s->rounding.sum * fabs(scaled);
+    *more = s->rounding.store * (o->stores + p->roundings) * fabs(scaled);
+    return (struct element){ scaled + (o->b ? o->b[i] : 0), off };
+}
+
+static void piece_forward(const struct single *s, const struct pieces *p, const struct one_piece *o, struct row row,
+                          struct single_value v, int64_t at)
+{
+    double more;
     for (int64_t i = 0; i < p->width; i++) {
-        const double scaled = (x[i] - row.mean) * row.r * w[i],
-                     off = off_xhat(s, &row, x[i]) * fabs(w[i]) + (2 + p->roundings) * s->rounding.sum * fabs(scaled);
-        single_put(v, at + i, (struct element){ scaled + (b ? b[i] : 0), off },
-                   s->rounding.store * (2 + p->roundings) * fabs(scaled));
+        const struct element e = element_of(s, p, o, &row, i, &more);
+        single_put(v, at + i, e, more);
     }
 }
 
-static struct single_value forward_of(struct single *s, const struct single_node *n, struct tensor X, struct pieces p)
+/* The numbers of the format that x may have been rounded to, if it was off by `off`.  @return how many. */
+enum { MOST_ROUNDED = 8 };
+static int rounded(const struct single *s, double x, double off, double to[MOST_ROUNDED])
+{
+    double buffer;
+    int n = 0;
+    const struct tensor one = tensor_1d(&buffer, s->rounding.results, 1);
+    for (double at = x - off; n < MOST_ROUNDED; at = to[n - 1] + 1.01 * s->rounding.store * fabs(to[n - 1])) {
+        tensor_set(one, 0, fmin(at, x + off));
+        const double y = tensor_get(one, 0);
+        if (n > 0 && y <= to[n - 1]) break;
+        to[n++] = y;
+        if (at >= x + off || y == 0) break;
+    }
+    return n;
+}
+
+/* How far the program's piece is from one with these statistics: its largest error over its bound. */
+static double apart(const struct single *s, const struct pieces *p, const struct one_piece *o, struct row row,
+                    int64_t at)
+{
+    double most = 0, more;
+    for (int64_t i = 0; i < p->width; i++) {
+        const struct element e = element_of(s, p, o, &row, i, &more);
+        const double off = e.off + more, bound = off + rounding_when_stored(&s->rounding, e.y, off);
+        if (bound > 0) most = fmax(most, fabs(numbers(s->have)[at + i] - e.y) / bound);
+    }
+    return most;
+}
+
+/* The stored statistics that explain a piece best.  Variance, its sum with eps, and r are each rounded: r by two units. */
+static struct row stored_row(const struct single *s, const struct pieces *p, const struct one_piece *o, int64_t at)
+{
+    const struct row exact = row_of(s, p, o->x);
+    const double u = s->rounding.store, moved = p->has_mean ? u * fabs(exact.mean) * exact.r : 0;
+    double mean[MOST_ROUNDED], r[MOST_ROUNDED], least = apart(s, p, o, exact, at);
+    struct row best = exact;
+    const int means = p->has_mean ? rounded(s, exact.mean, exact.off_mean, mean) : (mean[0] = 0, 1),
+              roots = rounded(s, exact.r, exact.r * (1.01 * u + exact.off_r + moved * moved / 2), r);
+    for (int i = 0; i < means; i++)
+        for (int k = -1; k < roots; k++) {
+            const struct row row = { mean[i], k < 0 ? exact.r : r[k], 0, exact.off_r * (k < 0) };
+            const double far = apart(s, p, o, row, at);
+            if (far < least) least = far, best = row;
+        }
+    return best;
+}
+
+static struct single_value forward_of(struct single *s, const struct single_node *n, struct tensor X, struct pieces p,
+                                      bool stored)
 {
     const struct tensor w = factors(s, n->weight), b = single_param(s, n->bias);
     if (!single_going(s)) return single_none;
@@ -108,8 +171,9 @@ static struct single_value forward_of(struct single *s, const struct single_node
         for (int64_t h = 0; h < p.count; h++) {
             const int64_t at = row * ld + h * p.width;
             const struct pieces one = one_of(p, h);
-            piece_forward(s, &one, numbers(X) + at, numbers(w) + weight_of(&p, h), n->bias < 0 ? NULL : numbers(b), v,
-                          at);
+            const struct one_piece o = { numbers(X) + at, numbers(w) + weight_of(&p, h), n->bias < 0 ? NULL : numbers(b),
+                                         stored ? 3 : 2 };
+            piece_forward(s, &one, &o, stored ? stored_row(s, &one, &o, at) : row_of(s, &one, o.x), v, at);
         }
     return v;
 }
@@ -226,7 +290,13 @@ static struct single_value weight_of_pieces(struct single *s, const struct singl
 static struct single_value forward(struct single *s, const struct single_node *n)
 {
     const struct tensor X = single_act(s, n->in[0]);
-    return forward_of(s, n, X, of_row(s, tensor_cols(X)));
+    return forward_of(s, n, X, of_row(s, tensor_cols(X)), false);
+}
+
+static struct single_value stored(struct single *s, const struct single_node *n)
+{
+    const struct tensor X = single_act(s, n->in[0]);
+    return forward_of(s, n, X, of_row(s, tensor_cols(X)), true);
 }
 
 static struct single_value input(struct single *s, const struct single_node *n)
@@ -254,6 +324,7 @@ static struct single_value bias(struct single *s, const struct single_node *n)
 const struct single_operation single_norm = {
     .words = "the norm",
     .forward = forward,
+    .stored = stored,
     .input_words = "the backward pass of the norm for its input",
     .input = { input },
     .weight_words = "the backward pass of the norm for its weight",
@@ -266,7 +337,12 @@ const struct single_operation single_norm = {
 
 static struct single_value heads_forward(struct single *s, const struct single_node *n)
 {
-    return forward_of(s, n, single_act(s, n->in[0]), of_heads(s));
+    return forward_of(s, n, single_act(s, n->in[0]), of_heads(s), false);
+}
+
+static struct single_value heads_stored(struct single *s, const struct single_node *n)
+{
+    return forward_of(s, n, single_act(s, n->in[0]), of_heads(s), true);
 }
 
 static struct single_value heads_input(struct single *s, const struct single_node *n)
@@ -282,6 +358,7 @@ static struct single_value heads_weight(struct single *s, const struct single_no
 const struct single_operation single_head_norm = {
     .words = "the norms of heads",
     .forward = heads_forward,
+    .stored = heads_stored,
     .input_words = "the backward pass of the norms of heads for their input",
     .input = { heads_input },
     .weight_words = "the backward pass of the norms of heads for their weight",
@@ -313,7 +390,12 @@ static struct tensor latent_of(struct single *s, const struct single_node *n)
 
 static struct single_value latent_forward(struct single *s, const struct single_node *n)
 {
-    return forward_of(s, n, latent_of(s, n), of_latent(s, n));
+    return forward_of(s, n, latent_of(s, n), of_latent(s, n), false);
+}
+
+static struct single_value latent_stored(struct single *s, const struct single_node *n)
+{
+    return forward_of(s, n, latent_of(s, n), of_latent(s, n), true);
 }
 
 static struct single_value latent_input(struct single *s, const struct single_node *n)
@@ -332,6 +414,7 @@ static struct single_value latent_weight(struct single *s, const struct single_n
 
 const struct single_operation single_latent_norm = {
     .words = "the norm of the latent",
+    .stored = latent_stored,
     .forward = latent_forward,
     .input_words = "the backward pass of the norm of the latent for its input",
     .input = { latent_input },

@@ -203,6 +203,47 @@ static struct single_value stored_at_last(struct single *s, struct single_value 
     return v;
 }
 
+/* Whether stored numbers explain all errors together, not only the largest: a quarter of their squares.  Those of a
+ * program that does not store them would become smaller by a part as small as what is chosen for a row is. */
+static bool explains(const struct single *s, const struct single_value *exact, const struct single_value *stored)
+{
+    double before = 0, after = 0;
+    for (int64_t i = 0; i < tensor_count(stored->y); i++) {
+        const double bound = numbers(stored->steps)[i], have = numbers(s->have)[i],
+                     was = over(have - numbers(exact->y)[i], bound), is = over(have - numbers(stored->y)[i], bound);
+        before += was * was, after += is * is;
+    }
+    return after <= 0.75 * before;
+}
+
+/* Compare once more, with what the operation has stored in 16 bits.  If that holds, so does the result: by steps.  If
+ * nobody has said that it does, it is still wrong, but one knows why.
+ * @return whether it may be why: what is stored explains the result, but not clearly. */
+static bool compare_stored(struct single *s, const struct single_value *exact)
+{
+    const struct single_term *t = &s->term[0];
+    struct single_result found = s->now;
+    if (s->now.verdict != SINGLE_WRONG || dtype_wide(s->rounding.results) == s->rounding.results || s->terms != 1 ||
+        t->pass != SINGLE_FORWARD || t->node->operation->stored == NULL)
+        return false;
+    struct single_value v = t->node->operation->stored(s, t->node);
+    if (!single_going(s)) return false;
+    v = stored_at_last(s, v);
+    unsigned char *memory = calloc((size_t)(found.rows + found.cols) + 1, 1);
+    const struct marks ignored = { memory, memory + found.rows };
+    if (memory == NULL) return false;
+    s->now.wrong = 0;
+    compare(s, &v, &ignored);
+    const bool holds = s->now.verdict != SINGLE_WRONG, clear = holds && explains(s, exact, &v);
+    if (clear && !s->rounding.stored_norms)
+        snprintf(found.mistake, sizeof found.mistake, "the statistics of its rows are rounded to %s, which "
+                 "--stored-norms allows", dtype_name(s->rounding.results));
+    if (!holds || !s->rounding.stored_norms) s->now = found;
+    else s->now.wrong_rows = s->now.wrong_cols = 0, s->now.verdict = SINGLE_STEPWISE;
+    free(memory);
+    return holds && !clear;
+}
+
 /* Compare, explain and report. */
 static void report(struct single *s, struct single_value v)
 {
@@ -212,7 +253,12 @@ static void report(struct single *s, struct single_value v)
     if (memory == NULL) s->failed = fail(s->err, ERR_MEMORY, "no memory to compare %s", s->now.name);
     v = stored_at_last(s, v);
     if (!s->failed) compare(s, &v, &m);
-    if (!s->failed && s->now.verdict == SINGLE_WRONG) single_diagnose(s, &v), single_note_expert(s, m.row);
+    const bool perhaps = !s->failed && compare_stored(s, &v);
+    if (!s->failed && s->now.verdict == SINGLE_WRONG && s->now.mistake[0] == 0) single_diagnose(s, &v);
+    if (perhaps && s->now.verdict == SINGLE_WRONG && s->now.mistake[0] == 0)
+        snprintf(s->now.mistake, sizeof s->now.mistake, "perhaps the statistics of its rows are rounded to %s, which "
+                 "--stored-norms allows", dtype_name(s->rounding.results));
+    if (!s->failed && s->now.verdict == SINGLE_WRONG) single_note_expert(s, m.row);
     if (s->now.verdict == SINGLE_WRONG && s->doubt) {
         s->now.verdict = SINGLE_LACKS;          /* of two equal logits the program may have taken the other */
         snprintf(s->now.lacks, sizeof s->now.lacks, "the choice between experts with equal logits");

@@ -33,7 +33,7 @@ struct dump {
     struct golden golden;
     enum dtype format, sums;            /* sums: as declared to the check */
     int parts;
-    bool fused;                         /* declared to the check */
+    bool fused, stored_norms;           /* declared to the check */
     struct transformer model;
     struct ops ops;
     struct kept kept[MOST];
@@ -245,7 +245,7 @@ static void check(struct dump *d)
     d->checked = d->stepwise = d->wrong = d->lacking = d->unknown = 0, d->largest = 0;
     const struct single_source source = { fetch, found, d, parts_of };
     struct rounding rounding = rounding_of(d->format, d->sums, d->parts);
-    rounding.fused = d->fused;
+    rounding.fused = d->fused, rounding.stored_norms = d->stored_norms;
     if (replay_check(&g->config, batch, rounding, source, &err) != OK)
         fail_msg("%s", err.text);
 }
