@@ -158,7 +158,7 @@ OBJECTS_judge    := $(call emulated_objects,judge) $(patsubst %,$(B)/cuda-judge/
 LIBS_emulated    := -lstdc++
 LIBS_judge       := -lstdc++ -rdynamic
 # What calls the judge at each access; its own library is not linked.
-WATCHED  := $(filter-out -O%,$(CXXFLAGS)) -O1 -g -fsanitize=thread
+WATCHED   = $(filter-out -O%,$(CXXFLAGS)) -O1 -g -fsanitize=thread
 
 define kind
 $(B)/cuda-$(1)/%.cpp.o: %.cpp Makefile
@@ -175,6 +175,8 @@ $(Q)$(1) -c $< -o $@
 endef
 $(B)/cuda-emulated/%.cu.o: %.cu Makefile
 	$(call compile_as,$(CXX) $(CXXFLAGS) -x c++)
+OPTIMIZERS := $(CUDA_DIR)/kernels/optimizers.cu.o
+$(B)/cuda-emulated/$(OPTIMIZERS) $(B)/cuda-judge/$(OPTIMIZERS): override CXXFLAGS += -ffp-contract=off
 define watched
 @mkdir -p $(@D)
 $(if $(V),,@echo '  CC   $@')
@@ -207,10 +209,11 @@ CUDA_ARCH ?= 75
 OBJECTS_nvcc := $(patsubst %,$(B)/cuda-nvcc/%.o,$(KERNELS) $(CUDA_HOST))
 LIBS_nvcc    := -L$(CUDA_HOME)/lib64 -Wl$(,)-rpath$(,)$(CUDA_HOME)/lib64 -lcublas -lcudart -lstdc++
 $(B)/cuda-nvcc/%.cu.o: %.cu Makefile
-	$(call compile_as,$(NVCC) -std=c++17 -O3 -I. -gencode arch=compute_$(CUDA_ARCH)$(,)code=[sm_$(CUDA_ARCH)$(,)compute_$(CUDA_ARCH)] -MD)
+	$(call compile_as,$(NVCC) -std=c++17 -O3 $(NVCCFLAGS) -I. -gencode arch=compute_$(CUDA_ARCH)$(,)code=[sm_$(CUDA_ARCH)$(,)compute_$(CUDA_ARCH)] -MD)
+$(B)/cuda-nvcc/$(OPTIMIZERS): NVCCFLAGS += -fmad=false
 $(B)/cuda-nvcc/%.c.o: %.c Makefile
 	$(call compile_as,$(MPICC) $(CFLAGS) -I$(CUDA_HOME)/include)
-$(B)/cuda-nvcc/tests/%: $(B)/tests/%.o $(OBJECTS_nvcc) $(B)/libdevices.a $(B)/libref.a
+$(B)/cuda-nvcc/tests/%: $(B)/tests/%.o $(OBJECTS_nvcc) $(TEST_KERNELS:%=$(B)/cuda-nvcc/%.o) $(B)/libdevices.a $(B)/libref.a
 	$(call link,-lcmocka $(LIBS_nvcc))
 
 # For machines that compile and have no GPU: the objects alone.
@@ -239,6 +242,11 @@ test-cuda: deps
 	$(Q)BACKENDS=cuda ORRERY="$(CURDIR)/$(ORRERY)" MPIEXEC="$(MPIEXEC)" bash tests/run.sh $(B)/cuda-emulated $(CUDA_TESTS) $(wildcard tests/devices/cuda/test_*.sh)
 	$(Q)BACKENDS=cuda MPIEXEC="$(MPIEXEC)" bash tests/run.sh $(B)/cuda-judge $(JUDGE_TESTS)
 
+## make test-gpu  the same on a GPU: each operation, and training; the program is ./orrery of CUDA=1
+test-gpu: deps
+	$(Q)$(MAKE) -j$$(nproc) --no-print-directory CUDA=1 $(ORRERY) $(CUDA_TESTS:%.c=$(B)/cuda-nvcc/%)
+	$(Q)ORRERY="$(CURDIR)/$(ORRERY)" BACKEND=cuda MPIEXEC="$(MPIEXEC)" bash tests/run.sh $(B)/cuda-nvcc $(CUDA_TESTS) tests/devices/cuda/test_training.sh
+
 # ---- what the machine must have ----------------------------------------------------------------------------------
 deps:
 	@bash docs/requirements.sh $(DEPS_FOR)
@@ -256,6 +264,8 @@ $(B)/ref/%.$(1).o: ref/%.c Makefile
 endef
 $(foreach f,$(FORMATS),$(eval $(call compile_format,$(f))))
 
+# An optimizer's step has the same bits on every machine and GPU: each product and each sum is rounded.
+$(B)/ref/optim/%.o: override CFLAGS += -ffp-contract=off
 $(B)/ref/%.o: ref/%.c Makefile
 	$(call compile,$(CC))
 $(B)/%.o: %.c Makefile

@@ -1,5 +1,6 @@
 #include "emulated_devices/cli/measure.h"
 #include <stdlib.h>
+#include <string.h>
 #include <time.h>
 
 double measure_now(void)
@@ -19,4 +20,11 @@ double measure_median(double *x, int n)
 {
     qsort(x, (size_t)n, sizeof *x, by_value);
     return n % 2 ? x[n / 2] : (x[n / 2 - 1] + x[n / 2]) / 2;
+}
+
+double measure_median_of(const double *x, int n)
+{
+    double copy[1000];
+    memcpy(copy, x, (size_t)n * sizeof *x);
+    return measure_median(copy, n);
 }

@@ -1,36 +1,59 @@
 /* step.c -- `orrery bench step`: speed, beside a limit measured in the same run.  Tests never check speed. */
 #include "emulated_devices/cli/bench/bench.h"
 #include "emulated_devices/cli/measure.h"
+#include "emulated_devices/device/compute.h"
 #include "emulated_devices/schemes/tensor/tensor.h"
+#include "ref/io/columns.h"
 #include "ref/io/json.h"
 #include "ref/model/transformer.h"
 #include "ref/optim/optimizer.h"
 #include "ref/ops/threads.h"
-#include <cblas.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
 enum { MAX_RUNS = 1000, MAX_ROUNDS = 100, GEMM_SIZE = 2048 };
 
-/* The machine's limit: median rate of C = A B^T, 2048 cubed, in fp32. */
-struct gemm { float *A, *B, *C; };
+/* The limit: median rate of C = A B^T, 2048 cubed, as the backend computes it in the format of the weights. */
+struct gemm { struct device d; bool open; struct tensor A, B, C; };
 
-static bool gemm_open(struct gemm *g)
+static void gemm_close(struct gemm *g)
 {
-    const size_t n = (size_t)GEMM_SIZE * GEMM_SIZE;
-    g->A = malloc(n * sizeof *g->A), g->B = malloc(n * sizeof *g->B), g->C = malloc(n * sizeof *g->C);
-    for (size_t i = 0; g->A && g->B && g->C && i < n; i++)
-        g->A[i] = (float)(i % 7) - 3, g->B[i] = (float)(i % 5) - 2, g->C[i] = 0;
-    return g->A && g->B && g->C;
+    struct tensor *const all[] = { &g->A, &g->B, &g->C };
+    if (!g->open) return;
+    for (int i = 0; i < 3; i++)
+        if (tensor_present(*all[i])) device_free(&g->d, *all[i]);
+    device_close(&g->d);
 }
 
+static enum error_code gemm_open(struct gemm *g, const struct backend *backend, enum dtype t, struct error *err)
+{
+    struct tensor *const all[] = { &g->A, &g->B, &g->C };
+    const enum error_code e = device_open(&g->d, backend, t, 0, err);
+    if (e) return e;
+    g->open = true;
+    for (int i = 0; i < 3; i++) {
+        *all[i] = device_tensor_2d(&g->d, BUFFERS, GEMM_SIZE, GEMM_SIZE);
+        if (!tensor_present(*all[i]))
+            return fail(err, ERR_MEMORY, "no memory for three matrices of %d x %d", GEMM_SIZE, GEMM_SIZE);
+        struct views v = views_of(&g->d);
+        const struct tensor seen = view_write(&v, *all[i]);
+        for (int64_t k = 0; k < tensor_count(seen); k++) tensor_set(seen, k, (double)(k % (7 - 2 * i)) - 3 + i);
+        views_end(&v);
+    }
+    return OK;
+}
+
+/* A view of one number waits until it is there. */
 static double gemm_seconds(struct gemm *g)
 {
     const double t0 = measure_now();
-    cblas_sgemm(CblasRowMajor, CblasNoTrans, CblasTrans, GEMM_SIZE, GEMM_SIZE, GEMM_SIZE, 1, g->A, GEMM_SIZE, g->B,
-                GEMM_SIZE, 0, g->C, GEMM_SIZE);
+    dev_linear_forward(&g->d, g->C, g->A, g->B, (struct tensor){ 0 });
+    struct views v = views_of(&g->d);
+    (void)view_read(&v, tensor_1d(g->C.data, g->C.dtype, 1));
+    views_end(&v);
     return measure_now() - t0;
 }
 
@@ -54,7 +77,7 @@ static double serial_step(struct transformer *m, struct tensor *state, const int
 }
 
 struct bench_step {
-    const char *model;
+    const char *model, *backend, *dtype, *json;
     int runs, rounds;
     int64_t batch, steps;               /* steps: done so far on the one device */
     struct transformer serial;
@@ -109,7 +132,7 @@ static double train_seconds(const char *program, const struct bench_step *b, con
         if (freopen("/dev/null", "w", stdout) == NULL) _exit(1);
         execlp(program, program, "train", "--model", b->model, "--dp", words[0], "--tp", words[1], "--pp", words[2],
                "--steps", words[3], "--batch", words[4], "--tensor", m->tensor, "--data-parallel",
-               m->data ? m->data : "ddp", "--json", path, (char *)NULL);
+               m->data ? m->data : "ddp", "--backend", b->backend, "--dtype", b->dtype, "--json", path, (char *)NULL);
         _exit(127);
     }
     int how = 0;
@@ -124,13 +147,7 @@ static double train_seconds(const char *program, const struct bench_step *b, con
     return seconds;
 }
 
-static void print_row(const char *what, double seconds, double flops, double tokens, double gemm_rate)
-{
-    printf("  %-34s %9.1f ms  %9.0f tokens/s  %7.1f GFLOP/s  %5.1f %% of gemm", what, 1e3 * seconds, tokens / seconds,
-           flops / seconds / 1e9, 100 * flops / seconds / gemm_rate);
-}
-
-/* Seconds in each round: of the machine's matrix product, of a step on one device and on each mesh; and the ratios to
+/* Seconds in each round: of the backend's matrix product, of a step on one device and on each mesh; and the ratios to
  * one device and to the mesh before. */
 struct pace {
     double gemm[MAX_ROUNDS], step[MAX_ROUNDS], meshed[MESHES][MAX_ROUNDS], ratio[MESHES][MAX_ROUNDS],
@@ -158,67 +175,143 @@ static bool takes(const struct model_config *c, int64_t batch, const struct mesh
 /* Measure everything in turn, round by round, so that other load of the machine slows all of it; ratios are of one
  * round. */
 static enum error_code bench_rounds(struct bench_step *b, const char *program, const struct model_config *c,
-                                    struct gemm *g, struct error *err)
+                                    struct gemm *g, struct pace *p, struct error *err)
 {
-    static struct pace pace;
-    const double flops = model_step_flops(c, b->batch, c->S), tokens = (double)(b->batch * c->S),
-                 gemm_flops = 2.0 * GEMM_SIZE * GEMM_SIZE * GEMM_SIZE;
     for (int round = 0; round < b->rounds; round++) {
-        measure_serial(b, g, &pace, round);
+        measure_serial(b, g, p, round);
         for (int i = 0; i < MESHES; i++) {
             if (!takes(c, b->batch, &mesh[i])) continue;
             const double s = train_seconds(program, b, &mesh[i], err);
             if (s < 0) return err->code;
-            pace.meshed[i][round] = s, pace.ratio[i][round] = s / pace.step[round];
-            if (mesh[i].data) pace.beside[i][round] = s / pace.meshed[i - 1][round];
+            p->meshed[i][round] = s, p->ratio[i][round] = s / p->step[round];
+            if (mesh[i].data) p->beside[i][round] = s / p->meshed[i - 1][round];
         }
     }
-    const double rate = gemm_flops / measure_median(pace.gemm, b->rounds);
-    printf("  %-34s %9.1f ms  %28.1f GFLOP/s\n", "OpenBLAS sgemm 2048 cubed", 1e3 * gemm_flops / rate, rate / 1e9);
-    print_row("one device, ref/", measure_median(pace.step, b->rounds), flops, tokens, rate);
-    printf("\n");
-    for (int i = 0; i < MESHES; i++) {
-        char what[64];
-        if (!takes(c, b->batch, &mesh[i])) continue;
-        snprintf(what, sizeof what, "orrery train dp=%d tp=%d pp=%d %s", mesh[i].dp, mesh[i].tp, mesh[i].pp,
-                 mesh[i].data ? mesh[i].data : mesh[i].tp > 1 ? mesh[i].tensor : "");
-        print_row(what, measure_median(pace.meshed[i], b->rounds), flops, tokens, rate);
-        printf("  %5.2f x one device", measure_median(pace.ratio[i], b->rounds));
-        if (mesh[i].data) printf(", %.2f x ddp", measure_median(pace.beside[i], b->rounds));
-        printf("\n");
-    }
     return OK;
+}
+
+static double least(const double *x, int n)
+{
+    double low = x[0];
+    for (int i = 1; i < n; i++) low = x[i] < low ? x[i] : low;
+    return low;
+}
+
+/* What the rows have in common. */
+struct shown { const struct bench_step *b; const struct pace *p; double flops, tokens, rate; };
+
+static const char *name_of(const struct meshed *m, char *text, size_t room)
+{
+    const char *scheme = m->data ? m->data : m->tp > 1 ? m->tensor : "";
+    snprintf(text, room, "dp=%d tp=%d pp=%d%s%s", m->dp, m->tp, m->pp, *scheme ? " " : "", scheme);
+    return text;
+}
+
+/* i: a mesh, or -1 for the one device of ref/. */
+static void show_row(struct columns *t, const struct shown *w, int i)
+{
+    char what[64];
+    const int n = w->b->rounds;
+    const double *seconds = i < 0 ? w->p->step : w->p->meshed[i], median = measure_median_of(seconds, n);
+    columns_add(t, LEFT_ALIGNED, "%s", i < 0 ? "one device, ref/" : name_of(&mesh[i], what, sizeof what));
+    columns_add(t, RIGHT_ALIGNED, "%.1f", 1e3 * median);
+    columns_add(t, RIGHT_ALIGNED, "%.1f", 1e3 * least(seconds, n));
+    columns_add(t, RIGHT_ALIGNED, "%.0f", w->tokens / median);
+    columns_add(t, RIGHT_ALIGNED, "%.1f", w->flops / median / 1e9);
+    columns_add(t, RIGHT_ALIGNED, "%.1f", 100 * w->flops / median / w->rate);
+    if (i >= 0) columns_add(t, RIGHT_ALIGNED, "%.2f", measure_median_of(w->p->ratio[i], n));
+    if (i >= 0 && mesh[i].data) columns_add(t, RIGHT_ALIGNED, "%.2f", measure_median_of(w->p->beside[i], n));
+    columns_end_row(t);
+}
+
+static void show_table(const struct shown *w, const struct model_config *c)
+{
+    static const char *const heads[] = { "of a step", "ms", "least", "tokens/s", "GFLOP/s", "% of gemm", "x one",
+                                         "x ddp" };
+    struct columns t = columns_start(stdout);
+    do {
+        for (size_t k = 0; k < sizeof heads / sizeof *heads; k++)
+            columns_add(&t, k ? RIGHT_ALIGNED : LEFT_ALIGNED, "%s", heads[k]);
+        columns_end_row(&t);
+        for (int i = -1; i < MESHES; i++)
+            if (i < 0 || takes(c, w->b->batch, &mesh[i])) show_row(&t, w, i);
+    } while (columns_again(&t));
+}
+
+static void json_row(const struct shown *w, cJSON *rows, const char *what, const double *seconds)
+{
+    cJSON *row = cJSON_CreateObject();
+    cJSON_AddStringToObject(row, "what", what);
+    cJSON_AddNumberToObject(row, "median_seconds", measure_median_of(seconds, w->b->rounds));
+    cJSON_AddNumberToObject(row, "least_seconds", least(seconds, w->b->rounds));
+    cJSON_AddItemToArray(rows, row);
+}
+
+static enum error_code write_json(const struct shown *w, const struct model_config *c, struct error *err)
+{
+    char what[64];
+    cJSON *root = cJSON_CreateObject();
+    cJSON_AddStringToObject(root, "model", c->name);
+    cJSON_AddStringToObject(root, "backend", w->b->backend);
+    cJSON_AddStringToObject(root, "dtype", w->b->dtype);
+    cJSON_AddNumberToObject(root, "batch", (double)w->b->batch);
+    cJSON_AddNumberToObject(root, "tokens", w->tokens);
+    cJSON_AddNumberToObject(root, "flops", w->flops);
+    cJSON_AddNumberToObject(root, "gemm_flops_per_second", w->rate);
+    cJSON *rows = cJSON_AddArrayToObject(root, "rows");
+    json_row(w, rows, "one device, ref/", w->p->step);
+    for (int i = 0; i < MESHES; i++)
+        if (takes(c, w->b->batch, &mesh[i]))
+            json_row(w, rows, name_of(&mesh[i], what, sizeof what), w->p->meshed[i]);
+    const enum error_code e = fail_about(err, json_write(w->b->json, root, err), "--json");
+    cJSON_Delete(root);
+    return e;
+}
+
+static enum error_code show(const struct bench_step *b, const struct model_config *c, const struct pace *p,
+                            struct error *err)
+{
+    const double gemm_flops = 2.0 * GEMM_SIZE * GEMM_SIZE * GEMM_SIZE, gemm = measure_median_of(p->gemm, b->rounds);
+    const struct shown w = { b, p, model_step_flops(c, b->batch, c->S), (double)(b->batch * c->S), gemm_flops / gemm };
+    const bool quiet = b->json && strcmp(b->json, "-") == 0;
+    if (!quiet) {
+        printf("gemm %d cubed, %s, backend %s: %.2f ms, at least %.2f; %.1f GFLOP/s\n", GEMM_SIZE, b->dtype, b->backend,
+               1e3 * gemm, 1e3 * least(p->gemm, b->rounds), w.rate / 1e9);
+        show_table(&w, c);
+    }
+    return b->json ? write_json(&w, c, err) : OK;
 }
 
 static enum error_code bench_step(struct bench_step *b, const char *program, struct error *err)
 {
     struct model_config c;
     int64_t usual;
-    struct gemm g = { 0 };
+    static struct pace pace;
+    static struct gemm g;               /* its device stays where it is */
     const int threads = use_cores(1);
     enum error_code e = model_config_preset(&c, &usual, b->model, err);
     if (e) return e;
     if (b->batch == 0) b->batch = usual > MOST_COPIES ? usual : MOST_COPIES;
     e = open_serial(b, &c, err);
-    if (!e && !gemm_open(&g))
-        e = fail(err, ERR_MEMORY, "no memory for three matrices of %d x %d", GEMM_SIZE, GEMM_SIZE);
+    if (!e) e = gemm_open(&g, backend_find(b->backend), dtype_by_name(b->dtype), err);
     if (!e) {
-        printf("model %s, batch %lld x %lld tokens, fp32, %d threads; medians of %d steps and of %d rounds over all "
-               "rows\n",
-               c.name, (long long)b->batch, (long long)c.S, threads, b->runs, b->rounds);
+        if (b->json == NULL || strcmp(b->json, "-") != 0)
+            printf("model %s, batch %lld x %lld tokens, %s, %d threads\nmedians of %d steps and of %d rounds over all "
+                   "rows\n", c.name, (long long)b->batch, (long long)c.S, b->dtype, threads, b->runs, b->rounds);
         fflush(stdout);
         serial_step(&b->serial, b->state, b->ids, b->ids + 1, b->batch, ++b->steps);       /* warm up */
         gemm_seconds(&g);
-        e = bench_rounds(b, program, &c, &g, err);
+        e = bench_rounds(b, program, &c, &g, &pace, err);
     }
-    free(g.A), free(g.B), free(g.C);
+    if (!e) e = show(b, &c, &pace, err);
+    gemm_close(&g);
     close_serial(b);
     return e;
 }
 
 enum error_code bench_step_topic(int argc, char **argv, int *status, struct error *err)
 {
-    struct bench_step b = { .model = "11m", .runs = 5, .rounds = 3 };
+    struct bench_step b = { .model = "11m", .backend = "cpu", .dtype = "fp32", .runs = 5, .rounds = 3 };
     int batch = 0;
     bool help;
     (void)status;
@@ -230,13 +323,21 @@ enum error_code bench_step_topic(int argc, char **argv, int *status, struct erro
           .help = "steps per measurement; the median counts" },
         { "--rounds", "N", OPTION_INT, &b.rounds, .min = 1, .max = MAX_ROUNDS,
           .help = "rounds over all rows; the median is shown" },
+        { "--backend", "NAME", OPTION_STRING, &b.backend,
+          .help = "what computes, in the rows of meshes and in the matrix product; `orrery list backends`" },
+        { "--dtype", "NAME", OPTION_CHOICE, &b.dtype, .choices = number_formats,
+          .help = "format of their weights and activations; the one device of ref/ computes in fp32" },
+        { "--json", "FILE", OPTION_STRING, &b.json, .help = "every row as JSON; - for stdout, without the table" },
         { 0 }
     };
     enum error_code e = parse_command(
         "bench step", "[options]",
         "Measure the speed of a training step, and this machine's limit in the same run.",
         argc - 3, argv + 3, table, &help, err);
+    if (!e && !help) e = backend_check("--backend", b.backend, err);
     if (e || help) return e;
+    if (!backend_find(b.backend)->has_numbers)
+        return fail(err, ERR_USAGE, "--backend %s: only counts; its steps take no time to measure", b.backend);
     b.batch = batch;
     return bench_step(&b, argv[0], err);
 }

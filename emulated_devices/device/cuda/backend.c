@@ -598,7 +598,7 @@ static const struct backend backend_cuda = {
 #ifdef CUDA_EMULATED
     .description = "the kernels of cuda on this machine's cores, without a GPU: correct before it meets one",
 #else
-    .description = "computes on a GPU: cuBLAS and kernels of our own; not measured on a GPU",
+    .description = "computes on a GPU: cuBLAS and kernels of our own",
 #endif
     .has_numbers = true,
     .open = open_it, .close = close_it,
