@@ -20,8 +20,9 @@ BLAS_INC := $(firstword $(wildcard /usr/include/*/openblas-openmp))
 OPT      ?= -O3 -march=native
 CFLAGS   ?= -g
 # No -ffast-math: NaN must stay NaN.  Contraction to fused multiply-add only makes results more exact.
+# Position-independent, so that the same objects become the program and the shared library.
 override CFLAGS += -std=c11 -D_POSIX_C_SOURCE=200809L -I. $(if $(BLAS_INC),-I$(BLAS_INC)) $(if $(FUZZ),,-fopenmp) -fno-math-errno \
-            -ffp-contract=fast -Wall -Wextra -Wstrict-prototypes -Wmissing-prototypes $(if $(CI),-Werror) -MMD -MP
+            -ffp-contract=fast -fPIC -fno-semantic-interposition -Wall -Wextra -Wstrict-prototypes -Wmissing-prototypes $(if $(CI),-Werror) -MMD -MP
 SANITIZE := -O1 -fsanitize=address,undefined -fno-sanitize-recover=all -fno-omit-frame-pointer
 override CFLAGS += $(if $(FUZZ),$(SANITIZE) -fsanitize=fuzzer-no-link -DFUZZING -Wno-unknown-pragmas -Wno-unused-function,$(if $(SAN),$(SANITIZE),$(OPT) -DNDEBUG))
 , := ,

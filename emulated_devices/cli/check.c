@@ -5,6 +5,8 @@
 #include "emulated_devices/verify/check/checked_kinds.h"
 #include "emulated_devices/verify/check/stale.h"
 #include "ref/io/columns.h"
+#include "ref/io/document.h"
+#include "ref/io/terminal.h"
 #include <stdio.h>
 #include <string.h>
 
@@ -89,34 +91,36 @@ static enum dtype widest(const struct actual *a)
 
 /* ---- for a person ------------------------------------------------------------------------------------------------ */
 
-static void print_numbers(FILE *out, const struct checked *c)
+struct numbers { char text[80]; };
+
+static struct numbers numbers_of(const struct checked *c)
 {
-    fprintf(out, "error %.2e, bound %.2e, error/bound %.3g", c->error, c->bound, checked_ratio(c));
+    struct numbers n;
+    snprintf(n.text, sizeof n.text, "error %.2e, bound %.2e, error/bound %.3g", c->error, c->bound, checked_ratio(c));
+    return n;
 }
 
 static void print_first(FILE *out, const struct check_result *r, const struct golden *g, const struct actual *a)
 {
     const struct checked *c = &r->all[r->first];
     char text[160];
-    fprintf(out, "first to differ, in order of execution: %s %s\n", c->name, finding_words(c->finding));
-    if (c->why[0]) fprintf(out, "  why       %s\n", c->why);
+    say(out, 2, "first to differ, in order of execution: %s %s", c->name, finding_words(c->finding));
+    if (c->why[0]) say(out, 12, "  why       %s", c->why);
     if (c->finding == DIFFERS || c->finding == NOT_FINITE) {
-        fprintf(out, "  numbers   ");
-        print_numbers(out, c);
-        fprintf(out, "\n");
+        say(out, 12, "  numbers   %s", numbers_of(c).text);
         if (a->ranks > 1)
-            fprintf(out, "  wrong on  %s: %d of the %d ranks that have it\n",
+            say(out, 12, "  wrong on  %s: %d of the %d ranks that have it",
                     diagnose_place(text, sizeof text, &a->mesh, c->on), devices_count(&c->on->failing),
                     devices_count(&c->on->holding));
-        if (c->micros[0]) fprintf(out, "  in time   %s\n", c->micros);
+        if (c->micros[0]) say(out, 12, "  in time   %s", c->micros);
         if (stale_describe(text, sizeof text, g, a, c->name, c->bound)[0] ||
             diagnose_scale(text, sizeof text, &a->mesh, 1, c->on)[0])
-            fprintf(out, "  it is     %s\n", text);
-        if (c->copies[0]) fprintf(out, "  copies    %s\n", c->copies);
+            say(out, 12, "  it is     %s", text);
+        if (c->copies[0]) say(out, 12, "  copies    %s", c->copies);
     }
     for (int i = r->first - 1; i >= 0; i--)
         if (r->all[i].finding == HOLDS) {
-            fprintf(out, "  before    %s holds\n", r->all[i].name);
+            say(out, 12, "  before    %s holds", r->all[i].name);
             break;
         }
 }
@@ -128,7 +132,7 @@ static void print_counts(FILE *out, const struct check_result *r)
     int apart = 0;
     for (int i = 0; i < r->count; i++) apart += r->all[i].copies[0] && r->all[i].finding == HOLDS;
     if (apart) fprintf(out, "  %5d  of them with copies that differ within rounding\n", apart);
-    if (r->extras) fprintf(out, "  %5d  not golden: %s%s\n", r->extras, r->extra[0], r->extras > 1 ? ", ..." : "");
+    if (r->extras) say(out, 9, "  %5d  not golden: %s%s", r->extras, r->extra[0], r->extras > 1 ? ", ..." : "");
 }
 
 static void print_all(FILE *out, const struct check_result *r, const struct singles *single)
@@ -152,33 +156,34 @@ static void print_all(FILE *out, const struct check_result *r, const struct sing
 /* How much the verdict is about: "OK: 7 of 9 tensors compared; not compared: 2 act". */
 static void print_verdict(FILE *out, const char *verdict, const struct checked_kinds *n)
 {
-    int all = 0, compared = 0;
+    int all = 0, compared = 0, used;
+    char text[400];
     for (int k = 0; k < CHECKED_KIND_COUNT; k++) all += n->all[k], compared += n->compared[k];
-    fprintf(out, "\n%s: %d of %d tensors compared", verdict, compared, all);
+    used = snprintf(text, sizeof text, "%s: %d of %d tensors compared", verdict, compared, all);
     const char *before = "; not compared: ";
     for (int k = 0; k < CHECKED_KIND_COUNT; k++) {
         if (n->compared[k] == n->all[k]) continue;
-        fprintf(out, "%s%d %s", before, n->all[k] - n->compared[k], checked_kind_name((enum checked_kind)k));
+        used += snprintf(text + used, sizeof text - (size_t)used, "%s%d %s", before, n->all[k] - n->compared[k],
+                         checked_kind_name((enum checked_kind)k));
         before = ", ";
     }
     fprintf(out, "\n");
+    say_verdict(out, strcmp(verdict, "OK") == 0 ? GOOD_NEWS : BAD_NEWS, text);
 }
 
 static void print_result(FILE *out, const struct check_options *o, const struct verdicts *v, const struct actual *a,
                          enum dtype format, const struct checked_kinds *kinds)
 {
     const struct check_result *r = v->whole;
-    fprintf(out, "golden  %s\nactual  %s, %d file%s, computed in %s\n", o->golden, o->actual, a->files,
-            plural(a->files), dtype_name(format));
-    if (a->program) fprintf(out, "program %s\n", printable(a->program).text);
+    say(out, 8, "golden  %s", o->golden);
+    say(out, 8, "actual  %s, %d file%s, computed in %s", o->actual, a->files, plural(a->files), dtype_name(format));
+    if (a->program) say(out, 8, "program %s", printable(a->program).text);
     fprintf(out, "\n");
     if (o->all) print_all(out, r, v->single);
     if (r->first >= 0) print_first(out, r, v->golden, a);
-    if (r->worst >= 0) {
-        fprintf(out, "%s: %s, ", r->first >= 0 ? "largest error/bound" : "nearest to its bound", r->all[r->worst].name);
-        print_numbers(out, &r->all[r->worst]);
-        fprintf(out, "\n");
-    }
+    if (r->worst >= 0)
+        say(out, 2, "%s: %s, %s", r->first >= 0 ? "largest error/bound" : "nearest to its bound", r->all[r->worst].name,
+            numbers_of(&r->all[r->worst]).text);
     fprintf(out, "\n");
     print_counts(out, r);
     fprintf(out, "\n");
@@ -213,7 +218,7 @@ static enum error_code write_json(const char *path, const struct verdicts *v, co
                                   struct error *err)
 {
     const struct check_result *r = v->whole;
-    cJSON *root = cJSON_CreateObject();
+    cJSON *root = document_start("orrery check");
     cJSON_AddBoolToObject(root, "holds", all_hold(v) && v->enough);
     cJSON_AddStringToObject(root, "dtype", dtype_name(format));
     if (r->first >= 0) cJSON_AddStringToObject(root, "first", r->all[r->first].name);

@@ -1,4 +1,5 @@
 #include "emulated_devices/cli/check_operations.h"
+#include "ref/io/terminal.h"
 #include <string.h>
 
 const char *operation_verdict(enum single_verdict v)
@@ -20,10 +21,10 @@ const char *operation_word(enum single_verdict v)
 static void print_wrong(FILE *out, const struct single_result *r, const char *where)
 {
     char text[300];
-    fprintf(out, "  wrong     %s, %s\n", r->name, r->made_by);
-    fprintf(out, "            %s\n", single_describe(r, text, sizeof text));
-    if (where[0]) fprintf(out, "            only on %s\n", where);
-    fprintf(out, "            largest error/bound %.3g, in row %lld, column %lld: %.6g, its inputs give %.6g\n",
+    say(out, 12, "  wrong     %s, %s", r->name, r->made_by);
+    say(out, 12, "            %s", single_describe(r, text, sizeof text));
+    if (where[0]) say(out, 12, "            only on %s", where);
+    say(out, 12, "            largest error/bound %.3g, in row %lld, column %lld: %.6g, its inputs give %.6g",
             r->ratio, (long long)(r->worst / r->cols), (long long)(r->worst % r->cols), r->have, r->want);
 }
 
@@ -40,29 +41,29 @@ void operations_print(FILE *out, const struct singles *s, bool all)
     enum { MOST = 10 };
     int wrong = 0;
     if (s->why_none[0]) {
-        fprintf(out, "operations by themselves: %s\n", s->why_none);
+        say(out, 12, "operations by themselves: %s", s->why_none);
         return;
     }
-    fprintf(out, "operations by themselves, each recomputed from ACTUAL's own inputs%s:\n",
+    say(out, 12, "operations by themselves, each recomputed from ACTUAL's own inputs%s:",
             s->golden_weights ? " and the golden file's weights" : "");
     for (int v = 0; v < SINGLE_VERDICTS; v++)
-        if (s->found[v]) fprintf(out, "  %5d  %s\n", s->found[v], operation_verdict((enum single_verdict)v));
-    if (s->count == 0) fprintf(out, "      0  ACTUAL has no result of one\n");
+        if (s->found[v]) say(out, 12, "  %5d  %s", s->found[v], operation_verdict((enum single_verdict)v));
+    if (s->count == 0) say(out, 12, "      0  ACTUAL has no result of one");
     for (int i = 0; i < s->count; i++)
         if (s->all[i].verdict == SINGLE_WRONG && (wrong++ < MOST || all))
             print_wrong(out, &s->all[i], s->where[i]);
-    if (wrong > MOST && !all) fprintf(out, "  ...       %d more are wrong: --all\n", wrong - MOST);
+    if (wrong > MOST && !all) say(out, 12, "  ...       %d more are wrong: --all", wrong - MOST);
     if (wrong > 0 && s->parts == 1)
-        fprintf(out, "  (products whose parts are stored and then added, as along tp, need --parts N)\n");
+        say(out, 12, "  (products whose parts are stored and then added, as along tp, need --parts N)");
     for (int i = 0; i < s->count; i++)
         if (s->all[i].verdict == SINGLE_LACKS) {
-            fprintf(out, "  missing   %s, for %s%s; such results have only the bounds of the whole pass\n",
+            say(out, 12, "  missing   %s, for %s%s; such results have only the bounds of the whole pass",
                     s->all[i].lacks, s->all[i].name, s->found[SINGLE_LACKS] > 1 ? ", the first" : "");
             break;
         }
     for (int i = 0; i < s->count; i++)
         if (s->all[i].verdict == SINGLE_UNKNOWN && is_news(s, i))
-            fprintf(out, "  not recomputed: %s\n", s->all[i].made_by);
+            say(out, 12, "  not recomputed: %s", s->all[i].made_by);
 }
 
 static void add_wrong(cJSON *o, const struct single_result *r)

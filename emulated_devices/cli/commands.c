@@ -2,6 +2,7 @@
  * share. */
 #include "emulated_devices/cli/cli.h"
 #include "emulated_devices/verify/reference/comparison.h"
+#include "ref/io/document.h"
 #include "ref/io/json.h"
 #include "ref/io/output.h"
 #include "ref/io/terminal.h"
@@ -13,18 +14,60 @@
 
 const char *const number_formats[] = { "fp32", "fp64", "bf16", "fp16", NULL };
 
+/* ---- options of a command ---------------------------------------------------------------------------------------- */
+
+struct output_words { const char *json; bool quiet; };
+
+static bool has_option(const struct option *table, const char *name)
+{
+    for (; table->kind != OPTION_END; table++)
+        if (table->name && strcmp(table->name, name) == 0) return true;
+    return false;
+}
+
+/* A command's options, and those of every command that it does not have itself; in memory for free(). */
+static struct option *with_output_options(const struct option *table, struct output_words *to)
+{
+    const struct option every[] = {
+        { .kind = OPTION_HEADING, .help = "Every command" },
+        { "--json", "FILE", OPTION_STRING, &to->json,
+          .help = "what is printed as JSON, also its tables; - for stdout, and nothing else there: docs/json.md" },
+        { "--quiet", NULL, OPTION_SWITCH, &to->quiet, .help = "print verdicts and errors only" },
+    };
+    size_t n = 0;
+    while (table[n].kind != OPTION_END) n++;
+    struct option *all = calloc(n + sizeof every / sizeof *every + 1, sizeof *all);
+    if (all == NULL) return NULL;
+    memcpy(all, table, n * sizeof *all);
+    for (size_t i = 0; i < sizeof every / sizeof *every; i++)
+        if (every[i].kind == OPTION_HEADING || !has_option(table, every[i].name)) all[n++] = every[i];
+    if (all[n - 1].kind == OPTION_HEADING) all[n - 1] = (struct option){ 0 };
+    return all;
+}
+
+static void print_help_of(const char *command, const char *usage, const char *what, const struct option *table)
+{
+    say(stdout, 0, "%s", what);
+    printf("\n");
+    say(stdout, 7, "usage: orrery %s%s%s", command, *usage ? " " : "", usage);
+    printf("\n");
+    options_print_help(stdout, table);
+}
+
 enum error_code parse_command(const char *command, const char *usage, const char *what, int argc, char *const argv[],
                               const struct option *table, bool *help, struct error *err)
 {
-    const enum error_code e = options_parse(command, argc, argv, table, help, err);
-    if (e || !*help || launcher_rank() != 0) return e;
-    say(stdout, 0, "%s", what);
-    printf("\n");
-    say(stdout, 7, "usage: orrery %s %s", command, usage);
-    printf("\n");
-    options_print_help(stdout, table);
-    return OK;
+    struct output_words to = { NULL, false };
+    struct option *const all = with_output_options(table, &to);
+    if (all == NULL) return fail(err, ERR_MEMORY, "no memory for a table of options");
+    enum error_code e = options_parse(command, argc, argv, all, help, err);
+    if (!e && *help && launcher_rank() == 0) print_help_of(command, usage, what, all);
+    free(all);
+    if (e || *help || launcher_rank() != 0) return e;
+    return document_open(command, argc, argv, to.json, to.quiet, err);
 }
+
+/* ---- what commands share ----------------------------------------------------------------------------------------- */
 
 enum error_code find_model(struct model_config *c, const char *word, const char **dir, struct error *err)
 {

@@ -4,17 +4,71 @@
 #include "ref/optim/conventions.h"
 #include "ref/optim/loss_scale.h"
 #include "ref/routers/router.h"
+#include "ref/io/document.h"
+#include "ref/io/terminal.h"
+#include <cjson/cJSON.h>
 #include <stdarg.h>
 #include <stdio.h>
 #include <string.h>
 
-enum { LEFT = 23 };
+enum { LEFT = 23, MOST_NAMES = 400 };
+
+/* What of the list is wanted, and where it is. */
+static struct {
+    bool brief;                         /* a line for each entry */
+    const char *only;                   /* entries of this name; NULL: all */
+    bool silent;                        /* names are collected; nothing is printed */
+    bool shown;                         /* of the entry in work */
+    const char *part, *title, *group;   /* title and group: NULL if they are printed already */
+    const char *name[MOST_NAMES];       /* of all entries so far */
+    int names, found;
+    cJSON *row, *fields;                /* of the entry, in the document of --json */
+} now;
+
+/* Titles are printed with the first entry below them. */
+static void print_titles(void)
+{
+    if (now.title) printf("%s%s\n", now.found > 0 ? "\n" : "", now.title);
+    if (now.group) printf("\n%s\n", now.group);
+    now.title = now.group = NULL;
+}
+
+static void group(const char *name) { now.group = now.brief ? NULL : name; }
+
+/* As much of a description as a line has room for. */
+static void print_one_line(const char *name, const char *description)
+{
+    const int columns = terminal_columns(stdout), room = (columns > 0 ? columns : 100) - LEFT;
+    int n = (int)strlen(description);
+    if (n <= room) printf("  %-20s %s\n", name, description);
+    else {
+        for (n = room - 3; n > 0 && description[n] != ' ';) n--;
+        printf("  %-20s %.*s...\n", name, n > 0 ? n : room - 3, description);
+    }
+}
 
 /* Print a name and its description; fields follow below. */
 static void entry(const char *name, const char *description)
 {
-    printf("  %-20s ", name);
-    print_wrapped(stdout, LEFT, description);
+    if (now.names < MOST_NAMES) now.name[now.names++] = name;
+    now.shown = !now.silent && (now.only == NULL || strcmp(now.only, name) == 0);
+    now.row = now.fields = NULL;
+    if (!now.shown) return;
+    print_titles();
+    now.found++;
+    if (document_table("entries")) {
+        now.row = document_row();
+        cJSON_AddStringToObject(now.row, "part", now.part);
+        cJSON_AddStringToObject(now.row, "name", name);
+        cJSON_AddStringToObject(now.row, "description", description);
+        now.fields = cJSON_AddArrayToObject(now.row, "fields");
+    }
+    if (description[0] == '\0') printf("  %s\n", name);
+    else if (now.brief) print_one_line(name, description);
+    else {
+        printf("  %-20s ", name);
+        print_wrapped(stdout, LEFT, description);
+    }
 }
 
 static void field(const char *fmt, ...) __attribute__((format(printf, 1, 2)));
@@ -25,6 +79,8 @@ static void field(const char *fmt, ...)
     va_start(ap, fmt);
     vsnprintf(text, sizeof text, fmt, ap);
     va_end(ap);
+    if (now.fields) cJSON_AddItemToArray(now.fields, cJSON_CreateString(text));
+    if (!now.shown || now.brief) return;
     printf("%*s", LEFT, "");
     print_wrapped(stdout, LEFT, text);
 }
@@ -54,7 +110,7 @@ static void list_auto(enum operation op)
 
 static void explain_auto(void)
 {
-    printf("\n");
+    group("");
     entry(ALGORITHM_AUTO, "for every operation: the algorithm that takes the least time on the cluster's links. "
                           "Up to 64 devices each one is tried without numbers; beyond, its cost function predicts "
                           "the time. Nothing is measured: docs/virtual_clock.md");
@@ -67,7 +123,7 @@ static void list_collectives(void)
         bool any = false;
         for (const struct algorithm *const *a = algorithms; *a; a++) {
             if ((*a)->operation != (enum operation)op) continue;
-            if (!any) printf("\n%s\n", operation_name(op));
+            if (!any) group(operation_name(op));
             entry((*a)->name, (*a)->description);
             field((*a)->needs ? "needs %s" : "%s", (*a)->needs ? (*a)->needs : "takes any group");
             field("cost %s", (*a)->cost_formula);
@@ -276,7 +332,7 @@ static void list_profiles(void)
         for (int p = 0; p < PROFILES; p++)
             used += snprintf(text + used, sizeof text - (size_t)used, "%s%s %s", p ? ", " : "", profile_names[p],
                              convention_value((enum convention)i, r->value[p]).text);
-        printf("\n");
+        group("");
         entry(r->name, r->what);
         field("%s", text);
         field("from %s", r->source);
@@ -287,7 +343,9 @@ static void list_dtypes(void)
 {
     for (int t = 0; t < DTYPE_COUNT; t++) {
         if (dtype_unit(t) == 0) continue;
-        printf("  %-20s %zu bytes, unit roundoff %.3g\n", dtype_name(t), dtype_size(t), dtype_unit(t));
+        char text[80];
+        snprintf(text, sizeof text, "%zu bytes, unit roundoff %.3g", dtype_size(t), dtype_unit(t));
+        entry(dtype_name(t), text);
         if (dtype_wide(t) != (enum dtype)t)
             field("sums, statistics, masters and optimizer state in fp32%s",
                   dtype_is_scaled(t) ? "; loss scaled" : "");
@@ -300,10 +358,10 @@ static void list_clashes(void)
     const struct clash *c, *before = NULL;
     for (int i = 0; (c = clash_at(i)) != NULL; before = c, i++) {
         char text[400];
-        if (before == NULL || before->one != c->one) printf("  %s\n", feature_name(c->one));
+        const bool first = before == NULL || before->one != c->one;
         clash_describe(c, text, sizeof text);
-        printf("      ");
-        print_wrapped(stdout, 6, text);
+        if (first) entry(feature_name(c->one), "");
+        field("%s", text);
     }
 }
 
@@ -326,14 +384,36 @@ static const struct { const char *name, *title; void (*print)(void); } parts[] =
 };
 enum { PARTS = sizeof parts / sizeof *parts };
 
+static void list_part(int i)
+{
+    now.part = parts[i].name, now.title = parts[i].title;
+    parts[i].print();
+    now.title = now.group = NULL;
+}
+
+/* Entries with a name, of all parts. */
+static enum error_code list_named(const char *word, struct error *err)
+{
+    const char *known[MOST_NAMES + PARTS];
+    int n = 0;
+    now.only = word;
+    for (int i = 0; i < PARTS; i++) list_part(i);
+    if (now.found > 0) return OK;
+    for (int i = 0; i < PARTS; i++) known[n++] = parts[i].name;
+    for (int i = 0; i < now.names; i++) known[n++] = now.name[i];
+    return fail_unknown_name(err, "WHAT", word, known, (size_t)n);
+}
+
 enum error_code command_list(int argc, char **argv, int *status, struct error *err)
 {
-    const char *what = NULL, *names[PARTS + 1] = { NULL };
+    const char *what = NULL;
     bool help;
     (void)status;
-    for (int i = 0; i < PARTS; i++) names[i] = parts[i].name;
     const struct option table[] = {
-        { "WHAT", NULL, OPTION_CHOICE, &what, .choices = names, .help = "one part of the list; default: all of it" },
+        { "WHAT", NULL, OPTION_STRING, &what,
+          .help = "a part of the list, or the name of an entry: then with all that is known of it. Parts: models, "
+                  "tensor, attention, dispatch, routers, data, schedules, spatial, collectives, optimizers, profiles, "
+                  "clusters, backends, dtypes, clashes; default: a line for each entry of all parts" },
         { 0 }
     };
     enum error_code e = parse_command(
@@ -341,10 +421,11 @@ enum error_code command_list(int argc, char **argv, int *status, struct error *e
         "List everything registered, by the names that other commands take.",
         argc - 2, argv + 2, table, &help, err);
     if (e || help) return e;
-    for (int i = 0; i < PARTS; i++) {
-        if (what && strcmp(what, parts[i].name) != 0) continue;
-        printf("%s%s\n", i > 0 && !what ? "\n" : "", parts[i].title);
-        parts[i].print();
-    }
-    return OK;
+    now.brief = what == NULL;
+    for (int i = 0; i < PARTS; i++)
+        if (what == NULL || strcmp(what, parts[i].name) == 0) {
+            list_part(i);
+            if (what) return OK;
+        }
+    return what ? list_named(what, err) : OK;
 }

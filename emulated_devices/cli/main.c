@@ -1,6 +1,7 @@
 /* orrery: a laptop-size model of a GPU cluster. */
 #include "emulated_devices/cli/cli.h"
 #include "emulated_devices/comm/comm.h"
+#include "ref/io/document.h"
 #include "ref/io/terminal.h"
 #include "ref/version.h"
 #include <cblas.h>
@@ -69,6 +70,16 @@ static int end_with(enum error_code e, const struct error *err)
     return end_process(error_exit_status(e));
 }
 
+/* A document is also written of what a check has found, and of no other failure. */
+static enum error_code close_document(enum error_code e, int status, struct error *err)
+{
+    struct error why;
+    if (e && e != ERR_CHECK) document_leave();
+    const enum error_code written = document_close(e ? error_exit_status(e) : status, &why);
+    if (written) *err = why;
+    return written ? written : e;
+}
+
 int main(int argc, char **argv)
 {
     struct error err = { OK, "" };
@@ -84,6 +95,7 @@ int main(int argc, char **argv)
     }
     const struct command *c = command_find(commands, "", argv[1], &err);
     e = c ? c->run(argc, argv, &status, &err) : ERR_USAGE;
+    e = close_document(e, status, &err);
     errno = 0;
     if ((fflush(stdout) != 0 || ferror(stdout)) && e == OK)
         e = fail(&err, ERR_FILE, "standard output: cannot be written%s%s", errno ? ": " : "",

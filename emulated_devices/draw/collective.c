@@ -1,10 +1,13 @@
 /* collective.c -- draws a collective: each step's messages, and what every device has after the step. */
 #include "emulated_devices/draw/collective.h"
+#include "ref/io/document.h"
+#include "ref/io/terminal.h"
+#include <cjson/cJSON.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
-enum { COLUMNS = 100, LONGEST = COLUMNS - 2, GAP = 3, TEXT = 200 };
+enum { LABEL = 14, LONGEST = 98, GAP = 3, TEXT = 200 };
 
 /* For each device and place: the set of devices whose numbers are in the largest sum that the device has had. */
 struct state {
@@ -151,6 +154,18 @@ static void describe_message(const struct state *s, const struct show_event *e, 
     if (used > LONGEST) strcpy(text + LONGEST - 3, "...");
 }
 
+static void add_to_document(const struct show_event *e, const char *text)
+{
+    if (!document_table("messages")) return;
+    cJSON *row = document_row();
+    cJSON_AddNumberToObject(row, "step", (double)e->step);
+    cJSON_AddNumberToObject(row, "from", e->from);
+    cJSON_AddNumberToObject(row, "to", e->device);
+    cJSON_AddNumberToObject(row, "elements", (double)e->count);
+    cJSON_AddNumberToObject(row, "arrives_us", (double)e->time * 1e-6);
+    cJSON_AddStringToObject(row, "what", text);
+}
+
 /* Print the step's messages by sender, in columns of the longest one's width; width 0: only measure.  @return the
  * width. */
 static int print_messages_of(const struct state *s, int64_t step, int width)
@@ -165,8 +180,9 @@ static int print_messages_of(const struct state *s, int64_t step, int width)
             const int length = (int)strlen(text);
             if (length > longest) longest = length;
             if (width == 0) continue;
-            const bool fits = at > 0 && at + GAP + width <= COLUMNS;
+            const bool fits = at > 0 && at + GAP + width <= picture_columns(stdout);
             printf("%s%*s%s", fits || at == 0 ? "" : "\n", fits ? behind + GAP : 2, "", text);
+            add_to_document(e, text);
             at = (fits ? at + GAP : 2) + width;
             behind = width - length;
         }
@@ -210,25 +226,33 @@ static bool cell_changed(const struct state *s, const unsigned *before, int devi
            memcmp(&has_of(s, device)[first], &before[device * s->places + first], sizeof *before * (size_t)n) != 0;
 }
 
-static void print_state(const struct state *s, const unsigned *before)
+/* The blocks from first to end, of every device. */
+static void print_blocks(const struct state *s, const unsigned *before, int first, int end, int width)
 {
-    const int P = s->t->P, width = P > 4 ? P + 2 : 7;
     char text[TEXT];
-    if (s->places == 0) return;
-    printf("              ");
-    for (int b = 0; b < P; b++) printf("b%-*d", b < P - 1 ? width - 1 : 1, b);
+    printf("%*s", LABEL, "");
+    for (int b = first; b < end; b++) printf("b%-*d", b < end - 1 ? width - 1 : 1, b);
     printf("\n");
-    for (int d = 0; d < P; d++) {
+    for (int d = 0; d < s->t->P; d++) {
         printf("    device %-2d ", d);
-        for (int b = 0; b < P; b++) {
+        for (int b = first; b < end; b++) {
             const bool bold = s->colours && cell_changed(s, before, d, b);
             describe_cell(s, d, b, text);
             const int behind = width - (int)strlen(text);
             printf("%s%s%s%*s", bold ? "\033[1;32m" : "", text, bold ? "\033[0m" : "",
-                   b < P - 1 && behind > 0 ? behind : 0, "");
+                   b < end - 1 && behind > 0 ? behind : 0, "");
         }
         printf("\n");
     }
+}
+
+/* All blocks, in parts below each other if the terminal is too narrow. */
+static void print_state(const struct state *s, const unsigned *before)
+{
+    const int P = s->t->P, width = P > 4 ? P + 2 : 7, fit = (picture_columns(stdout) - LABEL + 2) / width,
+              each = fit < 1 ? 1 : fit;
+    if (s->places == 0) return;
+    for (int b = 0; b < P; b += each) print_blocks(s, before, b, b + each < P ? b + each : P, width);
 }
 
 /* ---- all of it --------------------------------------------------------------------------------------------------- */
@@ -237,17 +261,20 @@ static void print_head(const struct state *s)
 {
     const struct algorithm *a = s->t->algorithm;
     const enum operation op = a->operation;
-    printf("%s, %s: %s\n", operation_name(op), a->name, a->description);
-    printf("  cost  %s\n  from  %s\n\n", a->cost_formula, a->source);
+    say(stdout, 2, "%s, %s: %s", operation_name(op), a->name, a->description);
+    say(stdout, 8, "  cost  %s", a->cost_formula);
+    say(stdout, 8, "  from  %s", a->source);
+    printf("\n");
     if (op == BARRIER) return;
     if (op == ALLTOALL)
-        printf("Column b2 is what goes to device 2; a digit is the device it comes from; *: from all devices.\n\n");
+        say(stdout, 0, "Column b2 is what goes to device 2; a digit is the device it comes from; *: from all devices.");
     else if (reduces(op) || op == SCAN)
-        printf("A vector of %lld in %d blocks, b0 to b%d. Digits: the devices whose numbers are in the sum%s.\n\n",
+        say(stdout, 0, "A vector of %lld in %d blocks, b0 to b%d. Digits: the devices whose numbers are in the sum%s.",
                (long long)s->places, s->t->P, s->t->P - 1, op == SCAN ? "" : "; *: all");
     else
-        printf("A vector of %lld in %d blocks, b0 to b%d. *: has the block, .: not yet.\n\n", (long long)s->places,
-               s->t->P, s->t->P - 1);
+        say(stdout, 0, "A vector of %lld in %d blocks, b0 to b%d. *: has the block, .: not yet.", (long long)s->places,
+            s->t->P, s->t->P - 1);
+    printf("\n");
 }
 
 static void print_step(const struct state *s, int64_t step)
@@ -277,9 +304,9 @@ static void print_end(const struct state *s, int64_t steps)
         if (c->bytes_sent > most) most = c->bytes_sent;
         messages += c->messages_sent, bytes += c->bytes_sent, additions += c->additions;
     }
-    printf("\n%lld steps, %.3f us on %s\n%llu messages, %llu bytes and %llu additions in all; at most %llu bytes from "
-           "one device\n",
-           (long long)steps, (double)end * 1e-6, t->cluster->name, (unsigned long long)messages,
+    printf("\n%lld steps, %.3f us on %s\n", (long long)steps, (double)end * 1e-6, t->cluster->name);
+    say(stdout, 0, "%llu messages, %llu bytes and %llu additions in all; at most %llu bytes from one device",
+           (unsigned long long)messages,
            (unsigned long long)bytes, (unsigned long long)additions, (unsigned long long)most);
 }
 

@@ -1,17 +1,20 @@
 /* schedule_text.c -- a timeline for the terminal. */
 #include "emulated_devices/draw/schedule.h"
+#include "ref/io/terminal.h"
 #include <ctype.h>
 #include <string.h>
 
-enum { LABEL = 5, WIDEST = 4 };
+enum { LABEL = 5, WIDEST = 4, MOST_LINES = 16 };
 
 struct canvas {
     FILE *to;
     const struct schedule *s;
     const struct timing *t;
-    int cells;                          /* columns of the time line */
-    int64_t per_column;                 /* picoseconds per column, rounded up; 0: a unit has several columns */
-    int64_t unit;                       /* greatest common divisor of all durations */
+    int cells, room;                    /* columns of the time line; of one line of it */
+    int64_t per_column;                 /* time of a column; 0: a unit has several columns */
+    int64_t unit;                       /* greatest common divisor of all times */
+    int64_t shortest;                   /* of all computations */
+    bool all_seen;                      /* no computation is shorter than a column */
     int columns_per_unit;
     bool wide, colour;
 };
@@ -44,19 +47,41 @@ static int digits(int n)
     return count;
 }
 
-/* If there is room: columns for letter and number of each unit; else one column per unit; else several units per
- * column. */
+static int64_t shortest_of(const struct schedule *s, const struct timing *t)
+{
+    int64_t least = INT64_MAX;
+    for (int d = 0; d < s->devices; d++)
+        for (int i = 0; i < s->count[d]; i++) {
+            const int64_t takes = t->end[d][i] - t->start[d][i];
+            if (!action_is_message(s->actions[d][i].kind) && takes > 0 && takes < least) least = takes;
+        }
+    return least < INT64_MAX ? least : 1;
+}
+
+/* A column for each unit, or for the shortest computation: it then contains the middle of a column, wherever it begins.
+ * What is longer than a line goes on below it.  Only if that were too many lines, a column is longer. */
+static void choose_columns_of_time(struct canvas *c)
+{
+    const int64_t most = (int64_t)MOST_LINES * c->room;
+    c->columns_per_unit = 0;
+    c->per_column = c->t->makespan / c->unit <= c->room ? c->unit : c->shortest;
+    c->all_seen = (c->t->makespan + c->per_column - 1) / c->per_column <= most;
+    if (!c->all_seen) c->per_column = (c->t->makespan + c->room - 1) / c->room;
+    c->cells = (int)((c->t->makespan + c->per_column - 1) / c->per_column);
+}
+
+/* If there is room: columns for letter and number of each unit; else one of them above the other. */
 static void choose_scale(struct canvas *c, int columns)
 {
-    const int64_t room = columns - LABEL, units = c->t->makespan / c->unit > 0 ? c->t->makespan / c->unit : 1;
+    const int64_t units = c->t->makespan / c->unit > 0 ? c->t->makespan / c->unit : 1;
     const int need = 1 + digits(c->s->micros - 1);
-    c->columns_per_unit = room / units > WIDEST ? WIDEST : (int)(room / units);
+    c->room = columns - LABEL;
+    c->columns_per_unit = c->room / units > WIDEST ? WIDEST : (int)(c->room / units);
     c->wide = c->columns_per_unit >= need + (need < WIDEST);
+    c->all_seen = true;
     if (c->columns_per_unit > need + 1) c->columns_per_unit = need + 1;
-    if (!c->wide && c->columns_per_unit > 1) c->columns_per_unit = 1;
-    c->per_column = c->columns_per_unit > 0 ? 0 : (c->t->makespan + room - 1) / room;
-    c->cells = c->per_column > 0 ? (int)((c->t->makespan + c->per_column - 1) / c->per_column)
-                                 : (int)units * c->columns_per_unit;
+    if (c->wide) c->cells = (int)units * c->columns_per_unit;
+    else choose_columns_of_time(c);
 }
 
 /* Twice the time at the middle of a column, twice because a column may be half a unit. */
@@ -99,12 +124,13 @@ static char character(const struct canvas *c, struct action a, int offset, int r
     return offset < (int)strlen(text) ? text[offset] : c->colour ? ' ' : '-';
 }
 
-static void draw_row(const struct canvas *c, int device, int row)
+/* The columns of one line, from column `begin` on. */
+static void draw_row(const struct canvas *c, int device, int row, int begin)
 {
     int shown = -1, first = 0;
     if (row == 0) fprintf(c->to, "%3d  ", device);
     else fprintf(c->to, "     ");
-    for (int column = 0, from = 0; column < c->cells; column++) {
+    for (int column = begin, from = 0; column < c->cells && column < begin + c->room; column++) {
         const int i = action_at(c, device, column, from);
         if (i >= 0) from = i;
         if (i != shown) {
@@ -129,13 +155,22 @@ static void legend(const struct canvas *c)
             fprintf(c->to, "%s%s%s %s  ", c->colour ? background((enum action_kind)k) : "",
                     action_letter((enum action_kind)k), c->colour ? "\033[0m" : "", word[k]);
     fprintf(c->to, "%s\n", c->s->chunks > 1 ? "lower case: odd chunks" : "");
+    if (!c->wide && c->s->micros > 10) say(c->to, 5, "     below each letter the last digit of the microbatch");
+    if (!c->all_seen)
+        say(c->to, 5, "     a column is %lld of time, and the shortest pass takes %lld: of several in a column one is "
+            "drawn; --svg FILE has all", (long long)c->per_column, (long long)c->shortest);
 }
 
 void schedule_draw_text(FILE *to, const struct schedule *s, const struct timing *t, int columns, bool colour)
 {
-    struct canvas c = { .to = to, .s = s, .t = t, .unit = unit_of(s, t), .colour = colour };
+    struct canvas c = { .to = to, .s = s, .t = t, .unit = unit_of(s, t), .shortest = shortest_of(s, t),
+                        .colour = colour };
     choose_scale(&c, columns < 40 ? 40 : columns);
-    for (int d = 0; d < s->devices; d++)
-        for (int row = 0; row < (c.wide ? 1 : 2); row++) draw_row(&c, d, row);
+    for (int begin = 0; begin < c.cells; begin += c.room) {
+        if (c.cells > c.room)
+            fprintf(to, "%sfrom time %lld on\n", begin > 0 ? "\n" : "", (long long)(begin * c.per_column));
+        for (int d = 0; d < s->devices; d++)
+            for (int row = 0; row < (c.wide ? 1 : 2); row++) draw_row(&c, d, row, begin);
+    }
     legend(&c);
 }

@@ -2,10 +2,12 @@
  * sums. */
 #include "emulated_devices/draw/tensor.h"
 #include "ref/io/options.h"
+#include "ref/io/table.h"
+#include "ref/io/terminal.h"
 #include <stdio.h>
 #include <string.h>
 
-enum { COLUMNS = 100, INDENT = 4, GAP = 3, TEXT = 160, LINE = 3 * TEXT + 32, MOST_LINES = 64 };
+enum { INDENT = 4, GAP = 3, TEXT = 160, LINE = 3 * TEXT + 32, MOST_LINES = 64 };
 
 /* ---- blocks as text ---------------------------------------------------------------------------------------------- */
 
@@ -88,7 +90,7 @@ static void print_lines(struct lines *l)
     for (int i = 0; i < l->count; i++)
         if ((int)strlen(l->text[i]) > longest) longest = (int)strlen(l->text[i]);
     for (int i = 0; i < l->count; i++) {
-        const bool last = i + 1 == l->count || at + INDENT + 2 * longest + GAP > COLUMNS;
+        const bool last = i + 1 == l->count || at + INDENT + 2 * longest + GAP > picture_columns(stdout);
         printf("%*s%s", at == 0 ? INDENT : 0, "", l->text[i]);
         if (last) printf("\n");
         else printf("%*s", longest - (int)strlen(l->text[i]) + GAP, "");
@@ -145,7 +147,7 @@ static void print_totals(const struct pass_outcome *o, int P, int64_t steps)
         messages += o[d].messages, bytes += o[d].bytes, additions += o[d].additions;
         as_cost = as_cost && o[d].as_cost, whole = whole && o[d].whole;
     }
-    printf("  %lld step%s, %llu messages, %llu bytes, %llu additions: %s;\n  %s\n", (long long)steps,
+    say(stdout, 2, "  %lld step%s, %llu messages, %llu bytes, %llu additions: %s;\n  %s", (long long)steps,
            steps == 1 ? "" : "s", messages, bytes, additions,
            as_cost ? "on every device what the cost function says" : "THE COST FUNCTION DIFFERS",
            whole ? "every device has its piece of the result, with all parts in it"
@@ -197,18 +199,21 @@ static void print_mesh(const struct tensor_trace *t)
 
 static void print_pieces(const struct tensor_trace *t)
 {
-    printf("\n%-11s%-25s%-33s%s\n", "device has", "of X (and dX)", "of W (and dW)", "of Y (and dY)");
+    printf("\n");
+    struct table table = table_start("pieces", 1, "device has\tof X (and dX)\tof W (and dW)\tof Y (and dY)");
     for (int d = 0; d < t->P; d++) {
-        printf("%-11d", d);
+        char row[4 * TEXT];
+        int used = snprintf(row, sizeof row, "%d", d);
         for (enum linear_matrix m = LINEAR_X; m <= LINEAR_Y; m++) {
             struct part p = linear_part(t->layer, d, m);
-            char rows[TEXT / 2], cols[TEXT / 2], text[TEXT + 8];
+            char rows[TEXT / 2], cols[TEXT / 2];
             print_indices(rows, sizeof rows, set_of(&p.rows)), print_indices(cols, sizeof cols, set_of(&p.cols));
             part_free(&p);
-            snprintf(text, sizeof text, "[%s,%s]", rows, cols);
-            printf("%-*s%s", m == LINEAR_X ? 25 : m == LINEAR_W ? 33 : 0, text, m == LINEAR_Y ? "\n" : "");
+            used += snprintf(row + used, sizeof row - (size_t)used, "\t[%s,%s]", rows, cols);
         }
+        table_row(&table, "%s", row);
     }
+    table_end(&table);
 }
 
 static enum error_code wrong_piece(const struct tensor_trace *t, const struct pass_outcome *o, int device,
@@ -229,12 +234,15 @@ enum error_code show_tensor_draw(const struct tensor_trace *t, struct error *err
     printf("%s\n", s->head.name);
     printf("  "), print_wrapped(stdout, 2, s->head.description);
     printf("  "), print_wrapped(stdout, 2, s->head.source);
-    printf("\nThe matrix \"%s\" on %d device%s: Y [%lld,%lld] = X [%lld,%lld] W [%lld,%lld]^T.\n[0:4,2:6]: rows 0 to "
-           "3, columns 2 to 5.\n",
+    printf("\n");
+    say(stdout, 0,
+        "The matrix \"%s\" on %d device%s: Y [%lld,%lld] = X [%lld,%lld] W [%lld,%lld]^T.\n[0:4,2:6]: rows 0 to "
+           "3, columns 2 to 5.",
            t->role, t->P, t->P > 1 ? "s" : "", (long long)l->N, (long long)l->O, (long long)l->N, (long long)l->I,
            (long long)l->O, (long long)l->I);
     if (t->P > 1)
-        printf("An inner dimension has %d parts. Y[..](01) has parts 0 and 1 in its sums; Y[..] all of them.\n", t->P);
+        say(stdout, 0, "An inner dimension has %d parts. Y[..](01) has parts 0 and 1 in its sums; Y[..] all of them.",
+            t->P);
     printf("A step is the time of one message or one product.\n");
     print_mesh(t);
     print_pieces(t);

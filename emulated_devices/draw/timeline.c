@@ -2,20 +2,21 @@
 #include "emulated_devices/draw/schedule.h"
 #include "emulated_devices/draw/svg.h"
 #include "emulated_devices/schemes/pipeline/schedule_file.h"
+#include "ref/io/terminal.h"
+#include <stdio.h>
 #include <stdlib.h>
-#include <unistd.h>
-
-enum { COLUMNS = 100 };
 
 void timeline_say_rest(FILE *to, const struct schedule *s)
 {
-    fprintf(to, "  memory   ");
-    for (int d = 0; d < s->devices && d < 16; d++) fprintf(to, " %d", schedule_peak(s, d));
-    fprintf(to, "%s %s held at most, device by device\n", s->devices > 16 ? " ..." : "",
-            s->chunks > 1 ? "stages' microbatches" : "microbatches");
+    char peaks[200];
+    int used = 0;
+    for (int d = 0; d < s->devices && d < 16; d++)
+        used += snprintf(peaks + used, sizeof peaks - (size_t)used, " %d", schedule_peak(s, d));
+    say(to, 12, "  memory   %s%s %s held at most, device by device", peaks, s->devices > 16 ? " ..." : "",
+        s->chunks > 1 ? "stages' microbatches" : "microbatches");
     fprintf(to, "  messages  %lld\n", (long long)schedule_messages(s));
-    fprintf(to, "  order     weight gradients are %sadded in the order of the microbatches\n",
-            schedule_adds_in_order(s) ? "" : "not ");
+    say(to, 12, "  order     weight gradients are %sadded in the order of the microbatches",
+        schedule_adds_in_order(s) ? "" : "not ");
     fprintf(to, "  sends     %s if each send blocks until its receive\n",
             schedule_survives_blocking_sends(s) ? "it runs even" : "it would hang");
 }
@@ -56,7 +57,7 @@ static enum error_code draw(const struct schedule *s, struct timing *t, const ch
 {
     timing_summarise(t, s);
     fprintf(out, "\nlast step's pipeline, in virtual time\n");
-    schedule_draw_text(out, s, t, COLUMNS, isatty(fileno(out)));
+    schedule_draw_text(out, s, t, picture_columns(out), terminal_has_colours(out));
     fprintf(out, "\n  time      %.3f us from the first action to the last\n  bubble    %.2f %%\n",
             1e-6 * (double)t->makespan, 100 * t->bubble);
     timeline_say_rest(out, s);

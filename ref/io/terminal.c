@@ -1,6 +1,7 @@
 /* terminal.c -- see terminal.h. */
 #define _DEFAULT_SOURCE
 #include "ref/io/terminal.h"
+#include "ref/io/document.h"
 #include "ref/io/options.h"
 #include <stdarg.h>
 #include <stdbool.h>
@@ -25,6 +26,12 @@ int terminal_columns(FILE *to)
     const int n = told ? atoi(told) : fd < 0 ? 0 : columns_of(fd);
     if (n <= 0) return 0;
     return n < TERMINAL_LEAST ? TERMINAL_LEAST : n > TERMINAL_MOST ? TERMINAL_MOST : n;
+}
+
+int picture_columns(FILE *to)
+{
+    const int columns = terminal_columns(to);
+    return columns > 0 && columns < PICTURE_MOST ? columns : PICTURE_MOST;
 }
 
 static int widest_line(const char *text)
@@ -56,8 +63,8 @@ void say(FILE *to, int left, const char *format, ...)
     print_wrapped_at(to, left, columns, text + left);
 }
 
-/* See no-color.org: any value but an empty one. */
-static bool has_colours(FILE *to)
+/* See no-color.org: any value of NO_COLOR but an empty one. */
+bool terminal_has_colours(FILE *to)
 {
     const char *off = getenv("NO_COLOR"), *kind = getenv("TERM");
     return terminal_columns(to) > 0 && (off == NULL || *off == '\0') && (kind == NULL || strcmp(kind, "dumb") != 0);
@@ -66,11 +73,12 @@ static bool has_colours(FILE *to)
 void say_verdict(FILE *to, enum news news, const char *text)
 {
     const int word = (int)strcspn(text, ":"), columns = terminal_columns(to);
+    if (document_is_quiet()) document_verdict(text);
     if (columns == 0 || text[word] == '\0') {
         say(to, 0, "%s", text);
         return;
     }
     const char *on = news == GOOD_NEWS ? "\033[32m" : "\033[1;31m";
-    fprintf(to, has_colours(to) ? "%s%.*s\033[0m: " : "%.0s%.*s: ", on, word, text);
+    fprintf(to, terminal_has_colours(to) ? "%s%.*s\033[0m: " : "%.0s%.*s: ", on, word, text);
     print_wrapped_at(to, word + 2, columns, text + word + 2);
 }

@@ -5,15 +5,22 @@
 #ifndef ORRERY_TERMINAL_H
 #define ORRERY_TERMINAL_H
 
+#include <stdbool.h>
 #include <stdio.h>
 
-enum { TERMINAL_LEAST = 40, TERMINAL_MOST = 200 };
+enum { TERMINAL_LEAST = 40, TERMINAL_MOST = 200, PICTURE_MOST = 100 };
 
 /** Where a process finds the columns of the terminal that its parent writes to, if pipes are in between; 0: none. */
 #define TERMINAL_VARIABLE "ORRERY_TERMINAL"
 
 /** The columns of the terminal behind a stream, TERMINAL_LEAST to TERMINAL_MOST; 0 if it is not a terminal. */
 int terminal_columns(FILE *);
+
+/** The columns that a picture may have: those of a terminal, but at most PICTURE_MOST; PICTURE_MOST in a file. */
+int picture_columns(FILE *);
+
+/** Whether a stream is a terminal that shows colours, and NO_COLOR does not forbid them. */
+bool terminal_has_colours(FILE *);
 
 /**
  * Print text and end the line.  On a terminal that is too narrow for one of its lines, all of it is folded anew.

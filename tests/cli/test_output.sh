@@ -75,7 +75,7 @@ test_lists_and_help() {
     for word in models tensor data schedules collectives optimizers clusters backends dtypes; do
         run list $word;                     expect_status 0; expect_silent; expect_out '^  [a-z0-9]'
     done
-    run list clashes;                       expect_status 0; expect_silent; expect_out '^  --tiles T$'; expect_out '^      --tensor 1d-sp-overlap, 2d, 2.5d or 3d uses a matrix several times'
+    run list clashes;                       expect_status 0; expect_silent; expect_out '^  --tiles T$'; expect_out '^ +--tensor 1d-sp-overlap, 2d, 2.5d or 3d uses a matrix several times'
 }
 
 run_tests test_plain_lines test_json_is_json test_json_to_standard_output test_same_twice test_first_loss_on_any_mesh test_lists_and_help

@@ -7,7 +7,7 @@ on_terminal() {                                     # on_terminal COLUMNS WORDS.
     printf -v words '%q ' "$program" "$@"
     command="orrery $*, on $columns columns" status=0
     TERM=xterm timeout 300 script -qec "stty cols $columns; $words" /dev/null </dev/null >"$place/raw" 2>&1 || status=$?
-    sed -e 's/\r*$//' -e 's/.*\r//' -e 's/\x1b\[[0-9;]*m//g' "$place/raw" >"$place/out"
+    sed -e 's/\r*$//' -e 's/.*\r//' -e 's/\x1b\[[0-9;]*[mK]//g' "$place/raw" >"$place/out"
     out=$(cat "$place/out")
 }
 words_of() { tr -s ' \n' '\n' <"$1" | grep -v '^$'; }
@@ -58,5 +58,68 @@ test_version_and_help() {
     run help;                                       expect_status 0; expect_out '^Check:$'; expect_out '^  verify '
 }
 
+# Every topic of show and bench: a new one is tried by its default words, unless it is too slow for `make test`.
+slow=" step check published plan quantized offload collectives dispatch tensor attention streams "
+test_every_command_fits() {
+    local topic words
+    for topic in $(topics_of show); do
+        words=; case $topic in schedule) words="zb-h1 --pp 8 --micro 20" ;; esac
+        on_terminal 80 show $topic $words;          expect_status 0; expect_columns 80
+        [ "$TIER" = verify ] || case $topic in schedule) ;; *) [[ $topic < d ]] || break ;; esac
+    done
+    on_terminal 80 show allreduce ring --devices 12; expect_status 0; expect_columns 80
+    for topic in $(topics_of bench); do
+        [[ $slow == *" $topic "* && $TIER != verify ]] && continue
+        words=
+        case $topic in
+            step) words="--model tiny --runs 1 --rounds 1" ;; check) words="--model tiny --tokens 8" ;; collectives) words="--bytes 4K --runs 1" ;;
+            plan) words="--model tiny --devices 64" ;; attention) words="--seq 64 --heads 8 --head-width 2 --devices 1,4 --claims no --wall 0" ;;
+            tensor) words="--width 32 --heads 8 --seq 8 --batch 8 --devices 1,4 --run 4 --runs 1" ;;
+        esac
+        on_terminal 80 bench $topic $words;         expect_status 0; expect_columns 80
+    done
+    on_terminal 80 list;                            expect_status 0; expect_columns 80
+    on_terminal 80 list collectives;                expect_status 0; expect_columns 80
+    on_terminal 80 list ring;                       expect_status 0; expect_columns 80
+    on_terminal 80 check "$top/golden/biased-mlp.safetensors" "$top/golden/biased-attention.safetensors"; expect_status 3; expect_columns 80
+    grep -q $'\e\[1;31mFAILED\e\[0m: ' "$place/raw" || complain 'the verdict is not red'
+    [ "$TIER" != verify ] || { on_terminal 80 verify collectives --devices 3; expect_status 0; expect_columns 80; }
+}
+topics_of() { "$program" "$1" --help | sed -n 's/^  \([a-z-]*\) .*/\1/p'; }
 
-run_tests test_version_and_help test_every_help_fits test_a_checked_run_fits test_folding_loses_nothing
+# A table loses no word and no number when it is folded or cut into parts.
+test_tables_lose_nothing() {
+    local missing
+    run bench streams;                              cp "$place/out" "$place/wide"
+    on_terminal 50 bench streams;                   expect_columns 50; cp "$place/out" "$place/narrow"
+    missing=$(comm -23 <(words_of "$place/wide" | sort -u) <(words_of "$place/narrow" | sort -u))
+    [ -z "$missing" ] || complain "words are lost: $missing"
+}
+
+# No pass is sampled away: what does not fit a line goes on below; what would be too many lines is said.
+test_schedules_are_whole() {
+    local drawn
+    run show schedule 1f1b --pp 8 --micro 64;       expect_status 0; expect_columns 100; expect_out '^from time 95 on$'
+    drawn=$(grep -E '^ +[0-9]+  ' "$place/out" | grep -o F | wc -l)
+    [ "$drawn" = 512 ] || complain "$drawn forwards are drawn, not 8 x 64"
+    run show schedule 1f1b --pp 4 --micro 1000;     expect_status 0; expect_out 'of several in a column one is drawn; --svg FILE has all'
+}
+
+test_lists() {
+    run list;                                       expect_status 0; [ "$(wc -l <"$place/out")" -lt 400 ] || complain 'not a line for each entry'
+    run list ring-zigzag;                           expect_status 0; expect_out '^  ring-zigzag '; expect_out '^ +sends '; expect_no_out '^  ulysses'
+    run list zigzag-ring;                           expect_status 2; expect_error 'WHAT zigzag-ring'
+    run list rign-zigzag;                           expect_status 2; expect_error 'did you mean ring-zigzag\?'
+}
+
+test_quiet() {
+    make_text
+    run train --model tiny --data "$text" --steps 1 --batch 2 --dp 2 --check ref --quiet; expect_status 0; expect_silent
+    [ "$(cat "$place/out")" = 'OK: every activation, gradient, weight and loss of every device is what one device computes.' ] || complain 'not the verdict alone'
+    run list --quiet;                               expect_status 0; [ ! -s "$place/out" ] || complain 'something is printed'
+    run show schedule 1f1b --json "$place/j";       expect_status 0; expect_out '^  bubble '; expect_file "$place/j"
+    run show schedule 1f1b --json /nowhere/j;       expect_status 1; expect_error '--json /nowhere/j: cannot be written'
+}
+
+run_tests test_version_and_help test_every_help_fits test_a_checked_run_fits test_folding_loses_nothing test_every_command_fits test_tables_lose_nothing \
+    test_schedules_are_whole test_lists test_quiet

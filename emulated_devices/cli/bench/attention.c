@@ -2,7 +2,10 @@
  * the wall time of eight devices beside that of one. */
 #include "emulated_devices/cli/bench/attention.h"
 #include "emulated_devices/cli/bench/bench.h"
+#include "ref/io/document.h"
 #include "ref/io/json.h"
+#include "ref/io/table.h"
+#include "ref/io/terminal.h"
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -146,28 +149,28 @@ const struct attention_row *attention_row_of(const struct attention_rows *rows, 
 
 static void print_head(const struct asked *a, const struct cluster *m)
 {
-    printf("Attention of one layer, forward and backward: %d sequence%s of %d tokens, %d query heads,\n"
-           "%d key/value heads, width %d, %s, on %s", a->B, plural(a->B), a->S, a->H, a->K, a->A, a->dtype, m->name);
-    if (m->levels > 1) printf(", nodes of %d", m->link[0].devices);
-    printf(".\nVirtual time, and how many times faster than one device; of the device with most: what it sends,\n"
-           "MB of this to other nodes, and memory at the peak.\n\n"
-           "%3s %-14s %10s %10s %6s %9s %9s %9s %9s\n",
-           "P", "scheme", "us", "forward", "x", "messages", "MB", "between", "peak MB");
+    char nodes[32] = "";
+    if (m->levels > 1) snprintf(nodes, sizeof nodes, ", nodes of %d", m->link[0].devices);
+    say(stdout, 0, "Attention of one layer, forward and backward: %d sequence%s of %d tokens, %d query heads,\n"
+        "%d key/value heads, width %d, %s, on %s%s.\n"
+        "Virtual time, and how many times faster than one device; of the device with most: what it sends,\n"
+        "MB of this to other nodes, and memory at the peak.", a->B, plural(a->B), a->S, a->H, a->K, a->A, a->dtype,
+        m->name, nodes);
+    printf("\n");
 }
 
-static void print_rows(const struct attention_rows *rows, int P, double *one)
+static void say_rows(struct table *t, const struct attention_rows *rows, int P, double *one)
 {
     for (int i = 0; i < rows->used; i++) {
         const struct attention_row *r = &rows->row[i];
         const double *c = r->count;
         if (P == 1 && i > 0) break;     /* all are the same */
         if (P == 1) *one = c[COUNT_TIME];
-        printf("%3d %-14s %10.1f %10.1f", P, P == 1 ? "one device" : r->scheme->head.name, c[COUNT_TIME] * 1e-6,
-               c[COUNT_FORWARD] * 1e-6);
-        if (*one > 0) printf(" %6.2f", *one / c[COUNT_TIME]);
-        else printf(" %6s", "");
-        printf(" %9.0f %9.3f %9.3f %9.3f\n", c[COUNT_MESSAGES], c[COUNT_BYTES] * 1e-6, c[COUNT_BETWEEN] * 1e-6,
-               c[COUNT_MEMORY] * 1e-6);
+        char times[16] = "";
+        if (*one > 0) snprintf(times, sizeof times, "%.2f", *one / c[COUNT_TIME]);
+        table_row(t, "%d\t%s\t%.1f\t%.1f\t%s\t%.0f\t%.3f\t%.3f\t%.3f", P, P == 1 ? "one device" : r->scheme->head.name,
+                  c[COUNT_TIME] * 1e-6, c[COUNT_FORWARD] * 1e-6, times, c[COUNT_MESSAGES], c[COUNT_BYTES] * 1e-6,
+                  c[COUNT_BETWEEN] * 1e-6, c[COUNT_MEMORY] * 1e-6);
     }
 }
 
@@ -188,6 +191,7 @@ static enum error_code compare(const struct asked *a, char *program, cJSON *list
 {
     struct cluster m;
     double one = 0;
+    struct table t = table_start(NULL, 2, "P\tscheme\tus\tforward\tx\tmessages\tMB\tbetween\tpeak MB");
     enum error_code e = find_cluster(&m, &a->job, 1, err);
     if (!e) e = set_backend("count", err);
     if (!e && !a->quiet) print_head(a, &m);
@@ -197,9 +201,11 @@ static enum error_code compare(const struct asked *a, char *program, cJSON *list
         j.P = a->size[i], j.runs = 0;
         e = attention_job_run(&rows, &j, program, status, err);
         if (e || *status != 0) break;
-        if (!a->quiet) print_rows(&rows, j.P, &one);
+        say_rows(&t, &rows, j.P, &one);
         add_rows(list, &rows, j.P);
     }
+    if (a->quiet) table_drop(&t);
+    else table_end(&t);
     fflush(stdout);
     return e;
 }
@@ -230,8 +236,10 @@ static enum error_code compare_by_wall_clock(const struct asked *a, char *progra
     cJSON_AddNumberToObject(root, "wall_seconds_one_device", one);
     cJSON_AddNumberToObject(root, "wall_seconds_ring_zigzag", all);
     if (!a->quiet)
-        printf("\nBy the wall clock, on %ld cores, median of %d: %d tokens, 2 heads of width 32, fp32.  ring-zigzag\n"
-               "on %d devices takes %.3f s, one device takes %.3f s: %.2f times as long (goal: at most 1.5).\n",
+        printf("\n"),
+            say(stdout, 0,
+               "By the wall clock, on %ld cores, median of %d: %d tokens, 2 heads of width 32, fp32.  ring-zigzag\n"
+               "on %d devices takes %.3f s, one device takes %.3f s: %.2f times as long (goal: at most 1.5).",
                sysconf(_SC_NPROCESSORS_ONLN), a->job.runs, a->wall, WALL_DEVICES, all, one, all / one);
     return OK;
 }
@@ -240,7 +248,7 @@ static enum error_code compare_by_wall_clock(const struct asked *a, char *progra
 
 static enum error_code bench(const struct asked *a, char *program, int *status, struct error *err)
 {
-    cJSON *root = cJSON_CreateObject(), *rows = cJSON_AddArrayToObject(root, "rows");
+    cJSON *root = document_start("orrery bench attention"), *rows = cJSON_AddArrayToObject(root, "rows");
     enum error_code e = compare(a, program, rows, status, err);
     if (!e && *status == 0 && a->claims && !a->quiet) e = attention_claims(a->job.cluster, program, status, err);
     if (!e && *status == 0 && a->wall > 0 && a->job.runs > 0)

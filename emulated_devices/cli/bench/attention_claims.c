@@ -1,6 +1,8 @@
 /* attention_claims.c -- what papers claim of their attention schemes, beside our virtual time; and where a scheme
  * should not help. */
 #include "emulated_devices/cli/bench/attention.h"
+#include "ref/io/table.h"
+#include "ref/io/terminal.h"
 #include <stdio.h>
 
 /* One side of a comparison: a scheme on P devices, in nodes of `node`. */
@@ -74,7 +76,7 @@ static enum error_code run_side(const struct claim *c, const struct side *s, con
     return e;
 }
 
-static void print_claim(const struct claim *c, double ratio)
+static void add_claim(struct table *t, const struct claim *c, double ratio)
 {
     static const char *const what[ATTENTION_COUNTS] = { [COUNT_TIME] = "time", [COUNT_FORWARD] = "forward",
                                                         [COUNT_BYTES] = "bytes" };
@@ -83,24 +85,26 @@ static void print_claim(const struct claim *c, double ratio)
     char claimed[16] = "", which[40];
     if (c->claimed > 0) snprintf(claimed, sizeof claimed, "%.2f", c->claimed);
     snprintf(which, sizeof which, "%s, %s", s->scheme, c->other.scheme);
-    if (c->source[0]) printf("%s\n", c->source);
-    printf("  %s\n    %-26s %3d %5d %7lld %3lld  %-8s %7s %7.2f  %s\n", c->says, which, s->P, s->node, (long long)s->S,
-           (long long)c->K, what[c->count], claimed, ratio, shown ? "yes" : "NO");
-    if (!shown && c->otherwise) printf("    %s\n", c->otherwise);
+    table_row(t, "%s\t%d\t%d\t%lld\t%lld\t%s\t%s\t%.2f\t%s\t%s%s%s%s%s", which, s->P, s->node, (long long)s->S,
+              (long long)c->K, what[c->count], claimed, ratio, shown ? "yes" : "NO", c->source,
+              c->source[0] ? ": " : "",
+              c->says, !shown && c->otherwise ? "; " : "", !shown && c->otherwise ? c->otherwise : "");
 }
 
 enum error_code attention_claims(const char *cluster, char *program, int *status, struct error *err)
 {
-    printf("\nClaims, and where a scheme should not help: time, forward time or bytes of the second scheme over\n"
-           "those of the first.  16 query heads, K key/value heads, bf16.  Shown: ours goes the same way.\n\n"
-           "    %-26s %3s %5s %7s %3s  %-8s %7s %7s  shown\n", "", "P", "node", "tokens", "K", "of", "claimed", "ours");
+    printf("\n");
+    say(stdout, 0, "Claims, and where a scheme should not help: time, forward time or bytes of the second scheme over\n"
+           "those of the first.  16 query heads, K key/value heads, bf16.  Shown: ours goes the same way.");
+    printf("\n");
+    struct table t = table_start(NULL, 1, "\tP\tnode\ttokens\tK\tof\tclaimed\tours\tshown\tclaim");
     for (size_t i = 0; i < sizeof claims / sizeof *claims; i++) {
         double first = 0, other = 0;
         enum error_code e = run_side(&claims[i], &claims[i].first, cluster, program, &first, status, err);
         if (!e && *status == 0) e = run_side(&claims[i], &claims[i].other, cluster, program, &other, status, err);
-        if (e || *status != 0) return e;
-        print_claim(&claims[i], other / first);
-        fflush(stdout);
+        if (e || *status != 0) return table_drop(&t), e;
+        add_claim(&t, &claims[i], other / first);
     }
+    table_end(&t);
     return OK;
 }

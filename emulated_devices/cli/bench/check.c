@@ -11,6 +11,7 @@
 #include "ref/golden/batch.h"
 #include "ref/golden/make.h"
 #include "ref/io/disk.h"
+#include "ref/io/document.h"
 #include "ref/io/json.h"
 #include "ref/io/safetensors.h"
 #include "ref/numeric/philox.h"
@@ -281,7 +282,7 @@ static enum error_code run_check(const struct place *p, struct measured *m, stru
 
 static enum error_code write_json(const struct asked *a, const struct measured *m, struct error *err)
 {
-    cJSON *root = cJSON_CreateObject();
+    cJSON *root = document_start("orrery bench check");
     cJSON_AddStringToObject(root, "model", a->model);
     cJSON_AddNumberToObject(root, "tokens", (double)a->sequences * a->tokens);
     cJSON_AddNumberToObject(root, "ranks", a->ranks);

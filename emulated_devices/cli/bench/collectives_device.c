@@ -4,7 +4,10 @@
 #include "emulated_devices/cli/measure.h"
 #include "emulated_devices/comm/peer.h"
 #include "emulated_devices/verify/cases/exact.h"
+#include "ref/io/document.h"
 #include "ref/io/json.h"
+#include "ref/io/table.h"
+#include "ref/io/terminal.h"
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -155,23 +158,24 @@ static uint64_t call_bytes(const struct bench *b)
 static void print_head(const struct bench *b)
 {
     const struct cluster *m = &b->world->device->clock.cluster;
-    printf("\n%s, %d device%s on %ld cores, fp32, sum; medians of %d, all in turn; virtual time on %s\n\n",
-           operation_name(b->call.operation), b->call.P, plural(b->call.P), sysconf(_SC_NPROCESSORS_ONLN),
-           b->asked->runs, m->name);
-    printf("%7s %8s  %-19s %11s %8s %8s %8s %9s %11s %6s %9s %9s\n", "size", "count", "algorithm", "time us",
-           "alg GB/s", "bus GB/s", "messages", "bytes", "virtual us", "errors", "/blocking", "/yielding");
+    printf("\n");
+    say(stdout, 0, "%s, %d device%s on %ld cores, fp32, sum; medians of %d, all in turn; virtual time on %s",
+        operation_name(b->call.operation), b->call.P, plural(b->call.P), sysconf(_SC_NPROCESSORS_ONLN),
+        b->asked->runs, m->name);
+    printf("\n");
 }
 
-static void print_lane(const struct bench *b, const struct lane *l)
+static void add_lane(struct table *t, const struct bench *b, const struct lane *l)
 {
     const double bandwidth = (double)call_bytes(b) / l->median * 1e-9;
-    printf("%7s %8lld  %-19s %11.1f %8.3f %8.3f ", size_format(call_bytes(b)).text, (long long)b->call.args.count,
-           lane_name(l), l->median * 1e6, bandwidth, bandwidth * bus_factor(b->call.operation, b->call.P));
+    char counted[80] = "\t\t";
     if (l->algorithm)
-        printf("%8.0f %9.0f %11.3f %6.0f", l->counted[MESSAGES], l->counted[BYTES], l->counted[VIRTUAL] * 1e-6,
-               l->counted[WRONG]);
-    else printf("%8s %9s %11s %6.0f", "", "", "", l->counted[WRONG]);
-    printf(" %8.2fx %8.2fx\n", b->lane[PEER_BLOCKING].median / l->median, b->lane[PEER_YIELDING].median / l->median);
+        snprintf(counted, sizeof counted, "%.0f\t%.0f\t%.3f", l->counted[MESSAGES], l->counted[BYTES],
+                 l->counted[VIRTUAL] * 1e-6);
+    table_row(t, "%s\t%lld\t%s\t%.1f\t%.3f\t%.3f\t%s\t%.0f\t%.2fx\t%.2fx", size_format(call_bytes(b)).text,
+              (long long)b->call.args.count, lane_name(l), l->median * 1e6, bandwidth,
+              bandwidth * bus_factor(b->call.operation, b->call.P), counted, l->counted[WRONG],
+              b->lane[PEER_BLOCKING].median / l->median, b->lane[PEER_YIELDING].median / l->median);
 }
 
 static void print_size(const struct bench *b)
@@ -179,13 +183,16 @@ static void print_size(const struct bench *b)
     const struct lane *best = NULL;
     const struct algorithm *chosen =
         algorithm_choose(b->call.operation, b->call.P, &b->call.args, &b->world->device->clock.cluster);
+    struct table t = table_start(NULL, 3, "size\tcount\talgorithm\ttime us\talg GB/s\tbus GB/s\tmessages\tbytes"
+                                          "\tvirtual us\terrors\t/blocking\t/yielding");
     for (int i = 0; i < b->lanes; i++) {
-        print_lane(b, &b->lane[i]);
+        add_lane(&t, b, &b->lane[i]);
         if (b->lane[i].algorithm && (!best || b->lane[i].median < best->median)) best = &b->lane[i];
     }
+    table_end(&t);
     if (best)
-        printf("%17s best: %s, %.2f times as fast as MPI blocking, %.2f times as fast as MPI yielding;  auto: %s\n", "",
-               lane_name(best), b->lane[PEER_BLOCKING].median / best->median,
+        say(stdout, 8, "  best: %s, %.2f times as fast as MPI blocking, %.2f times as fast as MPI yielding;  auto: %s",
+            lane_name(best), b->lane[PEER_BLOCKING].median / best->median,
                b->lane[PEER_YIELDING].median / best->median, chosen ? chosen->name : "none");
     printf("\n");
     fflush(stdout);
@@ -225,7 +232,7 @@ static void add_rows(const struct bench *b)
 
 static enum error_code write_rows(struct bench *b, struct error *err)
 {
-    cJSON *root = cJSON_CreateObject();
+    cJSON *root = document_start("orrery bench collectives");
     cJSON_AddStringToObject(root, "operation", operation_name(b->call.operation));
     cJSON_AddStringToObject(root, "dtype", dtype_name(b->call.args.dtype));
     cJSON_AddStringToObject(root, "cluster", b->world->device->clock.cluster.name);

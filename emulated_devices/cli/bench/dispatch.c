@@ -4,7 +4,10 @@
 #include "emulated_devices/cli/bench/dispatch_load.h"
 #include "emulated_devices/comm/comm.h"
 #include "emulated_devices/verify/cases/experts.h"
+#include "ref/io/document.h"
 #include "ref/io/json.h"
+#include "ref/io/table.h"
+#include "ref/io/terminal.h"
 #include <math.h>
 #include <stdio.h>
 #include <string.h>
@@ -29,7 +32,7 @@ struct row { const struct expert_scheme *scheme; int ep, etp; double count[COUNT
 struct activation { int local; double sent; };
 enum { ACTIVATIONS_SAID = 3 };
 
-struct table {
+struct counted {
     const struct asked *asked;
     struct row row[MOST_ROWS];
     int rows;
@@ -59,7 +62,7 @@ static void run(struct comm *world, struct expert_layer *l, const struct cluster
     count[WRONG] = !traffic_equal(&did, &cost, -1) || !expert_layer_right(l);
 }
 
-static enum error_code add_row(struct table *t, struct comm *world, const struct expert_scheme *s, int etp,
+static enum error_code add_row(struct counted *t, struct comm *world, const struct expert_scheme *s, int etp,
                                struct error *err)
 {
     static struct expert_layer layer;
@@ -102,7 +105,7 @@ static enum error_code count_activation(struct activation *a, struct comm *world
 
 /* ---- claims ------------------------------------------------------------------------------------------------------ */
 
-static const struct row *row_of(const struct table *t, const char *scheme, int etp)
+static const struct row *row_of(const struct counted *t, const char *scheme, int etp)
 {
     for (int i = 0; i < t->rows; i++)
         if (strcmp(t->row[i].scheme->head.name, scheme) == 0 && t->row[i].etp == etp) return &t->row[i];
@@ -111,7 +114,7 @@ static const struct row *row_of(const struct table *t, const char *scheme, int e
 
 /* Of one of the four exchanges of rows: its messages; and its bytes, as a part of all rows that a device has. */
 static double messages_of(const struct row *r) { return (r->count[MESSAGES] - r->ep + 1) / 4; }
-static double part_of(const struct table *t, const struct row *r)
+static double part_of(const struct counted *t, const struct row *r)
 {
     const struct asked *a = t->asked;
     return (r->count[BYTES] - 4.0 * a->experts * (r->ep - 1)) / 4 / (8.0 * a->tokens * a->choices * a->width);
@@ -145,28 +148,28 @@ static double rows_counted(const struct asked *a, const struct row *r, bool once
     return (r->between - nodes * (a->devices - 1) * 4 * told) / row;
 }
 
-static int print_claim(const char *what, const char *source, double said, double counted)
+static int add_claim(struct table *to, const char *what, const char *source, double said, double counted)
 {
     const bool equal = fabs(said - counted) <= 1e-9 * fabs(said);
-    printf("  %-54s %9.4g %9.4g  %s\n    %s\n", what, said, counted, equal ? "==" : "DIFFERS", source);
+    table_row(to, "%s\t%.4g\t%.4g\t%s\t%s", what, said, counted, equal ? "==" : "DIFFERS", source);
     return !equal;
 }
 
 /* Local activation rates without and with prediction, of the paper's two models. */
-static int print_activations(const struct table *t)
+static int add_activations(struct table *to, const struct counted *t)
 {
     const struct activation *a = t->activation;
     int differ = 0;
     for (int i = 1; i < ACTIVATIONS_SAID && a->sent > 0; i++) {
         char what[64];
         snprintf(what, sizeof what, "rows saved if %d %% of the choices are local, not %d %%", a[i].local, a->local);
-        differ += print_claim(what, i == 1 ? "Sem-MoE, arXiv:2503.04398: 49 %" : "the same: 57 %",
+        differ += add_claim(to, what, i == 1 ? "Sem-MoE, arXiv:2503.04398: 49 %" : "the same: 57 %",
                               1 - (100 - a[i].local) / (100.0 - a->local), 1 - a[i].sent / a->sent);
     }
     return differ;
 }
 
-static enum error_code print_claims(const struct table *t, struct error *err)
+static enum error_code print_claims(const struct counted *t, struct error *err)
 {
     const struct asked *a = t->asked;
     const double P = a->devices, m = a->node;
@@ -174,58 +177,65 @@ static enum error_code print_claims(const struct table *t, struct error *err)
                      *sliced = row_of(t, "alltoall", 2), *two = row_of(t, "two-step", 1);
     int differ = 0;
     if (a->tokens * a->choices % a->experts != 0 || a->experts % a->devices != 0) {
-        printf("\nNo claims: they are of an even load, and here experts do not get equally many rows.\n");
+        printf("\n"),
+            say(stdout, 0, "No claims: they are of an even load, and here experts do not get equally many rows.");
         return OK;
     }
-    printf("\nWhat is said of an even load                                said   counted\n\n");
+    printf("\nWhat is said of an even load\n\n");
+    struct table to = table_start(NULL, 1, "\tsaid\tcounted\t\tsource");
     if (direct) {
-        differ += print_claim("messages of an all-to-all: P-1", "Tutel, arXiv:2206.03382", P - 1, messages_of(direct));
-        differ += print_claim("its bytes, of all rows: (P-1)/P", "the same", (P - 1) / P, part_of(t, direct));
+        differ += add_claim(&to, "messages of an all-to-all: P-1", "Tutel, arXiv:2206.03382", P - 1,
+                            messages_of(direct));
+        differ += add_claim(&to, "its bytes, of all rows: (P-1)/P", "the same", (P - 1) / P, part_of(t, direct));
     }
     if (hierarchical && a->node > 1 && a->devices % a->node == 0) {
-        differ += print_claim("messages by nodes of m: m + P/m - 2", "the same: 2DH", m + P / m - 2,
+        differ += add_claim(&to, "messages by nodes of m: m + P/m - 2", "the same: 2DH", m + P / m - 2,
                               messages_of(hierarchical));
-        differ += print_claim("its bytes: (m-1)/m + 1 - m/P", "the same", (m - 1) / m + 1 - m / P,
+        differ += add_claim(&to, "its bytes: (m-1)/m + 1 - m/P", "the same", (m - 1) / m + 1 - m / P,
                               part_of(t, hierarchical));
     }
     /* along etp also the experts of rows, of 32 bits, and its counts */
     if (direct && sliced) {
         const double rows = (double)a->tokens * a->choices, more = (rows + 1) / (8 * rows * a->width);
-        differ += print_claim("ep P/2 x etp 2 sends, of all rows: (P-2)/P + 1",
+        differ += add_claim(&to, "ep P/2 x etp 2 sends, of all rows: (P-2)/P + 1",
                               "MoE parallel folding, arXiv:2504.14960", (P - 2) / P + 1, part_of(t, sliced) - more);
     }
     if (direct && two && a->node < a->devices) {
         const double tokens = (double)a->devices * a->tokens;
-        differ += print_claim("copies of a row that cross to other nodes", "a row a choice",
+        differ += add_claim(&to, "copies of a row that cross to other nodes", "a row a choice",
                               rows_crossing(a, false) / tokens, rows_counted(a, direct, false) / tokens);
-        differ += print_claim("the same, once to each node with experts of it", "DeepSeek-V3, arXiv:2412.19437",
+        differ += add_claim(&to, "the same, once to each node with experts of it", "DeepSeek-V3, arXiv:2412.19437",
                               rows_crossing(a, true) / tokens, rows_counted(a, two, true) / tokens);
     }
-    differ += print_activations(t);
+    differ += add_activations(&to, t);
+    table_end(&to);
     return differ ? fail(err, ERR_CHECK, "bench dispatch: %d of these formulas do not hold", differ) : OK;
 }
 
 /* ---- output ------------------------------------------------------------------------------------------------------ */
 
-static void print_table(const struct table *t)
+static void print_counted(const struct counted *t)
 {
     const struct asked *a = t->asked;
-    printf("Rows of one layer to their experts and back, forward and backward: %d experts, %d tokens of width %d on\n"
-           "each device, %d choices of each, fp64, on %s, nodes of %d.  Of the device with most: virtual\n"
-           "time, what it sends, KB of this to other nodes, and the rows that it computes.\n\n"
-           "%-14s %4s %4s %10s %9s %10s %10s %7s\n", a->experts, a->tokens, a->width, a->choices, a->cluster, a->node,
-           "scheme", "ep", "etp", "us", "messages", "KB", "between", "rows");
+    say(stdout, 0,
+        "Rows of one layer to their experts and back, forward and backward: %d experts, %d tokens of width %d on\n"
+        "each device, %d choices of each, fp64, on %s, nodes of %d.  Of the device with most: virtual\n"
+        "time, what it sends, KB of this to other nodes, and the rows that it computes.", a->experts, a->tokens,
+        a->width, a->choices, a->cluster, a->node);
+    printf("\n");
+    struct table to = table_start(NULL, 3, "scheme\tep\tetp\tus\tmessages\tKB\tbetween\trows");
     for (int i = 0; i < t->rows; i++) {
         const struct row *r = &t->row[i];
-        printf("%-14s %4d %4d %10.1f %9.0f %10.1f %10.1f %7.0f\n", r->scheme->head.name, r->ep, r->etp,
+        table_row(&to, "%s\t%d\t%d\t%.1f\t%.0f\t%.1f\t%.1f\t%.0f", r->scheme->head.name, r->ep, r->etp,
                r->count[TIME] * 1e-6, r->count[MESSAGES], r->count[BYTES] / 1000, r->count[BETWEEN] / 1000,
                r->count[ROWS]);
     }
+    table_end(&to);
 }
 
-static enum error_code write_json(const struct table *t, struct error *err)
+static enum error_code write_json(const struct counted *t, struct error *err)
 {
-    cJSON *root = cJSON_CreateObject(), *rows = cJSON_AddArrayToObject(root, "rows");
+    cJSON *root = document_start("orrery bench dispatch"), *rows = cJSON_AddArrayToObject(root, "rows");
     for (int i = 0; i < t->rows; i++) {
         cJSON *row = cJSON_CreateObject();
         cJSON_AddItemToArray(rows, row);
@@ -240,22 +250,22 @@ static enum error_code write_json(const struct table *t, struct error *err)
     return e;
 }
 
-static enum error_code report(const struct table *t, struct error *err)
+static enum error_code report(const struct counted *t, struct error *err)
 {
     enum error_code e = OK;
     for (int i = 0; i < t->rows && !e; i++)
         if (t->row[i].count[WRONG] > 0)
             e = fail(err, ERR_CHECK, "%s, ep %d x etp %d: a device did not send what the formulas say, or has a wrong "
                      "result", t->row[i].scheme->head.name, t->row[i].ep, t->row[i].etp);
-    if (!e && !t->asked->quiet) print_table(t), e = print_claims(t, err);
+    if (!e && !t->asked->quiet) print_counted(t), e = print_claims(t, err);
     if (!e && !t->asked->quiet) e = dispatch_load_print(t->load, err);
     return !e && t->asked->json ? write_json(t, err) : e;
 }
 
 static enum error_code bench_on(struct comm *world, const void *asked, struct error *err)
 {
-    static struct table t;
-    t = (struct table){ .asked = asked, .activation = { { .local = 25 }, { .local = 62 }, { .local = 68 } } };
+    static struct counted t;
+    t = (struct counted){ .asked = asked, .activation = { { .local = 25 }, { .local = 62 }, { .local = 68 } } };
     enum error_code e = world->size == t.asked->devices ? OK
         : fail(err, ERR_USAGE, "bench: the launcher started %d processes; --devices is %d", world->size,
                t.asked->devices);

@@ -1,5 +1,7 @@
 #include "emulated_devices/cli/bench/dispatch_load.h"
 #include "emulated_devices/comm/comm.h"
+#include "ref/io/table.h"
+#include "ref/io/terminal.h"
 #include <math.h>
 #include <stdio.h>
 
@@ -55,15 +57,18 @@ enum error_code dispatch_load_count(struct load_row row[LOAD_ROWS], struct comm 
 
 enum error_code dispatch_load_print(const struct load_row row[LOAD_ROWS], struct error *err)
 {
-    printf("\nA load that follows Zipf's law, the same in each step: rows of the busiest\n"
-           "device over the mean; weights of copies that all devices send in a forward pass,\n"
-           "and that a device keeps.\n\n"
-           "%-22s %10s %10s %10s\n", "scheme", "over mean", "KB sent", "KB kept");
+    printf("\n");
+    say(stdout, 0, "A load that follows Zipf's law, the same in each step: rows of the busiest\n"
+        "device over the mean; weights of copies that all devices send in a forward pass,\n"
+        "and that a device keeps.");
+    printf("\n");
+    struct table t = table_start(NULL, 1, "scheme\tover mean\tKB sent\tKB kept");
     for (int i = 0; i < LOAD_ROWS; i++) {
         char name[32] = "alltoall";
         if (row[i].copies) snprintf(name, sizeof name, "fssdp --copies %d", row[i].copies);
-        printf("%-22s %10.2f %10.1f %10.1f\n", name, row[i].busiest, row[i].sent / 1000, row[i].kept / 1000);
+        table_row(&t, "%s\t%.2f\t%.1f\t%.1f", name, row[i].busiest, row[i].sent / 1000, row[i].kept / 1000);
     }
+    table_end(&t);
     for (int i = 1; i < LOAD_ROWS; i++)
         if (row[0].busiest > 1 && row[i].busiest >= row[0].busiest)
             return fail(err, ERR_CHECK, "bench dispatch: %d copies do not make the work more even", row[i].copies);

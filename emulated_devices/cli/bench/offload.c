@@ -8,6 +8,8 @@
 #include "emulated_devices/cli/bench/ring.h"
 #include "emulated_devices/schemes/data/data.h"
 #include "emulated_devices/schemes/data/load.h"
+#include "ref/io/table.h"
+#include "ref/io/terminal.h"
 #include <stdio.h>
 #include <stdlib.h>
 
@@ -54,13 +56,14 @@ static enum error_code slowest(struct comm *world, struct loaded *t, struct erro
 static enum error_code print_loads(struct comm *world, const struct asked *a, struct error *err)
 {
     enum error_code e = OK;
-    if (world->rank == 0)
-        printf("Loading %d MiB of weights from the hosts to P devices of %s, in us of virtual time:\neach device reads "
-               "1/P and they gather "
-               "(ZeRO-Infinity, arXiv:2104.07857), or one owner reads\nall and broadcasts\n\n%4s %12s %12s %8s %12s "
-               "%12s %8s\n",
-               a->megabytes, a->cluster.name, "P", "read, parts", "read, owner", "ratio", "all, parts", "all, owner",
-               "ratio");
+    struct table table = table_start("loading", 1, "P\tread, parts\tread, owner\tratio\tall, parts\tall, owner"
+                                                   "\tratio of all");
+    if (world->rank == 0) {
+        say(stdout, 0, "Loading %d MiB of weights from the hosts to P devices of %s, in us of virtual time:\n"
+            "each device reads 1/P and they gather (ZeRO-Infinity, arXiv:2104.07857), or one owner reads\n"
+            "all and broadcasts", a->megabytes, a->cluster.name);
+        printf("\n");
+    }
     for (int P = 1; P <= world->size && !e; P++) {
         struct loaded t[2] = { { 0, 0 }, { 0, 0 } };
         const int64_t n = ((int64_t)a->megabytes << 18) / P * P;
@@ -70,10 +73,12 @@ static enum error_code print_loads(struct comm *world, const struct asked *a, st
             if (!e) e = slowest(world, &t[by_owner], err);
         }
         if (world->rank == 0 && !e)
-            printf("%4d %12.1f %12.1f %8.2f %12.1f %12.1f %8.2f\n", P, 1e-6 * (double)t[0].read,
+            table_row(&table, "%d\t%.1f\t%.1f\t%.2f\t%.1f\t%.1f\t%.2f", P, 1e-6 * (double)t[0].read,
                    1e-6 * (double)t[1].read, (double)t[1].read / (double)t[0].read, 1e-6 * (double)t[0].all,
                    1e-6 * (double)t[1].all, (double)t[1].all / (double)t[0].all);
     }
+    if (world->rank == 0) table_end(&table);
+    else table_drop(&table);
     return e;
 }
 
@@ -132,12 +137,12 @@ static double published(int stride)
 
 enum { HOST_ALONE = 1000000, MOST_STRIDE = 10 };
 
-static void print_stride(const char *name, picoseconds took, picoseconds host, double limit, double paper,
-                         const char *mark)
+static void add_stride(struct table *t, const char *name, picoseconds took, picoseconds host, double limit,
+                       double paper, const char *mark)
 {
     char beside[16] = "-";
     if (paper > 0) snprintf(beside, sizeof beside, "%.2f", paper / published(1));
-    printf("%10s %12.1f %10.2f %12.2f %12s%s\n", name, 1e-6 * (double)took, (double)took / (double)host, limit, beside,
+    table_row(t, "%s\t%.1f\t%.2f\t%.2f\t%s\t%s", name, 1e-6 * (double)took, (double)took / (double)host, limit, beside,
            mark);
 }
 
@@ -155,23 +160,26 @@ static enum error_code print_strides(struct comm *alone, const struct asked *a, 
     if (e) return e;
     const picoseconds by_host = host / slices,
                       moved = time_at_rate(14 * (uint64_t)(model_elements(&model) / slices), a->cluster.copy_rate);
-    printf("\nThe update of %d slices of up to %d elements, bf16 weights on the device, the rest in host\nmemory, one "
-           "device: every kth slice is "
-           "read, stepped by the device and written back; the host\nsteps the others (Deep Optimizer States, "
-           "arXiv:2410.21316)\n\n",
-           slices, a->slice);
-    printf("%10s %12s %10s %12s %12s\n", "stride", "virtual us", "of host's", "formula", "published");
-    print_stride("host alone", host, host, 1, published(1), "");
+    printf("\n");
+    say(stdout, 0, "The update of %d slices of up to %d elements, bf16 weights on the device, the rest in host\n"
+        "memory, one device: every kth slice is read, stepped by the device and written back; the host\n"
+        "steps the others (Deep Optimizer States, arXiv:2410.21316)", slices, a->slice);
+    printf("\n");
+    struct table t = table_start("strides", 1, "stride\tvirtual us\tof host's\tformula\tpublished\t");
+    add_stride(&t, "host alone", host, host, 1, published(1), "");
     for (int k = 1; k <= MOST_STRIDE; k++) {
         char name[16];
         const double most = (double)((k - 1) * by_host > moved ? (k - 1) * by_host : moved);
         snprintf(name, sizeof name, "%d", k);
-        print_stride(name, took[k], host, most / k / (double)by_host, k > 1 ? published(k) : 0,
-                     k == best ? "  least" : "");
+        add_stride(&t, name, took[k], host, most / k / (double)by_host, k > 1 ? published(k) : 0,
+                     k == best ? "least" : "");
     }
-    printf("\nformula: max((k-1) host, copies)/k of a slice, in units of the host's time for one;\nleast at stride %d\n"
-           "published: the 20B model on 4 A100s, in units of its own host's time\n",
-           data_balanced_stride(by_host, moved));
+    table_end(&t);
+    printf("\n");
+    say(stdout, 0,
+        "formula: max((k-1) host, copies)/k of a slice, in units of the host's time for one;\nleast at stride %d",
+        data_balanced_stride(by_host, moved));
+    say(stdout, 0, "published: the 20B model on 4 A100s, in units of its own host's time");
     return OK;
 }
 

@@ -3,6 +3,8 @@
 #include "emulated_devices/cli/bench/bench.h"
 #include "emulated_devices/model/dry_run.h"
 #include "ref/io/output.h"
+#include "ref/io/table.h"
+#include "ref/io/terminal.h"
 #include <stdio.h>
 #include <string.h>
 #include <sys/resource.h>
@@ -79,12 +81,12 @@ static enum error_code measure(const struct wanted *w, int devices, struct row *
     return r->code ? fail(err, r->code, "%d devices: %s", devices, r->err.text) : OK;
 }
 
-static void print_row(int devices, const struct row *r)
+static void add_row(struct table *t, int devices, const struct row *r)
 {
     char folded[40];
     const struct crew_outcome *o = &r->run.crew;
-    printf("%7d  %-21s %6d %10llu %10llu %8.2f %9.0f %6.0f %11.1f\n", devices,
-           folding_describe(&r->run.folding, folded, sizeof folded), o->lives, (unsigned long long)o->events,
+    table_row(t, "%d\t%s\t%d\t%llu\t%llu\t%.2f\t%.0f\t%.0f\t%.1f", devices,
+              folding_describe(&r->run.folding, folded, sizeof folded), o->lives, (unsigned long long)o->events,
            (unsigned long long)o->switches, r->seconds, o->events ? 1e9 * r->seconds / (double)o->events : 0,
            (double)r->kilobytes / 1024, 1e-9 * (double)r->step);
 }
@@ -98,17 +100,20 @@ static enum error_code print_all(const struct wanted *w, struct error *err)
             e = fail(err, ERR_USAGE, "--devices %d: must be a multiple of %d, tp %d x pp %d", devices[i],
                      PARTS * PARTS, PARTS, PARTS);
     if (e) return e;
-    printf("A step of %s without its numbers: %d microbatches of a sequence, 1f1b, tp %d x pp %d x dp,\n"
-           "bf16, on %s\n\n", w->model, w->micro, PARTS, PARTS, w->cluster.name);
-    printf("%7s  %-21s %6s %10s %10s %8s %9s %6s %11s\n", "devices", "folded", "ran", "events", "switches", "seconds",
-           "ns/event", "MB", "virtual ms");
+    say(stdout, 0, "A step of %s without its numbers: %d microbatches of a sequence, 1f1b, tp %d x pp %d x dp,\n"
+        "bf16, on %s", w->model, w->micro, PARTS, PARTS, w->cluster.name);
+    printf("\n");
+    struct table t = table_start("plans", 1, "devices\tfolded\tran\tevents\tswitches\tseconds\tns/event\tMB"
+                                             "\tvirtual ms");
     for (int i = 0; i < count && !e; i++) {
         struct row r = { .code = OK };
         e = measure(w, devices[i], &r, err);
-        if (!e) print_row(devices[i], &r);
+        if (!e) add_row(&t, devices[i], &r);
     }
-    printf("\nEvents: messages sent and received by the devices that ran. Seconds of a processor. MB: the most\n"
-           "that the process held.\n");
+    table_end(&t);
+    printf("\n");
+    say(stdout, 0, "Events: messages sent and received by the devices that ran. Seconds of a processor. MB: the most\n"
+        "that the process held.");
     return e;
 }
 

@@ -1,7 +1,10 @@
 #include "emulated_devices/cli/bench/published.h"
 #include "emulated_devices/cli/bench/bench.h"
 #include "emulated_devices/cli/measure.h"
+#include "ref/io/document.h"
 #include "ref/io/json.h"
+#include "ref/io/table.h"
+#include "ref/io/terminal.h"
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -14,8 +17,13 @@ void published_section(struct published *p, const char *title, const char *sourc
 {
     p->count = 0, p->sum = 0, p->most = 0;
     p->brief = brief && !p->every;
-    if (!p->quiet) printf("%s\n  %s\n  %s; calibrated on %s\n\n", title, source, unit, calibrated);
-    if (!p->quiet && !p->brief) printf("  %-58s %10s %10s %8s\n", "", "published", "ours", "error");
+    if (!p->quiet) {
+        say(stdout, 0, "%s", title);
+        say(stdout, 2, "  %s", source);
+        say(stdout, 2, "  %s; calibrated on %s", unit, calibrated);
+        printf("\n");
+    }
+    p->table = table_start(NULL, 1, "\tpublished\tours\terror %");
     if (p->sections == NULL) return;
     cJSON *section = cJSON_CreateObject();
     cJSON_AddItemToArray(p->sections, section);
@@ -44,7 +52,7 @@ void published_row(struct published *p, const char *what, double published, doub
     const double error = published != 0 ? 100 * (ours / published - 1) : ours == 0 ? 0 : INFINITY;
     keep_error(p, error);
     if (!p->quiet && !p->brief)
-        printf("  %-58s %10.*f %10.*f %+6.2f %%\n", what, digits, published, digits, ours, error);
+        table_row(&p->table, "%s\t%.*f\t%.*f\t%+.2f", what, digits, published, digits, ours, error);
     if (p->rows == NULL) return;
     cJSON *row = cJSON_CreateObject();
     cJSON_AddItemToArray(p->rows, row);
@@ -56,6 +64,8 @@ void published_row(struct published *p, const char *what, double published, doub
 
 void published_end(struct published *p)
 {
+    if (p->quiet || p->brief) table_drop(&p->table);
+    else table_end(&p->table);
     if (p->count == 0 || p->quiet) return;
     printf("  %d rows: error %.2f %% on average, median %.2f %%, at most %.2f %%\n\n", p->count, p->sum / p->count,
            measure_median(p->error, p->count), p->most);
@@ -101,11 +111,12 @@ enum error_code bench_published_topic(int argc, char **argv, int *status, struct
         argc - 3, argv + 3, table, &help, err);
     if (e || help) return e;
     if (searches) return calibrate(&p, err);
-    p.sections = json ? cJSON_CreateArray() : NULL;
+    cJSON *root = json ? document_start("orrery bench published") : NULL;
+    p.sections = json ? cJSON_AddArrayToObject(root, "sections") : NULL;
     p.quiet = json && strcmp(json, "-") == 0;
     e = all_sections(&p, err);
-    if (!e && json) e = json_write(json, p.sections, err);
-    cJSON_Delete(p.sections);
+    if (!e && json) e = json_write(json, root, err);
+    cJSON_Delete(root);
     free(p.error);
     return e;
 }

@@ -7,6 +7,7 @@
 #define ORRERY_BENCH_PUBLISHED_H
 
 #include "emulated_devices/plan/megatron.h"
+#include "ref/io/table.h"
 #include <cjson/cJSON.h>
 
 struct published {
@@ -18,7 +19,8 @@ struct published {
 
     /* Of the section in work. */
     cJSON *rows;
-    int count, width;                   /* rows so far; of their names */
+    struct table table;
+    int count;                          /* rows so far */
     bool brief;                         /* no rows are printed */
     double sum, most, *error;           /* [room] of each row */
     int room;

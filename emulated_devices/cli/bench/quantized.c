@@ -2,6 +2,8 @@
 #include "emulated_devices/cli/bench/bench.h"
 #include "emulated_devices/cli/cli.h"
 #include "emulated_devices/collectives/quantised.h"
+#include "ref/io/table.h"
+#include "ref/io/terminal.h"
 #include "ref/numeric/distance.h"
 #include "ref/numeric/philox.h"
 #include <math.h>
@@ -91,12 +93,13 @@ static enum error_code measure(struct bench *b, enum way way, enum numbers how, 
 
 /* ---- the table --------------------------------------------------------------------------------------------------- */
 
-static void print_row(const struct bench *b, enum way way, const struct found *f, const struct found *once)
+static void add_row(struct table *t, const struct bench *b, enum way way, const struct found *f,
+                    const struct found *once)
 {
     const double elements = (double)tensor_count(b->row);
-    printf("  %-19s %5.0f %10.0f %10.0f %10.3f   %9.2e %9.2e %6.3f %7.2f\n", way_name[way], f->messages, f->bytes,
-           f->between, f->time * 1e-6, sqrt(f->squares / elements), sqrt(f->bounds / elements), f->worst,
-           sqrt(f->squares / once->squares));
+    table_row(t, "%s\t%.0f\t%.0f\t%.0f\t%.3f\t%.2e\t%.2e\t%.3f\t%.2f", way_name[way], f->messages, f->bytes,
+              f->between, f->time * 1e-6, sqrt(f->squares / elements), sqrt(f->bounds / elements), f->worst,
+              sqrt(f->squares / once->squares));
 }
 
 static enum error_code print_ways(struct bench *b, struct block_format f, enum numbers how, struct error *err)
@@ -104,7 +107,10 @@ static enum error_code print_ways(struct bench *b, struct block_format f, enum n
     struct found once = { 0 }, found;
     const bool speaks = b->world->rank == 0;
     enum error_code e = OK;
-    if (speaks) printf("\nint%d, numbers %s\n", f.bits, numbers_name[how]);
+    char name[60];
+    snprintf(name, sizeof name, "int%d, numbers %s", f.bits, numbers_name[how]);
+    if (speaks) printf("\n%s\n", name);
+    struct table t = table_start(name, 1, "how\tsent\tbytes\toutermost\tus\terror\tbound\tworst\t/ once");
     for (int way = ONCE; way < WAYS && !e; way++) {
         if (way == TWO_STEPS && !b->by_nodes.two_steps) continue;
         e = measure(b, (enum way)way, how, f, &found, err);
@@ -112,8 +118,10 @@ static enum error_code print_ways(struct bench *b, struct block_format f, enum n
         if (!e && !(found.worst <= 1))
             e = fail(err, ERR_CHECK, "int%d, %s: an element is off by %.3g times its bound", f.bits, way_name[way],
                      found.worst);
-        if (speaks && (!e || e == ERR_CHECK)) print_row(b, (enum way)way, &found, &once);
+        if (speaks && (!e || e == ERR_CHECK)) add_row(&t, b, (enum way)way, &found, &once);
     }
+    if (speaks) table_end(&t);
+    else table_drop(&t);
     return e;
 }
 
@@ -122,13 +130,10 @@ static enum error_code print_all(struct bench *b, struct error *err)
     const struct asked *a = b->asked;
     enum error_code e = OK;
     if (b->world->rank == 0)
-        printf("Reduce-scatter of fp32 as codes: %d devices of %s, %d elements for each, %d a block\n\n"
-               "Per device: messages, bytes, bytes at the outermost link level; virtual time. Then the root\n"
-               "mean square of the errors and of their bounds, the largest error/bound of an element, and the\n"
-               "error relative to the first row's.\n\n"
-               "  %-19s %5s %10s %10s %10s   %9s %9s %6s %7s\n",
-               b->world->size, a->cluster.name, a->elements, a->block, "", "sent", "bytes", "outermost", "us", "error",
-               "bound", "worst", "/ once");
+        say(stdout, 0, "Reduce-scatter of fp32 as codes: %d devices of %s, %d elements for each, %d a block. "
+            "Per device: messages, bytes, bytes at the outermost link level; virtual time. Then the root\n"
+            "mean square of the errors and of their bounds, the largest error/bound of an element, and the\n"
+            "error relative to the first row's.", b->world->size, a->cluster.name, a->elements, a->block);
     for (int bits = 8; bits >= 4; bits -= 4)
         for (int how = RANDOM; how < NUMBERS && !e; how++)
             if (a->code == NULL || (strcmp(a->code, "int8") == 0) == (bits == 8))

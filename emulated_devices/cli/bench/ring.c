@@ -1,5 +1,7 @@
 #include "emulated_devices/cli/bench/ring.h"
 #include "emulated_devices/verify/cases/case.h"
+#include "ref/io/table.h"
+#include "ref/io/terminal.h"
 #include <stdio.h>
 
 enum { LAYERS = 8, PASSES = 4, FIRST_RING = 3, RINGS = 3, ROWS = RINGS + 2 };
@@ -79,30 +81,34 @@ static enum error_code infer(struct comm *world, const struct cluster *cluster, 
 /* Bytes of a layer's experts, and of all weights. */
 static double expert_bytes(void) { return 4.0 * (double)(mixture.mixture.E * 3 * mixture.D * mixture.F); }
 
-static void print_row(const char *name, const struct run_of *r, const struct run_of *all, double layers)
+static void add_row(struct table *t, const char *name, const struct run_of *r, const struct run_of *all, double layers)
 {
     const double want = 1 - (LAYERS - layers) * expert_bytes() / (double)all->weights;
-    printf("%-16s %10.1f %8.3f %8.3f %12.1f %8llu %10.1f\n", name, (double)r->weights / 1000,
+    table_row(t, "%s\t%.1f\t%.3f\t%.3f\t%.1f\t%llu\t%.1f", name, (double)r->weights / 1000,
            (double)r->weights / (double)all->weights, want, (double)r->read / 1000, (unsigned long long)r->reads,
            r->us);
 }
 
 static void print_rings(const struct run_of run[ROWS], const struct cluster *cluster, int devices)
 {
-    printf("\nInference, %d passes, on %d device%s of %s, with some of the experts of %d layers on\neach (MoESys, "
-           "arXiv:2205.10034): KB of weights, their part of all, by formula 1 - (N - K) S / N\nof all, KB read, reads, "
-           "and virtual us\n\n%-16s %10s %8s %8s %12s %8s %10s\n", PASSES, devices, devices > 1 ? "s" : "",
-           cluster->name, LAYERS, "", "KB", "of all", "formula", "KB read", "reads", "us");
-    print_row("all there", &run[0], &run[0], LAYERS);
+    printf("\n");
+    say(stdout, 0, "Inference, %d passes, on %d device%s of %s, with some of the experts of %d layers on\n"
+        "each (MoESys, arXiv:2205.10034): KB of weights, their part of all, by formula 1 - (N - K) S / N\n"
+        "of all, KB read, reads, and virtual us", PASSES, devices, devices > 1 ? "s" : "", cluster->name, LAYERS);
+    printf("\n");
+    struct table t = table_start("rings", 1, "experts\tKB\tof all\tformula\tKB read\treads\tus");
+    add_row(&t, "all there", &run[0], &run[0], LAYERS);
     for (int k = 0; k < RINGS; k++) {
         char name[24];
         snprintf(name, sizeof name, "ring of %d", FIRST_RING + k);
-        print_row(name, &run[1 + k], &run[0], FIRST_RING + k);
+        add_row(&t, name, &run[1 + k], &run[0], FIRST_RING + k);
     }
-    print_row("chosen experts", &run[ROWS - 1], &run[0], 1);
-    printf("\nsaid: %.1f GB of a GPU instead of DeepSpeed's %.1f (%.3f of it), in training 104.1B parameters on\n"
-           "64 A100s, and 13 %% more tokens a second in inference.  Of a described cluster we count what moves,\n"
-           "not what another system does with it\n", said_gb[1], said_gb[0], said_gb[1] / said_gb[0]);
+    add_row(&t, "chosen experts", &run[ROWS - 1], &run[0], 1);
+    table_end(&t);
+    printf("\n");
+    say(stdout, 0, "said: %.1f GB of a GPU instead of DeepSpeed's %.1f (%.3f of it), in training 104.1B parameters on\n"
+        "64 A100s, and 13 %% more tokens a second in inference.  Of a described cluster we count what moves,\n"
+        "not what another system does with it", said_gb[1], said_gb[0], said_gb[1] / said_gb[0]);
 }
 
 /* Reads of rings: one of each layer in each pass, and those that are on the device after the last. */

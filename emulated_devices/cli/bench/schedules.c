@@ -3,6 +3,8 @@
 #include "emulated_devices/cli/measure.h"
 #include "emulated_devices/schemes/pipeline/published.h"
 #include "emulated_devices/schemes/pipeline/timing.h"
+#include "ref/io/table.h"
+#include "ref/io/terminal.h"
 #include <math.h>
 #include <stdio.h>
 #include <string.h>
@@ -12,44 +14,43 @@
 /* In units of the last printed digit. */
 static int digits_apart(double ours, double published) { return (int)lround((ours - published) * 1e4); }
 
-static enum error_code print_setting(const struct published_setting *r, struct error *err)
+static enum error_code add_setting(struct table *t, const struct published_setting *r, struct error *err)
 {
-    printf("%-5s %2d %3d", r->model, r->P, r->M);
+    char row[400];
+    int used = snprintf(row, sizeof row, "%s\t%d\t%d", r->model, r->P, r->M);
     for (int c = 0; c < PUBLISHED_COLUMNS; c++) {
         double rate;
         enum error_code e = published_bubble(r, c, &rate, err);
         if (e) return e;
         const int apart = digits_apart(published_digits(rate), r->bubble[c]);
-        printf(" %6.4f %6.4f", r->bubble[c], rate);
-        if (c == PUBLISHED_INTERLEAVED || apart) printf(" %+3d", apart);
+        used += snprintf(row + used, sizeof row - (size_t)used, "\t%.4f\t%.4f\t", r->bubble[c], rate);
+        if (c == PUBLISHED_INTERLEAVED || apart) used += snprintf(row + used, sizeof row - (size_t)used, "%+d", apart);
     }
-    printf("\n");
+    table_row(t, "%s", row);
     return OK;
 }
 
 static enum error_code print_published(struct error *err)
 {
     enum error_code e = OK;
-    printf("Bubble rates of P. Qi et al., arXiv:2401.10241, table 5, and ours from the times of its table 6\n\n%-13s",
-           "");
-    for (int c = 0; c < PUBLISHED_COLUMNS; c++)
-        printf("%-*s",
-               c == PUBLISHED_INTERLEAVED   ? 18
-               : c == PUBLISHED_COLUMNS - 1 ? 0
-                                            : 14,
-               published_schedule_name[c]);
-    printf("\n%-5s %2s %3s", "model", "P", "M");
-    for (int c = 0; c < PUBLISHED_COLUMNS; c++)
-        printf(" %6s %6s%s", "paper", "ours", c == PUBLISHED_INTERLEAVED ? "    " : "");
+    char head[400];
+    int same = 0, used = snprintf(head, sizeof head, "model\tP\tM");
+    say(stdout, 0, "Bubble rates of P. Qi et al., arXiv:2401.10241, table 5, and ours from the times of its table 6");
     printf("\n");
-    for (int i = 0; i < PUBLISHED_SETTINGS && !e; i++) e = print_setting(&published_settings[i], err);
-    int same = 0;
+    for (int c = 0; c < PUBLISHED_COLUMNS; c++)
+        used += snprintf(head + used, sizeof head - (size_t)used, "\t%s\tours\tapart", published_schedule_name[c]);
+    struct table t = table_start("published", 3, head);
+    for (int i = 0; i < PUBLISHED_SETTINGS && !e; i++) e = add_setting(&t, &published_settings[i], err);
+    table_end(&t);
     for (int i = 0; i < PUBLISHED_SETTINGS; i++)
         same += digits_apart(published_digits(published_interleaved_formula(&published_settings[i])),
                              published_settings[i].bubble[PUBLISHED_INTERLEAVED]) == 0;
-    printf("\nDifferences are in units of the last digit.  For interleaved schedules the paper has a formula with\n"
-           "2vP-P-2 message delays, which gives %d of its %d rates to the last digit. An executed schedule has\n"
-           "2(vP-1) of them; ours counts all.\n\n", same, PUBLISHED_SETTINGS);
+    printf("\n");
+    say(stdout, 0,
+        "Differences are in units of the last digit.  For interleaved schedules the paper has a formula with\n"
+        "2vP-P-2 message delays, which gives %d of its %d rates to the last digit. An executed schedule has\n"
+        "2(vP-1) of them; ours counts all.", same, PUBLISHED_SETTINGS);
+    printf("\n");
     return e;
 }
 
@@ -58,18 +59,20 @@ static enum error_code print_published(struct error *err)
 static enum error_code print_formulas(struct error *err)
 {
     enum error_code e = OK;
-    printf("Idle time of a device as published, and ours: P=8, M=32; B = I + W; F&B, a forward and a\n"
-           "backward that DualPipe does side by side, counts as one action, as long as both\n\n");
-    printf("%-12s %-21s %2s %2s %2s  %9s %5s  source\n", "schedule", "formula", "F", "I", "W", "published", "ours");
+    say(stdout, 0, "Idle time of a device as published, and ours: P=8, M=32; B = I + W; F&B, a forward and a\n"
+        "backward that DualPipe does side by side, counts as one action, as long as both");
+    printf("\n");
+    struct table t = table_start("formulas", 2, "schedule\tformula\tF\tI\tW\tpublished\tours\tsource");
     for (const struct published_formula *f = published_formulas; f->schedule && !e; f++) {
         const struct published_case unequal = { 8, 32, f->chunks, 6, 8, 4 }, equal = { 8, 32, f->chunks, 6, 6, 6 },
                                     c = f->equal_times ? equal : unequal;
         int64_t ours;
         e = published_idle(f, c, &ours, err);
         if (!e)
-            printf("%-12s %-21s %2d %2d %2d  %s%7lld %5lld  %s\n", f->schedule, f->formula, (int)c.F, (int)c.I,
-                   (int)c.W, f->at_most ? "<=" : "  ", (long long)f->idle(c), (long long)ours, f->source);
+            table_row(&t, "%s\t%s\t%d\t%d\t%d\t%s%lld\t%lld\t%s", f->schedule, f->formula, (int)c.F, (int)c.I,
+                      (int)c.W, f->at_most ? "<= " : "", (long long)f->idle(c), (long long)ours, f->source);
     }
+    table_end(&t);
     printf("\n");
     return e;
 }
@@ -95,17 +98,18 @@ static enum error_code print_making(struct error *err)
     enum error_code e = OK;
     double most = 0, one;
     printf("Seconds to make a schedule and to prove that it runs\n\n");
+    struct table t = table_start("making", 1, "schedule\tP\tM\tseconds");
     for (int i = 0; schedule_generator_at(i) && !e; i++) {
         const char *name = schedule_generator_at(i)->head.name;
         const bool search = strcmp(name, "zb-1p") == 0 || strcmp(name, "zb-2p") == 0;
         e = make_and_prove(name, LARGE_P, LARGE_M, &one, err);
         if (!e && one > most) most = one;
-        if (!e) printf("  %-14s P=%d M=%d  %7.3f", name, LARGE_P, LARGE_M, one);
+        if (!e) table_row(&t, "%s\t%d\t%d\t%.3f", name, LARGE_P, LARGE_M, one);
         if (!e && search) e = make_and_prove(name, SEARCH_P, SEARCH_M, &one, err);
-        if (!e && search) printf("     P=%d M=%d  %7.3f", SEARCH_P, SEARCH_M, one);
-        if (!e) printf("\n");
+        if (!e && search) table_row(&t, "%s\t%d\t%d\t%.3f", name, SEARCH_P, SEARCH_M, one);
     }
-    if (!e) printf("  %-14s            %7.3f\n\n", "the longest", most);
+    table_end(&t);
+    if (!e) printf("\n  the longest of P=%d M=%d: %.3f\n\n", LARGE_P, LARGE_M, most);
     return e;
 }
 
@@ -123,25 +127,26 @@ static enum error_code time_schedule(const struct schedule *s, const struct want
     return schedule_time_evenly(t, s, each, err);
 }
 
-static void print_schedule(const struct schedule *s, const struct timing *t)
+static void add_schedule(struct table *to, const struct schedule *s, const struct timing *t)
 {
     int peak = 0;
     for (int d = 0; d < s->devices; d++) peak = schedule_peak(s, d) > peak ? schedule_peak(s, d) : peak;
     /* stages of the model on a device, copies not counted twice */
     const double share = (double)s->stages / s->devices;
-    printf("%-14s %6d %7.2f %%  %9.4g  %8.4g  %8lld   %s\n", s->name, s->chunks, 100 * t->bubble,
-           (double)t->span / share, peak / share, (long long)schedule_messages(s),
-           schedule_adds_in_order(s) ? "yes" : "no");
+    table_row(to, "%s\t%d\t%.2f\t%.4g\t%.4g\t%lld\t%s", s->name, s->chunks, 100 * t->bubble,
+              (double)t->span / share, peak / share, (long long)schedule_messages(s),
+              schedule_adds_in_order(s) ? "yes" : "no");
 }
 
 static enum error_code print_all(const struct wanted *w, struct error *err)
 {
-    printf("All schedules: %d devices, %d microbatches; all layers of a device take F %llu, I %llu, W %llu; a message "
-           "%llu\n\n",
-           w->pp, w->micro, (unsigned long long)w->forward, (unsigned long long)w->backward_input,
+    say(stdout, 0,
+        "All schedules: %d devices, %d microbatches; all layers of a device take F %llu, I %llu, W %llu; a message "
+        "%llu", w->pp, w->micro, (unsigned long long)w->forward, (unsigned long long)w->backward_input,
            (unsigned long long)w->backward_weight, (unsigned long long)w->communication);
-    printf("%-14s %6s %9s  %9s  %8s  %8s   %s\n", "schedule", "chunks", "bubble", "time", "memory", "messages",
-           "adds in order");
+    printf("\n");
+    struct table table = table_start("schedules", 1, "schedule\tchunks\tbubble %\ttime\tmemory\tmessages"
+                                                     "\tadds in order");
     for (int i = 0; schedule_generator_at(i); i++) {
         struct schedule s;
         struct timing t;
@@ -155,15 +160,18 @@ static enum error_code print_all(const struct wanted *w, struct error *err)
                                             .communication = (int64_t)w->communication };
         enum error_code e = schedule_make(&s, schedule_generator_at(i)->head.name, &q, &why);
         if (e == ERR_PLAN)
-            printf("%-14s needs %s\n", schedule_generator_at(i)->head.name, schedule_generator_at(i)->head.needs);
+            table_row(&table, "%s\t\t\t\t\t\tneeds %s", schedule_generator_at(i)->head.name,
+                      schedule_generator_at(i)->head.needs);
         if (e == ERR_PLAN) continue;
         if (e) return fail(err, e, "%s", why.text);
         e = time_schedule(&s, w, &t, err);
-        if (!e) print_schedule(&s, &t), timing_free(&t);
+        if (!e) add_schedule(&table, &s, &t), timing_free(&t);
         schedule_free(&s);
         if (e) return e;
     }
-    printf("\nMemory: microbatches whose activations the fullest device holds at once, for all its layers.\n");
+    table_end(&table);
+    printf("\n");
+    say(stdout, 0, "Memory: microbatches whose activations the fullest device holds at once, for all its layers.");
     return OK;
 }
 

@@ -4,7 +4,9 @@
 #include "emulated_devices/device/compute.h"
 #include "emulated_devices/schemes/tensor/tensor.h"
 #include "ref/io/columns.h"
+#include "ref/io/document.h"
 #include "ref/io/json.h"
+#include "ref/io/terminal.h"
 #include "ref/model/transformer.h"
 #include "ref/optim/optimizer.h"
 #include "ref/ops/threads.h"
@@ -250,7 +252,7 @@ static void json_row(const struct shown *w, cJSON *rows, const char *what, const
 static enum error_code write_json(const struct shown *w, const struct model_config *c, struct error *err)
 {
     char what[64];
-    cJSON *root = cJSON_CreateObject();
+    cJSON *root = document_start("orrery bench step");
     cJSON_AddStringToObject(root, "model", c->name);
     cJSON_AddStringToObject(root, "backend", w->b->backend);
     cJSON_AddStringToObject(root, "dtype", w->b->dtype);
@@ -275,8 +277,8 @@ static enum error_code show(const struct bench_step *b, const struct model_confi
     const struct shown w = { b, p, model_step_flops(c, b->batch, c->S), (double)(b->batch * c->S), gemm_flops / gemm };
     const bool quiet = b->json && strcmp(b->json, "-") == 0;
     if (!quiet) {
-        printf("gemm %d cubed, %s, backend %s: %.2f ms, at least %.2f; %.1f GFLOP/s\n", GEMM_SIZE, b->dtype, b->backend,
-               1e3 * gemm, 1e3 * least(p->gemm, b->rounds), w.rate / 1e9);
+        say(stdout, 0, "gemm %d cubed, %s, backend %s: %.2f ms, at least %.2f; %.1f GFLOP/s", GEMM_SIZE, b->dtype,
+            b->backend, 1e3 * gemm, 1e3 * least(p->gemm, b->rounds), w.rate / 1e9);
         show_table(&w, c);
     }
     return b->json ? write_json(&w, c, err) : OK;
@@ -296,8 +298,9 @@ static enum error_code bench_step(struct bench_step *b, const char *program, str
     if (!e) e = gemm_open(&g, backend_find(b->backend), dtype_by_name(b->dtype), err);
     if (!e) {
         if (b->json == NULL || strcmp(b->json, "-") != 0)
-            printf("model %s, batch %lld x %lld tokens, %s, %d threads\nmedians of %d steps and of %d rounds over all "
-                   "rows\n", c.name, (long long)b->batch, (long long)c.S, b->dtype, threads, b->runs, b->rounds);
+            say(stdout, 0,
+                "model %s, batch %lld x %lld tokens, %s, %d threads\nmedians of %d steps and of %d rounds over all "
+                   "rows", c.name, (long long)b->batch, (long long)c.S, b->dtype, threads, b->runs, b->rounds);
         fflush(stdout);
         serial_step(&b->serial, b->state, b->ids, b->ids + 1, b->batch, ++b->steps);       /* warm up */
         gemm_seconds(&g);

@@ -3,8 +3,11 @@
 #include "emulated_devices/cli/bench/bench.h"
 #include "emulated_devices/cli/bench/tensor.h"
 #include "emulated_devices/cli/measure.h"
+#include "ref/io/document.h"
 #include "ref/io/json.h"
 #include "ref/io/output.h"
+#include "ref/io/table.h"
+#include "ref/io/terminal.h"
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -147,17 +150,15 @@ static enum error_code run_jobs(const struct bench_tensor *b, const struct asked
 static void print_head(const struct bench_tensor *b)
 {
     const struct tensor_shape *s = &b->shape;
-    printf("One layer and microbatch, forward and backward: N=%lld tokens in %lld sequences, D=%lld, H=%lld, F=4D,\n"
+    say(stdout, 0,
+        "One layer and microbatch, forward and backward: N=%lld tokens in %lld sequences, D=%lld, H=%lld, F=4D,\n"
            "%s. By formula: sends of the device that sends most, MB of weights and of what is\n"
            "kept for backward, and the transfers' time one after another on %s.\n"
            "Counted, where the layer was computed: virtual time, the compute time in it, buffers, and\n"
-           "wall time on %ld cores, median of %d.\n\n",
+           "wall time on %ld cores, median of %d.",
            (long long)shape_tokens(s), (long long)s->B, (long long)s->D, (long long)s->H, dtype_name(b->dtype),
            b->cluster.name, sysconf(_SC_NPROCESSORS_ONLN), b->runs);
-    printf("%31s %8s %8s %8s |%8s %8s %7s %7s %5s\n", "sent", "weights", "kept", "transf.", "virtual", "comput.",
-           "buffers", "wall", "x");
-    printf("%3s %-13s %5s %8s %8s %8s %8s |%8s %8s %7s %7s %5s\n", "P", "scheme", "mess.", "MB", "MB", "MB", "us", "us",
-           "us", "MB", "ms", "one");
+    printf("\n");
 }
 
 static double one_device(const struct counted *all)
@@ -166,16 +167,20 @@ static double one_device(const struct counted *all)
     return r ? r->median : NAN;
 }
 
-static void print_row(int P, const char *scheme, const struct tensor_figures *f, const struct row *r, double one)
+static void say_row(struct table *t, int P, const char *scheme, const struct tensor_figures *f, const struct row *r,
+                    double one)
 {
-    printf("%3d %-13s %5llu %8.3f %8.3f %8.3f %8.1f |", P, P > 1 ? scheme : "one device",
-           (unsigned long long)f->messages, (double)f->bytes * 1e-6, (double)f->weights * 1e-6, (double)f->kept * 1e-6,
-           (double)f->transfers * 1e-6);
+    char counted[120] = "";
+    int used = 0;
     if (r)
-        printf("%8.1f %8.1f %7.2f %7.1f", r->count[COUNT_VIRTUAL] * 1e-6, r->count[COUNT_COMPUTING] * 1e-6,
-               r->count[COUNT_BUFFERS] * 1e-6, 1e3 * r->median);
-    if (r && one > 0) printf(" %5.*f", r->median < 100 * one ? 2 : 0, r->median / one);
-    printf("\n");
+        used = snprintf(counted, sizeof counted, "\t%.1f\t%.1f\t%.2f\t%.1f", r->count[COUNT_VIRTUAL] * 1e-6,
+                        r->count[COUNT_COMPUTING] * 1e-6, r->count[COUNT_BUFFERS] * 1e-6, 1e3 * r->median);
+    if (r && one > 0)
+        snprintf(counted + used, sizeof counted - (size_t)used, "\t%.*f",
+                 r->median < 100 * one ? 2 : 0, r->median / one);
+    table_row(t, "%d\t%s\t%llu\t%.3f\t%.3f\t%.3f\t%.1f%s", P, P > 1 ? scheme : "one device",
+              (unsigned long long)f->messages, (double)f->bytes * 1e-6, (double)f->weights * 1e-6,
+              (double)f->kept * 1e-6, (double)f->transfers * 1e-6, counted);
 }
 
 static void add_row(cJSON *rows, int P, const char *scheme, const struct tensor_figures *f, const struct row *r,
@@ -214,6 +219,8 @@ static enum error_code check_row(const struct tensor_figures *f, const struct ro
 static enum error_code compare_schemes(const struct bench_tensor *b, const struct counted *all, struct error *err)
 {
     enum error_code e = OK, unlike = OK;
+    struct table t = table_start(NULL, 2, "P\tscheme\tmessages\tsent MB\tweights MB\tkept MB\ttransfers us\tvirtual us"
+                                          "\tcomputing us\tbuffers MB\twall ms\tx one");
     if (!b->quiet) print_head(b);
     for (int n = 0; n < b->sizes && !e; n++)
         for (int i = 0; tensor_scheme_at(i) && !e; i++) {
@@ -227,18 +234,20 @@ static enum error_code compare_schemes(const struct bench_tensor *b, const struc
                 e = OK;
                 continue;
             }
-            if (e) return fail(err, e, "%s", why.text);
+            if (e) return table_drop(&t), fail(err, e, "%s", why.text);
             const struct row *r = find_row(all, P, name);
-            if (!b->quiet) print_row(P, name, &f, r, one_device(all));
+            say_row(&t, P, name, &f, r, one_device(all));
             if (all->document) add_row(cJSON_GetObjectItem(all->document, "rows"), P, name, &f, r, one_device(all));
             if (r && !unlike) unlike = check_row(&f, r, err);
         }
+    if (b->quiet) table_drop(&t);
+    else table_end(&t);
     return e ? e : unlike;
 }
 
 static cJSON *document(const struct bench_tensor *b)
 {
-    cJSON *root = cJSON_CreateObject();
+    cJSON *root = document_start("orrery bench tensor");
     cJSON_AddNumberToObject(root, "D", (double)b->shape.D);
     cJSON_AddNumberToObject(root, "H", (double)b->shape.H);
     cJSON_AddNumberToObject(root, "S", (double)b->shape.S);

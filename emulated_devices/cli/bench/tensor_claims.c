@@ -1,6 +1,8 @@
 /* tensor_claims.c -- from which size one tensor scheme needs less than another, from the cost functions, beside the
  * papers' formulas and measurements; and Korthikanti's formula of a layer's memory. */
 #include "emulated_devices/cli/bench/tensor.h"
+#include "ref/io/table.h"
+#include "ref/io/terminal.h"
 #include <math.h>
 #include <stdio.h>
 #include <string.h>
@@ -77,10 +79,13 @@ static void print_crossings(const struct bench_tensor *b)
 {
     static const char *const names[] = { "2d", "2.5d", "3d" };
     static const int sizes[] = { 4, 8, 9, 16, 18, 27, 32, 64 };
-    printf("\nThe N/D above which a scheme needs less than 1d, at D=%lld in %s: what devices send on average, by\n"
-           "the cost functions and by the formulas of the matrices alone; time of the transfers on\n%s\n\n",
+    printf("\n");
+    say(stdout, 0,
+        "The N/D above which a scheme needs less than 1d, at D=%lld in %s: what devices send on average, by\n"
+           "the cost functions and by the formulas of the matrices alone; time of the transfers on\n%s",
            (long long)b->shape.D, dtype_name(b->dtype), b->cluster.name);
-    printf("%4s  %-6s %-8s %9s %9s %9s\n", "P", "scheme", "mesh", "sent", "formula", "time");
+    printf("\n");
+    struct table t = table_start(NULL, 2, "P\tscheme\tmesh\tsent\tformula\ttime");
     for (size_t n = 0; n < sizeof sizes / sizeof *sizes; n++)
         for (size_t i = 0; i < sizeof names / sizeof *names; i++) {
             const struct tensor_scheme *s = scheme_of(names[i]);
@@ -93,12 +98,12 @@ static void print_crossings(const struct bench_tensor *b)
             s->mesh(sizes[n], mesh);
             if (i == 1 && mesh[0] == 1) continue;                               /* is 2d */
             snprintf(shape, sizeof shape, "%dx%dx%d", mesh[0], mesh[1], mesh[2]);
-            printf("%4d  %-6s %-8s %9s %9s %9s\n", sizes[n], names[i], shape + (mesh[0] == 1 ? 2 : 0),
+            table_row(&t, "%d\t%s\t%s\t%s\t%s\t%s", sizes[n], names[i], shape + (mesh[0] == 1 ? 2 : 0),
                    ratio_text(crossing(b, s, sizes[n], SENT)).text,
                    ratio_text(crossing_by_formula(names[i], mesh, sizes[n])).text,
                    ratio_text(crossing(b, s, sizes[n], TIME)).text);
-            fflush(stdout);
         }
+    table_end(&t);
 }
 
 /* ---- with how many devices --------------------------------------------------------------------------------------- */
@@ -112,10 +117,11 @@ static int fewest(const struct bench_tensor *b, const struct tensor_shape *s, co
     return 0;
 }
 
-static void print_fewest(int P)
+static struct ratio_text fewest_text(int P)
 {
-    if (P > 0) printf(" %7d", P);
-    else printf(" %7s", "none");
+    struct ratio_text t = { "none" };
+    if (P > 0) snprintf(t.text, sizeof t.text, "%d", P);
+    return t;
 }
 
 /* Widths, heads and sequences are those of the papers' tables; the sequences of a microbatch are ours. */
@@ -131,21 +137,23 @@ static void print_shapes(const struct bench_tensor *b)
     struct tensor_shape shapes[1 + sizeof published / sizeof *published] = { b->shape };
     memcpy(shapes + 1, published, sizeof published);
     shapes[0].name = "as above";
-    printf("\nFewest devices, up to %d, with which a scheme sends less than 1d (sent), and has shorter transfers\non "
-           "%s (time)\n\n%-24s %5s %5s %4s %5s",
-           BENCH_TENSOR_DEVICES, b->cluster.name, "shape", "D", "S", "H", "B");
-    for (size_t i = 0; i < sizeof names / sizeof *names; i++) printf("  %4s sent %4s", names[i], "time");
     printf("\n");
+    say(stdout, 0,
+        "Fewest devices, up to %d, with which a scheme sends less than 1d (sent), and has shorter transfers\n"
+        "on %s (time)", BENCH_TENSOR_DEVICES, b->cluster.name);
+    printf("\n");
+    struct table t = table_start(NULL, 1, "shape\tD\tS\tH\tB\t2d sent\ttime\t2.5d sent\ttime\t3d sent\ttime");
     for (size_t n = 0; n < sizeof shapes / sizeof *shapes; n++) {
-        printf("%-24s %5lld %5lld %4lld %5lld", shapes[n].name, (long long)shapes[n].D, (long long)shapes[n].S,
-               (long long)shapes[n].H, (long long)shapes[n].B);
-        for (size_t i = 0; i < sizeof names / sizeof *names; i++) {
-            print_fewest(fewest(b, &shapes[n], scheme_of(names[i]), SENT));
-            print_fewest(fewest(b, &shapes[n], scheme_of(names[i]), TIME));
-        }
-        printf("\n");
-        fflush(stdout);
+        char numbers[120];
+        int used = 0;
+        for (size_t i = 0; i < sizeof names / sizeof *names; i++)
+            used += snprintf(numbers + used, sizeof numbers - (size_t)used, "\t%s\t%s",
+                             fewest_text(fewest(b, &shapes[n], scheme_of(names[i]), SENT)).text,
+                             fewest_text(fewest(b, &shapes[n], scheme_of(names[i]), TIME)).text);
+        table_row(&t, "%s\t%lld\t%lld\t%lld\t%lld%s", shapes[n].name, (long long)shapes[n].D, (long long)shapes[n].S,
+                  (long long)shapes[n].H, (long long)shapes[n].B, numbers);
     }
+    table_end(&t);
 }
 
 /* ---- what papers measured ---------------------------------------------------------------------------------------- */
@@ -181,19 +189,22 @@ static void print_measured(const struct bench_tensor *b)
         { "Tesseract, arXiv:2105.14500", &tesseract, two, 1.53 }, { "Bian et al., arXiv:2105.14450", three, one, 2.32 },
         { "Bian et al., arXiv:2105.14450", three, two, 1.57 },
     };
-    printf("\nSpeed-ups: those that the papers' abstracts state, measured on their GPUs with their shapes, and\n"
+    printf("\n");
+    say(stdout, 0, "Speed-ups: those that the papers' abstracts state, measured on their GPUs with their shapes, and\n"
            "ours, in %s: the ratio of what is sent, and of a layer's time on %s.\n"
-           "%d devices, D=%lld, H=%lld, %lld sequences of %lld; matrices, attention, then transfers; 2.5d as 4x4x4\n\n"
-           "%-32s %-21s %7s %7s %7s\n",
-           dtype_name(b->dtype), b->cluster.name, P, (long long)shape.D, (long long)shape.H, (long long)shape.B,
-           (long long)shape.S, "source", "", "claimed", "sent", "time");
+           "%d devices, D=%lld, H=%lld, %lld sequences of %lld; matrices, attention, then transfers; 2.5d as 4x4x4",
+        dtype_name(b->dtype), b->cluster.name, P, (long long)shape.D, (long long)shape.H, (long long)shape.B,
+        (long long)shape.S);
+    printf("\n");
+    struct table t = table_start(NULL, 2, "source\t\tclaimed\tsent\ttime");
     for (size_t i = 0; i < sizeof claims / sizeof *claims; i++) {
         char which[32];
         snprintf(which, sizeof which, "%s over %s", claims[i].fast->head.name, claims[i].slow->head.name);
-        printf("%-32s %-21s %7.2f %7.2f %7.2f\n", claims[i].source, which, claims[i].claim,
+        table_row(&t, "%s\t%s\t%.2f\t%.2f\t%.2f", claims[i].source, which, claims[i].claim,
                needs(b, &shape, claims[i].slow, P, SENT) / needs(b, &shape, claims[i].fast, P, SENT),
                layer_time(b, &shape, claims[i].slow, P) / layer_time(b, &shape, claims[i].fast, P));
     }
+    table_end(&t);
 }
 
 /* ---- overlapped sums --------------------------------------------------------------------------------------------- */
@@ -229,12 +240,15 @@ static enum error_code print_overlap(const struct bench_tensor *b, struct error 
         product *= gain;
         most = fmax(most, gain);
     }
-    printf("\nProducts that a sum follows, on %d devices: D=%lld (T-NLG's), %lld sequences of %lld; staggered\n"
-           "over one after the other; geometric mean and most\n\n%-32s %-21s %7s %7s %7s %7s\n",
-           P, (long long)shape.D, (long long)shape.B, (long long)shape.S, "source", "", "claimed", "most", "time",
-           "most");
-    printf("%-32s %-21s %7.2f %7.2f %7.2f %7.2f\n", "T3, arXiv:2401.16677", "1d-sp-overlap, 1d-sp", 1.30, 1.47,
-           pow(product, 1.0 / SUMS), most);
+    printf("\n");
+    say(stdout, 0, "Products that a sum follows, on %d devices: D=%lld (T-NLG's), %lld sequences of %lld; staggered\n"
+        "over one after the other; geometric mean and most",
+        P, (long long)shape.D, (long long)shape.B, (long long)shape.S);
+    printf("\n");
+    struct table t = table_start(NULL, 2, "source\t\tclaimed\tmost\ttime\tmost");
+    table_row(&t, "%s\t%s\t%.2f\t%.2f\t%.2f\t%.2f", "T3, arXiv:2401.16677", "1d-sp-overlap, 1d-sp", 1.30, 1.47,
+              pow(product, 1.0 / SUMS), most);
+    table_end(&t);
     stand_close(&p);
     return OK;
 }
@@ -252,12 +266,15 @@ static void print_derived(const struct bench_tensor *b)
         { "the same, inputs gathered again", "1d-sp", "1d and 2 N D (P-1)/P", all + 2.0 * (P - 1) / P },
         { "Wang et al., T3: the same in chunks", "1d-sp-overlap", "as 1d-sp", all + 2.0 * (P - 1) / P },
     };
-    printf("\nElements that each of %d devices sends, in units of N D: claimed, and by the cost functions, with "
-           "the\nnorms' gradients\n\n",
-           P);
+    printf("\n");
+    say(stdout, 0, "Elements that each of %d devices sends, in units of N D: claimed, and by the cost functions, with "
+        "the\nnorms' gradients", P);
+    printf("\n");
+    struct table t = table_start(NULL, 2, "source\tscheme\tclaim\tclaimed\tours");
     for (size_t i = 0; i < sizeof claims / sizeof *claims; i++)
-        printf("%-44s %-14s %-21s %8.4f %8.4f\n", claims[i].source, claims[i].scheme, claims[i].claim,
+        table_row(&t, "%s\t%s\t%s\t%.4f\t%.4f", claims[i].source, claims[i].scheme, claims[i].claim,
                claims[i].elements, needs(b, &b->shape, scheme_of(claims[i].scheme), P, SENT) / ND);
+    table_end(&t);
 }
 
 enum error_code print_claims(const struct bench_tensor *b, struct error *err)
@@ -267,7 +284,9 @@ enum error_code print_claims(const struct bench_tensor *b, struct error *err)
     if (e) return e;
     print_derived(b);
     if (cluster_check(&b->cluster, BENCH_TENSOR_DEVICES, b->dtype, NULL) != OK)
-        printf("\nBelow, devices beyond those that %s has are taken to be on its last link.\n", b->cluster.name);
+        printf("\n"),
+            say(stdout, 0, "Below, devices beyond those that %s has are taken to be on its last link.",
+                b->cluster.name);
     print_crossings(b);
     print_shapes(b);
     print_measured(b);
@@ -289,14 +308,16 @@ static enum error_code print_memory(const struct tensor_shape *s, const char *na
     if (!e) e = layer_memory(&p.tp, N, recompute, term, err);
     if (e) return stand_close(&p), e;
     printf("\n--tensor %s --tp %d --recompute %s\n", name, P, recompute);
+    struct table t = table_start(NULL, 1, "\tpaper\tours\t");
     for (int i = 0; i < LAYER_MEMORY_TERMS; i++) {
         const double ND = (double)N * (double)s->D;
         paper += term[i].paper / ND, kept += (double)term[i].kept / ND;
         if (term[i].paper > 0 || term[i].kept > 0)
-            printf("  %-32s %9.3f %9.3f  %s\n", term[i].what, term[i].paper / ND, (double)term[i].kept / ND,
+            table_row(&t, "%s\t%.3f\t%.3f\t%s", term[i].what, term[i].paper / ND, (double)term[i].kept / ND,
                    term[i].why ? term[i].why : "");
     }
-    printf("  %-32s %9.3f %9.3f\n", "sum", paper, kept);
+    table_row(&t, "sum\t%.3f\t%.3f", paper, kept);
+    table_end(&t);
     stand_close(&p);
     return OK;
 }
@@ -304,8 +325,9 @@ static enum error_code print_memory(const struct tensor_shape *s, const char *na
 enum error_code print_layer_memory(const struct tensor_shape *s, struct error *err)
 {
     const int P = s->H < 8 ? (int)s->H : 8;
-    printf("\nBytes a layer keeps in 16 bits with dropout, in units of N D: V. Korthikanti et al.,\narXiv:2205.05198, "
-           "section 4, and ours\n");
+    printf("\n");
+    say(stdout, 0, "Bytes a layer keeps in 16 bits with dropout, in units of N D: V. Korthikanti et al.,\n"
+        "arXiv:2205.05198, section 4, and ours");
     enum error_code e = print_memory(s, "1d", 1, "none", err);
     if (!e) e = print_memory(s, "1d", P, "none", err);
     if (!e) e = print_memory(s, "1d-sp", P, "none", err);

@@ -10,6 +10,7 @@
 #include "emulated_devices/cli/launch/machine.h"
 #include "emulated_devices/cli/measure.h"
 #include "emulated_devices/cli/launch/watch.h"
+#include "ref/io/document.h"
 #include "ref/io/output.h"
 #include "ref/io/terminal.h"
 #include <errno.h>
@@ -344,6 +345,7 @@ enum error_code launch_devices(int devices, int argc, char **argv, int *status, 
     if (getenv("ORRERY_LAUNCHED") != NULL)
         return fail(err, ERR_COMM, "%s started this process without telling its rank; it must be MPICH's",
                     ORRERY_MPIEXEC);
+    if (argc > 1) document_leave_to(argv[1]);           /* one of the devices writes it */
     enum error_code e = machine_check(devices, err);
     if (!e) e = open_watch(&w, devices, &into, &lifeline, err);
     if (e) return e;

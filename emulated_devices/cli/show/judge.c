@@ -1,5 +1,6 @@
 /* judge.c -- checks every device's result and messages at the end of a collective. */
 #include "emulated_devices/draw/collective.h"
+#include "ref/io/terminal.h"
 #include <stdio.h>
 
 enum { TEXT = 120 };
@@ -88,7 +89,9 @@ static enum error_code judge_results(const struct show_trace *t, struct error *e
         const struct show_verdict *v = &t->end[r].verdict;
         if (v->wrong == 0) continue;
         describe_wrong(t, r, text, sizeof text);
-        printf("RESULT WRONG: %s (%lld of %lld elements)\n", text, (long long)v->wrong, (long long)v->elements);
+        snprintf(text + strlen(text), sizeof text - strlen(text), " (%lld of %lld elements)", (long long)v->wrong,
+                 (long long)v->elements);
+        say(stdout, 0, "RESULT WRONG: %s", text);
         if (devices++ == 0) first = r;
     }
     if (devices == 0) return OK;
@@ -105,8 +108,9 @@ static enum error_code judge_traffic(const struct show_trace *t, struct error *e
         const struct collective_cost cost = collective_cost(t->algorithm, r, t->P, &t->call);
         if (cost.messages == did->messages_sent && cost.bytes == did->bytes_sent && cost.additions == did->additions)
             continue;
-        printf("THE COST FUNCTION DIFFERS: device %d sent %llu messages and %llu bytes and added %llu; the cost "
-               "function says %llu, %llu, %llu\n",
+        say(stdout, 0,
+            "THE COST FUNCTION DIFFERS: device %d sent %llu messages and %llu bytes and added %llu; the cost "
+               "function says %llu, %llu, %llu",
                r, (unsigned long long)did->messages_sent, (unsigned long long)did->bytes_sent,
                (unsigned long long)did->additions, (unsigned long long)cost.messages, (unsigned long long)cost.bytes,
                (unsigned long long)cost.additions);

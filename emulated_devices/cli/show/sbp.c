@@ -3,6 +3,7 @@
 #include "emulated_devices/model/sbp_graph.h"
 #include "emulated_devices/schemes/sbp/assign.h"
 #include "ref/io/output.h"
+#include "ref/io/terminal.h"
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -76,7 +77,8 @@ static enum error_code print_summary(const struct sbp_graph *g, const struct ass
         most = sent > most ? sent : most;
         all += sent;
     }
-    printf("\n%lld elements are sent by all %d devices together, at most %lld by one; %s\n", (long long)a->elements,
+    printf("\n");
+    say(stdout, 0, "%lld elements are sent by all %d devices together, at most %lld by one; %s", (long long)a->elements,
            devices, (long long)most,
            a->exact ? "no other signatures send less" : "of those looked at, no other signatures send less");
     if (drawn == a->elements && all == a->elements) return OK;

@@ -4,10 +4,10 @@
 #include "emulated_devices/draw/timeline.h"
 #include "emulated_devices/draw/schedule.h"
 #include "emulated_devices/schemes/pipeline/schedule_file.h"
+#include "ref/io/document.h"
+#include "ref/io/terminal.h"
+#include <cjson/cJSON.h>
 #include <stdlib.h>
-#include <unistd.h>
-
-enum { COLUMNS = 100 };
 
 struct asked {
     const char *name, *svg, *save;
@@ -60,9 +60,12 @@ static enum error_code parse(struct asked *a, int argc, char **argv, bool *done,
 
 static void list_schedules(FILE *to)
 {
-    fprintf(to, "Schedules that can be shown. `orrery list schedules` says what each needs and costs.\n\n");
-    for (int i = 0; schedule_generator_at(i); i++)
-        fprintf(to, "  %-13s %s\n", schedule_generator_at(i)->head.name, schedule_generator_at(i)->head.description);
+    say(to, 0, "Schedules that can be shown. `orrery list schedules` says what each needs and costs.");
+    fprintf(to, "\n");
+    for (int i = 0; schedule_generator_at(i); i++) {
+        fprintf(to, "  %-13s ", schedule_generator_at(i)->head.name);
+        print_wrapped(to, 16, schedule_generator_at(i)->head.description);
+    }
     fprintf(to, "\nTry `orrery show schedule zb-h1 --pp 4 --micro 8`.\n");
 }
 
@@ -91,14 +94,41 @@ static int64_t busiest(const struct timing *t)
 
 static void say_numbers(FILE *to, const struct schedule *s, const struct timing *t, const struct asked *a)
 {
-    fprintf(to, "\n%s: %d device%s, %d microbatch%s, %d stage%s on each device\n", s->name, s->devices,
-            plural(s->devices), s->micros, s->micros == 1 ? "" : "es", s->chunks, plural(s->chunks));
-    fprintf(to, "  time      %lld, with stage times F %llu, I %llu, W %llu, and %llu for a message\n",
+    fprintf(to, "\n");
+    say(to, 0, "%s: %d device%s, %d microbatch%s, %d stage%s on each device", s->name, s->devices,
+        plural(s->devices), s->micros, s->micros == 1 ? "" : "es", s->chunks, plural(s->chunks));
+    say(to, 12, "  time      %lld, with stage times F %llu, I %llu, W %llu, and %llu for a message",
             (long long)t->makespan, (unsigned long long)a->forward, (unsigned long long)a->backward_input,
             (unsigned long long)a->backward_weight, (unsigned long long)a->communication);
-    fprintf(to, "  bubble    %.2f %%: %lld of work, in %lld from a device's first action to its last\n",
+    say(to, 12, "  bubble    %.2f %%: %lld of work, in %lld from a device's first action to its last",
             100 * t->bubble, (long long)busiest(t), (long long)t->span);
     timeline_say_rest(to, s);
+}
+
+/* Every pass of every device, for --json. */
+static void add_to_document(const struct schedule *s, const struct timing *t)
+{
+    cJSON *data = document_data();
+    if (data == NULL) return;
+    cJSON_AddStringToObject(data, "schedule", s->name);
+    cJSON_AddNumberToObject(data, "devices", s->devices);
+    cJSON_AddNumberToObject(data, "microbatches", s->micros);
+    cJSON_AddNumberToObject(data, "chunks", s->chunks);
+    cJSON_AddNumberToObject(data, "time", (double)t->makespan);
+    cJSON_AddNumberToObject(data, "bubble", t->bubble);
+    document_table("passes");
+    for (int d = 0; d < s->devices; d++)
+        for (int i = 0; i < s->count[d]; i++) {
+            const struct action a = s->actions[d][i];
+            if (action_is_message(a.kind)) continue;
+            cJSON *row = document_row();
+            cJSON_AddNumberToObject(row, "device", d);
+            cJSON_AddStringToObject(row, "pass", action_letter(a.kind));
+            cJSON_AddNumberToObject(row, "microbatch", a.micro);
+            cJSON_AddNumberToObject(row, "chunk", a.chunk);
+            cJSON_AddNumberToObject(row, "start", (double)t->start[d][i]);
+            cJSON_AddNumberToObject(row, "end", (double)t->end[d][i]);
+        }
 }
 
 static enum error_code time_it(struct timing *t, const struct schedule *s, const struct asked *a, struct error *err)
@@ -119,7 +149,8 @@ enum error_code show_schedule(int argc, char **argv, FILE *to, struct error *err
     if (a.name == NULL) return list_schedules(to), OK;
     if ((code = get(&s, &a, err)) != OK) return code;
     if ((code = time_it(&t, &s, &a, err)) == OK) {
-        schedule_draw_text(to, &s, &t, COLUMNS, !a.plain && isatty(fileno(to)));
+        schedule_draw_text(to, &s, &t, picture_columns(to), !a.plain && terminal_has_colours(to));
+        add_to_document(&s, &t);
         say_numbers(to, &s, &t, &a);
         fflush(to);                     /* FILE may be the standard output */
         if (a.svg != NULL) code = timeline_to_file(a.svg, &s, &t, false, err);

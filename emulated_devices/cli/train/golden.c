@@ -169,8 +169,8 @@ static enum error_code conclude(struct session *s, struct error *err)
     if (!s->here) return OK;
     report_copies(&s->record);
     report_check(&s->record);
-    enum error_code e =
-        s->options->json ? fail_about(err, report_json(&s->record, s->options->json, err), "--json") : OK;
+    const char *const json = s->options->json;
+    enum error_code e = json ? fail_about(err, report_json(&s->record, "orrery train", json, err), "--json") : OK;
     if (e || !s->record.comparison.failed) return e;
     return fail(err, ERR_CHECK, "%s", comparison_describe(text, sizeof text, &s->record.comparison, &s->options->plan));
 }

@@ -221,7 +221,7 @@ static enum error_code run(const struct train_options *o, struct train_record *r
     r->steps = o->steps, r->seconds[0] = measure_now() - start;
     if (o->plan.mesh.devices == 1 || alone_step_time(&o->plan, &r->alone, NULL)) r->alone = 0;
     report(r);
-    if (o->json) e = fail_about(err, report_json(r, o->json, err), "--json");
+    if (o->json) e = fail_about(err, report_json(r, "orrery plan", o->json, err), "--json");
     return e ? e : exceeds(r, err);
 }
 

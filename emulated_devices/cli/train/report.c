@@ -4,6 +4,7 @@
 #include "emulated_devices/cli/train/stopping.h"
 #include "emulated_devices/cli/train/train.h"
 #include "ref/io/columns.h"
+#include "ref/io/document.h"
 #include "ref/io/json.h"
 #include "ref/io/terminal.h"
 #include <stdio.h>
@@ -491,9 +492,9 @@ static void add_divergence(cJSON *root, const struct divergence *d)
     cJSON_AddStringToObject(o, "what", d->what);
 }
 
-enum error_code report_json(const struct train_record *r, const char *path, struct error *err)
+enum error_code report_json(const struct train_record *r, const char *format, const char *path, struct error *err)
 {
-    cJSON *root = cJSON_CreateObject();
+    cJSON *root = document_start(format);
     if (!origin_add_json(root, r->options)) {
         cJSON_Delete(root);
         return fail(err, ERR_MEMORY, "no memory for the run's report");

@@ -276,7 +276,8 @@ static enum error_code train_steps(struct session *r, const struct text *text, s
     if (!e && o->save && !r->divergence.what) e = fail_about(err, session_save(r, text, err), "--save");
     if (!e && r->speaks) e = run_log_end(&r->log, err);
     if (!e && o->owners_out) e = fail_about(err, write_owners(r, err), "--owners-out");
-    if (!e && r->speaks && o->json) e = fail_about(err, report_json(&r->record, o->json, err), "--json");
+    const char *const format = o->infers ? "orrery infer" : "orrery train";
+    if (!e && r->speaks && o->json) e = fail_about(err, report_json(&r->record, format, o->json, err), "--json");
     if (!e && r->speaks) e = verdict(r, err);
     if (!e && r->speaks && r->stopped) say_stopped(r);
     return comm_agree(r->trainer.comm, e, err);

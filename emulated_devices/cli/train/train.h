@@ -174,7 +174,8 @@ double report_virtual_step(const struct train_record *);        /* picoseconds, 
 double report_step_flops(const struct plan *);  /* of the model's matrices and attention */
 void report_copies(const struct train_record *);        /* the result of --paranoid */
 void report_end(const struct train_record *);
-enum error_code report_json(const struct train_record *, const char *path, struct error *);
+/* format: "orrery train". */
+enum error_code report_json(const struct train_record *, const char *format, const char *path, struct error *);
 
 /* report_check.c: the comparison with the reference. */
 void report_check(const struct train_record *);

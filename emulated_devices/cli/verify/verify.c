@@ -1,6 +1,7 @@
 /* verify.c -- `orrery verify`: runs jobs of 1, 2, .. N devices, one after another, and adds up their results. */
 #include "emulated_devices/cli/measure.h"
 #include "emulated_devices/cli/verify/verify.h"
+#include "ref/io/document.h"
 #include "ref/io/json.h"
 #include <stdio.h>
 #include <stdlib.h>
@@ -104,7 +105,7 @@ static enum error_code verify_all(const struct verify_options *o, char *program,
     const double start = measure_now();
     const char *path = handover_file(err);
     if (path == NULL) return err->code;
-    cJSON *root = cJSON_CreateObject();
+    cJSON *root = document_start("orrery verify");
     cJSON_AddStringToObject(root, "what", o->what ? o->what : "all");
     cJSON_AddNumberToObject(root, "devices", o->devices);
     cJSON_AddArrayToObject(root, "cases");

@@ -1,0 +1,215 @@
+/* table.c -- see table.h. */
+#include "ref/io/table.h"
+#include "ref/io/document.h"
+#include "ref/io/terminal.h"
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+enum { GAP = 2, NARROWEST = 16, ROW = 4000 };
+
+/* ---- keeping rows ------------------------------------------------------------------------------------------------ */
+
+static void keep(struct table *t, const char *text)
+{
+    if (t->rows == t->room) {
+        const int room = t->room > 0 ? 2 * t->room : 32;
+        char **more = realloc(t->row, (size_t)room * sizeof *more);
+        if (more == NULL) t->failed = true;
+        if (more == NULL) return;
+        t->row = more, t->room = room;
+    }
+    char *own = malloc(strlen(text) + 1);
+    if (own == NULL) t->failed = true;
+    else t->row[t->rows++] = strcpy(own, text);
+}
+
+struct table table_start(const char *name, int keys, const char *head)
+{
+    struct table t = { .name = name, .keys = keys };
+    keep(&t, head);
+    return t;
+}
+
+void table_row(struct table *t, const char *format, ...)
+{
+    char text[ROW];
+    va_list args;
+    va_start(args, format);
+    vsnprintf(text, sizeof text, format, args);
+    va_end(args);
+    keep(t, text);
+}
+
+/* ---- cells ------------------------------------------------------------------------------------------------------- */
+
+struct cell { const char *text; int length; };
+
+/* Cell c of a row, without blanks around it; empty if the row has fewer. */
+static struct cell cell_of(const char *row, int c)
+{
+    for (; c > 0 && row; c--) row = strchr(row, '\t') ? strchr(row, '\t') + 1 : NULL;
+    if (row == NULL) return (struct cell){ "", 0 };
+    row += strspn(row, " ");
+    int n = (int)strcspn(row, "\t");
+    while (n > 0 && row[n - 1] == ' ') n--;
+    return (struct cell){ row, n };
+}
+
+static int count_columns(const struct table *t)
+{
+    int most = 0;
+    for (int i = 0; i < t->rows; i++) {
+        int n = 1;
+        for (const char *c = t->row[i]; *c; c++) n += *c == '\t';
+        most = n > most ? n : most;
+    }
+    return most < TABLE_COLUMNS ? most : TABLE_COLUMNS;
+}
+
+/* A number, perhaps with a short unit: "12.5", "+3", "<= 7", "4.1x", "64K", "1.2e-07". */
+static bool looks_like_number(struct cell c)
+{
+    const int sign = (int)strspn(c.text, "+-<>=~ "), digits = (int)strspn(c.text + sign, "0123456789.e+-");
+    const bool begins = sign < c.length && c.text[sign] >= '0' && c.text[sign] <= '9';
+    return begins && c.length - sign - digits <= 2;
+}
+
+static bool is_of_numbers(const struct table *t, int c)
+{
+    int numbers = 0;
+    for (int i = 1; i < t->rows; i++) {
+        const struct cell cell = cell_of(t->row[i], c);
+        if (cell.length == 0 || (cell.length == 1 && *cell.text == '-')) continue;      /* no number */
+        if (!looks_like_number(cell)) return false;
+        numbers++;
+    }
+    return numbers > 0;
+}
+
+/* ---- printing ---------------------------------------------------------------------------------------------------- */
+
+struct layout {
+    int columns, width[TABLE_COLUMNS];
+    bool right[TABLE_COLUMNS];
+    int first, last;                    /* the columns of this part, beside the keys */
+};
+
+static bool is_shown(const struct table *t, const struct layout *l, int c)
+{
+    return c < t->keys || (c >= l->first && c <= l->last);
+}
+
+/* How many bytes of a text stand on its first line of so many columns: whole words if there are any. */
+static int line_of(struct cell c, int width)
+{
+    if (c.length <= width) return c.length;
+    int n = width;
+    while (n > 0 && c.text[n] != ' ') n--;
+    return n > 0 ? n : width;
+}
+
+/* Print a line of a row, and cut it off the cells.  @return whether something is left of them. */
+static bool print_line(const struct table *t, const struct layout *l, struct cell *cell)
+{
+    int blanks = 0;
+    bool more = false;
+    for (int c = 0; c < l->columns; c++) {
+        if (!is_shown(t, l, c)) continue;
+        struct cell *const x = &cell[c];
+        const int n = line_of(*x, l->width[c]), room = l->width[c] - n;
+        if (n > 0) printf("%*s%.*s", GAP + blanks + (l->right[c] ? room : 0), "", n, x->text);
+        blanks = n == 0 ? blanks + GAP + l->width[c] : l->right[c] ? 0 : room;
+        x->text += n, x->length -= n;
+        while (x->length > 0 && *x->text == ' ') x->text++, x->length--;
+        more = more || x->length > 0;
+    }
+    printf("\n");
+    return more;
+}
+
+static void print_part(const struct table *t, const struct layout *l)
+{
+    for (int i = 0; i < t->rows; i++) {
+        struct cell cell[TABLE_COLUMNS];
+        for (int c = 0; c < l->columns; c++)
+            cell[c] = is_shown(t, l, c) ? cell_of(t->row[i], c) : (struct cell){ "", 0 };
+        while (print_line(t, l, cell)) continue;
+    }
+}
+
+/* Make the widest columns of words narrower, until all columns fit. */
+static void fold_words(struct layout *l, int room)
+{
+    int over = -room;
+    for (int c = 0; c < l->columns; c++) over += GAP + l->width[c];
+    while (over > 0) {
+        int widest = -1;
+        for (int c = 0; c < l->columns; c++)
+            if (!l->right[c] && l->width[c] > NARROWEST && (widest < 0 || l->width[c] > l->width[widest])) widest = c;
+        if (widest < 0) return;
+        l->width[widest]--, over--;
+    }
+}
+
+static void choose_part(const struct table *t, struct layout *l, int first, int room)
+{
+    int used = 0;
+    for (int c = 0; c < t->keys; c++) used += GAP + l->width[c];
+    l->first = l->last = first;
+    for (int c = first; c < l->columns; c++) {
+        used += GAP + l->width[c];
+        if (room > 0 && used > room && c > first) return;
+        l->last = c;
+    }
+}
+
+static void print_table(const struct table *t)
+{
+    struct layout l = { .columns = count_columns(t) };
+    const int room = terminal_columns(stdout);
+    for (int c = 0; c < l.columns; c++) {
+        l.right[c] = is_of_numbers(t, c);
+        for (int i = 0; i < t->rows; i++)
+            if (cell_of(t->row[i], c).length > l.width[c]) l.width[c] = cell_of(t->row[i], c).length;
+    }
+    if (room > 0) fold_words(&l, room);
+    for (int first = t->keys; first < l.columns || first == t->keys; first = l.last + 1) {
+        if (first > t->keys) printf("\n");
+        choose_part(t, &l, first, room);
+        print_part(t, &l);
+    }
+}
+
+/* ---- the document ------------------------------------------------------------------------------------------------ */
+
+static void add_to_document(const struct table *t)
+{
+    const int columns = count_columns(t);
+    if (t->name == NULL || !document_table(t->name)) return;
+    for (int i = 1; i < t->rows; i++) {
+        document_row();
+        for (int c = 0; c < columns; c++) {
+            char key[TABLE_CELL], value[TABLE_CELL];
+            const struct cell k = cell_of(t->row[0], c), v = cell_of(t->row[i], c);
+            snprintf(key, sizeof key, "%.*s", k.length, k.text);
+            snprintf(value, sizeof value, "%.*s", v.length, v.text);
+            if (value[0]) document_cell(key[0] ? key : "name", value);
+        }
+    }
+}
+
+void table_drop(struct table *t)
+{
+    for (int i = 0; i < t->rows; i++) free(t->row[i]);
+    free(t->row);
+    *t = (struct table){ 0 };
+}
+
+void table_end(struct table *t)
+{
+    print_table(t);
+    add_to_document(t);
+    table_drop(t);
+}
