@@ -17,6 +17,8 @@ static struct traffic *counted(const struct exchange *x)
     return &x->group->comm->counted.of[x->group->kind].of[x->operation];
 }
 
+_Static_assert((int)TRAFFIC_KIND_COUNT <= (int)TRACE_KINDS, "a trace names the scheme of every kind");
+
 /* Name the message for the trace; `serial` is N for the Nth message of its sender, at both ends. */
 static void announce(const struct exchange *x, int peer, uint64_t bytes, int sender, uint32_t serial)
 {
@@ -24,7 +26,8 @@ static void announce(const struct exchange *x, int peer, uint64_t bytes, int sen
     const int number = x->group->member[peer];
     snprintf(name, sizeof name, "%s over %s", operation_name(x->operation),
              axes_describe(x->group->axes, axes, sizeof axes));
-    trace_announce(x->group->comm->device->clock.trace, name, bytes, number, (int64_t)sender << 32 | serial);
+    struct trace *t = x->group->comm->device->clock.trace;
+    trace_announce(t, name, t->scheme[x->group->kind], bytes, number, (int64_t)sender << 32 | serial);
 }
 
 /* Count a message without sending it. */

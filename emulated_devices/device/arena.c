@@ -1,5 +1,6 @@
 #include "emulated_devices/device/arena.h"
 #include "emulated_devices/device/backend.h"
+#include "emulated_devices/device/trace.h"
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -140,6 +141,12 @@ static bool guards_intact(struct arena *a, const struct arena_block *b, int64_t 
     return front == GUARD && back == GUARD;
 }
 
+static void note(const struct arena *a)
+{
+    const struct clock *c = &a->device->clock;
+    if (c->trace != NULL) trace_arena(c->trace, c->now, &a->now);
+}
+
 static void count(struct arena *a, enum arena_tag tag, uint64_t bytes)
 {
     a->now.tag[tag] += bytes;
@@ -149,6 +156,7 @@ static void count(struct arena *a, enum arena_tag tag, uint64_t bytes)
         a->peak.total = a->now.total;
         a->at_peak = a->now;
     }
+    note(a);
 }
 
 void *arena_alloc(struct arena *a, enum arena_tag tag, uint64_t bytes)
@@ -205,6 +213,7 @@ void arena_hand_over(struct arena *a, void *data)
     b->uncounted = true;
     a->now.tag[b->tag] -= b->bytes;
     a->now.total -= b->bytes;
+    note(a);
 }
 
 bool arena_over(const struct arena *a)

@@ -39,29 +39,37 @@ void clock_compute(struct clock *c, const char *what, struct op_cost cost)
     c->computing += c->now - start;
     if (c->events)
         events_add(c->events, (int)c->current, (struct event){ .kind = EVENT_WORK, .takes = c->now - start });
-    if (c->trace != NULL) trace_work(c->trace, (int)c->current, what, start, c->now);
+    if (c->trace != NULL) trace_work(c->trace, (int)c->current, what, cost, start, c->now);
 }
 
-picoseconds clock_job(struct clock *c, enum stream engine, const char *what, picoseconds from, picoseconds takes)
+static picoseconds job(struct clock *c, enum stream engine, const char *what, picoseconds from, picoseconds takes,
+                       struct op_cost cost)
 {
     const picoseconds start = later(from, c->stream[engine]);
     c->stream[engine] = start + takes;
     if (c->events) events_job(c->events, (int)c->current, (int)engine, from, takes, c->stream[engine]);
-    if (c->trace != NULL && takes > 0) trace_work(c->trace, (int)engine, what, start, c->stream[engine]);
+    if (c->trace != NULL && takes > 0) trace_work(c->trace, (int)engine, what, cost, start, c->stream[engine]);
     return c->stream[engine];
+}
+
+picoseconds clock_job(struct clock *c, enum stream engine, const char *what, picoseconds from, picoseconds takes,
+                      uint64_t bytes)
+{
+    return job(c, engine, what, from, takes, (struct op_cost){ .bytes = (double)bytes });
 }
 
 picoseconds clock_copy(struct clock *c, enum stream engine, picoseconds from, uint64_t bytes)
 {
-    return clock_job(c, engine, "copy", from, time_at_rate(bytes, c->cluster.copy_rate));
+    return clock_job(c, engine, "copy", from, time_at_rate(bytes, c->cluster.copy_rate), bytes);
 }
 
 picoseconds clock_host(struct clock *c, const char *what, picoseconds from, struct op_cost cost, enum dtype t)
 {
     const struct host *h = &c->cluster.host;
-    return clock_job(c, HOST, what, from,
-                     later(time_at_rate(whole_units(cost.flops), h->flop_rate[t]),
-                           time_at_rate(whole_units(cost.bytes), h->memory_rate)));
+    return job(c, HOST, what, from,
+               later(time_at_rate(whole_units(cost.flops), h->flop_rate[t]),
+                     time_at_rate(whole_units(cost.bytes), h->memory_rate)),
+               cost);
 }
 
 void clock_begin(struct clock *c, enum stream s)
@@ -167,7 +175,8 @@ static struct passage passage(const struct clock *c, int from, int to, uint64_t 
 static uint32_t tell(struct clock *c, const struct passage *p, enum event_kind kind, int peer)
 {
     return events_add(c->events, (int)c->current,
-                      (struct event){ .kind = (uint8_t)kind, .peer = peer, .serial = p->serial, .bytes = p->bytes,
+                      (struct event){ .kind = (uint8_t)kind, .peer = peer, .bytes = p->bytes,
+                                      .serial = kind == EVENT_POST ? UINT32_MAX : p->serial,
                                       .rendezvous = p->rendezvous });
 }
 

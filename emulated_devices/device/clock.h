@@ -84,7 +84,8 @@ void clock_compute(struct clock *, const char *what, struct op_cost);
 
 /** Give an engine a job.  It begins after the engine's earlier jobs and not before `from`, when its inputs are ready.
  *  @return when it is done, for clock_wait; clock_join(engine) waits for all its jobs. */
-picoseconds clock_job(struct clock *, enum stream engine, const char *what, picoseconds from, picoseconds takes);
+picoseconds clock_job(struct clock *, enum stream engine, const char *what, picoseconds from, picoseconds takes,
+                      uint64_t bytes);
 
 /** A job of FETCH, which copies from the host's memory, or of FLUSH, which copies to it. */
 picoseconds clock_copy(struct clock *, enum stream engine, picoseconds from, uint64_t bytes);

@@ -17,7 +17,8 @@ enum event_kind {
     EVENT_AFTER,                        /* not before the actor `other` has done its first `place` events */
     EVENT_SEND,                         /* the message `serial` of `bytes` to `peer` */
     EVENT_SENT,                         /* rendezvous: its last byte has left */
-    EVENT_POST,                         /* its receive is posted: of message `serial` of `peer` */
+    EVENT_POST,                         /* its receive is posted: of message `serial` of `peer`; UINT32_MAX: until it
+                                         * has arrived */
     EVENT_RECEIVE,                      /* it has arrived */
 };
 

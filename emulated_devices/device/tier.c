@@ -103,7 +103,7 @@ static picoseconds drive(struct tier *t, const char *what, uint64_t bytes, picos
     const bool reads = what[0] == 'r';
     tier_traffic_add(&t->drive, (struct tier_traffic){ reads, reads ? bytes : 0, !reads, reads ? 0 : bytes }, 1);
     return clock_job(&t->device->clock, DRIVE, what, from,
-                     time_at_rate(bytes, t->device->clock.cluster.host.drive_rate));
+                     time_at_rate(bytes, t->device->clock.cluster.host.drive_rate), bytes);
 }
 
 /* ---- the host's cache -------------------------------------------------------------------------------------------- */

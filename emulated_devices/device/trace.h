@@ -6,14 +6,24 @@
 #ifndef ORRERY_TRACE_H
 #define ORRERY_TRACE_H
 
+#include "emulated_devices/device/arena.h"
 #include "emulated_devices/device/clock.h"
 #include <stddef.h>
 
-enum { TRACE_LIMIT = 1 << 18, TRACE_NAME = 48 };
+enum { TRACE_LIMIT = 1 << 18, TRACE_NAME = 48, TRACE_KINDS = 16 };
+
+/* Where in a step a device is. */
+struct trace_place {
+    const char *pass;                   /* letter of a pipeline's action, "F"; NULL: outside the pipeline */
+    int micro;
+    int layer;                          /* -1: the embedding; the number of layers: the loss */
+    bool in_layer;                      /* false: in none, and `layer` means nothing */
+};
 
 /* The message whose port times are recorded next. */
 struct trace_label {
     char name[TRACE_NAME];              /* "allreduce over dp" */
+    const char *scheme;                 /* whose message it is: "zero3"; NULL: no scheme's */
     uint64_t bytes;
     int peer;                           /* the other device */
     int64_t flow;                       /* the same number at both ends, and only there */
@@ -23,12 +33,22 @@ struct span {
     struct trace_label what;            /* of an operation only the name */
     int row;                            /* a stream, or a port as trace_port numbers it */
     bool first;                         /* of its message: where the arrow begins or ends */
+    struct trace_place place;
+    double flops, bytes;                /* of an operation */
     picoseconds start, end;
 };
+
+/* The arena's use from a time on. */
+struct trace_memory { picoseconds at; struct arena_use use; };
 
 struct trace {
     struct span *span;
     size_t count, room;
+    struct trace_memory *memory;
+    size_t memories, memory_room;
+    struct trace_place place;           /* now */
+    int layers;                         /* of the model, to name the loss */
+    const char *scheme[TRACE_KINDS];    /* by traffic kind (comm/ledger.h) */
     bool full;                          /* something was left out */
     bool fresh;                         /* the label has had no span yet */
     struct trace_label label;
@@ -38,11 +58,20 @@ struct trace {
 static inline int trace_port(int level, bool sends) { return STREAMS + 2 * level + !sends; }
 
 /** Announce the message that the clock is about to move through a port. */
-void trace_announce(struct trace *, const char *name, uint64_t bytes, int peer, int64_t flow);
+void trace_announce(struct trace *, const char *name, const char *scheme, uint64_t bytes, int peer, int64_t flow);
 
-/* For the clock. */
-void trace_work(struct trace *, int row, const char *name, picoseconds start, picoseconds end);
+/** The device begins a part of a step, or leaves it (pass NULL; false).  A trace of NULL is none. */
+void trace_enter_action(struct trace *, const char *pass, int micro);
+void trace_enter_layer(struct trace *, bool in_layer, int layer);
+
+/** The name of a place's layer: "h.3", "embedding", "loss"; "" for none. */
+struct trace_text { char text[16]; };
+struct trace_text trace_layer_name(const struct trace *, const struct trace_place *);
+
+/* For the clock and the arena. */
+void trace_work(struct trace *, int row, const char *name, struct op_cost, picoseconds start, picoseconds end);
 void trace_message(struct trace *, int row, picoseconds start, picoseconds end);
+void trace_arena(struct trace *, picoseconds at, const struct arena_use *);
 
 /**
  * The device's events as JSON, for the list "traceEvents": with names of the process and its rows, each event followed

@@ -1,6 +1,7 @@
 #include "emulated_devices/model/run.h"
 #include "emulated_devices/model/run_node.h"
 #include "emulated_devices/device/compute.h"
+#include "emulated_devices/device/trace.h"
 
 /* ---- memory ------------------------------------------------------------------------------------------------------ */
 
@@ -73,7 +74,9 @@ static enum error_code run_steps(struct stage *s, struct microbatch *m, const st
 {
     const struct steps *list = &p->linked.list[which];
     enum error_code e = OK;
+    trace_enter_layer(s->device->clock.trace, true, p->layer);
     for (int i = from; i < to && !e; i++) e = run_step(s, m, p, which, list->step[i], err);
+    trace_enter_layer(s->device->clock.trace, false, 0);
     return e;
 }
 

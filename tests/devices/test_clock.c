@@ -71,7 +71,7 @@ static void test_streams_overlap_and_join(void **state)
     assert_int_equal(clock_copy(&c, FETCH, c.now, 1000), 1100);
     assert_int_equal(clock_copy(&c, FETCH, 500, 1000), 2100);               /* after the one before */
     assert_int_equal(clock_copy(&c, FLUSH, 150, 1000), 1150);               /* the other way, beside them */
-    assert_int_equal(clock_job(&c, HOST, "work", 1100, 300), 1400);
+    assert_int_equal(clock_job(&c, HOST, "work", 1100, 300, 0), 1400);
     clock_compute(&c, "c", work);                                           /* beside both, 100..200 */
     assert_int_equal(c.now, 200);
     clock_begin(&c, COMMUNICATION);                                         /* asked for at 200, free at 300 */
@@ -198,9 +198,9 @@ static void test_a_trace_is_bounded(void **state)
 {
     struct trace t = { .span = NULL };
     (void)state;
-    for (int i = 0; i < TRACE_LIMIT; i++) trace_work(&t, 0, "x", i, i + 1);
+    for (int i = 0; i < TRACE_LIMIT; i++) trace_work(&t, 0, "x", (struct op_cost){ 0 }, i, i + 1);
     assert_false(t.full);
-    trace_work(&t, 0, "x", 0, 1);
+    trace_work(&t, 0, "x", (struct op_cost){ 0 }, 0, 1);
     assert_true(t.full);
     assert_int_equal(t.count, TRACE_LIMIT);
     trace_free(&t);

@@ -1,6 +1,8 @@
 /* options_output.c -- options of virtual time, checking and output. */
 #include "emulated_devices/cli/train/words.h"
 
+static const char *const trace_formats[] = { "chrome", "chakra", "goal", NULL };
+
 void output_options(struct option_list *to, struct train_options *o, struct train_words *w)
 {
     const struct option own[] = {
@@ -8,6 +10,8 @@ void output_options(struct option_list *to, struct train_options *o, struct trai
         CLUSTER_OPTION(w->cluster, "the machine"),
         { "--trace", "FILE", OPTION_STRING, &o->trace,
           .help = "write what every device does when, as a Chrome trace for ui.perfetto.dev" },
+        { "--trace-format", "NAME", OPTION_CHOICE, &o->trace_format, .choices = trace_formats,
+          .help = "of the trace; chakra, for ASTRA-sim, writes FILE.0.et, FILE.1.et and so on; goal is for LogGOPSim" },
         { "--timeline", "FILE", OPTION_STRING, &o->timeline,
           .help = "draw the last step's pipeline, as SVG and for the terminal, with its bubble" },
         { "--trace-steps", "N", OPTION_INT, &o->trace_steps, .min = 1, .max = 1e9, .help = "steps in the trace" },

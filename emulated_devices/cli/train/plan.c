@@ -19,7 +19,8 @@ static const char *const of_numbers[] = {
     "--save", "--save-every", "--keep", "--log", "--log-every", "--tensorboard", "--eval-every", "--owners-out",
     "--resume", "--override", "--lr", "--min-lr", "--warmup", "--lr-steps", "--lr-schedule",
     "--lr-decay", "--clip",
-    "--weight-decay", "--seed", "--trace", "--trace-steps", "--modalities", "--encoders", "--bridge-chunks",
+    "--weight-decay", "--seed", "--trace", "--trace-steps", "--trace-format", "--modalities", "--encoders",
+    "--bridge-chunks",
     "--encoder-slack", NULL
 };
 

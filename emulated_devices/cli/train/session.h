@@ -3,6 +3,7 @@
 #define ORRERY_TRAIN_SESSION_H
 
 #include "emulated_devices/cli/train/log.h"
+#include "emulated_devices/device/events.h"
 #include "emulated_devices/device/trace.h"
 
 /* What one device needs for a run; the reference on rank 0 only. */
@@ -13,6 +14,7 @@ struct session {
     struct probes probes;
     struct train_record record;
     struct trace trace;
+    struct events events;               /* for --trace-format chakra and goal */
     struct run_log log;                 /* on rank 0 */
     bool checking, speaks;
     int stopped;                        /* the signal that ends the run; 0: none; the same on every device */

@@ -310,6 +310,8 @@ static enum error_code take_output(const struct train_options *o, const struct t
     if (o->keep && !o->save_every) return fail(err, ERR_USAGE, "--keep %d: needs --save-every N", o->keep);
     if (options_given(w->argc, w->argv, "--log-every") && !o->log && !o->tensorboard)
         return fail(err, ERR_USAGE, "--log-every %d: needs --log FILE or --tensorboard DIR", o->log_every);
+    if (options_given(w->argc, w->argv, "--trace-format") && !o->trace)
+        return fail(err, ERR_USAGE, "--trace-format %s: needs --trace FILE", o->trace_format);
     return o->log ? run_log_check(o->log, err) : OK;
 }
 

@@ -5,6 +5,7 @@
 #include "emulated_devices/cli/train/stopping.h"
 #include "emulated_devices/cli/train/train.h"
 #include "emulated_devices/model/alone.h"
+#include "emulated_devices/draw/simulators.h"
 #include "emulated_devices/draw/timeline.h"
 #include "emulated_devices/draw/trace_file.h"
 #include "emulated_devices/model/mixture.h"
@@ -237,6 +238,38 @@ static void time_alone(struct train_record *r)
     if (p.mesh.devices == 1 || alone_step_time(&p, &r->alone, NULL)) r->alone = 0;
 }
 
+/* ---- traces ----------------------------------------------------------------------------------------------------- */
+
+static bool for_simulator(const struct train_options *o) { return strcmp(o->trace_format, "chrome") != 0; }
+
+static void begin_trace(struct session *r)
+{
+    const struct train_options *o = r->options;
+    const struct plan *p = &o->plan;
+    struct clock *c = &r->trainer.device->clock;
+    r->trace.layers = (int)p->model.L;
+    r->trace.scheme[TRAFFIC_PIPELINE] = p->schedule, r->trace.scheme[TRAFFIC_DATA] = p->data.scheme;
+    r->trace.scheme[TRAFFIC_TENSOR] = p->tensor, r->trace.scheme[TRAFFIC_ATTENTION] = p->attention;
+    r->trace.scheme[TRAFFIC_EXPERTS] = p->dispatch;
+    if (o->trace && for_simulator(o)) c->events = &r->events;
+    else if (o->trace) c->trace = &r->trace;
+}
+
+static void end_trace(struct session *r)
+{
+    r->trainer.device->clock.trace = NULL;
+    r->trainer.device->clock.events = NULL;
+}
+
+static enum error_code write_trace(struct session *r, struct error *err)
+{
+    const struct train_options *o = r->options;
+    if (!for_simulator(o))
+        return trace_write(r->trainer.comm, &r->trainer.plan.mesh, &r->trace, o->cluster.name, o->trace, err);
+    return simulator_write(r->trainer.comm, &r->events,
+                           strcmp(o->trace_format, "goal") == 0 ? SIMULATOR_GOAL : SIMULATOR_CHAKRA, o->trace, err);
+}
+
 /* As main says an error: launch_devices passes on one line of this kind. */
 static void say_stopped(const struct session *r)
 {
@@ -259,20 +292,17 @@ static enum error_code train_steps(struct session *r, const struct text *text, s
         e = one_step(r, i, err);
         if (!e && r->speaks) report_step(&r->record, i);
         if (!e) e = between_steps(r, text, i, err);
-        if (i + 1 == o->trace_steps) r->trainer.device->clock.trace = NULL;
+        if (i + 1 == o->trace_steps) end_trace(r);
     }
     r->record.stopped = r->stopped;
-    r->trainer.device->clock.trace = NULL;
+    end_trace(r);
     if (e == OK || e == ERR_MEMORY) e = collect_record(r, e, err);
     if (!e) e = judge(r, text, err);
     if (!e && r->speaks) time_alone(&r->record);
     if (!e && o->timeline)
         e = fail_about(err, timeline_write(&r->trainer, o->timeline, r->record.out, err), "--timeline");
     if (!e && r->speaks) report_end(&r->record);
-    if (!e && o->trace)
-        e = fail_about(err,
-                       trace_write(r->trainer.comm, &r->trainer.plan.mesh, &r->trace, o->cluster.name, o->trace, err),
-                       "--trace");
+    if (!e && o->trace) e = fail_about(err, write_trace(r, err), "--trace");
     if (!e && o->save && !r->divergence.what) e = fail_about(err, session_save(r, text, err), "--save");
     if (!e && r->speaks) e = run_log_end(&r->log, err);
     if (!e && o->owners_out) e = fail_about(err, write_owners(r, err), "--owners-out");
@@ -301,7 +331,7 @@ static enum error_code run_on_device(struct comm *comm, const struct train_optio
     if (!r.record.step || !r.record.seconds || !r.record.device)
         e = fail(err, ERR_MEMORY, "no memory for the record of %lld steps", (long long)o->steps);
     e = comm_agree(comm, e, err);
-    if (o->trace) comm->device->clock.trace = &r.trace;
+    begin_trace(&r);
     if (!e) e = load_weights(&r, err);
     if (!e && r.checking) e = start_reference(&r, source, err);
     if (!e && r.speaks) report_start(&r.record, text);
@@ -309,8 +339,9 @@ static enum error_code run_on_device(struct comm *comm, const struct train_optio
     if (!e && r.stopped) *status = 128 + r.stopped;
     run_log_close(&r.log);
     if (r.checking && r.speaks) reference_close(&r.reference);
-    comm->device->clock.trace = NULL;
+    end_trace(&r);
     trace_free(&r.trace);
+    events_free(&r.events);
     free(r.record.step), free(r.record.seconds), free(r.record.device);
     probes_close(&r.probes);
     trainer_close(&r.trainer);

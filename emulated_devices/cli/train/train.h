@@ -40,6 +40,7 @@ struct train_options {
     struct expert_owners owners;        /* of --owners; empty without */
     struct cluster cluster;             /* for virtual time */
     int trace_steps;                    /* number of this run's steps in the trace */
+    const char *trace_format;           /* chrome, chakra, goal */
     int64_t steps;
     int64_t lr_steps, lr_decay, warmup; /* of the learning rate; 0, 0 and -1: default */
     int sample;                         /* bytes of text to show at the end */

@@ -1,4 +1,5 @@
 #include "emulated_devices/schemes/pipeline/execute.h"
+#include "emulated_devices/device/trace.h"
 #include <stdlib.h>
 
 /* A tensor that is being sent to another device. */
@@ -109,9 +110,11 @@ enum error_code schedule_execute(const struct schedule *s, struct group *group, 
         const int64_t start = x.device->clock.now;
         if (!backward && is_of_backward(a->kind) && ops->backward_begins) e = ops->backward_begins(context, err);
         backward = backward || is_of_backward(a->kind);
+        trace_enter_action(x.device->clock.trace, action_letter(a->kind), a->micro);
         if (!e) e = perform(&x, a, err);
         if (times) times[i] = (struct action_time){ start, x.device->clock.now };
     }
+    trace_enter_action(x.device->clock.trace, NULL, 0);
     for (int i = 0; i < x.sends; i++) {
         if (!e) e = message_wait(group->comm, x.sending[i].message, err);
         device_free(x.device, x.sending[i].tensor);
