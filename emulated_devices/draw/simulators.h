@@ -7,8 +7,8 @@
  *
  * A node is a computation, a send, a receive, or a point at which a stream waits.  Sends and receives wait only for
  * what came before them in their stream; what comes after them does not wait for them, but for the point where the
- * program does.  Every message of the run is there with its bytes, none is added; computations have the virtual time that they
- * took, rounded to the format's unit so that their sum is right.
+ * program does.  Every message of the run is there with its bytes, none is added; computations have the virtual time
+ * that they took, rounded to the format's unit so that their sum is right.
  */
 #ifndef ORRERY_DRAW_SIMULATORS_H
 #define ORRERY_DRAW_SIMULATORS_H
