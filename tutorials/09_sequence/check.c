@@ -1,0 +1,315 @@
+/* Lesson 09. */
+#include "emulated_devices/course/lesson.h"
+#include "emulated_devices/device/interval.h"
+#include <math.h>
+#include <stdio.h>
+#include <string.h>
+
+enum { TOKENS = 24, WIDTH = 10, HIDDEN = 24, MOST = TOKENS * WIDTH };
+
+static int modulo(int i, int P) { return (i % P + P) % P; }
+
+static struct interval tokens(const struct judge *j, int64_t T, int W, int d)
+{
+    return block_at(T, W, modulo(judge_choice(j, "ROWS") == 1 ? -1 - d : d, W));
+}
+
+/* Device d's tokens of the sum of all devices' rows: its own first, then as they come round. */
+static void reduce(const struct judge *j, int W, int d, int64_t T, int64_t D, float (*all)[MOST], float *own)
+{
+    const struct interval mine = tokens(j, T, W, d);
+    for (int i = 0; i < W; i++) {
+        const float *one = all[modulo(judge_choice(j, "NEXT") == 1 ? d + i : d - i, W)] + mine.first * D;
+        for (int64_t e = 0; e < mine.count * D; e++) own[e] = i == 0 ? one[e] : own[e] + one[e];
+    }
+}
+
+static void in(struct trial *r, int d, int i, const float *from, int64_t count)
+{
+    memcpy(trial_buffer(r, d, i, sizeof *from * (uint64_t)count, BUFFER_IN), from, sizeof *from * (size_t)count);
+}
+
+static void out(struct trial *r, int d, int i, int64_t count)
+{
+    trial_buffer(r, d, i, sizeof(float) * (uint64_t)count, BUFFER_OUT);
+}
+
+enum look { AT_VALUES, AT_WEIGHTS, AT_SENT, AT_MEMORY, AT_TIME };
+
+/* ---- gather and reduce ------------------------------------------------------------------------------------------- */
+
+static float rows[WORKER_MOST_DEVICES][MOST];
+
+static void look_at_move(struct judge *j, struct trial *r, bool reduces, int64_t T, int64_t D, enum look look)
+{
+    const int W = r->devices;
+    for (int d = 0; d < W && !j->failed; d++) {
+        const int64_t own = tokens(j, T, W, d).count * D;
+        float want[MOST];
+        if (reduces) reduce(j, W, d, T, D, rows, want);
+        trial_expect_floats(r, d, 1, reduces ? want : rows[0], reduces ? own : T * D, reduces ? "own" : "all");
+        if (look == AT_SENT && !j->failed)
+            trial_expect_sent(r, d, (uint64_t)W - 1, 4 * (uint64_t)(reduces ? T * D - own : (W - 1) * own),
+                              reduces ? "W-1 messages, all tokens but its own" : "W-1 messages, its own tokens in each");
+        if (look == AT_MEMORY && !j->failed)
+            trial_expect_peak(r, d, reduces ? 4 * (uint64_t)own : 0,
+                              reduces ? "this device's tokens" : "tokens can be received where they belong");
+    }
+    if (look == AT_TIME && !j->failed)
+        trial_expect_time(r, (W - 1) * (10000000 + 80 * (T / W) * D), "W-1 steps of 10 us + T/W tokens of 4 D bytes at 50 "
+                          "GB/s");
+}
+
+static void try_move(struct judge *j, bool reduces, bool meets, enum look look)
+{
+    static const struct { int64_t T, D; } usual[] = { { 24, 5 }, { 10, 3 }, { 3, 4 } };
+    for (const int *W = COURSE_DEVICES; *W && !j->failed; W++)
+        for (int i = 0; i < (look == AT_VALUES ? 3 : 1) && !j->failed; i++) {
+            const int64_t T = look == AT_TIME ? 3 * *W : j->hidden ? judge_draw(j, 1, TOKENS) : usual[i].T;
+            const int64_t D = j->hidden ? judge_draw(j, 1, WIDTH) : usual[i].D;
+            struct trial *r = trial_open(j, reduces ? "reduce_tokens" : "gather_tokens", *W, "T = %lld, D = %lld%s",
+                                         (long long)T, (long long)D, meets ? ", every message waits for its receiver" : "");
+            r->meets = meets;
+            for (int d = 0; d < *W; d++) judge_rough(j, rows[d], T * D);
+            for (int d = 0; d < *W; d++) {
+                const struct interval own = tokens(j, T, *W, d);
+                if (reduces) in(r, d, 0, rows[d], T * D), out(r, d, 1, own.count * D);
+                else in(r, d, 0, rows[0] + own.first * D, own.count * D), out(r, d, 1, T * D);
+                r->device[d].number[0] = T, r->device[d].number[1] = D;
+            }
+            if (trial_call(r)) look_at_move(j, r, reduces, T, D, look);
+            trial_close(r);
+        }
+}
+
+static void check_gather(struct judge *j) { try_move(j, false, false, AT_VALUES); }
+static void check_gather_meets(struct judge *j) { try_move(j, false, true, AT_VALUES); }
+static void check_gather_sent(struct judge *j) { try_move(j, false, false, AT_SENT); }
+static void check_gather_memory(struct judge *j) { try_move(j, false, false, AT_MEMORY); }
+static void check_reduce(struct judge *j) { try_move(j, true, false, AT_VALUES); }
+static void check_reduce_sent(struct judge *j) { try_move(j, true, false, AT_SENT); }
+static void check_reduce_memory(struct judge *j) { try_move(j, true, false, AT_MEMORY); }
+static void check_reduce_time(struct judge *j) { try_move(j, true, false, AT_TIME); }
+
+/* ---- a layer, on one device that adds as the devices do ---------------------------------------------------------- */
+
+struct shape { int64_t T, D, F; };
+
+static float w[WIDTH], A[WIDTH * HIDDEN], B[WIDTH * HIDDEN], x[MOST], dy[MOST];
+static float y[MOST], dx[MOST], dw[WIDTH];
+
+static struct part {
+    int64_t own;
+    float A[WIDTH * HIDDEN], B[WIDTH * HIDDEN], hidden[TOKENS * HIDDEN], dA[WIDTH * HIDDEN], dB[WIDTH * HIDDEN];
+} part[WORKER_MOST_DEVICES];
+
+static void norm_row(const float *from, int64_t D, float *to)
+{
+    float squares = 0;
+    for (int64_t i = 0; i < D; i++) squares += judge_times(from[i], from[i]);
+    const float r = 1 / sqrtf(squares / (float)D + 1e-5f);
+    for (int64_t i = 0; i < D; i++) to[i] = judge_times(from[i], r) * w[i];
+}
+
+static void norm_row_backward(const float *from, const float *back, int64_t D, float *to, float *weights)
+{
+    float squares = 0, sum = 0;
+    for (int64_t i = 0; i < D; i++) squares += judge_times(from[i], from[i]);
+    for (int64_t i = 0; i < D; i++) sum += judge_times(judge_times(back[i], w[i]), from[i]);
+    const float r = 1 / sqrtf(squares / (float)D + 1e-5f), mean = sum * r * r / (float)D;
+    for (int64_t i = 0; i < D; i++) {
+        weights[i] += judge_times(judge_times(back[i], from[i]), r);
+        to[i] = (judge_times(back[i], w[i]) - judge_times(from[i], mean)) * r;
+    }
+}
+
+static void draw(struct judge *j, int W, const struct shape *s)
+{
+    judge_rough(j, w, s->D), judge_rough(j, A, s->D * s->F), judge_rough(j, B, s->F * s->D);
+    judge_rough(j, x, s->T * s->D), judge_rough(j, dy, s->T * s->D);
+    for (int d = 0; d < W; d++) {
+        const struct interval own = block_at(s->F, W, d);
+        part[d].own = own.count;
+        for (int64_t i = 0; i < s->D; i++)
+            for (int64_t k = 0; k < own.count; k++) part[d].A[i * own.count + k] = A[i * s->F + own.first + k];
+        memcpy(part[d].B, B + own.first * s->D, sizeof *B * (size_t)(own.count * s->D));
+    }
+}
+
+static void compute_forward(const struct judge *j, int W, const struct shape *s, float *normed)
+{
+    for (int64_t t = 0; t < s->T; t++) norm_row(x + t * s->D, s->D, normed + t * s->D);
+    for (int d = 0; d < W; d++) {
+        struct part *p = &part[d];
+        judge_matrix_product(p->hidden, normed, p->A, s->T, s->D, p->own, false, false);
+        for (int64_t i = 0; i < s->T * p->own; i++)
+            if (p->hidden[i] < 0) p->hidden[i] = 0;
+        judge_matrix_product(rows[d], p->hidden, p->B, s->T, p->own, s->D, false, false);
+    }
+    for (int d = 0; d < W; d++) reduce(j, W, d, s->T, s->D, rows, y + tokens(j, s->T, W, d).first * s->D);
+    for (int64_t i = 0; i < s->T * s->D; i++) y[i] += x[i];
+}
+
+static void compute_backward(const struct judge *j, int W, const struct shape *s, const float *normed)
+{
+    float dH[TOKENS * HIDDEN], one[WIDTH];
+    for (int d = 0; d < W; d++) {
+        struct part *p = &part[d];
+        judge_matrix_product(p->dB, p->hidden, dy, p->own, s->T, s->D, true, false);
+        judge_matrix_product(dH, dy, p->B, s->T, s->D, p->own, false, true);
+        for (int64_t i = 0; i < s->T * p->own; i++)
+            if (!(p->hidden[i] > 0)) dH[i] = 0;
+        judge_matrix_product(p->dA, normed, dH, s->D, s->T, p->own, true, false);
+        judge_matrix_product(rows[d], dH, p->A, s->T, p->own, s->D, false, true);
+    }
+    for (int d = 0; d < W; d++) {
+        const struct interval own = tokens(j, s->T, W, d);
+        float back[MOST];
+        reduce(j, W, d, s->T, s->D, rows, back);
+        memset(one, 0, sizeof one);
+        for (int64_t t = 0; t < own.count; t++)
+            norm_row_backward(x + (own.first + t) * s->D, back + t * s->D, s->D, dx + (own.first + t) * s->D, one);
+        for (int64_t i = 0; i < s->D; i++) dw[i] = d == 0 ? one[i] : dw[i] + one[i];
+    }
+    for (int64_t i = 0; i < s->T * s->D; i++) dx[i] += dy[i];
+}
+
+static struct trial *prepare(struct judge *j, int W, const struct shape *s, bool back)
+{
+    struct trial *r = trial_open(j, back ? "layer_backward" : "layer_forward", W, "T = %lld, D = %lld, %lld hidden numbers",
+                                 (long long)s->T, (long long)s->D, (long long)s->F);
+    float normed[MOST];
+    draw(j, W, s);
+    compute_forward(j, W, s, normed);
+    if (back) compute_backward(j, W, s, normed);
+    for (int d = 0; d < W; d++) {
+        const struct part *p = &part[d];
+        const struct interval own = tokens(j, s->T, W, d);
+        in(r, d, 0, w, s->D), in(r, d, 1, p->A, s->D * p->own), in(r, d, 2, p->B, p->own * s->D);
+        in(r, d, 3, x + own.first * s->D, own.count * s->D), out(r, d, 4, own.count * s->D);
+        r->device[d].number[0] = s->T, r->device[d].number[1] = s->D, r->device[d].number[2] = p->own;
+        if (!back) continue;
+        in(r, d, 5, dy + own.first * s->D, own.count * s->D), out(r, d, 6, own.count * s->D), out(r, d, 7, s->D);
+        out(r, d, 8, s->D * p->own), out(r, d, 9, p->own * s->D);
+    }
+    return r;
+}
+
+static struct shape shape(struct judge *j, int i)
+{
+    static const struct shape usual[] = { { 24, 6, 16 }, { 10, 4, 11 }, { 5, 3, 6 } };
+    struct shape s = usual[i];
+    if (j->hidden) s.T = judge_draw(j, 2, TOKENS), s.D = judge_draw(j, 2, WIDTH), s.F = judge_draw(j, 2, HIDDEN);
+    return s;
+}
+
+static void expect_weights(struct judge *j, struct trial *r, int d, const struct shape *s)
+{
+    trial_expect_floats(r, d, 7, dw, s->D, "gradient of w");
+    if (!j->failed) trial_expect_floats(r, d, 8, part[d].dA, s->D * part[d].own, "gradient of A");
+    if (!j->failed) trial_expect_floats(r, d, 9, part[d].dB, part[d].own * s->D, "gradient of B");
+}
+
+/* Both passes: the gathers and sums of tokens, and the sum of dw. */
+static void expect_sent(struct judge *j, struct trial *r, const struct shape *s, bool back)
+{
+    const bool again = judge_choice(j, "KEEP") == 0;
+    const uint64_t times = back ? 4 + again : 2, sums = back ? 2 * 4 * (uint64_t)s->D : 0;
+    const uint64_t want = (uint64_t)(r->devices - 1) * (times * 4 * (uint64_t)(s->T * s->D) + sums);
+    uint64_t sum = 0;
+    for (int d = 0; d < r->devices && !j->failed; d++) {
+        sum += r->device[d].bytes;
+        if (r->device[d].collectives != (back ? 1 : 0))
+            trial_fails(r, "device %d calls collective operations %llu times; it should be %s", d,
+                        (unsigned long long)r->device[d].collectives, back ? "once, for dw" : "0 times");
+    }
+    if (!j->failed && sum != want)
+        trial_fails(r, "all devices together send %llu bytes; it should be %llu: %s", (unsigned long long)sum,
+                    (unsigned long long)want, !back ? "2 (W-1) 4 T D" : again ? "5 (W-1) 4 T D + 2 (W-1) 4 D, both passes" :
+                    "4 (W-1) 4 T D + 2 (W-1) 4 D, both passes");
+}
+
+static void look_at_layer(struct judge *j, struct trial *r, const struct shape *s, bool back, enum look look)
+{
+    const bool again = judge_choice(j, "KEEP") == 0;
+    for (int d = 0; d < r->devices && !j->failed; d++) {
+        const struct interval own = tokens(j, s->T, r->devices, d);
+        trial_expect_floats(r, d, 4, y + own.first * s->D, own.count * s->D, "y");
+        if (back && !j->failed) trial_expect_floats(r, d, 6, dx + own.first * s->D, own.count * s->D, "dx");
+        if (look == AT_WEIGHTS && !j->failed) expect_weights(j, r, d, s);
+        if (look == AT_MEMORY && !j->failed)
+            trial_expect_peak(r, d, 4 * (uint64_t)((again ? 1 : 2) * s->T * s->D + 2 * s->T * part[d].own +
+                                                   (again ? 2 : 1) * own.count * s->D),
+                              again ? "T D + 2 T own + 2 n D" : "2 T D + 2 T own + n D");
+    }
+    if (look == AT_SENT && !j->failed) expect_sent(j, r, s, back);
+}
+
+static void try_layer(struct judge *j, bool back, enum look look)
+{
+    for (const int *W = COURSE_DEVICES; *W && !j->failed; W++)
+        for (int i = 0; i < (look <= AT_WEIGHTS ? 3 : 1) && !j->failed; i++) {
+            const struct shape s = shape(j, i);
+            struct trial *r = prepare(j, *W, &s, back);
+            if (trial_call(r)) look_at_layer(j, r, &s, back, look);
+            trial_close(r);
+        }
+}
+
+static void check_forward(struct judge *j) { try_layer(j, false, AT_VALUES); }
+static void check_forward_sent(struct judge *j) { try_layer(j, false, AT_SENT); }
+static void check_backward(struct judge *j) { try_layer(j, true, AT_VALUES); }
+static void check_weights(struct judge *j) { try_layer(j, true, AT_WEIGHTS); }
+static void check_backward_sent(struct judge *j) { try_layer(j, true, AT_SENT); }
+static void check_memory(struct judge *j) { try_layer(j, true, AT_MEMORY); }
+
+static const char *const functions[] = { "gather_tokens", "reduce_tokens", "layer_forward", "layer_backward", NULL };
+
+extern const struct lesson lesson_09_sequence;
+const struct lesson lesson_09_sequence = {
+    .folder = "09_sequence", .title = "Sequence parallelism: fewer tokens on each device", .file = "sequence.c",
+    .functions = functions,
+    .vary = { { "ROWS", 2 }, { "NEXT", 2 }, { "KEEP", 2 } },
+    .check = {
+        { 1, "gather", "all tokens on all devices, in the order of the text", 3, check_gather,
+          { "all_gather of course.h shares n numbers out, not rows: it would cut a token in two.  Which messages do you need?",
+            "In step i a device sends its tokens to the device i further on.  From which one does it receive?",
+            "Another device may have one token more or fewer than this one: ask block_of for it." } },
+        { 1, "gather-meets", "no deadlock, even if every message waits", 1, check_gather_meets,
+          { "exchange_both starts both messages before it waits for one." } },
+        { 1, "gather-sent", "W-1 messages", 2, check_gather_sent,
+          { "Everybody needs this device's tokens, and nobody needs them twice." } },
+        { 1, "gather-memory", "nothing is allocated", 1, check_gather_memory,
+          { "Tokens can be received at their place in `all`." } },
+        { 2, "reduce", "the sums of each device's tokens, to the bit", 4, check_reduce,
+          { "The opposite of gathering: a device sends each other one the tokens that belong to it.",
+            "What arrives are summands of this device's own tokens: they have its length, not the sender's.",
+            "The order of additions is fixed: its own, then one neighbour's, then that of the neighbour's neighbour.",
+            "In step i what arrives is from i devices away; so what leaves goes i devices in the other direction." } },
+        { 2, "reduce-sent", "W-1 messages, everything but its own tokens", 2, check_reduce_sent,
+          { "Only the tokens that belong to the receiver are sent to it." } },
+        { 2, "reduce-memory", "memory for this device's tokens, once", 1, check_reduce_memory,
+          { "One summand at a time waits for its addition; the sum grows in `own`." } },
+        { 2, "reduce-time", "the time of W-1 steps", 1, check_reduce_time,
+          { "Look at the drawing: in every step each device sends one message." } },
+        { 3, "forward", "the outputs of each device's tokens, to the bit", 4, check_forward,
+          { "The norm works on each token alone; the products with A need all tokens, because A's columns are cut.",
+            "The products with B are parts of sums for all tokens.  Who needs which of these sums?",
+            "The sum of x and what comes out of B is made token by token, after the reduce." } },
+        { 3, "forward-sent", "a gather and a reduce: the bytes of one all-reduce", 2, check_forward_sent,
+          { "An all-reduce is a reduce-scatter and an all-gather.  Here they are at different places." } },
+        { 4, "backward", "the gradient of the inputs, to the bit", 4, check_backward,
+          { "Forward: gather, A, B, reduce.  Backward, each step's opposite: gather dy, B, A, reduce.",
+            "relu is between: dH is 0 where hidden is 0.",
+            "x went two ways: through the norm, and past it.  dx is dy and what norm_backward finds." } },
+        { 4, "weights", "the gradients of this device's weights, and of the norm", 4, check_weights,
+          { "dA = normed^T dH and dB = hidden^T dy, with all tokens.  Has this device all of them?",
+            "norm_backward gives dw, the sum over this device's tokens.  What about the other tokens?" } },
+        { 4, "step-sent", "the bytes of tensor parallelism, and the norm's weights", 2, check_backward_sent,
+          { "sequence.h says what is kept from forward to backward, and what is gathered again.",
+            "dw has D numbers, however many tokens there are." } },
+        { 4, "step-memory", "what is gathered is released", 3, check_memory,
+          { "Only `normed` and `hidden` stay from forward to backward.  When is each of them used last?",
+            "Release what is gathered before the next array of that size is allocated, or use it again." } },
+    },
+};
