@@ -127,11 +127,11 @@ docs:
 	$(Q)doxygen docs/Doxyfile
 	@echo "  DOCS $(B)/docs/html/index.html"
 
-## make install    copy orrery to PREFIX/bin, and the headers for plug-ins to PREFIX/include/orrery (PREFIX=/usr/local)
+## make install    copy orrery to PREFIX/bin, and what plug-ins and kernels are compiled with to PREFIX/include/orrery (PREFIX=/usr/local)
 install: all
 	install -D -m 755 $(ORRERY) $(DESTDIR)$(PREFIX)/bin/orrery
 	$(Q)for f in $$(find tutorials -type f); do install -D -m 644 $$f $(DESTDIR)$(PREFIX)/share/orrery/$$f || exit; done
-	$(Q)for f in $$(find ref emulated_devices -name '*.h'); do install -D -m 644 $$f $(DESTDIR)$(PREFIX)/include/orrery/$$f || exit; done
+	$(Q)for f in $$(find ref emulated_devices -name '*.h') $$(find $(CUDA_DIR) -type f ! -name '*.h'); do install -D -m 644 $$f $(DESTDIR)$(PREFIX)/include/orrery/$$f || exit; done
 
 ## make clean      remove everything built
 clean:
@@ -178,14 +178,11 @@ $(B)/cuda-emulated/%.cu.o: %.cu Makefile
 	$(call compile_as,$(CXX) $(CXXFLAGS) -x c++)
 OPTIMIZERS := $(CUDA_DIR)/kernels/optimizers.cu.o
 $(B)/cuda-emulated/$(OPTIMIZERS) $(B)/cuda-judge/$(OPTIMIZERS): override CXXFLAGS += -ffp-contract=off
-define watched
-@mkdir -p $(@D)
-$(if $(V),,@echo '  CC   $@')
-$(Q)$(CXX) $(WATCHED) -x c++ -S $< -o $@.s -MF $(@:.o=.d) -MT $@
-$(Q)awk -f $(CUDA_DIR)/emulated/judge/red_zones.awk $@.s >$@.zones.s && $(CXX) -c $@.zones.s -o $@ && rm $@.s $@.zones.s
-endef
 $(B)/cuda-judge/%.cu.o: %.cu $(CUDA_DIR)/emulated/judge/red_zones.awk Makefile
-	$(watched)
+	@mkdir -p $(@D)
+	$(if $(V),,@echo '  CC   $@')
+	$(Q)$(CXX) $(WATCHED) -x c++ -S $< -o $@.s -MF $(@:.o=.d) -MT $@
+	$(Q)awk -f $(CUDA_DIR)/emulated/judge/red_zones.awk $@.s >$@.zones.s && $(CXX) -c $@.zones.s -o $@ && rm $@.s $@.zones.s
 # The same functions by two headers: the emulator's, and NVIDIA's where there are any.
 $(B)/cuda-judge/halves.emulated.o: tests/devices/cuda/halves.cpp Makefile
 	$(call compile_as,$(CXX) $(CXXFLAGS))
@@ -222,25 +219,12 @@ cuda-objects: $(OBJECTS_nvcc)
 has-nvcc:
 	@test -x "$(NVCC)"
 
-## make kernel FILE=rmsnorm.cu   your version of a file of device/cuda/kernels/ against fp64, each of its accesses watched (ONLY=rmsnorm: these operations)
-kernel: deps
-	@test -f "$(FILE)" || { echo "FILE=$(FILE): there is no such file; it takes the place of the one of the same name in $(CUDA_DIR)/kernels/" >&2; exit 2; }
-	@test -f "$(CUDA_DIR)/kernels/$(notdir $(FILE))" || { echo "FILE=$(FILE): must have the name of a file of $(CUDA_DIR)/kernels/: $(notdir $(KERNELS))" >&2; exit 2; }
-	$(Q)$(MAKE) -j$$(nproc) --no-print-directory MINE=$(FILE) $(B)/cuda-judge/mine/$(notdir $(FILE)).test
-	$(Q)ONLY=$(ONLY) BACKENDS=cuda-emulated $(B)/cuda-judge/mine/$(notdir $(FILE)).test
-ifdef MINE
-$(B)/cuda-judge/mine/$(notdir $(MINE)).o: $(MINE) Makefile
-	$(watched)
-$(B)/cuda-judge/mine/$(notdir $(MINE)).test: $(B)/cuda-judge/mine/$(notdir $(MINE)).o $(B)/tests/devices/test_conformance.o $(filter-out %/kernels/$(notdir $(MINE)).o,$(OBJECTS_judge)) $(B)/libdevices.a $(B)/libref.a
-	$(call link,-lcmocka $(LIBS_judge))
-endif
-
 ## make test-cuda  the kernels of the CUDA backend on this machine's cores: each operation, training, the judge and what it kills
 CUDA_TESTS := tests/devices/test_backend.c tests/devices/test_backend_entries.c tests/devices/test_conformance.c
 JUDGE_TESTS := $(wildcard tests/devices/cuda/test_*.c) tests/devices/test_conformance.c
 test-cuda: deps
 	$(Q)$(MAKE) -j$$(nproc) --no-print-directory CUDA=emulated $(ORRERY) $(CUDA_TESTS:%.c=$(B)/cuda-emulated/%) $(JUDGE_TESTS:%.c=$(B)/cuda-judge/%) $(B)/cuda-judge/orrery
-	$(Q)BACKENDS=cuda ORRERY="$(CURDIR)/$(ORRERY)" MPIEXEC="$(MPIEXEC)" bash tests/run.sh $(B)/cuda-emulated $(CUDA_TESTS) $(wildcard tests/devices/cuda/test_*.sh)
+	$(Q)BACKENDS=cuda BACKEND=cuda-emulated ORRERY="$(CURDIR)/$(ORRERY)" MPIEXEC="$(MPIEXEC)" bash tests/run.sh $(B)/cuda-emulated $(CUDA_TESTS) $(wildcard tests/devices/cuda/test_*.sh)
 	$(Q)BACKENDS=cuda MPIEXEC="$(MPIEXEC)" bash tests/run.sh $(B)/cuda-judge $(JUDGE_TESTS)
 
 ## make test-gpu  the same on a GPU: each operation, and training; the program is ./orrery of CUDA=1
@@ -312,5 +296,5 @@ $(TESTS): $(B)/%: $(B)/%.o $(SAN_OBJ) $(B)/libdevices.a $(B)/libref.a
 	$(call link,$(if $(FUZZ),-fsanitize=fuzzer,-lcmocka))
 
 -include $(shell find $(B) -path $(B)/faults -prune -o -name '*.d' -print 2>/dev/null)
-.PHONY: always kernel test-cuda cuda-objects has-nvcc all run check test verify bench golden golden-check frameworks faults fuzz fuzzers course docs install clean help deps
+.PHONY: always test-cuda cuda-objects has-nvcc all run check test verify bench golden golden-check frameworks faults fuzz fuzzers course docs install clean help deps
 .SECONDARY:

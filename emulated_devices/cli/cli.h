@@ -22,7 +22,8 @@ struct command {
 };
 
 command_fn command_train, command_plan, command_infer, command_verify, command_check, command_show, command_bench,
-    command_list, command_golden, command_dump, command_affinity, command_learn, command_grade, command_course;
+    command_list, command_golden, command_dump, command_affinity, command_kernel, command_learn, command_grade,
+    command_course;
 /* of command_show */
 command_fn show_attention, show_collective, show_data, show_dispatch, show_elastic, show_memory, show_plan, show_sbp,
            show_tensor;
@@ -180,6 +181,10 @@ const char *handover_file(struct error *err);
  * @return OK; ERR_USAGE, ERR_FILE, ERR_FORMAT as plugin_load, or if FILE does not compile.
  */
 enum error_code load_plugins(int *argc, char **argv, struct error *);
+
+/** The folder that has ref/ and emulated_devices/: ORRERY_INCLUDE, that of an installed program, or the sources.
+ *  @return false: there is none. */
+bool source_folder(char *out, size_t size);
 
 /* ---- lifeline.c: ending with the processes that started us ------------------------------------------------------- */
 

@@ -19,6 +19,7 @@ static const struct command commands[] = {
     { "golden", "compare the one-device model with golden files; measure the bounds beside them", command_golden },
     { "dump", "write every tensor of the one-device model on one batch to a file", command_dump },
     { "verify", "run every registered scheme on every mesh that fits, and compare it with one device", command_verify },
+    { "kernel", "run a CUDA kernel without a GPU, and watch each of its accesses", command_kernel },
     { NULL, "Look, and measure", NULL },
     { "list", "list everything registered: name, requirements, cost, source", command_list },
     { "show", "draw a pipeline schedule, a collective or a matrix product, without training", command_show },

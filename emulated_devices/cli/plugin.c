@@ -20,8 +20,7 @@ static bool has_ending(const char *name, const char *ending)
 
 /* ---- compiling --------------------------------------------------------------------------------------------------- */
 
-/* The folder that has ref/ and emulated_devices/: ORRERY_INCLUDE, that of an installed program, or the sources. */
-static bool find_headers(char *out, size_t size)
+bool source_folder(char *out, size_t size)
 {
     static const char some[] = "emulated_devices/schemes/plugin.h";
     char self[PATH_MAX], file[PATH_MAX + sizeof some + 32];
@@ -70,7 +69,7 @@ static enum error_code compile(const char *source, const char *object, struct er
 {
     char headers[PATH_MAX];
     int how = 0;
-    if (!find_headers(headers, sizeof headers))
+    if (!source_folder(headers, sizeof headers))
         return fail(err, ERR_FILE,
                     "cannot be compiled: Orrery's headers are not found; ORRERY_INCLUDE names their folder");
     fflush(NULL);

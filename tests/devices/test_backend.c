@@ -8,7 +8,7 @@
 #include <stdint.h>
 #include <cmocka.h>
 #undef fail
-#include "tests/devices/operations.h"
+#include "emulated_devices/verify/conformance/operations.h"
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>

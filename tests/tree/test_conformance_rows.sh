@@ -1,5 +1,5 @@
 # Every operation of the table of backends is tried by the suites that all backends pass: those of `struct ops` in
-# tests/devices/operations.h, those on any tensors in test_backend_entries.c.
+# emulated_devices/verify/conformance/operations.h, those on any tensors in test_backend_entries.c.
 # tier: check
 entries_of() {                          # entries_of FILE FIRST LAST: names of the functions in a struct or a list
     sed -n "/$2/,/$3/p" "$1" | grep -oE "$4" | sed 's|[^a-z_0-9]||g' | sort -u
@@ -19,6 +19,6 @@ check() {                               # check NAME LIST FILE: a row of FILE fo
 }
 
 failed=0
-check every_operation_has_a_row "$(entries_of ref/ops/ops.h '^struct ops {' '^};' '\(\*[a-z_0-9]+\)\(')" tests/devices/operations.h
+check every_operation_has_a_row "$(entries_of ref/ops/ops.h '^struct ops {' '^};' '\(\*[a-z_0-9]+\)\(')" emulated_devices/verify/conformance/operations.h
 check every_entry_has_a_row "$(entries_of emulated_devices/device/backend.h '^#define OPTIONAL_ENTRIES' '^$' '^    X\([a-z_0-9]+')" tests/devices/test_backend_entries.c
 exit $failed

@@ -15,7 +15,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-#ifdef CUDA_EMULATED
+#ifdef NAME                             /* kernels that are tried alone */
+#elif defined CUDA_EMULATED
 #define NAME "cuda-emulated"
 #else
 #define NAME "cuda"

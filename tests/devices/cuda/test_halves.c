@@ -146,8 +146,8 @@ static void test_arithmetic(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_each_encoding_by_definition), cmocka_unit_test(test_widening), cmocka_unit_test(test_narrowing),
-        cmocka_unit_test(test_arithmetic),
+        cmocka_unit_test(test_each_encoding_by_definition), cmocka_unit_test(test_widening),
+        cmocka_unit_test(test_narrowing), cmocka_unit_test(test_arithmetic),
     };
     return cmocka_run_group_tests_name("halves", tests, NULL, NULL) != 0;
 }

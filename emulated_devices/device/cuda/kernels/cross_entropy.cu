@@ -1,5 +1,9 @@
 /* cross entropy in pieces, of a slice of the vocabulary (ref/ops/cross_entropy.c).  Rows as rows.cuh orders them.
  *
+ * The sum of exp(x - max) over a row of the vocabulary:
+ *   1  naive: a thread a row, the largest first, then the sum: it reads the row twice, and its neighbours read elsewhere
+ *   2  (this) warps share rows, as rows.cuh says; still two passes, since other slices' largest numbers come between
+ *
  * The loss is summed in double by one block: thread t adds tokens t, t + 256, ...; then a tree of halves.
  */
 #include "emulated_devices/device/cuda/kernels/kernels.h"

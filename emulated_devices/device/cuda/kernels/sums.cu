@@ -1,6 +1,12 @@
 /* sums: column sums for a bias, the sum of squares for a norm, a number times all (ref/ops/linear.c, sums.c).
  *
- * The sum of squares: in double; a block adds SPAN numbers, thread t those at t, t + 128, ...; the block's 128 sums are
+ * The sum of squares:
+ *   1  naive: every thread adds its number to one place by an atomic: they queue, and the order differs in every run
+ *   2  a block adds its numbers in a tree in shared memory, then adds to that place: fewer wait, the order still differs
+ *   3  (this) each thread first adds many numbers in a register; a tree for each block; blocks store what they have, and
+ *      somebody else adds that in order
+ *
+ * In double; a block adds SPAN numbers, thread t those at t, t + 128, ...; the block's 128 sums are
  * added in a tree of halves; the host adds the blocks in order.
  */
 #include "emulated_devices/device/cuda/kernels/kernels.h"

@@ -40,7 +40,8 @@ static std::string ask_addr2line(const void *pc)
     char command[600], text[600];
     std::string found = "an unknown line";
     if (dladdr(pc, &info) == 0) return found;
-    const char *file = strstr(info.dli_fname, ".so") ? info.dli_fname : "/proc/self/exe";
+    /* Of the program itself: as it was typed. */
+    const char *file = info.dli_fname[0] == '/' ? info.dli_fname : "/proc/self/exe";
     char exe[400] = "";
     if (strcmp(file, "/proc/self/exe") == 0 && readlink(file, exe, sizeof exe - 1) > 0) file = exe;
     snprintf(command, sizeof command, "addr2line -i -e '%s' 0x%lx 2>/dev/null", file,

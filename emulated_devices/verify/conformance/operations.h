@@ -1,6 +1,6 @@
-/* operations.h -- each operation of `ops` with operands of any size, for the tests of backends. */
-#ifndef ORRERY_TESTS_OPERATIONS_H
-#define ORRERY_TESTS_OPERATIONS_H
+/* operations.h -- each operation of `ops` with operands of any size, for conformance.h and the tests of backends. */
+#ifndef ORRERY_CONFORMANCE_OPERATIONS_H
+#define ORRERY_CONFORMANCE_OPERATIONS_H
 
 #include "emulated_devices/device/compute.h"
 #include <string.h>
@@ -170,7 +170,7 @@ static double sums[2 * E + 1], result;
       (d, t[0], t[1], t[2], t[3], t[4], 0.1))                                                                          \
     X(route_weights, (NUMBERS(N, K), WHOLE(N, K, E), NUMBERS(N, E)), (d, t[0], t[1], t[2], &rule))
 
-#include "tests/devices/variants.h"
+#include "emulated_devices/verify/conformance/variants.h"
 
 #define UNPACK(...) __VA_ARGS__
 /* REQUIRED, and called by no scheme. */

@@ -3,8 +3,8 @@
  *
  * X(operation, what differs, its operands, its call)
  */
-#ifndef ORRERY_TESTS_VARIANTS_H
-#define ORRERY_TESTS_VARIANTS_H
+#ifndef ORRERY_CONFORMANCE_VARIANTS_H
+#define ORRERY_CONFORMANCE_VARIANTS_H
 
 /* Two query heads for each of H key heads; as many key heads as query heads; dropout of a piece of a larger tensor. */
 #define grouped ((struct attention){ .S = S, .H = 2 * H, .K = H, .A = A, .scale = 1.5 / (double)A })
@@ -131,7 +131,7 @@ static const struct router_rule nearby = { .scores = SCORES_NEAR, .scale = 1, .n
       (d, t[0], t[1], t[2], t[3], t[4], t[5], t[6], later_positions(), positions(), halves(), 12))                     \
     X(attention_scores, of_wider_rows, (STATISTIC(N * H * S), NUMBERS(N, QKV), NUMBERS(B * SOME, A)),                  \
       (d, SCORES(t[0]), 0, t[1], t[2], positions(), heads))                                                            \
-    X(attention_scores_times, of_wider_rows, (NUMBERS(N, QKV), STATISTIC(N * H * S), NUMBERS(B * SOME, A)),               \
+    X(attention_scores_times, of_wider_rows, (NUMBERS(N, QKV), STATISTIC(N * H * S), NUMBERS(B * SOME, A)),            \
       (d, t[0], SCORES(t[1]), 0, t[2], positions(), heads))                                                            \
     X(rotary_forward, neighbours, (NUMBERS(N, GROUPED_QKV), WHOLE(N, 0, S), NUMBERS(S, 2)),                            \
       (d, t[0], t[1], t[2], turned(true)))                                                                             \

@@ -1,0 +1,242 @@
+#include "emulated_devices/verify/conformance/conformance.h"
+#include "emulated_devices/verify/conformance/operations.h"
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+
+/* B, S, H, A, V.  The first is that of test_backend.c; then odd sizes around those of tiles and blocks; few rows, one,
+ * none. */
+static const int64_t sizes_of[CONFORMANCE_SIZES][5] = {
+    { 2, 3, 2, 4, 10 }, { 1, 35, 3, 6, 131 }, { 3, 33, 2, 17, 67 }, { 1, 129, 4, 9, 33 }, { 2, 16, 2, 66, 300 },
+    { 1, 3, 2, 3, 5 }, { 1, 1, 3, 2, 5 }, { 0, 3, 2, 4, 10 },
+};
+static const enum dtype formats[] = { F64, F32, BF16, F16 };
+enum { FORMATS = sizeof formats / sizeof *formats };
+
+static void resize(int i)
+{
+    B = sizes_of[i][0], S = sizes_of[i][1], H = sizes_of[i][2], A = sizes_of[i][3], V = sizes_of[i][4];
+}
+
+/* What an operation has made. */
+struct made {
+    double *x;                          /* all operands afterwards, one after the other; the sums; what it returns */
+    int64_t count, end[OPERANDS + 1];   /* numbers in x; where each operand ends there */
+    int outside;                        /* elements around operands that were written */
+    uint64_t operations;
+    struct op_cost done;
+};
+
+/* ---- operands ---------------------------------------------------------------------------------------------------- */
+
+/* What a number of operand k is in a format: the same in fp64. */
+static double held(double x, enum dtype t)
+{
+    double back = 0;
+    struct tensor one = tensor_1d(&back, t, 1);
+    tensor_set(one, 0, x);
+    return tensor_get(one, 0);
+}
+
+static double element(struct tensor x, int64_t i)
+{
+    return x.dtype == I32 ? (double)((int32_t *)x.data)[i] : tensor_get(x, i);
+}
+
+/* Elements around an operand. */
+enum { AROUND = 3, AROUND_HOLDS = 77 };
+
+static int64_t around_at(int64_t n, int i) { return i < AROUND ? i : n - 1 - (i - AROUND); }
+
+static void fill_around(struct device *d, struct tensor whole)
+{
+    struct views v = views_of(d);
+    const struct tensor seen = view_write(&v, whole);
+    for (int i = 0; i < 2 * AROUND; i++) {
+        const int64_t k = around_at(tensor_count(whole), i);
+        if (whole.dtype == I32) ((int32_t *)seen.data)[k] = AROUND_HOLDS;
+        else tensor_set(seen, k, AROUND_HOLDS);
+    }
+    views_end(&v);
+}
+
+static int changed_around(struct device *d, struct tensor whole)
+{
+    struct views v = views_of(d);
+    const struct tensor seen = view_read(&v, whole);
+    int changed = 0;
+    for (int i = 0; i < 2 * AROUND; i++)
+        changed += element(seen, around_at(tensor_count(whole), i)) != AROUND_HOLDS;
+    views_end(&v);
+    return changed;
+}
+
+/* The allocation in whose middle an operand lies. */
+static struct tensor whole_of(struct tensor x)
+{
+    char *data = x.data;
+    return tensor_1d(data - AROUND * dtype_size(x.dtype), x.dtype, tensor_count(x) + 2 * AROUND);
+}
+
+static int64_t elements(struct operand o) { return o.rows * (o.cols ? o.cols : 1); }
+
+static struct tensor operand_in(struct device *d, int k, struct operand o, enum dtype written)
+{
+    const enum dtype t = o.most ? I32 : o.statistic ? dtype_wide(d->dtype) : d->dtype;
+    const enum dtype as = o.most ? I32 : o.statistic ? dtype_wide(written) : written;
+    const struct tensor whole = device_tensor_in(d, BUFFERS, t, elements(o) + 2 * AROUND);
+    struct tensor x = tensor_1d((char *)whole.data + AROUND * dtype_size(t), t, elements(o));
+    if (o.cols) x = tensor_2d(x.data, t, o.rows, o.cols);
+    if (!d->backend->has_numbers) return x;
+    fill_around(d, whole);
+    struct views v = views_of(d);
+    const struct tensor seen = view_write(&v, x);
+    if (o.most) fill(seen, k, o.most);
+    else for (int64_t i = 0; i < tensor_count(x); i++)
+        tensor_set(seen, i, held(number(k, i) - (o.statistic ? 0 : 1), as));    /* statistics are above 0 */
+    views_end(&v);
+    return x;
+}
+
+static void read_back(struct made *m, struct device *d, struct tensor x, int k)
+{
+    struct views v = views_of(d);
+    const struct tensor seen = view_read(&v, x);
+    for (int64_t i = 0; i < tensor_count(x) && d->backend->has_numbers; i++) m->x[m->count++] = element(seen, i);
+    m->end[k] = m->count;
+    views_end(&v);
+}
+
+/* ---- a case ------------------------------------------------------------------------------------------------------ */
+
+/* Run an operation in a format, on numbers that fit into `written`. */
+static enum error_code make(struct made *m, const struct backend *b, enum dtype t, enum dtype written,
+                            const struct operation *op, struct error *err)
+{
+    struct device d;
+    struct tensor x[OPERANDS] = { 0 };
+    struct operand o[OPERANDS] = { 0 };
+    int used = 0;
+    const enum error_code e = device_open(&d, b, t, 0, err);
+    if (e) return e;
+    op->operands(o);
+    memset(sums, 0, sizeof sums), result = 0;
+    for (; used < OPERANDS && (o[used].rows || o[used].cols || o[used].statistic); used++)
+        x[used] = operand_in(&d, used, o[used], written);
+    const uint64_t before = d.operations;
+    op->run(&d, x);
+    m->operations = d.operations - before, m->done = d.done, m->count = 0, m->outside = 0;
+    for (int k = 0; k < used; k++) {
+        read_back(m, &d, x[k], k);
+        if (b->has_numbers) m->outside += changed_around(&d, whole_of(x[k]));
+        device_free(&d, whole_of(x[k]));
+    }
+    for (int k = used; k < OPERANDS; k++) m->end[k] = m->count;
+    for (size_t i = 0; i < sizeof sums / sizeof *sums && b->has_numbers; i++) m->x[m->count++] = sums[i];
+    if (b->has_numbers) m->x[m->count++] = result;
+    m->end[OPERANDS] = m->count;
+    device_close(&d);
+    return OK;
+}
+
+static double bound_of(enum dtype t)
+{
+    const double n = (double)(N > QKV ? N : QKV) + (double)V, u16 = dtype_wide(t) != t ? dtype_unit(t) : 0;
+    return 10 * sqrt(n) * dtype_unit(dtype_wide(t)) + 2 * u16;
+}
+
+/* The norm of a, or of a - b. */
+static double norm_of(const double *a, const double *b, int64_t n)
+{
+    double sum = 0;
+    for (int64_t i = 0; i < n; i++) {
+        const double x = b ? a[i] - b[i] : a[i];
+        if (!(b && (a[i] == b[i] || (isnan(a[i]) && isnan(b[i]))))) sum += x * x;
+    }
+    return sqrt(sum);
+}
+
+/* The larger of two errors; what is not a number is the largest. */
+static double worse(double a, double b) { return isnan(a) || b <= a ? a : b; }
+
+struct told { conformance_says *says; void *to; };
+
+/* "attention_forward, masked in bf16, B=1 S=35 H=3 A=6 V=131: ..." */
+static void tell(const struct told *t, const struct operation *op, enum dtype in, const char *what)
+{
+    char line[300];
+    snprintf(line, sizeof line, "%s in %s, B=%d S=%d H=%d A=%d V=%d: %s", op->name, dtype_name(in), (int)B, (int)S,
+             (int)H, (int)A, (int)V, what);
+    if (t->says) t->says(t->to, line);
+}
+
+/* The largest error over bound of an operation's operands. */
+static double compare(const struct told *told, const struct operation *op, enum dtype t, const struct made *got,
+                      const struct made *want)
+{
+    double worst = 0;
+    char what[100];
+    for (int k = 0; k <= OPERANDS; k++) {
+        const int64_t from = k > 0 ? want->end[k - 1] : 0, n = want->end[k] - from;
+        const double size = norm_of(want->x + from, NULL, n), off = norm_of(got->x + from, want->x + from, n);
+        const double error = off == 0 ? 0 : off / (size > 0 ? size : 1), ratio = error / bound_of(t);
+        worst = worse(worst, ratio);
+        if (ratio <= 1) continue;
+        snprintf(what, sizeof what, "operand %d: error %.1e, bound %.1e", k, error, bound_of(t));
+        tell(told, op, t, what);
+    }
+    return worst;
+}
+
+static void judge_case(struct conforms *c, const struct told *told, const struct backend *b, enum dtype t,
+                       const struct operation *op, const struct made *got, const struct made *want)
+{
+    /* Where there are numbers, `want` is in fp64, whose bytes are others. */
+    const bool costs = b->has_numbers || (got->operations == want->operations && got->done.flops == want->done.flops
+                                          && got->done.bytes == want->done.bytes);
+    const double ratio = b->has_numbers ? compare(told, op, t, got, want) : 0;
+    if (got->outside) tell(told, op, t, "writes outside its operands");
+    if (!costs) tell(told, op, t, "other costs than cpu");
+    c->cases++, c->wrong += !(ratio <= 1) || got->outside || !costs;
+    c->worst = worse(c->worst, ratio);
+}
+
+/* Room for what an operation makes at the current sizes. */
+static double *room_for(const struct operation *op)
+{
+    struct operand o[OPERANDS] = { 0 };
+    int64_t n = sizeof sums / sizeof *sums + 1;
+    op->operands(o);
+    for (int k = 0; k < OPERANDS; k++) n += elements(o[k]);
+    return malloc((size_t)n * sizeof(double));
+}
+
+static enum error_code try_case(struct conforms *c, const struct told *told, const struct backend *b, enum dtype t,
+                                const struct operation *op, struct error *err)
+{
+    struct made got = { .x = room_for(op) }, want = { .x = room_for(op) };
+    enum error_code e = got.x && want.x ? OK : fail(err, ERR_MEMORY, "no memory for the results of %s", op->name);
+    if (!e) e = make(&got, b, t, t, op, err);
+    if (!e) e = make(&want, backend_find("cpu"), b->has_numbers ? F64 : t, t, op, err);
+    if (!e) judge_case(c, told, b, t, op, &got, &want);
+    free(got.x), free(want.x);
+    return e;
+}
+
+int conformance_rows(void) { return ALL; }
+
+const char *conformance_row(int row) { return all[row].name; }
+
+enum error_code conformance_try(struct conforms *c, const struct backend *b, int row, int sizes, conformance_says *says,
+                                void *to, struct error *err)
+{
+    const struct told told = { says, to };
+    enum error_code e = OK;
+    *c = (struct conforms){ 0 };
+    for (int i = 0; i < sizes && !e; i++)
+        for (int f = 0; f < FORMATS && !e; f++) {
+            resize(i);
+            e = try_case(c, &told, b, formats[f], &all[row], err);
+        }
+    return e;
+}

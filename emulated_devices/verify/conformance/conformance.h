@@ -1,0 +1,43 @@
+/* conformance.h -- whether a backend computes each operation of the table as ref/ does: one suite for all of them.
+ *
+ * Each operation runs in four formats, at odd sizes, few rows and none, on operands that begin at odd places, and is
+ * held to the same operation of ref/ in fp64 on the same operands.  Rows of operations.h are the operations; those of
+ * variants.h have other arguments: masks, windows, groups of heads, wider rows, slices, results in place.
+ *
+ * Bound, norm over norm: 10 sqrt(n) u + 2 u16.  n is the length of the longest sum, u the unit of the format of sums,
+ * u16 that of 16-bit storage: docs/checking.md, "What is allowed".  A backend without numbers must have the same costs.
+ */
+#ifndef ORRERY_CONFORMANCE_H
+#define ORRERY_CONFORMANCE_H
+
+#include "emulated_devices/device/backend.h"
+
+enum { CONFORMANCE_SIZES = 8, CONFORMANCE_QUICK = 3 };
+
+/* A row tried on a backend. */
+struct conforms {
+    int cases;                          /* sizes times formats */
+    int wrong;                          /* of them: above the bound, other costs, or elements written outside */
+    double worst;                       /* the largest error over its bound */
+};
+
+/* Gets a line for each thing that is wrong. */
+typedef void conformance_says(void *to, const char *line);
+
+/** The number of rows. */
+int conformance_rows(void);
+
+/** A row's operation, and what differs from the usual call: "attention_forward, masked". */
+const char *conformance_row(int row);
+
+/**
+ * Try a row on a backend.  Not for several threads.
+ * @param sizes  how many of CONFORMANCE_SIZES, from the first.
+ * @param says   NULL: nobody.
+ * @param err    what could not be tried: the device does not open, memory.
+ * @return OK also if the backend does not conform.
+ */
+enum error_code conformance_try(struct conforms *, const struct backend *, int row, int sizes, conformance_says *says,
+                                void *to, struct error *err);
+
+#endif

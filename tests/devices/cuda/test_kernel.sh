@@ -1,0 +1,54 @@
+# `orrery kernel FILE.cu --check`: a right kernel passes; a race, a wrong number and one that never ends are named; also from an installed
+# program's folder.
+place=$(mktemp -d)
+trap 'rm -rf "$place"' EXIT
+failed=0
+begin() { echo "[ RUN      ] $1"; name=$1 broken=; }
+end() { if [ -z "$broken" ]; then echo "[       OK ] $name"; else echo "[  FAILED  ] $name"; failed=1; fi; }
+kernels=emulated_devices/device/cuda/kernels
+
+run() {                                 # run STATUS FILE OPTION...: what it says is in $place/said
+    local want=$1 status=0; shift
+    "$ORRERY" kernel "$@" >"$place/said" 2>&1 || status=$?
+    [ $status -eq "$want" ] || { broken=yes; echo "status $status, must be $want"; tail -n 20 "$place/said"; }
+}
+says() { grep -qE "$1" "$place/said" || { broken=yes; echo "it does not say: $1"; tail -n 20 "$place/said"; }; }
+silent() { ! grep -qE "$1" "$place/said" || { broken=yes; echo "it says: $1"; tail -n 20 "$place/said"; }; }
+
+begin a_right_file_passes
+run 0 $kernels/rmsnorm.cu --check
+says '^  rmsnorm_forward, from_zero +32 cases +0\.[0-9]+  ok$'
+says '^OK: '
+silent 'WRONG|FAULT|race'
+end
+
+begin an_installed_program_finds_what_it_needs
+mkdir -p "$place/tree"
+cp --parents $(find ref emulated_devices -name '*.h') $(find emulated_devices/device/cuda -type f ! -name '*.h') "$place/tree"
+ORRERY_INCLUDE="$place/tree" run 0 $kernels/gate.cu --check --only gate_forward
+says '^  gate_forward +32 cases'
+silent 'gate_backward'
+end
+
+begin a_missing_barrier_is_a_race
+sed 's/__syncthreads();//' $kernels/rows.cuh >"$place/rows.cuh"
+sed 's|emulated_devices/device/cuda/kernels/rows.cuh|rows.cuh|' $kernels/rmsnorm.cu >"$place/rmsnorm.cu"
+run 3 "$place/rmsnorm.cu" --check --only rmsnorm_forward
+says 'race: kernel rmsnorm_forward.*rows\.cuh:[0-9]+ and .*shared array room'
+says 'rows? wrong, [0-9]+ faults? of kernels'
+end
+
+begin a_wrong_number_has_its_case
+sed 's|widen(X\[r \* D + d\]) \* scale|widen(X[r * D]) * scale|' $kernels/rmsnorm.cu >"$place/rmsnorm.cu"
+run 3 "$place/rmsnorm.cu" --check --only rmsnorm_forward
+says 'rmsnorm_forward in fp64, B=2 S=3 H=2 A=4 V=10: operand 0: error '
+says 'WRONG$'
+end
+
+begin one_that_crashes_is_named
+sed 's|const W x = widen(X\[r \* D + d\]);|const W x = widen(X[r * D + d]); if (N == 3) __builtin_trap();|' $kernels/rmsnorm.cu >"$place/rmsnorm.cu"
+run 3 "$place/rmsnorm.cu" --check --only rmsnorm_forward
+says 'rmsnorm_forward: ends with signal '
+end
+
+[ $failed -eq 0 ]
