@@ -120,10 +120,11 @@ course: all
 	$(Q)bash tutorials/teacher/kit.sh $(OUT)/teacher $(or $(SEED),0)
 	@echo "  COURSE $(OUT)/student $(OUT)/teacher"
 
-## make docs       the manual, in build/docs/html (needs Doxygen)
-docs:
+## make docs       the manual, in build/docs/html (needs Doxygen); draws the pictures of docs/concepts again
+docs: all
 	$(Q)$(MAKE) --no-print-directory deps DEPS_FOR=docs
 	$(Q)mkdir -p $(B)/docs
+	$(Q)ORRERY=./$(ORRERY) bash docs/concepts/draw.sh docs/concepts
 	$(Q)doxygen docs/Doxyfile
 	@echo "  DOCS $(B)/docs/html/index.html"
 

@@ -108,7 +108,7 @@ enum error_code step_svg_data(FILE *to, const void *drawing, struct error *err)
     legend(to, LEFT + 530, reduce_colour, "sends gradients");
     legend(to, LEFT + 662, forward_colour, "forward");
     legend(to, LEFT + 742, backward_colour, "backward");
-    legend(to, LEFT + 826, update_colour, "step");
+    legend(to, LEFT + 832, update_colour, "step");
     double y = TOP;
     for (int u = 0; u < r->units && u < STEP_UNITS; u++)
         if (r->there >> u & 1) draw_unit(to, d, u, y), y += HIGH;

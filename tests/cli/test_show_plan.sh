@@ -39,6 +39,8 @@ test_memory_is_the_plans() {
         run show memory $options
         expect_status 0; expect_silent; expect_columns 80; expect_out "  [WGOAB]+ +$peak\$"
     done
+    run show memory --dp 4 --zero 3
+    expect_out '^  reductions  +W+G+O+  +433\.2K$'       # a quarter of 16 bytes for each of 110,912 parameters
 }
 
 test_plans() {

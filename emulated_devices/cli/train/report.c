@@ -233,14 +233,15 @@ static const struct { enum traffic_kind kind; enum axis axis; const char *title;
 };
 enum { KINDS_WITH_AXIS = sizeof kind_axis / sizeof *kind_axis };
 
-/* Copies of experts may be on devices that are no copies of all else. */
+/* Devices that share sequences have the same weights, whose gradients they add up; copies of experts may be on devices
+ * that are no copies of all else. */
 static bool sends_kind(const struct plan *p, int i)
 {
     const enum traffic_kind kind = kind_axis[i].kind;
     if (kind == TRAFFIC_EXPERTS) return plan_ep(p) * plan_etp(p) > 1;
     if (kind == TRAFFIC_ENCODERS) return p->encoders.kinds > 0;
     return p->mesh.size[kind_axis[i].axis] > 1 ||
-           (kind == TRAFFIC_DATA && plan_cuts_experts(p) && plan_expert_copies(p) > 1);
+           (kind == TRAFFIC_DATA && (p->mesh.size[CP] > 1 || (plan_cuts_experts(p) && plan_expert_copies(p) > 1)));
 }
 
 static void traffic_row(struct columns *t, const struct plan *p, const struct device_report *x)
