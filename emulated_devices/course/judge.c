@@ -96,6 +96,9 @@ static void judge_one(struct score *s, struct outcome *o, struct judge *j)
 
 static void judge_all(struct score *s, const struct judging *how, const char *worker, const char *text)
 {
+    char program[PATH_MAX];
+    const ssize_t bytes = readlink("/proc/self/exe", program, sizeof program - 1);
+    program[bytes > 0 ? bytes : 0] = '\0';
     struct judge *j = mmap(NULL, sizeof *j, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
     bool stop = false;
     if (j == MAP_FAILED) abort();
@@ -108,7 +111,7 @@ static void judge_all(struct score *s, const struct judging *how, const char *wo
         memset(j, 0, sizeof *j);
         j->lesson = s->lesson, j->check = o->check, j->worker = worker, j->text = text, j->hidden = o->hidden;
         j->seed = o->hidden ? how->secret : how->seed, j->variant = how->variant, j->user = how->user;
-        j->caged = !how->sanitize;
+        j->caged = !how->sanitize, j->program = program;
         judge_one(s, o, j);
         s->tenths += o->tenths;
         stop = how->first_failure && o->verdict == FAILED;

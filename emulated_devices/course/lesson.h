@@ -21,6 +21,7 @@ struct judge {
     const struct check *check;
     const char *worker;                 /* program with the student's functions; NULL: the lesson is a text */
     const char *text;                   /* of the student's file, without NUL characters */
+    const char *program;                /* orrery, for command.h; NULL: commands cannot be run */
     uint64_t seed;                      /* of inputs: another one if they are hidden */
     bool hidden;                        /* inputs that the student has not seen: also draw other sizes */
     uint64_t variant;                   /* of the course */

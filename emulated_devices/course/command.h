@@ -1,0 +1,57 @@
+/* command.h -- flags that a student writes in a text, and what this program says of them.
+ *
+ *     struct command c;
+ *     struct command_report r;
+ *     if (!command_take(j, "plan", "small", allowed, &c)) return;
+ *     command_add(&c, "--model megatron-18b --memory 40G");
+ *     if (command_run(j, "plan", &c, &r)) ... json_int(r.json, ..)
+ *     command_report_free(&r);
+ *
+ * The text has parts: a line `plan small`, and lines of flags under it, until the next line that begins with `plan`, or
+ * with `orrery`, where a schedule begins (schedule_file.h).  `#` starts a comment.
+ *
+ * Nothing in the text is trusted.  Only flags that the lesson allows are taken, with words of letters, digits and
+ * "._:,+-", which can name no file elsewhere.  The command runs in a process and a folder of its own, which has the
+ * student's text under its own name, so that `--schedule FILE:NAME` finds a schedule in it.
+ */
+#ifndef ORRERY_COURSE_COMMAND_H
+#define ORRERY_COURSE_COMMAND_H
+
+#include "emulated_devices/course/lesson.h"
+#include "ref/io/json.h"
+
+enum { COMMAND_WORDS = 80, COMMAND_WORD = 80 };
+
+/* A flag that may be in a text: "--dp".  alone: it takes no value. */
+struct allowed_flag { const char *flag; bool alone; };
+
+struct command { char word[COMMAND_WORDS][COMMAND_WORD]; int count; };
+
+/* What came of it. */
+struct command_report {
+    int status;                         /* of the process; see `orrery --help`: 0, or 3 if a check of its own failed */
+    cJSON *json;                        /* of --json; NULL: it wrote none */
+    char said[600];                     /* its error, without "orrery: "; "" if there was none */
+};
+
+/**
+ * Take the flags of one part of a lesson's text.
+ * @param head,name  of the line above it, such as "plan" and "small".
+ * @param allowed    ends with an empty one.
+ * @return whether there are any and all are allowed; else the check has failed, with file and line.
+ */
+bool command_take(struct judge *, const char *head, const char *name, const struct allowed_flag *allowed,
+                  struct command *);
+
+/** Add words of the lesson's own, separated by blanks. */
+void command_add(struct command *, const char *words);
+
+/**
+ * Run `orrery NAME words.. --json`, at most a minute.
+ * @param[out] r  for command_report_free, also on failure.
+ * @return whether it ended by itself with a report; else the check has failed, for the reason that the command says.
+ */
+bool command_run(struct judge *, const char *name, const struct command *, struct command_report *r);
+void command_report_free(struct command_report *);
+
+#endif

@@ -1,0 +1,151 @@
+/* Lesson 17. */
+#include "emulated_devices/course/command.h"
+#include "ref/io/options.h"
+#include <stdio.h>
+#include <string.h>
+
+enum { DEVICES = 64 };
+
+/* A plan of plan.txt.  In GiB, and in milliseconds. */
+struct task { const char *name, *choice, *flags; int memory[2], good[2], best[2]; };
+
+#define GPT "--model megatron-18b --batch 64"
+#define LLAMA "--model llama3-8b --seq 32768 --batch 8"
+
+static const struct task roomy = { "roomy", "ROOM", GPT, { 40, 24 }, { 560, 560 }, { 410, 450 } },
+                         tight = { "tight", "TIGHT", GPT, { 12, 9 }, { 700, 700 }, { 510, 615 } },
+                         longer = { "long", "LONG", LLAMA, { 40, 22 }, { 600, 560 }, { 480, 480 } };
+
+static const struct allowed_flag allowed[] = {
+    { "--dp", false }, { "--tp", false }, { "--pp", false }, { "--cp", false }, { "--zero", false },
+    { "--micro", false }, { "--tensor", false }, { "--attention", false }, { "--schedule", false },
+    { "--chunks", false }, { "--recompute", false }, { "--prefetch", false }, { "--reshard-after-forward", false },
+    { NULL, false }
+};
+
+/* ---- what the planner says --------------------------------------------------------------------------------------- */
+
+struct findings { int64_t devices, peak, step, of[5], sent[5], computing; };
+
+static const char *const kinds[] = { "weights", "gradients", "optimizer", "activations", "buffers" };
+static const char *const links[] = { "tensor", "attention", "data", "pipeline", "experts" };
+
+static int64_t number(const cJSON *at, const char *key)
+{
+    int64_t n = 0;
+    json_int(at, "the plan's report", key, 0, INT64_C(1) << 60, &n, NULL);
+    return n;
+}
+
+static struct findings read_report(const cJSON *json)
+{
+    struct findings f = { .devices = 1, .step = number(json, "virtual_step_ps") };
+    const cJSON *axis, *device, *fullest = NULL;
+    cJSON_ArrayForEach(axis, cJSON_GetObjectItemCaseSensitive(json, "mesh"))
+        if (strcmp(axis->string, "ep") != 0) f.devices *= (int64_t)axis->valuedouble;
+    cJSON_ArrayForEach(device, cJSON_GetObjectItemCaseSensitive(json, "devices")) {
+        const int64_t peak = number(cJSON_GetObjectItemCaseSensitive(device, "peak_bytes"), "total");
+        if (peak > f.peak) f.peak = peak, fullest = device;
+    }
+    for (int i = 0; i < 5 && fullest; i++) {
+        f.of[i] = number(cJSON_GetObjectItemCaseSensitive(fullest, "peak_bytes"), kinds[i]);
+        f.sent[i] = number(cJSON_GetObjectItemCaseSensitive(cJSON_GetObjectItemCaseSensitive(fullest, "sent"), links[i]),
+                           "bytes");
+    }
+    if (fullest) f.computing = number(fullest, "virtual_computing_ps");
+    return f;
+}
+
+/* Where memory and time go on the fullest device, below the reason. */
+static void explain(struct judge *j, const struct findings *f)
+{
+    size_t n = 0;
+    const size_t size = sizeof j->drawing;
+    n += (size_t)snprintf(j->drawing + n, size - n, "the fullest device holds");
+    for (int i = 0; i < 5; i++)
+        n += (size_t)snprintf(j->drawing + n, size - n, "%s %s %s", i ? "," : "", kinds[i],
+                              size_format((uint64_t)f->of[i]).text);
+    n += (size_t)snprintf(j->drawing + n, size - n, "\nsends   ");
+    for (int i = 0; i < 4; i++)
+        n += (size_t)snprintf(j->drawing + n, size - n, "%s %s %s", i ? "," : "", links[i],
+                              size_format((uint64_t)f->sent[i]).text);
+    snprintf(j->drawing + n, size - n, "\ncomputes %.1f %% of %.1f ms; the rest it waits\n",
+             f->step ? 100.0 * (double)f->computing / (double)f->step : 0, 1e-9 * (double)f->step);
+}
+
+/* Whether the plan is one of 64 devices that fits.  Nothing of it can be hidden: it is not tried again with other
+ * inputs, which are tried only if these are right. */
+static bool plan(struct judge *j, const struct task *t, struct findings *f)
+{
+    struct command c;
+    struct command_report r;
+    char words[200];
+    const int memory = t->memory[judge_choice(j, t->choice)];
+    if (j->hidden || !command_take(j, "plan", t->name, allowed, &c)) return false;
+    snprintf(words, sizeof words, "%s --cluster h100-infiniband --dtype bf16 --memory %dG", t->flags, memory);
+    command_add(&c, words);
+    if (command_run(j, "plan", &c, &r)) {
+        *f = read_report(r.json);
+        if (f->devices != DEVICES)
+            judge_fails(j, "%s: it uses %lld devices; there are %d", t->name, (long long)f->devices, DEVICES);
+        else if (f->peak > (int64_t)memory << 30)
+            judge_fails(j, "%s: a device needs %s, and may have %dG", t->name, size_format((uint64_t)f->peak).text,
+                        memory);
+        if (j->failed) explain(j, f);
+    }
+    command_report_free(&r);
+    return !j->failed;
+}
+
+static void check_time(struct judge *j, const struct task *t, const int limit[2])
+{
+    struct findings f;
+    const int most = limit[judge_choice(j, t->choice)];
+    if (!plan(j, t, &f) || f.step <= most * INT64_C(1000000000)) return;
+    judge_fails(j, "%s: a step takes %.1f ms; %d are asked for", t->name, 1e-9 * (double)f.step, most);
+    explain(j, &f);
+}
+
+static void check_roomy(struct judge *j) { plan(j, &roomy, &(struct findings){ 0 }); }
+static void check_roomy_good(struct judge *j) { check_time(j, &roomy, roomy.good); }
+static void check_roomy_best(struct judge *j) { check_time(j, &roomy, roomy.best); }
+static void check_tight(struct judge *j) { plan(j, &tight, &(struct findings){ 0 }); }
+static void check_tight_good(struct judge *j) { check_time(j, &tight, tight.good); }
+static void check_tight_best(struct judge *j) { check_time(j, &tight, tight.best); }
+static void check_long(struct judge *j) { plan(j, &longer, &(struct findings){ 0 }); }
+static void check_long_good(struct judge *j) { check_time(j, &longer, longer.good); }
+static void check_long_best(struct judge *j) { check_time(j, &longer, longer.best); }
+
+extern const struct lesson lesson_17_plan;
+const struct lesson lesson_17_plan = {
+    .folder = "17_plan", .title = "A plan for 64 devices", .file = "plan.txt",
+    .vary = { { "ROOM", 2 }, { "TIGHT", 2 }, { "LONG", 2 } },
+    .check = {
+        { 1, "roomy", "roomy: 64 devices, and it fits", 2, check_roomy,
+          { "dp * tp * pp = 64.  What of a device's memory is weights, gradients, states, what activations?",
+            "With 16 bytes for each of 18.4e9 parameters, into how many parts must they be cut at least?",
+            "--zero 1 shares optimizer states over dp; --micro cuts the batch, and the activations with it." } },
+        { 1, "roomy-good", "roomy: a step in good time", 2, check_roomy_good,
+          { "Which of data, tensor and pipeline sends most?  Which of them stays inside a node of 8?",
+            "A pipeline sends least.  Its price is the bubble: (pp - 1) of micro + pp - 1." } },
+        { 1, "roomy-best", "roomy: a step in less time", 2, check_roomy_best,
+          { "Lesson 11: which schedules have a smaller bubble, and what do they hold?",
+            "--tensor 1d-sp sends no more than 1d, and holds less.",
+            "A larger pp and a smaller tp, as many microbatches as there are sequences, and zb-h1." } },
+        { 2, "tight", "tight: it fits", 2, check_tight,
+          { "Look at what the fullest device holds: which part is largest?  What cuts it?",
+            "Activations: more microbatches, sequence parallelism, recomputation.  The rest: zero, tp, pp." } },
+        { 2, "tight-good", "tight: a step in good time", 2, check_tight_good,
+          { "Recomputation costs a third of the time.  Is there another way?",
+            "In a pipeline only some microbatches are held at once." } },
+        { 2, "tight-best", "tight: a step in less time", 2, check_tight_best,
+          { "zb-h1 holds more than 1f1b on the later devices.",
+            "Try tp and pp with the same product, and count what is sent between nodes." } },
+        { 3, "long", "long: it fits", 2, check_long,
+          { "There are only 8 sequences, so dp is at most 8.  What else can be cut?" } },
+        { 3, "long-good", "long: a step in good time", 2, check_long_good,
+          { "--cp cuts sequences, --tp heads and columns.  Try both." } },
+        { 3, "long-best", "long: a step in less time", 2, check_long_best,
+          { "Which attention scheme sends less?  What fits into a node?" } },
+    },
+};
