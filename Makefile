@@ -128,11 +128,28 @@ docs: all
 	$(Q)doxygen docs/Doxyfile
 	@echo "  DOCS $(B)/docs/html/index.html"
 
-## make install    copy orrery to PREFIX/bin, and what plug-ins and kernels are compiled with to PREFIX/include/orrery (PREFIX=/usr/local)
-install: all
-	install -D -m 755 $(ORRERY) $(DESTDIR)$(PREFIX)/bin/orrery
-	$(Q)for f in $$(find tutorials -type f); do install -D -m 644 $$f $(DESTDIR)$(PREFIX)/share/orrery/$$f || exit; done
-	$(Q)for f in $$(find ref emulated_devices -name '*.h') $$(find $(CUDA_DIR) -type f ! -name '*.h'); do install -D -m 644 $$f $(DESTDIR)$(PREFIX)/include/orrery/$$f || exit; done
+## make install    program, library, headers, goldens, lessons, man page and completion to PREFIX (PREFIX=/usr/local, DESTDIR=)
+TO      = $(DESTDIR)$(PREFIX)
+VERSION := $(shell sed -n 's/^.define ORRERY_VERSION "\(.*\)"/\1/p' ref/version.h)
+ABI     := $(firstword $(subst ., ,$(VERSION)))
+install: all $(B)/liborrery.so
+	@echo '  INSTALL $(TO)'
+	$(Q)install -D -m 755 $(ORRERY) $(TO)/bin/orrery
+	$(Q)mkdir -p $(TO)/share/orrery $(TO)/include/orrery $(TO)/share/man/man1
+	$(Q)tar cf - $$(find tutorials -type f) $$(find golden -type f \( -name '*.safetensors' -o -name '*.json' -o -name '*.txt' \) -not -path 'golden/frameworks/*') | tar xof - -C $(TO)/share/orrery
+	$(Q)tar cf - $$(find ref emulated_devices -name '*.h') $$(find $(CUDA_DIR) -type f ! -name '*.h') | tar xof - -C $(TO)/include/orrery
+	$(Q)install -m 644 emulated_devices/library/orrery.h $(TO)/include/orrery.h
+	$(Q)install -D -m 755 $(B)/liborrery.so $(TO)/lib/liborrery.so.$(VERSION)
+	$(Q)ln -sf liborrery.so.$(VERSION) $(TO)/lib/liborrery.so.$(ABI) && ln -sf liborrery.so.$(ABI) $(TO)/lib/liborrery.so
+	$(Q)mkdir -p $(TO)/lib/pkgconfig && sed 's|@PREFIX@|$(PREFIX)|; s|@VERSION@|$(VERSION)|' emulated_devices/library/orrery.pc >$(TO)/lib/pkgconfig/orrery.pc
+	$(Q)./$(ORRERY) manual man >$(TO)/share/man/man1/orrery.1
+	$(Q)mkdir -p $(dir $(COMPLETION)) && ./$(ORRERY) manual bash >$(word 1,$(COMPLETION)) && ./$(ORRERY) manual zsh >$(word 2,$(COMPLETION)) && ./$(ORRERY) manual fish >$(word 3,$(COMPLETION))
+COMPLETION = $(TO)/share/bash-completion/completions/orrery $(TO)/share/zsh/site-functions/_orrery $(TO)/share/fish/vendor_completions.d/orrery.fish
+
+## make uninstall  remove what `make install` has put there, with the same PREFIX and DESTDIR
+uninstall:
+	rm -rf $(TO)/share/orrery $(TO)/include/orrery
+	rm -f $(TO)/bin/orrery $(TO)/include/orrery.h $(TO)/lib/liborrery.so* $(TO)/lib/pkgconfig/orrery.pc $(TO)/share/man/man1/orrery.1 $(COMPLETION)
 
 ## make clean      remove everything built
 clean:
@@ -293,9 +310,14 @@ $(Q)$(MPICC) $(CFLAGS) $(filter %.o,$^) $(filter %/libdevices.a,$^) $(filter %/l
 endef
 $(if $(SAN),$(B)/orrery,orrery): $(B)/emulated_devices/cli/main.o $(OBJECTS_$(CUDA_KIND)) $(SAN_OBJ) $(B)/libdevices.a $(B)/libref.a $(B)/cuda.is
 	$(call link,-rdynamic $(LIBS_$(CUDA_KIND)))
+# The library exports what begins with orrery_ (exports.map), and has no more of the program than that needs.
+LIBRARY := emulated_devices/library
+$(B)/liborrery.so: $(B)/$(LIBRARY)/commands.o $(B)/$(LIBRARY)/tensors.o $(B)/libref.a $(LIBRARY)/exports.map
+	$(if $(V),,@echo '  LINK $@')
+	$(Q)$(CC) $(CFLAGS) -shared -Wl$(,)-soname$(,)liborrery.so.$(ABI) -Wl$(,)--version-script=$(LIBRARY)/exports.map -Wl$(,)--as-needed$(,)-z$(,)defs $(filter %.o,$^) $(B)/libref.a -o $@ $(LDLIBS)
 $(TESTS): $(B)/%: $(B)/%.o $(SAN_OBJ) $(B)/libdevices.a $(B)/libref.a
 	$(call link,$(if $(FUZZ),-fsanitize=fuzzer,-lcmocka))
 
 -include $(shell find $(B) -path $(B)/faults -prune -o -name '*.d' -print 2>/dev/null)
-.PHONY: always test-cuda cuda-objects has-nvcc all run check test verify bench golden golden-check frameworks faults fuzz fuzzers course docs install clean help deps
+.PHONY: always test-cuda cuda-objects has-nvcc all run check test verify bench golden golden-check frameworks faults fuzz fuzzers course docs install uninstall clean help deps
 .SECONDARY:

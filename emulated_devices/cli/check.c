@@ -2,6 +2,7 @@
 #include "emulated_devices/cli/check_operations.h"
 #include "emulated_devices/cli/check_progress.h"
 #include "emulated_devices/cli/cli.h"
+#include "emulated_devices/cli/installed.h"
 #include "emulated_devices/verify/check/checked_kinds.h"
 #include "emulated_devices/verify/check/stale.h"
 #include "ref/io/columns.h"
@@ -32,7 +33,8 @@ static bool all_hold(const struct verdicts *v) { return v->whole->first < 0 && v
 static enum error_code parse(struct check_options *o, int argc, char **argv, struct error *err)
 {
     const struct option table[] = {
-        { "GOLDEN", NULL, OPTION_STRING, &o->golden, .required = true, .help = "a golden file" },
+        { "GOLDEN", NULL, OPTION_STRING, &o->golden, .required = true,
+          .help = "a golden file; also the name of an installed one, as gpt2-tied" },
         { "ACTUAL", NULL, OPTION_STRING, &o->actual, .required = true,
           .help = "a safetensors file with tensors of the same names, or a folder: of a dump that describes "
                   "itself (docs/dumps.md), or of one file per rank" },
@@ -320,11 +322,13 @@ enum error_code command_check(int argc, char **argv, int *status, struct error *
     struct check_options o = { 0 };
     struct golden golden;
     struct actual actual;
+    char room[4096];
     (void)status;
     enum error_code e = parse(&o, argc, argv, err);
     if (e || o.help || launcher_rank() != 0) return e;          /* only rank 0 compares */
     e = fail_about(err, checked_kinds_read(o.require, &o.required, err), "--require");
     if (e) return e;
+    o.golden = golden_path(o.golden, room, sizeof room);
     e = golden_open(&golden, o.golden, err);
     if (e) return fail_about(err, e, "GOLDEN");
     e = check_profile(o.as, &golden, err);

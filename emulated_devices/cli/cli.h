@@ -23,7 +23,8 @@ struct command {
 
 command_fn command_train, command_plan, command_infer, command_verify, command_check, command_show, command_bench,
     command_list, command_golden, command_dump, command_affinity, command_kernel, command_learn, command_grade,
-    command_course;
+    command_course, command_manual;
+extern const struct command commands[];             /* of main.c; ends with { 0 } */
 /* of command_show */
 command_fn show_attention, show_collective, show_data, show_dispatch, show_elastic, show_memory, show_plan, show_sbp,
            show_tensor;
@@ -63,6 +64,16 @@ const struct command *command_find(const struct command *table, const char *of, 
  *  and there is nothing else to do.  @param argc,argv  the words after the subcommand.  @return as options_parse. */
 enum error_code parse_command(const char *command, const char *usage, const char *what, int argc, char *const argv[],
                               const struct option *table, bool *help, struct error *err);
+
+/** Who is told of help instead of having it printed: of options by parse_command, of topics by run_topic. */
+struct help_listener {
+    void *context;
+    void (*options)(void *context, const char *usage, const char *what, const struct option *table);
+    void (*topics)(void *context, const char *what, const struct command *topics);
+};
+
+/** From now on help goes to a listener, which is copied; NULL: it is printed. */
+void listen_to_help(const struct help_listener *);
 
 /** The shape of --model: of a folder's config.json, or else of a preset.
  *  @param[out] dir  the folder; NULL for a preset.  @return OK or the first problem. */

@@ -45,8 +45,16 @@ static struct option *with_output_options(const struct option *table, struct out
     return all;
 }
 
+static struct help_listener listener;
+
+void listen_to_help(const struct help_listener *l) { listener = l ? *l : (struct help_listener){ 0 }; }
+
 static void print_help_of(const char *command, const char *usage, const char *what, const struct option *table)
 {
+    if (listener.options) {
+        listener.options(listener.context, usage, what, table);
+        return;
+    }
     say(stdout, 0, "%s", what);
     printf("\n");
     say(stdout, 7, "usage: orrery %s%s%s", command, *usage ? " " : "", usage);
@@ -124,6 +132,10 @@ void print_commands(const struct command *table)
 static void print_topics(const char *command, const char *what, const struct command *topics)
 {
     if (launcher_rank() != 0) return;
+    if (listener.topics) {
+        listener.topics(listener.context, what, topics);
+        return;
+    }
     say(stdout, 0, "%s", what);
     printf("\nusage: orrery %s WHAT [options]        orrery %s WHAT --help\n\n", command, command);
     print_commands(topics);

@@ -9,7 +9,7 @@
 #include <stdio.h>
 #include <string.h>
 
-static const struct command commands[] = {
+const struct command commands[] = {
     { NULL, "Train, and plan", NULL },
     { "train", "train a model on a mesh of emulated devices, and compare it with one device", command_train },
     { "infer", "run a model's forward passes on a mesh, and compare them with one device", command_infer },
@@ -29,6 +29,7 @@ static const struct command commands[] = {
     { "learn", "exercises on emulated devices: where you are, and what is wrong first", command_learn },
     { "grade", "points for exercises, for a person, Gradescope or JUnit", command_grade },
     { "course", "make the folders of a course, and prove its grader", command_course },
+    { "manual", "the man page, and completion for bash, zsh and fish", command_manual },
     { 0 }
 };
 

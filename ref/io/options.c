@@ -270,7 +270,7 @@ bool options_value(const struct option *o, char *text, size_t size)
 
 /* ---- help -------------------------------------------------------------------------------------------------------- */
 
-enum { HELP_COLUMNS = 100, HELP_LEFT = 30, HELP_TEXT = 1000 };
+enum { HELP_COLUMNS = 100, HELP_LEFT = 30 };
 
 /* The value of the destination as text: the default, before parsing.  Empty if it should not be shown. */
 static struct printable standing(const struct option *o)
@@ -295,11 +295,12 @@ void options_explain(const struct option *o, char *text, size_t size)
         n += (size_t)snprintf(text + n, size - n, "%s%s", i == 0 ? ": " : ", ", o->choices[i]);
 }
 
-static void compose(const struct option *o, char text[HELP_TEXT])
+void option_describe(const struct option *o, char text[OPTION_TEXT])
 {
-    options_explain(o, text, HELP_TEXT);
+    options_explain(o, text, OPTION_TEXT);
     const size_t n = strlen(text);
-    if (n < HELP_TEXT && strstr(text, "default:") == NULL) snprintf(text + n, HELP_TEXT - n, "%s", standing(o).text);
+    if (n < OPTION_TEXT && strstr(text, "default:") == NULL)
+        snprintf(text + n, OPTION_TEXT - n, "%s", standing(o).text);
 }
 
 void print_wrapped_at(FILE *to, int left, int columns, const char *text)
@@ -324,7 +325,7 @@ void print_wrapped(FILE *to, int left, const char *text)
 void options_print_help(FILE *to, const struct option *table)
 {
     for (const struct option *o = table; o->kind != OPTION_END; o++) {
-        char left[64], text[HELP_TEXT];
+        char left[64], text[OPTION_TEXT];
         if (o->kind == OPTION_HEADING) {
             if (o != table) fprintf(to, "\n");
             say(to, 2, "%s:", o->help);
@@ -332,7 +333,7 @@ void options_print_help(FILE *to, const struct option *table)
         }
         const int n = snprintf(left, sizeof left, "  %s%s%s", o->name, o->argument ? " " : "",
                                o->argument ? o->argument : "");
-        compose(o, text);
+        option_describe(o, text);
         /* A flag that is too long for its column gets its own line. */
         if (n < HELP_LEFT) fprintf(to, "%-*s", HELP_LEFT, left);
         else fprintf(to, "%s\n%*s", left, HELP_LEFT, "");

@@ -88,6 +88,11 @@ void options_explain(const struct option *, char *text, size_t size);
  */
 bool options_value(const struct option *, char *text, size_t size);
 
+enum { OPTION_TEXT = 1000 };
+
+/** What the help says of an option: its text, its choices and its default. */
+void option_describe(const struct option *, char text[OPTION_TEXT]);
+
 /** Print a table as help: aligned, at most 100 columns, and no wider than the terminal.  Defaults are the current
  *  values of the destinations. */
 void options_print_help(FILE *to, const struct option *table);

@@ -1,5 +1,6 @@
 #include "emulated_devices/cli/bench/published.h"
 #include "emulated_devices/cli/bench/bench.h"
+#include "emulated_devices/cli/installed.h"
 #include "emulated_devices/cli/measure.h"
 #include "ref/io/document.h"
 #include "ref/io/json.h"
@@ -92,6 +93,7 @@ enum error_code bench_published_topic(int argc, char **argv, int *status, struct
 {
     struct published p = { .folder = "golden/published" };
     const char *json = NULL;
+    char room[4096];
     bool help, searches = false;
     (void)status;
     const struct option table[] = {
@@ -110,6 +112,7 @@ enum error_code bench_published_topic(int argc, char **argv, int *status, struct
         "Compute what papers printed, and say by how many per cent it differs.",
         argc - 3, argv + 3, table, &help, err);
     if (e || help) return e;
+    p.folder = golden_path(p.folder, room, sizeof room);
     if (searches) return calibrate(&p, err);
     cJSON *root = json ? document_start("orrery bench published") : NULL;
     p.sections = json ? cJSON_AddArrayToObject(root, "sections") : NULL;

@@ -1,5 +1,6 @@
 /* golden.c -- `orrery golden`: compares the one-device model with golden files, and measures their bounds. */
 #include "emulated_devices/cli/golden/golden.h"
+#include "emulated_devices/cli/installed.h"
 #include "ref/golden/bounds.h"
 #include "ref/numeric/distance.h"
 #include "ref/ops/threads.h"
@@ -220,13 +221,14 @@ static enum error_code do_file(const char *path, const struct golden_options *o,
 enum error_code command_golden(int argc, char **argv, int *status, struct error *err)
 {
     struct golden_options o = { .where = "golden" };
-    char pattern[4096];
+    char pattern[4096], room[4000];
     glob_t found;
     struct stat st;
     bool help;
     if (argc > 2 && strcmp(argv[2], "make") == 0) return golden_make_command(argc, argv, status, err);
     enum error_code e = parse(&o, argc, argv, &help, err);
     if (e || help) return e;
+    o.where = golden_path(o.where, room, sizeof room);
     const bool file = stat(o.where, &st) == 0 && !S_ISDIR(st.st_mode);
     snprintf(pattern, sizeof pattern, file ? "%s" : "%s/*-*.safetensors", o.where);
     if (glob(pattern, 0, NULL, &found) != 0)

@@ -1,0 +1,96 @@
+/* orrery.h -- the library liborrery: commands of orrery from a program, their results, and tensor files.
+ *
+ *     #include <orrery.h>                         cc mine.c $(pkg-config --cflags --libs orrery)
+ *
+ *     char *words[] = { "plan", "--model", "tiny", "--dp", "4", NULL }, *json;
+ *     int status = orrery_json(words, &json);     the document of docs/json.md
+ *     orrery_free(json);
+ *
+ * Commands run in processes of their own, so nothing of them stays in yours.  Functions may be called from any thread;
+ * one struct orrery_tensors by one thread at a time.  Names that do not begin with orrery_ are not exported.
+ */
+#ifndef ORRERY_H
+#define ORRERY_H
+
+#include <stddef.h>
+#include <stdint.h>
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+/** The version of this library: "0.1".  It does not change and is never freed. */
+const char *orrery_version(void);
+
+/* ---- commands ---------------------------------------------------------------------------------------------------- */
+
+/**
+ * Run a command and wait for it; it prints what it prints to this program's streams.
+ * @param words  of the command, NULL at the end: { "train", "--dp", "2", NULL }.
+ * @return its exit status: 0 done, 1 failed, 2 wrong usage, 3 a check failed; 127 if orrery cannot be started; 128 and
+ *         the signal's number if a signal ended it.  The program is $ORRERY, else bin/orrery beside this library's
+ *         folder, else orrery in PATH.
+ */
+int orrery_run(char *const words[]);
+
+/**
+ * The same with `--json -` added; what it writes is returned instead of printed.
+ * @param[out] json  the document, for orrery_free; NULL if the command has written none.
+ * @return as orrery_run.
+ */
+int orrery_json(char *const words[], char **json);
+
+/** Free what orrery_json has returned. @param text  may be NULL. */
+void orrery_free(char *text);
+
+/* ---- tensor files ------------------------------------------------------------------------------------------------ */
+
+enum { ORRERY_DIMS = 8, ORRERY_MESSAGE = 400 };
+
+struct orrery_tensors;                  /* an open safetensors file: a checkpoint's, a golden file, a dump */
+
+/** One tensor of a file; strings live until the file is closed. */
+struct orrery_tensor {
+    const char *name;
+    const char *dtype;                  /* as spelled in the file: "F32", "BF16", ... */
+    int ndim;
+    int64_t dim[ORRERY_DIMS];           /* slowest first */
+    int64_t count;                      /* elements */
+};
+
+/**
+ * Open a safetensors file and check its whole header.
+ * @param[out] message  why it cannot be opened, one line; may be NULL.
+ * @return NULL if it cannot be opened.
+ */
+struct orrery_tensors *orrery_tensors_open(const char *path, char message[ORRERY_MESSAGE]);
+
+/** Close a file. @param file  may be NULL. */
+void orrery_tensors_close(struct orrery_tensors *file);
+
+/** The number of tensors in a file. */
+int orrery_tensors_count(const struct orrery_tensors *file);
+
+/** What is known of a tensor. @param i  from 0 to orrery_tensors_count() - 1.  @param[out] tensor  its description.
+ *  @return 0, or 1 if there is no such tensor. */
+int orrery_tensors_get(const struct orrery_tensors *file, int i, struct orrery_tensor *tensor);
+
+/** The number of the tensor with a name, or -1. */
+int orrery_tensors_find(const struct orrery_tensors *file, const char *name);
+
+/** A value of the file's metadata, or NULL; it lives until the file is closed. */
+const char *orrery_tensors_metadata(const struct orrery_tensors *file, const char *key);
+
+/**
+ * Read a tensor as doubles: exactly what the file has.
+ * @param[out] out      [count] in row-major order.
+ * @param[out] message  why it cannot be read; may be NULL.
+ * @return 0, or 1: the file or its numbers cannot be read.
+ */
+int orrery_tensors_read(const struct orrery_tensors *file, int i, double *out, char message[ORRERY_MESSAGE]);
+
+#ifdef __cplusplus
+}
+#endif
+
+#endif
