@@ -10,7 +10,7 @@ static void enter_node(struct forecast *f, const struct node *n, enum tensor_pas
     case OP_MATRIX:    forecast_matrix(f, n->role, pass, N); break;
     case OP_POSITIONS: forecast_positions(f, pass); break;
     case OP_NORM:      forecast_norm(f, pass, N); break;
-    case OP_HEAD_NORM: forecast_head_norm(f, pass); break;
+    case OP_HEAD_NORM: forecast_head_norm(f, pass, N); break;
     case OP_JOIN:      forecast_shared_key(f, pass, N); break;
     case OP_PREFIXED_ATTENTION:
         if (pass == WEIGHT_PASS) forecast_copies(f, tensor_count(prefix_shape(&s->cp, F32)));

@@ -35,22 +35,17 @@ struct attention node_attention(const struct node_call *c)
 enum error_code node_head_norm_forward(const struct node_call *c, struct error *err)
 {
     const struct linked_node *n = c->node;
-    (void)err;
-    dev_head_norm_forward(c->stage->device, node_buffer(c, n->y), node_buffer(c, n->statistic[0]),
-                          node_buffer(c, n->x[0]), stage_weight(c->stage, weight_of_node(c)),
-                          norm_base(&c->stage->plan->model), node_attention(c), c->stage->plan->model.eps);
-    return OK;
+    return heads_norm_forward(c->stage->tp, node_buffer(c, n->y), node_buffer(c, n->statistic[0]),
+                              node_buffer(c, n->x[0]), stage_weight(c->stage, weight_of_node(c)), node_attention(c),
+                              c->stage->plan->model.eps, err);
 }
 
 enum error_code node_head_norm_input(const struct node_call *c, struct error *err)
 {
     const struct linked_node *n = c->node;
-    (void)err;
-    dev_head_norm_backward_input(c->stage->device, node_buffer(c, n->dx[0]), node_buffer(c, n->dy),
-                                 node_buffer(c, n->x[0]), stage_weight(c->stage, weight_of_node(c)),
-                                 norm_base(&c->stage->plan->model), node_buffer(c, n->statistic[0]),
-                                 node_attention(c));
-    return OK;
+    return heads_norm_backward_input(c->stage->tp, node_buffer(c, n->dx[0]), node_buffer(c, n->dy),
+                                     node_buffer(c, n->x[0]), stage_weight(c->stage, weight_of_node(c)),
+                                     node_buffer(c, n->statistic[0]), node_attention(c), err);
 }
 
 enum error_code node_head_norm_weight(const struct node_call *c, struct error *err)

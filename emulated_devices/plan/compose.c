@@ -7,8 +7,8 @@
 static const struct clash clashes[] = {
     { HAS_tp, HAS_low_rank, "cuts matrices, and @ projects whole ones", "--dp and --pp" },
 
-    { HAS_tp, HAS_normed_together, "cuts heads, and the norms of @ are over those of all devices",
-      "--dp, --pp or --cp" },
+    { HAS_tp_keeps_inputs, HAS_norms_after,
+      "keeps all rows of what norms give to matrices, and matrices of @ read the residual stream", "--tensor 1d-sp" },
 
     { HAS_tp_cuts_columns, HAS_mixture,
       "cuts columns of the residual stream, which the routers of @ need whole", "--tensor 1d or 1d-sp" },

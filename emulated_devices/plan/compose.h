@@ -23,6 +23,8 @@ struct facts {
     X(tp,                     "--tp P")                                                             \
     X(tp_cuts_columns,        "--tensor 2d, 2.5d or 3d")                                            \
     X(tp_cuts_rows,           "--tensor 1d-sp")                                                     \
+    X(tp_keeps_inputs,        "--tensor 1d-sp-keep")                                                \
+    X(norms_after,            "a model whose matrices read the residual stream, as OLMo 2's")      \
     X(tp_uneven,               "--tp P")                                                            \
     X(tp_moves_weights,       "--tensor 1d-sp-overlap, 2d, 2.5d or 3d")                             \
     X(tp_copies_keys,         "--tp P with fewer key/value heads")                                  \
@@ -34,7 +36,6 @@ struct facts {
     X(sinks,                   "a model whose attention has sinks")                                 \
     X(stored_scores,           "--attention rsa")                                                   \
     X(biased_experts,         "a model whose experts have biases")                                \
-    X(normed_together,         "a model whose queries, and keys, are normed together")              \
     X(long_rotary,             "a model with LongRoPE, beyond its original length")                 \
     X(tp_cuts_sequences,       "--tensor 2d, 2.5d or 3d")                                           \
     X(ring_window,             "--ring-window")                                                     \

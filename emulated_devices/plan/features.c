@@ -62,6 +62,18 @@ static bool tp_cuts_rows(const struct facts *f, struct typed *t)
            !s->stream.columns && say(t, "--tensor %s", f->plan->tensor);
 }
 
+static bool tp_keeps_inputs(const struct facts *f, struct typed *t)
+{
+    const struct tensor_scheme *s;
+    return tp(f, NULL) && !tensor_scheme_find(&s, f->plan->tensor, NULL) && s->keeps_inputs &&
+           say(t, "--tensor %s", f->plan->tensor);
+}
+
+static bool norms_after(const struct facts *f, struct typed *t)
+{
+    return f->plan->model.norms_at == NORMS_AFTER && say(t, "--model %s", f->plan->model.name);
+}
+
 static bool tp_cuts_sequences(const struct facts *f, struct typed *t)
 {
     const struct tensor_scheme *s;
@@ -140,11 +152,6 @@ static bool biased_experts(const struct facts *f, struct typed *t)
 {
     const struct model_config *c = &f->plan->model;
     return c->mlp == MLP_MIXTURE && model_has_bias(c, ROLE_UP) && say(t, "--model %s", c->name);
-}
-
-static bool normed_together(const struct facts *f, struct typed *t)
-{
-    return f->plan->model.normed_together && say(t, "--model %s", f->plan->model.name);
 }
 
 static bool long_rotary(const struct facts *f, struct typed *t)

@@ -74,6 +74,8 @@ static void take(struct plan *p, enum feature f)
     case HAS_tp_copies_keys: case_take_llama(p), split(p, TP, 4); break;
     case HAS_tp_copies_biases: case_take_qwen2(p), p->model.K = 1, split(p, TP, 4); break;
     case HAS_tp_cuts_columns: split(p, TP, 4), p->tensor = "2d"; break;
+    case HAS_tp_keeps_inputs: split(p, TP, 2), p->tensor = "1d-sp-keep"; break;
+    case HAS_norms_after: case_take_olmo2(p); break;
     case HAS_tp_cuts_rows: split(p, TP, 2), p->tensor = "1d-sp"; break;
     case HAS_tp_cuts_sequences: split(p, TP, 4), p->tensor = "2d"; break;
     case HAS_context_plan: p->attention = "hdp"; break;
@@ -88,7 +90,6 @@ static void take(struct plan *p, enum feature f)
         p->model.mixture.balance_coefficient = p->model.mixture.z_coefficient = 0;
         break;
     case HAS_stored_scores: case_take_context(p, 2, "rsa"); break;
-    case HAS_normed_together: case_take_olmo2(p); break;
     case HAS_long_rotary: case_take_phi3(p); break;
     case HAS_packed: p->packed = true; break;
     case HAS_tiles: p->data.tiles = 3; break;

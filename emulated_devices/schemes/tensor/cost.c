@@ -44,8 +44,7 @@ void forecast_allreduce(struct forecast *f, unsigned axes, int64_t count)
     enter(f, ALLREDUCE, axes, f->tp->allreduce, (struct collective){ .count = count, .dtype = own_format(f) });
 }
 
-/* Row statistics are sent in the wide format. */
-static void statistics(struct forecast *f, unsigned axes, int64_t count)
+void forecast_statistics(struct forecast *f, unsigned axes, int64_t count)
 {
     enter(f, ALLREDUCE, axes, f->tp->allreduce,
           (struct collective){ .count = count, .dtype = dtype_wide(own_format(f)) });
@@ -83,18 +82,9 @@ void forecast_norm(struct forecast *f, enum tensor_pass pass, int64_t N)
     const bool rms = tp->config->norm == NORM_RMS;
     for (int vectors = pass == INPUT_PASS || rms ? 1 : 2; vectors > 0; vectors--)
         forecast_shared(f, cut, tp->channels.count, 1, pass);
-    if (pass == FORWARD_PASS && !rms) statistics(f, cut.columns, n);
-    if (pass == FORWARD_PASS) statistics(f, cut.columns, n);
-    if (pass == INPUT_PASS) statistics(f, cut.columns, rms ? n : 2 * n);
-}
-
-void forecast_head_norm(struct forecast *f, enum tensor_pass pass)
-{
-    const struct tensor_scheme *s = f->tp->scheme;
-    if (pass != WEIGHT_PASS) return;
-    f->gradients = true;
-    forecast_allreduce(f, s->inner.rows | s->inner.columns, 2 * f->tp->config->A);
-    f->gradients = false;
+    if (pass == FORWARD_PASS && !rms) forecast_statistics(f, cut.columns, n);
+    if (pass == FORWARD_PASS) forecast_statistics(f, cut.columns, n);
+    if (pass == INPUT_PASS) forecast_statistics(f, cut.columns, rms ? n : 2 * n);
 }
 
 void forecast_shared_key(struct forecast *f, enum tensor_pass pass, int64_t N)
@@ -132,5 +122,5 @@ void forecast_cross_entropy(struct forecast *f, enum tensor_pass pass, int64_t N
 {
     const unsigned columns = f->tp->scheme->inner.columns;
     const int64_t n = tensor_rows_at(f->tp, INNER, N).count;
-    if (pass == FORWARD_PASS) statistics(f, columns, n), statistics(f, columns, 2 * n);
+    if (pass == FORWARD_PASS) forecast_statistics(f, columns, n), forecast_statistics(f, columns, 2 * n);
 }

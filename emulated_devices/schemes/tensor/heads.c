@@ -8,8 +8,8 @@
  *                   So each part has one key/value head and, since H >= P, at least one query head
  * Sends    P > K: an all-reduce over the parts with copies of a head, of the gradient of its rows in QKV, for each
  *          microbatch: 2 A I elements, where I is the number of columns of D in a device's piece of that matrix; one
- *          of 2 A elements for their bias, if there is one; one for the gradient of a prefix.  For any P, with norms of
- *          heads: one of 2 A elements, of their gradient, over all devices with other heads or rows
+ *          of 2 A elements for their bias, if there is one; one for the gradient of a prefix.  Norms of heads:
+ *          heads_norm.c
  * Equals   a copy's gradient comes from the query heads of its own part.  Their sum is the gradient from the whole
  *          group, reassociated in the order of the all-reduce.  All copies have the same bits.
  */
@@ -84,22 +84,4 @@ enum error_code heads_backward_weight(struct tensor_parallel *tp, int64_t N, str
     if (!e) e = tp->scheme->linear_backward_weight(tp, ROLE_QKV, N, dW, db, dY, X, err);
     if (!e) e = end(tp, &weight, err);
     return e ? e : end(tp, &bias, err);
-}
-
-/* A copy of keys has the part of their gradient that comes from its own queries, so the sum over copies is whole. */
-enum error_code heads_norm_backward_weight(struct tensor_parallel *tp, struct tensor dw, struct tensor dY,
-                                           struct tensor X, struct tensor rstd, struct attention a, struct error *err)
-{
-    struct group *others = &tp->along[tp->scheme->inner.rows | tp->scheme->inner.columns];
-    struct tensor own;
-    if (others->size == 1) return dev_head_norm_backward_weight(tp->device, dw, dY, X, rstd, a), OK;
-    enum error_code e = tensor_gradient_buffer(tp, &own, tensor_count(dw), 1, err);
-    if (e) return e;
-    own = tensor_1d(own.data, own.dtype, tensor_count(dw));
-    device_zero(tp->device, own);
-    dev_head_norm_backward_weight(tp->device, own, dY, X, rstd, a);
-    e = allreduce(others, own.data, tensor_count(own), own.dtype, SUM, tp->allreduce, err);
-    if (!e) dev_add(tp->device, dw, dw, own);
-    device_free(tp->device, own);
-    return e;
 }

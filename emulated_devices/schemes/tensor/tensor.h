@@ -249,12 +249,6 @@ enum error_code heads_open(struct tensor_parallel *, struct error *);
 enum error_code heads_backward_weight(struct tensor_parallel *, int64_t N, struct tensor dW, struct tensor db,
                                       struct tensor dY, struct tensor X, struct error *);
 
-/** The gradient of the norms of heads: head_norm_backward_weight of ops.h on this device's rows and heads, then the sum
- *  over all devices along tp with other ones.  Collective over these.
- *  @param[in,out] dw  [2A] on every device, += the sum.  @return OK, ERR_MEMORY or ERR_COMM. */
-enum error_code heads_norm_backward_weight(struct tensor_parallel *, struct tensor dw, struct tensor dY,
-                                           struct tensor X, struct tensor rstd, struct attention, struct error *);
-
 /** Sum a gradient of keys and values, such as of a prefix, likewise.  Collective over these devices.
  *  @return OK or ERR_COMM. */
 enum error_code heads_add_copies(struct tensor_parallel *, struct tensor g, struct error *);
@@ -262,6 +256,21 @@ enum error_code heads_add_copies(struct tensor_parallel *, struct tensor g, stru
 /** What these sums send; of the second for g with this many elements. */
 void forecast_heads(struct forecast *);
 void forecast_copies(struct forecast *, int64_t count);
+
+/* ---- heads_norm.c: head_norm of ops.h on this device's rows and heads -------------------------------------------- */
+
+/** Norms of heads.  Collective over the devices with other heads, if all heads are normed together; rstd, which only
+ *  these functions read, then has another order.  @return OK, ERR_MEMORY or ERR_COMM. */
+enum error_code heads_norm_forward(struct tensor_parallel *, struct tensor Y, struct tensor rstd, struct tensor X,
+                                   struct tensor w, struct attention, double eps, struct error *);
+enum error_code heads_norm_backward_input(struct tensor_parallel *, struct tensor dX, struct tensor dY,
+                                          struct tensor X, struct tensor w, struct tensor rstd, struct attention,
+                                          struct error *);
+
+/** Their gradient, and the sum over all devices along tp with other heads or rows.  Collective over these.
+ *  @param[in,out] dw  [2A], or [(H+K)A], on every device, += the sum.  @return OK, ERR_MEMORY or ERR_COMM. */
+enum error_code heads_norm_backward_weight(struct tensor_parallel *, struct tensor dw, struct tensor dY,
+                                           struct tensor X, struct tensor rstd, struct attention, struct error *);
 
 /* ---- norm.c, cross_entropy.c, shared.c, parts.c: the same for all schemes ---------------------------------------- */
 
@@ -340,6 +349,7 @@ void forecast_on(struct forecast *, const struct group *, enum operation, const 
 /* A message to one member. */
 void forecast_message(struct forecast *, const struct group *, int peer, uint64_t bytes);
 void forecast_allreduce(struct forecast *, unsigned axes, int64_t count);
+void forecast_statistics(struct forecast *, unsigned axes, int64_t count);     /* of rows, in the wide format */
 void forecast_allgather(struct forecast *, unsigned axes, const int64_t rows[], int64_t cols);
 void forecast_reduce_scatter(struct forecast *, unsigned axes, const int64_t rows[], int64_t cols);
 /* broadcast, reduce */
@@ -350,7 +360,7 @@ void forecast_shared(struct forecast *, struct tensor_cut, int64_t rows, int64_t
  * embedding. */
 void forecast_norm(struct forecast *, enum tensor_pass, int64_t N);
 void forecast_shared_key(struct forecast *, enum tensor_pass, int64_t N);      /* of latent attention */
-void forecast_head_norm(struct forecast *, enum tensor_pass);
+void forecast_head_norm(struct forecast *, enum tensor_pass, int64_t N);
 void forecast_matrix(struct forecast *, enum param_role, enum tensor_pass, int64_t N);
 void forecast_positions(struct forecast *, enum tensor_pass);
 void forecast_cross_entropy(struct forecast *, enum tensor_pass, int64_t N);
