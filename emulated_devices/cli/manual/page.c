@@ -104,6 +104,6 @@ void manual_print_page(FILE *to, const struct manual *m)
     fprintf(to, ".TP\n.B ORRERY_WAIT_LIMIT\n");
     put_text(to, "Seconds without progress after which a job ends.");
     fprintf(to, ".TP\n.B TMPDIR\n");
-    put_text(to, "Where temporary files are, instead of the system.s own folder.");
+    put_text(to, "Where temporary files are, instead of the system's own folder.");
     fprintf(to, ".SH SEE ALSO\n.BR mpiexec (1)\n");
 }

@@ -1,0 +1,24 @@
+"""Runs of orrery from Python.
+
+    import orrery
+
+    run = orrery.train(model="tiny", dp=2, tp=2, steps=20, check="ref")
+    run["check"]["holds"], run.losses()          # a dict of docs/json.md, with a few functions
+    orrery.draw_losses(run)                      # a picture in a notebook
+
+    orrery.read_tensors("golden/gpt2-tied.safetensors")["loss"]
+    orrery.read_checkpoint("saved")              # weights, optimizer state, and the step
+    orrery.read_trace("trace.json")              # a list of slices, as dicts
+
+The program is $ORRERY, else `orrery` in PATH.  A command that fails raises orrery.Error with its message and status;
+one whose check failed returns its results, with run.status == 3.
+"""
+
+from orrery.draw import Picture, draw_losses, draw_memory, draw_schedule
+from orrery.files import read_checkpoint, read_tensors, read_trace
+from orrery.program import Error, Run, command, infer, json_of, plan, train
+
+__all__ = [
+    "Error", "Picture", "Run", "command", "draw_losses", "draw_memory", "draw_schedule", "infer", "json_of", "plan",
+    "read_checkpoint", "read_tensors", "read_trace", "train",
+]
