@@ -40,13 +40,15 @@ struct cuda { struct view *views; };
 
 static struct cuda *of(struct device *d) { return d->state; }
 
-/* Which GPU is this process's: the one named, or by its number among the processes of this machine. */
+/* Which GPU is this process's: the one named, or by its number among the processes of this machine; -1: no number is
+ * named. */
 static int chosen_gpu(int count)
 {
     static const char *const local[] = { "MPI" "_LOCALRANKID",          /* a variable, no call */
                                         "OMPI_COMM_WORLD_LOCAL_RANK", "SLURM_LOCALID" };
     const char *named = getenv("ORRERY_GPU");
-    if (named != NULL && *named != '\0') return atoi(named);
+    if (named != NULL && *named != '\0')
+        return strlen(named) < 5 && strspn(named, "0123456789") == strlen(named) ? atoi(named) : -1;
     for (size_t i = 0; i < sizeof local / sizeof *local; i++)
         if (getenv(local[i]) != NULL) return atoi(getenv(local[i])) % count;
     return 0;
@@ -64,8 +66,8 @@ static enum error_code start_gpu(struct error *err)
         return fail(err, ERR_DEVICE, "--backend " NAME ": there is no GPU on this machine; --backend cpu needs none");
     const int chosen = chosen_gpu(count);
     if (chosen < 0 || chosen >= count)
-        return fail(err, ERR_DEVICE, "ORRERY_GPU=%d: this machine has %d GPU%s, numbered from 0", chosen, count,
-                    count == 1 ? "" : "s");
+        return fail(err, ERR_DEVICE, "ORRERY_GPU=%s: this machine has %d GPU%s, numbered from 0", getenv("ORRERY_GPU"),
+                    count, count == 1 ? "" : "s");
     if ((e = cudaSetDevice(chosen)) != cudaSuccess || (e = cudaGetDeviceProperties(&p, chosen)) != cudaSuccess)
         return fail(err, ERR_DEVICE, "--backend " NAME ": GPU %d cannot be used: %s", chosen, cudaGetErrorString(e));
     cuda_probe();

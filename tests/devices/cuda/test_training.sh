@@ -34,17 +34,26 @@ rm -f "${TMPDIR:-/tmp}/counts.$$".*
 end
 
 if [ "$BACKEND" = cuda-emulated ]; then         # machines that it can pretend to be
-refuses() {                             # refuses NAME PRETENDED WORDS: one line, status 1
+refuses() {                             # refuses NAME PRETENDED WORDS [COMMAND..]: one line, status 1
     begin "$1"
-    local said status=0; said=$(ORRERY_CUDA_EMULATED=$2 "$ORRERY" train --backend "$BACKEND" --steps 1 2>&1 >/dev/null) || status=$?
-    if [ $status -ne 1 ] || ! grep -q "$3" <<<"$said" || [ "$(grep -c . <<<"$said")" -ne 1 ]; then broken=yes; echo "status $status: $said"; fi
+    local pretended=$2 words=$3 said status=0; shift 3
+    said=$(ORRERY_CUDA_EMULATED=$pretended "$ORRERY" "${@:-train}" --backend "$BACKEND" 2>&1 >/dev/null) || status=$?
+    if [ $status -ne 1 ] || ! grep -q "$words" <<<"$said" || [ "$(grep -c . <<<"$said")" -ne 1 ]; then broken=yes; echo "status $status: $said"; fi
     end
 }
 refuses no_gpu gpus=0 'there is no GPU on this machine'
 refuses an_old_driver driver=old 'driver is missing, or older'
 refuses an_architecture_that_was_not_built arch=none 'were not built for'
 refuses a_gpu_that_is_full memory=100000 'memory'
+refuses no_gpu_for_four_devices gpus=0 'there is no GPU on this machine' train --dp 2 --tp 2
+refuses a_gpu_that_is_full_for_two memory=100000 'memory' train --dp 2 --zero 3
+refuses nothing_to_verify_with driver=old 'driver is missing, or older' verify collectives --devices 2
 fi
+
+begin a_gpu_without_a_number
+said=$(ORRERY_GPU=first "$ORRERY" train --backend "$BACKEND" 2>&1 >/dev/null) && broken=yes
+grep -q 'ORRERY_GPU=first: this machine has [0-9]* GPU' <<<"$said" || { broken=yes; echo "$said"; }
+end
 
 begin too_few_gpus
 said=$(ORRERY_GPU=99 "$ORRERY" train --backend "$BACKEND" --steps 1 2>&1 >/dev/null) && broken=yes
