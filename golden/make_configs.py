@@ -97,6 +97,12 @@ def deepseek_v2(**more):
         topk_group=2, routed_scaling_factor=2.5, **more))
 
 
+def deepseek_v3(**more):
+    return transformers.DeepseekV3ForCausalLM(transformers.DeepseekV3Config(
+        **LLAMA, num_key_value_heads=6, q_lora_rank=9, kv_lora_rank=10, qk_nope_head_dim=6, qk_rope_head_dim=4, v_head_dim=7, moe_intermediate_size=13,
+        n_routed_experts=6, num_experts_per_tok=3, n_shared_experts=2, first_k_dense_replace=1, n_group=3, topk_group=2, routed_scaling_factor=1.5, **more))
+
+
 def gpt_oss(**more):
     return transformers.GptOssForCausalLM(transformers.GptOssConfig(
         **LLAMA, num_key_value_heads=2, head_dim=8, num_local_experts=5, num_experts_per_tok=3, sliding_window=20, swiglu_limit=3.0, **more))
@@ -125,6 +131,7 @@ MODELS = {                                      # NAME: the first version that c
     "gemma2": ((4, 42), lambda: gemma2()),
     "gemma3": ((4, 50), lambda: gemma3()),
     "deepseek-v2": ((4, 54), lambda: deepseek_v2()),
+    "deepseek-v3": ((4, 51), lambda: deepseek_v3()),
     "gptj": ((4, 11), lambda: gptj()),
     "gptj-tied": ((4, 11), lambda: gptj(n_inner=37, tie_word_embeddings=True)),
 }

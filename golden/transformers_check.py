@@ -33,7 +33,7 @@ FAMILIES = {"gpt2": families.GPT2(), "llama": families.Llama(), "mixtral": famil
             "qwen2": families.Qwen2(), "qwen3": families.Qwen3(), "gemma": families.Gemma(), "gemma2": families.Gemma2(), "gemma3_text": families.Gemma3(),
             "mistral": families.Mistral(), "qwen3_moe": families.Qwen3Moe(),
             "phi3": families.Phi3(), "olmo2": families.Olmo2(), "deepseek_v2": families.DeepseekV2(),
-            "deepseek_v3": families.DeepseekV3()}
+            "deepseek_v3": families.DeepseekV3(), "gpt_oss": families.GptOss()}
 VERSION = tuple(int(number) for number in transformers.__version__.split(".")[:2])
 LONG = dict(type="longrope", short_factor=[1.0, 1.25, 1.5], long_factor=[1.0, 3.5, 9.25])
 LLAMA3 = dict(rope_type="llama3", factor=4.0, low_freq_factor=1.0, high_freq_factor=4.0, original_max_position_embeddings=16)
@@ -157,6 +157,13 @@ def deepseek_v3(tied, **more):
     return model
 
 
+def gpt_oss(tied, **more):
+    return transformers.GptOssForCausalLM(transformers.GptOssConfig(
+        vocab_size=259, max_position_embeddings=64, hidden_size=40, num_hidden_layers=3, num_attention_heads=10, num_key_value_heads=5, head_dim=6,
+        intermediate_size=23, num_local_experts=6, num_experts_per_tok=2, initializer_range=0.2, sliding_window=5, tie_word_embeddings=tied,
+        output_router_logits=True, router_aux_loss_coef=0.03, pad_token_id=None, eos_token_id=2, **more))
+
+
 def gptj(**more):
     return transformers.GPTJForCausalLM(transformers.GPTJConfig(
         vocab_size=259, n_positions=32, n_embd=40, n_layer=3, n_head=5, rotary_dim=6, initializer_range=0.2, bos_token_id=0,
@@ -223,6 +230,10 @@ CASES = {                                       # what: the first version that c
     "DeepSeek-V3, no latent of queries, tied, YaRN, bf16": (PARAMETERS, lambda: deepseek_v3(
         True, q_lora_rank=None, n_group=1, topk_group=1, norm_topk_prob=False, rope_parameters=dict(
             rope_type="yarn", rope_theta=50.0, factor=8.0, original_max_position_embeddings=16, mscale=0.7, mscale_all_dim=0.9)), "1GB", torch.bfloat16),
+    "GPT-OSS, every second layer with a window, several files": (PARAMETERS, lambda: gpt_oss(False, swiglu_limit=0.7), "60KB", torch.float32),
+    "GPT-OSS, tied, plain positions, windows by a list, bf16": (PARAMETERS, lambda: gpt_oss(
+        True, layer_types=["full_attention", "sliding_attention", "sliding_attention"],
+        rope_parameters=dict(rope_type="default", rope_theta=50.0)), "1GB", torch.bfloat16),
     "GPT-J, part of a head turned": ((4, 11), lambda: gptj(n_inner=77), "1GB", torch.float32),
     "GPT-J, tied, bf16, several files": ((4, 11), lambda: gptj(tie_word_embeddings=True), "30KB", torch.bfloat16),
     "Mixtral, rope_parameters": (PARAMETERS, lambda: mixtral(False, rope_parameters=dict(LLAMA3, rope_theta=500.0)), "1GB", torch.float32),
@@ -282,7 +293,7 @@ def shape_of(config):
     if config.model_type == "deepseek_v3":
         groups = dict(groups=config.n_group, kept=config.topk_group) if config.n_group > 1 else {}
         return dict(groups, margin=1e-9, E=config.n_routed_experts, k=config.num_experts_per_tok)
-    if config.model_type not in ("mixtral", "qwen3_moe"):
+    if config.model_type not in ("mixtral", "qwen3_moe", "gpt_oss"):
         return {}
     return dict(margin=1e-9, E=config.num_local_experts, k=config.num_experts_per_tok, z=getattr(config, "router_z_loss_coef", 0.0),
                 balance=config.router_aux_loss_coef if config.output_router_logits else 0.0)
@@ -305,9 +316,25 @@ FUSED = {"q_proj": ("qkv_proj", None), "k_proj": ("qkv_proj", 2), "v_proj": ("qk
          "q_norm": ("qk_norm", None), "k_norm": ("qk_norm", 1), "up_proj": ("gate_up_proj", 1), "w1": ("w13", None), "w3": ("w13", 1)}
 
 
-def of_experts(name, ours):
+def of_gpt_oss(name, ours):
+    """Our gradients of a GPT-OSS's experts, whose matrices are [in,out] there, and whose gates and gated values take turns."""
+    at, _, which = name.partition("mlp.experts.")
+    part, bias = which.removesuffix("_bias"), which.endswith("_bias")
+    before, last = f"grad/{at}mlp.experts.", f".{part}.{'bias' if bias else 'weight'}"
+    names = [n for n in ours if n.startswith(before) and n.endswith(last)]
+    all_experts = []
+    for w in (ours[n] for n in sorted(names, key=lambda n: int(n[len(before):].split(".")[0]))):
+        if part == "gate_up_proj":
+            w = w.reshape(2, len(w) // 2, -1).swapaxes(0, 1).reshape(w.shape)
+        all_experts.append(w if bias else w.T)
+    return np.stack(all_experts)
+
+
+def of_experts(name, ours, family):
     """Our gradients of what transformers 5 has as one tensor of all experts, [E,rows,columns]; None of any other tensor."""
     at, _, which = name.partition("mlp.experts.")
+    if which and family == "gpt_oss":
+        return of_gpt_oss(name, ours)
     if which not in ("gate_up_proj", "down_proj"):
         return None
     before, last = f"grad/{at}mlp.experts.", f".{which}.weight"
@@ -325,9 +352,12 @@ def gradients(model, ours):
         if model.config.model_type == "gpt2":
             yield name, apart(ours["grad/" + logical].T if logical.startswith("h.") and gradient.ndim == 2 else ours["grad/" + logical], gradient)
             continue
-        experts = of_experts(name, ours)
+        experts = of_experts(name, ours, model.config.model_type)
         if experts is not None:
             yield name, apart(experts, gradient)
+            continue
+        if name.endswith("self_attn.sinks"):
+            yield name, apart(ours[f"grad/{name}.weight"], gradient)
             continue
         last = name.split(".")[-2]
         fused, left = (last, None) if "grad/" + logical in ours else FUSED.get(last, (last, None))
