@@ -21,8 +21,8 @@ static int64_t number(const struct judge *j, int64_t n, int W, int d, int64_t k)
 
 enum cut { COLUMNS, ROWS, HEADS };
 
-/* A whole matrix of `rows` rows, each of 3 kinds (queries, keys, values) of n heads of some width; of columns: 1 kind, and
- * heads of width 1; n rows are cut as n heads in a single row.  @return the floats of the part. */
+/* A whole matrix of `rows` rows, each of 3 kinds (queries, keys, values) of n heads of some width; of columns: 1
+ * kind, and heads of width 1; n rows are cut as n heads in a single row.  @return the floats of the part. */
 static int64_t cut(const struct judge *j, int W, int d, const int64_t shape[3], const float *whole, float *part)
 {
     const int64_t times = shape[0], n = shape[1], width = shape[2], own = own_of(j, n, W, d);
@@ -214,8 +214,8 @@ static void expect_sent(struct judge *j, struct trial *r, const struct shape *s)
                         (unsigned long long)r->device[d].collectives);
     }
     if (!j->failed && sum != want)
-        trial_fails(r, "all devices together send %llu bytes; it should be %llu: 2 (W-1) 4 T D", (unsigned long long)sum,
-                    (unsigned long long)want);
+        trial_fails(r, "all devices together send %llu bytes; it should be %llu: 2 (W-1) 4 T D",
+                    (unsigned long long)sum, (unsigned long long)want);
 }
 
 static void look_at(struct judge *j, struct trial *r, const struct shape *s, bool back, enum look look)
@@ -267,7 +267,8 @@ const struct lesson lesson_08_tensor = {
     .vary = { { "LAYOUT", 2 }, { "BIAS", 2 } },
     .check = {
         { 1, "cut", "each device's columns and rows of a matrix", 3, check_cut,
-          { "How far apart in memory are two numbers of the same column?  And the first numbers of two rows of the part?",
+          { "How far apart in memory are two numbers of the same column?  And the first numbers of two rows of the "
+            "part?",
             "whole[i * columns + c] is in row i, column c.  The part has as many rows, each of `own` numbers.",
             "Its column k is which column of the whole matrix?  tensor.h says how columns are shared." } },
         { 1, "heads", "each device's heads of queries, keys and values", 3, check_heads,
@@ -293,9 +294,9 @@ const struct lesson lesson_08_tensor = {
         { 3, "weights", "the gradients of this device's weights", 3, check_weights,
           { "The gradient of B is hidden^T dY, that of A is X^T dH; each has the shape of what it belongs to.",
             "dY and X are the same on all devices: are these gradients parts of a sum?",
-            "b is on all devices, and dY as well, so all of them find its gradient.  Adding these W would be wrong." } },
+            "b is on all devices, and dY as well, so all find its gradient.  Adding these W would be wrong." } },
         { 3, "backward-sent", "one all-reduce", 2, check_backward_sent,
-          { "Weight gradients belong to one device each, and b's is everywhere without a message.  Only dX is sent." } },
+          { "Weight gradients belong to one device each, and b's is everywhere without a message: only dX is sent." } },
         { 3, "backward-memory", "memory for the hidden numbers' gradient", 1, check_backward_memory,
           { "dH has T rows of `own` numbers.  Everything else has its place." } },
         { 3, "backward-time", "four products, and an all-reduce", 1, check_backward_time,

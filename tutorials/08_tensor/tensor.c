@@ -31,7 +31,8 @@ void cut_rows(const struct group *g, const float *whole, int64_t rows, int64_t c
 {
 /*SOLUTION*/
     const size_t bytes = sizeof *part * (size_t)columns;
-    for (int64_t k = 0; k < own_of(g, rows); k++) memcpy(part + k * columns, whole + number(g, rows, k) * columns, bytes);
+    for (int64_t k = 0; k < own_of(g, rows); k++)
+        memcpy(part + k * columns, whole + number(g, rows, k) * columns, bytes);
 /*SKELETON
     // your code
 */
@@ -78,8 +79,8 @@ static void sum_rows(const float *x, int64_t rows, int64_t columns, float *sum)
 // the sum of all rows of a matrix is needed twice
 */
 
-void mlp_backward(const struct group *g, const struct mlp *m, const float *X, const float *hidden, const float *dY, float *dX,
-                  const struct mlp_gradients *d)
+void mlp_backward(const struct group *g, const struct mlp *m, const float *X, const float *hidden, const float *dY,
+                  float *dX, const struct mlp_gradients *d)
 {
 /*SOLUTION*/
     float *dH = allocate(sizeof *dH * (size_t)(m->T * m->own));

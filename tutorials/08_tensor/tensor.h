@@ -1,8 +1,8 @@
 /* tensor.h -- lesson 08: what tensor.c defines.  README.md explains it.
  *
- * All devices call a function together.  A matrix is stored row after row.  Where n columns, rows or heads are shared by
- * W devices, {LAYOUT: device r has block_of(n, W, r) of them|they are dealt like cards: device r has numbers r, r + W,
- * r + 2W, ..}.  n need not be a multiple of W; with n < W some devices have none.
+ * All devices call a function together.  A matrix is stored row after row.  Where n columns, rows or heads are shared
+ * by W devices, {LAYOUT: device r has block_of(n, W, r) of them|they are dealt like cards: device r has numbers r,
+ * r + W, r + 2W, ..}.  n need not be a multiple of W; with n < W some devices have none.
  */
 #ifndef TENSOR_H
 #define TENSOR_H
@@ -17,9 +17,9 @@ void cut_columns(const struct group *, const float *whole, int64_t rows, int64_t
 /** part becomes this device's rows of the whole matrix. */
 void cut_rows(const struct group *, const float *whole, int64_t rows, int64_t columns, float *part);
 
-/** The matrix of attention that makes queries, keys and values at once has 3 * heads * width columns: the queries of head
- *  0, of head 1, .., then the keys of all heads, then the values of all heads.  Heads are shared, and a device needs all
- *  three of a head.  part has this device's queries, its keys, its values: 3 * own heads * width columns. */
+/** The matrix of attention that makes queries, keys and values at once has 3 * heads * width columns: the queries of
+ *  head 0, of head 1, .., then the keys of all heads, then the values of all heads.  Heads are shared, and a device
+ *  needs all three of a head.  part has this device's queries, its keys, its values: 3 * own heads * width columns. */
 void cut_heads(const struct group *, const float *whole, int64_t rows, int64_t heads, int64_t width, float *part);
 
 /* ---- a pair of matrices ------------------------------------------------------------------------------------------ */
@@ -32,9 +32,9 @@ struct mlp {
     const float *B, *b;                 /* its rows of B, D columns; all of b, D numbers */
 };
 
-/** hidden, T rows of `own` numbers, becomes relu(X A + a): the products, then a is added, then what is negative becomes 0.
- *  Y, the same bits on all devices: the devices' products are added by one all_reduce, and b {BIAS: is added to the
- *  sum|is added to its products by the last device, before the sum}.  Allocates nothing. */
+/** hidden, T rows of `own` numbers, becomes relu(X A + a): the products, then a is added, then what is negative
+ *  becomes 0.  Y, the same bits on all devices: the devices' products are added by one all_reduce, and b {BIAS: is
+ *  added to the sum|is added to its products by the last device, before the sum}.  Allocates nothing. */
 void mlp_forward(const struct group *, const struct mlp *, const float *X, float *hidden, float *Y);
 
 struct mlp_gradients { float *A, *a, *B, *b; };         /* of this device's parts, as they lie in struct mlp */
@@ -42,7 +42,7 @@ struct mlp_gradients { float *A, *a, *B, *b; };         /* of this device's part
 /** From dY, the same on all devices: dX, the same bits on all devices, and the gradients of this device's parts of the
  *  weights.  The gradient of a bias is the sum over tokens, from the first to the last.  The slope of relu at 0 is 0.
  *  One all_reduce; allocates at most T * own numbers. */
-void mlp_backward(const struct group *, const struct mlp *, const float *X, const float *hidden, const float *dY, float *dX,
-                  const struct mlp_gradients *);
+void mlp_backward(const struct group *, const struct mlp *, const float *X, const float *hidden, const float *dY,
+                  float *dX, const struct mlp_gradients *);
 
 #endif

@@ -50,14 +50,15 @@ static void look_at_move(struct judge *j, struct trial *r, bool reduces, int64_t
         trial_expect_floats(r, d, 1, reduces ? want : rows[0], reduces ? own : T * D, reduces ? "own" : "all");
         if (look == AT_SENT && !j->failed)
             trial_expect_sent(r, d, (uint64_t)W - 1, 4 * (uint64_t)(reduces ? T * D - own : (W - 1) * own),
-                              reduces ? "W-1 messages, all tokens but its own" : "W-1 messages, its own tokens in each");
+                              reduces ? "W-1 messages, all tokens but its own"
+                                      : "W-1 messages, its own tokens in each");
         if (look == AT_MEMORY && !j->failed)
             trial_expect_peak(r, d, reduces ? 4 * (uint64_t)own : 0,
                               reduces ? "this device's tokens" : "tokens can be received where they belong");
     }
     if (look == AT_TIME && !j->failed)
-        trial_expect_time(r, (W - 1) * (10000000 + 80 * (T / W) * D), "W-1 steps of 10 us + T/W tokens of 4 D bytes at 50 "
-                          "GB/s");
+        trial_expect_time(r, (W - 1) * (10000000 + 80 * (T / W) * D),
+                          "W-1 steps of 10 us + T/W tokens of 4 D bytes at 50 GB/s");
 }
 
 static void try_move(struct judge *j, bool reduces, bool meets, enum look look)
@@ -68,7 +69,8 @@ static void try_move(struct judge *j, bool reduces, bool meets, enum look look)
             const int64_t T = look == AT_TIME ? 3 * *W : j->hidden ? judge_draw(j, 1, TOKENS) : usual[i].T;
             const int64_t D = j->hidden ? judge_draw(j, 1, WIDTH) : usual[i].D;
             struct trial *r = trial_open(j, reduces ? "reduce_tokens" : "gather_tokens", *W, "T = %lld, D = %lld%s",
-                                         (long long)T, (long long)D, meets ? ", every message waits for its receiver" : "");
+                                         (long long)T, (long long)D,
+                                         meets ? ", every message waits for its receiver" : "");
             r->meets = meets;
             for (int d = 0; d < *W; d++) judge_rough(j, rows[d], T * D);
             for (int d = 0; d < *W; d++) {
@@ -176,8 +178,9 @@ static void compute_backward(const struct judge *j, int W, const struct shape *s
 
 static struct trial *prepare(struct judge *j, int W, const struct shape *s, bool back)
 {
-    struct trial *r = trial_open(j, back ? "layer_backward" : "layer_forward", W, "T = %lld, D = %lld, %lld hidden numbers",
-                                 (long long)s->T, (long long)s->D, (long long)s->F);
+    struct trial *r = trial_open(j, back ? "layer_backward" : "layer_forward", W,
+                                 "T = %lld, D = %lld, %lld hidden numbers", (long long)s->T, (long long)s->D,
+                                 (long long)s->F);
     float normed[MOST];
     draw(j, W, s);
     compute_forward(j, W, s, normed);
@@ -225,8 +228,8 @@ static void expect_sent(struct judge *j, struct trial *r, const struct shape *s,
     }
     if (!j->failed && sum != want)
         trial_fails(r, "all devices together send %llu bytes; it should be %llu: %s", (unsigned long long)sum,
-                    (unsigned long long)want, !back ? "2 (W-1) 4 T D" : again ? "5 (W-1) 4 T D + 2 (W-1) 4 D, both passes" :
-                    "4 (W-1) 4 T D + 2 (W-1) 4 D, both passes");
+                    (unsigned long long)want, !back ? "2 (W-1) 4 T D"
+                    : again ? "5 (W-1) 4 T D + 2 (W-1) 4 D, both passes" : "4 (W-1) 4 T D + 2 (W-1) 4 D, both passes");
 }
 
 static void look_at_layer(struct judge *j, struct trial *r, const struct shape *s, bool back, enum look look)
@@ -272,7 +275,8 @@ const struct lesson lesson_09_sequence = {
     .vary = { { "ROWS", 2 }, { "NEXT", 2 }, { "KEEP", 2 } },
     .check = {
         { 1, "gather", "all tokens on all devices, in the order of the text", 3, check_gather,
-          { "all_gather of course.h shares n numbers out, not rows: it would cut a token in two.  Which messages do you need?",
+          { "all_gather of course.h shares n numbers out, not rows: it would cut a token in two.  Which messages do "
+            "you need?",
             "In step i a device sends its tokens to the device i further on.  From which one does it receive?",
             "Another device may have one token more or fewer than this one: ask block_of for it." } },
         { 1, "gather-meets", "no deadlock, even if every message waits", 1, check_gather_meets,

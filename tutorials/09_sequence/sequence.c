@@ -69,8 +69,8 @@ void layer_forward(const struct group *g, const struct layer *l, const float *x,
 */
 }
 
-void layer_backward(const struct group *g, const struct layer *l, const float *x, struct kept *kept, const float *dy, float *dx,
-                    float *dw, float *dA, float *dB)
+void layer_backward(const struct group *g, const struct layer *l, const float *x, struct kept *kept, const float *dy,
+                    float *dx, float *dw, float *dA, float *dB)
 {
 /*SOLUTION*/
     const int64_t n = tokens(g, l->T, g->rank).count, TD = l->T * l->D, hidden = l->T * l->own;

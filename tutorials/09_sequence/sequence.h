@@ -14,15 +14,15 @@
  *  with some tokens, also if there are none of them; allocates nothing. */
 void gather_tokens(const struct group *, const float *own, int64_t T, int64_t D, float *all);
 
-/** own becomes this device's tokens of the sum of all devices' `all`, which stay as they are.  On device r that is its
- *  own summand, and to it is added that of device {NEXT: r - 1, then that of r - 2|r + 1, then that of r + 2}, and so on,
- *  modulo W.  W-1 messages, also empty ones; allocates as many numbers as `own` has. */
+/** own becomes this device's tokens of the sum of all devices' `all`, which stay as they are.  On device r that is
+ *  its own summand, and to it is added that of device {NEXT: r - 1, then that of r - 2|r + 1, then that of r + 2},
+ *  and so on, modulo W.  W-1 messages, also empty ones; allocates as many numbers as `own` has. */
 void reduce_tokens(const struct group *, const float *all, int64_t T, int64_t D, float *own);
 
 /* ---- a layer ----------------------------------------------------------------------------------------------------- */
 
-/** y becomes the norm of x, row by row: each number is divided by the root of its row's mean square, and multiplied by a
- *  weight of its column. */
+/** y becomes the norm of x, row by row: each number is divided by the root of its row's mean square, and multiplied
+ *  by a weight of its column. */
 static inline void norm(const float *x, const float *w, int64_t rows, int64_t D, float *y)
 {
     for (int64_t t = 0; t < rows; t++, x += D, y += D) {
@@ -66,12 +66,12 @@ struct kept {
 /** From x to y, both this device's tokens.  Fills `kept`.  A gather_tokens, a reduce_tokens. */
 void layer_forward(const struct group *, const struct layer *, const float *x, struct kept *, float *y);
 
-/** From dy to dx, both this device's tokens; dw is the gradient of w, with the same bits on all devices; dA and dB are
- *  those of this device's parts.  Releases what is kept.  gather_tokens for dy{KEEP: and for normed|}, a reduce_tokens, and
- *  one all_reduce of D numbers.  dx is dy and what comes back through the norm: their sum.
- *  At no time of both passes are more than {KEEP: 1|2} T D + 2 T own + {KEEP: 2|1} n D numbers allocated, n being the number of
- *  this device's tokens. */
-void layer_backward(const struct group *, const struct layer *, const float *x, struct kept *, const float *dy, float *dx,
-                    float *dw, float *dA, float *dB);
+/** From dy to dx, both this device's tokens; dw is the gradient of w, with the same bits on all devices; dA and dB
+ *  are those of this device's parts.  Releases what is kept.  gather_tokens for dy{KEEP: and for normed|}, a
+ *  reduce_tokens, and one all_reduce of D numbers.  dx is dy and what comes back through the norm: their sum.  At no
+ *  time of both passes are more than {KEEP: 1|2} T D + 2 T own + {KEEP: 2 |}n D numbers allocated, n being the
+ *  number of this device's tokens. */
+void layer_backward(const struct group *, const struct layer *, const float *x, struct kept *, const float *dy,
+                    float *dx, float *dw, float *dA, float *dB);
 
 #endif

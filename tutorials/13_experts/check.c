@@ -1,0 +1,396 @@
+/* Lesson 13. */
+#include "emulated_devices/course/lesson.h"
+#include "emulated_devices/device/interval.h"
+#include <math.h>
+#include <stdio.h>
+#include <string.h>
+
+enum { DEVICES = 8, EXPERTS = 12, TOKENS = 10, CHOICES = 3, WIDTH = 6, ROWS = TOKENS * CHOICES, MOST = DEVICES * ROWS };
+
+static void in(struct trial *r, int d, int i, const void *from, uint64_t bytes)
+{
+    memcpy(trial_buffer(r, d, i, bytes, BUFFER_IN), from, bytes);
+}
+
+static bool expect_whole(struct trial *r, int d, int i, const int64_t *want, int64_t count, const char *what)
+{
+    const int64_t *got = r->device[d].buffer[i].data;
+    for (int64_t e = 0; e < count; e++)
+        if (got[e] != want[e])
+            return trial_fails(r, "device %d: %s[%lld] is %lld and should be %lld", d, what, (long long)e,
+                               (long long)got[e],
+                               (long long)want[e]);
+    return true;
+}
+
+/* ---- the router -------------------------------------------------------------------------------------------------- */
+
+struct router { int64_t T; int E, k; bool large; };
+
+static bool comes_before(const struct judge *j, const float *x, int a, int b)
+{
+    if (x[a] != x[b]) return x[a] > x[b];
+    return judge_choice(j, "TIE") == 1 ? a > b : a < b;
+}
+
+/* An expert's place is the number of those before it. */
+static void choose(const struct judge *j, const float *x, const struct router *s, int64_t *choice, double *weight)
+{
+    double sum = 0;
+    for (int e = 0; e < s->E; e++) {
+        int place = 0;
+        for (int other = 0; other < s->E; other++) place += other != e && comes_before(j, x, other, e);
+        if (place < s->k) choice[place] = e;
+    }
+    for (int e = 0; e < s->E; e++) {
+        bool chosen = false;
+        for (int i = 0; i < s->k; i++) chosen |= choice[i] == e;
+        if (chosen || judge_choice(j, "WEIGHTS") == 1) sum += exp((double)x[e] - (double)x[choice[0]]);
+    }
+    for (int i = 0; i < s->k; i++) weight[i] = exp((double)x[choice[i]] - (double)x[choice[0]]) / sum;
+}
+
+/* Logits are eighths of a few whole numbers: some are equal, and differences are exact. */
+static void try_router(struct judge *j, const struct router *s, bool weights)
+{
+    struct trial *r = trial_open(j, "route", 1, "%lld tokens, E = %d, k = %d%s", (long long)s->T, s->E, s->k,
+                                 s->large ? ", logits of thousands" : "");
+    float *x = trial_buffer(r, 0, 0, sizeof *x * (uint64_t)(s->T * s->E), BUFFER_IN);
+    int64_t choice[ROWS];
+    double weight[ROWS], bound[ROWS];
+    for (int64_t i = 0; i < s->T * s->E; i++) x[i] = (float)judge_draw(j, -8, 8) / 8 + (s->large ? 3000 : 0);
+    for (int64_t t = 0; t < s->T; t++) choose(j, x + t * s->E, s, choice + t * s->k, weight + t * s->k);
+    /* expf is within 2 units; the sum of E of them, and the quotient, are rounded */
+    for (int64_t i = 0; i < s->T * s->k; i++) bound[i] = (s->E + 6) * 0x1p-24 * weight[i];
+    trial_buffer(r, 0, 1, sizeof *choice * (uint64_t)(s->T * s->k), BUFFER_OUT);
+    trial_buffer(r, 0, 2, sizeof *x * (uint64_t)(s->T * s->k), BUFFER_OUT);
+    r->device[0].number[0] = s->T, r->device[0].number[1] = s->E, r->device[0].number[2] = s->k;
+    if (trial_call(r) && expect_whole(r, 0, 1, choice, s->T * s->k, "choice") && weights)
+        trial_expect_near(r, 0, 2, weight, bound, s->T * s->k, "weight");
+    trial_close(r);
+}
+
+static void try_routers(struct judge *j, bool weights)
+{
+    static const struct router usual[] = {
+        { 10, 8, 2, false }, { 5, 12, 3, true }, { 4, 1, 1, false }, { 6, 3, 3, false },
+    };
+    for (int i = 0; i < 4 && !j->failed; i++) {
+        struct router s = usual[i];
+        if (j->hidden) s.T = judge_draw(j, 1, TOKENS), s.E = (int)judge_draw(j, s.k, EXPERTS);
+        try_router(j, &s, weights);
+    }
+}
+
+static void check_route(struct judge *j) { try_routers(j, false); }
+static void check_weight(struct judge *j) { try_routers(j, true); }
+
+/* ---- trips of all devices ---------------------------------------------------------------------------------------- */
+
+struct shape { int E, k, D; int64_t capacity; bool crowded; };  /* crowded: most choices are the same expert */
+
+static struct way { int64_t T, choice[ROWS], send[EXPERTS], row[ROWS], come[DEVICES * EXPERTS]; } way[DEVICES];
+
+static struct interval own_of(const struct shape *s, int W, int d) { return block_at(s->E, W, d); }
+
+static void draw_choices(struct judge *j, int W, const struct shape *s)
+{
+    for (int d = 0; d < W; d++) {
+        struct way *w = &way[d];
+        w->T = d == 1 ? 0 : judge_draw(j, 1, TOKENS);
+        for (int64_t t = 0; t < w->T; t++)
+            for (int i = 0; i < s->k; i++)
+                for (bool again = true; again;) {
+                    int64_t *c = &w->choice[t * s->k + i];
+                    *c = s->crowded && i == 0 ? s->E / 2 : judge_draw(j, 0, s->E - 1);
+                    again = false;
+                    for (int b = 0; b < i; b++) again |= c[-1 - b] == *c;
+                }
+    }
+}
+
+static void plan(const struct judge *j, int W, const struct shape *s)
+{
+    for (int d = 0; d < W; d++) {
+        struct way *w = &way[d];
+        const int64_t n = w->T * s->k;
+        int64_t start = 0;
+        for (int e = 0; e < s->E; start += w->send[e], e++) {
+            w->send[e] = 0;
+            for (int64_t a = 0; a < n; a++) {
+                const int64_t i = judge_choice(j, "DROP") == 1 ? n - 1 - a : a;
+                if (w->choice[i] != e) continue;
+                const bool full = s->capacity > 0 && w->send[e] == s->capacity;
+                w->row[i] = full ? -1 : start + w->send[e]++;
+            }
+        }
+        for (int to = 0; to < W; to++) {
+            const struct interval own = own_of(s, W, to);
+            for (int64_t e = 0; e < own.count; e++) way[to].come[d * own.count + e] = w->send[own.first + e];
+        }
+    }
+}
+
+/* Rows that leave a device for devices from .. until-1. */
+static int64_t rows_to(const struct shape *s, int W, int d, int from, int until)
+{
+    int64_t sum = 0;
+    for (int to = from; to < until; to++)
+        for (int64_t e = 0; e < own_of(s, W, to).count; e++) sum += way[d].send[own_of(s, W, to).first + e];
+    return sum;
+}
+
+static int64_t rows_come(const struct shape *s, int W, int d)
+{
+    int64_t sum = 0;
+    for (int from = 0; from < W; from++) sum += rows_to(s, W, from, d, d + 1);
+    return sum;
+}
+
+static struct shape shape(struct judge *j, int i, int64_t capacity)
+{
+    static const struct shape usual[] = {
+        { .E = 8, .k = 2, .D = 4 }, { .E = 11, .k = 3, .D = 3 }, { .E = 5, .k = 2, .D = 5, .crowded = true },
+        { .E = 3, .k = 1, .D = 2 },
+    };
+    struct shape s = usual[i];
+    s.capacity = capacity;
+    if (j->hidden && capacity) s.capacity = judge_draw(j, 1, 4);
+    if (j->hidden) s.E = (int)judge_draw(j, s.k, EXPERTS), s.D = (int)judge_draw(j, 2, WIDTH);
+    return s;
+}
+
+static bool expect_plan(struct trial *r, int d, const struct shape *s, bool sent)
+{
+    const int64_t own = own_of(s, r->devices, d).count;
+    const struct trial_device *v = &r->device[d];
+    if (!expect_whole(r, d, 1, way[d].send, s->E, "send") ||
+        !expect_whole(r, d, 2, way[d].row, way[d].T * s->k, "row") ||
+        !expect_whole(r, d, 3, way[d].come, r->devices * own, "come")) return false;
+    if (!sent || (v->collectives == 1 && v->bytes == 4 * (uint64_t)(s->E - own))) return true;
+    return trial_fails(r, "device %d sent %llu bytes in %llu collective operations; it should be %llu in 1: 4 for "
+                       "each expert of others", d, (unsigned long long)v->bytes, (unsigned long long)v->collectives,
+                       4 * (unsigned long long)(s->E - own));
+}
+
+static void try_plan(struct judge *j, int64_t capacity, bool sent)
+{
+    for (const int *W = COURSE_DEVICES; *W && !j->failed; W++)
+        for (int i = 0; i < (sent ? 1 : 4) && !j->failed; i++) {
+            const struct shape s = shape(j, i, capacity);
+            struct trial *r = trial_open(j, "plan_trip", *W, "E = %d, k = %d%s", s.E, s.k,
+                                         s.capacity ? ", with a capacity" : "");
+            draw_choices(j, *W, &s);
+            plan(j, *W, &s);
+            for (int d = 0; d < *W; d++) {
+                const uint64_t n = (uint64_t)(way[d].T * s.k), word = sizeof(int64_t);
+                in(r, d, 0, way[d].choice, word * n);
+                trial_buffer(r, d, 1, word * (uint64_t)s.E, BUFFER_OUT), trial_buffer(r, d, 2, word * n, BUFFER_OUT);
+                trial_buffer(r, d, 3, word * (uint64_t)(*W * own_of(&s, *W, d).count), BUFFER_OUT);
+                r->device[d].number[0] = s.E, r->device[d].number[1] = (int64_t)n, r->device[d].number[2] = s.capacity;
+            }
+            if (trial_call(r))
+                for (int d = 0; d < *W && !j->failed; d++) expect_plan(r, d, &s, sent);
+            trial_close(r);
+        }
+}
+
+static void check_plan(struct judge *j) { try_plan(j, 0, false); }
+static void check_capacity(struct judge *j) { try_plan(j, 2, false); }
+static void check_plan_sent(struct judge *j) { try_plan(j, 0, true); }
+
+/* ---- both passes, on one device ---------------------------------------------------------------------------------- */
+
+static float M[EXPERTS][WIDTH * WIDTH], dM[EXPERTS][WIDTH * WIDTH];
+
+static struct tokens {
+    float x[TOKENS * WIDTH], y[TOKENS * WIDTH], dy[TOKENS * WIDTH], dx[TOKENS * WIDTH], weight[ROWS], dweight[ROWS];
+} tokens[DEVICES];
+
+/* Choice i of a device, which is not dropped: its expert's result, and what it adds to all gradients. */
+static void go(int d, int64_t i, const struct shape *s)
+{
+    struct tokens *t = &tokens[d];
+    const int D = s->D;
+    const int64_t e = way[d].choice[i], place = i / s->k * D;
+    float result[WIDTH], back[WIDTH], scaled[WIDTH];
+    judge_matrix_product(result, t->x + place, M[e], 1, D, D, false, false);
+    for (int a = 0; a < D; a++) {
+        t->y[place + a] += judge_times(t->weight[i], result[a]);
+        t->dweight[i] += judge_times(t->dy[place + a], result[a]);
+        scaled[a] = t->weight[i] * t->dy[place + a];
+    }
+    judge_matrix_product(back, scaled, M[e], 1, D, D, false, true);
+    for (int a = 0; a < D; a++) t->dx[place + a] += back[a];
+}
+
+/* Rows of an expert, from all devices in turn, as they leave. */
+static void sum_weight_gradient(int W, int e, const struct shape *s)
+{
+    memset(dM[e], 0, sizeof dM[e]);
+    for (int d = 0; d < W; d++)
+        for (int64_t row = 0; row < rows_to(s, W, d, 0, W); row++)
+            for (int64_t i = 0; i < way[d].T * s->k; i++) {
+                if (way[d].choice[i] != e || way[d].row[i] != row) continue;
+                const struct tokens *t = &tokens[d];
+                const int64_t place = i / s->k * s->D;
+                for (int a = 0; a < s->D * s->D; a++) {
+                    const volatile float out = t->weight[i] * t->dy[place + a % s->D];
+                    dM[e][a] += judge_times(t->x[place + a / s->D], out);
+                }
+            }
+}
+
+static void compute(struct judge *j, int W, const struct shape *s)
+{
+    for (int e = 0; e < s->E; e++) judge_rough(j, M[e], s->D * s->D);
+    for (int d = 0; d < W; d++) {
+        struct tokens *t = &tokens[d];
+        memset(t, 0, sizeof *t);
+        judge_rough(j, t->x, way[d].T * s->D), judge_rough(j, t->dy, way[d].T * s->D);
+        judge_rough(j, t->weight, way[d].T * s->k);
+        for (int64_t i = 0; i < way[d].T * s->k; i++)
+            if (way[d].row[i] >= 0) go(d, i, s);
+    }
+    for (int e = 0; e < s->E; e++) sum_weight_gradient(W, e, s);
+}
+
+/* Matrices of a device's experts, one after another.  @return how many numbers. */
+static int64_t gather(const struct shape *s, int W, int d, float (*from)[WIDTH * WIDTH], float *to)
+{
+    const struct interval own = own_of(s, W, d);
+    const int64_t each = s->D * s->D;
+    for (int64_t e = 0; e < own.count; e++) memcpy(to + e * each, from[own.first + e], sizeof *to * (size_t)each);
+    return own.count * each;
+}
+
+static struct trial *prepare(struct judge *j, int W, const struct shape *s, bool back)
+{
+    struct trial *r = trial_open(j, back ? "experts_backward" : "experts_forward", W, "E = %d, k = %d, D = %d%s",
+                                 s->E, s->k,
+                                 s->D, s->capacity ? ", some dropped" : "");
+    draw_choices(j, W, s);
+    plan(j, W, s);
+    compute(j, W, s);
+    for (int d = 0; d < W; d++) {
+        const struct way *w = &way[d];
+        float own[EXPERTS * WIDTH * WIDTH];
+        const uint64_t word = sizeof(int64_t), n = (uint64_t)(w->T * s->k), all = 4 * (uint64_t)(w->T * s->D);
+        const uint64_t matrices = 4 * (uint64_t)gather(s, W, d, M, own);
+        in(r, d, 0, own, matrices), in(r, d, 1, w->send, word * (uint64_t)s->E), in(r, d, 2, w->row, word * n);
+        in(r, d, 3, w->come, word * (uint64_t)(W * own_of(s, W, d).count)), in(r, d, 4, tokens[d].x, all);
+        in(r, d, 5, tokens[d].weight, 4 * n), trial_buffer(r, d, 6, all, BUFFER_OUT);
+        r->device[d].number[0] = s->E, r->device[d].number[1] = s->k, r->device[d].number[2] = w->T;
+        r->device[d].number[3] = s->D;
+        if (!back) continue;
+        in(r, d, 7, tokens[d].dy, all), trial_buffer(r, d, 8, all, BUFFER_OUT), 
+        trial_buffer(r, d, 9, 4 * n, BUFFER_OUT);
+        trial_buffer(r, d, 10, matrices, BUFFER_OUT);
+    }
+    return r;
+}
+
+enum look { AT_VALUES, AT_WEIGHTS, AT_SENT, AT_MEMORY };
+
+static void expect_sent(struct trial *r, int d, const struct shape *s, bool back)
+{
+    const int W = r->devices;
+    const int64_t here = rows_to(s, W, d, d, d + 1), away = rows_to(s, W, d, 0, W) + rows_come(s, W, d) - 2 * here;
+    const uint64_t calls = back ? 4 : 2, bytes = calls / 2 * 4 * (uint64_t)(away * s->D);
+    const struct trial_device *v = &r->device[d];
+    if (v->collectives != calls)
+        trial_fails(r, "device %d calls collective operations %llu times; it should be %llu times%s", d,
+                    (unsigned long long)v->collectives, (unsigned long long)calls, back ? " in both passes" : "");
+    else if (v->bytes != bytes)
+        trial_fails(r, "device %d sent %llu bytes; it should be %llu: 4 D for each row that leaves for another "
+                    "device, and for each that came from one%s", d, (unsigned long long)v->bytes,
+                    (unsigned long long)bytes,
+                    back ? ", in both passes" : "");
+}
+
+static void look_at(struct judge *j, struct trial *r, const struct shape *s, bool back, enum look look)
+{
+    const int W = r->devices;
+    for (int d = 0; d < W && !j->failed; d++) {
+        const struct tokens *t = &tokens[d];
+        float own[EXPERTS * WIDTH * WIDTH];
+        const int64_t n = way[d].T * s->D;
+        trial_expect_floats(r, d, 6, t->y, n, "y");
+        if (back && !j->failed) trial_expect_floats(r, d, 8, t->dx, n, "dx");
+        if (look == AT_WEIGHTS && !j->failed) trial_expect_floats(r, d, 9, t->dweight, way[d].T * s->k, "dweight");
+        if (look == AT_WEIGHTS && !j->failed) trial_expect_floats(r, d, 10, own, gather(s, W, d, dM, own), "dM");
+        if (look == AT_SENT && !j->failed) expect_sent(r, d, s, back);
+        if (look == AT_MEMORY && !j->failed)
+            trial_expect_peak(r, d, 4 * (uint64_t)((rows_to(s, W, d, 0, W) + 2 * rows_come(s, W, d)) * s->D),
+                              "(L + 2 R) D");
+    }
+}
+
+static void try_experts(struct judge *j, int64_t capacity, bool back, enum look look)
+{
+    for (const int *W = COURSE_DEVICES; *W && !j->failed; W++)
+        for (int i = 0; i < (look <= AT_WEIGHTS ? 4 : 1) && !j->failed; i++) {
+            const struct shape s = shape(j, i, capacity);
+            struct trial *r = prepare(j, *W, &s, back);
+            if (trial_call(r)) look_at(j, r, &s, back, look);
+            trial_close(r);
+        }
+}
+
+static void check_forward(struct judge *j) { try_experts(j, 0, false, AT_VALUES); }
+static void check_dropped(struct judge *j) { try_experts(j, 2, false, AT_VALUES); }
+static void check_forward_sent(struct judge *j) { try_experts(j, 0, false, AT_SENT); }
+static void check_backward(struct judge *j) { try_experts(j, 0, true, AT_VALUES); }
+static void check_weights(struct judge *j) { try_experts(j, 2, true, AT_WEIGHTS); }
+static void check_step_sent(struct judge *j) { try_experts(j, 0, true, AT_SENT); }
+static void check_step_memory(struct judge *j) { try_experts(j, 0, true, AT_MEMORY); }
+
+static const char *const functions[] = { "route", "plan_trip", "experts_forward", "experts_backward", NULL };
+
+extern const struct lesson lesson_13_experts;
+const struct lesson lesson_13_experts = {
+    .folder = "13_experts", .title = "Experts: tokens that travel", .file = "experts.c", .functions = functions,
+    .vary = { { "TIE", 2 }, { "WEIGHTS", 2 }, { "DROP", 2 } },
+    .check = {
+        { 1, "route", "each token's experts", 3, check_route,
+          { "k times: which expert has the largest logit of those that are not chosen yet?",
+            "Two logits can be equal: experts.h says which of the two comes first." } },
+        { 1, "weight", "the weights of the choices", 2, check_weight,
+          { "exp(3000) is infinite.  Which number can you subtract from all logits of a token?",
+            "experts.h says over which experts the sum of exp goes." } },
+        { 2, "plan", "which rows go where, and how many come", 4, check_plan,
+          { "Count first: how many choices has each expert?  Its rows begin where those of the experts before it end.",
+            "A device cannot know what others send: counts are sent before the rows.",
+            "all_to_all: block d of `in` goes to device d, here a number for each of its experts.  All devices take "
+            "as many numbers from each other as they have experts.",
+            "all_to_all moves floats: put the counts into floats, and take them out again." } },
+        { 2, "capacity", "no expert gets too many rows", 3, check_capacity,
+          { "A dropped choice has row -1, and is not counted in `send`.",
+            "Rows of later experts move up: their places are known only after the drops." } },
+        { 2, "plan-sent", "a number for each expert", 1, check_plan_sent,
+          { "One all_to_all tells everybody what it needs to know, and no more." } },
+        { 3, "forward", "results at home, to the bit", 5, check_forward,
+          { "Choice i is a copy of token i / k, at place row[i] of what leaves.",
+            "give[d] is D times the rows for all experts of device d; take[d] D times what device d sends to yours.",
+            "What came lies device by device, and of each device expert by expert: come[] says how many rows each "
+            "time.",
+            "Results go back by the same counts, exchanged: they arrive in the order in which the rows left." } },
+        { 3, "dropped", "the same, with dropped choices", 2, check_dropped,
+          { "A dropped choice adds nothing.  A token can lose all of its choices." } },
+        { 3, "forward-sent", "two all-to-alls, of rows and nothing else", 2, check_forward_sent,
+          { "A row leaves for each choice that is not dropped; nothing is padded." } },
+        { 4, "backward", "the gradient of the tokens, to the bit", 4, check_backward,
+          { "The result of choice i has the gradient weight[i] * dy: these rows travel as the tokens did.",
+            "An expert that made row M of a row gives back gradient M^T.",
+            "dx of a token is the sum of what comes back for its choices." } },
+        { 4, "weights", "the gradients of weights and of experts", 4, check_weights,
+          { "y has weight times result: what is its slope with respect to the weight?  forward has kept the results.",
+            "dM of an expert is rows^T gradients: add up device after device with ADD, beginning with zeros.",
+            "An expert without rows has a gradient, too: zeros." } },
+        { 4, "step-sent", "four all-to-alls", 2, check_step_sent,
+          { "Gradients there, gradients back.  Rows and results were kept: nothing of forward is sent again." } },
+        { 4, "step-memory", "few rows are allocated", 2, check_step_memory,
+          { "When the rows have arrived, their place at home is free: for the results.",
+            "When dweight is computed, the results' place is free; when an expert's dM is, its rows' place is." } },
+    },
+};
