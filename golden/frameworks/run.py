@@ -20,12 +20,12 @@ FORMATS = ("fp32", "bf16")
 
 # name: script and its variant
 RUNS = {
-    "gpt2": ("gpt2",), "trainer": ("trainer",), "ddp": ("ddp",), "fsdp1": ("fsdp", "fsdp1"), "fsdp2": ("fsdp", "fsdp2"), "tp_sp": ("tp_sp",), "fsdp2_tp": ("fsdp2_tp",),
+    "gpt2": ("gpt2",), "gpt_oss": ("gpt_oss",), "trainer": ("trainer",), "ddp": ("ddp",), "fsdp1": ("fsdp", "fsdp1"), "fsdp2": ("fsdp", "fsdp2"), "tp_sp": ("tp_sp",), "fsdp2_tp": ("fsdp2_tp",),
     "context_parallel": ("context_parallel",), "pp_1f1b": ("pipelining", "1f1b"), "pp_interleaved": ("pipelining", "interleaved"),
     "pp_zbv": ("pipelining", "zbv"), "zero1": ("deepspeed_zero", "zero1"), "zero2": ("deepspeed_zero", "zero2"),
     "zero3": ("deepspeed_zero", "zero3"), "jax": ("jax_shard_map",), "megatron_tp": ("megatron_tp",),
 }
-GOLDENS = {"gpt2": HERE.parent / "gpt2-tied.safetensors"}          # the others: what make_golden makes
+GOLDENS = {"gpt2": HERE.parent / "gpt2-tied.safetensors", "gpt_oss": HERE.parent / "gptoss-windows.safetensors"}          # the others: what make_golden makes
 
 # (run, bug, format, what is wrong first, where it was reported)
 BUGS = (

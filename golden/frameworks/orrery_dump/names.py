@@ -37,7 +37,7 @@ class Watch:
 
 @dataclass
 class Names:
-    parameters: dict                            # theirs -> Place
+    parameters: dict                            # theirs -> Place; of a tensor of all experts a list of Places, one for each
     watches: list
     layers: dict = field(default_factory=dict)  # module of a layer's attention -> our layer, for what is not a module's result
     heads: tuple = ()                           # (query heads, key heads, width)
@@ -45,7 +45,7 @@ class Names:
     shapes: dict = field(init=False)
 
     def __post_init__(self):
-        self.shapes = {p.name: p.of for p in self.parameters.values()}
+        self.shapes = {p.name: p.of for places in self.parameters.values() for p in (places if isinstance(places, list) else [places])}
 
 
 class _Table:
@@ -128,6 +128,30 @@ def llama(config, layers=None, offset=0, prefix="model."):
     return t.names(at + "self_attn", (H, K, A))
 
 
+def gpt_oss(config, layers=None, offset=0, prefix="model."):
+    """GptOssForCausalLM of transformers: parameters only, because what an expert computes is no module's result.
+
+    Its tensors of all experts have matrices [in, out], in which gates and gated values take turns.
+    """
+    D, H, K, A, F, V, L = _sizes(config)
+    E, turns = config["num_local_experts"], np.arange(2 * F) // 2 + np.arange(2 * F) % 2 * F
+    t = llama(config, layers, offset, prefix)
+    t.watches, ours, at = [], "model.layers.{}.", prefix + "layers.{}."
+    for i in range(L) if layers is None else layers:
+        here, there = ours.format(i), at.format(i - offset)
+        for name in [n for n in t.parameters if n.startswith(there + "mlp.")]:
+            del t.parameters[name]
+        t.parameters[there + "self_attn.sinks"] = Place(here + "self_attn.sinks.weight", (H, 1), np.arange(H))
+        t.parameters[there + "mlp.router.weight"] = Place(here + "mlp.router.weight", (E, D), np.arange(E))
+        t.parameters[there + "mlp.router.bias"] = Place(here + "mlp.router.bias", (E, 1), np.arange(E))
+        for name, rows, columns, index in (("gate_up_proj", 2 * F, D, turns), ("down_proj", D, F, np.arange(D))):
+            expert = here + "mlp.experts.{}." + name
+            t.parameters[f"{there}mlp.experts.{name}"] = [Place(expert.format(e) + ".weight", (rows, columns), index, transposed=True) for e in range(E)]
+            t.parameters[f"{there}mlp.experts.{name}_bias"] = [Place(expert.format(e) + ".bias", (rows, 1), index) for e in range(E)]
+    t.__post_init__()
+    return t
+
+
 def gpt2(config, layers=None, offset=0, prefix="transformer."):
     """GPT2LMHeadModel of transformers: its Conv1D keeps matrices [in, out]."""
     D, H, V, L, S = (config[k] for k in ("n_embd", "n_head", "vocab_size", "n_layer", "n_positions"))
@@ -191,7 +215,7 @@ def megatron(config, layers=None, offset=0):
     return t.names(at + "self_attention", (H, K, A))
 
 
-FAMILIES = {"llama": llama, "mistral": llama, "qwen2": llama, "qwen3": llama, "gpt2": gpt2}
+FAMILIES = {"llama": llama, "mistral": llama, "qwen2": llama, "qwen3": llama, "gpt2": gpt2, "gpt_oss": gpt_oss}
 
 
 def of_config(config, **more):

@@ -124,7 +124,7 @@ class Recorder:
             else:
                 # First of all hooks: what a parallel style makes of an input has only this branch's gradient.
                 self.handles.append(module.register_forward_pre_hook(lambda _m, given, w=w: self._saw(w, given), prepend=True))
-        if not self.handles:
+        if not self.handles and self.names.watches:
             raise DumpError("the model has none of the modules of its names: is there a prefix before them?")
         self._hook_attention()
 
@@ -265,11 +265,21 @@ class Recorder:
             begin, count = self.shards[theirs]
             return self.flat(kind, theirs, t if stored_in is None else t.to(stored_in), begin, count, times, partial) if count else None
         place = self.names.parameters[theirs]
+        if isinstance(place, list):
+            return self._experts(kind, theirs, place, t, times, partial, file, stored_in)
         index, more, factor = explicit or self._cut_parameter(kind + theirs, place, t, t if like is None else like)
         rows, cols = (index[1], index[0]) if place.transposed else (index[0], index[1])
         local = _here(t) if stored_in is None else _here(t).to(stored_in)
         (file or self.file).add(kind + place.name, local, of=place.of, piece=place.piece, rows=place.rows[rows], cols=cols,
                                 partial={*partial, *more}, transposed=place.transposed, times=times * factor)
+
+    def _experts(self, kind, theirs, places, t, times, partial, file, stored_in):
+        """A tensor of all experts, which are different parameters of ours."""
+        if _is_dtensor(t) or len(t) != len(places):
+            raise DumpError(f"{kind}{theirs}: all {len(places)} experts must be whole on this rank")
+        local = t if stored_in is None else t.to(stored_in)
+        for place, one in zip(places, local):
+            (file or self.file).add(kind + place.name, one, of=place.of, rows=place.rows, partial=partial, transposed=place.transposed, times=times)
 
     def _cut_parameter(self, what, place, t, like):
         """(index of each dimension, partial, factor) of a parameter.  A vector has one column."""
@@ -290,6 +300,8 @@ class Recorder:
     def flat(self, kind, theirs, t, begin, count, times=1.0, partial=()):
         """Elements begin .. begin + count - 1 of a parameter in row-major order, as flat shards have them."""
         place = self.names.parameters[theirs]
+        if isinstance(place, list):
+            raise DumpError(f"{kind}{theirs}: a flat shard of a tensor of all experts is no run of elements of one of ours")
         columns = place.of[1]
         start = 0 if place.transposed else int(place.rows[0]) * columns
         if not np.array_equal(place.rows, np.arange(place.rows[0], place.rows[0] + len(place.rows))):

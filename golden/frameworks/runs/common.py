@@ -52,9 +52,14 @@ class Golden:
         kind = {"llama": transformers.LlamaForCausalLM, "gpt2": transformers.GPT2LMHeadModel}[self.config["model_type"]]
         config = kind.config_class(**{k: 0.0 if k.endswith(("pdrop", "dropout")) else v for k, v in self.config.items() if k != "architectures"})
         config.use_cache = False
-        model, places = kind(config).to(dtype if whole else torch.float32), names.of_config(self.config).parameters
+        return self.started(kind(config).to(dtype if whole else torch.float32), names.of_config(self.config).parameters, dtype)
+
+    def started(self, model, places, dtype):
+        """A model with the golden start."""
         for name, p in model.named_parameters():
-            p.data = self.part(places[name]).reshape(p.shape).to(dtype)
+            place = places[name]
+            whole = torch.stack([self.part(one) for one in place]) if isinstance(place, list) else self.part(place)
+            p.data = whole.reshape(p.shape).to(dtype)
         return model
 
     def part(self, place):
@@ -65,6 +70,7 @@ class Golden:
     def adamw(self, model):
         """Weight decay is of matrices only; a shard of one may be a row of numbers, so names say which."""
         m, places = {k: self.setting("adamw." + k) for k in ("beta1", "beta2", "eps", "weight_decay")}, names.of_config(self.config).parameters
+        places = {n: p[0] if isinstance(p, list) else p for n, p in places.items()}
         groups = [{"params": [p for n, p in model.named_parameters() if (places[clean(n)].of[1] > 1) == matrix],
                    "weight_decay": m["weight_decay"] * matrix} for matrix in (True, False)]
         return torch.optim.AdamW([g for g in groups if g["params"]], lr=self.optimizers["adamw"][0], betas=(m["beta1"], m["beta2"]), eps=m["eps"])

@@ -32,6 +32,35 @@ class Folder(unittest.TestCase):
         return RankFile(self.folder, rank, {"dp": dp}, {"dp": rank}, **more)
 
 
+class GptOss(Folder):
+    """One tensor of theirs is many of ours."""
+
+    def test_experts_are_parameters_of_their_own(self):
+        E, D, F = 3, 8, 5
+        torch.manual_seed(0)
+        model = transformers.GptOssForCausalLM(transformers.GptOssConfig(
+            vocab_size=11, hidden_size=D, num_hidden_layers=2, num_attention_heads=4, num_key_value_heads=2, head_dim=6, intermediate_size=F,
+            num_local_experts=E, num_experts_per_tok=2, max_position_embeddings=8, sliding_window=4, use_cache=False)).double()
+        recorder = Recorder(model, None, self.folder, batch=(1, 4), dtype="fp64")
+        recorder.start()
+        recorder.save()
+        joined, experts = reader.join(self.folder), model.model.layers[1].mlp.experts
+        at = "start/model.layers.1.mlp.experts.2."
+        for ours, theirs in ((joined[at + "gate_up_proj.weight"], experts.gate_up_proj[2].T), (joined[at + "gate_up_proj.bias"], experts.gate_up_proj_bias[2][:, None])):
+            self.assertEqual(ours.tolist(), torch.cat([theirs[::2], theirs[1::2]]).tolist())
+        self.assertEqual(joined[at + "down_proj.weight"].tolist(), experts.down_proj[2].T.tolist())
+        self.assertEqual(joined["start/model.layers.1.self_attn.sinks.weight"].tolist(), model.model.layers[1].self_attn.sinks[:, None].tolist())
+        self.assertEqual(len(joined), 3 + 2 * (4 + 2 + 1 + 2 + 4 * E))         # norms and projections with biases of qkv and the output
+
+    def test_a_part_of_the_experts_is_refused(self):
+        config = transformers.GptOssConfig(vocab_size=11, hidden_size=8, num_hidden_layers=1, num_attention_heads=4, num_key_value_heads=2, head_dim=6,
+                                           intermediate_size=5, num_local_experts=3, num_experts_per_tok=2, max_position_embeddings=8)
+        model = transformers.GptOssForCausalLM(config)
+        recorder = Recorder(model, None, self.folder, batch=(1, 4))
+        with self.assertRaisesRegex(DumpError, "start/model.layers.0.mlp.experts.down_proj: all 3 experts must be whole on this rank"):
+            recorder.parameter("start/", "model.layers.0.mlp.experts.down_proj", model.model.layers[0].mlp.experts.down_proj[:2])
+
+
 class Files(Folder):
     def test_every_format_keeps_its_bits(self):
         values = torch.tensor([[1.5, -2.0], [0.25, 3.0]])
