@@ -25,6 +25,7 @@ const struct command commands[] = {
     { "show", "draw a pipeline schedule, a collective or a matrix product, without training", command_show },
     { "bench", "measure steps, schedules, collectives, beside a limit, a published figure or MPI", command_bench },
     { "affinity", "group experts and tokens of a mixture, for speculative dispatch", command_affinity },
+    { "report", "draw runs side by side on a page: losses, timeline, memory, messages, verdicts", command_report },
     { NULL, "Learn, and teach", NULL },
     { "learn", "exercises on emulated devices: where you are, and what is wrong first", command_learn },
     { "grade", "points for exercises, for a person, Gradescope or JUnit", command_grade },

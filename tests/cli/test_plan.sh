@@ -2,7 +2,7 @@
 . "$(dirname "$0")/lib.sh"
 
 # What both write of every device and step; wall time and resident memory are left out, and what only numbers can say.
-numbers() { results "$1" | grep -vE '"(format|loss|norm|lr|loss_scale|validation_loss|skipped|step)"'; }
+numbers() { results "$1" | sed '/^	"profile"/,/^	}/d' | grep -vE '"(format|loss|norm|lr|loss_scale|validation_loss|skipped|step)"'; }
 
 same() {
     run plan --model "$1" --steps 2 "${@:2}" --json plan.json

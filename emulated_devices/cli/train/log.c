@@ -168,21 +168,27 @@ static enum error_code put_csv(struct run_log *l, int64_t i, double validation, 
     return put(l, line, err);
 }
 
-/* Numbers that are not finite are null. */
+/* With every bit, of which cJSON may drop the last; null if it is not finite. */
+static void add_real(cJSON *o, const char *key, double x)
+{
+    if (isfinite(x)) cJSON_AddRawToObject(o, key, real_format(x).text);
+    else cJSON_AddNullToObject(o, key);
+}
+
 static enum error_code put_step(struct run_log *l, int64_t i, double validation, struct error *err)
 {
     const struct train_record *r = l->record;
     const struct step_result *s = &r->step[i];
     cJSON *o = record_of("step", r->first_step + i + 1);
-    cJSON_AddNumberToObject(o, "loss", s->loss);
+    add_real(o, "loss", s->loss);
     if (!r->options->infers)
-        cJSON_AddNumberToObject(o, norm_name(l), optimizer_draws(r->options->plan.optimizer) ? s->slope : s->norm);
-    cJSON_AddNumberToObject(o, "lr", s->lr);
+        add_real(o, norm_name(l), optimizer_draws(r->options->plan.optimizer) ? s->slope : s->norm);
+    add_real(o, "lr", s->lr);
     cJSON_AddNumberToObject(o, "loss_scale", s->loss_scale);
     cJSON_AddBoolToObject(o, "skipped", s->skipped);
     cJSON_AddNumberToObject(o, "seconds", r->seconds[i]);
     cJSON_AddNumberToObject(o, "tokens_per_second", tokens_per_second(r, i));
-    if (!isnan(validation)) cJSON_AddNumberToObject(o, "validation_loss", validation);
+    if (!isnan(validation)) add_real(o, "validation_loss", validation);
     return put_json(l, o, err);
 }
 
@@ -228,6 +234,12 @@ enum error_code run_log_end(struct run_log *l, struct error *err)
     if (r->options->check) cJSON_AddBoolToObject(o, "equal", !r->comparison.failed);
     if (r->has_numbers && !r->options->infers && !r->divergence.what)
         cJSON_AddNumberToObject(o, "validation_loss", r->validation);
+    cJSON *report = report_object(r, r->options->infers ? "orrery infer" : "orrery train", false, err);
+    if (report) cJSON_AddItemToObject(o, "report", report);
+    else {
+        cJSON_Delete(o);
+        return ERR_MEMORY;
+    }
     return put_json(l, o, err);
 }
 

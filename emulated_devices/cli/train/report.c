@@ -493,15 +493,9 @@ static void add_divergence(cJSON *root, const struct divergence *d)
     cJSON_AddStringToObject(o, "what", d->what);
 }
 
-enum error_code report_json(const struct train_record *r, const char *format, const char *path, struct error *err)
+static void add_steps(cJSON *root, const struct train_record *r)
 {
-    cJSON *root = document_start(format);
-    if (!origin_add_json(root, r->options)) {
-        cJSON_Delete(root);
-        return fail(err, ERR_MEMORY, "no memory for the run's report");
-    }
-    add_plan(root, r->options);
-    cJSON *steps = cJSON_AddArrayToObject(root, "steps"), *devices = cJSON_AddArrayToObject(root, "devices");
+    cJSON *steps = cJSON_AddArrayToObject(root, "steps");
     for (int64_t i = 0; i < r->steps; i++) {
         cJSON *s = cJSON_CreateObject();
         cJSON_AddItemToArray(steps, s);
@@ -514,6 +508,20 @@ enum error_code report_json(const struct train_record *r, const char *format, co
         cJSON_AddBoolToObject(s, "skipped", r->step[i].skipped);
         cJSON_AddNumberToObject(s, "seconds", r->seconds[i]);
     }
+}
+
+cJSON *report_object(const struct train_record *r, const char *format, bool steps, struct error *err)
+{
+    cJSON *root = document_start(format);
+    if (!origin_add_json(root, r->options)) {
+        cJSON_Delete(root);
+        fail(err, ERR_MEMORY, "no memory for the run's report");
+        return NULL;
+    }
+    add_plan(root, r->options);
+    if (steps) add_steps(root, r);
+    if (r->profile) cJSON_AddItemToObject(root, "profile", cJSON_Duplicate(r->profile, true));
+    cJSON *devices = cJSON_AddArrayToObject(root, "devices");
     for (int d = 0; d < r->options->plan.mesh.devices; d++)
         add_device(devices, &r->options->plan, &r->options->cluster, &r->device[d]);
     if (r->options->paranoid) cJSON_AddNumberToObject(root, "copies_compared", (double)r->copies);
@@ -529,7 +537,14 @@ enum error_code report_json(const struct train_record *r, const char *format, co
     if (r->alone > 0) cJSON_AddNumberToObject(root, "virtual_step_of_one_device_ps", (double)r->alone);
     cJSON_AddNumberToObject(root, "step_flops", report_step_flops(&r->options->plan));
     if (r->options->check) report_check_json(r, root);
-    enum error_code e = json_write(path, root, err);
+    return root;
+}
+
+enum error_code report_json(const struct train_record *r, const char *format, const char *path, struct error *err)
+{
+    cJSON *root = report_object(r, format, true, err);
+    if (root == NULL) return ERR_MEMORY;
+    const enum error_code e = json_write(path, root, err);
     cJSON_Delete(root);
     return e;
 }

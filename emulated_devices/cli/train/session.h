@@ -14,6 +14,7 @@ struct session {
     struct probes probes;
     struct train_record record;
     struct trace trace;
+    int64_t traced;                     /* steps that the trace has */
     struct events events;               /* for --trace-format chakra and goal */
     struct run_log log;                 /* on rank 0 */
     bool checking, speaks;

@@ -1,6 +1,7 @@
 /* train.c -- `orrery train`: trains a model on a mesh with a text, and can compare it with one device. */
 #include "emulated_devices/cli/launch/machine.h"
 #include "emulated_devices/cli/measure.h"
+#include "emulated_devices/cli/train/profile.h"
 #include "emulated_devices/cli/train/session.h"
 #include "emulated_devices/cli/train/stopping.h"
 #include "emulated_devices/cli/train/train.h"
@@ -242,6 +243,8 @@ static void time_alone(struct train_record *r)
 
 static bool for_simulator(const struct train_options *o) { return strcmp(o->trace_format, "chrome") != 0; }
 
+static bool has_profile(const struct train_options *o) { return o->json || o->log; }
+
 static void begin_trace(struct session *r)
 {
     const struct train_options *o = r->options;
@@ -252,13 +255,25 @@ static void begin_trace(struct session *r)
     r->trace.scheme[TRAFFIC_TENSOR] = p->tensor, r->trace.scheme[TRAFFIC_ATTENTION] = p->attention;
     r->trace.scheme[TRAFFIC_EXPERTS] = p->dispatch;
     if (o->trace && for_simulator(o)) c->events = &r->events;
-    else if (o->trace) c->trace = &r->trace;
+    if (has_profile(o) || (o->trace && !for_simulator(o))) c->trace = &r->trace;
 }
 
-static void end_trace(struct session *r)
+/* After so many steps of this run: a profile is of the first one, unless a trace has more. */
+static void end_trace(struct session *r, int64_t steps)
 {
-    r->trainer.device->clock.trace = NULL;
-    r->trainer.device->clock.events = NULL;
+    const struct train_options *o = r->options;
+    struct clock *c = &r->trainer.device->clock;
+    if (steps >= o->trace_steps || !o->trace || for_simulator(o)) c->trace = NULL;
+    if (steps >= o->trace_steps) c->events = NULL;
+    if (c->trace == NULL && r->traced == 0) r->traced = steps;
+}
+
+static enum error_code add_profile(struct session *r, struct error *err)
+{
+    const enum error_code e = profile_gather(r->trainer.comm, &r->trace, &r->record.profile, err);
+    const int64_t steps = r->traced < r->record.steps ? r->traced : r->record.steps;
+    if (r->record.profile) cJSON_AddNumberToObject(r->record.profile, "steps", (double)steps);
+    return e;
 }
 
 static enum error_code write_trace(struct session *r, struct error *err)
@@ -292,10 +307,10 @@ static enum error_code train_steps(struct session *r, const struct text *text, s
         e = one_step(r, i, err);
         if (!e && r->speaks) report_step(&r->record, i);
         if (!e) e = between_steps(r, text, i, err);
-        if (i + 1 == o->trace_steps) end_trace(r);
+        end_trace(r, i + 1);
     }
     r->record.stopped = r->stopped;
-    end_trace(r);
+    end_trace(r, INT64_MAX);
     if (e == OK || e == ERR_MEMORY) e = collect_record(r, e, err);
     if (!e) e = judge(r, text, err);
     if (!e && r->speaks) time_alone(&r->record);
@@ -304,6 +319,7 @@ static enum error_code train_steps(struct session *r, const struct text *text, s
     if (!e && r->speaks) report_end(&r->record);
     if (!e && o->trace) e = fail_about(err, write_trace(r, err), "--trace");
     if (!e && o->save && !r->divergence.what) e = fail_about(err, session_save(r, text, err), "--save");
+    if (!e && has_profile(o)) e = add_profile(r, err);
     if (!e && r->speaks) e = run_log_end(&r->log, err);
     if (!e && o->owners_out) e = fail_about(err, write_owners(r, err), "--owners-out");
     const char *const format = o->infers ? "orrery infer" : "orrery train";
@@ -339,7 +355,8 @@ static enum error_code run_on_device(struct comm *comm, const struct train_optio
     if (!e && r.stopped) *status = 128 + r.stopped;
     run_log_close(&r.log);
     if (r.checking && r.speaks) reference_close(&r.reference);
-    end_trace(&r);
+    end_trace(&r, INT64_MAX);
+    cJSON_Delete(r.record.profile);
     trace_free(&r.trace);
     events_free(&r.events);
     free(r.record.step), free(r.record.seconds), free(r.record.device);

@@ -157,6 +157,7 @@ struct train_record {
     uint64_t copies;                    /* elements compared with another device's (replicas.h) */
     struct divergence divergence;
     int stopped;                        /* the signal that ended it before its last step; 0: none */
+    cJSON *profile;                     /* of the first steps (profile.h); NULL: there is none */
     int threads;
     struct dry_run folded;              /* of a plan */
     FILE *out;                          /* for lines of text */
@@ -176,6 +177,8 @@ double report_step_flops(const struct plan *);  /* of the model's matrices and a
 void report_copies(const struct train_record *);        /* the result of --paranoid */
 void report_end(const struct train_record *);
 /* format: "orrery train". */
+/* The whole report; with its steps, or without them for a log, which has them.  NULL and ERR_MEMORY: no memory. */
+cJSON *report_object(const struct train_record *, const char *format, bool steps, struct error *);
 enum error_code report_json(const struct train_record *, const char *format, const char *path, struct error *);
 
 /* report_check.c: the comparison with the reference. */

@@ -1,0 +1,146 @@
+#include "emulated_devices/cli/report/page.h"
+#include <math.h>
+#include <string.h>
+
+/* ---- text -------------------------------------------------------------------------------------------------------- */
+
+void page_text(FILE *f, const char *text)
+{
+    for (; *text; text++) {
+        if (*text == '<') fputs("&lt;", f);
+        else if (*text == '>') fputs("&gt;", f);
+        else if (*text == '&') fputs("&amp;", f);
+        else if (*text == '"') fputs("&quot;", f);
+        else if ((unsigned char)*text >= ' ' || *text == '\t') fputc(*text, f);
+    }
+}
+
+/* A number with a letter for its thousands. */
+static struct page_number scaled(double x, double base, const char *const *unit, int units)
+{
+    struct page_number n;
+    int k = 0;
+    while (k + 1 < units && fabs(x) >= base) x /= base, k++;
+    snprintf(n.text, sizeof n.text, "%.3g %s", x, unit[k]);
+    return n;
+}
+
+struct page_number page_bytes(double x)
+{
+    static const char *const unit[] = { "B", "KB", "MB", "GB", "TB" };
+    return scaled(x, 1024, unit, 5);
+}
+
+struct page_number page_rate(double x)
+{
+    static const char *const unit[] = { "FLOP/s", "KFLOP/s", "MFLOP/s", "GFLOP/s", "TFLOP/s", "PFLOP/s" };
+    return scaled(x, 1000, unit, 6);
+}
+
+struct page_number page_time(double ps)
+{
+    static const char *const unit[] = { "ps", "ns", "\xc2\xb5s", "ms", "s" };
+    return scaled(ps, 1000, unit, 5);
+}
+
+struct page_number page_plain(double x)
+{
+    struct page_number n;
+    snprintf(n.text, sizeof n.text, "%.4g", x);
+    return n;
+}
+
+/* ---- the page ---------------------------------------------------------------------------------------------------- */
+
+static const char style[] =
+    ":root{color-scheme:light dark;--paper:#fff;--card:#f6f7f9;--ink:#1a1d21;--soft:#5b6470;--line:#d5dae0;"
+    "--good:#1a7f37;--bad:#c62828;--c0:#2563c9;--c1:#d1690e;--c2:#23874b;--c3:#b3267f;--c4:#6d4fc4;--c5:#8a6d00;"
+    "--c6:#0b7f8a;--c7:#8b4a2b}\n"
+    "@media(prefers-color-scheme:dark){:root{--paper:#14171a;--card:#1d2126;--ink:#e6e9ed;--soft:#9aa5b1;"
+    "--line:#38404a;--good:#57c278;--bad:#ff7b72;--c0:#6ea8ff;--c1:#f0a35e;--c2:#63c98c;--c3:#f07fc4;--c4:#b39bff;"
+    "--c5:#d9bb45;--c6:#4fc7d3;--c7:#d59a78}}\n"
+    "*{box-sizing:border-box}body{margin:0;background:var(--paper);color:var(--ink);"
+    "font:15px/1.45 system-ui,sans-serif}main{max-width:1240px;margin:0 auto;padding:12px}\n"
+    "h1{font-size:22px;margin:8px 0}h2{font-size:16px;margin:0 0 8px}h1,h2{overflow-wrap:anywhere}\n"
+    ".parts{display:grid;grid-template-columns:repeat(auto-fit,minmax(min(100%,400px),1fr));gap:12px}\n"
+    "section{background:var(--card);border:1px solid var(--line);border-radius:8px;padding:12px;min-width:0}"
+    "section.wide{grid-column:1/-1}\n"
+    "p{margin:6px 0}.soft{color:var(--soft);font-size:13px}.good{color:var(--good)}.bad{color:var(--bad)}\n"
+    ".scroll{overflow-x:auto}table{border-collapse:collapse;font-size:13px}"
+    "td,th{padding:3px 10px 3px 0;text-align:left;vertical-align:top;border-bottom:1px solid var(--line)}"
+    "td.n,th.n{text-align:right;white-space:nowrap}\n"
+    ".values td{min-width:84px;max-width:420px;overflow-wrap:break-word}"
+    ".facts{display:flex;flex-wrap:wrap;gap:2px 14px;font-size:13px}"
+    ".facts span{min-width:0;overflow-wrap:anywhere}.facts b{font-weight:400;color:var(--soft)}\n"
+    ".key{display:inline-block;width:12px;height:12px;border-radius:2px;margin:0 5px -1px 0}"
+    ".keys span{display:inline-block;margin-right:14px;overflow-wrap:anywhere;font-size:13px}\n"
+    ".chart{display:grid;grid-template-columns:auto 1fr;grid-template-rows:auto auto auto;font-size:12px;"
+    "color:var(--soft)}.chart svg{width:100%;height:230px;display:block;background:var(--paper);"
+    "border:1px solid var(--line);grid-column:2}.y{display:flex;flex-direction:column;justify-content:space-between;"
+    "padding-right:6px;text-align:right}.x{grid-column:2;display:flex;justify-content:space-between}"
+    ".name{grid-column:1/-1}\n"
+    "path,line,polyline{vector-effect:non-scaling-stroke}\n"
+    ".lane{display:grid;grid-template-columns:44px 1fr;align-items:center;font-size:12px;color:var(--soft)}"
+    ".bar{position:relative;height:16px;margin:1px 0;background:var(--paper);border:1px solid var(--line);"
+    "overflow:hidden}.bar i{position:absolute;top:0;bottom:0;min-width:1px}\n"
+    ".heat td{width:44px;min-width:34px;height:26px;text-align:center;padding:0 3px;white-space:nowrap;font-size:11px}"
+    ".heat th{padding:2px 6px;font-weight:400;color:var(--soft)}\n";
+
+void page_begin(FILE *f, const char *title)
+{
+    fputs("<!doctype html>\n<html lang=\"en\">\n<head>\n<meta charset=\"utf-8\">\n"
+          "<meta name=\"viewport\" content=\"width=device-width,initial-scale=1\">\n"
+          "<meta http-equiv=\"Content-Security-Policy\" content=\"default-src 'none'; style-src 'unsafe-inline'\">\n"
+          "<title>", f);
+    page_text(f, title);
+    fprintf(f, "</title>\n<style>\n%s</style>\n</head>\n<body>\n<main>\n<h1>", style);
+    page_text(f, title);
+    fputs("</h1>\n<div class=\"parts\">\n", f);
+}
+
+void page_end(FILE *f) { fputs("</div>\n</main>\n</body>\n</html>\n", f); }
+
+void page_part(FILE *f, const char *title, bool wide)
+{
+    fprintf(f, "<section%s>\n<h2>", wide ? " class=\"wide\"" : "");
+    page_text(f, title);
+    fputs("</h2>\n", f);
+}
+
+void page_part_end(FILE *f) { fputs("</section>\n", f); }
+
+/* ---- axes -------------------------------------------------------------------------------------------------------- */
+
+void axis_take(struct axis_range *r, double x)
+{
+    if (!isfinite(x) || (r->log && x <= 0)) return;
+    if (r->least > r->most) r->least = r->most = x;
+    if (x < r->least) r->least = x;
+    if (x > r->most) r->most = x;
+}
+
+double axis_at(const struct axis_range *r, double x)
+{
+    if (!(r->most > r->least)) return 0.5;
+    const double at = r->log ? log(x / r->least) / log(r->most / r->least) : (x - r->least) / (r->most - r->least);
+    return at < 0 ? 0 : at > 1 ? 1 : at;
+}
+
+static double middle(const struct axis_range *r)
+{
+    return r->log ? sqrt(r->least * r->most) : (r->least + r->most) / 2;
+}
+
+void chart_begin(FILE *f, const struct axis_range *y, const char *y_name, struct page_number (*label)(double))
+{
+    fprintf(f, "<div class=\"chart\"><div class=\"name\">%s</div>\n<div class=\"y\"><span>%s</span><span>%s</span>"
+            "<span>%s</span></div>\n<svg viewBox=\"0 0 1000 1000\" preserveAspectRatio=\"none\" role=\"img\" "
+            "aria-label=\"%s\">\n<path d=\"M0 500H1000M500 0V1000\" stroke=\"var(--line)\" fill=\"none\"/>\n", y_name,
+            label(y->most).text, label(middle(y)).text, label(y->least).text, y_name);
+}
+
+void chart_end(FILE *f, const struct axis_range *x, const char *x_name, struct page_number (*label)(double))
+{
+    fprintf(f, "</svg>\n<div class=\"x\"><span>%s</span><span>%s %s</span><span>%s</span></div></div>\n",
+            label(x->least).text, x_name, label(middle(x)).text, label(x->most).text);
+}

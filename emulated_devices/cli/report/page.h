@@ -1,0 +1,48 @@
+/* page.h -- pieces of the page that `orrery report` writes: text, charts, tables; private to the command.
+ *
+ * The page is one file of HTML and SVG without scripts and without anything from outside.  Colours follow the reader's
+ * choice of dark or light.  Charts stretch with the page; their labels are text of the page, which does not.
+ */
+#ifndef ORRERY_REPORT_PAGE_H
+#define ORRERY_REPORT_PAGE_H
+
+#include "emulated_devices/cli/report/runs.h"
+#include <stdio.h>
+
+/** Text with HTML's signs replaced. */
+void page_text(FILE *, const char *);
+
+void page_begin(FILE *, const char *title);
+void page_end(FILE *);
+
+/** A titled part of the page, wide or one of several beside each other; page_part_end ends it. */
+void page_part(FILE *, const char *title, bool wide);
+void page_part_end(FILE *);
+
+/** A number of bytes, operations or seconds for people: "1.5 MB", "12.5 GFLOP/s". */
+struct page_number { char text[32]; };
+struct page_number page_bytes(double);
+struct page_number page_rate(double per_second);
+struct page_number page_time(double picoseconds);
+
+/* The range of an axis; logarithmic if `log`. */
+struct axis_range { double least, most; bool log; };
+void axis_take(struct axis_range *, double x);      /* widen it; of a new range least > most */
+double axis_at(const struct axis_range *, double x);        /* 0 to 1 */
+
+/** A field for a chart, with the axis of y: labels at its ends and in its middle.  Inside, SVG of 1000 x 1000 units, x
+ *  to the right, y down.  chart_end ends it, with the axis of x. */
+void chart_begin(FILE *, const struct axis_range *y, const char *y_name, struct page_number (*label)(double));
+void chart_end(FILE *, const struct axis_range *x, const char *x_name, struct page_number (*label)(double));
+struct page_number page_plain(double);
+
+/* charts.c: of runs */
+void chart_losses(FILE *, const struct told_run *, int runs);
+void chart_norms(FILE *, const struct told_run *, int runs);
+void chart_rates(FILE *, const struct told_run *, int runs);
+void chart_timeline(FILE *, const cJSON *profile);
+void chart_memory(FILE *, const cJSON *profile);
+void chart_traffic(FILE *, const cJSON *profile);
+void chart_roofline(FILE *, const cJSON *profile);
+
+#endif
