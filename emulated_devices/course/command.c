@@ -13,7 +13,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-enum { COMMAND_SECONDS = 60, ERROR_MOST = 1 << 20 };
+enum { COMMAND_SECONDS = 60, FILE_MOST = 1 << 20 };
 
 /* ---- from a text ------------------------------------------------------------------------------------------------- */
 
@@ -134,34 +134,50 @@ void command_add(struct command *c, const char *words)
 
 /* ---- running it -------------------------------------------------------------------------------------------------- */
 
-static const char REPORT[] = "report.json", OUT[] = "out", SAID[] = "said";
+static const char COURSE[] = "course.h", REPORT[] = "report.json", OUT[] = "out", SAID[] = "said";
 
-static bool open_folder(struct judge *j, char folder[PATH_MAX / 2])
+static bool write_file(struct judge *j, const char *folder, const char *name, const char *text)
 {
     char path[PATH_MAX];
-    snprintf(folder, PATH_MAX / 2, "%s/orrery-course-XXXXXX", temporary_folder());
-    if (mkdtemp(folder) == NULL) return judge_fails(j, "no folder can be made for the command: %s", strerror(errno));
-    path_of(path, sizeof path, folder, j->lesson->file);
+    path_of(path, sizeof path, folder, name);
     FILE *f = fopen(path, "w");
-    const bool well = f && fputs(j->text, f) >= 0;
+    const bool well = f && fputs(text, f) >= 0;
     if (f && fclose(f) == 0 && well) return true;
     return judge_fails(j, "the command's folder cannot be written: %s", strerror(errno));
 }
 
+/* A student's folder in small: the text, and course.h, which `orrery train` reads as text to train on. */
+static bool open_folder(struct judge *j, char folder[PATH_MAX / 2])
+{
+    char tutorials[PATH_MAX / 2], path[PATH_MAX], *text = NULL;
+    struct error err = { OK, "" };
+    size_t bytes;
+    snprintf(folder, PATH_MAX / 2, "%s/orrery-course-XXXXXX", temporary_folder());
+    if (mkdtemp(folder) == NULL) return judge_fails(j, "no folder can be made for the command: %s", strerror(errno));
+    if (course_folder(tutorials, sizeof tutorials, &err) == OK) {
+        path_of(path, sizeof path, tutorials, COURSE);
+        file_read_all(path, FILE_MOST, &text, &bytes, &err);
+    }
+    const bool well = text ? write_file(j, folder, COURSE, text) && write_file(j, folder, j->lesson->file, j->text)
+                           : judge_fails(j, "%s", err.text);
+    free(text);
+    return well;
+}
+
 static void remove_folder(const struct judge *j, const char *folder)
 {
-    const char *const names[] = { j->lesson->file, REPORT, OUT, SAID };
+    const char *const names[] = { j->lesson->file, COURSE, REPORT, OUT, SAID };
     char path[PATH_MAX];
-    for (int i = 0; i < 4; i++) path_of(path, sizeof path, folder, names[i]), unlink(path);
+    for (int i = 0; i < 5; i++) path_of(path, sizeof path, folder, names[i]), unlink(path);
     rmdir(folder);
 }
 
 static void become(const char *folder, const char *program, const char *name, const struct command *c)
 {
-    char *words[COMMAND_WORDS + 8], first[] = "orrery", second[COMMAND_WORD], json[] = "--json", file[sizeof REPORT];
+    char *words[COMMAND_WORDS + 8], second[COMMAND_WORD], json[] = "--json", file[sizeof REPORT];
     int n = 0;
     snprintf(second, sizeof second, "%s", name), memcpy(file, REPORT, sizeof REPORT);
-    words[n++] = first, words[n++] = second;
+    words[n++] = (char *)(uintptr_t)program, words[n++] = second;      /* devices are started by the first word */
     for (int i = 0; i < c->count; i++) words[n++] = (char *)(uintptr_t)c->word[i];
     words[n++] = json, words[n++] = file, words[n] = NULL;
     prctl(PR_SET_PDEATHSIG, SIGKILL);
@@ -181,7 +197,7 @@ static void read_said(const char *folder, char *to, size_t size)
     char path[PATH_MAX], *text = NULL;
     size_t bytes;
     path_of(path, sizeof path, folder, SAID);
-    if (file_read_all(path, ERROR_MOST, &text, &bytes, NULL) != OK) return;
+    if (file_read_all(path, FILE_MOST, &text, &bytes, NULL) != OK) return;
     const char *at = strncmp(text, "orrery: ", 8) == 0 ? text : strstr(text, "\norrery: ");
     if (at) at = strstr(at, "orrery: ") + 8;
     if (at) snprintf(to, size, "%.*s", (int)strcspn(at, "\n"), at);
@@ -194,7 +210,10 @@ bool command_run(struct judge *j, const char *name, const struct command *c, str
     int how = 0;
     *r = (struct command_report){ .status = -1 };
     if (j->program == NULL) return judge_fails(j, "there is no program that could run `orrery %s`", name);
-    if (!open_folder(j, folder)) return false;
+    if (!open_folder(j, folder)) {
+        remove_folder(j, folder);
+        return false;
+    }
     fflush(NULL);
     const pid_t child = fork();
     if (child == 0) become(folder, j->program, name, c);

@@ -12,7 +12,8 @@
  *
  * Nothing in the text is trusted.  Only flags that the lesson allows are taken, with words of letters, digits and
  * "._:,+-", which can name no file elsewhere.  The command runs in a process and a folder of its own, which has the
- * student's text under its own name, so that `--schedule FILE:NAME` finds a schedule in it.
+ * student's text under its own name, so that `--schedule FILE:NAME` finds a schedule in it, and course.h, a text to
+ * train on.
  */
 #ifndef ORRERY_COURSE_COMMAND_H
 #define ORRERY_COURSE_COMMAND_H

@@ -1,8 +1,7 @@
 /* Lesson 17. */
-#include "emulated_devices/course/command.h"
+#include "emulated_devices/course/findings.h"
 #include "ref/io/options.h"
 #include <stdio.h>
-#include <string.h>
 
 enum { DEVICES = 64 };
 
@@ -23,56 +22,6 @@ static const struct allowed_flag allowed[] = {
     { NULL, false }
 };
 
-/* ---- what the planner says --------------------------------------------------------------------------------------- */
-
-struct findings { int64_t devices, peak, step, of[5], sent[5], computing; };
-
-static const char *const kinds[] = { "weights", "gradients", "optimizer", "activations", "buffers" };
-static const char *const links[] = { "tensor", "attention", "data", "pipeline", "experts" };
-
-static int64_t number(const cJSON *at, const char *key)
-{
-    int64_t n = 0;
-    json_int(at, "the plan's report", key, 0, INT64_C(1) << 60, &n, NULL);
-    return n;
-}
-
-static struct findings read_report(const cJSON *json)
-{
-    struct findings f = { .devices = 1, .step = number(json, "virtual_step_ps") };
-    const cJSON *axis, *device, *fullest = NULL;
-    cJSON_ArrayForEach(axis, cJSON_GetObjectItemCaseSensitive(json, "mesh"))
-        if (strcmp(axis->string, "ep") != 0) f.devices *= (int64_t)axis->valuedouble;
-    cJSON_ArrayForEach(device, cJSON_GetObjectItemCaseSensitive(json, "devices")) {
-        const int64_t peak = number(cJSON_GetObjectItemCaseSensitive(device, "peak_bytes"), "total");
-        if (peak > f.peak) f.peak = peak, fullest = device;
-    }
-    for (int i = 0; i < 5 && fullest; i++) {
-        f.of[i] = number(cJSON_GetObjectItemCaseSensitive(fullest, "peak_bytes"), kinds[i]);
-        f.sent[i] = number(cJSON_GetObjectItemCaseSensitive(cJSON_GetObjectItemCaseSensitive(fullest, "sent"), links[i]),
-                           "bytes");
-    }
-    if (fullest) f.computing = number(fullest, "virtual_computing_ps");
-    return f;
-}
-
-/* Where memory and time go on the fullest device, below the reason. */
-static void explain(struct judge *j, const struct findings *f)
-{
-    size_t n = 0;
-    const size_t size = sizeof j->drawing;
-    n += (size_t)snprintf(j->drawing + n, size - n, "the fullest device holds");
-    for (int i = 0; i < 5; i++)
-        n += (size_t)snprintf(j->drawing + n, size - n, "%s %s %s", i ? "," : "", kinds[i],
-                              size_format((uint64_t)f->of[i]).text);
-    n += (size_t)snprintf(j->drawing + n, size - n, "\nsends   ");
-    for (int i = 0; i < 4; i++)
-        n += (size_t)snprintf(j->drawing + n, size - n, "%s %s %s", i ? "," : "", links[i],
-                              size_format((uint64_t)f->sent[i]).text);
-    snprintf(j->drawing + n, size - n, "\ncomputes %.1f %% of %.1f ms; the rest it waits\n",
-             f->step ? 100.0 * (double)f->computing / (double)f->step : 0, 1e-9 * (double)f->step);
-}
-
 /* Whether the plan is one of 64 devices that fits.  Nothing of it can be hidden: it is not tried again with other
  * inputs, which are tried only if these are right. */
 static bool plan(struct judge *j, const struct task *t, struct findings *f)
@@ -85,13 +34,13 @@ static bool plan(struct judge *j, const struct task *t, struct findings *f)
     snprintf(words, sizeof words, "%s --cluster h100-infiniband --dtype bf16 --memory %dG", t->flags, memory);
     command_add(&c, words);
     if (command_run(j, "plan", &c, &r)) {
-        *f = read_report(r.json);
+        *f = findings_read(r.json);
         if (f->devices != DEVICES)
             judge_fails(j, "%s: it uses %lld devices; there are %d", t->name, (long long)f->devices, DEVICES);
         else if (f->peak > (int64_t)memory << 30)
             judge_fails(j, "%s: a device needs %s, and may have %dG", t->name, size_format((uint64_t)f->peak).text,
                         memory);
-        if (j->failed) explain(j, f);
+        if (j->failed) findings_explain(j, f);
     }
     command_report_free(&r);
     return !j->failed;
@@ -103,7 +52,7 @@ static void check_time(struct judge *j, const struct task *t, const int limit[2]
     const int most = limit[judge_choice(j, t->choice)];
     if (!plan(j, t, &f) || f.step <= most * INT64_C(1000000000)) return;
     judge_fails(j, "%s: a step takes %.1f ms; %d are asked for", t->name, 1e-9 * (double)f.step, most);
-    explain(j, &f);
+    findings_explain(j, &f);
 }
 
 static void check_roomy(struct judge *j) { plan(j, &roomy, &(struct findings){ 0 }); }
