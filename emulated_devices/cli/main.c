@@ -12,6 +12,7 @@
 const struct command commands[] = {
     { NULL, "Train, and plan", NULL },
     { "train", "train a model on a mesh of emulated devices, and compare it with one device", command_train },
+    { "sweep", "train once for each combination of settings; tabulate", command_sweep },
     { "infer", "run a model's forward passes on a mesh, and compare them with one device", command_infer },
     { "plan", "what a training step would take on up to 16384 devices, without running it", command_plan },
     { NULL, "Check", NULL },

@@ -331,6 +331,7 @@ void options_print_help(FILE *to, const struct option *table)
             say(to, 2, "%s:", o->help);
             continue;
         }
+        if (o->help == NULL) continue;
         const int n = snprintf(left, sizeof left, "  %s%s%s", o->name, o->argument ? " " : "",
                                o->argument ? o->argument : "");
         option_describe(o, text);

@@ -49,7 +49,7 @@ struct option {
     const char *const *choices;         /* OPTION_CHOICE: names, NULL-terminated */
     bool required;                      /* leaving it out is an error */
     bool *given;                        /* receives whether it was on the command line; may be NULL */
-    const char *help;                   /* description in a few words */
+    const char *help;                   /* description in a few words; NULL: not shown, one more of those before it */
 };
 
 /**

@@ -46,6 +46,7 @@ static void take_options(void *context, const char *usage, const char *what, con
     if (c->option == NULL) m->failed = true;
     for (int i = 0; i < n && c->option; i++) {
         char text[OPTION_TEXT];
+        if (table[i].help == NULL) continue;
         option_describe(&table[i], text);
         c->option[c->options++] = (struct manual_option){
             .name = copy(m, table[i].name), .argument = copy(m, table[i].argument), .text = copy(m, text),

@@ -281,8 +281,8 @@ enum error_code command_report(int argc, char **argv, int *status, struct error 
     (void)status;
     for (int i = 0; i < MOST_RUNS; i++)
         table[i] = (struct option){ "RUN", NULL, OPTION_STRING, &path[i], .required = i == 0,
-                                    .help = i ? "another one" : "what --json or --log FILE.jsonl has written, or a "
-                                                                "checkpoint's folder" };
+                                    .help = i ? NULL : "what --json or --log FILE.jsonl has written, or a checkpoint's "
+                                                       "folder; at most 12 of them" };
     table[MOST_RUNS] = (struct option){ "--out", "FILE", OPTION_STRING, &out, .help = "the page: one file of HTML" };
     enum error_code e = parse_command("report", "RUN... [--out FILE]",
                                       "Draw runs: losses, plan, timeline, memory, messages, roofline, what differs.",

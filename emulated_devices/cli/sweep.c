@@ -1,0 +1,300 @@
+/* sweep.c -- `orrery sweep`: a run for each combination of settings, one after the other, and a table of their results.
+ *
+ *     set:                    # of every run
+ *       model: tiny
+ *       steps: 50
+ *     grid:                   # every combination of these
+ *       lr: [1e-3, 3e-3]
+ *       dp: [1, 2]
+ *
+ * A run has a folder, DIR/001: its settings (run.yaml), what it says (out.txt) and its results (run.json).  A run whose
+ * results are there, with the same settings, is not repeated: so an interrupted sweep goes on where it was.
+ */
+#include "emulated_devices/cli/cli.h"
+#include "emulated_devices/cli/train/series.h"
+#include "ref/io/columns.h"
+#include "ref/io/json.h"
+#include "ref/io/output.h"
+#include "ref/io/yaml.h"
+#include <errno.h>
+#include <fcntl.h>
+#include <math.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+enum { MOST_AXES = 8, MOST_RUNS = 4096, PATH_ROOM = 4096 };
+
+struct sweep {
+    const char *program, *file, *dir;
+    struct yaml *root;
+    const struct yaml *set, *axis[MOST_AXES];
+    int axes, size[MOST_AXES], runs;
+};
+
+/* ---- the file ---------------------------------------------------------------------------------------------------- */
+
+static enum error_code refuse(const struct sweep *s, const struct yaml *y, const char *why, struct error *err)
+{
+    return fail(err, ERR_USAGE, "%s: line %d: %s: %s", printable_path(s->file).text, y->line,
+                printable(y->key ? y->key : "an element").text, why);
+}
+
+static enum error_code read_axis(struct sweep *s, const struct yaml *y, struct error *err)
+{
+    int n = 0;
+    if (y->kind != YAML_SEQUENCE) return refuse(s, y, "must be a list of values, such as [1, 2]", err);
+    if (s->axes == MOST_AXES) return refuse(s, y, "is one setting too many; a grid has at most 8", err);
+    for (const struct yaml *v = y->child; v; v = v->next, n++)
+        if (v->kind != YAML_TEXT) return refuse(s, y, "must be a list of values, not of lists", err);
+    if (n == 0) return refuse(s, y, "has no values", err);
+    if (s->set && yml_find(s->set, y->key)) return refuse(s, y, "is in `set`, too", err);
+    s->axis[s->axes] = y, s->size[s->axes++] = n;
+    s->runs *= n;
+    return s->runs > MOST_RUNS ? refuse(s, y, "makes more than 4096 runs", err) : OK;
+}
+
+static enum error_code read_sweep(struct sweep *s, struct error *err)
+{
+    static const char *const parts[] = { "set", "grid" };
+    enum error_code e = fail_about(err, yml_read(s->file, &s->root, err), "sweep");
+    s->runs = 1;
+    for (const struct yaml *y = s->root ? s->root->child : NULL; y && !e; y = y->next) {
+        const char *near = nearest_name(y->key, parts, 2);
+        if (strcmp(y->key, "set") != 0 && strcmp(y->key, "grid") != 0)
+            e = fail(err, ERR_USAGE, "%s: line %d: %s: must be set or grid%s%s", printable_path(s->file).text, y->line,
+                     printable(y->key).text, near ? "; did you mean " : "", near ? near : "");
+        else if (y->kind != YAML_MAPPING) e = refuse(s, y, "must have settings below it", err);
+    }
+    if (e) return e;
+    s->set = yml_find(s->root, "set");
+    const struct yaml *grid = yml_find(s->root, "grid");
+    for (const struct yaml *y = s->set ? s->set->child : NULL; y && !e; y = y->next)
+        if (y->kind != YAML_TEXT) e = refuse(s, y, "must be one value; lists are for `grid`", err);
+    for (const struct yaml *y = grid ? grid->child : NULL; y && !e; y = y->next) e = read_axis(s, y, err);
+    return !e && s->axes == 0 ? fail(err, ERR_USAGE, "%s: has no grid", printable_path(s->file).text) : e;
+}
+
+/* The value of an axis in a run; the last axis changes first. */
+static const char *value_of(const struct sweep *s, int run, int axis)
+{
+    for (int a = s->axes - 1; a > axis; a--) run /= s->size[a];
+    const struct yaml *v = s->axis[axis]->child;
+    for (int i = run % s->size[axis]; i > 0; i--) v = v->next;
+    return v->text;
+}
+
+static char *settings_of(const struct sweep *s, int run, struct error *err)
+{
+    char *text = NULL;
+    size_t bytes;
+    FILE *f = open_memstream(&text, &bytes);
+    for (const struct yaml *y = s->set && f ? s->set->child : NULL; y; y = y->next) {
+        fprintf(f, "%s: ", y->key);
+        yml_print_text(f, y->text);
+        fputc('\n', f);
+    }
+    for (int a = 0; a < s->axes && f; a++) {
+        fprintf(f, "%s: ", s->axis[a]->key);
+        yml_print_text(f, value_of(s, run, a));
+        fputc('\n', f);
+    }
+    if (f && fclose(f) == 0) return text;
+    free(text);
+    fail(err, ERR_MEMORY, "no memory for the settings of run %d", run + 1);
+    return NULL;
+}
+
+/* ---- a run ------------------------------------------------------------------------------------------------------- */
+
+static char *path_of(char path[PATH_ROOM], const struct sweep *s, int run, const char *name)
+{
+    snprintf(path, PATH_ROOM, "%.3900s/%03d%s%s", s->dir, run + 1, name[0] ? "/" : "", name);
+    return path;
+}
+
+static bool has_settings(const char *path, const char *settings)
+{
+    char *text;
+    size_t count;
+    if (access(path, F_OK) != 0 || file_read_all(path, YAML_FILE_LIMIT, &text, &count, NULL)) return false;
+    const bool same = strcmp(text, settings) == 0;
+    free(text);
+    return same;
+}
+
+/* Whether its results are there, and are those of these settings. */
+static bool is_done(const struct sweep *s, int run, const char *settings)
+{
+    char path[PATH_ROOM];
+    return has_settings(path_of(path, s, run, "run.yaml"), settings) &&
+           access(path_of(path, s, run, "run.json"), F_OK) == 0;
+}
+
+static void become(const struct sweep *s, int run)
+{
+    char config[PATH_ROOM], json[PATH_ROOM], out[PATH_ROOM];
+    char *words[] = { (char *)s->program, (char *)"train", (char *)"--config", path_of(config, s, run, "run.yaml"),
+                      (char *)"--json", path_of(json, s, run, "run.json"), NULL };
+    const int fd = open(path_of(out, s, run, "out.txt"), O_WRONLY | O_CREAT | O_TRUNC, 0666),
+              nothing = open("/dev/null", O_RDONLY);
+    if (fd < 0 || nothing < 0) _exit(126);
+    dup2(nothing, STDIN_FILENO), dup2(fd, STDOUT_FILENO), dup2(fd, STDERR_FILENO);
+    signal(SIGINT, SIG_DFL), signal(SIGTERM, SIG_DFL);
+    execvp(words[0], words);
+    _exit(127);
+}
+
+static volatile sig_atomic_t caught;
+static volatile sig_atomic_t child;
+
+/* The run ends after its step; nothing is lost but its rest. */
+static void pass_on(int number)
+{
+    caught = number;
+    if (child > 0) kill((pid_t)child, number);
+}
+
+/* @param[out] how  its exit status; 128 and more: it was stopped. */
+static enum error_code run_one(const struct sweep *s, int run, const char *settings, int *how, struct error *err)
+{
+    char path[PATH_ROOM];
+    int state = 0;
+    enum error_code e = series_make(path_of(path, s, run, ""), err);
+    unlink(path_of(path, s, run, "run.json"));
+    if (!e) e = file_write_all(path_of(path, s, run, "run.yaml"), settings, strlen(settings), err);
+    if (e) return e;
+    fflush(stdout);
+    const pid_t pid = fork();
+    if (pid == 0) become(s, run);
+    if (pid < 0) return fail(err, ERR_COMM, "there is no room for another process");
+    child = pid;
+    while (waitpid(pid, &state, 0) < 0 && errno == EINTR) continue;
+    child = 0;
+    *how = WIFEXITED(state) ? WEXITSTATUS(state) : 128 + WTERMSIG(state);
+    if (*how >= 128) unlink(path_of(path, s, run, "run.json"));         /* of a part of the run */
+    return OK;
+}
+
+/* ---- the table --------------------------------------------------------------------------------------------------- */
+
+struct result { int how; double validation, loss, seconds, virtual_ps; };
+
+static double number_of(const cJSON *o, const char *key)
+{
+    const cJSON *x = cJSON_GetObjectItemCaseSensitive(o, key);
+    return cJSON_IsNumber(x) ? x->valuedouble : NAN;
+}
+
+static void read_result(const struct sweep *s, int run, struct result *r)
+{
+    char path[PATH_ROOM];
+    cJSON *root;
+    r->validation = r->loss = r->seconds = r->virtual_ps = NAN;
+    if (access(path_of(path, s, run, "run.json"), F_OK) != 0 || json_read(path, &root, NULL)) return;
+    const cJSON *steps = cJSON_GetObjectItemCaseSensitive(root, "steps");
+    r->validation = number_of(root, "validation_loss");
+    r->loss = number_of(cJSON_GetArrayItem(steps, cJSON_GetArraySize(steps) - 1), "loss");
+    r->seconds = number_of(root, "median_step_seconds");
+    r->virtual_ps = number_of(root, "virtual_step_ps");
+    cJSON_Delete(root);
+}
+
+static void cell(struct columns *t, const char *format, double x)
+{
+    char text[32] = "";
+    if (isfinite(x)) snprintf(text, sizeof text, format, x);
+    columns_add(t, RIGHT_ALIGNED, "%s", text);
+}
+
+static const char *status_name(int how)
+{
+    return how < 0 ? "not run" : how == 0 ? "done" : how == 3 ? "DIFFERS" : how >= 128 ? "stopped" : "FAILED";
+}
+
+static void print_table(const struct sweep *s, const struct result *result)
+{
+    static const char *const title[] = { "loss", "held-out", "median ms", "virtual us" };
+    struct columns t = columns_start(stdout);
+    t.keys = 1;
+    do {
+        columns_add(&t, RIGHT_ALIGNED, "run");
+        for (int a = 0; a < s->axes; a++) columns_add(&t, RIGHT_ALIGNED, "%s", s->axis[a]->key);
+        for (int i = 0; i < 4; i++) columns_add(&t, RIGHT_ALIGNED, "%s", title[i]);
+        columns_add(&t, LEFT_ALIGNED, "status");
+        columns_end_row(&t);
+        for (int run = 0; run < s->runs; run++) {
+            const struct result *r = &result[run];
+            columns_add(&t, RIGHT_ALIGNED, "%03d", run + 1);
+            for (int a = 0; a < s->axes; a++)
+                columns_add(&t, RIGHT_ALIGNED, "%s", printable(value_of(s, run, a)).text);
+            cell(&t, "%.4f", r->loss), cell(&t, "%.4f", r->validation);
+            cell(&t, "%.1f", 1e3 * r->seconds), cell(&t, "%.1f", 1e-6 * r->virtual_ps);
+            columns_add(&t, LEFT_ALIGNED, "%s", status_name(r->how));
+            columns_end_row(&t);
+        }
+    } while (columns_again(&t));
+}
+
+/* ---- the command ------------------------------------------------------------------------------------------------- */
+
+static enum error_code run_all(const struct sweep *s, struct result *result, struct error *err)
+{
+    enum error_code e = OK;
+    for (int run = 0; run < s->runs; run++) result[run].how = -1;
+    for (int run = 0; run < s->runs && !e && !caught; run++) {
+        char *settings = settings_of(s, run, err);
+        if (settings == NULL) return err->code;
+        if (is_done(s, run, settings)) result[run].how = 0, printf("run %03d of %d: done before\n", run + 1, s->runs);
+        else {
+            printf("run %03d of %d\n", run + 1, s->runs);
+            e = run_one(s, run, settings, &result[run].how, err);
+        }
+        free(settings);
+    }
+    for (int run = 0; run < s->runs && !e; run++)
+        if (result[run].how < 128) read_result(s, run, &result[run]);
+        else result[run] = (struct result){ result[run].how, NAN, NAN, NAN, NAN };
+    return e;
+}
+
+/* The exit status: of the signal, or of the first run that failed. */
+static enum error_code verdict(const struct sweep *s, const struct result *result, int *status, struct error *err)
+{
+    for (int run = 0; run < s->runs && !caught; run++)
+        if (result[run].how > 0)
+            return fail(err, result[run].how == 3 ? ERR_CHECK : ERR_FORMAT, "run %03d ended with status %d: see "
+                        "%s/%03d/out.txt", run + 1, result[run].how, printable_path(s->dir).text, run + 1);
+    if (caught) *status = 128 + caught;
+    return OK;
+}
+
+enum error_code command_sweep(int argc, char **argv, int *status, struct error *err)
+{
+    struct sweep s = { .program = argv[0], .dir = NULL };
+    const struct option table[] = {
+        { "FILE", NULL, OPTION_STRING, &s.file, .required = true,
+          .help = "`set` and `grid`, as docs/runs.md has them" },
+        { "--out", "DIR", OPTION_STRING, &s.dir, .required = true, .help = "a folder for the runs' folders" },
+        { 0 }
+    };
+    bool help;
+    enum error_code e = parse_command("sweep", "FILE --out DIR", "Train once for each combination of settings; what is "
+                                      "done is not repeated.", argc - 2, argv + 2, table, &help, err);
+    if (e || help) return e;
+    if (under_launcher()) return fail(err, ERR_USAGE, "sweep: starts its runs itself; not under a launcher");
+    e = read_sweep(&s, err);
+    if (!e) e = fail_about(err, series_make(s.dir, err), "--out");
+    struct result *result = e ? NULL : calloc((size_t)s.runs, sizeof *result);
+    if (!e && result == NULL) e = fail(err, ERR_MEMORY, "no memory for %d results", s.runs);
+    const struct sigaction act = { .sa_handler = pass_on };
+    sigaction(SIGINT, &act, NULL), sigaction(SIGTERM, &act, NULL);
+    if (!e) e = run_all(&s, result, err);
+    if (!e) print_table(&s, result), e = verdict(&s, result, status, err);
+    free(result);
+    yml_free(s.root);
+    return e;
+}
