@@ -60,6 +60,7 @@ struct message message_send(struct exchange *x, int peer, const void *data, uint
     t->bytes_sent += bytes;
     if (x->operation != CONTROL) {
         if (clock->trace != NULL) announce(x, peer, bytes, c->rank, clock->sent);
+        clock->label = (uint8_t)x->group->kind;
         p = clock_send(clock, c->rank, x->group->member[peer], bytes);
         t->level[p.level].messages++;
         t->level[p.level].bytes += bytes;
@@ -77,7 +78,10 @@ struct message message_receive(struct exchange *x, int peer, void *data, uint64_
     if (c->rehearsal != NULL) return (struct message){ 0 };
     t->messages_received++;
     t->bytes_received += bytes;
-    if (x->operation != CONTROL) p = clock_post(&c->device->clock, x->group->member[peer], c->rank, bytes);
+    if (x->operation != CONTROL) {
+        c->device->clock.label = (uint8_t)x->group->kind;
+        p = clock_post(&c->device->clock, x->group->member[peer], c->rank, bytes);
+    }
     return (struct message){ c->carrier->start(x, peer, data, bytes, &p, false) };
 }
 

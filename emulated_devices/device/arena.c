@@ -151,10 +151,13 @@ static void count(struct arena *a, enum arena_tag tag, uint64_t bytes)
 {
     a->now.tag[tag] += bytes;
     a->now.total += bytes;
+    a->blocks[tag]++;
     if (a->now.tag[tag] > a->peak.tag[tag]) a->peak.tag[tag] = a->now.tag[tag];
     if (a->now.total > a->peak.total) {
         a->peak.total = a->now.total;
         a->at_peak = a->now;
+        a->doing_at_peak = a->doing;
+        memcpy(a->blocks_at_peak, a->blocks, sizeof a->blocks);
     }
     note(a);
 }
@@ -213,6 +216,7 @@ void arena_hand_over(struct arena *a, void *data)
     b->uncounted = true;
     a->now.tag[b->tag] -= b->bytes;
     a->now.total -= b->bytes;
+    a->blocks[b->tag]--;
     note(a);
 }
 
@@ -224,4 +228,6 @@ bool arena_over(const struct arena *a)
 void arena_reset_peak(struct arena *a)
 {
     a->peak = a->at_peak = a->now;
+    a->doing_at_peak = a->doing;
+    memcpy(a->blocks_at_peak, a->blocks, sizeof a->blocks);
 }

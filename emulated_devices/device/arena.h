@@ -32,6 +32,14 @@ struct arena_use {
     uint64_t total;
 };
 
+/* What a device is doing, for reports.  The texts live as long as the program. */
+struct doing {
+    const char *pass;                   /* "forward"; NULL: nothing is known */
+    const char *part;                   /* of the model: "the embedding", "layer", "the loss"; NULL: none */
+    const char *what;                   /* the tensor that is computed; NULL: none */
+    int micro, layer;                   /* the microbatch, -1: none; the number of a layer */
+};
+
 struct device;
 
 enum { ARENA_LISTS = 64 };
@@ -43,6 +51,8 @@ struct arena {
     struct arena_use now;
     struct arena_use peak;              /* the largest of each tag and of the total, at different times */
     struct arena_use at_peak;           /* the use when the total was largest */
+    struct doing doing, doing_at_peak;
+    uint32_t blocks[ARENA_TAG_COUNT], blocks_at_peak[ARENA_TAG_COUNT];  /* counted blocks of each tag */
     struct arena_block *held[ARENA_LISTS];      /* blocks in use, by address */
     struct flight *flight;              /* called for freed blocks (flight.h), or NULL */
     struct arena_block *spare[ARENA_LISTS];     /* freed blocks, kept for reuse, by size */

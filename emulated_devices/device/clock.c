@@ -38,7 +38,8 @@ void clock_compute(struct clock *c, const char *what, struct op_cost cost)
     c->flops += cost.flops;
     c->computing += c->now - start;
     if (c->events)
-        events_add(c->events, (int)c->current, (struct event){ .kind = EVENT_WORK, .takes = c->now - start });
+        events_add(c->events, (int)c->current,
+                   (struct event){ .kind = EVENT_WORK, .what = what, .takes = c->now - start, .at = c->now });
     if (c->trace != NULL) trace_work(c->trace, (int)c->current, what, cost, start, c->now);
 }
 
@@ -47,7 +48,7 @@ static picoseconds job(struct clock *c, enum stream engine, const char *what, pi
 {
     const picoseconds start = later(from, c->stream[engine]);
     c->stream[engine] = start + takes;
-    if (c->events) events_job(c->events, (int)c->current, (int)engine, from, takes, c->stream[engine]);
+    if (c->events) events_job(c->events, (int)c->current, (int)engine, what, from, takes, c->stream[engine]);
     if (c->trace != NULL && takes > 0) trace_work(c->trace, (int)engine, what, cost, start, c->stream[engine]);
     return c->stream[engine];
 }
@@ -74,7 +75,7 @@ picoseconds clock_host(struct clock *c, const char *what, picoseconds from, stru
 
 void clock_begin(struct clock *c, enum stream s)
 {
-    if (c->events) events_after(c->events, (int)s, (int)c->current);
+    if (c->events) events_after(c->events, (int)s, (int)c->current, later(c->now, c->stream[s]));
     c->stream[c->current] = c->now;
     c->current = s;
     c->now = later(c->now, c->stream[s]);
@@ -91,14 +92,14 @@ void clock_end(struct clock *c)
 
 void clock_join(struct clock *c, enum stream s)
 {
-    if (c->events) events_after(c->events, (int)c->current, (int)s);
     c->now = later(c->now, s == c->current ? c->now : c->stream[s]);
+    if (c->events) events_after(c->events, (int)c->current, (int)s, c->now);
     if (s != c->current) flight_join(c->flight, s);
 }
 
 void clock_wait(struct clock *c, picoseconds until)
 {
-    if (c->events) events_until(c->events, (int)c->current, until);
+    if (c->events) events_until(c->events, (int)c->current, c->now, until);
     c->now = later(c->now, until);
     flight_wait(c->flight, until);
 }
@@ -175,9 +176,9 @@ static struct passage passage(const struct clock *c, int from, int to, uint64_t 
 static uint32_t tell(struct clock *c, const struct passage *p, enum event_kind kind, int peer)
 {
     return events_add(c->events, (int)c->current,
-                      (struct event){ .kind = (uint8_t)kind, .peer = peer, .bytes = p->bytes,
+                      (struct event){ .kind = (uint8_t)kind, .label = c->label, .peer = peer, .bytes = p->bytes,
                                       .serial = kind == EVENT_POST ? UINT32_MAX : p->serial,
-                                      .rendezvous = p->rendezvous });
+                                      .rendezvous = p->rendezvous, .at = c->now });
 }
 
 /* Only the arrival says which message it is: its posting learns it now. */
@@ -187,7 +188,9 @@ static void tell_arrival(struct clock *c, const struct passage *p)
     if (c->events->lost) return;
     posting->serial = p->serial;
     events_add(c->events, (int)c->current,
-               (struct event){ .kind = EVENT_RECEIVE, .peer = posting->peer, .serial = p->serial });
+               (struct event){ .kind = EVENT_RECEIVE, .label = posting->label, .peer = posting->peer,
+                               .serial = p->serial, .other = (uint8_t)p->stream, .place = p->event,
+                               .rendezvous = p->rendezvous, .at = c->now });
 }
 
 bool clock_has_rendezvous(const struct clock *c)
@@ -209,9 +212,9 @@ struct passage clock_send(struct clock *c, int from, int to, uint64_t bytes)
 
 void clock_sent(struct clock *c, const struct passage *p)
 {
-    if (c->events && p->rendezvous) tell(c, p, EVENT_SENT, 0);
-    if (p->rendezvous)
-        c->now = later(c->now, later(p->stamp - c->cluster.link[p->level].latency, p->ready + on_the_port(c, p)));
+    if (!p->rendezvous) return;
+    c->now = later(c->now, later(p->stamp - c->cluster.link[p->level].latency, p->ready + on_the_port(c, p)));
+    if (c->events) tell(c, p, EVENT_SENT, 0);
 }
 
 struct passage clock_post(struct clock *c, int from, int to, uint64_t bytes)
@@ -226,7 +229,7 @@ void clock_receive(struct clock *c, const struct passage *p)
 {
     const picoseconds d = on_the_port(c, p);
     const picoseconds met = p->rendezvous ? p->posted + d + c->cluster.link[p->level].latency : 0;
-    if (c->events) tell_arrival(c, p);
     c->received = take(c, &c->receive[p->level], trace_port(p->level, false), later(p->stamp, met) - d, d);
     c->now = later(c->now, c->received);
+    if (c->events) tell_arrival(c, p);
 }

@@ -51,6 +51,7 @@ struct clock {
     double flops;                       /* done so far */
     picoseconds computing;              /* that operations have taken so far, on all streams */
     uint32_t sent;                      /* messages so far */
+    uint8_t label;                      /* of the messages that follow, for events: whose they are */
     struct trace *trace;                /* NULL: no trace */
     struct flight *flight;              /* transfers not waited for yet (flight.h), or NULL */
     struct events *events;              /* what happens here, for a replay (events.h), or NULL */

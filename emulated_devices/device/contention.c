@@ -136,7 +136,8 @@ static bool do_event(struct run *r, int number)
         a->now = later(a->now, m->at);
         break;
     }
-    a->done[a->at++] = a->now;
+    a->done[a->at] = a->now;
+    a->list->event[a->at++].at = a->now;
     return true;
 }
 

@@ -7,7 +7,8 @@
 
 /**
  * Replay the events of all devices in order of time.
- * @param events   [devices] of a run that has ended: every message was received.
+ * @param[in,out] events  [devices] of a run that has ended: every message was received.  Their times become those of
+ *                 the replay.
  * @param[out] end [devices] when each device's compute stream was done.
  * @return OK; ERR_MEMORY; ERR_FORMAT: the lists do not fit together.
  */

@@ -19,16 +19,18 @@ enum event_kind {
     EVENT_SENT,                         /* rendezvous: its last byte has left */
     EVENT_POST,                         /* its receive is posted: of message `serial` of `peer`; UINT32_MAX: until it
                                          * has arrived */
-    EVENT_RECEIVE,                      /* it has arrived */
+    EVENT_RECEIVE,                      /* it has arrived; `other` and `place` are those of its posting */
 };
 
 struct event {
     uint8_t kind, other;                /* other: a stream or engine of this device */
+    uint8_t label;                      /* of a message: the clock's label */
     bool rendezvous;
     int peer;
     uint32_t serial, place;
-    uint64_t bytes;
+    union { uint64_t bytes; const char *what; };        /* of a message; the name of work */
     picoseconds takes;
+    picoseconds at;                     /* the actor's time after it: by the clock, or by a replay */
 };
 
 enum { EVENT_ACTORS = 8 };              /* at least the streams and engines of a clock */
@@ -37,7 +39,8 @@ struct event_list { struct event *event; uint32_t count, room; };
 
 struct events {
     struct event_list of[EVENT_ACTORS];
-    bool lost;                          /* there was no memory for one */
+    bool lost;                          /* one was left out: no memory, or none left */
+    int64_t *left;                      /* how many more the lists of all devices may have room for; NULL: no limit */
     /* When the last jobs of engines end, by the clock: a later job begins `from` such a time. */
     struct ended { picoseconds at; uint8_t actor; uint32_t place; } ended[64];
     uint32_t jobs;
@@ -46,15 +49,17 @@ struct events {
 /** Add an event to an actor's list.  @return its place. */
 uint32_t events_add(struct events *, int actor, struct event);
 
-/** The actor waits for all that the other one has been given so far. */
-void events_after(struct events *, int actor, int other);
+/** The actor waits for all that the other one has been given so far, until a time of the clock. */
+void events_after(struct events *, int actor, int other, picoseconds at);
 
 /** A job of an engine, which the current stream gives it and which begins at the time `from` of the clock, the end of
  *  an earlier job or now.  @param end  when it is done, by the clock. */
-void events_job(struct events *, int stream, int engine, picoseconds from, picoseconds takes, picoseconds end);
+void events_job(struct events *, int stream, int engine, const char *what, picoseconds from, picoseconds takes,
+                picoseconds end);
 
-/** The stream waits until a time of the clock: the end of a job, if it is one. */
-void events_until(struct events *, int stream, picoseconds until);
+/** The stream, at the time `now` of the clock, waits until another, at which a job, or what another stream did,
+ *  was done. */
+void events_until(struct events *, int stream, picoseconds now, picoseconds until);
 
 /** Forget everything: the clock begins again. */
 void events_clear(struct events *);

@@ -69,13 +69,23 @@ static int made_first(const struct steps *list)
     return n;
 }
 
+/* The tensor for which steps are made from here on, for reports of the peak. */
+static const char *tensor_ahead(const struct model_part *p, const struct steps *list, int i)
+{
+    while (i < list->count && list->step[i].kind != STEP_RUN) i++;
+    return i < list->count ? p->linked.node[list->step[i].at].is->out : NULL;
+}
+
 static enum error_code run_steps(struct stage *s, struct microbatch *m, const struct model_part *p, enum list which,
                                  int from, int to, struct error *err)
 {
     const struct steps *list = &p->linked.list[which];
     enum error_code e = OK;
     trace_enter_layer(s->device->clock.trace, true, p->layer);
-    for (int i = from; i < to && !e; i++) e = run_step(s, m, p, which, list->step[i], err);
+    for (int i = from; i < to && !e; i++) {
+        if (list->step[i].kind != STEP_DROP) s->device->arena.doing.what = tensor_ahead(p, list, i);
+        e = run_step(s, m, p, which, list->step[i], err);
+    }
     trace_enter_layer(s->device->clock.trace, false, 0);
     return e;
 }

@@ -246,9 +246,18 @@ static enum error_code make_output(struct stage *s, struct microbatch *m, const 
                            (int)(m - s->micro), s->index);
 }
 
+/* For reports of the peak. */
+static void note_part(const struct stage *s, const struct model_part *p)
+{
+    struct doing *const d = &s->device->arena.doing;
+    d->part = p->layer < 0 ? "the embedding" : p->layer == s->plan->model.L ? "the loss" : "layer";
+    d->layer = p->layer, d->what = NULL;
+}
+
 static enum error_code forward_part(struct stage *s, struct microbatch *m, const struct model_part *p,
                                     struct error *err)
 {
+    note_part(s, p);
     enum error_code e = make_output(s, m, p, err);
     if (!e) e = run_make(s, m, p, LIST_FORWARD, err);
     if (e) return e;
@@ -295,6 +304,7 @@ static enum error_code backward_weight(struct stage *s, struct microbatch *m, co
 static enum error_code backward_part(struct stage *s, struct microbatch *m, const struct model_part *p, bool input,
                                      bool weight, struct error *err)
 {
+    note_part(s, p);
     const enum error_code e = input ? backward_input(s, m, p, err) : OK;
     return e || !weight ? e : backward_weight(s, m, p, err);
 }

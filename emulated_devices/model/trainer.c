@@ -434,6 +434,7 @@ static enum error_code reduce_shared(struct trainer *t, struct error *err)
 /* Reduce the gradients of this device's microbatches to those of the whole batch. */
 static enum error_code reduce(struct trainer *t, struct error *err)
 {
+    t->device->arena.doing = (struct doing){ .pass = "reduction of gradients", .micro = -1 };
     const enum error_code e = data_finish_gradients(&t->data, err);
     return e ? e : reduce_shared(t, err);
 }
@@ -441,6 +442,7 @@ static enum error_code reduce(struct trainer *t, struct error *err)
 static enum error_code update(struct trainer *t, double gradient_scale, struct error *err)
 {
     const int64_t at = t->step * t->plan.updates + ++t->updated - t->skipped;
+    t->device->arena.doing = (struct doing){ .pass = "optimizer step", .micro = -1 };
     return data_step(&t->data, at, gradient_scale, err);
 }
 
@@ -452,14 +454,25 @@ static enum error_code update_in_stream(struct trainer *t, int micro, struct err
     return e ? e : update(t, 1, err);
 }
 
-static enum error_code compute(void *context, enum action_kind kind, int chunk, int micro, struct error *err)
+static enum error_code pass(struct trainer *t, enum action_kind kind, struct stage *s, int micro, struct error *err)
 {
-    struct trainer *t = context;
-    struct stage *s = &t->stage[chunk];
-    if (kind == UPDATE) return update_in_stream(t, micro, err);
     s->counted = t->counted[batch_of(t, micro)];
     if (kind == FORWARD) return stage_forward(s, micro, err);
     return stage_backward(s, micro, kind != BACKWARD_WEIGHT, kind != BACKWARD_INPUT, err);
+}
+
+static enum error_code compute(void *context, enum action_kind kind, int chunk, int micro, struct error *err)
+{
+    static const char *const name[] = { [FORWARD] = "forward", [BACKWARD] = "backward",
+                                        [BACKWARD_INPUT] = "backward for inputs",
+                                        [BACKWARD_WEIGHT] = "backward for weights" };
+    struct trainer *t = context;
+    struct doing *const doing = &t->device->arena.doing;
+    if (kind == UPDATE) return update_in_stream(t, micro, err);
+    *doing = (struct doing){ .pass = name[kind], .micro = micro };
+    const enum error_code e = pass(t, kind, &t->stage[chunk], micro, err);
+    *doing = (struct doing){ .pass = "messages after the passes", .micro = micro };
+    return e;
 }
 
 #define PLACE(name)                                                                                             \

@@ -1,8 +1,8 @@
 # `orrery plan`: the numbers of a run without running it: to the byte and the picosecond those of `orrery train`; plans of thousands of devices; what does not fit.
 . "$(dirname "$0")/lib.sh"
 
-# What both write of every device and step; wall time and resident memory are left out, and what only numbers can say.
-numbers() { results "$1" | sed '/^	"profile"/,/^	}/d' | grep -vE '"(format|loss|norm|lr|loss_scale|validation_loss|skipped|step)"'; }
+# What both write of every device and step; wall time and resident memory are left out, what only numbers can say, and what only a plan has.
+numbers() { results "$1" | sed '/^\t"profile"/,/^\t}/d; /^\t"plan":/,/^\t}/d' | grep -vE '"(format|loss|norm|lr|loss_scale|validation_loss|skipped|step)"' | sed 's/,$//'; }
 
 same() {
     run plan --model "$1" --steps 2 "${@:2}" --json plan.json
@@ -45,6 +45,28 @@ test_many_devices() {
     expect_columns 120
 }
 
+sum() { awk '{ sum += $1 } END { printf "%.0f", sum }'; }
+
+# The critical path is as long as the step; the parts of an average device's time, too; and the peak has its moment.
+test_where_time_goes() {
+    run plan --dp 2 --tp 2 --pp 2 --micro 4 --schedule zb-h1 --json plan.json; expect_status 0
+    expect_out '^critical path of the step'; expect_out '^    tensor messages, node +[0-9.]+ '; expect_out '^    together +[0-9.]+  100.0$'
+    expect_out '^bubble  [0-9.]+ % of a step'; expect_out '^exposed [0-9.]+ % of a step.*: tensor [0-9.]+'
+    expect_out '^peak    of device [0-7], [0-9.]+M: in (back|for)ward.* of microbatch [0-3], layer [0-7], '
+    expect_out '^held    .* parameters \([0-9]+\), .* activations \([0-9]+\)'
+    local step path waits
+    step=$(sed -n 's/^\t"virtual_step_ps":\t\([0-9]*\),*$/\1/p' plan.json)
+    path=$(sed -n '/"critical_path"/,/\]/s/.*"ps":\t\([0-9]*\),*$/\1/p' plan.json | sum)
+    [ "$path" = "$step" ] || complain "the path takes $path ps, the step $step"
+    waits=$(sed -n '/"mean_device_ps"/,/"bubble"/s/.*":\t\([0-9]*\),*$/\1/p' plan.json | sum)
+    [ $((step - waits)) -ge 0 ] && [ $((step - waits)) -lt 20 ] || complain "a device works and waits $waits ps, the step takes $step"
+    [ "$(sed -n '/"classes"/,$p' plan.json | sed -n '/"devices":\t4$/p' | wc -l)" = 2 ] || complain "not two classes of 4 devices"
+    run plan --dp 4 --tp 2 --zero 3 --cluster frontier --json plan.json; expect_status 0
+    step=$(sed -n 's/^\t"virtual_step_on_shared_links_ps":\t\([0-9]*\),*$/\1/p' plan.json)
+    path=$(sed -n '/"critical_path"/,/\]/s/.*"ps":\t\([0-9]*\),*$/\1/p' plan.json | sum)
+    [ "$path" = "$step" ] || complain "with shared links: the path takes $path ps, the step $step"
+}
+
 test_what_does_not_fit() {
     run plan --model llama3-70b --dtype bf16 --dp 8 --batch 8 --seq 512 --cluster h100-infiniband
     expect_status 3; expect_out '^fits    NO: device 0 .*over by'; expect_error 'needs at least .*--zero 3'
@@ -74,4 +96,4 @@ test_refusals() {
 
 every=(test_as_many_runs)
 [ "$TIER" = verify ] || every=()
-run_tests test_as_a_run test_many_devices test_what_does_not_fit test_shared_links test_refusals "${every[@]}"
+run_tests test_as_a_run test_where_time_goes test_many_devices test_what_does_not_fit test_shared_links test_refusals "${every[@]}"

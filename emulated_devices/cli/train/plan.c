@@ -3,7 +3,7 @@
  * Every device runs as in `orrery train`, with the backend `count` and in a crew (comm/crew.h): messages, bytes, memory
  * and virtual time are the same, to the byte and the picosecond.
  */
-#include "emulated_devices/cli/train/train.h"
+#include "emulated_devices/cli/train/plan_report.h"
 #include "emulated_devices/device/contention.h"
 #include "emulated_devices/draw/timeline.h"
 #include "emulated_devices/model/alone.h"
@@ -60,6 +60,7 @@ static enum error_code take_report(struct trainer *t, void *context, struct erro
     struct train_record *r = context;
     const struct train_options *o = r->options;
     r->device[t->comm->rank] = report_of_device(t, o->steps);
+    r->plan->peak[t->comm->rank] = plan_peak_of(t);
     return o->timeline ? fail_about(err, timeline_write(t, o->timeline, r->out, err), "--timeline") : OK;
 }
 
@@ -69,10 +70,14 @@ static void spread(const struct train_record *r, const struct folding *f)
     for (int rank = 0; rank < f->mesh.devices; rank++) {
         const int stands = folding_stands_for(f, rank);
         if (stands != rank) r->device[rank] = r->device[stands], r->device[rank].rank = rank;
+        if (r->device[rank].peak.total > r->device[r->plan->fullest].peak.total) r->plan->fullest = rank;
     }
 }
 
-/* ---- links that devices share ------------------------------------------------------------------------------------ */
+/* ---- events ------------------------------------------------------------------------------------------------------ */
+
+/* Kept for the critical path, if there are no more of all devices; a replay needs all of them. */
+enum { MOST_EVENTS = 1 << 23 };
 
 static void close_events(struct events **events, int devices)
 {
@@ -83,11 +88,14 @@ static void close_events(struct events **events, int devices)
     free(events);
 }
 
-static struct events **open_events(int devices, struct error *err)
+static struct events **open_events(int devices, int64_t *left, struct error *err)
 {
     struct events **events = calloc((size_t)devices, sizeof *events);
     bool opened = events != NULL;
-    for (int d = 0; d < devices && opened; d++) opened = (events[d] = calloc(1, sizeof **events)) != NULL;
+    for (int d = 0; d < devices && opened; d++) {
+        opened = (events[d] = calloc(1, sizeof **events)) != NULL;
+        if (opened) events[d]->left = left;
+    }
     if (opened) return events;
     close_events(events, devices);
     fail(err, ERR_MEMORY, "no memory for the events of %d devices", devices);
@@ -109,13 +117,7 @@ static enum error_code replay(struct train_record *r, struct events **events, st
 
 /* ---- the report -------------------------------------------------------------------------------------------------- */
 
-static const struct device_report *fullest(const struct train_record *r)
-{
-    int most = 0;
-    for (int d = 1; d < r->options->plan.mesh.devices; d++)
-        if (r->device[d].peak.total > r->device[most].peak.total) most = d;
-    return &r->device[most];
-}
+static const struct device_report *fullest(const struct train_record *r) { return &r->device[r->plan->fullest]; }
 
 /* What a device may hold; 0: nobody says. */
 static uint64_t budget(const struct train_options *o) { return o->memory ? o->memory : o->cluster.memory; }
@@ -132,22 +134,6 @@ static void report_fit(const struct train_record *r)
             size_format(has).text, d->peak.total <= has ? "" : "over by ",
             d->peak.total <= has ? 100 * (double)d->peak.total / (double)has
                                  : 100 * ((double)d->peak.total / (double)has - 1));
-}
-
-/* How much of the step a device computes: the rest it waits, for messages or for its turn in a pipeline. */
-static void report_use(const struct train_record *r)
-{
-    const struct plan *p = &r->options->plan;
-    const double step = report_virtual_step(r);
-    double least = 1, most = 0, sum = 0;
-    for (int d = 0; d < p->mesh.devices && step > 0; d++) {
-        const double share = (double)r->device[d].computing / (step * (double)r->steps);
-        if (share < least) least = share;
-        if (share > most) most = share;
-        sum += share;
-    }
-    say(r->out, 8, "compute %.1f %% of a step on average, %.1f to %.1f %% on each device; the rest is waiting",
-        100 * sum / p->mesh.devices, 100 * least, 100 * most);
 }
 
 /* The model's operations over what the devices could do in that time. */
@@ -179,9 +165,11 @@ static void report(const struct train_record *r)
     report_traffic(r);
     fprintf(r->out, "\n");
     report_fit(r);
+    plan_report_peak(r);
+    plan_report_path(r);
     report_virtual_time(r);
     report_speed(r);
-    report_use(r);
+    plan_report_waits(r);
     report_folding(r);
     fprintf(r->out, "planned in %.1f s, without numbers\n", r->seconds[0]);
 }
@@ -207,15 +195,17 @@ static enum error_code run(const struct train_options *o, struct train_record *r
 {
     const int devices = o->plan.mesh.devices;
     const bool shares = o->cluster.shares > 0;
-    struct events **events = shares ? open_events(devices, err) : NULL;
+    int64_t left = MOST_EVENTS;
+    struct events **events = open_events(devices, shares ? NULL : &left, err);
     struct plan p = o->plan;
     const double start = measure_now();
-    if (shares && events == NULL) return ERR_MEMORY;
+    if (events == NULL) return ERR_MEMORY;
     report_shape(r);
     fflush(r->out);
     train_set_rates(&p.hyper, o, 0);
     enum error_code e = dry_run(&p, o->steps, o->unfolded, events, NULL, take_report, r, &r->folded, err);
-    if (!e && events) e = replay(r, events, err);
+    if (!e && shares) e = replay(r, events, err);
+    if (!e) e = plan_path_of(&r->plan->path, &o->cluster, &r->folded.folding, events, err);
     close_events(events, devices);
     if (e) return e;
     spread(r, &r->folded.folding);
@@ -233,12 +223,16 @@ enum error_code command_plan(int argc, char **argv, int *status, struct error *e
     enum error_code e = train_parse(&o, &run_plan, argc - 2, argv + 2, err);
     if (!e && !o.help && o.steps < 1) e = fail(err, ERR_USAGE, "--steps 0: a plan is of at least one step");
     if (!e && !o.help && launcher_rank() == 0) {
-        struct train_record r = { .options = &o, .out = report_stream(&o), .overridden = "" };
+        struct plan_findings findings = { .peak = calloc((size_t)o.plan.mesh.devices, sizeof *findings.peak) };
+        struct train_record r = {
+            .options = &o, .out = report_stream(&o), .overridden = "", .plan = &findings
+        };
         r.step = calloc((size_t)o.steps + 1, sizeof *r.step);
         r.seconds = calloc((size_t)o.steps + 1, sizeof *r.seconds);
         r.device = calloc((size_t)o.plan.mesh.devices, sizeof *r.device);
-        e = r.step && r.seconds && r.device ? run(&o, &r, err) : fail(err, ERR_MEMORY, "no memory for the record");
-        free(r.step), free(r.seconds), free(r.device);
+        e = r.step && r.seconds && r.device && findings.peak ? run(&o, &r, err)
+                                                             : fail(err, ERR_MEMORY, "no memory for the record");
+        free(r.step), free(r.seconds), free(r.device), free(findings.peak);
     }
     train_options_free(&o);
     return e;

@@ -1,8 +1,8 @@
 /* report.c -- the reports of `orrery train`: lines of text, and JSON. */
 #include "emulated_devices/cli/measure.h"
 #include "emulated_devices/cli/train/origin.h"
+#include "emulated_devices/cli/train/plan_report.h"
 #include "emulated_devices/cli/train/stopping.h"
-#include "emulated_devices/cli/train/train.h"
 #include "ref/io/columns.h"
 #include "ref/io/document.h"
 #include "ref/io/json.h"
@@ -537,6 +537,7 @@ cJSON *report_object(const struct train_record *r, const char *format, bool step
     if (r->alone > 0) cJSON_AddNumberToObject(root, "virtual_step_of_one_device_ps", (double)r->alone);
     cJSON_AddNumberToObject(root, "step_flops", report_step_flops(&r->options->plan));
     if (r->options->check) report_check_json(r, root);
+    if (r->plan) plan_report_json(root, r);
     return root;
 }
 

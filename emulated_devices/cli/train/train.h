@@ -13,6 +13,7 @@
 #include <stdio.h>
 
 struct train_options;
+struct plan_findings;
 
 /* A command with the options of `orrery train`, or most of them. */
 struct run_kind {
@@ -160,6 +161,7 @@ struct train_record {
     cJSON *profile;                     /* of the first steps (profile.h); NULL: there is none */
     int threads;
     struct dry_run folded;              /* of a plan */
+    struct plan_findings *plan;         /* likewise (plan_report.h); NULL: of a run */
     FILE *out;                          /* for lines of text */
 };
 

@@ -1,0 +1,43 @@
+/* plan_report.h -- what `orrery plan` says besides what a run does: the critical path, waits, the peak's moment. */
+#ifndef ORRERY_TRAIN_PLAN_REPORT_H
+#define ORRERY_TRAIN_PLAN_REPORT_H
+
+#include "emulated_devices/cli/train/train.h"
+#include "emulated_devices/model/step_path.h"
+
+/* Pieces of the path of one sort: work of one name, or messages of one kind over one level of links. */
+struct path_row { struct path_piece like; int level, pieces, devices; picoseconds takes; };
+
+enum { PATH_ROWS = 64 };
+struct plan_path {
+    picoseconds total;                  /* of all rows: the time of the steps; -1: the path is not known */
+    struct path_row row[PATH_ROWS];     /* what takes longest first; what has no room is added to the last one */
+    int rows;
+    struct step_share share;            /* the mean of all devices */
+    picoseconds least, most;            /* that a device computes */
+};
+
+/* What a device held when it held most. */
+struct plan_peak { struct arena_use use; struct doing doing; uint32_t blocks[ARENA_TAG_COUNT]; };
+
+/* All that a plan says besides. */
+struct plan_findings {
+    struct plan_path path;
+    struct plan_peak *peak;             /* [devices], of those that ran */
+    int fullest;                        /* the device that needs most */
+};
+
+/** Add up the path and the waits of a plan that has run.  @return OK or ERR_MEMORY. */
+enum error_code plan_path_of(struct plan_path *, const struct cluster *, const struct folding *,
+                             struct events *const *events, struct error *);
+
+struct plan_peak plan_peak_of(const struct trainer *);
+
+void plan_report_path(const struct train_record *);
+void plan_report_waits(const struct train_record *);
+void plan_report_peak(const struct train_record *);
+
+/** Everything of these, and the folding, as one object. */
+void plan_report_json(cJSON *root, const struct train_record *);
+
+#endif

@@ -1,0 +1,67 @@
+/* step_path.h -- where the time of a planned step goes: the chain of causes that ends with it, and each device's waits.
+ *
+ * The critical path is followed backwards from the end of the device that ends last.  What ended there began when the
+ * stream was free, when another stream had done something, or when a message had arrived; a message left when its
+ * sender sent it or, in a rendezvous, when its receiver was ready.  So the pieces of the path follow each other without
+ * gaps, and add up to the time of the steps to the picosecond.  Where two causes end at the same time, either is one:
+ * the path has the stream's own.
+ *
+ * Both read the events of all devices that ran (device/events.h).  If the events were replayed on shared links, the
+ * times are those of the replay.
+ */
+#ifndef ORRERY_STEP_PATH_H
+#define ORRERY_STEP_PATH_H
+
+#include "emulated_devices/comm/folding.h"
+#include "emulated_devices/comm/ledger.h"
+#include "emulated_devices/device/clock.h"
+#include "emulated_devices/device/events.h"
+
+enum path_kind {
+    PATH_WORK,                          /* a stream or an engine works */
+    PATH_MESSAGE,                       /* a message is on its way: latency, bytes, and its turn at ports and links */
+    PATH_IDLE,                          /* a stream waits for an engine, or for a time that no list has */
+};
+
+struct path_piece {
+    enum path_kind kind;
+    picoseconds from, to;
+    int device;                         /* that works, or that receives */
+    int stream;                         /* that works or waits */
+    const char *what;                   /* of work: its name */
+    int sender;                         /* of a message; in a folded run it and the receiver may not have run */
+    enum traffic_kind traffic;          /* whose it is */
+    uint64_t bytes;
+};
+
+typedef void path_fn(const struct path_piece *, void *context);
+
+/**
+ * Follow the path backwards.  Pure.
+ * @param folding  of the run: a device of which there are no events is followed on the one that stands for it.
+ * @param each     called with each piece that takes time, the last one first.
+ * @return the time of the steps: the sum of all pieces; -1 if events were left out, or there is no memory.
+ */
+picoseconds step_path(const struct folding *, struct events *const *events, path_fn *each, void *context);
+
+/* How a device spends the time of the steps on its compute stream.  All fields together are that time. */
+struct step_share {
+    picoseconds computing;              /* operations */
+    picoseconds waiting[TRAFFIC_KIND_COUNT];    /* for messages, and for streams that communicate */
+    picoseconds engines;                /* for copies, the drive and the host */
+    picoseconds ended;                  /* after its last event, until the last device's */
+};
+
+/** The time of the steps, and how one of the devices that ran spends it.  Pure.
+ *  @param end  of the steps. */
+struct step_share step_share(const struct events *, picoseconds end);
+
+/** The time at which the last of the devices that ran ends; -1 if events were left out. */
+picoseconds step_end(const struct folding *, struct events *const *events);
+
+/* What of a share waits for other stages of the pipeline, or for slower devices: at the sums of losses and norms, and
+ * at the end.  The rest of the waits is communication that no computation hides. */
+picoseconds step_share_bubble(const struct step_share *);
+picoseconds step_share_exposed(const struct step_share *);
+
+#endif
