@@ -44,8 +44,8 @@ typedef struct single_value single_pass(struct single *, const struct single_nod
 struct single_operation {
     const char *words;
     single_pass *forward;
-    single_pass *stored;                /* forward, with what programs may keep of a row stored in the format: as near the
-                                         * result as that can be; NULL: they keep nothing */
+    single_pass *stored;                /* forward, with what programs may keep of a row stored in the format: as near
+                                         * the result as that can be; NULL: they keep nothing */
     const char *input_words;
     single_pass *input[SINGLE_INPUTS];  /* what it contributes to the gradient of each input */
     const char *weight_words;

@@ -76,11 +76,12 @@ void suspect_gradient_norm(struct suspect *);
  * of them have, with and without the matrices of the vocabulary. */
 enum { SUSPECT_RANKS = 8 };
 struct suspect_squares { double all, tied, rank[SUSPECT_RANKS], whole, whole_inside; };
+/* Which of P ranks has row r, column c of a parameter; -1: all have it.  Along tp heads and columns of the feed-forward
+ * are cut; by rows everything is, in blocks of ceil(n/P) rows, of a vector elements, as by FSDP2. */
+typedef int suspect_owner(const struct single *, int param, int64_t r, int64_t c, int parts);
+suspect_owner suspect_owner_along_tp, suspect_owner_of_rows;
 /* Of the gradients "KIND" and a parameter's name. */
-struct suspect_squares suspect_squares(struct single *, const char *kind, int parts);
-/* Which of P ranks along tp has row r, column c of a parameter: heads and columns of the feed-forward are cut.
- * -1: all have it. */
-int suspect_owner(const struct single *, int param, int64_t r, int64_t c, int parts);
+struct suspect_squares suspect_squares(struct single *, const char *kind, suspect_owner *, int parts);
 
 /* Rows, columns, heads, pieces in other places. */
 void suspect_arrangement(struct suspect *);

@@ -10,7 +10,7 @@ static bool is_block(const struct single *s, int param, enum block_param which)
     return false;
 }
 
-int suspect_owner(const struct single *s, int param, int64_t r, int64_t c, int parts)
+int suspect_owner_along_tp(const struct single *s, int param, int64_t r, int64_t c, int parts)
 {
     const struct model_config *m = s->config;
     int64_t at = -1, of = 0;
@@ -26,7 +26,14 @@ int suspect_owner(const struct single *s, int param, int64_t r, int64_t c, int p
     return -1;
 }
 
-static void add_param(struct single *s, const char *kind, int param, int parts, struct suspect_squares *sum)
+int suspect_owner_of_rows(const struct single *s, int param, int64_t r, int64_t c, int parts)
+{
+    const struct param_spec p = model_param(s->config, param);
+    return (int)((p.ndim > 1 ? r : c) / ((p.dim[0] + parts - 1) / parts));
+}
+
+static void add_param(struct single *s, const char *kind, int param, suspect_owner *owner, int parts,
+                      struct suspect_squares *sum)
 {
     const struct param_spec p = model_param(s->config, param);
     const int64_t rows = p.ndim > 1 ? p.dim[0] : 1, cols = p.dim[p.ndim - 1];
@@ -34,20 +41,20 @@ static void add_param(struct single *s, const char *kind, int param, int parts, 
     const bool vocabulary = p.ndim > 1 && rows == s->config->V;
     for (int64_t i = 0; single_going(s) && i < rows * cols; i++) {
         const double x = numbers(g)[i] * numbers(g)[i];
-        const int k = suspect_owner(s, param, i / cols, i % cols, parts);
+        const int k = owner(s, param, i / cols, i % cols, parts);
         sum->all += x, sum->tied += vocabulary ? x : 0;
         if (k >= 0) sum->rank[k] += x;
         else sum->whole += x, sum->whole_inside += vocabulary ? 0 : x;
     }
 }
 
-struct suspect_squares suspect_squares(struct single *s, const char *kind, int parts)
+struct suspect_squares suspect_squares(struct single *s, const char *kind, suspect_owner *owner, int parts)
 {
     struct suspect_squares sum = { 0 };
     const int used = s->used;
     s->now.lacks[0] = 0, s->unknown = false;
     for (int i = 0; i < model_param_count(s->config) && single_going(s); i++) {
-        add_param(s, kind, i, parts, &sum);
+        add_param(s, kind, i, owner, parts, &sum);
         single_release(s, used);
     }
     return sum;
@@ -57,7 +64,7 @@ static void try_ranks(struct suspect *p, int parts)
 {
     struct single *s = p->s;
     if (parts < 2 || parts > SUSPECT_RANKS || parts > s->config->K) return;
-    const struct suspect_squares q = suspect_squares(s, "grad/", parts);
+    const struct suspect_squares q = suspect_squares(s, "grad/", suspect_owner_along_tp, parts);
     if (!single_going(s)) return;
     const double times = parts - 1, copies = sqrt(q.all + times * q.whole),
                  inside = sqrt(q.all + times * q.whole_inside), first = sqrt(q.whole + q.rank[0]),
@@ -70,7 +77,7 @@ static void try_ranks(struct suspect *p, int parts)
 
 void suspect_gradient_norm(struct suspect *p)
 {
-    const struct suspect_squares q = suspect_squares(p->s, "grad/", 1);
+    const struct suspect_squares q = suspect_squares(p->s, "grad/", suspect_owner_along_tp, 1);
     if (!single_going(p->s)) return;
     const double squared = q.all, twice = sqrt(q.all + q.tied), none = sqrt(q.all - q.tied);
     suspect_explained(p, &squared, "the sum of squares in place of its root");

@@ -33,13 +33,18 @@ static void try_loss_scale(struct suspect *p, const struct read *r, struct use u
     else suspect_explained(p, y, "a loss scale of %.0f is divided out twice, or after clipping", 1 / scale);
 }
 
-/* Factors of clipping by the norms of what each of P ranks along tp has. */
-static const double *own_norms(const struct stepping *t, int parts)
+static const struct cut { suspect_owner *owner; const char *words; } cuts[STEPPING_CUTS] = {
+    { suspect_owner_along_tp, "each of %d ranks along tp clips by the norm of what it has" },
+    { suspect_owner_of_rows, "each of %d ranks with a part of the rows clips by the norm of what it has" },
+};
+
+/* Norms of what each of P ranks has. */
+static const double *own_norms(const struct stepping *t, int cut, int parts)
 {
-    struct own_norms *own = &t->own[parts];
+    struct own_norms *own = &t->own[cut][parts];
     const struct single_name kind = stepping_gradient(t->o, t->k, "");
     if (own->known) return own->norm;
-    const struct suspect_squares q = suspect_squares(t->s, kind.text, parts);
+    const struct suspect_squares q = suspect_squares(t->s, kind.text, cuts[cut].owner, parts);
     if (!single_going(t->s)) return NULL;
     own->known = true;
     for (int k = 0; k < parts; k++) own->norm[k] = sqrt(q.rank[k] + q.whole);
@@ -47,25 +52,25 @@ static const double *own_norms(const struct stepping *t, int parts)
 }
 
 /* What all have is shown by the first. */
-static void try_own_norms(struct suspect *p, const struct read *r, int parts, struct use u, double *y)
+static void try_own_norms(struct suspect *p, const struct read *r, int cut, int parts, struct use u, double *y)
 {
     const struct stepping *t = r->t;
-    const struct model_config *c = t->s->config;
-    if (parts < 2 || parts > SUSPECT_RANKS || parts > c->K || t->o->hyper.clip == 0) return;
-    const double *norm = own_norms(t, parts);
+    if (parts < 2 || parts > SUSPECT_RANKS || (cut == 0 && parts > t->s->config->K) || t->o->hyper.clip == 0) return;
+    const double *norm = own_norms(t, cut, parts);
     for (int64_t i = 0; norm && i < r->n; i++) {
-        const int owner = suspect_owner(t->s, t->number, i / t->cols, i % t->cols, parts);
+        const int owner = cuts[cut].owner(t->s, t->number, i / t->cols, i % t->cols, parts);
         const double g = clip_scale(&t->o->hyper, norm[owner < 0 ? 0 : owner]) * r->g[i];
         y[i] = u.rest[i] + u.times * (u.squared ? g * g : g);
     }
-    if (norm) suspect_explained(p, y, "each of %d ranks along tp clips by the norm of what it has", parts);
+    if (norm) suspect_explained(p, y, cuts[cut].words, parts);
 }
 
 static void try_clipping(struct suspect *p, const struct read *r, struct use u, double *y)
 {
     const int tried[] = { p->s->rounding.parts, 2, 3, 4, 8 };
     try_loss_scale(p, r, u, y);
-    for (int k = 0; k < 5 && p->words[0] == 0 && !p->s->failed; k++) try_own_norms(p, r, tried[k], u, y);
+    for (int k = 0; k < 5 * STEPPING_CUTS && p->words[0] == 0 && !p->s->failed; k++)
+        try_own_norms(p, r, k / 5, tried[k % 5], u, y);
 }
 
 /* ---- weights ----------------------------------------------------------------------------------------------------- */

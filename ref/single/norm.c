@@ -141,7 +141,8 @@ static double apart(const struct single *s, const struct pieces *p, const struct
     return most;
 }
 
-/* The stored statistics that explain a piece best.  Variance, its sum with eps, and r are each rounded: r by two units. */
+/* The stored statistics that explain a piece best.  Variance, its sum with eps, and r are each rounded: r by two
+ * units. */
 static struct row stored_row(const struct single *s, const struct pieces *p, const struct one_piece *o, int64_t at)
 {
     const struct row exact = row_of(s, p, o->x);
@@ -171,8 +172,8 @@ static struct single_value forward_of(struct single *s, const struct single_node
         for (int64_t h = 0; h < p.count; h++) {
             const int64_t at = row * ld + h * p.width;
             const struct pieces one = one_of(p, h);
-            const struct one_piece o = { numbers(X) + at, numbers(w) + weight_of(&p, h), n->bias < 0 ? NULL : numbers(b),
-                                         stored ? 3 : 2 };
+            const struct one_piece o = { numbers(X) + at, numbers(w) + weight_of(&p, h),
+                                         n->bias < 0 ? NULL : numbers(b), stored ? 3 : 2 };
             piece_forward(s, &one, &o, stored ? stored_row(s, &one, &o, at) : row_of(s, &one, o.x), v, at);
         }
     return v;

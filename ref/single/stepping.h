@@ -6,7 +6,9 @@
 #include "ref/single/mistakes.h"
 #include "ref/single/steps.h"
 
-/* Norms of what each of P ranks has of a step's gradients, once they have been asked for. */
+/* Norms of what each of P ranks has of a step's gradients, once they have been asked for, by a cut of
+ * mistakes_steps.c. */
+enum { STEPPING_CUTS = 2 };
 struct own_norms { bool known; double norm[SUSPECT_RANKS]; };
 
 struct stepping {
@@ -17,7 +19,7 @@ struct stepping {
     struct param_spec param;
     int64_t rows, cols;
     int number;                         /* of the parameter */
-    struct own_norms *own;              /* [SUSPECT_RANKS + 1] of this step, by P */
+    struct own_norms (*own)[SUSPECT_RANKS + 1];         /* [STEPPING_CUTS] of this step, by P */
     double u;                           /* unit roundoff of what computes the step */
     int state;                          /* the result: a state of the optimizer; -1: the weight */
 };

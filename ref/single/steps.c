@@ -248,7 +248,7 @@ enum error_code single_check_steps(const struct model_config *c, const struct si
     const struct optimizer *is = find(o->optimizer);
     check_norms(&s, o);
     for (int64_t k = 0; k < o->steps; k++) {
-        struct own_norms own[SUSPECT_RANKS + 1] = { 0 };
+        struct own_norms own[STEPPING_CUTS][SUSPECT_RANKS + 1] = { 0 };
         for (int i = 0; i < model_param_count(c) && !s.failed; i++) {
             struct stepping t = { &s, o, is, k, model_param(c, i), .number = i, .own = own,
                                   .u = dtype_unit(dtype_wide(o->format)) };

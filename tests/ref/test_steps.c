@@ -302,6 +302,46 @@ static void loss_scales_are_named(void **state)
     close_run(&r);
 }
 
+/* What each of 3 ranks with a part of the rows has of all gradients of the first step. */
+static void norms_of_rows(const struct run *r, double norm[3])
+{
+    double sum[3] = { 0 };
+    for (int i = 0; i < model_param_count(&r->golden.config); i++) {
+        char name[RECORD_NAME];
+        snprintf(name, sizeof name, "grad/%s", model_param(&r->golden.config, i).name);
+        const struct tensor g = *record_of(r, name);
+        const int64_t each = (g.dim[0] + 2) / 3, cols = tensor_count(g) / g.dim[0];
+        for (int64_t k = 0; k < tensor_count(g); k++) sum[k / cols / each] += pow(tensor_get(g, k), 2);
+    }
+    for (int k = 0; k < 3; k++) norm[k] = sqrt(sum[k]);
+}
+
+static void clipping_by_own_norms_is_named(void **state)
+{
+    static const char *const states[] = { "adamw/1/exp_avg/h.1.mlp.c_fc.weight",        /* then one before it */
+                                          "adamw/1/exp_avg_sq/h.0.attn.c_attn.bias" };
+    const char words[] = "each of 3 ranks with a part of the rows clips by the norm of what it has";
+    struct run r;
+    (void)state;
+    open_run(&r, files[0], F32);
+    const struct hyperparameters h = golden_hyperparameters(&r.golden, "adamw");
+    const double clip = clip_scale(&h, tensor_get(*record_of(&r, "adamw/norm"), 0));
+    for (int i = 0; i < 2; i++) {
+        const struct tensor t = *record_of(&r, states[i]);
+        const int64_t each = (t.dim[0] + 2) / 3, cols = tensor_count(t) / t.dim[0];
+        double norm[3];
+        norms_of_rows(&r, norm);
+        for (int64_t k = 0; k < tensor_count(t); k++) {
+            const double by = clip_scale(&h, norm[k / cols / each]) / clip;
+            tensor_set(t, k, tensor_get(t, k) * (i ? by * by : by));
+        }
+        check_steps(&r, "adamw", NULL);
+        if (r.wrong == 0 || strcmp(r.first.name, states[i]) != 0 || strcmp(r.first.mistake, words) != 0)
+            fail_msg("%s: %d wrong, the first is %s, \"%s\"", states[i], r.wrong, r.first.name, r.first.mistake);
+    }
+    close_run(&r);
+}
+
 static void microbatches_add_up(void **state)
 {
     struct run r;
@@ -362,6 +402,7 @@ int main(void)
         cmocka_unit_test(the_norm_is_of_its_gradients),
         cmocka_unit_test(a_gradient_may_have_as_many_rows_as_tokens),
         cmocka_unit_test(parts_are_clipped_one_by_one), cmocka_unit_test(loss_scales_are_named),
+        cmocka_unit_test(clipping_by_own_norms_is_named),
         cmocka_unit_test(other_optimizers_are_not_recomputed),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
