@@ -193,10 +193,6 @@ const char *handover_file(struct error *err);
  */
 enum error_code load_plugins(int *argc, char **argv, struct error *);
 
-/** The folder that has ref/ and emulated_devices/: ORRERY_INCLUDE, that of an installed program, or the sources.
- *  @return false: there is none. */
-bool source_folder(char *out, size_t size);
-
 /* ---- lifeline.c: ending with the processes that started us ------------------------------------------------------- */
 
 /** Tell processes that inherit a pipe's end its number and its inode: a device on another machine has another file with

@@ -6,6 +6,7 @@
  */
 #define _DEFAULT_SOURCE                 /* realpath, MAP_ANONYMOUS */
 #include "emulated_devices/cli/cli.h"
+#include "emulated_devices/course/build.h"
 #include "emulated_devices/verify/conformance/conformance.h"
 #include "ref/io/output.h"
 #include "ref/io/terminal.h"
@@ -19,7 +20,6 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-#define BUILD "emulated_devices/device/cuda/emulated/judge/build.sh"
 enum { ROW_SECONDS = 60, LINES_MOST = 3 };
 
 /* Functions of kernels.h that serve operations of other names; the others are called cuda_OPERATION. */
@@ -81,25 +81,14 @@ static bool is_asked(const struct built *b, const struct kernel_options *o, int 
 
 /* ---- building ---------------------------------------------------------------------------------------------------- */
 
-static const char *why_not(int status)
-{
-    switch (status) {
-    case 1: return "does not compile";
-    case 10: return "cannot be compiled: there is no C++ compiler; CXX names one";
-    case 11: return "cannot be compiled: there is no C compiler; CC names one";
-    case 12: return "cannot be compiled: there is no awk";
-    default: return "cannot be compiled: the emulator around it does not compile here";
-    }
-}
-
 static enum error_code run_build(const char *tree, const char *kernel, const char *object, struct error *err)
 {
-    char script[PATH_MAX + sizeof BUILD];
+    char script[PATH_MAX + sizeof KERNEL_BUILD];
     int how = 0;
-    snprintf(script, sizeof script, "%s/%s", tree, BUILD);
+    snprintf(script, sizeof script, "%s/%s", tree, KERNEL_BUILD);
     if (access(script, R_OK) != 0)
         return fail(err, ERR_FILE, "cannot be compiled: %s is not there; ORRERY_INCLUDE names the folder that has it",
-                    BUILD);
+                    KERNEL_BUILD);
     fflush(NULL);
     const pid_t child = fork();
     if (child == 0) {
@@ -109,7 +98,7 @@ static enum error_code run_build(const char *tree, const char *kernel, const cha
     while (child > 0 && waitpid(child, &how, 0) < 0 && errno == EINTR) continue;
     if (child < 0) return fail(err, ERR_MEMORY, "cannot be compiled: %s", strerror(errno));
     const int status = WIFEXITED(how) ? WEXITSTATUS(how) : -1;
-    return status == 0 ? OK : fail(err, status == 1 ? ERR_FORMAT : ERR_FILE, "%s", why_not(status));
+    return status == 0 ? OK : fail(err, status == 1 ? ERR_FORMAT : ERR_FILE, "%s", kernel_build_failure(status));
 }
 
 /* A pointer to a function has the size of one to data where there is dlsym. */

@@ -1,5 +1,6 @@
 /* plugin.c -- --plugin FILE: compiles plug-ins, and loads them in every process of a job. */
 #include "emulated_devices/cli/cli.h"
+#include "emulated_devices/course/build.h"
 #include "emulated_devices/schemes/plugin.h"
 #include "ref/io/output.h"
 #include <errno.h>
@@ -19,23 +20,6 @@ static bool has_ending(const char *name, const char *ending)
 }
 
 /* ---- compiling --------------------------------------------------------------------------------------------------- */
-
-bool source_folder(char *out, size_t size)
-{
-    static const char some[] = "emulated_devices/schemes/plugin.h";
-    char self[PATH_MAX], file[PATH_MAX + sizeof some + 32];
-    const ssize_t n = readlink("/proc/self/exe", self, sizeof self - 1);
-    self[n > 0 ? n : 0] = 0;
-    char *slash = strrchr(self, '/');
-    if (slash) *slash = 0;
-    for (int i = 0; i < 3; i++) {
-        const char *folder = i == 0 ? getenv("ORRERY_INCLUDE") : i == 1 ? self : ORRERY_SOURCES;
-        if (folder == NULL || folder[0] == 0) continue;
-        if (snprintf(out, size, "%s%s", folder, i == 1 ? "/../include/orrery" : "") >= (int)size) continue;
-        if (snprintf(file, sizeof file, "%s/%s", out, some) < (int)sizeof file && access(file, R_OK) == 0) return true;
-    }
-    return false;
-}
 
 /* Words of a text, cut at spaces.  @return how many. */
 static int cut_words(char *text, char *word[], int most)

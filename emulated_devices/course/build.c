@@ -16,7 +16,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-enum { WORDS = 48, COMPILE_SECONDS = 60 };
+enum { WORDS = 48, COMPILE_SECONDS = 600 };
 
 void path_of(char *to, size_t size, const char *folder, const char *inside)
 {
@@ -44,6 +44,23 @@ enum error_code course_folder(char *to, size_t size, struct error *err)
         if (access(file, R_OK) == 0) return OK;
     }
     return fail(err, ERR_FILE, "the folder of the lessons is not found; ORRERY_TUTORIALS names it");
+}
+
+bool source_folder(char *out, size_t size)
+{
+    static const char some[] = "emulated_devices/schemes/plugin.h";
+    char self[PATH_MAX], file[PATH_MAX + sizeof some + 32];
+    const ssize_t n = readlink("/proc/self/exe", self, sizeof self - 1);
+    self[n > 0 ? n : 0] = 0;
+    char *slash = strrchr(self, '/');
+    if (slash) *slash = 0;
+    for (int i = 0; i < 3; i++) {
+        const char *folder = i == 0 ? getenv("ORRERY_INCLUDE") : i == 1 ? self : ORRERY_SOURCES;
+        if (folder == NULL || folder[0] == 0) continue;
+        if (snprintf(out, size, "%s%s", folder, i == 1 ? "/../include/orrery" : "") >= (int)size) continue;
+        if (snprintf(file, sizeof file, "%s/%s", out, some) < (int)sizeof file && access(file, R_OK) == 0) return true;
+    }
+    return false;
 }
 
 /* ---- running the compiler ---------------------------------------------------------------------------------------- */
@@ -99,6 +116,8 @@ static bool compile(struct words *w, const struct build *b, const char *user, ch
         return fail(err, ERR_FILE, "%s: there is no such compiler; CC names one", w->word[0]), false;
     if (WIFEXITED(how) && WEXITSTATUS(how) == 126)
         return fail(err, ERR_FILE, "%s: the compiler cannot start there", b->folder), false;
+    if (WIFEXITED(how) && WEXITSTATUS(how) >= 10 && WEXITSTATUS(how) <= 13)       /* of KERNEL_BUILD alone */
+        return fail(err, ERR_FILE, "kernels: %s", kernel_build_failure(WEXITSTATUS(how))), false;
     path_of(log, sizeof log, b->folder, "log");
     if (file_read_all(log, 1 << 20, &said, &bytes, NULL) == OK) copy_without(b->folder, said, why, size);
     free(said);
@@ -219,6 +238,64 @@ enum error_code build_worker(struct build *b, const struct lesson *l, const char
     const char *include[] = { folder, own };
     if (compile_and_look(b, l, how, compiler, include, b->source, why, size, err))
         link_worker(b, l, how, compiler, include, tutorials, b->source, why, size, err);
+    return err->code;
+}
+
+/* ---- kernels ----------------------------------------------------------------------------------------------------- */
+
+const char *kernel_build_failure(int status)
+{
+    switch (status) {
+    case 1: return "does not compile";
+    case 10: return "cannot be compiled: there is no C++ compiler; CXX names one";
+    case 11: return "cannot be compiled: there is no C compiler; CC names one";
+    case 12: return "cannot be compiled: there is no awk";
+    default: return "cannot be compiled: the emulator around it does not compile here";
+    }
+}
+
+/* The compiled emulator and judge, for all files that this process judges. */
+static char judge_archive[PATH_MAX];
+
+static void remove_archive(void) { unlink(judge_archive); }
+
+static enum error_code open_archive(const char *user, struct error *err)
+{
+    int32_t number, group;
+    if (judge_archive[0]) return OK;
+    snprintf(judge_archive, sizeof judge_archive, "%s/orrery-judge-XXXXXX", temporary_folder());
+    const int fd = mkstemp(judge_archive);
+    if (fd < 0) return fail(err, ERR_FILE, "%s: %s", judge_archive, strerror(errno));
+    close(fd);
+    atexit(remove_archive);
+    if (serve_user(user, &number, &group) && geteuid() == 0 && chown(judge_archive, (uid_t)number, (gid_t)group) != 0)
+        return fail(err, ERR_FILE, "%s: %s", judge_archive, strerror(errno));
+    return OK;
+}
+
+enum error_code build_kernels(struct build *b, const struct lesson *l, const char *text, size_t bytes,
+                              const struct judging *how, char *why, size_t size, struct error *err)
+{
+    char tree[PATH_MAX / 2], tutorials[PATH_MAX / 2], script[PATH_MAX], calls[PATH_MAX], program[PATH_MAX];
+    char contract[80];
+    *b = (struct build){ 0 };
+    why[0] = 0;
+    if (err) err->code = OK;
+    snprintf(contract, sizeof contract, "%.*sh", (int)strlen(l->file) - 2, l->file);
+    if (strlen(text) != bytes) snprintf(why, size, "it has a NUL character\n");
+    if (strlen(text) != bytes || !source_is_fine(text, contract, why, size)) return OK;
+    if (!source_folder(tree, sizeof tree)) return fail(err, ERR_FILE, "Orrery's sources are not found");
+    enum error_code e = course_folder(tutorials, sizeof tutorials, err);
+    if (!e) e = open_folder(b, how->user, err);
+    if (!e) e = open_archive(how->user, err);
+    path_of(b->source, sizeof b->source, b->folder, l->file);
+    if (!e) e = write_text(b->source, text, bytes, err);
+    if (e) return e;
+    path_of(script, sizeof script, tree, KERNEL_BUILD);
+    snprintf(calls, sizeof calls, "%s/%s/calls.cu", tutorials, l->folder);
+    path_of(program, sizeof program, b->folder, "worker");
+    struct words w = { .word = { "sh", script, tree, b->source, program, calls, judge_archive }, .count = 7 };
+    if (compile(&w, b, how->user, why, size, err)) snprintf(b->worker, sizeof b->worker, "%s", program);
     return err->code;
 }
 

@@ -21,6 +21,24 @@ void build_remove(struct build *);
  *  @return OK or ERR_FILE. */
 enum error_code course_folder(char *to, size_t size, struct error *);
 
+/** The folder that has ref/ and emulated_devices/: ORRERY_INCLUDE, that of an installed program, or the sources.
+ *  @return false: there is none. */
+bool source_folder(char *out, size_t size);
+
+/** In that folder: what compiles a file of kernels, for the judge of kernels. */
+#define KERNEL_BUILD "emulated_devices/device/cuda/emulated/judge/build.sh"
+
+/** What its exit status means, such as "does not compile". */
+const char *kernel_build_failure(int status);
+
+/**
+ * Compile a student's kernels with the lesson's calls.cu and the judge of kernels: as build_worker.  The kernels can
+ * call nothing of the system.
+ * @return ERR_FILE also if there is no C++ compiler.
+ */
+enum error_code build_kernels(struct build *, const struct lesson *, const char *text, size_t bytes,
+                              const struct judging *, char *why, size_t size, struct error *);
+
 /** folder/inside; "" if that is too long. */
 void path_of(char *to, size_t size, const char *folder, const char *inside);
 

@@ -147,12 +147,13 @@ enum error_code judge_file(struct score *s, const struct lesson *l, const char *
         return OK;
     }
     enum error_code e = OK;
-    if (l->functions == NULL) {
+    const bool kernels = lesson_has_kernels(l);
+    if (l->functions == NULL && !kernels) {
         s->compiled = strlen(text) == bytes;
         if (s->compiled) judge_all(s, how, NULL, text);
         else snprintf(s->why_not, sizeof s->why_not, "it has a NUL character, and must be text\n"), fail_all(s, how);
     } else {
-        e = build_worker(&b, l, text, bytes, how, s->why_not, sizeof s->why_not, err);
+        e = (kernels ? build_kernels : build_worker)(&b, l, text, bytes, how, s->why_not, sizeof s->why_not, err);
         s->compiled = !e && b.worker[0] != 0;
         if (s->compiled) judge_all(s, how, b.worker, text);
         else if (!e) fail_all(s, how);

@@ -18,6 +18,12 @@ int lesson_points(const struct lesson *l)
     return sum;
 }
 
+bool lesson_has_kernels(const struct lesson *l)
+{
+    const size_t n = strlen(l->file);
+    return l->functions == NULL && n > 3 && strcmp(l->file + n - 3, ".cu") == 0;
+}
+
 const struct lesson *lesson_find(const char *word, struct error *err)
 {
     const char *names[100];

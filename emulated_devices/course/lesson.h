@@ -64,6 +64,9 @@ extern const struct lesson *const lessons[];
 int lesson_number(const struct lesson *);
 int lesson_points(const struct lesson *);
 
+/** Whether its file is one of CUDA kernels: it has no functions, and ends with ".cu" (kernel.h). */
+bool lesson_has_kernels(const struct lesson *);
+
 /** The lesson of a word: "3", "03", "03_ring", "ring".  @return NULL with ERR_USAGE. */
 const struct lesson *lesson_find(const char *word, struct error *);
 

@@ -13,16 +13,16 @@ test_wrong_solutions_lose_points() {
     local l
     if [ "$TIER" != verify ]; then prove --mutants 1; else prove; prove --variant 1; prove --variant 2026 --mutants 4; fi
     for l in $lessons; do expect_out "^$l\$"; done
-    [ "$(grep -c 'ok     solution' "$place/out")" = "$(wc -w <<<"$lessons")" ] || complain 'a lesson is missing'
+    [ "$(grep -c 'ok     solution\|^  skip ' "$place/out")" = "$(wc -w <<<"$lessons")" ] || complain 'a lesson is missing'
 }
 
-# gcc, clang and sanitizers agree.
+# gcc, clang and sanitizers agree.  From 19 on lessons have kernels, which CXX compiles.
 test_other_compilers() {
     local cc
     for cc in gcc clang; do
-        type "$cc" >/dev/null 2>&1 && CC=$cc prove --mutants 2
+        type "$cc" >/dev/null 2>&1 && CC=$cc prove --lessons 1-18 --mutants 2
     done
-    prove --mutants 3 --sanitize
+    prove --lessons 1-18 --mutants 3 --sanitize
 }
 
 # ---- pages -----------------------------------------------------------------------------------------------------------------------

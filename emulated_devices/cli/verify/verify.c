@@ -125,5 +125,6 @@ enum error_code command_verify(int argc, char **argv, int *status, struct error 
     if (!e && !help) e = cluster_find(&o.cluster, o.cluster_name, err);
     if (e || help) return e;
     setenv("ORRERY_STREAMS", "random:1", 0);            /* for every device of every case */
-    return under_launcher() ? be_a_device(F64, &o.cluster, verify_device, &o, err) : verify_all(&o, argv[0], status, err);
+    if (under_launcher()) return be_a_device(F64, &o.cluster, verify_device, &o, err);
+    return verify_all(&o, argv[0], status, err);
 }

@@ -30,13 +30,8 @@ int conformance_rows(void);
 /** A row's operation, and what differs from the usual call: "attention_forward, masked". */
 const char *conformance_row(int row);
 
-/**
- * Try a row on a backend.  Not for several threads.
- * @param sizes  how many of CONFORMANCE_SIZES, from the first.
- * @param says   NULL: nobody.
- * @param err    what could not be tried: the device does not open, memory.
- * @return OK also if the backend does not conform.
- */
+/** Try a row on a backend, at the first `sizes` of CONFORMANCE_SIZES; says may be NULL.  Not for several threads.
+ *  @return OK, also if the backend does not conform; ERR_DEVICE, ERR_MEMORY: it could not be tried. */
 enum error_code conformance_try(struct conforms *, const struct backend *, int row, int sizes, conformance_says *says,
                                 void *to, struct error *err);
 

@@ -1,11 +1,14 @@
 #!/bin/sh
-# build.sh TREE KERNEL.cu OUT.so: one file of kernels, each access of which is watched, with the backend that calls them, the emulator
-# and the judge, as a shared object.  Kernels that are not in the file stay open: nobody may call them.
+# build.sh: one file of kernels, each access of which is watched.  Kernels of ours that are not in it stay open: nobody may call them.
 #
-# CXX, CC: the compilers.  Exit status: 0; 1: the kernel does not compile, and the compiler has said why; 10, 11, 12: no C++ compiler, no C
-# compiler, no awk; 13: what surrounds the kernel does not compile.
+#   build.sh TREE KERNEL.cu OUT.so                  with the backend that calls them, the emulator and the judge: a shared object
+#   build.sh TREE KERNEL.cu OUT CALLS.cu JUDGE.a    with CALLS.cu, which has main, the emulator and the judge: a program.  JUDGE.a keeps
+#                                                   the last two; it is made if it is empty.  The kernels may call little (see below)
+#
+# CXX, CC: the compilers.  Exit status: 0; 1: the kernels do not compile, and the compiler has said why; 10, 11, 12: no C++ compiler, no C
+# compiler, no awk; 13: what surrounds the kernels does not compile.
 set -u
-kernel=$2 out=$3 cxx=${CXX:-c++} cc=${CC:-cc} cuda=emulated_devices/device/cuda
+kernel=$2 out=$3 calls=${4:-} archive=${5:-} cxx=${CXX:-c++} cc=${CC:-cc} cuda=emulated_devices/device/cuda
 cd "$1" || exit 13
 command -v ${cxx##* } >/dev/null || exit 10
 command -v ${cc##* } >/dev/null || exit 11
@@ -17,21 +20,48 @@ flags="-I. -I$cuda/emulated -O1 -g -fPIC -fopenmp -fno-math-errno -ffp-contract=
 for folder in /usr/include/*/openblas-openmp; do if [ -d "$folder" ]; then flags="$flags -I$folder"; fi; done
 plus="-std=gnu++17 -fno-extern-tls-init $flags -I$cuda/kernels"
 
-# In C++ one more process for each file: all of it takes a few seconds of one core.
-surroundings=
-for file in $cuda/emulated/*.cpp $cuda/emulated/judge/*.cpp; do
-    $cxx $plus -c "$file" -o "$work/$(basename "$file").o" 2>>"$work/log" &
-    surroundings="$surroundings $!"
-done
-for file in $cuda/*.c $cuda/emulated/*.c; do
-    $cc -std=c11 -D_POSIX_C_SOURCE=200809L -DCUDA_EMULATED -DNAME='"kernel"' $flags -c "$file" -o "$work/$(basename "$file").o" 2>>"$work/log" &
-    surroundings="$surroundings $!"
-done
+# ---- what surrounds the kernels: a process for each file; all of it takes a few seconds of one core ------------------------------
+started=
+compile() {                             # compile FILE COMPILER OPTION...
+    local file=$1; shift
+    "$@" $flags -c "$file" -o "$work/$(basename "$file").o" 2>>"$work/log" &
+    started="$started $!"
+}
+if [ -z "$archive" ] || [ ! -s "$archive" ]; then
+    for file in $cuda/emulated/*.cpp $cuda/emulated/judge/*.cpp; do compile "$file" $cxx $plus; done
+fi
+if [ -z "$calls" ]; then
+    for file in $cuda/*.c $cuda/emulated/*.c; do
+        compile "$file" $cc -std=c11 -D_POSIX_C_SOURCE=200809L -DCUDA_EMULATED -DNAME='"kernel"'
+    done
+else
+    lesson=$(dirname "$calls")
+    plus="$plus -I$lesson -I$lesson/../worker"
+    compile "$calls" $cxx $plus -x c++
+fi
 
-$cxx $plus -Wall -Wextra -fsanitize=thread -x c++ -S "$kernel" -o "$work/kernel.s" || exit 1
-awk -f $cuda/emulated/judge/red_zones.awk "$work/kernel.s" >"$work/zones.s" && $cxx -c "$work/zones.s" -o "$work/kernel.o" || exit 1
-for one in $surroundings; do
+# ---- the kernels -----------------------------------------------------------------------------------------------------------------
+mkdir "$work/kernel"
+$cxx $plus -Wall -Wextra -fsanitize=thread -x c++ -S "$kernel" -o "$work/kernel/s" || exit 1
+awk -f $cuda/emulated/judge/red_zones.awk "$work/kernel/s" >"$work/kernel/zones.s" && $cxx -c "$work/kernel/zones.s" -o "$work/kernel.o" || exit 1
+
+# A program runs where its author has no rights: its kernels use the emulator, and what compilers and arithmetic need.
+if [ -n "$calls" ]; then
+    other=$(nm -u "$work/kernel.o" | awk '{ print $NF }' |
+            grep -vE '^(_ZN8emulated|_ZTHN8emulated|_ZGV|__tsan_|_GLOBAL_OFFSET_TABLE_|__tls_get_addr|__stack_chk_fail|__cxa_guard|__gxx_personality|_Unwind|mem(cpy|set|move|cmp)|(exp|log|sqrt|fabs|fmax|fmin|floor|ceil|tanh|pow)f?|cudaGetLastError|dynamic_shared|emulated_)' | head -n 1)
+    if [ -n "$other" ]; then echo "the kernels cannot call $other" >&2; exit 1; fi
+fi
+
+for one in $started; do
     if ! wait "$one"; then cat "$work/log" >&2; exit 13; fi
 done
-# The program may have an emulator of its own: -Bsymbolic.
-$cxx -shared -fopenmp -Wl,-Bsymbolic -Wl,-z,lazy "$work"/*.o -o "$out" || exit 13
+if [ -z "$calls" ]; then
+    # The program may have an emulator of its own: -Bsymbolic.
+    $cxx -shared -fopenmp -Wl,-Bsymbolic -Wl,-z,lazy "$work"/*.o -o "$out" || exit 13
+else
+    if [ ! -s "$archive" ]; then
+        mkdir "$work/main" && mv "$work/kernel.o" "$work/$(basename "$calls").o" "$work/main" || exit 13
+        rm -f "$archive" && ar rc "$archive" "$work"/*.o && mv "$work"/main/*.o "$work" || exit 13
+    fi
+    $cxx -fopenmp -rdynamic "$work/kernel.o" "$work/$(basename "$calls").o" -Wl,--whole-archive "$archive" -Wl,--no-whole-archive -ldl -o "$out" || exit 13
+fi

@@ -1,0 +1,96 @@
+#define _DEFAULT_SOURCE                 /* RLIMIT_AS, setgroups */
+#include "emulated_devices/course/kernel.h"
+#include "emulated_devices/course/serve.h"
+#include <errno.h>
+#include <fcntl.h>
+#include <grp.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/resource.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+enum { KERNEL_SECONDS = 20, WORD = 16 };
+
+static void limit(int what, rlim_t most) { setrlimit((__rlimit_resource_t)what, &(struct rlimit){ most, most }); }
+
+/* In the child: the program of the kernels, with little. */
+static void become_kernels(const struct judge *j, const struct kernel_trial *t, int in, int out)
+{
+    char which[WORD], m[WORD], number[KERNEL_NUMBERS][WORD], order[64];
+    const char *words[KERNEL_NUMBERS + 4] = { j->worker, which, m };
+    char *environment[] = { (char *)"PATH=/usr/local/bin:/usr/bin:/bin", (char *)"OMP_NUM_THREADS=1", order, NULL };
+    int32_t user, group;
+    const int nothing = open("/dev/null", O_WRONLY);
+    snprintf(which, sizeof which, "%d", t->which), snprintf(m, sizeof m, "%d", t->m);
+    snprintf(order, sizeof order, "ORRERY_CUDA_ORDER=%s", t->order ? t->order : "forward");
+    for (int i = 0; i < KERNEL_NUMBERS; i++)
+        snprintf(number[i], sizeof number[i], "%d", t->number[i]), words[3 + i] = number[i];
+    if (nothing < 0 || dup2(in, 0) < 0 || dup2(out, 1) < 0 || dup2(nothing, 2) < 0) _exit(126);
+    limit(RLIMIT_CPU, KERNEL_SECONDS), limit(RLIMIT_AS, (rlim_t)4 << 30), limit(RLIMIT_FSIZE, 0), limit(RLIMIT_CORE, 0);
+    alarm(2 * KERNEL_SECONDS);
+    if (serve_user(j->user, &user, &group) && geteuid() == 0 &&
+        (setgroups(0, NULL) != 0 || setgid((gid_t)group) != 0 || setuid((uid_t)user) != 0)) _exit(126);
+    execve(j->worker, (char *const *)(uintptr_t)words, environment);
+    _exit(127);
+}
+
+static bool write_all(int to, const void *data, size_t bytes)
+{
+    const char *at = data;
+    while (bytes > 0) {
+        const ssize_t n = write(to, at, bytes);
+        if (n < 0 && errno == EINTR) continue;
+        if (n <= 0) return false;
+        at += n, bytes -= (size_t)n;
+    }
+    return true;
+}
+
+/* Reports, a line each, of which the first is kept; then the numbers. */
+static bool read_result(struct kernel_trial *t, FILE *from)
+{
+    char line[JUDGE_TEXT];
+    if (fgets(line, sizeof line, from) == NULL) return false;
+    t->reports = atoi(line), t->report[0] = 0;
+    for (int i = 0; i < t->reports; i++) {
+        if (fgets(line, sizeof line, from) == NULL) return false;
+        line[strcspn(line, "\n")] = 0;
+        if (i == 0) memcpy(t->report, line, sizeof t->report);
+    }
+    return fread(t->y, sizeof *t->y, (size_t)t->m, from) == (size_t)t->m;
+}
+
+static bool came_back(struct judge *j, int how, bool read)
+{
+    if (WIFSIGNALED(how) && (WTERMSIG(how) == SIGALRM || WTERMSIG(how) == SIGXCPU || WTERMSIG(how) == SIGKILL))
+        return judge_fails(j, "the kernels have not ended in %d s", KERNEL_SECONDS);
+    if (WIFSIGNALED(how)) return judge_fails(j, "the kernels end with signal %d", WTERMSIG(how));
+    if (WEXITSTATUS(how) == 3)
+        return judge_fails(j, "no thread can go on: a barrier, or a mask, that not all of them reach");
+    return read || judge_fails(j, "the kernels end early, with status %d", WEXITSTATUS(how));
+}
+
+bool kernel_try(struct judge *j, struct kernel_trial *t)
+{
+    int in[2], out[2], how = 0;
+    signal(SIGPIPE, SIG_IGN);                   /* the check's own process */
+    if (t->m > KERNEL_MOST || pipe(in) != 0) return judge_fails(j, "no pipe for the kernels");
+    if (pipe(out) != 0) return close(in[0]), close(in[1]), judge_fails(j, "no pipe for the kernels");
+    const pid_t child = fork();
+    if (child == 0) {
+        close(in[1]), close(out[0]);
+        become_kernels(j, t, in[0], out[1]);
+    }
+    close(in[0]), close(out[1]);
+    FILE *from = fdopen(out[0], "rb");
+    if (child > 0) write_all(in[1], t->x, (size_t)t->n * sizeof *t->x);
+    close(in[1]);
+    const bool read = child > 0 && from && read_result(t, from);
+    if (from) fclose(from);
+    else close(out[0]);
+    while (child > 0 && waitpid(child, &how, 0) < 0 && errno == EINTR) continue;
+    return child > 0 ? came_back(j, how, read) : judge_fails(j, "the kernels do not start");
+}

@@ -1,0 +1,29 @@
+/* kernel.h -- lessons whose exercise is a file of CUDA kernels: `.file` ends with ".cu", and there are no functions.
+ *
+ * The kernels run on this machine's cores, in a process of their own, and each of their accesses is watched
+ * (docs/backends.md, "The judge").  That process has limits of time, memory and files, and the rights of --user; the
+ * kernels cannot call anything of the system (judge/build.sh).
+ */
+#ifndef ORRERY_COURSE_KERNEL_H
+#define ORRERY_COURSE_KERNEL_H
+
+#include "emulated_devices/course/lesson.h"
+
+enum { KERNEL_NUMBERS = 4, KERNEL_MOST = 1 << 16 };
+
+/* One call, and what came of it. */
+struct kernel_trial {
+    int which;                          /* of calls.cu */
+    int number[KERNEL_NUMBERS];         /* for it */
+    const char *order;                  /* of threads: "forward", "reverse", a number */
+    const float *x;                     /* [n] */
+    int n, m;
+    float y[KERNEL_MOST];               /* [m] */
+    int reports;                        /* of the judge */
+    char report[JUDGE_TEXT];            /* the first one */
+};
+
+/** Run a call.  @return false: it has not come back, and the check has failed. */
+bool kernel_try(struct judge *, struct kernel_trial *);
+
+#endif

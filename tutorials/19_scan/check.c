@@ -1,0 +1,104 @@
+/* Lesson 19.  Kernels, which run on this machine's cores (course/kernel.h). */
+#include "emulated_devices/course/kernel.h"
+#include <stdio.h>
+#include <stdlib.h>
+
+enum { THREADS = 128, BLOCK = 1, ALL = 2, SIZES = 6 };
+
+/* Also hidden inputs have a full block, and one number. */
+static int size(struct judge *j, int which, int i)
+{
+    static const int usual[3][SIZES] = { [BLOCK] = { 1, 2, 33, 64, 100, THREADS },
+                                         [ALL] = { 1, THREADS, THREADS + 1, 300, 700, 1300 } };
+    const int n = usual[which][i];
+    return j->hidden && i > 0 && i < SIZES - 1 ? (int)judge_draw(j, n / 2 + 1, n) : n;
+}
+
+/* Whole numbers: exact in every order. */
+static float expected(const struct judge *j, const float *x, int n, int i)
+{
+    const int last = judge_choice(j, "END"), without = judge_choice(j, "OWN");
+    float sum = 0;
+    for (int k = last ? n - 1 : 0; k != i; k += last ? -1 : 1) sum += x[k];
+    return without ? sum : sum + x[i];
+}
+
+static bool same(struct judge *j, const struct kernel_trial *t)
+{
+    for (int i = 0; i < t->n; i++) {
+        const float want = expected(j, t->x, t->n, i);
+        if (!(t->y[i] == want))
+            return judge_fails(j, "%s with n = %d, threads in the order %s: y[%d] is %g, and must be %g",
+                               t->which == BLOCK ? "scan_block" : "scan_all", t->n, t->order, i, (double)t->y[i],
+                               (double)want);
+    }
+    return true;
+}
+
+static bool clean(struct judge *j, const struct kernel_trial *t)
+{
+    if (t->reports == 0) return true;
+    return judge_fails(j, "%s with n = %d: %s%s", t->which == BLOCK ? "scan_block" : "scan_all", t->n, t->report,
+                       t->reports > 1 ? "; and more" : "");
+}
+
+/* Sizes from..; an order of threads; what must hold of each run. */
+static bool run(struct judge *j, int which, int from, const char *order,
+                bool (*holds)(struct judge *, const struct kernel_trial *))
+{
+    static struct kernel_trial t;
+    static float x[2 * THREADS * THREADS];
+    for (int i = from; i < SIZES; i++) {
+        t = (struct kernel_trial){ .which = which, .order = order, .x = x };
+        t.n = t.m = size(j, which, i);
+        judge_whole(j, x, t.n, 100);
+        if (!kernel_try(j, &t) || !holds(j, &t)) return false;
+    }
+    return true;
+}
+
+/* An order in which a thread reads its neighbour before that one has written again. */
+#define KIND_ORDER "reverse"
+
+static void orders(struct judge *j, int which)
+{
+    static const char *const all[] = { "forward", "reverse", "1", "2", "3", NULL };
+    for (int i = 0; all[i]; i++)
+        if (!run(j, which, SIZES - 1, all[i], same)) return;
+}
+
+static void check_values(struct judge *j) { run(j, BLOCK, 0, KIND_ORDER, same); }
+static void check_orders(struct judge *j) { orders(j, BLOCK); }
+static void check_judge(struct judge *j) { run(j, BLOCK, SIZES / 2, KIND_ORDER, clean); }
+static void check_all_values(struct judge *j) { run(j, ALL, 0, KIND_ORDER, same); }
+static void check_all_orders(struct judge *j) { orders(j, ALL); }
+static void check_all_judge(struct judge *j) { run(j, ALL, SIZES / 2, KIND_ORDER, clean); }
+
+const struct lesson lesson_19_scan = {
+    .folder = "19_scan", .title = "Kernels: prefix sums, and a race that tests do not see", .file = "scan.cu",
+    .given = { "scan.h" },
+    .vary = { { "END", 2 }, { "OWN", 2 } },
+    .check = {
+        { 1, "values", "one block: the sums, in one order of threads", 2, check_values,
+          { "With n = 4 on paper: what is in s after the step by 1, and after the step by 2?",
+            "After the step by 2^k thread t has the sum of up to 2^(k+1) numbers that end at t.",
+            "Threads from n on must give something, too: zeros." } },
+        { 1, "orders", "one block: the same in every order of threads", 2, check_orders,
+          { "A barrier says: all before it, then all after it.  Nothing else says anything about order.",
+            "s[t] += s[t - by] reads and writes.  Who reads s[t], and when?",
+            "Read into a variable, barrier, then write, barrier." } },
+        { 1, "judge", "one block: no race, and nothing out of bounds", 4, check_judge,
+          { "The report names both accesses, with their lines.  Which barrier stands between them?",
+            "A barrier that some threads do not reach is none: no return before it.",
+            "x has n numbers, and the block THREADS threads." } },
+        { 2, "all-values", "all blocks: the sums, in one order of threads", 3, check_all_values,
+          { "Each block can sum its part as in part 1.  What is missing in block 5?",
+            "The sums of the blocks before.  There are at most THREADS of them: one block can sum those.",
+            "Three launches: blocks, totals of blocks, add." } },
+        { 2, "all-orders", "all blocks: the same in every order of threads", 1, check_all_orders,
+          { "Between two launches everything is ordered, inside one only what a barrier orders, in its block." } },
+        { 2, "all-judge", "all blocks: no race, and nothing out of bounds", 3, check_all_judge,
+          { "Blocks of one launch run in any order: who reads what another block writes races with it.",
+            "room holds nothing at first; only the totals that were stored can be read." } },
+    },
+};

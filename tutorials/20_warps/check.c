@@ -1,0 +1,130 @@
+/* Lesson 20.  Kernels, which run on this machine's cores (course/kernel.h). */
+#include "emulated_devices/course/kernel.h"
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+
+enum { SUMS = 1, SOFTMAX = 2, SIZES = 7, LANES = 32 };
+static const char *const names[] = { "", "row_sums", "softmax" };
+
+/* rows, cols */
+static const int sizes[SIZES][2] = { { 1, 1 }, { 4, 32 }, { 3, 31 }, { 5, 33 }, { 0, 7 }, { 9, 100 }, { 6, 257 } };
+
+static void size(struct judge *j, int i, int *rows, int *cols)
+{
+    *rows = j->hidden && i > 4 ? (int)judge_draw(j, 5, 20) : sizes[i][0];
+    *cols = j->hidden && i > 4 ? (int)judge_draw(j, 2, 300) : sizes[i][1];
+}
+
+/* ---- what must come out ------------------------------------------------------------------------------------------ */
+
+/* The sum of a row as warps.h prescribes it. */
+static float row_sum(const struct judge *j, const float *x, int cols)
+{
+    float lane[LANES] = { 0 }, next[LANES];
+    const bool up = judge_choice(j, "TREE") == 1;
+    for (int i = 0; i < cols; i++) lane[i % LANES] += x[i];
+    for (int by = up ? 1 : LANES / 2; by > 0 && by < LANES; by = up ? by * 2 : by / 2) {
+        for (int l = 0; l < LANES; l++) next[l] = lane[l] + lane[l ^ by];
+        for (int l = 0; l < LANES; l++) lane[l] = next[l];
+    }
+    return lane[0];
+}
+
+static bool same_sums(struct judge *j, const struct kernel_trial *t)
+{
+    for (int r = 0; r < t->number[0]; r++) {
+        const float want = row_sum(j, t->x + r * t->number[1], t->number[1]);
+        if (!(t->y[r] == want))
+            return judge_fails(j, "row_sums of %d rows and %d columns: row %d is %.9g, and with these bits %.9g",
+                               t->number[0], t->number[1], r, (double)t->y[r], (double)want);
+    }
+    return true;
+}
+
+/* u = 2^-24: exp is off by 2 u, its argument by u of its size, sums of up to 300 positive numbers by less than 15 u. */
+static bool near_softmax(struct judge *j, const struct kernel_trial *t)
+{
+    const int cols = t->number[1];
+    for (int r = 0; r < t->number[0]; r++) {
+        const float *x = t->x + r * cols;
+        double most = -INFINITY, sum = 0;
+        for (int i = 0; i < cols; i++) most = x[i] > most ? x[i] : most;
+        for (int i = 0; i < cols; i++) sum += exp(x[i] - most);
+        for (int i = 0; i < cols; i++) {
+            const double want = exp(x[i] - most) / sum, got = t->y[r * cols + i];
+            const double bound = want * (40 + 2 * fabs(x[i] - most)) * 0x1p-24 + 0x1p-126;
+            if (!(fabs(got - want) <= bound))
+                return judge_fails(j, "softmax of %d rows and %d columns: y[%d,%d] is %.7g, and must be %.7g; its "
+                                   "bound is %.1e", t->number[0], cols, r, i, got, want, bound);
+        }
+    }
+    return true;
+}
+
+static bool clean(struct judge *j, const struct kernel_trial *t)
+{
+    if (t->reports == 0) return true;
+    return judge_fails(j, "%s of %d rows and %d columns: %s%s", names[t->which], t->number[0], t->number[1], t->report,
+                       t->reports > 1 ? "; and more" : "");
+}
+
+/* ---- checks ------------------------------------------------------------------------------------------------------ */
+
+/* Sizes first .. of numbers around `middle`; what must hold of each run. */
+static bool run(struct judge *j, int which, int first, float middle, const char *order,
+                bool (*holds)(struct judge *, const struct kernel_trial *))
+{
+    static struct kernel_trial t;
+    static float x[KERNEL_MOST];
+    for (int i = first; i < SIZES; i++) {
+        int rows, cols;
+        size(j, i, &rows, &cols);
+        t = (struct kernel_trial){ .which = which, .number = { rows, cols }, .order = order, .x = x, .n = rows * cols };
+        t.m = which == SUMS ? rows : rows * cols;
+        judge_rough(j, x, t.n);
+        for (int k = 0; k < t.n; k++) x[k] += middle;
+        if (!kernel_try(j, &t) || !holds(j, &t)) return false;
+    }
+    return true;
+}
+
+static void check_sums(struct judge *j) { run(j, SUMS, 0, 0, "forward", same_sums); }
+static void check_sums_judge(struct judge *j) { run(j, SUMS, 3, 0, "forward", clean); }
+static void check_sums_orders(struct judge *j)
+{
+    if (run(j, SUMS, SIZES - 2, 0, "reverse", same_sums)) run(j, SUMS, SIZES - 1, 0, "7", same_sums);
+}
+static void check_softmax(struct judge *j) { run(j, SOFTMAX, 0, 0, "forward", near_softmax); }
+static void check_softmax_large(struct judge *j)
+{
+    if (run(j, SOFTMAX, SIZES - 2, 1000, "reverse", near_softmax)) run(j, SOFTMAX, SIZES - 1, -1000, "7", near_softmax);
+}
+static void check_softmax_judge(struct judge *j) { run(j, SOFTMAX, 3, 0, "forward", clean); }
+
+const struct lesson lesson_20_warps = {
+    .folder = "20_warps", .title = "Kernels: a warp a row, shuffles and their masks", .file = "warps.cu",
+    .given = { "warps.h" },
+    .vary = { { "TREE", 2 } },
+    .check = {
+        { 1, "sums", "sums of rows: with the prescribed bits", 3, check_sums,
+          { "A row has 257 numbers, and a warp 32 lanes: which columns are lane 3's?",
+            "__shfl_xor_sync(mask, sum, by) gives the sum that lane (lane xor by) has.",
+            "warps.h says in which order the lanes are put together; another one has other bits." } },
+        { 1, "sums-orders", "sums of rows: in every order of threads", 1, check_sums_orders,
+          { "Nothing may depend on which lane comes first: a warp is in step only where a function with a mask says "
+            "so." } },
+        { 1, "sums-judge", "sums of rows: masks name who comes, and nothing is out of bounds", 4, check_sums_judge,
+          { "The mask of a shuffle names all lanes that call it, and each of these must call it.",
+            "With 5 rows the second block has warps without a row.  May they read x?",
+            "All lanes of a warp have the same row, so they can return together." } },
+        { 2, "softmax", "softmax: within its bound", 3, check_softmax,
+          { "First the largest number of the row, then the sum, then the quotients.",
+            "Every lane needs the largest number and the sum: what does a xor-shuffle leave in lane 5?" } },
+        { 2, "softmax-large", "softmax: of numbers around 1000 and -1000", 2, check_softmax_large,
+          { "exp(1000) is no float.  exp(x - most) / sum of exp(x - most) is the same quotient.",
+            "What is the largest number of a row that is all below zero?  And of a lane without a column?" } },
+        { 2, "softmax-judge", "softmax: nothing that the judge sees", 3, check_softmax_judge,
+          { "Its report names the line, and the lane." } },
+    },
+};

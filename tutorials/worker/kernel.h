@@ -1,0 +1,56 @@
+/* kernel.h -- the process of a student's kernels: it gets numbers, runs one call, and says what came out and what the
+ * judge of kernels has seen.  calls.cu of a lesson includes it.
+ *
+ * argv: the call's number, numbers of the result, then whole numbers for the call.  Standard input: fp32 numbers, all
+ * that there are.  Standard output: the count of reports, a line each; then the result, fp32.
+ */
+#ifndef ORRERY_WORKER_KERNEL_H
+#define ORRERY_WORKER_KERNEL_H
+
+#include "emulated_devices/device/cuda/kernels/launch.cuh"
+#include <cstdio>
+#include <cstdlib>
+#include <cstring>
+#include <vector>
+
+extern "C" {
+int judge_reports(void);
+const char *judge_report(int);
+void judge_print(bool now);
+}
+
+/* y, x: the device's memory.  y holds what nobody has written. */
+struct kernel_call { int which; float *y; int m; const float *x; int n; const int *number; };
+
+static inline std::vector<float> numbers_of_input()
+{
+    std::vector<float> x;
+    float part[1024];
+    for (size_t got; (got = fread(part, sizeof *part, 1024, stdin)) > 0;) x.insert(x.end(), part, part + got);
+    return x;
+}
+
+static inline int kernel_main(int argc, char **argv, void (*call)(const kernel_call &))
+{
+    const std::vector<float> x = numbers_of_input();
+    std::vector<int> number;
+    for (int i = 3; i < argc; i++) number.push_back(atoi(argv[i]));
+    const int m = atoi(argv[2]);
+    std::vector<float> y((size_t)m);
+    float *dx = nullptr, *dy = nullptr;
+    judge_print(false);
+    cudaMalloc((void **)&dx, x.size() * sizeof(float)), cudaMalloc((void **)&dy, (size_t)m * sizeof(float));
+    cudaMemcpy(dx, x.data(), x.size() * sizeof(float), cudaMemcpyHostToDevice);
+    if (m > 0) memset(dy, 0xff, (size_t)m * sizeof(float));     /* NaN; not by a call, which would count as written */
+    call({ atoi(argv[1]), dy, m, dx, (int)x.size(), number.data() });
+    const cudaError_t e = cudaGetLastError();
+    cudaMemcpy(y.data(), dy, (size_t)m * sizeof(float), cudaMemcpyDeviceToHost);
+    printf("%d\n", judge_reports() + (e != cudaSuccess));
+    for (int i = 0; i < judge_reports(); i++) printf("%s\n", judge_report(i));
+    if (e != cudaSuccess) printf("a launch fails: %s\n", cudaGetErrorString(e));
+    fwrite(y.data(), sizeof(float), (size_t)m, stdout);
+    fflush(stdout);
+    _Exit(0);
+}
+
+#endif
