@@ -62,12 +62,14 @@ static bool open_object(struct object *o)
     const Elf64_Ehdr *h = o->head = (const void *)o->bytes;
     if (o->count < sizeof *h || memcmp(h->e_ident, ELFMAG, SELFMAG) != 0 || h->e_ident[EI_CLASS] != ELFCLASS64 ||
         h->e_type != ET_REL || h->e_shentsize != sizeof(Elf64_Shdr)) return false;
+    if (h->e_shoff % sizeof h->e_shoff != 0 || h->e_shstrndx >= h->e_shnum ||
+        !is_inside(o, h->e_shoff, sizeof(Elf64_Shdr) * (uint64_t)h->e_shnum)) return false;
     o->sections = h->e_shnum, o->section = (const void *)(o->bytes + h->e_shoff);
-    if (!is_inside(o, h->e_shoff, sizeof(Elf64_Shdr) * (uint64_t)h->e_shnum)) return false;
-    if (h->e_shstrndx >= h->e_shnum) return false;
-    for (int i = 0; i < o->sections; i++)
-        if (o->section[i].sh_type != SHT_NOBITS && !is_inside(o, o->section[i].sh_offset, o->section[i].sh_size))
-            return false;
+    for (int i = 0; i < o->sections; i++) {
+        const Elf64_Shdr *s = &o->section[i];
+        if (s->sh_type != SHT_NOBITS && !is_inside(o, s->sh_offset, s->sh_size)) return false;
+        if (s->sh_type == SHT_SYMTAB && s->sh_offset % sizeof h->e_shoff != 0) return false;
+    }
     return true;
 }
 
@@ -89,10 +91,12 @@ static void look_at_sections(const struct object *o, struct finding *f)
         if (s->sh_type == SHT_INIT_ARRAY || s->sh_type == SHT_FINI_ARRAY || s->sh_type == SHT_PREINIT_ARRAY ||
             strncmp(name, ".init", 5) == 0 || strncmp(name, ".fini", 5) == 0 || strncmp(name, ".ctors", 6) == 0 ||
             strncmp(name, ".dtors", 6) == 0 || strncmp(name, ".preinit", 8) == 0)
-            find(f, "it has code that runs before or after the function that is called (section %.40s)\n", name);
+            find(f, "it has code that runs before or after the function that is called (section %.40s)\n",
+                 printable(name).text);
         if ((s->sh_flags & SHF_WRITE) && (s->sh_flags & SHF_EXECINSTR))
-            find(f, "it has memory that can be written and executed (section %.40s)\n", name);
-        if ((s->sh_flags & SHF_WRITE) && (s->sh_flags & SHF_ALLOC)) memory += s->sh_size;
+            find(f, "it has memory that can be written and executed (section %.40s)\n", printable(name).text);
+        if ((s->sh_flags & SHF_WRITE) && (s->sh_flags & SHF_ALLOC))
+            memory += s->sh_size < OBJECT_MOST ? s->sh_size : OBJECT_MOST;
     }
     if (memory > STATIC_MOST)
         find(f, "it has %llu bytes of static and global variables, %d are allowed: use allocate()\n",
@@ -104,13 +108,14 @@ static void look_at_symbol(const struct object *o, const Elf64_Shdr *table, cons
 {
     const char *name = string_at(o, table->sh_link, s->st_name);
     const int binding = ELF64_ST_BIND(s->st_info), type = ELF64_ST_TYPE(s->st_info);
-    if (type == STT_GNU_IFUNC) find(f, "%.60s is chosen when the program starts: not allowed\n", name);
+    if (type == STT_GNU_IFUNC) find(f, "%.60s is chosen when the program starts: not allowed\n", printable(name).text);
     if (binding == STB_LOCAL || name[0] == 0) return;
     if (s->st_shndx == SHN_UNDEF) {
         if (!is_one_of(name, may_use) && !is_one_of(name, may_define))
-            find(f, "it uses %.60s, which is neither in course.h nor in math.h: it cannot be called here\n", name);
+            find(f, "it uses %.60s, which is neither in course.h nor in math.h: it cannot be called here\n",
+                 printable(name).text);
     } else if (!is_one_of(name, may_define))
-        find(f, "it defines %.60s, which the lesson does not ask for: make it static\n", name);
+        find(f, "it defines %.60s, which the lesson does not ask for: make it static\n", printable(name).text);
 }
 
 bool object_is_fine(const char *path, const char *const *may_define, char *why, size_t size)
