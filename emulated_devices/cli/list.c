@@ -1,6 +1,7 @@
 /* list.c -- `orrery list`: everything registered. */
 #include "emulated_devices/cli/cli.h"
 #include "emulated_devices/plan/compose.h"
+#include "emulated_devices/search/planner.h"
 #include "ref/optim/conventions.h"
 #include "ref/optim/loss_scale.h"
 #include "ref/routers/router.h"
@@ -316,6 +317,17 @@ static void list_clusters(void)
     }
 }
 
+static void list_planners(void)
+{
+    for (int i = 0; planner_at(i); i++) {
+        const struct planner *p = planner_at(i);
+        entry(p->name, p->description);
+        if (p->most > 0) field("plans the %d most promising; of its winner: %s", p->most, p->promise);
+        else field("plans all; of its winner: %s", p->promise);
+        field("from %s", p->source);
+    }
+}
+
 static void list_backends(void)
 {
     for (int i = 0; backends[i] != NULL; i++) entry(backends[i]->name, backends[i]->description);
@@ -378,6 +390,7 @@ static const struct { const char *name, *title; void (*print)(void); } parts[] =
     { "optimizers", "Optimizers (--optimizer)", list_optimizers },
     { "profiles", "Profiles, whose conventions a step has (--as), and the conventions", list_profiles },
     { "clusters", "Clusters for the virtual clock (--cluster)", list_clusters },
+    { "planners", "Planners of orrery search (--planner)", list_planners },
     { "backends", "Backends, which execute operations (--backend)", list_backends },
     { "dtypes", "Number formats (--dtype)", list_dtypes },
     { "clashes", "What cannot be combined", list_clashes },

@@ -15,6 +15,7 @@ const struct command commands[] = {
     { "sweep", "train once for each combination of settings; tabulate", command_sweep },
     { "infer", "run a model's forward passes on a mesh, and compare them with one device", command_infer },
     { "plan", "what a training step would take on up to 16384 devices, without running it", command_plan },
+    { "search", "the best plans of a number of devices: all schemes, within a device's memory", command_search },
     { NULL, "Check", NULL },
     { "check", "compare another program's tensors with a golden file; name the first wrong one", command_check },
     { "golden", "compare the one-device model with golden files; measure the bounds beside them", command_golden },

@@ -78,9 +78,7 @@
 SCHEMES(X)
 #undef X
 
-enum { MOST = 128 };                    /* with those of plug-ins */
-
-static const struct scheme *schemes[MOST] = {
+static const struct scheme *schemes[SCHEMES_MOST] = {
 #define X(type, symbol) &symbol.head,
     SCHEMES(X)
 #undef X
@@ -106,7 +104,7 @@ const struct scheme *scheme_at(enum scheme_kind kind, int place)
 
 enum error_code scheme_find(const struct scheme **found, enum scheme_kind kind, const char *name, struct error *err)
 {
-    const char *names[MOST];
+    const char *names[SCHEMES_MOST];
     size_t n = 0;
     for (const struct scheme *s; (s = scheme_at(kind, (int)n)) != NULL; n++) {
         names[n] = s->name;
@@ -128,7 +126,7 @@ enum error_code scheme_add(const struct scheme *s, struct error *err)
         return fail(err, ERR_FORMAT, "%s: there is a scheme of this name (orrery list %s)", s->name,
                     kinds[s->kind].name);
     while (schemes[count]) count++;
-    if (count + 1 >= MOST)
+    if (count + 1 >= SCHEMES_MOST)
         return fail(err, ERR_MEMORY, "%s: there are %d schemes, the most that there can be", s->name, count);
     schemes[count] = s;
     return OK;

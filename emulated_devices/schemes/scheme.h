@@ -51,6 +51,8 @@ struct scheme_kind_info {
 };
 const struct scheme_kind_info *scheme_kind_info(enum scheme_kind);
 
+enum { SCHEMES_MOST = 128 };            /* of all kinds, with those of plug-ins, and one for the end of the list */
+
 /** The scheme at this place among those of its kind, from 0; the first is the default.
  *  @return NULL after the last. */
 const struct scheme *scheme_at(enum scheme_kind, int place);

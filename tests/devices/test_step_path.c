@@ -58,7 +58,7 @@ static struct planned *run_plan_of(struct plan *p, bool unfolded, const char *wh
     struct planned *r = calloc(1, sizeof *r);
     for (int d = 0; d < MOST; d++) r->events[d] = &r->list[d];
     if (plan_check(p, &err)) fail_msg("%s: %s", what, err.text);
-    if (dry_run(p, 1, unfolded, r->events, note, r, &r->d, &err)) fail_msg("%s: %s", what, err.text);
+    if (dry_run(p, 1, unfolded, r->events, NULL, note, r, &r->d, &err)) fail_msg("%s: %s", what, err.text);
     return r;
 }
 
@@ -251,7 +251,7 @@ static void test_too_many(void **state)
     struct planned *r = calloc(1, sizeof *r);
     for (int d = 0; d < MOST; d++) r->events[d] = &r->list[d], r->list[d].left = &left;
     assert_int_equal(plan_check(&p, &err), OK);
-    assert_int_equal(dry_run(&p, 1, true, r->events, note, r, &r->d, &err), OK);
+    assert_int_equal(dry_run(&p, 1, true, r->events, NULL, note, r, &r->d, &err), OK);
     struct seen seen = { .what = "too many" };
     assert_int_equal(step_path(&r->d.folding, r->events, watch, &seen), -1);
     assert_int_equal(seen.pieces, 0);

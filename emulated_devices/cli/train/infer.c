@@ -10,7 +10,8 @@ static const char *const of_training[] = {
     "--clip", "--weight-decay", "--as", "--rank", "--refresh", "--galore-scale", "--history",
     "--damping", "--timeline", "--dump", "--isolate", "--paranoid", "--save", "--save-every",
     "--keep", "--eval-every", "--owners-out", "--resume", "--override",
-    "--sample", "--modalities", "--encoders", "--bridge-chunks", "--encoder-slack", "--pack", "--unfolded", NULL
+    "--sample", "--modalities", "--encoders", "--bridge-chunks", "--encoder-slack", "--pack",
+    "--unfolded", "--dry-run", NULL
 };
 
 static enum error_code take(struct train_options *o, struct error *err)

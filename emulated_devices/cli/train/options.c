@@ -38,6 +38,7 @@ static void own_options(struct option_list *own, const struct run_kind *kind, co
         if (all->of[i].kind == OPTION_HEADING && bare) own->count--;
         option_list_add(own, &all->of[i], 1);
     }
+    for (const struct option *o = kind->more; o && o->kind != OPTION_END; o++) option_list_add(own, o, 1);
 }
 
 static const char *const of_plans[] = { "--unfolded", NULL };

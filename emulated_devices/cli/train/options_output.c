@@ -55,6 +55,8 @@ void output_options(struct option_list *to, struct train_options *o, struct trai
           .help = "with --resume: continue although options make it a different run" },
         { "--sample", "BYTES", OPTION_INT, &o->sample, .min = 0, .max = 1e6,
           .help = "bytes of text to generate with the trained model" },
+        { "--dry-run", NULL, OPTION_SWITCH, &o->dry_run,
+          .help = "train nothing: what `orrery plan` says of a step with these options, such as its memory and time" },
         { "--unfolded", NULL, OPTION_SWITCH, &o->unfolded,
           .help = "run every device, also those that do the same as another" },
         { "--json", "FILE", OPTION_STRING, &o->json,

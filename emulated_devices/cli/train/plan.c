@@ -7,7 +7,7 @@
 #include "emulated_devices/device/contention.h"
 #include "emulated_devices/draw/timeline.h"
 #include "emulated_devices/model/alone.h"
-#include "emulated_devices/model/plan_memory.h"
+#include "emulated_devices/search/search.h"
 #include "emulated_devices/cli/measure.h"
 #include "ref/io/terminal.h"
 #include <stdlib.h>
@@ -20,8 +20,7 @@ static const char *const of_numbers[] = {
     "--resume", "--override", "--lr", "--min-lr", "--warmup", "--lr-steps", "--lr-schedule",
     "--lr-decay", "--clip",
     "--weight-decay", "--seed", "--trace", "--trace-steps", "--trace-format", "--modalities", "--encoders",
-    "--bridge-chunks",
-    "--encoder-slack", NULL
+    "--bridge-chunks", "--encoder-slack", "--dry-run", NULL
 };
 
 static enum error_code take(struct train_options *o, struct error *err)
@@ -174,21 +173,38 @@ static void report(const struct train_record *r)
     fprintf(r->out, "planned in %.1f s, without numbers\n", r->seconds[0]);
 }
 
+enum { CHANGES = 3 };                    /* that are named if a plan does not fit */
+
 /* ---- the command ------------------------------------------------------------------------------------------------- */
+
+/* What would fit, as text. */
+static void name_changes(const struct train_options *o, char *text, size_t size)
+{
+    struct plan_space near = { .base = &o->plan, .devices = o->plan.mesh.devices };
+    struct change change[CHANGES];
+    struct error unread;
+    int used = 0;
+    near.only[BY_OFFLOAD] = "none,optimizer";
+    text[0] = '\0';
+    if (plan_space_open(&near, &unread)) return;
+    const int n = search_changes(&near, &o->plan, budget(o), change, CHANGES);
+    plan_space_close(&near);
+    for (int i = 0; i < n && used < (int)size; i++)
+        used += snprintf(text + used, size - (size_t)used, "%s%s (%s, %.1f us)", i ? ", or " : "; what would fit: ",
+                         change[i].words, size_format(change[i].peak).text, 1e-6 * (double)change[i].time);
+}
 
 static enum error_code exceeds(const struct train_record *r, struct error *err)
 {
     const struct train_options *o = r->options;
     const struct device_report *d = fullest(r);
     const uint64_t has = budget(o);
-    struct plan_memories need;
-    struct error help = { 0 };
+    char place[64], changes[CHANGES * (PLAN_WORDS + 40)];
     if (has == 0 || d->peak.total <= has) return OK;
-    if (!plan_memory_of_all(&o->plan, o->steps, &need, &help) &&
-        plan_check_budget(&o->plan, has, o->steps, &need, &help))
-        return fail(err, ERR_CHECK, "%s", help.text);
-    return fail(err, ERR_CHECK, "the plan does not fit: device %d needs %s, and has %s", d->rank,
-                size_format(d->peak.total).text, size_format(has).text);
+    name_changes(o, changes, sizeof changes);
+    return fail(err, ERR_CHECK, "--memory %s: device %d (%s) needs %s, %s more%s", size_format(has).text, d->rank,
+                mesh_describe(&o->plan.mesh, d->rank, place, sizeof place), size_format(d->peak.total).text,
+                size_format(d->peak.total - has).text, changes);
 }
 
 static enum error_code run(const struct train_options *o, struct train_record *r, struct error *err)
@@ -216,24 +232,38 @@ static enum error_code run(const struct train_options *o, struct train_record *r
     return e ? e : exceeds(r, err);
 }
 
+static enum error_code plan_with(const struct train_options *o, struct error *err)
+{
+    const size_t devices = (size_t)o->plan.mesh.devices;
+    struct plan_findings findings = { .peak = calloc(devices, sizeof *findings.peak) };
+    struct train_record r = { .options = o, .out = report_stream(o), .overridden = "", .plan = &findings };
+    r.step = calloc((size_t)o->steps + 1, sizeof *r.step);
+    r.seconds = calloc((size_t)o->steps + 1, sizeof *r.seconds);
+    r.device = calloc(devices, sizeof *r.device);
+    const enum error_code e = r.step && r.seconds && r.device && findings.peak
+                                  ? run(o, &r, err) : fail(err, ERR_MEMORY, "no memory for the record");
+    free(r.step), free(r.seconds), free(r.device), free(findings.peak);
+    return e;
+}
+
+enum error_code train_plan(const struct train_options *o, struct error *err)
+{
+    struct train_options once = *o;
+    const char *const flag = o->plan.batches ? "--batches" : o->pack ? "--pack"
+                           : o->plan.encoders.kinds > 0 ? "--modalities" : NULL;
+    if (flag)
+        return fail(err, ERR_USAGE, "--dry-run: with %s, what is sent and held is known only in a run", flag);
+    once.plans = true, once.steps = 1, once.plan.cluster = &once.cluster;
+    return plan_with(&once, err);
+}
+
 enum error_code command_plan(int argc, char **argv, int *status, struct error *err)
 {
     struct train_options o;
     (void)status;
     enum error_code e = train_parse(&o, &run_plan, argc - 2, argv + 2, err);
     if (!e && !o.help && o.steps < 1) e = fail(err, ERR_USAGE, "--steps 0: a plan is of at least one step");
-    if (!e && !o.help && launcher_rank() == 0) {
-        struct plan_findings findings = { .peak = calloc((size_t)o.plan.mesh.devices, sizeof *findings.peak) };
-        struct train_record r = {
-            .options = &o, .out = report_stream(&o), .overridden = "", .plan = &findings
-        };
-        r.step = calloc((size_t)o.steps + 1, sizeof *r.step);
-        r.seconds = calloc((size_t)o.steps + 1, sizeof *r.seconds);
-        r.device = calloc((size_t)o.plan.mesh.devices, sizeof *r.device);
-        e = r.step && r.seconds && r.device && findings.peak ? run(&o, &r, err)
-                                                             : fail(err, ERR_MEMORY, "no memory for the record");
-        free(r.step), free(r.seconds), free(r.device), free(findings.peak);
-    }
+    if (!e && !o.help && launcher_rank() == 0) e = plan_with(&o, err);
     train_options_free(&o);
     return e;
 }

@@ -20,6 +20,7 @@ struct run_kind {
     const char *command, *what;         /* as typed; its help */
     const char *const *without;         /* options of training that it does not have; ends with NULL */
     int steps;                          /* by default */
+    const struct option *more;          /* options that it has besides; NULL: none */
     /* Change the options once model and mesh are read.  NULL: nothing.  @return OK or ERR_USAGE. */
     enum error_code (*take)(struct train_options *, struct error *);
 };
@@ -52,6 +53,7 @@ struct train_options {
     bool golden;                        /* check is the path of a golden file */
     bool paranoid;                      /* compare copies bit by bit */
     bool unfolded;                      /* of a plan: every device runs */
+    bool dry_run;                       /* a step is planned, and nothing trained */
     bool help;                          /* there is nothing to do: help or settings have been shown */
     const char *command;                /* "train" */
     int argc;                           /* the words after it, as they were typed */
@@ -64,6 +66,10 @@ struct train_options {
  *  Call train_options_free afterwards, also after a failure. */
 enum error_code train_parse(struct train_options *, const struct run_kind *, int argc, char **argv, struct error *);
 void train_options_free(struct train_options *);
+
+/** What `orrery plan` says of a step of a run, in this process.  @return OK; ERR_CHECK if it does not fit; ERR_USAGE if
+ *  it has batches that only a run knows. */
+enum error_code train_plan(const struct train_options *, struct error *);
 
 /* run.c: the settings that define a run, as texts: flags and facts. */
 

@@ -1,0 +1,338 @@
+/* search.c -- `orrery search`: the best plans of a number of devices. */
+#include "emulated_devices/cli/train/train.h"
+#include "emulated_devices/search/planner.h"
+#include "emulated_devices/cli/measure.h"
+#include "ref/io/columns.h"
+#include "ref/io/document.h"
+#include "ref/io/terminal.h"
+#include <stdlib.h>
+#include <string.h>
+
+/* Options of a run that has numbers, or of one plan. */
+static const char *const of_one_plan[] = {
+    "--data", "--pack", "--sample", "--check", "--dump", "--isolate", "--paranoid", "--backend", "--wait-limit",
+    "--save", "--save-every", "--keep", "--log", "--log-every", "--tensorboard", "--eval-every", "--owners-out",
+    "--resume", "--override", "--lr", "--min-lr", "--warmup", "--lr-steps", "--lr-schedule",
+    "--lr-decay", "--clip", "--weight-decay", "--seed", "--trace", "--trace-steps", "--trace-format", "--timeline",
+    "--modalities", "--encoders", "--bridge-chunks", "--encoder-slack", "--steps", "--batches", "--unfolded",
+    "--print-config", "--dry-run",
+    "--dp", "--tp", "--pp", "--cp", "--ep", "--etp", "--tensor", "--attention", "--dispatch", "--degree", "--copies",
+    "--copies-to-all", "--copy-again", "--owners", "--affinity", "--recompute", "--schedule", "--chunks", "--skip",
+    "--update-every", "--micro", "--data-parallel", "--zero", "--shards", "--local-steps", "--outer-lr",
+    "--outer-momentum", "--offload", "--placement", "--perturb", NULL
+};
+
+/* What the command line says besides. */
+static struct {
+    int devices, plans, top;
+    const char *planner;
+    bool plans_given;
+    struct plan_space space;
+} asked;
+
+#define LIST(flag, to, what) { flag, "LIST", OPTION_STRING, &(to), .help = what "; default: all" }
+static const struct option own_options[] = {
+    { .kind = OPTION_HEADING, .help = "Search: words of a list have commas between" },
+    { "--devices", "N", OPTION_INT, &asked.devices, .min = 1, .max = MESH_MOST_DEVICES, .required = true,
+      .help = "all of them are used" },
+    { "--planner", "NAME", OPTION_STRING, &asked.planner, .help = "how plans are chosen: `orrery list planners`" },
+    { "--plans", "N", OPTION_INT, &asked.plans, .min = 1, .max = 1e6, .given = &asked.plans_given,
+      .help = "how many of them are planned, the most promising first; default: the planner's" },
+    { "--top", "N", OPTION_INT, &asked.top, .min = 1, .max = 1000, .help = "plans that are printed" },
+    LIST("--dp", asked.space.sizes[DP], "copies of the model"),
+    LIST("--tp", asked.space.sizes[TP], "parts of each layer"),
+    LIST("--pp", asked.space.sizes[PP], "pipeline stages"),
+    LIST("--cp", asked.space.sizes[CP], "parts of each sequence"),
+    LIST("--ep", asked.space.sizes[EP], "parts of each layer's experts"),
+    LIST("--micro", asked.space.only[BY_MICROS], "numbers of microbatches of a copy"),
+    LIST("--recompute", asked.space.only[BY_RECOMPUTE], "what is recomputed: none, selective, selective++, full"),
+    LIST("--tensor", asked.space.only[BY_TENSOR], "schemes over tp"),
+    LIST("--attention", asked.space.only[BY_ATTENTION], "schemes over cp"),
+    LIST("--dispatch", asked.space.only[BY_EXPERTS], "schemes over ep"),
+    LIST("--data-parallel", asked.space.only[BY_DATA], "schemes over dp"),
+    LIST("--schedule", asked.space.only[BY_SCHEDULE], "schedules over pp"),
+    LIST("--chunks", asked.space.only[BY_CHUNKS], 
+         "stages on each device of a pipeline, where the schedule leaves it free"),
+    { "--offload", "LIST", OPTION_STRING, &asked.space.only[BY_OFFLOAD],
+      .help = "what is on the host: none, optimizer; default: none" },
+    { 0 }
+};
+
+static const struct run_kind run_search = {
+    .command = "search", .without = of_one_plan, .steps = 1, .more = own_options,
+    .what = "The best plans of a number of devices: of all legal meshes, schemes, schedules and numbers of\n"
+            "microbatches, those with which a training step takes the least virtual time and a device needs no more\n"
+            "than --memory, or else its cluster's. Each that is printed can be run with `orrery train`, in that time.\n"
+            "The exit status is 3 if no plan fits.",
+};
+
+/* ---- the report -------------------------------------------------------------------------------------------------- */
+
+struct report {
+    const struct train_options *options;
+    struct search search;
+    const struct planner *planner;
+    int ranked, shown, *frontier, frontiers;
+    double seconds;
+    char common[1024];                  /* words that all plans have */
+    FILE *out;
+};
+
+static const char *words_of(const struct report *r, int place, char *text)
+{
+    struct plan p;
+    plan_space_make(r->search.space, &r->search.of[place].choice, &p);
+    return plan_space_words(&p, text, PLAN_WORDS);
+}
+
+static double percent_of(picoseconds part, const struct candidate *c)
+{
+    return c->time > 0 ? 100 * (double)part / (double)c->time : 0;
+}
+
+static void print_head(const struct report *r)
+{
+    const struct train_options *o = r->options;
+    const struct search *s = &r->search;
+    say(r->out, 8, "search  %d devices of %s for %s in %s: %lld sequences of %lld tokens a step, %s a device",
+        s->space->devices, o->cluster.name, o->plan.model.name, dtype_name(o->plan.dtype), (long long)o->plan.B,
+        (long long)o->plan.S, s->memory ? size_format(s->memory).text : "any memory");
+    say(r->out, 8, "looked  at %d legal plans (%s: %s)", s->count, r->planner->name, r->planner->description);
+    say(r->out, 8, "        a lower bound says of %lld that they need more memory; %lld were planned, and %d of these fit",
+        (long long)s->over, (long long)s->planned, r->ranked);
+    say(r->out, 8, "        so %s", s->planned + s->over < s->count
+        ? "of those planned the first is the fastest; the others were only estimated" : r->planner->promise);
+}
+
+static void print_plans(const struct report *r)
+{
+    struct columns t = columns_start(r->out);
+    char text[PLAN_WORDS];
+    fprintf(r->out, "\n");
+    do {
+        static const char *const titles[] = { "plan", "us a step", "peak", "compute %", "exposed %", "bubble %" };
+        for (int i = 0; i < 6; i++) columns_add(&t, RIGHT_ALIGNED, "%s", titles[i]);
+        columns_end_row(&t);
+        for (int i = 0; i < r->shown; i++) {
+            const struct candidate *c = &r->search.of[i];
+            columns_add(&t, RIGHT_ALIGNED, "%d", i + 1);
+            columns_add(&t, RIGHT_ALIGNED, "%.3f", 1e-6 * (double)c->time);
+            columns_add(&t, RIGHT_ALIGNED, "%s", size_format(c->peak).text);
+            columns_add(&t, RIGHT_ALIGNED, "%.1f", percent_of(c->share.computing, c));
+            columns_add(&t, RIGHT_ALIGNED, "%.1f", percent_of(step_share_exposed(&c->share), c));
+            columns_add(&t, RIGHT_ALIGNED, "%.1f", percent_of(step_share_bubble(&c->share), c));
+            columns_end_row(&t);
+        }
+    } while (columns_again(&t));
+    fprintf(r->out, "\n");
+    for (int i = 0; i < r->shown; i++) say(r->out, 6, "%4d  %s", i + 1, words_of(r, i, text));
+    say(r->out, 6, "      each behind: orrery train%s%s", r->common[0] ? " " : "", r->common);
+}
+
+/* What the other plan spends more on each thing; together it is the difference of their times, but for rounding. */
+static void print_why(const struct report *r, int other)
+{
+    const struct candidate *a = &r->search.of[0], *b = &r->search.of[other];
+    char kinds[300] = "";
+    int used = 0;
+    for (enum traffic_kind k = 0; k < TRAFFIC_KIND_COUNT; k++) {
+        const double more = 1e-6 * (double)(b->share.waiting[k] - a->share.waiting[k]);
+        if (k == TRAFFIC_PIPELINE || k == TRAFFIC_RESULT || (more < 5e-4 && more > -5e-4) || used > 200) continue;
+        used += snprintf(kinds + used, sizeof kinds - (size_t)used, "%s%s %+.3f", used ? ", " : " (",
+                         traffic_kind_name(k), more);
+    }
+    say(r->out, 8, "why     plan %d takes %.3f us more than plan 1, %.2f %%:", other + 1,
+        1e-6 * (double)(b->time - a->time), 100 * ((double)b->time / (double)a->time - 1));
+    say(r->out, 8, "        computing %+.3f, bubble %+.3f, exposed communication %+.3f%s%s",
+        1e-6 * (double)(b->share.computing - a->share.computing),
+        1e-6 * (double)(step_share_bubble(&b->share) - step_share_bubble(&a->share)),
+        1e-6 * (double)(step_share_exposed(&b->share) - step_share_exposed(&a->share)), kinds, used ? ")" : "");
+}
+
+/* The first plan that takes longer than the winner; the first of those on another mesh; 0: there is none. */
+static int slower(const struct report *r)
+{
+    int i = 1;
+    while (i < r->ranked && r->search.of[i].time == r->search.of[0].time) i++;
+    return i < r->ranked ? i : 0;
+}
+static int other_mesh(const struct report *r)
+{
+    const struct candidate *c = r->search.of;
+    int i = slower(r);
+    while (i > 0 && i < r->ranked && c[i].choice.value[BY_MESH] == c[0].choice.value[BY_MESH]) i++;
+    return i < r->ranked ? i : 0;
+}
+
+static void print_frontier(const struct report *r)
+{
+    char text[PLAN_WORDS];
+    if (r->frontiers < 2) return;
+    fprintf(r->out, "\nless memory for more time, of the plans that were planned\n");
+    for (int i = 0; i < r->frontiers; i++) {
+        const struct candidate *c = &r->search.of[r->frontier[i]];
+        say(r->out, 28, "%12.3f us  %9s  %s", 1e-6 * (double)c->time, size_format(c->peak).text,
+            words_of(r, r->frontier[i], text));
+    }
+}
+
+static void print_report(const struct report *r)
+{
+    print_head(r);
+    print_plans(r);
+    fprintf(r->out, "\n");
+    if (slower(r) > 0) print_why(r, slower(r));
+    if (other_mesh(r) > slower(r)) print_why(r, other_mesh(r));
+    print_frontier(r);
+    fprintf(r->out, "searched in %.1f s\n", r->seconds);
+}
+
+/* ---- JSON -------------------------------------------------------------------------------------------------------- */
+
+static void add_candidate(cJSON *list, const struct report *r, int place)
+{
+    const struct candidate *c = &r->search.of[place];
+    cJSON *o = cJSON_CreateObject(), *exposed;
+    char text[PLAN_WORDS];
+    cJSON_AddItemToArray(list, o);
+    cJSON_AddStringToObject(o, "words", words_of(r, place, text));
+    cJSON_AddNumberToObject(o, "virtual_step_ps", (double)c->time);
+    cJSON_AddNumberToObject(o, "peak_bytes", (double)c->peak);
+    cJSON_AddNumberToObject(o, "least_bytes", (double)c->least);
+    if (c->estimate > 0) cJSON_AddNumberToObject(o, "estimated_step_ps", (double)c->estimate);
+    cJSON_AddNumberToObject(o, "computing_ps", (double)c->share.computing);
+    cJSON_AddNumberToObject(o, "exposed_ps", (double)step_share_exposed(&c->share));
+    cJSON_AddNumberToObject(o, "bubble_ps", (double)step_share_bubble(&c->share));
+    exposed = cJSON_AddObjectToObject(o, "waiting_ps");
+    for (enum traffic_kind k = 0; k < TRAFFIC_KIND_COUNT; k++)
+        cJSON_AddNumberToObject(exposed, traffic_kind_name(k), (double)c->share.waiting[k]);
+}
+
+static enum error_code write_json(const struct report *r, struct error *err)
+{
+    const struct search *s = &r->search;
+    cJSON *root = document_start("orrery search"), *plans, *frontier;
+    cJSON_AddStringToObject(root, "model", r->options->plan.model.name);
+    cJSON_AddStringToObject(root, "cluster", r->options->cluster.name);
+    cJSON_AddNumberToObject(root, "devices", s->space->devices);
+    cJSON_AddNumberToObject(root, "memory_bytes", (double)s->memory);
+    cJSON_AddNumberToObject(root, "batch", (double)r->options->plan.B);
+    cJSON_AddNumberToObject(root, "seq", (double)r->options->plan.S);
+    cJSON_AddStringToObject(root, "words", r->common);
+    cJSON_AddStringToObject(root, "planner", r->planner->name);
+    cJSON_AddNumberToObject(root, "legal", s->count);
+    cJSON_AddNumberToObject(root, "above_memory", (double)s->over);
+    cJSON_AddNumberToObject(root, "planned", (double)s->planned);
+    cJSON_AddNumberToObject(root, "fit", r->ranked);
+    cJSON_AddBoolToObject(root, "all_planned", s->planned + s->over >= s->count);
+    plans = cJSON_AddArrayToObject(root, "plans");
+    for (int i = 0; i < r->shown; i++) add_candidate(plans, r, i);
+    frontier = cJSON_AddArrayToObject(root, "frontier");
+    for (int i = 0; i < r->frontiers; i++) add_candidate(frontier, r, r->frontier[i]);
+    const enum error_code e = json_write(r->options->json, root, err);
+    cJSON_Delete(root);
+    return fail_about(err, e, "--json");
+}
+
+/* ---- nothing fits ------------------------------------------------------------------------------------------------ */
+
+/* That needs least, as far as is known. */
+static int smallest(const struct search *s)
+{
+    int least = 0;
+    for (int i = 1; i < s->count; i++)
+        if (s->of[i].least > 0 && (s->of[least].least == 0 || s->of[i].least < s->of[least].least)) least = i;
+    return least;
+}
+
+static enum error_code nothing_fits(const struct report *r, struct error *err)
+{
+    const struct search *s = &r->search;
+    char words[PLAN_WORDS];
+    struct plan p;
+    if (s->count == 0)
+        return fail(err, ERR_PLAN, "--devices %d: no mesh, scheme and number of microbatches can be combined",
+                    s->space->devices);
+    const int at = smallest(s);
+    const uint64_t needs = s->of[at].peak > s->of[at].least ? s->of[at].peak : s->of[at].least;
+    struct plan_space wider = *s->space;
+    struct change change[3];
+    char changes[3 * PLAN_WORDS] = "";
+    int used = 0, n = 0;
+    wider.only[BY_OFFLOAD] = "none,optimizer";
+    if (plan_space_make(s->space, &s->of[at].choice, &p)) n = search_changes(&wider, &p, s->memory, change, 3);
+    for (int i = 0; i < n; i++)
+        used += snprintf(changes + used, sizeof changes - (size_t)used, "%s%s (%s, %.1f us)", i ? ", or " : "",
+                         change[i].words, size_format(change[i].peak).text, 1e-6 * (double)change[i].time);
+    return fail(err, ERR_CHECK,
+                "--memory %s: none of %d plans fits: the smallest, %s, needs at least %s, %.1f %% more%s%s",
+                size_format(s->memory).text, s->count, words_of(r, at, words), size_format(needs).text,
+                100 * ((double)needs / (double)s->memory - 1), n ? "; what would fit: " : "", changes);
+}
+
+/* ---- the command ------------------------------------------------------------------------------------------------- */
+
+/* The words of the command line that are of `orrery train`, too. */
+static void take_common(struct report *r)
+{
+    const struct train_options *o = r->options;
+    size_t used = 0;
+    for (int i = 0; i < o->argc; i++) {
+        const struct option *own = own_options;
+        const size_t name = strcspn(o->argv[i], "=");
+        while (own->kind != OPTION_END && (own->name == NULL || strlen(own->name) != name ||
+                                           strncmp(own->name, o->argv[i], name) != 0)) own++;
+        const bool json = strncmp(o->argv[i], "--json", name) == 0 || strncmp(o->argv[i], "--memory", name) == 0;
+        if (own->kind != OPTION_END || json) {
+            i += o->argv[i][name] == '\0';              /* its value is the next word */
+            continue;
+        }
+        if (used + strlen(o->argv[i]) + 2 < sizeof r->common)
+            used += (size_t)snprintf(r->common + used, sizeof r->common - used, "%s%s", used ? " " : "", o->argv[i]);
+    }
+}
+
+static enum error_code search(struct report *r, struct error *err)
+{
+    const double start = measure_now();
+    enum error_code e = r->planner->choose(&r->search, err);
+    if (!e) e = search_rank(&r->search, &r->ranked, err);
+    r->seconds = measure_now() - start;
+    if (!e && r->ranked == 0) e = nothing_fits(r, err);
+    if (e) return e;
+    r->shown = r->ranked < asked.top ? r->ranked : asked.top;
+    r->frontier = calloc((size_t)r->ranked, sizeof *r->frontier);
+    if (r->frontier == NULL) return fail(err, ERR_MEMORY, "no memory for a list of plans");
+    r->frontiers = search_frontier(r->search.of, r->ranked, r->frontier);
+    print_report(r);
+    return r->options->json ? write_json(r, err) : OK;
+}
+
+static enum error_code run(const struct train_options *o, struct error *err)
+{
+    struct report r = { .options = o, .out = report_stream(o) };
+    asked.space.base = &o->plan, asked.space.devices = asked.devices;
+    enum error_code e = planner_find(&r.planner, asked.planner, err);
+    if (!e) e = cluster_check(&o->cluster, asked.devices, o->plan.dtype, err);
+    if (!e) e = plan_space_open(&asked.space, err);
+    if (e) return e;
+    r.search = (struct search){ .space = &asked.space, .memory = o->memory ? o->memory : o->cluster.memory,
+                                .most = asked.plans_given ? asked.plans : r.planner->most };
+    take_common(&r);
+    e = search(&r, err);
+    free(r.frontier);
+    search_close(&r.search);
+    plan_space_close(&asked.space);
+    return e;
+}
+
+enum error_code command_search(int argc, char **argv, int *status, struct error *err)
+{
+    struct train_options o;
+    (void)status;
+    asked.planner = planner_at(0)->name, asked.top = 5;
+    enum error_code e = train_parse(&o, &run_search, argc - 2, argv + 2, err);
+    if (!e && !o.help && launcher_rank() == 0) e = run(&o, err);
+    train_options_free(&o);
+    return e;
+}

@@ -1,0 +1,175 @@
+/* beam.c -- the planner that improves a few promising plans, a dimension at a time.
+ *
+ * Every mesh, with a few numbers of microbatches, is estimated with the first scheme of each kind.  From the most
+ * promising on, each is improved: of every dimension, all values are looked at, and the best is taken, until none is
+ * better.  A plan that does not fit is worse than one that does, and the worse the more it lacks.  It ends when WIDTH
+ * plans have been improved that fit.  What was looked at on the way is ranked with the rest.
+ *
+ * Source   local search from the best of many starts, a beam: B. Lowerre, "The HARPY speech recognition system", 1976.
+ * Cost     some hundred estimates for each of WIDTH plans, and a few for each mesh; an exhaustive search needs the
+ *          product of all dimensions.
+ */
+#include "emulated_devices/search/planner.h"
+#include <stdlib.h>
+
+enum { WIDTH = 8, MOST_IMPROVED = 40, ROUNDS = 4 };
+
+/* A plan as far as it is known. */
+struct standing { struct choice choice; uint64_t lacks; picoseconds estimate; bool legal; };
+
+static bool better(const struct standing *a, const struct standing *b)
+{
+    if (a->legal != b->legal) return a->legal;
+    if (a->lacks != b->lacks) return a->lacks < b->lacks;
+    return a->estimate < b->estimate;
+}
+
+/* Look at a choice: from now on it is among the candidates.  What it lacks is not asked if it is worse than a plan that
+ * fits in any case. */
+static enum error_code look(struct search *s, struct standing *at, const struct standing *best, struct error *err)
+{
+    int place = search_find(s, &at->choice);
+    struct plan p;
+    at->legal = place >= 0 || plan_space_make(s->space, &at->choice, &p);
+    if (!at->legal) return OK;
+    const enum error_code e = place < 0 ? search_add(s, &p, &at->choice, true, &place, err) : OK;
+    if (e) return e;
+    at->lacks = 0, at->estimate = s->of[place].estimate > 0 ? s->of[place].estimate : INT64_MAX;
+    if (best && best->legal && best->lacks == 0 && at->estimate >= best->estimate) return OK;
+    return search_lacks(s, place, &at->lacks, err);
+}
+
+/* Try every value of a dimension; of a schedule, with every number of stages. */
+static enum error_code try_values(struct search *s, struct standing *best, const struct standing *from,
+                                  enum dimension d, struct error *err)
+{
+    struct plan p;
+    enum error_code e = OK;
+    if (!plan_space_make(s->space, &from->choice, &p)) p = *s->space->base;
+    for (enum dimension before = BY_MESH; before < d; before++)
+        plan_space_set(s->space, before, &p, from->choice.value[before]);
+    for (int i = 0; i < plan_space_values(s->space, d, &p) && !e; i++) {
+        struct standing new = *from;
+        new.choice.value[d] = i;
+        if (d == BY_SCHEDULE) {
+            struct plan q = p;
+            new.choice.value[BY_CHUNKS] = 0;
+            if (plan_space_set(s->space, d, &q, i)) e = try_values(s, best, &new, BY_CHUNKS, err);
+            continue;
+        }
+        e = look(s, &new, best, err);
+        if (!e && better(&new, best)) *best = new;
+    }
+    return e;
+}
+
+static enum error_code improve(struct search *s, struct standing *at, struct error *err)
+{
+    enum error_code e = OK;
+    for (int round = 0; round < ROUNDS && !e; round++) {
+        const struct standing before = *at;
+        for (enum dimension d = BY_MICROS; d < DIMENSION_COUNT && !e; d++) {
+            const struct standing from = *at;
+            e = try_values(s, at, &from, d, err);
+        }
+        if (!better(at, &before)) break;
+    }
+    return e;
+}
+
+/* ---- where to start ---------------------------------------------------------------------------------------------- */
+
+/* The first value of every later dimension that is wanted. */
+static void first_values(const struct plan_space *s, struct choice *c, enum dimension from)
+{
+    struct plan p = *s->base;
+    for (enum dimension d = BY_MESH; d < DIMENSION_COUNT; d++) {
+        for (int i = 0; d >= from && i < plan_space_values(s, d, &p); i++) {
+            struct plan q = p;
+            c->value[d] = i;
+            if (plan_space_set(s, d, &q, i)) break;
+        }
+        plan_space_set(s, d, &p, c->value[d]);
+    }
+}
+
+/* A mesh's start: if the first schemes cannot be combined, the first that can, changing one of them. */
+static enum error_code start_with(struct search *s, struct standing *at, struct error *err)
+{
+    enum error_code e = OK;
+    first_values(s->space, &at->choice, BY_RECOMPUTE);
+    e = look(s, at, NULL, err);
+    for (enum dimension d = BY_TENSOR; d < DIMENSION_COUNT && !e && !at->legal; d++) {
+        const struct standing from = *at;
+        e = try_values(s, at, &from, d, err);
+    }
+    return e;
+}
+
+/* Numbers of microbatches that are tried: the first with a microbatch for each stage, with four, and the most. */
+static int numbers_of_micros(const struct plan_space *s, const struct plan *mesh, int value[3])
+{
+    const int pp = mesh->mesh.size[PP], least[] = { pp, 4 * pp };
+    const int values = plan_space_values(s, BY_MICROS, mesh);
+    int n = 0, last = -1;
+    for (int i = 0; i < values; i++) {
+        struct plan p = *mesh;
+        if (!plan_space_set(s, BY_MICROS, &p, i)) continue;
+        last = i;
+        if (n < 2 && p.micros >= least[n]) value[n++] = i;
+    }
+    if (last >= 0 && (n == 0 || value[n - 1] != last)) value[n++] = last;
+    return n;
+}
+
+static int most_promising(const void *a, const void *b)
+{
+    const struct standing *x = a, *y = b;
+    if (x->estimate != y->estimate) return x->estimate < y->estimate ? -1 : 1;
+    for (int d = 0; d < DIMENSION_COUNT; d++)
+        if (x->choice.value[d] != y->choice.value[d]) return x->choice.value[d] < y->choice.value[d] ? -1 : 1;
+    return 0;
+}
+
+static enum error_code starts_of(struct search *s, struct standing *start, int *count, struct error *err)
+{
+    enum error_code e = OK;
+    for (int m = 0; m < s->space->meshes && !e; m++) {
+        struct plan p = *s->space->base;
+        int value[3];
+        plan_space_set(s->space, BY_MESH, &p, m);
+        const int n = numbers_of_micros(s->space, &p, value);
+        for (int i = 0; i < n && !e; i++) {
+            struct standing at = { .choice.value = { [BY_MESH] = m, [BY_MICROS] = value[i] } };
+            e = start_with(s, &at, err);
+            if (!e && at.legal) start[(*count)++] = at;
+        }
+    }
+    return e;
+}
+
+static enum error_code choose(struct search *s, struct error *err)
+{
+    struct standing *start = calloc(3 * (size_t)s->space->meshes + 1, sizeof *start);
+    int count = 0, good = 0;
+    if (start == NULL) return fail(err, ERR_MEMORY, "no memory for %d meshes", s->space->meshes);
+    enum error_code e = starts_of(s, start, &count, err);
+    qsort(start, (size_t)count, sizeof *start, most_promising);
+    for (int i = 0; i < count && i < MOST_IMPROVED && good < WIDTH && !e; i++) {
+        e = improve(s, &start[i], err);
+        good += start[i].legal && start[i].lacks == 0;
+    }
+    for (int i = MOST_IMPROVED; i < count && good == 0 && !e; i++) {    /* what fits may promise least */
+        e = improve(s, &start[i], err);
+        good += start[i].legal && start[i].lacks == 0;
+    }
+    free(start);
+    return e;
+}
+
+const struct planner planner_beam = {
+    .name = "beam", .description = "the most promising meshes, improved a dimension at a time",
+    .source = "B. Lowerre, The HARPY speech recognition system, 1976",
+    .promise = "no change of one dimension of it has a better estimate",
+    .most = 32, .choose = choose,
+};

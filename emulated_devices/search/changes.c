@@ -1,0 +1,117 @@
+/* changes.c -- what to change in a plan so that it fits. */
+#include "emulated_devices/search/search.h"
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+struct variant { struct plan plan; struct candidate found; char words[PLAN_WORDS]; };
+enum { MOST_VARIANTS = 256, MOST_PLANNED = 16 };
+
+struct variants {
+    const struct plan_space *space;
+    uint64_t memory;
+    struct estimator estimator;
+    const char *words;                  /* of the plan */
+    struct variant *of;
+    int count;
+};
+
+/* Several changes may come to the same; some to none. */
+static bool is_new(const struct variants *v, const char *words)
+{
+    bool new = strcmp(words, v->words) != 0;
+    for (int i = 0; i < v->count && new; i++) new = strcmp(words, v->of[i].words) != 0;
+    return new;
+}
+
+static void consider(struct variants *v, const struct plan *q)
+{
+    struct variant *new = &v->of[v->count];
+    struct error unread;
+    if (v->count == MOST_VARIANTS) return;
+    new->plan = *q, new->found = (struct candidate){ .time = 0 };
+    plan_space_words(&new->plan, new->words, sizeof new->words);
+    if (!is_new(v, new->words) || !plan_space_is_legal(&new->plan)) return;
+    if (search_bound(&new->plan, &new->found.least, &unread) || new->found.least > v->memory) return;
+    if ( estimate_step(&v->estimator, &new->plan, &new->found.estimate, &unread)) return;
+    v->count++;
+}
+
+/* Of two changes, both are of what decides most about memory. */
+static bool saves(enum dimension d)
+{
+    return d == BY_MICROS || d == BY_RECOMPUTE || d == BY_DATA || d == BY_OFFLOAD;
+}
+
+/* Every other value of a dimension; after it, of a later one. */
+static void vary(struct variants *v, const struct plan *p, enum dimension first, int more)
+{
+    for (enum dimension d = first; d < DIMENSION_COUNT; d++)
+        for (int i = 0; i < plan_space_values(v->space, d, p) && (first == BY_MESH || saves(d)); i++) {
+            struct plan q = *p;
+            if (!plan_space_set(v->space, d, &q, i)) continue;
+            if (more > 0) vary(v, &q, d + 1, more - 1);
+            else consider(v, &q);
+        }
+}
+
+static int by_estimate(const void *a, const void *b)
+{
+    const picoseconds x = ((const struct variant *)a)->found.estimate, y = ((const struct variant *)b)->found.estimate;
+    return x < y ? -1 : x > y;
+}
+
+static int by_time(const void *a, const void *b)
+{
+    const picoseconds x = ((const struct change *)a)->time, y = ((const struct change *)b)->time;
+    return x < y ? -1 : x > y;
+}
+
+/* The words of a plan that another does not have. */
+static void changed_words(const char *had, const char *has, char *text, size_t size)
+{
+    size_t used = 0;
+    text[0] = '\0';
+    for (const char *at = has; at && *at; ) {
+        const char *end = strstr(at, " --");
+        const size_t n = end ? (size_t)(end - at) : strlen(at);
+        char word[PLAN_WORDS];
+        snprintf(word, sizeof word, "%.*s", (int)n, at);
+        const char *in = strstr(had, word);
+        if ((in == NULL || (in[n] != ' ' && in[n] != '\0')) && used + n + 2 < size)
+            used += (size_t)snprintf(text + used, size - used, "%s%s", used ? " " : "", word);
+        at = end ? end + 1 : NULL;
+    }
+}
+
+/* Plan the variants from `first` on, those that promise most first, until there are `most` changes. */
+static int plan_variants(struct variants *v, int first, struct change *out, int n, int most)
+{
+    struct error unread;
+    qsort(v->of + first, (size_t)(v->count - first), sizeof *v->of, by_estimate);
+    for (int i = first; i < v->count && i < first + MOST_PLANNED && n < most; i++) {
+        struct variant *w = &v->of[i];
+        if (search_plan(&w->plan, &w->found, &unread) || w->found.peak > v->memory) continue;
+        out[n] = (struct change){ .time = w->found.time, .peak = w->found.peak };
+        changed_words(v->words, w->words, out[n].words, sizeof out[n].words);
+        n += out[n].words[0] != '\0';
+    }
+    return n;
+}
+
+int search_changes(const struct plan_space *s, const struct plan *p, uint64_t memory, struct change *out, int most)
+{
+    char words[PLAN_WORDS];
+    struct variants v = { .space = s, .memory = memory, .words = plan_space_words(p, words, sizeof words),
+                          .of = calloc(MOST_VARIANTS, sizeof *v.of) };
+    int n = 0;
+    for (int more = 0; more < 2 && v.of && n < most; more++) {
+        const int first = v.count;
+        vary(&v, p, more ? BY_MICROS : BY_MESH, more);
+        n = plan_variants(&v, first, out, n, most);
+    }
+    free(v.of);
+    estimator_close(&v.estimator);
+    if (n > 0) qsort(out, (size_t)n, sizeof *out, by_time);
+    return n;
+}

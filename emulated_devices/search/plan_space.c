@@ -1,0 +1,339 @@
+#include "emulated_devices/search/plan_space.h"
+#include "emulated_devices/plan/recompute.h"
+#include "ref/io/options.h"
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+/* ---- lists of words ---------------------------------------------------------------------------------------------- */
+
+static bool list_has(const char *list, const char *word)
+{
+    const size_t n = strlen(word);
+    for (const char *at = list; at; at = strchr(at, ',') ? strchr(at, ',') + 1 : NULL)
+        if (strncmp(at, word, n) == 0 && (at[n] == ',' || at[n] == '\0')) return true;
+    return list == NULL;
+}
+
+static bool list_has_number(const char *list, int number)
+{
+    char word[16];
+    snprintf(word, sizeof word, "%d", number);
+    return list_has(list, word);
+}
+
+/* Whether every word is a number above 0 without a leading zero, so that list_has_number finds it. */
+static enum error_code check_numbers(const char *flag, const char *list, struct error *err)
+{
+    for (const char *at = list; at && *at; ) {
+        char *end;
+        const long n = *at >= '1' && *at <= '9' ? strtol(at, &end, 10) : 0;
+        if (n < 1 || n > 1000000 || (*end != ',' && *end != '\0') || (*end == ',' && end[1] == '\0'))
+            return fail(err, ERR_USAGE, "%s %.60s: must be numbers above 0 with commas between, such as 1,2,4", flag,
+                        list);
+        at = *end == ',' ? end + 1 : end;
+    }
+    return list && !*list ? fail(err, ERR_USAGE, "%s: must be numbers such as 1,2,4", flag) : OK;
+}
+
+/* ---- names of a dimension ---------------------------------------------------------------------------------------- */
+
+static const char *const recomputations[] = { "none", "selective", "selective++", "full" };
+static const char *const offloaded[] = { "none", "optimizer" };
+enum {
+    RECOMPUTATIONS = sizeof recomputations / sizeof *recomputations, OFFLOADS = sizeof offloaded / sizeof *offloaded
+};
+
+static const char *const flags[] = {
+#define X(id, flag) flag,
+    DIMENSIONS(X)
+#undef X
+};
+
+static const struct { enum dimension dimension; enum scheme_kind kind; } kinds[] = {
+    { BY_TENSOR, TENSOR_SCHEME }, { BY_ATTENTION, ATTENTION_SCHEME }, { BY_EXPERTS, EXPERT_SCHEME },
+    { BY_DATA, DATA_SCHEME }, { BY_SCHEDULE, PIPELINE_SCHEME },
+};
+enum { KINDS = sizeof kinds / sizeof *kinds };
+
+/* The kind of schemes that a dimension chooses from; -1: it chooses no scheme. */
+static int kind_of(enum dimension d)
+{
+    for (int i = 0; i < KINDS; i++)
+        if (kinds[i].dimension == d) return (int)kinds[i].kind;
+    return -1;
+}
+
+static int schemes_of(enum scheme_kind kind)
+{
+    int n = 0;
+    while (scheme_at(kind, n)) n++;
+    return n;
+}
+
+/* The names that a dimension's list may have.  @return how many. */
+static size_t names_of(enum dimension d, const char *name[])
+{
+    const int kind = kind_of(d);
+    size_t n = 0;
+    for (int i = 0; kind >= 0 && scheme_at((enum scheme_kind)kind, i); i++)
+        name[n++] = scheme_at((enum scheme_kind)kind, i)->name;
+    for (int i = 0; d == BY_RECOMPUTE && i < RECOMPUTATIONS; i++) name[n++] = recomputations[i];
+    for (int i = 0; d == BY_OFFLOAD && i < OFFLOADS; i++) name[n++] = offloaded[i];
+    return n;
+}
+
+static enum error_code check_names(enum dimension d, const char *list, struct error *err)
+{
+    const char *name[SCHEMES_MOST];
+    const size_t n = names_of(d, name);
+    for (const char *at = list; at; at = strchr(at, ',') ? strchr(at, ',') + 1 : NULL) {
+        char word[64];
+        size_t i = 0;
+        snprintf(word, sizeof word, "%.*s", (int)strcspn(at, ","), at);
+        while (i < n && strcmp(name[i], word) != 0) i++;
+        if (i == n) return fail_unknown_name(err, flags[d], word, name, n);
+    }
+    return OK;
+}
+
+static enum error_code check_lists(const struct plan_space *s, struct error *err)
+{
+    enum error_code e = OK;
+    for (enum dimension d = BY_MESH; d < DIMENSION_COUNT && !e; d++) {
+        if (s->only[d] == NULL) continue;
+        e = d == BY_MICROS || d == BY_CHUNKS ? check_numbers(flags[d], s->only[d], err)
+                                             : check_names(d, s->only[d], err);
+    }
+    for (enum axis a = 0; a < AXIS_COUNT && !e; a++) {
+        char flag[16];
+        snprintf(flag, sizeof flag, "--%s", axis_name(a));
+        e = check_numbers(flag, s->sizes[a], err);
+    }
+    return e;
+}
+
+/* ---- meshes ------------------------------------------------------------------------------------------------------ */
+
+/* What of a mesh cannot be, whatever the schemes are. */
+static bool mesh_fits(const struct plan_space *s, const struct arrangement *a)
+{
+    const struct plan *p = s->base;
+    const int stage = a->size[DP] * a->size[CP] * a->size[TP];
+    const bool mixture = p->model.mlp == MLP_MIXTURE;
+    for (enum axis x = 0; x < AXIS_COUNT; x++)
+        if (!list_has_number(s->sizes[x], x == EP ? a->ep : a->size[x])) return false;
+    return a->size[PP] <= p->model.L && p->B % a->size[DP] == 0 && a->size[CP] <= p->S &&
+           (a->ep == 1 || (mixture && stage % a->ep == 0 && p->model.mixture.E % a->ep == 0));
+}
+
+static bool add_mesh(struct plan_space *s, const struct arrangement *a, int *room)
+{
+    if (!mesh_fits(s, a)) return true;
+    if (s->meshes == *room) {
+        struct arrangement *more = realloc(s->mesh, (size_t)(*room = 2 * *room + 64) * sizeof *more);
+        if (more == NULL) return false;
+        s->mesh = more;
+    }
+    s->mesh[s->meshes++] = *a;
+    return true;
+}
+
+enum error_code plan_space_open(struct plan_space *s, struct error *err)
+{
+    const int n = s->devices;
+    int room = 0;
+    bool memory = true;
+    enum error_code e = check_lists(s, err);
+    if (e) return e;
+    for (int tp = 1; tp <= n; tp++)
+        for (int cp = 1; cp <= n / tp; cp++)
+            for (int dp = 1; dp <= n / tp / cp && n % (tp * cp) == 0; dp++)
+                for (int ep = 1; ep <= tp * cp * dp && n % (tp * cp * dp) == 0; ep++) {
+                    const struct arrangement a = {
+                        .size = { [PP] = n / tp / cp / dp, [DP] = dp, [CP] = cp, [EP] = 1, [TP] = tp }, .ep = ep
+                    };
+                    memory = memory && (ep == 1 || s->base->model.mlp == MLP_MIXTURE ? add_mesh(s, &a, &room) : true);
+                }
+    if (!memory) return fail(err, ERR_MEMORY, "no memory for a list of meshes");
+    if (s->meshes == 0)
+        return fail(err, ERR_PLAN, "--devices %d: there is no mesh of %d devices with the sizes asked for", n, n);
+    return OK;
+}
+
+void plan_space_close(struct plan_space *s)
+{
+    free(s->mesh);
+    s->mesh = NULL, s->meshes = 0;
+}
+
+static bool set_mesh(struct plan *p, const struct arrangement *a)
+{
+    p->ep = a->ep, p->etp = 1;
+    return mesh_make(&p->mesh, a->size, NULL) == OK;
+}
+
+/* ---- other dimensions -------------------------------------------------------------------------------------------- */
+
+/* The nth divisor of a number, from the smallest; 0: there are not so many. */
+static int64_t divisor(int64_t number, int n)
+{
+    for (int64_t d = 1; d <= number; d++)
+        if (number % d == 0 && n-- == 0) return d;
+    return 0;
+}
+
+static int divisors(int64_t number)
+{
+    int n = 0;
+    while (divisor(number, n)) n++;
+    return n;
+}
+
+/* Whether there is anything for a kind of schemes to split. */
+static bool splits(const struct plan *p, enum scheme_kind kind)
+{
+    switch (kind) {
+    case TENSOR_SCHEME:    return p->mesh.size[TP] > 1;
+    case ATTENTION_SCHEME: return p->mesh.size[CP] > 1;
+    case EXPERT_SCHEME:    return p->ep > 1;
+    case DATA_SCHEME:      return plan_copies(p) > 1;
+    case PIPELINE_SCHEME:  return p->mesh.size[PP] > 1;
+    default:               return false;
+    }
+}
+
+static void set_name(struct plan *p, enum scheme_kind kind, const char *name)
+{
+    if (kind == TENSOR_SCHEME) p->tensor = name;
+    if (kind == ATTENTION_SCHEME) p->attention = name;
+    if (kind == EXPERT_SCHEME) p->dispatch = name;
+    if (kind == DATA_SCHEME) p->data.scheme = name;
+    if (kind == PIPELINE_SCHEME) p->schedule = name;
+}
+
+static bool set_scheme(const struct plan_space *s, enum dimension d, struct plan *p, int value)
+{
+    const enum scheme_kind kind = (enum scheme_kind)kind_of(d);
+    const struct scheme *scheme = scheme_at(kind, value);
+    set_name(p, kind, scheme->name);
+    return !splits(p, kind) || (scheme->equality != DIFFERS && list_has(s->only[d], scheme->name));
+}
+
+static bool set_chunks(const struct plan_space *s, struct plan *p, int value)
+{
+    const struct schedule_generator *g = schedule_generator(p->schedule, NULL);
+    p->chunks = g->chunks ? g->chunks : value + 1;
+    if (g->chunks) return value == 0;
+    return p->mesh.size[PP] == 1 || list_has_number(s->only[BY_CHUNKS], p->chunks)
+               ? p->chunks == 1 || p->model.L % (p->mesh.size[PP] * p->chunks) == 0 : false;
+}
+
+int plan_space_values(const struct plan_space *s, enum dimension d, const struct plan *p)
+{
+    const int kind = kind_of(d), pp = p->mesh.size[PP];
+    if (kind >= 0) return splits(p, (enum scheme_kind)kind) ? schemes_of((enum scheme_kind)kind) : 1;
+    switch (d) {
+    case BY_MESH:      return s->meshes;
+    case BY_MICROS:    return divisors(p->B / p->mesh.size[DP]);
+    case BY_RECOMPUTE: return RECOMPUTATIONS;
+    case BY_OFFLOAD:   return OFFLOADS;
+    case BY_CHUNKS:    return pp == 1 ? 1 : (int)(p->model.L / pp);
+    default:           return 1;
+    }
+}
+
+/* Microbatches, stages and the classes that are offloaded. */
+static bool set_value(const struct plan_space *s, enum dimension d, struct plan *p, int value)
+{
+    switch (d) {
+    case BY_MICROS:
+        p->micros = (int)divisor(p->B / p->mesh.size[DP], value);
+        return list_has_number(s->only[d], p->micros);
+    case BY_RECOMPUTE:
+        p->recompute = value ? recomputations[value] : NULL;
+        return list_has(s->only[d], recomputations[value]);
+    case BY_OFFLOAD:
+        p->data.offload = value ? 1u << OPTIMIZER : 0;
+        return s->only[d] ? list_has(s->only[d], offloaded[value]) : value == 0;
+    default:
+        return set_chunks(s, p, value);
+    }
+}
+
+bool plan_space_set(const struct plan_space *s, enum dimension d, struct plan *p, int value)
+{
+    if (d == BY_MESH) return set_mesh(p, &s->mesh[value]);
+    return kind_of(d) >= 0 ? set_scheme(s, d, p, value) : set_value(s, d, p, value);
+}
+
+bool plan_space_is_legal(struct plan *p)
+{
+    struct error unread;
+    return plan_check(p, &unread) == OK;
+}
+
+bool plan_space_make(const struct plan_space *s, const struct choice *c, struct plan *p)
+{
+    *p = *s->base;
+    for (enum dimension d = BY_MESH; d < DIMENSION_COUNT; d++)
+        if (c->value[d] >= plan_space_values(s, d, p) || !plan_space_set(s, d, p, c->value[d])) return false;
+    return plan_space_is_legal(p);
+}
+
+/* ---- all of them ------------------------------------------------------------------------------------------------- */
+
+struct all { const struct plan_space *s; plan_space_fn *each; void *context; struct error *err; struct choice choice; };
+
+static enum error_code descend(struct all *w, enum dimension d, const struct plan *p)
+{
+    const int values = plan_space_values(w->s, d, p);
+    enum error_code e = OK;
+    for (int i = 0; i < values && !e; i++) {
+        struct plan q = *p;
+        w->choice.value[d] = i;
+        if (!plan_space_set(w->s, d, &q, i)) continue;
+        if (d + 1 < DIMENSION_COUNT) e = descend(w, d + 1, &q);
+        else if (plan_space_is_legal(&q)) e = w->each(&q, &w->choice, w->context, w->err);
+    }
+    return e;
+}
+
+enum error_code plan_space_each(const struct plan_space *s, plan_space_fn *each, void *context, struct error *err)
+{
+    struct all w = { .s = s, .each = each, .context = context, .err = err };
+    return descend(&w, BY_MESH, s->base);
+}
+
+/* ---- as words ---------------------------------------------------------------------------------------------------- */
+
+static void add_words(char *text, size_t size, const char *format, ...) __attribute__((format(printf, 3, 4)));
+static void add_words(char *text, size_t size, const char *format, ...)
+{
+    const size_t used = strlen(text);
+    va_list args;
+    va_start(args, format);
+    vsnprintf(text + used, size - used, format, args);
+    va_end(args);
+}
+
+const char *plan_space_words(const struct plan *p, char *text, size_t size)
+{
+    const char *const name[] = {
+        [TENSOR_SCHEME] = p->tensor, [ATTENTION_SCHEME] = p->attention, [EXPERT_SCHEME] = p->dispatch,
+        [DATA_SCHEME] = p->data.scheme, [PIPELINE_SCHEME] = p->schedule,
+    };
+    text[0] = '\0';
+    for (enum axis a = 0; a < AXIS_COUNT; a++) {
+        const int n = a == EP ? p->ep : p->mesh.size[a];
+        if (n > 1) add_words(text, size, "--%s %d ", axis_name(a), n);
+    }
+    for (int i = 0; i < KINDS; i++)
+        if (splits(p, kinds[i].kind)) add_words(text, size, "%s %s ", flags[kinds[i].dimension], name[kinds[i].kind]);
+    if (p->chunks > 1) add_words(text, size, "--chunks %d ", p->chunks);
+    if (p->recompute) add_words(text, size, "--recompute %s ", p->recompute);
+    if (p->data.offload) add_words(text, size, "--offload optimizer ");
+    add_words(text, size, "--micro %d", p->micros);
+    return text;
+}

@@ -1,0 +1,23 @@
+/* planner.h -- how a search chooses the plans that it looks at.  A planner is a file, and a line in planners.c. */
+#ifndef ORRERY_SEARCH_PLANNER_H
+#define ORRERY_SEARCH_PLANNER_H
+
+#include "emulated_devices/search/search.h"
+
+struct planner {
+    const char *name;                   /* as typed */
+    const char *description, *source;   /* one line; the paper */
+    const char *promise;                /* what is known of the winner if all that was chosen was planned, too */
+    int most;                           /* plans that are planned, by default; 0: all */
+    /** Add the plans that are worth ranking to a search (search_add).  Its estimator, memory and space are set.
+     *  @return OK; ERR_PLAN: the space is not for this planner; ERR_MEMORY. */
+    enum error_code (*choose)(struct search *, struct error *);
+};
+
+/** The planner at this place, from 0; the first is the default.  @return NULL after the last. */
+const struct planner *planner_at(int place);
+
+/** @return OK, or ERR_USAGE naming the most similar. */
+enum error_code planner_find(const struct planner **, const char *name, struct error *);
+
+#endif

@@ -1,0 +1,32 @@
+/* planners.c -- every planner.  A new one needs one line here. */
+#include "emulated_devices/search/planner.h"
+#include "ref/io/options.h"
+#include <string.h>
+
+#define PLANNERS(X)                     \
+    X(planner_beam)                     \
+    X(planner_exhaustive)
+
+#define X(symbol) extern const struct planner symbol;
+PLANNERS(X)
+#undef X
+
+static const struct planner *const planners[] = {
+#define X(symbol) &symbol,
+    PLANNERS(X)
+#undef X
+    NULL
+};
+enum { COUNT = sizeof planners / sizeof *planners - 1 };
+
+const struct planner *planner_at(int place) { return place < COUNT ? planners[place] : NULL; }
+
+enum error_code planner_find(const struct planner **found, const char *name, struct error *err)
+{
+    const char *names[COUNT];
+    for (int i = 0; i < COUNT; i++) {
+        names[i] = planners[i]->name;
+        if (strcmp(names[i], name) == 0) return *found = planners[i], OK;
+    }
+    return fail_unknown_name(err, "--planner", name, names, COUNT);
+}

@@ -1,0 +1,81 @@
+/* search.h -- the best plans of a space: by the time that a step of them takes, within a device's memory.
+ *
+ * A plan is known in three ways, each dearer than the one before:
+ *
+ *     least      a lower bound of its peak, of the devices at the first and the last place of the pipeline
+ *                (plan_memory.h).  A plan above the memory is not planned: its peak cannot be less, so no plan that
+ *                fits is ever lost.
+ *     estimate   about what a step takes (estimate.h).  It decides which plans are planned, and in which order.
+ *     time, peak of the plan itself (dry_run.h): what `orrery plan` says, and a run, to the picosecond and the byte.
+ *
+ * Plans are ranked by the last alone.
+ */
+#ifndef ORRERY_SEARCH_SEARCH_H
+#define ORRERY_SEARCH_SEARCH_H
+
+#include "emulated_devices/model/step_path.h"
+#include "emulated_devices/search/estimate.h"
+#include "emulated_devices/search/plan_space.h"
+
+struct candidate {
+    struct choice choice;
+    uint64_t least;                     /* bytes; 0: not yet known */
+    picoseconds estimate;               /* 0: none */
+    picoseconds time;                   /* of a step on links that nobody shares; 0: not planned */
+    uint64_t peak;                      /* of the fullest device */
+    struct step_share share;            /* of the mean device; together they are the time, but for rounding */
+};
+
+struct search {
+    const struct plan_space *space;
+    uint64_t memory;                    /* of a device; 0: no limit */
+    int most;                           /* plans that are planned at most; 0: all */
+    bool plans_all;                     /* also what the lower bound says does not fit: for tests */
+    struct candidate *of;               /* [count] plans that were looked at */
+    int count, room;
+    int *slot, slots;                   /* where a choice is among them, by its bytes: place + 1; 0: free */
+    int64_t bounded, over, planned;     /* of them: whose bound is known; is above the memory; that were planned */
+    struct estimator estimator;
+};
+
+void search_close(struct search *);
+
+/** Keep a legal plan.
+ *  @param estimates  estimate its step.
+ *  @param[out] place among the candidates; may be NULL.  @return OK or ERR_MEMORY. */
+enum error_code search_add(struct search *, const struct plan *, const struct choice *, bool estimates, int *place,
+                           struct error *);
+
+/** The place of a choice that was added; -1: it was not. */
+int search_find(const struct search *, const struct choice *);
+
+/** What the lower bound of a candidate is above the memory; 0: it may fit.  @return OK or ERR_MEMORY. */
+enum error_code search_lacks(struct search *, int place, uint64_t *lacks, struct error *);
+
+/** The lower bound of a plan's peak.  @return OK or ERR_MEMORY. */
+enum error_code search_bound(const struct plan *, uint64_t *least, struct error *);
+
+/** Plan a step: time, peak and share of a candidate.  @return OK, or the plan's error. */
+enum error_code search_plan(const struct plan *, struct candidate *, struct error *);
+
+/** Plan the candidates that promise most, by estimate, until `most` of them are, and put those that are planned and fit
+ *  first: by time, then peak, then in the order of the space.
+ *  @param[out] ranked  how many.  @return OK or an error. */
+enum error_code search_rank(struct search *, int *ranked, struct error *);
+
+/** Of ranked candidates: those that no other beats in both time and peak, fastest first.
+ *  @param[out] place [ranked].  @return how many. */
+int search_frontier(const struct candidate *, int ranked, int place[]);
+
+/* A change of a plan that makes it fit, and the plan with it. */
+struct change { char words[PLAN_WORDS]; picoseconds time; uint64_t peak; };
+
+/**
+ * The changes of one dimension, or of two, with which a plan fits into the memory, each of them planned; those that
+ * take the least time first.  Of many only the most promising are planned; two at once are of microbatches,
+ * recomputation, the data scheme and offloading.
+ * @param[out] out [most].  @return how many.
+ */
+int search_changes(const struct plan_space *, const struct plan *, uint64_t memory, struct change *out, int most);
+
+#endif

@@ -1,0 +1,55 @@
+# `orrery search`: what it prints can be run, in the time and memory that it says; what does not fit; words that are wrong.
+. "$(dirname "$0")/lib.sh"
+here=$(cd "$(dirname "$0")/../.." && pwd)
+
+few='--devices 4 --model tiny --micro 2 --tensor 1d,1d-sp --attention ring-zigzag --data-parallel ddp,zero3 --schedule 1f1b,zb-h1 --recompute none,full'
+
+# Each printed plan, as `orrery train` and as `orrery plan`: the same virtual time and peak.
+test_plans_run() {
+    local words step peak n=0
+    run search $few --planner exhaustive --top 3 --json search.json; expect_status 0; expect_silent; expect_columns 120
+    expect_out 'so no legal plan is faster and fits'; expect_out '^why     plan [0-9]+ takes [0-9.]+ us more than plan 1'
+    expect_out '^less memory for more time'; expect_out 'each behind: orrery train --model tiny$'
+    make_text
+    while IFS='|' read -r words step peak; do
+        n=$((n + 1))
+        run train --model tiny --data "$text" --steps 1 $words --json run.json; expect_status 0
+        grep -q "\"virtual_step_ps\":$(printf '\t')$step,*\$" run.json || complain "the search says $step ps, the run $(grep virtual_step_ps run.json)"
+        [ "$(sed -n 's/.*"total":\t\([0-9]*\),*$/\1/p' run.json | sort -n | tail -n 1)" = "$peak" ] || complain "the search says $peak bytes"
+    done < <(sed -n '/"plans":/,/"frontier":/p' search.json |
+        awk -F'\t' '/"words"/ { gsub(/[",]/, "", $NF); w = $NF } /"virtual_step_ps"/ { sub(/,/, "", $NF); s = $NF } /"peak_bytes"/ { sub(/,/, "", $NF); print w "|" s "|" $NF }')
+    [ "$n" = 3 ] || complain "$n plans are printed, not 3"
+}
+
+# The usual planner; a memory that leaves the fastest out; JSON alone on the standard output.
+test_memory() {
+    run search $few --json -; expect_status 0; expect_out '^	"planner":	"beam",$'; expect_out '"above_memory":	0,$'
+    run search $few --memory 700K --planner exhaustive --json search.json; expect_status 0
+    expect_out 'a lower bound says of [1-9][0-9]* that they need more memory'; expect_out '^ +1 +[0-9.]+ +([0-6][0-9.]+K|700K) '
+    run search $few --memory 400K --planner exhaustive; expect_status 3
+    expect_error '--memory 400K: none of [0-9]+ plans fits: the smallest, --.*, needs at least [0-9.]+K, [0-9.]+ % more'
+}
+
+# A mixture's experts, and a scheme of a plug-in, take part.
+test_what_takes_part() {
+    run search --devices 2 --model mixtral-tiny --batch 4 --micro 1,2 --recompute none --data-parallel zero1,zero3 --dispatch alltoall,allgather --json -
+    expect_status 0; expect_out '"words":	".*--ep 2 '
+    run search --devices 2 --model tiny --micro 2 --recompute none --dp 2 --data-parallel half-states --plugin "$here/tutorials/plugins/half_states.c"
+    expect_status 0; expect_out '^ +1  --dp 2 --data-parallel half-states --micro 2$'
+}
+
+test_refusals() {
+    run search --help;                                      expect_status 0; expect_out '^usage: orrery search'; expect_no_out '--check'
+    run search;                                             expect_status 2; expect_error '--devices'
+    run search --devices 4 --model nothing;                 expect_status 2; expect_error '--model nothing'
+    run search --devices 4 --tensor 1e;                     expect_status 2; expect_error '--tensor 1e'
+    run search --devices 4 --micro 2,x;                     expect_status 2; expect_error '--micro 2,x'
+    run search --devices 4 --planner best;                  expect_status 2; expect_error '--planner best'
+    run search --devices 7 --tp 2;                          expect_status 2; expect_error 'no mesh of 7 devices'
+    run search --devices 3 --batch 8 --tp 1 --pp 1 --cp 1;  expect_status 2; expect_error 'no mesh of 3 devices'
+    run search --devices 4 --check ref;                     expect_status 2; expect_error 'check'
+    run search $few --json /nowhere/x;                      expect_status 1; expect_error '/nowhere/x'
+    run list planners;                                      expect_status 0; expect_out '^  beam '; expect_out '^  exhaustive '
+}
+
+run_tests test_plans_run test_memory test_what_takes_part test_refusals

@@ -1,0 +1,311 @@
+/* The search for plans: pruning by memory never loses the winner, held to brute force; what the planners find, and in
+ * which order; a scheme takes part by being registered; estimates beside plans.
+ */
+#include "emulated_devices/search/planner.h"
+#include "emulated_devices/schemes/data/data.h"
+#include "emulated_devices/verify/cases/case.h"
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdio.h>
+#include <cmocka.h>
+#include <stdlib.h>
+#include <string.h>
+#include "tests/tier.h"
+
+static struct error err;
+static struct cluster cluster;
+static struct plan base;
+
+/* Sizes that four devices divide along every axis, and that differ. */
+static int open_base(void **state)
+{
+    (void)state;
+    assert_int_equal(cluster_find(&cluster, CLUSTER_USUAL, &err), OK);
+    base = case_plan(1, 1, 1);
+    base.model.L = 4, base.model.V = 64, base.model.H = base.model.K = 4, base.model.D = 16, base.model.A = 4;
+    base.model.F = 48, base.model.S = base.S = 16, base.B = 8, base.ep = base.etp = 1, base.cluster = &cluster;
+    return 0;
+}
+
+static struct plan_space space_of(int devices)
+{
+    struct plan_space s = { .base = &base, .devices = devices };
+    s.only[BY_TENSOR] = "1d,1d-sp", s.only[BY_ATTENTION] = "ring-zigzag,ulysses";
+    s.only[BY_DATA] = "ddp,zero3", s.only[BY_SCHEDULE] = "1f1b,gpipe", s.only[BY_RECOMPUTE] = "none,full";
+    s.only[BY_MICROS] = tier_now() == TIER_VERIFY ? NULL : "2,4";
+    assert_int_equal(plan_space_open(&s, &err), OK);
+    return s;
+}
+
+/* ---- brute force ------------------------------------------------------------------------------------------------- */
+
+/* Every legal plan of a space, planned. */
+struct every { struct candidate of[2000]; int count; };
+
+static enum error_code plan_one(const struct plan *p, const struct choice *c, void *context, struct error *e)
+{
+    struct every *all = context;
+    struct candidate *new = &all->of[all->count++];
+    assert_true(all->count <= 2000);
+    new->choice = *c;
+    assert_int_equal(search_bound(p, &new->least, e), OK);
+    return search_plan(p, new, e);
+}
+
+/* Of the space of four devices, once. */
+static const struct every *brute_force(const struct plan_space *s)
+{
+    static struct every all;
+    if (all.count == 0) assert_int_equal(plan_space_each(s, plan_one, &all, &err), OK);
+    return &all;
+}
+
+static const struct candidate *best_of(const struct every *all, uint64_t memory)
+{
+    const struct candidate *best = NULL;
+    for (int i = 0; i < all->count; i++) {
+        const struct candidate *c = &all->of[i];
+        if (c->peak <= memory && (!best || c->time < best->time || (c->time == best->time && c->peak < best->peak)))
+            best = c;
+    }
+    return best;
+}
+
+static int run_planner(struct search *s, const char *name)
+{
+    const struct planner *p;
+    int ranked;
+    assert_int_equal(planner_find(&p, name, &err), OK);
+    s->most = p->most;
+    if (p->choose(s, &err) || search_rank(s, &ranked, &err)) fail_msg("%s: %s", name, err.text);
+    return ranked;
+}
+
+static void name_of(const struct plan_space *s, const struct choice *c, char *text)
+{
+    struct plan p;
+    plan_space_make(s, c, &p);
+    plan_space_words(&p, text, PLAN_WORDS);
+}
+
+/* The exhaustive planner at one memory: its winner is brute force's, and so are the plans that fit. */
+static void hold_to(const struct every *all, const struct plan_space *s, uint64_t memory)
+{
+    const struct candidate *best = best_of(all, memory);
+    struct search search = { .space = s, .memory = memory };
+    const int ranked = run_planner(&search, "exhaustive");
+    int fit = 0;
+    char ours[PLAN_WORDS], theirs[PLAN_WORDS];
+    for (int i = 0; i < all->count; i++) fit += all->of[i].peak <= memory;
+    if (ranked != fit) fail_msg("at %llu bytes %d plans fit, ranked are %d", (unsigned long long)memory, fit, ranked);
+    if (best && memcmp(&best->choice, &search.of[0].choice, sizeof best->choice) != 0) {
+        name_of(s, &best->choice, theirs), name_of(s, &search.of[0].choice, ours);
+        fail_msg("at %llu bytes the best plan is %s with %lld ps; found is %s with %lld", (unsigned long long)memory,
+                 theirs, (long long)best->time, ours, (long long)search.of[0].time);
+    }
+    assert_true(search.planned + search.over == search.count && search.count == all->count);
+    search_close(&search);
+}
+
+static int by_peak(const void *a, const void *b)
+{
+    const uint64_t x = ((const struct candidate *)a)->peak, y = ((const struct candidate *)b)->peak;
+    return x < y ? -1 : x > y;
+}
+
+static void test_brute_force(void **state)
+{
+    (void)state;
+    struct plan_space s = space_of(4);
+    const struct every *all = brute_force(&s);
+    struct candidate *sorted = malloc(sizeof *sorted * (size_t)all->count);
+    memcpy(sorted, all->of, sizeof *sorted * (size_t)all->count);
+    qsort(sorted, (size_t)all->count, sizeof *sorted, by_peak);
+    printf("%d legal plans of %d meshes; peaks %llu to %llu bytes\n", all->count, s.meshes,
+           (unsigned long long)sorted[0].peak, (unsigned long long)sorted[all->count - 1].peak);
+    assert_true(all->count > 100);
+    for (int i = 0; i < all->count; i++)
+        if (all->of[i].least > all->of[i].peak) {
+            char words[PLAN_WORDS];
+            name_of(&s, &all->of[i].choice, words);
+            fail_msg("%s: the lower bound is %llu bytes, the peak %llu", words, (unsigned long long)all->of[i].least,
+                     (unsigned long long)all->of[i].peak);
+        }
+    if (tier_now() == TIER_VERIFY) hold_to(all, &s, sorted[all->count - 1].peak);       /* everything fits */
+    hold_to(all, &s, sorted[all->count / 2].peak);
+    hold_to(all, &s, sorted[all->count / 10].peak - 1);
+    hold_to(all, &s, sorted[0].peak);                   /* one fits */
+    hold_to(all, &s, sorted[0].peak - 1);               /* none does */
+    free(sorted);
+    plan_space_close(&s);
+}
+
+/* ---- the order, and the frontier --------------------------------------------------------------------------------- */
+
+static void test_order(void **state)
+{
+    (void)state;
+    struct plan_space s = space_of(4);
+    struct search search = { .space = &s };
+    const int ranked = run_planner(&search, "exhaustive");
+    int *place = calloc((size_t)ranked, sizeof *place);
+    for (int i = 1; i < ranked; i++) assert_true(search.of[i - 1].time <= search.of[i].time);
+    const int n = search_frontier(search.of, ranked, place);
+    assert_true(n >= 2 && place[0] == 0);
+    for (int i = 0; i < ranked; i++) {                  /* each is on the frontier, or beaten by one that is */
+        bool on = false, beaten = false;
+        for (int k = 0; k < n; k++) {
+            const struct candidate *f = &search.of[place[k]];
+            on = on || place[k] == i;
+            beaten = beaten || (place[k] != i && f->time <= search.of[i].time && f->peak <= search.of[i].peak);
+        }
+        assert_true(on != beaten);
+    }
+    for (int i = 0; i < ranked; i++) {
+        const struct step_share *h = &search.of[i].share;
+        const picoseconds sum = h->computing + step_share_bubble(h) + step_share_exposed(h);
+        assert_true(sum <= search.of[i].time && sum > search.of[i].time - 100);
+    }
+    free(place);
+    search_close(&search), plan_space_close(&s);
+}
+
+/* The beam looks at less, and finds as good a plan here; its plans are legal ones. */
+static void test_beam(void **state)
+{
+    (void)state;
+    struct plan_space s = space_of(4);
+    const struct every *all = brute_force(&s);
+    for (int tight = 0; tight < 2; tight++) {
+        struct search search = { .space = &s, .memory = tight ? 150000 : 0 };
+        const int ranked = run_planner(&search, "beam");
+        const struct candidate *best = best_of(all, tight ? search.memory : UINT64_MAX);
+        assert_true(ranked > 0 && best);
+        printf("beam: %d of %d plans looked at, %lld planned; %.4f times the best\n", search.count, all->count,
+               (long long)search.planned, (double)search.of[0].time / (double)best->time);
+        assert_true(search.count < all->count);
+        assert_true(search.of[0].peak <= (tight ? search.memory : UINT64_MAX));
+        assert_true((double)search.of[0].time <= 1.05 * (double)best->time);
+        search_close(&search);
+    }
+    plan_space_close(&s);
+}
+
+/* ---- estimates --------------------------------------------------------------------------------------------------- */
+
+/* Of pipelines, which are not estimated from the plan itself. */
+static void test_estimates(void **state)
+{
+    (void)state;
+    struct plan_space s = space_of(4);
+    struct search search = { .space = &s, .most = 1 };
+    double worst = 1;
+    int n = 0, close = 0;
+    assert_int_equal(planner_at(1)->choose(&search, &err), OK);
+    for (int i = 0; i < search.count; i++) {
+        struct plan p;
+        struct candidate c = search.of[i];
+        if (!plan_space_make(&s, &c.choice, &p) || i % 3 != 0) continue;
+        assert_int_equal(search_plan(&p, &c, &err), OK);
+        const double ratio = c.estimate > c.time ? (double)c.estimate / (double)c.time
+                                                 : (double)c.time / (double)c.estimate;
+        worst = ratio > worst ? ratio : worst;
+        n++, close += ratio < 1.25;
+    }
+    printf("%d of %d estimates within a quarter of the plan, the worst %.2f times\n", close, n, worst);
+    assert_true(close >= n * 9 / 10 && worst < 2);
+    search_close(&search), plan_space_close(&s);
+}
+
+/* ---- the registry ------------------------------------------------------------------------------------------------ */
+
+static enum error_code look_for(const struct plan *p, const struct choice *c, void *context, struct error *e)
+{
+    int *seen = context;
+    (void)c, (void)e;
+    seen[0] += strcmp(p->data.scheme, "mine") == 0;
+    seen[1] += strcmp(p->data.scheme, "mine-differs") == 0 || strcmp(p->data.scheme, "diloco") == 0;
+    return OK;
+}
+
+/* What is registered takes part, unless it trains another function. */
+static void test_registered(void **state)
+{
+    static struct data_scheme mine, differs;
+    const struct data_scheme *zero1;
+    int seen[2] = { 0 };
+    (void)state;
+    assert_int_equal(data_scheme_find(&zero1, "zero1", &err), OK);
+    mine = differs = *zero1;
+    mine.head.name = "mine", differs.head.name = "mine-differs", differs.head.equality = DIFFERS;
+    assert_int_equal(scheme_add(&mine.head, &err), OK);
+    assert_int_equal(scheme_add(&differs.head, &err), OK);
+    struct plan_space s = space_of(2);
+    s.only[BY_DATA] = NULL;
+    assert_int_equal(plan_space_each(&s, look_for, seen, &err), OK);
+    assert_true(seen[0] > 0);
+    assert_int_equal(seen[1], 0);
+    plan_space_close(&s);
+}
+
+/* ---- changes ----------------------------------------------------------------------------------------------------- */
+
+static void test_changes(void **state)
+{
+    (void)state;
+    struct plan_space s = space_of(4);
+    struct change change[3];
+    struct plan p = base;
+    const int size[AXIS_COUNT] = { [PP] = 1, [DP] = 4, [CP] = 1, [EP] = 1, [TP] = 1 };
+    assert_int_equal(mesh_make(&p.mesh, size, &err), OK);
+    p.micros = 2, p.data.scheme = "ddp";
+    assert_int_equal(plan_check(&p, &err), OK);
+    struct candidate c = { .time = 0 };
+    assert_int_equal(search_plan(&p, &c, &err), OK);
+    const uint64_t memory = c.peak * 3 / 4;
+    const int n = search_changes(&s, &p, memory, change, 3);
+    for (int i = 0; i < n; i++) {
+        printf("%s: %llu of %llu bytes, %lld ps\n", change[i].words, (unsigned long long)change[i].peak,
+               (unsigned long long)memory, (long long)change[i].time);
+        assert_true(change[i].peak <= memory && change[i].words[0] == '-');
+        assert_true(i == 0 || change[i - 1].time <= change[i].time);
+    }
+    assert_true(n >= 2);
+    assert_int_equal(search_changes(&s, &p, 1000, change, 3), 0);
+    plan_space_close(&s);
+}
+
+/* ---- words that are wrong ---------------------------------------------------------------------------------------- */
+
+static void refuse(struct plan_space s, const char *what)
+{
+    s.base = &base, s.mesh = NULL, s.meshes = 0;
+    assert_true(plan_space_open(&s, &err) != OK);
+    if (strstr(err.text, what) == NULL) fail_msg("\"%s\" does not say \"%s\"", err.text, what);
+    plan_space_close(&s);
+}
+
+static void test_wrong_words(void **state)
+{
+    (void)state;
+    refuse((struct plan_space){ .devices = 4, .only = { [BY_TENSOR] = "1d,1d-pp" } }, "--tensor 1d-pp");
+    refuse((struct plan_space){ .devices = 4, .only = { [BY_MICROS] = "2,x" } }, "--micro 2,x");
+    refuse((struct plan_space){ .devices = 4, .only = { [BY_MICROS] = "2," } }, "--micro 2,");
+    refuse((struct plan_space){ .devices = 4, .only = { [BY_RECOMPUTE] = "all" } }, "--recompute all");
+    refuse((struct plan_space){ .devices = 4, .sizes = { [TP] = "0" } }, "--tp 0");
+    refuse((struct plan_space){ .devices = 4, .sizes = { [TP] = "" } }, "--tp");
+    refuse((struct plan_space){ .devices = 4, .sizes = { [TP] = "3" } }, "no mesh of 4 devices");
+    assert_int_equal(planner_find(&(const struct planner *){ NULL }, "beem", &err), ERR_USAGE);
+    assert_non_null(strstr(err.text, "beam"));
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_brute_force), cmocka_unit_test(test_order),      cmocka_unit_test(test_beam),
+        cmocka_unit_test(test_estimates),   cmocka_unit_test(test_changes),    cmocka_unit_test(test_wrong_words),
+        cmocka_unit_test(test_registered),
+    };
+    return cmocka_run_group_tests(tests, open_base, NULL);
+}
