@@ -22,7 +22,9 @@ test_lines() {
 # Evaluating and logging change nothing of what is computed, counted and predicted.
 test_looking_changes_nothing() {
     make_text
-    for words in '--dp 2 --zero 3' '--pp 2' '--offload optimizer,weights --offload-to host'; do
+    local plans=('--dp 2 --zero 3' '--offload optimizer,weights --offload-to host')
+    [ "${TIER:-test}" != verify ] || plans+=('--pp 2' '--tp 3 --dp 2' '--cp 2' '--optimizer mezo --dp 2')
+    for words in "${plans[@]}"; do
         run train --model tiny --data "$text" $small --steps 4 $words --json plain.json;        expect_status 0
         run train --model tiny --data "$text" $small --steps 4 $words --json seen.json --eval-every 1 --log log.jsonl --save kept --save-every 2
         expect_status 0; expect_silent
@@ -85,8 +87,10 @@ test_signals_lose_nothing() {
     run train --resume S --steps 2 --dp 2 --save more;                     expect_status 0
     train $small --steps $((at + 2)) --lr-steps 30 --dp 2 --save whole;     expect_status 0
     expect_same whole/model.safetensors more/model.safetensors
+    [ "${TIER:-test}" = verify ] || return
     stopped TERM 143 SIGTERM --check ref
     stopped INT 130 SIGINT --pp 2
+    stopped INT 130 SIGINT --dp 2 --zero 3 --offload optimizer
 }
 
 test_what_is_refused() {

@@ -2,7 +2,8 @@
 # its bytes, waits for nothing that is not there, and never in a circle.
 . "$(dirname "$0")/lib.sh"
 
-plans=('--dp 2 --zero 3' '--pp 2 --micro 4 --schedule zb-h1' '--tp 3 --tensor 1d-sp --cluster a100-ethernet' '--cp 2 --attention ring --offload weights')
+plans=('--dp 2 --zero 3' '--pp 2 --micro 4 --schedule zb-h1' '--cp 2 --attention ring --offload weights')
+[ "${TIER:-test}" != verify ] || plans+=('--tp 3 --tensor 1d-sp --cluster a100-ethernet' '--tp 2 --pp 2 --dp 2' '--tp 4 --tensor 2d --dtype bf16')
 
 # LogGOPSim's grammar, line by line; each label once, and before it is used.  A replay of what waits for what must come to its end.  Leaves
 # the sums of what each rank sends in `sent`.

@@ -15,6 +15,6 @@
  *                      "memory": ps, bytes of each kind; "sent": device, messages, bytes } ] }; NULL elsewhere.
  * @return OK, or the same error on every device: ERR_MEMORY, ERR_COMM.
  */
-enum error_code profile_gather(struct comm *, const struct trace *, cJSON **profile, struct error *);
+enum error_code profile_gather(struct comm *, const struct trace *trace, cJSON **profile, struct error *);
 
 #endif
