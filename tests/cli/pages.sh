@@ -33,5 +33,5 @@ page_links() {
     local to
     while read -r to; do
         case $to in http*) ;; *) [ -e "$(dirname "$1")/${to%%#*}" ] || complain "$1: a link to $to" ;; esac
-    done < <(grep -oE '\]\([^)]+\)' "$1" | sed 's/^](//; s/)$//')
+    done < <(sed '/^```/,/^```/d' "$1" | grep -oE '\]\([^)]+\)' | sed 's/^](//; s/)$//')
 }
