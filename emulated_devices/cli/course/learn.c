@@ -128,9 +128,9 @@ static void print_course(const struct folder *f)
         const struct progress p = folder_progress(f, l);
         const bool done = p.tried && !p.changed && p.tenths == p.of;
         if (!done && next == NULL) next = l;
-        printf("  %s %02d  %-44s %5s of %-4s %s\n", next == l ? "->" : "  ", lesson_number(l), l->title,
+        printf("  %s %02d  %-49s %4s of %-2s %s\n", next == l ? "->" : "  ", lesson_number(l), l->title,
                points_text(p.tenths).text, points_text(p.of).text,
-               done ? "done" : !p.tried ? "not tried" : p.changed ? "changed since it was tried" : "not yet complete");
+               done ? "done" : !p.tried ? "not tried" : p.changed ? "changed" : "begun");
         tenths += p.tenths, of += p.of;
     }
     printf("\n%s of %s points", points_text(tenths).text, points_text(of).text);
