@@ -58,15 +58,18 @@ int mesh_neighbour(const struct mesh *m, int rank, enum axis a, int coordinate)
     return rank + (coordinate - mesh_coordinate(m, rank, a)) * stride(m, a);
 }
 
+/* The axes that vary faster are filled first: so the list ascends. */
 int mesh_members(const struct mesh *m, int rank, unsigned axes, int *member)
 {
-    int n = 0;
-    for (int other = 0; other < m->devices; other++) {
-        bool same = true;
-        for (enum axis a = 0; a < AXIS_COUNT; a++)
-            if (!(axes & AXIS_BIT(a))) same = same && mesh_coordinate(m, other, a) == mesh_coordinate(m, rank, a);
-        if (same && member != NULL) member[n] = other;
-        n += same;
+    int first = rank, n = 1;
+    for (enum axis a = 0; a < AXIS_COUNT; a++)
+        if (axes & AXIS_BIT(a)) first = mesh_neighbour(m, first, a, 0);
+    if (member != NULL) member[0] = first;
+    for (int a = AXIS_COUNT - 1; a >= 0; a--) {
+        if (!(axes & AXIS_BIT(a))) continue;
+        const int step = stride(m, (enum axis)a);
+        for (int i = n; i < n * m->size[a] && member != NULL; i++) member[i] = member[i % n] + i / n * step;
+        n *= m->size[a];
     }
     return n;
 }
