@@ -38,8 +38,8 @@ typedef void path_fn(const struct path_piece *, void *context);
 
 /**
  * Follow the path backwards.  Pure.
- * @param folding  of the run: a device of which there are no events is followed on the one that stands for it.
- * @param each     called with each piece that takes time, the last one first.
+ * A device of which there are no events is followed on the one that stands for it.
+ * `each` is called with each piece that takes time, the last one first.
  * @return the time of the steps: the sum of all pieces; -1 if events were left out, or there is no memory.
  */
 picoseconds step_path(const struct folding *, struct events *const *events, path_fn *each, void *context);
@@ -52,8 +52,7 @@ struct step_share {
     picoseconds ended;                  /* after its last event, until the last device's */
 };
 
-/** The time of the steps, and how one of the devices that ran spends it.  Pure.
- *  @param end  of the steps. */
+/** How one of the devices that ran spends the time until `end`, that of the steps.  Pure. */
 struct step_share step_share(const struct events *, picoseconds end);
 
 /** The time at which the last of the devices that ran ends; -1 if events were left out. */
