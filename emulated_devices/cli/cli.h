@@ -123,9 +123,11 @@ void announce_stopping(void);
 #define ASKED_BY_INT SIGUSR1
 #define ASKED_BY_TERM SIGUSR2
 
+/* the beginning of the line that says on which host a rank is */
+#define HOST_LINE "orrery-host "
 #define STARTING "starting"             /* the place of a device whose MPI has not started */
 /* the beginning of the line about a process that ended without a last message: its signal, when, whether it had lost
- * its parent */
+ * its parent, its rank */
 #define LOST_LINE "orrery-lost "
 enum { LINGER = 1 };                    /* seconds that a device waits after it has announced that it aborts */
 

@@ -48,12 +48,43 @@ static void test_an_abort_is_blamed_on_the_death_before(void **state)
     expect_lost((const char *[]){ LOST_LINE "12 9 5.2 0\n", LOST_LINE "11 6 5.0 0\n", NULL }, 12, 9);
 }
 
+static void tell(struct watch *w, const char *line)
+{
+    int ends[2];
+    assert_int_equal(pipe(ends), 0);
+    assert_int_equal(write(ends[1], line, strlen(line)), strlen(line));
+    close(ends[1]);
+    w->stream[1] = (struct stream){ .from = ends[0], .to = STDERR_FILENO };
+    while (w->stream[1].from >= 0) watch_read(w, &w->stream[1]);
+}
+
+/* Of two hosts, the one of which no device tells its end; the numbers of processes of two hosts may be the same. */
+static void test_lost_host(void **state)
+{
+    static const char *const start[] = { PROCESS_LINE "7 0 starting\n", HOST_LINE "0 alpha\n",
+                                         PROCESS_LINE "8 1 starting\n",
+                                         HOST_LINE "1 alpha\n", PROCESS_LINE "7 2 starting\n", HOST_LINE "2 beta\n",
+                                         PROCESS_LINE "7 0 dp=0\n", PROCESS_LINE "7 2 dp=1\n" };
+    struct process process[3] = { { 0 } };
+    struct watch w = { .room = 3, .process = process, .lost_rank = -1 };
+    char text[200];
+    (void)state;
+    for (size_t i = 0; i < sizeof start / sizeof *start; i++) tell(&w, start[i]);
+    assert_int_equal(w.known, 3);
+    assert_string_equal(watch_lost_hosts(&w, text, sizeof text), "");
+    tell(&w, LOST_LINE "7 9 5.0 1 0\n");
+    assert_string_equal(watch_lost_hosts(&w, text, sizeof text), "beta, with its devices 2");
+    tell(&w, LOST_LINE "7 9 5.0 1 2\n");
+    assert_string_equal(watch_lost_hosts(&w, text, sizeof text), "");
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_the_earliest_death_counts),
         cmocka_unit_test(test_an_abort_is_not_blamed_on_whom_it_ended),
         cmocka_unit_test(test_an_abort_is_blamed_on_the_death_before),
+        cmocka_unit_test(test_lost_host),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

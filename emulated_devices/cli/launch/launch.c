@@ -221,7 +221,7 @@ static void run_mpiexec(pid_t launcher, int devices, int argc, char **argv, stru
 static enum error_code open_watch(struct watch *w, int devices, struct inherited *into, int *lifeline,
                                   struct error *err)
 {
-    *w = (struct watch){ .room = devices,
+    *w = (struct watch){ .room = devices, .lost_rank = -1,
                          .stream = { { .from = -1, .to = STDOUT_FILENO }, { .from = -1, .to = STDERR_FILENO } } };
     w->process = calloc((size_t)devices, sizeof *w->process);
     int ends[3][2], n = 0;
@@ -277,7 +277,7 @@ static enum error_code report_death(const struct watch *w, int devices, struct e
 {
     if (w->lost_pid == 0 || may_be_another(w, devices)) return report_unknown_death(w, devices, err);
     for (int i = 0; i < w->known; i++)
-        if (w->process[i].pid == w->lost_pid)
+        if (w->process[i].pid == w->lost_pid && (w->lost_rank < 0 || w->process[i].rank == w->lost_rank))
             return fail(err, ERR_COMM, "device %d (%s), process %ld, died: %s; the others were stopped",
                         w->process[i].rank, w->process[i].place, w->lost_pid, strsignal(w->lost_signal));
     return fail(err, ERR_COMM, "process %ld died before it became a device: %s; the others were stopped", w->lost_pid,
@@ -285,8 +285,11 @@ static enum error_code report_death(const struct watch *w, int devices, struct e
 }
 
 /* mpiexec, or its proxy between it and the devices. */
-static enum error_code report_death_of_manager(int how, struct error *err)
+static enum error_code report_death_of_manager(const struct watch *w, int how, struct error *err)
 {
+    char hosts[200];
+    if (watch_lost_hosts(w, hosts, sizeof hosts)[0])
+        return fail(err, ERR_COMM, "nothing is heard any more of host %s; all devices were stopped", hosts);
     if (WIFSIGNALED(how))
         return fail(err, ERR_COMM, "%s died: %s; all devices were stopped", ORRERY_MPIEXEC, strsignal(WTERMSIG(how)));
     return fail(err, ERR_COMM,
@@ -307,7 +310,8 @@ static enum error_code report_end_of_job(const struct watch *w, int how, int dev
     if (w->write_errno) return fail(err, ERR_FILE, "standard output: cannot be written: %s", strerror(w->write_errno));
     if (w->stalled) return report_stall(w, devices, err);
     /* MPI may also have detected it */
-    if (w->lost_pid == 0 && !w->said[0] && (WIFSIGNALED(how) || w->orphaned)) return report_death_of_manager(how, err);
+    if (w->lost_pid == 0 && !w->said[0] && (WIFSIGNALED(how) || w->orphaned))
+        return report_death_of_manager(w, how, err);
     if (w->lost_pid || (w->died && !w->said[0] && !w->mpi_failed[0])) return report_death(w, devices, err);
     if (w->mpi_failed[0] && !w->said[0]) return fail(err, ERR_COMM, "MPI could not be started: %s", w->mpi_failed);
     fputs(w->said, stderr);

@@ -76,8 +76,8 @@ static void witness(int from, long device)
     /* The signal that cannot be handled. */
     if (silent) word = (struct last_word){ SIGKILL, measure_now(), proxy_is_gone() };
     if (word.number != 0) {
-        const int n = snprintf(line, sizeof line, LOST_LINE "%ld %d %.6f %d\n", device, word.number, word.when,
-                               word.orphan);
+        const int n = snprintf(line, sizeof line, LOST_LINE "%ld %d %.6f %d %d\n", device, word.number, word.when,
+                               word.orphan, launcher_rank());
         if (write(STDERR_FILENO, line, (size_t)n) != n) _exit(1);
     }
     _exit(0);
@@ -113,6 +113,14 @@ static void speak_to_launch(void)
     if (fd < 0) return;
     dup2(fd, STDERR_FILENO);
     close(fd);
+}
+
+/* Processes of another host may have the same number: their host tells them apart. */
+static void announce_host(void)
+{
+    char name[64] = "";
+    if (gethostname(name, sizeof name - 1) == 0 && name[0])
+        fprintf(stderr, "%s%d %s\n", HOST_LINE, launcher_rank(), name);
 }
 
 /* Set variables that libraries read before main; they take effect only when the program is restarted.
@@ -151,6 +159,7 @@ void prepare_process(char **argv)
     if (getenv("ORRERY_LAUNCHED") != NULL) {
         speak_to_launch();
         announce_process(launcher_rank(), STARTING);
+        announce_host();
         call_witness();
     }
     hold_lifeline();                                    /* after the fork, which would not copy its thread */

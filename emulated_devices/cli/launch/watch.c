@@ -29,11 +29,56 @@ static void remember_process(struct watch *w, const char *text)
     struct process p = { 0 };
     if (sscanf(text, "%ld %d %63[^\n]", &p.pid, &p.rank, p.place) < 2) return;
     int i = 0;
-    while (i < w->known && w->process[i].pid != p.pid) i++;
+    while (i < w->known && w->process[i].rank != p.rank) i++;
     if (i == w->room) return;
+    if (i < w->known) strcpy(p.host, w->process[i].host);
     w->process[i] = p;                                  /* it knows its place better now */
     w->heard = measure_now();
     if (i == w->known) w->known++;
+}
+
+static struct process *process_of(const struct watch *w, int rank)
+{
+    for (int i = 0; i < w->known; i++)
+        if (w->process[i].rank == rank) return &w->process[i];
+    return NULL;
+}
+
+static void remember_host(struct watch *w, const char *text)
+{
+    int rank;
+    char host[64];
+    if (sscanf(text, "%d %63s", &rank, host) != 2 || process_of(w, rank) == NULL) return;
+    strcpy(process_of(w, rank)->host, host);
+}
+
+static bool has_spoken(const struct watch *w, const char *host)
+{
+    for (int i = 0; i < w->known; i++)
+        if (w->process[i].reported && strcmp(w->process[i].host, host) == 0) return true;
+    return false;
+}
+
+const char *watch_lost_hosts(const struct watch *w, char *text, size_t size)
+{
+    size_t used = 0;
+    bool anybody = false;
+    text[0] = '\0';
+    for (int i = 0; i < w->known; i++) anybody = anybody || w->process[i].reported;
+    for (int i = 0; i < w->known && anybody; i++) {
+        const char *host = w->process[i].host;
+        bool first = host[0] != '\0' && !has_spoken(w, host);
+        for (int k = 0; k < i; k++) first = first && strcmp(w->process[k].host, host) != 0;
+        if (!first || used >= size) continue;
+        used += (size_t)snprintf(text + used, size - used, "%s%s, with its devices", used ? "; " : "", host);
+        int listed = 0;
+        for (int rank = 0; rank < w->room && used < size; rank++) {     /* they announce themselves in any order */
+            const struct process *p = process_of(w, rank);
+            if (p && strcmp(p->host, host) == 0)
+                used += (size_t)snprintf(text + used, size - used, "%s %d", listed++ > 0 ? "," : "", rank);
+        }
+    }
+    return text;
 }
 
 int watch_started(const struct watch *w)
@@ -48,15 +93,18 @@ int watch_started(const struct watch *w)
 static void remember_loss(struct watch *w, const char *text)
 {
     long pid;
-    int number, orphan;
+    int number, orphan, rank = -1;
     double when;
-    if (sscanf(text, "%ld %d %lf %d", &pid, &number, &when, &orphan) != 4 || w->said[0]) return;
+    if (sscanf(text, "%ld %d %lf %d %d", &pid, &number, &when, &orphan, &rank) < 4) return;
+    if (process_of(w, rank)) process_of(w, rank)->reported = true;
+    if (w->said[0]) return;
     if (orphan) {
         w->orphaned = true;
         return;
     }
     if (number == SIGABRT) when += LINGER;
-    if (w->lost_pid == 0 || when < w->lost_when) w->lost_pid = pid, w->lost_signal = number, w->lost_when = when;
+    if (w->lost_pid == 0 || when < w->lost_when)
+        w->lost_pid = pid, w->lost_signal = number, w->lost_when = when, w->lost_rank = rank;
 }
 
 /* mpiexec reports a death in a frame of '=', with three lines below.  It need not name the first device that died. */
@@ -107,6 +155,10 @@ static bool is_private(struct watch *w, struct stream *s, const char *line)
     }
     if (starts_with(line, STOPS_LINE)) {
         w->stops = atol(line + strlen(STOPS_LINE));
+        return true;
+    }
+    if (starts_with(line, HOST_LINE)) {
+        remember_host(w, line + strlen(HOST_LINE));
         return true;
     }
     if (starts_with(line, LOST_LINE)) {

@@ -5,7 +5,13 @@
 #include <stdbool.h>
 #include <stddef.h>
 
-struct process { long pid; int rank; char place[64]; };         /* place: STARTING before MPI has started */
+struct process {
+    long pid;
+    int rank;
+    char place[64];                     /* STARTING before MPI has started */
+    char host[64];                      /* "": not told yet */
+    bool reported;                      /* that it has ended */
+};
 
 enum { LINE = 4096 };
 
@@ -29,6 +35,7 @@ struct watch {
     bool died;                          /* mpiexec has reported a death */
     char how[64];                       /* how the first one died, from mpiexec */
     long lost_pid;                      /* the first process that ended without a last message; 0: none */
+    int lost_rank;                      /* -1: not told */
     bool orphaned;                      /* devices have ended because MPICH's proxy, which started them, has ended */
     int lost_signal;                    /* the signal that ended it */
     double lost_when;                   /* when it ended; for an abort: when its device had lingered */
@@ -40,6 +47,13 @@ struct watch {
 
 /** Pass on the output that has arrived, except what is not for the user.  At the end of the stream, from becomes -1. */
 void watch_read(struct watch *, struct stream *);
+
+/**
+ * The hosts that have gone, by what is known: those from which no device has told its end, while others did.
+ * @param[out] text  "beta, with its devices 2, 3"; "" if the devices are on one host, or all hosts have spoken.
+ * @return text.
+ */
+const char *watch_lost_hosts(const struct watch *, char *text, size_t size);
 
 /** The number of devices whose MPI has started. */
 int watch_started(const struct watch *);

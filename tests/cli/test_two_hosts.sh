@@ -1,0 +1,46 @@
+# Two hosts, as namespaces of this machine (two_hosts.sh): training across them, and a host that dies.
+# tier: verify
+. "$(dirname "$0")/lib.sh"
+seconds=100                                         # if something hangs
+hosts=$(realpath "$(dirname "$0")/two_hosts.sh")
+mpiexec=${MPIEXEC:-mpiexec}
+export mpiexec program
+
+# Run lines of bash on the first host, where $HOSTS and $RSH are those of both.
+on_hosts() { command="on two hosts: $1"; watched bash "$hosts" bash -c "$1"; }
+
+allowed() {
+    "$mpiexec" --version 2>/dev/null | grep -q HYDRA || { echo 'skipped: not the mpiexec of MPICH'; return 1; }
+    for tool in ip nsenter unshare pgrep; do command -v $tool >/dev/null || { echo "skipped: there is no $tool"; return 1; }; done
+    bash "$hosts" true 2>/dev/null || { echo 'skipped: namespaces are not allowed here'; return 1; }
+}
+
+test_training_across_hosts() {
+    allowed || return 0
+    make_text
+    on_hosts '$mpiexec -launcher ssh -launcher-exec $RSH -f $HOSTS -n 4 hostname'
+    expect_status 0; [ "$(sort "$place/out" | uniq -c | tr -s ' \n' ' ')" = ' 2 alpha 2 beta ' ] || complain 'not two processes on each host'
+    # MPICH 4.0.2 may hang in MPI_Finalize over TCP, after all is said and saved: what is looked at is what was said until then
+    until_said="job=\$!; until grep -q '^OK\\|FAILED' said || ! kill -0 \$job; do sleep 0.1; done; cat said; kill \$job; wait; true"
+    # started by mpiexec, and by the program itself, which mpiexec's variables tell of the hosts
+    on_hosts "\$mpiexec -launcher ssh -launcher-exec \$RSH -f \$HOSTS -n 4 \$program train --model tiny --data $text --dp 2 --tp 2 --steps 2 --batch 4 --check ref --save one >said & $until_said"
+    expect_out '^OK: every activation'; expect_out '^traffic counted .* on every device'
+    on_hosts "HYDRA_HOST_FILE=\$HOSTS HYDRA_LAUNCHER=ssh HYDRA_LAUNCHER_EXEC=\$RSH \$program train --model tiny --data $text --pp 2 --dp 2 --zero 3 --steps 2 --batch 4 --check ref >said & $until_said"
+    expect_out '^OK: every activation'
+    # the same bits as on one host
+    run train --model tiny --data "$text" --dp 2 --tp 2 --steps 2 --batch 4 --check ref --save other; expect_status 0
+    expect_same one/model.safetensors other/model.safetensors
+}
+
+test_a_host_dies() {
+    allowed || return 0
+    make_text
+    on_hosts "export HYDRA_HOST_FILE=\$HOSTS HYDRA_LAUNCHER=ssh HYDRA_LAUNCHER_EXEC=\$RSH
+        \$program train --model tiny --data $text --dp 2 --tp 2 --steps 100000 --batch 4 --wait-limit 20 >progress & job=\$!
+        until grep -q 'step  ' progress; do sleep 0.1; done
+        kill -9 \$(cat \$PLACE/beta)
+        wait \$job"
+    expect_status 1; expect_error 'nothing is heard any more of host beta, with its devices 2, 3; all devices were stopped'
+}
+
+run_tests test_training_across_hosts test_a_host_dies

@@ -1,0 +1,45 @@
+#!/usr/bin/env bash
+# Two hosts on one machine: namespaces for network, memory, processes and names of their own, and a cable between them.
+#   two_hosts.sh COMMAND...     runs COMMAND on the first, `alpha`; $HOSTS is a host file with both, two devices each;
+#                               $RSH HOST COMMAND... runs a command on a host, as ssh would.
+# Exit status 77: namespaces are not allowed here.
+set -euo pipefail
+here=$(realpath "$0")
+stage=${1:-}; [ $# -eq 0 ] || shift
+case $stage in
+--alpha)
+    mount -t tmpfs none /dev/shm && mount -t proc proc /proc && mount -t sysfs sysfs /sys
+    hostname alpha
+    printf '127.0.0.1 localhost\n10.77.0.1 alpha\n10.77.0.2 beta\n' >"$PLACE/hosts" && mount --bind "$PLACE/hosts" /etc/hosts
+    unshare -n -m -i -u -p --fork --mount-proc bash "$here" --beta 2>/dev/null &
+    until [ -s "$PLACE/beta" ]; do sleep 0.02; done
+    beta=$(pgrep -P $! | head -n 1)
+    echo "$beta" >"$PLACE/beta"                     # what has to be killed if this host is to die
+    ip link add cable type veth peer name cable netns "$beta"
+    ip addr add 10.77.0.1/24 dev cable && ip link set cable up && ip link set lo up
+    nsenter -t "$beta" -n ip addr add 10.77.0.2/24 dev cable
+    nsenter -t "$beta" -n ip link set cable up && nsenter -t "$beta" -n ip link set lo up
+    cat >"$PLACE/rsh" <<RSH
+#!/usr/bin/env bash
+[ "\$1" != -x ] || shift
+[ "\$1" = beta ] || { echo "\$1: no such host" >&2; exit 1; }
+shift
+exec nsenter -t $beta -n -m -i -u -p sh -c "cd '$PWD' && \$*"
+RSH
+    chmod +x "$PLACE/rsh"
+    until [ "$("$PLACE/rsh" beta cat /sys/class/net/cable/operstate)" = up ] && [ "$(cat /sys/class/net/cable/operstate)" = up ]; do sleep 0.02; done
+    printf 'alpha:2\nbeta:2\n' >"$PLACE/machines"
+    export HOSTS=$PLACE/machines RSH=$PLACE/rsh
+    export UCX_NET_DEVICES=cable                    # not lo: the kernel is the same, so UCX takes the other host for this one
+    status=0; "$@" || status=$?
+    exit $status ;;
+--beta)
+    mount -t tmpfs none /dev/shm && mount -t sysfs sysfs /sys; hostname beta
+    echo up >"$PLACE/beta"
+    sleep 1000 ;;
+*)
+    unshare -rUnmiup --fork true 2>/dev/null || exit 77
+    export PLACE; PLACE=$(mktemp -d)
+    trap 'rm -rf "$PLACE"' EXIT
+    unshare -rUnmiup --fork --kill-child bash "$here" --alpha "$stage" "$@" ;;
+esac
