@@ -28,7 +28,7 @@ override CFLAGS += $(if $(FUZZ),$(SANITIZE) -fsanitize=fuzzer-no-link -DFUZZING 
 , := ,
 # Plug-ins call functions of the program that loads them.
 PLUGINS  := -DORRERY_CC='"$(CC)"' -DORRERY_SOURCES='"$(CURDIR)"'
-LDLIBS   := $(if $(BLAS_LIB),-L$(BLAS_LIB) -Wl$(,)-rpath$(,)$(BLAS_LIB)) -lopenblas -lcjson -lyaml -lm -lrt -ldl -pthread
+LDLIBS   := $(if $(BLAS_LIB),-L$(BLAS_LIB) -Wl$(,)-rpath$(,)$(BLAS_LIB)) -lopenblas -lcjson -lyaml -lpcre2-8 -lutf8proc -lm -lrt -ldl -pthread
 
 # ---- what there is ---------------------------------------------------------------------------------------------
 FORMATS  := F32 F64
@@ -71,6 +71,7 @@ golden:
 	$(Q)$(PYTHON) golden/make_collectives.py --check
 	$(Q)$(PYTHON) golden/make_schedules.py --check
 	$(Q)$(PYTHON) golden/make_rates.py --check
+	$(Q)$(PYTHON) golden/make_tokenizers.py --check
 	$(Q)$(PYTHON) golden/make_golden.py --check
 	$(Q)$(PYTHON) golden/make_float16.py --check
 	$(Q)$(PYTHON) golden/make_galore.py --check

@@ -12,10 +12,12 @@ if command -v cc >/dev/null; then
     have_header openblas_config.h "${blas_inc:+-I$blas_inc}" || missing+=(libopenblas-openmp-dev)     # cblas.h others have, too
     have_header cjson/cJSON.h || missing+=(libcjson-dev)
     have_header yaml.h || missing+=(libyaml-dev)
+    echo '#include <pcre2.h>' | cc -E -DPCRE2_CODE_UNIT_WIDTH=8 - >/dev/null 2>&1 || missing+=(libpcre2-dev)
+    have_header utf8proc.h || missing+=(libutf8proc-dev)
     printf '#include <stdarg.h>\n#include <stddef.h>\n#include <setjmp.h>\n#include <stdint.h>\n#include <cmocka.h>\n' |
         cc -E - >/dev/null 2>&1 || missing+=(libcmocka-dev)
 else
-    missing+=(libopenblas-openmp-dev libcjson-dev libyaml-dev libcmocka-dev)
+    missing+=(libopenblas-openmp-dev libcjson-dev libyaml-dev libpcre2-dev libutf8proc-dev libcmocka-dev)
 fi
 fuzzer_is_here() { ls "$(clang -print-resource-dir)"/lib/*/libclang_rt.fuzzer*.a; } >/dev/null 2>&1
 if [ "${1:-}" = fuzz ]; then fuzzer_is_here || missing+=(clang); fi
@@ -24,7 +26,7 @@ if [ "${1:-}" = docs ]; then command -v doxygen >/dev/null || missing+=(doxygen)
 
 echo "Orrery needs packages that are not here: ${missing[*]}"
 if ! command -v apt-get >/dev/null; then
-    echo "There is no apt-get on this machine. Install MPICH, OpenBLAS, cJSON, libyaml and cmocka (Doxygen for 'make docs', clang for 'make fuzz') and try again." >&2
+    echo "There is no apt-get on this machine. Install MPICH, OpenBLAS, cJSON, libyaml, PCRE2, utf8proc and cmocka (Doxygen for 'make docs', clang for 'make fuzz') and try again." >&2
     exit 1
 fi
 root=

@@ -10,8 +10,8 @@ struct events;
 /* Which devices stood for others; why not for more along dp and tp, empty: for all; and what it took. */
 struct dry_run { struct folding folding; char why[200]; struct crew_outcome crew; };
 
-/* Called on each device that ran, before its steps or after them, with its trainer open.  A device that stands for others is
- * asked once; what it says is true of all of them. */
+/* Called on each device that ran, before its steps or after them, with its trainer open.  A device that stands for
+ * others is asked once; what it says is true of all of them. */
 typedef enum error_code dry_run_fn(struct trainer *, void *context, struct error *);
 
 /**

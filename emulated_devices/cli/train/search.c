@@ -98,7 +98,8 @@ static void print_head(const struct report *r)
         s->space->devices, o->cluster.name, o->plan.model.name, dtype_name(o->plan.dtype), (long long)o->plan.B,
         (long long)o->plan.S, s->memory ? size_format(s->memory).text : "any memory");
     say(r->out, 8, "looked  at %d legal plans (%s: %s)", s->count, r->planner->name, r->planner->description);
-    say(r->out, 8, "        a lower bound says of %lld that they need more memory; %lld were planned, and %d of these fit",
+    say(r->out, 8,
+        "        a lower bound says of %lld that they need more memory; %lld were planned, and %d of these fit",
         (long long)s->over, (long long)s->planned, r->ranked);
     say(r->out, 8, "        so %s", s->planned + s->over < s->count
         ? "of those planned the first is the fastest; the others were only estimated" : r->planner->promise);

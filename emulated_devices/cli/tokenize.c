@@ -1,0 +1,142 @@
+/* tokenize.c -- `orrery tokenize`: texts as the tokens of a model's own tokenizer, to look at or for a file. */
+#include "emulated_devices/cli/cli.h"
+#include "emulated_devices/cli/measure.h"
+#include "ref/io/document.h"
+#include "ref/io/json.h"
+#include "ref/io/output.h"
+#include "ref/text/token_file.h"
+#include "ref/text/tokenizer.h"
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+enum { TEXT_MOST = 1 << 30, SHOWN = 40 };
+
+struct tokenize_options {
+    const char *tokenizer, *file, *text, *out, *layout, *decode;
+    bool special;
+};
+
+static enum error_code print_tokens(const struct tokenizer *t, const struct token_ids *ids, struct error *err)
+{
+    for (int64_t i = 0; i < ids->count; i++) printf("%s%d", i ? " " : "", (int)ids->id[i]);
+    printf("\n");
+    for (int64_t i = 0; i < ids->count && i < SHOWN; i++) {
+        char *text;
+        size_t bytes;
+        const enum error_code e = tokenizer_decode(t, &ids->id[i], 1, true, &text, &bytes, err);
+        if (e) return e;
+        printf("%8d  ", (int)ids->id[i]);
+        for (size_t b = 0; b < bytes; b++) {
+            const unsigned char c = (unsigned char)text[b];
+            if (c < 32 || c == 127) printf("\\x%02x", c);
+            else putchar(c);
+        }
+        printf("\n");
+        free(text);
+    }
+    if (ids->count > SHOWN) printf("          and %lld more\n", (long long)ids->count - SHOWN);
+    return OK;
+}
+
+static void add_summary(size_t bytes, const struct token_ids *ids, int64_t wrong, double seconds)
+{
+    struct cJSON *data = document_data();
+    if (data == NULL) return;
+    cJSON *list = cJSON_AddArrayToObject(data, "ids");
+    for (int64_t i = 0; i < ids->count; i++) cJSON_AddItemToArray(list, cJSON_CreateNumber(ids->id[i]));
+    cJSON_AddNumberToObject(data, "bytes", (double)bytes);
+    cJSON_AddNumberToObject(data, "replaced", (double)wrong);
+    cJSON_AddNumberToObject(data, "seconds", seconds);
+}
+
+static enum error_code encode(struct tokenizer *t, const struct tokenize_options *o, const char *text, size_t bytes,
+                              struct error *err)
+{
+    struct token_ids ids = { 0 };
+    int64_t wrong;
+    const double began = measure_now();
+    enum error_code e = tokenizer_encode(t, text, bytes, o->special, &ids, &wrong, err);
+    const double seconds = measure_now() - began;
+    if (!e && wrong)
+        fprintf(stderr, "orrery: %lld places are no UTF-8, and are read as U+FFFD\n", (long long)wrong);
+    if (!e && o->out) e = token_file_write(o->out, o->layout, &ids, tokenizer_vocabulary(t), err);
+    if (!e && !o->out) e = print_tokens(t, &ids, err);
+    if (!e && o->out)
+        printf("%zu bytes are %lld tokens, %.2f bytes each; %.1f MB/s\n", bytes, (long long)ids.count,
+               ids.count ? (double)bytes / (double)ids.count : 0, 1e-6 * (double)bytes / seconds);
+    if (!e && !o->out) add_summary(bytes, &ids, wrong, seconds);
+    token_ids_free(&ids);
+    return e;
+}
+
+/* Numbers with blanks or commas between them. */
+static enum error_code decode(struct tokenizer *t, const char *words, bool special, struct error *err)
+{
+    struct token_ids ids = { 0 };
+    char *text = NULL;
+    size_t bytes;
+    enum error_code e = OK;
+    for (const char *at = words; !e && *(at += strspn(at, " ,\n\t"));) {
+        char *end;
+        const long id = strtol(at, &end, 10);
+        if (end == at || (*end && strchr(" ,\n\t", *end) == NULL) || id < 0 || id > INT32_MAX)
+            e = fail(err, ERR_USAGE, "--decode %s: must be numbers of tokens, such as \"15496 995\"",
+                     printable(words).text);
+        else if (!token_ids_add(&ids, (int32_t)id)) e = fail(err, ERR_MEMORY, "no memory for the tokens");
+        at = end;
+    }
+    if (!e) e = fail_about(err, tokenizer_decode(t, ids.id, ids.count, special, &text, &bytes, err), "--decode");
+    if (!e) fwrite(text, 1, bytes, stdout), printf("\n");
+    free(text);
+    token_ids_free(&ids);
+    return e;
+}
+
+static enum error_code work(const struct tokenize_options *o, struct error *err)
+{
+    struct tokenizer *t;
+    char *read = NULL;
+    size_t bytes = o->text ? strlen(o->text) : 0;
+    enum error_code e = fail_about(err, tokenizer_open(&t, o->tokenizer, err), "--tokenizer");
+    if (e) return e;
+    if (o->decode) e = decode(t, o->decode, o->special, err);
+    else {
+        if (o->file) e = file_read_all(o->file, TEXT_MOST, &read, &bytes, err);
+        if (!e) e = encode(t, o, read ? read : o->text, bytes, err);
+    }
+    free(read);
+    tokenizer_close(t);
+    return e;
+}
+
+enum error_code command_tokenize(int argc, char **argv, int *status, struct error *err)
+{
+    struct tokenize_options o = { .layout = token_layouts[0] };
+    bool help;
+    (void)status;
+    const struct option table[] = {
+        { "FILE", NULL, OPTION_STRING, &o.file, .help = "the text" },
+        { "--tokenizer", "PATH", OPTION_STRING, &o.tokenizer,
+          .help = "a tokenizer.json, or the folder of a model that has one" },
+        { "--text", "TEXT", OPTION_STRING, &o.text, .help = "a text of its own, in the place of a file" },
+        { "--special", NULL, OPTION_SWITCH, &o.special,
+          .help = "with the tokens that the tokenizer puts around a text; of --decode, also special tokens" },
+        { "--out", "FILE", OPTION_STRING, &o.out, .help = "write the tokens to a file; default: print them" },
+        { "--layout", "NAME", OPTION_CHOICE, &o.layout, .choices = token_layouts,
+          .help = "of that file: nanogpt is numbers of 16 bits alone, llmc has a head before numbers of 16 or 32" },
+        { "--decode", "IDS", OPTION_STRING, &o.decode, .help = "the text of tokens, such as \"15496 995\"" },
+        { 0 }
+    };
+    const enum error_code e = parse_command(
+        "tokenize", "[FILE] [options]",
+        "Texts to tokens, and back, by a model's own tokenizer.json: byte-pair encoding on bytes, as GPT-2, "
+        "Llama 3 and Qwen have it, and on characters, as sentencepiece makes it for Llama 2, Mistral and Gemma.",
+        argc - 2, argv + 2, table, &help, err);
+    if (e || help) return e;
+    if (o.tokenizer == NULL) return fail(err, ERR_USAGE, "tokenize: needs --tokenizer PATH, a tokenizer.json");
+    if ((o.file != NULL) + (o.text != NULL) + (o.decode != NULL) != 1)
+        return fail(err, ERR_USAGE, "tokenize: needs one of FILE, --text and --decode");
+    if (o.decode && o.out) return fail(err, ERR_USAGE, "--out: is for tokens, not for the text of --decode");
+    return work(&o, err);
+}

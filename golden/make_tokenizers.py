@@ -1,0 +1,297 @@
+"""Make golden/tokenizers/: small tokenizers with the rules of released ones, what the library `tokenizers` makes of texts
+with them, and ref/text/classes.h, the classes of characters of its regular expressions.
+
+    python golden/make_tokenizers.py [--check]
+
+The merges are learned here, from this project's documents; the rest of each file is as in the model's tokenizer.json.
+Needs tokenizers (0.23.3).
+"""
+import argparse
+import functools
+import hashlib
+import json
+import os
+import pathlib
+import struct
+import sys
+
+from tokenizers import AddedToken, Regex, Tokenizer, decoders, models, normalizers, pre_tokenizers, processors, trainers
+import tokenizers
+
+ROOT = pathlib.Path(__file__).resolve().parent.parent
+OUT = ROOT / "golden" / "tokenizers"
+CLASSES = ("s", "Nd", "L", "Lu", "Ll", "Lt", "Lm", "Lo", "M", "N", "P", "S", "Z")
+
+LLAMA3 = (r"(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}{1,3}| ?[^\s\p{L}\p{N}]+[\r\n]*|\s*[\r\n]+|"
+          r"\s+(?!\S)|\s+")
+QWEN2 = LLAMA3.replace(r"\p{N}{1,3}", r"\p{N}")
+CL100K = (r"'(?i:[sdmt]|ll|ve|re)|[^\r\n\p{L}\p{N}]?+\p{L}++|\p{N}{1,3}+| ?[^\s\p{L}\p{N}]++[\r\n]*+|\s++$|\s*[\r\n]|"
+          r"\s+(?!\S)|\s")
+O200K = "|".join([
+    r"[^\r\n\p{L}\p{N}]?[\p{Lu}\p{Lt}\p{Lm}\p{Lo}\p{M}]*[\p{Ll}\p{Lm}\p{Lo}\p{M}]+(?i:'s|'t|'re|'ve|'m|'ll|'d)?",
+    r"[^\r\n\p{L}\p{N}]?[\p{Lu}\p{Lt}\p{Lm}\p{Lo}\p{M}]+[\p{Ll}\p{Lm}\p{Lo}\p{M}]*(?i:'s|'t|'re|'ve|'m|'ll|'d)?",
+    r"\p{N}{1,3}", r" ?[^\s\p{L}\p{N}]+[\r\n/]*", r"\s*[\r\n]+", r"\s+(?!\S)", r"\s+"])
+
+
+# ---- tokenizers ----------------------------------------------------------------------------------------------------------
+
+def byte_level(pattern, **model):
+    t = Tokenizer(models.BPE(**model))
+    level = pre_tokenizers.ByteLevel(add_prefix_space=False, use_regex=pattern is None)
+    if pattern is None:
+        t.pre_tokenizer = level
+    else:
+        t.pre_tokenizer = pre_tokenizers.Sequence([pre_tokenizers.Split(Regex(pattern), "isolated"), level])
+    t.decoder = decoders.ByteLevel()
+    return t
+
+
+def gpt2():
+    t = byte_level(None)
+    t.post_processor = processors.ByteLevel(trim_offsets=False)
+    return t, ["<|endoftext|>"]
+
+
+def llama3():
+    return byte_level(LLAMA3, ignore_merges=True), ["<|begin_of_text|>", "<|end_of_text|>"]
+
+
+def qwen2():
+    t = byte_level(QWEN2)
+    t.normalizer = normalizers.NFC()
+    return t, ["<|endoftext|>", "<|im_start|>", "<|im_end|>"]
+
+
+def cl100k():
+    return byte_level(CL100K), ["<|endoftext|>", "<|fim_prefix|>"]
+
+
+def o200k():
+    return byte_level(O200K), ["<|startoftext|>", "<|endoftext|>"]
+
+
+def deepseek():
+    """Three splits in a row, and digits."""
+    t = Tokenizer(models.BPE())
+    t.pre_tokenizer = pre_tokenizers.Sequence([
+        pre_tokenizers.Split(Regex(r"[\r\n]"), "isolated"), pre_tokenizers.Split(Regex(r"\s?\p{L}+"), "isolated"),
+        pre_tokenizers.Split(Regex(r"\s?\p{P}+"), "isolated"), pre_tokenizers.Digits(individual_digits=True),
+        pre_tokenizers.ByteLevel(add_prefix_space=True, use_regex=False)])
+    t.decoder = decoders.ByteLevel()
+    return t, ["<|begin|>"]
+
+
+BYTES = ["<unk>", "<s>", "</s>"] + [f"<0x{b:02X}>" for b in range(256)]
+
+
+def llama2():
+    t = Tokenizer(models.BPE(unk_token="<unk>", byte_fallback=True, fuse_unk=True))
+    t.normalizer = normalizers.Sequence([normalizers.Prepend("▁"), normalizers.Replace(" ", "▁")])
+    t.decoder = decoders.Sequence([decoders.Replace("▁", " "), decoders.ByteFallback(), decoders.Fuse(),
+                                   decoders.Strip(" ", 1, 0)])
+    return t, BYTES
+
+
+def mistral():
+    t = Tokenizer(models.BPE(unk_token="<unk>", byte_fallback=True, fuse_unk=True))
+    t.pre_tokenizer = pre_tokenizers.Metaspace(replacement="▁", prepend_scheme="first", split=False)
+    t.decoder = decoders.Sequence([decoders.Replace("▁", " "), decoders.ByteFallback(), decoders.Fuse(),
+                                   decoders.Strip(" ", 1, 0)])
+    return t, BYTES
+
+
+def gemma():
+    t = Tokenizer(models.BPE(unk_token="<unk>", byte_fallback=True, fuse_unk=True))
+    t.normalizer = normalizers.Replace(" ", "▁")
+    t.pre_tokenizer = pre_tokenizers.Split(" ", "merged_with_previous")
+    t.decoder = decoders.Sequence([decoders.Replace("▁", " "), decoders.ByteFallback(), decoders.Fuse()])
+    return t, BYTES
+
+
+def unknown():
+    """Characters without a token are one <unk>; pieces begin with a blank."""
+    t = Tokenizer(models.BPE(unk_token="<unk>", fuse_unk=True))
+    t.pre_tokenizer = pre_tokenizers.Metaspace(replacement="▁", prepend_scheme="always", split=True)
+    t.decoder = decoders.Metaspace(replacement="▁", prepend_scheme="always", split=True)
+    return t, ["<unk>"]
+
+
+FAMILIES = (gpt2, llama3, qwen2, cl100k, o200k, deepseek, llama2, mistral, gemma, unknown)
+BEGIN = {"llama3": "<|begin_of_text|>", "llama2": "<s>", "mistral": "<s>", "gemma": "<s>"}
+
+
+def learn(make):
+    t, special = make()
+    byte = make.__name__ in ("gpt2", "llama3", "qwen2", "cl100k", "o200k", "deepseek")
+    whole = t.pre_tokenizer
+    if not byte:                                # merges are learned within words, as sentencepiece does
+        t.pre_tokenizer = pre_tokenizers.Metaspace(replacement="▁", prepend_scheme="always", split=True)
+    trainer = trainers.BpeTrainer(vocab_size=len(special) + (256 if byte else 100) + 400, special_tokens=special,
+                                  initial_alphabet=pre_tokenizers.ByteLevel.alphabet() if byte else [], show_progress=False)
+    files = sorted(str(p) for p in (ROOT / "docs").glob("*.md"))[:12] + [str(ROOT / "README.md")]
+    lines = [line for f in files for line in open(f, encoding="utf-8")][:4000]
+    lines += ["aé ﬀ 漢字かな Ω ночь 123 4567 ½ ٣ it's WE'LL\u017f"] * 20
+    t.train_from_iterator(lines, trainer)
+    if not byte:
+        t.pre_tokenizer = whole if whole is not None else None
+        document = json.loads(t.to_str())
+        document["pre_tokenizer"] = json.loads(make()[0].to_str())["pre_tokenizer"]
+        t = Tokenizer.from_str(json.dumps(document))
+    t.add_tokens([AddedToken("<mask>", lstrip=True, rstrip=True, normalized=False), AddedToken("wide word", normalized=True)])
+    if make.__name__ in BEGIN:
+        name = BEGIN[make.__name__]
+        t.post_processor = processors.TemplateProcessing(single=f"{name} $A", special_tokens=[(name, t.token_to_id(name))])
+    return t
+
+
+# ---- texts ---------------------------------------------------------------------------------------------------------------
+
+CONTEXTS = ("{}", "a{} b", "1 {}'s\n")
+CHUNK = 4096
+
+
+def code_points():
+    return [c for c in range(0x110000) if not 0xD800 <= c < 0xE000]
+
+
+class Draw:
+    """The generator of tests/ref/test_tokenizer.c: x = x * A + C mod 2^64, its upper bits."""
+
+    def __init__(self, seed):
+        self.x = seed
+
+    def below(self, n):
+        self.x = (self.x * 6364136223846793005 + 1442695040888963407) % (1 << 64)
+        return (self.x >> 33) % n
+
+
+PIECES = ("a b c the ing  '  's 'LL 're it's 'S ſ \n \r\n \t   0 1 12 123 12345 ٣ ½ ² Ⅷ é e\u0301 ﬀ Ω ж ночь 漢 字 か が か\u3099 한 ᄒ\u1161\u11ab 😀 "
+          "👩\u200d💻 \u00a0 \u2003 \u3000 \u0085 \u200b . , !! ?? -- __ == /* */ <mask> <s> </s> <|endoftext|> wide word <0x41> ▁ ▁▁ # $ % Ġ "
+          "\u0300 \u0301 \u0327 A B THE Hello WORLD camelCase snake_case \ufffd \u0001 \u007f \u00ff \u2028 İ ı ß ẞ \u1e9b\u0323").split(" ")
+PIECES = [p for p in PIECES if p] + [" ", "  ", "   "]
+
+
+def fuzzed(index):
+    d = Draw(index)
+    return "".join(chr_of(d) if d.below(4) == 0 else PIECES[d.below(len(PIECES))] for _ in range(d.below(24)))
+
+
+def chr_of(d):
+    c = d.below(0x800 if d.below(2) else 0x110000)
+    return "\ufffd" if 0xD800 <= c < 0xE000 else chr(c)
+
+
+def digest(ids):
+    return struct.pack(f"<{len(ids) + 1}i", len(ids), *ids)
+
+
+def short(h):
+    return h.hexdigest()[:16]
+
+
+@functools.cache
+def all_fuzzed():
+    return [fuzzed(i) for i in range(100000)]
+
+
+def digests(t):
+    """Of each chunk of code points, in all contexts; then of each 1000 fuzzed texts."""
+    rows, points = [], code_points()
+    for first in range(0, len(points), CHUNK):
+        h = hashlib.sha256()
+        texts = [c.format(chr(p)) for p in points[first:first + CHUNK] for c in CONTEXTS]
+        for e in t.encode_batch(texts, add_special_tokens=False):
+            h.update(digest(e.ids))
+        rows.append(short(h))
+    fuzz = []
+    for first in range(0, 100000, 1000):
+        h = hashlib.sha256()
+        for e in t.encode_batch(all_fuzzed()[first:first + 1000], add_special_tokens=True):
+            h.update(digest(e.ids))
+        fuzz.append(short(h))
+    return rows, fuzz
+
+
+# ---- classes of characters -----------------------------------------------------------------------------------------------
+
+def ranges(name):
+    """A character twice is split in two only if it matches."""
+    split = pre_tokenizers.Split(Regex("\\" + (name if name == "s" else "p{" + name + "}")), "isolated")
+    return as_ranges(c for c in code_points() if len(split.pre_tokenize_str(chr(c) * 2)) == 2)
+
+
+def numeric():
+    """What the splitter Digits takes for one: it is Rust's, with another Unicode than Oniguruma."""
+    split = pre_tokenizers.Digits(individual_digits=True)
+    return as_ranges(c for c in code_points() if len(split.pre_tokenize_str(chr(c) * 2)) == 2)
+
+
+def reordered():
+    """Marks that NFC moves, in the library's own version of Unicode: it leaves newer ones where they are."""
+    nfc = normalizers.NFC()
+    moved = [c for c in code_points() if nfc.normalize_str("1" + chr(c) + "\u0334").startswith("1\u0334")
+             or nfc.normalize_str("1\u0327" + chr(c)).endswith("\u0327")]
+    return as_ranges(moved)
+
+
+def as_ranges(points):
+    found = []
+    for c in points:
+        if found and found[-1][1] == c - 1:
+            found[-1][1] = c
+        else:
+            found.append([c, c])
+    return found
+
+
+def classes_header():
+    lines = ["/* classes.h -- classes of characters, as Oniguruma has them in tokenizers " + tokenizers.__version__ + ".",
+             " * Made by golden/make_tokenizers.py. */", "#ifndef ORRERY_CLASSES_H", "#define ORRERY_CLASSES_H", "",
+             "#include <stdint.h>", "", "struct character_range { uint32_t first, last; };",
+             "struct character_class { const char *name; const struct character_range *range; int count; };", ""]
+    table = []
+    found = {name: ranges(name) for name in CLASSES} | {"numeric": numeric(), "reordered": reordered()}
+    for name, r in found.items():
+        lines.append(f"static const struct character_range class_{name}[] = {{")
+        row = "   "
+        for a, b in r:
+            item = f" {{ 0x{a:X}, 0x{b:X} }},"
+            if len(row) + len(item) > 120:
+                lines.append(row)
+                row = "   "
+            row += item
+        lines += [row, "};"]
+        table.append(f'    {{ "{name}", class_{name}, {len(r)} }},')
+    return "\n".join(lines + ["", "static const struct character_class classes[] = {"] + table + ["};", "", "#endif", ""])
+
+
+# ---- files ---------------------------------------------------------------------------------------------------------------
+
+def files():
+    if not ONLY:
+        yield ROOT / "ref" / "text" / "classes.h", classes_header()
+    yield OUT / "pieces.txt", "".join(json.dumps(p) + "\n" for p in PIECES)
+    for make in (f for f in FAMILIES if not ONLY or f.__name__ in ONLY):
+        path = OUT / f"{make.__name__}.json"
+        t = Tokenizer.from_file(str(path)) if path.exists() and not NEW else learn(make)
+        points, fuzz = digests(t)
+        yield path, json.dumps(json.loads(t.to_str()), ensure_ascii=False, indent=0) + "\n"
+        yield OUT / f"{make.__name__}.digests", "\n".join(points + ["fuzzed"] + fuzz) + "\n"
+
+
+if __name__ == "__main__":
+    p = argparse.ArgumentParser(description=__doc__.split("\n")[0])
+    p.add_argument("--check", action="store_true", help="compare with the files, and write nothing")
+    p.add_argument("--new", action="store_true", help="learn the merges again")
+    p.add_argument("family", nargs="*", help="these alone")
+    a = p.parse_args()
+    NEW, ONLY = a.new, a.family
+    OUT.mkdir(exist_ok=True)
+    wrong = 0
+    for path, text in files():
+        same = path.exists() and path.read_text(encoding="utf-8") == text
+        print("same" if same else "differs" if a.check else "written", path.relative_to(ROOT), flush=True)
+        wrong += not same
+        if not a.check and not same:
+            path.write_text(text, encoding="utf-8")
+    sys.exit(1 if a.check and wrong else 0)

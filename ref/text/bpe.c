@@ -1,0 +1,407 @@
+#include "ref/text/bpe.h"
+#include "ref/text/utf8.h"
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+/* ---- letters of bytes -------------------------------------------------------------------------------------------- */
+
+static bool printable_byte(int b) { return (b >= '!' && b <= '~') || (b >= 0xA1 && b <= 0xAC) || b >= 0xAE; }
+
+uint32_t byte_letter(uint8_t byte)
+{
+    uint32_t next = 0x100;
+    if (printable_byte(byte)) return byte;
+    for (int b = 0; b < byte; b++) next += !printable_byte(b);
+    return next;
+}
+
+int letter_byte(uint32_t letter)
+{
+    uint32_t next = 0x100;
+    if (letter < 0x100) return printable_byte((int)letter) ? (int)letter : -1;
+    for (int b = 0; b < 0x100; b++)
+        if (!printable_byte(b) && next++ == letter) return b;
+    return -1;
+}
+
+/* ---- tables ------------------------------------------------------------------------------------------------------ */
+
+/* A text of the store. */
+struct span { size_t at; uint32_t bytes; };
+
+/* Neighbours that merge: 0 0 where the table is empty, which no merge is (a result has an id of its own). */
+struct merge { int32_t left, right, rank, made; };
+
+/* What a word has become: tokens [at, at + count) of the store of ids. */
+struct known { struct span word; int64_t at; int32_t count; };
+
+enum { CACHED_WORDS = 1 << 16, CACHED_LONGEST = 64, CACHED_SLOTS = 1 << 17 };
+
+struct bpe {
+    struct bpe_rule rule;
+    int32_t tokens, merges, of_byte[256];       /* of_byte: its letter, or <0xNN>; -1: none */
+    struct span *name;                          /* [tokens]; bytes 0: the id is not used */
+    int32_t *by_name;                           /* [slots] ids, or -1 */
+    struct merge *merge;                        /* [merge_slots] */
+    uint32_t slots, merge_slots;                /* powers of two */
+    char *store;                                /* names */
+    size_t stored, room;
+    struct known *known;                        /* [CACHED_SLOTS] */
+    int words;
+    char *words_store;                          /* [CACHED_WORDS * CACHED_LONGEST] */
+    size_t words_stored;
+    struct token_ids words_ids;
+    struct symbol *symbol;                      /* of the word at hand */
+    struct candidate *heap;
+    size_t symbols_room, heap_room;
+};
+
+static uint32_t hash(const char *text, size_t bytes)
+{
+    uint64_t h = 0x9E3779B97F4A7C15u;
+    for (; bytes >= 8; text += 8, bytes -= 8) {
+        uint64_t eight;
+        memcpy(&eight, text, 8);
+        h = (h ^ eight) * 0xD6E8FEB86659FD93u, h ^= h >> 32;
+    }
+    uint64_t rest = bytes;
+    for (size_t i = 0; i < bytes; i++) rest = rest << 8 | (uint8_t)text[i];
+    h = (h ^ rest) * 0xD6E8FEB86659FD93u;
+    return (uint32_t)(h ^ h >> 32);
+}
+
+static uint32_t hash_pair(int32_t left, int32_t right)
+{
+    const uint64_t h = ((uint64_t)(uint32_t)left << 32 | (uint32_t)right) * 0x9E3779B97F4A7C15u;
+    return (uint32_t)(h ^ h >> 29);
+}
+
+bool token_ids_add(struct token_ids *t, int32_t id)
+{
+    if (t->count == t->room) {
+        const int64_t room = t->room ? 2 * t->room : 256;
+        int32_t *more = realloc(t->id, (size_t)room * sizeof *more);
+        if (more == NULL) return false;
+        t->id = more, t->room = room;
+    }
+    t->id[t->count++] = id;
+    return true;
+}
+
+void token_ids_free(struct token_ids *t)
+{
+    free(t->id);
+    *t = (struct token_ids){ 0 };
+}
+
+struct bpe *bpe_open(int32_t tokens)
+{
+    struct bpe *b = calloc(1, sizeof *b);
+    if (b == NULL) return NULL;
+    for (b->slots = 64; b->slots < 2 * (uint32_t)tokens; b->slots *= 2) { }
+    b->merge_slots = b->slots;
+    b->tokens = tokens;
+    b->name = calloc((size_t)tokens + 1, sizeof *b->name);
+    b->by_name = malloc(b->slots * sizeof *b->by_name);
+    b->merge = calloc(b->merge_slots, sizeof *b->merge);
+    b->known = calloc(CACHED_SLOTS, sizeof *b->known);
+    b->words_store = malloc((size_t)CACHED_WORDS * CACHED_LONGEST);
+    if (!b->name || !b->by_name || !b->merge || !b->known || !b->words_store) return bpe_close(b), NULL;
+    memset(b->by_name, -1, b->slots * sizeof *b->by_name);
+    return b;
+}
+
+void bpe_close(struct bpe *b)
+{
+    if (b == NULL) return;
+    free(b->name), free(b->by_name), free(b->merge), free(b->store), free(b->known), free(b->words_store);
+    free(b->symbol), free(b->heap);
+    token_ids_free(&b->words_ids);
+    free(b);
+}
+
+/* The slot of a name, or the empty one where it would be. */
+static int32_t *slot_of(const struct bpe *b, const char *name, size_t bytes)
+{
+    uint32_t i = hash(name, bytes) & (b->slots - 1);
+    for (; b->by_name[i] >= 0; i = (i + 1) & (b->slots - 1)) {
+        const struct span s = b->name[b->by_name[i]];
+        if (s.bytes == bytes && memcmp(b->store + s.at, name, bytes) == 0) break;
+    }
+    return &b->by_name[i];
+}
+
+int32_t bpe_find(const struct bpe *b, const char *name, size_t bytes) { return *slot_of(b, name, bytes); }
+
+const char *bpe_name(const struct bpe *b, int32_t id, size_t *bytes)
+{
+    if (id < 0 || id >= b->tokens || b->name[id].bytes == 0) return NULL;
+    *bytes = b->name[id].bytes;
+    return b->store + b->name[id].at;
+}
+
+enum error_code bpe_token(struct bpe *b, const char *name, size_t bytes, int32_t id, struct error *err)
+{
+    int32_t *slot = slot_of(b, name, bytes);
+    if (bytes == 0) return fail(err, ERR_FORMAT, "token %d has no name", (int)id);
+    if (*slot >= 0 || b->name[id].bytes)
+        return fail(err, ERR_FORMAT, "token %.*s, %d: two tokens have this name, or this number", (int)bytes, name,
+                    (int)id);
+    if (b->stored + bytes > b->room) {
+        const size_t room = 2 * (b->stored + bytes);
+        char *more = realloc(b->store, room);
+        if (more == NULL) return fail(err, ERR_MEMORY, "no memory for %d tokens", (int)b->tokens);
+        b->store = more, b->room = room;
+    }
+    memcpy(b->store + b->stored, name, bytes);
+    b->name[id] = (struct span){ b->stored, (uint32_t)bytes };
+    b->stored += bytes;
+    *slot = id;
+    return OK;
+}
+
+/* ---- merges ------------------------------------------------------------------------------------------------------ */
+
+static bool is_empty(const struct merge *m) { return m->left == 0 && m->right == 0 && m->made == 0; }
+
+static struct merge *merge_of(const struct bpe *b, int32_t left, int32_t right)
+{
+    uint32_t i = hash_pair(left, right) & (b->merge_slots - 1);
+    while (!is_empty(&b->merge[i]) && (b->merge[i].left != left || b->merge[i].right != right))
+        i = (i + 1) & (b->merge_slots - 1);
+    return &b->merge[i];
+}
+
+static enum error_code more_merges(struct bpe *b, struct error *err)
+{
+    struct merge *old = b->merge;
+    const uint32_t slots = b->merge_slots;
+    if (2 * (uint32_t)b->merges < slots) return OK;
+    b->merge = calloc(2 * (size_t)slots, sizeof *b->merge);
+    if (b->merge == NULL) return b->merge = old, fail(err, ERR_MEMORY, "no memory for %d merges", (int)b->merges);
+    b->merge_slots = 2 * slots;
+    for (uint32_t i = 0; i < slots; i++)
+        if (!is_empty(&old[i])) *merge_of(b, old[i].left, old[i].right) = old[i];
+    free(old);
+    return OK;
+}
+
+enum error_code bpe_merge(struct bpe *b, const char *left, size_t left_bytes, const char *right, size_t right_bytes,
+                          struct error *err)
+{
+    char both[1024];
+    const int32_t l = bpe_find(b, left, left_bytes), r = bpe_find(b, right, right_bytes);
+    const enum error_code e = more_merges(b, err);
+    if (e) return e;
+    if (left_bytes + right_bytes > sizeof both)
+        return fail(err, ERR_FORMAT, "merge %d: longer than %zu bytes", (int)b->merges, sizeof both);
+    memcpy(both, left, left_bytes), memcpy(both + left_bytes, right, right_bytes);
+    const int32_t made = bpe_find(b, both, left_bytes + right_bytes);
+    if (l < 0 || r < 0 || made < 0)
+        return fail(err, ERR_FORMAT, "merge %d, %.*s %.*s: there is no token %.*s", (int)b->merges, (int)left_bytes,
+                    left, (int)right_bytes, right, (int)(l < 0 ? left_bytes : r < 0 ? right_bytes : left_bytes +
+                    right_bytes), l < 0 ? left : r < 0 ? right : both);
+    /* Of a pair that comes twice the last counts. */
+    *merge_of(b, l, r) = (struct merge){ l, r, b->merges++, made };
+    return OK;
+}
+
+void bpe_set_rule(struct bpe *b, struct bpe_rule rule)
+{
+    b->rule = rule;
+    for (int byte = 0; byte < 256; byte++) {
+        char name[8];
+        const int n = rule.byte_level ? utf8_put(name, byte_letter((uint8_t)byte))
+                                      : snprintf(name, sizeof name, "<0x%02X>", (unsigned)byte);
+        b->of_byte[byte] = bpe_find(b, name, (size_t)n);
+    }
+}
+
+/* ---- a word ------------------------------------------------------------------------------------------------------ */
+
+/* Symbols of a word, linked; a symbol that merged into the one before it has id -1. */
+struct symbol { int32_t id, before, next; };
+
+/* A merge that may be done: rank first, then place. */
+struct candidate { int32_t rank, at, made; };
+
+static bool sooner(struct candidate a, struct candidate b) { return a.rank != b.rank ? a.rank < b.rank : a.at < b.at; }
+
+static bool room_for(struct bpe *b, size_t symbols)
+{
+    if (symbols > b->symbols_room) {
+        struct symbol *more = realloc(b->symbol, 2 * symbols * sizeof *more);
+        if (more == NULL) return false;
+        b->symbol = more, b->symbols_room = 2 * symbols;
+    }
+    if (3 * symbols > b->heap_room) {                           /* at first n - 1, then two for each merge */
+        struct candidate *more = realloc(b->heap, 6 * symbols * sizeof *more);
+        if (more == NULL) return false;
+        b->heap = more, b->heap_room = 6 * symbols;
+    }
+    return true;
+}
+
+static int32_t add_symbol(struct bpe *b, int32_t n, int32_t id)
+{
+    if (id < 0) return n;
+    b->symbol[n] = (struct symbol){ id, n - 1, n + 1 };
+    return n + 1;
+}
+
+/* A character that has no token. */
+static int32_t add_unknown(struct bpe *b, int32_t n, const char *character, int bytes, bool *fused)
+{
+    bool all = b->rule.byte_fallback;
+    for (int i = 0; i < bytes && all; i++) all = b->of_byte[(uint8_t)character[i]] >= 0;
+    if (all) {
+        for (int i = 0; i < bytes; i++) n = add_symbol(b, n, b->of_byte[(uint8_t)character[i]]);
+        *fused = false;
+        return n;
+    }
+    if (!*fused || !b->rule.fuse_unknown) n = add_symbol(b, n, b->rule.unknown);
+    *fused = true;
+    return n;
+}
+
+static int32_t symbols_of(struct bpe *b, const char *word, size_t bytes)
+{
+    int32_t n = 0;
+    bool fused = false;                                         /* whether the last one was unknown */
+    for (size_t i = 0; i < bytes;) {
+        uint32_t c;
+        if (b->rule.byte_level) {
+            n = add_symbol(b, n, b->of_byte[(uint8_t)word[i++]]);
+            continue;
+        }
+        const int k = utf8_first(word + i, bytes - i, &c);
+        const int32_t id = bpe_find(b, word + i, (size_t)k);
+        if (id >= 0) n = add_symbol(b, n, id), fused = false;
+        else n = add_unknown(b, n, word + i, k, &fused);
+        i += (size_t)k;
+    }
+    if (n > 0) b->symbol[n - 1].next = -1;
+    return n;
+}
+
+/* Few symbols: look at all neighbours each time. */
+static void merge_few(struct bpe *b)
+{
+    struct symbol *s = b->symbol;
+    for (;;) {
+        const struct merge *best = NULL;
+        int32_t at = -1;
+        for (int32_t i = 0; s[i].next >= 0; i = s[i].next) {
+            const struct merge *m = merge_of(b, s[i].id, s[s[i].next].id);
+            if (!is_empty(m) && (best == NULL || m->rank < best->rank)) best = m, at = i;
+        }
+        if (best == NULL) return;
+        s[at].id = best->made, s[at].next = s[s[at].next].next;
+    }
+}
+
+static void push(struct candidate *heap, size_t *n, struct candidate c)
+{
+    size_t i = (*n)++;
+    for (; i > 0 && sooner(c, heap[(i - 1) / 2]); i = (i - 1) / 2) heap[i] = heap[(i - 1) / 2];
+    heap[i] = c;
+}
+
+static struct candidate pop(struct candidate *heap, size_t *n)
+{
+    const struct candidate first = heap[0], last = heap[--*n];
+    size_t i = 0;
+    for (size_t child; (child = 2 * i + 1) < *n; i = child) {
+        if (child + 1 < *n && sooner(heap[child + 1], heap[child])) child++;
+        if (!sooner(heap[child], last)) break;
+        heap[i] = heap[child];
+    }
+    heap[i] = last;
+    return first;
+}
+
+static void consider(struct bpe *b, size_t *n, int32_t at)
+{
+    const struct symbol *s = b->symbol;
+    if (at < 0 || s[at].next < 0) return;
+    const struct merge *m = merge_of(b, s[at].id, s[s[at].next].id);
+    if (!is_empty(m)) push(b->heap, n, (struct candidate){ m->rank, at, m->made });
+}
+
+/* Many: what may merge stands in a heap, in which some is out of date. */
+static void merge_many(struct bpe *b, int32_t symbols)
+{
+    struct symbol *s = b->symbol;
+    size_t waiting = 0;
+    for (int32_t i = 0; i + 1 < symbols; i++) consider(b, &waiting, i);
+    while (waiting > 0) {
+        const struct candidate c = pop(b->heap, &waiting);
+        if (s[c.at].id < 0 || s[c.at].next < 0) continue;
+        const struct merge *m = merge_of(b, s[c.at].id, s[s[c.at].next].id);
+        if (is_empty(m) || m->made != c.made) continue;
+        const int32_t gone = s[c.at].next;
+        s[c.at].id = c.made, s[c.at].next = s[gone].next, s[gone].id = -1;
+        if (s[gone].next >= 0) s[s[gone].next].before = c.at;
+        consider(b, &waiting, s[c.at].before);
+        consider(b, &waiting, c.at);
+    }
+}
+
+/* The name under which a word may itself be a token. */
+static int32_t whole(const struct bpe *b, const char *word, size_t bytes)
+{
+    char letters[2 * CACHED_LONGEST + UTF8_MOST];
+    size_t n = 0;
+    if (!b->rule.byte_level) return bpe_find(b, word, bytes);
+    if (bytes > CACHED_LONGEST) return -1;
+    for (size_t i = 0; i < bytes; i++) n += (size_t)utf8_put(letters + n, byte_letter((uint8_t)word[i]));
+    return bpe_find(b, letters, n);
+}
+
+static bool encode(struct bpe *b, const char *word, size_t bytes, struct token_ids *to)
+{
+    const int32_t one = b->rule.whole_first ? whole(b, word, bytes) : -1;
+    if (one >= 0) return token_ids_add(to, one);
+    if (!room_for(b, bytes)) return false;
+    const int32_t n = symbols_of(b, word, bytes);
+    if (n == 0) return true;
+    if (n <= 48) merge_few(b);
+    else merge_many(b, n);
+    for (int32_t i = 0; i >= 0; i = b->symbol[i].next)
+        if (!token_ids_add(to, b->symbol[i].id)) return false;
+    return true;
+}
+
+static void remember(struct bpe *b, struct known *k, const char *word, size_t bytes, const struct token_ids *to,
+                     int64_t from)
+{
+    const int64_t at = b->words_ids.count;
+    for (int64_t i = from; i < to->count; i++)
+        if (!token_ids_add(&b->words_ids, to->id[i])) { b->words_ids.count = at; return; }
+    *k = (struct known){ { b->words_stored, (uint32_t)bytes }, at, (int32_t)(to->count - from) };
+    memcpy(b->words_store + b->words_stored, word, bytes);
+    b->words_stored += bytes, b->words++;
+}
+
+bool bpe_word(struct bpe *b, const char *word, size_t bytes, struct token_ids *to)
+{
+    const int64_t from = to->count;
+    if (bytes == 0) return true;
+    if (bytes > CACHED_LONGEST) return encode(b, word, bytes, to);
+    if (b->words == CACHED_WORDS) {                             /* begin again */
+        memset(b->known, 0, CACHED_SLOTS * sizeof *b->known);
+        b->words = 0, b->words_stored = 0, b->words_ids.count = 0;
+    }
+    uint32_t i = hash(word, bytes) & (CACHED_SLOTS - 1);
+    for (; b->known[i].word.bytes; i = (i + 1) & (CACHED_SLOTS - 1)) {
+        const struct known k = b->known[i];
+        if (k.word.bytes != bytes || memcmp(b->words_store + k.word.at, word, bytes) != 0) continue;
+        for (int32_t t = 0; t < k.count; t++)
+            if (!token_ids_add(to, b->words_ids.id[k.at + t])) return false;
+        return true;
+    }
+    if (!encode(b, word, bytes, to)) return false;
+    remember(b, &b->known[i], word, bytes, to, from);
+    return true;
+}

@@ -1,0 +1,37 @@
+#include "ref/text/token_file.h"
+#include "ref/io/output.h"
+#include <stdlib.h>
+#include <string.h>
+
+const char *const token_layouts[] = { "nanogpt", "llmc", NULL };
+
+enum { HEAD = 256 * 4, NARROW = 1 << 16 };
+
+static void put(uint8_t *to, uint32_t x, int bytes)
+{
+    for (int i = 0; i < bytes; i++) to[i] = (uint8_t)(x >> 8 * i);
+}
+
+enum error_code token_file_write(const char *path, const char *layout, const struct token_ids *ids, int32_t vocabulary,
+                                 struct error *err)
+{
+    const bool head = strcmp(layout, "llmc") == 0, wide = vocabulary > NARROW;
+    const int each = wide ? 4 : 2;
+    if (wide && !head)
+        return fail(err, ERR_USAGE, "--layout %s: has 16 bits for a token, and this tokenizer has %d tokens; llmc "
+                                    "takes 32 bits", layout, (int)vocabulary);
+    if (head && ids->count > INT32_MAX)
+        return fail(err, ERR_USAGE, "--layout llmc: its head counts up to %d tokens, and there are %lld", INT32_MAX,
+                    (long long)ids->count);
+    const size_t before = head ? HEAD : 0, bytes = before + (size_t)ids->count * (size_t)each;
+    uint8_t *all = calloc(bytes + 1, 1);
+    if (all == NULL) return fail(err, ERR_MEMORY, "no memory for %lld tokens", (long long)ids->count);
+    if (head) {
+        put(all, wide ? 20240801 : 20240520, 4), put(all + 4, wide ? 7 : 1, 4);
+        put(all + 8, (uint32_t)ids->count, 4);
+    }
+    for (int64_t i = 0; i < ids->count; i++) put(all + before + (size_t)(i * each), (uint32_t)ids->id[i], each);
+    const enum error_code e = file_write_all(path, all, bytes, err);
+    free(all);
+    return e;
+}

@@ -1,0 +1,46 @@
+/* tokenizer.h -- the tokenizer of a model, from its own tokenizer.json: texts to tokens and back.
+ *
+ * What it gives is what Hugging Face's library `tokenizers` gives (tests/ref/test_tokenizer.c).  Read are models of
+ * byte-pair encoding: on bytes (GPT-2, Llama 3, Qwen 2, cl100k), and on characters with bytes for those without a
+ * token, as sentencepiece makes them (Llama 2, Mistral, Gemma).  Others, also normalizers and splitters, are refused by
+ * name.
+ */
+#ifndef ORRERY_TOKENIZER_H
+#define ORRERY_TOKENIZER_H
+
+#include "ref/text/bpe.h"
+
+struct tokenizer;
+
+/**
+ * Read a tokenizer.
+ * @param path  a tokenizer.json, or the folder that has it.
+ * @return OK; ERR_FILE; ERR_FORMAT naming the part of the file that is wrong or not supported; ERR_MEMORY.
+ */
+enum error_code tokenizer_open(struct tokenizer **, const char *path, struct error *);
+void tokenizer_close(struct tokenizer *);
+
+/**
+ * Add the tokens of a text.  Not for several threads with one tokenizer.
+ * @param text     bytes; what is no UTF-8 becomes U+FFFD, as in utf8_repair.
+ * @param special  with the tokens that the file puts around a text, such as a token of the beginning.
+ * @param[in,out] to  tokens are added at its end.
+ * @param[out] wrong  how many places were no UTF-8; or NULL.
+ * @return OK or ERR_MEMORY.
+ */
+enum error_code tokenizer_encode(struct tokenizer *, const char *text, size_t bytes, bool special, struct token_ids *to,
+                                 int64_t *wrong, struct error *);
+
+/**
+ * The text of tokens.  Bytes that are no UTF-8, as when a character is cut, stay as they are.
+ * @param special  also the names of special tokens.
+ * @param[out] text  for free, with a NUL after it.
+ * @return OK; ERR_USAGE naming an id that is no token; ERR_MEMORY.
+ */
+enum error_code tokenizer_decode(const struct tokenizer *, const int32_t *ids, int64_t count, bool special, char **text,
+                                 size_t *bytes, struct error *);
+
+/** One more than the largest id. */
+int32_t tokenizer_vocabulary(const struct tokenizer *);
+
+#endif

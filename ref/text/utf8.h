@@ -1,0 +1,30 @@
+/* utf8.h -- characters of UTF-8. */
+#ifndef ORRERY_UTF8_H
+#define ORRERY_UTF8_H
+
+#include <stddef.h>
+#include <stdbool.h>
+#include <stdint.h>
+
+enum { UTF8_MOST = 4 };                 /* bytes of a character */
+
+/**
+ * The first character of a text.
+ * @param[out] c  its code point; of what is no character, 0xFFFD.
+ * @return its bytes; 0 at the end; -n if the first n bytes are no part of a character, as Unicode 16, table 3-7 has it
+ *         (the longest beginning of a character, or one byte).
+ */
+int utf8_first(const char *text, size_t bytes, uint32_t *c);
+
+/** Write a character.  @param[out] to  [UTF8_MOST].  @return its bytes. */
+int utf8_put(char *to, uint32_t c);
+
+/**
+ * Copy a text with U+FFFD in the place of what is no character.
+ * @param[out] to  at least 3 times as long as the text.
+ * @param[out] wrong  how many were replaced.
+ * @return the bytes of the copy.
+ */
+size_t utf8_repair(char *to, const char *text, size_t bytes, int64_t *wrong);
+
+#endif
