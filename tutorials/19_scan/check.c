@@ -75,7 +75,7 @@ static void check_all_orders(struct judge *j) { orders(j, ALL); }
 static void check_all_judge(struct judge *j) { run(j, ALL, SIZES / 2, KIND_ORDER, clean); }
 
 const struct lesson lesson_19_scan = {
-    .folder = "19_scan", .title = "Kernels: prefix sums, and a race that tests do not see", .file = "scan.cu",
+    .folder = "19_scan", .title = "Kernels: prefix sums, and a race unseen by tests", .file = "scan.cu",
     .given = { "scan.h" },
     .vary = { { "END", 2 }, { "OWN", 2 } },
     .check = {

@@ -130,8 +130,8 @@ static enum error_code print_all(struct bench *b, struct error *err)
     const struct asked *a = b->asked;
     enum error_code e = OK;
     if (b->world->rank == 0)
-        say(stdout, 0, "Reduce-scatter of fp32 as codes: %d devices of %s, %d elements for each, %d a block. "
-            "Per device: messages, bytes, bytes at the outermost link level; virtual time. Then the root\n"
+        say(stdout, 0, "Reduce-scatter of fp32 as codes: %d devices of %s, %d elements for each, %d a block."
+            "\nPer device: messages, bytes, bytes at the outermost link level; virtual time. Then the root\n"
             "mean square of the errors and of their bounds, the largest error/bound of an element, and the\n"
             "error relative to the first row's.", b->world->size, a->cluster.name, a->elements, a->block);
     for (int bits = 8; bits >= 4; bits -= 4)

@@ -125,8 +125,9 @@ void plan_report_path(const struct train_record *r)
         say(r->out, 8, "path    not kept: the step has too many events");
         return;
     }
-    fprintf(r->out, "\ncritical path of %s: work and messages that follow each other\n",
-            r->steps == 1 ? "the step" : "all steps");
+    fprintf(r->out, "\n");
+    say(r->out, 0, "critical path of %s: work and messages that follow each other",
+        r->steps == 1 ? "the step" : "all steps");
     do {
         columns_add(&t, LEFT_ALIGNED, "  what");
         columns_add(&t, RIGHT_ALIGNED, "us"), columns_add(&t, RIGHT_ALIGNED, "%%");
