@@ -177,9 +177,20 @@ cJSON *document_row(void)
     return now.row;
 }
 
-void document_cell(const char *key, const char *value)
+/* The keys of a row differ: a title that comes again has the last title that did not before it. */
+static const char *key_of_row(const char *title)
+{
+    static char first[100], key[200];
+    if (cJSON_GetObjectItemCaseSensitive(now.row, title) == NULL)
+        return snprintf(first, sizeof first, "%s", title), title;
+    snprintf(key, sizeof key, "%s %s", first, title);
+    return key;
+}
+
+void document_cell(const char *title, const char *value)
 {
     char *end;
+    const char *key = key_of_row(title);
     const double number = strtod(value, &end);
     const bool plain = value[strspn(value, "+-.0123456789e")] == '\0';     /* neither "inf" nor "0x10" */
     if (plain && end != value && *end == '\0' && isfinite(number)) cJSON_AddNumberToObject(now.row, key, number);

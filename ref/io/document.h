@@ -47,8 +47,9 @@ struct cJSON *document_data(void);
 bool document_table(const char *name);
 /** Begin a row of the table.  @return its object. */
 struct cJSON *document_row(void);
-/** A cell of the row: a number if all of its text is one, else the text. */
-void document_cell(const char *key, const char *value);
+/** A cell of the row: a number if all of its text is one, else the text.
+ *  @param title  of the column: the key; of a title that the row has already, with the title before it. */
+void document_cell(const char *title, const char *value);
 
 /** With --quiet: print a verdict where the standard output was before. */
 void document_verdict(const char *line);

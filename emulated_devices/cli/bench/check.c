@@ -308,6 +308,7 @@ static enum error_code measure(const struct asked *a, const struct place *p, str
     }
     if (!e) e = run_check(p, &m, err);
     if (e) return e;
+    if (a->json && strcmp(a->json, "-") == 0) return write_json(a, &m, err);
     printf("`orrery check` of model %s, %d sequences of %d tokens, a dump of %d rank%s in fp32\n\n", a->model,
            a->sequences, a->tokens, a->ranks, plural(a->ranks));
     printf("  dump        %8.0f MB\n  golden file %8.0f MB\n  time        %8.2f s, %.2f s of processors\n"
