@@ -68,6 +68,7 @@ test_every_command_fits() {
         [ "$TIER" = verify ] || case $topic in schedule) ;; *) [[ $topic < d ]] || break ;; esac
     done
     on_terminal 80 show allreduce ring --devices 12; expect_status 0; expect_columns 80
+    cd "$top"                           # its texts to train on, and what was published
     for topic in $(topics_of bench); do
         [[ $slow == *" $topic "* && $TIER != verify ]] && continue
         words=

@@ -1,6 +1,7 @@
 /* collectives.c -- `orrery verify collectives`: every algorithm of every operation; rank 0 prints. */
 #include "emulated_devices/verify/cases/collectives.h"
 #include "emulated_devices/cli/verify/verify.h"
+#include "ref/io/terminal.h"
 #include <stdio.h>
 #include <string.h>
 
@@ -58,9 +59,11 @@ enum error_code verify_collectives(struct job *j, struct error *err)
     enum error_code e = open_group(&g, j->world, err);
     if (e) return e;
     const struct cluster *m = &j->world->device->clock.cluster;
-    if (j->prints)
-        printf("\n%d device%s of %s, collectives: exact results, messages, bytes and additions\n", j->world->size,
-               plural(j->world->size), m->name);
+    if (j->prints) {
+        printf("\n");
+        say(stdout, 0, "%d device%s of %s, collectives: exact results, messages, bytes and additions", j->world->size,
+            plural(j->world->size), m->name);
+    }
     struct tally t = { .calls = 0 };
     for (int i = 0; algorithms[i] && !e; i++) {
         struct algorithm_outcome o;
