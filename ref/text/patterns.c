@@ -7,7 +7,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-struct pattern { pcre2_code *code; pcre2_match_data *found; };
+struct pattern { pcre2_code *code; pcre2_match_data *found; bool gave_up; };
 
 /* ---- rewriting --------------------------------------------------------------------------------------------------- */
 
@@ -193,14 +193,24 @@ void pattern_close(struct pattern *p)
     free(p);
 }
 
-bool pattern_next(const struct pattern *p, const char *text, size_t bytes, size_t from, size_t *begin, size_t *end)
+bool pattern_next(struct pattern *p, const char *text, size_t bytes, size_t from, size_t *begin, size_t *end)
 {
     const int found = pcre2_match(p->code, (PCRE2_SPTR)text, bytes, from, PCRE2_NO_UTF_CHECK | PCRE2_NOTEMPTY, p->found,
                                   NULL);
-    if (found < 0) return false;
+    if (found < 0) {
+        p->gave_up = p->gave_up || found != PCRE2_ERROR_NOMATCH;
+        return false;
+    }
     const size_t *at = pcre2_get_ovector_pointer(p->found);
     *begin = at[0], *end = at[1];
     return true;
+}
+
+bool pattern_gave_up(struct pattern *p)
+{
+    const bool it_did = p->gave_up;
+    p->gave_up = false;
+    return it_did;
 }
 
 bool is_in_class(uint32_t c, const char *name)

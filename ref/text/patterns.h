@@ -29,7 +29,10 @@ void pattern_close(struct pattern *);
  * @param[out] begin  and end: of the match.
  * @return whether there is one.  Not for several threads with one pattern.
  */
-bool pattern_next(const struct pattern *, const char *text, size_t bytes, size_t from, size_t *begin, size_t *end);
+bool pattern_next(struct pattern *, const char *text, size_t bytes, size_t from, size_t *begin, size_t *end);
+
+/** Whether a search since the last call has ended at the library's limit of steps or memory, and found nothing. */
+bool pattern_gave_up(struct pattern *);
 
 /** Whether a code point is in a class of classes.h: "s", white space; "reordered", marks that NFC moves; "numeric",
  *  what the splitter Digits takes for a digit; "L"... */

@@ -195,7 +195,7 @@ static bool by_list(struct encoding *e, int step, const char *text, size_t bytes
 /* The most usual way: matches and what is between them, as they are found. */
 static bool as_found(struct encoding *e, int step, const char *text, size_t bytes, bool first)
 {
-    const struct pattern *p = e->t->split[step].pattern;
+    struct pattern *p = e->t->split[step].pattern;
     size_t at = 0, begin, end;
     while (at < bytes && pattern_next(p, text, bytes, at, &begin, &end)) {
         if (begin > at && !through(e, step + 1, text + at, begin - at, first && at == 0)) return false;
@@ -357,6 +357,9 @@ enum error_code tokenizer_encode(struct tokenizer *t, const char *text, size_t b
     for (int i = 0; ok && special && i < t->afters; i++) ok = token_ids_add(to, t->after[i]);
     free(valid);
     if (wrong) *wrong = replaced;
+    for (int i = 0; i < t->splits; i++)
+        if (t->split[i].pattern && pattern_gave_up(t->split[i].pattern))
+            return fail(err, ERR_FORMAT, "an expression of the tokenizer takes too many steps for this text");
     return ok ? OK : fail(err, ERR_MEMORY, "no memory for the tokens of %zu bytes", bytes);
 }
 

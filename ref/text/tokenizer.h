@@ -26,7 +26,7 @@ void tokenizer_close(struct tokenizer *);
  * @param special  with the tokens that the file puts around a text, such as a token of the beginning.
  * @param[in,out] to  tokens are added at its end.
  * @param[out] wrong  how many places were no UTF-8; or NULL.
- * @return OK or ERR_MEMORY.
+ * @return OK; ERR_FORMAT if an expression of the file takes too many steps for this text; ERR_MEMORY.
  */
 enum error_code tokenizer_encode(struct tokenizer *, const char *text, size_t bytes, bool special, struct token_ids *to,
                                  int64_t *wrong, struct error *);

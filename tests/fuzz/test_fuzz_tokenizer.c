@@ -27,7 +27,12 @@ static void try(const uint8_t *data, size_t size)
         must(e != ERR_USAGE && err.text[0] != '\0' && t == NULL, "refused without a word");
         return;
     }
-    must(tokenizer_encode(t, text, length, true, &ids, NULL, &err) == OK, "%s", err.text);
+    if (tokenizer_encode(t, text, length, true, &ids, NULL, &err) != OK) {
+        must(strstr(err.text, "too many steps") != NULL, "%s", err.text);
+        token_ids_free(&ids);
+        tokenizer_close(t);
+        return;
+    }
     must(tokenizer_encode(t, text, length, true, &again, NULL, &err) == OK, "%s", err.text);
     must(ids.count == again.count && (ids.count == 0 || memcmp(ids.id, again.id, (size_t)ids.count * 4) == 0),
          "other tokens the second time");

@@ -132,8 +132,9 @@ static int compare(const char *name)
         if (strcmp(line, "fuzzed\n") == 0) { fuzzed = true, row = -1; continue; }
         if (!is_tried(row) || (fuzzed ? fuzzed_are(t, row, line) : chunk_is(t, row, line))) continue;
         wrong++;
-        if (fuzzed) print_message("%s: texts drawn from %d to %d differ\n", name, row * FUZZED_EACH,
-                                  (row + 1) * FUZZED_EACH - 1);
+        if (fuzzed)
+            print_message("%s: texts drawn from %d to %d differ (fuzzed() of golden/make_tokenizers.py makes them)\n",
+                          name, row * FUZZED_EACH, (row + 1) * FUZZED_EACH - 1);
         else print_message("%s: the %d code points from the %dth differ\n", name, CHUNK, row * CHUNK);
     }
     assert_true(fuzzed && row == 100);
@@ -253,7 +254,27 @@ static void test_wrong_files(void **state)
             "{ \"String\": \"a\" } } }", "behavior: Sideways");
 }
 
-static void test_merges_twice_and_long_words(void **state)
+/* Nobody waits for ever, and no wrong tokens come out. */
+static void test_an_expression_that_takes_too_many_steps(void **state)
+{
+    struct tokenizer *t;
+    struct token_ids ids = { 0 };
+    char text[60];
+    (void)state;
+    memset(text, 'a', sizeof text);
+    memcpy(text + sizeof text - 2, "bc", 2);                    /* without a c it would not even begin */
+    put_text(scratch("tokenizer.json"),
+             "{ " MODEL ", \"pre_tokenizer\": { \"type\": \"Split\", \"behavior\": \"Isolated\", \"pattern\": "
+             "{ \"Regex\": \"(?:a|aa|a\\\\x61)+c\" } } }");
+    assert_int_equal(tokenizer_open(&t, scratch_folder, &err), OK);
+    assert_int_equal(tokenizer_encode(t, text, sizeof text, false, &ids, NULL, &err), ERR_FORMAT);
+    assert_non_null(strstr(err.text, "too many steps"));
+    assert_int_equal(tokenizer_encode(t, "ab", 2, false, &ids, NULL, &err), OK);
+    token_ids_free(&ids);
+    tokenizer_close(t);
+}
+
+static void test_long_words(void **state)
 {
     struct tokenizer *t = open_family("llama2");
     struct token_ids ids = { 0 };
@@ -275,7 +296,8 @@ int main(void)
         cmocka_unit_test(test_the_tokens_of_the_library), cmocka_unit_test(test_texts_come_back),
         cmocka_unit_test(test_what_is_no_utf8_is_replaced), cmocka_unit_test(test_an_id_that_is_no_token),
         cmocka_unit_test_setup_teardown(test_wrong_files, scratch_make, scratch_remove),
-        cmocka_unit_test(test_merges_twice_and_long_words),
+        cmocka_unit_test_setup_teardown(test_an_expression_that_takes_too_many_steps, scratch_make, scratch_remove),
+        cmocka_unit_test(test_long_words),
     };
     return cmocka_run_group_tests_name("tokenizer", tests, NULL, NULL) != 0;
 }
