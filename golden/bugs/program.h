@@ -120,6 +120,15 @@ void gradients_join(void);              /* sums over dp, and param[].g */
 extern double loss_now, balance_now;
 void train(void);
 
+/* ---- clipping (clip.c) ------------------------------------------------------------------------------------------- */
+
+void clip(float norm, float limit);     /* param[].g, as all of these */
+void clip_by_ranks(float limit);
+void clip_by_shards(float limit);
+void clip_before_sum(float limit);      /* what copies have before gradients_join */
+void clipped_before_sum(void);          /* takes what was clipped then */
+float norm_of_copy(void);               /* of the first one, before gradients_join */
+
 /* ---- files (golden.c, dump.c) ------------------------------------------------------------------------------------ */
 
 void golden_open(const char *path);

@@ -39,34 +39,6 @@ static float norm_of_all(void)
     return (float)(IS(NORM_NOT_ROOTED) ? sum : sqrt(sum));
 }
 
-static void clip(float norm)
-{
-    float limit = (float)by.clip;
-    if (IS(CLIP_MISSING) || limit == 0 || !(norm > limit)) return;
-    if (IS(CLIP_SQUARED)) limit *= limit / norm;
-    for (int p = 0; p < params; p++)
-        for (size_t i = 0; i < size_of(&param[p]); i++) param[p].g[i] *= limit / norm;
-}
-
-/* Each rank along tp by the norm of what it has. */
-static void clip_by_ranks(void)
-{
-    for (int t = 0; t < set.tp; t++) {
-        double sum = 0;
-        for (int p = 0; p < params; p++) {
-            const struct cut *row = cut_of(param[p].row_axis, param[p].rows, t), *col = cut_of(param[p].col_axis, param[p].cols, t);
-            for (int i = 0; i < row->count * col->count; i++) sum += (double)rank[t].dw[p][i] * rank[t].dw[p][i];
-        }
-        const float times = sqrt(sum) > by.clip ? (float)(by.clip / sqrt(sum)) : 1;
-        for (int p = 0; p < params; p++) {
-            const struct cut *row = cut_of(param[p].row_axis, param[p].rows, t), *col = cut_of(param[p].col_axis, param[p].cols, t);
-            if (t > 0 && param[p].row_axis == WHOLE && param[p].col_axis == WHOLE) continue;    /* the first rank's copy */
-            for (int i = 0; i < row->count; i++)
-                for (int k = 0; k < col->count; k++) param[p].g[row->at[i] * param[p].cols + col->at[k]] *= times;
-        }
-    }
-}
-
 /* One element.  x: master, g: gradient, t: step, from 1. */
 static void adam(struct param *p, size_t i, int t, float lr, float decay)
 {
@@ -186,14 +158,18 @@ void train(void)
         masks_of_step(t);
         ids = all_ids + (t - 1) * m.N, labels = all_labels + (t - 1) * m.N;
         pass(t == 1);
-        unscale(), gradients_join(), stale_gradients(t);
+        unscale();
+        if (IS(CLIP_OF_COPY) || IS(NORM_OF_COPY)) clip_before_sum((float)by.clip);
+        gradients_join(), stale_gradients(t);
         if (IS(GRADIENT_STALE) || IS(GRADIENT_ADDED_TO_OLD) || IS(GRADIENT_HALF_LATER)) gradients_join();
-        losses[t - 1] = (float)loss_now, norms[t - 1] = norm_of_all();
+        losses[t - 1] = (float)loss_now, norms[t - 1] = IS(NORM_OF_COPY) ? norm_of_copy() : norm_of_all();
         snprintf(name, sizeof name, "%s/%d/grad", set.optimizer, t), dump_gradients(t == 1 ? "grad" : name);
         if (t == 1) number_now = losses[0], dump_numbers("loss", &number_now, 1), dump_numbers("norm", &norms[0], 1);
         if (t == 1 && m.moe) number_now = (float)balance_now, dump_numbers("balance_loss", &number_now, 1);
-        if (IS(CLIP_OF_RANK)) clip_by_ranks();
-        else clip(norms[t - 1]);
+        if (IS(CLIP_OF_RANK)) clip_by_ranks((float)by.clip);
+        else if (IS(CLIP_OF_SHARD) || IS(CLIP_OF_GROUPS)) clip_by_shards((float)by.clip);
+        else if (IS(CLIP_OF_COPY)) clipped_before_sum();
+        else clip(norms[t - 1], (float)by.clip);
         if (IS(SCALE_IN_STEP)) times_scale(set.scale);
         if (IS(SCALE_AFTER_CLIP)) times_scale(1 / set.scale);
         for (int p = 0; p < params; p++) step(&param[p], t, (float)by.lr[t - 1] * (IS(LR_SHIFTED) ? 2 : 1));

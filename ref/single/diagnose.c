@@ -57,6 +57,20 @@ bool suspect_explained(struct suspect *p, const double *y, const char *format, .
     return true;
 }
 
+bool suspect_near(struct suspect *p, const double *y, const char *format, ...)
+{
+    double left = 0;
+    va_list args;
+    for (int64_t i = 0; i < p->count; i++) left += (p->have[i] - y[i]) * (p->have[i] - y[i]);
+    left = sqrt(left);
+    if (p->s->failed || !(left <= p->off / 10) || !(left < p->best)) return false;
+    va_start(args, format);
+    vsnprintf(p->words, sizeof p->words, format, args);
+    va_end(args);
+    p->best = left;
+    return true;
+}
+
 /* ---- mistakes of the operation ----------------------------------------------------------------------------------- */
 
 static const struct single_mistakes *const tables[] = {

@@ -14,6 +14,7 @@
 #define ORRERY_SINGLE_MISTAKES_H
 
 #include "ref/single/parts.h"
+#include "ref/single/shares.h"
 
 /* What a pass gives with mistake `which` of its table; tensor_none if it cannot have it. */
 typedef struct tensor single_mistaken(struct single *, const struct single_node *, int which);
@@ -59,6 +60,14 @@ bool suspect_explained(struct suspect *, const double *y, const char *format, ..
 #endif
     ;
 
+/* Offer one that is made with gradients of our own model, which are those of the program but for its roundings: it
+ * explains the result if it is ten times nearer than what is right. */
+bool suspect_near(struct suspect *, const double *y, const char *format, ...)
+#ifdef __GNUC__
+    __attribute__((format(printf, 3, 4)))
+#endif
+    ;
+
 /* Offer a sum of these parts with factors other than 1: a part that is missing, or added twice.  y: [count] to work in.
  * @param what  "part", "sequence" */
 void suspect_parts(struct suspect *, const struct tensor part[], int n, const char *what, double *y);
@@ -72,16 +81,16 @@ enum { SUSPECT_LEAST_SCALE = 16 };
 /* The norm of all gradients, which is no operation of the graph. */
 void suspect_gradient_norm(struct suspect *);
 
-/* Squared norms of gradients: of all, of the tied matrix, and of what each of P ranks along tp has; whole: of what all
- * of them have, with and without the matrices of the vocabulary. */
+/* Squared norms of gradients: of all, of the tied matrix, and of what each of P ranks of a cut has; whole: of what all
+ * of them have, with and without the matrices of the vocabulary.  Of the gradients "KIND" and a parameter's name. */
 enum { SUSPECT_RANKS = 8 };
 struct suspect_squares { double all, tied, rank[SUSPECT_RANKS], whole, whole_inside; };
-/* Which of P ranks has row r, column c of a parameter; -1: all have it.  Along tp heads and columns of the feed-forward
- * are cut; by rows everything is, in blocks of ceil(n/P) rows, of a vector elements, as by FSDP2. */
-typedef int suspect_owner(const struct single *, int param, int64_t r, int64_t c, int parts);
-suspect_owner suspect_owner_along_tp, suspect_owner_of_rows;
-/* Of the gradients "KIND" and a parameter's name. */
-struct suspect_squares suspect_squares(struct single *, const char *kind, suspect_owner *, int parts);
+struct suspect_squares suspect_squares(struct single *, const char *kind, enum share_cut, int parts);
+
+/* The first step's gradients of n copies of the model, each from its part of the batch: their norms, and what part of
+ * the labels each has.  n is 0 if they are not known. */
+struct suspect_copies { int n; double norm[SUSPECT_RANKS], share[SUSPECT_RANKS]; };
+struct suspect_copies suspect_copies(struct single *);
 
 /* Rows, columns, heads, pieces in other places. */
 void suspect_arrangement(struct suspect *);

@@ -11,68 +11,6 @@ struct read {
     int64_t n;
 };
 
-/* ---- the factor of clipping -------------------------------------------------------------------------------------- */
-
-/* What is made of a gradient: a state, or sgd's weight, is `rest` and `times` the gradient, or its square. */
-struct use { const double *rest; double times; bool squared; };
-
-/* The factor of clipping that fits best is off by a power of two. */
-static void try_loss_scale(struct suspect *p, const struct read *r, struct use u, double *y)
-{
-    double along = 0, size = 0;
-    for (int64_t i = 0; i < r->n; i++) {
-        const double x = u.times * (u.squared ? r->g[i] * r->g[i] : r->g[i]);
-        along += (p->have[i] - u.rest[i]) * x, size += x * x;
-    }
-    const double c = u.squared ? sqrt(along / size) : along / size, scale = exp2(round(log2(c / r->clip))),
-                 by = u.squared ? scale * scale * r->clip * r->clip : scale * r->clip;
-    if (!(c > 0) || (scale < SUSPECT_LEAST_SCALE && scale * SUSPECT_LEAST_SCALE > 1)) return;
-    for (int64_t i = 0; i < r->n; i++)
-        y[i] = u.rest[i] + by * u.times * (u.squared ? r->g[i] * r->g[i] : r->g[i]);
-    if (scale > 1) suspect_explained(p, y, "a loss scale of %.0f is not divided out", scale);
-    else suspect_explained(p, y, "a loss scale of %.0f is divided out twice, or after clipping", 1 / scale);
-}
-
-static const struct cut { suspect_owner *owner; const char *words; } cuts[STEPPING_CUTS] = {
-    { suspect_owner_along_tp, "each of %d ranks along tp clips by the norm of what it has" },
-    { suspect_owner_of_rows, "each of %d ranks with a part of the rows clips by the norm of what it has" },
-};
-
-/* Norms of what each of P ranks has. */
-static const double *own_norms(const struct stepping *t, int cut, int parts)
-{
-    struct own_norms *own = &t->own[cut][parts];
-    const struct single_name kind = stepping_gradient(t->o, t->k, "");
-    if (own->known) return own->norm;
-    const struct suspect_squares q = suspect_squares(t->s, kind.text, cuts[cut].owner, parts);
-    if (!single_going(t->s)) return NULL;
-    own->known = true;
-    for (int k = 0; k < parts; k++) own->norm[k] = sqrt(q.rank[k] + q.whole);
-    return own->norm;
-}
-
-/* What all have is shown by the first. */
-static void try_own_norms(struct suspect *p, const struct read *r, int cut, int parts, struct use u, double *y)
-{
-    const struct stepping *t = r->t;
-    if (parts < 2 || parts > SUSPECT_RANKS || (cut == 0 && parts > t->s->config->K) || t->o->hyper.clip == 0) return;
-    const double *norm = own_norms(t, cut, parts);
-    for (int64_t i = 0; norm && i < r->n; i++) {
-        const int owner = cuts[cut].owner(t->s, t->number, i / t->cols, i % t->cols, parts);
-        const double g = clip_scale(&t->o->hyper, norm[owner < 0 ? 0 : owner]) * r->g[i];
-        y[i] = u.rest[i] + u.times * (u.squared ? g * g : g);
-    }
-    if (norm) suspect_explained(p, y, cuts[cut].words, parts);
-}
-
-static void try_clipping(struct suspect *p, const struct read *r, struct use u, double *y)
-{
-    const int tried[] = { p->s->rounding.parts, 2, 3, 4, 8 };
-    try_loss_scale(p, r, u, y);
-    for (int k = 0; k < 5 * STEPPING_CUTS && p->words[0] == 0 && !p->s->failed; k++)
-        try_own_norms(p, r, k / 5, tried[k % 5], u, y);
-}
-
 /* ---- weights ----------------------------------------------------------------------------------------------------- */
 
 enum {
@@ -186,7 +124,8 @@ static void try_weights(struct suspect *p, const struct read *r, double *y)
     if (p->words[0] == 0 && r->first == NULL) {
         const struct tensor rest = single_new(p->s, 1, r->n);
         for (int64_t i = 0; !p->s->failed && i < r->n; i++) numbers(rest)[i] = r->old[i] * (1 - r->decay);
-        if (!p->s->failed) try_clipping(p, r, (struct use){ numbers(rest), -r->lr, false }, y);
+        if (!p->s->failed)
+            suspect_clipping(p, r->t, (struct clipping){ numbers(rest), r->g, r->clip, -r->lr, false }, y);
     }
     if (p->words[0] == 0) try_rate(p, r, true, y);
     if (p->words[0] == 0) try_rate(p, r, false, y);
@@ -223,7 +162,8 @@ static void try_state(struct suspect *p, const struct read *r, const double *old
     if (old) suspect_explained(p, y, "stale: it is that of the step before");
     const struct tensor rest = single_new(p->s, 1, r->n);
     for (int64_t i = 0; !p->s->failed && i < r->n; i++) numbers(rest)[i] = keep * (old ? old[i] : 0);
-    if (p->words[0] == 0 && !p->s->failed) try_clipping(p, r, (struct use){ numbers(rest), part, squared }, y);
+    if (p->words[0] == 0 && !p->s->failed)
+        suspect_clipping(p, r->t, (struct clipping){ numbers(rest), r->g, r->clip, part, squared }, y);
 }
 
 /* ---- reading ----------------------------------------------------------------------------------------------------- */

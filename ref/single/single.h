@@ -70,6 +70,9 @@ struct single_source {
      * @param absolute    tensor_none: it is only asked whether it is such a sum.
      * @param[out] parts  how many there are; 1: it is none, and nothing is written.  NULL: no tensor is one. */
     enum error_code (*parts)(void *context, const char *name, struct tensor absolute, int *parts, struct error *);
+    /* Copies of the model, of each of which fetch also gives "copy/K/grad/NAME", its part of the first step's gradient,
+     * and "copy/K/share", its part of the labels; 0: of none. */
+    int copies;
 };
 
 /* One batch of B sequences of S tokens; a label below 0 is ignored. */

@@ -6,10 +6,13 @@
 #include "ref/single/mistakes.h"
 #include "ref/single/steps.h"
 
-/* Norms of what each of P ranks has of a step's gradients, once they have been asked for, by a cut of
- * mistakes_steps.c. */
-enum { STEPPING_CUTS = 2 };
+/* What diagnoses of a step have added up, once they have asked for it. */
 struct own_norms { bool known; double norm[SUSPECT_RANKS]; };
+struct stepping_norms {
+    struct own_norms own[SHARE_CUTS][SUSPECT_RANKS + 1];        /* of what each of P ranks has, by cut and P */
+    bool copies_known;
+    struct suspect_copies copies;
+};
 
 struct stepping {
     struct single *s;
@@ -19,7 +22,7 @@ struct stepping {
     struct param_spec param;
     int64_t rows, cols;
     int number;                         /* of the parameter */
-    struct own_norms (*own)[SUSPECT_RANKS + 1];         /* [STEPPING_CUTS] of this step, by P */
+    struct stepping_norms *norms;       /* of this step */
     double u;                           /* unit roundoff of what computes the step */
     int state;                          /* the result: a state of the optimizer; -1: the weight */
 };
@@ -30,6 +33,16 @@ struct single_name stepping_gradient(const struct single_steps *, int64_t k, con
 
 /** The factor of clipping. */
 double stepping_clip(const struct stepping *);
+
+/* What is made of a clipped gradient: a state, or sgd's weight, is `rest` and `times` the gradient, or its square. */
+struct clipping {
+    const double *rest, *g;             /* g: not clipped */
+    double clip, times;                 /* clip: the right factor */
+    bool squared;
+};
+
+/** Offer gradients that are clipped by other norms. */
+void suspect_clipping(struct suspect *, const struct stepping *, struct clipping, double *y);
 
 /** Offer the mistakes of a step.  @param about  a struct stepping. */
 void suspect_step(struct suspect *, const void *about);

@@ -248,9 +248,9 @@ enum error_code single_check_steps(const struct model_config *c, const struct si
     const struct optimizer *is = find(o->optimizer);
     check_norms(&s, o);
     for (int64_t k = 0; k < o->steps; k++) {
-        struct own_norms own[STEPPING_CUTS][SUSPECT_RANKS + 1] = { 0 };
+        struct stepping_norms norms = { 0 };
         for (int i = 0; i < model_param_count(c) && !s.failed; i++) {
-            struct stepping t = { &s, o, is, k, model_param(c, i), .number = i, .own = own,
+            struct stepping t = { &s, o, is, k, model_param(c, i), .number = i, .norms = &norms,
                                   .u = dtype_unit(dtype_wide(o->format)) };
             t.rows = t.param.ndim > 1 ? t.param.dim[0] : 1, t.cols = t.param.dim[t.param.ndim - 1];
             if (is_known(is)) check_parameter(&t);

@@ -1,5 +1,6 @@
 #include "emulated_devices/verify/check/singles.h"
 #include "emulated_devices/verify/diagnose.h"
+#include "emulated_devices/verify/check/model_copies.h"
 #include "emulated_devices/verify/check/holders.h"
 #include "emulated_devices/verify/check/replay.h"
 #include "ref/numeric/convert.h"
@@ -16,6 +17,7 @@ struct checking {
     enum dtype format;
     struct singles *out;
     enum error_code failed;
+    struct model_copies copies;
 };
 
 int singles_parts(const struct actual *a)
@@ -104,6 +106,7 @@ static enum error_code fetch(void *context, const char *name, struct tensor out,
 {
     struct checking *c = context;
     if (strncmp(name, "mask/", 5) == 0) return golden_mask(c, name, out, found, err);
+    if (strncmp(name, "copy/", 5) == 0) return model_copies_fetch(&c->copies, name, out, found, err);
     const enum error_code e = gather(c, name, out, found, err);
     if (e || *found != SINGLE_HAS_NOT || strncmp(name, "start/", 6) != 0) return e;
     return golden_weight(c, name, out, found, err);
@@ -173,10 +176,12 @@ static enum error_code check_steps(struct checking *c, struct rounding rounding,
 enum error_code singles_check(const struct golden *g, const struct actual *a, enum dtype format,
                               struct rounding rounding, struct singles *out, struct error *err)
 {
-    struct checking c = { .golden = g, .actual = a, .format = format, .out = out };
+    struct checking c = { .golden = g, .actual = a, .format = format, .out = out,
+                          .copies = model_copies_of(g, a->mesh.size[DP]) };
     const struct single_batch batch = { g->ids, g->labels, g->B, g->S };
     *out = (struct singles){ .parts = rounding.parts };
-    const struct single_source source = { .fetch = fetch, .found = note, .parts = parts_of, .context = &c };
+    const struct single_source source = { .fetch = fetch, .found = note, .parts = parts_of, .context = &c,
+                                          .copies = c.copies.n };
     enum error_code e = replay_check(&g->config, batch, rounding, source, err);
     if (e == ERR_PLAN) {
         snprintf(out->why_none, sizeof out->why_none, "%.199s", err->text);
@@ -184,6 +189,7 @@ enum error_code singles_check(const struct golden *g, const struct actual *a, en
     }
     if (!e) e = check_steps(&c, rounding, source, err);
     if (!e && c.failed) e = fail(err, c.failed, "no memory for the results of all operations");
+    model_copies_free(&c.copies);
     if (e) singles_free(out);
     return e;
 }
