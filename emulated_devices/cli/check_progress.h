@@ -9,6 +9,7 @@ struct check_progress {
     double all[2], done[2];             /* elements to compare, and to recompute; those that are done */
     int phase;                          /* 0: comparing; 1: recomputing */
     int percent;                        /* what the line says */
+    double began;                       /* seconds, of any clock */
 };
 
 /** Begin, and watch what is read of ACTUAL.  Nothing is shown unless standard error is a terminal. */

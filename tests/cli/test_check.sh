@@ -31,6 +31,7 @@ test_progress() {
     tr '\r' '\n' <seen >lines
     grep -qE '^\[-{30}\] +0 %  comparing   act/embedding' lines || complain 'it does not begin with nothing'
     grep -qE '^\[#{30}\] 100 %  recomputing ' lines || complain 'it does not end with everything'
+    sed 's/\x1b\[K//g' lines | grep -qE '^\[.{80,}' && complain 'a line has more than 80 columns'
     run check "$golden" "$golden";                      expect_status 0; expect_silent
 }
 
