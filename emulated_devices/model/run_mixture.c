@@ -106,7 +106,6 @@ static void judge(const struct node_call *c, struct tensor logits, struct tensor
                                      &mixture(c)->router);
     count_choices(c, kept(c, 0));
     if (!isfinite(sums[2 * columns(c)])) find_lost(c, logits);
-    stage_show(c->stage, c->micro, "router.experts", c->part->layer, false, kept(c, 0));
 }
 
 enum error_code node_route_forward(const struct node_call *c, struct error *err)
@@ -127,6 +126,7 @@ enum error_code node_route_forward(const struct node_call *c, struct error *err)
         whole_sequences_return(&whole, kept(c, 0), weights);
     }
     whole_sequences_close(&whole);
+    if (!e && !c->again) stage_show(c->stage, c->micro, "router.experts", c->part->layer, false, kept(c, 0));
     return e || c->again ? e : announce(c, kept(c, 0), err);
 }
 

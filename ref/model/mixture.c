@@ -65,6 +65,16 @@ static void choose(const struct transformer *m, struct block_activations *a, int
     m->ops->route_weights(a->weights, a->experts, a->router, rule);
 }
 
+/* Drop the choices for which an expert has no room. */
+static void drop(const struct transformer *m, struct block_activations *a)
+{
+    const struct mixture_config *x = &m->config.mixture;
+    if (m->route == NULL)
+        m->ops->route_drop(a->weights, a->experts, m->S, x->E, mixture_capacity(x, m->S), x->drops_by_weight);
+    for (int64_t i = 0; i < tensor_count(a->experts) && m->route != NULL; i++)
+        if (((const int32_t *)a->experts.data)[i] < 0) tensor_set(a->weights, i, 0);
+}
+
 void mixture_forward(struct transformer *m, int layer)
 {
     const struct ops *op = m->ops;
@@ -78,12 +88,10 @@ void mixture_forward(struct transformer *m, int layer)
     if (c->mixture.sequence_coefficient > 0)
         op->sequence_balance_forward(&m->sequence_loss, a->router, a->experts, a->experts, m->S, &c->mixture.router);
     for (int64_t i = 0; i < tensor_count(a->experts); i++) {
-        const int32_t chosen = ((const int32_t *)a->experts.data)[i];
+        const int32_t chosen = choice_made(((const int32_t *)a->experts.data)[i]);
         if (chosen != CHOICE_NONE) m->router_choices[layer * mixture_columns(&c->mixture) + chosen]++;
     }
-    if (c->mixture.capacity_factor > 0)
-        op->route_drop(a->weights, a->experts, m->S, c->mixture.E, mixture_capacity(&c->mixture, m->S),
-                       c->mixture.drops_by_weight);
+    if (c->mixture.capacity_factor > 0) drop(m, a);
     computed(m, "router.weights", layer, a->weights, mixture_columns(&c->mixture));
     op->expert_order(a->order, a->counts, a->experts);
     const struct block_activations b = computed_block(a);

@@ -63,8 +63,9 @@ struct transformer {
                                                  * (sample_mask.h); NULL: a sequence is one sample */
     const bool *passes_by;                      /* [L*B] whether a sequence skips a layer (partial.h); NULL: none */
 
-    const int32_t *route;                       /* [L,N,k] the experts of each token, which an observer of the layer's
-                                                 * router.logits may still change; NULL: the largest logits */
+    const int32_t *route;                       /* [L,N,k] the experts of each token, and which choices are dropped; an
+                                                 * observer of the layer's router.logits may still change it.  NULL: by
+                                                 * the router's rule and the capacity */
 
     const int32_t *patch;                       /* [N] of each token that is a patch its number, else -1; NULL: none
                                                  * is */

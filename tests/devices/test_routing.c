@@ -248,13 +248,97 @@ static void test_truth_and_twin(void **state)
     reference_close(&ref);
 }
 
+/* ---- dropped choices --------------------------------------------------------------------------------------------- */
+
+/* One sequence of three tokens, each with one choice, expert 0, which has room for two.  The weights are sigmoids. */
+enum { TOKENS = 3 };
+
+/* The devices drop the choices of these tokens; the margin that rounding explains. */
+static void expect_drops(bool by_weight, const double x[TOKENS], const bool drops[TOKENS], double bound,
+                         const bool want[TOKENS], int64_t token, double margin)
+{
+    double logits[TOKENS][2], keys[4], weights[2 * TOKENS], choice_bound = INFINITY;
+    int32_t taken[TOKENS], scratch[2 * TOKENS];
+    struct routing_found found = { .differ = 7 }, dropped = { .differ = 7 };
+    struct routing r = { .L = 1, .E = 2, .k = 1, .N = TOKENS, .experts = taken, .bound = &choice_bound, .found = &found,
+                         .keys = keys, .rule = { .scale = 1, .scores = SCORES_SIGMOID },
+                         .drops = { .S = TOKENS, .capacity = 2, .E = 2, .by_weight = by_weight, .experts = scratch,
+                                    .weights = weights, .bound = &bound, .found = &dropped } };
+    bool right = true;
+    for (int n = 0; n < TOKENS; n++)
+        taken[n] = drops[n] ? choice_dropped(0) : 0, logits[n][0] = x[n], logits[n][1] = -9;
+    routing_decide(&r, 0, tensor_2d(logits, F64, TOKENS, 2));
+    for (int n = 0; n < TOKENS; n++) right = right && taken[n] == (want[n] ? choice_dropped(0) : 0);
+    right = right && found.differ == 0 && (dropped.differ > 0) == (token >= 0) &&
+            (token < 0 || (dropped.token == token && dropped.own == choice_dropped(dropped.theirs) &&
+                           (isnan(margin) ? isnan(dropped.margin) : fabs(dropped.margin - margin) < 1e-12)));
+    if (!right)
+        print_error("taken %d %d %d; %d choices are dropped otherwise, token %d, margin %g instead of %g\n", taken[0],
+                    taken[1], taken[2], (int)dropped.differ, (int)dropped.token, dropped.margin, margin);
+    assert_true(right);
+}
+
+static void test_drops(void **state)
+{
+    static const double x[TOKENS] = { 1, 0.75, 0.5 }, equal[TOKENS] = { 1, 0.5, 0.5 };
+    static const bool first[TOKENS] = { true }, second[TOKENS] = { false, true }, third[TOKENS] = { false, false, true },
+                      none[TOKENS] = { false }, two[TOKENS] = { true, true };
+    const double near = 1 / (1 + exp(-0.75)) - 1 / (1 + exp(-0.5)), far = 1 / (1 + exp(-1.0)) - 1 / (1 + exp(-0.5));
+    (void)state;
+    expect_drops(true, x, third, 0, third, -1, 0);
+    expect_drops(true, x, second, 0.06, second, 1, near);
+    expect_drops(true, x, second, 0.05, third, 1, near);
+    expect_drops(true, x, first, 0.06, third, 0, far);
+    expect_drops(true, equal, second, 0, second, 1, 0);
+    expect_drops(true, x, none, 1, third, 2, NAN);              /* more than there is room for, and fewer */
+    expect_drops(true, x, two, 1, third, 0, NAN);
+    expect_drops(false, equal, third, 0, third, -1, 0);         /* which rows come first is never a matter of rounding */
+    expect_drops(false, equal, second, INFINITY, third, -1, 0);
+}
+
+/* A capacity: the twin drops what the truth drops, and both what the devices drop, only if the bound allows it. */
+static void test_twin_drops(void **state)
+{
+    struct reference ref;
+    struct plan p = case_plan(1, 1, 1);
+    case_take_mixtral(&p);
+    p.model.mixture.capacity_factor = 0.5, p.model.mixture.drops_by_weight = true;
+    const struct batch_source source = { fill, &p };
+    (void)state;
+    assert_int_equal(plan_check(&p, &err), OK);
+    assert_int_equal(reference_open(&ref, &p, source, &err), OK);
+    assert_int_equal(reference_gradients(&ref, &err), OK);
+    const struct routing *r = &ref.routing;
+    const size_t bytes = (size_t)(r->L * r->N * r->k) * sizeof *r->experts;
+    int32_t *own = malloc(bytes);
+    assert_non_null(own);
+    memcpy(own, r->experts, bytes), memcpy(r->theirs, own, bytes);
+    expect_same_experts(&ref, own);
+    int64_t kept = 0, dropped = 0;
+    while (own[dropped] >= 0) dropped++;                        /* of layer 0, in the same sequence */
+    const int64_t places = p.S * r->k, sequence = dropped / places * places;
+    for (kept = sequence; own[kept] != choice_made(own[dropped]); kept++) assert_true(kept < sequence + places);
+    r->theirs[dropped] = own[kept], r->theirs[kept] = own[dropped];
+
+    r->drops.bound[0] = 0;
+    assert_int_equal(reference_take_routes(&ref, &err), OK);
+    expect_same_experts(&ref, own);
+    assert_true(r->drops.found[0].differ == 2 && r->drops.found[0].margin > 0);
+    r->drops.bound[0] = INFINITY;
+    for (int64_t l = 1; l < r->L; l++) r->bound[l] = r->drops.bound[l] = INFINITY;
+    assert_int_equal(reference_take_routes(&ref, &err), OK);
+    expect_same_experts(&ref, r->theirs);
+    free(own);
+    reference_close(&ref);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_same_choice), cmocka_unit_test(test_second_expert), cmocka_unit_test(test_order),
         cmocka_unit_test(test_tie), cmocka_unit_test(test_choices_that_are_none), cmocka_unit_test(test_bound),
         cmocka_unit_test(test_groups), cmocka_unit_test(test_fewer_choices),
-        cmocka_unit_test(test_truth_and_twin),
+        cmocka_unit_test(test_truth_and_twin), cmocka_unit_test(test_drops), cmocka_unit_test(test_twin_drops),
     };
     return cmocka_run_group_tests_name("routing", tests, NULL, NULL);
 }

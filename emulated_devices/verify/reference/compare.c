@@ -18,19 +18,25 @@ struct visit {
 };
 
 /* The choices that differ in a layer, before the weights that depend on them. */
-static void compare_choices(const struct visit *v, int layer)
+static void compare_found(const struct visit *v, int layer, struct routing_found *f, double bound)
 {
-    struct routing_found *f = &v->ref->routing.found[layer];
     struct comparison *c = v->result;
     char place[64];
     if (f->differ == 0) return;
     struct worst found = { .rank = probes_device_of(v->probes, layer, f->token), .step = v->step,
-                           .error = f->margin, .bound = v->ref->routing.bound[layer] };
+                           .error = f->margin, .bound = bound };
     snprintf(place, sizeof place, "router, token %lld", (long long)f->token);
     activation_name(found.tensor, sizeof found.tensor, place, layer, (int)v->model->L);
     c->choices_differ += f->differ;
     comparison_choice(c, found, f->own, f->theirs);
     f->differ = 0;                      /* once, not once a device */
+}
+
+static void compare_choices(const struct visit *v, int layer)
+{
+    struct routing *const r = &v->ref->routing;
+    compare_found(v, layer, &r->found[layer], r->bound[layer]);
+    if (r->drops.capacity > 0) compare_found(v, layer, &r->drops.found[layer], r->drops.bound[layer]);
 }
 
 static void compare_activation(void *context, int tensor, int rank, const struct sums *s)

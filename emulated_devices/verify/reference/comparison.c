@@ -1,5 +1,6 @@
 #include "emulated_devices/verify/reference/comparison.h"
 #include "ref/numeric/distance.h"
+#include "ref/ops/ops.h"
 #include <math.h>
 #include <stdio.h>
 #include <string.h>
@@ -146,6 +147,14 @@ double comparison_ratio(const struct comparison *c)
     return most;
 }
 
+static void describe_choice(char *out, size_t size, int own, int theirs)
+{
+    if (theirs == choice_dropped(own))
+        snprintf(out, size, "of expert %d is %s, whose weight is %s than that of a choice that is %s", choice_made(own),
+                 theirs < 0 ? "dropped" : "kept", theirs < 0 ? "larger" : "smaller", theirs < 0 ? "kept" : "dropped");
+    else snprintf(out, size, "is expert %d instead of %d, whose score is larger", theirs, own);
+}
+
 const char *comparison_describe(char *out, size_t size, const struct comparison *c, const struct plan *p)
 {
     const struct worst *f = &c->first;
@@ -155,7 +164,7 @@ const char *comparison_describe(char *out, size_t size, const struct comparison 
     if (!c->number)
         snprintf(where, sizeof where, " on device %d (%s)", f->rank,
                  mesh_describe(&p->mesh, f->rank, device, sizeof device));
-    snprintf(choice, sizeof choice, "is expert %d instead of %d, whose score is larger", c->expert[1], c->expert[0]);
+    describe_choice(choice, sizeof choice, c->expert[0], c->expert[1]);
     const char *differs = c->excess ? "differs from the sum of what was quantised, in units of what that allows,"
                           : c->expert[0] != c->expert[1] ? choice
                                                          : "differs from the one-device run";

@@ -19,26 +19,27 @@ enum error_code routing_open(struct routing *r, const struct model_config *c, in
                            .keys = calloc(2 * (size_t)mixture_columns(&c->mixture), sizeof *r->keys),
                            .found = calloc((size_t)c->L, sizeof *r->found) };
     return r->experts && r->theirs && r->bound && r->keys && r->found
-               ? OK
+               ? routing_drops_open(&r->drops, c, tokens, err)
                : fail(err, ERR_MEMORY, "no memory for %zu choices of experts", choices);
 }
 
 void routing_close(struct routing *r)
 {
     free(r->experts), free(r->theirs), free(r->bound), free(r->keys), free(r->found);
+    routing_drops_close(&r->drops);
     *r = (struct routing){ 0 };
 }
 
 static size_t layer_bytes(const struct routing *r) { return (size_t)(r->N * r->k) * sizeof *r->experts; }
-static int32_t *of_layer(const struct routing *r, int32_t *experts, int64_t l) { return experts + l * r->N * r->k; }
 
 void routing_keep(struct routing *r, const struct transformer *truth)
 {
     r->N = truth->B * truth->S;
     memset(r->found, 0, (size_t)r->L * sizeof *r->found);
+    routing_drops_begin(r, truth);
     for (int64_t l = 0; l < r->L; l++)
         for (int64_t i = 0; i < r->N * r->k && layer_mlp(&truth->config, l) == MLP_MIXTURE; i++)
-            of_layer(r, r->experts, l)[i] = choice_made(((const int32_t *)truth->block[l].experts.data)[i]);
+            routing_of_layer(r, r->experts, (int)l)[i] = ((const int32_t *)truth->block[l].experts.data)[i];
 }
 
 /* ---- keys -------------------------------------------------------------------------------------------------------- */
@@ -79,6 +80,7 @@ void routing_measure(struct routing *r, const struct transformer *truth, const s
             }
         }
         r->bound[l] = 2 * (far + 2 * dtype_unit(a.dtype) * large);
+        routing_drops_measure(r, (int)l, a, b);
     }
 }
 
@@ -251,7 +253,8 @@ static bool compare_choice(const struct token *own, int64_t n, const int32_t *ch
 void routing_decide(struct routing *r, int layer, struct tensor logits)
 {
     struct routing_found *found = &r->found[layer], one;
-    int32_t *chosen = of_layer(r, r->experts, layer);
+    int32_t *chosen = routing_of_layer(r, r->experts, layer);
+    routing_drops_set_aside(r, layer);
     *found = (struct routing_found){ 0 };
     for (int64_t n = 0; n < r->N; n++, chosen += r->k) {
         struct token own = { .r = r, .key = r->keys };
@@ -264,6 +267,7 @@ void routing_decide(struct routing *r, int layer, struct tensor logits)
         if (one.margin <= r->bound[layer]) continue;
         choose(&own, chosen);
     }
+    routing_drops_decide(r, layer, logits);
 }
 
 static void see(void *context, const char *name, int layer, bool gradient, struct tensor t, int64_t terms)

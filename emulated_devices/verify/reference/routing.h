@@ -10,6 +10,9 @@
  * That error is measured, layer by layer: the largest difference between the twin's keys and the truth's, plus 2u of
  * the largest key.  The twin takes the truth's choices, so the difference is one of rounding alone.
  *
+ * An expert that keeps the choices with the largest weights, up to its capacity, is a second decision of this kind
+ * (routing_drops.c): which choices are dropped is compared by their weights, whose error is measured in the same way.
+ *
  * With groups, the device may have kept other groups.  It has kept those of its choice; beside them the best others.
  * Their keys are compared like experts' keys, the sum of two with twice the error.
  */
@@ -20,10 +23,23 @@
 
 /* What is found in one layer, in one step. */
 struct routing_found {
-    int64_t differ;                     /* tokens whose choice differs */
+    int64_t differ;                     /* tokens whose choice differs, or of dropped choices these */
     int64_t token;                      /* of these the one with the largest margin: its row of the batch */
-    int32_t own, theirs;                /* the expert that the one-device run prefers there, and the device's */
-    double margin;                      /* difference of their keys; NaN if the device's choice is not valid */
+    int32_t own, theirs;                /* the expert that the one-device run prefers there, and the device's; the latter
+                                         * is choice_dropped(own) if the device drops what is kept */
+    double margin;                      /* difference of their keys, or of the weights of what is dropped and what is
+                                         * kept; NaN if the device's choice is not valid */
+};
+
+/* With a capacity: which choices are dropped. */
+struct routing_drops {
+    int64_t S, capacity;                /* choices that an expert keeps in a sequence of S rows; capacity 0: all */
+    int64_t E;                          /* experts that compute, the first of a router's columns */
+    bool by_weight;                     /* the largest weights are kept */
+    int32_t *experts;                   /* [2,N,k] scratch */
+    double *weights;                    /* [2,N,k] scratch */
+    double *bound;                      /* [L] the largest margin that rounding explains */
+    struct routing_found *found;        /* [L] */
 };
 
 struct routing {
@@ -32,10 +48,11 @@ struct routing {
     struct router_rule rule;
     const double *bias;                 /* [L,E] of a biased rule, the truth's; NULL: zeros */
     double *keys;                       /* [2,E] scratch */
-    int32_t *experts;                   /* [L,N,k] what the one-device run takes */
+    int32_t *experts;                   /* [L,N,k] what the one-device run takes, and which choices it drops */
     int32_t *theirs;                    /* [L,N,k] what the devices have taken */
     double *bound;                      /* [L] the largest margin that rounding explains */
     struct routing_found *found;        /* [L] */
+    struct routing_drops drops;
     bool deciding;                      /* in the pass that takes the devices' choices */
     struct observer then;
 };
@@ -63,5 +80,30 @@ void routing_begin(struct routing *);
 
 /** Decide a layer's choices by the truth's logits [N,E], and describe what differs in found[layer]. */
 void routing_decide(struct routing *, int layer, struct tensor logits);
+
+/** A layer's choices of the truth or of the devices: [N,k] of experts or theirs. */
+static inline int32_t *routing_of_layer(const struct routing *r, int32_t *experts, int layer)
+{
+    return experts + layer * r->N * r->k;
+}
+
+/* ---- dropped choices --------------------------------------------------------------------------------------------- */
+
+/** @param tokens  the most tokens of a step.  @return OK, or ERR_MEMORY; call routing_drops_close in both cases. */
+enum error_code routing_drops_open(struct routing_drops *, const struct model_config *, int64_t tokens, struct error *);
+void routing_drops_close(struct routing_drops *);
+
+/** After the truth's own pass. */
+void routing_drops_begin(struct routing *, const struct transformer *truth);
+
+/** With a capacity: measure a layer's bound by the router's logits [N,E] of the truth and its twin. */
+void routing_drops_measure(struct routing *, int layer, struct tensor truth, struct tensor twin);
+
+/** With a capacity, before the choices are decided: make them choices of which none is dropped. */
+void routing_drops_set_aside(struct routing *, int layer);
+
+/** After that: decide which of them are dropped, by the truth's logits [N,E], and describe what differs in
+ *  drops.found[layer]. */
+void routing_drops_decide(struct routing *, int layer, struct tensor logits);
 
 #endif
