@@ -38,7 +38,7 @@ DEV_SRC  := $(filter-out emulated_devices/device/cuda/% emulated_devices/cli/$(i
 LESSONS  := $(sort $(wildcard tutorials/*/check.c))       # each defines struct lesson lesson_NN_name
 TEST_SRC := $(wildcard tests/*/test_*.c)
 
-REF_OBJ  := $(REF_SRC:%.c=$(B)/%.o) $(foreach f,$(FORMATS),$(OPS_SRC:%.c=$(B)/%.$(f).o))
+REF_OBJ  := $(B)/plays.o $(REF_SRC:%.c=$(B)/%.o) $(foreach f,$(FORMATS),$(OPS_SRC:%.c=$(B)/%.$(f).o))
 CLUSTERS := $(sort $(wildcard emulated_devices/device/clusters/*.json))
 DEV_OBJ  := $(DEV_SRC:%.c=$(B)/%.o) $(LESSONS:%.c=$(B)/%.o) $(B)/clusters.o $(B)/lessons.o
 SAN_OBJ  := $(if $(SAN),$(B)/tests/sanitizers.o)
@@ -284,6 +284,14 @@ $(B)/clusters.c: $(CLUSTERS) Makefile
 	  for f in $(CLUSTERS); do sed 's/["\\]/\\&/g; s/.*/"&\\n"/' $$f; echo ','; done; echo 'NULL };'; } >$@
 $(B)/clusters.o: $(B)/clusters.c
 	$(call compile,$(MPICC))
+
+# A text to train on, for programs without their sources.
+$(B)/plays.c: ref/text/plays.txt Makefile
+	@mkdir -p $(@D)
+	$(Q){ echo '#include "ref/io/text.h"'; echo 'const char text_plays[] ='; sed 's/["\\]/\\&/g; s/.*/"&\\n"/' $<; \
+	  echo ';'; echo 'const size_t text_plays_bytes = sizeof text_plays - 1;'; } >$@
+$(B)/plays.o: $(B)/plays.c
+	$(call compile,$(CC))
 
 # The list of lessons: a folder of tutorials/ with a check.c is one.
 LESSON_NAMES := $(patsubst tutorials/%/check.c,lesson_%,$(LESSONS))

@@ -27,7 +27,7 @@ static enum error_code parse(struct asked *a, int argc, char **argv, bool *help,
         { "--model", "NAME|DIR", OPTION_STRING, &a->model,
           .help = "a mixture: a preset of `orrery list`, or a Hugging Face folder with weights" },
         { "--data", "FILE", OPTION_STRING, &a->data,
-          .help = "text; default: the sources and documents under the current folder" },
+          .help = "text, or a folder of sources and documents; default: two plays of Shakespeare" },
         { "--batches", "N", OPTION_INT, &a->batches, .min = 1, .max = 1e6,
           .help = "how many batches to look at; a quarter as many, of the text for validation, are for the check" },
         { "--batch", "N", OPTION_INT, &a->batch, .min = 1, .max = 1e6, .help = "sequences of a batch" },
@@ -201,7 +201,7 @@ enum error_code command_affinity(int argc, char **argv, int *status, struct erro
     use_cores(1);
     e = find_model(&config, a.model, &dir, err);
     if (!e) e = check_model(&config, &a, err);
-    if (!e) e = a.data ? text_load(&text, &a.data, 1, err) : text_load_tree(&text, ".", TEXT_TREE_LIMIT, err);
+    if (!e) e = text_load_named(&text, a.data, err);
     if (!e) e = fail_about(err, text_check_length(&text, a.seq, err), "--data");
     config.dropout_embedding = config.dropout_residual = config.dropout_attention = 0;
     if (!e) e = transformer_open(&m, &config, F32, a.seed, err);

@@ -54,6 +54,19 @@ enum error_code text_load(struct text *t, const char *const *paths, int n, struc
     return load(t, paths, n, NO_LIMIT, err);
 }
 
+enum error_code text_load_own(struct text *t, struct error *err)
+{
+    *t = (struct text){ .bytes = malloc(text_plays_bytes), .count = (int64_t)text_plays_bytes, .files = 1,
+                        .name = "two plays of Shakespeare" };
+    if (t->bytes == NULL) {
+        *t = (struct text){ 0 };
+        return fail(err, ERR_MEMORY, "no memory for the program's own text");
+    }
+    memcpy(t->bytes, text_plays, text_plays_bytes);
+    t->train = t->count - t->count / 10;
+    return OK;
+}
+
 void text_free(struct text *t)
 {
     free(t->bytes);
@@ -155,6 +168,14 @@ enum error_code text_load_tree(struct text *t, const char *root, int64_t limit, 
     else text_free(t);
     path_list_free(&list);
     return e;
+}
+
+enum error_code text_load_named(struct text *t, const char *path, struct error *err)
+{
+    struct stat st;
+    if (path == NULL) return text_load_own(t, err);
+    if (stat(path, &st) == 0 && S_ISDIR(st.st_mode)) return text_load_tree(t, path, TEXT_TREE_LIMIT, err);
+    return text_load(t, &path, 1, err);
 }
 
 /* ---- batches ----------------------------------------------------------------------------------------------------- */

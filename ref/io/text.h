@@ -8,6 +8,7 @@
 #define ORRERY_TEXT_H
 
 #include "ref/io/packing.h"
+#include <stddef.h>
 
 enum { TEXT_VOCABULARY = 256 };
 enum { TEXT_TREE_LIMIT = 4 << 20 };     /* bytes: a fair limit for text_load_tree */
@@ -31,6 +32,13 @@ struct text {
  */
 enum error_code text_load(struct text *, const char *const *paths, int n, struct error *);
 
+/* ref/text/plays.txt, which is a part of the program: Coriolanus and Richard III. */
+extern const char text_plays[];
+extern const size_t text_plays_bytes;
+
+/** The text of the program itself, for those who have none at hand.  @return OK or ERR_MEMORY. */
+enum error_code text_load_own(struct text *, struct error *);
+
 /**
  * Read the sources and documents under a folder: *.c *.h *.md *.sh *.py and Makefile, in sorted order of their paths.
  * Folders named golden, work or build*, hidden ones and symbolic links are skipped.
@@ -38,6 +46,10 @@ enum error_code text_load(struct text *, const char *const *paths, int n, struct
  * @return as text_load; ERR_FORMAT also if there is no such file.
  */
 enum error_code text_load_tree(struct text *, const char *root, int64_t limit, struct error *);
+
+/** The text that a command line names: a file, a folder as of text_load_tree, or with NULL the program's own.
+ *  @return as these. */
+enum error_code text_load_named(struct text *, const char *path, struct error *);
 
 /**
  * Check that a text is long enough for sequences of S tokens: S + 2 in each split.

@@ -30,6 +30,7 @@ test_without_the_sources() {
     unshare -rm true 2>/dev/null || echo 'the tree cannot be hidden here: no mount namespaces'
     seq 2000 >text
     away train --model tiny --data text --steps 1 --batch 2 --dp 2 --check ref; expect_status 0; expect_out '^OK: every'
+    away train --model tiny --steps 1 --batch 2;    expect_status 0; expect_out '^text +two plays of Shakespeare, 317026 bytes'
     away plan --model tiny --dp 2 --tp 2;           expect_status 0
     away check gpt2-tied gpt2-tied;                 expect_status 1; expect_error 'ACTUAL gpt2-tied: cannot be read'
     away check gpt2-tied "$to/usr/share/orrery/golden/gpt2-tied.safetensors"; expect_status 0; expect_out '^OK: '

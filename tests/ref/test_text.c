@@ -195,6 +195,29 @@ static void reads_a_tree_in_order(void **state)
     assert_says("no text", err.text, "tree/none: has no *.c");
 }
 
+/* A program without its sources, in any folder, has a text. */
+static void has_a_text_of_its_own(void **state)
+{
+    (void)state;
+    struct text t;
+    struct error err;
+    assert_int_equal(text_load_named(&t, NULL, &err), OK);
+    assert_true(t.count > 300000 && t.count < 400000);
+    assert_int_equal(t.train, t.count - t.count / 10);
+    assert_memory_equal(t.bytes, "First Citizen:\nBefore we proceed", 32);
+    assert_memory_equal(t.bytes + t.count - 14, "God say amen!\n", 14);
+    for (int64_t i = 0; i < t.count; i++) assert_true(t.bytes[i] == '\n' || (t.bytes[i] >= ' ' && t.bytes[i] <= '~'));
+    text_free(&t);
+    make_folder("named");
+    put_text(scratch("named/a.c"), "x");
+    assert_int_equal(text_load_named(&t, scratch("named"), &err), OK);
+    assert_memory_equal(t.bytes, "x", 1);
+    text_free(&t);
+    assert_int_equal(text_load_named(&t, scratch("named/a.c"), &err), OK);
+    assert_int_equal(t.count, 1);
+    text_free(&t);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -207,6 +230,7 @@ int main(void)
         cmocka_unit_test(refuses_what_is_too_short),
         cmocka_unit_test(refuses_what_is_no_text),
         cmocka_unit_test(reads_a_tree_in_order),
+        cmocka_unit_test(has_a_text_of_its_own),
     };
     return cmocka_run_group_tests(tests, scratch_make, scratch_remove);
 }

@@ -8,7 +8,7 @@ void training_options(struct option_list *to, struct train_options *o, struct tr
         { "--model", "NAME|DIR", OPTION_STRING, &w->model,
           .help = "a preset, or a folder with config.json and model.safetensors" },
         { "--data", "FILE", OPTION_STRING, &o->data,
-          .help = "text to learn; default: Orrery's own sources and documents" },
+          .help = "text to learn, or a folder of sources and documents; default: two plays of Shakespeare" },
         { "--pack", "FILE", OPTION_STRING, &o->pack,
           .help = "cut the text into samples of these lengths, one on each line, and pack them into sequences; or "
                   "lognormal: drawn lengths with a long tail; docs/packing.md" },

@@ -49,7 +49,7 @@ static enum error_code load_text(const struct train_options *o, struct text *tex
     if (o->plan.model.V < TEXT_VOCABULARY)
         return fail(err, ERR_PLAN, "model %s has V=%lld tokens; text needs %d, one for each byte", o->plan.model.name,
                     (long long)o->plan.model.V, TEXT_VOCABULARY);
-    enum error_code e = o->data ? text_load(text, &o->data, 1, err) : text_load_tree(text, ".", TEXT_TREE_LIMIT, err);
+    enum error_code e = text_load_named(text, o->data, err);
     if (!e) {
         e = text_check_length(text, o->plan.S, err);
         if (!e) e = check_padding(&o->plan.model, text, err);
