@@ -121,13 +121,12 @@ course: all
 	$(Q)bash tutorials/teacher/kit.sh $(OUT)/teacher $(or $(SEED),0)
 	@echo "  COURSE $(OUT)/student $(OUT)/teacher"
 
-## make docs       the manual, in build/docs/html (needs Doxygen); draws the pictures of docs/concepts again
+## make docs       the manual, in build/docs/html (needs Doxygen), and are all links alive; draws the pictures of docs/concepts again
 docs: all
 	$(Q)$(MAKE) --no-print-directory deps DEPS_FOR=docs
-	$(Q)mkdir -p $(B)/docs
 	$(Q)ORRERY=./$(ORRERY) bash docs/concepts/draw.sh docs/concepts
-	$(Q)doxygen docs/Doxyfile
-	@echo "  DOCS $(B)/docs/html/index.html"
+	$(Q)bash docs/site/make.sh
+	@echo "  DOCS build/docs/html/index.html"
 
 ## make install    program, library, headers, goldens, lessons, man page and completion to PREFIX (PREFIX=/usr/local, DESTDIR=)
 TO      = $(DESTDIR)$(PREFIX)

@@ -1,4 +1,4 @@
-# Pages of markdown: their links lead somewhere, their commands run, what is quoted of an output is there.  Sourced after lib.sh.
+# Pages of markdown: their commands run, what is quoted of an output is there.  Sourced after lib.sh.
 
 commands_of() { grep -E '^(    |\$ )orrery ' "$1" | sed -E 's/^(    |\$ )//; s/ +#.*//' | grep -v -- --watch; }
 
@@ -27,11 +27,4 @@ page_quotes() {
                sed -i "1,$(head -n 1 found | cut -d: -f1)d" quoted ;;
         esac
     done <"$1"
-}
-
-page_links() {
-    local to
-    while read -r to; do
-        case $to in http*) ;; *) [ -e "$(dirname "$1")/${to%%#*}" ] || complain "$1: a link to $to" ;; esac
-    done < <(sed '/^```/,/^```/d' "$1" | grep -oE '\]\([^)]+\)' | sed 's/^](//; s/)$//')
 }

@@ -1,4 +1,4 @@
-# The pages of docs/concepts/: pictures are those that the program draws now; links, commands and quotes hold.
+# The pages of docs/concepts/: pictures are those that the program draws now; commands and quotes hold.
 . "$(dirname "$0")/lib.sh"
 . "$(dirname "$0")/pages.sh"
 pages=$top/docs/concepts
@@ -19,7 +19,6 @@ test_concept_pages() {
     local page
     cp "$top/README.md" .                       # a text to train on
     for page in "$pages"/*.md; do
-        page_links "$page"
         page_quotes "$page"
         [ "$TIER" != verify ] || page_commands "$page"
     done
