@@ -8,6 +8,7 @@
 #include "ref/io/columns.h"
 #include "ref/io/document.h"
 #include "ref/io/terminal.h"
+#include <math.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -98,7 +99,8 @@ struct numbers { char text[80]; };
 static struct numbers numbers_of(const struct checked *c)
 {
     struct numbers n;
-    snprintf(n.text, sizeof n.text, "error %.2e, bound %.2e, error/bound %.3g", c->error, c->bound, checked_ratio(c));
+    snprintf(n.text, sizeof n.text, "error %.2e, bound %.2e, error/bound %.3g", fabs(c->error), c->bound,
+             fabs(checked_ratio(c)));          /* a NaN without its sign */
     return n;
 }
 
@@ -242,11 +244,12 @@ static bool is_right(const struct single_result *r)
 }
 
 /* The first operation that is wrong by itself, if it comes before the first tensor that differs, or this is right by
- * itself; else NULL.  In 16 bits tensors have wide bounds, and the first that exceeds its own may be far behind the
- * mistake. */
+ * itself; else NULL: NaN is named where it comes up.  In 16 bits tensors have wide bounds, and the first that exceeds
+ * its own may be far behind the mistake. */
 static const struct single_result *first_by_itself(const struct check_result *r, const struct singles *s)
 {
     const struct single_result *wrong = NULL;
+    if (r->first >= 0 && r->all[r->first].finding == NOT_FINITE) return NULL;
     const bool passed_on = r->first >= 0 && is_right(singles_find(s, r->all[r->first].name));
     for (int i = 0; i < s->count && wrong == NULL; i++)
         if (s->all[i].verdict == SINGLE_WRONG) wrong = &s->all[i];
@@ -276,6 +279,11 @@ static enum error_code report(const struct check_options *o, const struct golden
     const struct single_result *by_itself = first_by_itself(r, s);
     if (by_itself) return fail_by_itself(by_itself, err);
     const struct checked *c = &r->all[r->first];
+    if (c->finding == NOT_FINITE && c->on && a->mesh.devices > 1) {
+        char place[160];
+        return fail(err, ERR_CHECK, "%s %s on %s", c->name, finding_words(c->finding),
+                    diagnose_place(place, sizeof place, &a->mesh, c->on));
+    }
     return fail(err, ERR_CHECK, "%s %s%s%.250s", c->name, finding_words(c->finding), c->why[0] ? ": " : "", c->why);
 }
 

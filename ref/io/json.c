@@ -74,6 +74,20 @@ static enum error_code refuse_duplicates(const cJSON *value, const char *where, 
     return e;
 }
 
+/* Why cJSON stopped there. */
+static const char *why_not(const char *text, size_t at)
+{
+    size_t depth = 0;
+    bool in_string = false;
+    for (size_t i = 0; i < at; i++) {
+        if (text[i] == '\\' && in_string) i++;
+        else if (text[i] == '"') in_string = !in_string;
+        else if (!in_string && (text[i] == '[' || text[i] == '{')) depth++;
+        else if (!in_string && (text[i] == ']' || text[i] == '}')) depth -= depth > 0;
+    }
+    return depth >= CJSON_NESTING_LIMIT ? "is nested too deeply" : "is not JSON";
+}
+
 enum error_code json_parse(const char *text, size_t length, const char *where, cJSON **root, struct error *err)
 {
     size_t at;
@@ -82,7 +96,8 @@ enum error_code json_parse(const char *text, size_t length, const char *where, c
     if (fault != NULL) return fail_at(err, where, text, at, fault);
     *root = cJSON_ParseWithLengthOpts(text, length, &end, 0);
     at = end == NULL ? 0 : (size_t)(end - text);
-    if (*root == NULL) return fail_at(err, where, text, at < length ? at : length, "is not JSON");
+    if (at > length) at = length;
+    if (*root == NULL) return fail_at(err, where, text, at, why_not(text, at));
     while (at < length && strchr(" \t\r\n", text[at]) != NULL) at++;
     const enum error_code e = at < length ? fail_at(err, where, text, at, "has something after its end")
                                           : refuse_duplicates(*root, where, err);

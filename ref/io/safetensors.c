@@ -64,9 +64,10 @@ static enum error_code parse_entry(const char *path, const cJSON *item, int64_t 
     if (whole_list(cJSON_GetObjectItemCaseSensitive(item, "data_offsets"), offset, 2) != 2)
         return fail_tensor(err, path, t->name, "has \"data_offsets\" that are not two whole numbers >= 0");
     if (offset[1] < offset[0] || offset[1] > data_bytes)
-        return fail(err, ERR_FORMAT, "%s: tensor \"%s\" has data_offsets [%lld,%lld], outside the %lld bytes of data",
+        return fail(err, ERR_FORMAT, "%s: tensor \"%s\" has data_offsets [%lld,%lld], outside the %lld bytes of data%s",
                     printable_path(path).text, printable(t->name).text, (long long)offset[0], (long long)offset[1],
-                    (long long)data_bytes);
+                    (long long)data_bytes,
+                    offset[0] <= data_bytes && offset[1] > data_bytes ? ": was it cut short?" : "");
     if (offset[1] - offset[0] != t->bytes)
         return fail(err, ERR_FORMAT, "%s: tensor \"%s\" has %lld bytes by data_offsets, %lld by dtype and shape",
                     printable_path(path).text, printable(t->name).text, (long long)(offset[1] - offset[0]),

@@ -67,6 +67,9 @@ test_refusals() {
     cp rank1.safetensors d; run check "$golden" d;                      expect_status 0; expect_silent
     run check "$top/golden/gpt2-untied.safetensors" d;                  expect_status 3
     echo '{}' >map.json;    run check "$golden" d --map map.json;       expect_status 1; expect_error 'd/rank0.safetensors: is a dump that says itself'
+    head -c -1 rank1.safetensors >d/rank1.safetensors;                  run check "$golden" d;  expect_status 1; expect_error 'd/rank1.safetensors: .* outside the .* bytes of data: was it cut short'
+    LC_ALL=C sed 's/"rank":"1"/"ramk":"1"/' rank1.safetensors >d/rank1.safetensors; run check "$golden" d;  expect_status 1; expect_error 'd/rank1.safetensors: metadata "ramk" is none of orrery_dump, rank, mesh'
+    LC_ALL=C sed 's/\\"cols\\"/\\"step\\"/' rank1.safetensors >d/rank1.safetensors;  run check "$golden" d;  expect_status 1; expect_error 'd/rank1.safetensors: "step" is reserved'
 }
 
 run_tests test_meshes test_one_number test_refusals

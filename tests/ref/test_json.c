@@ -65,7 +65,7 @@ static void refuses_deep_nesting(void **state)
     struct error err;
     memset(deep, '[', sizeof deep - 1);
     assert_int_equal(parse(deep, sizeof deep - 1, &root, &err), ERR_FORMAT);
-    assert_says("deep", err.text, "is not JSON");
+    assert_says("deep", err.text, "is nested too deeply");
 }
 
 static void takes_what_is_json(void **state)

@@ -141,8 +141,8 @@ enum error_code actual_read_mesh(const cJSON *list, const char *where, struct me
         enum axis axis;
         int64_t n = 0;
         if (!actual_axis(one->string, &axis) || !json_whole(one, &n) || n < 1 || n > MESH_MOST_DEVICES)
-            return fail(err, ERR_FORMAT, "%s: mesh: \"%s\" is not one of pp, dp, cp, ep, tp with a size of at least 1",
-                        where, printable(one->string).text);
+            return fail(err, ERR_FORMAT, "%s: mesh: \"%s\" is not one of pp, dp, cp, ep, tp with a size of 1 to %d",
+                        where, printable(one->string).text, MESH_MOST_DEVICES);
         devices *= n;
         if (devices > MESH_MOST_DEVICES)
             return fail(err, ERR_FORMAT, "%s: mesh: has more than %d ranks", where, MESH_MOST_DEVICES);

@@ -191,10 +191,28 @@ static enum error_code read_common(struct actual *a, const struct actual_file *f
     return e ? e : read_parts(a, f, err);
 }
 
+/* A key with a slip in it would be as if it were not there.  "format" is what the safetensors library writes. */
+static enum error_code check_keys(const struct actual_file *f, struct error *err)
+{
+    static const char *const known[] = { "orrery_dump", "rank", "mesh", "coordinates", "dtype", "sums", "parts",
+                                         "program", "layout", "format" };
+    for (int i = 0; i < f->st.metadata_count; i++) {
+        bool found = false;
+        for (size_t k = 0; k < sizeof known / sizeof *known; k++)
+            found = found || strcmp(f->st.metadata[i].key, known[k]) == 0;
+        if (!found)
+            return fail(err, ERR_FORMAT, "%s: metadata \"%.60s\" is none of orrery_dump, rank, mesh, coordinates, "
+                        "dtype, sums, parts, program, layout, format", printable_path(f->st.path).text,
+                        printable(f->st.metadata[i].key).text);
+    }
+    return OK;
+}
+
 static enum error_code read_file(struct actual *a, struct actual_file *f, struct axes *first, struct error *err)
 {
     struct axes own;
-    enum error_code e = read_common(a, f, err);
+    enum error_code e = check_keys(f, err);
+    if (!e) e = read_common(a, f, err);
     if (!e) e = read_mesh(f, &own, err);
     if (!e && f == a->file) *first = own;
     if (!e && !same_mesh(first, &own))

@@ -64,15 +64,18 @@ static bool is_whole(const cJSON *v, int64_t most)
 static const char *check_field(const cJSON *v)
 {
     int64_t at[2];
-    if (strcmp(v->string, "of") == 0) return pair(v, at) ? NULL : "\"of\" is not [rows, columns]";
-    if (strcmp(v->string, "rows") == 0) return pairs(v) ? NULL : "\"rows\" is not a list of [begin, count]";
-    if (strcmp(v->string, "cols") == 0) return pairs(v) ? NULL : "\"cols\" is not a list of [begin, count]";
-    if (strcmp(v->string, "flat") == 0) return pair(v, at) ? NULL : "\"flat\" is not [begin, count]";
+    if (strcmp(v->string, "of") == 0) return pair(v, at) ? NULL : "\"of\" is not [rows, columns], whole numbers";
+    if (strcmp(v->string, "rows") == 0)
+        return pairs(v) ? NULL : "\"rows\" is not a list of [begin, count], whole numbers of 0 to 2^53";
+    if (strcmp(v->string, "cols") == 0)
+        return pairs(v) ? NULL : "\"cols\" is not a list of [begin, count], whole numbers of 0 to 2^53";
+    if (strcmp(v->string, "flat") == 0)
+        return pair(v, at) ? NULL : "\"flat\" is not [begin, count], whole numbers of 0 to 2^53";
     if (strcmp(v->string, "transposed") == 0) return cJSON_IsBool(v) ? NULL : "\"transposed\" is not true or false";
     if (strcmp(v->string, "times") == 0) return is_times(v) ? NULL : "\"times\" is not a number other than 0";
     if (strcmp(v->string, "micro") == 0)
         return is_whole(v, ACTUAL_MOST_MICROS - 1) ? NULL : "\"micro\" is not the number of a microbatch, 0 to 4095";
-    if (strcmp(v->string, "step") == 0) return is_whole(v, INT64_MAX) ? NULL : "\"step\" is not the number of a step";
+    if (strcmp(v->string, "step") == 0) return "\"step\" is reserved: names say of which step, adamw/2/weight/NAME";
     if (strcmp(v->string, "partial") == 0) return NULL;
     return "";
 }
