@@ -10,10 +10,11 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/prctl.h>
+#include <sys/resource.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
-enum { COMMAND_SECONDS = 60, FILE_MOST = 1 << 20 };
+enum { COMMAND_SECONDS = 30, WALL_SECONDS = 600, FILE_MOST = 1 << 20 };       /* of a processor, for each process */
 
 /* ---- from a text ------------------------------------------------------------------------------------------------- */
 
@@ -182,7 +183,8 @@ static void become(const char *folder, const char *program, const char *name, co
     words[n++] = json, words[n++] = file, words[n] = NULL;
     prctl(PR_SET_PDEATHSIG, SIGKILL);
     signal(SIGALRM, SIG_DFL);
-    alarm(COMMAND_SECONDS);
+    setrlimit(RLIMIT_CPU, &(struct rlimit){ COMMAND_SECONDS, COMMAND_SECONDS + 1 });
+    alarm(WALL_SECONDS);
     if (chdir(folder) != 0) _exit(126);
     const int in = open("/dev/null", O_RDONLY), out = open(OUT, O_WRONLY | O_CREAT | O_TRUNC, 0600),
               said = open(SAID, O_WRONLY | O_CREAT | O_TRUNC, 0600);
@@ -209,6 +211,7 @@ bool command_run(struct judge *j, const char *name, const struct command *c, str
     char folder[PATH_MAX / 2], path[PATH_MAX];
     int how = 0;
     *r = (struct command_report){ .status = -1 };
+    if (judge_used_up(j)) return false;
     if (j->program == NULL) return judge_fails(j, "there is no program that could run `orrery %s`", name);
     if (!open_folder(j, folder)) {
         remove_folder(j, folder);
@@ -225,8 +228,9 @@ bool command_run(struct judge *j, const char *name, const struct command *c, str
     remove_folder(j, folder);
     if (r->json && (r->status == 0 || r->status == 3)) return true;
     if (r->said[0]) return judge_fails(j, "`orrery %s` says: %s", name, r->said);
-    const bool late = child > 0 && WIFSIGNALED(how) && WTERMSIG(how) == SIGALRM;
-    return judge_fails(j, "`orrery %s` ended without a report%s", name, late ? ": it takes longer than a minute" : "");
+    const int by = child > 0 && WIFSIGNALED(how) ? WTERMSIG(how) : 0;
+    const bool late = by == SIGALRM || by == SIGXCPU || by == SIGKILL;
+    return judge_fails(j, "`orrery %s` ended without a report%s", name, late ? ": it computes for too long" : "");
 }
 
 void command_report_free(struct command_report *r)

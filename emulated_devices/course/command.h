@@ -3,7 +3,7 @@
  *     struct command c;
  *     struct command_report r;
  *     if (!command_take(j, "plan", "small", allowed, &c)) return;
- *     command_add(&c, "--model megatron-18b --memory 40G");
+ *     command_add(&c, "--model megatron-18b --memory 0");
  *     if (command_run(j, "plan", &c, &r)) ... json_int(r.json, ..)
  *     command_report_free(&r);
  *
@@ -48,7 +48,7 @@ bool command_take(struct judge *, const char *head, const char *name, const stru
 void command_add(struct command *, const char *words);
 
 /**
- * Run a command of orrery with these words, and with a JSON report, for at most a minute.
+ * Run a command of orrery with these words, and with a JSON report; each of its processes may compute for half a minute.
  * @param name  of the command.
  * @param[out] r  for command_report_free, also on failure.
  * @return whether it ended by itself with a report; else the check has failed, for the reason that the command says.

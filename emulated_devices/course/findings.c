@@ -3,7 +3,11 @@
 #include <stdio.h>
 #include <string.h>
 
+enum { IN_A_LINE = 3 };
+
 static const char *const kinds[FINDINGS_KINDS] = { "weights", "gradients", "optimizer", "activations", "buffers" };
+static const char *const kind_keys[FINDINGS_KINDS] = { "parameters", "gradients", "optimizer", "activations",
+                                                       "buffers" };
 static const char *const links[FINDINGS_LINKS] = { "tensor", "attention", "data", "pipeline" };
 
 static const cJSON *in(const cJSON *object, const char *key) { return cJSON_GetObjectItemCaseSensitive(object, key); }
@@ -19,33 +23,44 @@ struct findings findings_read(const cJSON *report)
 {
     static const char *const axes[] = { "dp", "tp", "pp", "cp" };       /* ep counts devices of these once more */
     struct findings f = { .devices = 1, .step = number(report, "virtual_step_ps") };
-    const cJSON *device, *fullest = NULL;
+    const cJSON *device, *fullest = NULL, *mean = in(in(report, "plan"), "mean_device_ps");
     for (int i = 0; i < 4; i++) f.devices *= number(in(report, "mesh"), axes[i]);
     cJSON_ArrayForEach(device, in(report, "devices")) {
         const int64_t peak = number(in(device, "peak_bytes"), "total");
         if (fullest == NULL || peak > f.peak) f.peak = peak, fullest = device;
     }
-    for (int i = 0; i < FINDINGS_KINDS; i++) f.of[i] = number(in(fullest, "peak_bytes"), kinds[i]);
-    for (int i = 0; i < FINDINGS_LINKS; i++) f.sent[i] = number(in(in(fullest, "sent"), links[i]), "bytes");
-    f.computing = number(fullest, "virtual_computing_ps");
+    for (int i = 0; i < FINDINGS_KINDS; i++) f.of[i] = number(in(fullest, "peak_bytes"), kind_keys[i]);
+    for (int i = 0; i < FINDINGS_LINKS; i++) {
+        f.sent[i] = number(in(in(fullest, "sent"), links[i]), "bytes");
+        f.waiting[i] = number(in(mean, "waiting"), links[i]);
+    }
+    f.computing = number(mean, "computing");
     return f;
 }
 
-/* "label kind size, kind size". */
+static double percent(int64_t part, int64_t all) { return all ? 100.0 * (double)part / (double)all : 0; }
+
+/* The separator before entry i of a list. */
+static const char *before(int i) { return i == 0 ? "" : i % IN_A_LINE ? ", " : ",\n            "; }
+
 static size_t list(char *to, size_t size, const char *label, const char *const *names, const int64_t *bytes, int count)
 {
-    size_t n = (size_t)snprintf(to, size, "%s", label);
+    size_t n = (size_t)snprintf(to, size, "  %-10s", label);
     for (int i = 0; i < count; i++)
-        n += (size_t)snprintf(to + n, size - n, "%s %s %s", i ? "," : "", names[i],
-                              size_format((uint64_t)bytes[i]).text);
+        n += (size_t)snprintf(to + n, size - n, "%s%s %s", before(i), names[i], size_format((uint64_t)bytes[i]).text);
     return n + (size_t)snprintf(to + n, size - n, "\n");
 }
 
 void findings_explain(struct judge *j, const struct findings *f)
 {
     char *to = j->drawing;
-    size_t n = list(to, sizeof j->drawing, "the fullest device holds", kinds, f->of, FINDINGS_KINDS);
-    n += list(to + n, sizeof j->drawing - n, "sends   ", links, f->sent, FINDINGS_LINKS);
-    snprintf(to + n, sizeof j->drawing - n, "computes %.1f %% of %.4g ms; the rest it waits\n",
-             f->step ? 100.0 * (double)f->computing / (double)f->step : 0, 1e-9 * (double)f->step);
+    const size_t size = sizeof j->drawing;
+    size_t n = (size_t)snprintf(to, size, "the fullest device\n");
+    n += list(to + n, size - n, "holds", kinds, f->of, FINDINGS_KINDS);
+    n += list(to + n, size - n, "sends", links, f->sent, FINDINGS_LINKS);
+    n += (size_t)snprintf(to + n, size - n, "all devices, on average, of %.4g ms\n  %-10s%.1f %%\n  waits for ",
+                          1e-9 * (double)f->step, "computes", percent(f->computing, f->step));
+    for (int i = 0; i < FINDINGS_LINKS; i++)
+        n += (size_t)snprintf(to + n, size - n, "%s%s %.1f %%", before(i), links[i], percent(f->waiting[i], f->step));
+    snprintf(to + n, size - n, "\n");
 }

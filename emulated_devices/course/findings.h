@@ -11,7 +11,9 @@ struct findings {
     int64_t peak;                       /* bytes of the device that needs most */
     int64_t of[FINDINGS_KINDS];         /* weights, gradients, optimizer, activations, buffers on it: bytes */
     int64_t sent[FINDINGS_LINKS];       /* tensor, attention, data, pipeline by it: bytes */
-    int64_t step, computing;            /* virtual time of a step, and how long it computes: picoseconds */
+    int64_t step;                       /* virtual time of a step: picoseconds */
+    int64_t computing;                  /* of it, on average over the devices: computing */
+    int64_t waiting[FINDINGS_LINKS];    /* and waiting for messages of a kind that nothing hides */
 };
 
 /** Read them from the JSON of a plan's report, or of a run's; what is missing is 0. */

@@ -10,10 +10,13 @@
 #include <string.h>
 #include <sys/mman.h>
 #include <sys/prctl.h>
+#include <sys/resource.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
-enum { CHECK_SECONDS = 100, FILE_MOST = 1 << 20, HIDDEN_TENTHS = 3 };   /* of a point: what hidden inputs are worth */
+enum { CHECK_SECONDS = 900 };           /* on the wall, if all else fails: everything that runs has limits of its own */
+enum { LESSON_SECONDS = 30, SANITIZED = 6 };    /* of processor, for all runs of a lesson; with sanitizers 6 times */
+enum { FILE_MOST = 1 << 20, HIDDEN_TENTHS = 3 };        /* of a point: what hidden inputs are worth */
 
 struct points_text points_text(int tenths)
 {
@@ -37,6 +40,23 @@ void score_begin(struct score *s, const struct lesson *l, const struct judging *
     for (int i = 0; i < s->count; i++) s->of += s->outcome[i].of;
 }
 
+/* Seconds of processor that the processes have taken which this check has started and waited for. */
+static double computed_here(void)
+{
+    struct rusage all;
+    if (getrusage(RUSAGE_CHILDREN, &all) != 0) return 0;
+    return (double)(all.ru_utime.tv_sec + all.ru_stime.tv_sec) +
+           1e-6 * (double)(all.ru_utime.tv_usec + all.ru_stime.tv_usec);
+}
+
+bool judge_used_up(struct judge *j)
+{
+    const int most = LESSON_SECONDS * (j->caged ? 1 : SANITIZED);
+    if (j->computed + computed_here() <= most) return false;
+    judge_fails(j, "all runs together have computed for more than %d seconds: what takes so long?", most);
+    return true;
+}
+
 /* One check, in a process of its own: what goes wrong in it costs this check, not the score. */
 static void run_check(struct judge *j)
 {
@@ -47,7 +67,9 @@ static void run_check(struct judge *j)
         prctl(PR_SET_PDEATHSIG, SIGKILL);
         signal(SIGALRM, SIG_DFL);
         alarm(CHECK_SECONDS);
+        prctl(PR_SET_CHILD_SUBREAPER, 1);       /* waits for what a run leaves behind */
         j->check->run(j);
+        j->computed += computed_here();
         _exit(0);
     }
     if (child < 0) {
@@ -108,8 +130,10 @@ static void judge_all(struct score *s, const struct judging *how, const char *wo
             o->verdict = SKIPPED;
             continue;
         }
+        const double computed = j->computed;
         memset(j, 0, sizeof *j);
-        j->lesson = s->lesson, j->check = o->check, j->worker = worker, j->text = text, j->hidden = o->hidden;
+        j->computed = computed, j->lesson = s->lesson, j->check = o->check;
+        j->worker = worker, j->text = text, j->hidden = o->hidden;
         j->seed = o->hidden ? how->secret : how->seed, j->variant = how->variant, j->user = how->user;
         j->caged = !how->sanitize, j->program = program;
         judge_one(s, o, j);

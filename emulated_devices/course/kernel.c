@@ -12,7 +12,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-enum { KERNEL_SECONDS = 20, WORD = 16 };
+enum { KERNEL_SECONDS = 20, WALL_SECONDS = 300, WORD = 16 };
 
 static void limit(int what, rlim_t most) { setrlimit((__rlimit_resource_t)what, &(struct rlimit){ most, most }); }
 
@@ -30,7 +30,7 @@ static void become_kernels(const struct judge *j, const struct kernel_trial *t, 
         snprintf(number[i], sizeof number[i], "%d", t->number[i]), words[3 + i] = number[i];
     if (nothing < 0 || dup2(in, 0) < 0 || dup2(out, 1) < 0 || dup2(nothing, 2) < 0) _exit(126);
     limit(RLIMIT_CPU, KERNEL_SECONDS), limit(RLIMIT_AS, (rlim_t)4 << 30), limit(RLIMIT_FSIZE, 0), limit(RLIMIT_CORE, 0);
-    alarm(2 * KERNEL_SECONDS);
+    alarm(WALL_SECONDS);
     if (serve_user(j->user, &user, &group) && geteuid() == 0 &&
         (setgroups(0, NULL) != 0 || setgid((gid_t)group) != 0 || setuid((uid_t)user) != 0)) _exit(126);
     execve(j->worker, (char *const *)(uintptr_t)words, environment);
@@ -77,6 +77,7 @@ bool kernel_try(struct judge *j, struct kernel_trial *t)
 {
     int in[2], out[2], how = 0;
     signal(SIGPIPE, SIG_IGN);                   /* the check's own process */
+    if (judge_used_up(j)) return false;
     if (t->m > KERNEL_MOST || pipe(in) != 0) return judge_fails(j, "no pipe for the kernels");
     if (pipe(out) != 0) return close(in[0]), close(in[1]), judge_fails(j, "no pipe for the kernels");
     const pid_t child = fork();

@@ -27,6 +27,7 @@ struct judge {
     uint64_t variant;                   /* of the course */
     const char *user;                   /* run the student's code as this user; NULL: as this one */
     bool caged;                         /* false: under sanitizers */
+    double computed;                    /* seconds of processor that the lesson's runs took in earlier checks */
     uint64_t drawn;                     /* numbers so far: judge_draw */
     bool failed;
     char said[JUDGE_TEXT];              /* why it failed: with numbers, for the student */
@@ -77,6 +78,10 @@ int lesson_choice(const struct lesson *, const char *name, uint64_t variant);
 
 /** Numbers of devices to try: 1 2 3 4 5 7 8, ends with 0. */
 extern const int COURSE_DEVICES[];
+
+/** Whether the student's code has used up the processor time of a lesson: then the check fails, and says so.  Before
+ *  each run of it.  Time on the wall is no measure: it depends on what else a machine does. */
+bool judge_used_up(struct judge *);
 
 /** The check fails, for this reason; only the first one counts.  @return false. */
 bool judge_fails(struct judge *, const char *format, ...) __attribute__((format(printf, 2, 3)));

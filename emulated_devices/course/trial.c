@@ -103,6 +103,7 @@ static void report(struct trial *r, int how)
 bool trial_call(struct trial *r)
 {
     int how = 0;
+    if (judge_used_up(r->judge)) return false;
     for (int d = 0; d < r->devices; d++) r->device[d].doing = NOT_WAITING;
     for (int l = 0; l < r->cluster.levels; l++) r->cluster.link[l].eager = r->meets ? 0 : ALWAYS_EAGER;
     fflush(NULL);
@@ -111,6 +112,7 @@ bool trial_call(struct trial *r)
     if (child == 0) serve_trial(r);
     while (waitpid(child, &how, 0) < 0 && errno == EINTR) continue;
     kill(-child, SIGKILL);
+    while (waitpid(-child, NULL, 0) > 0 || errno == EINTR) continue;      /* workers, so that their time is counted */
     snprintf(r->judge->lines, sizeof r->judge->lines, "%s", r->lines);
     if (r->ended == RUN_DONE) return true;
     report(r, how);

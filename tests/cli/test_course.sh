@@ -32,6 +32,15 @@ test_a_deadlock_is_drawn() {
     run learn 2 --in mine; expect_status 3; expect_out 'device 0 waits until device 1 receives'; expect_out '-> 1 +4 B'
 }
 
+# What a plan that is too slow or too large holds, sends and waits for: nothing of it is 0 that is not.
+test_a_plan_is_explained() {
+    solutions
+    sed 's/--zero 1.*zb-h1/--zero 1/' teacher/solutions/17_plan/plan.txt >plan.txt; ! cmp -s plan.txt teacher/solutions/17_plan/plan.txt || complain 'nothing was changed'
+    run learn --start mine; cp plan.txt mine/17_plan/
+    run learn 17 --in mine; expect_status 3; expect_out 'holds +weights [1-9].*gradients [1-9].*optimizer [1-9]'; expect_out '^ +activations [1-9].*buffers [1-9]'
+    expect_out 'computes +[1-9]'; expect_out '^ +pipeline [1-9][0-9.]* %'; expect_columns 80
+}
+
 test_watch() {
     run learn --start mine
     (trap 'kill "$watching" 2>/dev/null' EXIT
@@ -144,4 +153,4 @@ test_another_user() {
 
 every=(test_watch test_a_report_is_always_there test_the_cage test_the_kit test_another_user)
 [ "$TIER" = verify ] || every=()
-run_tests test_a_way_through_a_lesson test_a_deadlock_is_drawn test_what_is_refused test_reports_are_the_same_each_time test_hostile_code "${every[@]}"
+run_tests test_a_way_through_a_lesson test_a_deadlock_is_drawn test_a_plan_is_explained test_what_is_refused test_reports_are_the_same_each_time test_hostile_code "${every[@]}"

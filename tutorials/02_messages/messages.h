@@ -8,8 +8,8 @@
 
 #include "course.h"
 
-/** Round the ring: `out` of device r becomes `in` of device r - k, counted modulo W; k may be negative, or larger than W.
- *  One message a device, and none if a device gets its own numbers.  @param in,out  n numbers each; two arrays. */
+/** Round the ring: `out` of device r becomes `in` of device r - k, counted modulo W; k may be negative, or larger than
+ *  W.  One message a device, and none if a device gets its own numbers.  @param in,out  n numbers each; two arrays. */
 void shift(const struct group *, const float *in, float *out, int64_t n, int k);
 
 /** Devices 0 and 1, 2 and 3, .. exchange their n numbers, in place.  The last device of an odd number keeps its own.

@@ -25,8 +25,8 @@ static inline int64_t place_of(const struct model *m, int i)
     return place;
 }
 
-/** Compute this device's gradient of parameter i, that of 1/2 (weights - target)^2.  The backward pass computes the last
- *  parameter's first, and parameter 0's last: call it in that order. */
+/** Compute this device's gradient of parameter i, that of 1/2 (weights - target)^2.  The backward pass computes the
+ *  last parameter's first, and parameter 0's last: call it in that order. */
 static inline void backward(struct model *m, int i)
 {
     const int64_t from = place_of(m, i);
@@ -34,16 +34,17 @@ static inline void backward(struct model *m, int i)
     work((double)m->operations[i], 0);
 }
 
-/** Put parameters into buckets, from the last one to parameter 0.  {CLOSE: A parameter goes into the open bucket, unless
- *  that would then have more than `most` numbers; then it is the first of a new one.|A parameter goes into the open
- *  bucket.  As soon as a bucket has `most` numbers or more, it is closed, and the next parameter is the first of a new
- *  one.}  bucket[i] becomes the number of parameter i's bucket; that of the last parameter is 0.
+/** Put parameters into buckets, from the last one to parameter 0.  A parameter goes into the open bucket
+ *  {CLOSE: unless that would then have more than `most` numbers: then it is the first of a new one.|and if that then has
+ *  `most` numbers or more it is closed: the next parameter is the first of a new one.}
+ *  bucket[i] becomes the number of parameter i's bucket; that of the last parameter is 0.
  *  Returns how many buckets there are. */
 int make_buckets(const int64_t *count, int parameters, int64_t most, int *bucket);
 
-/** Afterwards m->gradient on every device is the mean of all devices' gradients: {MEAN: the sum of all devices', divided
- *  by W|the sum of what each device has divided by W}.  One all_reduce a bucket, as soon as the gradients of the bucket
- *  are computed, on the stream beside the computations.  Allocates at most 4 bytes a parameter. */
+/** Afterwards m->gradient on every device is the mean of all devices' gradients:
+ *  {MEAN: the sum of all devices', divided by W|the sum of what each device has divided by W}.
+ *  One all_reduce a bucket, as soon as the gradients of the bucket are computed, on the stream beside the
+ *  computations.  Allocates at most 4 bytes a parameter. */
 void data_gradients(const struct group *, struct model *, int64_t most);
 
 /** All devices take the weights of {ROOT: device 0|the last device}.  Then `steps` times: the gradients as above, and

@@ -16,8 +16,8 @@
  */
 struct optimizer { float rate, beta; };
 
-/** Bytes of a device for a model of so many parameters, as the ZeRO paper counts them (arXiv:1910.02054): 2 for a weight,
- *  2 for its gradient, 12 for the optimizer's states.  stage 0: nothing is shared; 1: states; 2: and gradients; 3: and
+/** Bytes of a device for a model of so many parameters, as the ZeRO paper counts them (arXiv:1910.02054): 2 for a
+ *  weight, 2 for its gradient, 12 for the optimizer's states.  stage 0: nothing is shared; 1: states; 2: and gradients; 3: and
  *  weights.  Blocks of parameters / W, also if that is not a whole number. */
 double zero_memory(double parameters, int W, int stage);
 
@@ -29,8 +29,8 @@ static inline void whole_gradient(const float *weights, const float *target, flo
     for (int64_t k = 0; k < n; k++) gradient[k] = weights[k] - target[k];
 }
 
-/** A step.  weights, target and gradient have n numbers on each device, v only this device's block.  Each device updates
- *  its block; afterwards all of them have all new weights.  What `gradient` is afterwards does not matter.
+/** A step.  weights, target and gradient have n numbers on each device, v only this device's block.  Each device
+ *  updates its block; afterwards all of them have all new weights.  What `gradient` is afterwards does not matter.
  *  One reduce_scatter, one all_gather; allocates at most ceil(n/W) numbers. */
 void zero1_step(const struct group *, const struct optimizer *, float *weights, const float *target, float *gradient,
                 float *v, int64_t n);
@@ -67,10 +67,10 @@ static inline void backward(const struct shared_model *m, int l, const float *we
 }
 
 /** A step: forward from layer 0 to the last, then backward from the last to layer 0; as soon as a layer's gradient is
- *  reduced, this device's block of the layer is updated.  A layer's weights are gathered before its forward pass, released
- *  after it, and gathered again for its backward pass; {KEEP: also the last one's|but those of the last layer are kept
- *  from forward to backward}.  At any time this device has allocated at most two whole layers (weights and gradient) and
- *  one block of a layer. */
+ *  reduced, this device's block of the layer is updated.  A layer's weights are gathered before its forward pass,
+ *  released after it, and gathered again for its backward pass;
+ *  {KEEP: also the last one's|but those of the last layer are kept from forward to backward}.
+ *  At any time this device has allocated at most two whole layers (weights and gradient) and one block of a layer. */
 void zero3_step(const struct group *, const struct optimizer *, struct shared_model *);
 
 #endif

@@ -1,8 +1,9 @@
 /* tensor.h -- lesson 08: what tensor.c defines.  README.md explains it.
  *
  * All devices call a function together.  A matrix is stored row after row.  Where n columns, rows or heads are shared
- * by W devices, {LAYOUT: device r has block_of(n, W, r) of them|they are dealt like cards: device r has numbers r,
- * r + W, r + 2W, ..}.  n need not be a multiple of W; with n < W some devices have none.
+ * by W devices,
+ * {LAYOUT: device r has block_of(n, W, r) of them|they are dealt like cards: device r has numbers r, r + W, r + 2W, ..}.
+ * n need not be a multiple of W; with n < W some devices have none.
  */
 #ifndef TENSOR_H
 #define TENSOR_H
@@ -33,8 +34,8 @@ struct mlp {
 };
 
 /** hidden, T rows of `own` numbers, becomes relu(X A + a): the products, then a is added, then what is negative
- *  becomes 0.  Y, the same bits on all devices: the devices' products are added by one all_reduce, and b {BIAS: is
- *  added to the sum|is added to its products by the last device, before the sum}.  Allocates nothing. */
+ *  becomes 0.  Y, the same bits on all devices: the devices' products are added by one all_reduce, and b is
+ *  {BIAS: added to the sum|added to its products by the last device, before the sum}.  Allocates nothing. */
 void mlp_forward(const struct group *, const struct mlp *, const float *X, float *hidden, float *Y);
 
 struct mlp_gradients { float *A, *a, *B, *b; };         /* of this device's parts, as they lie in struct mlp */

@@ -67,7 +67,7 @@ struct kept {
 void layer_forward(const struct group *, const struct layer *, const float *x, struct kept *, float *y);
 
 /** From dy to dx, both this device's tokens; dw is the gradient of w, with the same bits on all devices; dA and dB
- *  are those of this device's parts.  Releases what is kept.  gather_tokens for dy{KEEP: and for normed|}, a
+ *  are those of this device's parts.  Releases what is kept.  gather_tokens for {KEEP: dy and for normed|dy}, a
  *  reduce_tokens, and one all_reduce of D numbers.  dx is dy and what comes back through the norm: their sum.  At no
  *  time of both passes are more than {KEEP: 1|2} T D + 2 T own + {KEEP: 2 |}n D numbers allocated, n being the
  *  number of this device's tokens. */

@@ -31,7 +31,7 @@ static bool plan(struct judge *j, const struct task *t, struct findings *f)
     char words[200];
     const int memory = t->memory[judge_choice(j, t->choice)];
     if (j->hidden || !command_take(j, "plan", t->name, allowed, &c)) return false;
-    snprintf(words, sizeof words, "%s --cluster h100-infiniband --dtype bf16 --memory %dG", t->flags, memory);
+    snprintf(words, sizeof words, "%s --cluster h100-infiniband --dtype bf16 --memory 0", t->flags);    /* seen here */
     command_add(&c, words);
     if (command_run(j, "plan", &c, &r)) {
         *f = findings_read(r.json);
@@ -95,6 +95,9 @@ const struct lesson lesson_17_plan = {
         { 3, "long-good", "long: a step in good time", 2, check_long_good,
           { "--cp cuts sequences, --tp heads and columns.  Try both." } },
         { 3, "long-best", "long: a step in less time", 2, check_long_best,
-          { "Which attention scheme sends less?  What fits into a node?" } },
+          { "Which attention scheme sends less?  What fits into a node?",
+            "Of the time that nobody computes, which messages are waited for?  Those between nodes are the slow ones.",
+            "Copies send gradients at the end, when nothing is left to hide them.  What could be sent earlier?",
+            "--zero 3 reduces each layer's gradients at once; --prefetch yes gathers the next layer's weights meanwhile." } },
     },
 };

@@ -1,9 +1,10 @@
 /* scan.h -- what scan.cu must have: two functions, and whatever kernels they launch.
  *
- * All memory is the device's, fp32.  A launch is LAUNCH(kernel, dim3(blocks), dim3(threads), 0, arguments..), which nvcc
- * reads as kernel<<<blocks, threads>>>(arguments..); one launch has ended before the next begins.
+ * All memory is the device's, fp32.  A launch is LAUNCH(kernel, dim3(blocks), dim3(threads), 0, arguments..), which
+ * nvcc reads as kernel<<<blocks, threads>>>(arguments..); one launch has ended before the next begins.
  *
- * A prefix sum: y[i] is the sum of x from the {END: first|last} number to number i, {OWN: itself included|without itself}.
+ * A prefix sum: y[i] is the sum of x from the {END: first|last} number to number i,
+ * {OWN: itself included|without itself}.
  */
 #ifndef SCAN_H
 #define SCAN_H

@@ -19,15 +19,27 @@ static void print_indented(const char *text, int by)
     }
 }
 
+/* Columns that the names of a lesson's checks take. */
+static int widest_name(const struct score *s)
+{
+    int widest = 0;
+    for (int i = 0; i < s->count; i++) {
+        const int n = (int)strlen(s->outcome[i].check->name);
+        widest = n > widest ? n : widest;
+    }
+    return widest;
+}
+
 static void print_outcome(const struct score *s, const struct outcome *o, bool drawing)
 {
     static const char *const words[] = { "", "ok", "FAILS", "--", "" };
     char what[200];
-    snprintf(what, sizeof what, "%s%s", o->check->title, o->hidden ? ", on hidden inputs" : "");
-    printf("  %-6s %d.%-8s %-58s %4s of %s\n", words[o->verdict], o->check->part, o->check->name, what,
-           points_text(o->tenths).text, points_text(o->of).text);
+    snprintf(what, sizeof what, "%s%s", o->hidden ? "hidden inputs: " : "", o->check->title);
+    const int left = printf("  %-6s %d.%-*s %4s of %-4s", words[o->verdict], o->check->part, widest_name(s),
+                            o->check->name, points_text(o->tenths).text, points_text(o->of).text);
+    printf(" ");
+    print_wrapped(stdout, left + 1, what);
     if (o->verdict != FAILED) return;
-    (void)s;
     printf("         ");
     print_wrapped(stdout, 9, o->said);
     if (o->lines[0]) print_indented(o->lines, 9);
