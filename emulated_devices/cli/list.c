@@ -291,6 +291,21 @@ static void list_kernels(const struct kernels *k)
     field("from %s", k->source);
 }
 
+/* What `orrery plan` replays. */
+static void list_replayed(const struct cluster *c)
+{
+    for (int i = 0; i < c->shares; i++) {
+        field("shared   %s, %g GB/s, for %d device%s", c->shared[i].name, (double)c->shared[i].rate * 1e-3,
+              c->shared[i].devices, plural(c->shared[i].devices));
+        field("from %s", c->shared[i].source);
+    }
+    if (c->contention.compute_percent > 0) {
+        field("computing takes %lld %% of its time beside messages", (long long)c->contention.compute_percent);
+        field("from %s", c->contention.source);
+    }
+    if (c->no_progress) field("messages that wait for their receivers move only while neither device computes");
+}
+
 static void list_host(const struct cluster *c)
 {
     const struct host *h = &c->host;
@@ -314,6 +329,7 @@ static void list_clusters(void)
         list_kernels(&c.kernels);
         list_host(&c);
         list_links(&c);
+        list_replayed(&c);
     }
 }
 

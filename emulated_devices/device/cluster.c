@@ -306,6 +306,39 @@ static enum error_code read_shared(struct cluster *c, const cJSON *root, const c
     return e;
 }
 
+static enum error_code read_contention(struct contention *k, const cJSON *root, const char *where, struct error *err)
+{
+    static const char *const known[] = { "compute_percent", "source", NULL };
+    const cJSON *contention;
+    char inside[200];
+    if (!json_has(root, "contention")) return OK;
+    enum error_code e = json_object(root, where, "contention", &contention, err);
+    if (e) return e;
+    snprintf(inside, sizeof inside, "%s: contention", where);
+    e = refuse_unknown(contention, inside, known, err);
+    if (!e) e = json_int(contention, inside, "compute_percent", 100, 1000, &k->compute_percent, err);
+    return e ? e : read_text(contention, inside, "source", k->source, sizeof k->source, err);
+}
+
+/* Messages that never wait leave by themselves, so that nothing would change. */
+static enum error_code read_progress(struct cluster *c, const cJSON *root, const char *where, struct error *err)
+{
+    const char *word;
+    bool waits = false;
+    if (!json_has(root, "progress")) return OK;
+    const enum error_code e = json_string(root, where, "progress", &word, err);
+    if (e) return e;
+    c->no_progress = strcmp(word, "none") == 0;
+    if (!c->no_progress && strcmp(word, "always") != 0)
+        return fail(err, ERR_FORMAT, "%s: \"progress\" is '%s'; it must be always or none", where,
+                    printable(word).text);
+    for (int l = 0; l < c->levels; l++) waits = waits || c->link[l].eager != ALWAYS_EAGER;
+    if (c->no_progress && !waits)
+        return fail(err, ERR_FORMAT, "%s: \"progress\" is none, but no link has \"eager_bytes\": no message waits",
+                    where);
+    return OK;
+}
+
 /* A torus has places for a whole number of devices, and none beyond. */
 static enum error_code check_shared(const struct cluster *c, int devices, struct error *err)
 {
@@ -323,7 +356,7 @@ static enum error_code check_shared(const struct cluster *c, int devices, struct
 static enum error_code read_cluster(struct cluster *c, const cJSON *root, const char *where, struct error *err)
 {
     static const char *const known[] = { "name", "description", "device", "kernels", "host", "links", "shared",
-                                         "sharing", NULL };
+                                         "sharing", "contention", "progress", NULL };
     *c = (struct cluster){ .levels = 0 };
     if (!cJSON_IsObject(root)) return fail(err, ERR_FORMAT, "%s: is not an object", where);
     enum error_code e = refuse_unknown(root, where, known, err);
@@ -333,7 +366,9 @@ static enum error_code read_cluster(struct cluster *c, const cJSON *root, const 
     if (!e) e = read_kernels(&c->kernels, root, where, err);
     if (!e) e = read_host(c, root, where, err);
     if (!e) e = read_links(c, root, where, err);
-    return e ? e : read_shared(c, root, where, err);
+    if (!e) e = read_shared(c, root, where, err);
+    if (!e) e = read_contention(&c->contention, root, where, err);
+    return e ? e : read_progress(c, root, where, err);
 }
 
 enum error_code cluster_parse(struct cluster *c, const char *text, const char *where, struct error *err)
@@ -388,6 +423,20 @@ enum error_code cluster_check(const struct cluster *c, int devices, enum dtype t
                     "--cluster %s: it does not say how fast it computes in %s (device: GFLOP_per_second)", c->name,
                     dtype_name(t));
     return check_shared(c, devices, err);
+}
+
+/* ---- what only a replay knows ------------------------------------------------------------------------------------ */
+
+bool cluster_replays(const struct cluster *c)
+{
+    return c->shares > 0 || c->contention.compute_percent > 0 || c->no_progress;
+}
+
+struct cluster cluster_without_replay(const struct cluster *c)
+{
+    struct cluster alone = *c;
+    alone.shares = 0, alone.contention = (struct contention){ 0 }, alone.no_progress = false;
+    return alone;
 }
 
 /* ---- devices of different speed ---------------------------------------------------------------------------------- */

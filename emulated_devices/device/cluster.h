@@ -66,6 +66,13 @@ struct shared_link {
     char source[400];
 };
 
+/* What communication takes from computing (contention.h). */
+struct contention {
+    int64_t compute_percent;            /* of its time that the compute stream's work takes while a message is on the
+                                         * device's ports, 100 to 1000; 0: not stated */
+    char source[400];
+};
+
 struct cluster {
     char name[48], description[160], source[400];
     int64_t flop_rate[DTYPE_COUNT];     /* 10^6 operations a second; 0: they take no time; -1: the description does not
@@ -82,6 +89,8 @@ struct cluster {
     int shares;
     struct shared_link shared[CLUSTER_MOST_SHARED];
     bool in_order;                      /* messages have shared links in turn, not each a part (network.h) */
+    struct contention contention;
+    bool no_progress;                   /* what waits for its receiver moves only while neither device computes */
 };
 
 /** The shipped descriptions, as JSON; ends with NULL.  Generated from device/clusters/ by the Makefile. */
@@ -98,6 +107,12 @@ enum error_code cluster_parse(struct cluster *, const char *text, const char *wh
 
 /** Check that the cluster has enough devices, and a rate for this format.  @return OK or ERR_PLAN. */
 enum error_code cluster_check(const struct cluster *, int devices, enum dtype, struct error *);
+
+/** Whether its times need all devices in one order of time, which only a replay has (contention.h). */
+bool cluster_replays(const struct cluster *);
+
+/** The same machine without what needs a replay: each device by its own clock. */
+struct cluster cluster_without_replay(const struct cluster *);
 
 /** How fast this rank's device is, in percent of the description's rates. */
 int cluster_percent(const struct cluster *, int rank);

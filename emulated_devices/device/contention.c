@@ -1,4 +1,5 @@
 #include "emulated_devices/device/contention.h"
+#include "emulated_devices/device/clock.h"
 #include "emulated_devices/device/network.h"
 #include <stdlib.h>
 
@@ -7,7 +8,11 @@ struct actor {
     const struct event_list *list;
     picoseconds now, *done;             /* done: [list->count] when each of its events was */
     uint32_t at;
-    bool queued;
+    int place;                          /* in the heap; -1: it waits */
+    /* Of compute streams whose work takes longer or shorter as messages come and go. */
+    bool works;                         /* in the middle of event `at`, which ends at `now` */
+    picoseconds since, left, began;     /* at `since` so much was left of it */
+    bool put_off;                       /* of other streams: until the compute stream does not work */
 };
 
 /* A message, named by its sender and serial. */
@@ -22,9 +27,11 @@ struct run {
     const struct cluster *cluster;
     struct network *network;
     int devices, actors;
+    bool paces;                         /* how long work takes depends on messages, or they on it */
     struct actor *actor;                /* [devices][EVENT_ACTORS] */
     struct known *message;              /* of all senders */
     uint64_t *first;                    /* [devices] a sender's message 0 */
+    int *talks;                         /* [devices] messages on its ports that move while it computes */
     int *heap, waiting;                 /* actors that can go on, the earliest first */
     struct error *err;
     enum error_code e;
@@ -38,26 +45,40 @@ static bool before(const struct run *r, int a, int b)
     return x != y ? x < y : a < b;
 }
 
+static void set(struct run *r, int i, int a) { r->heap[i] = a, r->actor[a].place = i; }
+
+static void rise(struct run *r, int i)
+{
+    const int a = r->heap[i];
+    for (; i > 0 && before(r, a, r->heap[(i - 1) / 2]); i = (i - 1) / 2) set(r, i, r->heap[(i - 1) / 2]);
+    set(r, i, a);
+}
+
+static void sink(struct run *r, int i)
+{
+    const int a = r->heap[i];
+    for (int child; (child = 2 * i + 1) < r->waiting; i = child) {
+        if (child + 1 < r->waiting && before(r, r->heap[child + 1], r->heap[child])) child++;
+        if (!before(r, r->heap[child], a)) break;
+        set(r, i, r->heap[child]);
+    }
+    set(r, i, a);
+}
+
 static void put(struct run *r, int a)
 {
-    if (r->actor[a].queued) return;
-    int i = r->waiting++;
-    r->actor[a].queued = true;
-    for (; i > 0 && before(r, a, r->heap[(i - 1) / 2]); i = (i - 1) / 2) r->heap[i] = r->heap[(i - 1) / 2];
-    r->heap[i] = a;
+    if (r->actor[a].place >= 0) return;
+    set(r, r->waiting++, a);
+    rise(r, r->waiting - 1);
 }
 
 static int take(struct run *r)
 {
     const int first = r->heap[0], last = r->heap[--r->waiting];
-    int i = 0;
-    for (int child; (child = 2 * i + 1) < r->waiting; i = child) {
-        if (child + 1 < r->waiting && before(r, r->heap[child + 1], r->heap[child])) child++;
-        if (!before(r, r->heap[child], last)) break;
-        r->heap[i] = r->heap[child];
-    }
-    r->heap[i] = last;
-    r->actor[first].queued = false;
+    r->actor[first].place = -1;
+    if (r->waiting == 0) return first;
+    set(r, 0, last);
+    sink(r, 0);
     return first;
 }
 
@@ -71,7 +92,8 @@ static struct known *message_of(struct run *r, int sender, uint32_t serial)
 static void depart(struct run *r, picoseconds at, int from, int to, const struct event *v)
 {
     const uint64_t name = (uint64_t)(message_of(r, from, v->serial) - r->message);
-    if (!r->e) r->e = network_send(r->network, at, from, to, v->bytes, name, r->err);
+    if (!r->e) r->e = network_send(r->network, at, from, to, v->bytes, name,
+                                r->cluster->no_progress && v->rendezvous, r->err);
 }
 
 static void wake(struct run *r, int *actor)
@@ -80,7 +102,7 @@ static void wake(struct run *r, int *actor)
     *actor = -1;
 }
 
-static void arrive(struct run *r, const struct arrival *a)
+static void arrive(struct run *r, const struct change *a)
 {
     struct known *m = &r->message[a->name];
     m->arrived = true, m->at = a->at, m->left = a->left;
@@ -88,9 +110,92 @@ static void arrive(struct run *r, const struct arrival *a)
     wake(r, &m->sender);
 }
 
-/* ---- events ------------------------------------------------------------------------------------------------------ */
+/* ---- work that takes as long as others let it -------------------------------------------------------------------- */
 
 static picoseconds later(picoseconds a, picoseconds b) { return a > b ? a : b; }
+static int compute_stream(int device) { return device * EVENT_ACTORS + COMPUTE; }
+
+/* In percent of its time, now. */
+static int64_t slowness(const struct run *r, int device)
+{
+    return r->talks[device] > 0 ? r->cluster->contention.compute_percent : 100;
+}
+
+/* x percent / 100, rounded up, and x 100 / percent, rounded down; no product leaves 64 bits. */
+static picoseconds stretched(picoseconds x, int64_t percent)
+{
+    return x / 100 * percent + (x % 100 * percent + 99) / 100;
+}
+
+static picoseconds shrunk(picoseconds x, int64_t percent)
+{
+    return x / percent * 100 + x % percent * 100 / percent;
+}
+
+/* A message comes to a device's ports, or leaves them: what is left of its work changes its pace. */
+static void count_message(struct run *r, picoseconds at, int device, int more)
+{
+    struct actor *a = &r->actor[compute_stream(device)];
+    const int64_t before = slowness(r, device);
+    r->talks[device] += more;
+    const int64_t after = slowness(r, device);
+    if (!a->works || before == after) return;
+    a->left = later(0, a->left - shrunk(at - a->since, before));
+    a->since = at, a->now = at + stretched(a->left, after);
+    rise(r, a->place);
+    sink(r, a->place);
+}
+
+/* What waits for both devices is on no port while either works. */
+static void hear_of(struct run *r, const struct change *c)
+{
+    if (!c->begins) arrive(r, c);
+    if (r->cluster->contention.compute_percent == 0 || c->both) return;
+    count_message(r, c->at, c->from, c->begins ? 1 : -1);
+    count_message(r, c->at, c->to, c->begins ? 1 : -1);
+}
+
+static void begin_work(struct run *r, int number, picoseconds takes)
+{
+    struct actor *a = &r->actor[number];
+    const int device = number / EVENT_ACTORS;
+    if (r->cluster->no_progress) network_busy(r->network, a->now, device, true);
+    a->works = true, a->began = a->since = a->now, a->left = takes;
+    a->now += stretched(takes, slowness(r, device));
+    put(r, number);
+}
+
+/* Work after work is no call in between. */
+static bool works_on(const struct actor *a)
+{
+    return a->at + 1 < a->list->count && a->list->event[a->at + 1].kind == EVENT_WORK;
+}
+
+static void end_work(struct run *r, int number)
+{
+    struct actor *a = &r->actor[number];
+    a->works = false;
+    a->list->event[a->at].takes = a->now - a->began;
+    if (!r->cluster->no_progress || works_on(a)) return;
+    network_busy(r->network, a->now, number / EVENT_ACTORS, false);
+    for (int i = number; i < number + EVENT_ACTORS; i++) {
+        struct actor *other = &r->actor[i];
+        if (!other->put_off) continue;
+        other->put_off = false, other->now = later(other->now, a->now);
+        put(r, i);
+    }
+}
+
+/* Whether a stream has to wait with this event of a message until its device's compute stream does not work. */
+static bool put_off(const struct run *r, int number, const struct event *v, const struct known *m)
+{
+    const struct actor *compute = &r->actor[compute_stream(number / EVENT_ACTORS)];
+    const bool waits = v->kind == EVENT_RECEIVE || v->kind == EVENT_SENT;
+    const picoseconds at = later(r->actor[number].now, waits && m->arrived ? m->at : 0);
+    return r->cluster->no_progress && compute->works && m && at > compute->began;
+}
+
+/* ---- events ------------------------------------------------------------------------------------------------------ */
 
 /* The message is one side of a rendezvous: it departs when both have come. */
 static void meet(struct run *r, const struct actor *a, struct known *m, bool *own, int from, int to,
@@ -110,9 +215,15 @@ static bool do_event(struct run *r, int number)
     struct known *m = NULL;
     if (v->kind != EVENT_WORK && v->kind != EVENT_AFTER)
         m = message_of(r, v->kind == EVENT_SEND || v->kind == EVENT_SENT ? device : v->peer, v->serial);
+    if ((a->put_off = put_off(r, number, v, m))) return false;
     switch ((enum event_kind)v->kind) {
     case EVENT_WORK:
-        a->now += v->takes;
+        if (number == compute_stream(device) && r->paces && !a->works) {
+            begin_work(r, number, v->takes);
+            return false;
+        }
+        if (a->works) end_work(r, number);
+        else a->now += v->takes;
         break;
     case EVENT_AFTER:
         if (other->at < v->place) return false;
@@ -157,18 +268,18 @@ static void step(struct run *r, int number)
 
 /* ---- the run ----------------------------------------------------------------------------------------------------- */
 
-static bool next_arrives(struct run *r, struct arrival *a)
+static bool next_changes(struct run *r, struct change *c)
 {
-    return network_arrival(r->network, r->waiting > 0 ? r->actor[r->heap[0]].now : INT64_MAX, a);
+    return network_next(r->network, r->waiting > 0 ? r->actor[r->heap[0]].now : INT64_MAX, c);
 }
 
 static void go(struct run *r)
 {
-    struct arrival a;
+    struct change c;
     for (int i = 0; i < r->actors; i++)
         if (r->actor[i].list->count > 0) put(r, i);
     while (!r->e) {
-        if (next_arrives(r, &a)) arrive(r, &a);
+        if (next_changes(r, &c)) hear_of(r, &c);
         else if (r->waiting > 0) step(r, take(r));
         else break;
     }
@@ -195,6 +306,7 @@ static bool open_actors(struct run *r, struct events *const *events)
     for (int i = 0; i < r->actors && opened; i++) {
         struct actor *a = &r->actor[i];
         a->list = &events[i / EVENT_ACTORS]->of[i % EVENT_ACTORS];
+        a->place = -1;
         a->done = malloc(((size_t)a->list->count + 1) * sizeof *a->done);
         opened = a->done && !events[i / EVENT_ACTORS]->lost;
     }
@@ -207,22 +319,24 @@ static bool open_run(struct run *r, struct events *const *events)
     r->actor = calloc((size_t)r->actors, sizeof *r->actor);
     r->heap = calloc((size_t)r->actors, sizeof *r->heap);
     r->first = calloc((size_t)r->devices, sizeof *r->first);
+    r->talks = calloc((size_t)r->devices, sizeof *r->talks);
     r->network = network_open(r->cluster, r->devices);
     for (int d = 0; d < r->devices && r->first; d++) r->first[d] = messages, messages += messages_of(events[d]);
     r->message = calloc((size_t)messages + 1, sizeof *r->message);
     for (uint64_t i = 0; i < messages && r->message; i++) r->message[i].receiver = r->message[i].sender = -1;
-    return r->actor && r->heap && r->first && r->network && r->message && open_actors(r, events);
+    return r->actor && r->heap && r->first && r->talks && r->network && r->message && open_actors(r, events);
 }
 
 enum error_code contention_replay(const struct cluster *c, struct events *const *events, int devices, picoseconds *end,
                                   struct error *err)
 {
-    struct run r = { .cluster = c, .devices = devices, .actors = devices * EVENT_ACTORS, .err = err };
+    struct run r = { .cluster = c, .devices = devices, .actors = devices * EVENT_ACTORS, .err = err,
+                     .paces = c->contention.compute_percent > 0 || c->no_progress };
     if (open_run(&r, events)) go(&r);
     else r.e = fail(err, ERR_MEMORY, "no memory to replay %d devices on shared links", devices);
     for (int d = 0; d < devices && !r.e; d++) end[d] = r.actor[d * EVENT_ACTORS].now;
     for (int i = 0; i < r.actors && r.actor; i++) free(r.actor[i].done);
-    free(r.actor), free(r.heap), free(r.first), free(r.message);
+    free(r.actor), free(r.heap), free(r.first), free(r.talks), free(r.message);
     network_close(r.network);
     return r.e;
 }

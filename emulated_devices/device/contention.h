@@ -1,4 +1,15 @@
-/* contention.h -- a run once more, on links that devices share. */
+/* contention.h -- a run once more, in an order of time that all devices share.
+ *
+ * What one device's clock cannot know, because it depends on messages of others:
+ *
+ *   shared links      messages of several devices are on them at once (network.h)
+ *   contention        work of the compute stream takes compute_percent of its time while a message is on the ports of
+ *                     its device, from the arrival of its first byte to that of its last
+ *   no progress       while the compute stream works, nobody looks after the device's messages: what waits for its
+ *                     receiver moves only while neither device works, and other streams send, receive and wait only
+ *                     while theirs does not.  Eager messages have been handed to the network, and move.  Latencies pass,
+ *                     engines copy, and what another stream computes goes on.
+ */
 #ifndef ORRERY_CONTENTION_H
 #define ORRERY_CONTENTION_H
 

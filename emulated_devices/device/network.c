@@ -15,7 +15,9 @@ struct flow {
     double left, rate;                  /* bytes; bytes a picosecond, 0 while it waits */
     struct flow *next;                  /* of those on the links, by arrival; of those with latency, by time */
     int count, *link;
-    bool fixed, waits;                  /* its rate is known; it waits for its turn */
+    bool fixed, waits;                  /* its rate is known; it waits for its turn, or for a busy device */
+    int from, to;
+    bool both;                          /* needs two devices that are not busy */
 };
 
 struct network {
@@ -27,6 +29,7 @@ struct network {
     struct flow *coming, *here;
     picoseconds now;
     int *first;                         /* [cluster->shares] of each shared link */
+    bool *busy;                         /* [devices] */
     bool changed;
 };
 
@@ -117,7 +120,8 @@ struct network *network_open(const struct cluster *c, int devices)
     n->rate = calloc((size_t)n->links, sizeof *n->rate);
     n->room = calloc((size_t)n->links, sizeof *n->room);
     n->users = calloc((size_t)n->links, sizeof *n->users);
-    if (!n->first || !n->rate || !n->room || !n->users) {
+    n->busy = calloc((size_t)devices + 1, sizeof *n->busy);
+    if (!n->first || !n->busy || !n->rate || !n->room || !n->users) {
         network_close(n);
         return NULL;
     }
@@ -145,7 +149,7 @@ void network_close(struct network *n)
     if (n == NULL) return;
     free_flows(n->coming);
     free_flows(n->here);
-    free(n->first), free(n->rate), free(n->room), free(n->users);
+    free(n->first), free(n->rate), free(n->room), free(n->users), free(n->busy);
     free(n);
 }
 
@@ -210,6 +214,8 @@ static void share(struct network *n)
     if (!n->changed) return;
     for (struct flow *f = n->here; f; f = f->next) f->fixed = f->waits = false, f->rate = 0;
     if (n->cluster->in_order) take_turns(n);
+    for (struct flow *f = n->here; f; f = f->next)
+        f->waits = f->waits || (f->both && (n->busy[f->from] || n->busy[f->to]));
     share_fairly(n);
     n->changed = false;
 }
@@ -229,23 +235,25 @@ static struct flow *first_done(const struct network *n)
     return first;
 }
 
-/* Those whose latency is over by `until` join the others, if they do so before the next one is done. */
-static void admit(struct network *n, picoseconds until)
+/* The next one, whose latency is over, joins the others. */
+static void admit(struct network *n, struct change *out)
 {
-    for (;;) {
-        share(n);
-        const struct flow *done = first_done(n);
-        struct flow *f = n->coming, **end = &n->here;
-        if (f == NULL || f->enters > until || (done && done_at(n, done) < f->enters)) return;
-        move_to(n, f->enters);
-        do {
-            n->coming = f->next;
-            while (*end) end = &(*end)->next;
-            *end = f, f->next = NULL, end = &f->next;
-            f = n->coming;
-        } while (f && f->enters == n->now);
-        n->changed = true;
-    }
+    struct flow *f = n->coming, **end = &n->here;
+    move_to(n, f->enters);
+    while (*end) end = &(*end)->next;
+    n->coming = f->next, *end = f, f->next = NULL;
+    n->changed = true;
+    *out = (struct change){ .begins = true, .name = f->name, .from = f->from, .to = f->to, .both = f->both,
+                            .at = n->now };
+}
+
+static void remove_flow(struct network *n, struct flow *f)
+{
+    struct flow **at = &n->here;
+    while (*at != f) at = &(*at)->next;
+    *at = f->next, f->next = NULL;
+    free_flows(f);
+    n->changed = true;
 }
 
 /* ---- messages ---------------------------------------------------------------------------------------------------- */
@@ -257,7 +265,7 @@ static double size_of(const struct link *l, uint64_t bytes)
 }
 
 enum error_code network_send(struct network *n, picoseconds at, int from, int to, uint64_t bytes, uint64_t name,
-                             struct error *err)
+                             bool both, struct error *err)
 {
     const int level = link_between(n->cluster->link, n->cluster->levels, from, to);
     struct message_way way = { .count = 0 };
@@ -271,23 +279,36 @@ enum error_code network_send(struct network *n, picoseconds at, int from, int to
         return fail(err, ERR_MEMORY, "no memory for a message on a shared link");
     }
     memcpy(f->link, way.link, (size_t)way.count * sizeof *f->link);
-    f->name = name, f->count = way.count, f->latency = latency_of(n, level, from, to);
+    f->name = name, f->from = from, f->to = to, f->both = both, f->count = way.count, f->latency = latency_of(n, level, from, to);
     f->enters = at + f->latency, f->left = size_of(&n->cluster->link[level], bytes);
     while (*place && (*place)->enters <= f->enters) place = &(*place)->next;
     f->next = *place, *place = f;
     return OK;
 }
 
-bool network_arrival(struct network *n, picoseconds until, struct arrival *out)
+void network_busy(struct network *n, picoseconds at, int device, bool busy)
 {
-    admit(n, until);
-    struct flow *f = first_done(n), **at = &n->here;
-    if (f == NULL || done_at(n, f) > until) return false;
-    move_to(n, done_at(n, f));
-    *out = (struct arrival){ f->name, n->now, n->now - f->latency };
-    while (*at != f) at = &(*at)->next;
-    *at = f->next, f->next = NULL;
-    free_flows(f);
+    if (n->busy[device] == busy) return;
+    share(n);
+    move_to(n, at > n->now ? at : n->now);
+    n->busy[device] = busy;
     n->changed = true;
+}
+
+/* Those that come at one time share the links once. */
+bool network_next(struct network *n, picoseconds until, struct change *out)
+{
+    const struct flow *coming = n->coming;
+    if (coming == NULL || coming->enters > n->now) share(n);
+    struct flow *done = coming && coming->enters <= n->now ? NULL : first_done(n);
+    if (coming && coming->enters <= until && !(done && done_at(n, done) < coming->enters)) {
+        admit(n, out);
+        return true;
+    }
+    if (done == NULL || done_at(n, done) > until) return false;
+    move_to(n, done_at(n, done));
+    *out = (struct change){ .name = done->name, .from = done->from, .to = done->to, .both = done->both, .at = n->now,
+                            .left = n->now - done->latency };
+    remove_flow(n, done);
     return true;
 }

@@ -21,17 +21,26 @@ struct network;
 struct network *network_open(const struct cluster *, int devices);
 void network_close(struct network *);
 
-/** A message enters at a time not before those of earlier calls.  @return OK or ERR_MEMORY. */
+/** A message enters at a time not before those of earlier calls.
+ *  @param both  it moves only while neither its sender nor its receiver is busy: network_busy.
+ *  @return OK or ERR_MEMORY. */
 enum error_code network_send(struct network *, picoseconds at, int from, int to, uint64_t bytes, uint64_t name,
-                             struct error *);
+                             bool both, struct error *);
 
-struct arrival {
+/** A device is busy from now on, or no longer: no earlier change is left to be taken out. */
+void network_busy(struct network *, picoseconds at, int device, bool);
+
+/* What happens to a message. */
+struct change {
+    bool begins;                        /* it comes to the ports of its devices; else its last byte arrives */
     uint64_t name;
-    picoseconds at, left;               /* when its last byte arrives; when it has left the sender */
+    int from, to;
+    bool both;
+    picoseconds at, left;               /* when; for an arrival, when its last byte has left the sender */
 };
 
-/** Take out the next message that arrives, if it does by `until`; later calls send nothing before that.
+/** Take out the next change, if there is one by `until`; later calls send nothing before that.
  *  @return whether there is one. */
-bool network_arrival(struct network *, picoseconds until, struct arrival *);
+bool network_next(struct network *, picoseconds until, struct change *);
 
 #endif

@@ -56,7 +56,7 @@ enum error_code dry_run(const struct plan *p, int64_t steps, bool unfolded, stru
     const struct job j = { p, steps, events, before, after, context };
     *d = (struct dry_run){ .folding = folding_none(&p->mesh) };
     if (unfolded) snprintf(d->why, sizeof d->why, "--unfolded");
-    else if (events && p->cluster->shares > 0) snprintf(d->why, sizeof d->why, "devices share links");
+    else if (events && cluster_replays(p->cluster)) snprintf(d->why, sizeof d->why, "the cluster needs a replay");
     else d->folding = plan_alike(p, d->why);
     enum error_code e = crew_run_folded(&d->folding, be_device, &j, &d->crew, err);
     while (d->crew.inexact[0] && !folding_is_none(&d->folding)) {       /* fold less */

@@ -121,13 +121,13 @@ enum error_code search_plan(const struct plan *p, struct candidate *c, struct er
 {
     const size_t n = (size_t)p->mesh.devices;
     struct events *list = calloc(n, sizeof *list), **events = calloc(n, sizeof *events);
-    struct cluster alone = *p->cluster;                 /* shared links are for a plan of its own */
+    const struct cluster alone = cluster_without_replay(p->cluster);   /* a replay is for a plan of its own */
     struct plan q = *p;
     struct planned noted = { 0 };
     struct dry_run d;
     int64_t left = MOST_EVENTS;
     enum error_code e = list && events ? OK : fail(err, ERR_MEMORY, "no memory for the events of %zu devices", n);
-    alone.shares = 0, q.cluster = &alone;
+    q.cluster = &alone;
     for (size_t i = 0; i < n && !e; i++) events[i] = &list[i], list[i].left = &left;
     if (!e) e = dry_run(&q, 1, false, events, NULL, note, &noted, &d, err);
     if (!e) c->time = noted.time, c->peak = noted.peak, c->share = mean_share(&d.folding, list, events);

@@ -62,7 +62,7 @@ test_where_time_goes() {
     [ $((step - waits)) -ge 0 ] && [ $((step - waits)) -lt 20 ] || complain "a device works and waits $waits ps, the step takes $step"
     [ "$(sed -n '/"classes"/,$p' plan.json | sed -n '/"devices":\t4$/p' | wc -l)" = 2 ] || complain "not two classes of 4 devices"
     run plan --dp 4 --tp 2 --zero 3 --cluster frontier --json plan.json; expect_status 0
-    step=$(sed -n 's/^\t"virtual_step_on_shared_links_ps":\t\([0-9]*\),*$/\1/p' plan.json)
+    step=$(sed -n 's/^\t"virtual_step_replayed_ps":\t\([0-9]*\),*$/\1/p' plan.json)
     path=$(sed -n '/"critical_path"/,/\]/s/.*"ps":\t\([0-9]*\),*$/\1/p' plan.json | sum)
     [ "$path" = "$step" ] || complain "with shared links: the path takes $path ps, the step $step"
 }
@@ -77,12 +77,33 @@ test_what_does_not_fit() {
 # Links that devices share: a second line and its number; a run of a card that nobody notices.
 test_shared_links() {
     run plan --dp 8 --tp 1 --zero 3 --cluster tpu-v4 --json -;      expect_status 0
-    expect_out '"virtual_step_on_shared_links_ps":'
+    expect_out '"virtual_step_replayed_ps":'
     run plan --dp 4 --tp 2 --cluster frontier;                      expect_status 0
     expect_out '^ +[0-9.]+ us a step with the links that devices share, replayed in order of time$'
     run plan --dp 4 --tp 2;                                         expect_no_out 'links that devices share'
     run plan --dp 128 --batch 128 --cluster tpu-v4;                 expect_status 2
     expect_error 'its torus cube has places for 64 devices; the mesh has 128'
+}
+
+# Messages that slow computing, and nobody who looks after them: the step with and without, and the path of the former.
+test_hindered() {
+    local with without path
+    run plan --dp 4 --zero 3 --model small --cluster ethernet-1g --json plan.json; expect_status 0
+    expect_out '^ +[0-9.]+ us a step with no progress while a device computes, replayed in order of time; [0-9.]+ us without this$'
+    with=$(sed -n 's/^\t"virtual_step_replayed_ps":\t\([0-9]*\),*$/\1/p' plan.json)
+    without=$(sed -n 's/^\t"virtual_step_unhindered_ps":\t\([0-9]*\),*$/\1/p' plan.json)
+    path=$(sed -n '/"critical_path"/,/\]/s/.*"ps":\t\([0-9]*\),*$/\1/p' plan.json | sum)
+    [ "$with" -gt "$without" ] || complain "without progress a step takes $with ps, with it $without"
+    [ "$path" = "$with" ] || complain "without progress: the path takes $path ps, the step $with"
+    sed 's/"compute_percent": 119/"compute_percent": 300/; s/"contention"/"progress": "none", "contention"/' \
+        "$top/emulated_devices/device/clusters/h100-contended.json" > slow.json
+    run plan --dp 4 --tp 2 --zero 3 --model small --cluster ./slow.json --json plan.json; expect_status 0
+    expect_out 'us a step with computing slowed by messages and no progress while a device computes, .* us without these two$'
+    with=$(sed -n 's/^\t"virtual_step_replayed_ps":\t\([0-9]*\),*$/\1/p' plan.json)
+    path=$(sed -n '/"critical_path"/,/\]/s/.*"ps":\t\([0-9]*\),*$/\1/p' plan.json | sum)
+    [ "$path" = "$with" ] || complain "slowed: the path takes $path ps, the step $with"
+    sed -i 's/300/-3/' slow.json
+    run plan --dp 4 --cluster ./slow.json; expect_status 1; expect_error '--cluster ./slow.json: contention: "compute_percent" is -3; it must be a whole number from 100 to 1000'
 }
 
 test_refusals() {
@@ -97,4 +118,4 @@ test_refusals() {
 
 every=(test_as_many_runs)
 [ "$TIER" = verify ] || every=()
-run_tests test_as_a_run test_where_time_goes test_many_devices test_what_does_not_fit test_shared_links test_refusals "${every[@]}"
+run_tests test_as_a_run test_where_time_goes test_many_devices test_what_does_not_fit test_shared_links test_hindered test_refusals "${every[@]}"

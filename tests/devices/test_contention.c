@@ -1,5 +1,5 @@
-/* Links that devices share: a crew's events replayed in order of time, against closed forms; and what a description of
- * such links must have.
+/* A crew's events replayed in order of time, against closed forms: links that devices share, messages that slow computing,
+ * devices that do not look after messages while they compute; and what a description of these must have.
  * tier: check
  */
 #include "emulated_devices/collectives/collective.h"
@@ -177,6 +177,57 @@ static enum error_code one_comes_later(struct comm *c, struct group *g, struct e
     return message_wait(c, m, e);
 }
 
+enum { MOVES = 2500000 };              /* bytes of 50 us */
+
+static void work(struct comm *c, double us) { device_charge(c->device, "work", (struct op_cost){ .flops = 1e6 * us }); }
+
+/* Device 1 sends to device 0; then one computes 100 us and the other 30 us. */
+static enum error_code sent_before_work(struct comm *c, struct group *g, struct error *e)
+{
+    struct exchange x = exchange_begin(g, POINT_TO_POINT);
+    struct message m = c->rank == 0 ? message_receive(&x, 1, room, MOVES) : message_send(&x, 0, room, MOVES);
+    work(c, c->rank == 0 ? 100 : 30);
+    return message_wait(c, m, e);
+}
+
+/* Both send, and compute 100 us. */
+static enum error_code both_before_work(struct comm *c, struct group *g, struct error *e)
+{
+    struct exchange x = exchange_begin(g, POINT_TO_POINT);
+    struct message in = message_receive(&x, !c->rank, room, MOVES), out = message_send(&x, !c->rank, room + N, MOVES);
+    work(c, 100);
+    const enum error_code code = message_wait(c, in, e);
+    return code ? code : message_wait(c, out, e);
+}
+
+/* Device 0 sends to device 1, works 40 us, waits for a short message of device 2 until 70 us, and works 50 us. */
+static enum error_code a_call_between(struct comm *c, struct group *g, struct error *e)
+{
+    enum { SHORT = 1000 };
+    struct exchange x = exchange_begin(g, POINT_TO_POINT);
+    if (c->rank == 1) return message_wait(c, message_receive(&x, 0, room, MOVES), e);
+    if (c->rank == 2) {
+        work(c, 70 - 10 - SHORT * PER_BYTE * 1e-6);
+        return message_wait(c, message_send(&x, 0, room, SHORT), e);
+    }
+    struct message out = message_send(&x, 1, room, MOVES), in = message_receive(&x, 2, room + N, SHORT);
+    work(c, 40);
+    const enum error_code code = message_wait(c, in, e);
+    work(c, 50);
+    return code ? code : message_wait(c, out, e);
+}
+
+/* A ring that another stream goes through while the device computes twice 50 us. */
+static enum error_code ring_beside_work(struct comm *c, struct group *g, struct error *e)
+{
+    clock_begin(&c->device->clock, COMMUNICATION);
+    const enum error_code code = with(g, ALLREDUCE, "ring", N / 4, e);
+    clock_end(&c->device->clock);
+    for (int i = 0; i < 2; i++) work(c, 50);
+    clock_join(&c->device->clock, COMMUNICATION);
+    return code;
+}
+
 /* ---- closed forms ------------------------------------------------------------------------------------------------ */
 
 /* With ports alone, what the clock itself says: the table of docs/virtual_clock.md. */
@@ -272,6 +323,55 @@ static void test_a_torus(void **state)
     near("opposite on 2 x 4", replayed(&c, 8, across), ALPHA + 500000 + 2 * N * PER_BYTE);
 }
 
+/* A message of 50 us is on its devices' ports from 10 to 60 us. */
+static void test_messages_slow_computing(void **state)
+{
+    (void)state;
+    struct cluster c = flat();
+    c.flop_rate[F32] = 1000000;
+    c.contention.compute_percent = 100;
+    near("work that no message slows", replayed(&c, 2, sent_before_work), 100e6);
+    c.contention.compute_percent = 125;
+    near("what the receiver computes", replayed(&c, 2, sent_before_work), 10e6 + 50e6 + (100e6 - 10e6 - 50e6 / 1.25));
+    near("what the sender computes", (double)end[1], 10e6 + 20e6 * 1.25);
+    near("what it computes by its own clock", slowest_alone(&c, 2, sent_before_work), 100e6);
+    c.contention.compute_percent = 200;
+    near("with two messages at once", replayed(&c, 2, both_before_work), 10e6 + 50e6 + (100e6 - 10e6 - 50e6 / 2));
+    near("nobody computes", replayed(&c, 8, all_to_all), ALPHA + 7 * (N / 8) * PER_BYTE);
+}
+
+static void test_nobody_looks_after_messages(void **state)
+{
+    (void)state;
+    struct cluster c = flat();
+    c.flop_rate[F32] = 1000000, c.link[0].eager = 0;
+    near("sent and computed", replayed(&c, 2, sent_before_work), 100e6);
+    c.no_progress = true;
+    near("both compute", replayed(&c, 2, sent_before_work), 100e6 + 50e6);
+    near("its sender", (double)end[1], 100e6 + 50e6 - ALPHA);
+    c.link[0].eager = 1000;
+    near("a call between", replayed(&c, 3, a_call_between), 120e6 + 20e6);
+    near("a call between, its sender", (double)end[0], 120e6 + 20e6 - ALPHA);
+    c.link[0].eager = ALWAYS_EAGER;
+    near("an eager message", replayed(&c, 2, sent_before_work), 100e6);
+    const double step = ALPHA + N / 2 * PER_BYTE, sum = N / 8;
+    near("a ring that nobody looks after", replayed(&c, 2, ring_beside_work), 100e6 + sum + step);
+    c.no_progress = false;
+    near("a ring that goes on", replayed(&c, 2, ring_beside_work), step + sum + step);
+    near("it by its own clock", slowest_alone(&c, 2, ring_beside_work), step + sum + step);
+}
+
+/* Both: only what moves slows. */
+static void test_slowed_and_without_progress(void **state)
+{
+    (void)state;
+    struct cluster c = flat();
+    c.flop_rate[F32] = 1000000, c.link[0].eager = 0, c.no_progress = true, c.contention.compute_percent = 200;
+    near("a message that waits for both", replayed(&c, 2, sent_before_work), 100e6 + 50e6);
+    c.link[0].eager = ALWAYS_EAGER;
+    near("one that does not", replayed(&c, 2, sent_before_work), 10e6 + 50e6 + (100e6 - 10e6 - 50e6 / 2));
+}
+
 /* ---- descriptions ------------------------------------------------------------------------------------------------ */
 
 static void test_descriptions(void **state)
@@ -295,6 +395,14 @@ static void test_descriptions(void **state)
           "has 0 dimensions" },
         { "\"shared\": [ { \"name\": \"t\", \"torus\": [2], \"devices\": 1, \"MB_per_second\": 1, "
           "\"source\": \"x\" } ], \"sharing\": \"first\"", "'first'; it must be fair or in order" },
+        { "\"contention\": 120", "contention" },
+        { "\"contention\": { \"compute_percent\": -20, \"source\": \"x\" }", "compute_percent" },
+        { "\"contention\": { \"compute_percent\": 99, \"source\": \"x\" }", "from 100 to 1000" },
+        { "\"contention\": { \"compute_percent\": 120 }", "source" },
+        { "\"contention\": { \"compute_percents\": 120, \"source\": \"x\" }", "did you mean \"compute_percent\"?" },
+        { "\"progress\": \"never\"", "'never'; it must be always or none" },
+        { "\"progress\": 0", "progress" },
+        { "\"progress\": \"none\"", "no link has \"eager_bytes\"" },
     };
     struct cluster c;
     char text[1000];
@@ -319,7 +427,8 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_ports), cmocka_unit_test(test_a_card_for_a_node), cmocka_unit_test(test_an_up_link),
         cmocka_unit_test(test_a_switch), cmocka_unit_test(test_fair_and_in_order), cmocka_unit_test(test_a_torus),
-        cmocka_unit_test(test_order_of_time),
+        cmocka_unit_test(test_order_of_time), cmocka_unit_test(test_messages_slow_computing),
+        cmocka_unit_test(test_nobody_looks_after_messages), cmocka_unit_test(test_slowed_and_without_progress),
         cmocka_unit_test(test_descriptions),
     };
     return cmocka_run_group_tests_name("shared links", tests, NULL, NULL);

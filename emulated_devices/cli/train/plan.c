@@ -101,17 +101,28 @@ static struct events **open_events(int devices, int64_t *left, struct error *err
     return NULL;
 }
 
-/* The step once more, now that all messages of all devices are known. */
+static enum error_code replay_on(const struct cluster *c, struct events **events, int devices, picoseconds *most,
+                                 struct error *err)
+{
+    picoseconds *end = calloc((size_t)devices, sizeof *end);
+    const enum error_code e = end ? contention_replay(c, events, devices, end, err)
+                                  : fail(err, ERR_MEMORY, "no memory to replay %d devices", devices);
+    *most = 0;
+    for (int d = 0; d < devices && !e; d++) *most = end[d] > *most ? end[d] : *most;
+    free(end);
+    return e;
+}
+
+/* The step once more, now that all messages of all devices are known.  Where messages and computing hinder each other,
+ * first as if they did not: such a replay leaves the times of work as they are. */
 static enum error_code replay(struct train_record *r, struct events **events, struct error *err)
 {
     const int devices = r->options->plan.mesh.devices;
-    picoseconds *end = calloc((size_t)devices, sizeof *end), most = 0;
-    enum error_code e = end ? contention_replay(&r->options->cluster, events, devices, end, err)
-                            : fail(err, ERR_MEMORY, "no memory to replay %d devices", devices);
-    for (int d = 0; d < devices && !e; d++) most = end[d] > most ? end[d] : most;
-    r->shared = e ? 0 : most;
-    free(end);
-    return e;
+    struct cluster eased = r->options->cluster;
+    const bool hindered = eased.contention.compute_percent > 0 || eased.no_progress;
+    eased.contention = (struct contention){ 0 }, eased.no_progress = false;
+    const enum error_code e = hindered ? replay_on(&eased, events, devices, &r->unhindered, err) : OK;
+    return e ? e : replay_on(&r->options->cluster, events, devices, &r->replayed, err);
 }
 
 /* ---- the report -------------------------------------------------------------------------------------------------- */
@@ -139,7 +150,8 @@ static void report_fit(const struct train_record *r)
 static void report_speed(const struct train_record *r)
 {
     const struct train_options *o = r->options;
-    const double seconds = 1e-12 * report_virtual_step(r), flops = report_step_flops(&o->plan);
+    const double step = r->replayed > 0 ? (double)r->replayed / (double)r->steps : report_virtual_step(r);
+    const double seconds = 1e-12 * step, flops = report_step_flops(&o->plan);
     const double rate = 1e6 * (double)o->cluster.flop_rate[o->plan.dtype] * o->plan.mesh.devices;
     char use[120] = "";
     if (rate > 0)
@@ -210,9 +222,9 @@ static enum error_code exceeds(const struct train_record *r, struct error *err)
 static enum error_code run(const struct train_options *o, struct train_record *r, struct error *err)
 {
     const int devices = o->plan.mesh.devices;
-    const bool shares = o->cluster.shares > 0;
+    const bool replays = cluster_replays(&o->cluster);
     int64_t left = MOST_EVENTS;
-    struct events **events = open_events(devices, shares ? NULL : &left, err);
+    struct events **events = open_events(devices, replays ? NULL : &left, err);
     struct plan p = o->plan;
     const double start = measure_now();
     if (events == NULL) return ERR_MEMORY;
@@ -220,7 +232,7 @@ static enum error_code run(const struct train_options *o, struct train_record *r
     fflush(r->out);
     train_set_rates(&p.hyper, o, 0);
     enum error_code e = dry_run(&p, o->steps, o->unfolded, events, NULL, take_report, r, &r->folded, err);
-    if (!e && shares) e = replay(r, events, err);
+    if (!e && replays) e = replay(r, events, err);
     if (!e) e = plan_path_of(&r->plan->path, &o->cluster, &r->folded.folding, events, err);
     close_events(events, devices);
     if (e) return e;

@@ -350,6 +350,20 @@ void report_copies(const struct train_record *r)
             (unsigned long long)r->copies);
 }
 
+static void report_replay(const struct train_record *r)
+{
+    const struct cluster *c = &r->options->cluster;
+    const bool slows = c->contention.compute_percent > 0;
+    char without[80] = "";
+    if (r->unhindered > 0)
+        snprintf(without, sizeof without, "; %.1f us without %s", 1e-6 * (double)r->unhindered / (double)r->steps,
+                 slows && c->no_progress ? "these two" : "this");
+    say(r->out, 8, "        %.1f us a step with %s%s%s%s%s, replayed in order of time%s",
+        1e-6 * (double)r->replayed / (double)r->steps, c->shares > 0 ? "the links that devices share" : "",
+        c->shares > 0 && (slows || c->no_progress) ? " and " : "", slows ? "computing slowed by messages" : "",
+        slows && c->no_progress ? " and " : "", c->no_progress ? "no progress while a device computes" : "", without);
+}
+
 void report_virtual_time(const struct train_record *r)
 {
     const double step = report_virtual_step(r);
@@ -358,9 +372,7 @@ void report_virtual_time(const struct train_record *r)
         snprintf(beside, sizeof beside, "; on one device of it %.1f us, speed-up %.2f", 1e-6 * (double)r->alone,
                  (double)r->alone / step);
     say(r->out, 8, "virtual %.1f us a step on cluster %s%s", 1e-6 * step, r->options->cluster.name, beside);
-    if (r->shared > 0)
-        say(r->out, 8, "        %.1f us a step with the links that devices share, replayed in order of time",
-            1e-6 * (double)r->shared / (double)r->steps);
+    if (r->replayed > 0) report_replay(r);
     else fprintf(r->out, "        (lower bounds: contention is not modelled)\n");
 }
 
@@ -532,8 +544,10 @@ cJSON *report_object(const struct train_record *r, const char *format, bool step
     cJSON_AddNumberToObject(root, "median_step_seconds", median_seconds(r));
     cJSON_AddStringToObject(root, "cluster", r->options->cluster.name);
     cJSON_AddNumberToObject(root, "virtual_step_ps", report_virtual_step(r));
-    if (r->shared > 0)
-        cJSON_AddNumberToObject(root, "virtual_step_on_shared_links_ps", (double)r->shared / (double)r->steps);
+    if (r->replayed > 0)
+        cJSON_AddNumberToObject(root, "virtual_step_replayed_ps", (double)r->replayed / (double)r->steps);
+    if (r->unhindered > 0)
+        cJSON_AddNumberToObject(root, "virtual_step_unhindered_ps", (double)r->unhindered / (double)r->steps);
     if (r->alone > 0) cJSON_AddNumberToObject(root, "virtual_step_of_one_device_ps", (double)r->alone);
     cJSON_AddNumberToObject(root, "step_flops", report_step_flops(&r->options->plan));
     if (r->options->check) report_check_json(r, root);

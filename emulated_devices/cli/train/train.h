@@ -158,7 +158,8 @@ struct train_record {
     struct device_report *device;       /* [devices] */
     bool has_numbers;                   /* of the backend */
     picoseconds alone;                  /* virtual time of a step on one device; 0: there is no such step */
-    picoseconds shared;                 /* of all steps, with links that devices share; 0: there are none */
+    picoseconds replayed;               /* of all steps, replayed with all devices; 0: the cluster needs no replay */
+    picoseconds unhindered;             /* likewise, as if messages and computing did not hinder each other; 0: they do not */
     double validation;                  /* loss on the validation text */
     struct error encoders;              /* OK, or ERR_CHECK: of what is not text, how it differs */
     uint64_t copies;                    /* elements compared with another device's (replicas.h) */
