@@ -9,6 +9,7 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from .errors import DumpError
+from .experts import Mixture
 from .layouts import interleaved_qkv
 
 
@@ -33,6 +34,7 @@ class Watch:
     cols: np.ndarray                            # ours of each column of theirs
     piece: str = ""
     parts: tuple = ()                           # as in Place
+    item: int = 0                               # of a result that is several tensors
 
 
 @dataclass
@@ -42,6 +44,7 @@ class Names:
     layers: dict = field(default_factory=dict)  # module of a layer's attention -> our layer, for what is not a module's result
     heads: tuple = ()                           # (query heads, key heads, width)
     order: str = "bsh"                          # of the dimensions of an activation: "bsh" or "sbh"
+    mixtures: list = field(default_factory=list)        # layers whose experts are one module (experts.py)
     shapes: dict = field(init=False)
 
     def __post_init__(self):
@@ -129,18 +132,24 @@ def llama(config, layers=None, offset=0, prefix="model."):
 
 
 def gpt_oss(config, layers=None, offset=0, prefix="model."):
-    """GptOssForCausalLM of transformers: parameters only, because what an expert computes is no module's result.
+    """GptOssForCausalLM of transformers.
 
-    Its tensors of all experts have matrices [in, out], in which gates and gated values take turns.
+    Its tensors of all experts have matrices [in, out], in which gates and gated values take turns.  What an expert computes is no module's
+    result, and is seen if config._experts_implementation is "eager": one expert after the other.
     """
     D, H, K, A, F, V, L = _sizes(config)
-    E, turns = config["num_local_experts"], np.arange(2 * F) // 2 + np.arange(2 * F) % 2 * F
+    E, k, turns = config["num_local_experts"], config["num_experts_per_tok"], np.arange(2 * F) // 2 + np.arange(2 * F) % 2 * F
     t = llama(config, layers, offset, prefix)
-    t.watches, ours, at = [], "model.layers.{}.", prefix + "layers.{}."
+    ours, at = "model.layers.{}.", prefix + "layers.{}."
+    t.watches = [w for w in t.watches if ".mlp." not in w.name]
     for i in range(L) if layers is None else layers:
         here, there = ours.format(i), at.format(i - offset)
         for name in [n for n in t.parameters if n.startswith(there + "mlp.")]:
             del t.parameters[name]
+        t.mixtures.append(Mixture(i, there + "mlp.experts", there + "mlp.router", E, turns, F, D))
+        t.watches.append(Watch(f"h.{i}.router.logits", there + "mlp.router", "output", E, np.arange(E)))
+        t.watches.append(Watch(f"h.{i}.router.weights", there + "mlp.router", "output", k, np.arange(k), item=1))
+        t.watches.append(Watch(f"h.{i}.mlp.out", there + "mlp", "output", D, np.arange(D)))
         t.parameters[there + "self_attn.sinks"] = Place(here + "self_attn.sinks.weight", (H, 1), np.arange(H))
         t.parameters[there + "mlp.router.weight"] = Place(here + "mlp.router.weight", (E, D), np.arange(E))
         t.parameters[there + "mlp.router.bias"] = Place(here + "mlp.router.bias", (E, 1), np.arange(E))

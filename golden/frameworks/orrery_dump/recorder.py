@@ -17,10 +17,12 @@ as its shape says: fewer columns than the whole are this rank's of tp, fewer tok
 under sequence parallelism.  What fits neither is refused.  `explicit` of see() and parameter() takes any other layout.
 """
 import json
+import sys
+import types
 
 import numpy as np
 
-from . import deepspeed, fsdp1, modes, names as known
+from . import deepspeed, experts, fsdp1, modes, names as known
 from .errors import DumpError
 from .layouts import chunk, of_dtensor, of_parts, token_rows
 from .rank_file import AXES, RankFile
@@ -92,6 +94,7 @@ class Recorder:
         about = dict(dtype=dtype, program=program, parts=parts)
         self.file = into.file if into else RankFile(folder, rank, self.mesh, self.at, **about)
         self.model, self.handles, self.now, self.before = model, [], None, None
+        self.choices = experts.Choices(self.names.mixtures, batch[0] * batch[1])
         if before:
             self._keep_before(RankFile(f"{folder}-before", rank, self.mesh, self.at, **about), tuple(before))
         self._hook()
@@ -127,6 +130,34 @@ class Recorder:
         if not self.handles and self.names.watches:
             raise DumpError("the model has none of the modules of its names: is there a prefix before them?")
         self._hook_attention()
+        for mixture in self.names.mixtures:
+            self._hook_experts(mixture)
+
+    def _hook_experts(self, mixture):
+        """Rows of each expert, and which tokens they are."""
+        if mixture.module not in self.modules:
+            return                                                  # another stage's
+        take_back = experts.watch(self.modules[mixture.module], lambda *seen: self._saw_expert(mixture, *seen))
+        self.handles.append(types.SimpleNamespace(remove=take_back))
+        self.handles.append(self.modules[mixture.router].register_forward_hook(lambda _m, _i, out: self._chose(mixture, out[2])))
+
+    def _rows_now(self):
+        return token_rows(self.now["sequences"], self.now["positions"], self.batch[1])
+
+    def _chose(self, mixture, choices):
+        if self.now is not None:
+            self.choices.chose(mixture.layer, self._rows_now(), choices.cpu())
+
+    def _saw_expert(self, mixture, step, expert, tokens, t):
+        """t: rows of one expert in one step of its computation."""
+        if self.now is None:
+            return
+        name, rows, number = f"h.{mixture.layer}.{step}", self._rows_now()[tokens.cpu().numpy()], self.now["number"]
+        more = dict(piece=f"e{expert}" + ("" if number is None else f"m{number}"), micro=number)
+        times = self.now["times"]
+        self.choices.keep("act/" + name, mixture, expert, rows, _kept(t), dict(more, times=1.0))
+        if t.requires_grad:
+            t.register_hook(lambda g: self.choices.keep("grad/" + name, mixture, expert, rows, _kept(g), dict(more, times=times)))
 
     def _hook_attention(self):
         """Queries and keys after rotary positions are no module's result; transformers hands them to a registered function."""
@@ -138,10 +169,12 @@ class Recorder:
             from transformers.modeling_utils import ALL_ATTENTION_FUNCTIONS as functions
         except ImportError:
             return
-        if kind not in functions or "rope" not in json.dumps(list(config.to_dict())):
-            return
         layer_of = {id(self.modules[m]): i for m, i in self.names.layers.items() if m in self.modules}
-        inner = functions[kind]
+        own = sys.modules[type(next(self.modules[m] for m in self.names.layers if m in self.modules)).__module__]
+        inner = functions[kind] if kind in functions else getattr(own, "eager_attention_forward", None) if kind == "eager" else None
+        if inner is None or "rope" not in json.dumps(list(config.to_dict())):
+            return
+        registered = kind in functions
 
         def watched(module, query, key, value, *args, **kwargs):
             if id(module) in layer_of:
@@ -149,10 +182,10 @@ class Recorder:
             return inner(module, query, key, value, *args, **kwargs)
 
         functions[kind] = watched
-        self.handles.append(type("Restore", (), {"remove": staticmethod(lambda: functions.__setitem__(kind, inner))}))
+        self.handles.append(type("Restore", (), {"remove": staticmethod(lambda: functions.__setitem__(kind, inner) if registered else functions.__delitem__(kind))}))
 
     def _saw(self, watch, t):
-        t = t[0] if isinstance(t, (tuple, list)) else t
+        t = t[watch.item] if isinstance(t, (tuple, list)) else t
         self._keep_both(watch, t)
 
     def see(self, name, t=None, *, heads=None, order="bhsd", explicit=None):
@@ -345,12 +378,18 @@ class Recorder:
         """Write the file of this rank.  Refused if a mode that was asked for did not show."""
         modes.check_seen(self.mode, self.seen)
         self.stop()
+        self.choices.write(self.file)
         if self.before:
             file, axes, kept = self.before
             for name, g in kept.items():
                 self.parameter("grad/", name, g, like=self.parameters[name], partial=axes, file=file)
             file.save()
         return self.file.save()
+
+
+def _kept(t):
+    """A copy of a tensor's numbers, which the program may change later."""
+    return t.detach().clone()
 
 
 def _float32():

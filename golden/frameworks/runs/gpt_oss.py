@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""GPT-OSS of transformers on one process: gradients, weights and states, each of its tensors of all experts as many of ours.
+"""GPT-OSS of transformers on one process, with what its experts compute; each of its tensors of all experts is many of ours.
 
     golden/frameworks/runs/gpt_oss.py golden/gptoss-windows.safetensors dump && ./orrery check golden/gptoss-windows.safetensors dump/fp32
 """
@@ -22,6 +22,7 @@ def run(golden, out, case):
     model = model_of(golden, common.DTYPES[case.dtype])
     recorder = Recorder(model, None, out, batch=(golden.sequences, golden.tokens), dtype=case.dtype)
     recorder.start()
+    recorder.microbatch()
 
     def step_of(step):
         result = model(input_ids=golden.ids[step], output_router_logits=True)
@@ -29,6 +30,9 @@ def run(golden, out, case):
         loss = common.summed_loss(result.logits, golden.labels[step]) / golden.counted(step)
         loss = loss + golden.config["router_aux_loss_coef"] * result.aux_loss + golden.config["router_z_loss_coef"] * z
         loss.backward()
+        if step == 0:
+            recorder.number("balance_loss", result.aux_loss.detach())
+            recorder.number("z_loss", z.detach())
         return loss.detach()
 
     common.train(golden, recorder, model, step_of, masters=case.dtype == "fp32")

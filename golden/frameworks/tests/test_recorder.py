@@ -52,6 +52,63 @@ class GptOss(Folder):
         self.assertEqual(joined["start/model.layers.1.self_attn.sinks.weight"].tolist(), model.model.layers[1].self_attn.sinks[:, None].tolist())
         self.assertEqual(len(joined), 3 + 2 * (4 + 2 + 1 + 2 + 4 * E))         # norms and projections with biases of qkv and the output
 
+    def mixture(self, **more):
+        torch.manual_seed(0)
+        config = transformers.GptOssConfig(
+            vocab_size=11, hidden_size=8, num_hidden_layers=2, num_attention_heads=4, num_key_value_heads=2, head_dim=6, intermediate_size=5,
+            num_local_experts=3, num_experts_per_tok=2, max_position_embeddings=8, sliding_window=4, use_cache=False, attn_implementation="eager")
+        config._experts_implementation = more.get("experts", "eager")
+        model = transformers.GptOssForCausalLM(config).double()
+        for p in model.parameters():
+            torch.nn.init.normal_(p, std=0.5)
+        return model
+
+    def recorded(self, model, ids, folder, batches):
+        recorder = Recorder(model, None, folder, batch=tuple(ids.shape), dtype="fp64")
+        for i, sequences in enumerate(batches):
+            recorder.microbatch(sequences=sequences, number=i if len(batches) > 1 else None)
+            model(input_ids=ids[sequences]).logits.pow(2).sum().backward()
+        recorder.save()
+        return reader.join(folder)
+
+    def test_rows_of_experts_are_those_of_the_batch(self):
+        model, ids = self.mixture(), torch.randint(0, 11, (3, 4))
+        whole = self.recorded(model, ids, self.folder / "whole", [[0, 1, 2]])
+        apart = self.recorded(model, ids, self.folder / "apart", [[2], [0, 1]])
+        self.assertEqual(set(whole), set(apart))
+        self.assertIn("grad/h.1.attn.rotated", whole)
+        for name in whole:
+            np.testing.assert_allclose(apart[name], whole[name], rtol=1e-12, atol=1e-14, err_msg=name)
+        for layer in range(2):
+            at, experts = f"act/h.{layer}.", model.model.layers[layer].mlp.experts
+            chosen = np.argsort(-whole[at + "router.logits"], axis=1, kind="stable")[:, :2]
+            rows = sorted((e, t) for t in range(12) for e in chosen[t])
+            for i, (e, t) in enumerate(rows):
+                up = torch.from_numpy(whole[at + "ln_2"][t]) @ experts.gate_up_proj[e] + experts.gate_up_proj_bias[e]
+                act = torch.from_numpy(whole[at + "mlp.act"][i])
+                self.assertTrue(np.allclose(whole[at + "mlp.up"][i], torch.cat([up[::2], up[1::2]]).detach(), rtol=1e-12))
+                self.assertTrue(np.allclose(whole[at + "experts.out"][i], (act @ experts.down_proj[e] + experts.down_proj_bias[e]).detach(), rtol=1e-12))
+                weight = whole[at + "router.weights"][t, list(chosen[t]).index(e)]
+                self.assertTrue(np.allclose(whole[f"grad/h.{layer}.experts.out"][i], weight * whole[f"grad/h.{layer}.mlp.out"][t], rtol=1e-12))
+                self.assertTrue(np.allclose(whole[f"grad/h.{layer}.mlp.act"][i], whole[f"grad/h.{layer}.experts.out"][i] @ experts.down_proj[e].detach().numpy().T))
+
+    def test_forward_is_given_back(self):
+        model = self.mixture()
+        recorder = Recorder(model, None, self.folder, batch=(1, 4))
+        self.assertIn("forward", vars(model.model.layers[0].mlp.experts))
+        recorder.stop()
+        self.assertNotIn("forward", vars(model.model.layers[0].mlp.experts))
+
+    def test_experts_that_are_not_seen_are_refused(self):
+        model = self.mixture(experts="batched_mm")
+        with self.assertRaisesRegex(DumpError, r"model.layers.0.mlp.experts: nothing of its experts was seen: set config._experts_implementation"):
+            self.recorded(model, torch.randint(0, 11, (1, 4)), self.folder, [[0]])
+
+    def test_choices_of_other_ranks_must_be_known(self):
+        model, ids = self.mixture(), torch.randint(0, 11, (2, 4))
+        with self.assertRaisesRegex(DumpError, r"h.0.experts: the choices of 4 of 8 tokens are known"):
+            self.recorded(model, ids, self.folder, [[1]])
+
     def test_a_part_of_the_experts_is_refused(self):
         config = transformers.GptOssConfig(vocab_size=11, hidden_size=8, num_hidden_layers=1, num_attention_heads=4, num_key_value_heads=2, head_dim=6,
                                            intermediate_size=5, num_local_experts=3, num_experts_per_tok=2, max_position_embeddings=8)
