@@ -189,7 +189,7 @@ static int64_t split_count(const struct text *t, enum text_split s)
 enum error_code text_check_length(const struct text *t, int64_t S, struct error *err)
 {
     static const char *const what[] = { "training", "validation" };
-    for (int s = TEXT_TRAIN; s <= TEXT_VALIDATION; s++)
+    for (int s = TEXT_TRAIN; s <= (t->whole ? TEXT_TRAIN : TEXT_VALIDATION); s++)
         if (split_count(t, (enum text_split)s) < S + 2)
             return fail(err, ERR_USAGE, "%s: has %lld tokens for %s (of %lld), sequences of %lld need at least %lld",
                         t->name, (long long)split_count(t, (enum text_split)s), what[s], (long long)t->count,

@@ -8,6 +8,7 @@
 #define ORRERY_TEXT_H
 
 #include "ref/io/packing.h"
+#include <stdbool.h>
 #include <stddef.h>
 
 enum { TEXT_VOCABULARY = 256 };
@@ -19,6 +20,7 @@ struct text {
     uint8_t *bytes;                     /* [count]; owned */
     int64_t count;                      /* tokens in all */
     int64_t train;                      /* [0, train) is for training, [train, count) for validation */
+    bool whole;                         /* all of it is for training, and train is count */
     int files;                          /* number of files read */
     struct packing packing;             /* of the training part into sequences (samples.h); no samples: not cut */
     char name[200];                     /* for messages: the path, or the first path and how many more */
@@ -52,7 +54,7 @@ enum error_code text_load_tree(struct text *, const char *root, int64_t limit, s
 enum error_code text_load_named(struct text *, const char *path, struct error *);
 
 /**
- * Check that a text is long enough for sequences of S tokens: S + 2 in each split.
+ * Check that a text is long enough for sequences of S tokens: S + 2 in each split that it has.
  * @return OK, or ERR_USAGE with the tokens that there are and those that are needed.
  */
 enum error_code text_check_length(const struct text *, int64_t S, struct error *);

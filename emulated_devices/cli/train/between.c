@@ -9,9 +9,9 @@
 
 /* ---- checkpoints ------------------------------------------------------------------------------------------------- */
 
-static enum error_code save_in(struct session *r, const struct text *text, const char *dir, struct error *err)
+static enum error_code save_in(struct session *r, const struct train_data *data, const char *dir, struct error *err)
 {
-    cJSON *run = r->speaks ? train_run(r->options, text, err) : NULL;
+    cJSON *run = r->speaks ? train_run(r->options, data, r->trainer.step, err) : NULL;
     char *origin = run ? origin_text(r->options, err) : NULL;
     enum error_code e = comm_agree(r->trainer.comm, r->speaks && origin == NULL ? err->code : OK, err);
     if (!e) e = checkpoint_save(&r->trainer, dir, run, origin, err);
@@ -22,15 +22,15 @@ static enum error_code save_in(struct session *r, const struct text *text, const
     return r->speaks ? run_log_saved(&r->log, r->saved, dir, err) : OK;
 }
 
-enum error_code session_save(struct session *r, const struct text *text, struct error *err)
+enum error_code session_save(struct session *r, const struct train_data *data, struct error *err)
 {
     const struct train_options *o = r->options;
     char path[BUNDLE_PATH];
-    if (o->save_every == 0) return comm_agree(r->trainer.comm, save_in(r, text, o->save, err), err);
+    if (o->save_every == 0) return comm_agree(r->trainer.comm, save_in(r, data, o->save, err), err);
     if (r->saved == r->trainer.step) return OK;
     series_path(path, sizeof path, o->save, r->trainer.step);
     enum error_code e = comm_agree(r->trainer.comm, r->speaks ? series_make(o->save, err) : OK, err);
-    if (!e) e = save_in(r, text, path, err);
+    if (!e) e = save_in(r, data, path, err);
     if (!e && r->speaks && o->keep) e = series_prune(o->save, o->keep, err);
     return comm_agree(r->trainer.comm, e, err);
 }
@@ -50,7 +50,7 @@ static int asked_somewhere(struct session *r)
     return all == OK ? 0 : all == ERR_CHECK ? SIGINT : SIGTERM;
 }
 
-enum error_code between_steps(struct session *r, const struct text *text, int64_t i, struct error *err)
+enum error_code between_steps(struct session *r, const struct train_data *data, int64_t i, struct error *err)
 {
     const struct train_options *o = r->options;
     const int64_t step = r->trainer.step;
@@ -58,12 +58,12 @@ enum error_code between_steps(struct session *r, const struct text *text, int64_
     double validation = NAN;
     enum error_code e = OK;
     if (sound && is_due(step, o->eval_every)) {
-        e = print_sample(&r->trainer, text, 0, r->record.out, &validation, err);
+        e = print_sample(&r->trainer, data, 0, r->record.out, &validation, err);
         if (!e && r->speaks) report_evaluation(&r->record, step, validation);
     }
     if (!e && r->speaks) e = run_log_step(&r->log, i, validation, err);
     e = comm_agree(r->trainer.comm, e, err);
-    if (!e && sound && is_due(step, o->save_every)) e = fail_about(err, session_save(r, text, err), "--save");
+    if (!e && sound && is_due(step, o->save_every)) e = fail_about(err, session_save(r, data, err), "--save");
     if (!e) r->stopped = asked_somewhere(r);
     return e;
 }

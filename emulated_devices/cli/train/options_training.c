@@ -7,8 +7,16 @@ void training_options(struct option_list *to, struct train_options *o, struct tr
         { .kind = OPTION_HEADING, .help = "Model and text" },
         { "--model", "NAME|DIR", OPTION_STRING, &w->model,
           .help = "a preset, or a folder with config.json and model.safetensors" },
-        { "--data", "FILE", OPTION_STRING, &o->data,
-          .help = "text to learn, or a folder of sources and documents; default: two plays of Shakespeare" },
+        { "--data", "FILE[:WEIGHT],..", OPTION_STRING, &o->data,
+          .help = "text to learn, or a folder of sources and documents; or files of tokens, NAME.bin, and several of "
+                  "one kind, each with a weight or none (docs/text.md); default: two plays of Shakespeare" },
+        { "--eval-data", "FILE,..", OPTION_STRING, &o->eval_data,
+          .help = "text or tokens that are held out; default: the last tenth of --data" },
+        { "--tokenizer", "PATH", OPTION_STRING, &o->tokenizer,
+          .help = "read texts as tokens, by a tokenizer.json or the folder of a model that has one; a preset gets its "
+                  "vocabulary" },
+        { "--vocabulary", "N", OPTION_INT, &w->vocabulary, .min = 2, .max = 1 << 24,
+          .help = "of a preset: how many tokens there are; default: its own, or those of --tokenizer" },
         { "--pack", "FILE", OPTION_STRING, &o->pack,
           .help = "cut the text into samples of these lengths, one on each line, and pack them into sequences; or "
                   "lognormal: drawn lengths with a long tail; docs/packing.md" },

@@ -52,21 +52,39 @@ void report_shape(const struct train_record *r)
             p->micros == 1 ? "" : "es");
 }
 
-void report_start(const struct train_record *r, const struct text *text)
+/* Files of tokens, and whose sequences come how often. */
+static void report_tokens(FILE *out, const struct corpus *c)
+{
+    int64_t tokens = 0;
+    for (int i = 0; i < c->parts; i++) tokens += c->part[i].count;
+    say(out, 8, "tokens  %lld, in %lld windows of %lld: each once, then all in another order", (long long)tokens,
+        (long long)c->windows, (long long)c->S);
+    for (int i = 0; i < c->groups; i++) {
+        const struct corpus_group *g = &c->group[i];
+        char share[48] = "", more[32] = "";
+        if (c->groups > 1) snprintf(share, sizeof share, "%d of %d: ", g->share, c->period);
+        if (g->parts > 1) snprintf(more, sizeof more, " and %d more", g->parts - 1);
+        say(out, 8, "        %s%s%s, %lld windows", share, c->part[g->part].file->name, more, (long long)g->windows);
+    }
+}
+
+static void report_data(FILE *out, const struct train_data *data, const struct plan *p)
+{
+    if (train_data_has_tokens(data)) report_tokens(out, &data->train);
+    else say(out, 8, "text    %s, %lld bytes", printable_path(data->text.name).text, (long long)data->text.count);
+    if (data->text.packing.samples) report_packing(out, &data->text.packing);
+    if (p->model.V > TEXT_VOCABULARY && (!train_data_has_tokens(data) || data->file[0].bytes == 1))
+        say(out, 8, "warning model V=%lld, but the text is bytes, 0 to 255: --tokenizer PATH", (long long)p->model.V);
+}
+
+void report_start(const struct train_record *r, const struct train_data *data)
 {
     const struct train_options *o = r->options;
-    const struct plan *p = &o->plan;
     report_shape(r);
-    say(r->out, 8, "text    %s, %lld bytes", printable_path(text->name).text, (long long)text->count);
-    if (o->pack) report_packing(r->out, &text->packing);
+    report_data(r->out, data, &o->plan);
     if (o->resume)
         say(r->out, 8, "resumed %s, at step %lld", printable_path(o->resume).text, (long long)o->saved.step);
     if (r->overridden[0]) say(r->out, 8, "differs from the saved run: %s", r->overridden);
-    if (p->model.V > TEXT_VOCABULARY)
-        say(r->out, 8,
-            "warning the model has V=%lld tokens, but the text is read as bytes: only tokens 0 to 255 occur; use a "
-            "model with V=256, such as --model small",
-            (long long)p->model.V);
     if (o->check)
         say(r->out, 8, "check   against one device, with bounds measured by adding random rounding errors to a second "
             "one-device run");

@@ -4,6 +4,7 @@
  * given from the list.  The others are facts: the model's shape, the text's checksum.  Settings that do not change the
  * function are not in the list: the mesh, schemes that compute the same sums, the number of steps, what is printed.
  */
+#include "emulated_devices/cli/train/data_words.h"
 #include "emulated_devices/cli/train/train.h"
 #include "ref/io/samples.h"
 #include "ref/io/sha256.h"
@@ -130,23 +131,38 @@ static void add_path(struct run_list *l, const char *flag, const char *path)
     else if (getcwd(here, sizeof here)) add(l, flag, "%s/%s", here, path);
 }
 
-static void add_text(struct run_list *l, const struct train_options *o, const struct text *text)
+/* A list of files may be long. */
+static void add_data(struct run_list *l, const char *flag, const char *words)
 {
-    if (o->data) add_path(l, "--data", o->data);
-    add(l, "text", "%lld bytes, SHA-256 %s", (long long)text->count, sha256_of(text->bytes, (size_t)text->count).text);
+    char here[TEXT_LENGTH / 2];
+    char *text = words && getcwd(here, sizeof here) ? data_words_with_paths(words, here) : NULL;
+    if (words && (text == NULL || cJSON_AddStringToObject(l->run, flag, text) == NULL)) l->full = true;
+    free(text);
+}
+
+static void add_text(struct run_list *l, const struct train_options *o, const struct train_data *data, int64_t step)
+{
+    const struct data_facts facts = train_data_facts(data);
+    const struct packing *p = &data->text.packing;
+    add_data(l, "--data", o->data);
+    add_data(l, "--eval-data", o->eval_data);
+    if (o->tokenizer) add_path(l, "--tokenizer", o->tokenizer);
+    add(l, "text", "%s", facts.train);
+    if (facts.held[0]) add(l, "held-out text", "%s", facts.held);
+    if (train_data_has_tokens(data)) add_whole(l, SEQUENCES_TAKEN, train_data_position(data, step));
     if (o->pack == NULL) return;
     if (strcmp(o->pack, SAMPLES_LOGNORMAL) == 0) add(l, "--pack", "%s", o->pack);
     else add_path(l, "--pack", o->pack);
     add(l, "lengths of samples", "SHA-256 %s",
-        sha256_of(text->packing.length, (size_t)text->packing.samples * sizeof *text->packing.length).text);
+        sha256_of(p->length, (size_t)p->samples * sizeof *p->length).text);
 }
 
-cJSON *train_run(const struct train_options *o, const struct text *text, struct error *err)
+cJSON *train_run(const struct train_options *o, const struct train_data *data, int64_t step, struct error *err)
 {
     struct run_list l = { .run = cJSON_CreateObject() };
     enum error_code e = OK;
     add_model(&l, &o->plan.model);
-    add_text(&l, o, text);
+    add_text(&l, o, data, step);
     add(&l, "--seed", "%llu", (unsigned long long)o->plan.seed);
     if (o->plan.batches) add(&l, "batch plan of --batches", "SHA-256 %s", o->batches.digest.text);
     else add_whole(&l, "--batch", o->plan.B);
@@ -217,9 +233,11 @@ static const char *text_of(const cJSON *run, const char *name)
 
 static bool differs(const cJSON *saved, const cJSON *now, const char *name)
 {
-    /* files may have moved */
-    return strcmp(name, "--data") != 0 && strcmp(name, "--pack") != 0 &&
-           strcmp(text_of(saved, name), text_of(now, name)) != 0;
+    /* files may have moved; a run goes on after what it has taken */
+    static const char *const others[] = { "--data", "--eval-data", "--tokenizer", "--pack", SEQUENCES_TAKEN };
+    for (size_t i = 0; i < sizeof others / sizeof *others; i++)
+        if (strcmp(name, others[i]) == 0) return false;
+    return strcmp(text_of(saved, name), text_of(now, name)) != 0;
 }
 
 /* Settings that cannot be changed even with --override: there are no states for other values. */
@@ -259,14 +277,14 @@ bool train_changes_loss_scale(const struct train_options *o)
     return saved == NULL || strtod(saved->valuestring, NULL) != plan_loss_scale(&o->plan).scale;
 }
 
-enum error_code train_check_saved(const struct train_options *o, const struct text *text, char *differences,
+enum error_code train_check_saved(const struct train_options *o, const struct train_data *data, char *differences,
                                   size_t size, struct error *err)
 {
     struct found f = { .text = differences, .size = size };
     char more[40] = "";
     differences[0] = '\0';
     if (!o->resume) return OK;
-    cJSON *now = train_run(o, text, err);
+    cJSON *now = train_run(o, data, o->saved.step, err);
     if (now == NULL) return err->code;
     compare(&f, o->saved.run, now);
     cJSON_Delete(now);

@@ -1,78 +1,72 @@
 /* sample.c -- evaluates the trained model: collects its weights on rank 0, computes its loss on held-out text, and
  * prints a sample. */
 #include "emulated_devices/cli/train/train.h"
-#include "ref/numeric/philox.h"
-#include <math.h>
+#include "ref/text/generate.h"
 #include <stdio.h>
 #include <stdlib.h>
-#include <string.h>
 
 #define TEMPERATURE 0.8
+enum { PROMPT = 16 };
 
-/* A token drawn from softmax(logits / temperature) by a number in [0,1). */
-static int32_t draw(const struct tensor logits, int64_t row, double u)
+struct writer { struct text_stream text; enum error_code failed; struct error error; };
+
+static void write_token(void *context, int32_t token)
 {
-    const int64_t V = tensor_cols(logits);
-    double top = -INFINITY, total = 0;
-    for (int64_t v = 0; v < V; v++) top = fmax(top, tensor_get(logits, row * V + v));
-    for (int64_t v = 0; v < V; v++) total += exp((tensor_get(logits, row * V + v) - top) / TEMPERATURE);
-    for (int64_t v = 0; v < V; v++) {
-        u -= exp((tensor_get(logits, row * V + v) - top) / TEMPERATURE) / total;
-        if (u < 0) return (int32_t)v;
-    }
-    return (int32_t)V - 1;
+    struct writer *w = context;
+    if (!w->failed) w->failed = text_stream_add(&w->text, token, &w->error);
 }
 
-/* Print a byte of text; a token that is no byte as a number. */
-static void print_token(FILE *out, int32_t token)
+static void write_all(struct writer *w, const struct token_ids *ids)
 {
-    if (token == '\n') fprintf(out, "\n    ");
-    else if ((token >= ' ' && token <= '~') || token == '\t') fputc(token, out);
-    else if (token < TEXT_VOCABULARY) fputc('?', out);
-    else fprintf(out, "<%ld>", (long)token);
+    for (int64_t i = 0; i < ids->count; i++) write_token(w, ids->id[i]);
 }
 
-/* The window slides when it is full; the prompt is the start of the validation text. */
-static enum error_code write_text(struct transformer *m, const struct text *text, int bytes, uint64_t seed, FILE *out,
-                                  struct error *err)
+/* The prompt is the start of the held-out text. */
+static enum error_code start_prompt(struct token_ids *ids, const struct train_data *data, int64_t S, struct error *err)
 {
-    const int64_t S = m->config.S;
-    int64_t length = S / 2 < 16 ? S / 2 + 1 : 16;
-    int32_t *window = calloc((size_t)(2 * S), sizeof *window);
-    if (window == NULL) return fail(err, ERR_MEMORY, "no memory to sample");
-    for (int64_t i = 0; i < length; i++) window[i] = text->bytes[text->train + i];
+    int32_t prompt[PROMPT];
+    const int64_t length = S / 2 < PROMPT ? S / 2 + 1 : PROMPT;
+    train_data_prompt(data, length, prompt);
+    for (int64_t i = 0; i < length; i++)
+        if (!token_ids_add(ids, prompt[i])) return fail(err, ERR_MEMORY, "no memory to sample");
+    return OK;
+}
+
+static enum error_code write_text(struct transformer *m, const struct train_data *data, int tokens, uint64_t seed,
+                                  FILE *out, struct error *err)
+{
+    const struct sampling how = { .temperature = TEMPERATURE, .top_p = 1, .seed = seed };
+    struct writer w = { .text = { .tokenizer = data->tokenizer, .out = out, .indent = "    " } };
+    struct token_ids ids = { 0 };
     fprintf(out, "\nsample  (prompt in brackets)\n    [");
-    for (int64_t i = 0; i < length; i++) print_token(out, window[i]);
+    enum error_code e = start_prompt(&ids, data, data->plan->S, err);
+    if (!e) write_all(&w, &ids);
+    text_stream_end(&w.text);
     fprintf(out, "]");
-    enum error_code e = OK;
-    for (int i = 0; i < bytes && !e; i++) {
-        double loss;
-        if (length == S) memmove(window, window + S / 2, sizeof *window * (size_t)(S - S / 2)), length = S - S / 2;
-        e = transformer_forward(m, window, window, 1, length, &loss, err);
-        if (e) break;
-        window[length] = draw(m->logits, length - 1, random_uniform(seed, random_stream("sample"), (uint64_t)i));
-        print_token(out, window[length++]);
-    }
+    if (!e) e = generate(m, &ids, tokens, &how, NULL, 0, write_token, &w, err);
+    text_stream_end(&w.text);
     fprintf(out, "\n");
-    free(window);
+    if (!e && w.failed) e = fail(err, w.failed, "%s", w.error.text);
+    text_stream_free(&w.text);
+    token_ids_free(&ids);
     return e;
 }
 
 /* The mean loss on one batch of the validation text, always the same one. */
-static enum error_code validation_loss(struct transformer *m, const struct plan *p, const struct text *text,
+static enum error_code validation_loss(struct transformer *m, const struct plan *p, const struct train_data *data,
                                        double *loss, struct error *err)
 {
     const int64_t B = plan_most_sequences(p);
     const size_t n = (size_t)(B * p->S);
     int32_t *ids = malloc(2 * n * sizeof *ids);
     if (ids == NULL) return fail(err, ERR_MEMORY, "no memory for a validation batch");
-    text_batch(text, TEXT_VALIDATION, p->seed, 0, p->S, 0, B, ids, ids + n);
+    train_data_fill_held(data, 0, 0, B, ids, ids + n);
     enum error_code e = transformer_forward(m, ids, ids + n, B, p->S, loss, err);
     free(ids);
     return e;
 }
 
-enum error_code print_sample(struct trainer *t, const struct text *text, int bytes, FILE *out, double *validation,
+enum error_code print_sample(struct trainer *t, const struct train_data *data, int bytes, FILE *out, double *validation,
                              struct error *err)
 {
     struct model_config config = t->plan.model;
@@ -84,8 +78,8 @@ enum error_code print_sample(struct trainer *t, const struct text *text, int byt
     for (int i = 0; i < model_param_count(&config) && !e; i++)
         collect_model(t, i, t->comm->rank == 0 ? m.w[i] : tensor_none);
     if (t->comm->rank == 0) {
-        if (!e) e = validation_loss(&m, &t->plan, text, validation, err);
-        if (!e && bytes > 0) e = write_text(&m, text, bytes, t->plan.seed, out, err);
+        if (!e) e = validation_loss(&m, &t->plan, data, validation, err);
+        if (!e && bytes > 0) e = write_text(&m, data, bytes, t->plan.seed, out, err);
         if (m.params) transformer_close(&m);
     }
     return comm_agree(t->comm, e, err);

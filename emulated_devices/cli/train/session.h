@@ -29,9 +29,9 @@ struct session {
  * Collective over all devices.
  * @param i  the step's number in this run, from 0.
  */
-enum error_code between_steps(struct session *r, const struct text *, int64_t i, struct error *);
+enum error_code between_steps(struct session *r, const struct train_data *, int64_t i, struct error *);
 
 /** Save the checkpoint of --save, after the last step.  Collective over all devices. */
-enum error_code session_save(struct session *r, const struct text *, struct error *);
+enum error_code session_save(struct session *r, const struct train_data *, struct error *);
 
 #endif

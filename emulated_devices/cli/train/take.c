@@ -25,24 +25,31 @@ static enum error_code take_folder(struct train_options *o, struct checkpoint *c
     return checkpoint_config(c, &o->plan.model, err);
 }
 
-/* A preset has no weights yet, so it gets positions for longer sequences. */
-static enum error_code take_preset(struct train_options *o, const char *model, int seq, int64_t *batch,
-                                   struct error *err)
+/* A preset has no weights yet, so it gets positions for longer sequences, and another vocabulary. */
+static enum error_code take_preset(struct train_options *o, const char *model, const struct train_words *w,
+                                   int64_t *batch, struct error *err)
 {
     struct model_config *const c = &o->plan.model;
-    const enum error_code e = model_config_preset(c, batch, model, err);
-    if (!e && seq > c->S) c->S = seq;
+    int32_t tokens = 0;
+    enum error_code e = model_config_preset(c, batch, model, err);
+    if (!e && w->seq > c->S) c->S = w->seq;
+    if (!e && o->tokenizer && !w->vocabulary) e = train_data_vocabulary(o->tokenizer, &tokens, err);
+    if (!e && w->vocabulary) c->V = w->vocabulary;
+    else if (!e && tokens > c->V) c->V = tokens;
     return e;
 }
 
 /* --model NAME or DIR; a resumed run uses the checkpoint's, unless one is given, which train_check_saved compares. */
-static enum error_code take_model(struct train_options *o, const char *model, int seq, int64_t *batch,
+static enum error_code take_model(struct train_options *o, const struct train_words *w, int64_t *batch,
                                   struct error *err)
 {
+    const char *model = w->model;
     *batch = 8;
+    if (w->vocabulary && (o->resume || (model && is_folder(model))))
+        return fail(err, ERR_USAGE, "--vocabulary %d: is for presets; a model of files has its own", w->vocabulary);
     if (o->resume && model == NULL) return fail_about(err, take_folder(o, &o->saved, batch, err), "--resume");
     if (model == NULL) model = model_presets[0].config.name;
-    if (!is_folder(model)) return take_preset(o, model, seq, batch, err);
+    if (!is_folder(model)) return take_preset(o, model, w, batch, err);
     struct checkpoint c;
     enum error_code e = checkpoint_open(&c, model, err);
     if (!e) e = take_folder(o, &c, batch, err);
@@ -324,7 +331,8 @@ static enum error_code take_check(struct train_options *o, const struct train_wo
         return fail(err, ERR_USAGE, "--check %s: must be ref or a golden file, NAME.safetensors; did you mean ref?",
                     printable(o->check).text);
     if (o->golden &&
-        (w->model || o->resume || o->data || o->save || o->trace || w->batch || w->seq || w->lr >= 0 ||
+        (w->model || o->resume || o->data || o->eval_data || o->tokenizer || w->vocabulary || o->save || o->trace ||
+         w->batch || w->seq || w->lr >= 0 ||
          w->dropout >= 0 || w->untied || m->router || m->zero || m->top_p > 0 || m->streams || m->prefix || w->as))
         return fail(err, ERR_USAGE,
                     "--check %s: the golden file says what is trained; of the model, the text and the training only "
@@ -352,7 +360,7 @@ static enum error_code take_parts(struct train_options *o, const struct run_kind
 {
     struct plan *const p = &o->plan;
     int64_t usual_batch;
-    enum error_code e = take_model(o, w->model, w->seq, &usual_batch, err);
+    enum error_code e = take_model(o, w, &usual_batch, err);
     take_experts(p, w->dispatch, w->size);
     if (!e) e = mesh_make(&p->mesh, w->size, err);
     if (!e) e = optimizer_find(&p->optimizer, w->optimizer, err);

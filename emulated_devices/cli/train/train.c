@@ -14,51 +14,19 @@
 #include "emulated_devices/verify/reference/encoders.h"
 #include "emulated_devices/verify/reference/replicas.h"
 #include "ref/io/output.h"
-#include "ref/io/samples.h"
 #include "ref/io/terminal.h"
 #include "ref/ops/threads.h"
 #include <stdlib.h>
 #include <string.h>
 
-/* ---- text -------------------------------------------------------------------------------------------------------- */
+struct source { const struct train_data *data; bool held; };
 
-struct text_source { const struct text *text; uint64_t seed; int64_t S; enum text_split split; };
-
-static void fill_from_text(const void *context, int64_t step, int64_t first, int64_t count, int32_t *ids,
-                           int32_t *labels, int32_t *within)
+static void fill(const void *context, int64_t step, int64_t first, int64_t count, int32_t *ids, int32_t *labels,
+                 int32_t *within)
 {
-    const struct text_source *s = context;
-    if (within != NULL) samples_batch(s->text, s->seed, step, first, count, ids, labels, within);
-    else text_batch(s->text, s->split, s->seed, step, s->S, first, count, ids, labels);
-}
-
-/* Bytes are tokens. */
-static enum error_code check_padding(const struct model_config *c, const struct text *text, struct error *err)
-{
-    const uint8_t *at = c->padding && c->padding <= TEXT_VOCABULARY
-                            ? memchr(text->bytes, (int)c->padding - 1, (size_t)text->count)
-                            : NULL;
-    const int32_t token = at ? *at : 0;
-    return at ? model_config_check_inputs(c, &token, 1, text->name, err) : OK;
-}
-
-static enum error_code load_text(const struct train_options *o, struct text *text, struct error *err)
-{
-    *text = (struct text){ 0 };
-    if (o->golden) return OK;           /* it has its own batches */
-    if (o->plan.model.V < TEXT_VOCABULARY)
-        return fail(err, ERR_PLAN, "model %s has V=%lld tokens; text needs %d, one for each byte", o->plan.model.name,
-                    (long long)o->plan.model.V, TEXT_VOCABULARY);
-    enum error_code e = text_load_named(text, o->data, err);
-    if (!e) {
-        e = text_check_length(text, o->plan.S, err);
-        if (!e) e = check_padding(&o->plan.model, text, err);
-        if (e) text_free(text);
-    }
-    e = fail_about(err, e, o->data ? "--data" : "--data is not given, and");
-    if (!e && o->pack) e = fail_about(err, samples_pack(text, o->pack, o->plan.S, o->plan.seed, err), "--pack");
-    if (e) text_free(text);
-    return e;
+    const struct source *s = context;
+    if (s->held) train_data_fill_held(s->data, step, first, count, ids, labels);
+    else train_data_fill(s->data, step, first, count, ids, labels, within);
 }
 
 /* Before training, check that output files can be written. */
@@ -193,13 +161,13 @@ static enum error_code collect_record(struct session *r, enum error_code e, stru
 }
 
 /* Evaluate the model, unless it has diverged.  At the end all devices know whether it has. */
-static enum error_code judge(struct session *r, const struct text *text, struct error *err)
+static enum error_code judge(struct session *r, const struct train_data *data, struct error *err)
 {
     const struct train_options *o = r->options;
     enum error_code e = OK;
     r->record.divergence = r->divergence;
     if (!r->divergence.what && r->record.has_numbers && !o->infers)
-        e = print_sample(&r->trainer, text, o->sample, r->record.out, &r->record.validation, err);
+        e = print_sample(&r->trainer, data, o->sample, r->record.out, &r->record.validation, err);
     if (e) return e;
     if (r->speaks) find_divergence(&r->record);
     struct error unread;
@@ -295,7 +263,7 @@ static void say_stopped(const struct session *r)
         saved);
 }
 
-static enum error_code train_steps(struct session *r, const struct text *text, struct error *err)
+static enum error_code train_steps(struct session *r, const struct train_data *data, struct error *err)
 {
     const struct train_options *o = r->options;
     enum error_code e = OK;
@@ -306,19 +274,19 @@ static enum error_code train_steps(struct session *r, const struct text *text, s
     for (int64_t i = 0; i < o->steps && !e && !r->divergence.what && !r->stopped; i++) {
         e = one_step(r, i, err);
         if (!e && r->speaks) report_step(&r->record, i);
-        if (!e) e = between_steps(r, text, i, err);
+        if (!e) e = between_steps(r, data, i, err);
         end_trace(r, i + 1);
     }
     r->record.stopped = r->stopped;
     end_trace(r, INT64_MAX);
     if (e == OK || e == ERR_MEMORY) e = collect_record(r, e, err);
-    if (!e) e = judge(r, text, err);
+    if (!e) e = judge(r, data, err);
     if (!e && r->speaks) time_alone(&r->record);
     if (!e && o->timeline)
         e = fail_about(err, timeline_write(&r->trainer, o->timeline, r->record.out, err), "--timeline");
     if (!e && r->speaks) report_end(&r->record);
     if (!e && o->trace) e = fail_about(err, write_trace(r, err), "--trace");
-    if (!e && o->save && !r->divergence.what) e = fail_about(err, session_save(r, text, err), "--save");
+    if (!e && o->save && !r->divergence.what) e = fail_about(err, session_save(r, data, err), "--save");
     if (!e && has_profile(o)) e = add_profile(r, err);
     if (!e && r->speaks) e = run_log_end(&r->log, err);
     if (!e && o->owners_out) e = fail_about(err, write_owners(r, err), "--owners-out");
@@ -329,13 +297,13 @@ static enum error_code train_steps(struct session *r, const struct text *text, s
     return comm_agree(r->trainer.comm, e, err);
 }
 
-static enum error_code run_on_device(struct comm *comm, const struct train_options *o, const struct text *text,
+static enum error_code run_on_device(struct comm *comm, const struct train_options *o, const struct train_data *data,
                                      const char *overridden, int threads, int *status, struct error *err)
 {
     struct session r = { .options = o, .checking = o->check != NULL, .speaks = comm->rank == 0, .saved = -1,
                          .log = { .fd = -1, .events = { .fd = -1 } } };
-    const struct text_source tokens = { text, o->plan.seed, o->plan.S, o->infers ? TEXT_VALIDATION : TEXT_TRAIN };
-    const struct batch_source source = { fill_from_text, &tokens };
+    const struct source tokens = { data, o->infers };
+    const struct batch_source source = { fill, &tokens };
     enum error_code e = trainer_open(&r.trainer, &o->plan, comm, source, err);
     if (e) return e;
     r.record = (struct train_record){ .options = o, .threads = threads, .out = report_stream(o),
@@ -350,8 +318,8 @@ static enum error_code run_on_device(struct comm *comm, const struct train_optio
     begin_trace(&r);
     if (!e) e = load_weights(&r, err);
     if (!e && r.checking) e = start_reference(&r, source, err);
-    if (!e && r.speaks) report_start(&r.record, text);
-    if (!e) e = train_steps(&r, text, err);
+    if (!e && r.speaks) report_start(&r.record, data);
+    if (!e) e = train_steps(&r, data, err);
     if (!e && r.stopped) *status = 128 + r.stopped;
     run_log_close(&r.log);
     if (r.checking && r.speaks) reference_close(&r.reference);
@@ -365,12 +333,20 @@ static enum error_code run_on_device(struct comm *comm, const struct train_optio
     return e;
 }
 
+/* Devices on several machines read files of their own. */
+static enum error_code agree_on_data(struct comm *comm, const struct train_data *data, struct error *err)
+{
+    const struct data_facts facts = train_data_facts(data);
+    const struct sha256_text sum = sha256_of(&facts, sizeof facts);
+    return group_same(comm->everyone, sum.text, sizeof sum.text - 1, "--data: the text", err);
+}
+
 /* Under a launcher: run as one device. */
 static enum error_code train_device(const struct train_options *o, int *status, struct error *err)
 {
     struct device device;
     struct comm comm;
-    struct text text = { 0 };
+    struct train_data data = { 0 };
     char place[64], overridden[240] = "";
     const int threads = use_cores(o->plan.mesh.devices);
     uint64_t together;
@@ -395,15 +371,16 @@ static enum error_code train_device(const struct train_options *o, int *status, 
         announce_process(comm.rank, mesh_describe(&o->plan.mesh, comm.rank, place, sizeof place));
         e = group_same(comm.everyone, o->words.digest.text, sizeof o->words.digest.text - 1, "--config: the file", err);
         if (!e && o->plan.batches) e = batch_plan_agree(o->plan.batches, &comm, err);
-        if (!e) e = load_text(o, &text, err);
-        if (!e && comm.rank == 0) e = train_check_saved(o, &text, overridden, sizeof overridden, err);
+        if (!e) e = train_data_load(&data, o, err);
+        if (!e && comm.rank == 0) e = train_check_saved(o, &data, overridden, sizeof overridden, err);
         if (!e && comm.rank == 0) e = probe_outputs(o, err);
         if (!e && comm.rank == 0) e = under_launcher() ? check_budget(o, &together, err) : check_memory(o, err);
         e = comm_agree(&comm, e, err);
+        if (!e && !o->golden) e = agree_on_data(&comm, &data, err);
     }
     if (!e && o->golden) e = train_golden(&comm, o, err);
-    else if (!e) e = run_on_device(&comm, o, &text, overridden, threads, status, err);
-    text_free(&text);
+    else if (!e) e = run_on_device(&comm, o, &data, overridden, threads, status, err);
+    train_data_free(&data);
     comm_close(&comm);
     device_close(&device);
     return e;
@@ -413,12 +390,12 @@ static enum error_code train_device(const struct train_options *o, int *status, 
 static enum error_code launch_checked(const struct train_options *o, int argc, char **argv, int *status,
                                       struct error *err)
 {
-    struct text text;
+    struct train_data data;
     char overridden[240];
-    enum error_code e = load_text(o, &text, err);
+    enum error_code e = train_data_load(&data, o, err);
     if (e) return e;
-    e = train_check_saved(o, &text, overridden, sizeof overridden, err);
-    text_free(&text);
+    e = train_check_saved(o, &data, overridden, sizeof overridden, err);
+    train_data_free(&data);
     if (!e) e = probe_outputs(o, err);
     if (!e) e = check_memory(o, err);
     return e ? e : launch_devices(o->plan.mesh.devices, argc, argv, status, err);

@@ -3,13 +3,13 @@
 #define ORRERY_TRAIN_TRAIN_H
 
 #include "emulated_devices/cli/cli.h"
+#include "emulated_devices/cli/train/data.h"
 #include "ref/io/settings.h"
 #include "emulated_devices/model/checkpoint.h"
 #include "emulated_devices/model/dry_run.h"
 #include "emulated_devices/verify/reference/compare.h"
 #include "ref/io/json.h"
 #include "ref/io/output.h"
-#include "ref/io/text.h"
 #include <stdio.h>
 
 struct train_options;
@@ -33,7 +33,8 @@ struct train_options {
     bool plans;                         /* `orrery plan`: a step without its numbers */
     const char *model_dir;              /* folder of initial weights; NULL: drawn from the seed */
     const char *pack;                   /* lengths of samples that are packed into sequences; NULL: none are */
-    const char *data, *check, *dump, *save, *resume, *json, *trace, *timeline, *owners_out, *log, *tensorboard;
+    const char *data, *eval_data, *tokenizer;
+    const char *check, *dump, *save, *resume, *json, *trace, *timeline, *owners_out, *log, *tensorboard;
     int log_every, eval_every, save_every;      /* steps; 0: never */
     int keep;                           /* checkpoints of --save-every; 0: all */
     char resumed[4096];                 /* the checkpoint that --resume has found, where it is not the word itself */
@@ -73,8 +74,8 @@ enum error_code train_plan(const struct train_options *, struct error *);
 
 /* run.c: the settings that define a run, as texts: flags and facts. */
 
-/** @return an object for cJSON_Delete, or NULL and ERR_MEMORY. */
-cJSON *train_run(const struct train_options *, const struct text *, struct error *);
+/** @param step  steps done.  @return an object for cJSON_Delete, or NULL and ERR_MEMORY. */
+cJSON *train_run(const struct train_options *, const struct train_data *, int64_t step, struct error *);
 
 /** Take from a checkpoint every flag that defines the run and that the command line does not have.
  *  @return OK, or the error in a value. */
@@ -86,8 +87,8 @@ enum error_code train_take_saved(const struct checkpoint *, const struct option 
  * @param[out] differences  text with each difference, "--lr: saved 0.001, now 0.002"; empty if there is none.
  * @return OK, also with differences if the command line has --override; ERR_USAGE listing all of them.
  */
-enum error_code train_check_saved(const struct train_options *, const struct text *, char *differences, size_t size,
-                                  struct error *);
+enum error_code train_check_saved(const struct train_options *, const struct train_data *, char *differences,
+                                  size_t size, struct error *);
 
 /** Whether the command line of a resumed run has another initial loss scale than the saved run: then the saved current
  *  scale is not used. */
@@ -175,7 +176,7 @@ struct train_record {
 /* report.c: text and JSON. */
 FILE *report_stream(const struct train_options *);      /* the standard error if JSON goes to the standard output */
 void report_shape(const struct train_record *);         /* model, mesh and batch */
-void report_start(const struct train_record *, const struct text *);
+void report_start(const struct train_record *, const struct train_data *);
 void report_step(const struct train_record *, int64_t i);
 void report_evaluation(const struct train_record *, int64_t step, double loss);         /* on held-out text */
 void report_memory(const struct train_record *);        /* the peaks of every device */
@@ -218,7 +219,7 @@ enum error_code collect_reports(struct trainer *, int64_t steps, struct device_r
 
 /* sample.c: the trained model's loss on held-out text, and a sample of `bytes` bytes.  Collective over all devices;
  * rank 0 has the loss and prints the text. */
-enum error_code print_sample(struct trainer *, const struct text *, int bytes, FILE *out, double *validation,
+enum error_code print_sample(struct trainer *, const struct train_data *, int bytes, FILE *out, double *validation,
                              struct error *);
 
 #endif

@@ -25,7 +25,7 @@ struct train_words {
                                         /* NULL: not given */
     const char *placement, *dtype, *cluster, *optimizer;
     int size[AXIS_COUNT];
-    int batch, seq, micro, lr_steps;    /* 0: not given */
+    int batch, seq, micro, lr_steps, vocabulary;        /* 0: not given */
     int steps, warmup;                  /* warmup -1: not given */
     const char *rates;                  /* the schedule of the learning rate */
     int lr_decay;                       /* its last steps; 0: not given */

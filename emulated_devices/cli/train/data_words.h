@@ -1,0 +1,25 @@
+/* data_words.h -- what --data says: FILE or FILE:WEIGHT, several with commas. */
+#ifndef ORRERY_TRAIN_DATA_WORDS_H
+#define ORRERY_TRAIN_DATA_WORDS_H
+
+#include "ref/text/corpus.h"
+
+struct data_word {
+    const char *path;
+    int64_t weight;                     /* in millionths; 0: it has none */
+    int share;                          /* all weights as whole numbers without a common divisor; 0: none */
+};
+struct data_words { struct data_word *word; int count; char *text; };
+
+/**
+ * Read the value of --data or --eval-data.  The name of a file that is there is taken as it stands.
+ * @return OK; ERR_USAGE if a name is empty, a weight is wrong, or only some files have one; ERR_MEMORY.  After a
+ *         failure there is nothing to free.
+ */
+enum error_code data_words_read(struct data_words *, const char *words, struct error *);
+void data_words_free(struct data_words *);
+
+/** The same words with whole paths, for free(); NULL: no memory.  @param from  the folder that paths begin at. */
+char *data_words_with_paths(const char *words, const char *from);
+
+#endif

@@ -1,0 +1,32 @@
+#include "ref/numeric/permutation.h"
+#include "ref/numeric/philox.h"
+#include <assert.h>
+
+enum { ROUNDS = 4 };
+
+static uint64_t permute(uint64_t x, int half, const uint32_t key[2], uint64_t number)
+{
+    const uint64_t mask = (UINT64_C(1) << half) - 1;
+    uint64_t left = x >> half, right = x & mask;
+    for (uint32_t round = 0; round < ROUNDS; round++) {
+        const uint32_t counter[4] = { (uint32_t)right, round, (uint32_t)number, (uint32_t)(number >> 32) };
+        uint32_t w[4];
+        philox4x32(counter, key, w);
+        const uint64_t next = left ^ (w[0] & mask);
+        left = right, right = next;
+    }
+    return left << half | right;
+}
+
+int64_t permutation_item(int64_t i, int64_t n, uint64_t seed, uint64_t stream, uint64_t number)
+{
+    const uint64_t k = seed ^ stream;
+    const uint32_t key[2] = { (uint32_t)k, (uint32_t)(k >> 32) };
+    int half = 1;
+    uint64_t x = (uint64_t)i;
+    assert(0 <= i && i < n && n <= INT64_C(1) << 62);
+    while (UINT64_C(1) << 2 * half < (uint64_t)n) half++;
+    do x = permute(x, half, key, number);
+    while (x >= (uint64_t)n);
+    return (int64_t)x;
+}

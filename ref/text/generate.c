@@ -1,0 +1,161 @@
+#include "ref/text/generate.h"
+#include "ref/io/plain.h"
+#include "ref/numeric/philox.h"
+#include "ref/text/utf8.h"
+#include <stdlib.h>
+#include <string.h>
+
+/* ---- tokens ------------------------------------------------------------------------------------------------------ */
+
+static enum error_code next_token(struct transformer *m, const int32_t *ids, int64_t length, const struct sampling *s,
+                                  int64_t number, double *p, int32_t *token, struct error *err)
+{
+    double loss;
+    enum error_code e = transformer_forward(m, ids, ids, 1, length, &loss, err);
+    const struct tensor logits = m->config.logit_cap > 0 ? m->capped : m->logits;
+    if (!e) e = sampling_distribution(s, logits, length - 1, p, err);
+    if (!e) *token = sampling_draw(p, m->config.V, random_uniform(s->seed, random_stream("sample"), (uint64_t)number));
+    return e;
+}
+
+static bool is_one_of(int32_t token, const int32_t *list, int n)
+{
+    for (int i = 0; i < n; i++)
+        if (list[i] == token) return true;
+    return false;
+}
+
+/* Where the window begins: it slides by half of its length. */
+static int64_t window_start(int64_t start, int64_t length, int64_t S)
+{
+    while (length - start > S) start += S / 2 ? S / 2 : 1;
+    return start;
+}
+
+enum error_code generate(struct transformer *m, struct token_ids *ids, int64_t tokens, const struct sampling *s,
+                         const int32_t *stop, int stops, void (*tell)(void *context, int32_t token), void *context,
+                         struct error *err)
+{
+    double *const p = malloc((size_t)m->config.V * sizeof *p);
+    enum error_code e = p ? OK : fail(err, ERR_MEMORY, "no memory for %lld probabilities", (long long)m->config.V);
+    int64_t start = 0;
+    for (int64_t i = 0; i < tokens && !e; i++) {
+        int32_t token = 0;
+        start = window_start(start, ids->count, m->config.S);
+        e = next_token(m, ids->id + start, ids->count - start, s, i, p, &token, err);
+        if (!e && !token_ids_add(ids, token)) e = fail(err, ERR_MEMORY, "no memory for %lld tokens", (long long)tokens);
+        if (!e && tell) tell(context, token);
+        if (!e && is_one_of(token, stop, stops)) break;
+    }
+    free(p);
+    return e;
+}
+
+/* ---- text -------------------------------------------------------------------------------------------------------- */
+
+/* Tokens that are bytes, or none. */
+static char *text_of_bytes(const struct token_ids *ids, size_t *bytes)
+{
+    char *text = NULL;
+    FILE *f = open_memstream(&text, bytes);
+    for (int64_t i = 0; i < ids->count && f; i++)
+        if (ids->id[i] < 256) fputc(ids->id[i], f);
+        else fprintf(f, "<%d>", (int)ids->id[i]);
+    if (f && fclose(f) == 0) return text;
+    free(text);
+    return NULL;
+}
+
+/* The bytes at the end that the next token may complete to a character. */
+static size_t unfinished(const char *text, size_t bytes)
+{
+    for (size_t n = 1; n < UTF8_MOST && n <= bytes; n++) {
+        const uint8_t lead = (uint8_t)text[bytes - n];
+        if (lead < 0x80) return 0;
+        if (lead >= 0xC0) {
+            uint32_t c;
+            const size_t whole = lead >= 0xF0 ? 4 : lead >= 0xE0 ? 3 : 2;
+            return whole > n && utf8_first(text + bytes - n, n, &c) == -(int)n ? n : 0;
+        }
+    }
+    return 0;
+}
+
+static void show(FILE *out, const char *indent, const char *text, size_t bytes)
+{
+    char line[256];
+    while (bytes > 0) {
+        size_t n = bytes < sizeof line ? bytes : sizeof line - 1;
+        while (n > 1 && n < bytes && (text[n] & 0xC0) == 0x80) n--;     /* no character is cut */
+        for (size_t i = 0; i < n; i++)
+            if (text[i] == '\n' || text[i] == '\t') n = i ? i : 1;
+        memcpy(line, text, n);
+        line[n] = '\0';
+        if (line[0] != '\n' && line[0] != '\t') plain_text(line);
+        fputs(line, out);
+        if (line[0] == '\n' && indent) fputs(indent, out);
+        text += n, bytes -= n;
+    }
+    fflush(out);
+}
+
+static enum error_code decode_all(struct text_stream *t, struct error *err)
+{
+    char *text = NULL;
+    size_t bytes = 0;
+    int64_t wrong;
+    enum error_code e = t->tokenizer ? tokenizer_decode(t->tokenizer, t->ids.id, t->ids.count, true, &text, &bytes, err)
+                                     : OK;
+    if (!t->tokenizer) text = text_of_bytes(&t->ids, &bytes);
+    if (e) return e;
+    char *repaired = text ? malloc(3 * bytes + 1) : NULL;
+    if (repaired) {
+        const size_t rest = unfinished(text, bytes), whole = utf8_repair(repaired, text, bytes - rest, &wrong);
+        free(t->text);
+        t->text = repaired;
+        t->whole = whole;
+        t->bytes = whole + utf8_repair(repaired + whole, text + bytes - rest, rest, &wrong);
+        repaired[t->bytes] = '\0';
+    }
+    free(text);
+    return repaired ? OK : fail(err, ERR_MEMORY, "no memory for the text of %lld tokens", (long long)t->ids.count);
+}
+
+static void show_until(struct text_stream *t, size_t end)
+{
+    if (end <= t->shown) return;
+    if (t->out) show(t->out, t->indent, t->text + t->shown, end - t->shown);
+    t->shown = end;
+}
+
+/* A few tokens are enough to tell what a new one adds: a tokenizer may drop a blank at the beginning. */
+static enum error_code forget(struct text_stream *t, struct error *err)
+{
+    enum { MOST = 64, KEPT = 8 };
+    if (t->ids.count < MOST || t->shown < t->bytes) return OK;
+    memmove(t->ids.id, t->ids.id + t->ids.count - KEPT, KEPT * sizeof *t->ids.id);
+    t->ids.count = KEPT;
+    const enum error_code e = decode_all(t, err);
+    t->shown = t->bytes;
+    return e;
+}
+
+enum error_code text_stream_add(struct text_stream *t, int32_t token, struct error *err)
+{
+    enum error_code e = forget(t, err);
+    if (!e && !token_ids_add(&t->ids, token)) e = fail(err, ERR_MEMORY, "no memory for a token");
+    if (!e) e = decode_all(t, err);
+    if (!e) show_until(t, t->whole);
+    return e;
+}
+
+void text_stream_show(struct text_stream *t, FILE *out) { t->out = out; }
+
+void text_stream_end(struct text_stream *t) { show_until(t, t->bytes); }
+
+void text_stream_free(struct text_stream *t)
+{
+    token_ids_free(&t->ids);
+    free(t->text);
+    *t = (struct text_stream){ 0 };
+}

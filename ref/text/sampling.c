@@ -1,0 +1,94 @@
+#include "ref/text/sampling.h"
+#include <math.h>
+#include <stdbool.h>
+#include <stdlib.h>
+
+struct candidate { double score; int64_t token; };
+
+/* The largest first; of equals the one with the larger number, so that the smaller is cut first. */
+static int falling(const void *a, const void *b)
+{
+    const struct candidate *x = a, *y = b;
+    if (x->score != y->score) return x->score < y->score ? 1 : -1;
+    return (x->token < y->token) - (x->token > y->token);
+}
+
+/* How many of the first stay. */
+static int64_t cut_to_k(const struct candidate *c, int64_t n, int64_t k)
+{
+    if (k == 0 || k >= n) return n;
+    while (k < n && c[k].score == c[k - 1].score) k++;
+    return k;
+}
+
+/* Those go, the smallest first, whose sum is not above 1 - p. */
+static int64_t cut_to_p(const struct candidate *c, int64_t n, double top_p)
+{
+    double total = 0, gone = 0;
+    if (top_p >= 1) return n;
+    for (int64_t i = 0; i < n; i++) total += exp(c[i].score - c[0].score);
+    while (n > 1) {
+        gone += exp(c[n - 1].score - c[0].score) / total;
+        if (gone > 1 - top_p) break;
+        n--;
+    }
+    return n;
+}
+
+static int64_t largest(struct tensor logits, int64_t row)
+{
+    const int64_t V = tensor_cols(logits);
+    int64_t best = 0;
+    for (int64_t v = 1; v < V; v++)
+        if (tensor_get(logits, row * V + v) > tensor_get(logits, row * V + best)) best = v;
+    return best;
+}
+
+static enum error_code check_logits(struct tensor logits, int64_t row, struct error *err)
+{
+    const int64_t V = tensor_cols(logits);
+    bool any = false;
+    for (int64_t v = 0; v < V; v++) {
+        const double x = tensor_get(logits, row * V + v);
+        if (isnan(x) || x == INFINITY)
+            return fail(err, ERR_DIVERGED, "the logit of token %lld is %g", (long long)v, x);
+        any = any || isfinite(x);
+    }
+    return any ? OK : fail(err, ERR_DIVERGED, "no logit is finite");
+}
+
+enum error_code sampling_distribution(const struct sampling *s, struct tensor logits, int64_t row, double *p,
+                                      struct error *err)
+{
+    const int64_t V = tensor_cols(logits);
+    const enum error_code e = check_logits(logits, row, err);
+    if (e) return e;
+    for (int64_t v = 0; v < V; v++) p[v] = 0;
+    if (s->temperature == 0) {
+        p[largest(logits, row)] = 1;
+        return OK;
+    }
+    struct candidate *c = malloc((size_t)V * sizeof *c);
+    if (c == NULL) return fail(err, ERR_MEMORY, "no memory to sort %lld tokens", (long long)V);
+    for (int64_t v = 0; v < V; v++)
+        c[v] = (struct candidate){ tensor_get(logits, row * V + v) / s->temperature, v };
+    qsort(c, (size_t)V, sizeof *c, falling);
+    const int64_t n = cut_to_p(c, cut_to_k(c, V, s->top_k), s->top_p);
+    double total = 0;
+    for (int64_t i = 0; i < n; i++) total += exp(c[i].score - c[0].score);
+    for (int64_t i = 0; i < n; i++) p[c[i].token] = exp(c[i].score - c[0].score) / total;
+    free(c);
+    return OK;
+}
+
+int32_t sampling_draw(const double *p, int64_t V, double u)
+{
+    int64_t last = 0;
+    for (int64_t v = 0; v < V; v++) {
+        if (p[v] == 0) continue;
+        last = v;
+        u -= p[v];
+        if (u < 0) break;
+    }
+    return (int32_t)last;
+}

@@ -1,0 +1,142 @@
+/* token_file_read.c -- reads files of tokens.  They are mapped, not copied: what is not used is not read. */
+#include "ref/io/output.h"
+#include "ref/text/token_file.h"
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <unistd.h>
+
+enum { HEAD = 256 * 4, NARROW_MAGIC = 20240520, NARROW_VERSION = 1, WIDE_MAGIC = 20240801, WIDE_VERSION = 7 };
+
+bool token_file_is(const char *path)
+{
+    const size_t n = strlen(path);
+    return n > 4 && strcmp(path + n - 4, ".bin") == 0;
+}
+
+static enum error_code map(struct token_file *f, const char *path, struct error *err)
+{
+    int fd;
+    int64_t size;
+    *f = (struct token_file){ 0 };
+    snprintf(f->name, sizeof f->name, "%s", printable_path(path).text);
+    enum error_code e = file_open(path, &fd, &size, err);
+    if (e) return e;
+    if (size == 0) e = fail(err, ERR_FORMAT, "%s: is empty", f->name);
+    void *at = e ? MAP_FAILED : mmap(NULL, (size_t)size, PROT_READ, MAP_PRIVATE, fd, 0);
+    if (!e && at == MAP_FAILED) e = fail(err, ERR_FILE, "%s: cannot be mapped: %s", f->name, strerror(errno));
+    close(fd);
+    if (e) return e;
+    f->map = at, f->mapped = (size_t)size;
+    f->at = at;
+    return OK;
+}
+
+static int32_t word(const uint8_t *head, int i)
+{
+    return token_file_get(&(struct token_file){ .at = head, .bytes = 4 }, i);
+}
+
+/* Tokens are not 253 zeros: a file with these after three numbers has a head, whatever its magic number. */
+static bool has_head(const struct token_file *f)
+{
+    static const uint8_t zeros[HEAD - 12];
+    if (f->mapped >= 4 && (word(f->at, 0) == NARROW_MAGIC || word(f->at, 0) == WIDE_MAGIC)) return true;
+    return f->mapped >= HEAD && memcmp(f->at + 12, zeros, sizeof zeros) == 0 && word(f->at, 0) != 0;
+}
+
+static enum error_code read_head(struct token_file *f, struct error *err)
+{
+    const bool wide = word(f->at, 0) == WIDE_MAGIC;
+    const int version = wide ? WIDE_VERSION : NARROW_VERSION;
+    if (word(f->at, 0) != NARROW_MAGIC && !wide)
+        return fail(err, ERR_FORMAT, "%s: has a head with the magic number %d; llm.c writes %d or %d", f->name,
+                    (int)word(f->at, 0), NARROW_MAGIC, WIDE_MAGIC);
+    if (f->mapped < HEAD)
+        return fail(err, ERR_FORMAT, "%s: ends after %zu bytes, in its head of %d", f->name, f->mapped, HEAD);
+    if (word(f->at, 1) != version)
+        return fail(err, ERR_FORMAT, "%s: its head has version %d; with %d it must be %d", f->name,
+                    (int)word(f->at, 1), (int)word(f->at, 0), version);
+    const size_t body = f->mapped - HEAD;
+    f->bytes = wide ? 4 : 2;
+    f->count = word(f->at, 2);
+    if (f->count < 1 || body != (size_t)f->count * (size_t)f->bytes)
+        return fail(err, ERR_FORMAT, "%s: its head says %lld tokens of %d bytes, and %zu bytes follow", f->name,
+                    (long long)f->count, f->bytes, body);
+    f->at += HEAD;
+    return OK;
+}
+
+enum error_code token_file_open(struct token_file *f, const char *path, struct error *err)
+{
+    enum error_code e = map(f, path, err);
+    if (e) return e;
+    if (has_head(f)) e = read_head(f, err);
+    else if (f->mapped % 2)
+        e = fail(err, ERR_FORMAT, "%s: has %zu bytes, an odd number; tokens are numbers of 16 bits, or of 32 behind a "
+                                  "head", f->name, f->mapped);
+    else f->bytes = 2, f->count = (int64_t)(f->mapped / 2);
+    if (e) token_file_close(f);
+    return e;
+}
+
+enum error_code token_file_open_text(struct token_file *f, const char *path, struct error *err)
+{
+    const enum error_code e = map(f, path, err);
+    if (e) return e;
+    f->bytes = 1, f->count = (int64_t)f->mapped;
+    return OK;
+}
+
+void token_file_take(struct token_file *f, const char *path, struct token_ids *ids)
+{
+    *f = (struct token_file){ .bytes = 4, .count = ids->count };
+    snprintf(f->name, sizeof f->name, "%s", printable_path(path).text);
+    for (int64_t i = 0; i < ids->count; i++) {          /* as in a file: little-endian */
+        uint8_t *to = (uint8_t *)&ids->id[i];
+        const uint32_t x = (uint32_t)ids->id[i];
+        for (int b = 0; b < 4; b++) to[b] = (uint8_t)(x >> 8 * b);
+    }
+    f->at = (const uint8_t *)ids->id;
+    *ids = (struct token_ids){ 0 };
+}
+
+void token_file_close(struct token_file *f)
+{
+    if (f->map) munmap(f->map, f->mapped);
+    else free((void *)(uintptr_t)f->at);
+    *f = (struct token_file){ 0 };
+}
+
+enum error_code token_file_check(const struct token_file *f, int64_t vocabulary, struct error *err)
+{
+    if (f->bytes == 1 && vocabulary > UINT8_MAX) return OK;
+    for (int64_t i = 0; i < f->count; i++) {
+        const int32_t token = token_file_get(f, i);
+        if (token < 0 || token >= vocabulary)
+            return fail(err, ERR_FORMAT, "%s: token %lld is %lld; the model's are 0 to %lld", f->name, (long long)i,
+                        (long long)(uint32_t)token, (long long)vocabulary - 1);
+    }
+    return OK;
+}
+
+int64_t token_file_find(const struct token_file *f, int32_t token)
+{
+    for (int64_t i = 0; i < f->count; i++)
+        if (token_file_get(f, i) == token) return i;
+    return -1;
+}
+
+void token_file_digest(const struct token_file *f, struct sha256 *to)
+{
+    const int64_t bytes = f->count * f->bytes, all = (bytes + TOKEN_BLOCK - 1) / TOKEN_BLOCK;
+    const int64_t blocks = all < TOKEN_BLOCKS ? all : TOKEN_BLOCKS;
+    char head[64];
+    sha256_add(to, head, (size_t)snprintf(head, sizeof head, "%d x %lld;", f->bytes, (long long)f->count));
+    for (int64_t b = 0; b < blocks; b++) {
+        const int64_t from = (blocks > 1 ? b * (all - 1) / (blocks - 1) : 0) * TOKEN_BLOCK, left = bytes - from;
+        sha256_add(to, f->at + from, (size_t)(left < TOKEN_BLOCK ? left : TOKEN_BLOCK));
+    }
+}
