@@ -12,7 +12,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-enum { KERNEL_SECONDS = 20, WALL_SECONDS = 300, WORD = 16 };
+enum { KERNEL_SECONDS = 20, WALL_SECONDS = 300, WORD = 16, MEMORY = 512 << 20 };
 
 static void limit(int what, rlim_t most) { setrlimit((__rlimit_resource_t)what, &(struct rlimit){ most, most }); }
 
@@ -29,7 +29,7 @@ static void become_kernels(const struct judge *j, const struct kernel_trial *t, 
     for (int i = 0; i < KERNEL_NUMBERS; i++)
         snprintf(number[i], sizeof number[i], "%d", t->number[i]), words[3 + i] = number[i];
     if (nothing < 0 || dup2(in, 0) < 0 || dup2(out, 1) < 0 || dup2(nothing, 2) < 0) _exit(126);
-    limit(RLIMIT_CPU, KERNEL_SECONDS), limit(RLIMIT_AS, (rlim_t)4 << 30), limit(RLIMIT_FSIZE, 0), limit(RLIMIT_CORE, 0);
+    limit(RLIMIT_CPU, KERNEL_SECONDS), limit(RLIMIT_AS, (rlim_t)MEMORY), limit(RLIMIT_FSIZE, 0), limit(RLIMIT_CORE, 0);
     alarm(WALL_SECONDS);
     if (serve_user(j->user, &user, &group) && geteuid() == 0 &&
         (setgroups(0, NULL) != 0 || setgid((gid_t)group) != 0 || setuid((uid_t)user) != 0)) _exit(126);
@@ -67,6 +67,8 @@ static bool came_back(struct judge *j, int how, bool read)
 {
     if (WIFSIGNALED(how) && (WTERMSIG(how) == SIGALRM || WTERMSIG(how) == SIGXCPU || WTERMSIG(how) == SIGKILL))
         return judge_fails(j, "the kernels have not ended in %d s", KERNEL_SECONDS);
+    if (WIFSIGNALED(how) && WTERMSIG(how) == SIGSYS)
+        return judge_fails(j, "the kernels ask the operating system for something");
     if (WIFSIGNALED(how)) return judge_fails(j, "the kernels end with signal %d", WTERMSIG(how));
     if (WEXITSTATUS(how) == 3)
         return judge_fails(j, "no thread can go on: a barrier, or a mask, that not all of them reach");

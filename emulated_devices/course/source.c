@@ -1,3 +1,9 @@
+/* source.c -- what a student's text may have in it.
+ *
+ * The text is read as a compiler reads it: lines that a backslash continues are one, comments are blanks, also those of
+ * several lines, and what stands in quotes is no comment.  So a directive that begins behind a comment is seen.  Where
+ * two compilers could read it in two ways it is refused.
+ */
 #include "emulated_devices/course/source.h"
 #include <ctype.h>
 #include <stdio.h>
@@ -8,30 +14,70 @@ enum { LINE = 4096 };
 
 static const char *const headers[] = { "math.h", "string.h", "stddef.h", "stdint.h", "stdbool.h", "float.h", "limits.h",
                                        "course.h", NULL };
+static const char *const directives[] = { "define", "undef", "if", "ifdef", "ifndef", "elif", "else", "endif", "error",
+                                          "pragma", "include", "", NULL };
+static const char *const never[] = { "asm", "__asm", "__asm__", "__has_include", "__has_include_next", "__has_embed",
+                                     "_Pragma", "__pragma", NULL };
 
-/* The next line, with those that a backslash continues.  @return what follows it; NULL: it is too long. */
-static const char *read_line(const char *at, char line[LINE], int *lines)
+struct reader { const char *at; int number; };          /* number: of the line that `at` is in */
+
+/* The next character; 0: the end. */
+static char next_char(struct reader *r)
 {
-    size_t n = 0;
-    for (*lines = 0; *at; at++) {
-        if (*at == '\r') continue;
-        if (*at == '\\' && (at[1] == '\n' || (at[1] == '\r' && at[2] == '\n'))) {
-            at += at[1] == '\r' ? 2 : 1;
-            ++*lines;
+    for (;;) {
+        if (*r->at == '\r') {
+            r->at++;
             continue;
         }
-        if (*at == '\n') {
-            at++, ++*lines;
-            break;
-        }
-        if (n == LINE - 1) return NULL;
-        line[n++] = *at;
+        const char *end = r->at;
+        if (*end == '\\')
+            for (end++; *end == ' ' || *end == '\t' || *end == '\v' || *end == '\f' || *end == '\r';) end++;
+        if (end == r->at || *end != '\n') break;
+        r->at = end + 1, r->number++;                   /* blanks before the end of the line do not matter */
     }
-    line[n] = 0;
-    return at;
+    const char c = *r->at;
+    if (c) r->at++;
+    r->number += c == '\n';
+    return c;
+}
+
+static char peek_char(const struct reader *r)
+{
+    struct reader copy = *r;
+    return next_char(&copy);
 }
 
 static bool continues_name(char c) { return isalnum((unsigned char)c) || c == '_'; }
+
+/* The next line, as a compiler sees it.  @return NULL, or what is wrong with it. */
+static const char *read_line(struct reader *r, char line[LINE])
+{
+    enum { CODE, COMMENT, LINE_COMMENT } in = CODE;
+    char quote = 0;
+    size_t n = 0;
+    for (char c; (c = next_char(r)) != 0;) {
+        if (c == '\n' && in != COMMENT) break;
+        if (in == COMMENT && c == '*' && peek_char(r) == '/') next_char(r), in = CODE, c = ' ';
+        else if (in != CODE) continue;
+        else if (quote) {
+            if (c == quote) quote = 0;
+            else if (c == '\\' && peek_char(r) != '\n') {
+                if (n < LINE - 2) line[n++] = c;
+                c = next_char(r);
+            }
+        } else if (c == '/' && peek_char(r) == '*') next_char(r), in = COMMENT, c = ' ';
+        else if (c == '/' && peek_char(r) == '/') in = LINE_COMMENT, c = ' ';
+        else if (c == '"' && n > 0 && line[n - 1] == 'R') return "there can be no R\"..\"";
+        else if (c == '\'' && n > 0 && continues_name(line[n - 1]))
+            return "there can be no ' in or behind a name or a number";
+        else if (c == '"' || c == '\'') quote = c;
+        if (c == 0) break;
+        if (n >= LINE - 2) return "it is longer than 4094 characters";
+        line[n++] = c;
+    }
+    line[n] = 0;
+    return NULL;
+}
 
 static bool has_identifier(const char *line, const char *word)
 {
@@ -42,43 +88,54 @@ static bool has_identifier(const char *line, const char *word)
     return false;
 }
 
-/* Whether the line is no directive that includes something, or includes something that is allowed. */
-static bool includes_well(const char *line, const char *contract, char name[80])
+static bool is_one_of(const char *const *list, const char *word)
 {
-    char open, close;
+    for (; *list; list++)
+        if (strcmp(*list, word) == 0) return true;
+    return false;
+}
+
+/* Whether the line is no directive, or one that is allowed; name: of the file that it includes. */
+static bool directive_is_fine(const char *line, const char *contract, char name[80])
+{
+    char word[20] = "", open, close;
     name[0] = 0;
     while (isspace((unsigned char)*line)) line++;
     if (*line == '#') line++;
     else if (line[0] == '%' && line[1] == ':') line += 2;
     else return true;
     while (isspace((unsigned char)*line)) line++;
-    if (strncmp(line, "include", 7) != 0) return strncmp(line, "embed", 5) != 0;
-    if (sscanf(line, "include %c%79[^>\"]%c", &open, name, &close) != 3) return false;
-    for (int i = 0; headers[i]; i++)
-        if (strcmp(name, headers[i]) == 0) return true;
-    return strcmp(name, contract) == 0;
+    for (size_t n = 0; continues_name(*line) && n + 1 < sizeof word; n++) word[n] = *line++, word[n + 1] = 0;
+    if (continues_name(*line) || !is_one_of(directives, word)) return false;
+    if (strcmp(word, "pragma") == 0) return !has_identifier(line, "dependency") && !has_identifier(line, "pch_preprocess");
+    if (strcmp(word, "include") != 0) return true;
+    if (sscanf(line, " %c%79[^>\"]%c", &open, name, &close) != 3) return false;
+    if (!(open == '<' && close == '>') && !(open == '"' && close == '"')) return name[0] = 0, false;
+    return is_one_of(headers, name) || strcmp(name, contract) == 0;
 }
 
 bool source_is_fine(const char *text, const char *contract, char *why, size_t size)
 {
-    static const char *const assembly[] = { "asm", "__asm", "__asm__", NULL };
+    struct reader r = { text, 1 };
     char line[LINE], name[80];
-    int number = 1, lines;
-    for (const char *at = text; *at; number += lines) {
-        at = read_line(at, line, &lines);
-        if (at == NULL) {
-            snprintf(why, size, "line %d: longer than %d characters\n", number, LINE - 1);
+    while (*r.at) {
+        const int number = r.number;
+        const char *wrong = read_line(&r, line);
+        if (wrong) {
+            snprintf(why, size, "line %d: %s\n", number, wrong);
             return false;
         }
-        if (!includes_well(line, contract, name)) {
+        if (!directive_is_fine(line, contract, name)) {
+            for (char *at = name; *at; at++) if (iscntrl((unsigned char)*at)) *at = '?';
             snprintf(why, size, "line %d: it includes %.70s; only course.h, %.70s and math.h, string.h, float.h, "
                      "limits.h, stdbool.h, stddef.h, stdint.h can be included\n", number, name[0] ? name : "something",
                      contract);
             return false;
         }
-        for (int i = 0; assembly[i]; i++)
-            if (has_identifier(line, assembly[i])) {
-                snprintf(why, size, "line %d: %s: there can be no assembly\n", number, assembly[i]);
+        for (int i = 0; never[i]; i++)
+            if (has_identifier(line, never[i])) {
+                snprintf(why, size, "line %d: %s cannot be used%s\n", number, never[i],
+                         strstr(never[i], "asm") ? ": there can be no assembly" : "");
                 return false;
             }
         if (strstr(line, "##") || strstr(line, "%:%:") || strstr(line, "??")) {

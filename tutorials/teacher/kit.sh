@@ -10,7 +10,7 @@ echo "$variant" >"$kit/variant"
 ls -d tutorials/[0-9][0-9]_* | sed 's/.*\///; s/_.*//' | paste -sd, >"$kit/lessons"
 
 # The sources, without what gives a solution away.
-solutions=$(find tutorials/[0-9][0-9]_* \( -name '*.c' ! -name check.c ! -name calls.c \) -o -name '*.txt' | sed 's/^/--exclude=/')
+solutions=$(find tutorials/[0-9][0-9]_* \( -name '*.c' -o -name '*.cu' -o -name '*.txt' \) ! -name check.c ! -name 'calls.*' | sed 's/^/--exclude=/')
 # shellcheck disable=SC2086  # names of lessons have no blanks
 tar czf "$kit/orrery.tar.gz" $solutions --exclude=tutorials/teacher Makefile LICENSE docs/requirements.sh ref emulated_devices tutorials
 

@@ -4,19 +4,15 @@
  * student's code runs, the process gives up all rights: it can compute, and read and write one socket.  protocol.h.
  */
 #define _GNU_SOURCE
+#include "worker/cage.h"
 #include "worker/calls.h"
 #include "worker/protocol.h"
 #include <errno.h>
-#include <linux/audit.h>
-#include <linux/filter.h>
-#include <linux/seccomp.h>
 #include <stdarg.h>
 #include <stdbool.h>
 #include <stdio.h>
 #include <stdlib.h>
-#include <sys/prctl.h>
 #include <sys/resource.h>
-#include <sys/syscall.h>
 #include <unistd.h>
 
 enum { GUARD = 64, BLOCKS = 512, POISON = 0x7f };       /* four bytes of poison are a float of 3e38 */
@@ -343,29 +339,11 @@ int64_t time_now(void)
 
 static void limit(int what, rlim_t most) { setrlimit((__rlimit_resource_t)what, &(struct rlimit){ most, most }); }
 
-/* From here on only read, write and exit; whatever else is asked of the system ends the process with SIGSYS. */
+/* From here on only read, write and exit. */
 static void lock_in(void)
 {
-#if defined __x86_64__
-    enum { MACHINE = AUDIT_ARCH_X86_64 };
-#elif defined __aarch64__
-    enum { MACHINE = AUDIT_ARCH_AARCH64 };
-#else
-    enum { MACHINE = 0 };
-#endif
-#define ALLOW(call) BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, call, 0, 1), BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ALLOW)
-    struct sock_filter rule[] = {
-        BPF_STMT(BPF_LD | BPF_W | BPF_ABS, offsetof(struct seccomp_data, arch)),
-        BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, MACHINE, 1, 0),
-        BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_KILL_PROCESS),
-        BPF_STMT(BPF_LD | BPF_W | BPF_ABS, offsetof(struct seccomp_data, nr)),
-        ALLOW(SYS_read), ALLOW(SYS_write), ALLOW(SYS_exit), ALLOW(SYS_exit_group),
-        BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_KILL_PROCESS),
-    };
-    const struct sock_fprog program = { sizeof rule / sizeof *rule, rule };
-    if (prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) == 0 && MACHINE != 0 &&
-        prctl(PR_SET_SECCOMP, SECCOMP_MODE_FILTER, &program) == 0)
-        return;
+    static const int calls[] = { SYS_read, SYS_write, SYS_exit, SYS_exit_group };
+    if (cage_lock(calls, sizeof calls / sizeof *calls) == 0) return;
     if (prctl(PR_SET_SECCOMP, SECCOMP_MODE_STRICT) != 0) misuse("this system cannot lock a process in (seccomp)");
 }
 

@@ -1,5 +1,6 @@
 /* grade.c -- `orrery grade`: points for a submission, and reports for other programs. */
 #include "emulated_devices/cli/course/course.h"
+#include "emulated_devices/course/build.h"
 #include "ref/io/output.h"
 #include <errno.h>
 #include <stdio.h>
@@ -28,6 +29,13 @@ static void write_reports(void *context, const struct score *s)
     if (g->junit && !g->broken) g->broken = write_junit(g->junit, g->score, g->scores, g->err);
 }
 
+/* Whether it is a folder, and not a link to one: a submission has nothing that lies elsewhere. */
+static bool is_own_folder(const char *path)
+{
+    struct stat st;
+    return lstat(path, &st) == 0 && S_ISDIR(st.st_mode);
+}
+
 /* The file of a lesson in a submission: in the lesson's folder, beside the others, or the submission itself. */
 static void find_file(const char *submission, const struct lesson *l, char *to, size_t size)
 {
@@ -36,11 +44,11 @@ static void find_file(const char *submission, const struct lesson *l, char *to, 
         snprintf(to, size, "%s", submission);
         return;
     }
-    snprintf(to, size, "%s/%s/%s", submission, l->folder, l->file);
-    if (access(to, F_OK) == 0) return;
-    char other[PATH_MAX];
-    snprintf(other, sizeof other, "%s/%s", submission, l->file);
-    if (access(other, F_OK) == 0) snprintf(to, size, "%s", other);
+    char folder[PATH_MAX], other[PATH_MAX];
+    path_of(folder, sizeof folder, submission, l->folder);
+    path_of(to, size, folder, l->file);
+    path_of(other, sizeof other, submission, l->file);
+    if (!is_own_folder(folder) || (lstat(to, &st) != 0 && lstat(other, &st) == 0)) snprintf(to, size, "%s", other);
 }
 
 /* The seed of hidden inputs: the first 8 bytes of a file's digest, so that any text can be the secret. */

@@ -106,6 +106,7 @@ const char *judge_report(int);
 void judge_forget(void);
 void judge_look_for_leaks(void);
 void judge_print(bool now);             /* whether reports are printed when they are made */
+bool judge_lines_apart(void);            /* from now on another process looks up lines: this one may start none soon */
 void judge_counts(void);                /* print what count.cpp counted */
 }
 
