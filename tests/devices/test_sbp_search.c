@@ -129,7 +129,7 @@ static void test_search_is_brute_force(void **state)
             struct assignment a;
             struct error err = { 0 };
             make_chain(&g, &meshes[i], meshes[i].axes == 1 ? 6 : 3, seed);
-            assert_int_equal(sbp_assign(&g, &meshes[i], 100000, &a, &err), OK);
+            assert_int_equal(sbp_assign(&g, &meshes[i], 0, 1 << 24, &a, &err), OK);
             assert_int_equal(a.elements, brute_force(&g, &meshes[i], 0, g.tensor[0].pin));
             assert_true(a.exact);
         }
@@ -149,12 +149,59 @@ static void test_search_picks_what_is_smaller(void **state)
             graph_mlp(&free_graph, row[i].B, row[i].S, row[i].D, row[i].D);
             pinned = free_graph;
             assert_int_equal(graph_strategy(&pinned, &line, row[i].like, &err), OK);
-            assert_int_equal(sbp_assign(&free_graph, &line, 20000, &found, &err), OK);
-            assert_int_equal(sbp_assign(&pinned, &line, 20000, &want, &err), OK);
+            assert_int_equal(sbp_assign(&free_graph, &line, 0, 1 << 24, &found, &err), OK);
+            assert_int_equal(sbp_assign(&pinned, &line, 0, 1 << 24, &want, &err), OK);
             assert_int_equal(found.elements, want.elements);
             const struct sbp up = found.tensor[graph_find(&free_graph, "mlp.up")].on[0];
             assert_int_equal(up.kind == SBP_S && up.dim == 0, i == 0);
         }
+}
+
+/* A whole block, forward and backward, on two axes: nothing that strategies pin sends less, and the journeys add up. */
+static void test_blocks_exactly(void **state)
+{
+    (void)state;
+    const struct model_config models[] = {
+        { .S = 16, .D = 64, .H = 8, .K = 8, .A = 8, .F = 256, .L = 1, .V = 11, .biases = BIASES_GPT2, .eps = 1e-5 },
+        { .S = 16, .D = 64, .H = 8, .K = 8, .A = 8, .F = 96, .L = 1, .V = 11, .norm = NORM_RMS, .mlp = MLP_SWIGLU,
+          .positions = POSITIONS_ROTARY, .rotary = { .theta = 10 }, .eps = 1e-5 },
+    };
+    const struct sbp_mesh meshes[] = { { 1, { 4 } }, { 2, { 2, 3 } } };
+    for (int i = 0; i < 2; i++)
+        for (int k = 0; k < 2; k++) {
+            struct sbp_graph g, pinned;
+            struct assignment a, b;
+            struct error err = { 0 };
+            int64_t sent = 0;
+            assert_int_equal(sbp_graph_of(&g, program_of(&models[i])->block, &models[i], 8, 16, false, &err), OK);
+            pinned = g;
+            assert_int_equal(graph_strategy(&pinned, &meshes[k], k ? "2d" : "1d", &err), OK);
+            assert_int_equal(sbp_assign(&g, &meshes[k], 0, 1 << 24, &a, &err), OK);
+            assert_int_equal(sbp_assign(&pinned, &meshes[k], 0, 1 << 24, &b, &err), OK);
+            for (int d = 0; d < sbp_devices(&meshes[k]); d++) sent += assignment_sent(&g, &a, d);
+            assert_true(a.exact && a.elements <= b.elements);
+            assert_int_equal(sent, a.elements);
+        }
+}
+
+/* The dearer it is to keep elements, the fewer are kept, and the more are sent. */
+static void test_price_of_memory(void **state)
+{
+    (void)state;
+    const struct sbp_mesh m = { 2, { 2, 2 } };
+    struct sbp_graph g;
+    struct assignment a[4];
+    struct error err = { 0 };
+    graph_mlp(&g, 8, 16, 64, 256);
+    for (int i = 0; i < 4; i++) {
+        const int64_t price[] = { 0, 64, 1024, 1 << 20 };
+        assert_int_equal(sbp_assign(&g, &m, price[i], 1 << 24, &a[i], &err), OK);
+        if (i == 0) continue;
+        assert_true(a[i].kept <= a[i - 1].kept && a[i].elements >= a[i - 1].elements);
+        assert_true(a[i].elements * SBP_PRICE_OF_SENT + a[i].kept * price[i] <=
+                    a[0].elements * SBP_PRICE_OF_SENT + a[0].kept * price[i]);
+    }
+    assert_true(a[3].kept < a[0].kept && a[3].elements > a[0].elements);
 }
 
 /* More devices than there is anything to give. */
@@ -166,7 +213,7 @@ static void test_no_legal_signature(void **state)
     struct assignment a;
     struct error err = { 0 };
     graph_mlp(&g, 7, 5, 21, 26);
-    assert_int_equal(sbp_assign(&g, &m, 1000, &a, &err), ERR_PLAN);
+    assert_int_equal(sbp_assign(&g, &m, 0, 1 << 24, &a, &err), ERR_PLAN);
     assert_string_equal(err.text, "linear, which makes mlp.up, has no legal signature on 50 devices: "
                                   "nothing in it can be cut so often");
     assert_int_equal(graph_strategy(&g, &m, "dp", &err), ERR_PLAN);
@@ -179,6 +226,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_refused_tables), cmocka_unit_test(test_search_is_brute_force),
         cmocka_unit_test(test_search_picks_what_is_smaller), cmocka_unit_test(test_no_legal_signature),
+        cmocka_unit_test(test_blocks_exactly), cmocka_unit_test(test_price_of_memory),
     };
     return cmocka_run_group_tests_name("signatures that send least", tests, NULL, NULL);
 }

@@ -8,7 +8,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { MOST_STATES = 20000 };
+enum { MOST_COSTS = 1 << 28 };
 
 struct drawing { const struct sbp_graph *graph; const struct assignment *assignment; int64_t elements; };
 
@@ -94,7 +94,7 @@ static enum error_code show_graph(struct sbp_graph *g, const char *strategy, con
     struct assignment *a = malloc(sizeof *a);
     if (a == NULL) return fail(err, ERR_MEMORY, "no memory for an assignment");
     enum error_code e = graph_strategy(g, m, strategy, err);
-    if (!e) e = sbp_assign(g, m, MOST_STATES, a, err);
+    if (!e) e = sbp_assign(g, m, 0, MOST_COSTS, a, err);
     if (!e) {
         struct drawing d = { g, a, 0 };
         printf("operation, signatures of its operands -> of its result; elements sent, and how\n\n");

@@ -1,269 +1,33 @@
-/* assign.c -- dynamic programming over the frontier: the signatures of the tensors that are still needed. */
+/* assign.c -- a variable for each tensor, its signature; a term for each operation, the least its journeys can send. */
 #include "emulated_devices/schemes/sbp/assign.h"
+#include "emulated_devices/schemes/sbp/min_sum.h"
 #include <stdlib.h>
 #include <string.h>
 
-/* A signature in a byte. */
-enum { CODES = SBP_KINDS * SBP_KINDS, NO_CODE = 255 };
-
-static uint8_t code_of(struct signature s)
-{
-    int k[SBP_AXES];
-    for (int i = 0; i < SBP_AXES; i++) k[i] = s.on[i].kind == SBP_S ? 2 + s.on[i].dim : (int)s.on[i].kind;
-    return (uint8_t)(k[0] * SBP_KINDS + k[1]);
-}
-
-static struct sbp sbp_of(int k) { return k < 2 ? (struct sbp){ (enum sbp_kind)k, 0 } : (struct sbp)ON_S(k - 2); }
-static struct signature signature_of(uint8_t code)
-{
-    return (struct signature){ { sbp_of(code / SBP_KINDS), sbp_of(code % SBP_KINDS) } };
-}
-
-/* One frontier, and the cheapest way to it. */
-struct state { uint8_t code[SBP_MOST_TENSORS]; int64_t elements; int node; };
-/* What the last operation did on that way. */
-struct node { int before; int16_t rule; uint8_t in[SBP_OPERANDS], out; };
-
-struct frontier { struct state *state; int count, room; int *table; int slots; };
+enum { CODES = SBP_KINDS * SBP_KINDS };
+_Static_assert((int)SBP_MOST_SIGNATURES <= (int)MIN_SUM_VALUES && (int)SBP_MOST_TENSORS <= (int)MIN_SUM_VARIABLES &&
+               SBP_MOST_OPS + (int)SBP_MOST_TENSORS <= (int)MIN_SUM_TERMS, "a graph fits into a sum");
 
 struct search {
     const struct sbp_graph *graph;
     const struct sbp_mesh *mesh;
-    int64_t (*cost)[CODES * CODES];     /* [tensors] of journeys of that shape; -1: not known yet */
+    int64_t price;                      /* of an element kept */
+    int64_t (*cost)[CODES * CODES];     /* [tensors] of journeys of that shape, by the codes of signatures */
     int shape[SBP_MOST_TENSORS];        /* the first tensor with the shape of this one */
-    int last_use[SBP_MOST_TENSORS], uses[SBP_MOST_TENSORS];
-    struct node *node;
-    int nodes, node_room, most;
-    bool exact, failed;
-    struct frontier from, to;
-    struct rule rule[SBP_MOST_RULES];
+    int uses[SBP_MOST_TENSORS];
+    int variable[SBP_MOST_TENSORS], variables;
+    struct signature signature[SBP_MOST_TENSORS][SBP_MOST_SIGNATURES];  /* what a variable's values stand for */
+    int signatures[SBP_MOST_TENSORS];
+    struct min_sum sum;
 };
 
-static int64_t journey(struct search *s, int tensor, uint8_t from, uint8_t to)
+/* ---- journeys ---------------------------------------------------------------------------------------------------- */
+
+static int code_of(struct signature s)
 {
-    int64_t *known = &s->cost[s->shape[tensor]][from * CODES + to];
-    if (from == to) return 0;
-    if (*known < 0)
-        *known = boxing_plan(&s->graph->tensor[tensor].shape, s->mesh, signature_of(from), signature_of(to)).elements;
-    return *known;
-}
-
-/* ---- the set of frontiers: open addressing ----------------------------------------------------------------------- */
-
-static size_t hash_of(const uint8_t *code, int n)
-{
-    uint64_t h = 0xcbf29ce484222325u;
-    for (int i = 0; i < n; i++) h = (h ^ code[i]) * 0x100000001b3u;
-    return (size_t)(h ^ h >> 29);
-}
-
-static int *slot_of(struct frontier *f, const uint8_t *code, int n)
-{
-    size_t at = hash_of(code, n) & (size_t)(f->slots - 1);
-    while (f->table[at] >= 0 && memcmp(f->state[f->table[at]].code, code, (size_t)n) != 0)
-        at = (at + 1) & (size_t)(f->slots - 1);
-    return &f->table[at];
-}
-
-static bool frontier_grow(struct frontier *f, int tensors)
-{
-    const int room = f->room ? 2 * f->room : 1024;
-    struct state *state = realloc(f->state, (size_t)room * sizeof *state);
-    if (state) f->state = state;
-    int *table = realloc(f->table, 4 * (size_t)room * sizeof *table);
-    if (table) f->table = table;
-    if (!state || !table) return false;
-    f->room = room;
-    f->slots = 4 * room;
-    for (int i = 0; i < f->slots; i++) table[i] = -1;
-    for (int i = 0; i < f->count; i++) *slot_of(f, f->state[i].code, tensors) = i;
-    return true;
-}
-
-static void frontier_clear(struct frontier *f)
-{
-    f->count = 0;
-    for (int i = 0; i < f->slots; i++) f->table[i] = -1;
-}
-
-static int add_node(struct search *s, struct node n)
-{
-    if (s->nodes == s->node_room) {
-        const int room = s->node_room ? 2 * s->node_room : 4096;
-        struct node *node = realloc(s->node, (size_t)room * sizeof *node);
-        if (node == NULL) return -1;
-        s->node = node;
-        s->node_room = room;
-    }
-    s->node[s->nodes] = n;
-    return s->nodes++;
-}
-
-/* Keep a frontier if it is new, or reached with less. */
-static void reach(struct search *s, const struct state *new, struct node by)
-{
-    const int n = s->graph->tensors;
-    if (s->to.count == s->to.room && !frontier_grow(&s->to, n)) s->failed = true;
-    if (s->failed) return;
-    int *slot = slot_of(&s->to, new->code, n);
-    if (*slot >= 0 && s->to.state[*slot].elements <= new->elements) return;
-    if (*slot < 0) {
-        *slot = s->to.count++;
-        s->to.state[*slot] = *new;
-    }
-    s->to.state[*slot].elements = new->elements;
-    s->to.state[*slot].node = add_node(s, by);
-    s->failed = s->failed || s->to.state[*slot].node < 0;
-}
-
-/* ---- one operation ----------------------------------------------------------------------------------------------- */
-
-struct chosen { int op; const struct rule *rule; struct node node; };
-
-/* The result is kept as it must be, or as it comes; one that several read may also be changed once for all of them. */
-static void finish(struct search *s, struct state *at, struct chosen *step)
-{
-    const struct sbp_graph *g = s->graph;
-    const int out = g->op[step->op].out;
-    const struct sbp_tensor *t = &g->tensor[out];
-    const uint8_t made = code_of(step->rule->out);
-    struct signature all[SBP_MOST_SIGNATURES];
-    int n = 1;
-    all[0] = step->rule->out;
-    if (t->pinned) all[0] = t->pin;
-    else if (t->like >= 0) all[0] = signature_of(at->code[t->like]);
-    else if (s->uses[out] > 1) n = signature_all(&t->shape, s->mesh, all);
-    for (int i = 0; i < n; i++) {
-        if (n > 1 && signature_has(all[i], SBP_P) && !signature_equal(all[i], step->rule->out)) continue;
-        struct state new = *at;
-        new.elements += journey(s, out, made, code_of(all[i]));
-        new.code[out] = step->node.out = code_of(all[i]);
-        for (int k = 0; k < g->tensors; k++)
-            if (s->last_use[k] <= step->op) new.code[k] = NO_CODE;
-        reach(s, &new, step->node);
-    }
-}
-
-/* Operand after operand; one that is read for the first time is an input, whose signature may be free. */
-static void bring_operands(struct search *s, struct state *at, struct chosen *step, int i)
-{
-    const struct sbp_op *op = &s->graph->op[step->op];
-    if (i == op->inputs) {
-        finish(s, at, step);
-        return;
-    }
-    const int k = op->in[i];
-    const struct sbp_tensor *t = &s->graph->tensor[k];
-    const uint8_t was = at->code[k];
-    struct signature all[SBP_MOST_SIGNATURES];
-    int n = 1;
-    if (was != NO_CODE) all[0] = signature_of(was);
-    else if (t->pinned) all[0] = t->pin;
-    else if (t->like >= 0) all[0] = signature_of(at->code[t->like]);
-    else n = signature_all(&t->shape, s->mesh, all);
-    for (int a = 0; a < n; a++) {
-        if (was == NO_CODE && signature_has(all[a], SBP_P)) continue;         /* nobody is given partial sums */
-        const int64_t cost = journey(s, k, code_of(all[a]), code_of(step->rule->in[i]));
-        at->code[k] = step->node.in[i] = code_of(all[a]);
-        at->elements += cost;
-        bring_operands(s, at, step, i + 1);
-        at->elements -= cost;
-    }
-    at->code[k] = was;
-}
-
-static int by_elements(const void *a, const void *b)
-{
-    const struct state *x = a, *y = b;
-    if (x->elements != y->elements) return x->elements < y->elements ? -1 : 1;
-    return x->node < y->node ? -1 : x->node > y->node;
-}
-
-/* ---- fewer frontiers --------------------------------------------------------------------------------------------- */
-
-/* Whether a tensor's signature decides those of tensors to come. */
-static bool is_liked_after(const struct sbp_graph *g, int tensor, int op)
-{
-    for (int o = op + 1; o < g->ops; o++) {
-        if (g->tensor[g->op[o].out].like == tensor) return true;
-        for (int i = 0; i < g->op[o].inputs; i++)
-            if (g->tensor[g->op[o].in[i]].like == tensor) return true;
-    }
-    return false;
-}
-
-/* Whether x does at least as well as y whatever follows: it could bring each tensor to y's
- * signature whenever it is read. */
-static bool beats(struct search *s, const struct state *x, const struct state *y, int op)
-{
-    const struct sbp_graph *g = s->graph;
-    int64_t elements = x->elements;
-    for (int t = 0; t < g->tensors && elements <= y->elements; t++) {
-        if (x->code[t] == y->code[t]) continue;
-        if (x->code[t] == NO_CODE || y->code[t] == NO_CODE || is_liked_after(g, t, op)) return false;
-        int reads = 0;
-        for (int o = op + 1; o < g->ops; o++)
-            for (int i = 0; i < g->op[o].inputs; i++) reads += g->op[o].in[i] == t;
-        elements += reads * journey(s, t, x->code[t], y->code[t]);
-    }
-    return elements <= y->elements;
-}
-
-/* Drop those that one of the cheapest beats, then the dearest beyond the limit. */
-static void thin(struct search *s, int op)
-{
-    enum { CHEAPEST = 32 };
-    struct frontier *f = &s->to;
-    int kept = 0;
-    qsort(f->state, (size_t)f->count, sizeof *f->state, by_elements);
-    for (int i = 0; i < f->count; i++) {
-        bool beaten = false;
-        for (int k = 0; k < kept && k < CHEAPEST && !beaten; k++) beaten = beats(s, &f->state[k], &f->state[i], op);
-        if (!beaten) f->state[kept++] = f->state[i];
-    }
-    s->exact = s->exact && kept <= s->most;
-    f->count = kept <= s->most ? kept : s->most;
-}
-
-static enum error_code do_op(struct search *s, int o, struct error *err)
-{
-    const struct sbp_op *op = &s->graph->op[o];
-    const int rules = graph_rules(s->graph, op, s->mesh, s->rule);
-    frontier_clear(&s->to);
-    for (int i = 0; i < s->from.count && !s->failed; i++)
-        for (int r = 0; r < rules; r++) {
-            struct state at = s->from.state[i];
-            struct chosen step = { o, &s->rule[r], { .before = at.node, .rule = (int16_t)r } };
-            bring_operands(s, &at, &step, 0);
-        }
-    if (s->failed) return fail(err, ERR_MEMORY, "no memory for the signatures of %d tensors", s->graph->tensors);
-    if (s->to.count == 0)
-        return fail(err, ERR_PLAN,
-                    "%s, which makes %s, has no legal signature on %d devices: nothing in it can be cut so often",
-                    op->operator->name, s->graph->tensor[op->out].name, sbp_devices(s->mesh));
-    thin(s, o);
-    const struct frontier old = s->from;
-    s->from = s->to;
-    s->to = old;
-    return OK;
-}
-
-/* ---- the answer -------------------------------------------------------------------------------------------------- */
-
-static void read_back(const struct search *s, struct assignment *a)
-{
-    int best = 0;
-    struct rule rule[SBP_MOST_RULES];
-    for (int i = 1; i < s->from.count; i++)
-        if (s->from.state[i].elements < s->from.state[best].elements) best = i;
-    a->elements = s->from.state[best].elements;
-    for (int o = s->graph->ops - 1, at = s->from.state[best].node; o >= 0; at = s->node[at].before, o--) {
-        const struct sbp_op *op = &s->graph->op[o];
-        graph_rules(s->graph, op, s->mesh, rule);
-        a->rule[o] = rule[s->node[at].rule];
-        a->tensor[op->out] = signature_of(s->node[at].out);
-        for (int i = 0; i < op->inputs; i++) a->tensor[op->in[i]] = signature_of(s->node[at].in[i]);
-    }
+    int k[SBP_AXES];
+    for (int i = 0; i < SBP_AXES; i++) k[i] = s.on[i].kind == SBP_S ? 2 + s.on[i].dim : (int)s.on[i].kind;
+    return k[0] * SBP_KINDS + k[1];
 }
 
 static int first_of_shape(const struct sbp_graph *g, int tensor)
@@ -275,35 +39,229 @@ static int first_of_shape(const struct sbp_graph *g, int tensor)
     return first;
 }
 
-static enum error_code search_open(struct search *s, struct error *err)
+static void measure_journeys(struct search *s, int tensor)
+{
+    const struct shape *t = &s->graph->tensor[tensor].shape;
+    struct signature all[SBP_MOST_SIGNATURES];
+    int64_t cost[CODES * CODES];
+    const int n = signature_all(t, s->mesh, all);
+    boxing_costs(t, s->mesh, cost);
+    for (int i = 0; i < n; i++)
+        for (int k = 0; k < n; k++) s->cost[tensor][code_of(all[i]) * CODES + code_of(all[k])] = cost[i * n + k];
+}
+
+static int64_t journey(const struct search *s, int tensor, struct signature from, struct signature to)
+{
+    return SBP_PRICE_OF_SENT * s->cost[s->shape[tensor]][code_of(from) * CODES + code_of(to)];
+}
+
+/* ---- variables --------------------------------------------------------------------------------------------------- */
+
+static bool is_made(const struct sbp_graph *g, int tensor)
+{
+    for (int o = 0; o < g->ops; o++)
+        if (g->op[o].out == tensor) return true;
+    return false;
+}
+
+/* A tensor has a variable of its own, unless it must be like another. */
+static int owner_of(const struct sbp_graph *g, int tensor)
+{
+    while (g->tensor[tensor].like >= 0 && !g->tensor[tensor].pinned) tensor = g->tensor[tensor].like;
+    return tensor;
+}
+
+/* A pin, or all signatures.  Nobody is given partial sums, so what enters the graph has none. */
+static int values_of(const struct search *s, int owner, struct signature all[])
 {
     const struct sbp_graph *g = s->graph;
-    s->cost = malloc((size_t)g->tensors * sizeof *s->cost);
-    if (s->cost == NULL || !frontier_grow(&s->from, g->tensors) || !frontier_grow(&s->to, g->tensors))
-        return fail(err, ERR_MEMORY, "no memory for the signatures of %d tensors", g->tensors);
-    memset(s->cost, 0xff, (size_t)g->tensors * sizeof *s->cost);
-    for (int t = 0; t < g->tensors; t++) s->last_use[t] = graph_last_use(g, t), s->shape[t] = first_of_shape(g, t);
-    for (int o = 0; o < g->ops; o++)
-        for (int i = 0; i < g->op[o].inputs; i++) s->uses[g->op[o].in[i]]++;
-    struct state start = { .node = -1 };
-    memset(start.code, NO_CODE, sizeof start.code);
-    s->from.state[s->from.count++] = start;
+    struct signature fits[SBP_MOST_SIGNATURES];
+    bool enters = false;
+    int n = 0;
+    if (g->tensor[owner].pinned) return all[0] = g->tensor[owner].pin, 1;
+    for (int t = 0; t < g->tensors; t++) enters = enters || (owner_of(g, t) == owner && !is_made(g, t));
+    for (int i = 0, most = signature_all(&g->tensor[owner].shape, s->mesh, fits); i < most; i++)
+        if (!enters || !signature_has(fits[i], SBP_P)) all[n++] = fits[i];
+    return n;
+}
+
+static void make_variables(struct search *s)
+{
+    const struct sbp_graph *g = s->graph;
+    int of_owner[SBP_MOST_TENSORS];
+    for (int t = 0; t < g->tensors; t++) of_owner[t] = -1;
+    for (int t = 0; t < g->tensors; t++) {
+        const int owner = owner_of(g, t);
+        if (of_owner[owner] < 0) {
+            of_owner[owner] = s->variables;
+            s->signatures[s->variables] = values_of(s, owner, s->signature[s->variables]);
+            s->variables++;
+        }
+        s->variable[t] = of_owner[owner];
+    }
+    min_sum_open(&s->sum, s->variables, s->signatures);
+}
+
+/* ---- terms ------------------------------------------------------------------------------------------------------- */
+
+/* A result is kept as it must be, or as it comes; one that several read may also be changed once for all of them. */
+static int64_t cost_of_result(const struct search *s, int tensor, struct signature made, struct signature kept)
+{
+    const struct sbp_tensor *t = &s->graph->tensor[tensor];
+    const bool same = signature_equal(made, kept), must = t->pinned || t->like >= 0;
+    if (!must && !same && (s->uses[tensor] <= 1 || signature_has(kept, SBP_P))) return MIN_SUM_NEVER;
+    return journey(s, tensor, made, kept);
+}
+
+/* What each value of each operand's variable costs by one rule; the result comes last. */
+struct by_rule { int64_t cost[SBP_OPERANDS + 1][SBP_MOST_SIGNATURES]; };
+
+static int tensor_at(const struct sbp_op *op, int operand) { return operand == op->inputs ? op->out : op->in[operand]; }
+
+static void price_rule(const struct search *s, const struct sbp_op *op, const struct rule *r, struct by_rule *by)
+{
+    for (int k = 0; k <= op->inputs; k++) {
+        const int t = tensor_at(op, k), v = s->variable[t];
+        for (int i = 0; i < s->signatures[v]; i++)
+            by->cost[k][i] = k == op->inputs ? cost_of_result(s, t, r->out, s->signature[v][i])
+                                             : journey(s, t, s->signature[v][i], r->in[k]);
+    }
+}
+
+static int64_t price_of(const struct search *s, const struct sbp_op *op, const struct by_rule *by, const int value[])
+{
+    int64_t sum = 0;
+    for (int k = 0; k <= op->inputs; k++) sum += by->cost[k][value[s->variable[tensor_at(op, k)]]];
+    return sum;
+}
+
+/* The next combination of a term's values.  @return whether there was one. */
+static bool next_values(const struct search *s, const struct min_sum_term *t, int value[])
+{
+    for (int i = t->width - 1; i >= 0; i--) {
+        if (++value[t->of[i]] < s->signatures[t->of[i]]) return true;
+        value[t->of[i]] = 0;
+    }
+    return false;
+}
+
+static enum error_code no_memory(const struct search *s, struct error *err)
+{
+    return fail(err, ERR_MEMORY, "no memory for the signatures of %d tensors", s->graph->tensors);
+}
+
+static enum error_code add_operation(struct search *s, int o, struct error *err)
+{
+    const struct sbp_op *op = &s->graph->op[o];
+    struct rule rule[SBP_MOST_RULES];
+    struct by_rule by;
+    int of[SBP_OPERANDS + 1], value[SBP_MOST_TENSORS];
+    const int rules = graph_rules(s->graph, op, s->mesh, rule);
+    if (rules == 0)
+        return fail(err, ERR_PLAN,
+                    "%s, which makes %s, has no legal signature on %d devices: nothing in it can be cut so often",
+                    op->operator->name, s->graph->tensor[op->out].name, sbp_devices(s->mesh));
+    for (int k = 0; k <= op->inputs; k++) of[k] = s->variable[tensor_at(op, k)];
+    struct min_sum_term *t = min_sum_add(&s->sum, op->inputs + 1, of);
+    if (t == NULL) return no_memory(s, err);
+    for (int r = 0; r < rules; r++) {
+        int64_t at = 0;
+        memset(value, 0, sizeof value);
+        price_rule(s, op, &rule[r], &by);
+        do {
+            const int64_t cost = price_of(s, op, &by, value);
+            if (r == 0 || cost < t->cost[at]) t->cost[at] = cost < MIN_SUM_NEVER ? cost : MIN_SUM_NEVER;
+            at++;
+        } while (next_values(s, t, value));
+    }
     return OK;
 }
 
-enum error_code sbp_assign(const struct sbp_graph *g, const struct sbp_mesh *m, int most, struct assignment *a,
-                           struct error *err)
+/* The part of the device that has most of a tensor. */
+static int64_t largest_part(const struct search *s, int tensor, struct signature kept)
+{
+    const struct shape *t = &s->graph->tensor[tensor].shape;
+    int64_t most = 0;
+    for (int d = 0; d < sbp_devices(s->mesh); d++) {
+        const int64_t n = box_count(signature_box(t, s->mesh, kept, d), t->ndim);
+        most = n > most ? n : most;
+    }
+    return most;
+}
+
+static enum error_code add_memory(struct search *s, struct error *err)
+{
+    for (int t = 0; t < s->graph->tensors && s->price > 0; t++) {
+        const int v = s->variable[t];
+        struct min_sum_term *term = min_sum_add(&s->sum, 1, &v);
+        if (term == NULL) return no_memory(s, err);
+        for (int i = 0; i < s->signatures[v]; i++)
+            term->cost[i] = s->price * largest_part(s, t, s->signature[v][i]);
+    }
+    return OK;
+}
+
+/* ---- the answer -------------------------------------------------------------------------------------------------- */
+
+static void read_back(const struct search *s, const int value[], struct assignment *a)
+{
+    const struct sbp_graph *g = s->graph;
+    struct rule rule[SBP_MOST_RULES];
+    struct by_rule by;
+    a->elements = a->kept = 0;
+    for (int t = 0; t < g->tensors; t++) {
+        a->tensor[t] = s->signature[s->variable[t]][value[s->variable[t]]];
+        a->kept += largest_part(s, t, a->tensor[t]);
+    }
+    for (int o = 0; o < g->ops; o++) {
+        const int rules = graph_rules(g, &g->op[o], s->mesh, rule);
+        int64_t least = INT64_MAX;
+        for (int r = 0; r < rules; r++) {
+            price_rule(s, &g->op[o], &rule[r], &by);
+            const int64_t cost = price_of(s, &g->op[o], &by, value);
+            if (cost < least) least = cost, a->rule[o] = rule[r];
+        }
+        a->elements += least / SBP_PRICE_OF_SENT;
+    }
+}
+
+static enum error_code search_run(struct search *s, int64_t most, struct assignment *a, struct error *err)
+{
+    const struct sbp_graph *g = s->graph;
+    int value[SBP_MOST_TENSORS];
+    int64_t least = 0;
+    s->cost = calloc((size_t)g->tensors, sizeof *s->cost);
+    if (s->cost == NULL) return no_memory(s, err);
+    for (int t = 0; t < g->tensors; t++) {
+        s->shape[t] = first_of_shape(g, t);
+        if (s->shape[t] == t) measure_journeys(s, t);
+    }
+    for (int o = 0; o < g->ops; o++)
+        for (int i = 0; i < g->op[o].inputs; i++) s->uses[g->op[o].in[i]]++;
+    make_variables(s);
+    enum error_code e = OK;
+    for (int o = 0; o < g->ops && !e; o++) e = add_operation(s, o, err);
+    if (!e) e = add_memory(s, err);
+    if (!e) a->exact = !min_sum_narrow(&s->sum, most);
+    if (!e) e = min_sum_solve(&s->sum, value, &least, err);
+    if (!e && least >= MIN_SUM_NEVER)
+        e = fail(err, ERR_PLAN, "no signatures of %d tensors on %d devices respect all that is pinned", g->tensors,
+                 sbp_devices(s->mesh));
+    if (!e) read_back(s, value, a);
+    return e;
+}
+
+enum error_code sbp_assign(const struct sbp_graph *g, const struct sbp_mesh *m, int64_t price, int64_t most,
+                           struct assignment *a, struct error *err)
 {
     struct search *s = calloc(1, sizeof *s);
     if (s == NULL) return fail(err, ERR_MEMORY, "no memory for a search");
-    *s = (struct search){ .graph = g, .mesh = m, .most = most, .exact = true };
+    s->graph = g, s->mesh = m, s->price = price;
     *a = (struct assignment){ .mesh = *m };
-    enum error_code e = search_open(s, err);
-    for (int o = 0; o < g->ops && !e; o++) e = do_op(s, o, err);
-    if (!e) read_back(s, a);
-    a->exact = s->exact;
-    free(s->cost), free(s->node), free(s->from.state), free(s->from.table), free(s->to.state), free(s->to.table),
-        free(s);
+    const enum error_code e = search_run(s, most, a, err);
+    min_sum_close(&s->sum);
+    free(s->cost);
+    free(s);
     return e;
 }
 

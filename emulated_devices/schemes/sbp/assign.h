@@ -10,21 +10,25 @@ struct assignment {
     struct signature tensor[SBP_MOST_TENSORS];  /* as it is kept */
     struct rule rule[SBP_MOST_OPS];
     int64_t elements;                           /* sent by all devices together */
-    bool exact;                                 /* nothing sends less; else: nothing that was looked at */
+    int64_t kept;                               /* of all tensors at once, by devices that have most of each */
+    bool exact;                                 /* nothing costs less; else: nothing that was looked at */
 };
 
+/* The price of an element sent; an element kept can have a smaller one. */
+enum { SBP_PRICE_OF_SENT = 1024 };
+
 /**
- * The assignment with the least elements sent, that respects all pins and likes.
+ * The assignment that costs least, elements sent and kept by their prices, and respects all pins and likes.
  *
- * Operation by operation, all signatures that the tensors still needed can have are carried along, each with the least
- * it takes to get there: dynamic programming over the frontier.  Of two frontiers one goes if the other could turn into
- * it at every later read and still have sent no more.  Exact, unless more than `most` remain: then the dearest are
- * dropped.  Local and deterministic: every device finds the same.
- * @param most  states kept, > 0.
+ * The signature of each tensor is a variable, and each operation a term of its operands and its result: the least over
+ * its rules.  The least sum is found by elimination (min_sum.h).  Exact, unless a term would have more than `most`
+ * costs: then only some signatures of each tensor are looked at.  Local and deterministic: every device finds the same.
+ * @param price  of an element kept, >= 0; 0: only what is sent counts.
+ * @param most   costs in a term, > 0.
  * @return OK; ERR_PLAN, naming the operation that has no legal way; ERR_MEMORY.
  */
-enum error_code sbp_assign(const struct sbp_graph *, const struct sbp_mesh *, int most, struct assignment *,
-                           struct error *);
+enum error_code sbp_assign(const struct sbp_graph *, const struct sbp_mesh *, int64_t price, int64_t most,
+                           struct assignment *, struct error *);
 
 /** Elements that one device sends in all the journeys of an assignment. */
 int64_t assignment_sent(const struct sbp_graph *, const struct assignment *, int device);

@@ -75,10 +75,16 @@ static bool step_between(struct signature a, struct signature b, struct boxing_s
     return (was.kind != SBP_S || cuts_last(a, changed, was.dim)) && (is.kind != SBP_S || cuts_last(b, changed, is.dim));
 }
 
+/* What is redistributed is what devices get: of its new part each gets from one other what its old one has not. */
 static int64_t step_elements(const struct shape *t, const struct sbp_mesh *m, const struct boxing_step *s)
 {
     int64_t n = 0;
-    for (int d = 0; d < sbp_devices(m); d++) n += boxing_sent(t, m, s, d);
+    for (int d = 0; d < sbp_devices(m); d++) {
+        const struct box old = signature_box(t, m, s->from, d), new = signature_box(t, m, s->to, d);
+        n += s->kind == REDISTRIBUTE
+                 ? box_count(new, t->ndim) - box_count(box_intersect(old, new, t->ndim), t->ndim)
+                 : boxing_sent(t, m, s, d);
+    }
     return n;
 }
 
@@ -126,6 +132,25 @@ static struct boxing shortest(const struct shape *t, const struct sbp_mesh *m, s
     b.steps = r[goal].steps;
     for (int i = b.steps, at = goal; i > 0; at = r[at].before) b.step[--i] = r[at].by;
     return b;
+}
+
+/* Between all signatures, those with partial sums by way of any others (Floyd and Warshall). */
+void boxing_costs(const struct shape *t, const struct sbp_mesh *m, int64_t cost[])
+{
+    struct signature all[SBP_MOST_SIGNATURES];
+    const int n = signature_all(t, m, all);
+    const int64_t never = INT64_MAX / 4;
+    for (int i = 0; i < n; i++)
+        for (int k = 0; k < n; k++) {
+            struct boxing_step s;
+            cost[i * n + k] = i == k ? 0 : step_between(all[i], all[k], &s) ? step_elements(t, m, &s) : never;
+        }
+    for (int by = 0; by < n; by++)
+        for (int i = 0; i < n; i++)
+            for (int k = 0; k < n; k++) {
+                const int64_t sum = cost[i * n + by] + cost[by * n + k];
+                if (sum < cost[i * n + k]) cost[i * n + k] = sum;
+            }
 }
 
 /* Without partial sums one step moves to each device what it has not, and nothing can move less. */

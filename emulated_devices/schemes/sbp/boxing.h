@@ -39,6 +39,10 @@ struct boxing {
 /** The shortest journey.  Local.  Both signatures fit the shape: then there is one. */
 struct boxing boxing_plan(const struct shape *, const struct sbp_mesh *, struct signature from, struct signature to);
 
+/** The elements of the shortest journeys between all signatures that fit, in the order of signature_all.  Local.
+ *  @param[out] cost  [n,n] from, to. */
+void boxing_costs(const struct shape *, const struct sbp_mesh *, int64_t cost[]);
+
 /** Elements that one device sends in one step. */
 int64_t boxing_sent(const struct shape *, const struct sbp_mesh *, const struct boxing_step *, int device);
 
