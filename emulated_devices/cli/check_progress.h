@@ -2,14 +2,13 @@
 #ifndef ORRERY_CHECK_PROGRESS_H
 #define ORRERY_CHECK_PROGRESS_H
 
+#include "emulated_devices/cli/time_left.h"
 #include "emulated_devices/verify/check/checked_kinds.h"
 
 struct check_progress {
-    bool shown;                         /* standard error is a terminal */
+    struct time_left line;
     double all[2], done[2];             /* elements to compare, and to recompute; those that are done */
     int phase;                          /* 0: comparing; 1: recomputing */
-    int percent;                        /* what the line says */
-    double began;                       /* seconds, of any clock */
 };
 
 /** Begin, and watch what is read of ACTUAL.  Nothing is shown unless standard error is a terminal. */

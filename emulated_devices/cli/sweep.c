@@ -11,6 +11,8 @@
  * results are there, with the same settings, is not repeated: so an interrupted sweep goes on where it was.
  */
 #include "emulated_devices/cli/cli.h"
+#include "emulated_devices/cli/measure.h"
+#include "emulated_devices/cli/time_left.h"
 #include "emulated_devices/cli/train/series.h"
 #include "ref/io/columns.h"
 #include "ref/io/json.h"
@@ -244,13 +246,19 @@ static void print_table(const struct sweep *s, const struct result *result)
 static enum error_code run_all(const struct sweep *s, struct result *result, struct error *err)
 {
     enum error_code e = OK;
+    const double began = measure_now();
+    int ran = 0;
     for (int run = 0; run < s->runs; run++) result[run].how = -1;
     for (int run = 0; run < s->runs && !e && !caught; run++) {
         char *settings = settings_of(s, run, err);
         if (settings == NULL) return err->code;
         if (is_done(s, run, settings)) result[run].how = 0, printf("run %03d of %d: done before\n", run + 1, s->runs);
         else {
-            printf("run %03d of %d\n", run + 1, s->runs);
+            const struct time_left_text left =
+                time_left_of(measure_now() - began, (double)ran / (ran + s->runs - run));
+            ran++;
+            printf("run %03d of %d%s%s\n", run + 1, s->runs, on_terminal() && left.text[0] ? ", " : "",
+                   on_terminal() ? left.text : "");
             e = run_one(s, run, settings, &result[run].how, err);
         }
         free(settings);

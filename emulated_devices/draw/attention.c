@@ -1,7 +1,9 @@
 /* attention.c -- draws attention over cut sequences: who has which tokens, and for each device the pairs of a query and
  * a key that it computes, each with its step. */
 #include "emulated_devices/draw/attention.h"
+#include "ref/io/document.h"
 #include "ref/io/options.h"
+#include <cjson/cJSON.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -163,19 +165,25 @@ static void print_panels(const struct drawing *d)
 
 /* ---- numbers ----------------------------------------------------------------------------------------------------- */
 
-/* In squares of half a device's mean tokens, of which those on the diagonal count half. */
+/* A device's work, in squares of half a device's mean tokens, of which those on the diagonal count half. */
+static double work_of(const struct drawing *d, int device)
+{
+    const double side = (double)d->S / (2 * d->P);
+    double work = 0;
+    for (int h = 0; h < d->H; h++)
+        for (int q = 0; q < d->S; q++)
+            for (int k = 0; k <= q; k++)
+                if (steps_of(d, device, h)[q * d->S + k] != 0) work += k < q ? 1 : 0.5;
+    return work / (side * side * d->H);
+}
+
 static void print_work(const struct drawing *d)
 {
     const double side = (double)d->S / (2 * d->P), all = (double)d->S * d->S / 2 / side / side;
     double most = 0;
     printf("\nwork     squares of S/2P = %g tokens, half of those on the diagonal:", side);
     for (int r = 0; r < d->P; r++) {
-        double work = 0;
-        for (int h = 0; h < d->H; h++)
-            for (int q = 0; q < d->S; q++)
-                for (int k = 0; k <= q; k++)
-                    if (steps_of(d, r, h)[q * d->S + k] != 0) work += k < q ? 1 : 0.5;
-        work /= side * side * d->H;
+        const double work = work_of(d, r);
         most = work > most ? work : most;
         printf("%s%.4g", r % 8 == 0 ? "\n         " : " ", work);
     }
@@ -192,6 +200,55 @@ static void print_sent(const struct drawing *d)
     }
     printf("sent     %llu messages, %llu bytes: %s\n", messages, bytes,
            as_cost ? "on every device what the cost function says" : "THE COST FUNCTION DIFFERS");
+}
+
+/* ---- the document ------------------------------------------------------------------------------------------------ */
+
+/* A row for each run of keys that a query meets at the same step. */
+static void document_query(const struct drawing *d, const struct panel *p, int query)
+{
+    const uint16_t *step = steps_of(d, p->device, p->first) + query * d->S;
+    for (int k = 0, n; k < d->S; k += n) {
+        for (n = 1; k + n < d->S && step[k + n] == step[k]; n++) continue;
+        if (step[k] == 0) continue;
+        const int heads[2] = { p->first, p->last };
+        cJSON *row = document_row();
+        cJSON_AddNumberToObject(row, "device", p->device);
+        cJSON_AddItemToObject(row, "heads", cJSON_CreateIntArray(heads, 2));
+        cJSON_AddNumberToObject(row, "step", step[k]);
+        cJSON_AddNumberToObject(row, "query", query);
+        cJSON_AddNumberToObject(row, "first_key", k);
+        cJSON_AddNumberToObject(row, "keys", n);
+    }
+}
+
+static void document_devices(const struct drawing *d)
+{
+    document_table("devices");
+    for (int r = 0; r < d->P; r++) {
+        const struct attention_outcome *o = &d->t->outcome[r];
+        cJSON *row = document_row();
+        cJSON_AddNumberToObject(row, "device", r);
+        cJSON_AddNumberToObject(row, "work", work_of(d, r));
+        cJSON_AddNumberToObject(row, "messages", (double)o->messages);
+        cJSON_AddNumberToObject(row, "bytes", (double)o->bytes);
+        cJSON_AddBoolToObject(row, "as_formula", o->as_cost);
+    }
+}
+
+static void fill_document(const struct drawing *d)
+{
+    cJSON *data = document_data();
+    if (data == NULL) return;
+    cJSON_AddStringToObject(data, "scheme", d->t->layer->cp.scheme->head.name);
+    cJSON_AddNumberToObject(data, "devices", d->P);
+    cJSON_AddNumberToObject(data, "heads", d->H);
+    cJSON_AddNumberToObject(data, "steps", d->steps);
+    cJSON_AddItemToObject(data, "holder", cJSON_CreateIntArray(d->holder, d->S));
+    document_table("pairs");
+    for (int i = 0; i < d->panels; i++)
+        for (int q = 0; q < d->S; q++) document_query(d, &d->panel[i], q);
+    document_devices(d);
 }
 
 /* ---- what is wrong ----------------------------------------------------------------------------------------------- */
@@ -234,6 +291,7 @@ static enum error_code draw(struct drawing *d, struct error *err)
     if (e) return e;
     take_holders(d), list_panels(d);
     print_head(d), print_panels(d), print_work(d), print_sent(d);
+    fill_document(d);
     return check(d, err);
 }
 

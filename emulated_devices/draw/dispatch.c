@@ -2,7 +2,9 @@
 #include "emulated_devices/draw/dispatch.h"
 #include "emulated_devices/device/compute.h"
 #include "emulated_devices/schemes/experts/hops.h"
+#include "ref/io/document.h"
 #include "ref/io/options.h"
+#include <cjson/cJSON.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -217,6 +219,105 @@ static enum error_code check(const struct dispatch_trace *t, struct error *err)
     return OK;
 }
 
+/* ---- the document ------------------------------------------------------------------------------------------------ */
+
+/* "tokens": [[device, token], ..] of the events' second numbers whose first one is `of`. */
+static void add_tokens(cJSON *row, const int64_t *e, int64_t of)
+{
+    cJSON *list = cJSON_AddArrayToObject(row, "tokens");
+    for (int64_t i = 0; e && i < e[2]; i += 2) {
+        if (e[3 + i] != of) continue;
+        const int token[2] = { (int)(e[4 + i] / SHOW_DISPATCH_TOKENS), (int)(e[4 + i] % SHOW_DISPATCH_TOKENS) };
+        cJSON_AddItemToArray(list, cJSON_CreateIntArray(token, 2));
+    }
+}
+
+static bool has(const int64_t *e, int64_t of)
+{
+    for (int64_t i = 0; e && i < e[2]; i += 2) if (e[3 + i] == of) return true;
+    return false;
+}
+
+static void document_choices(const struct dispatch_trace *t)
+{
+    const struct expert_shape *s = &t->layer->shape;
+    document_table("choices");
+    for (int r = 0; r < t->P; r++)
+        for (int64_t i = 0; i < s->tokens; i++) {
+            cJSON *row = document_row(), *experts;
+            cJSON_AddNumberToObject(row, "device", r);
+            cJSON_AddNumberToObject(row, "token", (double)i);
+            experts = cJSON_AddArrayToObject(row, "experts");
+            for (int64_t c = 0; c < s->k; c++)
+                cJSON_AddItemToArray(experts, cJSON_CreateNumber(expert_layer_choice(s, r, i, c)));
+        }
+}
+
+static void document_sends(const struct dispatch_trace *t)
+{
+    document_table("sends");
+    for (int hop = 0; hop < t->layer->routing.hops; hop++)
+        for (int r = 0; r < t->P; r++)
+            for (int to = 0; to < t->P; to++) {
+                const int64_t *e = event_of(&t->record[r], DISPATCH_SENDS + hop);
+                if (!has(e, to)) continue;
+                cJSON *row = document_row();
+                cJSON_AddNumberToObject(row, "hop", hop + 1);
+                cJSON_AddNumberToObject(row, "from", r);
+                cJSON_AddNumberToObject(row, "to", to);
+                add_tokens(row, e, to);
+            }
+}
+
+static void document_computed(const struct dispatch_trace *t)
+{
+    const struct expert_routing *routing = &t->layer->routing;
+    document_table("computed");
+    for (int r = 0; r < t->P; r++)
+        for (int64_t x = 0; x < t->layer->shape.E; x++) {
+            const int64_t *e = event_of(&t->record[r], DISPATCH_COMPUTED);
+            if (!has(e, x)) continue;
+            cJSON *row = document_row();
+            cJSON_AddNumberToObject(row, "device", r);
+            cJSON_AddNumberToObject(row, "expert", (double)x);
+            cJSON_AddBoolToObject(row, "copy", routing->held && routing->owner[x] != r);
+            add_tokens(row, e, x);
+        }
+}
+
+static void document_devices(const struct dispatch_trace *t)
+{
+    document_table("devices");
+    for (int r = 0; r < t->P; r++) {
+        cJSON *row = document_row();
+        cJSON_AddNumberToObject(row, "device", r);
+        cJSON_AddNumberToObject(row, "messages", (double)t->outcome[r].messages);
+        cJSON_AddNumberToObject(row, "bytes", (double)t->outcome[r].bytes);
+        cJSON_AddBoolToObject(row, "as_formula", t->outcome[r].as_cost);
+        cJSON_AddBoolToObject(row, "right", t->outcome[r].right);
+    }
+}
+
+static void fill_document(const struct dispatch_trace *t)
+{
+    const struct expert_shape *s = &t->layer->shape;
+    cJSON *data = document_data();
+    if (data == NULL) return;
+    cJSON_AddStringToObject(data, "scheme", t->layer->ep.scheme->head.name);
+    cJSON_AddNumberToObject(data, "devices", t->P);
+    cJSON_AddNumberToObject(data, "experts", (double)s->E);
+    cJSON_AddNumberToObject(data, "tokens", (double)s->tokens);
+    cJSON_AddNumberToObject(data, "choices", (double)s->k);
+    cJSON *hops = cJSON_AddArrayToObject(data, "hops");
+    for (int i = 0; i < t->layer->routing.hops; i++) {
+        cJSON *hop = cJSON_CreateObject();
+        cJSON_AddStringToObject(hop, "operation", operation_name(t->layer->routing.hop[i].operation));
+        cJSON_AddNumberToObject(hop, "members", t->layer->routing.hop[i].group->size);
+        cJSON_AddItemToArray(hops, hop);
+    }
+    document_choices(t), document_sends(t), document_computed(t), document_devices(t);
+}
+
 enum error_code show_dispatch_draw(const struct dispatch_trace *t, struct error *err)
 {
     const struct scheme *s = &t->layer->ep.scheme->head;
@@ -231,5 +332,6 @@ enum error_code show_dispatch_draw(const struct dispatch_trace *t, struct error 
     for (int r = 0; r < t->P; r++) messages += t->outcome[r].messages, bytes += t->outcome[r].bytes;
     printf("\nback     the same hops in reverse; backward there and back once more\n"
            "sent     %llu messages, %llu bytes in all\n", messages, bytes);
+    fill_document(t);
     return check(t, err);
 }

@@ -1,13 +1,15 @@
 /* tensor.c -- draws a linear layer on several devices: each device's pieces, then each step's messages, products and
  * sums. */
 #include "emulated_devices/draw/tensor.h"
+#include "ref/io/document.h"
 #include "ref/io/options.h"
 #include "ref/io/table.h"
 #include "ref/io/terminal.h"
+#include <cjson/cJSON.h>
 #include <stdio.h>
 #include <string.h>
 
-enum { INDENT = 4, GAP = 3, TEXT = 160, LINE = 3 * TEXT + 32, MOST_LINES = 64 };
+enum { INDENT = 4, GAP = 3, TEXT = 160, LINE = 3 * TEXT + 32, MOST_LINES = 64, MOST_BLOCKS = 16 };
 
 /* ---- blocks as text ---------------------------------------------------------------------------------------------- */
 
@@ -52,23 +54,31 @@ static void describe_block(const struct block *b, unsigned whole, char text[TEXT
     else snprintf(text, TEXT, "%lld elements of %s[%.50s,%.50s]%s", (long long)b->count, name, rows, cols, parts);
 }
 
-/* Describe all blocks of an event, one after another. */
-static void describe(const int64_t *symbols, int64_t count, unsigned whole, char text[TEXT])
+/* The blocks of an event.  @param[out] nameless  elements that are of none.  @return how many. */
+static int blocks_of(const int64_t *symbols, int64_t count, struct block blocks[MOST_BLOCKS], int64_t *nameless)
 {
-    struct block blocks[16];
     int n = 0;
-    int64_t nameless = 0;
+    *nameless = 0;
     for (int64_t i = 0; i < count; i++) {
         const struct symbol s = symbol_read(symbols[i]);
         int b = 0;
         while (b < n && (blocks[b].matrix != s.matrix || blocks[b].parts != s.parts)) b++;
-        if (s.parts == 0 || b == 16) {
-            nameless++;
+        if (s.parts == 0 || b == MOST_BLOCKS) {
+            ++*nameless;
             continue;
         }
         if (b == n) blocks[n++] = (struct block){ .matrix = s.matrix, .parts = s.parts };
         blocks[b].rows |= UINT64_C(1) << s.row, blocks[b].cols |= UINT64_C(1) << s.col, blocks[b].count++;
     }
+    return n;
+}
+
+/* Describe all blocks of an event, one after another. */
+static void describe(const int64_t *symbols, int64_t count, unsigned whole, char text[TEXT])
+{
+    struct block blocks[MOST_BLOCKS];
+    int64_t nameless;
+    const int n = blocks_of(symbols, count, blocks, &nameless);
     int used = snprintf(text, TEXT, "%s", count == 0 ? "nothing" : "");
     for (int b = 0; b < n && used < TEXT; b++) {
         char one[TEXT];
@@ -216,6 +226,103 @@ static void print_pieces(const struct tensor_trace *t)
     table_end(&table);
 }
 
+/* ---- the document ------------------------------------------------------------------------------------------------ */
+
+/* [[first, end], ..] of a set of indices. */
+static cJSON *intervals_json(uint64_t set)
+{
+    cJSON *list = cJSON_CreateArray();
+    for (int i = 0, end; i < SHOW_TENSOR_SIDE; i = end + 1) {
+        for (end = i; end < SHOW_TENSOR_SIDE && (set >> end & 1);) end++;
+        const int interval[2] = { i, end };
+        if (end > i) cJSON_AddItemToArray(list, cJSON_CreateIntArray(interval, 2));
+    }
+    return list;
+}
+
+static void add_blocks(cJSON *row, const char *key, const int64_t *event)
+{
+    struct block blocks[MOST_BLOCKS];
+    int64_t nameless;
+    const int n = blocks_of(event + 3, event[2], blocks, &nameless);
+    cJSON *list = cJSON_AddArrayToObject(row, key);
+    for (int b = 0; b < n; b++) {
+        cJSON *o = cJSON_CreateObject(), *parts;
+        cJSON_AddItemToArray(list, o);
+        cJSON_AddStringToObject(o, "matrix", linear_matrix_name(blocks[b].matrix));
+        cJSON_AddItemToObject(o, "rows", intervals_json(blocks[b].rows));
+        cJSON_AddItemToObject(o, "cols", intervals_json(blocks[b].cols));
+        cJSON_AddNumberToObject(o, "elements", (double)blocks[b].count);
+        parts = cJSON_AddArrayToObject(o, "parts");
+        for (int p = 0; p < SHOW_TENSOR_DEVICES; p++)
+            if (blocks[b].parts >> p & 1) cJSON_AddItemToArray(parts, cJSON_CreateNumber(p));
+    }
+}
+
+static const char *const pass_names[] = { "forward", "input", "weights" };
+
+static cJSON *event_row(const char *table, int pass, const int64_t *event)
+{
+    document_table(table);
+    cJSON *row = document_row();
+    cJSON_AddStringToObject(row, "pass", pass_names[pass]);
+    cJSON_AddNumberToObject(row, "step", (double)step_of(event));
+    return row;
+}
+
+static void document_event(int pass, int device, const int64_t *e)
+{
+    if (e[0] >= 0) {
+        cJSON *row = event_row("messages", pass, e);
+        cJSON_AddNumberToObject(row, "from", (double)e[0]);
+        cJSON_AddNumberToObject(row, "to", device);
+        add_blocks(row, "blocks", e);
+    } else if (e[0] == SUM_MADE) {
+        cJSON *row = event_row("sums", pass, e);
+        cJSON_AddNumberToObject(row, "device", device);
+        add_blocks(row, "blocks", e);
+    } else if (e[0] == FACTOR_LEFT) {
+        cJSON *row = event_row("products", pass, e);
+        const int64_t *right = after(e), *made = after(right);
+        cJSON_AddNumberToObject(row, "device", device);
+        cJSON_AddBoolToObject(row, "adds", made[0] == PRODUCT_ADDED);
+        add_blocks(row, "result", made), add_blocks(row, "left", e), add_blocks(row, "right", right);
+    }
+}
+
+static void document_outcome(int pass, int device, const struct pass_outcome *o)
+{
+    document_table("passes");
+    cJSON *row = document_row();
+    cJSON_AddStringToObject(row, "pass", pass_names[pass]);
+    cJSON_AddNumberToObject(row, "device", device);
+    cJSON_AddNumberToObject(row, "messages", (double)o->messages);
+    cJSON_AddNumberToObject(row, "bytes", (double)o->bytes);
+    cJSON_AddNumberToObject(row, "additions", (double)o->additions);
+    cJSON_AddBoolToObject(row, "as_formula", o->as_cost);
+    cJSON_AddBoolToObject(row, "right", o->whole);
+}
+
+static void fill_document(const struct tensor_trace *t)
+{
+    const struct linear_layer *l = t->layer;
+    cJSON *data = document_data();
+    if (data == NULL) return;
+    cJSON_AddStringToObject(data, "scheme", l->tp.scheme->head.name);
+    cJSON_AddStringToObject(data, "role", t->role);
+    cJSON_AddNumberToObject(data, "devices", t->P);
+    cJSON_AddItemToObject(data, "mesh", cJSON_CreateIntArray(l->tp.mesh, TENSOR_AXES));
+    cJSON_AddNumberToObject(data, "rows", (double)l->N);
+    cJSON_AddNumberToObject(data, "inputs", (double)l->I);
+    cJSON_AddNumberToObject(data, "outputs", (double)l->O);
+    for (int pass = 0; pass < SHOW_TENSOR_PASSES; pass++)
+        for (int d = 0; d < t->P; d++) {
+            const struct record *r = &t->record[pass][d];
+            for (const int64_t *e = r->number; e < end_of(r); e = after(e)) document_event(pass, d, e);
+            document_outcome(pass, d, &t->outcome[pass][d]);
+        }
+}
+
 static enum error_code wrong_piece(const struct tensor_trace *t, const struct pass_outcome *o, int device,
                                    struct error *err)
 {
@@ -247,6 +354,7 @@ enum error_code show_tensor_draw(const struct tensor_trace *t, struct error *err
     print_mesh(t);
     print_pieces(t);
     for (int pass = 0; pass < SHOW_TENSOR_PASSES; pass++) print_pass(t, pass);
+    fill_document(t);
     for (int pass = 0; pass < SHOW_TENSOR_PASSES; pass++)
         for (int d = 0; d < t->P; d++) {
             const struct pass_outcome *o = &t->outcome[pass][d];

@@ -189,6 +189,7 @@ enum error_code search_rank(struct search *s, int *ranked, struct error *err)
         if (s->of[i].time > 0 || !plan_space_make(s->space, &s->of[i].choice, &p)) continue;
         e = search_plan(&p, &s->of[i], err);
         s->planned++;
+        if (s->seen) s->seen(s->seen_context, s->planned, s->most > 0 && s->most < s->count ? s->most : s->count);
     }
     sort(s, fastest);
     while (*ranked < s->count && s->of[*ranked].time > 0 && fits(&s->of[*ranked], s->memory)) ++*ranked;

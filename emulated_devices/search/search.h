@@ -36,6 +36,8 @@ struct search {
     int *slot, slots;                   /* where a choice is among them, by its bytes: place + 1; 0: free */
     int64_t bounded, over, planned;     /* of them: whose bound is known; is above the memory; that were planned */
     struct estimator estimator;
+    void (*seen)(void *context, int64_t planned, int64_t of);   /* after each plan: at most `of` will be; may be NULL */
+    void *seen_context;
 };
 
 void search_close(struct search *);

@@ -129,7 +129,7 @@ enum error_code settings_expand(struct settings_words *w, const char *command, c
     const char *const file = file_of(argc, argv);
     struct yaml *root = NULL;
     *w = (struct settings_words){ .argc = 0 };
-    enum error_code e = file ? yml_read(file, &root, err) : OK;
+    enum error_code e = file ? settings_read(file, &root, err) : OK;
     const int most = argc + (root ? count_of(root) : 0);
     if (!e && (w->argv = calloc((size_t)most + 1, sizeof *w->argv)) == NULL)
         e = fail(err, ERR_MEMORY, "no memory for %d words", most);

@@ -12,6 +12,15 @@
 #include "ref/io/yaml.h"
 
 #define SETTINGS_WRITTEN_BY "written-by"
+#define SETTINGS_ON_PAGE "<pre class=\"settings\">"          /* before the settings of a run on a page of HTML */
+
+/**
+ * Read the settings of a file: of settings, or of what a run has written: the object `settings` of its JSON, or of the
+ * first line of its log; or the only settings of a page that `orrery report` has made.
+ * @param[out] root  a mapping, for yml_free; NULL on failure.
+ * @return as yml_read; ERR_FORMAT also for a page without the settings of a run, or with those of several.
+ */
+enum error_code settings_read(const char *path, struct yaml **root, struct error *);
 
 /* The words of a command line, behind those of its --config. */
 struct settings_words {

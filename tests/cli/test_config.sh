@@ -37,6 +37,27 @@ test_what_is_written_repeats_the_run() {
     for key in version model seed host system processor cores; do grep -q "^  $key: ." c/run.yaml || complain "run.yaml has no $key"; done
 }
 
+# What a run has written besides: its JSON, its log, a page about it.  A page about several has no settings of one.
+test_what_a_run_tells_repeats_it() {
+    local f
+    train --batch 2 --seq 8 --steps 2 --dp 2 --lr 3e-3 --json a.json --log a.jsonl; expect_status 0
+    run report a.json --out a.html;                         expect_status 0
+    for f in a.json a.jsonl a.html; do
+        cp $f told; run train --config told --json b.json --log b.jsonl; expect_status 0; expect_silent
+        same_run a.json b.json
+        run train --config told --steps 1 --json b.json --log b.jsonl;  expect_status 0
+        [ "$(grep -c '"loss":' b.json)" = 1 ] || complain "$f: flags do not override it"
+    done
+    run report a.json b.jsonl --out two.html;               expect_status 0
+    run train --config two.html;                            expect_status 2; expect_error '--config two.html: is a page about several runs'
+    echo '<html>' >no.html
+    run train --config no.html;                             expect_status 2; expect_error '--config no.html: is a page without the settings of a run'
+    echo '{"settings": {"dp": 2}}' >no.json
+    run train --config no.json;                             expect_status 2; expect_error '--config no.json: its settings cannot be read'
+    echo '{"settings": {"dpp": "2"}}' >no.json
+    run train --config no.json;                             expect_status 2; expect_error '--config no.json: line 1: dpp: is no setting of train; did you mean dp\?'
+}
+
 # Every option, with its default behind a # that is taken away: accepted, or refused by its own rules, never unknown.
 test_defaults_are_settings() {
     run train --print-config;                               expect_status 0
@@ -79,4 +100,4 @@ test_what_is_refused() {
     run train --config good.yaml --config good.yaml;        expect_status 2; expect_error '--config is given twice$'
 }
 
-run_tests test_a_file_is_the_flags test_what_is_written_repeats_the_run test_defaults_are_settings test_what_is_refused
+run_tests test_a_file_is_the_flags test_what_is_written_repeats_the_run test_what_a_run_tells_repeats_it test_defaults_are_settings test_what_is_refused

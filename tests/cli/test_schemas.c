@@ -107,8 +107,15 @@ static bool fits(const cJSON *schema, const cJSON *v, const char *where)
 #define GOLDEN "golden/biased-mlp.safetensors"
 
 static const struct { const char *schema, *words; int status; bool slow; } cases[] = {
-    { "document", "show dispatch --json -", 0, false },
-    { "document", "show tensor --json -", 0, true },
+    { "document", "show memory --json -", 0, true },
+    { "show-dispatch", "show dispatch --json -", 0, false },
+    { "show-dispatch", "show dispatch laser --devices 3 --choices 3 --json -", 0, true },
+    { "show-tensor", "show tensor 2d --json -", 0, false },
+    { "show-tensor", "show tensor 1d --devices 1 --json -", 0, true },
+    { "show-attention", "show attention ring-zigzag --devices 2 --json -", 0, false },
+    { "show-attention", "show attention ulysses --json -", 0, true },
+    { "show-sbp", "show sbp --mesh 2x2 --json -", 0, false },
+    { "show-elastic", "show elastic --json -", 0, false },
     { "document", "bench streams --json -", 0, false },
     { "document", "bench schedules --json -", 0, true },
     { "document", "bench plan --model tiny --devices 64 --json -", 0, true },

@@ -113,6 +113,20 @@ test_lists() {
     run list rign-zigzag;                           expect_status 2; expect_error 'did you mean ring-zigzag\?'
 }
 
+# How far it is, on a terminal alone, in a line that is gone at the end.
+test_progress() {
+    local asked=(search --devices 2 --model tiny --micro 2 --recompute none --schedule 1f1b --tensor 1d --attention ring)
+    on_terminal 80 "${asked[@]}";                   expect_status 0; expect_columns 80; expect_no_out '\[[#-]*\]'
+    grep -q '\[#*-*\] *[0-9]* %  planning' "$place/raw" || complain 'it does not say how far it is'
+    on_terminal 80 "${asked[@]}" --quiet;           ! grep -q 'planning' "$place/raw" || complain 'it is not quiet'
+    run "${asked[@]}";                              expect_silent
+    make_text
+    on_terminal 80 train --model tiny --data "$text" --steps 40 --batch 2 --seq 8; expect_status 0; expect_columns 80
+    printf 'set:\n  model: tiny\n  data: "%s"\n  steps: 1\n  batch: 2\ngrid:\n  lr: [1e-3, 2e-3]\n' "$text" >grid.yaml
+    on_terminal 80 sweep grid.yaml --out S;         expect_status 0; expect_columns 80; expect_out '^run 002 of 2(, [0-9]+ (s|min|h) left)?$'
+    run sweep grid.yaml --out S;                    expect_status 0; expect_no_out 'left'
+}
+
 test_quiet() {
     make_text
     run train --model tiny --data "$text" --steps 1 --batch 2 --dp 2 --check ref --quiet; expect_status 0; expect_silent
@@ -123,4 +137,4 @@ test_quiet() {
 }
 
 run_tests test_version_and_help test_every_help_fits test_a_checked_run_fits test_folding_loses_nothing test_every_command_fits test_tables_lose_nothing \
-    test_schedules_are_whole test_lists test_quiet
+    test_schedules_are_whole test_lists test_progress test_quiet

@@ -2,6 +2,7 @@
  * the wall time of eight devices beside that of one. */
 #include "emulated_devices/cli/bench/attention.h"
 #include "emulated_devices/cli/bench/bench.h"
+#include "emulated_devices/cli/time_left.h"
 #include "ref/io/document.h"
 #include "ref/io/json.h"
 #include "ref/io/table.h"
@@ -195,6 +196,8 @@ static enum error_code compare(const struct asked *a, char *program, cJSON *list
     enum error_code e = find_cluster(&m, &a->job, 1, err);
     if (!e) e = set_backend("count", err);
     if (!e && !a->quiet) print_head(a, &m);
+    struct time_left line;
+    time_left_begin(&line);
     for (int i = 0; i < a->sizes && !e && *status == 0; i++) {
         static struct attention_rows rows;
         struct attention_job j = a->job;
@@ -203,7 +206,9 @@ static enum error_code compare(const struct asked *a, char *program, cJSON *list
         if (e || *status != 0) break;
         say_rows(&t, &rows, j.P, &one);
         add_rows(list, &rows, j.P);
+        time_left_show(&line, (i + 1.0) / a->sizes, "counting", "");
     }
+    time_left_end(&line);
     if (a->quiet) table_drop(&t);
     else table_end(&t);
     fflush(stdout);

@@ -1,6 +1,7 @@
 /* plan.c -- `orrery bench plan`: what a plan takes of this machine, for each of its messages. */
 #define _DEFAULT_SOURCE                 /* wait4 */
 #include "emulated_devices/cli/bench/bench.h"
+#include "emulated_devices/cli/time_left.h"
 #include "emulated_devices/model/dry_run.h"
 #include "ref/io/output.h"
 #include "ref/io/table.h"
@@ -105,11 +106,15 @@ static enum error_code print_all(const struct wanted *w, struct error *err)
     printf("\n");
     struct table t = table_start("plans", 1, "devices\tfolded\tran\tevents\tswitches\tseconds\tns/event\tMB"
                                              "\tvirtual ms");
+    struct time_left line;
+    time_left_begin(&line);
     for (int i = 0; i < count && !e; i++) {
         struct row r = { .code = OK };
+        time_left_show(&line, (double)i / count, "planning", "");
         e = measure(w, devices[i], &r, err);
         if (!e) add_row(&t, devices[i], &r);
     }
+    time_left_end(&line);
     table_end(&t);
     printf("\n");
     say(stdout, 0, "Events: messages sent and received by the devices that ran. Seconds of a processor. MB: the most\n"

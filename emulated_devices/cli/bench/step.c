@@ -1,6 +1,7 @@
 /* step.c -- `orrery bench step`: speed, beside a limit measured in the same run.  Tests never check speed. */
 #include "emulated_devices/cli/bench/bench.h"
 #include "emulated_devices/cli/measure.h"
+#include "emulated_devices/cli/time_left.h"
 #include "emulated_devices/device/compute.h"
 #include "emulated_devices/schemes/tensor/tensor.h"
 #include "ref/io/columns.h"
@@ -179,16 +180,20 @@ static bool takes(const struct model_config *c, int64_t batch, const struct mesh
 static enum error_code bench_rounds(struct bench_step *b, const char *program, const struct model_config *c,
                                     struct gemm *g, struct pace *p, struct error *err)
 {
+    struct time_left line;
+    time_left_begin(&line);
     for (int round = 0; round < b->rounds; round++) {
         measure_serial(b, g, p, round);
         for (int i = 0; i < MESHES; i++) {
             if (!takes(c, b->batch, &mesh[i])) continue;
+            time_left_show(&line, (round + (double)(i + 1) / (MESHES + 1)) / b->rounds, "measuring", "");
             const double s = train_seconds(program, b, &mesh[i], err);
-            if (s < 0) return err->code;
+            if (s < 0) return time_left_end(&line), err->code;
             p->meshed[i][round] = s, p->ratio[i][round] = s / p->step[round];
             if (mesh[i].data) p->beside[i][round] = s / p->meshed[i - 1][round];
         }
     }
+    time_left_end(&line);
     return OK;
 }
 

@@ -3,6 +3,7 @@
 #include "emulated_devices/cli/bench/bench.h"
 #include "emulated_devices/cli/bench/tensor.h"
 #include "emulated_devices/cli/measure.h"
+#include "emulated_devices/cli/time_left.h"
 #include "ref/io/document.h"
 #include "ref/io/json.h"
 #include "ref/io/output.h"
@@ -127,20 +128,24 @@ static enum error_code take_job(struct counted *all, const char *path, struct er
 static enum error_code run_jobs(const struct bench_tensor *b, const struct asked *a, struct counted *all, char *program,
                                 int *status, struct error *err)
 {
-    int schemes = 0, most = 0;
+    int schemes = 0, most = 0, done = 0;
     enum error_code e = OK;
     const char *path = handover_file(err);
     while (tensor_scheme_at(schemes)) schemes++;
     all->row = calloc((size_t)(schemes * b->sizes), sizeof *all->row);
     if (all->row == NULL) return fail(err, ERR_MEMORY, "no memory for the rows of %d schemes", schemes);
     if (path == NULL) return err->code;
+    struct time_left line;
+    time_left_begin(&line);
     for (int i = 0; i < b->sizes; i++) most += b->devices[i] <= b->run;
     for (int run = 0; run < b->runs && most > 0; run++)
         for (int i = 0; i < b->sizes && !e && *status == 0; i++) {
             if (b->devices[i] > b->run) continue;
             e = run_job(b, a, b->devices[i], program, path, status, err);
             if (!e && *status == 0) e = take_job(all, path, err);
+            time_left_show(&line, (double)++done / (b->runs * most), "measuring", "");
         }
+    time_left_end(&line);
     for (int i = 0; i < all->used; i++) all->row[i].median = measure_median(all->row[i].seconds, all->row[i].runs);
     return e;
 }

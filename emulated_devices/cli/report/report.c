@@ -3,6 +3,7 @@
 #include "emulated_devices/cli/report/page.h"
 #include "emulated_devices/device/arena.h"
 #include "ref/io/output.h"
+#include "ref/io/settings.h"
 #include "ref/version.h"
 #include <math.h>
 #include <stdlib.h>
@@ -221,6 +222,25 @@ static void peaks(FILE *f, const cJSON *devices)
         fprintf(f, "<p class=\"soft\">The first %d devices of %d.</p>\n", MOST, cJSON_GetArraySize(devices));
 }
 
+/* A file for --config; `orrery train --config` finds it in the page, too. */
+static void again(FILE *f, const struct told_run *r)
+{
+    const cJSON *x, *settings = cJSON_GetObjectItemCaseSensitive(r->root, "settings");
+    char *text = NULL;
+    size_t bytes;
+    if (!cJSON_IsObject(settings)) return;
+    fputs("<details><summary>settings, for <code>orrery train --config</code></summary>\n" SETTINGS_ON_PAGE, f);
+    cJSON_ArrayForEach(x, settings) {
+        FILE *line = open_memstream(&text, &bytes);
+        if (line == NULL) break;
+        yml_print_text(line, x->string), fputs(": ", line);
+        yml_print_text(line, cJSON_IsString(x) ? x->valuestring : "");
+        if (fclose(line) == 0) page_text(f, text), fputc('\n', f);
+        free(text);
+    }
+    fputs("</pre></details>\n", f);
+}
+
 static void titled(FILE *f, const struct told_run *r, const char *what, bool wide)
 {
     char title[140];
@@ -232,7 +252,7 @@ static void one_run(FILE *f, const struct told_run *r)
 {
     const cJSON *profile = cJSON_GetObjectItemCaseSensitive(r->root, "profile"),
                 *devices = cJSON_GetObjectItemCaseSensitive(r->root, "devices");
-    titled(f, r, "verdict and plan", true), verdict(f, r), plan(f, r), page_part_end(f);
+    titled(f, r, "verdict and plan", true), verdict(f, r), plan(f, r), again(f, r), page_part_end(f);
     if (cJSON_IsObject(profile)) {
         titled(f, r, "first step of each device", true), chart_timeline(f, profile), page_part_end(f);
         titled(f, r, "memory in the first step", false), chart_memory(f, profile), page_part_end(f);

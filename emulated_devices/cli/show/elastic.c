@@ -2,7 +2,9 @@
 #include "emulated_devices/cli/cli.h"
 #include "emulated_devices/device/interval.h"
 #include "emulated_devices/plan/elastic.h"
+#include "ref/io/document.h"
 #include "ref/io/output.h"
+#include <cjson/cJSON.h>
 #include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -48,6 +50,25 @@ static void print_plan(const struct tasks *t, const int *replicas)
             printf("%lld%s", (long long)block_at(t->batch[i], replicas[i], r).count, ++d < devices ? " | " : "\n");
 }
 
+static void add_to_document(const struct tasks *t, const int *replicas)
+{
+    cJSON *data = document_data();
+    if (!document_table("tasks")) return;
+    int64_t alone = 0;
+    cJSON *batches = cJSON_AddArrayToObject(data, "batches");
+    for (int i = 0; i < t->count; i++) {
+        cJSON *row = document_row();
+        cJSON_AddNumberToObject(row, "task", i);
+        cJSON_AddNumberToObject(row, "samples", (double)t->batch[i]);
+        cJSON_AddNumberToObject(row, "replicas", replicas[i]);
+        alone = t->batch[i] > alone ? t->batch[i] : alone;
+        for (int r = 0; r < replicas[i]; r++)
+            cJSON_AddItemToArray(batches, cJSON_CreateNumber((double)block_at(t->batch[i], replicas[i], r).count));
+    }
+    cJSON_AddNumberToObject(data, "most_samples", (double)elastic_most(t->batch, t->count, replicas));
+    cJSON_AddNumberToObject(data, "most_samples_alone", (double)alone);
+}
+
 enum error_code show_elastic(int argc, char **argv, int *status, struct error *err)
 {
     struct tasks t = { 0 };
@@ -68,6 +89,6 @@ enum error_code show_elastic(int argc, char **argv, int *status, struct error *e
     if (e || help) return e;
     e = read_sizes(&t, sizes, err);
     if (!e) e = fail_about(err, elastic_replicas(t.batch, t.count, devices, replicas, err), "--devices:");
-    if (!e) print_plan(&t, replicas);
+    if (!e) print_plan(&t, replicas), add_to_document(&t, replicas);
     return e;
 }

@@ -2,8 +2,10 @@
 #include "emulated_devices/cli/cli.h"
 #include "emulated_devices/model/sbp_graph.h"
 #include "emulated_devices/schemes/sbp/assign.h"
+#include "ref/io/document.h"
 #include "ref/io/output.h"
 #include "ref/io/terminal.h"
+#include <cjson/cJSON.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -28,26 +30,51 @@ static enum error_code read_mesh(const char *text, struct sbp_mesh *m, struct er
     return OK;
 }
 
-/* The names of the journey's steps, as collectives are called. */
+/* A step of a journey, as collectives are called. */
+static const char *step_name(const struct sbp_mesh *m, const struct boxing *b, const struct boxing_step *s)
+{
+    static const char *const name[] = {
+        [SUM_AND_SPLIT] = "reduce-scatter", [SUM_ALL] = "all-reduce", [MAKE_PARTIAL] = "zeros"
+    };
+    const bool gathers = s->kind == REDISTRIBUTE && s->from.on[0].kind == SBP_S && s->to.on[0].kind == SBP_B;
+    return s->kind != REDISTRIBUTE   ? name[s->kind]
+           : b->elements == 0        ? "cut"
+           : m->axes == 1 && gathers ? "all-gather"
+           : m->axes == 1            ? "all-to-all"
+                                     : "redistribute";
+}
+
 static const char *journey_text(const struct sbp_mesh *m, const struct boxing *b, char *text, size_t size)
 {
     char to[SBP_TEXT];
     size_t used = 0;
     text[0] = '\0';
-    for (int i = 0; i < b->steps && used < size; i++) {
-        static const char *const name[] = {
-            [SUM_AND_SPLIT] = "reduce-scatter", [SUM_ALL] = "all-reduce", [MAKE_PARTIAL] = "zeros"
-        };
-        const struct boxing_step *s = &b->step[i];
-        const bool gathers = s->kind == REDISTRIBUTE && s->from.on[0].kind == SBP_S && s->to.on[0].kind == SBP_B;
-        const char *how = s->kind != REDISTRIBUTE   ? name[s->kind]
-                          : b->elements == 0        ? "cut"
-                          : m->axes == 1 && gathers ? "all-gather"
-                          : m->axes == 1            ? "all-to-all"
-                                                    : "redistribute";
-        used += (size_t)snprintf(text + used, size - used, "%s %s %s", i ? "," : "", how, signature_text(m, s->to, to));
-    }
+    for (int i = 0; i < b->steps && used < size; i++)
+        used += (size_t)snprintf(text + used, size - used, "%s %s %s", i ? "," : "", step_name(m, b, &b->step[i]),
+                                 signature_text(m, b->step[i].to, to));
     return text;
+}
+
+/* A row for each operand, and for each operation's result. */
+static void add_to_document(const struct drawing *d, int op, bool result, int tensor, const char *kept,
+                            const struct boxing *b)
+{
+    char to[SBP_TEXT];
+    if (!document_table("operands")) return;
+    cJSON *row = document_row();
+    cJSON_AddNumberToObject(row, "operation", op);
+    cJSON_AddStringToObject(row, "operator", d->graph->op[op].operator->name);
+    cJSON_AddBoolToObject(row, "result", result);
+    cJSON_AddStringToObject(row, "tensor", d->graph->tensor[tensor].name);
+    cJSON_AddStringToObject(row, "signature", kept);
+    cJSON_AddNumberToObject(row, "elements", b->steps > 0 ? (double)b->elements : 0);
+    cJSON *steps = cJSON_AddArrayToObject(row, "journey");
+    for (int i = 0; i < b->steps; i++) {
+        cJSON *step = cJSON_CreateObject();
+        cJSON_AddStringToObject(step, "by", step_name(&d->assignment->mesh, b, &b->step[i]));
+        cJSON_AddStringToObject(step, "to", signature_text(&d->assignment->mesh, b->step[i].to, to));
+        cJSON_AddItemToArray(steps, step);
+    }
 }
 
 static void print_journey(void *context, int op, int operand, int tensor, const struct boxing *b)
@@ -55,10 +82,11 @@ static void print_journey(void *context, int op, int operand, int tensor, const 
     struct drawing *d = context;
     const struct sbp_op *o = &d->graph->op[op];
     char kept[SBP_TEXT], journey[160];
+    const bool result = operand == o->inputs;
+    signature_text(&d->assignment->mesh, result ? d->assignment->rule[op].out : d->assignment->tensor[tensor], kept);
+    add_to_document(d, op, result, tensor, kept, b);
     if (operand == 0) printf("%s\n", o->operator->name);
-    printf("  %-3s %-17s %-12s", operand == o->inputs ? "->" : "", d->graph->tensor[tensor].name,
-           signature_text(&d->assignment->mesh,
-                          operand == o->inputs ? d->assignment->rule[op].out : d->assignment->tensor[tensor], kept));
+    printf("  %-3s %-17s %-12s", result ? "->" : "", d->graph->tensor[tensor].name, kept);
     if (b->steps > 0)
         printf("%9lld %s", (long long)b->elements, journey_text(&d->assignment->mesh, b, journey, sizeof journey));
     printf("\n");
@@ -81,6 +109,12 @@ static enum error_code print_summary(const struct sbp_graph *g, const struct ass
     say(stdout, 0, "%lld elements are sent by all %d devices together, at most %lld by one; %s", (long long)a->elements,
            devices, (long long)most,
            a->exact ? "no other signatures send less" : "of those looked at, no other signatures send less");
+    if (document_data()) {
+        cJSON_AddNumberToObject(document_data(), "devices", devices);
+        cJSON_AddNumberToObject(document_data(), "elements", (double)a->elements);
+        cJSON_AddNumberToObject(document_data(), "most_elements", (double)most);
+        cJSON_AddBoolToObject(document_data(), "is_least", a->exact);
+    }
     if (drawn == a->elements && all == a->elements) return OK;
     return fail(
         err, ERR_CHECK,

@@ -1,5 +1,6 @@
 /* report.c -- the reports of `orrery train`: lines of text, and JSON. */
 #include "emulated_devices/cli/measure.h"
+#include "emulated_devices/cli/time_left.h"
 #include "emulated_devices/cli/train/origin.h"
 #include "emulated_devices/cli/train/plan_report.h"
 #include "emulated_devices/cli/train/stopping.h"
@@ -7,6 +8,7 @@
 #include "ref/io/document.h"
 #include "ref/io/json.h"
 #include "ref/io/terminal.h"
+#include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -94,6 +96,21 @@ void report_start(const struct train_record *r, const struct train_data *data)
 
 enum { BAR = 16 };                      /* columns of the progress bar: so a line has 80 */
 
+/* " 38 % 12 min left" in place of the bar, by the pace of the last steps. */
+static void tell_time_left(const struct train_record *r, int64_t i, int64_t last, char bar[BAR + 1])
+{
+    enum { PACE = 100 };
+    double pace = 0;
+    int64_t n = 0;
+    for (; n < PACE && n <= i; n++) pace += r->seconds[i - n];
+    const double part = (double)(i + 1) / (double)(last + 1);
+    const struct time_left_text left = time_left_of(pace / (double)n * (double)(i + 1), part);
+    char text[BAR + 8];
+    if (left.text[0] == '\0') return;
+    snprintf(text, sizeof text, "%.0f %% %s", floor(100 * part), left.text);
+    snprintf(bar, BAR + 1, "%-*.*s", BAR, BAR, text);
+}
+
 /* On a terminal one line that is overwritten; otherwise about twenty lines in total. */
 void report_step(const struct train_record *r, int64_t i)
 {
@@ -104,6 +121,7 @@ void report_step(const struct train_record *r, int64_t i)
     char bar[BAR + 1];
     for (int b = 0; b < BAR; b++) bar[b] = b * (last + 1) < BAR * (i + 1) ? '#' : '.';
     bar[BAR] = 0;
+    if (live && !stays) tell_time_left(r, i, last, bar);
     const struct plan *p = &r->options->plan;
     const double tokens = (double)(plan_sequences_of(p, r->first_step + i) * p->S) / r->seconds[i];
     const bool slope = optimizer_draws(r->options->plan.optimizer);

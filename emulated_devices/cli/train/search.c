@@ -2,6 +2,7 @@
 #include "emulated_devices/cli/train/train.h"
 #include "emulated_devices/search/planner.h"
 #include "emulated_devices/cli/measure.h"
+#include "emulated_devices/cli/time_left.h"
 #include "ref/io/columns.h"
 #include "ref/io/document.h"
 #include "ref/io/terminal.h"
@@ -293,11 +294,21 @@ static void take_common(struct report *r)
     }
 }
 
+static void see_plan(void *line, int64_t planned, int64_t of)
+{
+    time_left_show(line, (double)planned / (double)of, "planning", "");
+}
+
 static enum error_code search(struct report *r, struct error *err)
 {
     const double start = measure_now();
+    struct time_left line;
+    time_left_begin(&line);
+    r->search.seen = see_plan, r->search.seen_context = &line;
+    time_left_show(&line, 0, "estimating", "");
     enum error_code e = r->planner->choose(&r->search, err);
     if (!e) e = search_rank(&r->search, &r->ranked, err);
+    time_left_end(&line);
     r->seconds = measure_now() - start;
     if (!e && r->ranked == 0) e = nothing_fits(r, err);
     if (e) return e;

@@ -1,5 +1,6 @@
 /* verify.c -- `orrery verify`: runs jobs of 1, 2, .. N devices, one after another, and adds up their results. */
 #include "emulated_devices/cli/measure.h"
+#include "emulated_devices/cli/time_left.h"
 #include "emulated_devices/cli/verify/verify.h"
 #include "ref/io/document.h"
 #include "ref/io/json.h"
@@ -68,13 +69,25 @@ static enum error_code run_job(const struct verify_options *o, int devices, char
     return launch_devices(devices, n, (char **)words, status, err);     /* which does not write to them */
 }
 
+/* On a terminal, between the lines of two jobs.  A job has about as many cases as devices that share its time. */
+static void say_time_left(const struct verify_options *o, int devices, double gone)
+{
+    const double done = devices * (devices - 1.0), all = o->devices * (o->devices + 1.0);
+    const struct time_left_text left = time_left_of(gone, done / all);
+    if (o->quiet || !on_terminal() || left.text[0] == '\0') return;
+    printf("\n%d of %d numbers of devices: %.0f s, about %s\n", devices - 1, o->devices, gone, left.text);
+    fflush(stdout);
+}
+
 /* @param[out] status  of a job that could not run, and has said why; else 0. */
 static enum error_code run_jobs(const struct verify_options *o, char *program, const char *path, cJSON *root,
                                 struct verify_count *all, int *status, struct error *err)
 {
     enum error_code e = OK;
     *status = 0;
+    const double began = measure_now();
     for (int devices = 1; devices <= o->devices && !e; devices++) {
+        say_time_left(o, devices, measure_now() - began);
         e = run_job(o, devices, program, path, status, err);
         if (!e && *status != 0 && *status != error_exit_status(ERR_CHECK)) return OK;
         *status = 0;                    /* what did not hold is in the file */
