@@ -23,7 +23,8 @@ struct command {
 
 command_fn command_train, command_plan, command_search, command_infer, command_verify, command_check, command_show,
     command_bench, command_list, command_golden, command_dump, command_affinity, command_kernel, command_report,
-    command_sweep, command_learn, command_grade, command_course, command_manual, command_tokenize;
+    command_sweep, command_learn, command_grade, command_course, command_manual, command_sample,
+    command_tokenize;
 extern const struct command commands[];             /* of main.c; ends with { 0 } */
 /* of command_show */
 command_fn show_attention, show_collective, show_data, show_dispatch, show_elastic, show_memory, show_plan, show_sbp,

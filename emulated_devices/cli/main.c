@@ -26,6 +26,7 @@ const struct command commands[] = {
     { "list", "list everything registered: name, requirements, cost, source", command_list },
     { "show", "draw a pipeline schedule, a collective or a matrix product, without training", command_show },
     { "bench", "measure steps, schedules, collectives, beside a limit, a published figure or MPI", command_bench },
+    { "sample", "let a model, or a checkpoint of training, go on with a text", command_sample },
     { "tokenize", "texts as tokens of a model's own tokenizer, and back", command_tokenize },
     { "affinity", "group experts and tokens of a mixture, for speculative dispatch", command_affinity },
     { "report", "draw runs side by side on a page: losses, timeline, memory, messages, verdicts", command_report },

@@ -109,9 +109,9 @@ static enum error_code check_replicas(const struct trainer *t, const cJSON *root
 }
 
 /* Correction biases of routers; of a folder that has none they stay 0. */
-static enum error_code read_biases(struct trainer *t, const struct checkpoint *c, struct error *err)
+static enum error_code read_biases(const struct model_config *m, const struct checkpoint *c, double *bias,
+                                   struct error *err)
 {
-    const struct model_config *m = &t->plan.model;
     const cJSON *list, *one;
     char path[PATH_ROOM];
     int64_t i = 0;
@@ -128,7 +128,7 @@ static enum error_code read_biases(struct trainer *t, const struct checkpoint *c
         if (end == NULL || end == one->valuestring || *end != '\0' || !isfinite(x))
             return fail(err, ERR_FORMAT, "%s: router_bias: number %lld is none", printable_path(path).text,
                         (long long)i);
-        t->routers.bias[i++] = x;
+        bias[i++] = x;
     }
     return OK;
 }
@@ -139,7 +139,7 @@ static enum error_code read_progress(struct trainer *t, const struct checkpoint 
     path_of(path, c->dir, TRAINING_FILE);
     t->step = c->step;
     enum error_code e = check_replicas(t, c->root, path, err);
-    if (!e) e = read_biases(t, c, err);
+    if (!e) e = read_biases(&t->plan.model, c, t->routers.bias, err);
     return e ? e : read_loss_scale(t, c->root, path, err);
 }
 
@@ -241,20 +241,39 @@ enum error_code checkpoint_resume(struct trainer *t, const struct checkpoint *c,
     return e;
 }
 
-enum error_code checkpoint_load_weights(struct trainer *t, const struct checkpoint *c, struct error *err)
+/* Of a folder from elsewhere, or a file of a checkpoint. */
+static enum error_code open_weights(struct weights *file, const struct checkpoint *c, struct error *err)
 {
     char path[BUNDLE_PATH];
+    if (!c->there) return weights_open(file, c->dir, err);
+    bundle_find(&c->files, WEIGHTS_FILE, path);
+    return weights_open_file(file, path, err);
+}
+
+enum error_code checkpoint_load_serial(struct transformer *m, const struct checkpoint *c, struct error *err)
+{
+    struct weights file;
+    enum error_code e = c->there ? bundle_check(&c->files, WEIGHTS_FILE, err) : OK;
+    if (!e) e = open_weights(&file, c, err);
+    if (e) return e;
+    e = weights_read(m, &file, err);
+    if (!e && c->there) e = read_biases(&m->config, c, m->router_bias, err);
+    weights_close(&file);
+    return e;
+}
+
+enum error_code checkpoint_load_weights(struct trainer *t, const struct checkpoint *c, struct error *err)
+{
     struct weights file;
     enum error_code e =
         comm_agree(t->comm, c->there && t->comm->rank == 0 ? bundle_check(&c->files, WEIGHTS_FILE, err) : OK, err);
     if (e) return e;
-    if (c->there) bundle_find(&c->files, WEIGHTS_FILE, path);
-    e = c->there ? weights_open_file(&file, path, err) : weights_open(&file, c->dir, err);
+    e = open_weights(&file, c, err);
     if (!e) {
         e = weights_check_tied(&file, &t->plan.model, err);
         if (!e) e = read_weights(t, &file, err);
         if (!e && t->routers.bias) e = weights_read_biases(&file, &t->plan.model, t->routers.bias, err);
-        if (!e && c->there) e = read_biases(t, c, err);
+        if (!e && c->there) e = read_biases(&t->plan.model, c, t->routers.bias, err);
         weights_close(&file);
     }
     return comm_agree(t->comm, e, err);

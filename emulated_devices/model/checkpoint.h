@@ -63,6 +63,9 @@ enum error_code checkpoint_config(const struct checkpoint *, struct model_config
  */
 enum error_code checkpoint_load_weights(struct trainer *, const struct checkpoint *, struct error *);
 
+/** Read weights into a one-device model of its shape.  Local.  @return as checkpoint_load_weights. */
+enum error_code checkpoint_load_serial(struct transformer *, const struct checkpoint *, struct error *);
+
 /** Read weights, optimizer state and the number of steps done from a checkpoint that this program saved.  As
  *  checkpoint_load_weights; ERR_FORMAT also if the number of replicas differs. */
 enum error_code checkpoint_resume(struct trainer *, const struct checkpoint *, struct error *);

@@ -264,17 +264,22 @@ enum error_code weights_read_biases(const struct weights *w, const struct model_
     return e;
 }
 
+enum error_code weights_read(struct transformer *m, const struct weights *w, struct error *err)
+{
+    enum error_code e = weights_check_tied(w, &m->config, err);
+    for (int i = 0; i < m->params && !e; i++) {
+        const int64_t start[2] = { 0 };
+        e = weights_read_box(w, &m->spec[i], "", start, m->spec[i].dim, m->w[i].dtype, m->w[i].data, err);
+    }
+    return e ? e : weights_read_biases(w, &m->config, m->router_bias, err);
+}
+
 enum error_code weights_load(struct transformer *m, const char *dir, struct error *err)
 {
     struct weights w;
     enum error_code e = weights_open(&w, dir, err);
     if (e) return e;
-    e = weights_check_tied(&w, &m->config, err);
-    for (int i = 0; i < m->params && !e; i++) {
-        const int64_t start[2] = { 0 };
-        e = weights_read_box(&w, &m->spec[i], "", start, m->spec[i].dim, m->w[i].dtype, m->w[i].data, err);
-    }
-    if (!e) e = weights_read_biases(&w, &m->config, m->router_bias, err);
+    e = weights_read(m, &w, err);
     weights_close(&w);
     return e;
 }

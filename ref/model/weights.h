@@ -51,7 +51,10 @@ enum error_code weights_check_tied(const struct weights *, const struct model_co
  *  @param[out] bias  [L, columns of a router].  @return as weights_read_box. */
 enum error_code weights_read_biases(const struct weights *, const struct model_config *, double *bias, struct error *);
 
-/** Read all weights into a serial model.  @return as weights_open and weights_read_box. */
+/** Read all weights into a serial model.  @return as weights_read_box. */
+enum error_code weights_read(struct transformer *, const struct weights *, struct error *);
+
+/** Open a folder's weights, and read them.  @return as weights_open and weights_read_box. */
 enum error_code weights_load(struct transformer *, const char *dir, struct error *);
 
 /* ---- writing ----------------------------------------------------------------------------------------------------- */
