@@ -112,6 +112,16 @@ test_plans() {
     run bench plan --model nothing;                     expect_status 2; expect_error 'nothing'
 }
 
+# Within the time that it is given: none is too little for a mesh, and for a second round.
+test_step_in_time() {
+    run bench step --model tiny --runs 1 --rounds 100 --seconds 0 --devices 2 --json j
+    expect_status 0; expect_silent; expect_columns 80
+    expect_out '^--seconds 0: too short for one round; 4 meshes are left out$'
+    expect_out '^gemm 2048 cubed, fp32, backend cpu: '
+    [ "$(grep -c '"rounds":	1$' j)" = 1 ] || complain 'not one row of one round'
+    run bench step --devices 9;                         expect_status 2; expect_error '--devices 9'
+}
+
 test_topics() {
     run bench --help;                                   expect_status 0; expect_out '^  schedules '
     run bench schedul;                                  expect_status 2; expect_error 'did you mean schedules\?'
@@ -119,4 +129,4 @@ test_topics() {
     run bench schedules --help;                         expect_status 0; expect_columns 100
 }
 
-run_tests test_published_table test_published_formulas test_all_schedules test_plans test_tensor test_tensor_formats_and_mistakes test_offload test_check test_topics
+run_tests test_published_table test_published_formulas test_all_schedules test_plans test_tensor test_tensor_formats_and_mistakes test_offload test_check test_step_in_time test_topics

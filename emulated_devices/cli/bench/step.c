@@ -81,7 +81,8 @@ static double serial_step(struct transformer *m, struct tensor *state, const int
 
 struct bench_step {
     const char *model, *backend, *dtype, *json;
-    int runs, rounds;
+    int runs, rounds, devices;          /* devices: the most of a mesh */
+    double seconds;                     /* what all rounds may take */
     int64_t batch, steps;               /* steps: done so far on the one device */
     struct transformer serial;
     struct tensor *state;
@@ -151,8 +152,9 @@ static double train_seconds(const char *program, const struct bench_step *b, con
 }
 
 /* Seconds in each round: of the backend's matrix product, of a step on one device and on each mesh; and the ratios to
- * one device and to the mesh before. */
+ * one device and to the mesh before.  rounds: that were measured, of a mesh and of the one device. */
 struct pace {
+    int rounds[MESHES], rounds_alone;
     double gemm[MAX_ROUNDS], step[MAX_ROUNDS], meshed[MESHES][MAX_ROUNDS], ratio[MESHES][MAX_ROUNDS],
         beside[MESHES][MAX_ROUNDS];
 };
@@ -168,30 +170,39 @@ static void measure_serial(struct bench_step *b, struct gemm *g, struct pace *p,
     p->step[round] = measure_median(step, b->runs);
 }
 
-static bool takes(const struct model_config *c, int64_t batch, const struct meshed *m)
+static bool takes(const struct bench_step *b, const struct model_config *c, int i)
 {
+    const struct meshed *m = &mesh[i];
     const struct tensor_scheme *s;
-    return m->pp <= c->L && batch >= m->dp && tensor_scheme_find(&s, m->tensor, NULL) == OK &&
-           tensor_check(s, c, m->tp, NULL) == OK;
+    return m->dp * m->tp * m->pp <= b->devices && m->pp <= c->L && b->batch >= m->dp &&
+           tensor_scheme_find(&s, m->tensor, NULL) == OK && tensor_check(s, c, m->tp, NULL) == OK;
 }
 
 /* Measure everything in turn, round by round, so that other load of the machine slows all of it; ratios are of one
- * round. */
+ * round.  No mesh is begun when the time is over, and no round that would end after it. */
 static enum error_code bench_rounds(struct bench_step *b, const char *program, const struct model_config *c,
                                     struct gemm *g, struct pace *p, struct error *err)
 {
+    const double start = measure_now();
+    double longest = 0;
     struct time_left line;
     time_left_begin(&line);
     for (int round = 0; round < b->rounds; round++) {
+        const double began = measure_now();
+        if (round > 0 && began + longest > start + b->seconds) break;
         measure_serial(b, g, p, round);
+        p->rounds_alone = round + 1;
         for (int i = 0; i < MESHES; i++) {
-            if (!takes(c, b->batch, &mesh[i])) continue;
+            if (measure_now() > start + b->seconds) break;
+            if (!takes(b, c, i)) continue;
             time_left_show(&line, (round + (double)(i + 1) / (MESHES + 1)) / b->rounds, "measuring", "");
             const double s = train_seconds(program, b, &mesh[i], err);
             if (s < 0) return time_left_end(&line), err->code;
             p->meshed[i][round] = s, p->ratio[i][round] = s / p->step[round];
             if (mesh[i].data) p->beside[i][round] = s / p->meshed[i - 1][round];
+            p->rounds[i] = round + 1;
         }
+        if (measure_now() - began > longest) longest = measure_now() - began;
     }
     time_left_end(&line);
     return OK;
@@ -218,7 +229,7 @@ static const char *name_of(const struct meshed *m, char *text, size_t room)
 static void show_row(struct columns *t, const struct shown *w, int i)
 {
     char what[64];
-    const int n = w->b->rounds;
+    const int n = i < 0 ? w->p->rounds_alone : w->p->rounds[i];
     const double *seconds = i < 0 ? w->p->step : w->p->meshed[i], median = measure_median_of(seconds, n);
     columns_add(t, LEFT_ALIGNED, "%s", i < 0 ? "one device, ref/" : name_of(&mesh[i], what, sizeof what));
     columns_add(t, RIGHT_ALIGNED, "%.1f", 1e3 * median);
@@ -231,7 +242,7 @@ static void show_row(struct columns *t, const struct shown *w, int i)
     columns_end_row(t);
 }
 
-static void show_table(const struct shown *w, const struct model_config *c)
+static void show_table(const struct shown *w)
 {
     static const char *const heads[] = { "of a step", "ms", "least", "tokens/s", "GFLOP/s", "% of gemm", "x one",
                                          "x ddp" };
@@ -241,16 +252,31 @@ static void show_table(const struct shown *w, const struct model_config *c)
             columns_add(&t, k ? RIGHT_ALIGNED : LEFT_ALIGNED, "%s", heads[k]);
         columns_end_row(&t);
         for (int i = -1; i < MESHES; i++)
-            if (i < 0 || takes(c, w->b->batch, &mesh[i])) show_row(&t, w, i);
+            if (i < 0 || w->p->rounds[i] > 0) show_row(&t, w, i);
     } while (columns_again(&t));
 }
 
-static void json_row(const struct shown *w, cJSON *rows, const char *what, const double *seconds)
+/* Rounds that the time was too short for. */
+static void show_what_is_missing(const struct shown *w, const struct model_config *c)
+{
+    const struct bench_step *b = w->b;
+    int whole = b->rounds, none = 0;
+    for (int i = 0; i < MESHES; i++) {
+        if (!takes(b, c, i)) continue;
+        if (w->p->rounds[i] < whole) whole = w->p->rounds[i];
+        none += w->p->rounds[i] == 0;
+    }
+    if (none > 0) say(stdout, 0, "--seconds %g: too short for one round; %d meshes are left out", b->seconds, none);
+    else if (whole < b->rounds) say(stdout, 0, "--seconds %g: %d of %d rounds", b->seconds, whole, b->rounds);
+}
+
+static void json_row(cJSON *rows, const char *what, const double *seconds, int rounds)
 {
     cJSON *row = cJSON_CreateObject();
     cJSON_AddStringToObject(row, "what", what);
-    cJSON_AddNumberToObject(row, "median_seconds", measure_median_of(seconds, w->b->rounds));
-    cJSON_AddNumberToObject(row, "least_seconds", least(seconds, w->b->rounds));
+    cJSON_AddNumberToObject(row, "median_seconds", measure_median_of(seconds, rounds));
+    cJSON_AddNumberToObject(row, "least_seconds", least(seconds, rounds));
+    cJSON_AddNumberToObject(row, "rounds", rounds);
     cJSON_AddItemToArray(rows, row);
 }
 
@@ -266,10 +292,10 @@ static enum error_code write_json(const struct shown *w, const struct model_conf
     cJSON_AddNumberToObject(root, "flops", w->flops);
     cJSON_AddNumberToObject(root, "gemm_flops_per_second", w->rate);
     cJSON *rows = cJSON_AddArrayToObject(root, "rows");
-    json_row(w, rows, "one device, ref/", w->p->step);
+    json_row(rows, "one device, ref/", w->p->step, w->p->rounds_alone);
     for (int i = 0; i < MESHES; i++)
-        if (takes(c, w->b->batch, &mesh[i]))
-            json_row(w, rows, name_of(&mesh[i], what, sizeof what), w->p->meshed[i]);
+        if (w->p->rounds[i] > 0)
+            json_row(rows, name_of(&mesh[i], what, sizeof what), w->p->meshed[i], w->p->rounds[i]);
     const enum error_code e = fail_about(err, json_write(w->b->json, root, err), "--json");
     cJSON_Delete(root);
     return e;
@@ -278,13 +304,15 @@ static enum error_code write_json(const struct shown *w, const struct model_conf
 static enum error_code show(const struct bench_step *b, const struct model_config *c, const struct pace *p,
                             struct error *err)
 {
-    const double gemm_flops = 2.0 * GEMM_SIZE * GEMM_SIZE * GEMM_SIZE, gemm = measure_median_of(p->gemm, b->rounds);
+    const double gemm_flops = 2.0 * GEMM_SIZE * GEMM_SIZE * GEMM_SIZE;
+    const double gemm = measure_median_of(p->gemm, p->rounds_alone);
     const struct shown w = { b, p, model_step_flops(c, b->batch, c->S), (double)(b->batch * c->S), gemm_flops / gemm };
     const bool quiet = b->json && strcmp(b->json, "-") == 0;
     if (!quiet) {
         say(stdout, 0, "gemm %d cubed, %s, backend %s: %.2f ms, at least %.2f; %.1f GFLOP/s", GEMM_SIZE, b->dtype,
-            b->backend, 1e3 * gemm, 1e3 * least(p->gemm, b->rounds), w.rate / 1e9);
-        show_table(&w, c);
+            b->backend, 1e3 * gemm, 1e3 * least(p->gemm, p->rounds_alone), w.rate / 1e9);
+        show_table(&w);
+        show_what_is_missing(&w, c);
     }
     return b->json ? write_json(&w, c, err) : OK;
 }
@@ -305,7 +333,8 @@ static enum error_code bench_step(struct bench_step *b, const char *program, str
         if (b->json == NULL || strcmp(b->json, "-") != 0)
             say(stdout, 0,
                 "model %s, batch %lld x %lld tokens, %s, %d threads\nmedians of %d steps and of %d rounds over all "
-                   "rows", c.name, (long long)b->batch, (long long)c.S, b->dtype, threads, b->runs, b->rounds);
+                "rows, in at most about %g seconds", c.name, (long long)b->batch, (long long)c.S, b->dtype, threads,
+                b->runs, b->rounds, b->seconds);
         fflush(stdout);
         serial_step(&b->serial, b->state, b->ids, b->ids + 1, b->batch, ++b->steps);       /* warm up */
         gemm_seconds(&g);
@@ -319,7 +348,8 @@ static enum error_code bench_step(struct bench_step *b, const char *program, str
 
 enum error_code bench_step_topic(int argc, char **argv, int *status, struct error *err)
 {
-    struct bench_step b = { .model = "11m", .backend = "cpu", .dtype = "fp32", .runs = 5, .rounds = 3 };
+    struct bench_step b = { .model = "11m", .backend = "cpu", .dtype = "fp32", .runs = 5, .rounds = 3,
+                            .devices = 8, .seconds = 300 };
     int batch = 0;
     bool help;
     (void)status;
@@ -331,6 +361,9 @@ enum error_code bench_step_topic(int argc, char **argv, int *status, struct erro
           .help = "steps per measurement; the median counts" },
         { "--rounds", "N", OPTION_INT, &b.rounds, .min = 1, .max = MAX_ROUNDS,
           .help = "rounds over all rows; the median is shown" },
+        { "--seconds", "N", OPTION_DOUBLE, &b.seconds, .min = 0, .max = 1e6,
+          .help = "time for all rounds: none begins that would end later; what was measured by then is shown" },
+        { "--devices", "N", OPTION_INT, &b.devices, .min = 1, .max = 8, .help = "of a mesh at most" },
         { "--backend", "NAME", OPTION_STRING, &b.backend,
           .help = "what computes, in the rows of meshes and in the matrix product; `orrery list backends`" },
         { "--dtype", "NAME", OPTION_CHOICE, &b.dtype, .choices = number_formats,
