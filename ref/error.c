@@ -1,7 +1,20 @@
 #include "ref/error.h"
+#include "ref/error_memory.h"
 #include "ref/io/plain.h"
 #include <stdarg.h>
 #include <stdio.h>
+#include <string.h>
+
+static char full_memory[200];
+
+void error_names_memory(const char *what) { snprintf(full_memory, sizeof full_memory, "%s", what); }
+
+static void name_memory(struct error *err)
+{
+    const size_t n = strlen(err->text);
+    if (full_memory[0] != '\0') snprintf(err->text + n, sizeof err->text - n, " (%s)", full_memory);
+    full_memory[0] = '\0';
+}
 
 enum error_code fail(struct error *err, enum error_code code, const char *fmt, ...)
 {
@@ -11,6 +24,7 @@ enum error_code fail(struct error *err, enum error_code code, const char *fmt, .
     err->code = code;
     vsnprintf(err->text, sizeof err->text, fmt, ap);
     va_end(ap);
+    if (code == ERR_MEMORY) name_memory(err);
     plain_text(err->text);                      /* may contain text from a file or a command line */
     return code;
 }

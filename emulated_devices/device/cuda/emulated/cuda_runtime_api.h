@@ -29,6 +29,8 @@ enum cudaMemcpyKind { cudaMemcpyHostToHost, cudaMemcpyHostToDevice, cudaMemcpyDe
 enum cudaMemoryType { cudaMemoryTypeUnregistered, cudaMemoryTypeHost, cudaMemoryTypeDevice, cudaMemoryTypeManaged };
 enum cudaFuncAttribute { cudaFuncAttributeMaxDynamicSharedMemorySize = 8 };
 
+enum cudaDeviceAttr { cudaDevAttrMultiProcessorCount = 16 };
+
 struct cudaPointerAttributes { enum cudaMemoryType type; int device; void *devicePointer, *hostPointer; };
 struct cudaDeviceProp { char name[256]; size_t totalGlobalMem; int major, minor; };
 
@@ -36,9 +38,12 @@ typedef struct emulated_stream *cudaStream_t;
 
 cudaError_t cudaGetDeviceCount(int *);
 cudaError_t cudaSetDevice(int);
+cudaError_t cudaGetDevice(int *);
+cudaError_t cudaDeviceGetAttribute(int *, enum cudaDeviceAttr, int device);
 cudaError_t cudaGetDeviceProperties(struct cudaDeviceProp *, int device);
 cudaError_t cudaMalloc(void **, size_t bytes);
 cudaError_t cudaFree(void *);
+cudaError_t cudaMemGetInfo(size_t *free_bytes, size_t *bytes);
 cudaError_t cudaMemcpy(void *to, const void *from, size_t bytes, enum cudaMemcpyKind);
 cudaError_t cudaMemcpy2D(void *to, size_t to_pitch, const void *from, size_t from_pitch, size_t width, size_t rows,
                          enum cudaMemcpyKind);

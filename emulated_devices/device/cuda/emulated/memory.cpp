@@ -6,6 +6,7 @@
 #include <cstring>
 #include <map>
 #include <mutex>
+#include <unistd.h>
 
 using namespace emulated;
 
@@ -51,6 +52,19 @@ cudaError_t cudaSetDevice(int i)
     return e != cudaSuccess ? e : i >= 0 && i < count ? cudaSuccess : failed(cudaErrorInvalidDevice);
 }
 
+cudaError_t cudaGetDevice(int *i)
+{
+    *i = 0;
+    return cudaSuccess;
+}
+
+/* Few, so that kernels that fill a GPU do not have more blocks here than they need. */
+cudaError_t cudaDeviceGetAttribute(int *value, enum cudaDeviceAttr, int)
+{
+    *value = 2;
+    return cudaSuccess;
+}
+
 cudaError_t cudaGetDeviceProperties(struct cudaDeviceProp *p, int)
 {
     *p = cudaDeviceProp{};
@@ -86,6 +100,14 @@ cudaError_t cudaFree(void *p)
     all.at.erase(found);
     if (watcher) watcher->freed(p);             /* which keeps the addresses, to know who uses them afterwards */
     else free(p);
+    return cudaSuccess;
+}
+
+cudaError_t cudaMemGetInfo(size_t *free_bytes, size_t *bytes)
+{
+    const std::lock_guard<std::mutex> held(all.lock);
+    *bytes = pretended("memory") ? memory_of_gpu() : (size_t)sysconf(_SC_PHYS_PAGES) * (size_t)sysconf(_SC_PAGESIZE);
+    *free_bytes = *bytes > all.bytes ? *bytes - all.bytes : 0;
     return cudaSuccess;
 }
 

@@ -2,101 +2,102 @@
  *
  *   1  naive: a thread a query.  It reads all keys and values again, and keeps a row of S scores
  *   2  scores, softmax and product as three kernels: coalesced, but S x S scores go through the memory twice
- *   3  (this) an online softmax: a block keeps a tile of queries, and takes tile after tile of keys and values; only
- *      the largest score, the sum and the output of each row are kept, and rescaled when a larger score comes
- *      (arXiv:2205.14135).  Keys are stored transposed, so that a thread's scores lie side by side in registers
+ *   3  an online softmax: a block keeps a tile of queries, and takes tile after tile of keys and values; only the
+ *      largest score, the sum and the output of each row are kept, and rescaled when a larger score comes
+ *      (arXiv:2205.14135).  With a row of the tile a thread, each multiplication still reads two numbers from shared
+ *      memory
+ *   4  (this) a thread has a square of scores and of outputs in registers, so that a number that it reads is
+ *      multiplied EACH times; rows share their largest score once a tile, and their sums only at the end
+ *
+ * A row's sum of exp(score - largest): thread x adds its EACH keys of each tile, tile by tile; then threads in order
+ * of x.
  */
 #include "emulated_devices/device/cuda/kernels/attention.cuh"
 
-template <typename W> static size_t room_forward(size_t tile, int64_t A)
-{
-    return (tile * (size_t)A * 3 + (size_t)A * (tile + 1) + tile * (tile + 1) + tile * 3) * sizeof(W);
-}
+/* The largest of a and b; a NaN is kept. */
+template <typename W> __device__ __forceinline__ W larger(W a, W b) { return b > a || b != b ? b : a; }
 
-template <typename T, int TILE>
-__global__ void attention_forward(T *O, wide<T> *lse, const T *QKV, struct cuda_attention a)
+template <typename T, int SIDE, int SPANS>
+__global__ void __launch_bounds__(SIDE * SIDE) attention_forward(T *O, wide<T> *lse, const T *QKV,
+                                                                 struct cuda_attention a)
 {
     typedef wide<T> W;
-    DYNAMIC_SHARED(W, room);
-    const int64_t A = a.A, S = a.S, ld = (a.H + 2 * a.K) * A, q0 = (int64_t)blockIdx.x * TILE, h = blockIdx.y;
-    const int64_t b = blockIdx.z, kv = h / (a.H / a.K);
-    const int r = threadIdx.x / 4, quarter = threadIdx.x % 4;
-    W *q = room, *v = q + TILE * A, *o = v + TILE * A, *kt = o + TILE * A, *p = kt + A * (TILE + 1);
-    W *top = p + TILE * (TILE + 1), *total = top + TILE, *keep = total + TILE;
+    typedef attention_tile<W, SIDE, SPANS> B;
+    __shared__ __align__(16) typename B::room room;
+    __shared__ __align__(16) W p[B::TILE][B::LD], part[SIDE][B::LD];
+    const int64_t A = a.A, S = a.S, ld = (a.H + 2 * a.K) * A, h = blockIdx.y, b = blockIdx.z, kv = h / (a.H / a.K);
+    const tile_at at = tile_here<B>(A, true);
+    const int x = threadIdx.x, first = threadIdx.y * B::EACH;
     const T *rows = QKV + b * S * ld;
+    const matrix_rows<T> Q = rows_of(rows + h * A, ld, at.row, S, A);
+    W o[B::EACH][B::EACH * SPANS] = { }, top[B::EACH], total[B::EACH];
 
-    load_tile<TILE>(q, rows + h * A, ld, q0, S, A);
-    clear_tile<TILE>(o, A);
-    if (threadIdx.x < TILE) {                                   /* a sink is a key that has been seen, without a value */
-        const W sink = a.sinks != NULL ? widen(((const T *)a.sinks)[h]) : (W)-INFINITY;
-        top[threadIdx.x] = sink, total[threadIdx.x] = sink > (W)-INFINITY;
+    /* A sink is a key that has been seen, without a value. */
+    UNROLL for (int i = 0; i < B::EACH; i++) {
+        top[i] = a.sinks != NULL ? widen(((const T *)a.sinks)[h]) : (W)-INFINITY;
+        total[i] = x == 0 && top[i] > (W)-INFINITY;
+    }
+    for (int64_t k0 = first_key<B::TILE>(a, at.row); k0 < end_key<B::TILE>(a, at.row); k0 += B::TILE) {
+        W s[B::EACH][B::EACH], high[B::EACH];
+        scores<B>(s, room, Q, rows_of(rows + (a.H + kv) * A, ld, k0, S, A));
+        UNROLL for (int i = 0; i < B::EACH; i++) {
+            high[i] = (W)-INFINITY;
+            UNROLL for (int j = 0; j < B::EACH; j++) {
+                const int64_t q = at.row + first + i, k = k0 + x * B::EACH + j;
+                s[i][j] = q < S && k < S && sees(a, b, q, k) ? score_of(a, s[i][j]) : (W)-INFINITY;
+                high[i] = larger(high[i], s[i][j]);
+            }
+        }
+        put(&part[x][first], high);
+        __syncthreads();
+        UNROLL for (int i = 0; i < B::EACH; i++) high[i] = top[i];
+        UNROLL for (int other = 0; other < SIDE; other++) {
+            W theirs[B::EACH];
+            take(theirs, &part[other][first]);
+            UNROLL for (int i = 0; i < B::EACH; i++) high[i] = larger(high[i], theirs[i]);
+        }
+        UNROLL for (int i = 0; i < B::EACH; i++) {
+            const bool none = high[i] == (W)-INFINITY;          /* no key has been seen yet */
+            const W keep = none ? (W)1 : exp_of(top[i] - high[i]);
+            total[i] *= keep, top[i] = high[i];
+            UNROLL for (int j = 0; j < B::EACH; j++) {
+                total[i] += s[i][j] = none ? (W)0 : exp_of(s[i][j] - high[i]);
+                if (a.drop.p > 0) s[i][j] *= drop_factor<W>(a, b, h, at.row + first + i, k0 + x * B::EACH + j);
+            }
+            UNROLL for (int c = 0; c < B::EACH * SPANS; c++) o[i][c] *= keep;
+            put(&p[first + i][x * B::EACH], s[i]);
+        }
+        accumulate<B, SIDE, SPANS>(o, p, room, rows_of(rows + (a.H + a.K + kv) * A, ld, k0, S, A), at.column);
     }
 
-    for (int64_t k0 = first_key<TILE>(a, q0); k0 < end_key<TILE>(a, q0); k0 += TILE) {
-        __syncthreads();                                        /* the last tile has been used */
-        load_transposed<TILE>(kt, rows + (a.H + kv) * A, ld, k0, S, A);
-        load_tile<TILE>(v, rows + (a.H + a.K + kv) * A, ld, k0, S, A);
-        __syncthreads();
-
-        W score[TILE / 4];
-        products<TILE>(score, q + r * A, kt + quarter * (TILE / 4), A);
-        for (int c = 0; c < TILE / 4; c++) {
-            const int64_t k = k0 + quarter * (TILE / 4) + c;
-            const bool seen = q0 + r < S && k < S && sees(a, b, q0 + r, k);
-            p[r * (TILE + 1) + quarter * (TILE / 4) + c] = seen ? score_of(a, score[c]) : (W)-INFINITY;
-        }
-        __syncthreads();
-
-        if (threadIdx.x < TILE) {                               /* a thread a row */
-            W *x = p + threadIdx.x * (TILE + 1), high = top[threadIdx.x], sum = 0;
-            for (int c = 0; c < TILE; c++) high = x[c] > high || x[c] != x[c] ? x[c] : high;
-            const bool none = high == (W)-INFINITY;             /* no key has been seen yet */
-            for (int c = 0; c < TILE; c++) sum += x[c] = none ? 0 : exp_of(x[c] - high);
-            keep[threadIdx.x] = none ? 1 : exp_of(top[threadIdx.x] - high);
-            total[threadIdx.x] = total[threadIdx.x] * keep[threadIdx.x] + sum;
-            top[threadIdx.x] = high;
-        }
-        __syncthreads();
-
-        if (a.drop.p > 0)
-            for (int c = quarter * (TILE / 4); c < (quarter + 1) * (TILE / 4); c++)
-                p[r * (TILE + 1) + c] *= drop_factor<W>(a, b, h, q0 + r, k0 + c);
-        if (a.drop.p > 0) __syncthreads();
-        for (int64_t i = quarter * A / 4; i < (quarter + 1) * A / 4; i++) o[r * A + i] *= keep[r];
-        for (int c = 0; c < TILE; c++) {
-            const W weight = p[r * (TILE + 1) + c];
-            for (int64_t i = quarter * A / 4; i < (quarter + 1) * A / 4; i++) o[r * A + i] += weight * v[c * A + i];
-        }
+    put(&part[x][first], total);
+    __syncthreads();
+    UNROLL for (int i = 0; i < B::EACH; i++) total[i] = 0;
+    UNROLL for (int other = 0; other < SIDE; other++) {
+        W theirs[B::EACH];
+        take(theirs, &part[other][first]);
+        UNROLL for (int i = 0; i < B::EACH; i++) total[i] += theirs[i];
     }
-    __syncthreads();                                            /* total and top are another thread's */
-
-    if (q0 + r >= S) return;
-    const W sum = total[r];
-    for (int64_t i = quarter * A / 4; i < (quarter + 1) * A / 4; i++)
-        store(&O[((b * S + q0 + r) * a.H + h) * A + i], sum > 0 || sum != sum ? o[r * A + i] / sum : (W)0);
-    if (quarter == 0) lse[(b * a.H + h) * S + q0 + r] = sum == 0 ? (W)-INFINITY : top[r] + log_of(sum);
+    O += (b * S + at.row) * a.H * A + h * A;
+    for_sums<B, SIDE, SPANS>(o, S - at.row, at.column, A, [&](int row, int64_t column, W sum) {
+        const W all = total[row - first];
+        store(&O[row * a.H * A + column], all > 0 || all != all ? sum / all : (W)0);
+    });
+    UNROLL for (int i = 0; i < B::EACH; i++)
+        if (x == 0 && at.column == 0 && at.row + first + i < S)
+            lse[(b * a.H + h) * S + at.row + first + i] = total[i] == 0 ? (W)-INFINITY : top[i] + log_of(total[i]);
 }
 
-template <typename T, int TILE> static void forward(T *O, wide<T> *lse, const T *QKV, struct cuda_attention a, int64_t B)
+template <typename T, int SIDE, int SPANS>
+static void forward(T *O, wide<T> *lse, const T *QKV, struct cuda_attention a, int64_t B)
 {
-    const size_t bytes = room_forward<wide<T>>(TILE, a.A);
-    const dim3 grid((unsigned)blocks_of(a.S, TILE), (unsigned)a.H, (unsigned)B);
-    cudaFuncSetAttribute(attention_forward<T, TILE>, cudaFuncAttributeMaxDynamicSharedMemorySize, (int)bytes);
-    LAUNCH((attention_forward<T, TILE>), grid, dim3(4 * TILE), bytes, O, lse, QKV, a);
-}
-
-template <typename T> static void forward_in_tiles(T *O, wide<T> *lse, const T *QKV, struct cuda_attention a, int64_t B)
-{
-    switch (tile_for([=](size_t tile) { return room_forward<wide<T>>(tile, a.A); })) {
-    case 32: forward<T, 32>(O, lse, QKV, a, B); break;
-    case 16: forward<T, 16>(O, lse, QKV, a, B); break;
-    case 8: forward<T, 8>(O, lse, QKV, a, B); break;
-    default: forward<T, 4>(O, lse, QKV, a, B); break;
-    }
+    typedef attention_tile<wide<T>, SIDE, SPANS> tile;
+    LAUNCH((attention_forward<T, SIDE, SPANS>), attention_grid<tile>(a.S, a.A, a.H, B), dim3(SIDE, SIDE), 0, O, lse,
+           QKV, a);
 }
 
 void cuda_attention_forward(enum dtype t, void *O, void *lse, const void *QKV, struct cuda_attention a, int64_t B)
 {
     if (B == 0 || a.S == 0 || a.H == 0) return;
-    BY_FORMAT(t, forward_in_tiles((T *)O, (wide<T> *)lse, (const T *)QKV, a, B));
+    BY_FORMAT(t, BY_TILE(wide<T>, a, forward, (T *)O, (wide<T> *)lse, (const T *)QKV, a, B));
 }

@@ -58,8 +58,9 @@ void cuda_gate_backward_input(enum dtype t, void *dX, void *dlogits, const void 
 void cuda_fill_rows(enum dtype t, void *Y, const void *b, int64_t N, int64_t D);
 
 void cuda_attention_forward(enum dtype t, void *O, void *lse, const void *QKV, struct cuda_attention, int64_t B);
-void cuda_attention_backward_input(enum dtype t, void *dQKV, const void *dO, const void *O, const void *lse,
-                                   const void *QKV, struct cuda_attention, int64_t B);
+/* delta: room for B S H numbers of the wide format. */
+void cuda_attention_backward_input(enum dtype t, void *dQKV, void *delta, const void *dO, const void *O,
+                                   const void *lse, const void *QKV, struct cuda_attention, int64_t B);
 void cuda_rotary(enum dtype t, enum dtype g, void *QKV, const int32_t *positions, const void *table, int64_t N,
                  int64_t ld, int64_t heads, int64_t A, int64_t R, bool neighbours, int direction);
 

@@ -2,6 +2,7 @@
  *
  *   LAUNCH(kernel, grid, block, bytes of dynamic shared memory, arguments...)
  *   DYNAMIC_SHARED(T, name)     in a kernel: T *name, its dynamic shared memory
+ *   UNROLL                      before a loop over numbers that are to stay in registers: registers have no addresses
  */
 #ifndef ORRERY_CUDA_LAUNCH_CUH
 #define ORRERY_CUDA_LAUNCH_CUH
@@ -18,6 +19,12 @@
 #else
 #define LAUNCH_NOW(kernel, grid, block, bytes, ...)                                                                    \
     emulated::launch(#kernel, grid, block, bytes, [=] { (kernel)(__VA_ARGS__); }, emulated::where{ __FILE__, __LINE__ })
+#endif
+
+#ifdef __CUDACC__
+#define UNROLL _Pragma("unroll")
+#else
+#define UNROLL
 #endif
 
 #define DYNAMIC_SHARED(T, name)                                                                                        \

@@ -56,13 +56,13 @@ __device__ __forceinline__ double tanh_of(double x) { return tanh(x); }
 
 static inline int64_t blocks_of(int64_t n, int64_t each) { return (n + each - 1) / each; }
 
-/* Four elements a thread: f(i) for each i below n.  For what computes each element by itself. */
+/* Four elements a thread: f(i) for each i below n.  For what computes each element by itself.  Threads side by side
+ * have elements side by side: a thread's own four are a block apart. */
 enum { EACH = 4, EACH_THREADS = 256 };
 template <typename F> __global__ void each_element(int64_t n, F f)
 {
-    const int64_t first = ((int64_t)blockIdx.x * blockDim.x + threadIdx.x) * EACH;
-    const int64_t end = first + EACH < n ? first + EACH : n;
-    for (int64_t i = first; i < end; i++) f(i);
+    const int64_t first = (int64_t)blockIdx.x * (EACH * EACH_THREADS) + threadIdx.x;
+    for (int64_t i = first; i < first + EACH * EACH_THREADS && i < n; i += EACH_THREADS) f(i);
 }
 template <typename F> static void for_each(int64_t n, F f)
 {

@@ -43,8 +43,8 @@ template <typename T, typename G>
 __global__ void rmsnorm_backward_weight(G *dw, const T *dY, const T *X, const wide<T> *rstd, int64_t N, int64_t D)
 {
     typedef wide<T> W;
-    __shared__ W part[GROUPS][LANES];
-    const int64_t d = (int64_t)blockIdx.x * LANES + threadIdx.x;
+    __shared__ W part[GROUPS][COLUMNS];
+    const int64_t d = (int64_t)blockIdx.x * COLUMNS + threadIdx.x;
     const W sum = over_column<W>(part, N, d < D, [=](int64_t n) {
         return widen(dY[n * D + d]) * (widen(X[n * D + d]) * rstd[n]);
     });

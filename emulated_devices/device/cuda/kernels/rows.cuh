@@ -1,6 +1,6 @@
 /* rows.cuh -- sums over rows and over columns, in a fixed order.
  *
- * A block has ROWS rows of a matrix, and WARPS warps of 32 lanes.
+ * A block has up to ROWS rows of a matrix, and WARPS warps of 32 lanes.
  *   over a row     lane l adds columns l, l + 32, ...; then the 32 sums are added from left to right
  *   over a column  GROUPS threads add rows g, g + GROUPS, ...; then their sums are added in order of g
  * So the bits depend on the width, not on the grid, and no atomic addition is needed.
@@ -51,20 +51,35 @@ template <typename F> __device__ void for_rows(int64_t rows, int64_t D, F f)
         for (int64_t d = threadIdx.x; d < D; d += LANES) f(r, d);
 }
 
-#define ROW_GRID(N) dim3((unsigned)blocks_of(N, ROWS)), dim3(LANES, WARPS)
+/* Blocks for N rows: four for each multiprocessor, if there are so many rows that WARPS are left for each block. */
+static inline dim3 row_blocks(int64_t N)
+{
+    static int processors;
+    if (processors == 0) {
+        int device = 0;
+        if (cudaGetDevice(&device) != cudaSuccess ||
+            cudaDeviceGetAttribute(&processors, cudaDevAttrMultiProcessorCount, device) != cudaSuccess)
+            processors = 1;
+    }
+    int64_t each = blocks_of(N, 4 * (int64_t)processors);
+    each = each < WARPS ? (int64_t)WARPS : each > ROWS ? (int64_t)ROWS : each;
+    return dim3((unsigned)blocks_of(N, each));
+}
+#define ROW_GRID(N) row_blocks(N), dim3(LANES, WARPS)
 
-/* The block's first row, and how many it has. */
+/* The block's first row, and how many it has: ROWS at most, in a grid of row_blocks. */
 struct row_range { int64_t first, count; };
 __device__ __forceinline__ row_range rows_here(int64_t N)
 {
-    const int64_t first = (int64_t)blockIdx.x * ROWS;
-    return { first, N - first < ROWS ? N - first : (int64_t)ROWS };
+    const int64_t each = (N + gridDim.x - 1) / gridDim.x, first = (int64_t)blockIdx.x * each;
+    return { first, N - first < each ? N - first : each };
 }
 
-/* The sum over n below N of f(n) for column blockIdx.x * 32 + threadIdx.x; valid where threadIdx.y is 0.  All threads
- * of a block (32, GROUPS) call it. */
-enum { GROUPS = 8 };
-template <typename W, typename F> __device__ W over_column(W (&part)[GROUPS][LANES], int64_t N, bool column, F f)
+/* The sum over n below N of f(n) for column blockIdx.x * COLUMNS + threadIdx.x; valid where threadIdx.y is 0.  All
+ * threads of a block (COLUMNS, GROUPS) call it.  16 columns of fp32 are two whole sectors; 32 would be half as many
+ * blocks, which a GPU has not enough of. */
+enum { COLUMNS = 16, GROUPS = 32 };
+template <typename W, typename F> __device__ W over_column(W (&part)[GROUPS][COLUMNS], int64_t N, bool column, F f)
 {
     W sum = 0;
     for (int64_t n = threadIdx.y; column && n < N; n += GROUPS) sum += f(n);
@@ -75,6 +90,6 @@ template <typename W, typename F> __device__ W over_column(W (&part)[GROUPS][LAN
     for (int g = 1; g < GROUPS; g++) sum += part[g][threadIdx.x];
     return sum;
 }
-#define COLUMN_GRID(D) dim3((unsigned)blocks_of(D, LANES)), dim3(LANES, GROUPS)
+#define COLUMN_GRID(D) dim3((unsigned)blocks_of(D, COLUMNS)), dim3(COLUMNS, GROUPS)
 
 #endif

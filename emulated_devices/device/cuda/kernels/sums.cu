@@ -15,8 +15,8 @@
 template <typename T, typename G> __global__ void column_sums(G *db, const T *dY, int64_t N, int64_t D)
 {
     typedef wide<T> W;
-    __shared__ W part[GROUPS][LANES];
-    const int64_t d = (int64_t)blockIdx.x * LANES + threadIdx.x;
+    __shared__ W part[GROUPS][COLUMNS];
+    const int64_t d = (int64_t)blockIdx.x * COLUMNS + threadIdx.x;
     const W sum = over_column<W>(part, N, d < D, [=](int64_t n) { return widen(dY[n * D + d]); });
     if (threadIdx.y == 0 && d < D) store(&db[d], widen(db[d]) + sum);
 }

@@ -1,0 +1,59 @@
+#include "emulated_devices/device/cuda/kernels/kernels.h"
+#include "emulated_devices/device/cuda/operands.h"
+#include "emulated_devices/device/cuda/parts.h"
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+struct gpu gpu;
+
+/* Which GPU is this process's: the one named, or by its number among the processes of this machine; -1: no number is
+ * named. */
+static int chosen_gpu(int count)
+{
+    static const char *const local[] = { "MPI" "_LOCALRANKID",          /* a variable, no call */
+                                        "OMPI_COMM_WORLD_LOCAL_RANK", "SLURM_LOCALID" };
+    const char *named = getenv("ORRERY_GPU");
+    if (named != NULL && *named != '\0')
+        return strlen(named) < 5 && strspn(named, "0123456789") == strlen(named) ? atoi(named) : -1;
+    for (size_t i = 0; i < sizeof local / sizeof *local; i++)
+        if (getenv(local[i]) != NULL) return atoi(getenv(local[i])) % count;
+    return 0;
+}
+
+enum error_code gpu_start(struct error *err)
+{
+    struct cudaDeviceProp p;
+    int count = 0;
+    cudaError_t e = cudaGetDeviceCount(&count);
+    if (e == cudaErrorInsufficientDriver)
+        return fail(err, ERR_DEVICE, "--backend " NAME ": the GPU's driver is missing, or older than this program's "
+                                     "CUDA");
+    if (e != cudaSuccess || count == 0)
+        return fail(err, ERR_DEVICE, "--backend " NAME ": there is no GPU on this machine; --backend cpu needs none");
+    const int chosen = chosen_gpu(count);
+    if (chosen < 0 || chosen >= count)
+        return fail(err, ERR_DEVICE, "ORRERY_GPU=%s: this machine has %d GPU%s, numbered from 0", getenv("ORRERY_GPU"),
+                    count, count == 1 ? "" : "s");
+    if ((e = cudaSetDevice(chosen)) != cudaSuccess || (e = cudaGetDeviceProperties(&p, chosen)) != cudaSuccess)
+        return fail(err, ERR_DEVICE, "--backend " NAME ": GPU %d cannot be used: %s", chosen, cudaGetErrorString(e));
+    gpu.number = chosen;
+    snprintf(gpu.name, sizeof gpu.name, "%s", p.name);
+    cuda_probe();
+    e = cudaGetLastError();
+    if (e == cudaSuccess) e = cudaDeviceSynchronize();
+    if (e == cudaErrorNoKernelImageForDevice)
+        return fail(err, ERR_DEVICE, "--backend " NAME ": the kernels were not built for %s (compute_%d%d): "
+                                  "make CUDA=1 CUDA_ARCH=%d%d", p.name, p.major, p.minor, p.major, p.minor);
+    if (e != cudaSuccess)
+        return fail(err, ERR_DEVICE, "--backend " NAME ": no kernel runs on %s: %s", p.name, cudaGetErrorString(e));
+    if (cublasCreate(&gpu.blas) != CUBLAS_STATUS_SUCCESS)
+        return fail(err, ERR_DEVICE, "--backend " NAME ": cuBLAS cannot start on %s: is its memory full?", p.name);
+    return OK;
+}
+
+void gpu_end(void)
+{
+    cublasDestroy(gpu.blas);
+    operands_end();
+}

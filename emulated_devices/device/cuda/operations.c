@@ -1,0 +1,380 @@
+/* operations.c -- the operations of `ops`: where their operands are, and which kernel computes them; products by cuBLAS. */
+#include "emulated_devices/device/cuda/kernels/kernels.h"
+#include "emulated_devices/device/cuda/operands.h"
+#include "emulated_devices/device/cuda/parts.h"
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#define T struct tensor
+
+/* ---- products ---------------------------------------------------------------------------------------------------- */
+
+static const cudaDataType formats[] = { [F32] = CUDA_R_32F, [F64] = CUDA_R_64F,
+                                        [BF16] = CUDA_R_16BF, [F16] = CUDA_R_16F };
+
+static int as_int(int64_t n) { return n > 0 ? (int)n : 1; }
+
+/* C [m,n] = op(A) [m,k] op(B) [k,n], or += if add; all by rows, which are columns of what cuBLAS sees. */
+static void product(enum dtype t, enum dtype tc, bool transpose_a, bool transpose_b, int64_t m, int64_t n, int64_t k,
+                    const void *A, int64_t lda, const void *B, int64_t ldb, bool add, void *C, int64_t ldc)
+{
+    const float one = 1, beta = add;
+    const double one_64 = 1, beta_64 = add;
+    const void *factor = t == F64 ? (const void *)&one_64 : &one, *kept = t == F64 ? (const void *)&beta_64 : &beta;
+    if (m == 0 || n == 0) return;
+    const cublasStatus_t e =
+        cublasGemmEx(gpu.blas, transpose_b ? CUBLAS_OP_T : CUBLAS_OP_N, transpose_a ? CUBLAS_OP_T : CUBLAS_OP_N, (int)n,
+                     (int)m, (int)k, factor, B, formats[t], as_int(ldb), A, formats[t], as_int(lda), kept, C,
+                     formats[tc], as_int(ldc), t == F64 ? CUBLAS_COMPUTE_64F : CUBLAS_COMPUTE_32F, CUBLAS_GEMM_DEFAULT);
+    if (e == CUBLAS_STATUS_SUCCESS) return;
+    fprintf(stderr, "orrery: GPU %d, %s: cuBLAS: status %d\n", gpu.number, gpu.name, (int)e);
+    abort();
+}
+
+static void linear_forward(T Y, T X, T W, T b)
+{
+    struct operands s = { 0 };
+    const int64_t N = tensor_rows(X), in = tensor_cols(X), O = tensor_cols(Y);
+    void *y = out(&s, Y);
+    if (tensor_present(b)) cuda_fill_rows(Y.dtype, y, input(&s, b), N, O);
+    product(X.dtype, Y.dtype, false, true, N, O, in, input(&s, X), in, input(&s, W), in, tensor_present(b), y, O);
+    done(&s, "linear_forward");
+}
+
+static void linear_forward_add(T Y, T X, T W)
+{
+    struct operands s = { 0 };
+    const int64_t N = tensor_rows(X), in = tensor_cols(X), O = tensor_cols(Y);
+    product(X.dtype, Y.dtype, false, true, N, O, in, input(&s, X), in, input(&s, W), in, true, out(&s, Y), O);
+    done(&s, "linear_forward_add");
+}
+
+static void linear_backward_input(T dX, T dY, T W)
+{
+    struct operands s = { 0 };
+    const int64_t N = tensor_rows(dX), in = tensor_cols(dX), O = tensor_cols(dY);
+    product(dY.dtype, dX.dtype, false, false, N, in, O, input(&s, dY), O, input(&s, W), in, false, out(&s, dX), in);
+    done(&s, "linear_backward_input");
+}
+
+static void column_sums(T db, T dY)
+{
+    struct operands s = { 0 };
+    cuda_column_sums(dY.dtype, db.dtype, out(&s, db), input(&s, dY), tensor_rows(dY), tensor_cols(dY));
+    done(&s, "column_sums");
+}
+
+static void linear_backward_weight(T dW, T db, T dY, T X)
+{
+    struct operands s = { 0 };
+    const int64_t N = tensor_rows(X), in = tensor_cols(X), O = tensor_cols(dY);
+    product(X.dtype, dW.dtype, true, false, O, in, N, input(&s, dY), O, input(&s, X), in, true, out(&s, dW), in);
+    done(&s, "linear_backward_weight");
+    if (tensor_present(db)) column_sums(db, dY);
+}
+
+/* ---- the others -------------------------------------------------------------------------------------------------- */
+
+static void embedding_forward(T Y, T ids, T W, int64_t first, bool accumulate)
+{
+    struct operands s = { 0 };
+    cuda_embedding_forward(Y.dtype, out(&s, Y), input(&s, ids), input(&s, W), tensor_count(ids), tensor_cols(Y),
+                           tensor_rows(W), first, accumulate);
+    done(&s, "embedding_forward");
+}
+
+static void embedding_backward_weight(T dW, T dY, T ids, int64_t first)
+{
+    struct operands s = { 0 };
+    const int64_t N = tensor_count(ids);
+    cuda_embedding_backward_weight(dY.dtype, dW.dtype, out(&s, dW), input(&s, dY), input(&s, ids),
+                                   scratch((size_t)N * 2 * sizeof(int32_t)), N, tensor_cols(dY), tensor_rows(dW),
+                                   first);
+    done(&s, "embedding_backward_weight");
+}
+
+static void layernorm_forward(T Y, T mean, T rstd, T X, T w, T b, double eps)
+{
+    struct operands s = { 0 };
+    cuda_layernorm_forward(X.dtype, out(&s, Y), out(&s, mean), out(&s, rstd), input(&s, X), input(&s, w), input(&s, b),
+                           tensor_rows(X), tensor_cols(X), eps);
+    done(&s, "layernorm_forward");
+}
+
+static void layernorm_backward_input(T dX, T dY, T X, T w, T mean, T rstd)
+{
+    struct operands s = { 0 };
+    cuda_layernorm_backward_input(X.dtype, out(&s, dX), input(&s, dY), input(&s, X), input(&s, w), input(&s, mean),
+                                  input(&s, rstd), tensor_rows(X), tensor_cols(X));
+    done(&s, "layernorm_backward_input");
+}
+
+static void layernorm_backward_weight(T dw, T db, T dY, T X, T mean, T rstd)
+{
+    struct operands s = { 0 };
+    cuda_layernorm_backward_weight(X.dtype, dw.dtype, out(&s, dw), out(&s, db), input(&s, dY), input(&s, X),
+                                   input(&s, mean), input(&s, rstd), tensor_rows(X), tensor_cols(X));
+    done(&s, "layernorm_backward_weight");
+}
+
+static void rmsnorm_forward(T Y, T rstd, T X, T w, double base, double eps)
+{
+    struct operands s = { 0 };
+    cuda_rmsnorm_forward(X.dtype, out(&s, Y), out(&s, rstd), input(&s, X), input(&s, w), tensor_rows(X), tensor_cols(X),
+                         base, eps);
+    done(&s, "rmsnorm_forward");
+}
+
+static void rmsnorm_backward_input(T dX, T dY, T X, T w, double base, T rstd)
+{
+    struct operands s = { 0 };
+    cuda_rmsnorm_backward_input(X.dtype, out(&s, dX), input(&s, dY), input(&s, X), input(&s, w), input(&s, rstd),
+                                tensor_rows(X), tensor_cols(X), base);
+    done(&s, "rmsnorm_backward_input");
+}
+
+static void rmsnorm_backward_weight(T dw, T dY, T X, T rstd)
+{
+    struct operands s = { 0 };
+    cuda_rmsnorm_backward_weight(X.dtype, dw.dtype, out(&s, dw), input(&s, dY), input(&s, X), input(&s, rstd),
+                                 tensor_rows(X), tensor_cols(X));
+    done(&s, "rmsnorm_backward_weight");
+}
+
+static struct cuda_dropout dropout_of(struct dropout d)
+{
+    return (struct cuda_dropout){ d.p, d.seed, d.stream, d.row0, d.col0, d.cols };
+}
+
+static struct cuda_attention attention_of(struct operands *s, struct attention a)
+{
+    return (struct cuda_attention){ .S = a.S, .H = a.H, .K = a.K, .A = a.A, .window = a.window,
+                                    .each = a.each > 0 ? a.each : a.S, .ranges = tensor_cols(a.mask) / 2,
+                                    .scale = a.scale, .cap = a.cap, .mask = input(s, a.mask),
+                                    .mask_each = tensor_present(a.mask) && tensor_rows(a.mask) != a.S,
+                                    .sinks = input(s, a.sinks), .drop = dropout_of(a.drop) };
+}
+
+static void attention_forward(T O, T lse, T QKV, struct attention a)
+{
+    struct operands s = { 0 };
+    cuda_attention_forward(QKV.dtype, out(&s, O), out(&s, lse), input(&s, QKV), attention_of(&s, a),
+                           a.S > 0 ? tensor_rows(QKV) / a.S : 0);
+    done(&s, "attention_forward");
+}
+
+static void attention_backward_input(T dQKV, T dO, T O, T lse, T QKV, struct attention a)
+{
+    struct operands s = { 0 };
+    const int64_t N = tensor_rows(QKV);
+    cuda_attention_backward_input(QKV.dtype, out(&s, dQKV), scratch((size_t)(N * a.H) * sizeof(double)), input(&s, dO),
+                                  input(&s, O), input(&s, lse), input(&s, QKV), attention_of(&s, a),
+                                  a.S > 0 ? N / a.S : 0);
+    done(&s, "attention_backward_input");
+}
+
+static void rotate(T QKV, T positions, T table, struct attention a, int direction)
+{
+    struct operands s = { 0 };
+    cuda_rotary(QKV.dtype, table.dtype, out(&s, QKV), input(&s, positions), input(&s, table), tensor_rows(QKV),
+                tensor_cols(QKV), a.H + a.K, a.A, tensor_cols(table), a.neighbours, direction);
+    done(&s, "rotary");
+}
+static void rotary_forward(T QKV, T positions, T table, struct attention a) { rotate(QKV, positions, table, a, 1); }
+static void rotary_backward_input(T dQKV, T positions, T table, struct attention a)
+{
+    rotate(dQKV, positions, table, a, -1);
+}
+
+static void activate(enum cuda_activation how, T Y, T X)
+{
+    struct operands s = { 0 };
+    cuda_activation_forward(X.dtype, how, out(&s, Y), input(&s, X), tensor_count(Y), tensor_cols(Y));
+    done(&s, "an activation");
+}
+static void activate_backward(enum cuda_activation how, T dX, T dY, T X)
+{
+    struct operands s = { 0 };
+    cuda_activation_backward(X.dtype, how, out(&s, dX), input(&s, dY), input(&s, X), tensor_count(dY), tensor_cols(dY));
+    done(&s, "an activation's gradient");
+}
+#define ACTIVATION(name, how)                                                                                          \
+    static void name##_forward(T Y, T X) { activate(how, Y, X); }                                                      \
+    static void name##_backward_input(T dX, T dY, T X) { activate_backward(how, dX, dY, X); }
+ACTIVATION(gelu, CUDA_GELU)
+ACTIVATION(silu, CUDA_SILU)
+ACTIVATION(geglu, CUDA_GEGLU)
+ACTIVATION(swiglu, CUDA_SWIGLU)
+
+static void gate_forward(T Y, T X, T logits)
+{
+    struct operands s = { 0 };
+    cuda_gate_forward(X.dtype, out(&s, Y), input(&s, X), input(&s, logits), tensor_rows(X), tensor_cols(X));
+    done(&s, "gate_forward");
+}
+
+static void gate_backward_input(T dX, T dlogits, T dY, T X, T logits)
+{
+    struct operands s = { 0 };
+    cuda_gate_backward_input(X.dtype, out(&s, dX), out(&s, dlogits), input(&s, dY), input(&s, X), input(&s, logits),
+                             tensor_rows(X), tensor_cols(X));
+    done(&s, "gate_backward_input");
+}
+
+static void streams_beside(T X, T H)
+{
+    struct operands s = { 0 };
+    const int64_t N = tensor_rows(X);
+    cuda_streams_beside(X.dtype, out(&s, X), input(&s, H), N, tensor_cols(H), N > 0 ? tensor_rows(H) / N : 1, false);
+    done(&s, "streams_beside");
+}
+
+static void streams_beside_backward_input(T dH, T dX)
+{
+    struct operands s = { 0 };
+    const int64_t N = tensor_rows(dX);
+    cuda_streams_beside(dX.dtype, out(&s, dH), input(&s, dX), N, tensor_cols(dH), N > 0 ? tensor_rows(dH) / N : 1,
+                        true);
+    done(&s, "streams_beside_backward_input");
+}
+
+static void streams_mix_forward(T Y, T p, T logits, T X, double smoothing)
+{
+    struct operands s = { 0 };
+    cuda_streams_mix_forward(X.dtype, logits.dtype, out(&s, Y), out(&s, p), input(&s, logits), input(&s, X),
+                             tensor_rows(Y), tensor_cols(Y), tensor_cols(p), smoothing);
+    done(&s, "streams_mix_forward");
+}
+
+static void streams_mix_backward_input(T dX, T dlogits, T dY, T p, T X, double smoothing)
+{
+    struct operands s = { 0 };
+    const int64_t N = tensor_rows(dY), P = tensor_cols(p);
+    cuda_streams_mix_backward_input(X.dtype, dlogits.dtype, out(&s, dX), out(&s, dlogits),
+                                    scratch((size_t)(N * P) * sizeof(double)), input(&s, dY), input(&s, p),
+                                    input(&s, X), N, tensor_cols(dY), P, smoothing);
+    done(&s, "streams_mix_backward_input");
+}
+
+static void route_weights(T weights, T experts, T logits, const struct router_rule *rule)
+{
+    struct operands s = { 0 };
+    const struct cuda_router r = { .scale = rule->scale, .near_by = rule->near,
+                                   .sigmoid = rule->scores == SCORES_SIGMOID, .normalized = rule->normalized,
+                                   .near = rule->scores == SCORES_NEAR };
+    cuda_route_weights(weights.dtype, logits.dtype, out(&s, weights), input(&s, experts), input(&s, logits),
+                       tensor_rows(logits), tensor_cols(logits), tensor_cols(weights), r);
+    done(&s, "route_weights");
+}
+
+static void add(T Y, T A, T B)
+{
+    struct operands s = { 0 };
+    cuda_add(Y.dtype, out(&s, Y), input(&s, A), input(&s, B), tensor_count(Y));
+    done(&s, "add");
+}
+
+static void dropout(T Y, T X, struct dropout d)
+{
+    struct operands s = { 0 };
+    void *y = out(&s, Y);
+    const void *x = input(&s, X);
+    if (d.p > 0) cuda_dropout(X.dtype, y, x, tensor_rows(X), tensor_cols(X), dropout_of(d));
+    else if (x != y && tensor_bytes(X) > 0) must(cudaMemcpy(y, x, tensor_bytes(X), cudaMemcpyDefault), "dropout");
+    done(&s, "dropout");
+}
+
+static void cross_entropy_max(T top, T logits)
+{
+    struct operands s = { 0 };
+    cuda_cross_entropy_max(logits.dtype, out(&s, top), input(&s, logits), tensor_rows(logits), tensor_cols(logits));
+    done(&s, "cross_entropy_max");
+}
+
+static void cross_entropy_sums(T total, T hit, T logits, T top, T labels, int64_t first)
+{
+    struct operands s = { 0 };
+    cuda_cross_entropy_sums(logits.dtype, out(&s, total), out(&s, hit), input(&s, logits), input(&s, top),
+                            input(&s, labels), tensor_count(labels), tensor_cols(logits), first);
+    done(&s, "cross_entropy_sums");
+}
+
+static double cross_entropy_loss(T total, T top, T hit, T labels, int ignore)
+{
+    struct operands s = { 0 };
+    double loss = 0, *there = scratch(sizeof loss);
+    cuda_cross_entropy_loss(total.dtype, there, input(&s, total), input(&s, top), input(&s, hit), input(&s, labels),
+                            tensor_count(labels), ignore);
+    must(cudaMemcpy(&loss, there, sizeof loss, cudaMemcpyDeviceToHost), "cross_entropy_loss");
+    done(&s, "cross_entropy_loss");
+    return loss;
+}
+
+static void cross_entropy_backward(T dlogits, T logits, T total, T top, T labels, int64_t first, int ignore,
+                                   double scale)
+{
+    struct operands s = { 0 };
+    cuda_cross_entropy_backward(logits.dtype, out(&s, dlogits), input(&s, logits), input(&s, total), input(&s, top),
+                                input(&s, labels), tensor_count(labels), tensor_cols(logits), first, ignore, scale);
+    done(&s, "cross_entropy_backward");
+}
+
+static void columns_move(T Y, T X, struct column_blocks at, bool add)
+{
+    struct operands s = { 0 };
+    cuda_columns_move(X.dtype, out(&s, Y), input(&s, X), tensor_rows(X), tensor_cols(Y), tensor_cols(X),
+                      (struct cuda_blocks){ at.times, at.count, at.y, at.y_step, at.x, at.x_step }, add);
+    done(&s, "columns_move");
+}
+
+static double sum_of_squares(T X)
+{
+    struct operands s = { 0 };
+    const size_t blocks = ((size_t)tensor_count(X) + CUDA_SQUARES_SPAN - 1) / CUDA_SQUARES_SPAN;
+    double sum = 0, *there = scratch(blocks * sizeof sum), *here = malloc(blocks * sizeof sum + 1);
+    if (here == NULL) fprintf(stderr, "orrery: no memory for a sum of squares\n"), abort();
+    cuda_sum_of_squares(X.dtype, there, input(&s, X), tensor_count(X));
+    if (blocks > 0) must(cudaMemcpy(here, there, blocks * sizeof sum, cudaMemcpyDeviceToHost), "sum_of_squares");
+    for (size_t i = 0; i < blocks; i++) sum += here[i];
+    free(here);
+    done(&s, "sum_of_squares");
+    return sum;
+}
+
+static void scale(T Y, double a)
+{
+    struct operands s = { 0 };
+    cuda_scale(Y.dtype, out(&s, Y), tensor_count(Y), a);
+    done(&s, "scale");
+}
+
+const struct ops *gpu_operations(enum dtype t)
+{
+    static struct ops table = {
+        .embedding_forward = embedding_forward, .embedding_backward_weight = embedding_backward_weight,
+        .layernorm_forward = layernorm_forward, .layernorm_backward_input = layernorm_backward_input,
+        .layernorm_backward_weight = layernorm_backward_weight, .rmsnorm_forward = rmsnorm_forward,
+        .rmsnorm_backward_input = rmsnorm_backward_input, .rmsnorm_backward_weight = rmsnorm_backward_weight,
+        .linear_forward = linear_forward, .linear_forward_add = linear_forward_add,
+        .linear_backward_input = linear_backward_input, .column_sums = column_sums,
+        .linear_backward_weight = linear_backward_weight, .attention_forward = attention_forward,
+        .attention_backward_input = attention_backward_input, .rotary_forward = rotary_forward,
+        .rotary_backward_input = rotary_backward_input, .swiglu_forward = swiglu_forward,
+        .swiglu_backward_input = swiglu_backward_input, .geglu_forward = geglu_forward,
+        .geglu_backward_input = geglu_backward_input, .gate_forward = gate_forward,
+        .gate_backward_input = gate_backward_input, .silu_forward = silu_forward,
+        .silu_backward_input = silu_backward_input, .streams_beside = streams_beside,
+        .streams_beside_backward_input = streams_beside_backward_input, .streams_mix_forward = streams_mix_forward,
+        .streams_mix_backward_input = streams_mix_backward_input, .route_weights = route_weights,
+        .gelu_forward = gelu_forward, .gelu_backward_input = gelu_backward_input, .add = add, .dropout = dropout,
+        .cross_entropy_max = cross_entropy_max, .cross_entropy_sums = cross_entropy_sums,
+        .cross_entropy_loss = cross_entropy_loss, .cross_entropy_backward = cross_entropy_backward,
+        .sum_of_squares = sum_of_squares, .scale = scale, .columns_move = columns_move,
+    };
+    static struct ops of_format[DTYPE_COUNT];
+    if (ops_for(t) == NULL) return NULL;
+    of_format[t] = table;
+    of_format[t].dtype = t;
+    return &of_format[t];
+}

@@ -1,0 +1,43 @@
+/* parts.h -- the parts of the backend: the GPU, its memory, its operations. */
+#ifndef ORRERY_CUDA_PARTS_H
+#define ORRERY_CUDA_PARTS_H
+
+#include "emulated_devices/device/backend.h"
+#include <cublas_v2.h>
+
+#ifdef NAME                             /* kernels that are tried alone */
+#elif defined CUDA_EMULATED
+#define NAME "cuda-emulated"
+#else
+#define NAME "cuda"
+#endif
+
+/* ---- the GPU (gpu.c): one for all devices of a process ----------------------------------------------------------- */
+
+struct gpu { int number; char name[256]; cublasHandle_t blas; };
+extern struct gpu gpu;
+
+/** Take the GPU that is this process's.  @return OK, or ERR_DEVICE, which says why no kernel would run. */
+enum error_code gpu_start(struct error *);
+
+/** Give it back. */
+void gpu_end(void);
+
+/* ---- memory (memory.c): what backend.h says of these entries ----------------------------------------------------- */
+
+struct view;
+struct cuda { struct view *views; };    /* of a device: its open host views */
+
+void *gpu_allocate(struct device *, size_t bytes);
+void gpu_release(struct device *, void *, size_t bytes);
+void gpu_copy(struct device *, void *to, size_t to_pitch, const void *from, size_t from_pitch, size_t width,
+              size_t rows);
+const void *gpu_read(struct device *, const void *, size_t bytes);
+void *gpu_write(struct device *, void *, size_t bytes);
+void gpu_view_done(struct device *, const void *view);
+
+/* ---- operations (operations.c) ----------------------------------------------------------------------------------- */
+
+const struct ops *gpu_operations(enum dtype);
+
+#endif
