@@ -78,6 +78,7 @@ golden:
 	$(Q)$(PYTHON) golden/make_galore.py --check
 	$(Q)$(PYTHON) golden/make_profiles.py --check
 	$(Q)$(PYTHON) golden/make_quantised.py --check
+	$(Q)$(PYTHON) golden/make_fp8.py --check
 	$(Q)$(PYTHON) golden/make_mezo.py --check
 	$(Q)$(PYTHON) golden/make_local.py --check
 	$(Q)$(PYTHON) golden/make_spatial.py --check

@@ -1,4 +1,5 @@
 #include "ref/io/safetensors_box.h"
+#include "ref/numeric/float8.h"
 #include "ref/numeric/tensor.h"
 #include <string.h>
 
@@ -10,7 +11,7 @@ static const struct format { const char *name; int bits; enum dtype least; } for
     { "F64", 64, F32 }, { "F32", 32, F32 }, { "F16", 16, F32 }, { "BF16", 16, F32 },
     { "I64", 64, I64 }, { "I32", 32, I32 }, { "I16", 16, I32 }, { "I8", 8, I32 },
     { "U64", 64, DTYPE_COUNT }, { "U32", 32, I64 }, { "U16", 16, I32 }, { "U8", 8, U8 }, { "BOOL", 8, U8 },
-    { "F8_E4M3", 8, DTYPE_COUNT }, { "F8_E5M2", 8, DTYPE_COUNT }, { "F8_E8M0", 8, DTYPE_COUNT },
+    { "F8_E4M3", 8, F32 }, { "F8_E5M2", 8, DTYPE_COUNT }, { "F8_E8M0", 8, DTYPE_COUNT },
     { "F8_E4M3FNUZ", 8, DTYPE_COUNT }, { "F8_E5M2FNUZ", 8, DTYPE_COUNT },
     { "F6_E2M3", 6, DTYPE_COUNT }, { "F6_E3M2", 6, DTYPE_COUNT }, { "F4", 4, DTYPE_COUNT }, { "C64", 64, DTYPE_COUNT },
 };
@@ -111,6 +112,7 @@ static void decode_reals(const char *dtype, const void *raw, int n, double *out)
     if (strcmp(dtype, "F64") == 0) { DECODE(double, v); }
     if (strcmp(dtype, "F32") == 0) { DECODE(float, v); }
     if (strcmp(dtype, "F16") == 0) { DECODE(uint16_t, fp16_to_double(v)); }
+    if (strcmp(dtype, "F8_E4M3") == 0) { DECODE(uint8_t, e4m3_to_double(v)); }
     DECODE(uint16_t, bf16_to_double(v));
 }
 

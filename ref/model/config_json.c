@@ -4,6 +4,7 @@
  * config_gpt_oss.c and config_gptj.c, those of all families here.
  */
 #include "ref/model/config_json.h"
+#include "ref/model/weights_codes.h"
 #include "ref/io/output.h"
 #include <stdio.h>
 #include <string.h>
@@ -21,12 +22,12 @@ static const struct config_key common_keys[] = {
     KEY_ONLY_AS("chunk_size_feed_forward", "0"), KEY_ONLY_AS("pruned_heads", "{}", "null"),
     KEY_ONLY_AS("torchscript", "false"), /* tied matrices would be copies */
     KEY_ONLY_AS("use_bfloat16", "false"), KEY_ONLY_AS("tf_legacy_loss", "false"),
-    KEY_ONLY_AS("quantization_config", "null"),    /* the weights would be codes */
     KEY_ONLY_AS("auto_map", "{}", "null"),         /* a model of its own code */
     KEY_ONLY_AS("per_layer_config", "{}", "null"), /* layers that differ */
     KEY_ONLY_AS("rope_interleaved", "false"),
 
     /* Origin; model_type and architectures are read before the rest. */
+    KEY_LEFT("quantization_config"),               /* check_codes */
     KEY_LEFT("model_type"), KEY_LEFT("architectures"), KEY_LEFT("_name_or_path"), KEY_LEFT("name_or_path"),
     KEY_LEFT("_commit_hash"), KEY_LEFT("transformers_version"), KEY_LEFT("unsloth_version"),
     KEY_LEFT("unsloth_fixed"),
@@ -131,15 +132,32 @@ static enum error_code check_architecture(const struct family_format *f, const c
     return OK;
 }
 
-/* Weights that are codes, such as the released ones of a GPT-OSS. */
-static enum error_code refuse_codes(const cJSON *root, const char *path, struct error *err)
+static bool is_text(const cJSON *object, const char *key, const char *text)
 {
-    const cJSON *method = cJSON_GetObjectItemCaseSensitive(
-        cJSON_GetObjectItemCaseSensitive(root, "quantization_config"), "quant_method");
-    if (!cJSON_IsString(method)) return OK;
+    const cJSON *v = cJSON_GetObjectItemCaseSensitive(object, key);
+    return cJSON_IsString(v) && strcmp(v->valuestring, text) == 0;
+}
+
+/* e4m3 with a factor for each block of 128 x 128, as DeepSeek releases weights; activations are not rounded here. */
+static bool are_blocks(const cJSON *codes)
+{
+    const cJSON *block = cJSON_GetObjectItemCaseSensitive(codes, "weight_block_size"), *one;
+    bool fits = cJSON_GetArraySize(block) == 2;
+    cJSON_ArrayForEach(one, block) fits = fits && cJSON_IsNumber(one) && one->valuedouble == CODES_BLOCK;
+    return fits && is_text(codes, "quant_method", "fp8") &&
+           (!json_has(codes, "fmt") || is_text(codes, "fmt", "e4m3"));
+}
+
+/* Weights that are codes, such as the released ones of a GPT-OSS. */
+static enum error_code check_codes(const cJSON *root, const char *path, struct error *err)
+{
+    const cJSON *codes = cJSON_GetObjectItemCaseSensitive(root, "quantization_config"),
+                *method = cJSON_GetObjectItemCaseSensitive(codes, "quant_method");
+    if (!json_has(root, "quantization_config") || are_blocks(codes)) return OK;
     return fail(err, ERR_FORMAT, "%s: quantization_config says that the weights are codes, of \"%.40s\"; Orrery reads "
-                "numbers: load the model dequantised with transformers, and save it", path,
-                printable(method->valuestring).text);
+                "numbers, and fp8, e4m3 in blocks of %d x %d: load the model dequantised with transformers, and save "
+                "it", path, cJSON_IsString(method) ? printable(method->valuestring).text : "?", CODES_BLOCK,
+                CODES_BLOCK);
 }
 
 static enum error_code from_json(struct model_config *c, const cJSON *root, const char *path, struct error *err)
@@ -147,7 +165,7 @@ static enum error_code from_json(struct model_config *c, const cJSON *root, cons
     const struct family_format *f = NULL;
     enum error_code e = find_format(&f, root, path, err);
     if (!e) e = check_architecture(f, root, path, err);
-    if (!e) e = refuse_codes(root, path, err);
+    if (!e) e = check_codes(root, path, err);
     if (e) return e;
     struct config_reading reading = *f->defaults;
     const struct config_key *const lists[] = { f->keys, common_keys };

@@ -1,5 +1,6 @@
 /* weights.c -- reading. */
 #include "ref/model/weights.h"
+#include "ref/model/weights_codes.h"
 #include "ref/io/json.h"
 #include <stdio.h>
 #include <stdlib.h>
@@ -181,6 +182,26 @@ static enum error_code fail_missing(const struct weights *w, const char *name, s
                 w->index ? " in the files of its index" : "");
 }
 
+/* fp8 codes: NAME_scale_inv has their factors. */
+static enum error_code read_codes(const struct weights *w, const struct safetensors *file,
+                                  const struct safetensors_entry *entry, const struct param_spec *s,
+                                  const struct param_part *part, const int64_t start[2], const int64_t extent[2],
+                                  enum dtype want, void *out, struct error *err)
+{
+    const struct safetensors *scale_file;
+    char name[2 * PARAM_NAME + 16];
+    snprintf(name, sizeof name, "%s_scale_inv", part->name);
+    const struct safetensors_entry *scale = find(w, name, &scale_file);
+    if (scale == NULL)
+        return fail(err, ERR_FORMAT, "%s: %s has fp8 codes, but there is no tensor %s with their factors",
+                    printable_path(file->path).text, printable(entry->name).text, name);
+    if (part->items > 0 || part->rows_apart > 1 || s->file_transposed)
+        return fail(err, ERR_FORMAT, "%s: %s has fp8 codes, but it is several matrices or a transposed one; load the "
+                    "model dequantised with transformers, and save it", printable_path(file->path).text,
+                    printable(entry->name).text);
+    return codes_read_box(file, entry, scale_file, scale, start, extent, want, out, err);
+}
+
 /* Read rows start[0] .. of one part; out has room for these rows only. */
 static enum error_code read_part(const struct weights *w, const struct param_spec *s, const struct param_part *part,
                                  const char *suffix, const int64_t start[2], const int64_t extent[2], enum dtype want,
@@ -193,6 +214,7 @@ static enum error_code read_part(const struct weights *w, const struct param_spe
     if (entry == NULL) return fail_missing(w, name, err);
     const enum error_code e = check_shape(file, entry, s, part, err);
     if (e) return e;
+    if (codes_are(entry)) return read_codes(w, file, entry, s, part, start, extent, want, out, err);
     const struct safetensors_entry own = part->items > 0 ? item_of(entry, part->item) : *entry;
     if (part->rows_apart > 1) return read_apart(file, &own, s, part, start, extent, want, out, err);
     return safetensors_read_box(file, &own, start, extent, s->file_transposed, want, out, err);

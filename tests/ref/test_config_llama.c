@@ -355,8 +355,15 @@ static void corrections_of_routers_are_read(void **state)
         { "\"scoring_func\": \"softmax\"", "a deepseek_v3 has topk_method" },
         { "\"rope_interleave\": false", "rope_interleave" },
         { "\"n_group\": 3", "3 groups of E=256 experts" },
-        { "\"quantization_config\": {\"quant_method\": \"fp8\"}", "quantization_config" },
+        { "\"quantization_config\": {\"quant_method\": \"fp8\"}", "the weights are codes, of \"fp8\"" },
+        { "\"quantization_config\": {\"quant_method\": \"fp8\", \"weight_block_size\": [64, 128]}",
+          "e4m3 in blocks of 128 x 128" },
+        { "\"quantization_config\": {\"quant_method\": \"fp8\", \"fmt\": \"e5m2\", \"weight_block_size\": [128, 128]}",
+          "e4m3 in blocks of 128 x 128" },
     };
+    const char released[] = "\"quantization_config\": {\"activation_scheme\": \"dynamic\", \"fmt\": \"e4m3\", "
+                            "\"quant_method\": \"fp8\", \"weight_block_size\": [128, 128]}";
+    if (parse(&c, DEEPSEEK_V3("4"), released, &err) != OK) fail_msg("%s", err.text);
     for (size_t i = 0; i < sizeof bad / sizeof *bad; i++) {
         assert_true(parse(&c, DEEPSEEK_V3("4"), bad[i].more, &err) != OK);
         assert_says(bad[i].more, err.text, bad[i].says);

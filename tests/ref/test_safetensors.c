@@ -186,7 +186,7 @@ static void refuses_bad_requests(void **state)
     static const struct safetensors_entry tensors[] = {
         { .name = "f", .dtype = "F32", .ndim = 2, .dim = { 4, 6 } },
         { .name = "i", .dtype = "I64", .ndim = 1, .dim = { 2 } },
-        { .name = "e", .dtype = "F8_E4M3", .ndim = 1, .dim = { 2 } },
+        { .name = "e", .dtype = "F8_E5M2", .ndim = 1, .dim = { 2 } },
     };
     struct safetensors_writer w;
     struct error err;
@@ -209,7 +209,7 @@ static void refuses_bad_requests(void **state)
     assert_says("integers", err.text, "tensor \"i\" has dtype I64, which cannot be read as fp64");
     assert_int_equal(safetensors_read(&st, i, I32, out, &err), ERR_FORMAT);
     assert_int_equal(safetensors_read(&st, safetensors_find(&st, "e"), F32, out, &err), ERR_FORMAT);
-    assert_says("fp8", err.text, "tensor \"e\" has dtype F8_E4M3, which cannot be read as fp32");
+    assert_says("fp8", err.text, "tensor \"e\" has dtype F8_E5M2, which cannot be read as fp32");
     assert_int_equal(truncate(scratch("bad"), 120), 0); /* cut under our feet, after the check */
     assert_int_equal(safetensors_read(&st, f, F64, out, &err), ERR_FILE);
     assert_says("cut", err.text, "/bad: ends at byte ");
