@@ -3,6 +3,7 @@
 #include "emulated_devices/device/events.h"
 #include "emulated_devices/device/kernel.h"
 #include "emulated_devices/device/trace.h"
+#include <stdlib.h>
 #include <string.h>
 
 static picoseconds later(picoseconds a, picoseconds b) { return a > b ? a : b; }
@@ -31,16 +32,50 @@ void clock_restart(struct clock *c, const struct cluster *m, enum dtype t)
 
 /* ---- streams ----------------------------------------------------------------------------------------------------- */
 
+static void note(struct pass_work *w, picoseconds start, picoseconds end)
+{
+    if (start == end || w->lost) return;
+    if (w->count > 0 && w->span[w->count - 1].end == start) {
+        w->span[w->count - 1].end = end;
+        return;
+    }
+    if (w->count == w->room) {
+        const int room = w->room > 0 ? 2 * w->room : 64;
+        struct busy *span = realloc(w->span, sizeof *span * (size_t)room);
+        w->lost = span == NULL;
+        if (w->lost) return;
+        w->span = span, w->room = room;
+    }
+    w->span[w->count++] = (struct busy){ start, end };
+}
+
+/* Work of a second pass, in what the first one leaves.  @return its end. */
+static picoseconds fill(struct clock *c, const char *what, struct op_cost cost, picoseconds left)
+{
+    const struct pass_work *w = c->noted;
+    picoseconds at = c->now;
+    for (int i = 0; left > 0; i++) {
+        const bool last = i == w->count;
+        if (!last && w->span[i].end <= at) continue;
+        const picoseconds room = last ? left : w->span[i].start - at, piece = room < left ? room : left;
+        if (piece > 0 && c->trace != NULL) trace_work(c->trace, (int)c->current, what, cost, at, at + piece);
+        if (piece > 0) at += piece, left -= piece, cost = (struct op_cost){ 0 };
+        if (left > 0) at = w->span[i].end;
+    }
+    return at;
+}
+
 void clock_compute(struct clock *c, const char *what, struct op_cost cost)
 {
-    const picoseconds start = c->now;
-    c->now += kernel_time(&c->cluster, c->dtype, cost);
+    const picoseconds start = c->now, takes = kernel_time(&c->cluster, c->dtype, cost);
+    c->now = c->current == BESIDE ? fill(c, what, cost, takes) : start + takes;
     c->flops += cost.flops;
-    c->computing += c->now - start;
+    c->computing += takes;
+    if (c->noted && c->current == COMPUTE) note(c->noted, start, c->now);
     if (c->events)
         events_add(c->events, (int)c->current,
-                   (struct event){ .kind = EVENT_WORK, .what = what, .takes = c->now - start, .at = c->now });
-    if (c->trace != NULL) trace_work(c->trace, (int)c->current, what, cost, start, c->now);
+                   (struct event){ .kind = EVENT_WORK, .what = what, .takes = takes, .at = c->now });
+    if (c->trace != NULL && c->current != BESIDE) trace_work(c->trace, (int)c->current, what, cost, start, c->now);
 }
 
 static picoseconds job(struct clock *c, enum stream engine, const char *what, picoseconds from, picoseconds takes,
@@ -84,10 +119,31 @@ void clock_begin(struct clock *c, enum stream s)
 
 void clock_end(struct clock *c)
 {
-    flight_leave(c->flight);
+    const bool second = c->current == BESIDE;
+    if (second) c->home = COMPUTE, c->noted = NULL;
+    else flight_leave(c->flight);
     c->stream[c->current] = c->now;
-    c->current = COMPUTE;
-    c->now = c->stream[COMPUTE];
+    c->current = c->home;
+    c->now = c->stream[c->home];
+}
+
+void clock_note(struct clock *c, struct pass_work *w)
+{
+    w->from = c->now, w->count = 0, w->lost = false;
+    w->place = c->events ? c->events->of[COMPUTE].count : 0;
+    c->noted = w;
+}
+
+void clock_beside(struct clock *c)
+{
+    const struct pass_work *w = c->noted;
+    c->stream[COMPUTE] = c->now;
+    c->current = c->home = BESIDE;
+    c->now = w->lost ? c->now : later(w->from, c->stream[BESIDE]);
+    const uint32_t place = c->events && w->lost ? c->events->of[COMPUTE].count : w->place;
+    if (c->events && place > 0)
+        events_add(c->events, BESIDE, (struct event){ .kind = EVENT_AFTER, .other = COMPUTE, .place = place,
+                                                      .at = c->now });
 }
 
 void clock_join(struct clock *c, enum stream s)

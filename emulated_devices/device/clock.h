@@ -28,10 +28,11 @@ struct trace;
 struct flight;
 struct events;
 
-/* The first three execute in program order: COMMUNICATION what data and tensor schemes send beside computations,
- * DISPATCH the rows of a mixture on a shortcut.  The others are engines: they do one job at a time while the
- * device continues: copies from and to the host, the host's drive, and computations of the host. */
-enum stream { COMPUTE, COMMUNICATION, DISPATCH, FETCH, FLUSH, DRIVE, HOST, STREAMS };
+/* The first five execute in program order: COMMUNICATION what data and tensor schemes send beside computations,
+ * DISPATCH the rows of a mixture on a shortcut, REDUCTION gradients, if not in turn with what else is sent, BESIDE a
+ * pass beside another one (clock_beside).  The others are engines: they do one job at a time while the device
+ * continues: copies from and to the host, the host's drive, and computations of the host. */
+enum stream { COMPUTE, COMMUNICATION, DISPATCH, REDUCTION, BESIDE, FETCH, FLUSH, DRIVE, HOST, STREAMS };
 
 /* When a port is busy: disjoint intervals in ascending order.  The oldest are dropped when it is full. */
 enum { PORT_MEMORY = 64 };
@@ -40,9 +41,20 @@ struct port {
     struct { picoseconds start, end; } busy[PORT_MEMORY];
 };
 
+/* When the compute stream computes in a pass, for a pass beside it. */
+struct pass_work {
+    picoseconds from;                   /* the pass begins */
+    uint32_t place;                     /* events of the compute stream before it */
+    int count, room;
+    struct busy { picoseconds start, end; } *span;      /* [count] ascending, apart */
+    bool lost;                          /* one was left out: no memory */
+};
+
 struct clock {
     picoseconds now;                    /* the current stream's time */
     enum stream current;
+    enum stream home;                   /* to which clock_end returns: COMPUTE, or BESIDE for what that begins */
+    struct pass_work *noted;            /* where computing is noted, or NULL */
     picoseconds stream[STREAMS];        /* time of each other stream */
     picoseconds received;               /* arrival of the last message that was waited for */
     struct cluster cluster;
@@ -98,6 +110,15 @@ picoseconds clock_host(struct clock *, const char *what, picoseconds from, struc
  *  compute stream continues from the time of clock_begin; clock_join waits for the other stream. */
 void clock_begin(struct clock *, enum stream);
 void clock_end(struct clock *);
+
+/** Note from now on when the compute stream computes, until clock_beside.
+ *  @param work  the caller's, zeros or used before; its span is for free(). */
+void clock_note(struct clock *, struct pass_work *work);
+
+/** What follows, until clock_end, is a pass beside the noted one: its stream begins when that began, and computes while
+ *  the compute stream, as noted, does not.  Messages of both share the ports.  Without memory for the notes it begins
+ *  now. */
+void clock_beside(struct clock *);
 
 /** Mark what a stream other than COMPUTE has just written, besides messages and sums: it is in flight (flight.h). */
 void clock_made(struct clock *, void *data, uint64_t bytes);

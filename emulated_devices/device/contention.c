@@ -9,7 +9,7 @@ struct actor {
     picoseconds now, *done;             /* done: [list->count] when each of its events was */
     uint32_t at;
     int place;                          /* in the heap; -1: it waits */
-    /* Of compute streams whose work takes longer or shorter as messages come and go. */
+    /* Of passes whose work takes longer or shorter as messages come and go. */
     bool works;                         /* in the middle of event `at`, which ends at `now` */
     picoseconds since, left, began;     /* at `since` so much was left of it */
     bool put_off;                       /* of other streams: until the compute stream does not work */
@@ -115,9 +115,11 @@ static void arrive(struct run *r, const struct change *a)
 static picoseconds later(picoseconds a, picoseconds b) { return a > b ? a : b; }
 static int compute_stream(int device) { return device * EVENT_ACTORS + COMPUTE; }
 
-/* In percent of its time, now. */
-static int64_t slowness(const struct run *r, int device)
+/* What work takes now, in percent of its time; 0: a pass beside another that computes stands still. */
+static int64_t slowness(const struct run *r, int number)
 {
+    const int device = number / EVENT_ACTORS;
+    if (number != compute_stream(device) && r->actor[compute_stream(device)].works) return 0;
     return r->talks[device] > 0 ? r->cluster->contention.compute_percent : 100;
 }
 
@@ -132,18 +134,37 @@ static picoseconds shrunk(picoseconds x, int64_t percent)
     return x / percent * 100 + x % percent * 100 / percent;
 }
 
-/* A message comes to a device's ports, or leaves them: what is left of its work changes its pace. */
-static void count_message(struct run *r, picoseconds at, int device, int more)
+/* What is left of an actor's work goes on at another pace. */
+static void change_pace(struct run *r, picoseconds at, int number, int64_t before)
 {
-    struct actor *a = &r->actor[compute_stream(device)];
-    const int64_t before = slowness(r, device);
-    r->talks[device] += more;
-    const int64_t after = slowness(r, device);
+    struct actor *a = &r->actor[number];
+    const int64_t after = slowness(r, number);
     if (!a->works || before == after) return;
-    a->left = later(0, a->left - shrunk(at - a->since, before));
-    a->since = at, a->now = at + stretched(a->left, after);
+    if (before > 0) a->left = later(0, a->left - shrunk(at - a->since, before));
+    a->since = at, a->now = after > 0 ? at + stretched(a->left, after) : INT64_MAX;
     rise(r, a->place);
     sink(r, a->place);
+}
+
+/* A message comes to a device's ports, or leaves them. */
+static void count_message(struct run *r, picoseconds at, int device, int more)
+{
+    const int compute = compute_stream(device), second = compute + BESIDE;
+    const int64_t before = slowness(r, compute), before_second = slowness(r, second);
+    r->talks[device] += more;
+    change_pace(r, at, compute, before);
+    change_pace(r, at, second, before_second);
+}
+
+/* The compute stream works from now on, or no longer: the pass beside it stands still, or goes on. */
+static void set_works(struct run *r, int number, bool works)
+{
+    struct actor *a = &r->actor[number];
+    const int second = number + BESIDE;
+    const bool compute = number % EVENT_ACTORS == COMPUTE;
+    const int64_t before = compute ? slowness(r, second) : 0;
+    a->works = works;
+    if (compute) change_pace(r, a->now, second, before);
 }
 
 /* What waits for both devices is on no port while either works. */
@@ -158,10 +179,12 @@ static void hear_of(struct run *r, const struct change *c)
 static void begin_work(struct run *r, int number, picoseconds takes)
 {
     struct actor *a = &r->actor[number];
-    const int device = number / EVENT_ACTORS;
-    if (r->cluster->no_progress) network_busy(r->network, a->now, device, true);
-    a->works = true, a->began = a->since = a->now, a->left = takes;
-    a->now += stretched(takes, slowness(r, device));
+    const bool compute = number % EVENT_ACTORS == COMPUTE;
+    if (r->cluster->no_progress && compute) network_busy(r->network, a->now, number / EVENT_ACTORS, true);
+    set_works(r, number, true);
+    const int64_t slow = slowness(r, number);
+    a->began = a->since = a->now, a->left = takes;
+    a->now = slow > 0 ? a->now + stretched(takes, slow) : INT64_MAX;
     put(r, number);
 }
 
@@ -174,9 +197,10 @@ static bool works_on(const struct actor *a)
 static void end_work(struct run *r, int number)
 {
     struct actor *a = &r->actor[number];
-    a->works = false;
-    a->list->event[a->at].takes = a->now - a->began;
-    if (!r->cluster->no_progress || works_on(a)) return;
+    const bool compute = number % EVENT_ACTORS == COMPUTE;
+    set_works(r, number, false);
+    if (compute) a->list->event[a->at].takes = a->now - a->began;
+    if (!compute || !r->cluster->no_progress || works_on(a)) return;
     network_busy(r->network, a->now, number / EVENT_ACTORS, false);
     for (int i = number; i < number + EVENT_ACTORS; i++) {
         struct actor *other = &r->actor[i];
@@ -205,6 +229,9 @@ static void meet(struct run *r, const struct actor *a, struct known *m, bool *ow
     if (m->sent && m->posted) depart(r, a->now, from, to, v);
 }
 
+/* Whether its pace depends on others. */
+static bool is_pass(int number) { return number % EVENT_ACTORS == COMPUTE || number % EVENT_ACTORS == BESIDE; }
+
 /* Do an actor's next event.  @return whether it could. */
 static bool do_event(struct run *r, int number)
 {
@@ -218,7 +245,7 @@ static bool do_event(struct run *r, int number)
     if ((a->put_off = put_off(r, number, v, m))) return false;
     switch ((enum event_kind)v->kind) {
     case EVENT_WORK:
-        if (number == compute_stream(device) && r->paces && !a->works) {
+        if (r->paces && !a->works && is_pass(number)) {
             begin_work(r, number, v->takes);
             return false;
         }
@@ -309,6 +336,7 @@ static bool open_actors(struct run *r, struct events *const *events)
         a->place = -1;
         a->done = malloc(((size_t)a->list->count + 1) * sizeof *a->done);
         opened = a->done && !events[i / EVENT_ACTORS]->lost;
+        r->paces = r->paces || (i % EVENT_ACTORS == BESIDE && a->list->count > 0);
     }
     return opened;
 }

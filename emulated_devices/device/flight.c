@@ -138,8 +138,8 @@ static struct pending *add(struct flight *f, struct pending p)
 static const char *name_of(enum stream s)
 {
     static const char *const name[STREAMS] = {
-        [COMPUTE] = "compute", [COMMUNICATION] = "communication", [DISPATCH] = "dispatch", [FETCH] = "copy-in",
-        [FLUSH] = "copy-out", [DRIVE] = "drive", [HOST] = "host",
+        [COMPUTE] = "compute", [COMMUNICATION] = "communication", [DISPATCH] = "dispatch",
+        [REDUCTION] = "reduction", [BESIDE] = "second pass", [FETCH] = "copy-in", [FLUSH] = "copy-out", [DRIVE] = "drive", [HOST] = "host",
     };
     return name[s];
 }

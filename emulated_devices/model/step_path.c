@@ -175,6 +175,21 @@ static int label_of_sent(const struct event_list *l, uint32_t i)
     return TRAFFIC_OTHER;
 }
 
+/* How long the pass beside computes from one time to another, between which the compute stream waits.  Times of calls
+ * ascend.  @param[in,out] at  its first event that may matter. */
+static picoseconds work_beside(const struct event_list *l, uint32_t *at, picoseconds from, picoseconds to)
+{
+    picoseconds sum = 0;
+    for (uint32_t i = *at; i < l->count; i++) {
+        const picoseconds start = i > 0 ? l->event[i - 1].at : 0, end = l->event[i].at;
+        if (end <= from) *at = i + 1;
+        if (start >= to) break;
+        const picoseconds first = start > from ? start : from, last = end < to ? end : to;
+        if (l->event[i].kind == EVENT_WORK && last > first) sum += last - first;
+    }
+    return sum;
+}
+
 static void add_wait(struct step_share *s, const struct events *e, uint32_t i, picoseconds took)
 {
     const struct event *v = &e->of[COMPUTE].event[i];
@@ -191,11 +206,14 @@ struct step_share step_share(const struct events *e, picoseconds end)
     const struct event_list *l = &e->of[COMPUTE];
     struct step_share s = { 0 };
     picoseconds now = 0;
+    uint32_t beside = 0;
     for (uint32_t i = 0; i < l->count; i++) {
         const struct event *v = &l->event[i];
         const picoseconds took = v->at - now;
+        const picoseconds filled = v->kind == EVENT_WORK ? 0 : work_beside(&e->of[BESIDE], &beside, now, v->at);
+        s.computing += filled;
         if (v->kind == EVENT_WORK) s.computing += v->takes, s.engines += took - v->takes;
-        else if (took > 0) add_wait(&s, e, i, took);
+        else if (took > filled) add_wait(&s, e, i, took - filled);
         now = v->at;
     }
     s.ended = end - now;

@@ -12,18 +12,22 @@ static uint64_t activation_message(const void *context, int micro)
     return stage_message_bytes(&t->stage[0], micro);
 }
 
-/* Walk the list of actions.  A received input is held from its arrival, everything else from forward on; both until the
+/* Walk the list of actions.  A received input is held from when its receive is posted, everything else from forward on; both until the
  * end of backward for the weights. */
 struct held trainer_activations(const struct trainer *t)
 {
     const struct schedule *s = &t->schedule;
     const int self = t->pp.rank;
     struct held h = { 0 };
+    struct posting posting = { 0 };
     for (int i = 0; i < s->count[self]; i++) {
         const struct action *a = &s->actions[self][i];
         const struct stage *stage = &t->stage[a->chunk];
         const uint64_t input = activation_message(t, a->micro);
-        if (a->kind == RECEIVE_ACTIVATION) held_more(&h, input);
+        for (int at; (at = posting_next(&posting, s, self, i)) >= 0; )
+            if (s->actions[self][at].kind == RECEIVE_ACTIVATION)
+                held_more(&h, activation_message(t, s->actions[self][at].micro));
+        posting.open -= action_is_receive(a->kind);
         if (a->kind == FORWARD) stage_forward_held(stage, a->micro, &h);
         if (a->kind == FORWARD && place_after(s, a->micro, stage->index).device == self) held_more(&h, input);
         if (a->kind == BACKWARD) stage_backward_held(stage, a->micro, true, true, &h);

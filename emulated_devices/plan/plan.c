@@ -49,8 +49,9 @@ static enum error_code check_routes(const struct plan *p, const struct schedule 
 enum error_code plan_schedule(const struct plan *p, struct schedule *s, struct error *err)
 {
     const struct schedule_request q = { .devices = p->mesh.size[PP], .micros = p->micros, .chunks = p->chunks,
-                                        .skip = p->skip, .update_every = p->update_every };
+                                        .skip = p->skip, .update_every = p->update_every, .pairs = p->pairs };
     const enum error_code e = schedule_by_name(s, p->schedule, &q, err);
+    s->receives_ahead = e ? 0 : p->receives_ahead;
     return e == ERR_USAGE ? e : fail_about(err, e, schedule_is_file(p->schedule) ? "--schedule" : "--schedule:");
 }
 

@@ -34,6 +34,9 @@ struct plan {
     int skip;                           /* stages that each microbatch of a partial pipeline skips; 0: the schedule's */
     int update_every;                   /* microbatches between optimizer steps, for schedules that step inside a
                                          * training step; 0: the schedule's */
+    int receives_ahead;                 /* that a device of the pipeline posts before it comes to them (schedule.h) */
+    bool pairs;                         /* a forward and a backward of the pipeline side by side, where the schedule
+                                         * pairs them (schedule.h) */
     int updates;                        /* optimizer steps in one training step; set by plan_check */
     bool skips;                         /* microbatches of the schedule skip stages; set by plan_check */
     enum dtype dtype;

@@ -14,10 +14,13 @@ same() {
 }
 
 test_as_a_run() {
+    sed 's/"name": "toy"/"name": "waits"/; s/"eager_bytes": 65536/"eager_bytes": 0/' "$top/emulated_devices/device/clusters/toy.json" > waits.json
     same tiny --dp 2 --tp 2
     same llama-tiny --dp 3 --zero 3 --cluster a100-ethernet
     same tiny --pp 2 --cp 2 --schedule zb-h1 --micro 4
     same llama-tiny --tp 2 --pp 2 --tensor 1d-sp --recompute full --dtype bf16
+    same tiny --tp 2 --pp 2 --schedule dualpipe --micro 6 --pairs --receives-ahead 2 --cluster ./waits.json
+    same llama-tiny --dp 2 --zero 3 --reduce-apart
 }
 
 test_as_many_runs() {
@@ -106,6 +109,24 @@ test_hindered() {
     run plan --dp 4 --cluster ./slow.json; expect_status 1; expect_error '--cluster ./slow.json: contention: "compute_percent" is -3; it must be a whole number from 100 to 1000'
 }
 
+step_of() { run plan "$@" --json plan.json; expect_status 0; sed -n 's/^\t"virtual_step_ps":\t\([0-9]*\),*$/\1/p' plan.json; }
+less() { [ "$2" -lt "$3" ] || complain "$1: $2 ps, without it $3"; }
+
+# What hides messages: a pass beside another, receives that are posted early, a stream for gradients.
+test_overlap() {
+    local dual='--pp 4 --tp 2 --micro 12 --schedule dualpipe --model small --seq 64' steps='--dp 8 --zero 3 --model small --seq 64'
+    less --pairs "$(step_of $dual --pairs)" "$(step_of $dual)"
+    less --reduce-apart "$(step_of $steps --reduce-apart)" "$(step_of $steps)"
+    dual='--pp 4 --micro 12 --model small --seq 64'
+    sed 's/"eager_bytes": 65536/"eager_bytes": 0/' "$top/emulated_devices/device/clusters/toy.json" > waits.json
+    less --receives-ahead "$(step_of $dual --cluster ./waits.json --receives-ahead 2)" "$(step_of $dual --cluster ./waits.json)"
+    [ "$(step_of $dual --receives-ahead 2)" = "$(step_of $dual)" ] || complain 'eager messages wait for receives'
+    dual='--pp 4 --micro 12 --schedule dualpipe --model small'
+    [ "$(step_of $dual --pairs)" = "$(step_of $dual)" ] || complain 'a pass beside another takes time where no message is inside'
+    run plan --pp 4 --schedule zb-h1 --pairs; expect_status 2; expect_error 'schedule zb-h1: has no passes side by side; --pairs is for dualpipe and dualpipev'
+    run plan --pp 2 --receives-ahead -1;     expect_status 2; expect_error '--receives-ahead'
+}
+
 test_refusals() {
     run plan --help;                    expect_status 0; expect_out '^usage: orrery plan'; expect_no_out '--check'
     run plan --check ref;               expect_status 2; expect_error 'check'
@@ -118,4 +139,4 @@ test_refusals() {
 
 every=(test_as_many_runs)
 [ "$TIER" = verify ] || every=()
-run_tests test_as_a_run test_where_time_goes test_many_devices test_what_does_not_fit test_shared_links test_hindered test_refusals "${every[@]}"
+run_tests test_as_a_run test_where_time_goes test_many_devices test_what_does_not_fit test_shared_links test_hindered test_overlap test_refusals "${every[@]}"

@@ -9,6 +9,7 @@
 #include <stdarg.h>
 #include <stddef.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 #include <cmocka.h>
 
@@ -228,6 +229,31 @@ static enum error_code ring_beside_work(struct comm *c, struct group *g, struct 
     return code;
 }
 
+static enum error_code swap_with_neighbour(struct comm *c, struct group *g, struct error *e)
+{
+    struct exchange x = exchange_begin(g, POINT_TO_POINT);
+    return exchange_both(&x, c->rank ^ 1, room, MOVES, c->rank ^ 1, room + N, MOVES, e);
+}
+
+/* A pass of 20 us with an exchange of 60 us in the middle, and one of 70 us beside it, with another at its end. */
+static enum error_code two_passes(struct comm *c, struct group *g, struct error *e)
+{
+    struct clock *clock = &c->device->clock;
+    struct pass_work noted = { 0 };
+    work(c, 3);
+    clock_note(clock, &noted);
+    work(c, 10);
+    enum error_code code = swap_with_neighbour(c, g, e);
+    work(c, 10);
+    clock_beside(clock);
+    work(c, 70);
+    if (!code) code = swap_with_neighbour(c, g, e);
+    clock_end(clock);
+    clock_join(clock, BESIDE);
+    free(noted.span);
+    return code;
+}
+
 /* ---- closed forms ------------------------------------------------------------------------------------------------ */
 
 /* With ports alone, what the clock itself says: the table of docs/virtual_clock.md. */
@@ -361,6 +387,19 @@ static void test_nobody_looks_after_messages(void **state)
     near("it by its own clock", slowest_alone(&c, 2, ring_beside_work), step + sum + step);
 }
 
+/* The second fills the 60 us and goes on after the first.  Messages of 50 us that take twice the time of what they meet:
+ * beside the first exchange, from 23 to 73 us, 25 us are done, and 25 more begin later. */
+static void test_passes_side_by_side(void **state)
+{
+    (void)state;
+    struct cluster c = flat();
+    c.flop_rate[F32] = 1000000;
+    near("two passes by the clock", slowest_alone(&c, 2, two_passes), 3e6 + 90e6 + 60e6);
+    near("two passes", replayed(&c, 2, two_passes), 3e6 + 90e6 + 60e6);
+    c.contention.compute_percent = 200;
+    near("two passes and what slows them", replayed(&c, 2, two_passes), 3e6 + 90e6 + 25e6 + 60e6);
+}
+
 /* Both: only what moves slows. */
 static void test_slowed_and_without_progress(void **state)
 {
@@ -429,6 +468,7 @@ int main(void)
         cmocka_unit_test(test_a_switch), cmocka_unit_test(test_fair_and_in_order), cmocka_unit_test(test_a_torus),
         cmocka_unit_test(test_order_of_time), cmocka_unit_test(test_messages_slow_computing),
         cmocka_unit_test(test_nobody_looks_after_messages), cmocka_unit_test(test_slowed_and_without_progress),
+        cmocka_unit_test(test_passes_side_by_side),
         cmocka_unit_test(test_descriptions),
     };
     return cmocka_run_group_tests_name("shared links", tests, NULL, NULL);

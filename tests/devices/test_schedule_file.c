@@ -40,7 +40,11 @@ static void assert_same(const struct schedule *a, const struct schedule *b)
         assert_memory_equal(a->route[r], b->route[r], (size_t)a->stages * sizeof **a->route);
     for (int d = 0; d < a->devices; d++) {
         assert_memory_equal(a->stage_of[d], b->stage_of[d], (size_t)a->chunks * sizeof **a->stage_of);
-        assert_memory_equal(a->actions[d], b->actions[d], (size_t)a->count[d] * sizeof **a->actions);
+        for (int i = 0; i < a->count[d]; i++) {
+            const struct action x = a->actions[d][i], y = b->actions[d][i];
+            assert_true(x.kind == y.kind && x.micro == y.micro && x.chunk == y.chunk && x.peer == y.peer);
+            assert_int_equal(x.beside, y.beside);
+        }
     }
 }
 
@@ -53,7 +57,8 @@ static void test_round_trip(void **state)
             for (int M = 1; M <= 13; M += 4) {
                 const struct schedule_request q = { .devices = sizes[p],
                                                     .micros = M,
-                                                    .chunks = schedule_generator_at(g)->chunks > 0 ? 0 : 3 };
+                                                    .chunks = schedule_generator_at(g)->chunks > 0 ? 0 : 3,
+                                                    .pairs = schedule_generator_at(g)->pairs };
                 if (schedule_generator_at(g)->refuses != NULL && schedule_generator_at(g)->refuses(&q) != NULL)
                     continue;
                 struct schedule s, back;
@@ -159,11 +164,11 @@ static const struct bad bad[] = {
     { HEAD "routes 1\ndevice 0: F0\n", "f: route 0 visits no stage" },
     { HEAD "versions 3\n", "f:8: 3: expected weight versions, 1..2" },
     { HEAD "update 5\n", "f:8: 5: expected microbatches, 1..2" },
-    { HEAD "device 0: G0\n", "f:8: G0: expected an action such as F0, B0.1, I2, W2, sa0>1 or rg0<1" },
-    { HEAD "device 0: F\n", "f:8: F: expected an action such as F0, B0.1, I2, W2, sa0>1 or rg0<1" },
-    { HEAD "device 0: F0x\n", "f:8: F0x: expected an action such as F0, B0.1, I2, W2, sa0>1 or rg0<1" },
-    { HEAD "device 0: sa0<1\n", "f:8: sa0<1: expected an action such as F0, B0.1, I2, W2, sa0>1 or rg0<1" },
-    { HEAD "device 0: sa0>2\n", "f:8: sa0>2: expected an action such as F0, B0.1, I2, W2, sa0>1 or rg0<1" },
+    { HEAD "device 0: G0\n", "f:8: G0: expected an action such as F0, B0.1, &B0, I2, W2, sa0>1 or rg0<1" },
+    { HEAD "device 0: F\n", "f:8: F: expected an action such as F0, B0.1, &B0, I2, W2, sa0>1 or rg0<1" },
+    { HEAD "device 0: F0x\n", "f:8: F0x: expected an action such as F0, B0.1, &B0, I2, W2, sa0>1 or rg0<1" },
+    { HEAD "device 0: sa0<1\n", "f:8: sa0<1: expected an action such as F0, B0.1, &B0, I2, W2, sa0>1 or rg0<1" },
+    { HEAD "device 0: sa0>2\n", "f:8: sa0>2: expected an action such as F0, B0.1, &B0, I2, W2, sa0>1 or rg0<1" },
     { HEAD "device 0: F2\n", "f:8: F2: expected a microbatch of 0..1 and a chunk of 0..0 that holds a stage" },
     { HEAD "device 0: F0.1\n", "f:8: F0.1: expected a microbatch of 0..1 and a chunk of 0..0 that holds a stage" },
     { HEAD "device 0: F0 F1 B0 B1\ndevice 0: F0\ndevice 1: F0 B0 F1 B1\n",
@@ -178,6 +183,15 @@ static const struct bad bad[] = {
       "f:8: device 0, action 8: W1 of chunk 0: a whole backward (B) has been done already" },
     { HEAD "device 0: F0 F1 B0 B1 U1\ndevice 1: F0 B0 F1 B1\n",
       "f:8: device 0, action 8: U1 of chunk 0: no U: the step ends with the list" },
+    { HEAD "device 0: &F0 F1 B0 B1\ndevice 1: F0 B0 F1 B1\n",
+      "f:8: device 0, action 0: F0 of chunk 0: it is beside the action before it: expected an F, B or I after another of these that is "
+      "not beside a third" },
+    { HEAD "device 0: F0 F1 &B0 &B1\ndevice 1: F0 B0 F1 B1\n",
+      "f:8: device 0, action 7: B1 of chunk 0: it is beside the action before it: expected an F, B or I after another of these that is "
+      "not beside a third" },
+    { HEAD "device 0: F0 F1 B0 I1 &W1\ndevice 1: F0 B0 F1 B1\n",
+      "f:8: device 0, action 8: W1 of chunk 0: it is beside the action before it: expected an F, B or I after another of these that is "
+      "not beside a third" },
     { HEAD "device 1: F0 B0 F1 B1\n", "f: device 0: F0 of chunk 0 is missing (forward of a stage)" },
     { HEAD "device 0: F0 B0\ndevice 0: F1 B1\ndevice 1: F1 B1\ndevice 1: F0 B0\n",
       "f:8: deadlock: device 0, action 2 (rg0 of chunk 0) waits for device 1; device 1, action 0 (ra1 of chunk 0) "
@@ -246,7 +260,7 @@ static void test_damaged_files(void **state)
             memcpy(damaged, text, length);
             for (uint32_t hits = 1 + next_random(&x) / 7 % 4; hits > 0; hits--) {
                 const size_t at = next_random(&x) / 3 % n;
-                static const char bytes[] = "0123456789FBIWsarg.:<>-# \n\x80U";
+                static const char bytes[] = "0123456789FBIWsarg.:<>-# \n\x80U&";
                 if (next_random(&x) & 0x100) damaged[at] = bytes[next_random(&x) / 5 % (sizeof bytes - 1)];
                 else memmove(damaged + at, damaged + at + 1, --n - at);
             }

@@ -262,10 +262,12 @@ static const struct stage_operations stage = { .compute = stage_compute,
 
 /* The same lists, played by one process that keeps every device's time: an action runs as soon as its device has come
  * to it and what it needs is known.  eager: a message leaves when it is sent;
- * else when its receive is reached as well. */
+ * else when its receive is posted as well: where it is reached, or, with n receives ahead, the k-th when the (k-n)-th is
+ * done. */
 static picoseconds played(const struct schedule *s, bool eager, picoseconds *end)
 {
-    static picoseconds sent[2][MICROS][16];
+    static picoseconds sent[2][MICROS][16], done[16][2 * MICROS];
+    int receives[16] = { 0 };
     const picoseconds hop = ALPHA + (picoseconds)ACTIVATION * PER_BYTE;
     int at[16] = { 0 };
     picoseconds makespan = 0;
@@ -282,8 +284,11 @@ static picoseconds played(const struct schedule *s, bool eager, picoseconds *end
             else if (sends) *m = end[d];
             else if (*m < 0) break;
             else {
-                const picoseconds begin = !eager && end[d] > *m ? end[d] : *m;
+                const int k = receives[d]++, n = s->receives_ahead;
+                const picoseconds posted = n == 0 ? end[d] : k < n ? 0 : done[d][k - n];
+                const picoseconds begin = !eager && posted > *m ? posted : *m;
                 if (begin + hop > end[d]) end[d] = begin + hop;
+                done[d][k] = end[d];
             }
             at[d]++;
             moved = true;
@@ -293,7 +298,7 @@ static picoseconds played(const struct schedule *s, bool eager, picoseconds *end
     return makespan;
 }
 
-static void run_1f1b(bool eager, picoseconds *makespan)
+static void run_1f1b(bool eager, int ahead, picoseconds *makespan)
 {
     const struct cluster c = textbook(eager ? ALWAYS_EAGER : 0);
     struct schedule s;
@@ -301,6 +306,7 @@ static void run_1f1b(bool eager, picoseconds *makespan)
     open_on(&c);
     assert_int_equal(
         schedule_make(&s, "1f1b", &(struct schedule_request){ .devices = group.size, .micros = MICROS }, &err), OK);
+    s.receives_ahead = ahead;
     *makespan = played(&s, eager, want);
     ASSERT_ALL(schedule_execute(&s, &group, &stage, NULL, NULL, &err) == OK, "%s", err.text);
     if (eager) took(want[group.rank], "1F1B");
@@ -317,21 +323,107 @@ static void run_1f1b(bool eager, picoseconds *makespan)
 static void test_1f1b(void **state)
 {
     const picoseconds hop = ALPHA + (picoseconds)ACTIVATION * PER_BYTE;
-    picoseconds eager, rendezvous;
+    picoseconds eager, early, rendezvous, one, two;
     (void)state;
-    run_1f1b(true, &eager);
-    run_1f1b(false, &rendezvous);
+    run_1f1b(true, 0, &eager);
+    run_1f1b(true, 2, &early);
+    run_1f1b(false, 0, &rendezvous);
+    run_1f1b(false, 1, &one);
+    run_1f1b(false, 2, &two);
+    assert_int_equal(early, eager);                             /* an eager message waits for no receive */
     static const struct {
-        int P, eager, rendezvous;
-    } hops[] = { { 1, 0, 0 }, { 2, 16, 17 }, { 4, 28, 35 }, { 8, 40, 43 } };
+        int P, eager, rendezvous, one, two;
+    } hops[] = { { 1, 0, 0, 0, 0 }, { 2, 16, 17, 16, 16 }, { 4, 28, 35, 28, 28 }, { 8, 40, 43, 40, 40 } };
     const picoseconds work_alone = (MICROS + test_size - 1) * (picoseconds)(F_TIME + B_TIME);
     for (size_t i = 0; i < sizeof hops / sizeof *hops; i++) {
         if (hops[i].P != test_size) continue;
         assert_int_equal(eager, work_alone + hops[i].eager * hop);
         assert_int_equal(rendezvous, work_alone + hops[i].rendezvous * hop);
+        assert_int_equal(one, work_alone + hops[i].one * hop);
+        assert_int_equal(two, work_alone + hops[i].two * hop);
     }
     if (test_size == 8) assert_int_equal(eager, 14252428800);
     if (test_size == 8) assert_int_equal(rendezvous, 14286360960);
+}
+
+/* ---- two streams that send, and a pass beside another ------------------------------------------------------------ */
+
+enum { HOP_BYTES = 4096 };
+
+static bool swap_with_neighbour(void)
+{
+    struct exchange x = exchange_begin(&group, POINT_TO_POINT);
+    const int peer = group.rank ^ 1;
+    return exchange_both(&x, peer, memory, HOP_BYTES, peer, other, HOP_BYTES, &err) == OK;
+}
+
+static void charge(double us) { device_charge(&device, "work", (struct op_cost){ .flops = 1e6 * us }); }
+
+static struct cluster computing(void)
+{
+    struct cluster c = textbook(ALWAYS_EAGER);
+    c.flop_rate[F32] = 1000000;                                 /* an operation takes a picosecond */
+    return c;
+}
+
+/* Both messages have their latency at once, and share the port: one stream would take two hops. */
+static void test_two_streams_that_send(void **state)
+{
+    const struct cluster c = computing();
+    (void)state;
+    if (test_size < 2) return;
+    for (int apart = 0; apart < 2; apart++) {
+        bool good = true;
+        open_on(&c);
+        for (int i = 0; i < 2; i++) {
+            clock_begin(&device.clock, apart && i ? REDUCTION : COMMUNICATION);
+            good = swap_with_neighbour() && good;
+            clock_end(&device.clock);
+        }
+        charge(5);
+        clock_join(&device.clock, COMMUNICATION);
+        clock_join(&device.clock, REDUCTION);
+        ASSERT_ALL(good, "%s", err.text);
+        took(apart ? ALPHA + 2 * HOP_BYTES * PER_BYTE : 2 * (ALPHA + HOP_BYTES * PER_BYTE),
+             apart ? "a stream each" : "one stream");
+        close_all();
+    }
+}
+
+/* The first pass computes 10 us, exchanges, and computes 10 us; the second computes `us`, and exchanges. */
+static void two_passes(double us, bool beside)
+{
+    struct pass_work noted = { 0 };
+    charge(3);
+    if (beside) clock_note(&device.clock, &noted);
+    charge(10);
+    bool good = swap_with_neighbour();
+    charge(10);
+    if (beside) clock_beside(&device.clock);
+    charge(us);
+    good = swap_with_neighbour() && good;
+    if (beside) clock_end(&device.clock), clock_join(&device.clock, BESIDE);
+    ASSERT_ALL(good, "%s", err.text);
+    free(noted.span);
+}
+
+/* The second fills the hop of the first, and then goes on after it; or it is done before. */
+static void test_a_pass_beside_another(void **state)
+{
+    const picoseconds hop = ALPHA + (picoseconds)HOP_BYTES * PER_BYTE, us = 1000000;
+    const struct cluster c = computing();
+    (void)state;
+    if (test_size < 2) return;
+    static const double works[] = { 25, 4, 0 };
+    for (int i = 0; i < 3; i++)
+        for (int beside = 0; beside < 2; beside++) {
+            const picoseconds second = (picoseconds)works[i] * us, first = 20 * us + hop;
+            const picoseconds both = i == 0 ? 20 * us + second + hop : first;
+            open_on(&c);
+            two_passes(works[i], beside);
+            took(3 * us + (beside ? both : first + second + hop), beside ? "two passes side by side" : "two passes");
+            close_all();
+        }
 }
 
 /* ---- what really comes first ------------------------------------------------------------------------------------- */
@@ -395,7 +487,8 @@ int main(void)
             MPI_TEST(test_levels_have_their_own_times),
         MPI_TEST(test_rendezvous_begins_when_both_are_there),
             MPI_TEST(test_patterns_with_ready_receivers_take_the_same),
-        MPI_TEST(test_wrong_lengths_of_rendezvous), MPI_TEST(test_1f1b),
+        MPI_TEST(test_wrong_lengths_of_rendezvous), MPI_TEST(test_1f1b), MPI_TEST(test_two_streams_that_send),
+            MPI_TEST(test_a_pass_beside_another),
             MPI_TEST(test_times_and_results_do_not_depend_on_what_comes_first),
     };
     const int status = memory && other ? MPI_RUN("virtual_time", tests) : 1;

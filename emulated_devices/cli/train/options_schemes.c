@@ -55,6 +55,12 @@ void scheme_options(struct option_list *to, struct train_options *o, struct trai
           .help = "stages that a skippipe microbatch skips; 0: a third of the middle ones" },
         { "--update-every", "N", OPTION_INT, &o->plan.update_every, .min = 0, .max = 1e6,
           .help = "microbatches of a pipedream-2bw batch; 0: pp" },
+        { "--receives-ahead", "N", OPTION_INT, &o->plan.receives_ahead, .min = 0, .max = 4096,
+          .help = "receives of the pipeline that a device has posted before it comes to them; default: 0, each is "
+                  "posted where it is waited for" },
+        { "--pairs", NULL, OPTION_SWITCH, &o->plan.pairs,
+          .help = "for dualpipe and dualpipev: a forward and a backward side by side: one computes while the other "
+                  "waits for messages" },
         { "--allreduce", "NAME", OPTION_STRING, &o->plan.allreduce,
           .help = "algorithm of all all-reduces, but of losses and norms; those that add in the order of ranks, such "
                   "as the default, keep copies and schemes bitwise equal; auto: the least time (orrery list "

@@ -126,12 +126,12 @@ static bool takes_part(const struct data_parallel *dp)
     return gradients_in_one_block(dp) && !dp->optimizer->low_rank;
 }
 
-/* Reduce finished gradients on the communication stream, beside the following backward passes. */
+/* Reduce finished gradients on another stream, beside the following backward passes. */
 static enum error_code reduce(struct data_parallel *dp, struct error *err)
 {
     struct front *f = chain_state(dp, &stage_allreduce);
     f->elements = tensor_count(dp->gradients), f->ready = finished_elements(dp);
-    clock_begin(&dp->device->clock, COMMUNICATION);
+    clock_begin(&dp->device->clock, reduction_stream(dp));
     const enum error_code e = reduce_front(dp, f, err);
     clock_end(&dp->device->clock);
     return e;

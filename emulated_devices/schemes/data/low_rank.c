@@ -242,14 +242,14 @@ static void unpack(struct data_parallel *dp, const struct projection *x)
 
 /* ---- reducing ---------------------------------------------------------------------------------------------------- */
 
-/* Reduce finished units: project on the compute stream, reduce on the communication stream. */
+/* Reduce finished units: project on the compute stream, reduce on another one. */
 static enum error_code reduce(struct data_parallel *dp, struct error *err)
 {
     struct projection *x = own_state(dp);
     const enum error_code e = x->front.packed ? pack(dp, x, err) : OK;
     if (e) return e;
     if (!x->front.packed) x->front.ready = finished_elements(dp);
-    clock_begin(&dp->device->clock, COMMUNICATION);
+    clock_begin(&dp->device->clock, reduction_stream(dp));
     const enum error_code reduced = reduce_front(dp, &x->front, err);
     clock_end(&dp->device->clock);
     return reduced;

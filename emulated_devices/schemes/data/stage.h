@@ -15,6 +15,12 @@
 #include "emulated_devices/schemes/data/sharing.h"
 #include <stddef.h>
 
+/** The stream that reduces gradients. */
+static inline enum stream reduction_stream(const struct data_parallel *dp)
+{
+    return dp->request.reduce_apart ? REDUCTION : COMMUNICATION;
+}
+
 /* A tensor of each unit that a stage keeps from step to step.  The engine allocates it with zeros, frees and counts it.
  * elements: how many, -1: none; NULL: this device's part of the unit's row, by the sharding of its kind. */
 struct keeping {

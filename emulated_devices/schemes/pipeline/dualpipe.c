@@ -33,7 +33,8 @@ static enum error_code make(struct schedule *s, const struct schedule_request *q
     for (int d = 0; code == OK && d < P; d++) {
         const bool second = d >= P / 2;
         struct dual u = {
-            .s = s, .device = d, .chunk = { second, !second }, .first = { second, !second }, .stride = 2
+            .s = s, .device = d, .chunk = { second, !second }, .first = { second, !second }, .stride = 2,
+            .pairs = q->pairs
         };
         code = dualpipe_steps(&u, second ? P - 1 - d : d, P / 2, n, err);
     }
@@ -50,5 +51,5 @@ const struct schedule_generator schedule_dualpipe = {
               .description = "two directions, forward of one beside backward of the other; two copies of the model",
               .source = "DeepSeek-AI, arXiv:2412.19437", .memory = "P+1",
               .needs = "P even, M >= 1 (best even and at least 2P)" },
-    .bubble = "(P/2-1)(F+2B-3W)", .chunks = 2, .refuses = refuses, .make = make,
+    .bubble = "(P/2-1)(F+2B-3W)", .chunks = 2, .pairs = true, .refuses = refuses, .make = make,
 };

@@ -11,6 +11,7 @@ struct dual {
     int chunk[2];                       /* of stream 0, of stream 1 */
     int first[2], stride;               /* the nth microbatch of a stream is first + n * stride */
     int forwards[2], backwards[2];      /* done so far */
+    bool pairs;                         /* mark the passes that are side by side */
     int *waiting, waits, waited;        /* queue of delayed weight gradients, as microbatch * 2 + stream */
 };
 

@@ -32,6 +32,17 @@ static void backward(struct dual *u, int stream, bool weights_later)
     if (weights_later) u->waiting[u->waits++] = 2 * micro + stream;
 }
 
+/* A forward of one stream, and beside it a backward of the other, if both microbatches exist. */
+static void pair(struct dual *u, int stream)
+{
+    const int *n = &u->s->count[u->device], before = *n;
+    forward(u, stream);
+    const bool both = *n > before;
+    backward(u, !stream, false);
+    if (!u->pairs || !both || *n < before + 2) return;
+    u->s->actions[u->device][*n - 1].beside = u->s->pairs = true;
+}
+
 static void weights(struct dual *u)
 {
     assert(u->waited < u->waits);
@@ -48,8 +59,8 @@ enum error_code dualpipe_steps(struct dual *u, int half, int depth, int n, struc
     for (int i = 0; i < in; i++) forward(u, 0), forward(u, 1);
     for (int i = 0; i < out; i++) backward(u, 1, true), weights(u), forward(u, 1);
     for (int i = 0; i < n - 2 * depth + in; i++)
-        forward(u, 0), backward(u, 1, false), forward(u, 1), backward(u, 0, false);
-    for (int i = 0; i < out; i++) backward(u, 1, false), forward(u, 1), backward(u, 0, false);
+        pair(u, 0), pair(u, 1);
+    for (int i = 0; i < out; i++) backward(u, 1, false), pair(u, 1);
     for (int i = 0; i < in; i++) {
         backward(u, 1, 2 * i >= in);            /* the last `in` of these 2 * in backwards delay W */
         backward(u, 0, 2 * i + 1 >= in);

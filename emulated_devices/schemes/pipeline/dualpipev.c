@@ -22,7 +22,8 @@ static enum error_code make(struct schedule *s, const struct schedule_request *q
     place_v(s);
     enum error_code code = OK;
     for (int d = 0; code == OK && d < P; d++) {
-        struct dual u = { .s = s, .device = d, .chunk = { 0, 1 }, .first = { 0, 0 }, .stride = 1 };
+        struct dual u = { .s = s, .device = d, .chunk = { 0, 1 }, .first = { 0, 0 }, .stride = 1,
+                          .pairs = q->pairs };
         code = dualpipe_steps(&u, d, P, n, err);
     }
     if (code != OK) {
@@ -38,5 +39,5 @@ const struct schedule_generator schedule_dualpipev = {
               .description = "dualpipe folded in half: both ends on one device, one copy of the model",
               .source = "Sea AI Lab; DeepSeek-AI, DualPipe", .memory = "2P+1 chunks",
               .needs = "P >= 1, M >= 1 (best at least 2P)" },
-    .bubble = "(P-1)(F+2B-3W) of a chunk", .chunks = 2, .make = make,
+    .bubble = "(P-1)(F+2B-3W) of a chunk", .chunks = 2, .pairs = true, .make = make,
 };

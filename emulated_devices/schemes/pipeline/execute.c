@@ -13,6 +13,10 @@ struct run_state {
     void *context;
     struct sending *sending;
     int sends;
+    struct message *posted;             /* [actions] receives that are posted */
+    struct posting posting;
+    struct pass_work work;              /* of a pass that has another beside it */
+    bool beside;                        /* in that other pass */
 };
 
 /* The number of a message within the pp group: unique for each microbatch, receiving stage and direction. */
@@ -30,12 +34,30 @@ static void send_tensor(struct run_state *x, const struct action *a, struct tens
     arena_hand_over(&x->device->arena, t.data);
 }
 
-static enum error_code receive_tensor(struct run_state *x, const struct action *a, struct tensor t, int stage,
-                                      bool gradient, struct error *err)
+static enum error_code post(struct run_state *x, int i, struct error *err)
 {
+    const struct action *a = &x->schedule->actions[x->group->rank][i];
+    const int stage = x->schedule->stage_of[x->group->rank][a->chunk];
+    const bool gradient = a->kind == RECEIVE_GRADIENT;
     struct exchange e = exchange_named(x->group, POINT_TO_POINT, message_name(x->schedule, a->micro, stage, gradient));
+    const struct tensor t = (gradient ? x->ops->output_gradient : x->ops->input)(x->context, a->chunk, a->micro);
     if (t.data == NULL) return fail(err, ERR_MEMORY, "no memory to receive microbatch %d of stage %d", a->micro, stage);
-    return message_wait(x->group->comm, message_receive(&e, a->peer, t.data, tensor_bytes(t)), err);
+    x->posted[i] = message_receive(&e, a->peer, t.data, tensor_bytes(t));
+    return OK;
+}
+
+/* Post what is posted before this action. */
+static enum error_code post_before(struct run_state *x, int i, struct error *err)
+{
+    enum error_code e = OK;
+    for (int at; !e && (at = posting_next(&x->posting, x->schedule, x->group->rank, i)) >= 0; ) e = post(x, at, err);
+    return e;
+}
+
+static enum error_code receive(struct run_state *x, int i, struct error *err)
+{
+    x->posting.open--;
+    return message_wait(x->group->comm, x->posted[i], err);
 }
 
 /* Copy a tensor to the next stage on the same device, right after the action that computed it. */
@@ -65,8 +87,9 @@ static enum error_code compute(struct run_state *x, const struct action *a, stru
                      x->ops->output_gradient(x->context, before.chunk, a->micro), err);
 }
 
-static enum error_code perform(struct run_state *x, const struct action *a, struct error *err)
+static enum error_code perform(struct run_state *x, int i, struct error *err)
 {
+    const struct action *a = &x->schedule->actions[x->group->rank][i];
     const int stage = x->schedule->stage_of[x->group->rank][a->chunk];
     switch (a->kind) {
     case SEND_ACTIVATION: {
@@ -82,9 +105,7 @@ static enum error_code perform(struct run_state *x, const struct action *a, stru
         return OK;
     }
     case RECEIVE_ACTIVATION:
-        return receive_tensor(x, a, x->ops->input(x->context, a->chunk, a->micro), stage, false, err);
-    case RECEIVE_GRADIENT:
-        return receive_tensor(x, a, x->ops->output_gradient(x->context, a->chunk, a->micro), stage, true, err);
+    case RECEIVE_GRADIENT: return receive(x, i, err);
     default: return compute(x, a, err);
     }
 }
@@ -92,6 +113,23 @@ static enum error_code perform(struct run_state *x, const struct action *a, stru
 static bool is_of_backward(enum action_kind k)
 {
     return k == BACKWARD || k == BACKWARD_INPUT || k == BACKWARD_WEIGHT || k == RECEIVE_GRADIENT || k == SEND_GRADIENT;
+}
+
+static void end_beside(struct run_state *x)
+{
+    if (x->beside) clock_end(&x->device->clock), clock_join(&x->device->clock, BESIDE);
+    x->beside = false;
+}
+
+/* A pass beside another one is executed after it, on a stream that begins with it. */
+static void change_stream(struct run_state *x, int i)
+{
+    struct clock *clock = &x->device->clock;
+    const bool beside = schedule_is_beside(x->schedule, x->group->rank, i);
+    if (!beside) end_beside(x);
+    if (beside && !x->beside) clock_beside(clock);
+    x->beside = beside;
+    if (schedule_has_beside(x->schedule, x->group->rank, i)) clock_note(clock, &x->work);
 }
 
 enum error_code schedule_execute(const struct schedule *s, struct group *group, const struct stage_operations *ops,
@@ -102,24 +140,27 @@ enum error_code schedule_execute(const struct schedule *s, struct group *group, 
     };
     const int n = s->count[group->rank];
     x.sending = calloc((size_t)n + 1, sizeof *x.sending);
-    if (x.sending == NULL) return fail(err, ERR_MEMORY, "no memory for a list of %d messages", n);
-    enum error_code e = OK;
+    x.posted = calloc((size_t)n + 1, sizeof *x.posted);
+    enum error_code e = x.sending && x.posted ? OK : fail(err, ERR_MEMORY, "no memory for a list of %d messages", n);
     bool backward = false;
     for (int i = 0; i < n && !e; i++) {
         const struct action *a = &s->actions[group->rank][i];
+        change_stream(&x, i);
         const int64_t start = x.device->clock.now;
         if (!backward && is_of_backward(a->kind) && ops->backward_begins) e = ops->backward_begins(context, err);
         backward = backward || is_of_backward(a->kind);
         trace_enter_action(x.device->clock.trace, action_letter(a->kind), a->micro);
-        if (!e) e = perform(&x, a, err);
+        if (!e) e = post_before(&x, i, err);
+        if (!e) e = perform(&x, i, err);
         if (times) times[i] = (struct action_time){ start, x.device->clock.now };
     }
+    end_beside(&x);
     trace_enter_action(x.device->clock.trace, NULL, 0);
     for (int i = 0; i < x.sends; i++) {
         if (!e) e = message_wait(group->comm, x.sending[i].message, err);
         device_free(x.device, x.sending[i].tensor);
     }
-    free(x.sending);
+    free(x.sending), free(x.posted), free(x.work.span);
     return e;
 }
 

@@ -13,8 +13,9 @@ void schedule_keep_forwards(struct schedule *s)
         for (int i = 0; i < s->count[d]; i++) {
             const enum action_kind k = s->actions[d][i].kind;
             if (k == FORWARD || k == SEND_ACTIVATION || k == RECEIVE_ACTIVATION)
-                s->actions[d][kept++] = s->actions[d][i];
+                s->actions[d][kept] = s->actions[d][i], s->actions[d][kept++].beside = false;
         }
         s->count[d] = kept;
     }
+    s->pairs = false;
 }

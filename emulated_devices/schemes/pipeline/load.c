@@ -73,6 +73,9 @@ enum error_code schedule_by_name(struct schedule *s, const char *name, const str
         return fail(err, ERR_PLAN, "%s: %s %d is for registered schedules; a file has its own %s",
                     printable_path(name).text, q->skip > 0 ? "--skip" : "--update-every",
                     q->skip > 0 ? q->skip : q->update_every, q->skip > 0 ? "routes" : "update");
+    if (q->pairs)
+        return fail(err, ERR_PLAN, "%s: --pairs is for registered schedules; a file says &B0 for a pass beside another",
+                    printable_path(name).text);
     enum error_code e = read_file(s, name, err);
     if (e) return e;
     if (fits(s->devices, q->devices) && fits(s->micros, q->micros) && fits(s->chunks, q->chunks)) return OK;

@@ -24,6 +24,9 @@ static enum error_code check_options(const struct schedule_generator *g, const s
     if (q->memory_limit > 0 && !g->searches)
         return fail(err, ERR_PLAN, "schedule %s: is not found by search; --limit %d is for zb-1p and zb-2p",
                     g->head.name, q->memory_limit);
+    if (q->pairs && !g->pairs)
+        return fail(err, ERR_PLAN, "schedule %s: has no passes side by side; --pairs is for dualpipe and dualpipev",
+                    g->head.name);
     return OK;
 }
 

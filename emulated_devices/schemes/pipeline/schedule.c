@@ -18,6 +18,43 @@ static const char *const meanings[] = {
 
 const char *action_letter(enum action_kind kind) { return kind < ACTION_KINDS ? letters[kind] : "?"; }
 const char *action_meaning(enum action_kind kind) { return kind < ACTION_KINDS ? meanings[kind] : "unknown action"; }
+bool action_is_receive(enum action_kind k) { return k == RECEIVE_ACTIVATION || k == RECEIVE_GRADIENT; }
+
+/* The nearest computation from action i on, in one direction; -1: there is none. */
+static int computation_from(const struct schedule *s, int device, int i, int step)
+{
+    while (i >= 0 && i < s->count[device] && action_is_message(s->actions[device][i].kind)) i += step;
+    return i < s->count[device] ? i : -1;
+}
+
+bool schedule_is_beside(const struct schedule *s, int device, int i)
+{
+    if (!s->pairs) return false;
+    const struct action *list = s->actions[device], a = list[i];
+    const int at = computation_from(s, device, i, action_is_receive(a.kind) ? 1 : -1);
+    if (at < 0 || !list[at].beside || at == i) return at == i && list[i].beside;
+    const bool gradient = a.kind == SEND_GRADIENT || a.kind == RECEIVE_GRADIENT;
+    return list[at].micro == a.micro && list[at].chunk == a.chunk && (list[at].kind == FORWARD) != gradient;
+}
+
+bool schedule_has_beside(const struct schedule *s, int device, int i)
+{
+    if (!s->pairs || action_is_message(s->actions[device][i].kind)) return false;
+    const int next = computation_from(s, device, i + 1, 1);
+    return next >= 0 && s->actions[device][next].beside;
+}
+
+int posting_next(struct posting *p, const struct schedule *s, int device, int i)
+{
+    for (; p->at < s->count[device]; p->at++) {
+        if (!action_is_receive(s->actions[device][p->at].kind)) continue;
+        if (p->at > i && p->open >= s->receives_ahead) return -1;
+        p->open++;
+        return p->at++;
+    }
+    return -1;
+}
+
 bool action_is_message(enum action_kind kind) { return kind >= SEND_ACTIVATION && kind < ACTION_KINDS; }
 
 struct action_text action_describe(struct action a)
@@ -96,7 +133,7 @@ void schedule_put(struct schedule *s, int device, enum action_kind kind, int mic
     if (micro >= s->micros) return;
     assert(!action_is_message(kind) && micro >= 0 && chunk >= 0 && chunk < s->chunks);
     assert((size_t)s->count[device] < most_actions(s));
-    s->actions[device][s->count[device]++] = (struct action){ kind, micro, chunk, -1 };
+    s->actions[device][s->count[device]++] = (struct action){ kind, micro, chunk, -1, false };
 }
 
 /* ---- placement --------------------------------------------------------------------------------------------------- */
@@ -195,7 +232,8 @@ static void append(struct list *list, struct action a)
 
 static void append_message(struct list *list, enum action_kind kind, struct action a, struct place peer, int device)
 {
-    if (peer.device >= 0 && peer.device != device) append(list, (struct action){ kind, a.micro, a.chunk, peer.device });
+    if (peer.device >= 0 && peer.device != device)
+        append(list, (struct action){ kind, a.micro, a.chunk, peer.device, false });
 }
 
 /* One device's computations, each with its receive right before and its send right after it. */

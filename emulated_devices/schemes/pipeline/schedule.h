@@ -13,7 +13,8 @@
  *   - SEND starts a message and does not wait.  Its buffer is in use until the message has been sent, at the latest
  *     until the end of the step.  A send may complete only with its receive (rendezvous); do not rely on eager
  *     delivery;
- *   - RECEIVE waits for its message.  Messages match by (kind, micro, stage), not by the order of sending;
+ *   - RECEIVE waits for its message.  Messages match by (kind, micro, stage), not by the order of sending.  It may be
+ *     posted earlier (receives_ahead);
  *   - between adjacent stages of a route on one device there is no message: the tensor is copied;
  *   - copies of one stage sum their weight gradients before the optimizer's step (schedule_holders lists the copies).
  */
@@ -50,6 +51,8 @@ struct action {
     int micro;                          /* microbatch, 0 .. micros-1; for an UPDATE: the last one of its batch */
     int chunk;                          /* which of this device's stages; for a message: the sender or receiver */
     int peer;                           /* the other device, for sends and receives; else -1 */
+    bool beside;                        /* a pass that begins with the pass before it, and is computed while that waits
+                                         * for messages; with it its receive just before and its send after it */
 };
 
 /* Where a stage is computed.  device -1: nowhere (before the first stage, after the last one, or skipped). */
@@ -67,6 +70,9 @@ struct schedule {
     int *count;
     int weight_versions;                /* copies of the weights on a device: 1; 2 with updates inside the schedule */
     int update_every;                   /* microbatches of one optimizer step; == micros: one step, after the list */
+    bool pairs;                         /* some pass is beside the one before it */
+    int receives_ahead;                 /* that a device posts before it comes to them: as many as are then not waited
+                                         * for; 0: each is posted where it is waited for */
 };
 
 /* The arguments of a generator.  0: the schedule's default. */
@@ -76,6 +82,7 @@ struct schedule_request {
     int memory_limit;                   /* for search: microbatches whose activations a device may hold */
     int64_t activation,                 /* for search: memory of a microbatch's activations, */
         kept_for_weight;                /* and of the part that W still needs after I; both 0: 1 and 1 */
+    bool pairs;                         /* passes side by side */
     int skip;                           /* for partial pipelines: stages that each microbatch skips */
     int64_t forward, backward_input, backward_weight, communication;    /* picoseconds, for search; all 0: 1, 1, 1, 0 */
 };
@@ -85,6 +92,7 @@ struct schedule_generator {
     const char *bubble;                 /* a closed form, for the list */
     int chunks;                         /* stages on each device, if the schedule fixes it; 0: as requested, or 1 */
     bool skips, streams, searches;      /* uses a request's skip; its update_every; its memory_limit */
+    bool pairs;                         /* has passes side by side, if requested */
     /** NULL if the request can be met, else what the schedule needs, naming the value. */
     const char *(*refuses)(const struct schedule_request *);
     enum error_code (*make)(struct schedule *, const struct schedule_request *, struct error *);
@@ -138,11 +146,24 @@ struct place place_after(const struct schedule *, int micro, int stage);
 /** The places that hold a copy of a stage, at most `most` of them.  @return how many: 1 unless bidirectional. */
 int schedule_holders(const struct schedule *, int stage, struct place *holder, int most);
 
+/* Which receives of a device's list are posted: those before `at`, of which `open` are not waited for yet. */
+struct posting { int at, open; };
+
+/** The next receive that is posted before the device does action i: itself, or one ahead.
+ *  @return its place in the list; -1: no more now. */
+int posting_next(struct posting *, const struct schedule *, int device, int i);
+
+/** Whether an action belongs to a pass that is beside the one before it: that pass, its receive or its send; and
+ *  whether the pass after an action's is beside it. */
+bool schedule_is_beside(const struct schedule *, int device, int i);
+bool schedule_has_beside(const struct schedule *, int device, int i);
+
 /** The letter of a kind of action, and its meaning as text. */
 const char *action_letter(enum action_kind);
 const char *action_meaning(enum action_kind);
 /** Whether it is a send or a receive. */
 bool action_is_message(enum action_kind);
+bool action_is_receive(enum action_kind);
 
 /** Whether a microbatch skips a stage. */
 bool schedule_is_partial(const struct schedule *);

@@ -188,13 +188,15 @@ static enum error_code takes_line(struct reader *r)
 
 static bool parse_action(const struct schedule *s, char *at, struct action *a)
 {
+    const bool beside = *at == '&';
     int kind = ACTION_KINDS - 1;        /* try two-letter kinds first; they are last in the list */
+    at += beside;
     while (kind >= 0 &&
            strncmp(at, action_letter((enum action_kind)kind), strlen(action_letter((enum action_kind)kind))) != 0)
         kind--;
     if (kind < 0) return false;
     at += strlen(action_letter((enum action_kind)kind));
-    *a = (struct action){ (enum action_kind)kind, number(&at), 0, -1 };
+    *a = (struct action){ (enum action_kind)kind, number(&at), 0, -1, beside };
     if (*at == '.') at++, a->chunk = number(&at);
     if (action_is_message(a->kind)) {
         const bool send = a->kind == SEND_ACTIVATION || a->kind == SEND_GRADIENT;
@@ -210,7 +212,7 @@ static enum error_code add_action(struct reader *r, int device, char *w)
     struct schedule *s = r->s;
     struct action a;
     char expected[100];
-    if (!parse_action(s, w, &a)) return bad(r, w, "an action such as F0, B0.1, I2, W2, sa0>1 or rg0<1");
+    if (!parse_action(s, w, &a)) return bad(r, w, "an action such as F0, B0.1, &B0, I2, W2, sa0>1 or rg0<1");
     if (a.micro >= s->micros || a.chunk >= s->chunks || s->stage_of[device][a.chunk] < 0) {
         snprintf(expected, sizeof expected, "a microbatch of 0..%d and a chunk of 0..%d that holds a stage",
                  s->micros - 1, s->chunks - 1);
@@ -222,6 +224,7 @@ static enum error_code add_action(struct reader *r, int device, char *w)
     if (r->line_of[device] == NULL) return fail(r->err, ERR_MEMORY, "%s: no memory to read it", r->file);
     r->line_of[device][s->count[device]] = r->line;
     s->actions[device][s->count[device]++] = a;
+    s->pairs = s->pairs || a.beside;
     if (action_is_message(a.kind)) r->messages++;
     else r->computations++;
     return OK;

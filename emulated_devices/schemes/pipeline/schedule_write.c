@@ -37,7 +37,7 @@ static void write_device(FILE *to, const struct schedule *s, int device)
     for (int i = 0; i < s->count[device]; i++) {
         const struct action a = s->actions[device][i];
         if (i % PER_LINE == 0) fprintf(to, "%sdevice %d:", i > 0 ? "\n" : "", device);
-        fprintf(to, " %s%d", action_letter(a.kind), a.micro);
+        fprintf(to, " %s%s%d", a.beside ? "&" : "", action_letter(a.kind), a.micro);
         if (s->chunks > 1) fprintf(to, ".%d", a.chunk);
         const bool send = a.kind == SEND_ACTIVATION || a.kind == SEND_GRADIENT;
         if (action_is_message(a.kind)) fprintf(to, "%c%d", send ? '>' : '<', a.peer);

@@ -120,7 +120,7 @@ static enum error_code presence(struct check *c, enum action_kind kind, int micr
     const int i = *where(c, kind, micro, chunk);
     if (needed == (i >= 0)) return OK;
     if (!needed) return wrong(c, i, why);
-    const struct action a = { kind, micro, chunk, -1 };
+    const struct action a = { kind, micro, chunk, -1, false };
     return fail(c->err, ERR_PLAN, "device %d: %s is missing (%s)", c->device, action_describe(a).text,
                 action_meaning(kind));
 }
@@ -129,7 +129,7 @@ static enum error_code presence(struct check *c, enum action_kind kind, int micr
 static enum error_code after(struct check *c, int i, enum action_kind first, int micro, int chunk)
 {
     const int before = *where(c, first, micro, chunk);
-    const struct action need = { first, micro, chunk, -1 };
+    const struct action need = { first, micro, chunk, -1, false };
     char text[160];
     if (i < 0 || (before >= 0 && before < i)) return OK;
     if (before >= 0)
@@ -218,10 +218,25 @@ static enum error_code check_updates(struct check *c, int chunk)
     return code;
 }
 
+/* Passes side by side are two: with W or U after it, or a third, a pass has nothing to fill. */
+static enum error_code check_pairs(struct check *c)
+{
+    const struct action *list = c->s->actions[c->device], *before = NULL;
+    for (int i = 0; i < c->s->count[c->device]; i++) {
+        const bool pass = list[i].kind == FORWARD || list[i].kind == BACKWARD || list[i].kind == BACKWARD_INPUT;
+        if (list[i].beside && (!pass || before == NULL || before->beside))
+            return wrong(c, i, "it is beside the action before it: expected an F, B or I after another of these that is "
+                               "not beside a third");
+        if (!action_is_message(list[i].kind)) before = pass ? &list[i] : NULL;
+    }
+    return OK;
+}
+
 static enum error_code check_device(struct check *c)
 {
     const struct schedule *s = c->s;
     enum error_code code = index_actions(c);
+    if (code == OK) code = check_pairs(c);
     for (int chunk = 0; chunk < s->chunks; chunk++) {
         const int stage = s->stage_of[c->device][chunk];
         if (stage < 0) continue;

@@ -230,10 +230,11 @@ static void take_schedule(const struct space *s, struct plan *p, int value)
     if (!space_varies(s->kind, DIM_SCHEDULE)) return;
     p->schedule = g->head.name;
     if (g->chunks) p->chunks = g->chunks;
+    p->pairs = g->pairs;
 }
 
 static const int micros[SPACE_MICROS] = { 2, 4, 1 };
-static void take_micros(struct plan *p, int value) { p->micros = micros[value]; }
+static void take_micros(struct plan *p, int value) { p->micros = micros[value], p->receives_ahead = value; }
 
 /* Copies and steps with other numbers of sequences, microbatches without any, and copies without any. */
 enum { BATCH_STEPS = 2, BATCH_MOST = 4 };
@@ -372,10 +373,10 @@ static void take_offload(const struct space *s, struct plan *p, int value)
 static const int tiles[] = { 1, 3, 5 };
 static void take_tiles(struct plan *p, int value) { p->data.tiles = tiles[value]; }
 
-static const char *const gatherings[] = { "prefetch", "no prefetch", "kept" };
+static const char *const gatherings[] = { "prefetch", "no prefetch", "kept", "reduced apart" };
 static void take_gathering(struct plan *p, int value)
 {
-    p->data.no_prefetch = value == 1, p->data.keep = value == 2;
+    p->data.no_prefetch = value == 1, p->data.keep = value == 2, p->data.reduce_apart = value == 3;
 }
 
 static const int buckets[] = { 1000, 20000 };
