@@ -54,4 +54,18 @@ test_dump_errors() {
     [ ! -e no ] || complain 'it made a folder'
 }
 
-run_tests test_golden_files_hold test_a_changed_golden_is_named test_dump_and_save test_dump_errors
+# The steps of a golden file's run are logged as those of any other.
+test_logs() {
+    local run="train --check $top/golden/gpt2-tied.safetensors"
+    run $run --dp 3 --log run.jsonl --tensorboard events --json run.json;   expect_status 0; expect_silent; expect_out '^step 3/3  loss [0-9.]+ '
+    [ "$(grep -c '^{"type":"step"' run.jsonl)" = 3 ] || complain 'not a line for each of three steps'
+    tail -n 1 run.jsonl | grep -q '^{"type":"end","step":3,"status":"done","equal":true,"report":' || complain 'the log has no end'
+    ls events/events.out.tfevents.* >"$place/out" || complain 'there are no events'
+    local loss; loss=$(sed -n 's/.*"step":2,"loss":\([^,]*\),.*/\1/p' run.jsonl)
+    grep -q "\"loss\":	$(cut -c 1-10 <<<"$loss")" run.json || complain 'its JSON has other losses'
+    run $run --log run.csv;                                                 expect_status 0; [ "$(wc -l <run.csv)" = 4 ] || complain 'not a head and three steps'
+    run $run --eval-every 1;                                                expect_status 2; expect_error '--eval-every 1: a golden file has no held-out text'
+    run $run --log nowhere/run.csv;                                         expect_status 1; expect_error '--log nowhere/run.csv: cannot be written'
+}
+
+run_tests test_logs test_golden_files_hold test_a_changed_golden_is_named test_dump_and_save test_dump_errors

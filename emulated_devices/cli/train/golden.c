@@ -1,9 +1,11 @@
 /* golden.c -- `orrery train --check GOLDEN`: trains a golden file's run on any mesh, and compares it with the file. */
-#include "emulated_devices/cli/train/train.h"
+#include "emulated_devices/cli/measure.h"
 #include "emulated_devices/cli/train/dump.h"
 #include "emulated_devices/cli/train/dump_ranks.h"
+#include "emulated_devices/cli/train/log.h"
 #include "emulated_devices/verify/reference/golden_truth.h"
 #include "emulated_devices/verify/reference/replicas.h"
+#include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -16,6 +18,7 @@ struct session {
     struct golden_truth truth;          /* rank 0 */
     struct probes probes;
     struct train_record record;
+    struct run_log log;                 /* rank 0 */
     struct train_dump dump;             /* whole tensors, or: */
     struct dump_ranks ranks;            /* what each device has */
     double *rates;                      /* [steps] */
@@ -114,8 +117,21 @@ static enum error_code dump_gradients(struct session *s, const struct step_resul
     return e;
 }
 
+/* For --log, --tensorboard and --json, on rank 0. */
+static enum error_code note_step(struct session *s, int64_t i, const struct step_result *result, double seconds,
+                                 struct error *err)
+{
+    struct train_record *r = &s->record;
+    r->step[i] = *result, r->seconds[i] = seconds;
+    r->steps = i + 1;
+    fprintf(r->out, "step %lld/%lld  loss %.12f  norm %.12f\n", (long long)i + 1, (long long)s->golden->steps,
+            result->loss, result->norm);
+    return run_log_step(&s->log, i, NAN, err);
+}
+
 static enum error_code one_step(struct session *s, struct error *err)
 {
+    const double began = measure_now();
     struct trainer *t = &s->trainer;
     struct comm *comm = t->comm;
     struct step_result result = { 0 };
@@ -135,10 +151,7 @@ static enum error_code one_step(struct session *s, struct error *err)
     if (!e && s->here && last) e = golden_truth_at_end(&s->truth, &s->reference, err);
     e = comm_agree(comm, e, err);
     if (!e) e = compare_weights(t, &s->reference, &s->record.comparison, err);
-    if (!e && s->here)
-        fprintf(s->record.out, "step %lld/%lld  loss %.12f  norm %.12f\n", (long long)t->step,
-                (long long)s->golden->steps, result.loss, result.norm);
-    return e;
+    return e || !s->here ? e : note_step(s, t->step - 1, &result, measure_now() - began, err);
 }
 
 static enum error_code write_own(struct session *s, struct error *err)
@@ -170,7 +183,8 @@ static enum error_code conclude(struct session *s, struct error *err)
     report_copies(&s->record);
     report_check(&s->record);
     const char *const json = s->options->json;
-    enum error_code e = json ? fail_about(err, report_json(&s->record, "orrery train", json, err), "--json") : OK;
+    enum error_code e = run_log_end(&s->log, err);
+    if (!e && json) e = fail_about(err, report_json(&s->record, "orrery train", json, err), "--json");
     if (e || !s->record.comparison.failed) return e;
     return fail(err, ERR_CHECK, "%s", comparison_describe(text, sizeof text, &s->record.comparison, &s->options->plan));
 }
@@ -185,6 +199,7 @@ static enum error_code run(struct session *s, struct error *err)
     if (!e && s->here) {
         e = reference_open(&s->reference, &s->trainer.plan, s->trainer.source, err);
         if (!e) e = golden_truth_open(&s->truth, s->golden, &s->reference, err);
+        if (!e) e = run_log_open(&s->log, &s->record, err);
     }
     e = comm_agree(comm, e, err);
     if (!e && s->options->dump && is_folder(s->options->dump))
@@ -214,18 +229,26 @@ static enum error_code run(struct session *s, struct error *err)
     return e;
 }
 
+static enum error_code make_room(struct session *s, int devices, struct error *err)
+{
+    const size_t steps = (size_t)s->golden->steps;
+    struct train_record *r = &s->record;
+    s->rates = calloc(steps, sizeof *s->rates);
+    r->device = calloc((size_t)devices, sizeof *r->device);
+    r->step = calloc(steps, sizeof *r->step), r->seconds = calloc(steps, sizeof *r->seconds);
+    return s->rates && r->device && r->step && r->seconds ? OK : fail(err, ERR_MEMORY, "no memory for a run");
+}
+
 enum error_code train_golden(struct comm *comm, const struct train_options *o, struct error *err)
 {
     struct golden g;
     struct session s = { .options = o, .golden = &g, .here = comm->rank == 0,
+                         .log = { .fd = -1, .events = { .fd = -1 } },
                          .record = { .options = o, .out = report_stream(o), .truth = o->check } };
     enum error_code e = golden_open(&g, o->check, err);
     const bool opened = !e;
-    s.rates = opened ? calloc((size_t)g.steps, sizeof *s.rates) : NULL;
-    s.record.device = calloc((size_t)comm->size, sizeof *s.record.device);
-    if (!e)
-        e = s.rates && s.record.device ? read_rates(&g, o->plan.optimizer, s.rates, err)
-                                       : fail(err, ERR_MEMORY, "no memory for a run");
+    if (!e) e = make_room(&s, comm->size, err);
+    if (!e) e = read_rates(&g, o->plan.optimizer, s.rates, err);
     e = comm_agree(comm, e, err);
     if (!e) {
         e = trainer_open(&s.trainer, &o->plan, comm, (struct batch_source){ fill, &g }, err);
@@ -234,7 +257,8 @@ enum error_code train_golden(struct comm *comm, const struct train_options *o, s
             trainer_close(&s.trainer);
         }
     }
-    free(s.rates), free(s.record.device);
+    run_log_close(&s.log);
+    free(s.rates), free(s.record.device), free(s.record.step), free(s.record.seconds);
     if (opened) golden_close(&g);
     return e;
 }

@@ -338,9 +338,8 @@ static enum error_code take_check(struct train_options *o, const struct train_wo
                     "--check %s: the golden file says what is trained; of the model, the text and the training only "
                     "--optimizer can be chosen",
                     printable_path(o->check).text);
-    if (o->golden && (o->log || o->tensorboard || o->eval_every))
-        return fail(err, ERR_USAGE, "--check %s: a golden file's run has few steps, and no log and no evaluation",
-                    printable_path(o->check).text);
+    if (o->golden && o->eval_every)
+        return fail(err, ERR_USAGE, "--eval-every %d: a golden file has no held-out text", o->eval_every);
     if (o->dump && !o->golden)
         return fail(err, ERR_USAGE, "--dump %s: is of a golden file's run; --check must name the file",
                     printable_path(o->dump).text);
