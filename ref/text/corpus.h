@@ -43,7 +43,10 @@ struct corpus {
 
 /**
  * Cut parts of files into windows.
- * @param part  [n] n >= 1; copied.
+ * @param part  [n] copied.
+ * @param n     how many, at least 1.
+ * @param S     tokens of a sequence.
+ * @param seed  of the order.
  * @param use   what for, for messages and the order: "training", "validation".
  * @return OK; ERR_USAGE if a group has no window, or shares add up to more than CORPUS_MOST_PERIOD; ERR_MEMORY.  After
  *         a failure there is nothing to close.
@@ -52,13 +55,18 @@ enum error_code corpus_open(struct corpus *, const struct corpus_part *part, int
                             const char *use, struct error *);
 void corpus_close(struct corpus *);
 
-/** Where sequence n begins: S + 1 tokens from there are its own.  @param[out] part  in which part.
+/** Where a sequence begins: S + 1 tokens from there are its own.
+ *  @param n          its number in the run.
+ *  @param[out] part  in which part it is.
  *  @return the number of its first token in the part's file. */
 int64_t corpus_window(const struct corpus *, int64_t n, int *part);
 
 /**
- * Fill sequences n .. n + count - 1.
- * @param[out] inputs, labels  [count,S]: tokens, and the token after each.
+ * Fill sequences.
+ * @param n      the number of the first.
+ * @param count  how many.
+ * @param[out] inputs  [count,S] tokens.
+ * @param[out] labels  [count,S] the token after each.
  */
 void corpus_fill(const struct corpus *, int64_t n, int64_t count, int32_t *inputs, int32_t *labels);
 

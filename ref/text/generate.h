@@ -10,10 +10,12 @@
 /**
  * Draw tokens after a prompt.  Each is drawn after a forward pass over all before it, or, when these are as many as the
  * model has positions, over the last half of them and what has come since: nothing is kept between passes.
- * @param ids    the prompt, at least one token; what is drawn is added.
- * @param tokens how many.
- * @param stop   [stops] tokens after which nothing is drawn.
- * @param tell   called with each token when it is drawn; NULL: nobody is.
+ * @param[in,out] ids  the prompt, at least one token; what is drawn is added.
+ * @param tokens   how many.
+ * @param stop     [stops] tokens after which nothing is drawn.
+ * @param stops    how many.
+ * @param tell     called with each token when it is drawn; NULL: nobody is.
+ * @param context  for tell.
  * @return OK; ERR_USAGE if a token of the prompt is not in the vocabulary; ERR_DIVERGED; ERR_MEMORY.
  */
 enum error_code generate(struct transformer *, struct token_ids *ids, int64_t tokens, const struct sampling *,

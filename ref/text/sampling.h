@@ -21,13 +21,14 @@ struct sampling {
 /**
  * The probability of each token after a row of logits.
  * @param logits  [rows,V], any number format.
+ * @param row     which of them.
  * @param[out] p  [V], which add up to 1 but for rounding; 0 for those that cannot be drawn.
  * @return OK; ERR_DIVERGED if no logit is finite or one is NaN; ERR_MEMORY.
  */
 enum error_code sampling_distribution(const struct sampling *, struct tensor logits, int64_t row, double *p,
                                       struct error *);
 
-/** The token that a number in [0,1) draws.  @param p  [V]. */
+/** The token that a number u in [0,1) draws from probabilities p [V]. */
 int32_t sampling_draw(const double *p, int64_t V, double u);
 
 #endif

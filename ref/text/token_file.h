@@ -54,7 +54,7 @@ enum error_code token_file_open(struct token_file *, const char *path, struct er
 /** Map a text, whose bytes are tokens.  @return as token_file_open. */
 enum error_code token_file_open_text(struct token_file *, const char *path, struct error *);
 
-/** Take the tokens of an array, which is the file's from then on and empty.  @param path  for messages. */
+/** Take the tokens of an array, which is empty then.  The path is for messages. */
 void token_file_take(struct token_file *, const char *path, struct token_ids *);
 void token_file_close(struct token_file *);
 

@@ -50,8 +50,10 @@ static enum error_code read_text(struct train_data *d, struct token_file *f, con
 /* A model that does not learn from its padding must not meet it. */
 static enum error_code check_tokens(const struct model_config *c, const struct token_file *f, struct error *err)
 {
-    enum error_code e = token_file_check(f, c->V, err);
-    if (e || c->padding == 0) return e;
+    struct error found;
+    if (token_file_check(f, c->V, &found))
+        return fail(err, found.code, "%s (a preset takes more with --vocabulary N or --tokenizer PATH)", found.text);
+    if (c->padding == 0) return OK;
     const int32_t token = (int32_t)c->padding - 1;
     return token_file_find(f, token) < 0 ? OK : model_config_check_inputs(c, &token, 1, f->name, err);
 }

@@ -38,7 +38,7 @@ static inline bool train_data_has_tokens(const struct train_data *d) { return d-
 /** How many sequences the steps before this one have taken.  Nothing is taken from a text of bytes: it is drawn from. */
 int64_t train_data_position(const struct train_data *, int64_t step);
 
-/** Sequences of a step.  @param within  as of struct batch_source. */
+/** Sequences of a step, as of struct batch_source. */
 void train_data_fill(const struct train_data *, int64_t step, int64_t first, int64_t count, int32_t *ids,
                      int32_t *labels, int32_t *within);
 

@@ -46,7 +46,7 @@ struct train_options {
     const char *trace_format;           /* chrome, chakra, goal */
     int64_t steps;
     int64_t lr_steps, lr_decay, warmup; /* of the learning rate; 0, 0 and -1: default */
-    int sample;                         /* bytes of text to show at the end */
+    int sample;                         /* tokens of text to show at the end */
     uint64_t memory;                    /* budget of a device; 0: none */
     bool isolate;                       /* every operation gets the reference's inputs */
     struct checkpoint saved;            /* of --resume, or of --model's folder: settings that are not given */
