@@ -26,7 +26,7 @@ bool lesson_has_kernels(const struct lesson *l)
 
 const struct lesson *lesson_find(const char *word, struct error *err)
 {
-    const char *names[100];
+    const char *names[200];                     /* folders; then the same without their numbers */
     size_t n = 0;
     char *end;
     const long number = strtol(word, &end, 10);
@@ -35,7 +35,10 @@ const struct lesson *lesson_find(const char *word, struct error *err)
         if (strcmp(word, lessons[n]->folder) == 0 || strcmp(word, lessons[n]->folder + 3) == 0 ||
             (*word && !*end && number == lesson_number(lessons[n]))) return lessons[n];
     }
-    fail_unknown_name(err, "LESSON", word, names, n);
+    for (size_t i = 0; i < n; i++) names[n + i] = names[i] + 3;
+    if (nearest_name(word, names, n)) fail_unknown_name(err, "LESSON", word, names, n);
+    else if (nearest_name(word, names + n, n)) fail_unknown_name(err, "LESSON", word, names + n, n);
+    else fail_unknown_name(err, "LESSON", word, names, n);
     return NULL;
 }
 

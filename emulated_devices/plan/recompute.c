@@ -1,4 +1,5 @@
 #include "emulated_devices/plan/recompute.h"
+#include "ref/io/options.h"
 #include <stdbool.h>
 #include <stdlib.h>
 #include <string.h>
@@ -39,13 +40,19 @@ static int named(const char *choice)
     return -1;
 }
 
+static enum error_code refuse(const char *choice, struct error *err)
+{
+    const size_t n = sizeof names / sizeof *names;
+    if (nearest_name(choice, names, n)) return fail_unknown_name(err, "--recompute", choice, names, n);
+    return fail(err, ERR_USAGE, "--recompute %.80s: " RECOMPUTE_CHOICES " such as 0,2-5", choice);
+}
+
 enum error_code recompute_check(const char *choice, int64_t layers, struct error *err)
 {
     int64_t first, last;
     if (choice == NULL || named(choice) >= 0) return OK;
     for (const char *list = choice; *list; ) {
-        if (!take_stretch(&list, &first, &last))
-            return fail(err, ERR_USAGE, "--recompute %.80s: " RECOMPUTE_CHOICES " such as 0,2-5", choice);
+        if (!take_stretch(&list, &first, &last)) return refuse(choice, err);
         if (first > last || last >= layers)
             return fail(err, ERR_USAGE, "--recompute %.80s: %lld-%lld: the layers are 0 to %lld", choice,
                         (long long)first, (long long)last, (long long)layers - 1);

@@ -143,10 +143,13 @@ static enum error_code show_graph(struct sbp_graph *g, const char *strategy, con
 static enum error_code find_family(const char *name, struct model_config *c, struct error *err)
 {
     const char *family = strcmp(name, "mlp") == 0 ? model_family_name(FAMILY_GPT2) : name;
+    const char *names[FAMILY_COUNT] = { "mlp" };
     for (const struct model_preset *p = model_presets; p->config.name[0]; p++) {
         *c = p->config;
         if (strcmp(model_family_name(model_family(c)), family) == 0) return OK;
     }
+    for (int f = FAMILY_NONE + 1; f < FAMILY_COUNT; f++) names[f] = model_family_name((enum model_family)f);
+    if (nearest_name(name, names, FAMILY_COUNT)) return fail_unknown_name(err, "show sbp", name, names, FAMILY_COUNT);
     return fail(err, ERR_USAGE, "show sbp %s: must be mlp or one of %s", printable(name).text,
                 model_family_names().text);
 }

@@ -62,8 +62,10 @@ static enum error_code take_model(struct train_options *o, const struct train_wo
 static enum error_code take_resumed(struct train_options *o, const struct option *table, struct train_words *w,
                                     bool automatic, struct error *err)
 {
+    static const char *const words[] = { "auto" };
     if (!is_folder(o->resume))
-        return fail(err, ERR_FILE, "--resume %s: there is no such folder", printable_path(o->resume).text);
+        return fail(err, ERR_FILE, "--resume %s: there is no such folder%s", printable_path(o->resume).text,
+                    nearest_name(o->resume, words, 1) ? "; did you mean auto?" : "");
     if (!automatic && series_newest(o->resumed, sizeof o->resumed, o->resume)) o->resume = o->resumed;
     enum error_code e = fail_about(err, checkpoint_open(&o->saved, o->resume, err), "--resume");
     if (e) return e;

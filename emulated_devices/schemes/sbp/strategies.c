@@ -4,7 +4,7 @@
  * of the second, and columns of all that lies between them.
  */
 #include "emulated_devices/schemes/sbp/graph.h"
-#include "ref/io/output.h"
+#include "ref/io/options.h"
 #include <string.h>
 
 static bool is_made(const struct sbp_graph *g, int tensor)
@@ -55,5 +55,7 @@ enum error_code graph_strategy(struct sbp_graph *g, const struct sbp_mesh *m, co
         return fail(err, ERR_PLAN, "strategy %s needs a mesh with %s, such as %s", name,
                     s->axes == 1 ? "one axis" : "two axes", s->axes == 1 ? "4" : "2x2");
     }
-    return fail(err, ERR_USAGE, "strategy %s: must be dp, 1d, sp, 2d or free", printable(name).text);
+    const char *names[1 + sizeof strategies / sizeof *strategies] = { "free" };
+    for (size_t i = 0; i < sizeof strategies / sizeof *strategies; i++) names[1 + i] = strategies[i].name;
+    return fail_unknown_name(err, "strategy", name, names, sizeof names / sizeof *names);
 }
