@@ -214,7 +214,6 @@ bool command_run(struct judge *j, const char *name, const struct command *c, str
     char folder[PATH_MAX / 2], path[PATH_MAX];
     int how = 0;
     *r = (struct command_report){ .status = -1 };
-    if (judge_used_up(j)) return false;
     if (j->program == NULL) return judge_fails(j, "there is no program that could run `orrery %s`", name);
     if (!open_folder(j, folder)) {
         remove_folder(j, folder);

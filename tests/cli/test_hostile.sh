@@ -41,7 +41,7 @@ test_code_that_runs() {
 # What its stack, its arrays and its pointers can reach is its own process; a function of the system ends that.
 test_code_that_recurses() {
     solutions
-    attack 02_messages messages.c 's@^#include "messages.h"@&\nstatic int deep(volatile int *x) { volatile int y[200]; y[0] = *x + 1; return y[0] < 0 ? 0 : deep(y) + y[1]; }@; /^void shift/,/^\}/s@^\{@{ volatile int zero = 0; out[0] = (float)deep(\&zero);@' '12 of 19' 'it crashed'
+    attack 02_messages messages.c 's@^#include "messages.h"@&\nstatic int deep(volatile int *x) { volatile int y[40]; y[0] = *x + 1; return y[0] < 0 ? 0 : deep(y) + y[1]; }@; /^void shift/,/^\}/s@^\{@{ volatile int zero = 0; out[0] = (float)deep(\&zero);@' '12 of 19' 'it crashed'
 }
 
 test_code_that_calls_the_system() {

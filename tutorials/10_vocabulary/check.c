@@ -214,6 +214,7 @@ const struct lesson lesson_10_vocabulary = {
         { 2, "sent", "no logits are sent", 2, check_sent,
           { "What is sent must not grow with the vocabulary: three numbers for each row, and a maximum." } },
         { 2, "memory", "little is allocated", 2, check_memory,
-          { "There is no need for a copy of the logits: exponentials can be computed twice." } },
+          { "There is no need for a copy of the logits: exponentials can be computed twice.",
+            "W T numbers for the maxima are needed once: release them before the sums take their 3 T." } },
     },
 };
