@@ -1051,11 +1051,12 @@ class DeepseekV3(DeepseekV2):
 
     def config(self, c):
         plain = super().config(c)
+        moved = {"router_bias_speed": c["speed"]} if "speed" in c else {}
         return dict({key: value for key, value in plain.items() if key != "topk_method"}, model_type="deepseek_v3", topk_method="noaux_tc",
-                    scoring_func="sigmoid", norm_topk_prob=c["normalized"], n_group=c.get("groups", 1), topk_group=c.get("kept", 1))
+                    scoring_func="sigmoid", norm_topk_prob=c["normalized"], n_group=c.get("groups", 1), topk_group=c.get("kept", 1), **moved)
 
     def make(self, **config):
-        for key in ("topk_method", "scoring_func"):
+        for key in ("topk_method", "scoring_func", "router_bias_speed"):
             config.pop(key, None)
         model = transformers.DeepseekV3ForCausalLM(transformers.DeepseekV3Config(**config))
         model.config._experts_implementation = "eager"
@@ -1069,6 +1070,12 @@ class DeepseekV3(DeepseekV2):
         bias = model.model.layers[int(at.split(".")[1])].mlp.gate.e_score_correction_bias
         return (torch.sigmoid(w.seen[at + "router.logits"].detach()) + bias).gather(1, w.seen[at + "chosen"]).numpy()
 
+    def after_step(self, c):
+        """The biases of experts with fewer choices than the mean of the batch rise, the others' sink (arXiv:2408.15664, algorithm 1)."""
+        for router, chosen in self.chosen if "speed" in c else []:
+            load = torch.bincount(chosen.reshape(-1), minlength=c["E"]).double()
+            router.e_score_correction_bias += c["speed"] * torch.sign(load.mean() - load)
+
     def turned(self, c):
         half = c["rope"] // 2
         return [c["nope"] + i // 2 + i % 2 * half for i in range(c["rope"])]
@@ -1076,11 +1083,12 @@ class DeepseekV3(DeepseekV2):
     def loss(self, model, c, ids, labels):
         """Keys, and groups' sums of their two largest, are far apart."""
         seen = []
-        hooks = [m.register_forward_hook(lambda m, _i, out: seen.append((out[0], out[2], m.e_score_correction_bias)))
-                 for m in model.modules() if type(m).__name__.endswith("TopkRouter")]
+        routers = [m for m in model.modules() if type(m).__name__.endswith("TopkRouter")]
+        hooks = [m.register_forward_hook(lambda m, _i, out: seen.append((out[0], out[2], m.e_score_correction_bias))) for m in routers]
         loss = cross_entropy(model(input_ids=tokens(ids)).logits, labels)
         for hook in hooks:
             hook.remove()
+        self.chosen = [(m, out[1]) for m, out in zip(routers, seen)]
         logits, chosen = torch.cat([out[0] for out in seen]), torch.cat([out[1] for out in seen])
         keys = torch.cat([torch.sigmoid(out[0]) + out[2] for out in seen])
         scores = torch.softmax(logits, -1)

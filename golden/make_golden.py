@@ -87,6 +87,8 @@ SHAPES = {
     "deepseekv3-yarn": dict(L=2, H=4, K=4, D=8, A=8, nope=4, rope=4, v=3, q=0, kv=6, F=5, V=17, S=13, tied=True, batch=2, tokens=11, theta=30.0,
                             E=5, k=2, shared=2, first=0, scale=1.5, eps=3e-4, normalized=False, margin=1e-4,
                             yarn=dict(factor=40.0, original_max_position_embeddings=200, mscale=1.3, mscale_all_dim=0.7)),
+    "deepseekv3-moved": dict(L=2, H=2, K=2, D=10, A=6, nope=2, rope=4, v=3, q=5, kv=4, F=5, V=19, S=9, tied=True, batch=3, tokens=7, theta=50.0,
+                             E=6, k=2, shared=1, first=1, dense=9, scale=1.5, normalized=True, margin=1e-4, speed=0.07),
     "biased-both": dict(L=2, H=6, K=3, D=24, F=19, V=61, S=9, tied=False, batch=3, tokens=7, theta=10000.0, attention=True, mlp=True),
     "biased-attention": dict(L=1, H=4, K=1, D=16, F=11, V=29, S=13, tied=True, batch=3, tokens=11, theta=500.0, attention=True, mlp=False),
     "biased-mlp": dict(L=1, H=3, K=3, D=18, F=7, V=17, S=5, tied=True, batch=2, tokens=5, theta=500.0, attention=False, mlp=True),
@@ -293,6 +295,8 @@ def steps(kind, h, case, start, ids, labels):
         losses.append(loss.item())
         clip(named, norms[-1], h["clip"])
         optimizer.step()
+        if hasattr(case.family, "after_step"):
+            case.family.after_step(case.c)
     out = {f"{kind}/{key}": number(value) for key, value in (("lr", h["lr"]), ("loss", losses), ("norm", norms))}
     for name, w in case.logical(lambda part: named[part]):
         out[f"{kind}/weight/{name}"] = w

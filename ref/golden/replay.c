@@ -279,6 +279,7 @@ static enum error_code one_step(struct replay *r, const struct optimizer *o, con
     snprintf(folder, sizeof folder, "%s%s/grad", o->name, at);
     if (g->every_step && step > 0) keep_parameters(r, folder, r->model.g, 1, r->model.loss_scale);
     update(r, o, h, step + 1, lr, *norm);
+    transformer_move_biases(&r->model);
     if (g->every_step && step + 1 < g->steps) keep_result(r, o, at);
     return OK;
 }
