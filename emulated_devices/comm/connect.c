@@ -112,10 +112,12 @@ enum error_code transport_open(struct comm *c, enum error_code local, struct err
         .heads = MPI_COMM_NULL, .bodies = MPI_COMM_NULL, .answers = MPI_COMM_NULL, .first_free = -1, .piece = 1u << 30
     };
     struct transport *t = malloc(sizeof *t);
+    if (!near_make(&made.near, c->rank, c->size) && t != NULL) free(t), t = NULL;
     if (t == NULL && local == OK) local = fail(err, ERR_COMM, "device %d has no memory for the transport", c->rank);
     const enum error_code connected = connect(c, &made, local == OK ? err : NULL);
     const enum error_code code = agree_to_connect(c, local != OK ? local : connected, err);
     if (code != OK) {
+        near_close(&made.near);
         free_communicators(&made);
         free(t);
         finalize();
@@ -123,6 +125,7 @@ enum error_code transport_open(struct comm *c, enum error_code local, struct err
     }
     bells_open(&made.bells, made.heads);
     progress_open(&made.progress, made.heads, environment("ORRERY_WAIT_LIMIT", WAIT_LIMIT));
+    near_open(&made.near, made.heads, environment("ORRERY_MAPPED", 1) != 0);
     made.synchronous = environment("ORRERY_SYNCHRONOUS", 0) != 0;
     made.delay = (uint64_t)(environment("ORRERY_DELAY", 0) * 1000);
     made.random = 0x9e3779b97f4a7c15u * (uint64_t)(c->rank + 1);
@@ -152,6 +155,8 @@ void transport_close(struct comm *c)
     if (t->answers != MPI_COMM_NULL) forget_answers(t->answers);
     free_communicators(t);
     transport_free_slots(c);
+    letters_close(&t->letters);
+    near_close(&t->near);
     finalize();
     free(t);
     c->transport = NULL;

@@ -1,94 +1,16 @@
-/* transport.c -- messages: their slots, starting them, waiting for them. */
+/* transport.c -- messages: starting them, waiting for them. */
 #include "emulated_devices/comm/transport.h"
 #include "emulated_devices/comm/patience.h"
+#include "emulated_devices/device/pool.h"
 #include <stdlib.h>
 #include <string.h>
 
-/* ---- slots ------------------------------------------------------------------------------------------------------- */
-
-/* Give MPI access to the data of a send, or of a receive whose data is neither in the head nor goes to a copy. */
-static void open_view(struct comm *c, struct slot *s)
-{
-    /* MPI takes void * */
-    if (s->sending) s->view = (char *)(uintptr_t)host_read(c->device, s->data, s->bytes);
-    else if (s->pieces > 0 && !s->late) s->view = host_write(c->device, s->data, s->bytes);
-}
-
-static void close_view(struct comm *c, struct slot *s)
-{
-    if (s->view != NULL) host_done(c->device, s->view);
-    s->view = NULL;
-}
-
-static bool slots_grow(struct transport *t)
-{
-    const int more = t->slots > 0 ? t->slots : 16;
-    struct slot *slot = realloc(t->slot, sizeof *slot * (size_t)(t->slots + more));
-    if (slot == NULL) return false;
-    t->slot = slot;
-    for (int i = t->slots + more - 1; i >= t->slots; i--) {
-        slot[i] = (struct slot){ .next_free = t->first_free };
-        t->first_free = i;
-    }
-    t->slots += more;
-    return true;
-}
-
-/* Take a free slot with memory for its head and body; -1 if there is no memory. */
-static int slot_take(struct transport *t, uint64_t bytes)
-{
-    if (t->first_free < 0 && !slots_grow(t)) return -1;
-    struct slot *s = &t->slot[t->first_free];
-    const int pieces = transport_pieces(t, bytes);
-
-    if (s->stage == NULL && (s->stage = malloc(STAGE + sizeof *s->answer)) == NULL) return -1;
-    if (pieces > s->room) {
-        MPI_Request *body = realloc(s->body, sizeof *body * (size_t)pieces);
-        if (body == NULL) return -1;
-        s->body = body;
-        s->room = pieces;
-    }
-    s->bytes = bytes;
-    s->pieces = pieces;
-    const int taken = t->first_free;
-    t->first_free = s->next_free;
-    return taken;
-}
-
-static void slot_free(struct transport *t, int slot)
-{
-    t->slot[slot].next_free = t->first_free;
-    t->first_free = slot;
-}
-
-void transport_free_slots(struct comm *c)
-{
-    struct transport *t = c->transport;
-    for (int i = 0; i < t->slots; i++) {
-        close_view(c, &t->slot[i]);
-        free(t->slot[i].stage);
-        free(t->slot[i].body);
-        free(t->slot[i].aside);
-    }
-    free(t->held), free(t->slot);
-}
-
 /* ---- starting ---------------------------------------------------------------------------------------------------- */
-
-static int slot_tag(const struct slot *s)
-{
-    const uint32_t context = s->exchange.group->context[s->peer] % (1u << TAG_CONTEXT_BITS);
-    const uint32_t number = s->exchange.number % (1u << TAG_NUMBER_BITS);
-    return (int)(((uint32_t)s->exchange.named << TAG_CONTEXT_BITS | context) << TAG_NUMBER_BITS | number);
-}
 
 static int send(struct transport *t, const void *data, int bytes, int to, int tag, MPI_Comm comm, MPI_Request *request)
 {
     return (t->synchronous ? MPI_Issend : MPI_Isend)(data, bytes, MPI_BYTE, to, tag, comm, request);
 }
-
-/* The memory from which the body is sent, or into which it is received. */
-static char *body_of(const struct slot *s) { return s->late ? s->aside : s->view; }
 
 static int start_body(struct transport *t, struct slot *s, int peer, int tag)
 {
@@ -117,21 +39,49 @@ static int start_answer(struct transport *t, struct slot *s, int peer)
     return MPI_Isend(s->answer, (int)sizeof *s->answer, MPI_BYTE, peer, slot_tag(s), t->answers, &s->reply);
 }
 
-static void start_send(struct transport *t, struct slot *s, int peer)
+static void write_head(const struct transport *t, struct slot *s)
 {
+    const bool receipt = s->near && (has_body(s) || t->synchronous);
     *s->stage = (struct head){ .bytes = s->bytes, .stamp = s->passage.stamp, .number = s->exchange.number,
                                .context = s->exchange.group->context[s->peer], .call = s->exchange.call,
+                               .body = s->near && has_body(s) ? pool_offset(body_of(s), s->bytes) : 0,
+                               .receipt = receipt ? pool_offset(s->receipt, sizeof *s->receipt) : 0,
                                .serial = s->passage.serial,
                                .named = s->exchange.named, .rendezvous = s->passage.rendezvous };
-    const int inside = s->pieces == 0 ? (int)s->bytes : 0;
-    if (inside > 0) memcpy(s->stage + 1, body_of(s), (size_t)inside);
+    if (!has_body(s) && s->bytes > 0) memcpy(s->stage + 1, body_of(s), (size_t)s->bytes);
+    if (s->near) atomic_store(&s->receipt->taken, !receipt);
+}
+
+static void start_send(struct transport *t, struct slot *s, int peer)
+{
+    const int inside = has_body(s) ? 0 : (int)s->bytes;
+    write_head(t, s);
     s->failed = send(t, s->stage, (int)sizeof *s->stage + inside, peer, slot_tag(s), t->heads, &s->head);
     if (s->failed != MPI_SUCCESS) s->head = MPI_REQUEST_NULL;
 }
 
-/* Hand the message to MPI. */
-static void start(struct transport *t, struct slot *s)
+/* What is sent first is there when the other side looks. */
+static void start_near(struct comm *c, int slot)
 {
+    struct slot *s = &c->transport->slot[slot];
+    s->answer = (int64_t *)((char *)s->stage + STAGE);
+    *s->answer = s->passage.posted;
+    if (s->sending) write_head(c->transport, s);
+    if (s->passage.rendezvous && s->sending) letters_expect(c, (struct half){ slot, true });
+    else if (s->passage.rendezvous) letters_send(c, (struct half){ slot, true });
+    if (s->sending) letters_send(c, (struct half){ slot, false });
+    else letters_expect(c, (struct half){ slot, false });
+}
+
+/* Hand the message to MPI, or to a near device. */
+static void start(struct comm *c, int slot)
+{
+    struct transport *t = c->transport;
+    struct slot *s = &t->slot[slot];
+    if (s->near) {
+        start_near(c, slot);
+        return;
+    }
     const int rank = s->exchange.group->member[s->peer];
     const int answer = s->passage.rendezvous ? start_answer(t, s, rank) : MPI_SUCCESS;
     if (s->sending) start_send(t, s, rank);
@@ -149,37 +99,41 @@ static struct flight *flight_of(const struct comm *c, const struct slot *s)
     return s->passage.charged ? c->device->clock.flight : NULL;
 }
 
-static bool make_room_aside(struct slot *s)
-{
-    if (s->aside != NULL && s->aside_room >= s->bytes) return true;
-    free(s->aside);
-    s->aside = malloc((size_t)s->bytes + 1);
-    s->aside_room = s->aside != NULL ? s->bytes : 0;
-    return s->aside != NULL;
-}
-
 /* MPI may read a body later, when the sending stream's results are already poison; so it gets a copy. */
 static bool copy_aside(struct comm *c, struct slot *s)
 {
-    if (flight_of(c, s) == NULL || !make_room_aside(s)) return false;
+    if (flight_of(c, s) == NULL || !slot_make_room_aside(s)) return false;
     flight_snapshot(flight_of(c, s), s->stream, s->aside, s->data, s->bytes);
     return true;
 }
 
-static void start_send_now(struct comm *c, struct slot *s)
+/* A near device reads only the pool. */
+static bool copy_to_pool(struct comm *c, struct slot *s)
 {
+    if (!s->near || !has_body(s) || pool_offset(body_of(s), s->bytes) > 0) return true;
+    if (!slot_make_room_aside(s)) return false;
+    memcpy(s->aside, s->view, s->bytes);
+    s->late = true;
+    slot_close_view(c, s);
+    return true;
+}
+
+static void start_send_now(struct comm *c, int slot)
+{
+    struct slot *s = &c->transport->slot[slot];
     s->late = copy_aside(c, s);
     if (s->late) s->hash = flight_hash(s->aside, s->bytes);
-    else open_view(c, s);
-    start(c->transport, s);
-    if (s->pieces == 0) close_view(c, s);                       /* the head has all of it */
+    else slot_open_view(c, s);
+    if (copy_to_pool(c, s)) start(c, slot);
+    else s->failed = MPI_ERR_NO_MEM;
+    if (!has_body(s)) slot_close_view(c, s);                    /* the head has all of it */
 }
 
 /* MPI keeps the order in which messages are started, so held messages are started first. */
 static void start_held(struct comm *c)
 {
     struct transport *t = c->transport;
-    for (int i = 0; i < t->helds; i++) start_send_now(c, &t->slot[t->held[i]]);
+    for (int i = 0; i < t->helds; i++) start_send_now(c, t->held[i]);
     t->helds = 0;
 }
 
@@ -201,17 +155,18 @@ static void begin_send(struct comm *c, int slot)
     struct slot *s = &c->transport->slot[slot];
     if (flight_late(flight_of(c, s)) && hold(c->transport, slot)) return;
     start_held(c);
-    start_send_now(c, s);
+    start_send_now(c, slot);
 }
 
-static void begin_receive(struct comm *c, struct slot *s)
+static void begin_receive(struct comm *c, int slot)
 {
+    struct slot *s = &c->transport->slot[slot];
     s->late = flight_late(flight_of(c, s));
-    if (s->late && s->pieces > 0) s->late = make_room_aside(s);
+    if (s->late && has_body(s)) s->late = slot_make_room_aside(s);
     flight_reuse(flight_of(c, s), s->stream, s->data, s->bytes);
     if (s->late) arena_poison(&c->device->arena, s->data, s->bytes);
-    open_view(c, s);
-    start(c->transport, s);
+    slot_open_view(c, s);
+    start(c, slot);
 }
 
 int transport_start(struct exchange *x, int peer, void *data, uint64_t bytes, const struct passage *passage,
@@ -219,7 +174,7 @@ int transport_start(struct exchange *x, int peer, void *data, uint64_t bytes, co
 {
     struct comm *c = x->group->comm;
     struct transport *t = c->transport;
-    const int i = slot_take(t, bytes);
+    const int i = slot_take(t, bytes, is_near(&t->near, x->group->member[peer]));
     if (i < 0) return -1;
     struct slot *s = &t->slot[i];
 
@@ -228,7 +183,7 @@ int transport_start(struct exchange *x, int peer, void *data, uint64_t bytes, co
     s->peer = peer;
     s->sending = sending;
     s->stream = c->device->clock.current;
-    s->late = false;
+    s->late = s->here = s->answered = s->written = false;
     s->view = NULL;
     s->head = s->reply = MPI_REQUEST_NULL;
     s->failed = MPI_SUCCESS;
@@ -236,14 +191,13 @@ int transport_start(struct exchange *x, int peer, void *data, uint64_t bytes, co
     s->passage.rendezvous = passage->rendezvous && t->answers != MPI_COMM_NULL;
     if (t->delay > 0 && sending) patience_delay(t->delay, &t->random);
     if (sending) begin_send(c, i);
-    else begin_receive(c, s);
+    else begin_receive(c, i);
     return i;
 }
 
 /* ---- what can be wrong with a message ---------------------------------------------------------------------------- */
 
 static int self_of(const struct slot *s) { return s->exchange.group->comm->rank; }
-static int peer_of(const struct slot *s) { return s->exchange.group->member[s->peer]; }
 
 static enum error_code changed(const struct slot *s, struct error *err)
 {
@@ -285,19 +239,31 @@ static void give_up_if_ended(struct comm *c, const struct slot *s, struct vigil 
     comm_abort(c, 1);
 }
 
+/* What a wait is for: a request of MPI, or what a slot says of a near device. */
+struct awaited {
+    MPI_Request *request;
+    MPI_Status *status;
+    bool (*near)(const struct slot *);
+};
+
 /* One test processes only a few of the messages that have arrived. */
 enum { LOOKS = 4 };
 
-static int look(MPI_Request *request, int *done, MPI_Status *status)
+static int look(struct comm *c, const struct slot *s, const struct awaited *a, int *done)
 {
-    int rc = MPI_SUCCESS;
-    for (int i = 0; i < LOOKS && !*done && rc == MPI_SUCCESS; i++) rc = MPI_Test(request, done, status);
+    struct transport *t = c->transport;
+    int rc = MPI_SUCCESS, anything;
+    letters_look(c);
+    if (a->near != NULL) *done = a->near(s);
+    for (int i = 0; a->near == NULL && i < LOOKS && !*done && rc == MPI_SUCCESS; i++)
+        rc = MPI_Test(a->request, done, a->status);
+    /* messages of devices that are not near make no progress by themselves */
+    if (a->near != NULL && !*done && t->near.devices < t->near.size)
+        rc = MPI_Iprobe(MPI_ANY_SOURCE, MPI_ANY_TAG, t->heads, &anything, MPI_STATUS_IGNORE);
     return rc;
 }
 
-/* Wait until one request is complete.  Testing one request makes progress on all of MPI's messages, so waiting one by
- * one costs nothing. */
-static int finish(struct comm *c, const struct slot *s, MPI_Request *request, MPI_Status *status)
+static int finish_awaited(struct comm *c, const struct slot *s, const struct awaited *a)
 {
     const struct bells *bells = &c->transport->bells;
     struct patience p = { .bells = bells->bell != NULL ? bells : NULL };
@@ -305,13 +271,39 @@ static int finish(struct comm *c, const struct slot *s, MPI_Request *request, MP
     int done = 0, rc;
     for (;;) {
         patience_listen(&p);
-        rc = look(request, &done, status);
+        rc = look(c, s, a, &done);
         if (rc != MPI_SUCCESS || done) break;
         patience_pause(&p);
         if (p.sleep > 0) give_up_if_ended(c, s, &v);
     }
     progress_goes_on(&c->transport->progress, &v);
     return rc;
+}
+
+/* Wait until one request is complete.  Testing one request makes progress on all of MPI's messages, so waiting one by
+ * one costs nothing. */
+static int finish(struct comm *c, const struct slot *s, MPI_Request *request, MPI_Status *status)
+{
+    return finish_awaited(c, s, &(struct awaited){ .request = request, .status = status });
+}
+
+static bool head_is_here(const struct slot *s) { return s->here; }
+static bool has_left(const struct slot *s) { return s->written && atomic_load(&s->receipt->taken) != 0; }
+static bool is_answered(const struct slot *s) { return s->answered; }
+
+static int finish_head(struct comm *c, struct slot *s)
+{
+    MPI_Status status;
+    if (s->near) return finish_awaited(c, s, &(struct awaited){ .near = head_is_here });
+    const int rc = finish(c, s, &s->head, &status);
+    if (rc == MPI_SUCCESS) MPI_Get_count(&status, MPI_BYTE, &s->got);
+    return rc;
+}
+
+static int finish_answer(struct comm *c, struct slot *s)
+{
+    if (s->near) return finish_awaited(c, s, &(struct awaited){ .near = is_answered });
+    return finish(c, s, &s->reply, MPI_STATUS_IGNORE);
 }
 
 static int finish_body(struct comm *c, struct slot *s)
@@ -346,11 +338,13 @@ static void drain(struct comm *c, struct slot *s, uint64_t coming)
 }
 
 /* The received message needs an answer, although the expected one did not. */
-static void answer_after_all(struct comm *c, struct slot *s)
+static void answer_after_all(struct comm *c, int slot)
 {
+    struct slot *s = &c->transport->slot[slot];
     if (!s->stage->rendezvous || s->passage.rendezvous) return;
-    if (start_answer(c->transport, s, peer_of(s)) == MPI_SUCCESS)
-        finish(c, s, &s->reply, MPI_STATUS_IGNORE);
+    if (s->near) letters_send(c, (struct half){ slot, true });
+    if (s->near || start_answer(c->transport, s, peer_of(s)) == MPI_SUCCESS)
+        finish_answer(c, s);
 }
 
 /* Tags repeat after 1024 contexts or 2^17 numbers, so two groups can share one: the head has the full numbers. */
@@ -360,29 +354,27 @@ static bool of_this_exchange(const struct slot *s)
         && s->stage->number == s->exchange.number && s->stage->named == s->exchange.named;
 }
 
-static enum error_code finish_receive(struct comm *c, struct slot *s, struct error *err)
+static enum error_code finish_receive(struct comm *c, int slot, struct error *err)
 {
-    MPI_Status status;
-    int got = 0;
-    int rc = finish(c, s, &s->head, &status);
+    struct slot *s = &c->transport->slot[slot];
+    int rc = finish_head(c, s);
     if (rc != MPI_SUCCESS) return mpi_failed(s, rc, err);
-    MPI_Get_count(&status, MPI_BYTE, &got);
-    if (got < (int)sizeof *s->stage)
-        return fail(err, ERR_COMM, "device %d received %d bytes that are not a message from device %d", c->rank, got,
+    if (s->got < (int)sizeof *s->stage)
+        return fail(err, ERR_COMM, "device %d received %d bytes that are not a message from device %d", c->rank, s->got,
                     peer_of(s));
     if (s->stage->bytes != s->bytes) {
-        drain(c, s, s->stage->bytes);
-        answer_after_all(c, s);
+        if (!s->near) drain(c, s, s->stage->bytes);
+        answer_after_all(c, slot);
         return message_wrong_length(&s->exchange, s->peer, s->bytes, s->stage->bytes, err);
     }
     rc = finish_body(c, s);
-    bells_ring(&c->transport->bells, peer_of(s));       /* its buffer is free again */
-    if (rc == MPI_SUCCESS && s->passage.rendezvous) rc = finish(c, s, &s->reply, MPI_STATUS_IGNORE);
+    if (!s->near) bells_ring(&c->transport->bells, peer_of(s));         /* its buffer is free again */
+    if (rc == MPI_SUCCESS && s->passage.rendezvous) rc = finish_answer(c, s);
     if (rc != MPI_SUCCESS) return mpi_failed(s, rc, err);
     if (!of_this_exchange(s)) return wrong_exchange(s, err);
     if (s->stage->call != s->exchange.call) return message_wrong_call(&s->exchange, s->peer, err);
-    close_view(c, s);
-    if (s->pieces == 0) device_copy(c->device, s->data, s->stage + 1, s->bytes);
+    slot_close_view(c, s);
+    if (!has_body(s)) device_copy(c->device, s->data, s->stage + 1, s->bytes);
     else if (s->late) device_copy(c->device, s->data, s->aside, s->bytes);
     return OK;
 }
@@ -395,12 +387,13 @@ static bool has_changed(struct comm *c, struct slot *s)
 
 static enum error_code finish_send(struct comm *c, struct slot *s, struct error *err)
 {
-    int rc = finish(c, s, &s->head, MPI_STATUS_IGNORE);
+    int rc = s->near ? finish_awaited(c, s, &(struct awaited){ .near = has_left })
+                     : finish(c, s, &s->head, MPI_STATUS_IGNORE);
     const int body = finish_body(c, s);
     if (rc == MPI_SUCCESS) rc = body;
-    if (rc == MPI_SUCCESS && s->passage.rendezvous) rc = finish(c, s, &s->reply, MPI_STATUS_IGNORE);
+    if (rc == MPI_SUCCESS && s->passage.rendezvous) rc = finish_answer(c, s);
     if (rc != MPI_SUCCESS) return mpi_failed(s, rc, err);
-    close_view(c, s);
+    slot_close_view(c, s);
     return has_changed(c, s) ? changed(s, err) : OK;
 }
 
@@ -414,10 +407,13 @@ static bool abandon_request(MPI_Request *request, bool sending)
     return false;
 }
 
-/* Cancel MPI's requests of a message that failed.  @return whether none are left: only then is the slot, with the
+/* Cancel what is left of a message that failed.  @return whether none are left: only then is the slot, with the
  * memory that MPI uses, free for the next message. */
-static bool abandon(struct slot *s)
+static bool abandon(struct comm *c, int slot)
 {
+    struct slot *s = &c->transport->slot[slot];
+    letters_forget(c, slot);
+    if (s->near && s->sending && s->written && atomic_load(&s->receipt->taken) == 0) return false;
     bool gone = abandon_request(&s->head, s->sending);
     for (int i = 0; i < s->pieces; i++) gone = abandon_request(&s->body[i], s->sending) && gone;
     return abandon_request(&s->reply, !s->sending) && gone;
@@ -441,10 +437,10 @@ enum error_code transport_wait(struct comm *c, int slot, struct delivery *delive
     if (t->delay > 0) patience_delay(t->delay, &t->random);
     start_held(c);
     if (s->failed != MPI_SUCCESS) code = mpi_failed(s, s->failed, err);
-    else code = s->sending ? finish_send(c, s, err) : finish_receive(c, s, err);
+    else code = s->sending ? finish_send(c, s, err) : finish_receive(c, slot, err);
     *delivery = hear(s);
-    if (code != OK && !abandon(s)) return code;
-    close_view(c, s);
+    if (code != OK && !abandon(c, slot)) return code;
+    slot_close_view(c, s);
     slot_free(t, slot);
     return code;
 }

@@ -9,6 +9,9 @@
  *   sender    MPI_Isend(head) [ MPI_Isend(piece) ... ]
  *   receiver  MPI_Irecv(head) [ MPI_Irecv(piece) ... ]    both posted at once, since it knows the length it wants
  *
+ * Between devices of one machine nothing goes through MPI: the head is a letter in the receiver's inbox, and the
+ * receiver copies the body out of the sender's memory (near.h, letters.h).
+ *
  * If a message of the described cluster waits for its receiver (rendezvous), it is answered: as soon as its receive is
  * posted, the virtual time of posting is sent to the sender, on a third communicator.
  *
@@ -19,14 +22,15 @@
  * messages that follow are still paired correctly, and reports both lengths.
  *
  * Used of MPI (apart from peer.c, which is for comparison only): Get_library_version, Init, Comm_idup, Comm_rank,
- * Comm_size, Isend, Issend, Irecv, Test, Get_count, Cancel, Request_free, Iallreduce, Abort, Finalize; Ibcast and
- * Ibarrier for shared memory; Improbe and Imrecv for what is left over at the end.
+ * Comm_size, Isend, Issend, Irecv, Test, Iprobe, Get_count, Cancel, Request_free, Iallreduce, Abort, Finalize; Ibcast,
+ * Ibarrier, Iallgather and Ialltoall for shared memory; Improbe and Imrecv for what is left over at the end.
  */
 #ifndef ORRERY_TRANSPORT_H
 #define ORRERY_TRANSPORT_H
 
 #include "emulated_devices/comm/bell.h"
 #include "emulated_devices/comm/carrier.h"
+#include "emulated_devices/comm/letters.h"
 #include "emulated_devices/comm/progress.h"
 
 /* A tag: is it named (1 bit), context (10), number (17); 2^28 tags are what MPICH offers. */
@@ -37,6 +41,7 @@ struct head {
     int64_t stamp;                      /* virtual time at which its last byte can arrive */
     uint32_t context, number;           /* in full; the tag has their low bits */
     uint64_t call;                      /* of the exchange */
+    uint64_t body, receipt;             /* where they are in the pool of a near sender; 0: nowhere */
     uint32_t serial;                    /* N for the Nth message of its sender, for traces */
     uint8_t named, rendezvous, unused[2];
 };
@@ -56,12 +61,18 @@ struct slot {
     void *data;                         /* the device's, or the host's */
     char *view;                         /* the same for MPI, while it may read or write there; NULL: not now */
     uint64_t bytes;                     /* to send, or expected */
-    int pieces, room;                   /* body has space for this many */
+    int pieces, room;                   /* MPI messages of the body; `body` has space for so many */
     int peer;                           /* rank in the group */
     bool sending;
+    bool near;                          /* the peer is on this machine: no request of MPI is used */
+    bool here, answered;                /* near: the head has been received; the answer been sent, or received */
+    bool written;                       /* near: the head is in the peer's inbox */
+    int got;                            /* bytes received with the head, itself included */
+    struct receipt *receipt;            /* in the pool, for what this slot sends; NULL: no device is near */
     enum stream stream;                 /* that sends or receives */
-    bool late;             /* the body is aside: of a receive until it is waited for; of a send, what its stream read */
-    char *aside;                        /* [aside_room] kept for the next user of the slot */
+    bool late;                          /* the body is aside: of a receive until it is waited for; of a send, what its
+                                         * stream read, or a copy in the pool */
+    char *aside;                        /* [aside_room] kept for the next user of the slot if it is not large */
     uint64_t aside_room;
     uint64_t hash;                      /* of what is sent, when it started, if a flight follows it (flight.h) */
     int failed;                         /* what MPI said when it could not start; MPI_SUCCESS else */
@@ -76,6 +87,8 @@ struct transport {
     struct slot *slot;
     int slots, first_free;              /* first_free: -1 if all are in use */
     int *held, helds, held_room;        /* slots of late sends that have not started, oldest first */
+    struct near near;
+    struct letters letters;
     uint64_t piece;                     /* bytes of one MPI message at most */
     bool synchronous;
     uint64_t delay, random;             /* nanoseconds at most; state of the generator */
@@ -92,15 +105,40 @@ enum error_code transport_begin(struct comm *, struct error *);
 enum error_code transport_open(struct comm *, enum error_code local, struct error *);
 void transport_close(struct comm *);
 
+/* ---- slots.c ----------------------------------------------------------------------------------------------------- */
+
+/** Take a free slot with memory for its head, and for its body's requests.  @param near  whether its peer is.
+ *  @return its number; -1 if there is no memory. */
+int slot_take(struct transport *, uint64_t bytes, bool near);
+void slot_free(struct transport *, int slot);
+
+/** Have host memory for the body beside the device's.  @return false: there is none. */
+bool slot_make_room_aside(struct slot *);
+
+/** Free all slots, at the end. */
+void transport_free_slots(struct comm *);
+
+/** Whether the payload follows the head. */
+static inline bool has_body(const struct slot *s) { return s->bytes > SMALL; }
+
+/** The memory from which the body is sent, or into which it is received. */
+static inline char *body_of(const struct slot *s) { return s->late ? s->aside : s->view; }
+
+static inline int peer_of(const struct slot *s) { return s->exchange.group->member[s->peer]; }
+
+/** The tag of a message and of its answer. */
+int slot_tag(const struct slot *);
+
+/** Give MPI access to the data of a send, or of a receive whose data is neither in the head nor goes to a copy. */
+void slot_open_view(struct comm *, struct slot *);
+void slot_close_view(struct comm *, struct slot *);
+
 /* ---- transport.c ------------------------------------------------------------------------------------------------- */
 
 /* MPI as a carrier: carrier.h. */
 int transport_start(struct exchange *, int peer, void *data, uint64_t bytes, const struct passage *, bool sending);
 enum error_code transport_wait(struct comm *, int slot, struct delivery *, struct error *);
 void transport_abort(struct comm *, int exit_status);
-
-/** Free all slots, at the end. */
-void transport_free_slots(struct comm *);
 
 /** MPI messages that carry this payload after the head. */
 static inline int transport_pieces(const struct transport *t, uint64_t bytes)

@@ -20,12 +20,20 @@ static int open_devices(void **state)
     return harness_before(state);
 }
 
+/* The same with messages that all go through MPI, as between machines. */
+static int open_far(void **state)
+{
+    setenv("ORRERY_MAPPED", "0", 1);
+    return open_devices(state);
+}
+
 static int close_devices(void **state)
 {
     (void)state;
     group_close(&all);
     comm_close(&comm);
     device_close(&device);
+    unsetenv("ORRERY_MAPPED");
     return 0;
 }
 
@@ -137,10 +145,13 @@ static void test_messages_of_one_exchange_arrive_in_order(void **state)
 static void test_synchronous_sends(void **state)
 {
     (void)state;
+    const bool far = getenv("ORRERY_MAPPED") != NULL;
     close_devices(state);
     setenv("ORRERY_SYNCHRONOUS", "1", 1);
-    open_devices(state);
+    if (far) open_far(state);
+    else open_devices(state);
     unsetenv("ORRERY_SYNCHRONOUS");
+    if (far) assert_int_equal(comm.transport->near.devices, 0);
     assert_true(comm.transport->synchronous);
     shift_all_sizes();
     comm_barrier(&comm);
@@ -441,12 +452,16 @@ static void test_scratch_is_counted_as_buffers(void **state)
 }
 
 #define ON_DEVICES(f) cmocka_unit_test_setup_teardown(f, open_devices, close_devices)
+#define BY_MPI(f) { #f "_by_mpi", f, open_far, close_devices, NULL }
 
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         ON_DEVICES(test_messages_of_every_size), ON_DEVICES(test_a_buffer_is_free_after_its_exchange),
-            ON_DEVICES(test_messages_in_pieces),
+        BY_MPI(test_messages_of_every_size), BY_MPI(test_a_buffer_is_free_after_its_exchange),
+        BY_MPI(test_messages_in_pieces), BY_MPI(test_messages_of_one_exchange_arrive_in_order),
+        BY_MPI(test_synchronous_sends), BY_MPI(test_wrong_sizes_are_reported), BY_MPI(test_other_calls_are_reported),
+        BY_MPI(test_exchanges_in_flight_do_not_mix),
         ON_DEVICES(test_messages_of_one_exchange_arrive_in_order), ON_DEVICES(test_synchronous_sends),
         ON_DEVICES(test_wrong_sizes_are_reported), ON_DEVICES(test_other_calls_are_reported),
             ON_DEVICES(test_groups_along_every_set_of_axes),

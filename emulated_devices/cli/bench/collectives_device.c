@@ -3,6 +3,7 @@
 #include "emulated_devices/cli/cli.h"
 #include "emulated_devices/cli/measure.h"
 #include "emulated_devices/comm/peer.h"
+#include "emulated_devices/device/pool.h"
 #include "emulated_devices/verify/cases/exact.h"
 #include "ref/io/document.h"
 #include "ref/io/json.h"
@@ -13,10 +14,12 @@
 #include <string.h>
 #include <unistd.h>
 
-/* One row of the comparison: one of our algorithms, or a way to call MPI's. */
+/* One row of the comparison: one of our algorithms, a way to call MPI's, or the limit: all devices at once copy, each
+ * in memory of its own, as many bytes as have to reach a device, in blocks as long as those of a ring. */
+enum { LIMIT = PEER_WAYS };
 struct lane {
-    const struct algorithm *algorithm;  /* NULL: MPI's */
-    enum peer_way way;
+    const struct algorithm *algorithm;  /* NULL: MPI's, or the limit */
+    int way;                            /* enum peer_way, or LIMIT */
     int64_t repeat;                     /* calls in a row that are timed together */
     double seconds[BENCH_MOST_RUNS];    /* of one call, the slowest device's */
     double median;
@@ -29,28 +32,72 @@ struct bench {
     const struct bench_collectives *asked;
     struct comm *world;
     struct exact_call call;
-    struct lane lane[BENCH_ALGORITHMS + PEER_WAYS];
+    struct lane lane[BENCH_ALGORITHMS + PEER_WAYS + 1];         /* the first in the order of `way` */
     int lanes;
+    bool limited;                       /* there is a lane for the limit */
     bool speaks, wrong;
     cJSON *rows;
 };
 
 static const char *lane_name(const struct lane *l)
 {
-    static const char *const peers[PEER_WAYS] = { "MPI, blocking", "MPI, yielding" };
-    return l->algorithm ? l->algorithm->name : peers[l->way];
+    static const char *const others[] = { "MPI, blocking", "MPI, yielding", "copies alone" };
+    return l->algorithm ? l->algorithm->name : others[l->way];
 }
 
 /* ---- running one lane -------------------------------------------------------------------------------------------- */
 
+/* The part of the vector that each link must carry, as in nccl-tests. */
+static double bus_factor(enum operation op, int P)
+{
+    switch (op) {
+    case ALLREDUCE: return 2.0 * (P - 1) / P;
+    case REDUCE_SCATTER: case ALLGATHER: case ALLTOALL: case GATHER: case SCATTER: case SPARSE_ALLGATHER:
+    case SPARSE_REDUCE_SCATTER: return (double)(P - 1) / P;
+    default: return 1;
+    }
+}
+
+static uint64_t call_bytes(const struct bench *b)
+{
+    if (b->call.operation == BARRIER) return 0;
+    return dtype_size(b->call.args.dtype) * (uint64_t)b->call.args.count *
+           (b->call.operation == ALLTOALL ? (uint64_t)b->call.P : 1);
+}
+
+/* Whether copying alone is a limit: every device has to receive as much as the others, and more than the head. */
+static bool has_limit(const struct exact_call *call, uint64_t bytes)
+{
+    const enum operation op = call->operation;
+    return (op == ALLREDUCE || op == REDUCE_SCATTER || op == ALLGATHER || op == ALLTOALL) && call->P > 1 &&
+           bytes / (uint64_t)call->P >= 1024;
+}
+
+static uint64_t least(uint64_t a, uint64_t b) { return a < b ? a : b; }
+
+static void copy_alone(const struct bench *b)
+{
+    const struct exact_call *call = &b->call;
+    const uint64_t each = dtype_size(call->args.dtype), in = each * (uint64_t)exact_in_length(call),
+                   out = each * (uint64_t)exact_out_length(call);
+    const uint64_t block = least(least(in, out), call_bytes(b) / (uint64_t)call->P);
+    uint64_t left = (uint64_t)((double)call_bytes(b) * bus_factor(call->operation, call->P)), i = 0;
+    for (uint64_t n; left > 0 && block > 0; left -= n, i++) {
+        n = least(left, block);
+        memcpy((char *)call->args.out + i % (out / block) * block,
+               (const char *)call->args.in + i % (in / block) * block, n);
+    }
+}
+
 static enum error_code run_once(struct bench *b, const struct lane *l, struct error *err)
 {
     const struct collective *c = &b->call.args;
+    if (l->way == LIMIT) return copy_alone(b), OK;
     if (l->algorithm) return collective_run(b->world->everyone, b->call.operation, l->algorithm->name, c, err);
     const struct peer_call p = {
         .in = c->in, .out = c->out, .count = c->count, .dtype = c->dtype, .reduction = c->reduction, .root = c->root
     };
-    return peer_run(b->world, l->way, b->call.operation, &p, err);
+    return peer_run(b->world, (enum peer_way)l->way, b->call.operation, &p, err);
 }
 
 static double count_wrong(const struct bench *b, const struct lane *l)
@@ -58,6 +105,7 @@ static double count_wrong(const struct bench *b, const struct lane *l)
     const struct collective *c = &b->call.args;
     const bool in_in = !l->algorithm && b->call.operation == BROADCAST && b->call.rank == c->root;
     double wrong = 0;
+    if (l->way == LIMIT) return 0;                      /* it has no result */
     for (int64_t i = 0; i < exact_out_length(&b->call); i++)
         wrong += !(exact_get(c->dtype, in_in ? c->in : c->out, i) == exact_out(&b->call, i));
     return wrong;
@@ -114,7 +162,8 @@ static enum error_code time_lane(struct bench *b, struct lane *l, int run, struc
 static void choose_lanes(struct bench *b)
 {
     b->lanes = 0;
-    for (enum peer_way w = 0; w < PEER_WAYS; w++) b->lane[b->lanes++] = (struct lane){ .way = w };
+    b->limited = has_limit(&b->call, call_bytes(b));
+    for (int w = 0; w < PEER_WAYS + b->limited; w++) b->lane[b->lanes++] = (struct lane){ .way = w };
     for (int i = 0; i < b->asked->algorithms; i++)
         if (!algorithm_refuses(b->asked->algorithm[i], b->call.P, &b->call.args))
             b->lane[b->lanes++] = (struct lane){ .algorithm = b->asked->algorithm[i] };
@@ -133,24 +182,6 @@ static enum error_code measure(struct bench *b, struct error *err)
         b->wrong = b->wrong || b->lane[i].counted[WRONG] > 0;
     }
     return e;
-}
-
-/* The part of the vector that each link must carry, as in nccl-tests. */
-static double bus_factor(enum operation op, int P)
-{
-    switch (op) {
-    case ALLREDUCE: return 2.0 * (P - 1) / P;
-    case REDUCE_SCATTER: case ALLGATHER: case ALLTOALL: case GATHER: case SCATTER: case SPARSE_ALLGATHER:
-    case SPARSE_REDUCE_SCATTER: return (double)(P - 1) / P;
-    default: return 1;
-    }
-}
-
-static uint64_t call_bytes(const struct bench *b)
-{
-    if (b->call.operation == BARRIER) return 0;
-    return dtype_size(b->call.args.dtype) * (uint64_t)b->call.args.count *
-           (b->call.operation == ALLTOALL ? (uint64_t)b->call.P : 1);
 }
 
 /* ---- what it says ------------------------------------------------------------------------------------------------ */
@@ -172,10 +203,12 @@ static void add_lane(struct table *t, const struct bench *b, const struct lane *
     if (l->algorithm)
         snprintf(counted, sizeof counted, "%.0f\t%.0f\t%.3f", l->counted[MESSAGES], l->counted[BYTES],
                  l->counted[VIRTUAL] * 1e-6);
-    table_row(t, "%s\t%lld\t%s\t%.1f\t%.3f\t%.3f\t%s\t%.0f\t%.2fx\t%.2fx", size_format(call_bytes(b)).text,
+    char limit[16] = "";
+    if (b->limited) snprintf(limit, sizeof limit, "%.2f", l->median / b->lane[LIMIT].median);
+    table_row(t, "%s\t%lld\t%s\t%.1f\t%.3f\t%.3f\t%s\t%.0f\t%.2fx\t%.2fx\t%s", size_format(call_bytes(b)).text,
               (long long)b->call.args.count, lane_name(l), l->median * 1e6, bandwidth,
               bandwidth * bus_factor(b->call.operation, b->call.P), counted, l->counted[WRONG],
-              b->lane[PEER_BLOCKING].median / l->median, b->lane[PEER_YIELDING].median / l->median);
+              b->lane[PEER_BLOCKING].median / l->median, b->lane[PEER_YIELDING].median / l->median, limit);
 }
 
 static void print_size(const struct bench *b)
@@ -184,7 +217,7 @@ static void print_size(const struct bench *b)
     const struct algorithm *chosen =
         algorithm_choose(b->call.operation, b->call.P, &b->call.args, &b->world->device->clock.cluster);
     struct table t = table_start(NULL, 3, "size\tcount\talgorithm\ttime us\talg GB/s\tbus GB/s\tmessages\tbytes"
-                                          "\tvirtual us\terrors\t/blocking\t/yielding");
+                                          "\tvirtual us\terrors\t/blocking\t/yielding\tx copies");
     for (int i = 0; i < b->lanes; i++) {
         add_lane(&t, b, &b->lane[i]);
         if (b->lane[i].algorithm && (!best || b->lane[i].median < best->median)) best = &b->lane[i];
@@ -209,11 +242,9 @@ static void add_rows(const struct bench *b)
         cJSON_AddNumberToObject(row, "devices", b->call.P);
         cJSON_AddNumberToObject(row, "bytes", (double)call_bytes(b));
         cJSON_AddNumberToObject(row, "count", (double)b->call.args.count);
-        cJSON_AddStringToObject(row, "by", l->algorithm ? "orrery" : "MPI");
-        cJSON_AddStringToObject(row, "algorithm",
-                                l->algorithm              ? l->algorithm->name
-                                : l->way == PEER_BLOCKING ? "blocking"
-                                                          : "yielding");
+        static const char *const others[] = { "blocking", "yielding", "copies" };
+        cJSON_AddStringToObject(row, "by", l->algorithm ? "orrery" : l->way == LIMIT ? "memory" : "MPI");
+        cJSON_AddStringToObject(row, "algorithm", l->algorithm ? l->algorithm->name : others[l->way]);
         cJSON_AddNumberToObject(row, "median_seconds", l->median);
         cJSON_AddNumberToObject(row, "algorithm_bytes_per_second", bandwidth);
         cJSON_AddNumberToObject(row, "bus_bytes_per_second", bandwidth * bus_factor(b->call.operation, b->call.P));
@@ -226,6 +257,8 @@ static void add_rows(const struct bench *b)
         cJSON_AddNumberToObject(row, "errors", l->counted[WRONG]);
         cJSON_AddNumberToObject(row, "times_as_fast_as_blocking", b->lane[PEER_BLOCKING].median / l->median);
         cJSON_AddNumberToObject(row, "times_as_fast_as_yielding", b->lane[PEER_YIELDING].median / l->median);
+        if (b->limited)
+            cJSON_AddNumberToObject(row, "times_as_long_as_copies", l->median / b->lane[LIMIT].median);
         cJSON_AddItemToArray(b->rows, row);
     }
 }
@@ -257,7 +290,7 @@ static enum error_code measure_size(struct bench *b, uint64_t bytes, struct erro
                                    { .count = count, .dtype = F32, .nodes = group_nodes(b->world->everyone) } };
     const size_t in_bytes = dtype_size(F32) * (size_t)exact_in_length(&b->call),
                  out_bytes = dtype_size(F32) * (size_t)exact_out_length(&b->call);
-    void *in = malloc(in_bytes + 1), *out = malloc(out_bytes + 1);
+    void *in = host_block_take(in_bytes + 1), *out = host_block_take(out_bytes + 1);
     enum error_code e = in && out ? OK : fail(err, ERR_MEMORY, "no memory for vectors of %s", size_format(bytes).text);
     e = comm_agree(b->world, e, err);
     if (!e) {
@@ -267,7 +300,7 @@ static enum error_code measure_size(struct bench *b, uint64_t bytes, struct erro
     }
     if (!e && b->speaks && !b->asked->quiet) print_size(b);
     if (!e && b->speaks && b->rows) add_rows(b);
-    free(in), free(out);
+    host_block_give(in, in_bytes + 1), host_block_give(out, out_bytes + 1);
     return e;
 }
 

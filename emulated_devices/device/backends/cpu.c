@@ -1,26 +1,16 @@
 /* cpu -- memory is the host's, operations are ref/'s: OpenMP and BLAS.
  *
- * A host view is the memory itself and costs nothing.
+ * A host view is the memory itself and costs nothing.  Large blocks come from the pool, if there is one, so that other
+ * devices of the machine can take messages straight out of them.
  */
 #include "emulated_devices/device/backend.h"
+#include "emulated_devices/device/pool.h"
 #include "ref/numeric/convert.h"
-#include <stdlib.h>
 #include <string.h>
 
-enum { ALIGNMENT = 64 };
+static void *allocate(struct device *d, size_t bytes) { return (void)d, host_block_take(bytes); }
 
-static void *allocate(struct device *d, size_t bytes)
-{
-    (void)d;
-    if (bytes > SIZE_MAX - ALIGNMENT) return NULL;
-    return aligned_alloc(ALIGNMENT, (bytes + ALIGNMENT - 1) / ALIGNMENT * ALIGNMENT);
-}
-
-static void release(struct device *d, void *data, size_t bytes)
-{
-    (void)d, (void)bytes;
-    free(data);
-}
+static void release(struct device *d, void *data, size_t bytes) { (void)d, host_block_give(data, bytes); }
 
 static void copy(struct device *d, void *to, size_t to_pitch, const void *from, size_t from_pitch, size_t width,
                  size_t rows)

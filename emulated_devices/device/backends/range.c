@@ -1,4 +1,4 @@
-#define _DEFAULT_SOURCE                 /* MAP_ANONYMOUS, MAP_NORESERVE, madvise */
+#define _DEFAULT_SOURCE                 /* MAP_ANONYMOUS, MAP_NORESERVE, madvise, MADV_REMOVE */
 #include "emulated_devices/device/backends/range.h"
 #include <stdio.h>
 #include <stdlib.h>
@@ -11,12 +11,27 @@ struct hole {
     size_t bytes;
 };
 
+static bool begin(struct range *r, void *base, size_t size, int advice)
+{
+    *r = (struct range){ .base = base == MAP_FAILED ? NULL : base, .size = size,
+                         .page = (size_t)sysconf(_SC_PAGESIZE), .advice = advice };
+    return r->base != NULL;
+}
+
 bool range_open(struct range *r, size_t size)
 {
     void *base = mmap(NULL, size, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
-    *r = (struct range){ .base = base == MAP_FAILED ? NULL : base, .size = size,
-                         .page = (size_t)sysconf(_SC_PAGESIZE) };
-    return r->base != NULL;
+    return begin(r, base, size, MADV_DONTNEED);
+}
+
+bool range_open_file(struct range *r, int file, size_t size)
+{
+    void *base = mmap(NULL, size, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_NORESERVE, file, 0);
+#if defined(MADV_REMOVE)
+    return begin(r, base, size, MADV_REMOVE);           /* of a file, other advice would keep the pages */
+#else
+    return begin(r, base, size, MADV_DONTNEED);
+#endif
 }
 
 void range_forget(struct range *r)
@@ -58,7 +73,7 @@ void *range_take(struct range *r, size_t bytes)
 void range_give(struct range *r, void *at, size_t bytes)
 {
     struct hole *h = malloc(sizeof *h);
-    madvise(at, whole_pages(r, bytes), MADV_DONTNEED);
+    madvise(at, whole_pages(r, bytes), r->advice);
     if (h == NULL) return;
     *h = (struct hole){ .next = r->holes, .at = at, .bytes = whole_pages(r, bytes) };
     r->holes = h;

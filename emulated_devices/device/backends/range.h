@@ -12,10 +12,14 @@ struct range {
     char *base;
     size_t size, used, page;            /* bytes; `used`: allocated so far, including freed ones */
     struct hole *holes;                 /* freed, for the next allocation of the same number of pages */
+    int advice;                         /* what tells the system that freed pages are of no use any more */
 };
 
 /** Reserve `size` bytes of addresses.  @return whether this was possible. */
 bool range_open(struct range *, size_t size);
+
+/** The same with the first `size` bytes of a file as memory, which others may map, too; open for reading and writing. */
+bool range_open_file(struct range *, int file, size_t size);
 void range_close(struct range *);
 
 /** Free all addresses, and keep the range: for one that is a copy of another. */

@@ -1,0 +1,144 @@
+#if defined(__linux__)
+#define _GNU_SOURCE                     /* memfd_create */
+#endif
+#include "emulated_devices/device/pool.h"
+#include "emulated_devices/device/backends/range.h"
+#include <fcntl.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <time.h>
+#include <unistd.h>
+
+/* In sanitizer builds what is not taken may not be touched, as with malloc. */
+#if defined(__SANITIZE_ADDRESS__)
+#include <sanitizer/asan_interface.h>
+#else
+#define ASAN_POISON_MEMORY_REGION(at, bytes) ((void)(at), (void)(bytes))
+#define ASAN_UNPOISON_MEMORY_REGION(at, bytes) ((void)(at), (void)(bytes))
+#endif
+
+static const size_t ADDRESSES = (size_t)1 << 36;        /* the same in all processes */
+
+static struct {
+    struct range range;                 /* base NULL: there is no pool */
+    struct pool_place place;
+} pool;
+
+#if defined(__linux__)
+
+static uint64_t mix(uint64_t hash, const char *text, size_t bytes)
+{
+    for (size_t i = 0; i < bytes; i++) hash = (hash ^ (unsigned char)text[i]) * UINT64_C(0x100000001b3);
+    return hash;
+}
+
+/* A path of /proc is the same file only in the same kernel and among the same numbers of processes. */
+static uint64_t this_machine(void)
+{
+    char boot[64] = "", processes[64] = "";
+    FILE *f = fopen("/proc/sys/kernel/random/boot_id", "r");
+    const size_t n = f != NULL ? fread(boot, 1, sizeof boot, f) : 0;
+    const ssize_t m = readlink("/proc/self/ns/pid", processes, sizeof processes);
+    if (f != NULL) fclose(f);
+    return n > 0 && m > 0 ? mix(mix(UINT64_C(0xcbf29ce484222325), boot, n), processes, (size_t)m) : 0;
+}
+
+static int make_file(void) { return memfd_create("orrery-pool", MFD_CLOEXEC); }
+
+#else
+
+static uint64_t this_machine(void) { return 0; }
+static int make_file(void) { return -1; }
+
+#endif
+
+/* The file stays open, for processes that map it later. */
+bool pool_open(void)
+{
+    if (pool.range.base != NULL) return true;
+    const uint64_t machine = this_machine();
+    const int file = machine != 0 ? make_file() : -1;
+    if (file < 0 || ftruncate(file, (off_t)ADDRESSES) != 0 || !range_open_file(&pool.range, file, ADDRESSES)) {
+        if (file >= 0) close(file);
+        return false;
+    }
+    struct timespec now;
+    clock_gettime(CLOCK_MONOTONIC, &now);
+    struct pool_place *p = &pool.place;
+    snprintf(p->path, sizeof p->path, "/proc/%ld/fd/%d", (long)getpid(), file);
+    p->machine = machine;
+    p->token = ((uint64_t)now.tv_sec * 1000000000 + (uint64_t)now.tv_nsec) << 20 ^ (uint64_t)getpid();
+    memcpy(range_take(&pool.range, sizeof p->token), &p->token, sizeof p->token);
+    return true;
+}
+
+/* All of a block's pages are poisoned, but its bytes while it is taken. */
+static void poison(char *at, size_t bytes, size_t taken)
+{
+    ASAN_POISON_MEMORY_REGION(at, (bytes + pool.range.page - 1) / pool.range.page * pool.range.page);
+    ASAN_UNPOISON_MEMORY_REGION(at, taken);
+}
+
+void *pool_take(size_t bytes)
+{
+    void *at = pool.range.base != NULL ? range_take(&pool.range, bytes > 0 ? bytes : 1) : NULL;
+    if (at != NULL) poison(at, bytes, bytes);
+    return at;
+}
+
+bool pool_give(void *at, size_t bytes)
+{
+    if (pool.range.base == NULL || !range_holds(&pool.range, at)) return false;
+    range_give(&pool.range, at, bytes > 0 ? bytes : 1);
+    poison(at, bytes, 0);
+    return true;
+}
+
+enum { POOL_LEAST = 1 << 16, ALIGNMENT = 64 };          /* bytes */
+
+void *host_block_take(size_t bytes)
+{
+    if (bytes > SIZE_MAX - ALIGNMENT) return NULL;
+    void *at = bytes >= POOL_LEAST ? pool_take(bytes) : NULL;
+    return at != NULL ? at : aligned_alloc(ALIGNMENT, (bytes + ALIGNMENT - 1) / ALIGNMENT * ALIGNMENT);
+}
+
+void host_block_give(void *at, size_t bytes)
+{
+    if (!pool_give(at, bytes)) free(at);
+}
+
+uint64_t pool_offset(const void *at, size_t bytes)
+{
+    if (pool.range.base == NULL || !range_holds(&pool.range, at)) return 0;
+    const size_t offset = (size_t)((const char *)at - pool.range.base);
+    return bytes <= pool.range.used - offset ? offset : 0;
+}
+
+struct pool_place pool_place(void) { return pool.place; }
+
+/* ---- the pools of others ----------------------------------------------------------------------------------------- */
+
+char *pool_map(const struct pool_place *p)
+{
+    if (p->path[0] == '\0' || p->machine != this_machine()) return NULL;
+    const int file = open(p->path, O_RDWR | O_CLOEXEC);
+    if (file < 0) return NULL;
+    const bool right_size = lseek(file, 0, SEEK_END) == (off_t)ADDRESSES;
+    char *at = right_size ? mmap(NULL, ADDRESSES, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_NORESERVE, file, 0)
+                          : MAP_FAILED;
+    uint64_t token = 0;
+    close(file);
+    if (at == MAP_FAILED) return NULL;
+    memcpy(&token, at, sizeof token);
+    if (token == p->token) return at;
+    pool_unmap(at);
+    return NULL;
+}
+
+void pool_unmap(char *at)
+{
+    if (at != NULL) munmap(at, ADDRESSES);
+}

@@ -1,0 +1,285 @@
+/* Devices of one machine: rings of letters, bodies that are copied once, and who waits for what.
+ * tier: check
+ * ranks: 2 3 5
+ */
+#include "tests/mpi_cmocka.h"
+#include "emulated_devices/collectives/collective.h"
+#include "emulated_devices/comm/transport.h"
+#include "emulated_devices/device/pool.h"
+#include <time.h>
+
+static struct device device;
+static struct comm comm;
+static struct group all;
+static struct error err;
+
+static int open_devices(void **state)
+{
+    assert_int_equal(device_open(&device, backend_find("cpu"), F32, 0, &err), OK);
+    assert_int_equal(comm_open(&comm, &device, &err), OK);
+    assert_int_equal(group_world(&all, &comm, &err), OK);
+    return harness_before(state);
+}
+
+static int close_devices(void **state)
+{
+    (void)state;
+    group_close(&all);
+    comm_close(&comm);
+    device_close(&device);
+    return 0;
+}
+
+/* On a system without such memory all messages go through MPI. */
+static void need_a_pool(void)
+{
+    if (!pool_open()) skip();
+}
+
+static int right(void) { return (all.rank + 1) % all.size; }
+static int left(void) { return (all.rank + all.size - 1) % all.size; }
+
+static unsigned char pattern(int rank, int m, uint64_t i)
+{
+    return (unsigned char)(rank * 89 + m * 37 + (int)(i % 251));
+}
+
+static void fill(unsigned char *x, uint64_t n, int m)
+{
+    for (uint64_t i = 0; i < n; i++) x[i] = pattern(all.rank, m, i);
+}
+
+static int64_t first_wrong(const unsigned char *x, uint64_t n, int m)
+{
+    for (uint64_t i = 0; i < n; i++)
+        if (x[i] != pattern(left(), m, i)) return (int64_t)i;
+    return -1;
+}
+
+static void test_all_devices_of_a_machine_are_near(void **state)
+{
+    (void)state;
+    need_a_pool();
+    ASSERT_ALL(comm.transport->near.devices == comm.size, "%d of %d devices are near", comm.transport->near.devices,
+               comm.size);
+}
+
+/* ---- rings ------------------------------------------------------------------------------------------------------- */
+
+/* Letters of many lengths, more than the ring holds, read in the order in which they were written. */
+static void test_a_ring_keeps_order_and_says_when_it_is_full(void **state)
+{
+    enum { LETTERS = 3000 };
+    const struct near *n = &comm.transport->near;
+    static unsigned char out[RING_MOST], in[RING_MOST];
+    int sent = 0, received = 0, full = 0, wrong = -1;
+    (void)state;
+    need_a_pool();
+    while (received < LETTERS) {
+        const size_t bytes = (size_t)(sent * 977 % (RING_MOST - 16)), half = bytes / 3;
+        if (sent < LETTERS) fill(out, bytes + 8, sent);
+        if (sent < LETTERS && near_write(n, all.rank, out, half + 8, out + half + 8, bytes - half)) sent++;
+        else {
+            size_t got;
+            const void *letter = near_read(n, all.rank, &got);
+            assert_non_null(letter);
+            assert_int_equal((uintptr_t)letter % 8, 0);
+            full += sent < LETTERS;
+            memcpy(in, letter, got);
+            near_drop(n, all.rank);
+            for (size_t i = 0; i < got; i++)
+                if (in[i] != pattern(all.rank, received, i)) wrong = received;
+            if (got != (size_t)(received * 977 % (RING_MOST - 16)) + 8) wrong = received;
+            received++;
+        }
+    }
+    size_t none;
+    ASSERT_ALL(wrong < 0, "letter %d is not what was written", wrong);
+    ASSERT_ALL(full > 100, "the ring was full %d times", full);
+    ASSERT_ALL(near_read(n, all.rank, &none) == NULL, "a letter more than was written");
+}
+
+/* ---- copies ------------------------------------------------------------------------------------------------------ */
+
+/* Pass bytes to the right.  @return whether the sender made a copy of its own. */
+static bool shift(unsigned char *out, unsigned char *in, uint64_t bytes, int m)
+{
+    struct exchange x = exchange_begin(&all, POINT_TO_POINT);
+    fill(out, bytes, m);
+    const struct message receive = message_receive(&x, left(), in, bytes), send = message_send(&x, right(), out, bytes);
+    const bool copied = comm.transport->slot[send.slot].aside != NULL;
+    const bool good = message_wait(&comm, receive, &err) == OK && message_wait(&comm, send, &err) == OK;
+    const int64_t wrong = first_wrong(in, bytes, m);
+    ASSERT_ALL(good && wrong < 0, "message %d: byte %lld is wrong; %s", m, (long long)wrong, err.text);
+    return copied;
+}
+
+static void test_a_tensor_is_sent_without_a_copy_by_its_sender(void **state)
+{
+    enum { BYTES = 1 << 20 };
+    struct device *d = &device;
+    unsigned char *out = arena_alloc(&d->arena, BUFFERS, BYTES), *in = arena_alloc(&d->arena, BUFFERS, BYTES);
+    (void)state;
+    need_a_pool();
+    bool copied = shift(out, in, BYTES, 1);
+    ASSERT_ALL(!copied, "a block of the arena was copied to be sent");
+    copied = shift(out + 1000, in + 4, BYTES / 3, 2);
+    ASSERT_ALL(!copied, "a part of a block was copied to be sent");
+    arena_free(&d->arena, out), arena_free(&d->arena, in);
+}
+
+static void test_other_memory_is_copied_into_the_pool(void **state)
+{
+    enum { BYTES = 3 << 20 };
+    unsigned char *out = malloc(BYTES), *in = malloc(BYTES);
+    (void)state;
+    need_a_pool();
+    for (int m = 0; m < 3; m++) {
+        const bool copied = shift(out, in, BYTES, m);
+        ASSERT_ALL(copied, "memory of malloc was sent as if others could read it");
+    }
+    for (int i = 0; i < comm.transport->slots; i++) assert_true(comm.transport->slot[i].aside_room <= 1 << 20);
+    free(out), free(in);
+}
+
+/* ---- waiting ----------------------------------------------------------------------------------------------------- */
+
+/* Everybody waits for its large send before it waits for its receive. */
+static void test_sends_may_be_waited_for_first(void **state)
+{
+    enum { BYTES = 1 << 20, N = 5 };
+    static unsigned char out[N][BYTES], in[N][BYTES];
+    struct message sends[N], receives[N];
+    struct exchange x = exchange_begin(&all, POINT_TO_POINT);
+    int bad = -1;
+    (void)state;
+    need_a_pool();
+    for (int m = 0; m < N; m++) {
+        fill(out[m], BYTES, m);
+        receives[m] = message_receive(&x, left(), in[m], BYTES);
+        sends[m] = message_send(&x, right(), out[m], BYTES);
+    }
+    for (int m = 0; m < N; m++)
+        if (message_wait(&comm, sends[m], &err) != OK) bad = m;
+    for (int m = 0; m < N; m++)
+        if (message_wait(&comm, receives[m], &err) != OK || first_wrong(in[m], BYTES, m) >= 0) bad = m;
+    ASSERT_ALL(bad < 0, "message %d was not received", bad);
+}
+
+/* More than the ring holds is sent before anything is received; named messages are then received in another order. */
+static void send_too_much(bool named)
+{
+    enum { N = 60, BYTES = 3000 };
+    static unsigned char out[N][BYTES], in[N][BYTES];
+    struct message sends[N];
+    struct exchange x[N], one = exchange_begin(&all, POINT_TO_POINT);
+    int bad = -1;
+    for (int m = 0; m < N; m++) {
+        x[m] = named ? exchange_named(&all, POINT_TO_POINT, (uint32_t)m) : one;
+        fill(out[m], BYTES, m);
+        sends[m] = message_send(&x[m], right(), out[m], BYTES);
+        memset(out[m], 0xee, BYTES);                    /* small: it has left, or waits in a copy */
+        if (m % 4 == 3) letters_look(&comm);            /* what waits must not be overtaken */
+    }
+    ASSERT_ALL(comm.transport->letters.waitings > 0 || comm.transport->letters.first != NULL, "%d messages fit in", N);
+    for (int k = 0; k < N; k++) {
+        const int m = named ? (k * 7 + 3) % N : k;
+        const struct message receive = message_receive(&x[m], left(), in[m], BYTES);
+        if (message_wait(&comm, receive, &err) != OK || first_wrong(in[m], BYTES, m) >= 0) bad = m;
+    }
+    for (int m = 0; m < N; m++)
+        if (message_wait(&comm, sends[m], &err) != OK) bad = m;
+    ASSERT_ALL(bad < 0, "message %d is not what was sent as such", bad);
+    ASSERT_ALL(comm.transport->letters.first == NULL, "letters are left over");
+}
+
+static void test_messages_wait_for_room_and_for_receives(void **state)
+{
+    (void)state;
+    need_a_pool();
+    send_too_much(true);
+    send_too_much(false);
+}
+
+/* A send is complete when its receiver has the body, not before: here it takes it late. */
+static void test_a_send_waits_for_its_receiver(void **state)
+{
+    enum { BYTES = 1 << 20 };
+    static unsigned char out[BYTES], in[BYTES];
+    const int64_t start = patience_now(), late = 50 * 1000 * 1000;
+    struct exchange x = exchange_begin(&all, POINT_TO_POINT);
+    int64_t took = late;
+    bool good = true;
+    (void)state;
+    need_a_pool();
+    fill(out, BYTES, 1);
+    if (all.rank == 0) {
+        const struct message send = message_send(&x, 1, out, BYTES);
+        good = message_wait(&comm, send, &err) == OK;
+        memset(out, 0xee, BYTES);
+        took = patience_now() - start;
+    } else if (all.rank == 1) {
+        nanosleep(&(struct timespec){ .tv_nsec = late }, NULL);
+        good = message_wait(&comm, message_receive(&x, 0, in, BYTES), &err) == OK && first_wrong(in, BYTES, 1) < 0;
+    }
+    ASSERT_ALL(good, "what arrived is what its sender has written since");
+    ASSERT_ALL(took >= late / 2, "a send was complete after %lld ns, before its receive", (long long)took);
+}
+
+/* ---- the same results -------------------------------------------------------------------------------------------- */
+
+enum { COUNT = 100003 };
+
+/* Sums of the same numbers by every algorithm, and what was counted; the virtual time comes last. */
+static void sum_all_ways(float *out, int64_t room, struct traffic *counted, int64_t *now)
+{
+    float *x = arena_alloc(&device.arena, BUFFERS, sizeof *x * COUNT);
+    int64_t at = 0;
+    for (int i = 0; algorithms[i] != NULL; i++) {
+        struct collective c = { .in = x, .out = x, .count = COUNT, .dtype = F32, .nodes = group_nodes(&all) };
+        if (algorithms[i]->operation != ALLREDUCE || algorithm_refuses(algorithms[i], all.size, &c)) continue;
+        for (int64_t k = 0; k < COUNT; k++) x[k] = 1.0f / (float)(k % 1013 + 7 * all.rank + 1);
+        assert_true(at + COUNT <= room);
+        assert_int_equal(collective_run(&all, ALLREDUCE, algorithms[i]->name, &c, &err), OK);
+        memcpy(out + at, x, sizeof *x * COUNT);
+        at += COUNT;
+    }
+    *counted = comm.counted.of[TRAFFIC_OTHER].of[ALLREDUCE];
+    *now = device.clock.now;
+    arena_free(&device.arena, x);
+}
+
+static void test_results_counts_and_virtual_time_are_those_of_mpi(void **state)
+{
+    const int64_t room = 20 * COUNT;
+    float *near = calloc((size_t)room, sizeof *near), *far = calloc((size_t)room, sizeof *far);
+    struct traffic by_near, by_mpi;
+    int64_t time_near, time_mpi;
+    need_a_pool();
+    sum_all_ways(near, room, &by_near, &time_near);
+    close_devices(state);
+    setenv("ORRERY_MAPPED", "0", 1);
+    open_devices(state);
+    unsetenv("ORRERY_MAPPED");
+    ASSERT_ALL(comm.transport->near.devices == 0, "near although told not to be");
+    sum_all_ways(far, room, &by_mpi, &time_mpi);
+    ASSERT_ALL(memcmp(near, far, sizeof *near * (size_t)room) == 0, "other sums");
+    ASSERT_ALL(memcmp(&by_near, &by_mpi, sizeof by_near) == 0, "other counts");
+    ASSERT_ALL(time_near == time_mpi, "%lld ps, by MPI %lld", (long long)time_near, (long long)time_mpi);
+    free(near), free(far);
+}
+
+#define ON_DEVICES(f) cmocka_unit_test_setup_teardown(f, open_devices, close_devices)
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        ON_DEVICES(test_all_devices_of_a_machine_are_near),
+        ON_DEVICES(test_a_ring_keeps_order_and_says_when_it_is_full),
+        ON_DEVICES(test_a_tensor_is_sent_without_a_copy_by_its_sender),
+        ON_DEVICES(test_other_memory_is_copied_into_the_pool), ON_DEVICES(test_sends_may_be_waited_for_first),
+        ON_DEVICES(test_messages_wait_for_room_and_for_receives), ON_DEVICES(test_a_send_waits_for_its_receiver),
+        ON_DEVICES(test_results_counts_and_virtual_time_are_those_of_mpi),
+    };
+    return MPI_RUN("near", tests);
+}
