@@ -1,10 +1,10 @@
 /* near.h -- messages between devices of one machine, past MPI.
  *
- * Each process has a pool (device/pool.h) that the others of its machine map.  In it is the device's inbox: a ring
- * of bytes for each sender, which the sender writes and the device reads.  An entry is a letter: the head of a
- * message, and its payload if that is small.  The head of a large message says where in the sender's pool the body is.  The receiver
- * copies it from there: one copy.  A body that is not in the pool (memory of a backend that the host sees copies of, a
- * block from malloc) is copied into it first.
+ * Each process has a pool (device/pool.h) that the others of its machine map.  In it is the device's inbox: a ring of
+ * bytes for each sender, which the sender writes and the device reads.  An entry is a letter: the head of a message,
+ * and its payload if that is small.  The head of a large message says where in the sender's pool the body is.  The
+ * receiver copies it from there: one copy.  A body that is not in the pool (memory of a backend that the host sees
+ * copies of, a block from malloc) is copied into it first.
  *
  *   sender    writes a letter: where the body and its receipt are    rings the bell    waits for the receipt
  *   receiver  reads it    copies the body    signs the receipt       rings the bell

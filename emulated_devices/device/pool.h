@@ -1,8 +1,8 @@
 /* pool.h -- large blocks of this process's memory, in one file that other processes of the machine can map.
  *
  * A message can then be copied straight from the sender's tensor into the receiver's (comm/near.h).  The file is not
- * in any folder: it ends with the last process that has it, however that ends.  Its size is only addresses: pages come with
- * the first access, and go when their block is given back.
+ * in any folder: it ends with the last process that has it, however that ends.  Its size is only addresses: pages
+ * come with the first access, and go when their block is given back.
  *
  * One pool a process; not for several threads at once.
  */

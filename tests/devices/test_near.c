@@ -16,6 +16,7 @@ static struct error err;
 static int open_devices(void **state)
 {
     assert_int_equal(device_open(&device, backend_find("cpu"), F32, 0, &err), OK);
+    device.streams.when = FLIGHT_OFF;                   /* which sends copies of its own */
     assert_int_equal(comm_open(&comm, &device, &err), OK);
     assert_int_equal(group_world(&all, &comm, &err), OK);
     return harness_before(state);
@@ -178,7 +179,6 @@ static void send_too_much(bool named)
         x[m] = named ? exchange_named(&all, POINT_TO_POINT, (uint32_t)m) : one;
         fill(out[m], BYTES, m);
         sends[m] = message_send(&x[m], right(), out[m], BYTES);
-        memset(out[m], 0xee, BYTES);                    /* small: it has left, or waits in a copy */
         if (m % 4 == 3) letters_look(&comm);            /* what waits must not be overtaken */
     }
     ASSERT_ALL(comm.transport->letters.waitings > 0 || comm.transport->letters.first != NULL, "%d messages fit in", N);

@@ -18,7 +18,7 @@ struct range {
 /** Reserve `size` bytes of addresses.  @return whether this was possible. */
 bool range_open(struct range *, size_t size);
 
-/** The same with the first `size` bytes of a file as memory, which others may map, too; open for reading and writing. */
+/** The same with the first `size` bytes of a file as memory, which others may map, too; may be read and written. */
 bool range_open_file(struct range *, int file, size_t size);
 void range_close(struct range *);
 
