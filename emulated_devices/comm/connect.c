@@ -1,5 +1,6 @@
 /* connect.c -- the beginning and the end of a transport: MPI itself, communicators, limits from the environment. */
 #include "emulated_devices/comm/transport.h"
+#include "emulated_devices/comm/farewell.h"
 #include "emulated_devices/comm/patience.h"
 #include <stdio.h>
 #include <stdlib.h>
@@ -61,11 +62,11 @@ static enum error_code agree_to_connect(const struct comm *c, enum error_code lo
  * `verify` opens a comm for each case beside its own: MPI ends with the last one. */
 static struct { bool started_here; int open; } mpi;
 
-static void finalize(void)
+static void finalize(bool machines, double limit)
 {
     mpi.open--;
     if (mpi.open > 0 || !mpi.started_here) return;
-    MPI_Finalize();
+    if (!machines || !farewell(MPI_COMM_WORLD, limit)) MPI_Finalize();
     mpi.started_here = false;
 }
 
@@ -120,7 +121,7 @@ enum error_code transport_open(struct comm *c, enum error_code local, struct err
         near_close(&made.near);
         free_communicators(&made);
         free(t);
-        finalize();
+        finalize(false, 0);
         return code;
     }
     bells_open(&made.bells, made.heads);
@@ -156,8 +157,10 @@ void transport_close(struct comm *c)
     free_communicators(t);
     transport_free_slots(c);
     letters_close(&t->letters);
+    const bool elsewhere = t->near.elsewhere;
+    const double limit = t->progress.limit;
     near_close(&t->near);
-    finalize();
+    finalize(elsewhere, limit);
     free(t);
     c->transport = NULL;
 }

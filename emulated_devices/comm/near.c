@@ -91,14 +91,15 @@ static void open_inbox(struct near *n)
 /* Tell all others where the own inbox is, and map theirs. */
 static void map_all(struct near *n, MPI_Comm comm, bool wanted)
 {
-    struct near_place own = { .inbox = 0 };
+    struct near_place own = { .pool = { .machine = pool_place().machine } };
     MPI_Request request;
     if (wanted && n->size > 1 && pool_open()) open_inbox(n);
     if (n->inbox != NULL) own = (struct near_place){ pool_place(), pool_offset(n->inbox, inbox_bytes(n)) };
     if (MPI_Iallgather(&own, sizeof own, MPI_BYTE, n->place, sizeof own, MPI_BYTE, comm, &request) != MPI_SUCCESS ||
-        !patience_settle(&request) || n->inbox == NULL)
+        !patience_settle(&request))
         return;
-    for (int i = 0; i < n->size; i++)
+    for (int i = 0; i < n->size; i++) n->elsewhere = n->elsewhere || n->place[i].pool.machine != own.pool.machine;
+    for (int i = 0; i < n->size && n->inbox != NULL; i++)
         n->base[i] = i == n->rank ? n->inbox - own.inbox : pool_map(&n->place[i].pool);
 }
 

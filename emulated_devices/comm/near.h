@@ -41,6 +41,7 @@ struct near {
     char *inbox;                        /* [size] rings; NULL: there is none */
     int rank, size;
     int devices;                        /* that are near, this one included */
+    bool elsewhere;                     /* some device is on another machine */
 };
 
 /** Memory for the lists.  Local.  @return false: there is none, and nothing to close. */

@@ -117,7 +117,12 @@ uint64_t pool_offset(const void *at, size_t bytes)
     return bytes <= pool.range.used - offset ? offset : 0;
 }
 
-struct pool_place pool_place(void) { return pool.place; }
+struct pool_place pool_place(void)
+{
+    struct pool_place p = pool.place;
+    p.machine = this_machine();
+    return p;
+}
 
 /* ---- the pools of others ----------------------------------------------------------------------------------------- */
 

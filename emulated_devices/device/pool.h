@@ -16,7 +16,7 @@
 /* The file as another process opens it. */
 struct pool_place {
     char path[64];                      /* empty: there is no pool */
-    uint64_t machine;                   /* differs where the path would mean another file */
+    uint64_t machine;                   /* differs where the path would mean another file; 0: not known */
     uint64_t token;                     /* the first number in the file, drawn by its process */
 };
 
@@ -38,7 +38,7 @@ void host_block_give(void *, size_t bytes);
 /** Where in the pool's file `bytes` bytes are.  @return 0 if not all of them are in it. */
 uint64_t pool_offset(const void *, size_t bytes);
 
-/** Where others find this pool. */
+/** Where others find this pool; without one only the machine is said. */
 struct pool_place pool_place(void);
 
 /** Map the pool of another process.  @return NULL: it is on another machine or cannot be opened here. */
