@@ -62,6 +62,10 @@ enum error_code comm_open(struct comm *, struct device *, struct error *);
 /** Whether MPI sends messages with UCX.  May be called before comm_open. */
 bool comm_uses_ucx(void);
 
+/** Whether MPI tells its launcher only in an exit handler that this process is done, as MPICH does from 4.2 on: mpiexec
+ *  kills the others if a process ends without it.  May be called before comm_open, and after comm_close. */
+bool comm_ends_at_exit(void);
+
 /** The name and version of the MPI library, in one line.  May be called before comm_open.  @return text. */
 const char *comm_library(char *text, size_t size);
 

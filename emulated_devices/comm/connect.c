@@ -77,6 +77,14 @@ bool comm_uses_ucx(void)
     return MPI_Get_library_version(version, &length) == MPI_SUCCESS && strstr(version, "ch4:ucx") != NULL;
 }
 
+bool comm_ends_at_exit(void)
+{
+    char version[MPI_MAX_LIBRARY_VERSION_STRING];
+    int length, major, minor;
+    if (MPI_Get_library_version(version, &length) != MPI_SUCCESS) return false;
+    return sscanf(version, "MPICH Version: %d.%d", &major, &minor) == 2 && (major > 4 || (major == 4 && minor >= 2));
+}
+
 const char *comm_library(char *text, size_t size)
 {
     char version[MPI_MAX_LIBRARY_VERSION_STRING] = "an MPI that does not say its name";

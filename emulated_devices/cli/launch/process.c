@@ -47,11 +47,12 @@ static void say_to_witness(int signal_number)
 
 static void say_goodbye(void) { say_to_witness(0); }
 
-/* Exit handlers of MPI's transport and of the BLAS are not needed.  Sanitizers check for leaks in theirs. */
+/* Exit handlers of MPI's transport and of the BLAS are not needed, unless MPI says goodbye in one of them.  Sanitizers
+ * check for leaks in theirs. */
 int end_process(int status)
 {
 #ifdef NDEBUG
-    if (to_witness >= 0) {
+    if (to_witness >= 0 && !comm_ends_at_exit()) {
         fflush(NULL);
         say_goodbye();
         _exit(status);
