@@ -105,6 +105,8 @@ test_hindered() {
     with=$(sed -n 's/^\t"virtual_step_replayed_ps":\t\([0-9]*\),*$/\1/p' plan.json)
     path=$(sed -n '/"critical_path"/,/\]/s/.*"ps":\t\([0-9]*\),*$/\1/p' plan.json | sum)
     [ "$path" = "$with" ] || complain "slowed: the path takes $path ps, the step $with"
+    train --dp 2 --steps 1 --cluster ./slow.json; expect_status 0
+    expect_out '^ +[(]lower bounds: .orrery plan. replays the step with what devices of this cluster share, slow or leave'
     sed -i 's/300/-3/' slow.json
     run plan --dp 4 --cluster ./slow.json; expect_status 1; expect_error '--cluster ./slow.json: contention: "compute_percent" is -3; it must be a whole number from 100 to 1000'
 }
@@ -122,6 +124,10 @@ test_overlap() {
     less --receives-ahead "$(step_of $dual --cluster ./waits.json --receives-ahead 2)" "$(step_of $dual --cluster ./waits.json)"
     [ "$(step_of $dual --receives-ahead 2)" = "$(step_of $dual)" ] || complain 'eager messages wait for receives'
     dual='--pp 4 --micro 12 --schedule dualpipe --model small'
+    local step path
+    step=$(step_of $dual --tp 2 --pairs)
+    path=$(sed -n '/"critical_path"/,/\]/s/.*"ps":\t\([0-9]*\),*$/\1/p' plan.json | sum)
+    [ "$path" = "$step" ] || complain "with a pass beside another the path takes $path ps, the step $step"
     [ "$(step_of $dual --pairs)" = "$(step_of $dual)" ] || complain 'a pass beside another takes time where no message is inside'
     run plan --pp 4 --schedule zb-h1 --pairs; expect_status 2; expect_error 'schedule zb-h1: has no passes side by side; --pairs is for dualpipe and dualpipev'
     run plan --pp 2 --receives-ahead -1;     expect_status 2; expect_error '--receives-ahead'

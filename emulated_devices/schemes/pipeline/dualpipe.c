@@ -4,7 +4,8 @@
  * Needs     P even, M >= 1; stage d for even and stage P-1-d for odd microbatches on device d: weights twice
  * Bubble    published: (P/2-1)(F&B + B - 3W), where B is the whole backward and F&B a forward and a backward done side
  *           by side, which begin when both inputs have arrived (for F <= I, even M >= 2P).  Here they run one after the
- *           other, and the forward's output is sent before the backward: (P/2-1) F when F = I = W
+ *           other, and the forward's output is sent before the backward: (P/2-1) F when F = I = W.  With `pairs` one
+ *           computes while the other waits for messages inside its layers
  * Memory    P+1 microbatches on every device, for M >= 2P
  * Messages  2 M (P-1), and the two copies of every stage sum their gradients at the end
  *
