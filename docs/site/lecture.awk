@@ -18,7 +18,7 @@ FNR == 1 {
     if (!/^\/\*/) exit
     name = FILENAME; gsub(/[^A-Za-z0-9]/, "_", name)
     head = $0; sub(/^\/\* */, "", head)
-    in_head = 1; lines = 0
+    in_head = 1
     if (sub(/ *\*\/ *$/, "", head)) in_head = 2
     head = heading(head)
     if (title) { print head; exit }
@@ -29,7 +29,11 @@ FNR == 1 {
 in_head == 1 {
     ended = /\*\/ *$/
     sub(/^ \*\/? ?/, ""); sub(/ *\*\/ *$/, "")
-    if (lines == 0 && !intro_done && $0 !~ /^ *$/) { about = about " " $0; next }     # the first sentence goes on
+    if (!intro_done && $0 !~ /^ *$/) {                                  # the first sentence goes on
+        about = about " " $0
+        if (ended) begin()
+        next
+    }
     if (!intro_done) { print sentence(about) "\n"; intro_done = 1; if (!ended) print "@verbatim"; opened = !ended; if (!ended) next }
     if ($0 !~ /^ *$/ || !ended) print
     if (ended) { if (opened) print "@endverbatim\n"; begin() }

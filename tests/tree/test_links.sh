@@ -62,6 +62,10 @@ test_pages_for_the_manual() {
     printf '%s\n' '# twice {#ref_ops_twice_c}' '' 'Doubles x\_i.' '' @verbatim 'Source  nobody' @endverbatim '' 'The source is `ref/ops/twice.c`.' '' \
         '```{.c}' 'int a;' '```' '' 'Why \*b.' '' '```{.c}' 'int b;' '```' '' >want
     expect_same "$place/out" want
+    printf '/* b.c -- one\n * sentence. */\nint a;\n' >ref/ops/b.c
+    watched awk -f "$top/docs/site/lecture.awk" ref/ops/b.c
+    printf '%s\n' '# b.c {#ref_ops_b_c}' '' 'One sentence.' '' 'The source is `ref/ops/b.c`.' '' '```{.c}' 'int a;' '```' '' >want
+    expect_same "$place/out" want
 }
 
 run_tests test_pages_of_the_tree test_contents_have_every_page test_dead_links_are_found test_dead_links_of_a_site_are_found test_pages_for_the_manual
