@@ -14,7 +14,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-enum { COMMAND_SECONDS = 30, COMMAND_MEMORY = 1 << 29, COMMAND_FILE = 1 << 26 };    /* of each process */
+enum { COMMAND_SECONDS = 30, COMMAND_FILE = 1 << 26 };          /* of each process */
 enum { WALL_SECONDS = 600, FILE_MOST = 1 << 20 };
 
 /* ---- from a text ------------------------------------------------------------------------------------------------- */
@@ -185,7 +185,6 @@ static void become(const char *folder, const char *program, const char *name, co
     prctl(PR_SET_PDEATHSIG, SIGKILL);
     signal(SIGALRM, SIG_DFL);
     setrlimit(RLIMIT_CPU, &(struct rlimit){ COMMAND_SECONDS, COMMAND_SECONDS + 1 });
-    setrlimit(RLIMIT_DATA, &(struct rlimit){ COMMAND_MEMORY, COMMAND_MEMORY });
     setrlimit(RLIMIT_FSIZE, &(struct rlimit){ COMMAND_FILE, COMMAND_FILE });
     alarm(WALL_SECONDS);
     if (chdir(folder) != 0) _exit(126);
