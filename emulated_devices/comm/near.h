@@ -54,7 +54,7 @@ void near_close(struct near *);
 
 static inline bool is_near(const struct near *n, int rank) { return n->base[rank] != NULL; }
 
-/** Write a letter of two parts to a near device.  @param bytes  of both parts at most RING_MOST.
+/** Write a letter of two parts, together at most RING_MOST bytes, to a near device.
  *  @return false: its ring has no room now. */
 bool near_write(const struct near *, int rank, const void *head, size_t head_bytes, const void *rest,
                 size_t rest_bytes);
