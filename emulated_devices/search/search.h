@@ -21,7 +21,7 @@ struct candidate {
     struct choice choice;
     uint64_t least;                     /* bytes; 0: not yet known */
     picoseconds estimate;               /* 0: none */
-    picoseconds time;                   /* of a step on links that nobody shares; 0: not planned */
+    picoseconds time;                   /* of a step by the clocks, not replayed; 0: not planned */
     uint64_t peak;                      /* of the fullest device */
     struct step_share share;            /* of the mean device; together they are the time, but for rounding */
 };
