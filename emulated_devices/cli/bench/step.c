@@ -238,6 +238,7 @@ static void show_row(struct columns *t, const struct shown *w, int i)
     columns_add(t, RIGHT_ALIGNED, "%.1f", w->flops / median / 1e9);
     columns_add(t, RIGHT_ALIGNED, "%.1f", 100 * w->flops / median / w->rate);
     if (i >= 0) columns_add(t, RIGHT_ALIGNED, "%.2f", measure_median_of(w->p->ratio[i], n));
+    if (i >= 0) columns_add(t, RIGHT_ALIGNED, "%.2f", least(w->p->ratio[i], n));
     if (i >= 0 && mesh[i].data) columns_add(t, RIGHT_ALIGNED, "%.2f", measure_median_of(w->p->beside[i], n));
     columns_end_row(t);
 }
@@ -245,7 +246,7 @@ static void show_row(struct columns *t, const struct shown *w, int i)
 static void show_table(const struct shown *w)
 {
     static const char *const heads[] = { "of a step", "ms", "least", "tokens/s", "GFLOP/s", "% of gemm", "x one",
-                                         "x ddp" };
+                                         "least", "x ddp" };
     struct columns t = columns_start(stdout);
     do {
         for (size_t k = 0; k < sizeof heads / sizeof *heads; k++)
@@ -348,8 +349,8 @@ static enum error_code bench_step(struct bench_step *b, const char *program, str
 
 enum error_code bench_step_topic(int argc, char **argv, int *status, struct error *err)
 {
-    struct bench_step b = { .model = "11m", .backend = "cpu", .dtype = "fp32", .runs = 5, .rounds = 3,
-                            .devices = 8, .seconds = 300 };
+    struct bench_step b = { .model = "11m", .backend = "cpu", .dtype = "fp32", .runs = 2, .rounds = 9,
+                            .devices = 8, .seconds = 50 };
     int batch = 0;
     bool help;
     (void)status;
