@@ -34,6 +34,8 @@ test_without_the_sources() {
     away plan --model tiny --dp 2 --tp 2;           expect_status 0
     away check gpt2-tied gpt2-tied;                 expect_status 1; expect_error 'ACTUAL gpt2-tied: cannot be read'
     away check gpt2-tied "$to/usr/share/orrery/golden/gpt2-tied.safetensors"; expect_status 0; expect_out '^OK: '
+    away sample --model tiny --prompt a --tokens 2; expect_status 0; expect_out '^a'
+    [ "${TIER:-test}" != verify ] || { away bench step --model tiny --runs 1 --rounds 1; expect_status 0; }
     away bench published;                           expect_status 0; expect_out '^Megatron-LM on up to 3072 A100'
     away learn --start mine;                        expect_status 0
     away list --plugin "$to/usr/share/orrery/tutorials/plugins/lion.c"; expect_status 0; expect_out '^  lion '

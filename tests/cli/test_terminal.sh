@@ -14,7 +14,7 @@ words_of() { tr -s ' \n' '\n' <"$1" | grep -v '^$'; }
 
 test_every_help_fits() {
     local c
-    for c in '' train infer plan check golden 'golden make' dump verify list show 'show schedule' bench 'bench step' affinity; do
+    for c in '' train infer plan check golden 'golden make' dump verify list show 'show schedule' bench 'bench step' affinity tokenize sample; do
         on_terminal 80 $c --help;                   expect_status 0; expect_columns 80
         run $c --help;                              expect_columns 100
     done
