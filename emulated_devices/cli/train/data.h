@@ -35,7 +35,7 @@ void train_data_free(struct train_data *);
 /** Whether the run has tokens, and not one text of bytes. */
 static inline bool train_data_has_tokens(const struct train_data *d) { return d->train.period > 0; }
 
-/** How many sequences the steps before this one have taken.  Nothing is taken from a text of bytes: it is drawn from. */
+/** How many sequences the steps before this one have taken.  A text of bytes is drawn from: there it means nothing. */
 int64_t train_data_position(const struct train_data *, int64_t step);
 
 /** Sequences of a step, as of struct batch_source. */
