@@ -60,13 +60,18 @@ static enum error_code agree_to_connect(const struct comm *c, enum error_code lo
 
 /* MPI starts once in a process: in the first transport_begin, or earlier in code that is not ours.  A device of
  * `verify` opens a comm for each case beside its own: MPI ends with the last one. */
-static struct { bool started_here; int open; } mpi;
+static struct {
+    bool started_here;
+    bool left;                          /* by a farewell: the manager knows that this process is done */
+    int open;
+} mpi;
 
 static void finalize(bool machines, double limit)
 {
     mpi.open--;
     if (mpi.open > 0 || !mpi.started_here) return;
-    if (!machines || !farewell(MPI_COMM_WORLD, limit)) MPI_Finalize();
+    mpi.left = machines && farewell(MPI_COMM_WORLD, limit);
+    if (!mpi.left) MPI_Finalize();
     mpi.started_here = false;
 }
 
@@ -81,7 +86,7 @@ bool comm_ends_at_exit(void)
 {
     char version[MPI_MAX_LIBRARY_VERSION_STRING];
     int length, major, minor;
-    if (MPI_Get_library_version(version, &length) != MPI_SUCCESS) return false;
+    if (mpi.left || MPI_Get_library_version(version, &length) != MPI_SUCCESS) return false;
     return sscanf(version, "MPICH Version: %d.%d", &major, &minor) == 2 && (major > 4 || (major == 4 && minor >= 2));
 }
 
