@@ -155,6 +155,7 @@ enum error_code schedule_execute(const struct schedule *s, struct group *group, 
         if (times) times[i] = (struct action_time){ start, x.device->clock.now };
     }
     end_beside(&x);
+    x.device->clock.noted = NULL;               /* x ends; after an error a pass may be noted that none is beside */
     trace_enter_action(x.device->clock.trace, NULL, 0);
     for (int i = 0; i < x.sends; i++) {
         if (!e) e = message_wait(group->comm, x.sending[i].message, err);
