@@ -12,6 +12,7 @@ struct view {
     void *data;                         /* the device's */
     size_t bytes;
     bool writes;
+    int users;                          /* who have not given it back */
     max_align_t shown[];
 };
 
@@ -66,11 +67,21 @@ void gpu_copy(struct device *d, void *to, size_t to_pitch, const void *from, siz
     else must(cudaMemcpy(to, from, width, cudaMemcpyDefault), "a copy");
 }
 
+/* Operands may be the same memory: both write into one view, or one would undo what the other wrote. */
+static struct view *open_view(struct device *d, const void *data, size_t bytes)
+{
+    struct view *v = of(d)->views;
+    while (v != NULL && !(v->writes && v->data == data && v->bytes == bytes)) v = v->next;
+    return v;
+}
+
 static struct view *view(struct device *d, void *data, size_t bytes, bool writes)
 {
-    struct view *v = malloc(sizeof *v + bytes);
+    struct view *v = open_view(d, data, bytes);
+    if (v != NULL) return v->users++, v;
+    v = malloc(sizeof *v + bytes);
     if (v == NULL) fprintf(stderr, "orrery: no memory for a host view of %zu bytes\n", bytes), abort();
-    *v = (struct view){ .next = of(d)->views, .data = data, .bytes = bytes, .writes = writes };
+    *v = (struct view){ .next = of(d)->views, .data = data, .bytes = bytes, .writes = writes, .users = 1 };
     must(cudaMemcpy(v->shown, data, bytes, cudaMemcpyDeviceToHost), "a host view");
     return of(d)->views = v;
 }
@@ -89,7 +100,7 @@ void gpu_view_done(struct device *d, const void *shown)
 {
     struct view **at = &of(d)->views, *v;
     while ((v = *at) != NULL && (const void *)v->shown != shown) at = &v->next;
-    if (v == NULL) return;                                      /* the host's own memory */
+    if (v == NULL || --v->users > 0) return;                    /* NULL: the host's own memory */
     if (v->writes) must(cudaMemcpy(v->data, v->shown, v->bytes, cudaMemcpyHostToDevice), "a host view");
     *at = v->next;
     free(v);
