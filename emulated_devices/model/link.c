@@ -389,7 +389,7 @@ static void mark_dropped(struct linked *l, enum recompute r)
 
 bool only_exchanges(const struct linked *l, const struct linked_node *n)
 {
-    return is_attention(n->is->op) && !l->buffer[n->y].dropped;
+    return is_attention(n->is->op) && l->buffer[n->y].kept && !l->buffer[n->y].dropped;
 }
 
 /* Run the nodes that write dropped buffers, and those whose outputs they need and that were never kept. */

@@ -119,6 +119,21 @@ static void test_every_attention_scheme(void **state)
     }
 }
 
+/* What attention makes is not kept where its scheme has a copy in heads: before backward it is computed again, as what
+ * follows it reads it. */
+static void test_recomputed_attention(void **state)
+{
+    static const char *const what[] = { "full", "selective++", "selective" };
+    static const char *const schemes[] = { "ulysses", "usp", "whole" };
+    (void)state;
+    for (int i = 0; i < (in_verify() ? 9 : 2); i++) {
+        struct plan p = deepseek(1, 1, 1);
+        p.model.mixture.sequence_coefficient = 0, p.recompute = what[i % 3];
+        if (test_size > 1 || i / 3 == 0) case_take_context(&p, test_size, schemes[i / 3]);
+        if (plan_check(&p, &err) == OK) check(&p);
+    }
+}
+
 static void test_16_bits(void **state)
 {
     static const enum dtype formats[] = { F32, BF16, F16 };
@@ -141,6 +156,7 @@ int main(void)
         MPI_TEST(test_every_dispatch),
         MPI_TEST(test_every_data_scheme),
         MPI_TEST(test_every_attention_scheme),
+        MPI_TEST(test_recomputed_attention),
         MPI_TEST(test_16_bits),
     };
     return MPI_RUN("deepseek", tests);

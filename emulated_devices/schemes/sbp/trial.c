@@ -1,0 +1,167 @@
+#include "emulated_devices/schemes/sbp/trial.h"
+#include "emulated_devices/comm/crew.h"
+#include "ref/numeric/distance.h"
+#include "ref/numeric/philox.h"
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+/* What all devices of a trial share; they run one after another, in one thread. */
+struct job {
+    const struct sbp_graph *graph;
+    const struct assignment *assignment;
+    const struct cluster *cluster;
+    struct tensor whole[SBP_MOST_TENSORS];      /* of one device */
+    struct sums { double off, size; } far[SBP_MOST_TENSORS];    /* squared, over all devices */
+    struct sbp_trial *trial;
+};
+
+static bool is_made(const struct sbp_graph *g, int tensor)
+{
+    for (int o = 0; o < g->ops; o++)
+        if (g->op[o].out == tensor) return true;
+    return false;
+}
+
+/* ---- one device -------------------------------------------------------------------------------------------------- */
+
+static enum error_code make_whole(struct job *j, struct error *err)
+{
+    int64_t all = 0;
+    for (int t = 0; t < j->graph->tensors; t++) {
+        const struct shape *s = &j->graph->tensor[t].shape;
+        struct tensor *w = &j->whole[t];
+        *w = (struct tensor){ .dtype = F64, .ndim = s->ndim };
+        memcpy(w->dim, s->dim, sizeof w->dim);
+        all += tensor_count(*w);
+        if (all > SBP_TRIAL_MOST)
+            return fail(err, ERR_PLAN, "the graph has more than %d elements, which is too much for real numbers",
+                        SBP_TRIAL_MOST);
+        w->data = malloc(tensor_bytes(*w) + 1);
+        if (w->data == NULL) return fail(err, ERR_MEMORY, "no memory for %s", j->graph->tensor[t].name);
+        for (int64_t i = 0; i < tensor_count(*w); i++)
+            tensor_set(*w, i, is_made(j->graph, t) ? 0 : 0.3 * random_normal(1, (uint64_t)t, (uint64_t)i));
+    }
+    return OK;
+}
+
+static enum error_code compute_alone(const struct job *j, struct error *err)
+{
+    struct device d;
+    const struct sbp_graph *g = j->graph;
+    enum error_code e = device_open(&d, backend_find("cpu"), F64, 0, err);
+    if (e) return e;
+    for (int o = 0; o < g->ops && !e; o++) {
+        struct tensor in[SBP_OPERANDS];
+        for (int i = 0; i < g->op[o].inputs; i++) in[i] = j->whole[g->op[o].in[i]];
+        if (!g->op[o].operator->run(&d, &g->model, j->whole[g->op[o].out], in))
+            e = fail(err, ERR_MEMORY, "no memory for %s", g->op[o].operator->name);
+    }
+    device_close(&d);
+    return e;
+}
+
+/* ---- the mesh ---------------------------------------------------------------------------------------------------- */
+
+static struct tensor cut(const struct job *j, struct device *d, int tensor, int rank)
+{
+    const struct shape *t = &j->graph->tensor[tensor].shape;
+    const struct sbp_mesh *m = &j->assignment->mesh;
+    const struct signature s = j->assignment->tensor[tensor];
+    const struct tensor piece = piece_make(d, t, m, s, rank);
+    struct box all = { 0 };
+    memcpy(all.extent, t->dim, sizeof all.extent);
+    if (piece.data)
+        box_pack(t->ndim, all, signature_box(t, m, s, rank), j->whole[tensor].data, piece.data, sizeof(double));
+    return piece;
+}
+
+/* Add up how far this device's part of a tensor is from one device's. */
+static enum error_code compare(struct job *j, struct device *d, int tensor, int rank, struct tensor piece,
+                               struct error *err)
+{
+    const struct tensor want = cut(j, d, tensor, rank);
+    struct sums *const s = &j->far[tensor];
+    if (want.data == NULL) return fail(err, ERR_MEMORY, "no memory to compare %s", j->graph->tensor[tensor].name);
+    s->off += squared_distance(piece, want), s->size += squared_distance(want, tensor_none);
+    device_free(d, want);
+    return OK;
+}
+
+static uint64_t bytes_sent(const struct comm *c)
+{
+    uint64_t sum = 0;
+    for (int op = 0; op < CONTROL; op++) sum += c->counted.of[TRAFFIC_OTHER].of[op].bytes_sent;
+    return sum;
+}
+
+static enum error_code run_here(struct job *j, struct comm *c, struct error *err)
+{
+    const struct sbp_graph *g = j->graph;
+    struct device *const d = c->device;
+    struct placement p;
+    struct tensor piece[SBP_MOST_TENSORS] = { { 0 } };
+    bool keep[SBP_MOST_TENSORS];
+    enum error_code e = placement_open(&p, c, &j->assignment->mesh, err);
+    if (e) return e;
+    for (int t = 0; t < g->tensors; t++) {
+        keep[t] = true;
+        if (!is_made(g, t)) piece[t] = cut(j, d, t, c->rank);
+        if (!is_made(g, t) && !piece[t].data) e = fail(err, ERR_MEMORY, "no memory for %s", g->tensor[t].name);
+    }
+    e = group_agree(&p.all, e, err);
+    if (!e) e = assignment_run(&p, g, j->assignment, piece, keep, err);
+    if (d->clock.now > j->trial->time) j->trial->time = d->clock.now;
+    if (d->arena.peak.total > j->trial->peak) j->trial->peak = d->arena.peak.total;
+    j->trial->bytes += bytes_sent(c);
+    for (int t = 0; t < g->tensors && !e; t++)
+        if (is_made(g, t) && !signature_has(j->assignment->tensor[t], SBP_P))
+            e = compare(j, d, t, c->rank, piece[t], err);
+    for (int t = 0; t < g->tensors; t++) device_free(d, piece[t]);
+    placement_close(&p);
+    return e;
+}
+
+static enum error_code be_a_device(struct crew *crew, int rank, const void *asked, struct error *err)
+{
+    struct job *j = *(struct job *const *)asked;
+    struct device d;
+    struct comm c;
+    enum error_code e = device_open(&d, backend_find("cpu"), F64, 0, err);
+    if (e) return e;
+    clock_restart(&d.clock, j->cluster, F64);
+    e = crew_join(&c, crew, rank, &d, err);
+    if (!e) {
+        e = run_here(j, &c, err);
+        comm_close(&c);
+    }
+    device_close(&d);
+    return e;
+}
+
+static void find_farthest(const struct job *j)
+{
+    for (int t = 0; t < j->graph->tensors; t++) {
+        const struct sums s = j->far[t];
+        if (!is_made(j->graph, t) || signature_has(j->assignment->tensor[t], SBP_P)) continue;
+        const double off = s.off == 0 ? 0 : sqrt(s.off / s.size);
+        j->trial->compared++;
+        if (exceeds(off, j->trial->off)) j->trial->off = off, j->trial->farthest = t;
+    }
+}
+
+enum error_code sbp_trial(const struct sbp_graph *g, const struct assignment *a, const struct cluster *cluster,
+                          struct sbp_trial *trial, struct error *err)
+{
+    struct job *j = calloc(1, sizeof *j);
+    *trial = (struct sbp_trial){ 0 };
+    if (j == NULL) return fail(err, ERR_MEMORY, "no memory for a trial");
+    j->graph = g, j->assignment = a, j->cluster = cluster, j->trial = trial;
+    enum error_code e = make_whole(j, err);
+    if (!e) e = compute_alone(j, err);
+    if (!e) e = crew_run(sbp_devices(&a->mesh), be_a_device, &j, err);
+    if (!e) find_farthest(j);
+    for (int t = 0; t < g->tensors; t++) free(j->whole[t].data);
+    free(j);
+    return e;
+}
