@@ -24,7 +24,7 @@ struct command {
 command_fn command_train, command_plan, command_search, command_infer, command_verify, command_check, command_show,
     command_bench, command_list, command_golden, command_dump, command_affinity, command_kernel, command_report,
     command_sweep, command_learn, command_grade, command_course, command_manual, command_sample,
-    command_tokenize;
+    command_tokenize, command_calibrate;
 extern const struct command commands[];             /* of main.c; ends with { 0 } */
 /* of command_show */
 command_fn show_attention, show_collective, show_data, show_dispatch, show_elastic, show_memory, show_plan, show_sbp,
@@ -177,6 +177,13 @@ enum error_code be_a_device(enum dtype dtype, const struct cluster *cluster, dev
  *         which is named; ERR_FILE if the output cannot be written.
  */
 enum error_code launch_devices(int devices, int argc, char **argv, int *status, struct error *);
+
+/**
+ * Run this program with other words, without its output, and wait for it.
+ * @param words  [0] the program, then its words; ends with NULL.
+ * @return OK, or ERR_COMM with its own error: it did not end with status 0.
+ */
+enum error_code run_aside(const char *const *words, struct error *err);
 
 /**
  * An empty file that is removed when this process ends, also if it is stopped or killed while a job runs.

@@ -27,6 +27,7 @@ const struct command commands[] = {
     { "show", "draw a pipeline schedule, a collective or a matrix product, without training", command_show },
     { "bench", "measure steps, schedules, collectives, beside a limit, a published figure or MPI", command_bench },
     { "sample", "let a model, or a checkpoint of training, go on with a text", command_sample },
+    { "calibrate", "measure this machine as a cluster file; hold the virtual clock against it", command_calibrate },
     { "tokenize", "texts as tokens of a model's own tokenizer, and back", command_tokenize },
     { "affinity", "group experts and tokens of a mixture, for speculative dispatch", command_affinity },
     { "report", "draw runs side by side on a page: losses, timeline, memory, messages, verdicts", command_report },

@@ -67,7 +67,7 @@ static picoseconds fill(struct clock *c, const char *what, struct op_cost cost, 
 
 void clock_compute(struct clock *c, const char *what, struct op_cost cost)
 {
-    const picoseconds start = c->now, takes = kernel_time(&c->cluster, c->dtype, cost);
+    const picoseconds start = c->now, takes = kernel_time(&c->cluster, c->dtype, what, cost);
     c->now = c->current == BESIDE ? fill(c, what, cost, takes) : start + takes;
     c->flops += cost.flops;
     c->computing += takes;

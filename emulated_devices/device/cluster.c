@@ -144,10 +144,32 @@ static enum error_code read_host(struct cluster *c, const cJSON *root, const cha
     return e ? e : read_text(host, inside, "source", c->host.source, sizeof c->host.source, err);
 }
 
+/* "operations": { "dropout": 60 } */
+static enum error_code read_named(struct kernels *k, const cJSON *kernels, const char *where, struct error *err)
+{
+    const cJSON *named;
+    char inside[256];
+    if (!json_has(kernels, "operations")) return OK;
+    enum error_code e = json_object(kernels, where, "operations", &named, err);
+    snprintf(inside, sizeof inside, "%s: operations", where);
+    for (const cJSON *c = e ? NULL : named->child; c != NULL && !e; c = c->next) {
+        if (k->named == CLUSTER_MOST_NAMED)
+            return fail(err, ERR_FORMAT, "%s: at most %d can be named", inside, CLUSTER_MOST_NAMED);
+        struct named_share *s = &k->share[k->named++];
+        if (strlen(c->string) >= sizeof s->name)
+            return fail(err, ERR_FORMAT, "%s: \"%s\" has more than %zu bytes", inside, printable(c->string).text,
+                        sizeof s->name - 1);
+        snprintf(s->name, sizeof s->name, "%s", c->string);
+        e = json_int(named, inside, s->name, 1, 1000, &s->permille, err);
+    }
+    return e;
+}
+
 static enum error_code read_kernels(struct kernels *k, const cJSON *root, const char *where, struct error *err)
 {
     static const char *const known[] = { "units", "tile_rows", "tile_columns", "half_depth", "matrix_permille",
-                                         "memory_permille", "launch_ns", "issue_ns", "step_ns", "source", NULL };
+                                         "memory_permille", "other_permille", "other_half_depth", "operations",
+                                         "launch_ns", "issue_ns", "step_ns", "source", NULL };
     const cJSON *kernels;
     char inside[200];
     if (!json_has(root, "kernels")) return OK;
@@ -161,6 +183,11 @@ static enum error_code read_kernels(struct kernels *k, const cJSON *root, const 
     if (!e) e = read_number(kernels, inside, "half_depth", 1 << 20, 0, &k->half_depth, err);
     if (!e) e = json_int(kernels, inside, "matrix_permille", 1, 1000, &k->matrix_permille, err);
     if (!e) e = json_int(kernels, inside, "memory_permille", 1, 1000, &k->memory_permille, err);
+    k->other_permille = k->matrix_permille;
+    if (!e && json_has(kernels, "other_permille"))
+        e = json_int(kernels, inside, "other_permille", 1, 1000, &k->other_permille, err);
+    if (!e) e = read_number(kernels, inside, "other_half_depth", 1 << 20, 0, &k->other_half_depth, err);
+    if (!e) e = read_named(k, kernels, inside, err);
     if (!e) e = read_number(kernels, inside, "launch_ns", MOST_NS, 0, &k->launch, err);
     if (!e) e = read_number(kernels, inside, "issue_ns", MOST_NS, 0, &k->issue, err);
     if (!e) e = read_number(kernels, inside, "step_ns", MOST_NS, 0, &k->step, err);

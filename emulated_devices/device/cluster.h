@@ -40,11 +40,19 @@ struct host {
     char source[400];
 };
 
+/* What an operation reaches of the memory's rate, by its name in traces. */
+enum { CLUSTER_MOST_NAMED = 32 };
+struct named_share { char name[32]; int64_t permille; };
+
 /* How kernels fall short of the device's rates (kernel.h). */
 struct kernels {
     int64_t units, tile_rows, tile_columns;     /* units that compute a tile each; 0 units: not stated */
     int64_t half_depth;                 /* a product this deep reaches half of the best rate */
     int64_t matrix_permille, memory_permille;   /* the best share of the rates */
+    int64_t other_permille;             /* of the rate of operations, by what is not one product: attention */
+    int64_t other_half_depth;           /* heads this wide reach half of that */
+    int named;
+    struct named_share share[CLUSTER_MOST_NAMED];       /* of operations that are slower than memory_permille says */
     picoseconds launch;                 /* of a kernel on the device */
     picoseconds issue, step;            /* the host's time to issue a kernel; and for a step besides */
     char source[400];

@@ -38,15 +38,19 @@ static inline void dev_charge(struct device *d, const char *what, struct tensor 
     device_charge(d, what, elementwise_cost(tensor_count(X), tensors, flops_each, X.dtype));
 }
 
-/* A pass of Y = X W' for `rows` rows of X or Y: the three take the same operations and bytes, in other shapes. */
+/* A pass of Y = X W' for N rows of X and Y: the three take the same operations and bytes, in other shapes. */
+static inline struct op_cost product_cost(enum product_pass pass, int64_t N, int64_t I, int64_t O, enum dtype t)
+{
+    struct op_cost c = linear_cost(N, I, O, t);
+    if (pass == PRODUCT_INPUT) c.columns = I, c.depth = O;
+    if (pass == PRODUCT_WEIGHT) c.rows = O, c.columns = I, c.depth = N;
+    return c;
+}
+
 static inline void dev_charge_linear(struct device *d, enum product_pass pass, struct tensor rows, struct tensor W)
 {
     static const char *const what[] = { "linear forward", "linear backward input", "linear backward weight" };
-    struct op_cost c = linear_cost(tensor_rows(rows), tensor_cols(W), tensor_rows(W), d->dtype);
-    const int64_t N = c.rows, O = c.columns, I = c.depth;
-    if (pass == PRODUCT_INPUT) c.columns = I, c.depth = O;
-    if (pass == PRODUCT_WEIGHT) c.rows = O, c.columns = I, c.depth = N;
-    device_charge(d, what[pass], c);
+    device_charge(d, what[pass], product_cost(pass, tensor_rows(rows), tensor_cols(W), tensor_rows(W), d->dtype));
 }
 
 /* To another format: Y = X, rounded. */

@@ -1,5 +1,6 @@
 #include "emulated_devices/device/kernel.h"
 #include <math.h>
+#include <string.h>
 
 static double upward(double a, double b) { return ceil(a / b); }
 static double larger(double a, double b) { return a > b ? a : b; }
@@ -34,7 +35,26 @@ picoseconds kernel_product(const struct cluster *c, enum dtype t, struct product
 
 uint64_t whole_units(double x) { return x > 0 ? (uint64_t)fmin(ceil(x), 0x1p62) : 0; }
 
-picoseconds kernel_time(const struct cluster *c, enum dtype t, struct op_cost cost)
+/* The share of the memory's rate that the cluster has for this very operation; 0: none. */
+static int64_t named_permille(const struct kernels *k, const char *what)
+{
+    for (int i = 0; i < k->named; i++)
+        if (strcmp(k->share[i].name, what) == 0) return k->share[i].permille;
+    return 0;
+}
+
+/* Attention has terms and no shape. */
+static picoseconds other_time(const struct cluster *c, enum dtype t, const char *what, struct op_cost cost)
+{
+    const struct kernels *k = &c->kernels;
+    const int64_t own = named_permille(k, what);
+    const double deeper = cost.depth > 0 ? (double)(cost.depth + k->other_half_depth) / (double)cost.depth : 1;
+    const double memory = at_share(cost.bytes, c->memory_rate, own > 0 ? own : k->memory_permille);
+    const double work = own > 0 ? 0 : at_share(deeper * cost.flops, c->flop_rate[t], k->other_permille);
+    return k->launch + (picoseconds)ceil(larger(work, memory));
+}
+
+picoseconds kernel_time(const struct cluster *c, enum dtype t, const char *what, struct op_cost cost)
 {
     const struct kernels *k = &c->kernels;
     if (k->units == 0) {
@@ -43,9 +63,8 @@ picoseconds kernel_time(const struct cluster *c, enum dtype t, struct op_cost co
         return arithmetic > memory ? arithmetic : memory;
     }
     if (cost.flops == 0 && cost.bytes == 0) return 0;
-    if (cost.rows > 0) return kernel_product(c, t, (struct product){ cost.rows, cost.columns, cost.depth, 1 });
-    return k->launch + (picoseconds)ceil(larger(at_share(cost.flops, c->flop_rate[t], k->matrix_permille),
-                                                at_share(cost.bytes, c->memory_rate, k->memory_permille)));
+    return cost.rows > 0 ? kernel_product(c, t, (struct product){ cost.rows, cost.columns, cost.depth, 1 })
+                         : other_time(c, t, what, cost);
 }
 
 picoseconds kernel_bytes(const struct cluster *c, double bytes)

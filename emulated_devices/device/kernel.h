@@ -3,8 +3,10 @@
  * A cluster file may say how kernels fall short ("kernels", docs/virtual_clock.md).  A matrix product is cut into tiles
  * of its result, and the device's units compute one tile each at a time: a last wave with few tiles takes as long as a
  * full one.  A tile of depth k takes as long as k + half_depth at the best rate, so that a product of depth half_depth
- * reaches half of it.  What reads and writes memory reaches a share of its rate, and every kernel takes a while to
- * start.  Without "kernels" an operation takes the longer of arithmetic and memory traffic at the stated rates.
+ * reaches half of it.  What is not one product, such as attention, reaches a share of the rate of operations, the
+ * less the fewer terms its sums have; what reads and writes memory reaches a share of its rate, some operations one of
+ * their own; every kernel takes a while to start.  Without "kernels" an operation
+ * takes the longer of arithmetic and memory traffic at the stated rates.
  */
 #ifndef ORRERY_KERNEL_H
 #define ORRERY_KERNEL_H
@@ -12,8 +14,9 @@
 #include "emulated_devices/device/cluster.h"
 #include "ref/ops/ops.h"
 
-/** The time of an operation as one kernel: of a matrix product with its shape, if it has one. */
-picoseconds kernel_time(const struct cluster *, enum dtype, struct op_cost);
+/** The time of an operation as one kernel: of a matrix product with its shape, if it has one.
+ *  @param what  its name in traces. */
+picoseconds kernel_time(const struct cluster *, enum dtype, const char *what, struct op_cost);
 
 /* `count` products of [rows, depth] by [depth, columns]. */
 struct product { int64_t rows, columns, depth, count; };

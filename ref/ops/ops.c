@@ -51,7 +51,7 @@ struct op_cost attention_forward_cost(int64_t N, struct attention a, enum dtype 
 struct op_cost attention_backward_cost(int64_t N, struct attention a, enum dtype t)
 {
     struct op_cost c = attention_forward_cost(N, a, t);
-    return (struct op_cost){ .flops = 2.5 * c.flops, .bytes = 2 * c.bytes };
+    return (struct op_cost){ .flops = 2.5 * c.flops, .bytes = 2 * c.bytes, .depth = c.depth };
 }
 
 /* 2A for the score and 2A for the value of each pair and head. */
@@ -59,21 +59,23 @@ struct op_cost attention_part_forward_cost(double pairs, int64_t queries, int64_
                                            enum dtype t)
 {
     return (struct op_cost){ .flops = 4.0 * pairs * (double)(a.H * a.A),
-                             .bytes = (double)dtype_size(t) * (double)((2 * queries * a.H + 2 * keys * a.K) * a.A) };
+                             .bytes = (double)dtype_size(t) * (double)((2 * queries * a.H + 2 * keys * a.K) * a.A),
+                             .depth = a.A };
 }
 
 struct op_cost attention_part_backward_cost(double pairs, int64_t queries, int64_t keys, struct attention a,
                                             enum dtype t)
 {
     struct op_cost c = attention_part_forward_cost(pairs, queries, keys, a, t);
-    return (struct op_cost){ .flops = 2.5 * c.flops, .bytes = 2 * c.bytes };
+    return (struct op_cost){ .flops = 2.5 * c.flops, .bytes = 2 * c.bytes, .depth = c.depth };
 }
 
 struct op_cost attention_scores_cost(int64_t scores, int64_t queries, int64_t keys, struct attention a, enum dtype t)
 {
     return (struct op_cost){ .flops = 2.0 * (double)scores * (double)a.A,
                              .bytes = (double)dtype_size(dtype_wide(t)) * (double)scores +
-                                      (double)dtype_size(t) * (double)((queries * a.H + keys * a.K) * a.A) };
+                                      (double)dtype_size(t) * (double)((queries * a.H + keys * a.K) * a.A),
+                             .depth = a.A };
 }
 
 struct op_cost elementwise_cost(int64_t elements, int tensors, double flops_each, enum dtype t)

@@ -358,7 +358,8 @@ const struct ops *ops_for(enum dtype);
  * attention counts only the pairs of a query and a key that it sees. */
 struct op_cost {
     double flops, bytes;
-    int64_t rows, columns, depth;       /* of a matrix product's result, and the terms of each sum; else 0 */
+    int64_t rows, columns, depth;       /* of a matrix product's result, and the terms of each sum; else 0; of
+                                         * attention only depth: the width of a head */
 };
 
 /* Forward; each of the two backward parts costs the same. */

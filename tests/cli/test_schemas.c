@@ -121,6 +121,8 @@ static const struct { const char *schema, *words; int status; bool slow; } cases
     { "document", "bench plan --model tiny --devices 64 --json -", 0, true },
     { "document", "bench quantized --devices 2 --elements 64 --json -", 0, true },
     { "document", "bench offload --devices 1 --mib 1 --json -", 0, true },
+    { "calibrate", "calibrate --devices 1 --rounds 1 --json -", 0, true },
+    { "calibrate-check", "calibrate --check --devices 1 --quick --steps 2 --model tiny --json -", 0, true },
     { "bench-step", "bench step --model tiny --runs 1 --rounds 1 --json -", 0, true },
     { "list", "list --json -", 0, false },
     { "list", "list ring --json -", 0, false },

@@ -19,7 +19,9 @@ static struct cluster short_of(void)
 {
     struct cluster c = plain;
     c.kernels = (struct kernels){ .units = 4, .tile_rows = 8, .tile_columns = 16, .half_depth = 32,
-                                  .matrix_permille = 500, .memory_permille = 250, .launch = 7000 };
+                                  .matrix_permille = 500, .memory_permille = 250, .other_permille = 200,
+                                  .other_half_depth = 30, .launch = 7000, .named = 1,
+                                  .share = { { "dropout", 50 } } };
     return c;
 }
 
@@ -66,8 +68,15 @@ static void test_the_clock_charges_them(void **state)
     const picoseconds then = clock.now;
     clock_compute(&clock, "bytes", elementwise_cost(100, 2, 1, F32));
     assert_int_equal(clock.now - then, 7000 + 800 * 40);
+    clock_compute(&clock, "attention", (struct op_cost){ .flops = 3000, .bytes = 10 });        /* a fifth of the rate */
+    picoseconds now = then + 7000 + 800 * 40 + 7000 + 3000 * 5;
+    assert_int_equal(clock.now, now);
+    clock_compute(&clock, "attention", (struct op_cost){ .flops = 3000, .bytes = 10, .depth = 10 });    /* 40 / 10 */
+    assert_int_equal(clock.now, now += 7000 + 3000 * 5 * 4);
+    clock_compute(&clock, "dropout", (struct op_cost){ .flops = 1e6, .bytes = 100 });   /* its share: 200 ps a byte */
+    assert_int_equal(clock.now, now += 7000 + 100 * 200);
     clock_compute(&clock, "nothing", (struct op_cost){ .flops = 0 });
-    assert_int_equal(clock.now - then, 7000 + 800 * 40);
+    assert_int_equal(clock.now, now);
     clock_open(&clock, &plain, F32);
     clock_compute(&clock, "product", linear_cost(100, 200, 300, F32));
     assert_int_equal(clock.now, 2 * 100 * 200 * 300);

@@ -3,9 +3,10 @@
  * The misfit is the mean of |log(ours/measured)|, so that a few odd measurements do not decide, and a little for how
  * far each constant is from a value that data sheets and experience suggest: what the steps say nothing about stays
  * there.
- * J. Nelder and R. Mead's simplex (doi:10.1093/comjnl/7.4.308) searches for the logarithms of the constants.
+ * A simplex (cli/simplex.h) searches for the logarithms of the constants.
  */
 #include "emulated_devices/cli/bench/published.h"
+#include "emulated_devices/cli/simplex.h"
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -65,8 +66,9 @@ static double misfit_of(struct fit *f, double *mean)
     return *mean = sum / f->list.count;
 }
 
-static double misfit(struct fit *f, const double p[CONSTANTS])
+static double misfit(void *context, const double *p)
 {
+    struct fit *f = context;
     double x[CONSTANTS], far = 0, mean;
     for (int i = 0; i < CONSTANTS; i++) x[i] = exp(p[i]);
     set_constants(&f->cluster, x);
@@ -74,69 +76,12 @@ static double misfit(struct fit *f, const double p[CONSTANTS])
     return misfit_of(f, &mean) + .001 * far / CONSTANTS;
 }
 
-/* ---- the simplex ------------------------------------------------------------------------------------------------- */
-
-struct corner { double p[CONSTANTS], misfit; };
-
-static int by_misfit(const void *a, const void *b)
-{
-    const double x = ((const struct corner *)a)->misfit, y = ((const struct corner *)b)->misfit;
-    return (x > y) - (x < y);
-}
-
-/* The worst corner moved through the centre of the others. */
-static struct corner moved(struct fit *f, const struct corner s[CONSTANTS + 1], double by)
-{
-    struct corner c;
-    for (int i = 0; i < CONSTANTS; i++) {
-        double centre = 0;
-        for (int k = 0; k < CONSTANTS; k++) centre += s[k].p[i] / CONSTANTS;
-        c.p[i] = centre + by * (s[CONSTANTS].p[i] - centre);
-    }
-    c.misfit = misfit(f, c.p);
-    return c;
-}
-
-static void shrink(struct fit *f, struct corner s[CONSTANTS + 1])
-{
-    for (int k = 1; k <= CONSTANTS; k++) {
-        for (int i = 0; i < CONSTANTS; i++) s[k].p[i] = (s[k].p[i] + s[0].p[i]) / 2;
-        s[k].misfit = misfit(f, s[k].p);
-    }
-}
-
-static void search(struct fit *f, struct corner s[CONSTANTS + 1])
-{
-    for (int n = 0; n < EVALUATIONS && !f->e; n += 2) {
-        qsort(s, CONSTANTS + 1, sizeof *s, by_misfit);
-        struct corner c = moved(f, s, -1);
-        if (c.misfit < s[0].misfit) {
-            const struct corner further = moved(f, s, -2);
-            s[CONSTANTS] = further.misfit < c.misfit ? further : c;
-        } else if (c.misfit < s[CONSTANTS - 1].misfit) s[CONSTANTS] = c;
-        else {
-            c = moved(f, s, c.misfit < s[CONSTANTS].misfit ? -.5 : .5);
-            if (c.misfit < s[CONSTANTS].misfit) s[CONSTANTS] = c;
-            else shrink(f, s), n += CONSTANTS;
-        }
-    }
-    qsort(s, CONSTANTS + 1, sizeof *s, by_misfit);
-}
-
-/* Twice, the second time around the best corner, because a simplex can collapse. */
 static void fit_constants(struct fit *f, double best[CONSTANTS])
 {
-    struct corner s[CONSTANTS + 1];
-    for (int i = 0; i < CONSTANTS; i++) s[0].p[i] = log(constants[i].usual);
-    for (int again = 0; again < 2; again++) {
-        for (int k = 0; k <= CONSTANTS; k++) {
-            memcpy(s[k].p, s[0].p, sizeof s[k].p);
-            if (k > 0) s[k].p[k - 1] += .7 * constants[k - 1].spread;
-            s[k].misfit = misfit(f, s[k].p);
-        }
-        search(f, s);
-    }
-    for (int i = 0; i < CONSTANTS; i++) best[i] = exp(s[0].p[i]);
+    double p[CONSTANTS], spread[CONSTANTS];
+    for (int i = 0; i < CONSTANTS; i++) p[i] = log(constants[i].usual), spread[i] = .7 * constants[i].spread;
+    simplex_minimise(misfit, f, CONSTANTS, p, spread, EVALUATIONS);
+    for (int i = 0; i < CONSTANTS; i++) best[i] = exp(p[i]);
     set_constants(&f->cluster, best);
     get_constants(&f->cluster, best);
 }

@@ -14,8 +14,6 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/wait.h>
-#include <unistd.h>
 
 enum { MAX_RUNS = 1000, MAX_ROUNDS = 100, GEMM_SIZE = 2048 };
 
@@ -131,21 +129,15 @@ static double train_seconds(const char *program, const struct bench_step *b, con
     if (path == NULL) return -1;
     const int number[] = { m->dp, m->tp, m->pp, b->runs, (int)b->batch };
     for (int i = 0; i < 5; i++) snprintf(words[i], sizeof words[i], "%d", number[i]);
-    const pid_t child = fork();
-    if (child == 0) {
-        if (freopen("/dev/null", "w", stdout) == NULL) _exit(1);
-        execlp(program, program, "train", "--model", b->model, "--dp", words[0], "--tp", words[1], "--pp", words[2],
-               "--steps", words[3], "--batch", words[4], "--tensor", m->tensor, "--data-parallel",
-               m->data ? m->data : "ddp", "--backend", b->backend, "--dtype", b->dtype, "--json", path, (char *)NULL);
-        _exit(127);
-    }
-    int how = 0;
+    const char *const call[] = {
+        program, "train", "--model", b->model, "--dp", words[0], "--tp", words[1], "--pp", words[2], "--steps",
+        words[3], "--batch", words[4], "--tensor", m->tensor, "--data-parallel", m->data ? m->data : "ddp", "--backend",
+        b->backend, "--dtype", b->dtype, "--json", path, NULL
+    };
     double seconds = -1;
     cJSON *root = NULL;
-    if (child > 0) waitpid(child, &how, 0);
-    if (!WIFEXITED(how) || WEXITSTATUS(how) != 0)
-        fail(err, ERR_COMM, "orrery train --dp %d --tp %d --pp %d --tensor %s failed", m->dp, m->tp, m->pp, m->tensor);
-    else if (json_read(path, &root, err) == OK && json_double(root, path, "median_step_seconds", &seconds, err) != OK)
+    if (run_aside(call, err) == OK && json_read(path, &root, err) == OK &&
+        json_double(root, path, "median_step_seconds", &seconds, err) != OK)
         seconds = -1;
     cJSON_Delete(root);
     return seconds;

@@ -251,6 +251,8 @@ void step_operands(const struct data_parallel *, const struct unit *, struct int
 /* The cost of stepping elements: master and states are read and written, the gradient is read; the cost of rounding
  * masters. */
 struct op_cost step_cost(const struct data_parallel *, int64_t elements);
+/* gradient_bytes: of an element; 0 if it is not stored. */
+struct op_cost optimizer_cost(const struct optimizer *, enum dtype master, uint64_t gradient_bytes, int64_t elements);
 struct op_cost round_cost(const struct data_parallel *, int64_t elements);
 
 /* Round the masters that this device has stepped to its weights, and share these. */

@@ -42,11 +42,16 @@ void step_operands(const struct data_parallel *dp, const struct unit *u, struct 
     if (data_has_masters(dp)) device_convert(dp->device, o->weight, o->master);
 }
 
+struct op_cost optimizer_cost(const struct optimizer *o, enum dtype master, uint64_t gradient_bytes, int64_t n)
+{
+    const double each = (double)dtype_size(master) * (2 + 2 * o->states) + (double)gradient_bytes;
+    return (struct op_cost){ .flops = (double)o->operations * (double)n, .bytes = each * (double)n };
+}
+
 struct op_cost step_cost(const struct data_parallel *dp, int64_t n)
 {
-    const double each = (double)dtype_size(data_format(dp, KIND_MASTER)) * (2 + 2 * dp->optimizer->states)
-                        + (has_gradients(dp) ? (double)dtype_size(data_format(dp, KIND_GRADIENT)) : 0);
-    return (struct op_cost){ .flops = (double)dp->optimizer->operations * (double)n, .bytes = each * (double)n };
+    return optimizer_cost(dp->optimizer, data_format(dp, KIND_MASTER),
+                          has_gradients(dp) ? dtype_size(data_format(dp, KIND_GRADIENT)) : 0, n);
 }
 
 struct op_cost round_cost(const struct data_parallel *dp, int64_t n)

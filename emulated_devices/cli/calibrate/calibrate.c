@@ -1,0 +1,234 @@
+/* calibrate.c -- `orrery calibrate`: this machine as a cluster file, and how well its clock tells the time here. */
+#include "emulated_devices/cli/calibrate/calibrate.h"
+#include "emulated_devices/comm/comm.h"
+#include "ref/io/document.h"
+#include "ref/io/json.h"
+#include "ref/io/table.h"
+#include "ref/io/terminal.h"
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+#include <unistd.h>
+
+enum { USUAL_ROUNDS = 60, QUICK_ROUNDS = 10, CHECK_ROUNDS = 3 };
+
+struct asked {
+    const char *out, *json, *dtype, *models, *cluster;
+    int devices, rounds, steps;
+    bool quick, check, quiet;
+    bool rounds_given, steps_given, devices_given, models_given, cluster_given;
+};
+
+struct result { const struct calibration *m; const struct cluster *c; const struct misfit *far; };
+
+/* ---- the report -------------------------------------------------------------------------------------------------- */
+
+static double percent(double clock, double timed) { return 100 * (clock / timed - 1); }
+
+static void name_of_volley(const struct volley *v, char *text, size_t room)
+{
+    snprintf(text, room, "%d message%s of %s", v->messages, plural(v->messages), size_format(v->bytes).text);
+}
+
+static void print_rows(const struct result *r)
+{
+    struct table t = table_start(NULL, 1, "what\tleast us\tmedian us\tclock us\terror %");
+    for (int i = 0; i < r->m->works; i++) {
+        const struct work *w = &r->m->work[i];
+        const double clock = work_time(r->c, r->m->dtype, w);
+        table_row(&t, "%s\t%.1f\t%.1f\t%.1f\t%+.1f", w->name, 1e6 * w->took.least, 1e6 * w->took.median, 1e6 * clock,
+                  percent(clock, w->took.least));
+    }
+    for (int i = 0; i < r->m->volleys; i++) {
+        const struct volley *v = &r->m->volley[i];
+        const double clock = volley_time(&r->c->link[0], v);
+        char what[48];
+        name_of_volley(v, what, sizeof what);
+        table_row(&t, "%s\t%.1f\t%.1f\t%.1f\t%+.1f", what, 1e6 * v->took.least, 1e6 * v->took.median, 1e6 * clock,
+                  percent(clock, v->took.least));
+    }
+    table_end(&t);
+}
+
+/* How much longer than the least the median round took, over everything: the neighbours. */
+static double noise(const struct calibration *m)
+{
+    double sum = 0;
+    for (int i = 0; i < m->works; i++) sum += m->work[i].took.median / m->work[i].took.least;
+    for (int i = 0; i < m->volleys; i++) sum += m->volley[i].took.median / m->volley[i].took.least;
+    return sum / (m->works + m->volleys);
+}
+
+static void print_report(const struct result *r)
+{
+    const struct calibration *m = r->m;
+    const struct kernels *k = &r->c->kernels;
+    const struct link *l = &r->c->link[0];
+    const double rate = 1e-3 * (double)r->c->flop_rate[m->dtype];
+    say(stdout, 0, "%d device%s on %d core%s, %d thread%s each, %s; all work at once, the least of %d rounds",
+        m->devices, plural(m->devices), m->cores, plural(m->cores), m->threads, plural(m->threads),
+        dtype_name(m->dtype), m->rounds);
+    if (m->devices > m->cores)
+        say(stdout, 0, "the devices share the cores: times of work are of a whole core, multiplied by devices / cores");
+    printf("\n");
+    print_rows(r);
+    printf("\n");
+    say(stdout, 8, "device  %.1f GFLOP/s in products, half of it at depth %lld, tiles of %lld x %lld; "
+        "%.1f in attention, half of it in heads of %lld; memory %.1f GB/s; %.2f us a call",
+        rate * (double)k->matrix_permille / 1000, (long long)k->half_depth, (long long)k->tile_rows,
+        (long long)k->tile_columns, rate * (double)k->other_permille / 1000, (long long)k->other_half_depth,
+        1e-3 * (double)r->c->memory_rate, 1e-6 * (double)k->launch);
+    if (m->volleys > 0)
+        say(stdout, 8, "link    latency %.2f us, gap %.2f us, %.2f GB/s", 1e-6 * (double)l->latency,
+            1e-6 * (double)l->gap, 1e-3 * (double)l->rate);
+    say(stdout, 8, "misfit  products %.1f %%, attention %.1f %%, other operations %.1f %%, messages %.1f %%",
+        100 * r->far->kind[WORK_PRODUCT], 100 * r->far->kind[WORK_ATTENTION], 100 * r->far->kind[WORK_MEMORY],
+        100 * r->far->volleys);
+    say(stdout, 8, "noise   the median round took %.2f times the least", noise(m));
+}
+
+/* ---- JSON -------------------------------------------------------------------------------------------------------- */
+
+static void add_row(cJSON *rows, const char *what, const char *kind, const struct rounds *took, double clock)
+{
+    cJSON *row = cJSON_CreateObject();
+    cJSON_AddItemToArray(rows, row);
+    cJSON_AddStringToObject(row, "what", what);
+    cJSON_AddStringToObject(row, "kind", kind);
+    cJSON_AddNumberToObject(row, "least_seconds", took->least);
+    cJSON_AddNumberToObject(row, "median_seconds", took->median);
+    cJSON_AddNumberToObject(row, "clock_seconds", clock);
+    cJSON_AddNumberToObject(row, "error_percent", percent(clock, took->least));
+}
+
+static enum error_code write_json(const char *path, const struct result *r, struct error *err)
+{
+    static const char *const kind[] = { "product", "attention", "memory" };
+    cJSON *root = document_start("orrery calibrate");
+    const struct calibration *m = r->m;
+    cJSON_AddNumberToObject(root, "devices", m->devices);
+    cJSON_AddNumberToObject(root, "cores", m->cores);
+    cJSON_AddNumberToObject(root, "threads", m->threads);
+    cJSON_AddNumberToObject(root, "rounds", m->rounds);
+    cJSON_AddStringToObject(root, "dtype", dtype_name(m->dtype));
+    cJSON_AddNumberToObject(root, "noise", noise(m));
+    cJSON *rows = cJSON_AddArrayToObject(root, "measured");
+    for (int i = 0; i < m->works; i++)
+        add_row(rows, m->work[i].name, kind[m->work[i].kind], &m->work[i].took,
+                work_time(r->c, m->dtype, &m->work[i]));
+    for (int i = 0; i < m->volleys; i++) {
+        char what[48];
+        name_of_volley(&m->volley[i], what, sizeof what);
+        add_row(rows, what, "messages", &m->volley[i].took, volley_time(&r->c->link[0], &m->volley[i]));
+    }
+    cJSON *far = cJSON_AddObjectToObject(root, "misfit");
+    for (enum work_kind k = 0; k <= WORK_MEMORY; k++) cJSON_AddNumberToObject(far, kind[k], r->far->kind[k]);
+    cJSON_AddNumberToObject(far, "messages", r->far->volleys);
+    cJSON_AddItemToObject(root, "cluster", cluster_document(r->c));
+    const enum error_code e = fail_about(err, json_write(path, root, err), "--json");
+    cJSON_Delete(root);
+    return e;
+}
+
+/* ---- measuring --------------------------------------------------------------------------------------------------- */
+
+static const char *now(char text[32])
+{
+    const time_t t = time(NULL);
+    struct tm parts;
+    strftime(text, 32, "%Y-%m-%d %H:%M UTC", gmtime_r(&t, &parts));
+    return text;
+}
+
+static enum error_code tell(const struct asked *a, const struct calibration *m, struct error *err)
+{
+    struct cluster c;
+    struct misfit far;
+    char when[32];
+    const struct result r = { m, &c, &far };
+    enum error_code e = calibration_fit(m, &c, &far, err);
+    if (e) return e;
+    cluster_describe(&c, m, now(when));
+    if (!a->quiet) print_report(&r);
+    if (a->out) e = fail_about(err, cluster_write(a->out, &c, err), "--out");
+    if (!e && a->out && !a->quiet) say(stdout, 8, "written %s; orrery train --cluster reads it", a->out);
+    return !e && a->json ? write_json(a->json, &r, err) : e;
+}
+
+static enum error_code measure(struct comm *world, const void *asked, struct error *err)
+{
+    const struct asked *a = asked;
+    struct calibration *m = calloc(1, sizeof *m);
+    enum error_code e = comm_agree(world, m ? OK : fail(err, ERR_MEMORY, "no memory to measure"), err);
+    if (!e) m->rounds = a->rounds, e = calibration_measure(world, m, err);
+    if (!e && world->rank == 0) e = tell(a, m, err);
+    free(m);
+    return comm_agree(world, e, err);
+}
+
+/* ---- the command ------------------------------------------------------------------------------------------------- */
+
+static enum error_code parse(struct asked *a, int argc, char **argv, bool *help, struct error *err)
+{
+    const struct option table[] = {
+        { "--devices", "N", OPTION_INT, &a->devices, .min = 1, .max = CALIBRATE_MOST_DEVICES,
+          .given = &a->devices_given, .help = "for so many devices; default: as many as there are cores; with --check "
+                                              "at most so many, 4" },
+        { "--out", "FILE", OPTION_STRING, &a->out, .help = "write a cluster file: --cluster FILE" },
+        { "--dtype", "NAME", OPTION_CHOICE, &a->dtype, .choices = number_formats, .help = "format of the tensors" },
+        { "--rounds", "N", OPTION_INT, &a->rounds, .min = 1, .max = CALIBRATE_MOST_ROUNDS, .given = &a->rounds_given,
+          .help = "everything is timed once a round, and the least counts; default: 60; with --check runs of each "
+                  "mesh, 3" },
+        { "--quick", NULL, OPTION_SWITCH, &a->quick, .help = "10 rounds; with --check 1, and fewer steps" },
+        { .kind = OPTION_HEADING, .help = "Hold the clock against this machine" },
+        { "--check", NULL, OPTION_SWITCH, &a->check,
+          .help = "train on some meshes: virtual time beside the wall clock's, the error in per cent" },
+        { "--model", "A,B", OPTION_STRING, &a->models, .given = &a->models_given, .help = "presets that are trained" },
+        { "--cluster", "FILE", OPTION_STRING, &a->cluster, .given = &a->cluster_given,
+          .help = "a file that --out has written; default: each number of devices is measured first" },
+        { "--steps", "N", OPTION_INT, &a->steps, .min = 2, .max = 1000, .given = &a->steps_given,
+          .help = "of each run; the first is to warm up" },
+        { .kind = OPTION_HEADING, .help = "Output" },
+        { "--json", "FILE", OPTION_STRING, &a->json, .help = "everything as JSON; - for stdout, and no table" },
+        { "--quiet", NULL, OPTION_SWITCH, &a->quiet, .help = "no table" },
+        { 0 }
+    };
+    return parse_command(
+        "calibrate", "[--out FILE] | --check",
+        "Measure this machine as a cluster: matrix products of several sizes, attention, operations that mostly read\n"
+        "and write, the start of a call, and messages between devices, on all devices at once. With more devices\n"
+        "than cores these are shares of a core.",
+        argc - 2, argv + 2, table, help, err);
+}
+
+static enum error_code take(struct asked *a, struct error *err)
+{
+    if (a->check && a->out) return fail(err, ERR_USAGE, "--out: a check writes no cluster file");
+    if (!a->check && (a->models_given || a->cluster_given || a->steps_given))
+        return fail(err, ERR_USAGE, "%s: only with --check",
+                    a->models_given ? "--model" : a->cluster_given ? "--cluster" : "--steps");
+    if (!a->devices_given) a->devices = a->check ? 4 : (int)sysconf(_SC_NPROCESSORS_ONLN);
+    if (a->devices > CALIBRATE_MOST_DEVICES) a->devices = CALIBRATE_MOST_DEVICES;
+    if (!a->rounds_given) a->rounds = a->check ? (a->quick ? 1 : CHECK_ROUNDS) : a->quick ? QUICK_ROUNDS : USUAL_ROUNDS;
+    if (a->quick && !a->steps_given) a->steps = 5;
+    a->quiet = a->quiet || (a->json && strcmp(a->json, "-") == 0);
+    return OK;
+}
+
+enum error_code command_calibrate(int argc, char **argv, int *status, struct error *err)
+{
+    struct asked a = { .dtype = "fp32", .models = "tiny,small,llama-small", .steps = 12 };
+    bool help;
+    enum error_code e = parse(&a, argc, argv, &help, err);
+    if (e || help) return e;
+    e = take(&a, err);
+    if (e) return e;
+    if (a.check) {
+        const struct calibrate_check c = { argv[0], a.models, a.cluster, a.dtype, a.json, a.devices, a.rounds, a.steps,
+                                           a.quick, a.quiet };
+        return calibrate_check(&c, err);
+    }
+    return under_launcher() ? be_a_device(dtype_by_name(a.dtype), NULL, measure, &a, err)
+                            : launch_devices(a.devices, argc, argv, status, err);
+}

@@ -1,0 +1,35 @@
+# `orrery calibrate`: the file it writes is a cluster; a check runs; words that are wrong.  No time is compared.
+. "$(dirname "$0")/lib.sh"
+
+test_measures() {
+    run calibrate --devices 2 --rounds 1 --out this.json --json all.json; expect_status 0; expect_silent
+    expect_columns 160; expect_file this.json
+    expect_out '^2 devices on [0-9]+ cores?, [0-9]+ threads? each, fp32; all work at once, the least of 1 rounds$'
+    expect_out '^  product 256 x 96 x 384 +[0-9.]+ '; expect_out '^  dropout, '; expect_out '^  8 messages of 1K '
+    expect_out '^link    latency '; expect_out '^written this.json'
+    grep -q '"format":	"orrery calibrate"' all.json || complain 'its JSON has no format'
+    grep -q '"dropout":	[0-9]' this.json || complain 'the file has no share of dropout'
+    # What is in the file is what a run is told, and nothing but it.
+    run plan --model tiny --dp 2 --cluster this.json --json -; expect_status 0; expect_out '"cluster":	"this-machine-2"'
+    run plan --model tiny --dp 4 --cluster this.json; expect_status 2; expect_error 'it has 2 devices; the mesh has 4'
+    run plan --model tiny --dp 2 --dtype fp64 --cluster this.json; expect_status 2; expect_error 'does not say how fast'
+    run calibrate --check --devices 1 --quick --steps 2 --model tiny,llama-tiny --cluster this.json --json check.json
+    expect_status 0; expect_out '^  llama-tiny +one device +[0-9.]+ '; expect_no_out 'dp 2'
+    grep -q '"virtual_seconds"' check.json || complain 'its JSON has no virtual time'
+}
+
+test_refusals() {
+    run calibrate --help;                                expect_status 0; expect_out '^usage: orrery calibrate'
+    run calibrate --devices 0;                           expect_status 2; expect_error '--devices'
+    run calibrate --rounds 0;                            expect_status 2; expect_error '--rounds'
+    run calibrate --out this.json --check;               expect_status 2; expect_error '--out: a check writes no cluster'
+    run calibrate --cluster toy;                         expect_status 2; expect_error '--cluster: only with --check'
+    run calibrate --steps 3;                             expect_status 2; expect_error '--steps: only with --check'
+    run calibrate --check --model nothing;               expect_status 2; expect_error '--model nothing'
+    run calibrate --check --model '';                    expect_status 2; expect_error '--model: must not be empty'
+    run calibrate --devices 1 --rounds 1 --out /nowhere/x.json; expect_status 1; expect_error '--out /nowhere/x.json'
+    run calibrate --check --devices 1 --quick --steps 2 --model tiny --cluster nothing; expect_status 1; expect_error 'orrery train: --cluster nothing'
+    expect_nothing
+}
+
+run_tests test_measures test_refusals
