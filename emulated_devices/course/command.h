@@ -48,7 +48,8 @@ bool command_take(struct judge *, const char *head, const char *name, const stru
 void command_add(struct command *, const char *words);
 
 /**
- * Run a command of orrery with these words, and with a JSON report; each of its processes may compute for half a minute.
+ * Run a command of orrery with these words, and with a JSON report; each of its processes may compute for half a
+ * minute.
  * @param name  of the command.
  * @param[out] r  for command_report_free, also on failure.
  * @return whether it ended by itself with a report; else the check has failed, for the reason that the command says.

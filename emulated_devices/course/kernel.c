@@ -59,7 +59,8 @@ static bool read_result(struct kernel_trial *t, FILE *from)
     for (int i = 0; i < t->reports; i++) {
         if (fgets(line, sizeof line, from) == NULL) return false;
         line[strcspn(line, "\n")] = 0;
-        for (char *at = line; *at; at++) *at = iscntrl((unsigned char)*at) ? '?' : *at;     /* kernels share its memory */
+        /* kernels share its memory */
+        for (char *at = line; *at; at++) *at = iscntrl((unsigned char)*at) ? '?' : *at;
         if (i == 0) memcpy(t->report, line, sizeof t->report);
     }
     return fread(t->y, sizeof *t->y, (size_t)t->m, from) == (size_t)t->m;

@@ -107,7 +107,8 @@ static bool directive_is_fine(const char *line, const char *contract, char name[
     while (isspace((unsigned char)*line)) line++;
     for (size_t n = 0; continues_name(*line) && n + 1 < sizeof word; n++) word[n] = *line++, word[n + 1] = 0;
     if (continues_name(*line) || !is_one_of(directives, word)) return false;
-    if (strcmp(word, "pragma") == 0) return !has_identifier(line, "dependency") && !has_identifier(line, "pch_preprocess");
+    if (strcmp(word, "pragma") == 0)
+        return !has_identifier(line, "dependency") && !has_identifier(line, "pch_preprocess");
     if (strcmp(word, "include") != 0) return true;
     if (sscanf(line, " %c%79[^>\"]%c", &open, name, &close) != 3) return false;
     if (!(open == '<' && close == '>') && !(open == '"' && close == '"')) return name[0] = 0, false;

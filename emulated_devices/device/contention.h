@@ -7,8 +7,8 @@
  *                     its device, from the arrival of its first byte to that of its last
  *   no progress       while the compute stream works, nobody looks after the device's messages: what waits for its
  *                     receiver moves only while neither device works, and other streams send, receive and wait only
- *                     while theirs does not.  Eager messages have been handed to the network, and move.  Latencies pass,
- *                     engines copy, and what another stream computes goes on.
+ *                     while theirs does not.  Eager messages have been handed to the network, and move.  Latencies
+ *                     pass, engines copy, and what another stream computes goes on.
  */
 #ifndef ORRERY_CONTENTION_H
 #define ORRERY_CONTENTION_H

@@ -139,7 +139,8 @@ static const char *name_of(enum stream s)
 {
     static const char *const name[STREAMS] = {
         [COMPUTE] = "compute", [COMMUNICATION] = "communication", [DISPATCH] = "dispatch",
-        [REDUCTION] = "reduction", [BESIDE] = "second pass", [FETCH] = "copy-in", [FLUSH] = "copy-out", [DRIVE] = "drive", [HOST] = "host",
+        [REDUCTION] = "reduction", [BESIDE] = "second pass", [FETCH] = "copy-in", [FLUSH] = "copy-out",
+        [DRIVE] = "drive", [HOST] = "host",
     };
     return name[s];
 }

@@ -279,7 +279,8 @@ enum error_code network_send(struct network *n, picoseconds at, int from, int to
         return fail(err, ERR_MEMORY, "no memory for a message on a shared link");
     }
     memcpy(f->link, way.link, (size_t)way.count * sizeof *f->link);
-    f->name = name, f->from = from, f->to = to, f->both = both, f->count = way.count, f->latency = latency_of(n, level, from, to);
+    f->name = name, f->from = from, f->to = to, f->both = both, f->count = way.count;
+    f->latency = latency_of(n, level, from, to);
     f->enters = at + f->latency, f->left = size_of(&n->cluster->link[level], bytes);
     while (*place && (*place)->enters <= f->enters) place = &(*place)->next;
     f->next = *place, *place = f;

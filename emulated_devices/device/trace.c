@@ -94,7 +94,8 @@ void trace_free(struct trace *t)
 static void write_row_name(FILE *f, const struct clock *c, int device, int row)
 {
     static const char *const stream[] = {
-        "compute", "communication", "dispatch", "reduction", "second pass", "copy from host", "copy to host", "drive", "host"
+        "compute", "communication", "dispatch", "reduction", "second pass", "copy from host", "copy to host", "drive",
+        "host"
     };
     char name[40];
     if (row < STREAMS) snprintf(name, sizeof name, "%s", stream[row]);

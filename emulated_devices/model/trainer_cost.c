@@ -12,8 +12,8 @@ static uint64_t activation_message(const void *context, int micro)
     return stage_message_bytes(&t->stage[0], micro);
 }
 
-/* Walk the list of actions.  A received input is held from when its receive is posted, everything else from forward on; both until the
- * end of backward for the weights. */
+/* Walk the list of actions.  A received input is held from when its receive is posted, everything else from forward on;
+ * both until the end of backward for the weights. */
 struct held trainer_activations(const struct trainer *t)
 {
     const struct schedule *s = &t->schedule;

@@ -243,7 +243,7 @@ static void check(struct dump *d)
     const struct single_batch batch = { g->ids, g->labels, g->B, g->S };
     struct error err;
     d->checked = d->stepwise = d->wrong = d->lacking = d->unknown = 0, d->largest = 0;
-    const struct single_source source = { fetch, found, d, parts_of };
+    const struct single_source source = { .fetch = fetch, .found = found, .context = d, .parts = parts_of };
     struct rounding rounding = rounding_of(d->format, d->sums, d->parts);
     rounding.fused = d->fused, rounding.stored_norms = d->stored_norms;
     if (replay_check(&g->config, batch, rounding, source, &err) != OK)

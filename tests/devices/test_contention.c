@@ -1,5 +1,5 @@
-/* A crew's events replayed in order of time, against closed forms: links that devices share, messages that slow computing,
- * devices that do not look after messages while they compute; and what a description of these must have.
+/* A crew's events replayed in order of time, against closed forms: links that devices share, messages that slow
+ * computing, devices that do not look after messages while they compute; and what a description of these must have.
  * tier: check
  */
 #include "emulated_devices/collectives/collective.h"
@@ -387,8 +387,8 @@ static void test_nobody_looks_after_messages(void **state)
     near("it by its own clock", slowest_alone(&c, 2, ring_beside_work), step + sum + step);
 }
 
-/* The second fills the 60 us and goes on after the first.  Messages of 50 us that take twice the time of what they meet:
- * beside the first exchange, from 23 to 73 us, 25 us are done, and 25 more begin later. */
+/* The second fills the 60 us and goes on after the first.  Messages of 50 us that take twice the time of what they
+ * meet: beside the first exchange, from 23 to 73 us, 25 us are done, and 25 more begin later. */
 static void test_passes_side_by_side(void **state)
 {
     (void)state;

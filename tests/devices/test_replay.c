@@ -314,7 +314,7 @@ static void golden_files_are_right(void **state)
         const struct golden *g = &d.golden;
         const struct single_batch batch = { g->ids, g->labels, g->B, g->S };
         if (replay_check(&g->config, batch, rounding_of(F64, F64, 1),
-                         (struct single_source){ fetch_golden, found, &d, NULL }, &err) != OK)
+                         (struct single_source){ .fetch = fetch_golden, .found = found, .context = &d }, &err) != OK)
             fail_msg("%s: %s", all.gl_pathv[i], err.text);
         if (d.wrong || d.stepwise || d.lacking)
             fail_msg("%s: %d wrong, the first is %s, %g times its bound; %d by steps, %d lack an input",
@@ -344,7 +344,8 @@ static void what_is_not_recomputed_is_named(void **state)
                                   { NULL, "a new operation", { 0, -1, -1 }, 1, .weight = -1, .bias = -1 } };
     const struct single_graph graph = { slot, node, 2, 2 };
     if (single_check(&g->config, &graph, (struct single_batch){ g->ids, g->labels, g->B, g->S },
-                     rounding_of(F64, F64, 1), (struct single_source){ fetch, found, &d, NULL }, &err) != OK)
+                     rounding_of(F64, F64, 1),
+                     (struct single_source){ .fetch = fetch, .found = found, .context = &d }, &err) != OK)
         fail_msg("%s", err.text);
     assert_int_equal(d.checked, 5);             /* two tensors, the gradients of embedding and matrix, the norm */
     assert_int_equal(d.wrong + d.lacking, 0);

@@ -281,8 +281,8 @@ static void expect_drops(bool by_weight, const double x[TOKENS], const bool drop
 static void test_drops(void **state)
 {
     static const double x[TOKENS] = { 1, 0.75, 0.5 }, equal[TOKENS] = { 1, 0.5, 0.5 };
-    static const bool first[TOKENS] = { true }, second[TOKENS] = { false, true }, third[TOKENS] = { false, false, true },
-                      none[TOKENS] = { false }, two[TOKENS] = { true, true };
+    static const bool first[TOKENS] = { true }, second[TOKENS] = { false, true },
+                      third[TOKENS] = { false, false, true }, none[TOKENS] = { false }, two[TOKENS] = { true, true };
     const double near = 1 / (1 + exp(-0.75)) - 1 / (1 + exp(-0.5)), far = 1 / (1 + exp(-1.0)) - 1 / (1 + exp(-0.5));
     (void)state;
     expect_drops(true, x, third, 0, third, -1, 0);
@@ -292,7 +292,8 @@ static void test_drops(void **state)
     expect_drops(true, equal, second, 0, second, 1, 0);
     expect_drops(true, x, none, 1, third, 2, NAN);              /* more than there is room for, and fewer */
     expect_drops(true, x, two, 1, third, 0, NAN);
-    expect_drops(false, equal, third, 0, third, -1, 0);         /* which rows come first is never a matter of rounding */
+    /* which rows come first is never a matter of rounding */
+    expect_drops(false, equal, third, 0, third, -1, 0);
     expect_drops(false, equal, second, INFINITY, third, -1, 0);
 }
 

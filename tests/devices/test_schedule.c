@@ -569,7 +569,7 @@ static void test_validator_names_the_fault(void **state)
     s.stage_of[1][0] = 0;
     expect_fault(&s, "stage 1 is on no device");
     s = small();
-    s.actions[1][s.count[1]++] = (struct action){ SEND_ACTIVATION, 0, 0, 0 };
+    s.actions[1][s.count[1]++] = (struct action){ .kind = SEND_ACTIVATION };
     expect_fault(
         &s,
         "device 1, action 12: sa0 of chunk 0: no message is needed: the neighbouring stage is here, or there is none");

@@ -184,14 +184,14 @@ static const struct bad bad[] = {
     { HEAD "device 0: F0 F1 B0 B1 U1\ndevice 1: F0 B0 F1 B1\n",
       "f:8: device 0, action 8: U1 of chunk 0: no U: the step ends with the list" },
     { HEAD "device 0: &F0 F1 B0 B1\ndevice 1: F0 B0 F1 B1\n",
-      "f:8: device 0, action 0: F0 of chunk 0: it is beside the action before it: expected an F, B or I after another of these that is "
-      "not beside a third" },
+      "f:8: device 0, action 0: F0 of chunk 0: it is beside the action before it: expected an F, B or I after "
+      "another of these that is not beside a third" },
     { HEAD "device 0: F0 F1 &B0 &B1\ndevice 1: F0 B0 F1 B1\n",
-      "f:8: device 0, action 7: B1 of chunk 0: it is beside the action before it: expected an F, B or I after another of these that is "
-      "not beside a third" },
+      "f:8: device 0, action 7: B1 of chunk 0: it is beside the action before it: expected an F, B or I after "
+      "another of these that is not beside a third" },
     { HEAD "device 0: F0 F1 B0 I1 &W1\ndevice 1: F0 B0 F1 B1\n",
-      "f:8: device 0, action 8: W1 of chunk 0: it is beside the action before it: expected an F, B or I after another of these that is "
-      "not beside a third" },
+      "f:8: device 0, action 8: W1 of chunk 0: it is beside the action before it: expected an F, B or I after "
+      "another of these that is not beside a third" },
     { HEAD "device 1: F0 B0 F1 B1\n", "f: device 0: F0 of chunk 0 is missing (forward of a stage)" },
     { HEAD "device 0: F0 B0\ndevice 0: F1 B1\ndevice 1: F1 B1\ndevice 1: F0 B0\n",
       "f:8: deadlock: device 0, action 2 (rg0 of chunk 0) waits for device 1; device 1, action 0 (ra1 of chunk 0) "

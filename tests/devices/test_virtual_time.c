@@ -262,8 +262,8 @@ static const struct stage_operations stage = { .compute = stage_compute,
 
 /* The same lists, played by one process that keeps every device's time: an action runs as soon as its device has come
  * to it and what it needs is known.  eager: a message leaves when it is sent;
- * else when its receive is posted as well: where it is reached, or, with n receives ahead, the k-th when the (k-n)-th is
- * done. */
+ * else when its receive is posted as well: where it is reached, or, with n receives ahead, the k-th when the (k-n)-th
+ * is done. */
 static picoseconds played(const struct schedule *s, bool eager, picoseconds *end)
 {
     static picoseconds sent[2][MICROS][16], done[16][2 * MICROS];

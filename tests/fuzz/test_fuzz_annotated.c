@@ -1,4 +1,5 @@
-/* A lesson's source with its marks, and a change to it, from anybody: refused in a line, or texts without marks.  A NUL is between the two.
+/* A lesson's source with its marks, and a change to it, from anybody: refused in a line, or texts without marks.  A NUL
+ * is between the two.
  * tier: check
  */
 #include "emulated_devices/course/annotated.h"
@@ -12,7 +13,8 @@ static const struct lesson lesson = {
 static void look_at(char *text, const struct error *err)
 {
     if (text == NULL)
-        must(err->code != OK && err->text[0] != '\0' && strpbrk(err->text, "\n\r\033") == NULL, "refused with: %s", err->text);
+        must(err->code != OK && err->text[0] != '\0' && strpbrk(err->text, "\n\r\033") == NULL, "refused with: %s",
+             err->text);
     free(text);
 }
 

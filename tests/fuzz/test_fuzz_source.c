@@ -1,4 +1,5 @@
-/* A text of C from anybody: it may be compiled, or a line says why not; and what a compiler would include is in the text as it stands.
+/* A text of C from anybody: it may be compiled, or a line says why not; and what a compiler would include is in the
+ * text as it stands.
  * tier: check
  */
 #include "emulated_devices/course/source.h"

@@ -1,7 +1,8 @@
 /* sbp.c -- what a few signatures make of an MLP or a model's block: every operation, and what must travel for it. */
 #include "emulated_devices/cli/cli.h"
 #include "emulated_devices/model/sbp_graph.h"
-#include "emulated_devices/schemes/sbp/assign.h"
+#include "emulated_devices/schemes/sbp/graph_file.h"
+#include "emulated_devices/schemes/sbp/trial.h"
 #include "ref/io/document.h"
 #include "ref/io/output.h"
 #include "ref/io/terminal.h"
@@ -11,6 +12,9 @@
 #include <string.h>
 
 enum { MOST_COSTS = 1 << 28 };
+
+/* Sums in another order, in fp64. */
+#define TRIAL_BOUND 1e-12
 
 struct drawing { const struct sbp_graph *graph; const struct assignment *assignment; int64_t elements; };
 
@@ -95,9 +99,11 @@ static void print_journey(void *context, int op, int operand, int tensor, const 
 
 /* @return OK, or ERR_CHECK if the journeys drawn, what each device sends and what was searched for do
  * not add up to the same. */
-static enum error_code print_summary(const struct sbp_graph *g, const struct assignment *a, int64_t drawn,
+static enum error_code print_summary(const struct sbp_graph *g, const struct assignment *a, int64_t drawn, bool within,
                                      struct error *err)
 {
+    const char *what = within ? "of the corners of the frontier of sent and kept the first that fits"
+                     : a->exact ? "no other signatures send less" : "of those looked at, no other signatures send less";
     const int devices = sbp_devices(&a->mesh);
     int64_t most = 0, all = 0;
     for (int d = 0; d < devices; d++) {
@@ -106,14 +112,14 @@ static enum error_code print_summary(const struct sbp_graph *g, const struct ass
         all += sent;
     }
     printf("\n");
-    say(stdout, 0, "%lld elements are sent by all %d devices together, at most %lld by one; %s", (long long)a->elements,
-           devices, (long long)most,
-           a->exact ? "no other signatures send less" : "of those looked at, no other signatures send less");
+    say(stdout, 0, "%lld elements are sent by all %d devices together, at most %lld by one, and %lld of all tensors "
+        "kept by the fullest; %s", (long long)a->elements, devices, (long long)most, (long long)a->kept, what);
     if (document_data()) {
         cJSON_AddNumberToObject(document_data(), "devices", devices);
         cJSON_AddNumberToObject(document_data(), "elements", (double)a->elements);
         cJSON_AddNumberToObject(document_data(), "most_elements", (double)most);
-        cJSON_AddBoolToObject(document_data(), "is_least", a->exact);
+        cJSON_AddNumberToObject(document_data(), "kept_elements", (double)a->kept);
+        cJSON_AddBoolToObject(document_data(), "is_least", a->exact && !within);
     }
     if (drawn == a->elements && all == a->elements) return OK;
     return fail(
@@ -122,19 +128,57 @@ static enum error_code print_summary(const struct sbp_graph *g, const struct ass
         (long long)all, (long long)drawn, (long long)a->elements);
 }
 
-static enum error_code show_graph(struct sbp_graph *g, const char *strategy, const struct sbp_mesh *m,
+/* What is asked of a graph beside its signatures. */
+struct wishes { const char *strategy, *pins, *save, *cluster; bool run; int kept; };
+
+/* Real numbers on devices of this process: what was counted there must be what was predicted. */
+static enum error_code show_run(const struct sbp_graph *g, const struct assignment *a, const char *name,
+                                struct error *err)
+{
+    struct cluster c;
+    struct sbp_trial t;
+    enum error_code e = cluster_find(&c, name, err);
+    if (!e) e = sbp_trial(g, a, &c, &t, err);
+    if (e) return e;
+    printf("\n");
+    say(stdout, 0, "run in fp64 with random numbers on %d devices: %llu bytes sent, at most %llu held by a device; "
+        "%.1f us on %s; %d tensors compared with one device, the furthest by %.1e (%s)", sbp_devices(&a->mesh),
+        (unsigned long long)t.bytes, (unsigned long long)t.peak, (double)t.time / 1e6, c.name, t.compared, t.off,
+        g->tensor[t.farthest].name);
+    if (document_data()) {
+        cJSON *run = cJSON_AddObjectToObject(document_data(), "run");
+        cJSON_AddNumberToObject(run, "bytes", (double)t.bytes);
+        cJSON_AddNumberToObject(run, "peak_bytes", (double)t.peak);
+        cJSON_AddNumberToObject(run, "virtual_ps", (double)t.time);
+        cJSON_AddNumberToObject(run, "compared", t.compared);
+        cJSON_AddNumberToObject(run, "error", t.off);
+    }
+    if (t.bytes != (uint64_t)a->elements * sizeof(double))
+        return fail(err, ERR_CHECK, "show sbp: wrong: the devices have sent %llu bytes, where %lld elements are "
+                    "counted", (unsigned long long)t.bytes, (long long)a->elements);
+    return t.off <= TRIAL_BOUND ? OK
+                                : fail(err, ERR_CHECK, "show sbp: wrong: %s is off by %.1e of what one device has",
+                                       g->tensor[t.farthest].name, t.off);
+}
+
+static enum error_code show_graph(struct sbp_graph *g, const struct wishes *w, const struct sbp_mesh *m,
                                   struct error *err)
 {
     struct assignment *a = malloc(sizeof *a);
     if (a == NULL) return fail(err, ERR_MEMORY, "no memory for an assignment");
-    enum error_code e = graph_strategy(g, m, strategy, err);
-    if (!e) e = sbp_assign(g, m, 0, MOST_COSTS, a, err);
+    enum error_code e = graph_strategy(g, m, w->strategy, err);
+    if (!e && w->pins) e = graph_read(g, m, w->pins, err);
+    if (!e)
+        e = w->kept > 0 ? sbp_assign_within(g, m, w->kept, MOST_COSTS, a, err)
+                        : sbp_assign(g, m, 0, MOST_COSTS, a, err);
     if (!e) {
         struct drawing d = { g, a, 0 };
         printf("operation, signatures of its operands -> of its result; elements sent, and how\n\n");
         assignment_each(g, a, print_journey, &d);
-        e = print_summary(g, a, d.elements, err);
+        e = print_summary(g, a, d.elements, w->kept > 0, err);
     }
+    if (!e && w->run) e = show_run(g, a, w->cluster, err);
+    if (!e && w->save) e = graph_write_pins(g, a, w->save, err);
     free(a);
     return e;
 }
@@ -172,18 +216,31 @@ static enum error_code make_graph(struct sbp_graph *g, const char *model, struct
     return sbp_graph_of(g, table, &c, z.B, z.S, tokens_split, err);
 }
 
+/* The name of a model has neither. */
+static bool is_file(const char *model) { return strpbrk(model, "./") != NULL; }
+
 enum error_code show_sbp(int argc, char **argv, int *status, struct error *err)
 {
-    const char *model = "mlp", *mesh = "2", *strategy = "free";
+    const char *model = "mlp", *mesh = "2";
+    struct wishes w = { .strategy = "free", .cluster = "a100-ethernet" };
     struct sizes z = { .B = 8, .S = 16, .D = 64, .H = 8, .F = 256 };
     bool help;
     (void)status;
     const struct option table[] = {
-        { "MODEL", NULL, OPTION_STRING, &model,
-          .help = "mlp, or the block of a family: gpt2, llama, qwen2, gptj; each with its backward pass" },
+        { "MODEL|FILE", NULL, OPTION_STRING, &model,
+          .help = "mlp, or the block of a family: gpt2, llama, qwen2, gptj; each with its backward pass; or a file "
+                  "with a graph of your own: docs/signatures.md" },
         { "--mesh", "P|PxQ", OPTION_STRING, &mesh, .help = "devices, in one axis or two" },
-        { "--as", "NAME", OPTION_STRING, &strategy,
+        { "--as", "NAME", OPTION_STRING, &w.strategy,
           .help = "dp, 1d, sp, 2d: the signatures of that scheme; free: search all" },
+        { "--pins", "FILE", OPTION_STRING, &w.pins,
+          .help = "more signatures that tensors must have, as lines of text" },
+        { "--kept", "N", OPTION_INT, &w.kept, .min = 0, .max = INT32_MAX,
+          .help = "elements of all tensors together that a device may keep; 0: any" },
+        { "--save", "FILE", OPTION_STRING, &w.save, .help = "write the signatures found, for --pins" },
+        { "--run", NULL, OPTION_SWITCH, &w.run,
+          .help = "carry it out with random numbers, and compare every tensor with one device" },
+        CLUSTER_OPTION(w.cluster, "whose virtual time --run shows"),
         { "--batch", "B", OPTION_INT, &z.B, .min = 1, .max = 1 << 20, .help = "sequences" },
         { "--seq", "S", OPTION_INT, &z.S, .min = 1, .max = 1 << 20, .help = "tokens of each" },
         { "--width", "D", OPTION_INT, &z.D, .min = 1, .max = 1 << 20, .help = "model width" },
@@ -194,13 +251,14 @@ enum error_code show_sbp(int argc, char **argv, int *status, struct error *err)
         { 0 }
     };
     enum error_code e = parse_command(
-        "show sbp", "[MODEL] [options]",
+        "show sbp", "[MODEL|FILE] [options]",
         "Show the split, broadcast and partial-sum signatures of a parallel graph, and their transfers.",
         argc - 3, argv + 3, table, &help, err);
     if (e || help) return e;
     struct sbp_mesh m;
     struct sbp_graph g;
     e = read_mesh(mesh, &m, err);
-    if (!e) e = make_graph(&g, model, z, strcmp(strategy, "sp") == 0, err);
-    return e ? e : show_graph(&g, strategy, &m, err);
+    if (!e && is_file(model)) g = (struct sbp_graph){ 0 }, e = graph_read(&g, &m, model, err);
+    else if (!e) e = make_graph(&g, model, z, strcmp(w.strategy, "sp") == 0, err);
+    return e ? e : show_graph(&g, &w, &m, err);
 }

@@ -160,7 +160,7 @@ struct train_record {
     bool has_numbers;                   /* of the backend */
     picoseconds alone;                  /* virtual time of a step on one device; 0: there is no such step */
     picoseconds replayed;               /* of all steps, replayed with all devices; 0: the cluster needs no replay */
-    picoseconds unhindered;             /* likewise, as if messages and computing did not hinder each other; 0: they do not */
+    picoseconds unhindered;             /* the same, if computing and messages did not slow each other; 0: as it */
     double validation;                  /* loss on the validation text */
     struct error encoders;              /* OK, or ERR_CHECK: of what is not text, how it differs */
     uint64_t copies;                    /* elements compared with another device's (replicas.h) */

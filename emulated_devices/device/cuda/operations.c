@@ -1,4 +1,5 @@
-/* operations.c -- the operations of `ops`: where their operands are, and which kernel computes them; products by cuBLAS. */
+/* operations.c -- the operations of `ops`: where their operands are, and which kernel computes them; products by
+ * cuBLAS. */
 #include "emulated_devices/device/cuda/kernels/kernels.h"
 #include "emulated_devices/device/cuda/operands.h"
 #include "emulated_devices/device/cuda/parts.h"

@@ -16,8 +16,8 @@
  * each send right after the action whose result it sends.  Or all are written, with the peer: sa0>1 ra0<0 sg0>0 rg0<1
  * (send and receive activation, send and receive gradient).
  *
- * &B0 is beside the pass before it: both begin together, and B0 is computed while that waits for messages.  It can follow
- * an F, B or I that is itself not beside another one.
+ * &B0 is beside the pass before it: both begin together, and B0 is computed while that waits for messages.  It can
+ * follow an F, B or I that is itself not beside another one.
  *
  * If a stage has several copies, or microbatches skip stages, routes define which device computes each stage:
  *     routes 2

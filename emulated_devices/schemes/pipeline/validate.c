@@ -225,8 +225,8 @@ static enum error_code check_pairs(struct check *c)
     for (int i = 0; i < c->s->count[c->device]; i++) {
         const bool pass = list[i].kind == FORWARD || list[i].kind == BACKWARD || list[i].kind == BACKWARD_INPUT;
         if (list[i].beside && (!pass || before == NULL || before->beside))
-            return wrong(c, i, "it is beside the action before it: expected an F, B or I after another of these that is "
-                               "not beside a third");
+            return wrong(c, i, "it is beside the action before it: expected an F, B or I after another of these "
+                               "that is not beside a third");
         if (!action_is_message(list[i].kind)) before = pass ? &list[i] : NULL;
     }
     return OK;

@@ -225,11 +225,27 @@ static void read_back(const struct search *s, const int value[], struct assignme
     }
 }
 
+/* Costs are whole numbers that must stay far below what cannot be. */
+static enum error_code check_size(const struct search *s, struct error *err)
+{
+    double all = 0;
+    for (int t = 0; t < s->graph->tensors; t++) {
+        double n = 1;
+        for (int d = 0; d < s->graph->tensor[t].shape.ndim; d++) n *= (double)s->graph->tensor[t].shape.dim[d];
+        all += n;
+    }
+    if (all * sbp_devices(s->mesh) * 8 * (double)(SBP_PRICE_OF_SENT + s->price) < (double)MIN_SUM_NEVER) return OK;
+    return fail(err, ERR_PLAN, "%.2g elements on %d devices are too many to count what is sent", all,
+                sbp_devices(s->mesh));
+}
+
 static enum error_code search_run(struct search *s, int64_t most, struct assignment *a, struct error *err)
 {
     const struct sbp_graph *g = s->graph;
     int value[SBP_MOST_TENSORS];
     int64_t least = 0;
+    enum error_code e = check_size(s, err);
+    if (e) return e;
     s->cost = calloc((size_t)g->tensors, sizeof *s->cost);
     if (s->cost == NULL) return no_memory(s, err);
     for (int t = 0; t < g->tensors; t++) {
@@ -239,7 +255,6 @@ static enum error_code search_run(struct search *s, int64_t most, struct assignm
     for (int o = 0; o < g->ops; o++)
         for (int i = 0; i < g->op[o].inputs; i++) s->uses[g->op[o].in[i]]++;
     make_variables(s);
-    enum error_code e = OK;
     for (int o = 0; o < g->ops && !e; o++) e = add_operation(s, o, err);
     if (!e) e = add_memory(s, err);
     if (!e) a->exact = !min_sum_narrow(&s->sum, most);
@@ -262,6 +277,41 @@ enum error_code sbp_assign(const struct sbp_graph *g, const struct sbp_mesh *m, 
     min_sum_close(&s->sum);
     free(s->cost);
     free(s);
+    return e;
+}
+
+/* From two corners to the one between them, which the price at which both cost the same finds. */
+static enum error_code between(const struct sbp_graph *g, const struct sbp_mesh *m, int64_t kept, int64_t most,
+                               struct assignment *low, struct assignment *high, struct error *err)
+{
+    struct assignment *a = malloc(sizeof *a);
+    enum error_code e = a ? OK : fail(err, ERR_MEMORY, "no memory for an assignment");
+    for (bool found = true; found && !e;) {
+        const int64_t price = SBP_PRICE_OF_SENT * (high->elements - low->elements) / (low->kept - high->kept);
+        e = sbp_assign(g, m, price > 0 ? price : 1, most, a, err);
+        found = !e && a->kept < low->kept && a->kept > high->kept;
+        if (found) *(a->kept > kept ? low : high) = *a;
+    }
+    free(a);
+    return e;
+}
+
+enum error_code sbp_assign_within(const struct sbp_graph *g, const struct sbp_mesh *m, int64_t kept, int64_t most,
+                                  struct assignment *a, struct error *err)
+{
+    struct assignment *low = malloc(sizeof *low);
+    const int64_t dearest = (int64_t)SBP_PRICE_OF_SENT * 4 * sbp_devices(m);    /* more than bringing it again */
+    if (low == NULL) return fail(err, ERR_MEMORY, "no memory for an assignment");
+    enum error_code e = sbp_assign(g, m, 0, most, low, err);
+    if (!e && low->kept <= kept) *a = *low;
+    else if (!e) {
+        e = sbp_assign(g, m, dearest, most, a, err);
+        if (!e && a->kept > kept)
+            e = fail(err, ERR_PLAN, "to keep %lld elements is too few: the fullest device has at least %lld of all "
+                     "tensors", (long long)kept, (long long)a->kept);
+        if (!e) e = between(g, m, kept, most, low, a, err);
+    }
+    free(low);
     return e;
 }
 

@@ -30,6 +30,15 @@ enum { SBP_PRICE_OF_SENT = 1024 };
 enum error_code sbp_assign(const struct sbp_graph *, const struct sbp_mesh *, int64_t price, int64_t most,
                            struct assignment *, struct error *);
 
+/**
+ * The fewest elements sent with at most `kept` kept: the price of keeping is raised until they are.  The answers to
+ * rising prices are the corners of the convex hull of what can be sent and kept; an assignment between two corners is
+ * missed.
+ * @return as sbp_assign; ERR_PLAN if nothing keeps so few.
+ */
+enum error_code sbp_assign_within(const struct sbp_graph *, const struct sbp_mesh *, int64_t kept, int64_t most,
+                                  struct assignment *, struct error *);
+
 /** Elements that one device sends in all the journeys of an assignment. */
 int64_t assignment_sent(const struct sbp_graph *, const struct assignment *, int device);
 

@@ -6,7 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { MOST_BYTES = 1 << 20, MOST_ELEMENTS_BITS = 40 };
+enum { MOST_BYTES = 1 << 20, MOST_ELEMENTS_BITS = 36 };
 
 /* Operations by the names that a file has for them.  shapes: letters of the operands, then of what is made; n rows, and
  * 1 and 2 stand for one dimension or more. */
@@ -57,7 +57,8 @@ static enum error_code add_tensor(struct reader *r, const char *name, struct sha
 {
     int64_t count = 1;
     if (!is_name(name))
-        return bad(r, "%s: must be a name of letters, digits, . and _, shorter than %d", printable(name).text, SBP_NAME);
+        return bad(r, "%s: must be a name of letters, digits, . and _, shorter than %d", printable(name).text,
+                   SBP_NAME);
     if (graph_find(r->graph, name) >= 0) return bad(r, "%s is there already", name);
     for (int d = 0; d < shape.ndim; d++) {
         if (shape.dim[d] > ((int64_t)1 << MOST_ELEMENTS_BITS) / count)
@@ -197,7 +198,8 @@ static enum error_code read_operation(struct reader *r)
     struct letters l = { .granule = 1 };
     int in[SBP_OPERANDS], inputs = 1;
     while (k < known + KNOWN && strcmp(k->name, r->word[2]) != 0) k++;
-    if (k == known + KNOWN) return bad(r, "%s: is no operation; docs/using.md has them", printable(r->word[2]).text);
+    if (k == known + KNOWN)
+        return bad(r, "%s: is no operation; docs/signatures.md has them", printable(r->word[2]).text);
     for (const char *c = k->shapes; *c; c++) inputs += *c == ',';
     if (r->words - 3 != inputs)
         return bad(r, "%s has %d operand%s, not %d", k->name, inputs, inputs == 1 ? "" : "s", r->words - 3);
@@ -285,22 +287,30 @@ static enum error_code read_line(struct reader *r)
                printable(r->word[0]).text);
 }
 
-enum error_code graph_read(struct sbp_graph *graph, const struct sbp_mesh *m, const char *file, struct error *err)
+enum error_code graph_parse(struct sbp_graph *graph, const struct sbp_mesh *m, char *text, const char *file,
+                            struct error *err)
 {
-    char *text, *next;
-    size_t bytes;
     struct reader r = { .graph = graph, .mesh = m, .file = file, .pins_only = graph->tensors > 0, .err = err };
-    enum error_code e = file_read_all(file, MOST_BYTES, &text, &bytes, err);
-    if (e) return e;
-    if (strlen(text) != bytes) r.line = 1, e = bad(&r, "is not text: it has a byte 0");
-    for (char *line = text; line && !e; line = next) {
+    enum error_code e = OK;
+    for (char *line = text, *next; line && !e; line = next) {
         next = strchr(line, '\n');
         if (next) *next++ = '\0';
         r.line++;
         split(&r, line);
         e = read_line(&r);
     }
-    if (!e && graph->ops == 0) e = bad(&r, "there is no operation");
+    return !e && graph->ops == 0 ? bad(&r, "there is no operation") : e;
+}
+
+enum error_code graph_read(struct sbp_graph *graph, const struct sbp_mesh *m, const char *file, struct error *err)
+{
+    char *text;
+    size_t bytes;
+    enum error_code e = file_read_all(file, MOST_BYTES, &text, &bytes, err);
+    if (e) return e;
+    e = strlen(text) == bytes
+            ? graph_parse(graph, m, text, file, err)
+            : fail(err, ERR_FORMAT, "%s: is not text: it has a byte 0", printable_path(file).text);
     free(text);
     return e;
 }

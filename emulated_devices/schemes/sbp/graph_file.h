@@ -24,6 +24,10 @@
  */
 enum error_code graph_read(struct sbp_graph *graph, const struct sbp_mesh *, const char *file, struct error *);
 
+/** The same of a text, which is changed.  @param file  its name in messages. */
+enum error_code graph_parse(struct sbp_graph *graph, const struct sbp_mesh *, char *text, const char *file,
+                            struct error *);
+
 /** Write the pins of an assignment: with them the graph has no other.  Atomic.  @return OK or ERR_FILE, ERR_MEMORY. */
 enum error_code graph_write_pins(const struct sbp_graph *, const struct assignment *, const char *file, struct error *);
 

@@ -25,8 +25,8 @@
 struct routing_found {
     int64_t differ;                     /* tokens whose choice differs, or of dropped choices these */
     int64_t token;                      /* of these the one with the largest margin: its row of the batch */
-    int32_t own, theirs;                /* the expert that the one-device run prefers there, and the device's; the latter
-                                         * is choice_dropped(own) if the device drops what is kept */
+    int32_t own, theirs;                /* the expert that the one-device run prefers there, and the device's; if the
+                                         * device drops what is kept, choice_dropped(own) */
     double margin;                      /* difference of their keys, or of the weights of what is dropped and what is
                                          * kept; NaN if the device's choice is not valid */
 };

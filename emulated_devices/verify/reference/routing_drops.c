@@ -1,5 +1,5 @@
-/* Choices that an expert has no room for.  If an expert keeps those of the first rows, they follow from the choices.  If
- * it keeps the largest weights, rounding decides between two weights that are nearly equal (routing.h). */
+/* Choices that an expert has no room for.  If an expert keeps those of the first rows, they follow from the choices.
+ * If it keeps the largest weights, rounding decides between two weights that are nearly equal (routing.h). */
 #include "emulated_devices/verify/reference/routing.h"
 #include "ref/numeric/distance.h"
 #include "ref/ops/ops.h"
