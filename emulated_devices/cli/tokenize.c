@@ -131,7 +131,8 @@ enum error_code command_tokenize(int argc, char **argv, int *status, struct erro
     const enum error_code e = parse_command(
         "tokenize", "[FILE] [options]",
         "Texts to tokens, and back, by a model's own tokenizer.json: byte-pair encoding on bytes, as GPT-2,\n"
-        "Llama 3 and Qwen have it, and on characters, as sentencepiece makes it for Llama 2, Mistral and Gemma.",
+        "Llama 3 and Qwen have it, and on characters, as sentencepiece makes it for Llama 2, Mistral and\n"
+        "Gemma.",
         argc - 2, argv + 2, table, &help, err);
     if (e || help) return e;
     if (o.tokenizer == NULL) return fail(err, ERR_USAGE, "tokenize: needs --tokenizer PATH, a tokenizer.json");

@@ -29,7 +29,7 @@ test_progress() {
     script -qec "'$program' check '$golden' '$golden' >report" seen >/dev/null 2>&1 </dev/null
     grep -qE '^OK: 250 of 250' report || complain 'the report is not there'
     tr '\r' '\n' <seen >lines
-    grep -qE '^\[-{30}\] +0 %  comparing   act/embedding' lines || complain 'it does not begin with nothing'
+    grep -qE '^\[-{30}\] +0 %  comparing +act/embedding' lines || complain 'it does not begin with nothing'
     grep -qE '^\[#{30}\] 100 %  recomputing ' lines || complain 'it does not end with everything'
     sed 's/\x1b\[K//g' lines | grep -qE '^\[.{80,}' && complain 'a line has more than 80 columns'
     run check "$golden" "$golden";                      expect_status 0; expect_silent

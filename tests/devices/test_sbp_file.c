@@ -10,6 +10,7 @@
 #undef fail                             /* cmocka's macro; ref/error.h has a function of that name */
 #include "emulated_devices/schemes/sbp/graph_file.h"
 #include "emulated_devices/schemes/sbp/trial.h"
+#include "ref/io/output.h"
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -77,9 +78,10 @@ static void test_a_trial(void **state)
 static void test_pins(void **state)
 {
     static struct assignment found, again;
-    char file[] = "/tmp/orrery-pins-XXXXXX";
-    const int fd = mkstemp(file);
+    char file[4096];
     (void)state;
+    snprintf(file, sizeof file, "%s/orrery-pins-XXXXXX", temporary_folder());
+    const int fd = mkstemp(file);
     assert_true(fd >= 0);
     close(fd);
     assert_int_equal(parse(&rectangle, whole), OK);

@@ -125,7 +125,7 @@ static void refuses_deep_nesting(void **state)
     memset(header, '[', sizeof header);
     memcpy(header, "{\"a\":", 5);
     put_header(scratch("hostile"), header, sizeof header, 0);
-    assert_refused("deep", scratch("hostile"), "is not JSON");
+    assert_refused("deep", scratch("hostile"), "is nested too deeply");
 }
 
 static void refuses_every_truncation(void **state)

@@ -237,7 +237,7 @@ static void show_row(struct columns *t, const struct shown *w, int i)
 
 static void show_table(const struct shown *w)
 {
-    static const char *const heads[] = { "of a step", "ms", "least", "tokens/s", "GFLOP/s", "% of gemm", "x one",
+    static const char *const heads[] = { "of a step", "ms", "least", "tokens/s", "GFLOP/s", "% gemm", "x one",
                                          "least", "x ddp" };
     struct columns t = columns_start(stdout);
     do {
