@@ -2,7 +2,7 @@
  *
  * A message can then be copied straight from the sender's tensor into the receiver's (comm/near.h).  The file is not
  * in any folder: it ends with the last process that has it, however that ends.  Its size is only addresses: pages
- * come with the first access, and go when their block is given back.
+ * come with the first access; when their block is given back they go, but for some that the next block gets.
  *
  * One pool a process; not for several threads at once.
  */

@@ -9,7 +9,11 @@ struct hole {
     struct hole *next;
     char *at;
     size_t bytes;
+    bool kept;                          /* its pages are still there */
 };
+
+/* Of a file: a page that comes again is filled with zeros first, which takes as long as a copy. */
+enum { KEPT_MOST = 64 << 20 };
 
 static bool begin(struct range *r, void *base, size_t size, int advice)
 {
@@ -28,10 +32,12 @@ bool range_open_file(struct range *r, int file, size_t size)
 {
     void *base = mmap(NULL, size, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_NORESERVE, file, 0);
 #if defined(MADV_REMOVE)
-    return begin(r, base, size, MADV_REMOVE);           /* of a file, other advice would keep the pages */
+    const bool made = begin(r, base, size, MADV_REMOVE);        /* of a file, other advice would keep the pages */
 #else
-    return begin(r, base, size, MADV_DONTNEED);
+    const bool made = begin(r, base, size, MADV_DONTNEED);
 #endif
+    r->keeps = KEPT_MOST;
+    return made;
 }
 
 void range_forget(struct range *r)
@@ -41,7 +47,7 @@ void range_forget(struct range *r)
         r->holes = h->next;
         free(h);
     }
-    r->used = 0;
+    r->used = r->kept = 0;
 }
 
 void range_close(struct range *r)
@@ -61,6 +67,7 @@ void *range_take(struct range *r, size_t bytes)
             struct hole *h = *at;
             char *const found = h->at;
             *at = h->next;
+            r->kept -= h->kept ? need : 0;
             free(h);
             return found;
         }
@@ -73,9 +80,12 @@ void *range_take(struct range *r, size_t bytes)
 void range_give(struct range *r, void *at, size_t bytes)
 {
     struct hole *h = malloc(sizeof *h);
-    madvise(at, whole_pages(r, bytes), r->advice);
+    const size_t pages = whole_pages(r, bytes);
+    const bool keep = h != NULL && r->kept + pages <= r->keeps;
+    if (!keep) madvise(at, pages, r->advice);
     if (h == NULL) return;
-    *h = (struct hole){ .next = r->holes, .at = at, .bytes = whole_pages(r, bytes) };
+    *h = (struct hole){ .next = r->holes, .at = at, .bytes = pages, .kept = keep };
+    r->kept += keep ? pages : 0;
     r->holes = h;
 }
 

@@ -13,6 +13,7 @@ struct range {
     size_t size, used, page;            /* bytes; `used`: allocated so far, including freed ones */
     struct hole *holes;                 /* freed, for the next allocation of the same number of pages */
     int advice;                         /* what tells the system that freed pages are of no use any more */
+    size_t kept, keeps;                 /* bytes of freed pages that are still there, for the next; at most so many */
 };
 
 /** Reserve `size` bytes of addresses.  @return whether this was possible. */
@@ -28,7 +29,7 @@ void range_forget(struct range *);
 /** Addresses for `bytes`, at the start of a page.  @return NULL if none are left. */
 void *range_take(struct range *, size_t bytes);
 
-/** Free addresses and their memory. */
+/** Free addresses and their memory; of a file some is kept for the next. */
 void range_give(struct range *, void *, size_t bytes);
 
 static inline bool range_holds(const struct range *r, const void *at)
