@@ -59,7 +59,7 @@ struct misfit { double kind[WORK_MEMORY + 1], volleys; };
  * @param[out] cluster  of one unit, with rates for the calibration's format alone.
  * @return OK; ERR_CHECK: a kind of work is missing, or a time is not above 0.
  */
-enum error_code calibration_fit(const struct calibration *, struct cluster *, struct misfit *, struct error *);
+enum error_code calibration_fit(const struct calibration *, struct cluster *cluster, struct misfit *, struct error *);
 
 /** What the clock of a cluster says of it, in seconds. */
 double work_time(const struct cluster *, enum dtype, const struct work *);

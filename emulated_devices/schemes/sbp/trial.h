@@ -23,7 +23,7 @@ enum { SBP_TRIAL_MOST = 1 << 24 };
  * @param cluster  for virtual time.
  * @return OK; ERR_PLAN above SBP_TRIAL_MOST elements; ERR_MEMORY; the error of a device.
  */
-enum error_code sbp_trial(const struct sbp_graph *, const struct assignment *, const struct cluster *,
+enum error_code sbp_trial(const struct sbp_graph *, const struct assignment *, const struct cluster *cluster,
                           struct sbp_trial *, struct error *);
 
 #endif
