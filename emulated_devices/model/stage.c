@@ -58,11 +58,12 @@ static enum error_code link_parts(struct stage *s, struct error *err)
     return e;
 }
 
+/* On devices without numbers nobody reads it. */
 static bool make_table(const struct stage *s, struct tensor *t, struct rotary r)
 {
     *t = tensor_2d(NULL, dtype_wide(s->device->dtype), s->plan->S, rotary_table_width(&s->plan->model));
     t->data = malloc(tensor_bytes(*t));
-    if (t->data) rotary_table(&r, *t);
+    if (t->data && s->device->backend->has_numbers) rotary_table(&r, *t);
     return t->data != NULL;
 }
 

@@ -171,7 +171,7 @@ test_signatures() {
     run show sbp mlp --mesh 2 --batch 64 --width 8 --ff 8; expect_status 0; expect_out '-> +dmlp\.up\.w +P'
     run show sbp mlp --mesh 2 --run --save pins;        expect_status 0; expect_out "tensors compared with one device"
     run show sbp mlp --mesh 2 --pins pins;              expect_status 0; expect_out "^32768 elements"
-    run show sbp mlp --mesh 2 --kept 10;                expect_status 2; expect_error "to keep 10 elements is too few"
+    run show sbp mlp --mesh 2 --kept 10;                expect_status 2; expect_error "--kept 10: the fullest device keeps at least [0-9]+ elements"
     run show sbp ./none.sbp;                            expect_status 1; expect_error "none.sbp"
     run show sbp cnn;                                   expect_status 2; expect_error 'show sbp cnn: must be mlp or one of gpt2(, [a-z0-9_]+)+ and [a-z0-9_]+$'
     every_family_is_known

@@ -206,6 +206,22 @@ static void expect_same_experts(const struct reference *ref, const int32_t *want
     }
 }
 
+static size_t choices_bytes(const struct routing *r) { return (size_t)(r->L * r->N * r->k) * sizeof *r->experts; }
+
+/* Compute the first step.  @return the truth's choices, for free(); its twin has the same. */
+static int32_t *open_reference(struct reference *ref, struct plan *p)
+{
+    const struct batch_source source = { fill, p };
+    assert_int_equal(plan_check(p, &err), OK);
+    assert_int_equal(reference_open(ref, p, source, &err), OK);
+    assert_int_equal(reference_gradients(ref, &err), OK);
+    int32_t *own = malloc(choices_bytes(&ref->routing));
+    assert_non_null(own);
+    memcpy(own, ref->routing.experts, choices_bytes(&ref->routing));
+    expect_same_experts(ref, own);
+    return own;
+}
+
 /* In each layer the device sends the first token to another second expert: only if the bound allows it, truth and twin
  * do so, too. */
 static void test_truth_and_twin(void **state)
@@ -214,17 +230,10 @@ static void test_truth_and_twin(void **state)
     struct plan p = case_plan(1, 1, 1);
     case_take_mixtral(&p);
     p.dtype = BF16;
-    const struct batch_source source = { fill, &p };
     (void)state;
-    assert_int_equal(plan_check(&p, &err), OK);
-    assert_int_equal(reference_open(&ref, &p, source, &err), OK);
-    assert_int_equal(reference_gradients(&ref, &err), OK);
+    int32_t *const own = open_reference(&ref, &p);
     const struct routing *r = &ref.routing;
-    const size_t bytes = (size_t)(r->L * r->N * r->k) * sizeof *r->experts;
-    int32_t *own = malloc(bytes);
-    assert_non_null(own);
-    memcpy(own, r->experts, bytes);
-    expect_same_experts(&ref, own);
+    const size_t bytes = choices_bytes(r);
     const double loss = ref.truth.loss;
 
     memcpy(r->theirs, own, bytes);
@@ -304,17 +313,11 @@ static void test_twin_drops(void **state)
     struct plan p = case_plan(1, 1, 1);
     case_take_mixtral(&p);
     p.model.mixture.capacity_factor = 0.5, p.model.mixture.drops_by_weight = true;
-    const struct batch_source source = { fill, &p };
     (void)state;
-    assert_int_equal(plan_check(&p, &err), OK);
-    assert_int_equal(reference_open(&ref, &p, source, &err), OK);
-    assert_int_equal(reference_gradients(&ref, &err), OK);
+    int32_t *const own = open_reference(&ref, &p);
     const struct routing *r = &ref.routing;
-    const size_t bytes = (size_t)(r->L * r->N * r->k) * sizeof *r->experts;
-    int32_t *own = malloc(bytes);
-    assert_non_null(own);
-    memcpy(own, r->experts, bytes), memcpy(r->theirs, own, bytes);
-    expect_same_experts(&ref, own);
+    const size_t bytes = choices_bytes(r);
+    memcpy(r->theirs, own, bytes);
     int64_t kept = 0, dropped = 0;
     while (own[dropped] >= 0) dropped++;                        /* of layer 0, in the same sequence */
     const int64_t places = p.S * r->k, sequence = dropped / places * places;

@@ -53,12 +53,6 @@ static struct tensor whole(const struct shape *t)
     return w;
 }
 
-static bool is_made(const struct sbp_graph *g, int tensor)
-{
-    for (int o = 0; o < g->ops; o++) if (g->op[o].out == tensor) return true;
-    return false;
-}
-
 static void do_operations(const struct sbp_graph *g, const struct tensor all[])
 {
     for (int o = 0; o < g->ops; o++) {
@@ -73,7 +67,7 @@ static void draw(const struct sbp_graph *g, struct tensor all[])
 {
     for (int t = 0; t < g->tensors; t++) {
         all[t] = whole(&g->tensor[t].shape);
-        for (int64_t i = 0; !is_made(g, t) && i < tensor_count(all[t]); i++)
+        for (int64_t i = 0; !graph_makes(g, t) && i < tensor_count(all[t]); i++)
             tensor_set(all[t], i, 0.3 * random_normal(5, (uint64_t)t, (uint64_t)i));
     }
 }
@@ -190,13 +184,13 @@ static void compute_block(const struct sbp_graph *g, const struct model_config *
     find_truth(&truth, g, c, B);
     draw(g, all);
     for (int t = 0; t < g->tensors; t++) {
-        if (is_made(g, t)) continue;
+        if (graph_makes(g, t)) continue;
         ASSERT_ALL(truth.of[t].data, "%s: the one-device model has no %s", c->name, g->tensor[t].name);
         memcpy(all[t].data, truth.of[t].data, tensor_bytes(all[t]));
     }
     do_operations(g, all);
     for (int t = 0; t < g->tensors; t++) {
-        if (!is_made(g, t) || truth.of[t].data == NULL) continue;
+        if (!graph_makes(g, t) || truth.of[t].data == NULL) continue;
         const double off = tensor_distance(all[t], truth.of[t]);
         ASSERT_ALL(off <= 1e-12, "%s: %s is off by %g of what one device has", c->name, g->tensor[t].name, off);
         compared++;
@@ -225,7 +219,7 @@ static double worst(const struct placement *p, const struct sbp_graph *g, const 
 {
     double most = 0;
     for (int t = 0; t < g->tensors; t++) {
-        if (!is_made(g, t) || signature_has(a->tensor[t], SBP_P)) continue;
+        if (!graph_makes(g, t) || signature_has(a->tensor[t], SBP_P)) continue;
         struct tensor want = cut(p, &g->tensor[t].shape, a->tensor[t], all[t]);
         struct views v = views_of(&device);
         const double off = tensor_distance(view_read(&v, piece[t]), view_read(&v, want));
@@ -248,7 +242,7 @@ static void run_assignment(const char *what, const char *strategy, const struct 
     ASSERT_ALL(placement_open(&p, &comm, &a->mesh, &err) == OK, "%s", err.text);
     for (int t = 0; t < g->tensors; t++) {
         keep[t] = true;
-        if (!is_made(g, t)) piece[t] = cut(&p, &g->tensor[t].shape, a->tensor[t], all[t]);
+        if (!graph_makes(g, t)) piece[t] = cut(&p, &g->tensor[t].shape, a->tensor[t], all[t]);
     }
     const uint64_t before = bytes_sent();
     const enum error_code e = assignment_run(&p, g, a, piece, keep, &err);
@@ -287,7 +281,7 @@ static int64_t weights(const struct sbp_graph *g, bool cut)
 {
     int64_t n = 0;
     for (int t = 1; t < g->tensors; t++)
-        if (!is_made(g, t) && g->tensor[t].like < 0 && (g->tensor[t].inner >= 0) == cut)
+        if (!graph_makes(g, t) && g->tensor[t].like < 0 && (g->tensor[t].inner >= 0) == cut)
             n += elements(&g->tensor[t].shape);
     return n;
 }

@@ -57,13 +57,6 @@ static int64_t journey(const struct search *s, int tensor, struct signature from
 
 /* ---- variables --------------------------------------------------------------------------------------------------- */
 
-static bool is_made(const struct sbp_graph *g, int tensor)
-{
-    for (int o = 0; o < g->ops; o++)
-        if (g->op[o].out == tensor) return true;
-    return false;
-}
-
 /* A tensor has a variable of its own, unless it must be like another. */
 static int owner_of(const struct sbp_graph *g, int tensor)
 {
@@ -79,7 +72,7 @@ static int values_of(const struct search *s, int owner, struct signature all[])
     bool enters = false;
     int n = 0;
     if (g->tensor[owner].pinned) return all[0] = g->tensor[owner].pin, 1;
-    for (int t = 0; t < g->tensors; t++) enters = enters || (owner_of(g, t) == owner && !is_made(g, t));
+    for (int t = 0; t < g->tensors; t++) enters = enters || (owner_of(g, t) == owner && !graph_makes(g, t));
     for (int i = 0, most = signature_all(&g->tensor[owner].shape, s->mesh, fits); i < most; i++)
         if (!enters || !signature_has(fits[i], SBP_P)) all[n++] = fits[i];
     return n;
@@ -307,8 +300,8 @@ enum error_code sbp_assign_within(const struct sbp_graph *g, const struct sbp_me
     else if (!e) {
         e = sbp_assign(g, m, dearest, most, a, err);
         if (!e && a->kept > kept)
-            e = fail(err, ERR_PLAN, "to keep %lld elements is too few: the fullest device has at least %lld of all "
-                     "tensors", (long long)kept, (long long)a->kept);
+            e = fail(err, ERR_PLAN, "--kept %lld: the fullest device keeps at least %lld elements of all tensors",
+                     (long long)kept, (long long)a->kept);
         if (!e) e = between(g, m, kept, most, low, a, err);
     }
     free(low);

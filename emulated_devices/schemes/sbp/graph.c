@@ -30,6 +30,13 @@ void graph_op(struct sbp_graph *g, const struct sbp_operator *operator, const ch
     g->ops++;
 }
 
+bool graph_makes(const struct sbp_graph *g, int tensor)
+{
+    for (int o = 0; o < g->ops; o++)
+        if (g->op[o].out == tensor) return true;
+    return false;
+}
+
 int graph_find(const struct sbp_graph *g, const char *name)
 {
     for (int i = 0; i < g->tensors; i++)

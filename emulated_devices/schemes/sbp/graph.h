@@ -62,6 +62,9 @@ int graph_tensor(struct sbp_graph *, const char *name, struct shape shape, int l
 /** Add an operation; in: tensors, as many as the letters have operands.  Without room for it, the graph is full. */
 void graph_op(struct sbp_graph *, const struct sbp_operator *, const char *letters, int out, const int in[]);
 
+/** Whether an operation makes a tensor; else it enters the graph. */
+bool graph_makes(const struct sbp_graph *, int tensor);
+
 /** A tensor by its name, or -1. */
 int graph_find(const struct sbp_graph *, const char *name);
 

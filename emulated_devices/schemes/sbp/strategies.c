@@ -7,13 +7,6 @@
 #include "ref/io/options.h"
 #include <string.h>
 
-static bool is_made(const struct sbp_graph *g, int tensor)
-{
-    for (int o = 0; o < g->ops; o++)
-        if (g->op[o].out == tensor) return true;
-    return false;
-}
-
 /* cuts_weights: along this axis; then all tokens and a share of the columns lie between the products of a pair, else as
  * in the stream. */
 struct strategy { const char *name; int axes; struct sbp stream[SBP_AXES]; bool cuts_weights[SBP_AXES]; };
@@ -36,7 +29,7 @@ static enum error_code pin_all(struct sbp_graph *g, const struct sbp_mesh *m, co
 {
     enum error_code e = OK;
     for (int t = 0; t < g->tensors && !e; t++) {
-        const bool made = is_made(g, t);
+        const bool made = graph_makes(g, t);
         struct signature pin = { { ON_B, ON_B } };
         if (g->tensor[t].like >= 0 || (made && g->tensor[t].inner < 0)) continue;
         for (int k = 0; k < m->axes; k++) pin.on[k] = pin_on(s, k, &g->tensor[t], !made && t > 0);

@@ -16,13 +16,6 @@ struct job {
     struct sbp_trial *trial;
 };
 
-static bool is_made(const struct sbp_graph *g, int tensor)
-{
-    for (int o = 0; o < g->ops; o++)
-        if (g->op[o].out == tensor) return true;
-    return false;
-}
-
 /* ---- one device -------------------------------------------------------------------------------------------------- */
 
 static enum error_code make_whole(struct job *j, struct error *err)
@@ -40,7 +33,7 @@ static enum error_code make_whole(struct job *j, struct error *err)
         w->data = malloc(tensor_bytes(*w) + 1);
         if (w->data == NULL) return fail(err, ERR_MEMORY, "no memory for %s", j->graph->tensor[t].name);
         for (int64_t i = 0; i < tensor_count(*w); i++)
-            tensor_set(*w, i, is_made(j->graph, t) ? 0 : 0.3 * random_normal(1, (uint64_t)t, (uint64_t)i));
+            tensor_set(*w, i, graph_makes(j->graph, t) ? 0 : 0.3 * random_normal(1, (uint64_t)t, (uint64_t)i));
     }
     return OK;
 }
@@ -106,8 +99,8 @@ static enum error_code run_here(struct job *j, struct comm *c, struct error *err
     if (e) return e;
     for (int t = 0; t < g->tensors; t++) {
         keep[t] = true;
-        if (!is_made(g, t)) piece[t] = cut(j, d, t, c->rank);
-        if (!is_made(g, t) && !piece[t].data) e = fail(err, ERR_MEMORY, "no memory for %s", g->tensor[t].name);
+        if (!graph_makes(g, t)) piece[t] = cut(j, d, t, c->rank);
+        if (!graph_makes(g, t) && !piece[t].data) e = fail(err, ERR_MEMORY, "no memory for %s", g->tensor[t].name);
     }
     e = group_agree(&p.all, e, err);
     if (!e) e = assignment_run(&p, g, j->assignment, piece, keep, err);
@@ -115,7 +108,7 @@ static enum error_code run_here(struct job *j, struct comm *c, struct error *err
     if (d->arena.peak.total > j->trial->peak) j->trial->peak = d->arena.peak.total;
     j->trial->bytes += bytes_sent(c);
     for (int t = 0; t < g->tensors && !e; t++)
-        if (is_made(g, t) && !signature_has(j->assignment->tensor[t], SBP_P))
+        if (graph_makes(g, t) && !signature_has(j->assignment->tensor[t], SBP_P))
             e = compare(j, d, t, c->rank, piece[t], err);
     for (int t = 0; t < g->tensors; t++) device_free(d, piece[t]);
     placement_close(&p);
@@ -143,7 +136,7 @@ static void find_farthest(const struct job *j)
 {
     for (int t = 0; t < j->graph->tensors; t++) {
         const struct sums s = j->far[t];
-        if (!is_made(j->graph, t) || signature_has(j->assignment->tensor[t], SBP_P)) continue;
+        if (!graph_makes(j->graph, t) || signature_has(j->assignment->tensor[t], SBP_P)) continue;
         const double off = s.off == 0 ? 0 : sqrt(s.off / s.size);
         j->trial->compared++;
         if (exceeds(off, j->trial->off)) j->trial->off = off, j->trial->farthest = t;
