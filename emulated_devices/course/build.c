@@ -255,21 +255,21 @@ const char *kernel_build_failure(int status)
 }
 
 /* The compiled emulator and judge, for all files that this process judges. */
-static char judge_archive[PATH_MAX];
+static char judge_object[PATH_MAX];
 
-static void remove_archive(void) { unlink(judge_archive); }
+static void remove_judge(void) { unlink(judge_object); }
 
-static enum error_code open_archive(const char *user, struct error *err)
+static enum error_code open_judge(const char *user, struct error *err)
 {
     int32_t number, group;
-    if (judge_archive[0]) return OK;
-    snprintf(judge_archive, sizeof judge_archive, "%s/orrery-judge-XXXXXX", temporary_folder());
-    const int fd = mkstemp(judge_archive);
-    if (fd < 0) return fail(err, ERR_FILE, "%s: %s", judge_archive, strerror(errno));
+    if (judge_object[0]) return OK;
+    snprintf(judge_object, sizeof judge_object, "%s/orrery-judge-XXXXXX", temporary_folder());
+    const int fd = mkstemp(judge_object);
+    if (fd < 0) return fail(err, ERR_FILE, "%s: %s", judge_object, strerror(errno));
     close(fd);
-    atexit(remove_archive);
-    if (serve_user(user, &number, &group) && geteuid() == 0 && chown(judge_archive, (uid_t)number, (gid_t)group) != 0)
-        return fail(err, ERR_FILE, "%s: %s", judge_archive, strerror(errno));
+    atexit(remove_judge);
+    if (serve_user(user, &number, &group) && geteuid() == 0 && chown(judge_object, (uid_t)number, (gid_t)group) != 0)
+        return fail(err, ERR_FILE, "%s: %s", judge_object, strerror(errno));
     return OK;
 }
 
@@ -287,14 +287,14 @@ enum error_code build_kernels(struct build *b, const struct lesson *l, const cha
     if (!source_folder(tree, sizeof tree)) return fail(err, ERR_FILE, "Orrery's sources are not found");
     enum error_code e = course_folder(tutorials, sizeof tutorials, err);
     if (!e) e = open_folder(b, how->user, err);
-    if (!e) e = open_archive(how->user, err);
+    if (!e) e = open_judge(how->user, err);
     path_of(b->source, sizeof b->source, b->folder, l->file);
     if (!e) e = write_text(b->source, text, bytes, err);
     if (e) return e;
     path_of(script, sizeof script, tree, KERNEL_BUILD);
     snprintf(calls, sizeof calls, "%s/%s/calls.cu", tutorials, l->folder);
     path_of(program, sizeof program, b->folder, "worker");
-    struct words w = { .word = { "sh", script, tree, b->source, program, calls, judge_archive }, .count = 7 };
+    struct words w = { .word = { "sh", script, tree, b->source, program, calls, judge_object }, .count = 7 };
     if (compile(&w, b, how->user, why, size, err)) snprintf(b->worker, sizeof b->worker, "%s", program);
     return err->code;
 }

@@ -2,13 +2,13 @@
 # build.sh: one file of kernels, each access of which is watched.  Kernels of ours that are not in it stay open: nobody may call them.
 #
 #   build.sh TREE KERNEL.cu OUT.so                  with the backend that calls them, the emulator and the judge: a shared object
-#   build.sh TREE KERNEL.cu OUT CALLS.cu JUDGE.a    with CALLS.cu, which has main, the emulator and the judge: a program.  JUDGE.a keeps
+#   build.sh TREE KERNEL.cu OUT CALLS.cu JUDGE.o    with CALLS.cu, which has main, the emulator and the judge: a program.  JUDGE.o keeps
 #                                                   the last two; it is made if it is empty.  The kernels may call little (see below)
 #
 # CXX, CC: the compilers.  Exit status: 0; 1: the kernels do not compile, and the compiler has said why; 10, 11, 12: no C++ compiler, no C
 # compiler, no awk; 13: what surrounds the kernels does not compile.
 set -u
-kernel=$2 out=$3 calls=${4:-} archive=${5:-} cxx=${CXX:-c++} cc=${CC:-cc} cuda=emulated_devices/device/cuda
+kernel=$2 out=$3 calls=${4:-} judge=${5:-} cxx=${CXX:-c++} cc=${CC:-cc} cuda=emulated_devices/device/cuda
 cd "$1" || exit 13
 command -v ${cxx##* } >/dev/null || exit 10
 command -v ${cc##* } >/dev/null || exit 11
@@ -24,19 +24,21 @@ for folder in /usr/include/*/openblas-openmp; do if [ -d "$folder" ]; then flags
 plus="-std=gnu++17 $flags -I$cuda/kernels"
 if $cxx -fno-extern-tls-init -E -x c++ /dev/null >/dev/null 2>&1; then plus="$plus -fno-extern-tls-init"; fi       # not before clang 15
 
-# ---- what surrounds the kernels: a process for each file; all of it takes a few seconds of one core ------------------------------
+# ---- what surrounds the kernels, at the same time as they are compiled -----------------------------------------------------------
 started=
 compile() {                             # compile FILE COMPILER OPTION...
     local file=$1; shift
-    "$@" $flags -c "$file" -o "$work/$(basename "$file").o" 2>>"$work/log" &
+    "$@" -c "$file" -o "$work/$(basename "$file").o" 2>>"$work/log" &
     started="$started $!"
 }
-if [ -z "$archive" ] || [ ! -s "$archive" ]; then
-    for file in $cuda/emulated/*.cpp $cuda/emulated/judge/*.cpp; do compile "$file" $cxx $plus; done
+# Emulator and judge are one text without lines for a debugger: each file alone, with them, would take more than twice the time.
+if [ -z "$judge" ] || [ ! -s "$judge" ]; then
+    for file in $cuda/emulated/*.cpp $cuda/emulated/judge/*.cpp; do echo "#include \"$file\""; done >"$work/judge.cpp"
+    compile "$work/judge.cpp" $cxx $plus -g0
 fi
 if [ -z "$calls" ]; then
     for file in $cuda/*.c $cuda/emulated/*.c; do
-        compile "$file" $cc -std=c11 -D_POSIX_C_SOURCE=200809L -DCUDA_EMULATED -DNAME='"kernel"'
+        compile "$file" $cc -std=c11 $flags -D_POSIX_C_SOURCE=200809L -DCUDA_EMULATED -DNAME='"kernel"'
     done
 else
     lesson=$(dirname "$calls")
@@ -66,9 +68,6 @@ if [ -z "$calls" ]; then
     # The program may have an emulator of its own: -Bsymbolic.
     $cxx -shared -fopenmp -Wl,-Bsymbolic -Wl,-z,lazy "$work"/*.o -o "$out" || exit 13
 else
-    if [ ! -s "$archive" ]; then
-        mkdir "$work/main" && mv "$work/kernel.o" "$work/$(basename "$calls").o" "$work/main" || exit 13
-        rm -f "$archive" && ar rc "$archive" "$work"/*.o && mv "$work"/main/*.o "$work" || exit 13
-    fi
-    $cxx -rdynamic "$work/kernel.o" "$work/$(basename "$calls").o" -Wl,--whole-archive "$archive" -Wl,--no-whole-archive -ldl -o "$out" || exit 13
+    if [ ! -s "$judge" ]; then cp "$work/judge.cpp.o" "$judge" || exit 13; fi
+    $cxx -rdynamic "$work/kernel.o" "$work/$(basename "$calls").o" "$judge" -ldl -o "$out" || exit 13
 fi
