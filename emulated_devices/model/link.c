@@ -82,7 +82,7 @@ static int add_buffer(struct linked *l, struct buffer b)
 /* A matrix from the stream to the inner side may need more rows of its input than the device's own. */
 static enum tensor_place place_of_value(const struct linked *l, int slot)
 {
-    if (!width_of_stream(l->slot[slot].width)) return INNER;
+    if (!width_of_stream(l->slot[slot].width)) return place_of_width(l->slot[slot].width);
     for (int v = 0; v < l->nodes; v++)
         if (l->node[v].is->op == OP_MATRIX && leads_inside(l->node[v].is->role) && reads(&l->node[v], slot))
             return INPUT;
@@ -119,11 +119,12 @@ static void place_values(struct linked *l)
 
 static int place_beside(struct linked *l, const struct model_config *c, enum statistic_shape shape, enum arena_tag tag)
 {
-    const bool inner = shape == INNER_ROW || shape == TWO_INNER_ROWS || shape == INNER_HEADS ||
-                       shape == ATTENTION_KEPT;
+    const enum tensor_place rows = shape == INNER_ROW || shape == TWO_INNER_ROWS    ? AT_LOGITS
+                                   : shape == INNER_HEADS || shape == ATTENTION_KEPT ? AT_HEADS
+                                                                                     : STREAM;
     if (shape == NO_STATISTIC || (shape == ROW_OF_LAYERNORM && c->norm != NORM_LAYER)) return BUFFER_NONE;
     return add_buffer(l,
-                      (struct buffer){ .rows = inner ? INNER : STREAM, .statistic = shape, .tag = tag, .kept = true });
+                      (struct buffer){ .rows = rows, .statistic = shape, .tag = tag, .kept = true });
 }
 
 /* The number of tensors that a scheme keeps; 0 if the shapes are not defined by a scheme. */
@@ -168,7 +169,7 @@ static enum tensor_place place_of_gradient(const struct linked *l, int slot)
 {
     const struct slot *s = &l->slot[slot];
     const struct linked_node *maker = s->maker < 0 ? NULL : &l->node[s->maker];
-    if (!width_of_stream(s->width)) return INNER;
+    if (!width_of_stream(s->width)) return place_of_width(s->width);
     if (maker == NULL) return STREAM;
     bool more = leads_back(maker->is);
     for (int k = 0; k < NODE_INPUTS && info(maker)->passes_on; k++)

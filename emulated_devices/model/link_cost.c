@@ -61,7 +61,7 @@ static void enter_route(struct forecast *f, const struct context_parallel *cp, e
 struct account linked_attention_cost(const struct linked *p, const struct context_parallel *cp, int64_t N)
 {
     struct forecast f = { .tp = cp->tp };
-    const int64_t rows = tensor_rows_at(cp->tp, INNER, N).count;
+    const int64_t rows = tensor_rows_at(cp->tp, AT_HEADS, N).count;
     for (enum list which = 0; which < LIST_COUNT; which++)
         for (int i = 0; i < p->list[which].count; i++) {
             const struct part_step step = p->list[which].step[i];

@@ -188,8 +188,7 @@ struct part plan_part(const struct plan *p, int rank, enum activation_width widt
     struct part part = { .dim = { (tokens ? 1 : STREAMS(&p->model)) * p->B * p->S, cols },
                          .cols = activation_columns(&tp, width, gradient) };
     struct intervals rows = tokens ? plan_loss_rows(p, rank, micro) : plan_rows(p, rank, micro);
-    const enum tensor_place place = width_of_stream(width) ? STREAM : INNER;
-    intervals_add_part(&part.rows, &rows, tensor_rows_at(&tp, place, intervals_total(&rows)));
+    intervals_add_part(&part.rows, &rows, tensor_rows_at(&tp, place_of_width(width), intervals_total(&rows)));
     if (intervals_lost(&rows)) part.rows.room = -1;
     intervals_free(&rows);
     return part;

@@ -96,8 +96,8 @@ enum statistic_shape {
     NO_STATISTIC,
     ROW,                                /* one per row of the stream */
     ROW_OF_LAYERNORM,                   /* the same, but none for an rmsnorm */
-    INNER_ROW,                          /* one per row of the inner side */
-    INNER_HEADS,                        /* one per row of the inner side and what norms of heads norm */
+    INNER_ROW,                          /* one per row of the logits */
+    INNER_HEADS,                        /* one per row of the heads and what norms of heads norm */
     TWO_INNER_ROWS,
     ATTENTION_KEPT,                     /* the tensors that the attention scheme keeps */
     STREAM_WEIGHTS,                     /* P for each token */

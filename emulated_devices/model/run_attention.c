@@ -18,7 +18,7 @@ struct attention node_attention(const struct node_call *c)
 {
     const struct stage *s = c->stage;
     const struct model_config *model = &s->plan->model;
-    const struct interval rows = tensor_rows_at(s->tp, INNER, c->micro->N);
+    const struct interval rows = tensor_rows_at(s->tp, AT_HEADS, c->micro->N);
     const bool one = s->seams->cp.scheme->plan != NULL;         /* all sequences are one */
     const struct interval sequences = { one ? 0 : rows.first / s->tp->S, one ? 1 : rows.count / s->tp->S };
     const int64_t first = c->micro->sequences.first + sequences.first;
@@ -66,7 +66,7 @@ static struct tensor rotary_of(const struct node_call *c)
 enum error_code node_rotary_forward(const struct node_call *c, struct error *err)
 {
     (void)err;
-    dev_rotary_forward(c->stage->device, node_buffer(c, c->node->y), node_integers(c, c->micro->positions, INNER),
+    dev_rotary_forward(c->stage->device, node_buffer(c, c->node->y), node_integers(c, c->micro->positions, AT_HEADS),
                        rotary_of(c), node_attention(c));
     return OK;
 }
@@ -75,7 +75,7 @@ enum error_code node_rotary_input(const struct node_call *c, struct error *err)
 {
     (void)err;
     dev_rotary_backward_input(c->stage->device, node_buffer(c, c->node->dx[0]),
-                              node_integers(c, c->micro->positions, INNER), rotary_of(c), node_attention(c));
+                              node_integers(c, c->micro->positions, AT_HEADS), rotary_of(c), node_attention(c));
     return OK;
 }
 

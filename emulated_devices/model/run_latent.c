@@ -103,7 +103,7 @@ static enum error_code sum_shared_key(const struct node_call *c, struct tensor d
     sum.y = 0;
     device_zero(tp->device, shared);
     dev_columns_move(tp->device, shared, d_qkv, sum, true);
-    e = allreduce(&tp->along[tp->scheme->inner.columns], shared.data, tensor_count(shared), shared.dtype, SUM,
+    e = allreduce(&tp->along[tp->scheme->heads.columns], shared.data, tensor_count(shared), shared.dtype, SUM,
                   tp->allreduce, err);
     device_zero(tp->device, d_latent);
     if (!e)

@@ -275,7 +275,7 @@ static enum error_code loss_forward(const struct node_call *c, struct error *err
     double loss = 0;
     const enum error_code e =
         tensor_cross_entropy_forward(c->stage->tp, &loss, buffer(c, n->statistic[0]), buffer(c, n->statistic[1]),
-                                     buffer(c, n->x[0]), node_integers(c, c->micro->labels, INNER), err);
+                                     buffer(c, n->x[0]), node_integers(c, c->micro->labels, AT_LOGITS), err);
     c->stage->loss += loss;
     return e;
 }
@@ -287,7 +287,7 @@ static enum error_code loss_input(const struct node_call *c, struct error *err)
     const struct stage *s = c->stage;
     (void)err;
     tensor_cross_entropy_backward(s->tp, buffer(c, n->dx[0]), buffer(c, n->x[0]), buffer(c, n->statistic[1]),
-                                  buffer(c, n->statistic[0]), node_integers(c, c->micro->labels, INNER),
+                                  buffer(c, n->statistic[0]), node_integers(c, c->micro->labels, AT_LOGITS),
                                   s->loss_scale / (double)(s->counted ? s->counted : 1));
     return OK;
 }

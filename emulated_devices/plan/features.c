@@ -78,7 +78,7 @@ static bool tp_cuts_sequences(const struct facts *f, struct typed *t)
 {
     const struct tensor_scheme *s;
     return tp(f, NULL) && !tensor_scheme_find(&s, f->plan->tensor, NULL) && !s->cuts_tokens &&
-           (s->stream.rows | s->inner.rows) && say(t, "--tensor %s", f->plan->tensor);
+           (s->stream.rows | s->heads.rows | s->feed.rows | s->logits.rows) && say(t, "--tensor %s", f->plan->tensor);
 }
 
 static bool tp_moves_weights(const struct facts *f, struct typed *t)
@@ -92,7 +92,7 @@ static bool tp_copies_keys(const struct facts *f, struct typed *t)
 {
     const struct tensor_parallel share = plan_tensor_share(f->plan, 0);
     const int64_t heads = f->plan->model.K;
-    return tp(f, NULL) && axes_size(&share, share.scheme->inner.columns) > heads &&
+    return tp(f, NULL) && axes_size(&share, share.scheme->heads.columns) > heads &&
            say(t, "--tp %d with %lld key/value heads", f->plan->mesh.size[TP], (long long)heads);
 }
 

@@ -137,7 +137,7 @@ static enum error_code check_parts(const struct plan *p, const struct tensor_sch
             return fail(err, ERR_PLAN, "--allreduce %s: needs %s; a row of --tensor %s has P=%d", p->allreduce, needs,
                         tensor->head.name, tp.mesh[i]);
     }
-    const int parts = axes_size(&tp, tensor->inner.columns);
+    const int parts = axes_size(&tp, tensor->heads.columns);
     for (int i = 0; i < parts; i++) {
         const int copies = heads_at(&p->model, parts, i).copies;
         const char *needs = algorithm_refuses(a, copies, &c);
@@ -397,7 +397,7 @@ static int64_t fewest_heads(const struct plan *p)
     int64_t fewest = p->model.H;
     tensor_scheme_find(&tp.scheme, p->tensor, NULL);
     tensor_share(&tp, p->mesh.size[TP], 0);
-    const int parts = axes_size(&tp, tp.scheme->inner.columns);
+    const int parts = axes_size(&tp, tp.scheme->heads.columns);
     for (int i = 0; i < parts; i++) {
         const int64_t heads = heads_at(&p->model, parts, i).queries.count;
         if (heads < fewest) fewest = heads;

@@ -43,14 +43,14 @@ static uint64_t everything(const struct layer *l)
 {
     const int64_t inner = tensor_qkv_columns(&l->tp) + l->tp.heads.queries.count * model.A + tensor_up_columns(&l->tp) +
                           l->tp.columns.count;
-    const int64_t elements = 2 * (rows(l, STREAM) + rows(l, INPUT)) * l->tp.channels.count + rows(l, INNER) * inner;
-    return 2 * (uint64_t)elements + 4 * (uint64_t)(4 * rows(l, STREAM) + rows(l, INNER) * l->tp.heads.queries.count);
+    const int64_t elements = 2 * (rows(l, STREAM) + rows(l, INPUT)) * l->tp.channels.count + rows(l, AT_FEED) * inner;
+    return 2 * (uint64_t)elements + 4 * (uint64_t)(4 * rows(l, STREAM) + rows(l, AT_HEADS) * l->tp.heads.queries.count);
 }
 
 static uint64_t dropped(const struct layer *l, const char *recompute)
 {
     const uint64_t in = 2 * (uint64_t)(rows(l, STREAM) * l->tp.channels.count);
-    const uint64_t attention = (uint64_t)(rows(l, INNER) * l->tp.heads.queries.count) * (2 * (uint64_t)model.A + 4);
+    const uint64_t attention = (uint64_t)(rows(l, AT_HEADS) * l->tp.heads.queries.count) * (2 * (uint64_t)model.A + 4);
     const uint64_t most = everything(l) - in;
     if (strcmp(recompute, "selective++") == 0) return most - attention;
     return strcmp(recompute, "full") == 0 ? most : strcmp(recompute, "selective") == 0 ? attention : 0;

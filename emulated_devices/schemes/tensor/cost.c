@@ -25,7 +25,7 @@ static void enter(struct forecast *f, enum operation op, unsigned axes, const ch
 void forecast_heads(struct forecast *f)
 {
     const struct tensor_parallel *tp = f->tp;
-    const unsigned in = tp->scheme->weight(ROLE_QKV).in;
+    const unsigned in = tp->scheme->weight(tp->scheme, ROLE_QKV).in;
     const int64_t inputs = tensor_width(tp, ROLE_QKV, false, axes_index(tp, in), axes_size(tp, in));
     const int64_t rows = 2 * tp->heads.keys.count * tp->config->A;
     forecast_copies(f, rows * inputs);
@@ -91,8 +91,8 @@ void forecast_shared_key(struct forecast *f, enum tensor_pass pass, int64_t N)
 {
     const struct tensor_parallel *tp = f->tp;
     if (pass == INPUT_PASS)
-        forecast_allreduce(f, tp->scheme->inner.columns,
-                           tensor_rows_at(tp, INNER, N).count * tp->config->rotary.turned);
+        forecast_allreduce(f, tp->scheme->heads.columns,
+                           tensor_rows_at(tp, AT_HEADS, N).count * tp->config->rotary.turned);
 }
 
 void forecast_matrix(struct forecast *f, enum param_role role, enum tensor_pass pass, int64_t N)
@@ -120,7 +120,7 @@ void forecast_positions(struct forecast *f, enum tensor_pass pass)
 
 void forecast_cross_entropy(struct forecast *f, enum tensor_pass pass, int64_t N)
 {
-    const unsigned columns = f->tp->scheme->inner.columns;
-    const int64_t n = tensor_rows_at(f->tp, INNER, N).count;
+    const unsigned columns = f->tp->scheme->logits.columns;
+    const int64_t n = tensor_rows_at(f->tp, AT_LOGITS, N).count;
     if (pass == FORWARD_PASS) forecast_statistics(f, columns, n), forecast_statistics(f, columns, 2 * n);
 }

@@ -13,11 +13,18 @@ static struct tensor half(struct tensor sums, int which)
     return tensor_1d((char *)sums.data + (size_t)(which * n) * dtype_size(sums.dtype), sums.dtype, n);
 }
 
+static bool first_with_rows(const struct tensor_parallel *tp)
+{
+    for (int a = 0; a < TENSOR_AXES; a++)
+        if (!(tp->scheme->logits.rows & MESH_AXIS(a)) && tp->at[a] != 0) return false;
+    return true;
+}
+
 enum error_code tensor_cross_entropy_forward(struct tensor_parallel *tp, double *loss, struct tensor top,
                                              struct tensor sums, struct tensor logits, struct tensor labels,
                                              struct error *err)
 {
-    struct group *g = &tp->along[tp->scheme->inner.columns];
+    struct group *g = &tp->along[tp->scheme->logits.columns];
     const struct tensor total = half(sums, 0), hit = half(sums, 1);
     dev_cross_entropy_max(tp->device, top, logits);
     enum error_code e = allreduce(g, top.data, tensor_count(top), top.dtype, MAX, tp->allreduce, err);
@@ -26,7 +33,7 @@ enum error_code tensor_cross_entropy_forward(struct tensor_parallel *tp, double 
     e = allreduce(g, sums.data, tensor_count(sums), sums.dtype, SUM, tp->allreduce, err);
     if (e) return e;
     *loss = dev_cross_entropy_loss(tp->device, total, top, hit, labels, IGNORE_LABEL);
-    if (g->rank != 0) *loss = 0;
+    if (!first_with_rows(tp)) *loss = 0;
     return OK;
 }
 

@@ -35,7 +35,7 @@ struct heads heads_at(const struct model_config *c, int parts, int index)
 
 enum error_code heads_open(struct tensor_parallel *tp, struct error *err)
 {
-    const struct group *all = &tp->along[tp->scheme->inner.columns];
+    const struct group *all = &tp->along[tp->scheme->heads.columns];
     return group_of(&tp->copies, tp->group->comm, all->member + all->rank - tp->heads.copy, tp->heads.copies,
                     TRAFFIC_TENSOR, AXIS_BIT(TP), err);
 }

@@ -16,7 +16,7 @@
 #include "emulated_devices/device/compute.h"
 #include "emulated_devices/schemes/tensor/tensor.h"
 
-static struct group *other_heads(struct tensor_parallel *tp) { return &tp->along[tp->scheme->inner.columns]; }
+static struct group *other_heads(struct tensor_parallel *tp) { return &tp->along[tp->scheme->heads.columns]; }
 
 static bool in_parts(struct tensor_parallel *tp) { return tp->config->normed_together && other_heads(tp)->size > 1; }
 
@@ -197,7 +197,7 @@ static enum error_code own_weights(struct tensor_parallel *tp, struct tensor dw,
 enum error_code heads_norm_backward_weight(struct tensor_parallel *tp, struct tensor dw, struct tensor dY,
                                            struct tensor X, struct tensor rstd, struct attention a, struct error *err)
 {
-    struct group *others = &tp->along[tp->scheme->inner.rows | tp->scheme->inner.columns];
+    struct group *others = &tp->along[tp->scheme->heads.rows | tp->scheme->heads.columns];
     struct tensor own;
     if (others->size == 1) return own_weights(tp, dw, dY, X, rstd, a, err);
     enum error_code e = tensor_gradient_buffer(tp, &own, tensor_count(dw), 1, err);
@@ -219,10 +219,10 @@ void forecast_head_norm(struct forecast *f, enum tensor_pass pass, int64_t N)
     const struct tensor_scheme *s = tp->scheme;
     const struct model_config *c = tp->config;
     if (pass != WEIGHT_PASS) {
-        if (c->normed_together) forecast_statistics(f, s->inner.columns, 2 * tensor_rows_at(tp, INNER, N).count);
+        if (c->normed_together) forecast_statistics(f, s->heads.columns, 2 * tensor_rows_at(tp, AT_HEADS, N).count);
         return;
     }
     f->gradients = true;
-    forecast_allreduce(f, s->inner.rows | s->inner.columns, (c->normed_together ? c->H + c->K : 2) * c->A);
+    forecast_allreduce(f, s->heads.rows | s->heads.columns, (c->normed_together ? c->H + c->K : 2) * c->A);
     f->gradients = false;
 }

@@ -92,20 +92,20 @@ enum error_code local_backward_weight(struct tensor_parallel *tp, struct tensor 
 
 static void look_up_tile(const struct product *p, struct tensor W, int64_t first)
 {
-    dev_embedding_forward(p->tp->device, p->Y, p->X, W, p->tp->tokens.first + first, first > 0);
+    dev_embedding_forward(p->tp->device, p->Y, p->X, W, p->tp->first_entry + first, first > 0);
 }
 
 enum error_code local_embedding_forward(struct tensor_parallel *tp, struct tensor Y, struct tensor ids,
                                         struct tensor W, struct error *err)
 {
     if (tp->tiles) return each_tile(&(struct product){ tp, Y, ids, tensor_none }, look_up_tile, err);
-    dev_embedding_forward(tp->device, Y, ids, W, tp->tokens.first, false);
+    dev_embedding_forward(tp->device, Y, ids, W, tp->first_entry, false);
     return OK;
 }
 
 static void embedding_weight_tile(const struct product *p, struct tensor dW, int64_t first)
 {
-    dev_embedding_backward_weight(p->tp->device, dW, p->Y, p->X, p->tp->tokens.first + first);
+    dev_embedding_backward_weight(p->tp->device, dW, p->Y, p->X, p->tp->first_entry + first);
 }
 
 enum error_code local_embedding_backward_weight(struct tensor_parallel *tp, struct tensor dW, struct tensor dY,
@@ -113,6 +113,6 @@ enum error_code local_embedding_backward_weight(struct tensor_parallel *tp, stru
                                                 struct error *err)
 {
     if (tp->tiles) return each_tile(&(struct product){ tp, dY, ids, tensor_none }, embedding_weight_tile, err);
-    dev_embedding_backward_weight(tp->device, dW, dY, ids, tp->tokens.first);
+    dev_embedding_backward_weight(tp->device, dW, dY, ids, tp->first_entry);
     return OK;
 }

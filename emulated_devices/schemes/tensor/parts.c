@@ -8,13 +8,13 @@ static bool has_parts(const struct tensor_parallel *tp) { return tp->scheme->str
 enum error_code tensor_add_parts(struct tensor_parallel *tp, struct tensor t, struct error *err)
 {
     if (!has_parts(tp)) return OK;
-    return allreduce(&tp->along[tp->scheme->inner.columns], t.data, tensor_count(t), t.dtype, SUM, tp->allreduce, err);
+    return allreduce(&tp->along[tp->scheme->feed.columns], t.data, tensor_count(t), t.dtype, SUM, tp->allreduce, err);
 }
 
 void forecast_mixture(struct forecast *f, enum tensor_pass pass, int64_t N)
 {
     const struct tensor_parallel *tp = f->tp;
-    const struct group *g = &tp->along[tp->scheme->inner.columns];
+    const struct group *g = &tp->along[tp->scheme->feed.columns];
     const enum dtype own = tp->device->dtype;
     const struct collective rows = { .count = N * tp->config->D, .dtype = own },
                             weights = { .count = N * tp->config->mixture.k, .dtype = dtype_wide(own) };

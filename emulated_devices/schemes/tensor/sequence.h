@@ -7,11 +7,11 @@
 #define SEQUENCE MESH_AXIS(2)           /* all devices of the group */
 
 const char *sequence_mesh(int P, int size[TENSOR_AXES]);
-struct weight_cut sequence_weight(enum param_role);
+struct weight_cut sequence_weight(const struct tensor_scheme *, enum param_role);
 void sequence_cost(struct forecast *, enum param_role, enum tensor_pass, int64_t N, bool has_bias);
 
 #define SEQUENCE_SCHEME                                                                                                \
-    .mesh = sequence_mesh, .stream = { .rows = SEQUENCE }, .inner = { .columns = SEQUENCE }, \
+    .mesh = sequence_mesh, .stream = { .rows = SEQUENCE }, INNER_CUT({ .columns = SEQUENCE }), \
     .weight = sequence_weight, \
     .cuts_tokens = true, .keeps_gradients = true, .matrix_cost = sequence_cost
 

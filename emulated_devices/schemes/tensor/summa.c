@@ -6,9 +6,9 @@
 #define ALONG_ROW    GRID_COLUMN
 #define ALONG_COLUMN GRID_ROW
 
-struct weight_cut summa_weight(enum param_role role)
+struct weight_cut summa_weight(const struct tensor_scheme *s, enum param_role role)
 {
-    (void)role;
+    (void)s, (void)role;
     return (struct weight_cut){ .out = GRID_COLUMN, .in = GRID_ROW };
 }
 
@@ -70,7 +70,7 @@ static enum error_code forward_step(struct tensor_parallel *tp, enum param_role 
 
 static struct tensor_cut side(const struct tensor_parallel *tp, enum param_role role)
 {
-    return leads_inside(role) ? tp->scheme->inner : tp->scheme->stream;
+    return tensor_cut_at(tp->scheme, leads_inside(role) ? inner_side(role) : STREAM);
 }
 
 enum error_code summa_linear_forward(struct tensor_parallel *tp, enum param_role role, int64_t N, struct tensor Y,
@@ -96,7 +96,7 @@ static enum error_code input_step(struct tensor_parallel *tp, enum param_role ro
     enum error_code e = take(tp, ALONG_COLUMN, l, W, tensor_rows(W), I, &w, err);
     if (e) return e;
     e = tensor_buffer(tp, &part, tensor_rows(dX), I, err);
-    if (!e && tensor_present(ids)) dev_embedding_forward(tp->device, part, ids, w, tp->tokens.first, false);
+    if (!e && tensor_present(ids)) dev_embedding_forward(tp->device, part, ids, w, tp->first_entry, false);
     else if (!e) dev_linear_backward_input(tp->device, part, dY, w);
     if (!e) e = reduce_to(tp, ALONG_ROW, l, part, dX, err);
     device_free(tp->device, part);
@@ -141,7 +141,7 @@ static enum error_code weight_step(struct tensor_parallel *tp, enum param_role r
     e = tensor_gradient_buffer(tp, &part, tensor_rows(sum), I, err);
     if (!e) {
         device_zero(tp->device, part);
-        if (tensor_present(ids)) dev_embedding_backward_weight(tp->device, part, x, ids, tp->tokens.first);
+        if (tensor_present(ids)) dev_embedding_backward_weight(tp->device, part, x, ids, tp->first_entry);
         else dev_linear_backward_weight(tp->device, part, tensor_none, dY, x);
         e = reduce_to(tp, ALONG_COLUMN, l, part, sum, err);
     }

@@ -24,7 +24,7 @@
 #define GRID_ROW    MESH_AXIS(1)        /* i is the row; its devices differ in j */
 #define GRID_COLUMN MESH_AXIS(2)
 
-struct weight_cut summa_weight(enum param_role);
+struct weight_cut summa_weight(const struct tensor_scheme *, enum param_role);
 enum error_code summa_linear_forward(struct tensor_parallel *, enum param_role, int64_t N, struct tensor Y,
                                      struct tensor X, struct tensor W, struct tensor b, struct error *);
 enum error_code summa_linear_backward_input(struct tensor_parallel *, enum param_role, int64_t N, struct tensor dX,
@@ -39,7 +39,7 @@ void summa_cost(struct forecast *, enum param_role, enum tensor_pass, int64_t N,
 
 #define SUMMA_SCHEME                                                                                                   \
     .stream = { .rows = GRID_LAYER | GRID_ROW, .columns = GRID_COLUMN },                                               \
-    .inner = { .rows = GRID_LAYER | GRID_ROW, .columns = GRID_COLUMN }, .weight = summa_weight, .cuts_vectors = true,  \
+    INNER_CUT({ .rows = GRID_LAYER | GRID_ROW, .columns = GRID_COLUMN }), .weight = summa_weight, .cuts_vectors = true,\
     .linear_forward = summa_linear_forward, .linear_backward_input = summa_linear_backward_input,                      \
     .linear_backward_weight = summa_linear_backward_weight, .embedding_forward = summa_embedding_forward,              \
     .embedding_backward_weight = summa_embedding_backward_weight, .matrix_cost = summa_cost

@@ -50,6 +50,21 @@ void tensor_close(struct tensor_parallel *tp)
 
 /* ---- extents ----------------------------------------------------------------------------------------------------- */
 
+struct tensor_cut tensor_cut_at(const struct tensor_scheme *s, enum tensor_place place)
+{
+    switch (place) {
+    case AT_HEADS:  return s->heads;
+    case AT_FEED:   return s->feed;
+    case AT_LOGITS: return s->logits;
+    default:        return s->stream;
+    }
+}
+
+static struct interval own_block(const struct tensor_parallel *tp, int64_t n, unsigned axes)
+{
+    return block_at(n, axes_size(tp, axes), axes_index(tp, axes));
+}
+
 void tensor_share(struct tensor_parallel *tp, int devices, int rank)
 {
     const struct model_config *c = tp->config;
@@ -57,14 +72,13 @@ void tensor_share(struct tensor_parallel *tp, int devices, int rank)
     tp->devices = devices, tp->rank = rank;
     s->mesh(devices, tp->mesh);
     for (int a = TENSOR_AXES - 1, rest = rank; a >= 0; rest /= tp->mesh[a--]) tp->at[a] = rest % tp->mesh[a];
-    const int outer = axes_size(tp, s->stream.columns), inner = axes_size(tp, s->inner.columns),
-              i = axes_index(tp, s->inner.columns);
-    tp->channels = block_at(c->D, outer, axes_index(tp, s->stream.columns));
-    tp->heads = heads_at(c, inner, i);
-    tp->columns = block_at(c->F, inner, i);
-    tp->shared = block_at(c->mixture.shared, inner, i);
-    tp->dense = block_at(c->dense.F, inner, i);
-    tp->tokens = block_at(c->V, inner, i);
+    tp->channels = own_block(tp, c->D, s->stream.columns);
+    tp->heads = heads_at(c, axes_size(tp, s->heads.columns), axes_index(tp, s->heads.columns));
+    tp->columns = own_block(tp, c->F, s->feed.columns);
+    tp->shared = own_block(tp, c->mixture.shared, s->feed.columns);
+    tp->dense = own_block(tp, c->dense.F, s->feed.columns);
+    tp->tokens = own_block(tp, c->V, s->logits.columns);
+    tp->first_entry = own_block(tp, c->V, s->weight(s, ROLE_TOKENS).out).first;
 }
 
 enum error_code tensor_check(const struct tensor_scheme *s, const struct model_config *c, int P, struct error *err)
@@ -72,12 +86,12 @@ enum error_code tensor_check(const struct tensor_scheme *s, const struct model_c
     struct tensor_parallel tp = { .scheme = s };
     const char *needs = s->mesh(P, tp.mesh);
     if (needs) return fail(err, ERR_PLAN, "--tp %d: --tensor %s needs %s", P, s->head.name, needs);
-    const int inner = axes_size(&tp, s->inner.columns), outer = axes_size(&tp, s->stream.columns);
+    const int heads = axes_size(&tp, s->heads.columns), feed = axes_size(&tp, s->feed.columns);
     const struct { int parts; int64_t has; const char *what; } need[] = {
-        { inner, c->H, "H=%lld heads" }, { inner, c->F, "F=%lld feed-forward columns" },
-        { inner, c->V, "V=%lld tokens" },
-        { outer, c->D, "a width of D=%lld" },
-        { inner, c->dense.F ? c->dense.F : inner, "%lld feed-forward columns in dense layers" },
+        { heads, c->H, "H=%lld heads" }, { feed, c->F, "F=%lld feed-forward columns" },
+        { axes_size(&tp, s->logits.columns), c->V, "V=%lld tokens" },
+        { axes_size(&tp, s->stream.columns), c->D, "a width of D=%lld" },
+        { feed, c->dense.F ? c->dense.F : feed, "%lld feed-forward columns in dense layers" },
     };
     for (size_t i = 0; i < sizeof need / sizeof *need; i++) {
         char has[64];
@@ -88,15 +102,15 @@ enum error_code tensor_check(const struct tensor_scheme *s, const struct model_c
             return fail(err, ERR_PLAN, "--tp %d: --tensor %s cuts into %d parts; the model has %s", P, s->head.name,
                         need[i].parts, has);
     }
-    if (LATENT(c) && axes_size(&tp, s->stream.rows | s->stream.columns | s->inner.rows) > 1)
+    if (LATENT(c) && axes_size(&tp, s->stream.rows | s->stream.columns | s->heads.rows) > 1)
         return fail(err, ERR_PLAN, "--tp %d: --tensor %s cuts the residual stream, which latent attention needs whole "
                     "on every device along tp; --tensor 1d does not", P, s->head.name);
-    if (inner > c->K && s->weight(ROLE_QKV).sub)
+    if (heads > c->K && s->weight(s, ROLE_QKV).sub)
         return fail(
             err, ERR_PLAN,
             "--tp %d: --tensor %s cuts into %d parts; the model has K=%lld key/value heads, and only schemes that hold "
             "whole rows of a matrix, such as 1d, can have copies of them",
-            P, s->head.name, inner, (long long)c->K);
+            P, s->head.name, heads, (long long)c->K);
     return OK;
 }
 
@@ -111,7 +125,7 @@ static int64_t row_edge(const struct tensor_parallel *tp, int64_t N, int parts, 
 struct interval tensor_rows_at(const struct tensor_parallel *tp, enum tensor_place place, int64_t N)
 {
     const struct tensor_scheme *s = tp->scheme;
-    const unsigned cut = place == INNER ? s->inner.rows : s->stream.rows;
+    const unsigned cut = tensor_cut_at(s, place).rows;
     const bool whole = (place == INPUT && s->keeps_inputs) || (place == GRADIENT && s->keeps_gradients);
     const int parts = whole ? 1 : axes_size(tp, cut), index = whole ? 0 : axes_index(tp, cut);
     const int64_t first = row_edge(tp, N, parts, index);
@@ -235,7 +249,7 @@ static struct runs cut_again(struct runs whole, int subs, int sub)
 static struct tensor_cut cut_of(const struct tensor_scheme *s, const struct param_spec *p)
 {
     const bool inner = p->ndim == 1 && leads_inside(p->role) && p->role != ROLE_TOKENS;
-    return inner ? s->inner : s->stream;
+    return inner ? tensor_cut_at(s, inner_side(p->role)) : s->stream;
 }
 
 /* Keys of the device's heads for all rows, then values. */
@@ -258,7 +272,7 @@ struct layout tensor_layout(const struct tensor_parallel *tp, const struct param
     if (role_is_whole(p->role)) return layout_whole(p->ndim, p->dim);
     if (p->role == ROLE_PREFIX) return prefix_layout(tp, p);
     if (is_matrix(p)) {
-        const struct weight_cut w = s->weight(p->role);
+        const struct weight_cut w = s->weight(s, p->role);
         const struct runs out =
             cut_again(runs_of(tp->config, p->role, true, axes_size(tp, w.out), axes_index(tp, w.out)),
                       axes_size(tp, w.sub), axes_index(tp, w.sub));
@@ -288,9 +302,9 @@ static unsigned axes_that_cut(const struct tensor_scheme *s, const struct param_
 {
     const struct tensor_cut cut = cut_of(s, p);
     if (role_is_whole(p->role)) return 0;
-    if (p->role == ROLE_PREFIX) return s->inner.columns;
+    if (p->role == ROLE_PREFIX) return s->heads.columns;
     if (!is_matrix(p)) return cut.columns | (s->cuts_vectors ? cut.rows : 0);
-    const struct weight_cut w = s->weight(p->role);
+    const struct weight_cut w = s->weight(s, p->role);
     return w.out | w.in | w.sub;
 }
 

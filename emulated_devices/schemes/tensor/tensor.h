@@ -4,7 +4,8 @@
  * activations and weights are cut.  There are two kinds of activations, each with its own cut:
  *
  *   stream   the residual stream and the outputs of norms: width D
- *   inner    the activations between the two matrices of a pair (heads, F), and the logits (V)
+ *   inner    the activations between the two matrices of a pair: heads, and F; and the logits, V.  Each of the three
+ *            can have its own cut
  *
  * Each is cut by rows (tokens) over one set of axes and by columns over another; devices that differ only in other axes
  * hold the same piece.  These sets define every layout and every device's extents (tensor.c), and the norms, the loss
@@ -29,6 +30,9 @@ enum { TENSOR_AXES = 3, TENSOR_AXIS_SETS = 1 << TENSOR_AXES };
 /* The axes over which one kind of activations is cut. */
 struct tensor_cut { unsigned rows, columns; };
 
+/* For a scheme whose three inner cuts are the same. */
+#define INNER_CUT(...) .heads = __VA_ARGS__, .feed = __VA_ARGS__, .logits = __VA_ARGS__
+
 /* The axes over which a matrix [out, in] is cut: by rows, by columns; sub: over which each piece is again cut by
  * rows. */
 struct weight_cut { unsigned out, in, sub; };
@@ -36,9 +40,10 @@ struct weight_cut { unsigned out, in, sub; };
 /* Which tokens of a microbatch a device has of an activation.  For a matrix product some schemes need more rows than
  * their own; they gather them in place if the tensor has room. */
 enum tensor_place {
-    STREAM, INNER,
+    STREAM,
     INPUT,                              /* output of a norm, input of a matrix: has room for gathered rows */
     GRADIENT,                           /* gradient of a matrix's output in the stream, likewise */
+    AT_HEADS, AT_FEED, AT_LOGITS,       /* the inner side of attention, of the feed-forward, of the output matrix */
 };
 
 /* Heads of a part of the inner side: its queries, and the key/value heads that they use. */
@@ -73,7 +78,8 @@ struct tensor_parallel {
     struct interval columns;                    /* of the feed-forward width F */
     struct interval shared;                     /* of the shared experts' width */
     struct interval dense;                      /* of the width of a mixture's dense layers */
-    struct interval tokens;                     /* of the vocabulary */
+    struct interval tokens;                     /* of the vocabulary: the columns of logits */
+    int64_t first_entry;                        /* of the vocabulary: the first row of the embedding's piece */
 
     /* Created by tensor_open.  along: for each set of axes, the devices that differ from this one only in these. */
     struct group along[TENSOR_AXIS_SETS];
@@ -119,6 +125,14 @@ static inline bool width_of_stream(enum activation_width w)
            w == WIDTH_BESIDE || w == WIDTH_MEAN || w == WIDTH_STREAMS;
 }
 
+/* The place of rows of this width; on the stream, STREAM. */
+static inline enum tensor_place place_of_width(enum activation_width w)
+{
+    if (width_of_stream(w)) return STREAM;
+    if (w == WIDTH_VOCABULARY) return AT_LOGITS;
+    return w == WIDTH_QKV || w == WIDTH_HEADS || w == WIDTH_EXPANDED || w == WIDTH_VALUES ? AT_HEADS : AT_FEED;
+}
+
 /* Whether an activation has a row for each token; else for each token of each stream. */
 static inline bool width_of_tokens(enum activation_width w)
 {
@@ -134,9 +148,9 @@ struct tensor_scheme {
 
     /* The mesh that P devices form.  @return NULL, or what P must be, as text. */
     const char *(*mesh)(int P, int mesh[TENSOR_AXES]);
-    struct tensor_cut stream, inner;
-    struct weight_cut (*weight)(enum param_role);
-    bool cuts_tokens;                           /* rows of the stream are cut also inside sequences */
+    struct tensor_cut stream, heads, feed, logits;
+    struct weight_cut (*weight)(const struct tensor_scheme *, enum param_role);
+    bool cuts_tokens;                           /* rows are cut also inside sequences */
     bool cuts_vectors;                          /* devices with the same columns each hold a part of biases and norms */
     bool keeps_inputs, keeps_gradients;         /* INPUT, GRADIENT have room for all rows */
     bool takes_tiles;                           /* calls local.c once per product, with the device's own piece */
@@ -205,6 +219,9 @@ int64_t tensor_width(const struct tensor_parallel *, enum param_role, bool outpu
 int64_t tensor_qkv_columns(const struct tensor_parallel *);
 int64_t tensor_up_columns(const struct tensor_parallel *);
 
+/** The cut of activations at a place. */
+struct tensor_cut tensor_cut_at(const struct tensor_scheme *, enum tensor_place);
+
 /* This device's index within a set of the scheme's axes, and the set's size. */
 int axes_index(const struct tensor_parallel *, unsigned axes);
 int axes_size(const struct tensor_parallel *, unsigned axes);
@@ -214,6 +231,17 @@ static inline bool leads_inside(enum param_role r)
 {
     return r == ROLE_QKV || r == ROLE_UP || r == ROLE_HEAD || r == ROLE_TOKENS || r == ROLE_SHARED_UP ||
            r == ROLE_SINKS || r == ROLE_DENSE_UP || r == ROLE_QUERIES || r == ROLE_KEYS_VALUES;
+}
+
+/** The inner side of a matrix. */
+static inline enum tensor_place inner_side(enum param_role r)
+{
+    switch (r) {
+    case ROLE_UP: case ROLE_DOWN: case ROLE_SHARED_UP: case ROLE_SHARED_DOWN: case ROLE_DENSE_UP: case ROLE_DENSE_DOWN:
+        return AT_FEED;
+    case ROLE_TOKENS: case ROLE_HEAD: return AT_LOGITS;
+    default: return AT_HEADS;
+    }
 }
 
 /* ---- local.c: products with the device's own piece, whole or tile by tile ---------------------------------------- */
@@ -285,7 +313,7 @@ enum error_code tensor_norm_backward_weight(struct tensor_parallel *, struct ten
                                             struct tensor dY, struct tensor X, struct tensor mean, struct tensor rstd,
                                             struct error *);
 
-/** Compute top and sums (total, then hit) over the whole vocabulary from the device's logits [rows of INNER, V'].
+/** Compute top and sums (total, then hit) over the whole vocabulary from the device's logits [rows of AT_LOGITS, V'].
  *  loss: the sum over this device's rows, on one of the devices with these rows; 0 on the others.  dlogits may be
  *  logits. */
 enum error_code tensor_cross_entropy_forward(struct tensor_parallel *, double *loss, struct tensor top,

@@ -33,8 +33,9 @@ const char *sequence_mesh(int P, int size[TENSOR_AXES])
     return NULL;
 }
 
-struct weight_cut sequence_weight(enum param_role role)
+struct weight_cut sequence_weight(const struct tensor_scheme *s, enum param_role role)
 {
+    (void)s;
     return leads_inside(role) ? (struct weight_cut){ .out = SEQUENCE } : (struct weight_cut){ .in = SEQUENCE };
 }
 

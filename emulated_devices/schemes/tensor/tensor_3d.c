@@ -37,8 +37,9 @@ static const char *mesh(int P, int size[TENSOR_AXES])
     return p * p * p == P ? NULL : "a cube: 1, 8, 27, 64, ..";
 }
 
-static struct weight_cut weight(enum param_role role)
+static struct weight_cut weight(const struct tensor_scheme *s, enum param_role role)
 {
+    (void)s;
     return leads_inside(role) ? (struct weight_cut){ .out = J_AXIS, .in = L_AXIS, .sub = I_AXIS }
                               : (struct weight_cut){ .out = L_AXIS, .in = J_AXIS, .sub = I_AXIS };
 }
@@ -50,7 +51,7 @@ static unsigned output_axis(enum param_role role) { return leads_inside(role) ? 
 /* The cut of a matrix's output, and so of its bias. */
 static struct tensor_cut output_side(const struct tensor_parallel *tp, enum param_role role)
 {
-    return leads_inside(role) ? tp->scheme->inner : tp->scheme->stream;
+    return tensor_cut_at(tp->scheme, leads_inside(role) ? inner_side(role) : STREAM);
 }
 
 /* The rows of each of the p devices along one axis.  @return their sum: the i-th p-th of all rows. */
@@ -62,7 +63,7 @@ static int64_t rows_along(const struct tensor_parallel *tp, unsigned axis, int64
 /* The rows of W's pieces along i.  @return their sum. */
 static int64_t weight_rows(const struct tensor_parallel *tp, enum param_role role, int64_t rows[])
 {
-    const struct weight_cut cut = weight(role);
+    const struct weight_cut cut = weight(tp->scheme, role);
     const int p = axes_size(tp, I_AXIS);
     const int64_t O = tensor_width(tp, role, true, axes_index(tp, cut.out), p);
     for (int i = 0; i < p; i++) rows[i] = block_at(O, p, i).count;
@@ -200,7 +201,7 @@ static enum error_code embedding_forward(struct tensor_parallel *tp, struct tens
     struct tensor w = tensor_none, y = tensor_none;
     enum error_code e = gather_weight(tp, ROLE_TOKENS, W, &w, err);
     if (!e) e = tensor_buffer(tp, &y, tensor_count(own), tensor_cols(Y), err);
-    if (!e) dev_embedding_forward(tp->device, y, own, w, tp->tokens.first, false);
+    if (!e) dev_embedding_forward(tp->device, y, own, w, tp->first_entry, false);
     if (!e) e = scatter(tp, J_AXIS, tensor_count(ids), Y, y, err);
     drop(tp, w, y, tensor_none);
     return e;
@@ -212,7 +213,7 @@ static enum error_code embedding_backward_weight(struct tensor_parallel *tp, str
     struct tensor dy = tensor_none, dw = tensor_none;
     enum error_code e = gather(tp, J_AXIS, tensor_count(ids), dY, &dy, err);
     if (!e) e = zeroed_weight(tp, ROLE_TOKENS, tensor_cols(dW), &dw, err);
-    if (!e) dev_embedding_backward_weight(tp->device, dw, dy, ids_of_third(tp, ids), tp->tokens.first);
+    if (!e) dev_embedding_backward_weight(tp->device, dw, dy, ids_of_third(tp, ids), tp->first_entry);
     if (!e) e = add_weight(tp, ROLE_TOKENS, dW, dw, err);
     drop(tp, dy, dw, tensor_none);
     return e;
@@ -223,7 +224,7 @@ static enum error_code embedding_backward_weight(struct tensor_parallel *tp, str
 static void matrix_cost(struct forecast *f, enum param_role role, enum tensor_pass pass, int64_t N, bool has_bias)
 {
     const struct tensor_parallel *tp = f->tp;
-    const struct weight_cut cut = weight(role);
+    const struct weight_cut cut = weight(tp->scheme, role);
     const int p = axes_size(tp, I_AXIS);
     const bool tokens = role == ROLE_TOKENS;
     int64_t x[MESH_MOST_DEVICES], y[MESH_MOST_DEVICES], w[MESH_MOST_DEVICES];
@@ -250,8 +251,8 @@ const struct tensor_scheme tensor_scheme_3d = {
               .volume = "1/P of 3 (p-1) (16 N D + 12 D^2) + 16 N (p-1) + 28 D (p^2-1) elements a layer and "
                         "microbatch, with F = 4 D and P = p^3",
               .memory = "weights 1/P; a layer keeps (8 D + 2 F + H) N/P + 4 N/p^2" },
-    .mesh = mesh, .stream = { .rows = I_AXIS | J_AXIS, .columns = L_AXIS }, .inner = { .rows = I_AXIS | L_AXIS,
-    .columns = J_AXIS }, .weight = weight, .cuts_vectors = true, .linear_forward = linear_forward,
+    .mesh = mesh, .stream = { .rows = I_AXIS | J_AXIS, .columns = L_AXIS }, .cuts_vectors = true,
+    INNER_CUT({ .rows = I_AXIS | L_AXIS, .columns = J_AXIS }), .weight = weight, .linear_forward = linear_forward,
     .linear_backward_input = linear_backward_input, .linear_backward_weight = linear_backward_weight,
     .embedding_forward = embedding_forward, .embedding_backward_weight = embedding_backward_weight,
     .matrix_cost = matrix_cost,

@@ -69,7 +69,7 @@ int64_t linear_cols(const struct linear_layer *l, enum linear_matrix m) { return
 /* Whether a matrix's rows are those of the stream or of the inner side. */
 static enum tensor_place side_of(const struct linear_layer *l, enum linear_matrix m)
 {
-    return leads_inside(l->role) == is_output(m) ? INNER : STREAM;
+    return leads_inside(l->role) == is_output(m) ? inner_side(l->role) : STREAM;
 }
 
 struct part linear_part(const struct linear_layer *l, int rank, enum linear_matrix m)
