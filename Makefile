@@ -111,6 +111,18 @@ fuzz:
 	$(Q)bash tests/fuzz/run.sh build-fuzz $(or $(SECONDS),60) $(NAMES)
 fuzzers: $(filter $(B)/tests/fuzz/%,$(TESTS))
 
+## make simgrid    patterns of messages by the clock, replayed, and by SimGrid, which is installed if it is missing
+simgrid: deps
+	$(Q)$(MAKE) --no-print-directory deps DEPS_FOR=simgrid
+	$(Q)$(MAKE) -j$$(nproc) --no-print-directory $(ORRERY) $(B)/simgrid/patterns $(B)/simgrid/smpi
+	$(Q)ORRERY=./$(ORRERY) bash tests/simgrid/run.sh $(B)/simgrid
+$(B)/simgrid/patterns: $(B)/tests/simgrid/patterns.o $(SAN_OBJ) $(B)/libdevices.a $(B)/libref.a
+	$(call link)
+$(B)/simgrid/smpi: tests/simgrid/smpi.c Makefile
+	@mkdir -p $(@D)
+	$(if $(V),,@echo '  CC   $@')
+	$(Q)smpicc -std=c11 -O2 -Wall -Wextra $< -o $@
+
 ## make golden-check   hold the one-device model to golden/ and to the bounds stored there; needs no Python
 golden-check: all
 	$(Q)./$(ORRERY) golden
@@ -329,5 +341,5 @@ $(TESTS): $(B)/%: $(B)/%.o $(SAN_OBJ) $(B)/libdevices.a $(B)/libref.a
 	$(call link,$(if $(FUZZ),-fsanitize=fuzzer,-lcmocka))
 
 -include $(shell find $(B) -path $(B)/faults -prune -o -name '*.d' -print 2>/dev/null)
-.PHONY: always test-cuda cuda-objects has-nvcc all run check test verify bench golden golden-check frameworks faults fuzz fuzzers course docs install uninstall clean help deps
+.PHONY: always simgrid test-cuda cuda-objects has-nvcc all run check test verify bench golden golden-check frameworks faults fuzz fuzzers course docs install uninstall clean help deps
 .SECONDARY:

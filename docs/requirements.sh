@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# Install what is missing, from the system's package manager, saying what.  Usage: requirements.sh [docs|fuzz]
+# Install what is missing, from the system's package manager, saying what.  Usage: requirements.sh [docs|fuzz|simgrid]
 set -euo pipefail
 
 have_header() { echo "#include <$1>" | cc -E ${2:-} - >/dev/null 2>&1; }
@@ -22,11 +22,12 @@ fi
 fuzzer_is_here() { ls "$(clang -print-resource-dir)"/lib/*/libclang_rt.fuzzer*.a; } >/dev/null 2>&1
 if [ "${1:-}" = fuzz ]; then fuzzer_is_here || missing+=(clang); fi
 if [ "${1:-}" = docs ]; then command -v doxygen >/dev/null || missing+=(doxygen); fi
+if [ "${1:-}" = simgrid ]; then command -v smpicc >/dev/null || missing+=(libsimgrid-dev libboost-dev); fi
 [ ${#missing[@]} -gt 0 ] || exit 0
 
 echo "Orrery needs packages that are not here: ${missing[*]}"
 if ! command -v apt-get >/dev/null; then
-    echo "There is no apt-get on this machine. Install MPICH, OpenBLAS, cJSON, libyaml, PCRE2, utf8proc and cmocka (Doxygen for 'make docs', clang for 'make fuzz') and try again." >&2
+    echo "There is no apt-get on this machine. Install MPICH, OpenBLAS, cJSON, libyaml, PCRE2, utf8proc and cmocka (Doxygen for 'make docs', clang for 'make fuzz', SimGrid for 'make simgrid') and try again." >&2
     exit 1
 fi
 root=

@@ -27,8 +27,8 @@ command_fn command_train, command_plan, command_search, command_infer, command_v
     command_tokenize, command_calibrate;
 extern const struct command commands[];             /* of main.c; ends with { 0 } */
 /* of command_show */
-command_fn show_attention, show_collective, show_data, show_dispatch, show_elastic, show_memory, show_plan, show_sbp,
-           show_tensor;
+command_fn show_attention, show_cluster, show_collective, show_data, show_dispatch, show_elastic, show_memory,
+           show_plan, show_sbp, show_tensor;
 
 /* The option --cluster of every command that shows virtual time or whose algorithms depend on nodes; word: for
  * cluster_find.  what: its purpose, in a few words. */

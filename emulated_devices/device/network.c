@@ -3,11 +3,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* Ports, two for each device and level, and the shared links after them. */
-enum { MOST_WAY = 4096 };               /* links on the way of a message; of a torus, half of each dimension */
-
-struct message_way { int count, link[MOST_WAY]; };
-
 struct flow {
     uint64_t name;
     picoseconds enters;                 /* after its latency */
@@ -20,6 +15,7 @@ struct flow {
     bool both;                          /* needs two devices that are not busy */
 };
 
+/* Links are ports, two for each device and level, and the shared links after them. */
 struct network {
     const struct cluster *cluster;
     int devices, links;
@@ -107,6 +103,19 @@ static picoseconds latency_of(const struct network *n, int level, int from, int 
     }
     return sum;
 }
+
+void network_way(const struct network *n, int from, int to, struct message_way *w)
+{
+    w->count = 0;
+    w->level = link_between(n->cluster->link, n->cluster->levels, from, to);
+    w->latency = latency_of(n, w->level, from, to);
+    add_link(w, port_of(n, w->level, from, true));
+    add_link(w, port_of(n, w->level, to, false));
+    for (int i = 0; i < n->cluster->shares; i++) shared_way(n, i, from, to, w);
+}
+
+int network_links(const struct network *n) { return n->links; }
+double network_rate(const struct network *n, int link) { return n->rate[link]; }
 
 static double per_picosecond(int64_t rate) { return rate > 0 ? (double)rate * 1e-6 : INFINITY; }
 
@@ -267,12 +276,9 @@ static double size_of(const struct link *l, uint64_t bytes)
 enum error_code network_send(struct network *n, picoseconds at, int from, int to, uint64_t bytes, uint64_t name,
                              bool both, struct error *err)
 {
-    const int level = link_between(n->cluster->link, n->cluster->levels, from, to);
-    struct message_way way = { .count = 0 };
+    struct message_way way;
     struct flow *f = calloc(1, sizeof *f), **place = &n->coming;
-    add_link(&way, port_of(n, level, from, true));
-    add_link(&way, port_of(n, level, to, false));
-    for (int i = 0; i < n->cluster->shares; i++) shared_way(n, i, from, to, &way);
+    network_way(n, from, to, &way);
     if (f) f->link = malloc((size_t)way.count * sizeof *f->link);
     if (f == NULL || f->link == NULL) {
         free(f);
@@ -280,8 +286,8 @@ enum error_code network_send(struct network *n, picoseconds at, int from, int to
     }
     memcpy(f->link, way.link, (size_t)way.count * sizeof *f->link);
     f->name = name, f->from = from, f->to = to, f->both = both, f->count = way.count;
-    f->latency = latency_of(n, level, from, to);
-    f->enters = at + f->latency, f->left = size_of(&n->cluster->link[level], bytes);
+    f->latency = way.latency;
+    f->enters = at + f->latency, f->left = size_of(&n->cluster->link[way.level], bytes);
     while (*place && (*place)->enters <= f->enters) place = &(*place)->next;
     f->next = *place, *place = f;
     return OK;

@@ -21,6 +21,20 @@ struct network;
 struct network *network_open(const struct cluster *, int devices);
 void network_close(struct network *);
 
+/** How many links it has: two ports of each device and level, and those that devices share. */
+int network_links(const struct network *);
+
+/** A link's bytes in a picosecond; infinite: bytes take no time. */
+double network_rate(const struct network *, int link);
+
+/* The links on the way of a message, the ports of its devices first. */
+enum { MOST_WAY = 4096 };               /* of a torus, half of each dimension */
+struct message_way {
+    int level, count, link[MOST_WAY];
+    picoseconds latency;                /* of the link between the devices, and of a torus's further hops */
+};
+void network_way(const struct network *, int from, int to, struct message_way *);
+
 /** A message enters at a time not before those of earlier calls.
  *  @param both  it moves only while neither its sender nor its receiver is busy: network_busy.
  *  @return OK or ERR_MEMORY. */

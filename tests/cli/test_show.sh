@@ -30,6 +30,21 @@ test_numbers() {
     expect_out '^  messages  48$'                                                             # 2 M (P - 1)
 }
 
+# Latency and bytes, by hand; a platform has two ports for each device and level, the cards, and a route for each two devices.
+test_cluster() {
+    run show cluster textbook;  expect_status 0; expect_silent; expect_columns 120; expect_out '^  cluster  10\.0  10\.1  11\.3  31\.0  345\.5  5378\.7$'
+    run show cluster frontier --devices 9 --simgrid platform.xml
+    expect_status 0; expect_out '^  node  +5\.7 .* 173\.5\*'
+    [ "$(grep -c '<host ' platform.xml) $(grep -c '<link id="link-' platform.xml) $(grep -c '<route ' platform.xml)" = '9 58 72' ] || complain 'the platform is not whole'
+    grep -q '"0" dst="8" symmetrical="NO"><link_ctn id="wait-0-8"/><link_ctn id="link-37"/><link_ctn id="link-52"/><link_ctn id="link-55"/><link_ctn id="link-56"/>' platform.xml ||
+        complain 'a message between nodes does not leave one by its card and enter the other'
+    grep -q 'id="wait-0-8" bandwidth="1EBps" latency="1.4e-05s"' platform.xml || complain 'the latency between nodes is not 14 us'
+    grep -q 'id="link-55" bandwidth="100000000000Bps"' platform.xml || complain 'a card has not the rate of the description'
+    run show cluster tpu-v4 --devices 65;               expect_status 2; expect_error 'its torus cube has places for 64 devices'
+    run show cluster nothing;                           expect_status 2; expect_error 'nothing'
+    run show cluster --simgrid /nowhere/x.xml;          expect_status 1; expect_error '--simgrid /nowhere/x.xml: cannot be written'
+}
+
 test_refusals() {
     run show schedule zb-h9;                            expect_status 2; expect_error 'did you mean zb-h1'
     run show schedule chimera --pp 3 --micro 4;         expect_status 2; expect_error 'P must be even'
@@ -225,4 +240,4 @@ test_timeline() {
     [ "$placed" -lt "$even" ] || complain "a step takes $placed ps with layers by speed, $even with equal parts"
 }
 
-run_tests test_tensor_schemes test_tensor_steps test_attention_schemes test_dispatch_schemes test_signatures test_topics test_every_schedule test_numbers test_refusals test_files test_train_with_a_file test_train_partial_and_streaming_files test_timeline
+run_tests test_tensor_schemes test_tensor_steps test_attention_schemes test_dispatch_schemes test_signatures test_topics test_every_schedule test_numbers test_cluster test_refusals test_files test_train_with_a_file test_train_partial_and_streaming_files test_timeline

@@ -29,6 +29,7 @@ static const struct command topics[] = {
     { "data", "a data scheme: who holds and sends which weights and gradients, pass by pass", show_data },
     { "memory", "what a device of a plan holds, pass by pass", show_memory },
     { "dispatch", "tokens on their way to experts on several devices, hop by hop", show_dispatch },
+    { "cluster", "how long messages take on a described machine; also as a platform of SimGrid", show_cluster },
     { "elastic", "replicas for tasks with batches of different sizes, as a file for train --batches", show_elastic },
     { "sbp", "split, broadcast and partial-sum signatures of a layer, and transfers between them", show_sbp },
     { 0 }

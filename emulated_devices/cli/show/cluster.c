@@ -1,0 +1,85 @@
+/* cluster.c -- `orrery show cluster`: how long messages take on a described machine; also as a platform of SimGrid. */
+#include "emulated_devices/cli/cli.h"
+#include "emulated_devices/device/cluster.h"
+#include "emulated_devices/draw/simgrid.h"
+#include "emulated_devices/draw/svg.h"
+#include "ref/io/columns.h"
+#include "ref/io/document.h"
+#include "ref/io/terminal.h"
+#include <cjson/cJSON.h>
+
+static const uint64_t sizes[] = { 0, 4096, 65536, 1 << 20, 16 << 20, 256 << 20 };
+enum { SIZES = sizeof sizes / sizeof *sizes };
+
+/* Of a message that meets no other. */
+static picoseconds takes(const struct link *l, uint64_t bytes)
+{
+    return l->latency + l->gap + time_at_rate(bytes, l->rate);
+}
+
+static void add_row(const struct link *l, uint64_t bytes)
+{
+    cJSON *row = document_row();
+    cJSON_AddStringToObject(row, "level", l->level);
+    cJSON_AddNumberToObject(row, "bytes", (double)bytes);
+    cJSON_AddNumberToObject(row, "picoseconds", (double)takes(l, bytes));
+    cJSON_AddBoolToObject(row, "waits_for_receiver", bytes > l->eager);
+}
+
+static void print_messages(const struct cluster *c)
+{
+    struct columns t = columns_start(stdout);
+    bool waits = false;
+    for (int l = 0; l < c->levels; l++) waits = waits || sizes[SIZES - 1] > c->link[l].eager;
+    do {
+        columns_add(&t, LEFT_ALIGNED, "us");
+        for (int i = 0; i < SIZES; i++) columns_add(&t, RIGHT_ALIGNED, "%s", size_format(sizes[i]).text);
+        columns_end_row(&t);
+        for (int l = 0; l < c->levels; l++) {
+            columns_add(&t, LEFT_ALIGNED, "%s", c->link[l].level);
+            for (int i = 0; i < SIZES; i++)
+                columns_add(&t, RIGHT_ALIGNED, "%.1f%s", (double)takes(&c->link[l], sizes[i]) * 1e-6,
+                            sizes[i] > c->link[l].eager ? "*" : "");
+            columns_end_row(&t);
+        }
+    } while (columns_again(&t));
+    if (waits) printf("  * waits until its receive is posted\n");
+    if (document_table("messages"))
+        for (int l = 0; l < c->levels; l++)
+            for (int i = 0; i < SIZES; i++) add_row(&c->link[l], sizes[i]);
+}
+
+struct platform { struct cluster cluster; int devices; };
+
+static enum error_code write_platform(FILE *to, const void *asked, struct error *err)
+{
+    const struct platform *p = asked;
+    return simgrid_platform(to, &p->cluster, p->devices, err);
+}
+
+enum error_code show_cluster(int argc, char **argv, int *status, struct error *err)
+{
+    struct platform p = { .devices = 8 };
+    const char *name = CLUSTER_USUAL, *simgrid = NULL;
+    bool help;
+    const struct option table[] = {
+        { "NAME|FILE", NULL, OPTION_STRING, &name, .help = "as of --cluster; `orrery list clusters` has all numbers" },
+        { "--devices", "P", OPTION_INT, &p.devices, .min = 1, .max = 1024, .help = "of the platform" },
+        { "--simgrid", "FILE", OPTION_STRING, &simgrid, .help = "also write it as a platform of SimGrid, for smpirun" },
+        { 0 }
+    };
+    (void)status;
+    enum error_code e = parse_command("show cluster", "[NAME|FILE] [options]",
+                                      "Show how long a message takes between two devices of a described machine, if\n"
+                                      "nothing else is sent.",
+                                      argc - 3, argv + 3, table, &help, err);
+    if (e || help) return e;
+    e = cluster_find(&p.cluster, name, err);
+    if (!e) e = cluster_check(&p.cluster, p.devices, F32, err);
+    if (e) return e;
+    printf("%s: ", p.cluster.name);
+    print_wrapped(stdout, 2, p.cluster.description);
+    printf("\n");
+    print_messages(&p.cluster);
+    return simgrid ? fail_about(err, svg_file(simgrid, write_platform, &p, err), "--simgrid") : OK;
+}
