@@ -34,7 +34,7 @@ LDLIBS   := $(if $(BLAS_LIB),-L$(BLAS_LIB) -Wl$(,)-rpath$(,)$(BLAS_LIB)) -lopenb
 FORMATS  := F32 F64
 OPS_SRC  := $(filter-out ref/ops/ops.c ref/ops/widened.c ref/optim/optimizer.c ref/optim/galore.c ref/optim/galore_parts.c ref/optim/loss_scale.c ref/optim/conventions.c ref/optim/factors.c ref/optim/rates.c ref/optim/outer%.c,$(wildcard ref/ops/*.c ref/optim/*.c))   # once per format
 REF_SRC  := $(filter-out $(OPS_SRC),$(wildcard ref/*.c ref/*/*.c))
-DEV_SRC  := $(filter-out emulated_devices/device/cuda/% emulated_devices/cli/$(if $(FUZZ),%,main.c),$(wildcard emulated_devices/*/*.c emulated_devices/*/*/*.c))
+DEV_SRC  := $(filter-out emulated_devices/device/cuda/% emulated_devices/collectives/nccl.c emulated_devices/cli/$(if $(FUZZ),%,main.c),$(wildcard emulated_devices/*/*.c emulated_devices/*/*/*.c))
 LESSONS  := $(sort $(wildcard tutorials/*/check.c))       # each defines struct lesson lesson_NN_name
 TEST_SRC := $(wildcard tests/*/test_*.c)
 
@@ -179,11 +179,12 @@ help:
 CUDA_DIR  := emulated_devices/device/cuda
 KERNELS   := $(wildcard $(CUDA_DIR)/kernels/*.cu)
 CUDA_HOST := $(wildcard $(CUDA_DIR)/*.c)
+NCCL_SRC  := emulated_devices/collectives/nccl.c
 EMULATOR  := $(wildcard $(CUDA_DIR)/emulated/*.cpp $(CUDA_DIR)/emulated/*.c)
 CUDA_KIND := $(if $(CUDA),$(or $(filter emulated judge,$(CUDA)),nvcc))
 CXXFLAGS  := -std=gnu++17 -fno-extern-tls-init -I. -I$(CUDA_DIR)/emulated $(if $(BLAS_INC),-I$(BLAS_INC)) -g -fopenmp -fno-math-errno -ffp-contract=fast -Wall -Wextra $(if $(CI),-Werror) -MMD -MP
 CXXFLAGS  += $(if $(SAN),$(SANITIZE),$(OPT) -DNDEBUG)
-emulated_objects = $(patsubst %,$(B)/cuda-$(1)/%.o,$(KERNELS) $(CUDA_HOST) $(EMULATOR))
+emulated_objects = $(patsubst %,$(B)/cuda-$(1)/%.o,$(KERNELS) $(CUDA_HOST) $(NCCL_SRC) $(EMULATOR))
 OBJECTS_emulated := $(call emulated_objects,emulated)
 TEST_KERNELS := $(wildcard tests/devices/cuda/*.cu)
 HALVES           := $(B)/cuda-judge/halves.emulated.o $(B)/cuda-judge/halves.nvidia.o
@@ -236,13 +237,15 @@ $(B)/cuda.is: always
 NVCC      ?= $(or $(shell command -v nvcc),/usr/local/cuda/bin/nvcc)
 CUDA_HOME ?= $(patsubst %/bin/,%,$(dir $(NVCC)))
 CUDA_ARCH ?= 75
-OBJECTS_nvcc := $(patsubst %,$(B)/cuda-nvcc/%.o,$(KERNELS) $(CUDA_HOST))
+# Its header is enough: the library is loaded when it is asked for.
+NCCL_HOME ?= $(CUDA_HOME)
+OBJECTS_nvcc := $(patsubst %,$(B)/cuda-nvcc/%.o,$(KERNELS) $(CUDA_HOST) $(if $(wildcard $(NCCL_HOME)/include/nccl.h),$(NCCL_SRC)))
 LIBS_nvcc    := -L$(CUDA_HOME)/lib64 -Wl$(,)-rpath$(,)$(CUDA_HOME)/lib64 -lcublas -lcudart -lstdc++
 $(B)/cuda-nvcc/%.cu.o: %.cu Makefile
 	$(call compile_as,$(NVCC) -std=c++17 -O3 $(NVCCFLAGS) -I. -gencode arch=compute_$(CUDA_ARCH)$(,)code=[sm_$(CUDA_ARCH)$(,)compute_$(CUDA_ARCH)] -MD)
 $(B)/cuda-nvcc/$(OPTIMIZERS): NVCCFLAGS += -fmad=false
 $(B)/cuda-nvcc/%.c.o: %.c Makefile
-	$(call compile_as,$(MPICC) $(CFLAGS) -I$(CUDA_HOME)/include)
+	$(call compile_as,$(MPICC) $(CFLAGS) -isystem $(CUDA_HOME)/include -isystem $(NCCL_HOME)/include)
 $(B)/cuda-nvcc/tests/%: $(B)/tests/%.o $(OBJECTS_nvcc) $(TEST_KERNELS:%=$(B)/cuda-nvcc/%.o) $(B)/libdevices.a $(B)/libref.a
 	$(call link,-lcmocka $(LIBS_nvcc))
 

@@ -127,7 +127,7 @@ static void list_collectives(void)
             if (!any) group(operation_name(op));
             entry((*a)->name, (*a)->description);
             field((*a)->needs ? "needs %s" : "%s", (*a)->needs ? (*a)->needs : "takes any group");
-            field("cost %s", (*a)->cost_formula);
+            field("cost %s", (*a)->cost_formula[0] ? (*a)->cost_formula : "not known");
             if ((*a)->order != ADDS_NOTHING) field("adds %s", adding_order_name((*a)->order));
             field("from %s", (*a)->source);
             any = true;

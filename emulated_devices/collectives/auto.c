@@ -103,13 +103,16 @@ static picoseconds deciding_time(const struct algorithm *a, int P, const struct 
     return tried >= 0 ? tried : collective_time(a, P, c, m);
 }
 
+/* What is not known to cost anything is taken only by its name. */
+static bool cost_is_known(const struct algorithm *a) { return a->cost_formula[0] != '\0'; }
+
 static const struct algorithm *least_time(enum operation op, int P, const struct collective *c, const struct cluster *m)
 {
     const struct algorithm *best = NULL;
     picoseconds least = 0;
     for (int i = 0; algorithms[i] != NULL; i++) {
         const struct algorithm *a = algorithms[i];
-        if (a->operation != op || algorithm_refuses(a, P, c) != NULL) continue;
+        if (a->operation != op || !cost_is_known(a) || algorithm_refuses(a, P, c) != NULL) continue;
         const picoseconds time = deciding_time(a, P, c, m);
         if (best == NULL || time < least) {
             best = a;
@@ -200,5 +203,7 @@ enum error_code algorithm_check(enum operation op, const char *flag, const char 
     for (int i = 0; algorithms[i] != NULL; i++)
         if (algorithms[i]->operation == op) names[n++] = algorithms[i]->name;
     if (name == NULL || is_auto(name) || algorithm_find(op, name) != NULL) return OK;
+    if (strcmp(name, "nccl") == 0 && algorithm_find(ALLREDUCE, name) == NULL)
+        return fail(err, ERR_USAGE, "%s nccl: this program was built without it: make CUDA=1, where nccl.h is", flag);
     return fail_unknown_name(err, flag, name, names, n);
 }

@@ -111,7 +111,7 @@ struct algorithm {
     const char *description;            /* one line */
     const char *needs;                  /* one line: requirements on group or call; NULL: none */
     const char *source;                 /* paper and DOI, or the system that uses it */
-    const char *cost_formula;           /* symbolic: a (latencies), b (bytes), for the list */
+    const char *cost_formula;           /* of a (latencies), b (bytes); "": not known, so auto never takes it */
     enum adding_order order;
     bool by_nodes;                      /* depends on the nodes of the group */
     /* NULL: supports every call.  Otherwise it returns NULL if the algorithm supports this call on a group of P, else

@@ -1,8 +1,8 @@
 # `orrery show OP ALGO`, `orrery bench collectives` and the name auto: what they say, and what is refused.
 . "$(dirname "$0")/lib.sh"
 
-# What `orrery list collectives` has for an operation, auto included.
-algorithms_of() { "$program" list collectives | awk -v op="$1" '/^[a-z]/ { now = $1 } now == op && /^  [a-z]/ { print $1 }'; }
+# What `orrery list collectives` has for an operation, auto included; but not what needs GPUs.
+algorithms_of() { "$program" list collectives | awk -v op="$1" '/^[a-z]/ { now = $1 } now == op && /^  [a-z]/ && $1 != "nccl" { print $1 }'; }
 
 # The drawing in the header of allreduce_ring.c, from messages that really happened.
 test_ring_as_drawn() {
@@ -62,6 +62,8 @@ test_show_other_lengths() {
 
 test_show_refusals() {
     run show allreduce rign;                        expect_status 2; expect_error 'allreduce rign: .*did you mean ring\?'
+    "$program" list backends | grep -q cuda ||      # a program with cuda has it
+        { run show allreduce nccl;                  expect_status 2; expect_error 'allreduce nccl: this program was built without it: make CUDA=1'; }
     run show alreduce;                              expect_status 2; expect_error 'did you mean allreduce\?'
     run show allgather neighbour_exchange --devices 5;  expect_status 2; expect_error 'allgather neighbour_exchange needs P even; --devices is 5'
     run show allreduce ring --devices 17;           expect_status 2; expect_error '--devices 17'
