@@ -66,6 +66,12 @@ const struct convention_row convention_rows[CONVENTIONS] = {
                    "used, or fp32 from the start: 1 - 0.999 is then off by 1.3e-5",
         ADAM, .choices = LIST("fp64", "fp32"),
         .value = { FACTORS_FP64, FACTORS_FP64, FACTORS_FP32, FACTORS_FP32, FACTORS_FP64 } },
+    [STATES] = {
+        "states", "galore and natural-galore: moments are fp32 numbers, or 8-bit codes with a factor for 256 numbers, "
+                  "where a tensor has 4096 or more",
+        "torch, apex and deepspeed have numbers; galore_torch/adamw.py and adamw8bit.py; bitsandbytes "
+        "optim/optimizer.py and csrc/kernels.cu",
+        .choices = LIST("fp32", "8-bit") },
     [INITIAL] = {
         "init", "drawn weights. scaled: normal with the model's deviation, divided by sqrt(2 L) in matrices that write "
                 "into the residual stream; plain: without that; layers: as nn.Linear and nn.Embedding begin, uniform "

@@ -95,6 +95,12 @@ static inline bool low_rank_takes_whole(const struct hyperparameters *h, int64_t
     return h->clip > 0 || low_rank_refreshes(h, t);
 }
 
+/** Whether moments are kept as 8-bit codes (conventions.h). */
+static inline bool low_rank_has_codes(const struct hyperparameters *h)
+{
+    return convention(&h->as, STATES) == STATES_CODED;
+}
+
 /** The learning rate of a step with Adam's two bias corrections.  P N is multiplied by A times this rate. */
 static inline double galore_rate(struct step s)
 {

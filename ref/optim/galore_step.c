@@ -7,6 +7,7 @@
  *          N = m / (sqrt(v) + eps)
  *          W = W - A rate P N,  rate = lr sqrt(1 - beta2^t) / (1 - beta1^t);  without a projection  W = W - rate N
  *          W = W - lr decay W
+ * With moments as codes (conventions.h) the authors' adamw8bit.py: galore_codes.c
  */
 #include "ref/ops/gemm.h"
 #include "ref/ops/reduce.h"
@@ -47,6 +48,10 @@ static void FN(decay)(real *restrict W, int64_t n, struct step s)
 
 void FN(galore_adamw_step)(struct tensor w, struct tensor g, const struct tensor state[], struct step s)
 {
+    if (low_rank_has_codes(s.hyper)) {
+        FN(galore_coded_step)(w, g, state, s);
+        return;
+    }
     const struct hyperparameters *h = s.hyper;
     const int64_t n = tensor_count(w);
     real *restrict W = DATA(w), *restrict m = DATA(state[0]), *restrict v = DATA(state[1]);
@@ -74,7 +79,8 @@ void FN(galore_step)(struct low_rank p, struct tensor w, struct tensor g, const 
     real *R = DATA(g);
     for (int64_t i = 0; i < count; i++) R[i] *= scale;
     if (natural) FN(natural_gradient)(tensor_1d(R, g.dtype, count), state[LOW_RANK_HISTORY], s.t, s.hyper->damping);
-    FN(moments)(R, count, DATA(state[LOW_RANK_EXP_AVG]), DATA(state[LOW_RANK_EXP_AVG_SQ]), s);
+    if (low_rank_has_codes(s.hyper)) FN(galore_coded_moments)(tensor_1d(R, g.dtype, count), state, s);
+    else FN(moments)(R, count, DATA(state[LOW_RANK_EXP_AVG]), DATA(state[LOW_RANK_EXP_AVG_SQ]), s);
     if (p.right) FN(gemm)(AS_IS, TRANSPOSED, m, n, p.r, -rate, R, p.r, P, p.r, 1, DATA(w), n);
     else FN(gemm)(AS_IS, AS_IS, m, n, p.r, -rate, P, p.r, R, n, 1, DATA(w), n);
     FN(decay)(DATA(w), m * n, s);

@@ -14,12 +14,15 @@ STEP(momentum)
 #undef STEP
 
 /* For galore.h.  natural_gradient stores R of step t as a row of the history H [s, count], then sets
- * R = (damping I + H^T H)^-1 R. */
+ * R = (damping I + H^T H)^-1 R.  With moments as codes (galore_codes.c) galore_coded_moments makes N of R, and
+ * galore_coded_step steps a parameter that is not projected. */
 #define LOW_RANK(format)                                                                                    \
     void galore_project_##format(struct low_rank p, struct tensor G, struct tensor P, void *scratch);       \
     void galore_step_##format(struct low_rank p, struct tensor w, struct tensor g, const struct tensor state[], \
                               struct step s, bool natural); \
-    void natural_gradient_##format(struct tensor R, struct tensor history, int64_t t, double damping);
+    void natural_gradient_##format(struct tensor R, struct tensor history, int64_t t, double damping);         \
+    void galore_coded_moments_##format(struct tensor R, const struct tensor state[], struct step s);        \
+    void galore_coded_step_##format(struct tensor w, struct tensor g, const struct tensor state[], struct step s);
 LOW_RANK(f32)
 LOW_RANK(f64)
 #undef LOW_RANK

@@ -63,6 +63,17 @@ test_devices_follow() {
     expect_status 0
 }
 
+# Moments of 4096 numbers and more, here of embedding and MLPs, become codes, alike on all devices; other weights come of them.
+test_moments_become_codes() {
+    local galore="$small --optimizer galore --rank 32 --refresh 2 --steps 3"
+    train $galore --dp 2 --check ref --as galore-torch,states=8-bit --json codes.json;  expect_status 0
+    train $galore --as galore-torch --json numbers.json;                                expect_status 0
+    grep '"loss"' codes.json >a; grep '"loss"' numbers.json >b
+    ! cmp -s a b || complain "the losses are those without codes: $(head -3 a)"
+    run train --as galore-torch,states=4-bit;                                           expect_status 2
+    expect_error '--as: states 4-bit: .*8-bit'
+}
+
 # A golden file made with a profile means its steps, without being told again.
 test_golden_files_have_their_profile() {
     [ "${TIER:-test}" = verify ] || return 0                # its bounds take some seconds
@@ -83,4 +94,4 @@ test_golden_files_have_their_profile() {
 }
 
 run_tests test_the_page_has_the_table test_a_run_keeps_its_profile test_overflows_left_are_kept test_an_overflow_at_the_least_scale_ends_a_run \
-    test_devices_follow test_golden_files_have_their_profile
+    test_devices_follow test_moments_become_codes test_golden_files_have_their_profile

@@ -289,7 +289,8 @@ static double clipped_off(const struct reference *r)
 }
 
 /* Before the truth's step is taken: try it with each gradient higher and lower by `off` and by the errors of rounding
- * and clipping. */
+ * and clipping.  Where moments become codes, twice that: the largest number of a block, which decides the codes of all,
+ * may move the other way. */
 static void respond(struct reference *r, int i, double off, char *memory)
 {
     const size_t one = copy_bytes(r, i);
@@ -297,11 +298,12 @@ static void respond(struct reference *r, int i, double off, char *memory)
     const bool projected = low_rank_projects(&p);
     struct tensor plain[KINDS], up[KINDS], down[KINDS];
     const struct step s = step_of(r, &r->truth, i);
-    const double relative = r->stored + clipped_off(r);
+    const bool codes = low_rank_has_codes(s.hyper);
+    const double relative = r->stored + clipped_off(r), reach = codes ? 2 : 1;
     copy_parameter(r, i, memory, plain), copy_parameter(r, i, memory + one, up),
         copy_parameter(r, i, memory + 2 * one, down);
     for (int64_t n = 0; n < tensor_count(plain[1]); n++) {
-        const double g = tensor_get(plain[1], n), by = off + relative * fabs(g);
+        const double g = tensor_get(plain[1], n), by = reach * (off + relative * fabs(g));
         tensor_set(up[1], n, g + by);
         tensor_set(down[1], n, g - by);
     }
@@ -311,7 +313,8 @@ static void respond(struct reference *r, int i, double off, char *memory)
                                 : farther(plain[0], up[0], down[0]);
     /* after the step, plain[1] has N */
     if (projected) r->response[i] += s.hyper->galore_scale * galore_rate(s) * r->turn[i].P * norm_of(r, plain[1]);
-    for (int k = 0; k < r->plan->optimizer->states && (is_mixed(r->plan) || projected || takes_gradients(r)); k++)
+    const bool states = is_mixed(r->plan) || projected || takes_gradients(r) || codes;
+    for (int k = 0; k < r->plan->optimizer->states && states; k++)
         r->state_response[i * OPTIMIZER_MAX_STATES + k] += farther(plain[2 + k], up[2 + k], down[2 + k]);
 }
 

@@ -1,0 +1,91 @@
+/* The AdamW of GaLore's 8-bit optimizer: moments are kept as 8-bit codes (ref/numeric/dynamic_code.h).
+ *
+ * Source   galore-torch 1.0, galore_torch/adamw8bit.py, which calls bitsandbytes 0.47.0: optim/optimizer.py (tensors of
+ *          fewer than 4096 elements keep fp32 numbers), csrc/kernels.cu, kOptimizerStatic8bit2StateBlockwise and
+ *          kOptimizer32bit2State
+ * Step t   m = beta1 m + (1 - beta1) g,  v = beta2 v + (1 - beta2) g g
+ *          N = m / (sqrt(v) + eps sqrt(1 - beta2^t))
+ *          W = W - rate N,  W = W - lr decay W,  rate = lr sqrt(1 - beta2^t) / (1 - beta1^t)
+ *          m, v become the values of their codes: N has what they were before
+ *          Of a projected matrix g is R; N goes on to galore_step.c.  Betas are fp32 numbers; a product and a sum are
+ *          rounded once, as a GPU does.
+ *          A gradient that is not finite makes its moments 0 and leaves its weight, where moments are codes
+ * Memory   a tensor has the values of the codes, in its own format: they are all that the next step reads of codes and
+ *          factors.  So a state takes the memory of fp32 here
+ */
+#include "ref/numeric/dynamic_code.h"
+#include "ref/ops/reduce.h"
+#include "ref/optim/table.h"
+
+/* Tensors with fewer elements keep fp32 numbers: bitsandbytes' min_8bit_size. */
+enum { CODED_FROM = 4096 };
+
+struct coded {
+    real beta1, beta2, new1, new2, eps, scale;
+    bool codes;
+    struct dynamic_table first, second;
+};
+
+static struct coded coded_of(int64_t n, struct step s, real scale)
+{
+    const struct hyperparameters *h = s.hyper;
+    const float beta1 = (float)h->beta1, beta2 = (float)h->beta2;
+    const bool corrects = convention(&h->as, BIAS_CORRECTION) == CORRECTION_YES;
+    const double left = corrects ? 1 - pow(beta2, (double)s.t) : 1;
+    return (struct coded){ .beta1 = beta1, .beta2 = beta2, .new1 = 1 - beta1, .new2 = 1 - beta2,
+                           .eps = (real)((float)h->eps * sqrt(left)), .scale = scale, .codes = n >= CODED_FROM,
+                           .first = dynamic_table_of(true), .second = dynamic_table_of(false) };
+}
+
+/* x becomes what its codes give. */
+static void through_codes(const struct dynamic_table *t, real *x, int64_t n)
+{
+    real most = 0;
+    for (int64_t i = 0; i < n; i++) most = REAL_FN(fmax)(most, REAL_FN(fabs)(x[i]));
+    for (int64_t i = 0; i < n; i++) x[i] = t->value[dynamic_code(t, x[i], x[i] / most)] * most;
+}
+
+/* N of at most a block, and the moments after it.  N may be G. */
+static void block_step(const struct coded *c, real *N, const real *G, int64_t n, real *m, real *v)
+{
+    for (int64_t i = 0; i < n; i++) {
+        const real g = G[i] * c->scale, part = c->new2 * g;
+        const bool dropped = c->codes && !isfinite(g);
+        m[i] = dropped ? 0 : REAL_FN(fma)(m[i], c->beta1, c->new1 * g);
+        v[i] = dropped ? 0 : REAL_FN(fma)(v[i], c->beta2, part * g);
+        N[i] = dropped ? 0 : m[i] / (REAL_FN(sqrt)(v[i]) + c->eps);
+    }
+    if (c->codes) through_codes(&c->first, m, n), through_codes(&c->second, v, n);
+}
+
+static inline int64_t length_at(int64_t at, int64_t n) { return n - at < DYNAMIC_BLOCK ? n - at : DYNAMIC_BLOCK; }
+
+void FN(galore_coded_moments)(struct tensor R, const struct tensor state[], struct step s)
+{
+    const int64_t n = tensor_count(R);
+    const struct coded c = coded_of(n, s, 1);
+    real *N = DATA(R), *m = DATA(state[LOW_RANK_EXP_AVG]), *v = DATA(state[LOW_RANK_EXP_AVG_SQ]);
+
+    #pragma omp parallel for schedule(static) if (parallel : n > PARALLEL_FROM)
+    for (int64_t at = 0; at < n; at += DYNAMIC_BLOCK)
+        block_step(&c, N + at, N + at, length_at(at, n), m + at, v + at);
+}
+
+void FN(galore_coded_step)(struct tensor w, struct tensor g, const struct tensor state[], struct step s)
+{
+    const int64_t n = tensor_count(w);
+    const struct coded c = coded_of(n, s, (real)s.gradient_scale);
+    const real *G = CONST_DATA(g), rate = (real)galore_rate(s), lost = (real)(s.lr * s.weight_decay);
+    real *W = DATA(w), *m = DATA(state[LOW_RANK_EXP_AVG]), *v = DATA(state[LOW_RANK_EXP_AVG_SQ]);
+
+    #pragma omp parallel for schedule(static) if (parallel : n > PARALLEL_FROM)
+    for (int64_t at = 0; at < n; at += DYNAMIC_BLOCK) {
+        real N[DYNAMIC_BLOCK];
+        block_step(&c, N, G + at, length_at(at, n), m + at, v + at);
+        for (int64_t i = 0; i < length_at(at, n); i++) {
+            if (c.codes && !isfinite(G[at + i])) continue;
+            W[at + i] -= rate * N[i];
+            W[at + i] -= lost * W[at + i];
+        }
+    }
+}
