@@ -177,6 +177,13 @@ static enum error_code write_text(const char *path, const char *text, size_t byt
     return chmod(path, 0644) == 0 ? OK : fail(err, ERR_FILE, "%s: %s", path, strerror(errno));
 }
 
+/* What helps, behind what a compiler says. */
+static void advise(char *why, size_t size, const char *text)
+{
+    const size_t said = strlen(why);
+    snprintf(why + said, size - said, "%s", text);
+}
+
 /* With sanitizers the object that is looked at is one without, which has no more than the student's text. */
 static bool compile_and_look(const struct build *b, const struct lesson *l, const struct judging *how, char *compiler,
                              const char *include[2], const char *source, char *why, size_t size, struct error *err)
@@ -188,8 +195,11 @@ static bool compile_and_look(const struct build *b, const struct lesson *l, cons
     path_of(object, sizeof object, b->folder, "student.o");
     add_compiler(&w, text), add_how(&w, &plain, include), add_warnings(&w);
     add(&w, "-c"), add(&w, source), add(&w, "-o"), add(&w, object);
-    if (!compile(&w, b, how->user, why, size, err)) return false;
-    if (strstr(why, "frame-larger-than")) return false;         /* an error; compilers differ in how to call it one */
+    const bool well = compile(&w, b, how->user, why, size, err);
+    const bool large = strstr(why, "frame-larger-than");        /* an error; compilers differ in how to call it one */
+    if (large || strstr(why, "-Werror=vla") || strstr(why, "-Werror,-Wvla"))
+        advise(why, size, "memory for an array that is long, or as long as a variable says: allocate()\n");
+    if (!well || large) return false;
     char found[1000];
     if (object_is_fine(object, l->functions, found, sizeof found)) return true;
     snprintf(why, size, "%s", found);
@@ -200,7 +210,7 @@ static bool link_worker(struct build *b, const struct lesson *l, const struct ju
                         const char *include[2], const char *tutorials, const char *source, char *why, size_t size,
                         struct error *err)
 {
-    char object[PATH_MAX], calls[PATH_MAX], worker[PATH_MAX], to[PATH_MAX], text[200];
+    char object[PATH_MAX], calls[PATH_MAX], worker[PATH_MAX], to[PATH_MAX], text[200], said[4000] = "";
     struct words w = { 0 };
     snprintf(text, sizeof text, "%s", compiler);
     path_of(object, sizeof object, b->folder, "student.o");
@@ -211,8 +221,8 @@ static bool link_worker(struct build *b, const struct lesson *l, const struct ju
     if (!how->sanitize) add(&w, "-O1"), add(&w, "-g0");         /* half the time; the student's object has its own */
     add(&w, how->sanitize ? source : object), add(&w, calls), add(&w, worker);
     add(&w, "-lm"), add(&w, "-o"), add(&w, to);
-    if (!compile(&w, b, how->user, why, size, err)) return false;
-    snprintf(b->worker, sizeof b->worker, "%s", to);
+    if (!compile(&w, b, how->user, said, sizeof said, err)) return snprintf(why, size, "%s", said), false;
+    snprintf(b->worker, sizeof b->worker, "%s", to);            /* `why` keeps the warnings about the student's text */
     return true;
 }
 
@@ -226,7 +236,11 @@ enum error_code build_worker(struct build *b, const struct lesson *l, const char
     if (err) err->code = OK;
     snprintf(contract, sizeof contract, "%.*sh", (int)strlen(l->file) - 1, l->file);
     if (strlen(text) != bytes) snprintf(why, size, "it has a NUL character\n");
-    if (strlen(text) != bytes || !source_is_fine(text, contract, why, size)) return OK;
+    if (strlen(text) != bytes || !source_is_fine(text, contract, why, size)) {
+        if (strstr(why, "includes stdio.h")) advise(why, size, "say() of course.h prints a line\n");
+        if (strstr(why, "includes stdlib.h")) advise(why, size, "allocate() of course.h gives memory\n");
+        return OK;
+    }
     enum error_code e = course_folder(tutorials, sizeof tutorials, err);
     if (!e) e = open_folder(b, how->user, err);
     path_of(b->source, sizeof b->source, b->folder, l->file);

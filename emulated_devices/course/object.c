@@ -115,10 +115,25 @@ static void look_at_symbol(const struct object *o, const Elf64_Shdr *table, cons
             find(f, "it uses %.60s, which is neither in course.h nor in math.h: it cannot be called here\n",
                  printable(name).text);
     } else if (!is_one_of(name, may_define))
-        find(f, "it defines %.60s, which the lesson does not ask for: make it static\n", printable(name).text);
+        find(f, "it defines %.60s, which the lesson does not ask for: write `static` in front of it\n",
+             printable(name).text);
 }
 
-bool object_is_fine(const char *path, const char *const *may_define, char *why, size_t size)
+/* Whether a function of this name is there for others to call. */
+static bool defines(const struct object *o, const char *name)
+{
+    for (int i = 0; i < o->sections; i++) {
+        const Elf64_Shdr *t = &o->section[i];
+        if (t->sh_type != SHT_SYMTAB || t->sh_entsize != sizeof(Elf64_Sym)) continue;
+        const Elf64_Sym *s = (const void *)(o->bytes + t->sh_offset);
+        for (uint64_t k = 1; k < t->sh_size / sizeof *s; k++)
+            if (s[k].st_shndx != SHN_UNDEF && ELF64_ST_BIND(s[k].st_info) != STB_LOCAL &&
+                strcmp(string_at(o, t->sh_link, s[k].st_name), name) == 0) return true;
+    }
+    return false;
+}
+
+bool object_is_fine(const char *path, const char *const *must_define, char *why, size_t size)
 {
     struct object o = { 0 };
     struct finding f = { why, size, 0, 0 };
@@ -137,8 +152,10 @@ bool object_is_fine(const char *path, const char *const *may_define, char *why, 
             const Elf64_Shdr *t = &o.section[i];
             if (t->sh_type != SHT_SYMTAB || t->sh_entsize != sizeof(Elf64_Sym)) continue;
             const Elf64_Sym *s = (const void *)(o.bytes + t->sh_offset);
-            for (uint64_t k = 1; k < t->sh_size / sizeof *s; k++) look_at_symbol(&o, t, &s[k], may_define, &f);
+            for (uint64_t k = 1; k < t->sh_size / sizeof *s; k++) look_at_symbol(&o, t, &s[k], must_define, &f);
         }
+        for (const char *const *name = must_define; *name; name++)
+            if (!defines(&o, *name)) find(&f, "it does not define %s, which the lesson asks for\n", *name);
     }
     free(bytes);
     return f.count == 0;

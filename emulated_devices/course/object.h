@@ -7,11 +7,11 @@
 
 /**
  * Look at an object file (ELF, 64 bits): the names that it uses must be of course.h or of a short list, those that it
- * defines must be of the lesson, nothing may run before main, and it may have only little static memory.
- * @param may_define  ends with NULL.
+ * defines must be exactly those of the lesson, nothing may run before main, and it may have only little static memory.
+ * @param must_define  ends with NULL.
  * @param[out] why    a line for each thing that must be changed.
  * @return whether all is well.
  */
-bool object_is_fine(const char *path, const char *const *may_define, char *why, size_t size);
+bool object_is_fine(const char *path, const char *const *must_define, char *why, size_t size);
 
 #endif

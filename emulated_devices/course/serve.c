@@ -76,7 +76,7 @@ static void worker_ended(struct desk *k)
                   "it asked the operating system for something; your code may only call what course.h has");
     if (s == SIGSEGV || s == SIGBUS)
         end_trial(k, RUN_BROKEN, "it crashed: it read or wrote where it has no memory (an index, or a pointer that is "
-                                 "not set)");
+                                 "not set), or a function called itself without end");
     if (s == SIGFPE) end_trial(k, RUN_BROKEN, "it crashed: a division by zero");
     if (s) end_trial(k, RUN_BROKEN, "it crashed: signal %d, %s", s, strsignal(s));
     end_trial(k, RUN_BROKEN, "its process ended with status %d, before the function returned",

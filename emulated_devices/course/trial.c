@@ -140,6 +140,12 @@ static bool is_poison(const float *x)
     return memcmp(x, poison, sizeof poison) == 0;
 }
 
+const char *trial_meaning(double got)
+{
+    const bool strange = !(fabs(got) < 3.39e38);        /* poison is 3.396e38, and a sum of it and small numbers, too */
+    return strange ? " (as in memory that nobody has written: are all indices in bounds, and all bytes there?)" : "";
+}
+
 bool trial_expect_floats(struct trial *r, int device, int i, const float *want, int64_t count, const char *what)
 {
     const float *got = r->device[device].buffer[i].data;
@@ -151,9 +157,9 @@ bool trial_expect_floats(struct trial *r, int device, int i, const float *want, 
         return trial_fails(r, "device %d: nothing was written to %s[%lld], which should be %.9g; %lld of %lld elements "
                            "are wrong", device, what, (long long)first, (double)want[first], (long long)wrong,
                            (long long)count);
-    return trial_fails(r, "device %d: %s[%lld] is %.9g and should be %.9g; %lld of %lld elements are wrong", device,
-                       what, (long long)first, (double)got[first], (double)want[first], (long long)wrong,
-                       (long long)count);
+    return trial_fails(r, "device %d: %s[%lld] is %.9g%s and should be %.9g; %lld of %lld elements are wrong", device,
+                       what, (long long)first, (double)got[first], trial_meaning((double)got[first]),
+                       (double)want[first], (long long)wrong, (long long)count);
 }
 
 bool trial_expect_near(struct trial *r, int device, int i, const double *want, const double *bound, int64_t count,
@@ -162,8 +168,9 @@ bool trial_expect_near(struct trial *r, int device, int i, const double *want, c
     const float *got = r->device[device].buffer[i].data;
     for (int64_t e = 0; e < count; e++)
         if (!(fabs((double)got[e] - want[e]) <= bound[e]))
-            return trial_fails(r, "device %d: %s[%lld] is %.9g and should be %.9g, within %.3g; the difference is %.3g",
-                             device, what, (long long)e, (double)got[e], want[e], bound[e], (double)got[e] - want[e]);
+            return trial_fails(r, "device %d: %s[%lld] is %.9g%s and should be %.9g, within %.3g; the difference is "
+                               "%.3g", device, what, (long long)e, (double)got[e], trial_meaning((double)got[e]),
+                               want[e], bound[e], (double)got[e] - want[e]);
     return true;
 }
 

@@ -90,6 +90,9 @@ void trial_close(struct trial *);
 
 /* ---- comparing: each fails the check with a text that has the run, the device, what came and what should have ---- */
 
+/** What a number that came back may mean, to be written behind it; "" if nothing is strange about it. */
+const char *trial_meaning(double got);
+
 /** The same bits in buffer i of a device.  @param what  its name for the student: "x". */
 bool trial_expect_floats(struct trial *, int device, int i, const float *want, int64_t count, const char *what);
 

@@ -57,8 +57,8 @@ static double sizes(const float *x, int64_t n)
 static struct trial *sums(struct judge *j, const char *function, int parts, int longest)
 {
     char more[32] = "";
-    if (parts) snprintf(more, sizeof more, "%d parts", parts);
-    struct trial *r = trial_open(j, function, DEVICES, "%s", more);
+    if (parts) snprintf(more, sizeof more, "parts = %d", parts);
+    struct trial *r = trial_open(j, function, DEVICES, "%s", more);     /* "sum_parts with 8 devices, parts = 3" */
     for (int d = 0; d < DEVICES; d++) {
         const int n = length(j, d, longest);
         r->device[d].number[0] = n, r->device[d].number[1] = parts;
@@ -74,8 +74,9 @@ static void same(struct trial *r, int d, double want, const char *how)
 {
     const double got = r->device[d].real;
     if (got == want) return;
-    trial_fails(r, "device %d: the sum of its %lld numbers is %.9g, and %s it should be %.9g; the difference is %.3g",
-                d, (long long)r->device[d].number[0], got, how, want, got - want);
+    const long long n = r->device[d].number[0];
+    trial_fails(r, "device %d: the sum of its %lld number%s is %.9g%s, and %s it should be %.9g; the difference is %.3g",
+                d, n, n == 1 ? "" : "s", got, trial_meaning(got), how, want, got - want);
 }
 
 #define VECTOR(r, d) ((const float *)(r)->device[d].buffer[0].data)
@@ -125,7 +126,7 @@ static void check_bound(struct judge *j)
 
 /* Sum2 of Ogita, Rump and Oishi (doi:10.1137/030601818): u |S| + (n u)^2 sum |x|; twice the first term, because it is
  * computed from rounded numbers. */
-static void check_careful(struct judge *j)
+static void check_errors(struct judge *j)
 {
     struct trial *r = sums(j, "sum_careful", 0, 20000);
     for (int d = 0; r && d < DEVICES; d++) {
@@ -135,10 +136,36 @@ static void check_careful(struct judge *j)
         if (!(fabs(got - S) <= most))
             trial_fails(r, "device %d: the sum of its %lld numbers is %.9g, exactly it is %.9g; the difference is "
                       "%.3g, and may be %.3g (one after another gives %.3g)", d, (long long)LENGTH(r, d), got, S, got - S,
-                      most,
-                      (double)forward(VECTOR(r, d), LENGTH(r, d)) - S);
+                      most, (double)forward(VECTOR(r, d), LENGTH(r, d)) - S);
     }
     if (r) trial_close(r);
+}
+
+/* Whole numbers, and 2^120 and its negative among them, in both orders: what these swallow is lost in double, too. */
+static void check_cancelling(struct judge *j)
+{
+    struct trial *r = trial_open(j, "sum_careful", DEVICES, "2^120 and -2^120 among whole numbers");
+    double want[DEVICES] = { 0 };
+    for (int d = 0; d < DEVICES; d++) {
+        const int n = (int)judge_draw(j, 5, 300), high = n / 3, low = 2 * n / 3;
+        float *x = trial_buffer(r, d, 0, sizeof(float) * (uint64_t)n, BUFFER_IN);
+        judge_whole(j, x, n, 100);
+        for (int i = 0; i < n; i++) want[d] += i == high || i == low ? 0 : (double)x[i];
+        x[high] = d % 2 ? -0x1p120f : 0x1p120f, x[low] = -x[high];
+        LENGTH(r, d) = n;
+    }
+    for (int d = 0; d < DEVICES && (d > 0 || trial_call(r)); d++)
+        if (!(r->device[d].real == want[d]))
+            trial_fails(r, "device %d: the sum of its %lld numbers, %s2^120 first, is %.9g, exactly it is %.9g; what "
+                        "is added to so large a number is lost, in double, too", d, (long long)LENGTH(r, d),
+                        d % 2 ? "-" : "", r->device[d].real, want[d]);
+    trial_close(r);
+}
+
+static void check_careful(struct judge *j)
+{
+    check_errors(j);
+    if (!j->failed) check_cancelling(j);
 }
 
 static const char *const functions[] = { "sum_forward", "sum_pairs", "sum_parts", "sum_bound", "sum_careful", NULL };
@@ -161,10 +188,11 @@ const struct lesson lesson_01_sums = {
             "In which order are the sums of the devices added?  sums.h says it." } },
         { 4, "bound", "the bound of the error", 2, check_bound,
           { "Every term is a double: (double)x[i], before anything is added.",
+            "The sizes are added, fabs of each number; what is added may not cancel.",
             "2^-24 is ldexp(1, -24): half the distance from 1 to the next float." } },
         { 5, "careful", "no more than one rounding is lost", 4, check_careful,
           { "When s + x is rounded to t, what was lost can be computed: if |s| >= |x| it is exactly (s - t) + x.",
             "Keep a second float, the sum of what was lost; add it once, at the end.",
-            "If |x| > |s| the roles change: (x - t) + s.  Test which of the two is larger in each step." } },
+            "If |x| > |s| the roles change: (x - t) + s.  Test which of the two is larger in each step, by fabsf." } },
     },
 };

@@ -21,7 +21,8 @@ float sum_parts(const float *x, int n, int parts);
 /** How far sum_forward can be from the exact sum: (n-1) 2^-24 (|x[0]| + |x[1]| + ..), computed in double. */
 double sum_bound(const float *x, int n);
 
-/** The sum with an error of about one rounding, however long the vector: it keeps what each addition has lost. */
+/** The sum with an error of about one rounding, however long the vector: what each addition has lost is added up in a
+ *  second float, which is added at the end. */
 float sum_careful(const float *x, int n);
 
 #endif

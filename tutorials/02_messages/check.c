@@ -106,23 +106,47 @@ static void check_swap_memory(struct judge *j) { try_swaps(j, false, AT_MEMORY);
 
 /* ---- running_sum ----------------------------------------------------------------------------------------------------- */
 
+static float want[WORKER_MOST_DEVICES][MOST], other[WORKER_MOST_DEVICES][MOST];
+
+/* Sums along the line whose first device is 0 (step 1), or W-1 (step -1). */
+static void sum_along(float sum[][MOST], int W, int64_t n, int step)
+{
+    for (int k = 0, d = step > 0 ? 0 : W - 1; k < W; d += step, k++)
+        for (int64_t e = 0; e < n; e++) sum[d][e] = given[d][e] + (k > 0 ? sum[d - step][e] : 0);
+}
+
+/* The two most likely mistakes are named. */
+static void expect_sum(struct trial *r, int d, int64_t n, int step)
+{
+    const size_t bytes = sizeof(float) * (size_t)n;
+    const float *got = r->device[d].buffer[0].data;
+    const int low = step > 0 ? 0 : d, high = step > 0 ? d : r->devices - 1;
+    if (memcmp(got, want[d], bytes) == 0) return;
+    if (memcmp(got, other[d], bytes) == 0)
+        trial_fails(r, "device %d has the sum of devices %d to %d in x, and should have that of devices %d to %d: at "
+                    "which end does the line begin?", d, step > 0 ? d : 0, step > 0 ? r->devices - 1 : d, low, high);
+    for (int o = 0; o < r->devices; o++)
+        if (memcmp(got, given[o], bytes) == 0)
+            trial_fails(r, "device %d has the numbers of device %d alone in x, and should have the sum of devices %d to "
+                        "%d", d, o, low, high);
+    trial_expect_floats(r, d, 0, want[d], n, "x");
+}
+
 static void try_sums(struct judge *j, bool meets, enum look look)
 {
-    static float want[WORKER_MOST_DEVICES][MOST];
     const int step = judge_choice(j, "LINE") == 0 ? 1 : -1;
     for (const int *W = COURSE_DEVICES; *W && !j->failed; W++)
         for (int i = 0; i < 2 && !j->failed; i++) {
             const int64_t n = length(j, i);
-            const int first = step > 0 ? 0 : *W - 1, last = *W - 1 - first;
+            const int last = step > 0 ? *W - 1 : 0;
             struct trial *r = trial_open(j, "running_sum", *W, "n = %lld%s", (long long)n,
                                          meets ? ", every message waits for its receiver" : "");
             for (int d = 0; d < *W; d++) fill(j, r, d, 0, n, BUFFER_BOTH);
-            for (int d = first, k = 0; k < *W; d += step, k++)
-                for (int64_t e = 0; e < n; e++) want[d][e] = given[d][e] + (k > 0 ? want[d - step][e] : 0);
+            sum_along(want, *W, n, step), sum_along(other, *W, n, -step);
             r->meets = meets;
             if (trial_call(r)) {
                 for (int d = 0; d < *W && !j->failed; d++) {
-                    trial_expect_floats(r, d, 0, want[d], n, "x");
+                    expect_sum(r, d, n, step);
                     if (look == AT_SENT)
                         trial_expect_sent(r, d, d != last, d != last ? 4 * (uint64_t)n : 0,
                                           d != last ? "one message of 4n" : "it is the last");
@@ -158,7 +182,8 @@ const struct lesson lesson_02_messages = {
           { "What does a device do if k is 0, or W, or 2 W?" } },
         { 2, "swap", "swap_pairs: everybody has its partner's numbers", 2, check_swap,
           { "The partner of 0 is 1, of 1 is 0, of 2 is 3: which operation on the bits of a number does that?",
-            "rank ^ 1; of an odd number of devices the last one has no partner." } },
+            "rank ^ 1; of an odd number of devices the last one has no partner.",
+            "Until message_wait x is what is sent, and must not change: theirs arrive in allocated memory." } },
         { 2, "swap-meets", "swap_pairs: no deadlock, even if every message waits", 1, check_swap_meets,
           { "Where can their numbers arrive while yours are still being sent?",
             "allocate() an array for what arrives, exchange_both, memcpy, release()." } },
@@ -167,7 +192,8 @@ const struct lesson lesson_02_messages = {
           { "One array is enough: yours can be sent from where it is." } },
         { 3, "sum", "running_sum: the sums, to the bit", 3, check_sum,
           { "A device can only add when it has received, and only send when it has added.",
-            "The first of the line receives nothing; the last sends nothing." } },
+            "The first of the line receives nothing; the last sends nothing.",
+            "messages.h says which device begins; the drawing shows who sends to whom." } },
         { 3, "sum-meets", "running_sum: no deadlock", 1, check_sum_meets, { "Every send needs its receive." } },
         { 3, "sum-sent", "running_sum: one message to the next", 2, check_sum_sent,
           { "Send the sum so far, not the numbers of all devices before." } },

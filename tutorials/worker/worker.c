@@ -191,7 +191,8 @@ static int take_message(const struct group *g, int peer, void *data, uint64_t by
     const char *what = sending ? "message_send" : "message_receive";
     int i = 0;
     if (peer < 0 || peer >= g->size) misuse("%s: there is no device %d in a group of %d", what, peer, g->size);
-    if (peer == g->rank) misuse("%s: device %d %s itself", what, peer, sending ? "sends to" : "receives from");
+    if (peer == g->rank) misuse("%s: device %d %s itself; what it has needs no message", what, peer,
+                                   sending ? "sends to" : "receives from");
     if (bytes > WORKER_POOL) misuse("%s: %llu bytes are too many", what, (unsigned long long)bytes);
     while (i < WORKER_MESSAGES && flying[i].used) i++;
     if (i == WORKER_MESSAGES) misuse("%s: %d messages are not waited for", what, WORKER_MESSAGES);
