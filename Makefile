@@ -39,8 +39,9 @@ LESSONS  := $(sort $(wildcard tutorials/*/check.c))       # each defines struct 
 TEST_SRC := $(wildcard tests/*/test_*.c)
 
 REF_OBJ  := $(B)/plays.o $(REF_SRC:%.c=$(B)/%.o) $(foreach f,$(FORMATS),$(OPS_SRC:%.c=$(B)/%.$(f).o))
+LAYOUTS  := $(sort $(wildcard emulated_devices/schemes/tensor/layouts/*.sbp))
 CLUSTERS := $(sort $(wildcard emulated_devices/device/clusters/*.json))
-DEV_OBJ  := $(DEV_SRC:%.c=$(B)/%.o) $(LESSONS:%.c=$(B)/%.o) $(B)/clusters.o $(B)/lessons.o
+DEV_OBJ  := $(DEV_SRC:%.c=$(B)/%.o) $(LESSONS:%.c=$(B)/%.o) $(B)/clusters.o $(B)/layouts.o $(B)/lessons.o
 SAN_OBJ  := $(if $(SAN),$(B)/tests/sanitizers.o)
 TESTS    := $(TEST_SRC:%.c=$(B)/%)
 ORRERY   := $(if $(SAN),$(B)/orrery,$(if $(filter judge,$(CUDA)),$(B)/cuda-judge/orrery,orrery))
@@ -300,6 +301,15 @@ $(B)/clusters.c: $(CLUSTERS) Makefile
 	$(Q){ echo '#include "emulated_devices/device/cluster.h"'; echo 'const char *const cluster_texts[] = {'; \
 	  for f in $(CLUSTERS); do sed 's/["\\]/\\&/g; s/.*/"&\\n"/' $$f; echo ','; done; echo 'NULL };'; } >$@
 $(B)/clusters.o: $(B)/clusters.c
+	$(call compile,$(MPICC))
+
+# The shipped layouts of tensor parallelism, name and text in turn.
+$(B)/layouts.c: $(LAYOUTS) Makefile
+	@mkdir -p $(@D)
+	$(Q){ echo '#include "emulated_devices/schemes/tensor/tensor_sbp.h"'; echo 'const char *const sbp_layout_texts[] = {'; \
+	  for f in $(LAYOUTS); do echo '"'$$(basename $$f .sbp)'",'; sed 's/["\\]/\\&/g; s/.*/"&\\n"/' $$f; echo ','; done; \
+	  echo 'NULL };'; } >$@
+$(B)/layouts.o: $(B)/layouts.c
 	$(call compile,$(MPICC))
 
 # A text to train on, for programs without their sources.

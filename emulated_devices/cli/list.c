@@ -1,6 +1,7 @@
 /* list.c -- `orrery list`: everything registered. */
 #include "emulated_devices/cli/cli.h"
 #include "emulated_devices/plan/compose.h"
+#include "emulated_devices/schemes/tensor/tensor_sbp.h"
 #include "emulated_devices/search/planner.h"
 #include "ref/optim/conventions.h"
 #include "ref/optim/loss_scale.h"
@@ -154,7 +155,11 @@ static void list_schemes(enum scheme_kind kind, const char *memory, void (*more)
 static void list_attention(void) { list_schemes(ATTENTION_SCHEME, "memory", NULL); }
 static void list_experts(void) { list_schemes(EXPERT_SCHEME, "memory", NULL); }
 static void list_spatial(void) { list_schemes(SPATIAL_SCHEME, "memory", NULL); }
-static void list_tensor(void) { list_schemes(TENSOR_SCHEME, "memory", NULL); }
+static void list_tensor(void)
+{
+    (void)sbp_schemes_add(NULL);                                /* without memory they are missing */
+    list_schemes(TENSOR_SCHEME, "memory", NULL);
+}
 
 /* Options of every scheme that shards something. */
 static void list_quantising(void)

@@ -5,7 +5,7 @@
 #include "emulated_devices/schemes/experts/experts.h"
 #include "emulated_devices/schemes/pipeline/schedule.h"
 #include "emulated_devices/schemes/spatial/spatial.h"
-#include "emulated_devices/schemes/tensor/tensor.h"
+#include "emulated_devices/schemes/tensor/tensor_sbp.h"
 #include "ref/io/options.h"
 #include <string.h>
 
@@ -85,7 +85,8 @@ static const struct scheme *schemes[SCHEMES_MOST] = {
 };
 
 static const struct scheme_kind_info kinds[SCHEME_KINDS] = {
-    [TENSOR_SCHEME]    = { "tensor", "Tensor parallelism, over tp (--tensor)", "--tensor", "tensor" },
+    [TENSOR_SCHEME]    = { "tensor", "Tensor parallelism, over tp (--tensor)", "--tensor", "tensor",
+                           "sbp:", sbp_scheme_make },
     [ATTENTION_SCHEME] = { "attention", "Context parallelism, over cp (--attention)", "--attention", "attention" },
     [EXPERT_SCHEME]    = { "dispatch", "Expert parallelism, over ep (--dispatch)", "--dispatch", "dispatch" },
     [DATA_SCHEME]      = { "data", "Data parallelism, over dp (--data-parallel)", "--data-parallel", "data" },
@@ -112,17 +113,29 @@ enum error_code scheme_find(const struct scheme **found, enum scheme_kind kind, 
         *found = s;
         return OK;
     }
+    const char *prefix = kinds[kind].prefix;
+    if (prefix && strncmp(name, prefix, strlen(prefix)) == 0) {
+        const enum error_code e = kinds[kind].make(found, name, err);
+        return e ? e : scheme_add(*found, err);
+    }
     return fail_unknown_name(err, kinds[kind].flag, name, names, n);
+}
+
+static bool is_listed(enum scheme_kind kind, const char *name)
+{
+    const struct scheme *s;
+    for (int i = 0; (s = scheme_at(kind, i)) != NULL; i++)
+        if (strcmp(s->name, name) == 0) return true;
+    return false;
 }
 
 enum error_code scheme_add(const struct scheme *s, struct error *err)
 {
-    const struct scheme *taken;
     int count = 0;
     if (s->kind >= SCHEME_KINDS || !s->name || !s->name[0] || !s->description || !s->source)
         return fail(err, ERR_FORMAT, "a scheme %s: needs a kind, a name, a description and a source",
                     s->name ? s->name : "");
-    if (scheme_find(&taken, s->kind, s->name, NULL) == OK)
+    if (is_listed(s->kind, s->name))
         return fail(err, ERR_FORMAT, "%s: there is a scheme of this name (orrery list %s)", s->name,
                     kinds[s->kind].name);
     while (schemes[count]) count++;

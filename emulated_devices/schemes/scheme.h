@@ -48,6 +48,8 @@ struct scheme_kind_info {
     const char *title;                  /* in the list */
     const char *flag;                   /* the flag that chooses a scheme; NULL: none does */
     const char *family;                 /* the family of cases: `orrery verify tensor` */
+    const char *prefix;                 /* of names that `make` makes schemes of; NULL: none */
+    enum error_code (*make)(const struct scheme **, const char *name, struct error *);
 };
 const struct scheme_kind_info *scheme_kind_info(enum scheme_kind);
 
@@ -57,7 +59,8 @@ enum { SCHEMES_MOST = 128 };            /* of all kinds, with those of plug-ins,
  *  @return NULL after the last. */
 const struct scheme *scheme_at(enum scheme_kind, int place);
 
-/** Find a scheme by name.  @return OK, or ERR_USAGE naming the flag and the most similar name. */
+/** Find a scheme by name, or make and add it, if the name has the prefix for that: then before a plan is made.
+ *  @return OK; ERR_USAGE naming the flag and the most similar name; the errors of making. */
 enum error_code scheme_find(const struct scheme **, enum scheme_kind, const char *name, struct error *);
 
 /** Add one to the list, as the last: before a plan is made, and in the same order on every device.  It must live as

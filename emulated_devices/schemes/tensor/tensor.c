@@ -111,7 +111,7 @@ enum error_code tensor_check(const struct tensor_scheme *s, const struct model_c
             "--tp %d: --tensor %s cuts into %d parts; the model has K=%lld key/value heads, and only schemes that hold "
             "whole rows of a matrix, such as 1d, can have copies of them",
             P, s->head.name, heads, (long long)c->K);
-    return OK;
+    return s->check ? s->check(s, c, P, err) : OK;
 }
 
 /* Rows are cut between sequences, unless the scheme cuts between any tokens. */
@@ -161,9 +161,6 @@ struct tensor tensor_own_rows(const struct tensor_parallel *tp, struct tensor t,
 
 /* ---- widths and layouts ------------------------------------------------------------------------------------------ */
 
-/* Runs of a dimension, in their order in memory. */
-struct runs { int count; struct interval at[3]; };
-
 static void add_run(struct runs *r, struct interval more) { r->at[r->count++] = more; }
 
 static int64_t runs_extent(struct runs r)
@@ -190,9 +187,8 @@ static int64_t outer_width(const struct model_config *c, enum param_role role)
     return role == ROLE_KEYS_VALUES ? c->latent.kv : role == ROLE_QUERIES && c->latent.q > 0 ? c->latent.q : c->D;
 }
 
-/* Part `index` of `parts` of a matrix's output (or input).  Of fused matrices (QKV, gate and up) each component is
- * cut. */
-static struct runs runs_of(const struct model_config *c, enum param_role role, bool output, int parts, int index)
+/* Of fused matrices (QKV, gate and up) each component is cut. */
+struct runs tensor_runs(const struct model_config *c, enum param_role role, bool output, int parts, int index)
 {
     const bool inner = leads_inside(role) == output;
     const struct heads h = heads_at(c, parts, index);
@@ -218,7 +214,7 @@ static struct runs runs_of(const struct model_config *c, enum param_role role, b
 
 int64_t tensor_width(const struct tensor_parallel *tp, enum param_role role, bool output, int index, int parts)
 {
-    return runs_extent(runs_of(tp->config, role, output, parts, index));
+    return runs_extent(tensor_runs(tp->config, role, output, parts, index));
 }
 
 int64_t tensor_qkv_columns(const struct tensor_parallel *tp)
@@ -274,9 +270,9 @@ struct layout tensor_layout(const struct tensor_parallel *tp, const struct param
     if (is_matrix(p)) {
         const struct weight_cut w = s->weight(s, p->role);
         const struct runs out =
-            cut_again(runs_of(tp->config, p->role, true, axes_size(tp, w.out), axes_index(tp, w.out)),
+            cut_again(tensor_runs(tp->config, p->role, true, axes_size(tp, w.out), axes_index(tp, w.out)),
                       axes_size(tp, w.sub), axes_index(tp, w.sub));
-        const struct runs in = runs_of(tp->config, p->role, false, axes_size(tp, w.in), axes_index(tp, w.in));
+        const struct runs in = tensor_runs(tp->config, p->role, false, axes_size(tp, w.in), axes_index(tp, w.in));
         for (int i = 0; i < out.count; i++)
             layout_add_box(&l, (int64_t[]){ out.at[i].first, in.at[0].first },
                            (int64_t[]){ out.at[i].count, in.at[0].count });
@@ -288,7 +284,7 @@ struct layout tensor_layout(const struct tensor_parallel *tp, const struct param
               sub = s->cuts_vectors ? axes_index(tp, cut.rows) : 0;
     const bool positions = p->role == ROLE_POSITIONS;
     const struct runs columns =
-        cut_again(runs_of(tp->config, p->role, true, parts, index), positions ? 1 : subs, positions ? 0 : sub);
+        cut_again(tensor_runs(tp->config, p->role, true, parts, index), positions ? 1 : subs, positions ? 0 : sub);
     if (positions) {
         const struct runs all = { 1, { { 0, p->dim[0] } } }, rows = cut_again(all, subs, sub);
         layout_add_box(&l, (int64_t[]){ rows.at[0].first, columns.at[0].first },

@@ -169,6 +169,8 @@ struct tensor_scheme {
                                          struct error *);
     enum error_code (*embedding_backward_weight)(struct tensor_parallel *, struct tensor dW, struct tensor dY,
                                                  struct tensor ids, struct error *);
+    /* What a model must not have, or NULL.  @return OK, or ERR_PLAN naming it. */
+    enum error_code (*check)(const struct tensor_scheme *, const struct model_config *, int P, struct error *);
     bool rings;                                 /* sends a ring's messages itself; does not call collectives on rows */
     /* Enter what a pass through one matrix (ROLE_TOKENS: the embedding) sends for N tokens.
      * has_bias: b and db are given. */
@@ -212,7 +214,13 @@ int64_t tensor_row_counts(const struct tensor_parallel *, unsigned cut, unsigned
 /** This device's rows of a tensor that may have room for more (INPUT, GRADIENT). */
 struct tensor tensor_own_rows(const struct tensor_parallel *, struct tensor, int64_t N);
 
-/** Width of part `index` of `parts` of a matrix's output (or input). */
+/* Runs of a dimension, in their order in memory. */
+struct runs { int count; struct interval at[3]; };
+
+/** The columns of part `index` of `parts` of a matrix's output (or input). */
+struct runs tensor_runs(const struct model_config *, enum param_role, bool output, int parts, int index);
+
+/** Their width. */
 int64_t tensor_width(const struct tensor_parallel *, enum param_role, bool output, int index, int parts);
 
 /** This device's columns of queries, keys and values, and of the input of the feed-forward's nonlinearity. */

@@ -95,7 +95,8 @@ const struct tensor_scheme tensor_scheme_1d = {
               .source = "Megatron-LM, arXiv:1909.08053", .volume = "8 N D (P-1)/P elements a layer and microbatch",
               .memory = "weights 1/P (norms, positions and biases of width D whole); a layer keeps 4 N D + (4 D + 2 F "
                         "+ H) N/P + 4 N" },
-    .takes_tiles = true, .mesh = mesh, INNER_CUT({ .columns = ALL }), .weight = weight, .linear_forward = linear_forward,
+    .takes_tiles = true, .mesh = mesh, INNER_CUT({ .columns = ALL }), .weight = weight,
+    .linear_forward = linear_forward,
     .linear_backward_input = linear_backward_input, .linear_backward_weight = linear_backward_weight,
     .embedding_forward = embedding_forward, .embedding_backward_weight = local_embedding_backward_weight,
     .matrix_cost = matrix_cost,

@@ -1,4 +1,5 @@
 #include "emulated_devices/verify/cases/space.h"
+#include "emulated_devices/schemes/tensor/tensor_sbp.h"
 #include "emulated_devices/verify/cases/case.h"
 #include <stdio.h>
 #include <stdlib.h>
@@ -436,6 +437,8 @@ enum error_code space_open(struct space *s, int devices, struct error *err)
 {
     int size[AXIS_COUNT] = { 0 };
     *s = (struct space){ .devices = devices };
+    const enum error_code e = sbp_schemes_add(err);
+    if (e) return e;
     add_meshes(s, size, 0, devices);
     add_forms(s);
     add_splits(s);
