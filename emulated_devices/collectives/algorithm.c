@@ -3,11 +3,16 @@
 #include <stdio.h>
 #include <stdlib.h>
 
+static void charge_copy(struct exchange *x, const struct collective *c, int64_t elements)
+{
+    device_charge(x->group->comm->device, "copy", elementwise_cost(elements, 2, 0, c->dtype));
+}
+
 void copy_elements(struct exchange *x, const struct collective *c, void *dst, const void *src, int64_t elements)
 {
     if (dst == src || elements == 0 || x->group->comm->rehearsal != NULL) return;
     device_copy(x->group->comm->device, dst, src, bytes_of(c, elements));
-    device_charge(x->group->comm->device, "copy", elementwise_cost(elements, 2, 0, c->dtype));
+    charge_copy(x, c, elements);
 }
 
 int64_t block_first(const struct collective *c, int P, int b)
@@ -158,6 +163,35 @@ enum error_code wait_all(struct exchange *x, struct message *m, int number, stru
         if (code == OK) code = one;
     }
     return code;
+}
+
+/* The numbers only, each where it is. */
+static void add_where_they_are(struct exchange *x, const struct collective *c, int me, int P, struct message *m,
+                               const void *own, void *sum, int64_t n)
+{
+    struct comm *comm = x->group->comm;
+    for (int i = 0; i < P; i++) {
+        const void *part = i == me ? own : message_look(comm, m[2 * imod(me - i, P) - 2]);
+        if (part == NULL) return;                       /* waiting will say why */
+        if (i > 0) reduce_numbers(x, c->reduction, c->dtype, sum, part, n);
+        else if (part != sum) device_copy(comm->device, sum, part, bytes_of(c, n));
+    }
+}
+
+enum error_code add_in_order(struct exchange *x, const struct collective *c, int me, int P, struct message *m,
+                             const void *own, void *blocks, int64_t n, struct error *err)
+{
+    const bool there = messages_can_be_looked_at(x->group->comm);
+    if (there) add_where_they_are(x, c, me, P, m, own, blocks, n);
+    const enum error_code code = wait_all(x, m, 2 * P - 2, err);
+    if (code != OK) return code;
+    if (!there) copy_elements(x, c, element(c, blocks, n * me), own, n);
+    else if (n > 0) charge_copy(x, c, n);
+    for (int i = 1; i < P; i++) {
+        if (there) reduce_counted(x, c->dtype, blocks, element(c, blocks, n * i), n);
+        else reduce_local(x, c->reduction, c->dtype, blocks, element(c, blocks, n * i), n);
+    }
+    return OK;
 }
 
 const void *algorithm_given(const struct collective *c, int d)

@@ -70,6 +70,26 @@ bool turns_always(int P, const struct collective *);
 bool turns_with_equal_blocks(int P, const struct collective *);
 bool turns_with_equal_parts(int P, const struct collective *);
 
+/* Send some elements to one member, and add others from another member to `into`, where that lies apart from what is
+ * sent.  to: -1: nothing is sent.  scratch: for n elements. */
+static inline enum error_code send_and_add(struct exchange *x, const struct collective *c, int to, const void *give,
+                                           int64_t giving, int from, void *scratch, void *into, int64_t n,
+                                           struct error *err)
+{
+    return exchange_reduce(x, to, give, bytes_of(c, giving), from, scratch, c->reduction, c->dtype, into, n, err);
+}
+static inline enum error_code add_from(struct exchange *x, const struct collective *c, int from, void *scratch,
+                                       void *into, int64_t n, struct error *err)
+{
+    return send_and_add(x, c, -1, NULL, 0, from, scratch, into, n, err);
+}
+
+/* For member `me` of P, whose messages are m[2k-2], to be looked at, from k members before it, and m[2k-1] to others,
+ * for k = 1 .. P-1: wait for all, and add the n elements from each, and its own, in the order of members.
+ * blocks: for P times n elements, as received; the sum is the first. */
+enum error_code add_in_order(struct exchange *, const struct collective *, int me, int P, struct message *m,
+                             const void *own, void *blocks, int64_t n, struct error *);
+
 /* Wait for all messages; returns the first error. */
 enum error_code wait_all(struct exchange *, struct message *, int number, struct error *);
 

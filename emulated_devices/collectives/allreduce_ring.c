@@ -36,10 +36,10 @@ static enum error_code run(struct group *g, const struct collective *c, struct e
             const int give = imod(r + phase - step, P), take = imod(give - 1, P);
             const int64_t giving = part_length(c->count, P, give), taking = part_length(c->count, P, take);
             void *mine = element(c, c->out, block_start(c->count, P, take));
-
-            code = exchange_both(&x, right, element(c, c->out, block_start(c->count, P, give)), bytes_of(c, giving),
-                                 left, phase == 0 ? scratch : mine, bytes_of(c, taking), err);
-            if (phase == 0 && code == OK) reduce_local(&x, c->reduction, c->dtype, mine, scratch, taking);
+            const void *given = element(c, c->out, block_start(c->count, P, give));
+            code = phase == 0
+                       ? send_and_add(&x, c, right, given, giving, left, scratch, mine, taking, err)
+                       : exchange_both(&x, right, given, bytes_of(c, giving), left, mine, bytes_of(c, taking), err);
             if (phase == 0 && code == OK && step == P - 2) reduce_finish(&x, c->reduction, c->dtype, mine, taking);
         }
     exchange_release(&x, scratch);

@@ -22,10 +22,8 @@ static enum error_code run(struct group *g, const struct collective *c, struct e
     void *scratch;
     enum error_code code = scratch_agreed(&x, c, centre ? c->count : 0, &scratch, err);
 
-    for (int r = 1; r < g->size && centre && code == OK; r++) {
-        code = exchange_both(&x, -1, NULL, 0, r, scratch, bytes, err);
-        if (code == OK) reduce_local(&x, c->reduction, c->dtype, c->out, scratch, c->count);
-    }
+    for (int r = 1; r < g->size && centre && code == OK; r++)
+        code = add_from(&x, c, r, scratch, c->out, c->count, err);
     if (centre && code == OK) reduce_finish(&x, c->reduction, c->dtype, c->out, c->count);
     if (!centre && code == OK) code = exchange_both(&x, 0, c->out, bytes, -1, NULL, 0, err);
     if (!centre && code == OK) code = exchange_both(&x, -1, NULL, 0, 0, c->out, bytes, err);

@@ -24,10 +24,8 @@ static enum error_code gather_sums(struct exchange *x, const struct collective *
     const uint64_t bytes = bytes_of(c, c->count);
     enum error_code code = OK;
     if (node.me > 0) return exchange_both(x, node.first, c->out, bytes, -1, NULL, 0, err);
-    for (int i = 1; i < node.size && code == OK; i++) {
-        code = exchange_both(x, -1, NULL, 0, row_member(node, i), scratch, bytes, err);
-        if (code == OK) reduce_local(x, c->reduction, c->dtype, c->out, scratch, c->count);
-    }
+    for (int i = 1; i < node.size && code == OK; i++)
+        code = add_from(x, c, row_member(node, i), scratch, c->out, c->count, err);
     return code;
 }
 

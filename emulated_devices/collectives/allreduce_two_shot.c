@@ -14,24 +14,39 @@
  */
 #include "emulated_devices/collectives/algorithm.h"
 
-/* Exchange with all other devices: send a block, receive one; the first shot into scratch, the second in place. */
-static enum error_code shot(struct exchange *x, const struct collective *c, void *scratch, bool second,
-                            struct error *err)
+static struct message give(struct exchange *x, const struct collective *c, int to, const void *from, int b)
+{
+    const int P = x->group->size;
+    return message_send(x, to, const_element(c, from, block_start(c->count, P, b)),
+                        bytes_of(c, part_length(c->count, P, b)));
+}
+
+/* Send each device its block, and add those for this one. */
+static enum error_code first_shot(struct exchange *x, const struct collective *c, void *blocks, struct message *m,
+                                  struct error *err)
 {
     const int P = x->group->size, r = x->group->rank;
     const int64_t own = part_length(c->count, P, r);
-    enum error_code code;
-    struct message *m = message_list(x, 2 * P);
     for (int k = 1; k < P; k++) {
-        const int to = imod(r + k, P), from = imod(r - k, P), out = second ? r : to;
-        void *in = second ? element(c, c->out, block_start(c->count, P, from)) : element(c, scratch, own * from);
-        m[2 * k] = message_receive(x, from, in, bytes_of(c, second ? part_length(c->count, P, from) : own));
-        m[2 * k + 1] = message_send(x, to, element(c, c->out, block_start(c->count, P, out)),
-                                    bytes_of(c, part_length(c->count, P, out)));
+        const int to = imod(r + k, P), from = imod(r - k, P);
+        m[2 * k - 2] = message_receive_to_look(x, from, element(c, blocks, own * from), bytes_of(c, own));
+        m[2 * k - 1] = give(x, c, to, c->in, to);
     }
-    code = wait_all(x, m + 2, 2 * P - 2, err);
-    exchange_small_end(x, m);
-    return code;
+    return add_in_order(x, c, r, P, m, const_element(c, c->in, block_start(c->count, P, r)), blocks, own, err);
+}
+
+/* Send each device the sum, and receive its in its place. */
+static enum error_code second_shot(struct exchange *x, const struct collective *c, struct message *m,
+                                   struct error *err)
+{
+    const int P = x->group->size, r = x->group->rank;
+    for (int k = 1; k < P; k++) {
+        const int from = imod(r - k, P);
+        m[2 * k - 2] = message_receive(x, from, element(c, c->out, block_start(c->count, P, from)),
+                                       bytes_of(c, part_length(c->count, P, from)));
+        m[2 * k - 1] = give(x, c, imod(r + k, P), c->out, r);
+    }
+    return wait_all(x, m, 2 * P - 2, err);
 }
 
 static enum error_code run(struct group *g, const struct collective *c, struct error *err)
@@ -41,15 +56,14 @@ static enum error_code run(struct group *g, const struct collective *c, struct e
     void *mine = element(c, c->out, block_start(c->count, P, r)), *scratch;
     struct exchange x = exchange_begin(g, ALLREDUCE);
     enum error_code code = scratch_agreed(&x, c, P * own, &scratch, err);
-    if (code == OK) code = shot(&x, c, scratch, false, err);
+    struct message *m = code == OK ? message_list(&x, 2 * P) : NULL;
+    if (code == OK) code = first_shot(&x, c, scratch, m, err);
     if (code == OK) {
-        copy_elements(&x, c, element(c, scratch, own * r), mine, own);
-        for (int i = 1; i < P; i++)
-            reduce_local(&x, c->reduction, c->dtype, scratch, element(c, scratch, own * i), own);
         reduce_finish(&x, c->reduction, c->dtype, scratch, own);
         copy_elements(&x, c, mine, scratch, own);
-        code = shot(&x, c, NULL, true, err);
+        code = second_shot(&x, c, m, err);
     }
+    if (m != NULL) exchange_small_end(&x, m);
     exchange_release(&x, scratch);
     return code;
 }
@@ -67,6 +81,6 @@ static struct collective_cost cost(int r, int P, const struct collective *c)
 const struct algorithm allreduce_two_shot = {
     .operation = ALLREDUCE, .name = "two_shot",
     .description = "one block to each, the sums to everybody: two steps on a full mesh",
-    .order = BY_RANK, .source = "TensorRT-LLM custom all-reduce", .cost_formula = "2 a + 2n(P-1)/P b", .run = run,
-    .cost = cost, .turns = turns_with_equal_parts,
+    .order = BY_RANK, .reads_in = true, .source = "TensorRT-LLM custom all-reduce",
+    .cost_formula = "2 a + 2n(P-1)/P b", .run = run, .cost = cost, .turns = turns_with_equal_parts,
 };

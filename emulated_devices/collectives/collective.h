@@ -114,6 +114,7 @@ struct algorithm {
     const char *cost_formula;           /* of a (latencies), b (bytes); "": not known, so auto never takes it */
     enum adding_order order;
     bool by_nodes;                      /* depends on the nodes of the group */
+    bool reads_in;                      /* of an allreduce: it begins from `in`, which need not be copied to `out` */
     /* NULL: supports every call.  Otherwise it returns NULL if the algorithm supports this call on a group of P, else
      * its requirement ("P even"). */
     const char *(*refuses)(int P, const struct collective *);
@@ -121,7 +122,7 @@ struct algorithm {
      * r + 1 does to q + 1 (modulo P), byte by byte: then one of them can stand for all (comm/folding.h).  NULL: no. */
     bool (*turns)(int P, const struct collective *);
     /* Called only by collective_run, which has checked the arguments, handled P = 1 and empty calls, and copied in to
-     * out for algorithms that work in out (broadcast, allreduce). */
+     * out for algorithms that work in out (broadcast; allreduce, unless reads_in). */
     enum error_code (*run)(struct group *, const struct collective *, struct error *);
     /* Called only by collective_cost: P > 1 and the call is not empty. */
     struct collective_cost (*cost)(int rank, int P, const struct collective *);

@@ -17,13 +17,9 @@ enum error_code fold_in(struct exchange *x, const struct collective *c, struct f
                         struct error *err)
 {
     const int r = x->group->rank;
-    const uint64_t bytes = bytes_of(c, c->count);
-    enum error_code code = OK;
-    if (f.me < 0) return exchange_both(x, r + 1, data, bytes, -1, NULL, 0, err);
+    if (f.me < 0) return exchange_both(x, r + 1, data, bytes_of(c, c->count), -1, NULL, 0, err);
     if (!stands_for_two(f)) return OK;
-    code = exchange_both(x, -1, NULL, 0, r - 1, scratch, bytes, err);
-    if (code == OK) reduce_local(x, c->reduction, c->dtype, data, scratch, c->count);
-    return code;
+    return add_from(x, c, r - 1, scratch, data, c->count, err);
 }
 
 enum error_code fold_out(struct exchange *x, const struct collective *c, struct fold f, void *data, struct error *err)
@@ -75,9 +71,8 @@ enum error_code halving_reduce_scatter(struct exchange *x, const struct collecti
         const int64_t keep = l.lower ? low : middle, keeping = l.lower ? middle - low : high - middle;
         const int64_t give = l.lower ? middle : low, giving = l.lower ? high - middle : middle - low;
         const int peer = fold_member(k.f, l.peer);
-        code = exchange_both(x, peer, element(c, data, give), bytes_of(c, giving), peer, scratch, bytes_of(c, keeping),
-                             err);
-        if (code == OK) reduce_local(x, c->reduction, c->dtype, element(c, data, keep), scratch, keeping);
+        code = send_and_add(x, c, peer, element(c, data, give), giving, peer, scratch, element(c, data, keep), keeping,
+                            err);
     }
     return code;
 }

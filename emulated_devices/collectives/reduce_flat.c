@@ -21,8 +21,7 @@ static enum error_code run(struct group *g, const struct collective *c, struct e
     if (code == OK && root) copy_elements(&x, c, c->out, c->in, c->count);
     for (int r = 0; r < g->size && root && code == OK; r++) {
         if (r == c->root) continue;
-        code = exchange_both(&x, -1, NULL, 0, r, scratch, bytes, err);
-        if (code == OK) reduce_local(&x, c->reduction, c->dtype, c->out, scratch, c->count);
+        code = add_from(&x, c, r, scratch, c->out, c->count, err);
     }
     if (code == OK && root) reduce_finish(&x, c->reduction, c->dtype, c->out, c->count);
     exchange_release(&x, scratch);

@@ -34,9 +34,8 @@ static enum error_code run(struct group *g, const struct collective *c, struct e
     for (int i = k.rounds - 1; i >= 0 && code == OK; i--) {
         const int s = k.skip[i], many = k.skip[i + 1] - s;
         const int64_t giving = span(c, P, r, s, s + many), taking = span(c, P, r, 0, many);
-        code = exchange_both(&x, imod(r + s, P), element(c, w, span(c, P, r, 0, s)), bytes_of(c, giving),
-                             imod(r - s, P), in, bytes_of(c, taking), err);
-        if (code == OK) reduce_local(&x, c->reduction, c->dtype, w, in, taking);
+        code = send_and_add(&x, c, imod(r + s, P), element(c, w, span(c, P, r, 0, s)), giving, imod(r - s, P), in, w,
+                            taking, err);
     }
     if (code == OK) {
         copy_elements(&x, c, c->out, w, block_length(c, P, r));

@@ -11,17 +11,15 @@
  */
 #include "emulated_devices/collectives/algorithm.h"
 
-static enum error_code exchange_all(struct exchange *x, const struct collective *c, void *scratch, struct message *m,
-                                    struct error *err)
+static void exchange_all(struct exchange *x, const struct collective *c, void *scratch, struct message *m)
 {
     const int P = x->group->size, r = x->group->rank;
     const int64_t own = block_length(c, P, r);
     for (int k = 1; k < P; k++) {
         const int to = imod(r + k, P), from = imod(r - k, P);
-        m[2 * k - 2] = message_receive(x, from, element(c, scratch, own * from), bytes_of(c, own));
+        m[2 * k - 2] = message_receive_to_look(x, from, element(c, scratch, own * from), bytes_of(c, own));
         m[2 * k - 1] = message_send(x, to, const_block(c, c->in, P, to), bytes_of(c, block_length(c, P, to)));
     }
-    return wait_all(x, m, 2 * P - 2, err);
 }
 
 static enum error_code run(struct group *g, const struct collective *c, struct error *err)
@@ -33,10 +31,9 @@ static enum error_code run(struct group *g, const struct collective *c, struct e
     enum error_code code = scratch_agreed(&x, c, P * own, &blocks, err);
     if (code != OK) return code;
     struct message *m = message_list(&x, 2 * P);
-    code = exchange_all(&x, c, blocks, m, err);
+    exchange_all(&x, c, blocks, m);
+    code = add_in_order(&x, c, r, P, m, const_block(c, c->in, P, r), blocks, own, err);
     if (code == OK) {
-        copy_elements(&x, c, element(c, blocks, own * r), const_block(c, c->in, P, r), own);
-        for (int i = 1; i < P; i++) reduce_local(&x, c->reduction, c->dtype, blocks, element(c, blocks, own * i), own);
         reduce_finish(&x, c->reduction, c->dtype, blocks, own);
         copy_elements(&x, c, c->out, blocks, own);
     }

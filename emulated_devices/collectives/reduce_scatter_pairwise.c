@@ -22,9 +22,8 @@ static enum error_code run(struct group *g, const struct collective *c, struct e
     if (code == OK) copy_elements(&x, c, c->out, const_block(c, c->in, P, r), own);
     for (int step = 1; step < P && code == OK; step++) {
         const int to = imod(r + step, P);
-        code = exchange_both(&x, to, const_block(c, c->in, P, to), bytes_of(c, block_length(c, P, to)),
-                             imod(r - step, P), scratch, bytes_of(c, own), err);
-        if (code == OK) reduce_local(&x, c->reduction, c->dtype, c->out, scratch, own);
+        code = send_and_add(&x, c, to, const_block(c, c->in, P, to), block_length(c, P, to), imod(r - step, P), scratch,
+                            c->out, own, err);
     }
     if (code == OK) reduce_finish(&x, c->reduction, c->dtype, c->out, own);
     exchange_release(&x, scratch);

@@ -46,9 +46,8 @@ static enum error_code inside(struct exchange *x, const struct collective *c, st
         const int to = imod(node.me + step, node.size);
         const struct comb theirs = of_place(to, node, nodes);
         comb_pack(x, c, theirs, out, c->in);
-        code = exchange_both(x, row_member(node, to), out, bytes_of(c, comb_length(c, P, theirs)),
-                             row_member(node, node.me - step), in, bytes_of(c, n), err);
-        if (code == OK) reduce_local(x, c->reduction, c->dtype, sums, in, n);
+        code = send_and_add(x, c, row_member(node, to), out, comb_length(c, P, theirs),
+                            row_member(node, node.me - step), in, sums, n, err);
     }
     return code;
 }
@@ -64,9 +63,8 @@ static enum error_code between(struct exchange *x, const struct collective *c, s
     for (int step = 1; step < nodes.size && code == OK; step++) {
         const int to = imod(nodes.me + step, nodes.size), peer = row_member(nodes, to);
         const int64_t at = comb_length(c, P, (struct comb){ node.me, node.size, to });
-        code = exchange_both(x, peer, element(c, sums, at), bytes_of(c, block_length(c, P, peer)),
-                             row_member(nodes, nodes.me - step), in, bytes_of(c, own), err);
-        if (code == OK) reduce_local(x, c->reduction, c->dtype, c->out, in, own);
+        code = send_and_add(x, c, peer, element(c, sums, at), block_length(c, P, peer),
+                            row_member(nodes, nodes.me - step), in, c->out, own, err);
     }
     if (code == OK) reduce_finish(x, c->reduction, c->dtype, c->out, own);
     return code;

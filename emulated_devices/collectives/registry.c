@@ -88,9 +88,9 @@ static bool nothing_to_do(enum operation op, const struct collective *c, int P)
     return operation_has_blocks(op) ? block_total(c, P) == 0 : c->count == 0;
 }
 
-static bool works_in_out(enum operation op)
+static bool works_in_out(const struct algorithm *a)
 {
-    return op == BROADCAST || op == ALLREDUCE;
+    return a->operation == BROADCAST || (a->operation == ALLREDUCE && !a->reads_in);
 }
 
 /* Copy elements that need no message: all in a group of one, and in to out for algorithms that work in out. */
@@ -139,8 +139,8 @@ enum error_code collective_run(struct group *g, enum operation op, const char *a
     const bool trivial = nothing_to_do(op, c, g->size);
     code = check_alone(g, op, c, trivial, err);
     if (code != OK) return code;
-    if (trivial || works_in_out(op)) copy_in(&here, c, g->size);
-    if (works_in_out(op)) call.in = call.out;
+    if (trivial || works_in_out(a)) copy_in(&here, c, g->size);
+    if (works_in_out(a)) call.in = call.out;
     const struct traffic expected = collective_traffic(a, g, c);
     traffic_add(&g->comm->expected.of[g->kind].of[op], &expected);
     g->call = contract_number(op, a, c, g->size);

@@ -10,10 +10,12 @@ static enum error_code turn(struct exchange *x, const struct collective *c, stru
         const int give = imod(first_give - step, w.size), take = imod(give - 1, w.size);
         void *mine = element(c, data, block_start(n, w.size, take));
         const int64_t taking = part_length(n, w.size, take);
-        code = exchange_both(x, row_member(w, w.me + 1), element(c, data, block_start(n, w.size, give)),
-                             bytes_of(c, part_length(n, w.size, give)), row_member(w, w.me - 1),
-                             scratch != NULL ? scratch : mine, bytes_of(c, taking), err);
-        if (scratch != NULL && code == OK) reduce_local(x, c->reduction, c->dtype, mine, scratch, taking);
+        const void *given = element(c, data, block_start(n, w.size, give));
+        const int64_t giving = part_length(n, w.size, give);
+        const int right = row_member(w, w.me + 1), left = row_member(w, w.me - 1);
+        code = scratch != NULL
+                   ? send_and_add(x, c, right, given, giving, left, scratch, mine, taking, err)
+                   : exchange_both(x, right, given, bytes_of(c, giving), left, mine, bytes_of(c, taking), err);
     }
     return code;
 }
@@ -47,16 +49,13 @@ enum error_code everybody_adds(struct exchange *x, const struct collective *c, s
     struct message *m = message_list(x, 2 * w.size);
     for (int k = 1; k < w.size; k++) {
         const int from = imod(w.me - k, w.size);
-        m[2 * k] = message_receive(x, row_member(w, from), element(c, scratch, n * from), bytes_of(c, n));
-        m[2 * k + 1] = message_send(x, row_member(w, w.me + k), data, bytes_of(c, n));
+        m[2 * k - 2] = message_receive_to_look(x, row_member(w, from), element(c, scratch, n * from), bytes_of(c, n));
+        m[2 * k - 1] = message_send(x, row_member(w, w.me + k), data, bytes_of(c, n));
     }
-    code = wait_all(x, m + 2, 2 * w.size - 2, err);
+    code = add_in_order(x, c, w.me, w.size, m, data, scratch, n, err);
     exchange_small_end(x, m);
-    if (code != OK) return code;
-    copy_elements(x, c, element(c, scratch, n * w.me), data, n);
-    for (int i = 1; i < w.size; i++) reduce_local(x, c->reduction, c->dtype, scratch, element(c, scratch, n * i), n);
-    copy_elements(x, c, data, scratch, n);
-    return OK;
+    if (code == OK) copy_elements(x, c, data, scratch, n);
+    return code;
 }
 
 void everybody_cost(struct collective_cost *cost, const struct collective *c, struct row w, int64_t n)

@@ -103,10 +103,8 @@ enum error_code flow_up(struct exchange *x, const struct collective *c, struct f
     int64_t n;
     void *mine = segment_at(c, f, segment, &n);
     enum error_code code = OK;
-    for (int i = 0; i < f->tree.children && code == OK; i++) {
-        code = exchange_both(x, -1, NULL, 0, f->tree.child[i], scratch, bytes_of(c, n), err);
-        if (code == OK) reduce_local(x, c->reduction, c->dtype, mine, scratch, n);
-    }
+    for (int i = 0; i < f->tree.children && code == OK; i++)
+        code = add_from(x, c, f->tree.child[i], scratch, mine, n, err);
     if (code == OK && f->tree.parent >= 0) code = pass(x, &f->up, f->tree.parent, mine, bytes_of(c, n), err);
     f->up_segment = segment;
     return code;
@@ -176,13 +174,11 @@ enum error_code binomial_reduce(struct exchange *x, const struct collective *c, 
                                 void *scratch, struct error *err)
 {
     const int P = x->group->size, v = imod(x->group->rank - root, P), up = binomial_bit(v, P);
-    const uint64_t bytes = bytes_of(c, n);
     enum error_code code = OK;
-    for (int bit = 1; bit < up && v + bit < P && code == OK; bit <<= 1) {
-        code = exchange_both(x, -1, NULL, 0, imod(v + bit + root, P), scratch, bytes, err);
-        if (code == OK) reduce_local(x, c->reduction, c->dtype, data, scratch, n);
-    }
-    if (v != 0 && code == OK) code = exchange_both(x, imod(v - up + root, P), data, bytes, -1, NULL, 0, err);
+    for (int bit = 1; bit < up && v + bit < P && code == OK; bit <<= 1)
+        code = add_from(x, c, imod(v + bit + root, P), scratch, data, n, err);
+    if (v != 0 && code == OK)
+        code = exchange_both(x, imod(v - up + root, P), data, bytes_of(c, n), -1, NULL, 0, err);
     return code;
 }
 

@@ -18,11 +18,17 @@ struct delivery {
     bool sending;
 };
 
+/* What a device does with a message.  LOOKS: it receives what may stay with its sender until it has been read. */
+enum side { SENDS, RECEIVES, LOOKS };
+
 struct carrier {
     /* Start a message.  @return its slot, or -1 if there is no memory for one. */
-    int (*start)(struct exchange *, int peer, void *data, uint64_t bytes, const struct passage *, bool sending);
+    int (*start)(struct exchange *, int peer, void *data, uint64_t bytes, const struct passage *, enum side);
     /* Wait until the slot's message is complete, then free the slot. */
     enum error_code (*wait)(struct comm *, int slot, struct delivery *, struct error *);
+    /* Where the bytes of a message are that this device LOOKS at, as soon as they are there; until `wait`.  Not the
+     * place where they are to be received: of a body that stays.  NULL: bodies never stay. */
+    const void *(*look)(struct comm *, int slot);
     /* End the whole job from one device.  Does not return. */
     void (*abort)(struct comm *, int exit_status);
     void (*close)(struct comm *);

@@ -190,6 +190,20 @@ struct message message_receive(struct exchange *, int peer, void *data, uint64_t
  */
 enum error_code message_wait(struct comm *, struct message, struct error *);
 
+/**
+ * Look at what is being received before it is waited for, where it is: with a sender on this machine in the sender's
+ * memory, so that a sum reads it from there, and nothing is copied.  Counters and the clock see it when it is waited
+ * for.
+ *   messages_can_be_looked_at   false: none can, now
+ *   message_receive_to_look     as message_receive; data: where else it is received.  A body may stay until
+ *                               message_wait: wait for all of them before any message that others send in return
+ *   message_look                waits, yielding the core
+ * @return the bytes, until message_wait; NULL: message_wait will say what is wrong.
+ */
+bool messages_can_be_looked_at(const struct comm *);
+struct message message_receive_to_look(struct exchange *, int peer, void *data, uint64_t bytes);
+const void *message_look(struct comm *, struct message);
+
 /** Send to one member while receiving from another, and wait for both.  A peer of -1 leaves that half out. */
 enum error_code exchange_both(struct exchange *, int to, const void *out, uint64_t out_bytes,
                               int from, void *in, uint64_t in_bytes, struct error *);
@@ -200,6 +214,18 @@ enum error_code exchange_both(struct exchange *, int to, const void *out, uint64
  * MAX and MIN keep a NaN that either side has.
  */
 void reduce_local(struct exchange *, enum reduction, enum dtype, void *into, const void *from, int64_t count);
+
+/** The same in two parts: the numbers, and counting and charging them. */
+void reduce_numbers(struct exchange *, enum reduction, enum dtype, void *into, const void *from, int64_t count);
+void reduce_counted(struct exchange *, enum dtype, void *into, const void *from, int64_t count);
+
+/**
+ * exchange_both, then reduce_local of what was received: added where it is, if that can be looked at.
+ * @param to       -1: nothing is sent.
+ * @param scratch  [count] for what is received, if it has to be moved.
+ */
+enum error_code exchange_reduce(struct exchange *, int to, const void *out, uint64_t out_bytes, int from,
+                                void *scratch, enum reduction, enum dtype, void *into, int64_t count, struct error *);
 
 /** The division that AVERAGE still owes; nothing for the others.  Integers round toward zero. */
 void reduce_finish(struct exchange *, enum reduction, enum dtype, void *x, int64_t count);

@@ -316,16 +316,16 @@ static struct key key_of(const struct comm *c, const struct exchange *x, int pee
 }
 
 static int crew_start(struct exchange *x, int peer, void *data, uint64_t bytes, const struct passage *passage,
-                      bool sending)
+                      enum side side)
 {
     struct comm *c = x->group->comm;
     const int slot = take_parcel(c->post);
     if (slot < 0) return -1;
     struct parcel *p = &c->post->parcel[slot];
-    *p = (struct parcel){ { *x, *passage, data, peer, sending }, bytes, NULL, -1 };
+    *p = (struct parcel){ { *x, *passage, data, peer, side == SENDS }, bytes, NULL, -1 };
     c->post->crew->outcome->events++;
     if (is_void(c->post->crew)) return slot;
-    return post(c, p, key_of(c, x, peer, sending)) ? slot : -1;
+    return post(c, p, key_of(c, x, peer, side == SENDS)) ? slot : -1;
 }
 
 /* Whether this side's part is done: a send needs its receiver only for a rendezvous. */
@@ -431,8 +431,9 @@ static void crew_close(struct comm *c)
 
 enum error_code crew_join(struct comm *c, struct crew *crew, int rank, struct device *d, struct error *err)
 {
-    static const struct carrier carrier = { crew_start, crew_wait, crew_abort, crew_close, crew_agree, crew_folds,
-                                            crew_uneven };
+    static const struct carrier carrier = { .start = crew_start, .wait = crew_wait, .abort = crew_abort,
+                                            .close = crew_close, .agree = crew_agree, .folds = crew_folds,
+                                            .uneven = crew_uneven };
     struct post *p = calloc(1, sizeof *p);
     *c = (struct comm){ .device = d, .rank = rank, .size = crew->size, .carrier = &carrier, .post = p,
                         .contexts = calloc((size_t)crew->size, sizeof *c->contexts),

@@ -67,10 +67,10 @@ struct message message_send(struct exchange *x, int peer, const void *data, uint
     }
     if (x->operation != CONTROL) flight_read(clock->flight, clock->now, data, bytes);
     /* the slot and MPI take void *; a send only reads the buffer */
-    return (struct message){ c->carrier->start(x, peer, (void *)(uintptr_t)data, bytes, &p, true) };
+    return (struct message){ c->carrier->start(x, peer, (void *)(uintptr_t)data, bytes, &p, SENDS) };
 }
 
-struct message message_receive(struct exchange *x, int peer, void *data, uint64_t bytes)
+static struct message receive(struct exchange *x, int peer, void *data, uint64_t bytes, enum side side)
 {
     const struct comm *c = x->group->comm;
     struct passage p = { .charged = false };
@@ -82,7 +82,28 @@ struct message message_receive(struct exchange *x, int peer, void *data, uint64_
         c->device->clock.label = (uint8_t)x->group->kind;
         p = clock_post(&c->device->clock, x->group->member[peer], c->rank, bytes);
     }
-    return (struct message){ c->carrier->start(x, peer, data, bytes, &p, false) };
+    return (struct message){ c->carrier->start(x, peer, data, bytes, &p, side) };
+}
+
+struct message message_receive(struct exchange *x, int peer, void *data, uint64_t bytes)
+{
+    return receive(x, peer, data, bytes, RECEIVES);
+}
+
+struct message message_receive_to_look(struct exchange *x, int peer, void *data, uint64_t bytes)
+{
+    return receive(x, peer, data, bytes, LOOKS);
+}
+
+/* A flight and a listener want what is received in its place, and at its time. */
+bool messages_can_be_looked_at(const struct comm *c)
+{
+    return c->rehearsal == NULL && c->carrier->look != NULL && c->device->clock.flight == NULL && c->listener == NULL;
+}
+
+const void *message_look(struct comm *c, struct message m)
+{
+    return m.slot >= 0 ? c->carrier->look(c, m.slot) : NULL;
 }
 
 /* A message has arrived: charge the port and call the observer. */

@@ -95,7 +95,15 @@ static bool belongs(const struct slot *s, struct half h, int from, const struct 
     return h.answer == l->answer && peer_of(s) == from && slot_tag(s) == l->tag;
 }
 
-/* Copy the body out of the sender's memory, and tell the sender. */
+void letters_return(struct comm *c, struct slot *s)
+{
+    if (s->lender == NULL) return;
+    atomic_store(&s->lender->taken, 1);
+    s->lender = NULL;
+    bells_ring(&c->transport->bells, peer_of(s));
+}
+
+/* Copy the body out of the sender's memory, and tell the sender; but not if it stays there. */
 static void take(struct comm *c, struct half h, const struct letter *l, size_t bytes)
 {
     struct transport *t = c->transport;
@@ -108,11 +116,14 @@ static void take(struct comm *c, struct half h, const struct letter *l, size_t b
     char *const pool = t->near.base[peer_of(s)];
     s->got = (int)(bytes - sizeof *l + sizeof l->head);
     memcpy(s->stage, (const char *)l + offsetof(struct letter, head), (size_t)s->got);
-    if (l->head.body > 0 && l->head.bytes == s->bytes) memcpy(body_of(s), pool + l->head.body, s->bytes);
     s->here = true;
-    if (l->head.receipt == 0) return;
-    atomic_store(&((struct receipt *)(pool + l->head.receipt))->taken, 1);
-    bells_ring(&t->bells, peer_of(s));
+    s->lender = l->head.receipt > 0 ? (struct receipt *)(pool + l->head.receipt) : NULL;
+    if (l->head.body > 0 && l->head.bytes == s->bytes) {
+        s->lent = pool + l->head.body;
+        if (s->stays) return;
+        memcpy(body_of(s), s->lent, s->bytes);
+    }
+    letters_return(c, s);
 }
 
 /* @return whether somebody expects it. */

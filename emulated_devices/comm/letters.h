@@ -9,6 +9,7 @@
 #include "emulated_devices/comm/near.h"
 
 struct comm;
+struct slot;
 
 /* A half of a message: the message itself, or its answer. */
 struct half { int slot; bool answer; };
@@ -32,6 +33,9 @@ void letters_expect(struct comm *, struct half);
 
 /** Take all letters that are here, and write those for which there is room now. */
 void letters_look(struct comm *);
+
+/** The body of a slot's message has been read: tell its sender, once. */
+void letters_return(struct comm *, struct slot *);
 
 /** A slot's message has failed: neither send nor expect any of it. */
 void letters_forget(struct comm *, int slot);

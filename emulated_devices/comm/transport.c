@@ -170,10 +170,11 @@ static void begin_receive(struct comm *c, int slot)
 }
 
 int transport_start(struct exchange *x, int peer, void *data, uint64_t bytes, const struct passage *passage,
-                    bool sending)
+                    enum side side)
 {
     struct comm *c = x->group->comm;
     struct transport *t = c->transport;
+    const bool sending = side == SENDS;
     const int i = slot_take(t, bytes, is_near(&t->near, x->group->member[peer]));
     if (i < 0) return -1;
     struct slot *s = &t->slot[i];
@@ -183,12 +184,14 @@ int transport_start(struct exchange *x, int peer, void *data, uint64_t bytes, co
     s->peer = peer;
     s->sending = sending;
     s->stream = c->device->clock.current;
-    s->late = s->here = s->answered = s->written = false;
+    s->late = s->here = s->answered = s->written = s->whole = false;
     s->view = NULL;
+    s->lent = NULL, s->lender = NULL;
     s->head = s->reply = MPI_REQUEST_NULL;
     s->failed = MPI_SUCCESS;
     s->passage = *passage;
     s->passage.rendezvous = passage->rendezvous && t->answers != MPI_COMM_NULL;
+    s->stays = side == LOOKS && s->near && flight_of(c, s) == NULL;
     if (t->delay > 0 && sending) patience_delay(t->delay, &t->random);
     if (sending) begin_send(c, i);
     else begin_receive(c, i);
@@ -247,7 +250,7 @@ struct awaited {
 };
 
 /* One test processes only a few of the messages that have arrived. */
-enum { LOOKS = 4 };
+enum { TESTS = 4 };
 
 static int look(struct comm *c, const struct slot *s, const struct awaited *a, int *done)
 {
@@ -255,7 +258,7 @@ static int look(struct comm *c, const struct slot *s, const struct awaited *a, i
     int rc = MPI_SUCCESS, anything;
     letters_look(c);
     if (a->near != NULL) *done = a->near(s);
-    for (int i = 0; a->near == NULL && i < LOOKS && !*done && rc == MPI_SUCCESS; i++)
+    for (int i = 0; a->near == NULL && i < TESTS && !*done && rc == MPI_SUCCESS; i++)
         rc = MPI_Test(a->request, done, a->status);
     /* messages of devices that are not near make no progress by themselves */
     if (a->near != NULL && !*done && t->near.devices < t->near.size)
@@ -295,8 +298,10 @@ static int finish_head(struct comm *c, struct slot *s)
 {
     MPI_Status status;
     if (s->near) return finish_awaited(c, s, &(struct awaited){ .near = head_is_here });
+    if (s->here) return MPI_SUCCESS;
     const int rc = finish(c, s, &s->head, &status);
     if (rc == MPI_SUCCESS) MPI_Get_count(&status, MPI_BYTE, &s->got);
+    s->here = rc == MPI_SUCCESS;
     return rc;
 }
 
@@ -357,7 +362,9 @@ static bool of_this_exchange(const struct slot *s)
 static enum error_code finish_receive(struct comm *c, int slot, struct error *err)
 {
     struct slot *s = &c->transport->slot[slot];
+    if (s->whole) return OK;
     int rc = finish_head(c, s);
+    letters_return(c, s);
     if (rc != MPI_SUCCESS) return mpi_failed(s, rc, err);
     if (s->got < (int)sizeof *s->stage)
         return fail(err, ERR_COMM, "device %d received %d bytes that are not a message from device %d", c->rank, s->got,
@@ -377,6 +384,24 @@ static enum error_code finish_receive(struct comm *c, int slot, struct error *er
     if (!has_body(s)) device_copy(c->device, s->data, s->stage + 1, s->bytes);
     else if (s->late) device_copy(c->device, s->data, s->aside, s->bytes);
     return OK;
+}
+
+/* The head has been received, and announces what is expected. */
+static bool is_expected(const struct slot *s)
+{
+    return s->got >= (int)sizeof *s->stage && s->stage->bytes == s->bytes && of_this_exchange(s) &&
+           s->stage->call == s->exchange.call;
+}
+
+/* What is wrong with a message says transport_wait. */
+const void *transport_look(struct comm *c, int slot)
+{
+    struct slot *s = &c->transport->slot[slot];
+    start_held(c);
+    if (s->failed != MPI_SUCCESS || finish_head(c, s) != MPI_SUCCESS || !is_expected(s)) return NULL;
+    if (s->stays && s->lent != NULL) return s->lent;
+    s->whole = finish_receive(c, slot, NULL) == OK;
+    return s->whole ? s->data : NULL;
 }
 
 /* Whether a send's data has changed since it was started.  Reuses the memory of the copy that was sent. */

@@ -64,8 +64,12 @@ struct slot {
     int pieces, room;                   /* MPI messages of the body; `body` has space for so many */
     int peer;                           /* rank in the group */
     bool sending;
+    bool stays;                         /* near: a body that is received stays with its sender until it is waited for */
+    const char *lent;                   /* where that is, as mapped here; NULL: not yet, or it does not stay */
+    struct receipt *lender;             /* to be signed when it has been waited for */
     bool near;                          /* the peer is on this machine: no request of MPI is used */
-    bool here, answered;                /* near: the head has been received; the answer been sent, or received */
+    bool here, answered;                /* the head has been received; near: the answer been sent, or received */
+    bool whole;                         /* all of it has been received, before it is waited for */
     bool written;                       /* near: the head is in the peer's inbox */
     int got;                            /* bytes received with the head, itself included */
     struct receipt *receipt;            /* in the pool, for what this slot sends; NULL: no device is near */
@@ -136,8 +140,9 @@ void slot_close_view(struct comm *, struct slot *);
 /* ---- transport.c ------------------------------------------------------------------------------------------------- */
 
 /* MPI as a carrier: carrier.h. */
-int transport_start(struct exchange *, int peer, void *data, uint64_t bytes, const struct passage *, bool sending);
+int transport_start(struct exchange *, int peer, void *data, uint64_t bytes, const struct passage *, enum side);
 enum error_code transport_wait(struct comm *, int slot, struct delivery *, struct error *);
+const void *transport_look(struct comm *, int slot);
 void transport_abort(struct comm *, int exit_status);
 
 /** MPI messages that carry this payload after the head. */

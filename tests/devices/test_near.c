@@ -227,6 +227,90 @@ static void test_a_send_waits_for_its_receiver(void **state)
     ASSERT_ALL(took >= late / 2, "a send was complete after %lld ns, before its receive", (long long)took);
 }
 
+/* ---- sums -------------------------------------------------------------------------------------------------------- */
+
+enum { ADDED = 300007 };
+
+/* Add what comes from the left; where a received body would be, nothing is written. */
+static void add_once(float *out, float *into, float *scratch, const char *whose)
+{
+    struct exchange x = exchange_begin(&all, REDUCE_SCATTER);
+    int64_t wrong = -1, written = -1;
+    for (int64_t i = 0; i < ADDED; i++) out[i] = (float)(all.rank + i % 89), into[i] = (float)(i % 7), scratch[i] = -1;
+    const bool good = exchange_reduce(&x, right(), out, sizeof *out * ADDED, left(), scratch, SUM, F32, into, ADDED,
+                                      &err) == OK;
+    memset(out, 0xff, sizeof *out * ADDED);             /* its receiver has read it */
+    comm_barrier(&comm);
+    for (int64_t i = 0; i < ADDED; i++) {
+        if (!(into[i] == (float)(left() + i % 89) + (float)(i % 7))) wrong = i;
+        if (scratch[i] != -1) written = i;
+    }
+    ASSERT_ALL(good && wrong < 0, "%s: element %lld of a sum is wrong; %s", whose, (long long)wrong, err.text);
+    ASSERT_ALL(written < 0, "%s: what is added was copied first", whose);
+}
+
+static void test_sums_read_where_the_sender_has_it(void **state)
+{
+    struct device *d = &device;
+    float *out = arena_alloc(&d->arena, BUFFERS, sizeof *out * ADDED), *into = calloc(ADDED, sizeof *into),
+          *own = calloc(ADDED, sizeof *own), *scratch = calloc(ADDED, sizeof *scratch);
+    (void)state;
+    need_a_pool();
+    add_once(out, into, scratch, "a tensor");
+    add_once(own, into, scratch, "other memory");
+    arena_free(&d->arena, out);
+    free(own), free(into), free(scratch);
+}
+
+/* Device 1 knows where the numbers are, and reads them late. */
+static void test_a_sender_waits_until_its_numbers_were_read(void **state)
+{
+    enum { BYTES = 1 << 20 };
+    static unsigned char out[BYTES], in[BYTES];
+    struct exchange x = exchange_begin(&all, POINT_TO_POINT);
+    bool good = true;
+    (void)state;
+    need_a_pool();
+    fill(out, BYTES, 1);
+    if (all.rank == 0) {
+        const struct message send = message_send(&x, 1, out, BYTES);
+        good = message_wait(&comm, send, &err) == OK;
+        const int slot = send.slot;
+        if (comm.transport->slot[slot].aside != NULL) memset(comm.transport->slot[slot].aside, 0xee, BYTES);
+    } else if (all.rank == 1) {
+        const struct message receive = message_receive_to_look(&x, 0, in, BYTES);
+        const unsigned char *there = message_look(&comm, receive);
+        nanosleep(&(struct timespec){ .tv_nsec = 50 * 1000 * 1000 }, NULL);
+        good = there != NULL && first_wrong(there, BYTES, 1) < 0;
+        if (message_wait(&comm, receive, &err) != OK) good = false;
+    }
+    ASSERT_ALL(good, "a sender went on while its numbers were read");
+}
+
+/* Looked at in another order than they were sent; a small one is moved. */
+static void test_messages_are_looked_at_in_any_order(void **state)
+{
+    enum { N = 6, BYTES = 1 << 18 };
+    static unsigned char out[N][BYTES], in[N][BYTES];
+    struct message sends[N], receives[N];
+    struct exchange x = exchange_begin(&all, POINT_TO_POINT);
+    int bad = -1;
+    (void)state;
+    for (int m = 0; m < N; m++) {
+        const uint64_t bytes = m == 2 ? 100 : BYTES;
+        fill(out[m], bytes, m);
+        receives[m] = message_receive_to_look(&x, left(), in[m], bytes);
+        sends[m] = message_send(&x, right(), out[m], bytes);
+    }
+    for (int m = N - 1; m >= 0; m--) {
+        const unsigned char *there = message_look(&comm, receives[m]);
+        if (there == NULL || first_wrong(there, m == 2 ? 100 : BYTES, m) >= 0) bad = m;
+    }
+    for (int m = 0; m < N; m++)
+        if (message_wait(&comm, receives[m], &err) != OK || message_wait(&comm, sends[m], &err) != OK) bad = m;
+    ASSERT_ALL(bad < 0, "message %d is not what was sent; %s", bad, err.text);
+}
+
 /* ---- the same results -------------------------------------------------------------------------------------------- */
 
 enum { COUNT = 100003 };
@@ -280,6 +364,8 @@ int main(void)
         ON_DEVICES(test_a_tensor_is_sent_without_a_copy_by_its_sender),
         ON_DEVICES(test_other_memory_is_copied_into_the_pool), ON_DEVICES(test_sends_may_be_waited_for_first),
         ON_DEVICES(test_messages_wait_for_room_and_for_receives), ON_DEVICES(test_a_send_waits_for_its_receiver),
+        ON_DEVICES(test_sums_read_where_the_sender_has_it), ON_DEVICES(test_messages_are_looked_at_in_any_order),
+        ON_DEVICES(test_a_sender_waits_until_its_numbers_were_read),
         ON_DEVICES(test_results_counts_and_virtual_time_are_those_of_mpi),
     };
     return MPI_RUN("near", tests);

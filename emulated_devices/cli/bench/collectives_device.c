@@ -118,8 +118,10 @@ static enum error_code find_repeat(struct bench *b, struct lane *l, struct error
     double quickest = 1e9;
     enum error_code e = OK;
     for (int i = 0; i < TRIES && !e; i++) {
+        comm_barrier(b->world);
         const double start = measure_now();
         e = run_once(b, l, err);
+        comm_barrier(b->world);
         double took = measure_now() - start;
         if (!e) e = allreduce(b->world->everyone, &took, 1, F64, MAX, NULL, err);
         if (took < quickest) quickest = took;
@@ -153,6 +155,7 @@ static enum error_code time_lane(struct bench *b, struct lane *l, int run, struc
     comm_barrier(b->world);
     const double start = measure_now();
     for (int64_t i = 0; i < l->repeat && !e; i++) e = run_once(b, l, err);
+    comm_barrier(b->world);             /* with fewer cores than devices some begin when others have ended */
     l->seconds[run] = (measure_now() - start) / (double)l->repeat;
     return e;
 }
