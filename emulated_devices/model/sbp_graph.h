@@ -20,6 +20,7 @@
 
 #include "emulated_devices/model/program.h"
 #include "emulated_devices/schemes/sbp/graph.h"
+#include "emulated_devices/schemes/tensor/tensor_sbp.h"
 
 /* Y = W2 gelu(W1 X), as a table. */
 extern const struct node sbp_mlp[];
@@ -35,5 +36,15 @@ extern const struct node sbp_mlp[];
  */
 enum error_code sbp_graph_of(struct sbp_graph *, const struct node *table, const struct model_config *, int64_t B,
                              int64_t S, bool tokens_split, struct error *);
+
+/**
+ * The layout of tensor parallelism (tensor_sbp.h) that signatures of a block's graph make: of the stream, of heads and
+ * the feed-forward between their matrices, and of the four matrices.  The embedding and the output matrix, which a
+ * block does not have, are cut by vocabulary.  Pure.
+ * @param kept  [tensors] how each lies, on a mesh of one axis.
+ * @return OK; ERR_PLAN: two axes, no block, or partial sums where training has none.
+ */
+enum error_code sbp_layout_of(struct sbp_layout *, const struct sbp_graph *, const struct sbp_mesh *,
+                              const struct signature kept[], struct error *);
 
 #endif

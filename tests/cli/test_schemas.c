@@ -115,6 +115,7 @@ static const struct { const char *schema, *words; int status; bool slow; } cases
     { "show-attention", "show attention ring-zigzag --devices 2 --json -", 0, false },
     { "show-attention", "show attention ulysses --json -", 0, true },
     { "show-sbp", "show sbp --mesh 2x2 --json -", 0, false },
+    { "show-sbp", "show sbp --by time --json -", 0, false },
     { "show-sbp", "show sbp gpt2 --mesh 2x2 --run --kept 200000 --json -", 0, false },
     { "document", "show cluster --json -", 0, false },
     { "show-elastic", "show elastic --json -", 0, false },

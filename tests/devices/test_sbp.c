@@ -338,7 +338,8 @@ static int64_t mlp_2d(const struct sbp_graph *g)
 static void test_mlp(void **state)
 {
     (void)state;
-    const struct sbp_mesh line = { 1, { comm.size } }, rectangle = { 2, { 2, comm.size / 2 } };
+    const struct sbp_mesh line = { .axes = 1, .size = { comm.size } },
+                          rectangle = { .axes = 2, .size = { 2, comm.size / 2 } };
     if (comm.size == 1) return;
     compile_mlp(MANY, &line, "dp", mlp_dp);
     compile_mlp(FEW, &line, "1d", mlp_1d);
@@ -368,7 +369,8 @@ static void compile_block(const struct model_config *c, int64_t B, const struct 
 static void test_blocks(void **state)
 {
     (void)state;
-    const struct sbp_mesh line = { 1, { comm.size } }, rectangle = { 2, { 2, comm.size / 2 } };
+    const struct sbp_mesh line = { .axes = 1, .size = { comm.size } },
+                          rectangle = { .axes = 2, .size = { 2, comm.size / 2 } };
     for (int i = 0; i < MODELS; i++) {
         compile_block(&models[i], MANY, &line, "dp");
         compile_block(&models[i], FEW, &line, "1d");

@@ -119,7 +119,7 @@ static void try_all_pairs(const struct sbp_mesh *m, const struct shape *t)
 static void test_every_pair_on_a_line(void **state)
 {
     (void)state;
-    const struct sbp_mesh line = { 1, { comm.size } };
+    const struct sbp_mesh line = { .axes = 1, .size = { comm.size } };
     try_all_pairs(&line, &(struct shape){ 2, { 12, 24 }, 1 });
     try_all_pairs(&line, &(struct shape){ 2, { 13, 7 }, 1 });
     try_all_pairs(&line, &(struct shape){ 3, { 20, 1, 9 }, 3 });
@@ -129,7 +129,8 @@ static void test_every_pair_on_a_line(void **state)
 static void test_every_pair_on_a_rectangle(void **state)
 {
     (void)state;
-    const struct sbp_mesh rectangle = { 2, { 2, comm.size / 2 } }, other = { 2, { comm.size / 2, 2 } };
+    const struct sbp_mesh rectangle = { .axes = 2, .size = { 2, comm.size / 2 } },
+                          other = { .axes = 2, .size = { comm.size / 2, 2 } };
     if (comm.size == 2) return;
     try_all_pairs(&rectangle, &(struct shape){ 2, { 12, 24 }, 1 });
     try_all_pairs(&other, &(struct shape){ 2, { 13, 8 }, 1 });
@@ -140,7 +141,7 @@ static void test_table(void **state)
 {
     (void)state;
     const int p = comm.size;
-    const struct sbp_mesh line = { 1, { p } };
+    const struct sbp_mesh line = { .axes = 1, .size = { p } };
     const struct shape t = { 2, { 12, 24 }, 1 };
     const int64_t M = 12 * 24;
     const struct signature b = { { ON_B } }, partial = { { ON_P } }, s0 = { { ON_S(0) } }, s1 = { { ON_S(1) } };
@@ -161,7 +162,7 @@ static void test_table(void **state)
 static void test_parts_of_parts(void **state)
 {
     (void)state;
-    const struct sbp_mesh m = { 2, { 2, 2 } };
+    const struct sbp_mesh m = { .axes = 2, .size = { 2, 2 } };
     const struct shape t = { 1, { 64 }, 1 };
     const struct boxing b =
         boxing_plan(&t, &m, (struct signature){ { ON_B, ON_S(0) } }, (struct signature){ { ON_S(0), ON_S(0) } });
@@ -173,7 +174,7 @@ static void test_parts_of_parts(void **state)
 static void test_no_detour_is_shorter(void **state)
 {
     (void)state;
-    const struct sbp_mesh m = { 2, { 2, 3 } };
+    const struct sbp_mesh m = { .axes = 2, .size = { 2, 3 } };
     const struct shape shapes[] = { { 2, { 13, 8 }, 1 }, { 3, { 20, 6, 7 }, 3 } };
     struct signature all[SBP_MOST_SIGNATURES];
     int64_t cost[SBP_MOST_SIGNATURES][SBP_MOST_SIGNATURES];
@@ -196,7 +197,7 @@ static void test_no_detour_is_shorter(void **state)
 static void test_words(void **state)
 {
     (void)state;
-    const struct sbp_mesh m = { 2, { 2, 2 } }, line = { 1, { 2 } };
+    const struct sbp_mesh m = { .axes = 2, .size = { 2, 2 } }, line = { .axes = 1, .size = { 2 } };
     struct signature s;
     struct error err;
     char text[SBP_TEXT];

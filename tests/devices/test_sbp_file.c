@@ -16,7 +16,7 @@
 #include <string.h>
 #include <unistd.h>
 
-static const struct sbp_mesh line = { 1, { 3, 1 } }, rectangle = { 2, { 2, 3 } };
+static const struct sbp_mesh line = { .axes = 1, .size = { 3, 1 } }, rectangle = { .axes = 2, .size = { 2, 3 } };
 static struct sbp_graph g;
 static struct error err;
 

@@ -95,10 +95,11 @@ static void test_models(void **state)
 
 static void test_what_is_written_is_read(void **state)
 {
-    char folder[] = "/tmp/orrery-layout-XXXXXX", path[64], *text;
+    char folder[256], path[300], *text;
     struct sbp_layout l, again;
     size_t bytes;
     (void)state;
+    snprintf(folder, sizeof folder, "%s/orrery-layout-XXXXXX", temporary_folder());
     assert_non_null(mkdtemp(folder));
     snprintf(path, sizeof path, "%s/l.sbp", folder);
     for (const char *const *t = sbp_layout_texts; *t; t += 2) {

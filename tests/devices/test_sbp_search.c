@@ -7,9 +7,10 @@
 #undef fail
 #include "emulated_devices/model/link.h"
 #include "emulated_devices/model/sbp_graph.h"
-#include "emulated_devices/schemes/sbp/assign.h"
+#include "emulated_devices/schemes/sbp/trial.h"
 #include "ref/numeric/philox.h"
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 static void graph_mlp(struct sbp_graph *g, int64_t B, int64_t S, int64_t D, int64_t F)
@@ -61,7 +62,8 @@ static void test_refused_tables(void **state)
 static int64_t cost(const struct sbp_graph *g, const struct sbp_mesh *m, int t, struct signature from,
                     struct signature to)
 {
-    return boxing_plan(&g->tensor[t].shape, m, from, to).elements;
+    const struct boxing b = boxing_plan(&g->tensor[t].shape, m, from, to);
+    return m->cluster ? b.time : b.elements;
 }
 
 /* The least over all rules of all operations of a chain with everything pinned but what lies between. */
@@ -73,7 +75,7 @@ static int64_t brute_force(const struct sbp_graph *g, const struct sbp_mesh *m, 
     const int n = graph_rules(g, o, m, rule);
     int64_t best = INT64_MAX;
     for (int r = 0; r < n; r++) {
-        int64_t here = cost(g, m, o->in[0], now, rule[r].in[0]);
+        int64_t here = (m->cluster ? sbp_op_time(g, o, m, &rule[r]) : 0) + cost(g, m, o->in[0], now, rule[r].in[0]);
         for (int i = 1; i < o->inputs; i++) here += cost(g, m, o->in[i], g->tensor[o->in[i]].pin, rule[r].in[i]);
         struct signature out = rule[r].out;
         if (g->tensor[o->out].pinned)
@@ -83,6 +85,14 @@ static int64_t brute_force(const struct sbp_graph *g, const struct sbp_mesh *m, 
         if (here + rest < best) best = here + rest;
     }
     return best;
+}
+
+static const struct cluster *links(const char *name)
+{
+    static struct cluster c[2];
+    struct cluster *at = &c[strcmp(name, "textbook") == 0];
+    assert_int_equal(cluster_find(at, name, NULL), OK);
+    return at;
 }
 
 static struct signature some_signature(const struct shape *t, const struct sbp_mesh *m, uint64_t seed, uint64_t at)
@@ -122,17 +132,74 @@ static void make_chain(struct sbp_graph *g, const struct sbp_mesh *m, int length
 static void test_search_is_brute_force(void **state)
 {
     (void)state;
-    const struct sbp_mesh meshes[] = { { 1, { 2 } }, { 1, { 3 } }, { 2, { 2, 2 } } };
-    for (int i = 0; i < 3; i++)
-        for (uint64_t seed = 0; seed < 12; seed++) {
+    const struct sbp_mesh meshes[] = { { .axes = 1, .size = { 2 } }, { .axes = 1, .size = { 3 } },
+                                       { .axes = 2, .size = { 2, 2 } }, { 1, { 3 }, links("a100-node") },
+                                       { 2, { 2, 2 }, links("textbook") } };
+    for (int i = 0; i < 5; i++)
+        for (uint64_t seed = 0; seed < (meshes[i].cluster ? 4 : 12); seed++) {
             struct sbp_graph g;
             struct assignment a;
             struct error err = { 0 };
             make_chain(&g, &meshes[i], meshes[i].axes == 1 ? 6 : 3, seed);
             assert_int_equal(sbp_assign(&g, &meshes[i], 0, 1 << 24, &a, &err), OK);
-            assert_int_equal(a.elements, brute_force(&g, &meshes[i], 0, g.tensor[0].pin));
+            assert_int_equal(meshes[i].cluster ? a.time : a.elements,
+                             brute_force(&g, &meshes[i], 0, g.tensor[0].pin));
             assert_true(a.exact);
         }
+}
+
+/* Operations and journeys one after another are what devices do whose parts are equal; and nothing that strategies pin
+ * is done sooner than what is found. */
+static void test_time_is_that_of_a_run(void **state)
+{
+    static const char *const names[] = { "dp", "1d", "free" };
+    (void)state;
+    for (int P = 2; P <= 4; P += 2) {
+        const struct sbp_mesh line = { 1, { P }, links("textbook") };
+        int64_t least = INT64_MAX;
+        for (int i = 0; i < 3; i++) {
+            static struct sbp_graph g;
+            static struct assignment a;
+            struct sbp_trial t;
+            struct error err = { 0 };
+            graph_mlp(&g, 8, 4, 16, 32);
+            assert_int_equal(graph_strategy(&g, &line, names[i], &err), OK);
+            assert_int_equal(sbp_assign(&g, &line, 0, 1 << 24, &a, &err), OK);
+            assert_int_equal(sbp_trial(&g, &a, line.cluster, &t, &err), OK);
+            if (!(llabs(t.time - a.time) <= a.time / 50))
+                print_error("%s: %lld ps, a run %lld\n", names[i], (long long)a.time, (long long)t.time);
+            assert_true(llabs(t.time - a.time) <= a.time / 50 && t.bytes == (uint64_t)a.elements * 8);
+            if (a.time < least) least = a.time;
+            assert_true(i < 2 || a.time == least);
+        }
+    }
+}
+
+/* What training has of a block's signatures. */
+static void test_layout(void **state)
+{
+    const struct model_config c = { .S = 4, .D = 12, .H = 4, .K = 2, .A = 3, .F = 20, .L = 1, .V = 9, .norm = NORM_RMS,
+                                    .positions = POSITIONS_ROTARY, .mlp = MLP_SWIGLU };
+    const struct sbp_mesh line = { .axes = 1, .size = { 2 } }, square = { .axes = 2, .size = { 2, 2 } };
+    static struct sbp_graph g;
+    static struct assignment a;
+    struct sbp_layout l;
+    struct error err = { 0 };
+    (void)state;
+    assert_int_equal(sbp_graph_of(&g, program_of(&c)->block, &c, 6, 4, false, &err), OK);
+    assert_int_equal(graph_strategy(&g, &line, "1d", &err), OK);
+    assert_int_equal(sbp_assign(&g, &line, 0, 1 << 24, &a, &err), OK);
+    assert_int_equal(sbp_layout_of(&l, &g, &line, a.tensor, &err), OK);
+    const struct sbp want[SBP_ROLE_COUNT] = {
+        [SBP_STREAM] = ON_B, [SBP_EMBEDDING] = ON_S(0), [SBP_QKV] = ON_S(0), [SBP_HEADS] = ON_S(1),
+        [SBP_PROJ] = ON_S(1), [SBP_FC] = ON_S(0), [SBP_HIDDEN] = ON_S(1), [SBP_FC2] = ON_S(1), [SBP_HEAD] = ON_S(0),
+        [SBP_LOGITS] = ON_S(1)
+    };
+    for (int r = 0; r < SBP_ROLE_COUNT; r++) assert_true(sbp_equal(l.of[r], want[r]));
+    assert_int_equal(sbp_layout_of(&l, &g, &square, a.tensor, &err), ERR_PLAN);
+    graph_mlp(&g, 8, 4, 16, 32);
+    assert_int_equal(sbp_layout_of(&l, &g, &line, a.tensor, &err), ERR_PLAN);
+    assert_non_null(strstr(err.text, "the graph has no attn.qkv"));
 }
 
 /* Weights travel when they are smaller than activations, activations when these are. */
@@ -142,7 +209,7 @@ static void test_search_picks_what_is_smaller(void **state)
     const struct { int64_t B, S, D; const char *like; } row[] = { { 60, 4, 12, "dp" }, { 6, 1, 60, "1d" } };
     for (int P = 2; P <= 6; P++)
         for (int i = 0; i < 2; i++) {
-            const struct sbp_mesh line = { 1, { P } };
+            const struct sbp_mesh line = { .axes = 1, .size = { P } };
             struct sbp_graph free_graph, pinned;
             struct assignment found, want;
             struct error err = { 0 };
@@ -166,7 +233,7 @@ static void test_blocks_exactly(void **state)
         { .S = 16, .D = 64, .H = 8, .K = 8, .A = 8, .F = 96, .L = 1, .V = 11, .norm = NORM_RMS, .mlp = MLP_SWIGLU,
           .positions = POSITIONS_ROTARY, .rotary = { .theta = 10 }, .eps = 1e-5 },
     };
-    const struct sbp_mesh meshes[] = { { 1, { 4 } }, { 2, { 2, 3 } } };
+    const struct sbp_mesh meshes[] = { { .axes = 1, .size = { 4 } }, { .axes = 2, .size = { 2, 3 } } };
     for (int i = 0; i < 2; i++)
         for (int k = 0; k < 2; k++) {
             struct sbp_graph g, pinned;
@@ -188,7 +255,7 @@ static void test_blocks_exactly(void **state)
 static void test_price_of_memory(void **state)
 {
     (void)state;
-    const struct sbp_mesh m = { 2, { 2, 2 } };
+    const struct sbp_mesh m = { .axes = 2, .size = { 2, 2 } };
     struct sbp_graph g;
     struct assignment a[4];
     struct error err = { 0 };
@@ -208,7 +275,7 @@ static void test_price_of_memory(void **state)
 static void test_no_legal_signature(void **state)
 {
     (void)state;
-    const struct sbp_mesh m = { 1, { 50 } };
+    const struct sbp_mesh m = { .axes = 1, .size = { 50 } };
     struct sbp_graph g;
     struct assignment a;
     struct error err = { 0 };
@@ -225,6 +292,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_refused_tables), cmocka_unit_test(test_search_is_brute_force),
+        cmocka_unit_test(test_time_is_that_of_a_run), cmocka_unit_test(test_layout),
         cmocka_unit_test(test_search_picks_what_is_smaller), cmocka_unit_test(test_no_legal_signature),
         cmocka_unit_test(test_blocks_exactly), cmocka_unit_test(test_price_of_memory),
     };

@@ -6,7 +6,7 @@
 
 static void try(const uint8_t *data, size_t size)
 {
-    static const struct sbp_mesh meshes[] = { { 1, { 3, 1 } }, { 2, { 2, 2 } } };
+    static const struct sbp_mesh meshes[] = { { .axes = 1, .size = { 3, 1 } }, { .axes = 2, .size = { 2, 2 } } };
     static struct sbp_graph g;
     static struct assignment a;
     struct error err = { 0 };

@@ -22,9 +22,9 @@ struct drawing { const struct sbp_graph *graph; const struct assignment *assignm
 static enum error_code read_mesh(const char *text, struct sbp_mesh *m, struct error *err)
 {
     char end;
-    *m = (struct sbp_mesh){ 2, { 0 } };
+    *m = (struct sbp_mesh){ .axes = 2, .size = { 0 } };
     if (sscanf(text, "%dx%d%c", &m->size[0], &m->size[1], &end) != 2) {
-        *m = (struct sbp_mesh){ 1, { 0, 1 } };
+        *m = (struct sbp_mesh){ .axes = 1, .size = { 0, 1 } };
         if (sscanf(text, "%d%c", &m->size[0], &end) != 1)
             return fail(err, ERR_USAGE, "--mesh %s: must be like 4 or 2x2", printable(text).text);
     }
@@ -102,8 +102,12 @@ static void print_journey(void *context, int op, int operand, int tensor, const 
 static enum error_code print_summary(const struct sbp_graph *g, const struct assignment *a, int64_t drawn, bool within,
                                      struct error *err)
 {
-    const char *what = within ? "of the corners of the frontier of sent and kept the first that fits"
-                     : a->exact ? "no other signatures send less" : "of those looked at, no other signatures send less";
+    const bool timed = a->mesh.cluster != NULL;
+    const char *less = timed ? "take less time" : "send less";
+    char what[120];
+    snprintf(what, sizeof what, within ? "of the corners of the frontier of %s and kept the first that fits"
+                              : a->exact ? "no other signatures %s" : "of those looked at, no other signatures %s",
+             within ? (timed ? "time" : "sent") : less);
     const int devices = sbp_devices(&a->mesh);
     int64_t most = 0, all = 0;
     for (int d = 0; d < devices; d++) {
@@ -114,11 +118,15 @@ static enum error_code print_summary(const struct sbp_graph *g, const struct ass
     printf("\n");
     say(stdout, 0, "%lld elements are sent by all %d devices together, at most %lld by one, and %lld of all tensors "
         "kept by the fullest; %s", (long long)a->elements, devices, (long long)most, (long long)a->kept, what);
+    if (timed)
+        say(stdout, 0, "%.1f us on %s for all operations and journeys one after another, in fp64",
+            (double)a->time / 1e6, a->mesh.cluster->name);
     if (document_data()) {
         cJSON_AddNumberToObject(document_data(), "devices", devices);
         cJSON_AddNumberToObject(document_data(), "elements", (double)a->elements);
         cJSON_AddNumberToObject(document_data(), "most_elements", (double)most);
         cJSON_AddNumberToObject(document_data(), "kept_elements", (double)a->kept);
+        if (timed) cJSON_AddNumberToObject(document_data(), "predicted_ps", (double)a->time);
         cJSON_AddBoolToObject(document_data(), "is_least", a->exact && !within);
     }
     if (drawn == a->elements && all == a->elements) return OK;
@@ -129,21 +137,19 @@ static enum error_code print_summary(const struct sbp_graph *g, const struct ass
 }
 
 /* What is asked of a graph beside its signatures. */
-struct wishes { const char *strategy, *pins, *save, *cluster; bool run; int kept; };
+struct wishes { const char *strategy, *pins, *save, *layout, *by, *cluster; bool run; int kept; };
 
 /* Real numbers on devices of this process: what was counted there must be what was predicted. */
-static enum error_code show_run(const struct sbp_graph *g, const struct assignment *a, const char *name,
+static enum error_code show_run(const struct sbp_graph *g, const struct assignment *a, const struct cluster *c,
                                 struct error *err)
 {
-    struct cluster c;
     struct sbp_trial t;
-    enum error_code e = cluster_find(&c, name, err);
-    if (!e) e = sbp_trial(g, a, &c, &t, err);
+    const enum error_code e = sbp_trial(g, a, c, &t, err);
     if (e) return e;
     printf("\n");
     say(stdout, 0, "run in fp64 with random numbers on %d devices: %llu bytes sent, at most %llu held by a device; "
         "%.1f us on %s; %d tensors compared with one device, the furthest by %.1e (%s)", sbp_devices(&a->mesh),
-        (unsigned long long)t.bytes, (unsigned long long)t.peak, (double)t.time / 1e6, c.name, t.compared, t.off,
+        (unsigned long long)t.bytes, (unsigned long long)t.peak, (double)t.time / 1e6, c->name, t.compared, t.off,
         g->tensor[t.farthest].name);
     if (document_data()) {
         cJSON *run = cJSON_AddObjectToObject(document_data(), "run");
@@ -161,12 +167,22 @@ static enum error_code show_run(const struct sbp_graph *g, const struct assignme
                                        g->tensor[t.farthest].name, t.off);
 }
 
-static enum error_code show_graph(struct sbp_graph *g, const struct wishes *w, const struct sbp_mesh *m,
-                                  struct error *err)
+static enum error_code write_layout(const struct sbp_graph *g, const struct assignment *a, const char *file,
+                                    struct error *err)
 {
+    struct sbp_layout l;
+    const enum error_code e = sbp_layout_of(&l, g, &a->mesh, a->tensor, err);
+    return e ? e : sbp_layout_write(&l, "found by orrery show sbp for a block; the vocabulary is cut", file, err);
+}
+
+static enum error_code show_graph(struct sbp_graph *g, const struct wishes *w, struct sbp_mesh *m, struct error *err)
+{
+    struct cluster c;
     struct assignment *a = malloc(sizeof *a);
     if (a == NULL) return fail(err, ERR_MEMORY, "no memory for an assignment");
-    enum error_code e = graph_strategy(g, m, w->strategy, err);
+    enum error_code e = cluster_find(&c, w->cluster, err);
+    if (strcmp(w->by, "time") == 0) m->cluster = &c;
+    if (!e) e = graph_strategy(g, m, w->strategy, err);
     if (!e && w->pins) e = graph_read(g, m, w->pins, err);
     if (!e)
         e = w->kept > 0 ? sbp_assign_within(g, m, w->kept, MOST_COSTS, a, err)
@@ -177,7 +193,8 @@ static enum error_code show_graph(struct sbp_graph *g, const struct wishes *w, c
         assignment_each(g, a, print_journey, &d);
         e = print_summary(g, a, d.elements, w->kept > 0, err);
     }
-    if (!e && w->run) e = show_run(g, a, w->cluster, err);
+    if (!e && w->run) e = show_run(g, a, &c, err);
+    if (!e && w->layout) e = write_layout(g, a, w->layout, err);
     if (!e && w->save) e = graph_write_pins(g, a, w->save, err);
     free(a);
     return e;
@@ -222,7 +239,8 @@ static bool is_file(const char *model) { return strpbrk(model, "./") != NULL; }
 enum error_code show_sbp(int argc, char **argv, int *status, struct error *err)
 {
     const char *model = "mlp", *mesh = "2";
-    struct wishes w = { .strategy = "free", .cluster = "a100-ethernet" };
+    static const char *const by[] = { "sent", "time", NULL };
+    struct wishes w = { .strategy = "free", .by = by[0], .cluster = "a100-ethernet" };
     struct sizes z = { .B = 8, .S = 16, .D = 64, .H = 8, .F = 256 };
     bool help;
     (void)status;
@@ -235,12 +253,17 @@ enum error_code show_sbp(int argc, char **argv, int *status, struct error *err)
           .help = "dp, 1d, sp, 2d: the signatures of that scheme; free: search all" },
         { "--pins", "FILE", OPTION_STRING, &w.pins,
           .help = "more signatures that tensors must have, as lines of text" },
+        { "--by", "WHAT", OPTION_CHOICE, &w.by, .choices = by,
+          .help = "the least of what: elements sent, or time on --cluster, of operations and journeys one after "
+                  "another, in fp64" },
         { "--kept", "N", OPTION_INT, &w.kept, .min = 0, .max = INT32_MAX,
           .help = "elements of all tensors together that a device may keep; 0: any" },
         { "--save", "FILE", OPTION_STRING, &w.save, .help = "write the signatures found, for --pins" },
+        { "--layout", "FILE", OPTION_STRING, &w.layout,
+          .help = "write those of a block for `orrery train --tensor sbp:FILE`" },
         { "--run", NULL, OPTION_SWITCH, &w.run,
           .help = "carry it out with random numbers, and compare every tensor with one device" },
-        CLUSTER_OPTION(w.cluster, "whose virtual time --run shows"),
+        CLUSTER_OPTION(w.cluster, "whose virtual time --run shows, and --by time takes"),
         { "--batch", "B", OPTION_INT, &z.B, .min = 1, .max = 1 << 20, .help = "sequences" },
         { "--seq", "S", OPTION_INT, &z.S, .min = 1, .max = 1 << 20, .help = "tokens of each" },
         { "--width", "D", OPTION_INT, &z.D, .min = 1, .max = 1 << 20, .help = "model width" },

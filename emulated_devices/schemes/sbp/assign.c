@@ -12,7 +12,9 @@ struct search {
     const struct sbp_graph *graph;
     const struct sbp_mesh *mesh;
     int64_t price;                      /* of an element kept */
+    int64_t unit;                       /* the price of an element sent, or 1 for a picosecond */
     int64_t (*cost)[CODES * CODES];     /* [tensors] of journeys of that shape, by the codes of signatures */
+    picoseconds (*op)[SBP_MOST_RULES];  /* [operations] of each rule, on a mesh with a cluster */
     int shape[SBP_MOST_TENSORS];        /* the first tensor with the shape of this one */
     int uses[SBP_MOST_TENSORS];
     int variable[SBP_MOST_TENSORS], variables;
@@ -52,7 +54,7 @@ static void measure_journeys(struct search *s, int tensor)
 
 static int64_t journey(const struct search *s, int tensor, struct signature from, struct signature to)
 {
-    return SBP_PRICE_OF_SENT * s->cost[s->shape[tensor]][code_of(from) * CODES + code_of(to)];
+    return s->unit * s->cost[s->shape[tensor]][code_of(from) * CODES + code_of(to)];
 }
 
 /* ---- variables --------------------------------------------------------------------------------------------------- */
@@ -106,13 +108,16 @@ static int64_t cost_of_result(const struct search *s, int tensor, struct signatu
     return journey(s, tensor, made, kept);
 }
 
-/* What each value of each operand's variable costs by one rule; the result comes last. */
-struct by_rule { int64_t cost[SBP_OPERANDS + 1][SBP_MOST_SIGNATURES]; };
+/* What each value of each operand's variable costs by one rule, the result comes last; and the operation itself. */
+struct by_rule { int64_t own, cost[SBP_OPERANDS + 1][SBP_MOST_SIGNATURES]; };
 
 static int tensor_at(const struct sbp_op *op, int operand) { return operand == op->inputs ? op->out : op->in[operand]; }
 
-static void price_rule(const struct search *s, const struct sbp_op *op, const struct rule *r, struct by_rule *by)
+static void price_rule(const struct search *s, int o, const struct rule *rules, int which, struct by_rule *by)
 {
+    const struct sbp_op *op = &s->graph->op[o];
+    const struct rule *r = &rules[which];
+    by->own = s->op[o][which];
     for (int k = 0; k <= op->inputs; k++) {
         const int t = tensor_at(op, k), v = s->variable[t];
         for (int i = 0; i < s->signatures[v]; i++)
@@ -123,7 +128,7 @@ static void price_rule(const struct search *s, const struct sbp_op *op, const st
 
 static int64_t price_of(const struct search *s, const struct sbp_op *op, const struct by_rule *by, const int value[])
 {
-    int64_t sum = 0;
+    int64_t sum = by->own;
     for (int k = 0; k <= op->inputs; k++) sum += by->cost[k][value[s->variable[tensor_at(op, k)]]];
     return sum;
 }
@@ -160,7 +165,7 @@ static enum error_code add_operation(struct search *s, int o, struct error *err)
     for (int r = 0; r < rules; r++) {
         int64_t at = 0;
         memset(value, 0, sizeof value);
-        price_rule(s, op, &rule[r], &by);
+        price_rule(s, o, rule, r, &by);
         do {
             const int64_t cost = price_of(s, op, &by, value);
             if (r == 0 || cost < t->cost[at]) t->cost[at] = cost < MIN_SUM_NEVER ? cost : MIN_SUM_NEVER;
@@ -196,12 +201,18 @@ static enum error_code add_memory(struct search *s, struct error *err)
 
 /* ---- the answer -------------------------------------------------------------------------------------------------- */
 
+static void add_elements(void *sum, int op, int operand, int tensor, const struct boxing *b)
+{
+    (void)op, (void)operand, (void)tensor;
+    *(int64_t *)sum += b->elements;
+}
+
 static void read_back(const struct search *s, const int value[], struct assignment *a)
 {
     const struct sbp_graph *g = s->graph;
     struct rule rule[SBP_MOST_RULES];
     struct by_rule by;
-    a->elements = a->kept = 0;
+    a->cost = a->kept = 0;
     for (int t = 0; t < g->tensors; t++) {
         a->tensor[t] = s->signature[s->variable[t]][value[s->variable[t]]];
         a->kept += largest_part(s, t, a->tensor[t]);
@@ -210,12 +221,15 @@ static void read_back(const struct search *s, const int value[], struct assignme
         const int rules = graph_rules(g, &g->op[o], s->mesh, rule);
         int64_t least = INT64_MAX;
         for (int r = 0; r < rules; r++) {
-            price_rule(s, &g->op[o], &rule[r], &by);
+            price_rule(s, o, rule, r, &by);
             const int64_t cost = price_of(s, &g->op[o], &by, value);
             if (cost < least) least = cost, a->rule[o] = rule[r];
         }
-        a->elements += least / SBP_PRICE_OF_SENT;
+        a->cost += least;
     }
+    a->time = s->mesh->cluster ? a->cost : 0;
+    a->elements = 0;
+    assignment_each(g, a, add_elements, &a->elements);
 }
 
 /* Costs are whole numbers that must stay far below what cannot be. */
@@ -230,6 +244,29 @@ static enum error_code check_size(const struct search *s, struct error *err)
     if (all * sbp_devices(s->mesh) * 8 * (double)(SBP_PRICE_OF_SENT + s->price) < (double)MIN_SUM_NEVER) return OK;
     return fail(err, ERR_PLAN, "%.2g elements on %d devices are too many to count what is sent", all,
                 sbp_devices(s->mesh));
+}
+
+/* The times of all operations, and whether sums of them and of journeys stay far below what cannot be. */
+static enum error_code measure_operations(struct search *s, struct error *err)
+{
+    const struct sbp_graph *g = s->graph;
+    struct rule rule[SBP_MOST_RULES];
+    int64_t longest = 0;
+    s->op = calloc((size_t)g->ops + 1, sizeof *s->op);
+    if (s->op == NULL) return no_memory(s, err);
+    if (s->mesh->cluster == NULL) return OK;
+    for (int o = 0; o < g->ops; o++)
+        for (int r = 0, rules = graph_rules(g, &g->op[o], s->mesh, rule); r < rules; r++) {
+            s->op[o][r] = sbp_op_time(g, &g->op[o], s->mesh, &rule[r]);
+            if (s->op[o][r] < 0) return no_memory(s, err);
+            if (s->op[o][r] > longest) longest = s->op[o][r];
+        }
+    for (int t = 0; t < g->tensors; t++)
+        for (int i = 0; s->shape[t] == t && i < CODES * CODES; i++)
+            if (s->cost[t][i] > longest && s->cost[t][i] < INT64_MAX / 8) longest = s->cost[t][i];
+    if (longest < MIN_SUM_NEVER / (g->ops + 1) / (SBP_OPERANDS + 2)) return OK;
+    return fail(err, ERR_PLAN, "--by time: a step of the graph takes %.0f s, too long to add up in picoseconds",
+                (double)longest / 1e12);
 }
 
 static enum error_code search_run(struct search *s, int64_t most, struct assignment *a, struct error *err)
@@ -248,6 +285,7 @@ static enum error_code search_run(struct search *s, int64_t most, struct assignm
     for (int o = 0; o < g->ops; o++)
         for (int i = 0; i < g->op[o].inputs; i++) s->uses[g->op[o].in[i]]++;
     make_variables(s);
+    e = measure_operations(s, err);
     for (int o = 0; o < g->ops && !e; o++) e = add_operation(s, o, err);
     if (!e) e = add_memory(s, err);
     if (!e) a->exact = !min_sum_narrow(&s->sum, most);
@@ -265,12 +303,24 @@ enum error_code sbp_assign(const struct sbp_graph *g, const struct sbp_mesh *m, 
     struct search *s = calloc(1, sizeof *s);
     if (s == NULL) return fail(err, ERR_MEMORY, "no memory for a search");
     s->graph = g, s->mesh = m, s->price = price;
+    s->unit = m->cluster ? 1 : SBP_PRICE_OF_SENT;
     *a = (struct assignment){ .mesh = *m };
     const enum error_code e = search_run(s, most, a, err);
     min_sum_close(&s->sum);
-    free(s->cost);
+    free(s->cost), free(s->op);
     free(s);
     return e;
+}
+
+static int64_t all_elements(const struct sbp_graph *g)
+{
+    int64_t sum = 1;
+    for (int t = 0; t < g->tensors; t++) {
+        int64_t n = 1;
+        for (int d = 0; d < g->tensor[t].shape.ndim; d++) n *= g->tensor[t].shape.dim[d];
+        sum += n;
+    }
+    return sum;
 }
 
 /* From two corners to the one between them, which the price at which both cost the same finds. */
@@ -280,7 +330,7 @@ static enum error_code between(const struct sbp_graph *g, const struct sbp_mesh 
     struct assignment *a = malloc(sizeof *a);
     enum error_code e = a ? OK : fail(err, ERR_MEMORY, "no memory for an assignment");
     for (bool found = true; found && !e;) {
-        const int64_t price = SBP_PRICE_OF_SENT * (high->elements - low->elements) / (low->kept - high->kept);
+        const int64_t price = (high->cost - low->cost) / (low->kept - high->kept);
         e = sbp_assign(g, m, price > 0 ? price : 1, most, a, err);
         found = !e && a->kept < low->kept && a->kept > high->kept;
         if (found) *(a->kept > kept ? low : high) = *a;
@@ -293,7 +343,9 @@ enum error_code sbp_assign_within(const struct sbp_graph *g, const struct sbp_me
                                   struct assignment *a, struct error *err)
 {
     struct assignment *low = malloc(sizeof *low);
-    const int64_t dearest = (int64_t)SBP_PRICE_OF_SENT * 4 * sbp_devices(m);    /* more than bringing it again */
+    /* more than bringing it again */
+    const int64_t dearest = m->cluster ? MIN_SUM_NEVER / 16 / all_elements(g) : (int64_t)SBP_PRICE_OF_SENT * 4 *
+                                                                                   sbp_devices(m);
     if (low == NULL) return fail(err, ERR_MEMORY, "no memory for an assignment");
     enum error_code e = sbp_assign(g, m, 0, most, low, err);
     if (!e && low->kept <= kept) *a = *low;

@@ -10,6 +10,9 @@ struct assignment {
     struct signature tensor[SBP_MOST_TENSORS];  /* as it is kept */
     struct rule rule[SBP_MOST_OPS];
     int64_t elements;                           /* sent by all devices together */
+    picoseconds time;                           /* on the mesh's cluster, of operations and journeys one after another;
+                                                 * 0 without one */
+    int64_t cost;                               /* what was minimised, without the price of what is kept */
     int64_t kept;                               /* of all tensors at once, by devices that have most of each */
     bool exact;                                 /* nothing costs less; else: nothing that was looked at */
 };
@@ -18,7 +21,9 @@ struct assignment {
 enum { SBP_PRICE_OF_SENT = 1024 };
 
 /**
- * The assignment that costs least, elements sent and kept by their prices, and respects all pins and likes.
+ * The assignment that costs least, elements sent and kept by their prices, and respects all pins and likes.  On a mesh
+ * with a cluster not what is sent counts, but picoseconds: of each operation on the device that has most of it, in
+ * fp64, and of each step of a journey, all one after another.
  *
  * The signature of each tensor is a variable, and each operation a term of its operands and its result: the least over
  * its rules.  The least sum is found by elimination (min_sum.h).  Exact, unless a term would have more than `most`
@@ -30,10 +35,14 @@ enum { SBP_PRICE_OF_SENT = 1024 };
 enum error_code sbp_assign(const struct sbp_graph *, const struct sbp_mesh *, int64_t price, int64_t most,
                            struct assignment *, struct error *);
 
+/** How long an operation takes on the mesh's cluster when it is done by a rule, in fp64: on the device with the largest
+ *  parts, which is charged as a run would be.  @return that; -1 without memory. */
+picoseconds sbp_op_time(const struct sbp_graph *, const struct sbp_op *, const struct sbp_mesh *, const struct rule *);
+
 /**
- * The fewest elements sent with at most `kept` kept: the price of keeping is raised until they are.  The answers to
- * rising prices are the corners of the convex hull of what can be sent and kept; an assignment between two corners is
- * missed.
+ * The fewest elements sent, or the least time, with at most `kept` kept: the price of keeping is raised until they are.
+ * The answers to rising prices are the corners of the convex hull of what can be sent and kept; an assignment between
+ * two corners is missed.
  * @return as sbp_assign; ERR_PLAN if nothing keeps so few.
  */
 enum error_code sbp_assign_within(const struct sbp_graph *, const struct sbp_mesh *, int64_t kept, int64_t most,

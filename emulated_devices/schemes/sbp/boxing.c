@@ -1,6 +1,7 @@
 /* boxing.c -- finding the shortest journey. */
 #include "emulated_devices/schemes/sbp/boxing.h"
 #include "emulated_devices/collectives/collective.h"
+#include "emulated_devices/device/cluster.h"
 
 /* Of devices with the same old part, everybody asks the one in its own row. */
 static bool asks(const struct sbp_mesh *m, struct signature from, int receiver, int sender)
@@ -88,20 +89,25 @@ static int64_t step_elements(const struct shape *t, const struct sbp_mesh *m, co
     return n;
 }
 
+static int64_t step_length(const struct shape *t, const struct sbp_mesh *m, const struct boxing_step *s)
+{
+    return m->cluster ? boxing_time(t, m, s) : step_elements(t, m, s);
+}
+
 /* ---- the shortest row of them ------------------------------------------------------------------------------------ */
 
-struct reached { int64_t elements; int steps; int before; struct boxing_step by; bool done; };
+struct reached { int64_t length; int steps; int before; struct boxing_step by; bool done; };
 
-static bool nearer(int64_t elements, int steps, const struct reached *than)
+static bool nearer(int64_t length, int steps, const struct reached *than)
 {
-    return than->elements < 0 || elements < than->elements || (elements == than->elements && steps < than->steps);
+    return than->length < 0 || length < than->length || (length == than->length && steps < than->steps);
 }
 
 static int nearest(const struct reached *r, int n)
 {
     int best = -1;
     for (int i = 0; i < n; i++)
-        if (!r[i].done && r[i].elements >= 0 && (best < 0 || nearer(r[i].elements, r[i].steps, &r[best]))) best = i;
+        if (!r[i].done && r[i].length >= 0 && (best < 0 || nearer(r[i].length, r[i].steps, &r[best]))) best = i;
     return best;
 }
 
@@ -114,7 +120,7 @@ static struct boxing shortest(const struct shape *t, const struct sbp_mesh *m, s
     const int n = signature_all(t, m, all);
     int goal = -1;
     for (int i = 0; i < n; i++) {
-        r[i] = (struct reached){ .elements = signature_equal(all[i], from) ? 0 : -1 };
+        r[i] = (struct reached){ .length = signature_equal(all[i], from) ? 0 : -1 };
         if (signature_equal(all[i], to)) goal = i;
     }
     for (int at = nearest(r, n); at >= 0 && at != goal; at = nearest(r, n)) {
@@ -122,15 +128,16 @@ static struct boxing shortest(const struct shape *t, const struct sbp_mesh *m, s
         for (int i = 0; i < n; i++) {
             struct boxing_step s;
             if (r[i].done || !step_between(all[at], all[i], &s)) continue;
-            const int64_t elements = r[at].elements + step_elements(t, m, &s);
-            if (nearer(elements, r[at].steps + 1, &r[i]))
-                r[i] = (struct reached){ elements, r[at].steps + 1, at, s, false };
+            const int64_t length = r[at].length + step_length(t, m, &s);
+            if (nearer(length, r[at].steps + 1, &r[i]))
+                r[i] = (struct reached){ length, r[at].steps + 1, at, s, false };
         }
     }
     if (goal < 0 || r[goal].steps > BOXING_MOST_STEPS) return b;
-    b.elements = r[goal].elements;
     b.steps = r[goal].steps;
     for (int i = b.steps, at = goal; i > 0; at = r[at].before) b.step[--i] = r[at].by;
+    for (int i = 0; i < b.steps; i++) b.elements += step_elements(t, m, &b.step[i]);
+    b.time = m->cluster ? r[goal].length : 0;
     return b;
 }
 
@@ -143,7 +150,7 @@ void boxing_costs(const struct shape *t, const struct sbp_mesh *m, int64_t cost[
     for (int i = 0; i < n; i++)
         for (int k = 0; k < n; k++) {
             struct boxing_step s;
-            cost[i * n + k] = i == k ? 0 : step_between(all[i], all[k], &s) ? step_elements(t, m, &s) : never;
+            cost[i * n + k] = i == k ? 0 : step_between(all[i], all[k], &s) ? step_length(t, m, &s) : never;
         }
     for (int by = 0; by < n; by++)
         for (int i = 0; i < n; i++)
@@ -157,7 +164,7 @@ void boxing_costs(const struct shape *t, const struct sbp_mesh *m, int64_t cost[
 struct boxing boxing_plan(const struct shape *t, const struct sbp_mesh *m, struct signature from, struct signature to)
 {
     struct boxing b = { 0 };
-    if (signature_has(from, SBP_P) || signature_has(to, SBP_P)) return shortest(t, m, from, to);
+    if (m->cluster || signature_has(from, SBP_P) || signature_has(to, SBP_P)) return shortest(t, m, from, to);
     b.steps = step_between(from, to, &b.step[0]);
     if (b.steps > 0) b.elements = step_elements(t, m, &b.step[0]);
     return b;

@@ -11,7 +11,8 @@
  * new part that were not in its old one.  On two axes a step between S and B changes both at once, and is exact
  * likewise: (B, S(0)) -> (S(0), S(0)) moves M (1 - 1/m) with m places on axis 0, since most parts of parts are other
  * ones.  Partial sums are made whole along one axis at a time.  Of several journeys the shortest is taken (Dijkstra
- * over the signatures), of equals that with fewer steps.
+ * over the signatures), of equals that with fewer steps.  On a mesh with a cluster the shortest is that of the least
+ * time: of each step what its collective takes there, latencies and the slowest device's bytes (auto.c).
  *
  * Source  the table: OneFlow, arXiv:2110.15032, table 2
  * Equals  between S and B permutes; through P reassociates, in the order of a ring
@@ -34,17 +35,22 @@ struct boxing {
     int steps;
     struct boxing_step step[BOXING_MOST_STEPS];
     int64_t elements;                   /* sent by all devices together */
+    picoseconds time;                   /* of the steps one after another, on the mesh's cluster; 0 without one */
 };
 
 /** The shortest journey.  Local.  Both signatures fit the shape: then there is one. */
 struct boxing boxing_plan(const struct shape *, const struct sbp_mesh *, struct signature from, struct signature to);
 
-/** The elements of the shortest journeys between all signatures that fit, in the order of signature_all.  Local.
+/** The lengths of the shortest journeys between all signatures that fit, in the order of signature_all: elements, or
+ *  picoseconds on a mesh with a cluster.  Local.
  *  @param[out] cost  [n,n] from, to. */
 void boxing_costs(const struct shape *, const struct sbp_mesh *, int64_t cost[]);
 
 /** Elements that one device sends in one step. */
 int64_t boxing_sent(const struct shape *, const struct sbp_mesh *, const struct boxing_step *, int device);
+
+/** The time of one step on the mesh's cluster if all devices begin at once, with elements of 8 bytes. */
+picoseconds boxing_time(const struct shape *, const struct sbp_mesh *, const struct boxing_step *);
 
 /** What one device gives another, or keeps, in a REDISTRIBUTE: a part of the tensor, perhaps empty. */
 struct box boxing_parcel(const struct shape *, const struct sbp_mesh *, const struct boxing_step *, int sender,

@@ -20,7 +20,11 @@ struct sbp { enum sbp_kind kind; int dim; };            /* dim: of S, else 0 */
 struct signature { struct sbp on[SBP_AXES]; };          /* B on axes that the mesh does not have */
 
 /* A line or a rectangle of devices, row by row. */
-struct sbp_mesh { int axes, size[SBP_AXES]; };
+struct cluster;
+struct sbp_mesh {
+    int axes, size[SBP_AXES];
+    const struct cluster *cluster;      /* on whose links journeys shall take the least time; NULL: send the least */
+};
 
 struct shape {
     int ndim;

@@ -16,7 +16,7 @@ static const struct { const char *name; bool weight; } roles[SBP_ROLE_COUNT] = {
 
 const char *sbp_role_name(enum sbp_role r) { return roles[r].name; }
 
-static const struct sbp_mesh line_of_devices = { 1, { 2, 1 } };
+static const struct sbp_mesh line_of_devices = { .axes = 1, .size = { 2, 1 } };
 
 static bool is(const struct sbp_layout *l, enum sbp_role r, struct sbp what) { return sbp_equal(l->of[r], what); }
 

@@ -383,7 +383,7 @@ struct refusal { bool applies; enum sbp_role role; const char *who, *takes; };
 static enum error_code first_that_applies(const struct sbp_scheme *s, const struct refusal r[], size_t n, int devices,
                                           struct error *err)
 {
-    const struct sbp_mesh line = { 1, { devices, 1 } };
+    const struct sbp_mesh line = { .axes = 1, .size = { devices, 1 } };
     char text[SBP_TEXT];
     size_t i = 0;
     while (i < n && !r[i].applies) i++;
