@@ -18,6 +18,8 @@
  *   ORRERY_CHECK_CALLS=1  before each collective its members compare their arguments; debug builds do, unless it is 0
  *   ORRERY_MAPPED=0       large messages between devices of one machine go through MPI, too, instead of being copied
  *                         once from memory to memory (near.h); results and counters are the same
+ *   ORRERY_DIRECT=yes     MPI gets addresses of the device's memory, as a CUDA-aware one takes them; auto: if MPI says
+ *                         that it does; no, the default: copies in the host's memory
  *   ORRERY_SYNCHRONOUS=1  no send completes before its receive has begun: finds programs that rely on buffering
  *   ORRERY_BACKEND=NAME   for devices that are opened without naming a backend (device/device.h)
  *   ORRERY_STREAMS=W      off, earliest, latest or random:SEED: when data in flight arrives (device/flight.h); finds

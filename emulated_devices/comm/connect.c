@@ -120,6 +120,28 @@ enum error_code transport_begin(struct comm *c, struct error *err)
     return OK;
 }
 
+/* An extension of MPICH and of Open MPI; NULL where MPI does not have it. */
+int MPIX_Query_cuda_support(void) __attribute__((weak));
+
+static bool mpi_knows_gpus(void) { return MPIX_Query_cuda_support != NULL && MPIX_Query_cuda_support() != 0; }
+
+/* Whether MPI gets addresses of the device's memory.  All devices have the same environment and backend. */
+static enum error_code choose_direct(const struct comm *c, bool *direct, struct error *err)
+{
+    const char *asked = getenv("ORRERY_DIRECT");
+    const bool possible = c->device->backend->direct != NULL;
+    *direct = false;
+    if (asked == NULL || *asked == '\0' || strcmp(asked, "no") == 0) return OK;
+    if (strcmp(asked, "auto") == 0) *direct = possible && mpi_knows_gpus();
+    else if (strcmp(asked, "yes") != 0)
+        return fail(err, ERR_USAGE, "ORRERY_DIRECT=%.20s: must be yes, no or auto", asked);
+    else if (!possible)
+        return fail(err, ERR_USAGE, "ORRERY_DIRECT=yes: the backend %s has no memory that MPI could not read anyway",
+                    c->device->backend->name);
+    else *direct = true;
+    return OK;
+}
+
 enum error_code transport_open(struct comm *c, enum error_code local, struct error *err)
 {
     struct transport made = {
@@ -128,6 +150,7 @@ enum error_code transport_open(struct comm *c, enum error_code local, struct err
     struct transport *t = malloc(sizeof *t);
     if (!near_make(&made.near, c->rank, c->size) && t != NULL) free(t), t = NULL;
     if (t == NULL && local == OK) local = fail(err, ERR_COMM, "device %d has no memory for the transport", c->rank);
+    if (local == OK) local = choose_direct(c, &made.direct, err);
     const enum error_code connected = connect(c, &made, local == OK ? err : NULL);
     const enum error_code code = agree_to_connect(c, local != OK ? local : connected, err);
     if (code != OK) {
@@ -139,7 +162,7 @@ enum error_code transport_open(struct comm *c, enum error_code local, struct err
     }
     bells_open(&made.bells, made.heads);
     progress_open(&made.progress, made.heads, environment("ORRERY_WAIT_LIMIT", WAIT_LIMIT));
-    near_open(&made.near, made.heads, environment("ORRERY_MAPPED", 1) != 0);
+    near_open(&made.near, made.heads, !made.direct && environment("ORRERY_MAPPED", 1) != 0);
     made.synchronous = environment("ORRERY_SYNCHRONOUS", 0) != 0;
     made.delay = (uint64_t)(environment("ORRERY_DELAY", 0) * 1000);
     made.random = 0x9e3779b97f4a7c15u * (uint64_t)(c->rank + 1);

@@ -5,14 +5,16 @@
 
 void slot_open_view(struct comm *c, struct slot *s)
 {
+    const bool into = !s->sending && has_body(s) && !s->late;
+    if (s->direct && (s->sending || into)) s->view = c->device->backend->direct(c->device, s->data, s->bytes, into);
     /* MPI takes void * */
-    if (s->sending) s->view = (char *)(uintptr_t)host_read(c->device, s->data, s->bytes);
-    else if (has_body(s) && !s->late) s->view = host_write(c->device, s->data, s->bytes);
+    else if (s->sending) s->view = (char *)(uintptr_t)host_read(c->device, s->data, s->bytes);
+    else if (into) s->view = host_write(c->device, s->data, s->bytes);
 }
 
 void slot_close_view(struct comm *c, struct slot *s)
 {
-    if (s->view != NULL) host_done(c->device, s->view);
+    if (s->view != NULL && !s->direct) host_done(c->device, s->view);
     s->view = NULL;
 }
 
@@ -57,6 +59,7 @@ int slot_take(struct transport *t, uint64_t bytes, bool near)
     }
     s->bytes = bytes;
     s->near = near;
+    s->direct = t->direct;
     s->pieces = pieces;
     const int taken = t->first_free;
     t->first_free = s->next_free;

@@ -9,6 +9,9 @@
  *   sender    MPI_Isend(head) [ MPI_Isend(piece) ... ]
  *   receiver  MPI_Irecv(head) [ MPI_Irecv(piece) ... ]    both posted at once, since it knows the length it wants
  *
+ * An MPI that knows the device's memory (a CUDA-aware one) gets its addresses, if that is asked for: then every payload
+ * is a body, because a head is the host's.
+ *
  * Between devices of one machine nothing goes through MPI: the head is a letter in the receiver's inbox, and the
  * receiver copies the body out of the sender's memory (near.h, letters.h).
  *
@@ -67,6 +70,7 @@ struct slot {
     bool stays;                         /* near: a body that is received stays with its sender until it is waited for */
     const char *lent;                   /* where that is, as mapped here; NULL: not yet, or it does not stay */
     struct receipt *lender;             /* to be signed when it has been waited for */
+    bool direct;                        /* MPI gets the device's address, and the head no payload */
     bool near;                          /* the peer is on this machine: no request of MPI is used */
     bool here, answered;                /* the head has been received; near: the answer been sent, or received */
     bool whole;                         /* all of it has been received, before it is waited for */
@@ -95,6 +99,7 @@ struct transport {
     struct letters letters;
     uint64_t piece;                     /* bytes of one MPI message at most */
     bool synchronous;
+    bool direct;                        /* MPI reads and writes the device's memory itself */
     uint64_t delay, random;             /* nanoseconds at most; state of the generator */
 };
 
@@ -123,7 +128,7 @@ bool slot_make_room_aside(struct slot *);
 void transport_free_slots(struct comm *);
 
 /** Whether the payload follows the head. */
-static inline bool has_body(const struct slot *s) { return s->bytes > SMALL; }
+static inline bool has_body(const struct slot *s) { return s->bytes > (s->direct ? 0 : SMALL); }
 
 /** The memory from which the body is sent, or into which it is received. */
 static inline char *body_of(const struct slot *s) { return s->late ? s->aside : s->view; }
@@ -148,7 +153,7 @@ void transport_abort(struct comm *, int exit_status);
 /** MPI messages that carry this payload after the head. */
 static inline int transport_pieces(const struct transport *t, uint64_t bytes)
 {
-    return bytes <= SMALL ? 0 : (int)((bytes + t->piece - 1) / t->piece);
+    return bytes <= (t->direct ? 0 : SMALL) ? 0 : (int)((bytes + t->piece - 1) / t->piece);
 }
 
 /** Bytes of piece i. */

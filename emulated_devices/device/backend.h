@@ -96,6 +96,15 @@ enum { PRODUCTS_MOST = 64 };            /* of one list */
 #define T struct tensor
 #define UNPACK(...) __VA_ARGS__
 
+/* What a backend has asked its device's library for so far. */
+struct backend_calls {
+    uint64_t launches, products;        /* of its own kernels; of the library's */
+    uint64_t copies;                    /* of memory, or filled */
+    uint64_t allocations;               /* of memory, and given back */
+    uint64_t waits;                     /* how often the host waited: a copy from or to its memory, memory given back */
+    uint64_t lookups;                   /* whose memory an address is of */
+};
+
 struct backend {
     const char *name;                   /* as typed */
     const char *description;            /* one line */
@@ -130,6 +139,11 @@ struct backend {
     void (*end)(struct device *);                               /* after it */
     bool (*holds)(const struct device *, const void *);         /* without numbers: whether an address is of its memory,
                                                                  * so that there is nothing to copy */
+
+    /* The address at which a library that knows this memory, such as a CUDA-aware MPI, reads, or also writes, once all
+     * operations so far are done.  NULL: no library does. */
+    void *(*direct)(struct device *, void *, size_t bytes, bool writes);
+    struct backend_calls (*calls)(const struct device *);       /* for people; of the whole process */
 
     /* ---- OPTIONAL: operations on any tensors: OPTIONAL_ENTRIES above ---- */
 

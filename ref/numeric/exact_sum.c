@@ -1,4 +1,4 @@
-#include "ref/numeric/exact_sum.h"
+#include "ref/numeric/exact_bins.h"
 #include "ref/numeric/convert.h"
 #include <math.h>
 
@@ -51,6 +51,16 @@ static void add_floats(struct exact_sum *s, const float *x, int64_t n)
     const uint64_t *odd = sum[EXPONENTS - 1];
     for (int64_t i = 0; i < n && (odd[0] | odd[1] | odd[2] | odd[3]); i++)
         if (!isfinite(x[i])) s->infinite += (double)x[i] * (double)x[i];
+}
+
+void exact_add_bins(struct exact_sum *s, const uint64_t *low, const uint64_t *high)
+{
+    for (int e = 0; e < EXACT_BINS - 1; e++) {
+        const int power = 2 * ((e > 0 ? e : 1) - 150);
+        if (low[e] > 0) add_at(s, low[e], power);
+        if (high[e] > 0) add_at(s, high[e], power + 32);
+    }
+    carry(s);
 }
 
 static void add_doubles(struct exact_sum *s, const double *x, int64_t n)

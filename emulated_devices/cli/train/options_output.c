@@ -2,6 +2,7 @@
 #include "emulated_devices/cli/train/words.h"
 
 static const char *const trace_formats[] = { "chrome", "chakra", "goal", NULL };
+static const char *const whens[] = { "no", "yes", "auto", NULL };
 
 void output_options(struct option_list *to, struct train_options *o, struct train_words *w)
 {
@@ -30,6 +31,9 @@ void output_options(struct option_list *to, struct train_options *o, struct trai
                   "status 3 if it is not" },
         { "--backend", "NAME", OPTION_STRING, &w->backend,
           .help = "what executes operations and owns memory; `orrery list backends` shows them; default: cpu" },
+        { "--direct", "WHEN", OPTION_CHOICE, &w->direct, .choices = whens,
+          .help = "whether MPI gets addresses of the backend's memory, as a CUDA-aware one takes them; auto: if MPI "
+                  "says that it does; default: no, but copies in the host's memory" },
         { "--memory", "SIZE", OPTION_SIZE, &o->memory, .help = "memory of a device, such as 64M; 0: no limit" },
         WAIT_LIMIT_OPTION(w->limit),
         { "--log", "FILE", OPTION_STRING, &o->log,

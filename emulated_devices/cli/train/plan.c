@@ -16,7 +16,7 @@
 /* Options of a run that has numbers, text and processes. */
 static const char *const of_numbers[] = {
     "--data", "--eval-data", "--pack", "--sample", "--check", "--dump", "--isolate", "--paranoid", "--backend",
-    "--wait-limit",
+    "--direct", "--wait-limit",
     "--save", "--save-every", "--keep", "--log", "--log-every", "--tensorboard", "--eval-every", "--owners-out",
     "--resume", "--override", "--lr", "--min-lr", "--warmup", "--lr-steps", "--lr-schedule",
     "--lr-decay", "--clip",

@@ -561,6 +561,17 @@ static void add_steps(cJSON *root, const struct train_record *r)
     }
 }
 
+static void add_calls(cJSON *root, const struct backend_calls *c)
+{
+    cJSON *calls = cJSON_AddObjectToObject(root, "calls");
+    cJSON_AddNumberToObject(calls, "launches", (double)c->launches);
+    cJSON_AddNumberToObject(calls, "products", (double)c->products);
+    cJSON_AddNumberToObject(calls, "copies", (double)c->copies);
+    cJSON_AddNumberToObject(calls, "allocations", (double)c->allocations);
+    cJSON_AddNumberToObject(calls, "waits", (double)c->waits);
+    cJSON_AddNumberToObject(calls, "lookups", (double)c->lookups);
+}
+
 cJSON *report_object(const struct train_record *r, const char *format, bool steps, struct error *err)
 {
     cJSON *root = document_start(format);
@@ -581,6 +592,7 @@ cJSON *report_object(const struct train_record *r, const char *format, bool step
     else if (r->has_numbers && !r->options->infers)
         cJSON_AddNumberToObject(root, "validation_loss", r->validation);
     cJSON_AddNumberToObject(root, "median_step_seconds", median_seconds(r));
+    if (r->calls.launches > 0) add_calls(root, &r->calls);
     cJSON_AddStringToObject(root, "cluster", r->options->cluster.name);
     cJSON_AddNumberToObject(root, "virtual_step_ps", report_virtual_step(r));
     if (r->replayed > 0)

@@ -352,6 +352,7 @@ static enum error_code take_backend(const struct train_options *o, const struct 
 {
     set_wait_limit(w->limit);
     const enum error_code e = set_backend(w->backend, err);
+    if (w->direct) setenv("ORRERY_DIRECT", w->direct, 1);
     return !e && w->backend && !backend_find(w->backend)->has_numbers ? refuse_numbers(o, w->backend, err) : e;
 }
 

@@ -71,11 +71,25 @@ static enum error_code check_encoders(struct session *r, bool gradients, struct 
     return e == ERR_CHECK ? OK : e;
 }
 
+static struct backend_calls calls_so_far(const struct session *r)
+{
+    const struct device *d = r->trainer.comm->device;
+    return d->backend->calls ? d->backend->calls(d) : (struct backend_calls){ 0 };
+}
+
+static struct backend_calls calls_since(const struct session *r, struct backend_calls b)
+{
+    const struct backend_calls a = calls_so_far(r);
+    return (struct backend_calls){ a.launches - b.launches, a.products - b.products, a.copies - b.copies,
+                                   a.allocations - b.allocations, a.waits - b.waits, a.lookups - b.lookups };
+}
+
 static enum error_code one_step(struct session *r, int64_t i, struct error *err)
 {
     struct step_result result = { 0 };
     const bool reference_here = r->checking && r->speaks;
     enum error_code e = r->checking ? compare_begin(&r->probes, &r->reference, err) : OK;
+    const struct backend_calls before = calls_so_far(r);
     double t0 = measure_now();
     if (!e) e = trainer_gradients(&r->trainer, &result, err);
     double spent = measure_now() - t0;
@@ -85,6 +99,7 @@ static enum error_code one_step(struct session *r, int64_t i, struct error *err)
     t0 = measure_now();
     if (!e) e = trainer_update(&r->trainer, &result, err);
     spent += measure_now() - t0;
+    if (r->speaks && !r->checking) r->record.calls = calls_since(r, before);
     if (!e && r->options->paranoid) e = replicas_check(&r->trainer, AFTER_OPTIMIZER, &r->record.copies, err);
     if (!e && reference_here) e = reference_update(&r->reference, err);
     if (r->checking) e = comm_agree(r->trainer.comm, e, err);       /* the reference can fail only on rank 0 */

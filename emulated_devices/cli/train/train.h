@@ -168,6 +168,7 @@ struct train_record {
     int stopped;                        /* the signal that ended it before its last step; 0: none */
     cJSON *profile;                     /* of the first steps (profile.h); NULL: there is none */
     int threads;
+    struct backend_calls calls;         /* of device 0 in the last step; zeros: the backend does not count them */
     struct dry_run folded;              /* of a plan */
     struct plan_findings *plan;         /* likewise (plan_report.h); NULL: of a run */
     FILE *out;                          /* for lines of text */

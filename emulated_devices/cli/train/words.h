@@ -23,7 +23,7 @@ struct train_words {
     char *const *argv;
     const char *attention, *dispatch, *affinity, *owners, *encoders, *batches, *model, *backend, *grad_dtype, *as;
                                         /* NULL: not given */
-    const char *placement, *dtype, *cluster, *optimizer;
+    const char *placement, *dtype, *cluster, *optimizer, *direct;
     int size[AXIS_COUNT];
     int batch, seq, micro, lr_steps, vocabulary;        /* 0: not given */
     int steps, warmup;                  /* warmup -1: not given */

@@ -8,6 +8,7 @@
 #include "emulated_devices/device/cuda/kernels/kernels.h"
 #include "emulated_devices/device/cuda/operands.h"
 #include "emulated_devices/device/cuda/parts.h"
+#include "ref/numeric/exact_bins.h"
 #include "ref/optim/factors.h"
 #include "ref/optim/table.h"
 #include <stdio.h>
@@ -75,6 +76,23 @@ static void divide(struct device *d, enum dtype t, void *x, int64_t n, int by)
     must(cudaGetLastError(), "divide");
 }
 
+/* In whole numbers, so that its order does not matter.  What is not finite, and fp64, the host adds. */
+static void add_squares(struct device *d, struct exact_sum *sum, T x)
+{
+    unsigned long long *there, here[2 * EXACT_BINS];
+    uint64_t bins[2 * EXACT_BINS];
+    if (tensor_count(x) == 0) return;
+    if (!number(x.dtype) || x.dtype == F64 || !on_gpu(x.data)) return generic_add_squares(d, sum, x);
+    there = scratch(sizeof here);
+    must(cudaMemset(there, 0, sizeof here), "squares");
+    cuda_exact_squares(x.dtype, there, x.data, tensor_count(x));
+    must(cudaGetLastError(), "squares");
+    must(cudaMemcpy(here, there, sizeof here, cudaMemcpyDeviceToHost), "squares");
+    if (here[EXACT_BINS - 1] > 0 || here[2 * EXACT_BINS - 1] > 0) return generic_add_squares(d, sum, x);
+    for (int i = 0; i < 2 * EXACT_BINS; i++) bins[i] = here[i];
+    exact_add_bins(sum, bins, bins + EXACT_BINS);
+}
+
 static void optimizer_steps(struct device *d, const struct optimizer *o, T w, T g, const T *state, struct step s)
 {
     const bool adam = o->step_f32 == adamw_step_f32, plain = o->step_f32 == sgd_step_f32;
@@ -96,6 +114,17 @@ static void optimizer_steps(struct device *d, const struct optimizer *o, T w, T 
     must(cudaGetLastError(), "an optimizer's step");
 }
 
+#ifdef CUDA_EMULATED
+static struct backend_calls calls(const struct device *d)
+{
+    const struct emulated_calls c = emulated_calls;
+    (void)d;
+    return (struct backend_calls){ c.launches, c.products, c.copies, c.allocations, c.waits, c.lookups };
+}
+#else
+#define calls NULL                      /* a profiler counts them: docs/backends.md */
+#endif
+
 static const struct backend backend_cuda = {
     .name = NAME,
 #ifdef CUDA_EMULATED
@@ -107,8 +136,9 @@ static const struct backend backend_cuda = {
     .open = open_it, .close = close_it,
     .allocate = gpu_allocate, .release = gpu_release, .copy = gpu_copy,
     .host_read = gpu_read, .host_write = gpu_write, .host_done = gpu_view_done,
-    .ops = gpu_operations,
-    .zero = zero, .convert = convert, .reduce = reduce, .divide = divide, .optimizer_step = optimizer_steps,
+    .ops = gpu_operations, .direct = gpu_direct, .calls = calls,
+    .zero = zero, .convert = convert, .reduce = reduce, .divide = divide,
+    .add_squares = add_squares, .optimizer_step = optimizer_steps,
 };
 
 /* An optional backend adds itself: the program has it where it was linked. */

@@ -56,4 +56,5 @@ void gpu_end(void)
 {
     cublasDestroy(gpu.blas);
     operands_end();
+    memory_end();
 }

@@ -29,21 +29,146 @@ static void say_what_is_full(void)
     error_names_memory(text);
 }
 
-void *gpu_allocate(struct device *d, size_t bytes)
+/* ---- whose memory an address is of ------------------------------------------------------------------------------- */
+
+/* Of cudaMalloc, by address.  Asking the runtime takes longer than many an operation. */
+struct block { char *at; size_t bytes; };
+static struct { struct block *of; int count, room; } blocks;
+
+/* The number of blocks that begin at or before an address. */
+static int blocks_before(const void *p)
+{
+    int low = 0, high = blocks.count;
+    while (low < high) {
+        const int middle = (low + high) / 2;
+        if ((const char *)p < blocks.of[middle].at) high = middle;
+        else low = middle + 1;
+    }
+    return low;
+}
+
+static bool in_block(const void *p)
+{
+    const int i = blocks_before(p) - 1;
+    return i >= 0 && (const char *)p < blocks.of[i].at + blocks.of[i].bytes;
+}
+
+/* Without memory for the list the runtime is asked. */
+static void note_block(void *p, size_t bytes)
+{
+    const int room = blocks.room > 0 ? 2 * blocks.room : 256;
+    struct block *more = blocks.count < blocks.room ? blocks.of : realloc(blocks.of, sizeof *more * (size_t)room);
+    if (more == NULL) return;
+    if (blocks.count == blocks.room) blocks.room = room;
+    blocks.of = more;
+    const int i = blocks_before(p);
+    memmove(&more[i + 1], &more[i], sizeof *more * (size_t)(blocks.count - i));
+    more[i] = (struct block){ p, bytes };
+    blocks.count++;
+}
+
+static void forget_block(const void *p)
+{
+    const int i = blocks_before(p) - 1;
+    if (i < 0 || blocks.of[i].at != p) return;
+    blocks.count--;
+    memmove(&blocks.of[i], &blocks.of[i + 1], sizeof *blocks.of * (size_t)(blocks.count - i));
+}
+
+bool on_gpu(const void *p)
+{
+    struct cudaPointerAttributes a;
+    if (in_block(p)) return true;
+    must(cudaPointerGetAttributes(&a, p), "cudaPointerGetAttributes");
+    return a.type == cudaMemoryTypeDevice || a.type == cudaMemoryTypeManaged;
+}
+
+/* ---- allocations ------------------------------------------------------------------------------------------------- */
+
+/* Blocks that were given back, the last one last; and how much there was in use at once. */
+enum { IDLE_MOST = 1024 };
+static struct { struct block of[IDLE_MOST]; int count; size_t bytes, used, most_used; } idle;
+
+bool gpu_keeps_memory(void)
+{
+#ifdef CUDA_EMULATED
+    if (emulated_is_watched()) return false;
+#endif
+    const char *said = getenv("ORRERY_GPU_KEEPS");
+    return said == NULL || strcmp(said, "0") != 0;
+}
+
+static void free_block(struct block b)
+{
+    forget_block(b.at);
+    must(cudaFree(b.at), "cudaFree");
+}
+
+static struct block take_idle(int i)
+{
+    const struct block b = idle.of[i];
+    idle.count--;
+    idle.bytes -= b.bytes;
+    memmove(&idle.of[i], &idle.of[i + 1], sizeof b * (size_t)(idle.count - i));
+    return b;
+}
+
+static void *allocate(size_t bytes)
 {
     void *p = NULL;
+    if (cudaMalloc(&p, bytes) != cudaSuccess) {
+        (void)cudaGetLastError();
+        if (idle.count == 0) return NULL;
+        while (idle.count > 0) free_block(take_idle(idle.count - 1));
+        return allocate(bytes);
+    }
+    note_block(p, bytes);
+    return p;
+}
+
+void *memory_take(size_t bytes)
+{
+    int i = idle.count - 1;
+    while (i >= 0 && idle.of[i].bytes != bytes) i--;
+    void *p = i >= 0 ? take_idle(i).at : allocate(bytes);
+    if (p != NULL) idle.used += bytes;
+    if (idle.used > idle.most_used) idle.most_used = idle.used;
+    return p;
+}
+
+/* No more is kept than was in use at once. */
+void memory_give(void *p, size_t bytes)
+{
+    if (p == NULL) return;
+    idle.used -= bytes;
+    if (!gpu_keeps_memory()) return free_block((struct block){ p, bytes });
+    while (idle.count > 0 && (idle.count == IDLE_MOST || idle.bytes + bytes > idle.most_used)) free_block(take_idle(0));
+    idle.of[idle.count++] = (struct block){ p, bytes };
+    idle.bytes += bytes;
+}
+
+void memory_end(void)
+{
+    while (idle.count > 0) free_block(take_idle(idle.count - 1));
+    free(blocks.of);
+    memset(&blocks, 0, sizeof blocks);
+}
+
+void *gpu_allocate(struct device *d, size_t bytes)
+{
     (void)d;
-    if (cudaMalloc(&p, bytes) == cudaSuccess) return p;
-    (void)cudaGetLastError();
-    say_what_is_full();                         /* who asked for it says what it was for */
-    return NULL;
+    void *p = memory_take(bytes);
+    if (p == NULL) say_what_is_full();          /* who asked for it says what it was for */
+    return p;
 }
 
 void gpu_release(struct device *d, void *p, size_t bytes)
 {
-    (void)d, (void)bytes;
-    must(cudaFree(p), "cudaFree");
+    (void)d;
+    memory_give(p, bytes);
 }
+
+/* ---- copies ------------------------------------------------------------------------------------------------------ */
 
 /* A copy to memory that it reads goes through other memory. */
 static void copy_overlapping(void *to, const void *from, size_t bytes)
@@ -66,6 +191,8 @@ void gpu_copy(struct device *d, void *to, size_t to_pitch, const void *from, siz
         copy_overlapping(to, from, width);
     else must(cudaMemcpy(to, from, width, cudaMemcpyDefault), "a copy");
 }
+
+/* ---- host views -------------------------------------------------------------------------------------------------- */
 
 /* Operands may be the same memory: both write into one view, or one would undo what the other wrote. */
 static struct view *open_view(struct device *d, const void *data, size_t bytes)
@@ -104,4 +231,20 @@ void gpu_view_done(struct device *d, const void *shown)
     if (v->writes) must(cudaMemcpy(v->data, v->shown, v->bytes, cudaMemcpyHostToDevice), "a host view");
     *at = v->next;
     free(v);
+}
+
+#ifdef CUDA_EMULATED
+void emulated_product_writes(void *C, size_t pitch, size_t width, size_t rows);          /* tells a judge */
+#else
+#define emulated_product_writes(C, pitch, width, rows) ((void)(bytes))
+#endif
+
+/* A library does not know our stream. */
+void *gpu_direct(struct device *d, void *data, size_t bytes, bool writes)
+{
+    (void)d;
+    if (bytes == 0 || !on_gpu(data)) return data;
+    must(cudaStreamSynchronize(NULL), "a message");
+    if (writes) emulated_product_writes(data, 0, bytes, 1);
+    return data;
 }

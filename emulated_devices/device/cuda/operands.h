@@ -20,7 +20,7 @@ void *out(struct operands *, struct tensor);
 /** Results are where they belong.  Ends the program if a kernel could not be launched. */
 void done(struct operands *, const char *operation);
 
-/** Whether an address is of the device's memory. */
+/** Whether an address is of the device's memory (memory.c). */
 bool on_gpu(const void *);
 
 /** Memory of the device until the next call, for numbers between two kernels. */

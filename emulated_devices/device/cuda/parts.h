@@ -28,6 +28,19 @@ void gpu_end(void);
 struct view;
 struct cuda { struct view *views; };    /* of a device: its open host views */
 
+/** Memory of the GPU.  What was given back is kept for the next one who asks for as many bytes, because cudaMalloc and
+ *  cudaFree wait for the GPU; operations follow each other in one stream, so nobody still uses it.
+ *  @return NULL: there is none. */
+void *memory_take(size_t bytes);
+void memory_give(void *, size_t bytes);
+
+/** Whether memory is kept: not where each access is watched, because mistakes would be hidden, nor if
+ *  ORRERY_GPU_KEEPS=0. */
+bool gpu_keeps_memory(void);
+
+/** Free what is kept. */
+void memory_end(void);
+
 void *gpu_allocate(struct device *, size_t bytes);
 void gpu_release(struct device *, void *, size_t bytes);
 void gpu_copy(struct device *, void *to, size_t to_pitch, const void *from, size_t from_pitch, size_t width,
@@ -35,6 +48,7 @@ void gpu_copy(struct device *, void *to, size_t to_pitch, const void *from, size
 const void *gpu_read(struct device *, const void *, size_t bytes);
 void *gpu_write(struct device *, void *, size_t bytes);
 void gpu_view_done(struct device *, const void *view);
+void *gpu_direct(struct device *, void *, size_t bytes, bool writes);
 
 /* ---- operations (operations.c) ----------------------------------------------------------------------------------- */
 

@@ -8,7 +8,7 @@
 #include <stdbool.h>
 #include <stdint.h>
 #include <cmocka.h>
-#include <nccl.h>
+#include "emulated_devices/device/cuda/emulated/nccl.h"
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>

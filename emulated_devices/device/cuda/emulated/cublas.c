@@ -69,6 +69,7 @@ cublasStatus_t cublasGemmEx(cublasHandle_t h, cublasOperation_t op_a, cublasOper
                             cudaDataType B_type, int ldb, const void *beta, void *C, cudaDataType C_type, int ldc,
                             cublasComputeType_t compute, cublasGemmAlgo_t algo)
 {
+    emulated_calls.products++;
     const enum dtype ta = format_of(A_type), tb = format_of(B_type), tc = format_of(C_type);
     (void)algo;
     if (h == NULL) return CUBLAS_STATUS_NOT_INITIALIZED;

@@ -37,6 +37,13 @@ struct cudaDeviceProp { char name[256]; size_t totalGlobalMem; int major, minor;
 
 typedef struct emulated_stream *cudaStream_t;
 
+/* How often this process has called it: launches and products; copies and fills; cudaMalloc and cudaFree; what makes
+ * the host wait: a copy from or to its memory, cudaFree, cudaDeviceSynchronize; cudaPointerGetAttributes. */
+struct emulated_calls { unsigned long long launches, products, copies, allocations, waits, lookups; };
+extern struct emulated_calls emulated_calls;
+
+int emulated_is_watched(void);
+
 cudaError_t cudaGetDeviceCount(int *);
 cudaError_t cudaSetDevice(int);
 cudaError_t cudaGetDevice(int *);
@@ -51,6 +58,7 @@ cudaError_t cudaMemcpy2D(void *to, size_t to_pitch, const void *from, size_t fro
 cudaError_t cudaMemset(void *, int value, size_t bytes);
 cudaError_t cudaPointerGetAttributes(struct cudaPointerAttributes *, const void *);
 cudaError_t cudaDeviceSynchronize(void);
+cudaError_t cudaStreamSynchronize(cudaStream_t);
 cudaError_t cudaGetLastError(void);
 const char *cudaGetErrorString(cudaError_t);
 

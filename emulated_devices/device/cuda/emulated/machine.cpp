@@ -424,6 +424,7 @@ static void run_block(int64_t b, dim3 grid)
 void launch(const char *kernel, dim3 grid, dim3 block, size_t shared_bytes, void (*call)(const void *),
             const void *closure, size_t closure_bytes, where at)
 {
+    ::emulated_calls.launches++;
     const int64_t n = (int64_t)block.x * block.y * block.z, blocks = (int64_t)grid.x * grid.y * grid.z;
     if (n == 0 || n > THREADS_MOST || block.z > 64 || blocks == 0 || grid.x > INT32_MAX || grid.y > 65535
         || grid.z > 65535 || shared_bytes > SHARED_MOST)

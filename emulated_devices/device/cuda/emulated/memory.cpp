@@ -12,6 +12,8 @@ using namespace emulated;
 
 static struct { std::mutex lock; std::map<const char *, size_t> at; size_t bytes; int error; } all;
 
+struct emulated_calls emulated_calls;
+
 void emulated::launch_failed(int error) { all.error = error; }
 
 /* What ORRERY_CUDA_EMULATED says after "name="; NULL: nothing. */
@@ -76,6 +78,7 @@ cudaError_t cudaGetDeviceProperties(struct cudaDeviceProp *p, int)
 cudaError_t cudaMalloc(void **p, size_t bytes)
 {
     *p = nullptr;
+    emulated_calls.allocations++;
     if (bytes == 0) return cudaSuccess;
     const std::lock_guard<std::mutex> held(all.lock);
     if (bytes > memory_of_gpu() - all.bytes || bytes > SIZE_MAX / 2) return failed(cudaErrorMemoryAllocation);
@@ -93,6 +96,7 @@ cudaError_t cudaMalloc(void **p, size_t bytes)
 cudaError_t cudaFree(void *p)
 {
     if (p == nullptr) return cudaSuccess;
+    emulated_calls.allocations++, emulated_calls.waits++;
     const std::lock_guard<std::mutex> held(all.lock);
     const auto found = all.at.find(static_cast<char *>(p));
     if (found == all.at.end()) return failed(cudaErrorInvalidValue);
@@ -111,24 +115,46 @@ cudaError_t cudaMemGetInfo(size_t *free_bytes, size_t *bytes)
     return cudaSuccess;
 }
 
-cudaError_t cudaMemcpy(void *to, const void *from, size_t bytes, enum cudaMemcpyKind)
+static bool of_device(const void *p)
+{
+    const std::lock_guard<std::mutex> held(all.lock);
+    auto next = all.at.upper_bound(static_cast<const char *>(p));
+    if (next == all.at.begin()) return false;
+    --next;
+    return static_cast<const char *>(p) < next->first + next->second;
+}
+
+static void count_copy(const void *to, const void *from)
+{
+    emulated_calls.copies++;
+    if (!of_device(to) || !of_device(from)) emulated_calls.waits++;
+}
+
+static void copy(void *to, const void *from, size_t bytes)
 {
     memmove(to, from, bytes);
     if (watcher) watcher->copied(to, from, bytes);
+}
+
+cudaError_t cudaMemcpy(void *to, const void *from, size_t bytes, enum cudaMemcpyKind)
+{
+    count_copy(to, from);
+    copy(to, from, bytes);
     return cudaSuccess;
 }
 
 cudaError_t cudaMemcpy2D(void *to, size_t to_pitch, const void *from, size_t from_pitch, size_t width, size_t rows,
-                         enum cudaMemcpyKind kind)
+                         enum cudaMemcpyKind)
 {
+    count_copy(to, from);
     for (size_t r = 0; r < rows; r++)
-        cudaMemcpy(static_cast<char *>(to) + r * to_pitch, static_cast<const char *>(from) + r * from_pitch, width,
-                   kind);
+        copy(static_cast<char *>(to) + r * to_pitch, static_cast<const char *>(from) + r * from_pitch, width);
     return cudaSuccess;
 }
 
 cudaError_t cudaMemset(void *p, int value, size_t bytes)
 {
+    emulated_calls.copies++;
     memset(p, value, bytes);
     if (watcher) watcher->set(p, bytes);
     return cudaSuccess;
@@ -136,17 +162,20 @@ cudaError_t cudaMemset(void *p, int value, size_t bytes)
 
 cudaError_t cudaPointerGetAttributes(struct cudaPointerAttributes *a, const void *p)
 {
-    const std::lock_guard<std::mutex> held(all.lock);
-    auto next = all.at.upper_bound(static_cast<const char *>(p));
+    emulated_calls.lookups++;
     *a = cudaPointerAttributes{ cudaMemoryTypeUnregistered, -1, nullptr, nullptr };
-    if (next == all.at.begin()) return cudaSuccess;
-    --next;
-    if (static_cast<const char *>(p) >= next->first + next->second) return cudaSuccess;
+    if (!of_device(p)) return cudaSuccess;
     a->type = cudaMemoryTypeDevice, a->device = 0, a->devicePointer = const_cast<void *>(p);
     return cudaSuccess;
 }
 
-cudaError_t cudaDeviceSynchronize(void) { return pretends("arch", "none") ? cudaErrorNoKernelImageForDevice : cudaSuccess; }
+cudaError_t cudaDeviceSynchronize(void)
+{
+    emulated_calls.waits++;
+    return pretends("arch", "none") ? cudaErrorNoKernelImageForDevice : cudaSuccess;
+}
+
+cudaError_t cudaStreamSynchronize(cudaStream_t) { return cudaDeviceSynchronize(); }
 
 cudaError_t cudaGetLastError(void)
 {
@@ -171,6 +200,9 @@ const char *cudaGetErrorString(cudaError_t e)
 
 /* A file of kernels that is tried alone has none of its own. */
 extern "C" __attribute__((weak)) void cuda_probe(void) { }
+
+/* Whether somebody looks at each access: then memory that is kept for later would hide mistakes. */
+extern "C" int emulated_is_watched(void) { return watcher != nullptr; }
 
 /* cublas.c is not instrumented: it says what it writes. */
 extern "C" void emulated_product_writes(void *C, size_t pitch, size_t width, size_t rows)

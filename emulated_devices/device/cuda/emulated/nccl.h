@@ -9,7 +9,7 @@
 #ifndef ORRERY_EMULATED_NCCL_H
 #define ORRERY_EMULATED_NCCL_H
 
-#include <cuda_runtime_api.h>
+#include "emulated_devices/device/cuda/emulated/cuda_runtime_api.h"
 
 typedef enum { ncclSuccess = 0, ncclSystemError = 2, ncclInvalidArgument = 4, ncclInvalidUsage = 5 } ncclResult_t;
 typedef enum { ncclUint8 = 1, ncclInt32 = 2, ncclInt64 = 4, ncclFloat16 = 6, ncclFloat32 = 7, ncclFloat64 = 8,

@@ -89,6 +89,10 @@ void cuda_columns_move(enum dtype t, void *Y, const void *X, int64_t N, int64_t 
                        bool add);
 void cuda_scale(enum dtype t, void *Y, int64_t n, double a);
 
+/* bins, [2][256], of zeros at first: of the squares of the numbers with exponent e, the sum of their low 32 bits and of
+ * what is above (ref/numeric/exact_bins.h).  t: not fp64. */
+void cuda_exact_squares(enum dtype t, unsigned long long *bins, const void *X, int64_t n);
+
 /* sums: a number for each CUDA_SQUARES_SPAN elements. */
 enum { CUDA_SQUARES_SPAN = 4096 };
 void cuda_sum_of_squares(enum dtype t, double *sums, const void *X, int64_t n);

@@ -6,6 +6,8 @@
  *   3  (this) each thread first adds many numbers in a register; a tree for each block; blocks store what they have, and
  *      somebody else adds that in order
  *
+ * Its exact form, in whole numbers, whose sums have no order: the square of a fraction of 24 bits, for each exponent.
+ *
  * In double; a block adds SPAN numbers, thread t those at t, t + 128, ...; the block's 128 sums are
  * added in a tree of halves; the host adds the blocks in order.
  */
@@ -40,6 +42,40 @@ template <typename T> __global__ void sum_of_squares(double *sums, const T *X, i
     if (threadIdx.x == 0) sums[blockIdx.x] = part[0];
 }
 
+/* ---- without rounding -------------------------------------------------------------------------------------------- */
+
+/* Exponents just below the block's first number's have a place for each thread, so that few wait for an atomic. */
+enum { NEAR = 8, EXPONENTS = 256 };
+
+template <typename T> __global__ void exact_squares(unsigned long long *bins, const T *X, int64_t n)
+{
+    __shared__ unsigned long long bin[EXPONENTS], near_by[NEAR][SQUARE_THREADS];
+    const int64_t first = (int64_t)blockIdx.x * SPAN, end = first + SPAN < n ? first + SPAN : n;
+    const int t = threadIdx.x, top = (int)(__float_as_uint(widen(X[first])) >> 23 & 255) + 2;
+    for (int e = t; e < EXPONENTS; e += SQUARE_THREADS) bin[e] = 0;
+    UNROLL for (int k = 0; k < NEAR; k++) near_by[k][t] = 0;
+    __syncthreads();
+    for (int64_t i = first + t; i < end; i += SQUARE_THREADS) {
+        const unsigned bits = __float_as_uint(widen(X[i])), e = bits >> 23 & 255;
+        const unsigned long long fraction = (bits & 0x7fffff) | (unsigned)(e > 0) << 23, square = fraction * fraction;
+        const int below = top - (int)e;
+        if (below >= 0 && below < NEAR) near_by[below][t] += square;
+        else if (square > 0) atomicAdd(&bin[e], square);
+    }
+    __syncthreads();
+    if (t < NEAR) {
+        unsigned long long sum = 0;
+        for (int other = 0; other < SQUARE_THREADS; other++) sum += near_by[t][other];
+        if (sum > 0) atomicAdd(&bin[top - t], sum);
+    }
+    __syncthreads();
+    for (int e = t; e < EXPONENTS; e += SQUARE_THREADS) {
+        if (bin[e] == 0) continue;
+        atomicAdd(&bins[e], bin[e] & 0xffffffffu);
+        atomicAdd(&bins[EXPONENTS + e], bin[e] >> 32);
+    }
+}
+
 template <typename T> struct scale_numbers {
     T *y;
     wide<T> a;
@@ -57,6 +93,15 @@ void cuda_sum_of_squares(enum dtype t, double *sums, const void *X, int64_t n)
     if (n == 0) return;
     BY_FORMAT(t, LAUNCH(sum_of_squares<T>, dim3((unsigned)blocks_of(n, SPAN)), dim3(SQUARE_THREADS), 0, sums,
                         (const T *)X, n));
+}
+
+void cuda_exact_squares(enum dtype t, unsigned long long *bins, const void *X, int64_t n)
+{
+    if (n == 0) return;
+    const dim3 grid((unsigned)blocks_of(n, SPAN));
+    if (t == F32) LAUNCH(exact_squares<float>, grid, dim3(SQUARE_THREADS), 0, bins, (const float *)X, n);
+    if (t == BF16) LAUNCH(exact_squares<bf16>, grid, dim3(SQUARE_THREADS), 0, bins, (const bf16 *)X, n);
+    if (t == F16) LAUNCH(exact_squares<fp16>, grid, dim3(SQUARE_THREADS), 0, bins, (const fp16 *)X, n);
 }
 
 void cuda_scale(enum dtype t, void *Y, int64_t n, double a)
