@@ -181,9 +181,11 @@ enum error_code launch_devices(int devices, int argc, char **argv, int *status, 
 /**
  * Run this program with other words, without its output, and wait for it.
  * @param words  [0] the program, then its words; ends with NULL.
- * @return OK, or ERR_COMM with its own error: it did not end with status 0.
+ * @param limit  seconds until it is stopped, with what it started; 0: none.
+ * @return OK, or ERR_COMM with its own error: it did not end with status 0; or its words, if it was stopped, and
+ *         which of its processes computed and which waited.
  */
-enum error_code run_aside(const char *const *words, struct error *err);
+enum error_code run_aside(const char *const *words, double limit, struct error *err);
 
 /**
  * An empty file that is removed when this process ends, also if it is stopped or killed while a job runs.

@@ -80,7 +80,7 @@ static double serial_step(struct transformer *m, struct tensor *state, const int
 struct bench_step {
     const char *model, *backend, *dtype, *json;
     int runs, rounds, devices;          /* devices: the most of a mesh */
-    double seconds;                     /* what all rounds may take */
+    double seconds, limit;              /* what all rounds may take, and one run */
     int64_t batch, steps;               /* steps: done so far on the one device */
     struct transformer serial;
     struct tensor *state;
@@ -121,8 +121,26 @@ static const struct meshed mesh[] = {
 };
 enum { MESHES = sizeof mesh / sizeof *mesh, MOST_COPIES = 8 };
 
+static const char *const call_name[] = { "launches", "products", "copies", "allocations", "waits", "lookups" };
+enum { CALLS = sizeof call_name / sizeof *call_name };
+
+/* What the backend asked its library for in a step, by call_name. */
+struct calls { bool counted; double of[CALLS]; };
+
+static struct calls read_calls(const cJSON *root)
+{
+    const cJSON *there = cJSON_GetObjectItemCaseSensitive(root, "calls");
+    struct calls c = { .counted = cJSON_IsObject(there) };
+    for (int i = 0; i < CALLS && c.counted; i++) {
+        const cJSON *one = cJSON_GetObjectItemCaseSensitive(there, call_name[i]);
+        c.of[i] = cJSON_IsNumber(one) ? one->valuedouble : 0;
+    }
+    return c;
+}
+
 /* `orrery train` as a user would run it, its median step read from the JSON it writes. */
-static double train_seconds(const char *program, const struct bench_step *b, const struct meshed *m, struct error *err)
+static double train_seconds(const char *program, const struct bench_step *b, const struct meshed *m,
+                            struct calls *calls, struct error *err)
 {
     char words[5][16];
     const char *path = handover_file(err);
@@ -136,9 +154,10 @@ static double train_seconds(const char *program, const struct bench_step *b, con
     };
     double seconds = -1;
     cJSON *root = NULL;
-    if (run_aside(call, err) == OK && json_read(path, &root, err) == OK &&
+    if (run_aside(call, b->limit, err) == OK && json_read(path, &root, err) == OK &&
         json_double(root, path, "median_step_seconds", &seconds, err) != OK)
         seconds = -1;
+    *calls = read_calls(root);
     cJSON_Delete(root);
     return seconds;
 }
@@ -149,6 +168,7 @@ struct pace {
     int rounds[MESHES], rounds_alone;
     double gemm[MAX_ROUNDS], step[MAX_ROUNDS], meshed[MESHES][MAX_ROUNDS], ratio[MESHES][MAX_ROUNDS],
         beside[MESHES][MAX_ROUNDS];
+    struct calls calls[MESHES];         /* of device 0 in the last step */
 };
 
 static void measure_serial(struct bench_step *b, struct gemm *g, struct pace *p, int round)
@@ -188,7 +208,7 @@ static enum error_code bench_rounds(struct bench_step *b, const char *program, c
             if (measure_now() > start + b->seconds) break;
             if (!takes(b, c, i)) continue;
             time_left_show(&line, (round + (double)(i + 1) / (MESHES + 1)) / b->rounds, "measuring", "");
-            const double s = train_seconds(program, b, &mesh[i], err);
+            const double s = train_seconds(program, b, &mesh[i], &p->calls[i], err);
             if (s < 0) return time_left_end(&line), err->code;
             p->meshed[i][round] = s, p->ratio[i][round] = s / p->step[round];
             if (mesh[i].data) p->beside[i][round] = s / p->meshed[i - 1][round];
@@ -249,6 +269,17 @@ static void show_table(const struct shown *w)
     } while (columns_again(&t));
 }
 
+static void show_calls(const struct pace *p)
+{
+    char what[64];
+    for (int i = 0; i < MESHES; i++) {
+        const double *n = p->calls[i].of;
+        if (p->rounds[i] == 0 || !p->calls[i].counted) continue;
+        say(stdout, 2, "%s: device 0 makes %.0f launches, %.0f products, %.0f copies, %.0f allocations, %.0f waits and "
+            "%.0f lookups in a step", name_of(&mesh[i], what, sizeof what), n[0], n[1], n[2], n[3], n[4], n[5]);
+    }
+}
+
 /* Rounds that the time was too short for. */
 static void show_what_is_missing(const struct shown *w, const struct model_config *c)
 {
@@ -263,13 +294,15 @@ static void show_what_is_missing(const struct shown *w, const struct model_confi
     else if (whole < b->rounds) say(stdout, 0, "--seconds %g: %d of %d rounds", b->seconds, whole, b->rounds);
 }
 
-static void json_row(cJSON *rows, const char *what, const double *seconds, int rounds)
+static void json_row(cJSON *rows, const char *what, const double *seconds, int rounds, const struct calls *calls)
 {
     cJSON *row = cJSON_CreateObject();
     cJSON_AddStringToObject(row, "what", what);
     cJSON_AddNumberToObject(row, "median_seconds", measure_median_of(seconds, rounds));
     cJSON_AddNumberToObject(row, "least_seconds", least(seconds, rounds));
     cJSON_AddNumberToObject(row, "rounds", rounds);
+    cJSON *counts = calls && calls->counted ? cJSON_AddObjectToObject(row, "calls") : NULL;
+    for (int i = 0; i < CALLS && counts; i++) cJSON_AddNumberToObject(counts, call_name[i], calls->of[i]);
     cJSON_AddItemToArray(rows, row);
 }
 
@@ -285,10 +318,11 @@ static enum error_code write_json(const struct shown *w, const struct model_conf
     cJSON_AddNumberToObject(root, "flops", w->flops);
     cJSON_AddNumberToObject(root, "gemm_flops_per_second", w->rate);
     cJSON *rows = cJSON_AddArrayToObject(root, "rows");
-    json_row(rows, "one device, ref/", w->p->step, w->p->rounds_alone);
+    json_row(rows, "one device, ref/", w->p->step, w->p->rounds_alone, NULL);
     for (int i = 0; i < MESHES; i++)
         if (w->p->rounds[i] > 0)
-            json_row(rows, name_of(&mesh[i], what, sizeof what), w->p->meshed[i], w->p->rounds[i]);
+            json_row(rows, name_of(&mesh[i], what, sizeof what), w->p->meshed[i], w->p->rounds[i],
+                     &w->p->calls[i]);
     const enum error_code e = fail_about(err, json_write(w->b->json, root, err), "--json");
     cJSON_Delete(root);
     return e;
@@ -305,6 +339,7 @@ static enum error_code show(const struct bench_step *b, const struct model_confi
         say(stdout, 0, "gemm %d cubed, %s, backend %s: %.2f ms, at least %.2f; %.1f GFLOP/s", GEMM_SIZE, b->dtype,
             b->backend, 1e3 * gemm, 1e3 * least(p->gemm, p->rounds_alone), w.rate / 1e9);
         show_table(&w);
+        show_calls(p);
         show_what_is_missing(&w, c);
     }
     return b->json ? write_json(&w, c, err) : OK;
@@ -342,7 +377,7 @@ static enum error_code bench_step(struct bench_step *b, const char *program, str
 enum error_code bench_step_topic(int argc, char **argv, int *status, struct error *err)
 {
     struct bench_step b = { .model = "11m", .backend = "cpu", .dtype = "fp32", .runs = 2, .rounds = 9,
-                            .devices = 8, .seconds = 50 };
+                            .devices = 8, .seconds = 50, .limit = 300 };
     int batch = 0;
     bool help;
     (void)status;
@@ -356,6 +391,8 @@ enum error_code bench_step_topic(int argc, char **argv, int *status, struct erro
           .help = "rounds over all rows; the median is shown" },
         { "--seconds", "N", OPTION_DOUBLE, &b.seconds, .min = 0, .max = 1e6,
           .help = "time for all rounds: none begins that would end later; what was measured by then is shown" },
+        { "--run-limit", "SECONDS", OPTION_DOUBLE, &b.limit, .min = 0.1, .max = 1e6,
+          .help = "until a run of a mesh that does not end is stopped, and named with what it waits for" },
         { "--devices", "N", OPTION_INT, &b.devices, .min = 1, .max = 8, .help = "of a mesh at most" },
         { "--backend", "NAME", OPTION_STRING, &b.backend,
           .help = "what computes, in the rows of meshes and in the matrix product; `orrery list backends`" },

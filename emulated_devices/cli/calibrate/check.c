@@ -58,7 +58,7 @@ static enum error_code calibrate(struct check *c, int at, struct error *err)
     snprintf(devices, sizeof devices, "%d", meshes[at].devices);
     const char *const words[] = { a->program, "calibrate", "--devices", devices, "--dtype", a->dtype, "--quiet",
                                   "--out", c->cluster[at], a->quick ? "--quick" : NULL, NULL };
-    return run_aside(words, err);
+    return run_aside(words, 0, err);
 }
 
 /* ---- runs -------------------------------------------------------------------------------------------------------- */
@@ -94,7 +94,7 @@ static enum error_code run(struct check *c, struct row *r, struct error *err)
                                    "--cluster", c->cluster[r->mesh - meshes], "--data", c->text, "--json",
                                    c->result };
     for (int i = 0, n = OWN; r->mesh->words[i]; i++) words[n++] = r->mesh->words[i];
-    const enum error_code e = run_aside(words, err);
+    const enum error_code e = run_aside(words, 0, err);
     return e ? e : read_steps(r, c->result, err);
 }
 
