@@ -62,8 +62,14 @@ static void reduce(struct device *d, enum reduction how, enum dtype t, void *int
 {
     static const enum cuda_reduction as[] = { [SUM] = CUDA_SUM, [AVERAGE] = CUDA_SUM, [PRODUCT] = CUDA_PRODUCT,
                                               [MAX] = CUDA_MAX, [MIN] = CUDA_MIN };
+    const size_t bytes = (size_t)n * dtype_size(t);
     if (n == 0) return;
-    if (!number(t) || !on_gpu(into) || !on_gpu(from)) return generic_reduce(d, how, t, into, from, n);
+    if (!number(t) || !on_gpu(into)) return generic_reduce(d, how, t, into, from, n);
+    if (!on_gpu(from)) {                        /* what a device of this machine sent, where it is */
+        void *there = scratch(bytes);
+        must(cudaMemcpy(there, from, bytes, cudaMemcpyHostToDevice), "reduce");
+        from = there;
+    }
     cuda_reduce(t, as[how], into, from, n);
     must(cudaGetLastError(), "reduce");
 }
