@@ -4,24 +4,35 @@
 #include "program.h"
 #include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 
 static const char *const place_name[] = { "attention", "mlp", "probabilities" };
 static unsigned char *kept[MOST_LAYERS][PLACES], *kept_tokens;
 
-static void replace(unsigned char **mask, const char *name)
+/* rows: of a sequence. */
+static void replace(unsigned char **mask, const char *name, bool turn, int rows, int cols)
 {
     free(*mask);
     *mask = golden_bytes(name);
+    if (!turn) return;
+    const size_t n = (size_t)rows * cols;
+    unsigned char *read = *mask;
+    *mask = malloc(n * (size_t)m.B);
+    if (*mask == NULL) exit(1);
+    for (int b = 0; b < m.B; b++) memcpy(*mask + b * n, read + turned(b) * n, n);
+    free(read);
 }
 
 void masks_of_step(int t)
 {
     char name[64];
+    const bool turn = IS(MASKS_TURN_LATER) && t % 2 == 0;
     if (m.rate == 0) return;
-    snprintf(name, sizeof name, "mask/%d/embedding", t), replace(&kept_tokens, name);
+    snprintf(name, sizeof name, "mask/%d/embedding", t), replace(&kept_tokens, name, turn, m.S, m.D);
     for (int l = 0; l < m.L; l++)
         for (int p = 0; p < PLACES; p++)
-            snprintf(name, sizeof name, "mask/%d/h.%d.%s", t, l, place_name[p]), replace(&kept[l][p], name);
+            snprintf(name, sizeof name, "mask/%d/h.%d.%s", t, l, place_name[p]),
+                replace(&kept[l][p], name, turn, p == PROBABILITIES ? m.H * m.S : m.S, p == PROBABILITIES ? m.S : m.D);
 }
 
 static float times(bool keeps) { return !keeps ? 0 : IS(DROPOUT_UNSCALED) ? 1 : 1 / (1 - m.rate); }
@@ -36,6 +47,7 @@ float branch_dropped(float x, int l, enum drop p, struct at at)
     if (m.rate == 0) return x;
     int row = at.row, i;
     if (IS(MASK_OF_FIRST) && p == AFTER_ATTENTION) row -= at.first_row;
+    if (IS(MASKS_TAKE_TURNS) && p == AFTER_ATTENTION) row = turned(row / m.S) * m.S + row % m.S;
     if (IS(MASK_OF_LAYER) && p == AFTER_ATTENTION) l = 0;
     i = row * m.D + at.col;
     if (IS(MASK_SHIFTED) && p == AFTER_MLP) i = (i + 1) % (m.N * m.D);

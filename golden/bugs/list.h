@@ -64,6 +64,7 @@ BUG(BRANCH_GRADIENT_HALF, "branch-half", "gpt2", "", "3bh", "", "grad/h.1.mlp.ou
 
 /* Dropout. */
 BUG(MASK_OF_FIRST, "mask-of-first", "dropout", "dp 2", "3bh", "", "act/h.1.mid", "each of 2 parts of the batch has the mask of the first", "each copy drops by the mask of the first")
+BUG(MASKS_TAKE_TURNS, "masks-take-turns", "dropout", "dp 5", "3bh", "", "act/h.1.mid", "copies take turns: each of 5 has the mask of the next", "each copy drops by the mask of the next")
 BUG(MASK_OF_FIRST_HEADS, "mask-of-first-heads", "dropout", "tp 3", "3bh", "", "act/h.1.attn.heads", "each of 3 parts of the heads has the mask of the first", "each rank drops probabilities by the mask of the first rank's heads")
 BUG(MASK_SHIFTED, "mask-shifted", "dropout", "", "3bh", "", "act/h.1.out", "its mask is off by one", "an element has the mask of the next one")
 BUG(MASK_OF_LAYER, "mask-of-layer", "dropout", "", "3bh", "", "act/h.1.mid", "the mask of layer 0", "layer 1 drops by the mask of layer 0")
@@ -97,6 +98,7 @@ BUG(ROW_DROPPED, "row-dropped", "moe", "", "3bh", "", "act/h.1.mlp.out", "withou
 BUG(EXPERTS_TIMES_DP, "experts-not-divided", "moe", "dp 2", "3bh", "", "grad/model.layers.1.mlp.experts.0.gate_up_proj.weight grad/model.layers.1.mlp.experts.0.down_proj.weight", "= dp", "gradients of experts are summed over dp twice")
 
 /* The loss. */
+BUG(LABELS_TAKE_TURNS, "labels-take-turns", "gpt2", "dp 3", "3bh", "", "grad/logits loss", "copies take turns: each has the labels of the next", "each copy has the labels of the next")
 BUG(LABELS_SHIFTED, "labels-shifted", "gpt2", "", "3bh", "", "grad/logits loss", "labels are shifted by one", "labels are shifted once too often")
 BUG(IGNORED_COUNTED, "ignored-counted", "gpt2", "", "3bh", "", "grad/logits loss", "ignored labels count", "an ignored label counts as label 0")
 BUG(MEAN_OF_ROWS, "mean-of-rows", "llama", "", "3bh", "", "grad/logits loss", "divided by all rows", "the sum divided by all tokens, those without label too")
@@ -127,6 +129,8 @@ BUG(SUM_BACK_FIRST_TWICE, "tp-back-twice", "gpt2", "tp 3", "3bh", "", "grad/h.1.
 BUG(DP_SUM_MISSING, "dp-missing", "gpt2", "dp 2", "3bh", "", "grad/h.1.mlp.c_fc.weight", "a part of a sum: without sequences 3, 4 of 5", "a gradient is not summed over dp")
 BUG(DP_AVERAGED_TWICE, "dp-averaged", "llama", "dp 2", "3bh", "", "grad/model.layers.1.mlp.gate_up_proj.weight", "= 1/dp", "a gradient is divided by dp once too often")
 BUG(DP_SUMMED_TWICE, "dp-twice", "gpt2", "dp 2", "3bh", "", "grad/h.1.mlp.c_fc.weight", "= dp", "a gradient is summed over dp twice")
+BUG(INPUTS_TAKE_TURNS, "inputs-take-turns", "llama", "dp 3", "3bh", "", "act/embedding", "copies take turns: each of 3 has the rows of the next", "each copy embeds the tokens of the next")
+BUG(SHARDS_TAKE_TURNS, "shards-take-turns", "gpt2", "dp 3", "3bh", "", "grad/h.1.mlp.c_fc.weight", "copies take turns: of 3 flat shards each is where the next belongs", "of three shards of a gradient each is put where the next belongs")
 BUG(OTHER_RANKS_HALF, "dp-other-half", "gpt2", "dp 2", "3bh", "", "grad/h.1.mlp.c_fc.weight", "another rank's piece: of 2 flat shards, 0 and 1 have changed places", "each rank has the half of the gradient that the other owns")
 
 BUG(EXPERT_LEFT_OUT, "expert-left-out", "moe", "dp 2", "3bh", "", "grad/model.layers.1.mlp.experts.2.gate_up_proj.weight grad/model.layers.1.mlp.experts.2.down_proj.weight", "a part of a sum: without batch part 1 of 2", "one expert's gradients are not summed over dp")
@@ -162,6 +166,9 @@ BUG(ADAM_EPS_BEFORE, "adam-eps-before", "llama", "", "3bh", "", "OPT/1/weight/",
 BUG(MASTER_ROUNDED, "master-rounded", "gpt2", "", "bh", "", "OPT/2/weight/", "begins at the rounded weight", "a step begins at the rounded weight, not at its master; fp32 has none")
 BUG(ONE_NOT_STEPPED, "not-stepped", "gpt2", "", "3bh", "", "OPT/1/weight/", "stale: it is not stepped", "two matrices are not stepped")
 BUG(WEIGHTS_STALE, "weights-stale", "gpt2", "", "3bh", "", "OPT/2/grad/", "stale weights: it is what the weights that step 1 began with give", "the second pass has the weights of the first")
+BUG(BATCH_STALE, "batch-stale", "llama", "", "3bh", "", "OPT/2/grad/", "stale: it is what the batch of step 1 gives", "the second step has the batch of the first")
+BUG(INPUTS_TURN_LATER, "inputs-turn-later", "gpt2", "dp 2", "3bh", "", "OPT/2/grad/", "copies take turns: in step 2 each of them has the inputs of the next", "in every second step each copy has the tokens of the next, and its own labels")
+BUG(MASKS_TURN_LATER, "masks-turn-later", "dropout", "dp 5", "3bh", "", "OPT/2/grad/", "copies take turns: in step 2 each of them has the masks of the next", "in every second step each copy drops by the masks of the next")
 BUG(GRADIENT_STALE, "gradient-stale", "llama", "", "3bh", "", "OPT/2/grad/", "stale: it is that of step 1", "the second step has the gradients of the first")
 BUG(GRADIENT_HALF_LATER, "gradient-half-later", "gpt2", "", "3bh", "", "OPT/2/grad/", "expected times 0.5", "all gradients but the first step's are halved")
 BUG(GRADIENT_ADDED_TO_OLD, "gradient-not-zeroed", "gpt2", "", "3bh", "", "OPT/2/grad/", "that of step 1 has been added to it", "gradients of the step before are not cleared")

@@ -23,6 +23,13 @@ static struct cut cuts[5][MOST_RANKS];
 
 static int begin_of(int n, int parts, int i) { return n / parts * i + (i < n % parts ? i : n % parts); }
 
+int turned(int sequence)
+{
+    int d = 0;
+    while (begin_of(m.B, set.dp, d + 1) <= sequence) d++;
+    return (begin_of(m.B, set.dp, (d + 1) % set.dp) + sequence - begin_of(m.B, set.dp, d)) % m.B;
+}
+
 static void extend(struct cut *c, int from, int to)
 {
     while (from < to) c->at[c->count++] = from++;
@@ -141,12 +148,15 @@ static enum bug only_in(int l, int layer)
 
 /* ---- forward ----------------------------------------------------------------------------------------------------- */
 
+/* Row n of the batch. */
+static int token_at(int n) { return ids[IS(INPUTS_TAKE_TURNS) ? turned(n / m.S) * m.S + n % m.S : n]; }
+
 static void embed(int r)
 {
     const int token = embedding_of(), position = param_of(-1, "wpe.weight");
     for (int i = 0; i < rows_of(r) * m.D; i++) {
         const int n = (rank[r].first + first_of(r)) * m.S + i / m.D, s = IS(POSITIONS_SHIFTED) ? n % m.S + 1 : n % m.S;
-        const float x = param[token].w[ids[n] * m.D + i % m.D];
+        const float x = param[token].w[token_at(n) * m.D + i % m.D];
         A(r, m.L, EMBEDDING)[i] = embedding_dropped(stored(m.llama ? x : x + param[position].w[s * m.D + i % m.D]), n, i % m.D);
     }
 }
@@ -335,7 +345,7 @@ static void embed_back(int r)
     for (int i = 0; i < rows_of(r) * m.D; i++) {
         const int n = (rank[r].first + first_of(r)) * m.S + i / m.D;
         const float d = embedding_dropped(G(r, m.L, EMBEDDING)[i], n, i % m.D);
-        float *to = &rank[r].dw[token][ids[n] * m.D + i % m.D];
+        float *to = &rank[r].dw[token][token_at(n) * m.D + i % m.D];
         if (!IS(TIED_MISSING)) *to = IS(REPEATED_TOKEN_OVERWRITTEN) ? d : *to + d;
         if (position >= 0) rank[r].dw[position][n % m.S * m.D + i % m.D] += d;
     }
@@ -368,6 +378,16 @@ static void exchange_halves(float *x, int n)
     }
 }
 
+/* Three shards, each where the next belongs. */
+static void turn_shards(float *x, int n)
+{
+    float last[4096];
+    const int part = n / 3;
+    memcpy(last, x + 2 * part, (size_t)part * sizeof *x);
+    memmove(x + part, x, 2 * (size_t)part * sizeof *x);
+    memcpy(x, last, (size_t)part * sizeof *x);
+}
+
 static void sum_over_dp(int t, int p)
 {
     const int n = cut_of(param[p].row_axis, param[p].rows, t)->count * cut_of(param[p].col_axis, param[p].cols, t)->count;
@@ -382,8 +402,10 @@ static void sum_over_dp(int t, int p)
         if (IS(GRADIENT_IN_16_BITS) && here) sum = round_to(set.format == FP32 ? BF16 : set.format, sum);
         for (int d = 0; d < set.dp; d++) rank[d * set.tp + t].dw[p][i] = sum;
     }
-    for (int d = 0; d < set.dp; d++)
-        if (IS(OTHER_RANKS_HALF) && here) exchange_halves(rank[d * set.tp + t].dw[p], n);
+    for (int d = 0; d < set.dp && here; d++) {
+        if (IS(OTHER_RANKS_HALF)) exchange_halves(rank[d * set.tp + t].dw[p], n);
+        if (IS(SHARDS_TAKE_TURNS)) turn_shards(rank[d * set.tp + t].dw[p], n);
+    }
 }
 
 /* Each rank along tp has its heads' part of the gradient of their norms. */

@@ -115,6 +115,7 @@ double loss(float *d_logits, const float *logits, const int *labels, int rows, i
 
 extern int *ids, *labels;               /* of the current step */
 void ranks_make(void);
+int turned(int sequence);               /* which one has its place if each copy begins where the next should */
 void pass(bool dump);                   /* forward, backward; fills loss_now and the gradients of the ranks */
 void gradients_join(void);              /* sums over dp, and param[].g */
 extern double loss_now, balance_now;

@@ -145,6 +145,16 @@ static void stale_gradients(int t)
     }
 }
 
+/* Tokens of a step: each copy has those of the next. */
+static void turn(int *tokens)
+{
+    int *was = malloc((size_t)m.N * sizeof *was);
+    if (was == NULL) exit(1);
+    memcpy(was, tokens, (size_t)m.N * sizeof *was);
+    for (int i = 0; i < m.N; i++) tokens[i] = was[turned(i / m.S) * m.S + i % m.S];
+    free(was);
+}
+
 void train(void)
 {
     int *const all_ids = golden_tokens("ids"), *const all_labels = golden_tokens("labels");
@@ -156,7 +166,10 @@ void train(void)
     if (by.adam) by.beta1 = number("beta1"), by.beta2 = number("beta2"), by.eps = number("eps");
     for (int t = 1; t <= m.steps; t++) {
         masks_of_step(t);
-        ids = all_ids + (t - 1) * m.N, labels = all_labels + (t - 1) * m.N;
+        const int at = (IS(BATCH_STALE) && t == 2 ? t - 2 : t - 1) * m.N;
+        ids = all_ids + at, labels = all_labels + at;
+        if (IS(INPUTS_TURN_LATER) && t % 2 == 0) turn(ids);
+        if (IS(LABELS_TAKE_TURNS)) turn(labels);
         pass(t == 1);
         unscale();
         if (IS(CLIP_OF_COPY) || IS(NORM_OF_COPY)) clip_before_sum((float)by.clip);

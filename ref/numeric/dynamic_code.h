@@ -1,19 +1,19 @@
 /* dynamic_code.h -- numbers as 8-bit codes of a table whose steps grow with the number, and a factor for each block.
  *
  * The table has seven decades below 1: decade i = 0 .. 6 ends at 10^(i-6) and begins at a tenth of that; it is cut into
- * 2^i equal parts if numbers have signs, 2^(i+1) if not, and the middle of each part is a value (with signs its negative,
- * too).  0 and 1 make it 256.  So 1 has a code and -1 has none: the least value is -0.993.
+ * 2^i equal parts if numbers have signs, 2^(i+1) if not, and the middle of each part is a value (with signs its
+ * negative, too).  0 and 1 make it 256.  So 1 has a code and -1 has none: the least value is -0.993.
  *
  *   factor  the largest |x| of a block of DYNAMIC_BLOCK numbers; the last block of a tensor may be shorter
- *   code    of the value nearest to x / factor; half way between two, the even code.  With signs, a negative number that
- *           is nearest to 0 has the code of the largest negative value: no number loses its sign
+ *   code    of the value nearest to x / factor; half way between two, the even code.  With signs, a negative number
+ *           that is nearest to 0 has the code of the largest negative value: no number loses its sign
  *   value   table[code] factor
  *
  * Source  bitsandbytes 0.47.0: functional.py (create_dynamic_map), csrc/kernels.cu (quantize_2D, and
- *         kOptimizerStatic8bit2StateBlockwise for signs and blocks).  T. Dettmers et al., "8-bit optimizers via block-wise
- *         quantization", arXiv:2110.02861
- * Differs there x / factor is a GPU's approximate quotient, which can move a number near the middle of two values to the
- *         other one
+ *         kOptimizerStatic8bit2StateBlockwise for signs and blocks).  T. Dettmers et al., "8-bit optimizers via
+ *         block-wise quantization", arXiv:2110.02861
+ * Differs there x / factor is a GPU's approximate quotient, which can move a number near the middle of two values to
+ *         the other one
  */
 #ifndef ORRERY_DYNAMIC_CODE_H
 #define ORRERY_DYNAMIC_CODE_H
@@ -29,7 +29,8 @@ struct dynamic_table {
     float middle[DYNAMIC_CODES - 1];        /* between a value and the next */
 };
 
-/** The table of numbers with signs, or of numbers that are not negative.  Its values are the released ones, bit for bit. */
+/** The table of numbers with signs, or of numbers that are not negative; its values are the released ones, bit for
+ *  bit. */
 struct dynamic_table dynamic_table_of(bool has_signs);
 
 /**

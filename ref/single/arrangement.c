@@ -1,4 +1,5 @@
-/* arrangement.c -- right numbers in wrong places: transposed, shifted, permuted, another rank's, left from before.
+/* arrangement.c -- right numbers in wrong places: transposed, shifted, permuted, another rank's, taken in turns, left
+ * from before.
  *
  * A line is a row or a column.  For each line of the result the right line that is nearest to it is found; if these
  * explain the result, their order is described.
@@ -165,12 +166,44 @@ static void try_vector(struct suspect *p, double *y)
     }
 }
 
+/* Each copy of the model has the rows of the next, or of the one before. */
+static void try_turns(struct suspect *p, double *y)
+{
+    const struct single *s = p->s;
+    const int copies = s->source.copies;
+    if (copies < 2 || p->rows != s->N) return;
+    for (int by = 1; by >= (copies > 2 ? -1 : 1); by -= 2) {
+        for (int64_t r = 0; r < p->rows; r++) {
+            const int64_t from = part_turned(s->batch.B, copies, by, r / s->batch.S) * s->batch.S + r % s->batch.S;
+            memcpy(y + r * p->cols, p->want + from * p->cols, (size_t)p->cols * sizeof *y);
+        }
+        if (suspect_explained(p, y, "copies take turns: each of %d has the rows of the %s", copies,
+                              by > 0 ? "next" : "one before"))
+            return;
+    }
+}
+
+/* Each of three or more flat shards is where the next, or the one before, belongs.  @return whether it is so. */
+static bool try_turned_shards(struct suspect *p, int64_t parts, double *y)
+{
+    const int64_t n = p->count / parts;
+    for (int64_t by = 1; parts > 2 && by < parts; by += parts - 2) {
+        memcpy(y, p->want, (size_t)p->count * sizeof *y);
+        for (int64_t a = 0; a < parts; a++)
+            memcpy(y + a * n, p->want + (a + by) % parts * n, (size_t)n * sizeof *y);
+        if (suspect_explained(p, y, "copies take turns: of %lld flat shards each is where the %s belongs",
+                              (long long)parts, by == 1 ? "one before" : "next"))
+            return true;
+    }
+    return false;
+}
+
 /* Shards of the flat tensor: rotated, or one where another belongs. */
 static void try_shards(struct suspect *p, double *y)
 {
     for (int64_t parts = 2; parts <= 8; parts++) {
         const int64_t n = p->count / parts;
-        if (p->count < 16) return;
+        if (p->count < 16 || try_turned_shards(p, parts, y)) return;
         for (int64_t a = 0; a < parts; a++)
             for (int64_t b = 0; b < parts; b++) {
                 if (a == b) continue;
@@ -214,6 +247,7 @@ void suspect_arrangement(struct suspect *p)
     const struct tensor t = single_new(p->s, p->rows, p->cols);
     if (p->s->failed) return;
     try_left_over(p, numbers(t));
+    if (p->words[0] == 0) try_turns(p, numbers(t));
     if (p->words[0]) return;
     try_transposed(p, numbers(t)), try_vector(p, numbers(t));
     try_lines(p, &(struct lines){ p->cols, p->rows, 1, p->cols, "columns" }, numbers(t));

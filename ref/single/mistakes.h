@@ -8,13 +8,14 @@
  *     mistakes of an operation   the tables mistakes_*.c: scores without scale, eps outside the root, ...
  *     masks of dropout           mistakes_mask.c: of any operation that drops, or is behind one
  *     mistakes of any result     diagnose.c: zeros, factors, a summand lost, sums in a narrow format;
- *                                arrangement.c: rows, columns or heads in other places
+ *                                arrangement.c: rows, columns or heads in other places, copies that take turns
  */
 #ifndef ORRERY_SINGLE_MISTAKES_H
 #define ORRERY_SINGLE_MISTAKES_H
 
 #include "ref/single/parts.h"
 #include "ref/single/shares.h"
+#include "ref/single/turns.h"
 
 /* What a pass gives with mistake `which` of its table; tensor_none if it cannot have it. */
 typedef struct tensor single_mistaken(struct single *, const struct single_node *, int which);

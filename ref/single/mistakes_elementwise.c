@@ -189,15 +189,12 @@ enum {
     ON_2, ON_3, ON_4, ON_8, OTHER_LAYERS
 };
 
-static int64_t begin_of(int64_t n, int parts, int i) { return n / parts * i + (i < n % parts ? i : n % parts); }
-
 /* Where a token stands. */
 static int64_t position_of(const struct single *s, const struct turned *t, int64_t row)
 {
-    int part = 0;
     if (t->on == 0) return row % s->batch.S + t->shift;
-    while (begin_of(s->batch.B, t->on, part + 1) <= row / s->batch.S) part++;
-    return row - begin_of(s->batch.B, t->on, part) * s->batch.S;
+    const int part = part_with(s->batch.B, t->on, row / s->batch.S);
+    return row - part_begin(s->batch.B, t->on, part) * s->batch.S;
 }
 
 static struct tensor rotate(struct single *s, struct tensor X, int layer, const struct turned *t, double sign)

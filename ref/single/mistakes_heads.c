@@ -43,14 +43,12 @@ static const struct single_mistake forward_table[] = {
     { 0 }
 };
 
-static int64_t begin_of(int64_t n, int parts, int i) { return n / parts * i + (i < n % parts ? i : n % parts); }
-
 /* The gradient of the weights from the heads of rank k of so many. */
 static struct tensor weight_of_part(struct single *s, struct tensor X, struct tensor dY, int parts, int k)
 {
     const struct model_config *c = s->config;
-    const int64_t ld = tensor_cols(X), A = c->A, group = c->H / c->K, from = begin_of(c->K, parts, k),
-                  to = begin_of(c->K, parts, k + 1);
+    const int64_t ld = tensor_cols(X), A = c->A, group = c->H / c->K, from = part_begin(c->K, parts, k),
+                  to = part_begin(c->K, parts, k + 1);
     const struct tensor dw = single_new(s, 1, 2 * A);
     for (int64_t i = 0; !s->failed && i < tensor_count(X); i++) {
         const int64_t head = i % ld / A, kv = head < c->H ? head / group : head - c->H;

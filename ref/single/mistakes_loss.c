@@ -5,13 +5,14 @@
 
 enum divisor { LABELS, ROWS, ONE };
 
-struct variant { int shift; bool ignored, smoothed; enum divisor by; int means; };
+struct variant { int shift, turn; bool ignored, smoothed; enum divisor by; int means; };
 
-/* means: the batch in so many parts, each with its own mean; negative: only the first of the parts. */
+/* means: the batch in so many parts, each with its own mean; negative: only the first of the parts.  turn: each copy of
+ * the model has the labels of the one so much further. */
 static const struct variant variants[] = {
     { .shift = 1 }, { .shift = -1 }, { .ignored = true }, { .smoothed = true }, { .by = ROWS }, { .by = ONE },
     { .means = 2 }, { .means = 3 }, { .means = 4 }, { .means = 5 }, { .means = 8 },
-    { .means = -2 }, { .means = -3 }, { .means = -4 },
+    { .means = -2 }, { .means = -3 }, { .means = -4 }, { .turn = 1 }, { .turn = -1 },
 };
 enum {
     NEXT,
@@ -27,26 +28,26 @@ enum {
     MEANS_8,
     FIRST_2,
     FIRST_3,
-    FIRST_4
+    FIRST_4,
+    TURN_NEXT,
+    TURN_BEFORE
 };
 
 static const double SMOOTH = 0.1;
 
 static int label_of(const struct single *s, const struct variant *v, int64_t row)
 {
-    const int64_t at = row + v->shift;
+    const int64_t S = s->batch.S, at = v->turn ? part_turned(s->batch.B, s->source.copies, v->turn, row / S) * S + row % S
+                                               : row + v->shift;
     const int32_t label = s->batch.labels[at < 0 ? 0 : at < s->N ? at : row];
     return label < 0 && v->ignored ? 0 : label;
 }
 
-static int64_t begin_of(int64_t n, int parts, int i) { return n / parts * i + (i < n % parts ? i : n % parts); }
-
 /* The part of the batch that a row is in: sequences [from, to). */
 static void part_of(const struct single *s, int parts, int64_t row, int64_t *from, int64_t *to)
 {
-    int k = 0;
-    while (begin_of(s->batch.B, parts, k + 1) <= row / s->batch.S) k++;
-    *from = begin_of(s->batch.B, parts, k), *to = begin_of(s->batch.B, parts, k + 1);
+    const int k = part_with(s->batch.B, parts, row / s->batch.S);
+    *from = part_begin(s->batch.B, parts, k), *to = part_begin(s->batch.B, parts, k + 1);
 }
 
 static double counted(const struct single *s, const struct variant *v, int64_t from, int64_t to)
@@ -78,6 +79,7 @@ static double log_sum(const double *x, int64_t V)
 
 static bool cannot(const struct single *s, const struct variant *v)
 {
+    if (v->turn && s->source.copies < (v->turn > 0 ? 2 : 3)) return true;
     return (v->means > 0 ? v->means : -v->means) > s->batch.B;
 }
 
@@ -132,6 +134,8 @@ static struct tensor input(struct single *s, const struct single_node *n, int wh
     { "the first of 2 parts of the batch only", make, FIRST_2 }, \
     { "the first of 3 parts of the batch only", make, FIRST_3 }, \
     { "the first of 4 parts of the batch only", make, FIRST_4 }, \
+    { "copies take turns: each has the labels of the next", make, TURN_NEXT }, \
+    { "copies take turns: each has the labels of the one before", make, TURN_BEFORE }, \
     { 0 } }
 
 static const struct single_mistake forward_table[] = LOSS(forward), input_table[] = LOSS(input);

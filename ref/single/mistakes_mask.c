@@ -2,21 +2,14 @@
  * the mask changed (single_mask).
  *
  * A copy of the model, and a rank along tp with some of the heads, draw the mask of the first if all draw from the same
- * place of the same stream.
+ * place of the same stream; and that of the next if ranks are counted otherwise.
  */
 #include "ref/single/mistakes.h"
 #include <stdio.h>
 #include <string.h>
 
-static int64_t begin_of(int64_t n, int parts, int64_t i) { return n / parts * i + (i < n % parts ? i : n % parts); }
-
 /* The place of i in its part. */
-static int64_t in_first(int64_t n, int parts, int64_t i)
-{
-    int64_t part = 0;
-    while (begin_of(n, parts, part + 1) <= i) part++;
-    return i - begin_of(n, parts, part);
-}
+static int64_t in_first(int64_t n, int parts, int64_t i) { return i - part_begin(n, parts, part_with(n, parts, i)); }
 
 /* The heads of which a mask has rows: one of activations. */
 static int64_t heads_of(const struct single *s, struct tensor m)
@@ -35,6 +28,9 @@ static int64_t source(const struct single *s, const struct tensor m, int64_t i)
     case MASK_ROW_SHIFTED: return (i + c->by * cols + n) % n;
     case MASK_OF_FIRST_COPY:
         return (in_first(s->batch.B, c->by, sequence) * H + head) * S * cols + at;
+    case MASK_OF_NEXT_COPY: case MASK_OF_COPY_BEFORE:
+        return (part_turned(s->batch.B, c->by, c->kind == MASK_OF_NEXT_COPY ? 1 : -1, sequence) * H + head) * S * cols +
+               at;
     case MASK_OF_FIRST_HEADS: {
         const int64_t group = s->config->H / s->config->K, first = in_first(s->config->K, c->by, head / group) * group;
         return (sequence * H + first + head % group) * S * cols + at;
@@ -106,6 +102,11 @@ void suspect_masks(struct suspect *p, const struct single_term *t, double *y)
     if (c->dropout_residual == 0 && c->dropout_embedding == 0 && c->dropout_attention == 0) return;
     for (size_t k = 0; k < sizeof all / sizeof *all && !p->s->failed; k++)
         try_change(p, t, (struct mask_change){ all[k].kind, all[k].by }, all[k].words, y);
+    const int copies = p->s->source.copies;
+    if (copies > 1) try_change(p, t, (struct mask_change){ MASK_OF_NEXT_COPY, copies },
+                               "copies take turns: each of %d has the mask of the next", y);
+    if (copies > 2) try_change(p, t, (struct mask_change){ MASK_OF_COPY_BEFORE, copies },
+                               "copies take turns: each of %d has the mask of the one before", y);
     for (size_t k = 0; k < sizeof parts / sizeof *parts && !p->s->failed; k++) {
         if (parts[k] <= p->s->batch.B)
             try_change(p, t, (struct mask_change){ MASK_OF_FIRST_COPY, parts[k] },

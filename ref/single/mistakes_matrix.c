@@ -140,15 +140,13 @@ void suspect_parts(struct suspect *p, const struct tensor part[], int n, const c
     suspect_explained(p, y, "%s", words);
 }
 
-static int64_t begin_of(int64_t n, int parts, int i) { return n / parts * i + (i < n % parts ? i : n % parts); }
-
 /* How the columns of a product's input are cut into parts: each of its matrices, by units such as heads. */
 struct cut { int64_t size[3], unit; int matrices, parts; };
 
 /* The first column of a part of a matrix, from the matrix's first. */
 static int64_t first_of(const struct cut *c, int k, int part)
 {
-    return c->unit * begin_of(c->size[k] / c->unit, c->parts, part);
+    return c->unit * part_begin(c->size[k] / c->unit, c->parts, part);
 }
 
 /* The columns of a part, the rest 0; the numbers are those of part `other`. */

@@ -90,8 +90,6 @@ static struct tensor constant_sum(struct single *s, const struct single_node *n,
     return dx;
 }
 
-static int64_t begin_of(int64_t n, int parts, int i) { return n / parts * i + (i < n % parts ? i : n % parts); }
-
 /* How often the tokens [from, to) choose each expert, in all layers.  @return layers. */
 static int64_t count_choices(struct single *s, int64_t from, int64_t to, double *count)
 {
@@ -122,8 +120,8 @@ static struct tensor balance_of_parts(struct single *s, const struct single_node
     const int64_t E = tensor_cols(p.r.logits);
     const struct tensor dx = single_new(s, s->N, E);
     for (int k = 0; k < parts && single_going(s); k++) {
-        const int64_t from = begin_of(s->batch.B, parts, k) * s->batch.S,
-                      to = begin_of(s->batch.B, parts, k + 1) * s->batch.S;
+        const int64_t from = part_begin(s->batch.B, parts, k) * s->batch.S,
+                      to = part_begin(s->batch.B, parts, k + 1) * s->batch.S;
         double d[MOST_EXPERTS];
         const int64_t layers = count_choices(s, from, to, d);
         const double rows = (double)((to - from) * layers);
@@ -266,7 +264,7 @@ static void try_batch(struct suspect *p, const struct single_node *n, enum singl
         struct tensor part[MOST_PARTS];
         const int parts = tried[t], used = s->used;
         for (int k = 0; k < parts; k++)
-            part[k] = weight_of_tokens(s, n, begin_of(B, parts, k) * S, begin_of(B, parts, k + 1) * S);
+            part[k] = weight_of_tokens(s, n, part_begin(B, parts, k) * S, part_begin(B, parts, k + 1) * S);
         if (single_going(s)) suspect_parts(p, part, parts, "batch part", y);
         single_release(s, used);
     }
@@ -365,7 +363,7 @@ static void try_dropped(struct suspect *p, const struct single_node *n, double *
 /* The columns of part k of a matrix, the rest 0. */
 static struct tensor some_columns(struct single *s, struct tensor t, int parts, int k)
 {
-    const int64_t cols = tensor_cols(t), from = begin_of(cols, parts, k), to = begin_of(cols, parts, k + 1);
+    const int64_t cols = tensor_cols(t), from = part_begin(cols, parts, k), to = part_begin(cols, parts, k + 1);
     const struct tensor out = single_new(s, tensor_rows(t), cols);
     for (int64_t i = 0; !s->failed && i < tensor_count(t); i++)
         numbers(out)[i] = i % cols >= from && i % cols < to ? numbers(t)[i] : 0;

@@ -29,6 +29,7 @@ enum mask_kind {
     MASK_UNSCALED, MASK_TWICE,                  /* what is kept is divided by 1 - rate not at all, or twice */
     MASK_SHIFTED, MASK_ROW_SHIFTED,             /* that of the element, or row, `by` further */
     MASK_OF_FIRST_COPY, MASK_OF_FIRST_HEADS,    /* each of `by` parts, of the batch or the heads, has the first's */
+    MASK_OF_NEXT_COPY, MASK_OF_COPY_BEFORE,     /* each of `by` parts of the batch has another's */
     MASK_OF_STEP, MASK_OF_LAYER                 /* number `by` */
 };
 struct mask_change { enum mask_kind kind; int by; };

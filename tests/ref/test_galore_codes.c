@@ -1,6 +1,6 @@
 /* GaLore with moments as 8-bit codes: table, codes and steps compared with the released code
- * (golden/make_galore_codes.py).  Where a projected matrix starts from the stored R and P, moments must be equal bit for
- * bit; weights, to the rounding of a product.
+ * (golden/make_galore_codes.py).  Where a projected matrix starts from the stored R and P, moments must be equal bit
+ * for bit; weights, to the rounding of a product.
  * tier: check
  */
 #include "ref/io/safetensors.h"
@@ -126,8 +126,8 @@ static void expect_weight(const char *which, int64_t t, const struct followed *x
         const double bound = (double)(t * (x->p.r + 16)) * dtype_unit(F32) * size;
         const double off = fabs(tensor_get(x->w, i) - tensor_get(want, i));
         if (!(off <= bound))
-            fail_msg("%s: weight after step %lld, element %lld is %.9g; the released code has %.9g, %.2g off; the bound "
-                     "is %.2g", which, (long long)t, (long long)i, tensor_get(x->w, i), tensor_get(want, i), off,
+            fail_msg("%s: weight after step %lld, element %lld is %.9g; the released code has %.9g, %.2g off; the "
+                     "bound is %.2g", which, (long long)t, (long long)i, tensor_get(x->w, i), tensor_get(want, i), off,
                      bound);
     }
 }
