@@ -27,8 +27,8 @@ struct golden_request {
  * @param g  config, seed, steps, B, S, ids, labels (checked: batch.h), micros and every_step are used.  With dropout in
  *      the config, step t drops by dropout_seed(seed, t).
  * @param[out] tensors  computed ones in the file.
- * @return OK; ERR_PLAN if the file could not hold what the model does: a router with a bias that moves, microbatches
- *      of a mixture, dropout beside a shortcut; ERR_DIVERGED, naming the first tensor that is not finite; ERR_FILE,
+ * @return OK; ERR_PLAN if the file could not hold what the model does: microbatches of a mixture, dropout beside a
+ *      shortcut; ERR_DIVERGED, naming the first tensor that is not finite; ERR_FILE,
  *      ERR_FORMAT, ERR_MEMORY.  A failure leaves no new file, and an older one as it was.
  */
 enum error_code golden_make(const struct golden *g, const struct golden_request *, int *tensors, struct error *);

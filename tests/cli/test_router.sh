@@ -23,6 +23,28 @@ test_resumed() {
     run train --model half --data "$text" --steps 1 --dtype fp64 --check ref;   expect_status 0; expect_out '^OK: '
 }
 
+# What training samples at its end is what `orrery sample` draws from the checkpoint, with the biases that its steps have moved.
+test_sample() {
+    seq -s ' ' 3000 | tr -d '\n' >line
+    run train --model mixtral-tiny --router noaux-tc --router-speed 1 --data line --steps 6 --batch 4 --seq 16 --seed 7 --sample 40 --save kept
+    expect_status 0
+    sed -n '/^sample /,/^$/p' "$place/out" | sed -n '2,$s/^    //p' | tr -d '\n' >of_training
+    grep -qE '^\[[0-9 ]+\]' of_training || complain "no sample: $(cat of_training)"
+    run sample --model kept --prompt "$(sed -E 's/^\[([^]]*)\].*/\1/' of_training)" --tokens 40 --temperature 0.8 --top-p 1 --seed 7
+    expect_status 0
+    [ "$(sed 's/^\[//; s/\]//' of_training)" = "$(tr -d '\n' <"$place/out")" ] || complain "the sample of training is not that of the checkpoint: $(cat of_training)"
+}
+
+# A golden file has where biases begin; they move with its steps, as those of devices do.
+test_golden() {
+    make_text
+    run golden make --out moved.safetensors --model deepseek-v3-tiny --text "$text" --sequences 2 --tokens 5 --steps 3 --optimizer sgd --keep last
+    expect_status 0
+    grep -aq 'start/model.layers.1.mlp.gate.e_score_correction_bias' moved.safetensors || complain 'moved.safetensors has no biases'
+    run train --check moved.safetensors --optimizer sgd --dtype fp64 --dp 2;       expect_status 0; expect_out '^OK: '
+    run golden moved.safetensors;                                   expect_status 0
+}
+
 test_refusals() {
     run train --model tiny --router sigmoid;        expect_status 2; expect_error '--router sigmoid: is for mixtures of experts'
     run train --model mixtral-tiny --router sigmo;  expect_status 2; expect_error 'did you mean sigmoid'
@@ -35,4 +57,4 @@ test_logits_that_are_not_finite() {
     expect_error 'step [234]: the loss is nan, first in the router of layer 0, in row 0 of the batch: training diverged'
 }
 
-run_tests test_choices test_resumed test_refusals test_logits_that_are_not_finite
+run_tests test_choices test_resumed test_sample test_golden test_refusals test_logits_that_are_not_finite

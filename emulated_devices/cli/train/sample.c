@@ -4,6 +4,7 @@
 #include "ref/text/generate.h"
 #include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 
 #define TEMPERATURE 0.8
 enum { PROMPT = 16 };
@@ -78,6 +79,9 @@ enum error_code print_sample(struct trainer *t, const struct train_data *data, i
     for (int i = 0; i < model_param_count(&config) && !e; i++)
         collect_model(t, i, t->comm->rank == 0 ? m.w[i] : tensor_none);
     if (t->comm->rank == 0) {
+        if (!e && t->routers.bias)
+            memcpy(m.router_bias, t->routers.bias,
+                   (size_t)(config.L * mixture_columns(&config.mixture)) * sizeof *m.router_bias);
         if (!e) e = validation_loss(&m, &t->plan, data, validation, err);
         if (!e && bytes > 0) e = write_text(&m, data, bytes, t->plan.seed, out, err);
         if (m.params) transformer_close(&m);
