@@ -37,7 +37,8 @@ struct dynamic_table dynamic_table_of(bool has_signs);
  * The code of a number of a block.
  * @param table     of numbers with the signs that x can have.
  * @param x         the number.
- * @param quotient  x / factor, rounded as the caller computes; NaN, of a block of zeros, has the code 0, and with signs 255.
+ * @param quotient  x / factor, rounded as the caller computes; NaN, of a block of zeros, has the code 0, and with signs
+ *                  255.
  */
 uint8_t dynamic_code(const struct dynamic_table *table, double x, double quotient);
 

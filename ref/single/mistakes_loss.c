@@ -37,8 +37,8 @@ static const double SMOOTH = 0.1;
 
 static int label_of(const struct single *s, const struct variant *v, int64_t row)
 {
-    const int64_t S = s->batch.S, at = v->turn ? part_turned(s->batch.B, s->source.copies, v->turn, row / S) * S + row % S
-                                               : row + v->shift;
+    const int64_t S = s->batch.S, B = s->batch.B,
+                  at = v->turn ? part_turned(B, s->source.copies, v->turn, row / S) * S + row % S : row + v->shift;
     const int32_t label = s->batch.labels[at < 0 ? 0 : at < s->N ? at : row];
     return label < 0 && v->ignored ? 0 : label;
 }

@@ -6,7 +6,10 @@
 #include <stdint.h>
 
 /** Where part k of n begins; the first parts have one more if n does not divide. */
-static inline int64_t part_begin(int64_t n, int parts, int k) { return n / parts * k + (k < n % parts ? k : n % parts); }
+static inline int64_t part_begin(int64_t n, int parts, int k)
+{
+    return n / parts * k + (k < n % parts ? k : n % parts);
+}
 
 /** The part that i is in. */
 static inline int part_with(int64_t n, int parts, int64_t i)

@@ -14,8 +14,7 @@
  * @param name   "adamw/2/grad/wte.weight".
  * @param bound  norm over norm.
  * @return out: "stale: it is that of step 1", "stale weights: ...", "copies take turns: ..."; empty if it is none, or
- *         no such gradient, or cannot
- *         be read.
+ *         no such gradient, or cannot be read.
  */
 const char *stale_describe(char *out, size_t size, const struct golden *, const struct actual *, const char *name,
                            double bound);
