@@ -8,12 +8,42 @@ prove() {                                       # prove WORDS...: `orrery course
     expect_status 0; expect_silent; expect_no_out 'WRONG'
 }
 
-# In `make test` one wrong solution of each lesson; `make verify` has all, of other variants of the course too.
+# In `make test` one wrong solution of a lesson in C, a text and one of kernels; `make verify` has all, of other variants of the course too.
 test_wrong_solutions_lose_points() {
     local l
-    if [ "$TIER" != verify ]; then prove --mutants 1; else prove; prove --variant 1; prove --variant 2026 --mutants 4; fi
+    if [ "$TIER" != verify ]; then prove --mutants 1 --lessons 3,11,19; return; fi
+    prove --variant 1; prove --variant 2026 --mutants 4; prove
     for l in $lessons; do expect_out "^$l\$"; done
     [ "$(grep -c 'ok     solution\|^  skip ' "$place/out")" = "$(wc -w <<<"$lessons")" ] || complain 'a lesson is missing'
+}
+
+# Lessons of kernels need a C++ compiler.
+gradable=1-20
+type "${CXX:-c++}" >/dev/null 2>&1 || gradable=1-18
+
+# Points of every lesson, on open inputs.
+test_skeletons_and_solutions() {
+    local l
+    run course --student student --teacher teacher; expect_status 0
+    run grade student --lessons $gradable --json nothing.json; expect_status 3; expect_out '^0 of [0-9]+ points$'
+    for l in $lessons; do [ "${l%%_*}" -gt "${gradable#*-}" ] || grep -q "\"$l\"" nothing.json || complain "$l is not graded"; done
+    run grade teacher/solutions --lessons $gradable; expect_status 0; expect_out '^([0-9]+) of \1 points$'; expect_no_out 'warning:'
+}
+
+# The same file, the same report, byte for byte: skeletons, solutions, and solutions of another variant, of which some checks fail.
+test_reports_of_all_lessons_are_the_same_each_time() {
+    local what how
+    run course --student student --teacher teacher; expect_status 0
+    mkdir elsewhere; echo 'a secret' >secret
+    for what in 'student 0' 'teacher/solutions 0' 'teacher/solutions 1'; do
+        how="${what% *} --variant ${what#* } --lessons $gradable --secret secret"
+        # shellcheck disable=SC2086  # its words have no blanks
+        run grade $how --json 1.json --junit 1.xml
+        # shellcheck disable=SC2086
+        TMPDIR=$PWD/elsewhere OMP_NUM_THREADS=1 run grade $how --json 2.json --junit 2.xml
+        cmp 1.json 2.json && cmp 1.xml 2.xml || complain "two reports of $what differ"
+        [ "$what" = 'teacher/solutions 0' ] || grep -q '"failed"' 1.json || complain "$what: nothing fails"
+    done
 }
 
 # gcc, clang and sanitizers agree.  From 19 on lessons have kernels, which CXX compiles.
@@ -59,6 +89,6 @@ test_no_solution_is_given_away() {
     done
 }
 
-every=(test_other_compilers)
+every=(test_other_compilers test_reports_of_all_lessons_are_the_same_each_time)
 [ "$TIER" = verify ] || every=()
-run_tests test_wrong_solutions_lose_points test_pages test_no_solution_is_given_away "${every[@]}"
+run_tests test_wrong_solutions_lose_points test_skeletons_and_solutions test_pages test_no_solution_is_given_away "${every[@]}"

@@ -75,8 +75,8 @@ static void same(struct trial *r, int d, double want, const char *how)
     const double got = r->device[d].real;
     if (got == want) return;
     const long long n = r->device[d].number[0];
-    trial_fails(r, "device %d: the sum of its %lld number%s is %.9g%s, and %s it should be %.9g; the difference is %.3g",
-                d, n, n == 1 ? "" : "s", got, trial_meaning(got), how, want, got - want);
+    trial_fails(r, "device %d: the sum of its %lld number%s is %.9g%s, and %s it should be %.9g; the difference is "
+                "%.3g", d, n, n == 1 ? "" : "s", got, trial_meaning(got), how, want, got - want);
 }
 
 #define VECTOR(r, d) ((const float *)(r)->device[d].buffer[0].data)
@@ -135,8 +135,8 @@ static void check_errors(struct judge *j)
         const double got = r->device[d].real;
         if (!(fabs(got - S) <= most))
             trial_fails(r, "device %d: the sum of its %lld numbers is %.9g, exactly it is %.9g; the difference is "
-                      "%.3g, and may be %.3g (one after another gives %.3g)", d, (long long)LENGTH(r, d), got, S, got - S,
-                      most, (double)forward(VECTOR(r, d), LENGTH(r, d)) - S);
+                      "%.3g, and may be %.3g (one after another gives %.3g)", d, (long long)LENGTH(r, d), got, S,
+                      got - S, most, (double)forward(VECTOR(r, d), LENGTH(r, d)) - S);
     }
     if (r) trial_close(r);
 }

@@ -19,8 +19,8 @@ static bool expect_of(struct trial *r, int d, int i, int owner, const float give
         if (got[e] == given[owner][e]) continue;
         for (int o = 0; o < r->devices; o++)
             if (memcmp(got, given[o], sizeof *got * (size_t)n) == 0)
-                return trial_fails(r, "device %d has the numbers of device %d in %s, and should have those of device %d", d,
-                                   o, what, owner);
+                return trial_fails(r, "device %d has the numbers of device %d in %s, and should have those of device "
+                                   "%d", d, o, what, owner);
         return trial_expect_floats(r, d, i, given[owner], n, what);
     }
     return true;
@@ -38,7 +38,7 @@ static void fill(struct judge *j, struct trial *r, int d, int i, int64_t n, enum
 
 static int modulo(int i, int P) { return (i % P + P) % P; }
 
-/* ---- shift ----------------------------------------------------------------------------------------------------------- */
+/* ---- shift ------------------------------------------------------------------------------------------------------- */
 
 /* Try many shifts; after each, look at the results, or at what was sent. */
 static void try_shifts(struct judge *j, bool meets, bool sent)
@@ -73,7 +73,7 @@ static void check_shift(struct judge *j) { try_shifts(j, false, false); }
 static void check_shift_meets(struct judge *j) { try_shifts(j, true, false); }
 static void check_shift_sent(struct judge *j) { try_shifts(j, false, true); }
 
-/* ---- swap_pairs ------------------------------------------------------------------------------------------------------ */
+/* ---- swap_pairs -------------------------------------------------------------------------------------------------- */
 
 enum look { AT_RESULTS, AT_SENT, AT_MEMORY, AT_TIME };
 
@@ -104,7 +104,7 @@ static void check_swap_meets(struct judge *j) { try_swaps(j, true, AT_RESULTS); 
 static void check_swap_sent(struct judge *j) { try_swaps(j, false, AT_SENT); }
 static void check_swap_memory(struct judge *j) { try_swaps(j, false, AT_MEMORY); }
 
-/* ---- running_sum ----------------------------------------------------------------------------------------------------- */
+/* ---- running_sum ------------------------------------------------------------------------------------------------- */
 
 static float want[WORKER_MOST_DEVICES][MOST], other[WORKER_MOST_DEVICES][MOST];
 
@@ -127,8 +127,8 @@ static void expect_sum(struct trial *r, int d, int64_t n, int step)
                     "which end does the line begin?", d, step > 0 ? d : 0, step > 0 ? r->devices - 1 : d, low, high);
     for (int o = 0; o < r->devices; o++)
         if (memcmp(got, given[o], bytes) == 0)
-            trial_fails(r, "device %d has the numbers of device %d alone in x, and should have the sum of devices %d to "
-                        "%d", d, o, low, high);
+            trial_fails(r, "device %d has the numbers of device %d alone in x, and should have the sum of devices %d "
+                        "to %d", d, o, low, high);
     trial_expect_floats(r, d, 0, want[d], n, "x");
 }
 
@@ -152,8 +152,8 @@ static void try_sums(struct judge *j, bool meets, enum look look)
                                           d != last ? "one message of 4n" : "it is the last");
                 }
                 if (look == AT_TIME)
-                    trial_expect_time(r, (*W - 1) * (10000000 + 80 * n), "(W-1) messages one after another, 10 us + 4n/50 "
-                                      "GB/s each");
+                    trial_expect_time(r, (*W - 1) * (10000000 + 80 * n), "(W-1) messages one after another, 10 us + "
+                                      "4n/50 GB/s each");
             }
             trial_close(r);
         }

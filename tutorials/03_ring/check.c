@@ -1,6 +1,7 @@
 /* Lesson 03. */
 #include "emulated_devices/course/lesson.h"
 #include "emulated_devices/device/interval.h"
+#include <math.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -34,10 +35,12 @@ static void sum_round_the_ring(const struct judge *j, int W, int64_t n)
     }
 }
 
-/* ---- what is tried ----------------------------------------------------------------------------------------------------- */
+/* ---- what is tried ----------------------------------------------------------------------------------------------- */
 
 enum what { SCATTER, GATHER, REDUCE };
 enum look { AT_RESULTS, AT_SENT, AT_MEMORY, AT_TIME };
+
+#define UNFINISHED -1e30f
 
 /* The numbers of a device at first: its own, or for the gather the finished block and nothing else. */
 static void fill(struct judge *j, struct trial *r, enum what what, int d, int64_t n, int i)
@@ -51,27 +54,61 @@ static void fill(struct judge *j, struct trial *r, enum what what, int d, int64_
     const struct interval own = block_at(n, r->devices, owned(j, d, r->devices));
     for (int64_t e = own.first; e < interval_end(own); e++) want[e] = x[e];
     for (int64_t e = 0; e < n; e++)
-        if (e < own.first || e >= interval_end(own)) x[e] = -1e30f;
+        if (e < own.first || e >= interval_end(own)) x[e] = UNFINISHED;
 }
 
-/* Which block of the result is wrong, by its number. */
-static bool expect_block(struct trial *r, int d, int b, int64_t n)
+/* Whether a block is the sum of some devices' numbers, but for rounding.  some: a bit for each. */
+static bool is_sum_of(const float *got, struct interval block, int W, unsigned some)
+{
+    for (int64_t e = block.first; e < interval_end(block); e++) {
+        double sum = 0, sizes = 0;
+        for (int d = 0; d < W; d++) {
+            if (some >> d & 1) sum += (double)given[d][e];
+            sizes += fabs((double)given[d][e]);
+        }
+        if (!(fabs((double)got[e] - sum) <= 0x1p-20 * sizes)) return false;
+    }
+    return true;
+}
+
+/* " has the numbers of device 0 1", as the page's picture has them; "": of no such sum. */
+static void name_devices(const float *got, struct interval block, int W, char *to, size_t size)
+{
+    const unsigned all = (1u << W) - 1;
+    size_t used = 0;
+    to[0] = 0;
+    for (unsigned some = 1; some < all; some++) {
+        if (!is_sum_of(got, block, W, some)) continue;
+        used = (size_t)snprintf(to, size, ", with the numbers of device");
+        for (int d = 0; d < W; d++)
+            if (some >> d & 1) used += (size_t)snprintf(to + used, size - used, " %d", d);
+        snprintf(to + used, size - used, " alone");
+        return;
+    }
+    if (is_sum_of(got, block, W, all)) snprintf(to, size, ", the sum of all devices, but added in another order");
+}
+
+/* Which block of the result is wrong, by its number, and what is in it instead. */
+static bool expect_block(struct trial *r, int d, int b, int64_t n, bool sums)
 {
     const struct interval block = block_at(n, r->devices, b);
     const float *got = (const float *)r->device[d].buffer[0].data;
-    for (int64_t e = block.first; e < interval_end(block); e++)
-        if (memcmp(&got[e], &want[e], sizeof *got) != 0)
-            return trial_fails(r, "device %d: block %d (elements %lld to %lld) is wrong: x[%lld] is %.9g and should be "
-                               "%.9g", d, b, (long long)block.first, (long long)interval_end(block) - 1, (long long)e,
-                               (double)got[e], (double)want[e]);
-    return true;
+    char what[120] = "";
+    int64_t e = block.first;
+    while (e < interval_end(block) && memcmp(&got[e], &want[e], sizeof *got) == 0) e++;
+    if (e == interval_end(block)) return true;
+    if (sums) name_devices(got, block, r->devices, what, sizeof what);
+    else if (got[e] == UNFINISHED) snprintf(what, sizeof what, ", and has not arrived");
+    return trial_fails(r, "device %d: block %d (elements %lld to %lld) is wrong%s: x[%lld] is %.9g and should be %.9g",
+                       d, b, (long long)block.first, (long long)interval_end(block) - 1, what, (long long)e,
+                       (double)got[e], (double)want[e]);
 }
 
 static void expect_results(struct judge *j, struct trial *r, enum what what, int64_t n)
 {
     for (int d = 0; d < r->devices && !j->failed; d++)
         for (int b = 0; b < r->devices && !j->failed; b++)
-            if (what != SCATTER || b == owned(j, d, r->devices)) expect_block(r, d, b, n);
+            if (what != SCATTER || b == owned(j, d, r->devices)) expect_block(r, d, b, n, what != GATHER);
 }
 
 /* Every block but one leaves a device in each half. */
@@ -100,7 +137,7 @@ static void expect_sent(struct judge *j, struct trial *r, enum what what, int64_
 static void expect_memory(struct judge *j, struct trial *r, enum what what, int64_t n)
 {
     for (int d = 0; d < r->devices && !j->failed; d++)
-        trial_expect_peak(r, d, what == GATHER || r->devices == 1 ? 0 : 4 * (uint64_t)block_at(n, r->devices, 0).count,
+        trial_expect_peak(r, d, what == GATHER ? 0 : 4 * (uint64_t)block_at(n, r->devices, 0).count,
                           what == GATHER ? "blocks can be received where they belong" : "4 ceil(n/W)");
 }
 
@@ -120,8 +157,8 @@ static void try_ring(struct judge *j, enum what what, bool meets, enum look look
                 if (look == AT_SENT) expect_sent(j, r, what, n);
                 if (look == AT_MEMORY) expect_memory(j, r, what, n);
                 if (look == AT_TIME)
-                    trial_expect_time(r, 2 * (*W - 1) * (10000000 + 80 * (n / *W)), "2(W-1) steps of 10 us + 4 n/W bytes at "
-                                      "50 GB/s");
+                    trial_expect_time(r, 2 * (*W - 1) * (10000000 + 80 * (n / *W)), "2(W-1) steps of 10 us + 4 n/W "
+                                      "bytes at 50 GB/s");
             }
             trial_close(r);
         }
@@ -148,7 +185,8 @@ const struct lesson lesson_03_ring = {
         { 1, "scatter", "reduce-scatter: one block of sums on each device", 6, check_scatter,
           { "Draw three devices with three blocks each.  Which block must be the last to arrive at device 0?",
             "What arrives in a step is passed on in the next one: give of step s+1 is take of step s.",
-            "Count back from the last step: the block that a device finishes is the one that arrives last." } },
+            "Count back from the last step: the block that a device finishes is the one that arrives last.",
+            "ring.h says to which side devices send, and which block device r finishes: not as in the picture." } },
         { 1, "scatter-sent", "reduce-scatter: W-1 messages, every block but one", 3, check_scatter_sent,
           { "Each message is one block; blocks can differ by one element: block_of(n, W, i).count." } },
         { 1, "scatter-memory", "reduce-scatter: memory for one block", 2, check_scatter_memory,

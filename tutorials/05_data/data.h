@@ -35,8 +35,8 @@ static inline void backward(struct model *m, int i)
 }
 
 /** Put parameters into buckets, from the last one to parameter 0.  A parameter goes into the open bucket
- *  {CLOSE: unless that would then have more than `most` numbers: then it is the first of a new one.|and if that then has
- *  `most` numbers or more it is closed: the next parameter is the first of a new one.}
+ *  {CLOSE: unless that would then have more than `most` numbers: then it is the first of a new one.|and if that then
+ *  has `most` numbers or more it is closed: the next parameter is the first of a new one.}
  *  bucket[i] becomes the number of parameter i's bucket; that of the last parameter is 0.
  *  Returns how many buckets there are. */
 int make_buckets(const int64_t *count, int parameters, int64_t most, int *bucket);

@@ -60,7 +60,8 @@ static float wanted(const struct judge *j, int W, int64_t n, int64_t k)
         for (int i = 0; i < M; i++) {
             const int m = judge_choice(j, "ORDER") == 1 ? M - 1 - i : i;
             if (device[d].labels[m] == 0) continue;
-            const volatile float part = (k < n ? device[d].means[m][k] : device[d].loss[m]) * (float)device[d].labels[m];
+            const float mean = k < n ? device[d].means[m][k] : device[d].loss[m];
+            const volatile float part = mean * (float)device[d].labels[m];
             own += part, labels += (float)device[d].labels[m];
         }
         sum = d == 0 ? own : sum + own;
@@ -182,6 +183,6 @@ const struct lesson lesson_06_accumulation = {
         { 3, "clip", "the norm of the whole gradient, and the clipped gradient", 2, check_clip,
           { "The norm returned is that before clipping.",
             "The factor is rounded to float once; then each number is multiplied by it.",
-            "Squares and their sum are double; accumulation.h says where most / norm is changed a little, and where not." } },
+            "Squares and their sum are double; accumulation.h says where most / norm is changed, and where not." } },
     },
 };

@@ -188,10 +188,11 @@ static void look_at_third(struct judge *j, struct trial *r, const struct layers 
     }
     if (look != AT_SENT || j->failed) return;
     const int64_t numbers = 3 * l->n - (kept ? l->of[l->count - 1] : 0);
-    if (expect_calls(r, 3 * l->count - kept, kept ? "for each layer 2 all_gather, but 1 for the last, and a reduce_scatter"
-                                                  : "for each layer 2 all_gather and a reduce_scatter"))
-        expect_together(r, 4 * (uint64_t)numbers * (uint64_t)(W - 1), kept ? "3 (W-1) 4 n, less an all_gather of the last "
-                                                                            "layer" : "3 (W-1) 4 n");
+    if (expect_calls(r, 3 * l->count - kept,
+                     kept ? "for each layer 2 all_gather, but 1 for the last, and a reduce_scatter"
+                          : "for each layer 2 all_gather and a reduce_scatter"))
+        expect_together(r, 4 * (uint64_t)numbers * (uint64_t)(W - 1),
+                        kept ? "3 (W-1) 4 n, less an all_gather of the last layer" : "3 (W-1) 4 n");
 }
 
 static void try_third(struct judge *j, enum look look)
@@ -234,7 +235,7 @@ const struct lesson lesson_07_zero = {
           { "Without sharing a parameter takes 2 + 2 + 12 = 16 bytes.  Which of these does stage 1 share?",
             "What is shared takes 1/W of its bytes, the rest all of them." } },
         { 2, "zero1", "several steps with shared states, to the bit", 4, check_first,
-          { "Which numbers of the gradient does a device need to update its block?  How are they summed with least bytes?",
+          { "Which numbers of the gradient does a device need for its block?  How are they summed with least bytes?",
             "reduce_scatter(g, gradient, sum, n) leaves block g->rank of the sum, from sum[0] on.",
             "v has only this device's block: v[0] belongs to weights[own.start].",
             "all_gather takes a block from a place of its own: copy it there first." } },

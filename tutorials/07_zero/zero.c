@@ -55,7 +55,8 @@ static float *gather(const struct group *g, const struct shared_model *m, int l)
     return weights;
 }
 
-static void update(const struct group *g, const struct optimizer *o, struct shared_model *m, int l, const float *gradient)
+static void update(const struct group *g, const struct optimizer *o, struct shared_model *m, int l,
+                   const float *gradient)
 {
     const int64_t count = block_of(m->count[l], g->size, g->rank).count, place = block_place(g, m, l);
     float *sum = allocate(sizeof *sum * (size_t)count);

@@ -17,8 +17,8 @@
 struct optimizer { float rate, beta; };
 
 /** Bytes of a device for a model of so many parameters, as the ZeRO paper counts them (arXiv:1910.02054): 2 for a
- *  weight, 2 for its gradient, 12 for the optimizer's states.  stage 0: nothing is shared; 1: states; 2: and gradients; 3: and
- *  weights.  Blocks of parameters / W, also if that is not a whole number. */
+ *  weight, 2 for its gradient, 12 for the optimizer's states.  stage 0: nothing is shared; 1: states; 2: and
+ *  gradients; 3: and weights.  Blocks of parameters / W, also if that is not a whole number. */
 double zero_memory(double parameters, int W, int stage);
 
 /* ---- ZeRO-1: states are shared ----------------------------------------------------------------------------------- */

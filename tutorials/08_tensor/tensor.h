@@ -2,7 +2,8 @@
  *
  * All devices call a function together.  A matrix is stored row after row.  Where n columns, rows or heads are shared
  * by W devices,
- * {LAYOUT: device r has block_of(n, W, r) of them|they are dealt like cards: device r has numbers r, r + W, r + 2W, ..}.
+ * {LAYOUT: device r has block_of(n, W, r) of them|they are dealt like cards: device r has numbers r, r + W, r + 2W,
+ * ..}.
  * n need not be a multiple of W; with n < W some devices have none.
  */
 #ifndef TENSOR_H

@@ -56,7 +56,9 @@ static struct trial *prepare(struct judge *j, const char *function, int W, const
 
 static struct shape shape(struct judge *j, int i)
 {
-    static const struct shape usual[] = { { .T = 6, .V = 101 }, { .T = 3, .V = 5 }, { .T = 6, .V = 64, .large = true } };
+    static const struct shape usual[] = {
+        { .T = 6, .V = 101 }, { .T = 3, .V = 5 }, { .T = 6, .V = 64, .large = true }
+    };
     struct shape s = usual[i];
     if (j->hidden) s.T = (int)judge_draw(j, 3, ROWS), s.V = judge_draw(j, 2, COLUMNS);
     return s;
@@ -111,8 +113,8 @@ static double whole_loss(const struct shape *s)
     return labelled(s) ? sum / labelled(s) : 0;
 }
 
-/* Rounding of the sum of V exponentials in fp32, of each of them (expf: 2 units at most), of their quotient and of what is
- * subtracted from it. */
+/* Rounding of the sum of V exponentials in fp32, of each of them (expf: 2 units at most), of their quotient and of what
+ * is subtracted from it. */
 static double allowed(const struct shape *s, double size) { return (double)(s->V + 8) * 0x1p-24 * size; }
 
 static void expect_loss(struct trial *r, const struct shape *s)
@@ -198,7 +200,7 @@ const struct lesson lesson_10_vocabulary = {
             "all_gather(g, max, all, T * W) puts device d's T numbers at all[d * T].",
             "Which number is a maximum of no columns, so that it never wins?  -INFINITY." } },
         { 2, "loss", "the mean over all rows with a label", 4, check_loss,
-          { "log p[label] = (logit[label] - max) - log of the sum of exp(logit - max).  Which parts does a device have?",
+          { "log p[label] = (logit[label] - max) - log of the sum of exp(logit - max).  What of it does a device have?",
             "Only one device has the label's column; the others add 0.",
             "exp(10000) is infinite, exp(10000 - max) is not.  All devices must subtract the same maximum." } },
         { 2, "gradient", "each device's columns of the gradient", 4, check_gradient,

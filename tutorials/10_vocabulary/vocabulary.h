@@ -2,8 +2,8 @@
  *
  * The last layer's outputs, the logits, have a column for each of the V tokens of the vocabulary.
  * {LAYOUT: Device r has the columns of block_of(V, W, r).|Device r has columns r, r + W, r + 2W, .., dealt like cards.}
- * `own` is the number of its columns, which may be 0.  logits and gradient have a row for each of T positions of the text, and `own`
- * numbers in a row.
+ * `own` is the number of its columns, which may be 0.  logits and gradient have a row for each of T positions of the
+ * text, and `own` numbers in a row.
  */
 #ifndef VOCABULARY_H
 #define VOCABULARY_H

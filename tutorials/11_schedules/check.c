@@ -96,8 +96,8 @@ static void check_span(struct judge *j, const struct task *t, struct even_times 
     if (!take(j, t, &s)) return;
     if (schedule_time_evenly(&timing, &s, each, NULL) != OK) abort();
     if (timing.span > want) {
-        judge_fails(j, "%s: with F %lld, I %lld, W %lld and %lld for a message it takes %lld, a bubble of %.1f %%; %lld "
-                    "is asked for: %s", t->name, (long long)each.forward, (long long)each.backward_input,
+        judge_fails(j, "%s: with F %lld, I %lld, W %lld and %lld for a message it takes %lld, a bubble of %.1f %%; "
+                    "%lld is asked for: %s", t->name, (long long)each.forward, (long long)each.backward_input,
                     (long long)each.backward_weight, (long long)each.communication, (long long)timing.span,
                     100 * timing.bubble, (long long)want, formula);
         draw(j, &s, each);
@@ -190,7 +190,7 @@ const struct lesson lesson_11_schedules = {
           { "In which order do the gradients arrive at a device?  Take them in the same order." } },
         { 2, "1f1b", "1f1b: device d holds at most 4 - d microbatches", 3, check_one,
           { "A forward keeps its activations until the backward of the same microbatch.",
-            "The last device can do B0 right after F0.  How many forwards has device 0 done when that gradient arrives?",
+            "The last device can do B0 right after F0.  How many forwards has device 0 done when its gradient comes?",
             "Device d begins with 4 - d forwards; then a backward and a forward in turn." } },
         { 2, "1f1b-time", "1f1b: no longer than gpipe", 2, check_one_time,
           { "With fewer forwards at the beginning a device waits.  Begin with exactly 4 - d of them." } },
@@ -199,7 +199,7 @@ const struct lesson lesson_11_schedules = {
             "sa0>1 on device 0 needs ra0<0 on device 1." } },
         { 3, "blocking", "messages: no deadlock if each send waits", 3, check_blocking,
           { "Two neighbours must not both send first.  Where do device 0 and 1 send to each other?",
-            "A device that has done F can first receive the gradient for its next B, and then send F's activations." } },
+            "After F a device can first receive the gradient for its next B, and then send F's activations." } },
         { 3, "messages-time", "messages: no longer than gpipe", 1, check_sent_time,
           { "One microbatch after the other needs no thought about messages, but takes long." } },
         { 4, "zero", "zero-bubble: a device holds at most 3 microbatches", 2, check_zero,

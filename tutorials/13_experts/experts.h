@@ -26,8 +26,9 @@ struct trip {
 
 /** Plan a trip for n choices.  Rows leave in the order of experts.  A device goes through its choices
  *  {DROP: from the first to the last|from the last to the first}; rows for an expert lie in that order, and when there
- *  are `capacity` of them, further choices of this expert are dropped.  capacity 0: there is no limit.  The devices tell
- *  each other how many rows will come: one all_to_all, of a number for each expert, which a float holds exactly. */
+ *  are `capacity` of them, further choices of this expert are dropped.  capacity 0: there is no limit.  The devices
+ *  tell each other how many rows will come: one all_to_all, of a number for each expert, which a float holds
+ *  exactly. */
 void plan_trip(const struct group *, int E, const int64_t *choice, int64_t n, int64_t capacity, struct trip *);
 
 /* ---- the experts ------------------------------------------------------------------------------------------------- */

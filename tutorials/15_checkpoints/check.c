@@ -254,8 +254,8 @@ static bool follow(struct trial *r, struct mesh then, int device, const struct w
             const struct read p = place[memory->number[filled]];
             if (p.file != a.file || p.from != a.from + k)
                 return trial_fails(r, "%s: number %lld of its memory is number %lld of file %lld; the plan reads "
-                                   "number %lld of file %lld", w.text, (long long)filled, (long long)p.from, (long long)p.file,
-                                   (long long)(a.from + k), file);
+                                   "number %lld of file %lld", w.text, (long long)filled, (long long)p.from,
+                                   (long long)p.file, (long long)(a.from + k), file);
         }
     }
     if (filled < memory->count)

@@ -98,6 +98,6 @@ const struct lesson lesson_17_plan = {
           { "Which attention scheme sends less?  What fits into a node?",
             "Of the time that nobody computes, which messages are waited for?  Those between nodes are the slow ones.",
             "Copies send gradients at the end, when nothing is left to hide them.  What could be sent earlier?",
-            "--zero 3 reduces each layer's gradients at once; --prefetch yes gathers the next layer's weights meanwhile." } },
+            "--zero 3 reduces each layer's gradients at once; --prefetch yes gathers the next weights meanwhile." } },
     },
 };

@@ -2,8 +2,8 @@
  *
  * Source   ZeRO-2 (arXiv:1910.02054) in groups of two, as MiCS (arXiv:2205.00119) has ZeRO-3
  * Shares   1 | 2 | 2
- * Sends    a reduce-scatter and an all-gather in pairs, an all-reduce of the halves across pairs: all of it follows from
- *          the three numbers (schemes/data/shards.h), as do memory and its prediction.
+ * Sends    a reduce-scatter and an all-gather in pairs, an all-reduce of the halves across pairs: all of it follows
+ *          from the three numbers (schemes/data/shards.h), as do memory and its prediction.
  *
  * A template for plug-ins (docs/plugins.md):
  *     orrery train --plugin half_states.c --dp 4 --data-parallel half-states --check ref
