@@ -61,8 +61,9 @@ static enum error_code parse(struct sample_options *o, int argc, char **argv, bo
         { 0 }
     };
     return parse_command("sample", "--model DIR|NAME --prompt TEXT [options]",
-                         "Let a model go on with a text, token by token, on one device. Each token takes a forward\n"
-                         "pass over all tokens before it: no keys and values are kept.",
+                         "Let a model go on with a text, token by token, on one device. Keys and values of the\n"
+                         "tokens so far are kept; not of parallel streams, of experts with a capacity, of LongRoPE\n"
+                         "beyond its first length: there each token takes a forward pass over all before it.",
                          argc - 2, argv + 2, table, help, err);
 }
 
@@ -192,6 +193,7 @@ static void add_summary(const struct speaker *s, const struct token_ids *ids, in
     cJSON_AddStringToObject(data, "seed", seed);
     cJSON_AddBoolToObject(data, "ended", ids->count - prompt < o->tokens);
     cJSON_AddNumberToObject(data, "seconds", seconds);
+    cJSON_AddNumberToObject(data, "tokens_per_second", (double)(ids->count - prompt) / seconds);
     free(text);
 }
 
@@ -210,8 +212,8 @@ static enum error_code speak(struct speaker *s, struct token_ids *ids, struct er
     if (e) return e;
     add_summary(s, ids, prompt, seconds);
     if (terminal_columns(stdout) > 0)
-        say(stdout, 0, "\n%lld tokens in %.1f s, each by a pass over all before it", (long long)(ids->count - prompt),
-            seconds);
+        say(stdout, 0, "\n%lld tokens in %.1f s: %.1f a second", (long long)(ids->count - prompt), seconds,
+            (double)(ids->count - prompt) / seconds);
     return OK;
 }
 

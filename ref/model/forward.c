@@ -52,7 +52,8 @@ static void attention_forward(struct transformer *m, int layer)
         op->rotary_forward(attended(m, layer), m->positions, rotary_of(m, layer), attention_of(m, layer));
         computed(m, "attn.rotated", layer, attended(m, layer), 2);
     }
-    op->attention_forward(a->att, a->lse, attended(m, layer), attention_of(m, layer));
+    if (m->past) past_attention(m, layer);
+    else op->attention_forward(a->att, a->lse, attended(m, layer), attention_of(m, layer));
     if (STREAMS(c) > 1) prefix_forward(m, layer);
     if (LATENT(c)) op->columns_move(a->narrow, a->att, latent_moves_of(c, c->H).result, false);
     computed(m, "attn.heads", layer, result_of_heads(m, layer), c->A + c->streams.prefix + m->S);
@@ -171,6 +172,7 @@ static void block_forward(struct transformer *m, int layer, struct tensor out)
 static enum error_code take_batch(struct transformer *m, const int32_t *ids, const int32_t *labels, struct error *err)
 {
     int32_t *const id = m->ids.data, *const position = m->positions.data, *const label = m->labels.data;
+    const int64_t before = m->past ? m->past->count : 0;
     m->counted = 0;
     for (int64_t n = 0; n < m->B * m->S; n++) {
         if (ids[n] < 0 || ids[n] >= m->config.V ||
@@ -178,7 +180,7 @@ static enum error_code take_batch(struct transformer *m, const int32_t *ids, con
             return fail(err, ERR_USAGE, "token %lld of the batch is %d, its label %d; the vocabulary is 0 to %lld",
                         (long long)n, (int)ids[n], (int)labels[n], (long long)m->config.V - 1);
         id[n] = ids[n];
-        position[n] = m->packed ? m->packed[n] : (int32_t)(n % m->S);
+        position[n] = m->packed ? m->packed[n] : (int32_t)(before + n % m->S);
         label[n] = labels[n];
         m->counted += labels[n] != IGNORE_LABEL;
     }

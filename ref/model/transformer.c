@@ -160,14 +160,14 @@ static bool make_backward(struct transformer *m, int64_t N)
 }
 
 /* M: rows of the residual stream. */
-static bool make_ends(struct transformer *m, int64_t M, int64_t N, int64_t S)
+static bool make_ends(struct transformer *m, int64_t M, int64_t N, int64_t turned)
 {
     const struct model_config *c = &m->config;
     const enum dtype t = m->ops->dtype, few = dtype_wide(t);
     return make(&m->ids, I32, M, 0) && make(&m->positions, I32, M, 0) && make(&m->labels, I32, N, 0) &&
            make(&m->mask, I32, N, 2) && make(&m->last, t, M, c->D) &&
-           (c->positions != POSITIONS_ROTARY || make(&m->rotary, few, S, rotary_table_width(c))) &&
-           (c->local_theta == 0 || make(&m->local_rotary, few, S, rotary_table_width(c))) &&
+           (c->positions != POSITIONS_ROTARY || make(&m->rotary, few, turned, rotary_table_width(c))) &&
+           (c->local_theta == 0 || make(&m->local_rotary, few, turned, rotary_table_width(c))) &&
            (c->logit_cap == 0 || make(&m->capped, t, N, c->V)) &&
            (c->norm != NORM_LAYER || make(&m->lnf_mean, few, M, 0)) && make(&m->lnf_rstd, few, M, 0) &&
            make(&m->lnf, t, M, c->D) && make(&m->logits, t, N, c->V) && make(&m->top, few, N, 0) &&
@@ -189,13 +189,18 @@ static bool make_streams(struct transformer *m, int64_t M, int64_t N, int64_t S)
     return ok;
 }
 
+/* Tokens for which the tables of positions are made. */
+static int64_t turned_tokens(const struct transformer *m, int64_t S) { return m->past ? m->past->room : S; }
+
 enum error_code transformer_make_buffers(struct transformer *m, int64_t B, int64_t S, struct error *err)
 {
-    if (B == m->B && S == m->S) return OK;
+    const bool turns = m->config.positions == POSITIONS_ROTARY;
+    if (B == m->B && S == m->S && (!turns || tensor_rows(m->rotary) == turned_tokens(m, S))) return OK;
     drop_buffers(m);
     const int64_t rows = STREAMS(&m->config) * B * S;
     const struct rotary local = model_local_rotary(&m->config);
-    bool ok = make_ends(m, rows, B * S, S) && make_backward(m, rows) && make_streams(m, rows, B * S, S);
+    bool ok = make_ends(m, rows, B * S, turned_tokens(m, S)) && make_backward(m, rows) &&
+              make_streams(m, rows, B * S, S);
     for (int64_t l = 0; ok && l < m->config.L; l++) ok = make_block(m, l, rows);
     for (int64_t l = m->config.L + 1; ok && l < block_count(&m->config); l++) ok = make_block(m, l, rows);
     if (!ok) {
@@ -203,7 +208,7 @@ enum error_code transformer_make_buffers(struct transformer *m, int64_t B, int64
         return fail(err, ERR_MEMORY, "the one-device model has no memory for %lld sequences of %lld tokens",
                     (long long)B, (long long)S);
     }
-    if (m->config.positions == POSITIONS_ROTARY) rotary_table(&m->config.rotary, m->rotary);
+    if (turns) rotary_table(&m->config.rotary, m->rotary);
     if (m->config.local_theta > 0) rotary_table(&local, m->local_rotary);
     m->B = B;
     m->S = S;

@@ -63,6 +63,8 @@ struct transformer {
                                                  * (sample_mask.h); NULL: a sequence is one sample */
     const bool *passes_by;                      /* [L*B] whether a sequence skips a layer (partial.h); NULL: none */
 
+    struct past *past;                          /* keys and values of the tokens before the batch's (past.h); NULL:
+                                                 * there are none */
     const int32_t *route;                       /* [L,N,k] the experts of each token, and which choices are dropped; an
                                                  * observer of the layer's router.logits may still change it.  NULL: by
                                                  * the router's rule and the capacity */

@@ -2,6 +2,7 @@
 #ifndef ORRERY_TRANSFORMER_PARTS_H
 #define ORRERY_TRANSFORMER_PARTS_H
 
+#include "ref/model/past.h"
 #include "ref/model/transformer.h"
 #include <stdio.h>
 
@@ -143,6 +144,11 @@ static inline struct tensor first_rows(struct tensor t, int64_t n)
     t.dim[0] = n;
     return t;
 }
+
+/* ---- past.c ------------------------------------------------------------------------------------------------------ */
+
+/* Attention of the new tokens of a layer to them and those that are kept. */
+void past_attention(struct transformer *, int layer);
 
 /* ---- latent.c: latent attention ---------------------------------------------------------------------------------- */
 

@@ -1,5 +1,6 @@
 #include "ref/text/generate.h"
 #include "ref/io/plain.h"
+#include "ref/model/past.h"
 #include "ref/numeric/philox.h"
 #include "ref/text/utf8.h"
 #include <stdlib.h>
@@ -7,13 +8,17 @@
 
 /* ---- tokens ------------------------------------------------------------------------------------------------------ */
 
-static enum error_code next_token(struct transformer *m, const int32_t *ids, int64_t length, const struct sampling *s,
-                                  int64_t number, double *p, int32_t *token, struct error *err)
+/* past: what the model keeps of the first ids, which are not computed again; NULL: nothing. */
+static enum error_code next_token(struct transformer *m, struct past *past, const int32_t *ids, int64_t length,
+                                  const struct sampling *s, int64_t number, double *p, int32_t *token,
+                                  struct error *err)
 {
     double loss;
-    enum error_code e = transformer_forward(m, ids, ids, 1, length, &loss, err);
+    const int64_t first = past ? past->count : 0, more = length - first;
+    enum error_code e = past ? transformer_continue(m, past, ids + first, more, err)
+                             : transformer_forward(m, ids, ids, 1, length, &loss, err);
     const struct tensor logits = m->config.logit_cap > 0 ? m->capped : m->logits;
-    if (!e) e = sampling_distribution(s, logits, length - 1, p, err);
+    if (!e) e = sampling_distribution(s, logits, more - 1, p, err);
     if (!e) *token = sampling_draw(p, m->config.V, random_uniform(s->seed, random_stream("sample"), (uint64_t)number));
     return e;
 }
@@ -38,15 +43,22 @@ enum error_code generate(struct transformer *m, struct token_ids *ids, int64_t t
 {
     double *const p = malloc((size_t)m->config.V * sizeof *p);
     enum error_code e = p ? OK : fail(err, ERR_MEMORY, "no memory for %lld probabilities", (long long)m->config.V);
+    const int64_t all = ids->count + tokens, room = all < m->config.S ? all : m->config.S;
+    const bool keeps = past_serves(m, room);
+    struct past past = { 0 };
     int64_t start = 0;
+    if (!e && keeps) e = past_open(&past, m, room, err);
     for (int64_t i = 0; i < tokens && !e; i++) {
         int32_t token = 0;
-        start = window_start(start, ids->count, m->config.S);
-        e = next_token(m, ids->id + start, ids->count - start, s, i, p, &token, err);
+        const int64_t from = window_start(start, ids->count, m->config.S);
+        if (from != start) past.count = 0;              /* other positions */
+        start = from;
+        e = next_token(m, keeps ? &past : NULL, ids->id + start, ids->count - start, s, i, p, &token, err);
         if (!e && !token_ids_add(ids, token)) e = fail(err, ERR_MEMORY, "no memory for %lld tokens", (long long)tokens);
         if (!e && tell) tell(context, token);
         if (!e && is_one_of(token, stop, stops)) break;
     }
+    past_close(&past);
     free(p);
     return e;
 }

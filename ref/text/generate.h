@@ -8,8 +8,9 @@
 #include <stdio.h>
 
 /**
- * Draw tokens after a prompt.  Each is drawn after a forward pass over all before it, or, when these are as many as the
- * model has positions, over the last half of them and what has come since: nothing is kept between passes.
+ * Draw tokens after a prompt.  Each follows from all before it, or, when these are as many as the model has positions,
+ * from the last half of them and what has come since.  Keys and values are kept from token to token where past.h can
+ * (past_serves); else each token takes a forward pass over all before it.  Probabilities agree within rounding.
  * @param[in,out] ids  the prompt, at least one token; what is drawn is added.
  * @param tokens   how many.
  * @param stop     [stops] tokens after which nothing is drawn.

@@ -1,8 +1,9 @@
-/* The next token: probabilities and greedy texts as transformers has them (golden/sampling), draws by the seed; text
- * that appears character by character.
+/* The next token: probabilities and greedy texts as transformers has them (golden/sampling), draws by the seed, keys
+ * that are kept; text that appears character by character.
  * tier: check
  */
 #include "ref/model/config_json.h"
+#include "ref/model/past.h"
 #include "ref/model/weights.h"
 #include "ref/numeric/philox.h"
 #include "ref/text/generate.h"
@@ -114,6 +115,102 @@ static void what_is_no_number_is_refused(void **state)
     assert_says("logits", err.text, "no logit is finite");
 }
 
+/* ---- what is kept between tokens --------------------------------------------------------------------------------- */
+
+/* Of every small preset: so many tokens at once, then one by one, beside passes over all of them. */
+static double worst_logit(struct transformer *all, struct transformer *some, const int32_t *ids, int first)
+{
+    enum { MORE = 12 };
+    struct past past;
+    struct error err;
+    double loss, worst = 0, largest = 0;
+    assert_int_equal(past_open(&past, some, first + MORE, &err), OK);
+    for (int n = first, from = 0; n <= first + MORE; from = n, n++) {
+        const int64_t V = all->config.V;
+        assert_int_equal(transformer_forward(all, ids, ids, 1, n, &loss, &err), OK);
+        assert_int_equal(transformer_continue(some, &past, ids + from, n - from, &err), OK);
+        assert_int_equal(past.count, n);
+        const bool caps = all->config.logit_cap > 0;
+        for (int64_t v = 0; v < V; v++) {
+            const double want = tensor_get(caps ? all->capped : all->logits, (n - 1) * V + v),
+                         got = tensor_get(caps ? some->capped : some->logits, (n - from - 1) * V + v);
+            worst = !(fabs(want - got) <= worst) ? fabs(want - got) : worst;
+            largest = fmax(largest, fabs(want));
+        }
+    }
+    const int32_t one = 1;
+    assert_int_equal(transformer_continue(some, &past, &one, 1, &err), ERR_USAGE);
+    past_close(&past);
+    return worst / largest;
+}
+
+static void kept_keys_give_the_same_logits(void **state)
+{
+    (void)state;
+    int tried = 0;
+    for (int i = 0; model_presets[i].config.name[0]; i++) {
+        const struct model_config *c = &model_presets[i].config;
+        struct transformer all, some;
+        struct error err;
+        int32_t ids[32];
+        if (c->D > 32 || c->S < 32) continue;
+        for (int k = 0; k < 32; k++) ids[k] = (k * 37 + i) % 256;
+        assert_int_equal(transformer_open(&all, c, F64, 5, &err), OK);
+        assert_int_equal(transformer_open(&some, c, F64, 5, &err), OK);
+        if (past_serves(&some, 32)) {
+            const double worst = worst_logit(&all, &some, ids, 7);
+            if (!(worst <= 1e-12)) fail_msg("%s: a logit differs by %g of the largest", c->name, worst);
+            tried++;
+        }
+        transformer_close(&all), transformer_close(&some);
+    }
+    assert_true(tried >= 15);
+}
+
+/* As generate, by passes over all tokens of the window. */
+static void draw_anew(struct transformer *m, struct token_ids *ids, int tokens, const struct sampling *s)
+{
+    double p[256], loss;
+    struct error err;
+    for (int64_t i = 0, start = 0; i < tokens; i++) {
+        while (ids->count - start > m->config.S) start += m->config.S / 2;
+        const int64_t n = ids->count - start;
+        assert_int_equal(transformer_forward(m, ids->id + start, ids->id + start, 1, n, &loss, &err), OK);
+        const struct tensor logits = m->config.logit_cap > 0 ? m->capped : m->logits;
+        assert_int_equal(sampling_distribution(s, logits, n - 1, p, &err), OK);
+        const double u = random_uniform(s->seed, random_stream("sample"), (uint64_t)i);
+        assert_true(token_ids_add(ids, sampling_draw(p, 256, u)));
+    }
+}
+
+/* Tokens of a window that slides are those of passes over all. */
+static void kept_keys_give_the_same_tokens(void **state)
+{
+    (void)state;
+    static const char *const name[] = { "mistral-tiny", "deepseek-v3-tiny", "gpt-oss-tiny", "gemma3-tiny" };
+    for (size_t i = 0; i < sizeof name / sizeof *name; i++) {
+        struct model_config c;
+        struct transformer m;
+        struct error err;
+        int64_t batch;
+        int32_t drawn[2][40];
+        const struct sampling s = { .temperature = 1, .top_p = 0.9, .seed = 4 };
+        assert_int_equal(model_config_preset(&c, &batch, name[i], &err), OK);
+        c.S = 16;
+        for (int keeps = 0; keeps < 2; keeps++) {
+            struct token_ids ids = { 0 };
+            assert_int_equal(transformer_open(&m, &c, F64, 1, &err), OK);
+            for (int k = 0; k < 5; k++) assert_true(token_ids_add(&ids, 10 * k));
+            if (keeps) assert_int_equal(generate(&m, &ids, 35, &s, NULL, 0, NULL, NULL, &err), OK);
+            else draw_anew(&m, &ids, 35, &s);
+            memcpy(drawn[keeps], ids.id, sizeof drawn[keeps]);
+            token_ids_free(&ids);
+            transformer_close(&m);
+        }
+        assert_memory_equal(drawn[0], drawn[1], sizeof drawn[0]);
+    }
+}
+
 /* A window that is full slides; what stops ends; all are told. */
 static void told(void *context, int32_t token)
 {
@@ -220,6 +317,8 @@ int main(void)
         cmocka_unit_test(greedy_texts_are_those_of_transformers),
         cmocka_unit_test(draws_follow_the_seed),
         cmocka_unit_test(what_is_no_number_is_refused),
+        cmocka_unit_test(kept_keys_give_the_same_logits),
+        cmocka_unit_test(kept_keys_give_the_same_tokens),
         cmocka_unit_test(goes_on_beyond_its_positions),
         cmocka_unit_test(text_appears_by_characters),
         cmocka_unit_test(pieces_are_the_whole),
