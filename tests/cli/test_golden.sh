@@ -64,7 +64,14 @@ test_logs() {
     local loss; loss=$(sed -n 's/.*"step":2,"loss":\([^,]*\),.*/\1/p' run.jsonl)
     grep -q "\"loss\":	$(cut -c 1-10 <<<"$loss")" run.json || complain 'its JSON has other losses'
     run $run --log run.csv;                                                 expect_status 0; [ "$(wc -l <run.csv)" = 4 ] || complain 'not a head and three steps'
-    run $run --eval-every 1;                                                expect_status 2; expect_error '--eval-every 1: a golden file has no held-out text'
+    run $run --eval-every 1;                                                expect_status 2; expect_error '--eval-every 1: a golden file has no held-out text; --eval-data'
+    local i; for i in $(seq 300); do printf "\\x$(printf %02x $((i * 7 % 16)))\\x00"; done >held.bin
+    run $run --eval-data held.bin;                                          expect_status 2; expect_error '--eval-data held.bin: beside a golden file needs --eval-every N'
+    run $run --dp 3 --eval-every 2 --eval-data held.bin --log held.jsonl;   expect_status 0; expect_silent
+    expect_out '^held-out text, after step 2  loss  [0-9]\.[0-9]+$';         grep -q '"step":2,.*"validation_loss":[0-9]' held.jsonl || complain 'the log has no validation loss'
+    [ "$(grep -c validation_loss held.jsonl)" = 1 ] || complain 'not one evaluation in three steps'
+    grep -q "\"step\":3,\"loss\":$(sed -n 's/.*"step":3,"loss":\([^,]*\),.*/\1/p' run.jsonl)," held.jsonl || complain 'an evaluation changes the run'
+    run $run --eval-every 1 --eval-data "$top/golden/gpt2-tied.safetensors"; expect_status 1; expect_error '--eval-data .*: token'
     run $run --log nowhere/run.csv;                                         expect_status 1; expect_error '--log nowhere/run.csv: cannot be written'
 }
 

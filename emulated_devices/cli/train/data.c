@@ -133,6 +133,14 @@ static enum error_code load_held(struct train_data *d, const struct train_option
     return fail_about(err, e, "--eval-data");
 }
 
+/* Beside a golden file. */
+static enum error_code load_held_alone(struct train_data *d, const struct train_options *o,
+                                       const struct data_words *l, struct error *err)
+{
+    d->file = calloc((size_t)l->count + 1, sizeof *d->file);
+    return d->file ? load_held(d, o, l, err) : fail(err, ERR_MEMORY, "no memory for a list of files");
+}
+
 /* ---- both -------------------------------------------------------------------------------------------------------- */
 
 /* A run that goes on takes the sequence after the last that it had taken. */
@@ -179,10 +187,10 @@ enum error_code train_data_load(struct train_data *d, const struct train_options
 {
     struct data_words l = { 0 }, held = { 0 };
     *d = (struct train_data){ .plan = &o->plan };
-    if (o->golden) return OK;           /* it has its own batches */
+    if (o->golden && !o->eval_data) return OK;          /* it has its own batches */
     enum error_code e = o->data ? fail_about(err, data_words_read(&l, o->data, err), "--data") : OK;
     if (!e && o->eval_data) e = fail_about(err, data_words_read(&held, o->eval_data, err), "--eval-data");
-    if (!e) e = load(d, o, &l, &held, err);
+    if (!e) e = o->golden ? load_held_alone(d, o, &held, err) : load(d, o, &l, &held, err);
     data_words_free(&l), data_words_free(&held);
     if (e) train_data_free(d);
     return e;

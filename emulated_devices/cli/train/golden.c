@@ -13,6 +13,7 @@
 struct session {
     const struct train_options *options;
     const struct golden *golden;
+    const struct train_data *data;      /* its held-out text, for --eval-every */
     struct trainer trainer;
     struct reference reference;         /* rank 0 */
     struct golden_truth truth;          /* rank 0 */
@@ -117,21 +118,23 @@ static enum error_code dump_gradients(struct session *s, const struct step_resul
     return e;
 }
 
-/* For --log, --tensorboard and --json, on rank 0. */
+/* For --log, --tensorboard and --json, on rank 0.  validation: NAN: none was computed. */
 static enum error_code note_step(struct session *s, int64_t i, const struct step_result *result, double seconds,
-                                 struct error *err)
+                                 double validation, struct error *err)
 {
     struct train_record *r = &s->record;
     r->step[i] = *result, r->seconds[i] = seconds;
     r->steps = i + 1;
     fprintf(r->out, "step %lld/%lld  loss %.12f  norm %.12f\n", (long long)i + 1, (long long)s->golden->steps,
             result->loss, result->norm);
-    return run_log_step(&s->log, i, NAN, err);
+    if (!isnan(validation)) report_evaluation(r, i + 1, validation);
+    return run_log_step(&s->log, i, validation, err);
 }
 
 static enum error_code one_step(struct session *s, struct error *err)
 {
     const double began = measure_now();
+    double validation = NAN;
     struct trainer *t = &s->trainer;
     struct comm *comm = t->comm;
     struct step_result result = { 0 };
@@ -151,7 +154,10 @@ static enum error_code one_step(struct session *s, struct error *err)
     if (!e && s->here && last) e = golden_truth_at_end(&s->truth, &s->reference, err);
     e = comm_agree(comm, e, err);
     if (!e) e = compare_weights(t, &s->reference, &s->record.comparison, err);
-    return e || !s->here ? e : note_step(s, t->step - 1, &result, measure_now() - began, err);
+    const double seconds = measure_now() - began;
+    if (!e && s->options->eval_every && t->step % s->options->eval_every == 0)
+        e = print_sample(t, s->data, 0, s->record.out, &validation, err);
+    return e || !s->here ? e : note_step(s, t->step - 1, &result, seconds, validation, err);
 }
 
 static enum error_code write_own(struct session *s, struct error *err)
@@ -239,10 +245,11 @@ static enum error_code make_room(struct session *s, int devices, struct error *e
     return s->rates && r->device && r->step && r->seconds ? OK : fail(err, ERR_MEMORY, "no memory for a run");
 }
 
-enum error_code train_golden(struct comm *comm, const struct train_options *o, struct error *err)
+enum error_code train_golden(struct comm *comm, const struct train_options *o, const struct train_data *data,
+                             struct error *err)
 {
     struct golden g;
-    struct session s = { .options = o, .golden = &g, .here = comm->rank == 0,
+    struct session s = { .options = o, .golden = &g, .data = data, .here = comm->rank == 0,
                          .log = { .fd = -1, .events = { .fd = -1 } },
                          .record = { .options = o, .out = report_stream(o), .truth = o->check } };
     enum error_code e = golden_open(&g, o->check, err);

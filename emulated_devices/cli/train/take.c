@@ -333,15 +333,19 @@ static enum error_code take_check(struct train_options *o, const struct train_wo
         return fail(err, ERR_USAGE, "--check %s: must be ref or a golden file, NAME.safetensors; did you mean ref?",
                     printable(o->check).text);
     if (o->golden &&
-        (w->model || o->resume || o->data || o->eval_data || o->tokenizer || w->vocabulary || o->save || o->trace ||
+        (w->model || o->resume || o->data || o->tokenizer || w->vocabulary || o->save || o->trace ||
          w->batch || w->seq || w->lr >= 0 ||
          w->dropout >= 0 || w->untied || m->router || m->zero || m->top_p > 0 || m->streams || m->prefix || w->as))
         return fail(err, ERR_USAGE,
                     "--check %s: the golden file says what is trained; of the model, the text and the training only "
                     "--optimizer can be chosen",
                     printable_path(o->check).text);
-    if (o->golden && o->eval_every)
-        return fail(err, ERR_USAGE, "--eval-every %d: a golden file has no held-out text", o->eval_every);
+    if (o->golden && o->eval_every && !o->eval_data)
+        return fail(err, ERR_USAGE, "--eval-every %d: a golden file has no held-out text; --eval-data FILE names one",
+                    o->eval_every);
+    if (o->golden && o->eval_data && !o->eval_every)
+        return fail(err, ERR_USAGE, "--eval-data %s: beside a golden file needs --eval-every N",
+                    printable(o->eval_data).text);
     if (o->dump && !o->golden)
         return fail(err, ERR_USAGE, "--dump %s: is of a golden file's run; --check must name the file",
                     printable_path(o->dump).text);

@@ -393,7 +393,7 @@ static enum error_code train_device(const struct train_options *o, int *status, 
         e = comm_agree(&comm, e, err);
         if (!e && !o->golden) e = agree_on_data(&comm, &data, err);
     }
-    if (!e && o->golden) e = train_golden(&comm, o, err);
+    if (!e && o->golden) e = train_golden(&comm, o, &data, err);
     else if (!e) e = run_on_device(&comm, o, &data, overridden, threads, status, err);
     train_data_free(&data);
     comm_close(&comm);

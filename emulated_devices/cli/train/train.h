@@ -117,7 +117,7 @@ enum error_code train_take_offload(struct plan *, const struct offload_flags *, 
 enum error_code train_take_golden(struct train_options *, struct error *);
 
 /** Train the golden file's run, and compare all its tensors with the file.  Collective over all devices. */
-enum error_code train_golden(struct comm *, const struct train_options *, struct error *);
+enum error_code train_golden(struct comm *, const struct train_options *, const struct train_data *, struct error *);
 
 /** Set the learning rate's schedule: warm-up, then decay until the last step or --lr-steps; a resumed run counts from
  *  its original step 0. */
