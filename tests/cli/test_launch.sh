@@ -100,6 +100,11 @@ test_signals_end_everything() {
     expect_status 137
 }
 
+test_srun_without_pmi() {
+    SLURM_STEP_NUM_TASKS=4 run train --model tiny --dp 2 --steps 1; expect_status 1; expect_error 'srun started 4 processes .* --mpi=pmi2'
+    SLURM_STEP_NUM_TASKS=1 train --dp 2 --steps 1 --batch 2 --seq 8; expect_status 0; expect_silent
+}
+
 test_without_mpiexec() {
     make_text
     PATH=/nowhere run_without_path --dp 2
@@ -184,4 +189,4 @@ test_small_shared_memory() {
 }
 
 run_tests test_machine_that_is_too_small test_small_shared_memory test_one_copy_under_mpiexec test_same_with_and_without_launcher test_killed_device_is_named test_killed_device_behind_a_pipe \
-          test_device_that_hangs test_signals_end_everything test_without_mpiexec test_mpiexec_that_hangs test_input_is_not_eaten test_output_that_ends_early
+          test_device_that_hangs test_signals_end_everything test_srun_without_pmi test_without_mpiexec test_mpiexec_that_hangs test_input_is_not_eaten test_output_that_ends_early

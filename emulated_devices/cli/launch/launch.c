@@ -338,6 +338,16 @@ static void say_stopped(int left, int devices)
     else fprintf(stderr, "%d process%s of %d devices could not be ended\n", left, left == 1 ? "" : "es", devices);
 }
 
+/* Each of srun's tasks would start a job of its own. */
+static bool started_alone_by_srun(struct error *err)
+{
+    const char *tasks = getenv("SLURM_STEP_NUM_TASKS");
+    if (tasks == NULL || strcmp(tasks, "1") == 0) return false;
+    fail(err, ERR_COMM, "srun started %s processes that do not know of each other: srun --mpi=pmi2, or no srun",
+         printable(tasks).text);
+    return true;
+}
+
 enum error_code launch_devices(int devices, int argc, char **argv, int *status, struct error *err)
 {
     struct watch w;
@@ -349,6 +359,7 @@ enum error_code launch_devices(int devices, int argc, char **argv, int *status, 
     if (getenv("ORRERY_LAUNCHED") != NULL)
         return fail(err, ERR_COMM, "%s started this process without telling its rank; it must be MPICH's",
                     ORRERY_MPIEXEC);
+    if (started_alone_by_srun(err)) return err->code;
     if (argc > 1) document_leave_to(argv[1]);           /* one of the devices writes it */
     enum error_code e = machine_check(devices, err);
     if (!e) e = open_watch(&w, devices, &into, &lifeline, err);
