@@ -3,21 +3,29 @@
 
 # Run orrery on a terminal of so many columns; its lines are in $place/out, each as it stands at the end, without colours.
 on_terminal() {                                     # on_terminal COLUMNS WORDS...
-    local columns=$1; shift
+    local columns=$1 words; shift
     printf -v words '%q ' "$program" "$@"
-    command="orrery $*, on $columns columns" status=0
+    shell_on_terminal "$columns" "$words"
+}
+shell_on_terminal() {
+    local columns=$1 words=$2
+    command="$words, on $columns columns" status=0
     TERM=xterm timeout 300 script -qec "stty cols $columns; $words" /dev/null </dev/null >"$place/raw" 2>&1 || status=$?
     sed -e 's/\r*$//' -e 's/.*\r//' -e 's/\x1b\[[0-9;]*[mK]//g' "$place/raw" >"$place/out"
     out=$(cat "$place/out")
 }
 words_of() { tr -s ' \n' '\n' <"$1" | grep -v '^$'; }
 
+# Of all commands, and of what they show and bench, in one terminal.
 test_every_help_fits() {
     local c
-    for c in '' train infer plan check golden 'golden make' dump verify list show 'show schedule' bench 'bench step' affinity tokenize sample; do
-        on_terminal 80 $c --help;                   expect_status 0; expect_columns 80
-        run $c --help;                              expect_columns 100
-    done
+    { echo; "$program" help | sed -n 's/^  \([a-z]*\)  .*/\1/p'; echo 'golden make'; } >"$place/pages"
+    for c in show bench; do topics_of $c | sed "s/^/$c /"; done >>"$place/pages"
+    [ "$(wc -l <"$place/pages")" -ge 50 ] || complain "$(wc -l <"$place/pages") pages of help"
+    shell_on_terminal 80 "while read -r c; do '$program' \$c --help </dev/null || echo \"\$c: FAILED\"; done <'$place/pages'"
+    expect_status 0; expect_columns 80; expect_no_out FAILED
+    [ "$(grep -c '^usage: orrery' "$place/out")" -ge "$(wc -l <"$place/pages")" ] || complain 'not a usage for each'
+    for c in '' train 'show schedule' golden; do run $c --help; expect_columns 100; done
     on_terminal 60 train --help;                    expect_columns 60
     on_terminal 300 train --help;                   expect_columns 100
 }
@@ -127,6 +135,28 @@ test_progress() {
     run sweep grid.yaml --out S;                    expect_status 0; expect_no_out 'left'
 }
 
+# Every other command does something; what it writes to a terminal fits. Tokens and texts are as long as they are.
+test_what_commands_say_fits() {
+    make_text; cp "$text" text
+    run train --model tiny --data text --batch 2 --seq 8 --steps 2 --log a.jsonl;   expect_status 0
+    fits 0 golden "$top/golden/gpt2-tied.safetensors"
+    fits 0 infer --model tiny --dp 2 --batch 4
+    fits 0 plan --model tiny --dp 2 --tp 2
+    fits 0 sample --model tiny --prompt ab --tokens 40
+    fits 0 report a.jsonl --out r.html
+    fits 0 course --student S
+    fits 0 learn --start F
+    fits 0 learn --in F
+    if [ "$TIER" = verify ]; then
+        fits 3 learn 01 --in F
+        fits 3 grade F
+        fits 0 calibrate --devices 2 --rounds 1 --out m.json
+    fi
+    fits 2 trian
+    fits 1 report nothing.jsonl --out r.html
+}
+fits() { local want=$1; shift; on_terminal 80 "$@"; expect_status "$want"; expect_columns 80; }
+
 test_quiet() {
     make_text
     run train --model tiny --data "$text" --steps 1 --batch 2 --dp 2 --check ref --quiet; expect_status 0; expect_silent
@@ -137,4 +167,4 @@ test_quiet() {
 }
 
 run_tests test_version_and_help test_every_help_fits test_a_checked_run_fits test_folding_loses_nothing test_every_command_fits test_tables_lose_nothing \
-    test_schedules_are_whole test_lists test_progress test_quiet
+    test_schedules_are_whole test_lists test_progress test_what_commands_say_fits test_quiet

@@ -2,6 +2,7 @@
 #include "emulated_devices/cli/golden/golden.h"
 #include "emulated_devices/cli/installed.h"
 #include "ref/golden/bounds.h"
+#include "ref/io/terminal.h"
 #include "ref/numeric/distance.h"
 #include "ref/ops/threads.h"
 #include <glob.h>
@@ -104,6 +105,7 @@ static enum error_code allowed(const struct replay *plain, double bound[], struc
 
 enum { NAME_SIZE = 64 };
 static int name_width = 4;              /* of the first column: the longest of all files' names */
+enum { FORMAT_WIDTH = 7 };              /* of the second, with blanks */
 
 /* Count the failures of clean runs, whose disturbance is only that of another order of sums. */
 static enum error_code count_alarms(const struct golden *g, enum dtype t, const struct held *h, int runs,
@@ -128,7 +130,8 @@ static enum error_code count_alarms(const struct golden *g, enum dtype t, const 
         if (e) return e;
     }
     if (runs > 0)
-        printf("%-*s clean  %d alarms in %d runs; at most %.2g, %s\n", name_width, "", alarms, runs, most.ratio, name);
+        say(stdout, name_width + FORMAT_WIDTH, "%-*s clean  %d alarms in %d runs; at most %.2g, %s", name_width, "",
+            alarms, runs, most.ratio, name);
     return alarms ? fail(err, ERR_CHECK, "%s: %d of %d correct runs raised an alarm", printable_path(g->file.path).text,
                          alarms, runs)
                   : OK;
@@ -162,11 +165,11 @@ static void print_line(const char *name, const struct replay *r, const struct he
 {
     int open = 0;
     for (int i = 0; i < r->records; i++) open += !bound_decides(h->bound[i]);
-    printf("%-*s %-5s %5d tensors  %-8.2g %s", name_width, name, dtype_name(r->model.ops->dtype), r->records, w->ratio,
-           w->name);
-    if (same >= 0) printf("; %d of %d have the file's bits", same, r->records);
-    if (open) printf("; %d without a bound below 1", open);
-    printf("\n");
+    char bits[64] = "", hidden[64] = "";
+    if (same >= 0) snprintf(bits, sizeof bits, "; %d of %d have the file's bits", same, r->records);
+    if (open) snprintf(hidden, sizeof hidden, "; %d without a bound below 1", open);
+    say(stdout, name_width + FORMAT_WIDTH, "%-*s %-5s %5d tensors  %-8.2g %s%s%s", name_width, name,
+        dtype_name(r->model.ops->dtype), r->records, w->ratio, w->name, bits, hidden);
 }
 
 static enum error_code check_format(const struct replay *truth, const char *name, enum dtype t, int runs,
