@@ -19,7 +19,14 @@ double tensor_farthest(struct tensor a, struct tensor b)
 
 enum { ENOUGH_NUMBERS = 16 };
 
-static int64_t numbers(const struct param_spec *s) { return s->dim[0] * (s->ndim == 2 ? s->dim[1] : 1); }
+/* Of its smallest part: in the gradient of the biases of queries, keys and values, those of a single head's values may
+ * outweigh all others. */
+static int64_t numbers(const struct param_spec *s)
+{
+    int64_t rows = s->dim[0];
+    for (int i = 0; i < s->parts; i++) rows = s->part[i].rows < rows ? s->part[i].rows : rows;
+    return rows * (s->ndim == 2 ? s->dim[1] : 1);
+}
 
 int twins_of_plan(const struct plan *p)
 {
