@@ -25,7 +25,7 @@ enum error_code plan_memory(const struct plan *p, int rank, int64_t steps, struc
 {
     struct device device;
     struct trainer t;
-    enum error_code e = device_open(&device, NULL, p->dtype, 0, err);
+    enum error_code e = device_open(&device, backend_find("count"), p->dtype, 0, err);
     if (e) return e;
     if (p->cluster) clock_open(&device.clock, p->cluster, p->dtype);
     struct comm nobody;

@@ -27,20 +27,23 @@ static struct matrix matrix(const struct node_call *c)
     return (struct matrix){ c->node->is->role, c->part->weight[index_of(c)], c->part->bias[index_of(c)] };
 }
 
-/* Dropout of the residual stream, Y of X, for each run of rows that are adjacent in the batch. */
+/* Dropout of the residual stream, Y of X, for each run of rows that are adjacent in the batch; if nothing is dropped,
+ * rows need no numbers of their own. */
 static enum error_code drop(const struct node_call *c, struct tensor Y, struct tensor X, struct error *err)
 {
     const struct stage *s = c->stage;
     const struct model_config *model = &s->plan->model;
     const char *place = c->node->is->place;
     const double p = strcmp(place, "embedding") == 0 ? model->dropout_embedding : model->dropout_residual;
+    struct dropout at = dropout_at(p, s->dropout_seed, node_layer(c), place, 0, s->tp->channels.first, model->D);
+    if (p == 0) return dev_dropout(s->device, Y, X, at), OK;
     struct intervals rows = { 0 };
     intervals_add_part(&rows, &c->micro->rows, tensor_rows_at(s->tp, STREAM, c->micro->N));
-    int64_t before = 0;
-    for (int i = 0; i < rows.count; before += rows.at[i++].count)
-        dev_dropout(s->device, tensor_rows_of(Y, before, rows.at[i].count), tensor_rows_of(X, before, rows.at[i].count),
-                    dropout_at(p, s->dropout_seed, node_layer(c), place, rows.at[i].first, s->tp->channels.first,
-                               model->D));
+    for (int64_t i = 0, before = 0; i < rows.count; before += rows.at[i++].count) {
+        const int64_t count = rows.at[i].count;
+        at.row0 = rows.at[i].first;
+        dev_dropout(s->device, tensor_rows_of(Y, before, count), tensor_rows_of(X, before, count), at);
+    }
     const bool lost = intervals_lost(&rows);
     intervals_free(&rows);
     return lost ? fail(err, ERR_MEMORY, "no memory for a list of rows") : OK;

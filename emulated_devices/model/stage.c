@@ -131,6 +131,7 @@ static enum error_code cut_microbatch(const struct stage *s, struct microbatch *
     m->positions = tensor_1d(ints ? ints + m->N : NULL, I32, m->N);
     m->labels = tensor_1d(ints ? ints + 2 * m->N : NULL, I32, intervals_total(&m->tokens));
     m->mask = masked > 0 ? tensor_2d(ints ? ints + 3 * m->N : NULL, I32, masked, 2) : tensor_none;
+    m->pairs[0] = m->pairs[1] = -1;
     int32_t *position = ints ? ints + m->N : NULL;
     for (int i = 0; ints && i < m->rows.count; i++)
         for (int64_t row = m->rows.at[i].first; row < interval_end(m->rows.at[i]); row++)

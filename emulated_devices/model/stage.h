@@ -39,6 +39,8 @@ struct microbatch {
     struct context_plan plan;                   /* of an attention scheme that makes plans */
     struct tensor mask;                         /* I32 [sequences*S, 2]: what a token of packed samples sees; with a
                                                  * plan always, and all sequences are numbered as one */
+    double pairs[2];                            /* with a mask: what attention without a window, and with one, sees,
+                                                 * as attention_pairs; negative: not counted yet */
     struct tensor *tensor;                      /* [buffers of all parts] */
     int32_t *patch;                             /* [STREAM rows] of each row of the first stage that is a patch its
                                                  * place in the next two, else -1; NULL: none is */

@@ -314,6 +314,7 @@ static enum error_code take_samples(struct microbatch *m, const int32_t *within,
                                     struct error *err)
 {
     take_rows(m->positions.data, within, N, &m->rows);
+    m->pairs[0] = m->pairs[1] = -1;
     const int64_t tokens = m->sequences.count * S, sequence = m->plan.tokens > 0 ? tokens : S;
     return sample_mask(m->mask.data, within + m->sequences.first * S, tokens / sequence, sequence, err);
 }

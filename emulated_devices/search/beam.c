@@ -93,16 +93,28 @@ static void first_values(const struct plan_space *s, struct choice *c, enum dime
     }
 }
 
+/* The first value of a dimension with which the choice is legal; only the improvement asks which is best. */
+static bool change_to_legal(const struct plan_space *s, struct choice *choice, enum dimension d)
+{
+    struct choice tried = *choice;
+    struct plan p = *s->base;
+    for (enum dimension before = BY_MESH; before < d; before++) plan_space_set(s, before, &p, choice->value[before]);
+    for (int i = 0; i < plan_space_values(s, d, &p); i++) {
+        struct plan q;
+        tried.value[d] = i;
+        if (plan_space_make(s, &tried, &q)) return *choice = tried, true;
+    }
+    return false;
+}
+
 /* A mesh's start: if the first schemes cannot be combined, the first that can, changing one of them. */
 static enum error_code start_with(struct search *s, struct standing *at, struct error *err)
 {
     enum error_code e = OK;
     first_values(s->space, &at->choice, BY_RECOMPUTE);
     e = look(s, at, NULL, err);
-    for (enum dimension d = BY_TENSOR; d < DIMENSION_COUNT && !e && !at->legal; d++) {
-        const struct standing from = *at;
-        e = try_values(s, at, &from, d, err);
-    }
+    for (enum dimension d = BY_TENSOR; d < DIMENSION_COUNT && !e && !at->legal; d++)
+        if (change_to_legal(s->space, &at->choice, d)) e = look(s, at, NULL, err);
     return e;
 }
 

@@ -60,16 +60,13 @@ struct tensor positions_of(const struct positions *p, int member)
 
 /* ---- pairs ------------------------------------------------------------------------------------------------------- */
 
-/* How many of n ascending positions are below `end`. */
-static int64_t below(const int32_t *at, int64_t n, int32_t end)
+/* How many of n ascending positions are below `end`.  It starts from the last answer: of ascending queries, all of them
+ * together take a walk along the positions. */
+static int64_t below(const int32_t *at, int64_t n, int32_t end, int64_t *last)
 {
-    int64_t first = 0;
-    while (n > 0) {
-        const int64_t half = n / 2;
-        if (at[first + half] < end) first += half + 1, n -= half + 1;
-        else n = half;
-    }
-    return first;
+    while (*last < n && at[*last] < end) ++*last;
+    while (*last > 0 && at[*last - 1] >= end) --*last;
+    return *last;
 }
 
 /* The first position that a window has. */
@@ -78,38 +75,39 @@ static int32_t window_start(struct attention a, int32_t query)
     return a.window > 0 && a.window <= query ? (int32_t)(query + 1 - a.window) : 0;
 }
 
-/* Of some ranges, from a position on. */
-static int64_t keys_seen(const int32_t *range, int64_t ranges, int32_t from, const int32_t *keys, int64_t n)
+struct ascending { const int32_t *at; int64_t count; };
+
+/* The keys in a range of each query.  `range` has `apart` numbers for each position; NULL: what came before it. */
+static int64_t pairs_of_range(struct attention a, const int32_t *range, int64_t apart, struct ascending queries,
+                              struct ascending keys)
 {
-    int64_t seen = 0;
-    for (int64_t i = 0; i < ranges; i++) {
-        const int32_t end = range[2 * i + 1], first = range[2 * i] > from ? range[2 * i] : from;
-        if (first < end) seen += below(keys, n, end) - below(keys, n, first);
+    int64_t pairs = 0, last_first = 0, last_end = 0;
+    for (int64_t i = 0; i < queries.count; i++) {
+        const int32_t q = queries.at[i], *r = range ? range + apart * q : (const int32_t[]){ 0, q + 1 },
+                      from = window_start(a, q), first = r[0] > from ? r[0] : from;
+        if (first < r[1])
+            pairs += below(keys.at, keys.count, r[1], &last_end) - below(keys.at, keys.count, first, &last_first);
     }
-    return seen;
+    return pairs;
 }
 
-static int64_t pairs_causal(struct attention a, const int32_t *queries, int64_t nq, const int32_t *keys, int64_t nk)
+static struct ascending positions_listed(const struct positions *p, int member)
 {
-    int64_t pairs = 0;
-    for (int64_t i = 0; i < nq; i++)
-        pairs += keys_seen((const int32_t[]){ 0, queries[i] + 1 }, 1, window_start(a, queries[i]), keys, nk);
-    return pairs;
+    return (struct ascending){ p->host + p->start[member], positions_count(p, member) };
 }
 
 double positions_pairs(const struct positions *p, struct attention a, int64_t B, int queries, int keys)
 {
-    const int32_t *q = p->host + p->start[queries], *k = p->host + p->start[keys];
-    const int64_t nq = positions_count(p, queries), nk = positions_count(p, keys), ranges = tensor_cols(a.mask) / 2;
+    const struct ascending q = positions_listed(p, queries), k = positions_listed(p, keys);
+    const int64_t apart = tensor_cols(a.mask);
     int64_t pairs = 0;
-    if (!tensor_present(a.mask)) return (double)(B * pairs_causal(a, q, nq, k, nk));
+    if (!tensor_present(a.mask)) return (double)(B * pairs_of_range(a, NULL, 0, q, k));
     struct views v = views_of(p->cp->tp->device);
     const int32_t *mask = view_read(&v, a.mask).data;
     const bool shared = tensor_rows(a.mask) == a.S;
     for (int64_t b = 0; b < B; b++)
-        for (int64_t i = 0; i < nq; i++)
-            pairs += keys_seen(mask + 2 * ranges * ((shared ? 0 : b * a.S) + q[i]), ranges, window_start(a, q[i]), k,
-                               nk);
+        for (int64_t r = 0; r < apart; r += 2)
+            pairs += pairs_of_range(a, mask + apart * (shared ? 0 : b * a.S) + r, apart, q, k);
     views_end(&v);
     return (double)pairs;
 }
