@@ -193,6 +193,8 @@ test_signatures() {
     [ "$(tail -n +2 found)" = "$(tail -n +2 "$top/emulated_devices/schemes/tensor/layouts/found.sbp")" ] || complain 'another layout is shipped'
     run show sbp gpt2 --mesh 2x2 --layout found;        expect_status 2; expect_error '--layout: training has one axis for it, tp; --mesh has two'
     run show sbp mlp --layout found;                    expect_status 2; expect_error '--layout: the graph has no attn.qkv'
+    run show sbp gpt2 --mesh 2x2 --panels;              expect_status 2; expect_error '--panels: is a way to --run'
+    run show sbp gpt2 --mesh 2x2 --run --panels;        expect_status 0; expect_out 'bytes sent in [0-9]+ messages'
     run show sbp ./none.sbp;                            expect_status 1; expect_error "none.sbp"
     run show sbp cnn;                                   expect_status 2; expect_error 'show sbp cnn: must be mlp or one of gpt2(, [a-z0-9_]+)+ and [a-z0-9_]+$'
     every_family_is_known

@@ -9,6 +9,7 @@
 #include <cmocka.h>
 #undef fail                             /* cmocka's macro; ref/error.h has a function of that name */
 #include "emulated_devices/schemes/sbp/graph_file.h"
+#include "emulated_devices/schemes/sbp/panels.h"
 #include "emulated_devices/schemes/sbp/trial.h"
 #include "ref/io/output.h"
 #include <stdio.h>
@@ -73,6 +74,49 @@ static void test_a_trial(void **state)
             assert_true(t.compared >= 14 && t.time > 0 && t.peak > 0);
             assert_int_equal(t.bytes, a.elements * 8);
         }
+}
+
+/* Products on two axes whose factors are gathered along one each: panel by panel the same numbers and bytes, as many
+ * messages as the formula says, and less memory. */
+static void test_panels(void **state)
+{
+    static const struct sbp_mesh meshes[] = { { .axes = 2, .size = { 2, 2 } }, { .axes = 2, .size = { 2, 3 } },
+                                              { .axes = 2, .size = { 3, 2 } } };
+    static const char *const products[] = {
+        "tensor a 24*4 60\ntensor b 90 60\nc = linear a b\npin a (S(0), S(1))\npin b (S(1), S(0))\n",
+        "tensor a 24*4 20\ntensor b 20 60\nc = linear_dx a b\npin a (S(0), S(1))\npin b (S(0), S(1))\n",
+        "tensor a 20 90\ntensor b 20 60\nc = linear_dw a b\npin a (S(1), S(0))\npin b (S(0), S(1))\n",
+        "tensor a 7*5 11\ntensor b 13 11\nc = linear a b\npin a (S(0), S(1))\npin b (S(1), S(0))\n",
+    };
+    struct cluster c;
+    (void)state;
+    assert_int_equal(cluster_find(&c, "h100-node", &err), OK);
+    for (int i = 0; i < 3; i++)
+        for (int k = 0; k < 4; k++) {
+            static struct assignment a;
+            struct sbp_trial whole_rows, panels;
+            char text[256];
+            const int64_t p = meshes[i].size[0], q = meshes[i].size[1];
+            snprintf(text, sizeof text, "%spin c (S(0), S(1))\n", products[k]);
+            assert_int_equal(parse(&meshes[i], text), OK);
+            assert_int_equal(sbp_assign(&g, &meshes[i], 0, 1 << 24, &a, &err), OK);
+            assert_int_equal(sbp_trial(&g, &a, &c, &whole_rows, &err), OK);
+            a.panels = true;
+            assert_int_equal(sbp_trial(&g, &a, &c, &panels, &err), OK);
+            if (!(panels.off <= 1e-13)) print_error("%lldx%lld, product %d: off by %g\n", (long long)p, (long long)q, k,
+                                                    panels.off);
+            assert_true(panels.off <= 1e-13 && panels.compared == 1);
+            assert_int_equal(panels.bytes, a.elements * 8);
+            assert_int_equal(panels.bytes, whole_rows.bytes);
+            assert_int_equal(panels.messages, panels_messages(&g, &a, 0));
+            assert_int_equal(panels_of(&g, &a, 0).count, p == q ? p : p + q - 1);
+            assert_int_equal(panels.messages, (p == q ? p : p + q - 1) * (2 * p * q - p - q));
+            assert_true(k == 3 || panels.peak < whole_rows.peak);
+        }
+    assert_int_equal(parse(&line, "tensor a 24 60\ntensor b 90 60\nc = linear a b\npin c S(0)\n"), OK);
+    static struct assignment one;
+    assert_int_equal(sbp_assign(&g, &line, 0, 1 << 24, &one, &err), OK);
+    assert_int_equal(panels_of(&g, &one, 0).count, 0);
 }
 
 static void test_pins(void **state)
@@ -142,8 +186,8 @@ static void test_refused(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_a_graph), cmocka_unit_test(test_a_trial), cmocka_unit_test(test_pins),
-        cmocka_unit_test(test_refused),
+        cmocka_unit_test(test_a_graph), cmocka_unit_test(test_a_trial), cmocka_unit_test(test_panels),
+        cmocka_unit_test(test_pins), cmocka_unit_test(test_refused),
     };
     return cmocka_run_group_tests_name("graphs of signatures as text", tests, NULL, NULL);
 }

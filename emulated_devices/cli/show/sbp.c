@@ -137,7 +137,7 @@ static enum error_code print_summary(const struct sbp_graph *g, const struct ass
 }
 
 /* What is asked of a graph beside its signatures. */
-struct wishes { const char *strategy, *pins, *save, *layout, *by, *cluster; bool run; int kept; };
+struct wishes { const char *strategy, *pins, *save, *layout, *by, *cluster; bool run, panels; int kept; };
 
 /* Real numbers on devices of this process: what was counted there must be what was predicted. */
 static enum error_code show_run(const struct sbp_graph *g, const struct assignment *a, const struct cluster *c,
@@ -147,13 +147,14 @@ static enum error_code show_run(const struct sbp_graph *g, const struct assignme
     const enum error_code e = sbp_trial(g, a, c, &t, err);
     if (e) return e;
     printf("\n");
-    say(stdout, 0, "run in fp64 with random numbers on %d devices: %llu bytes sent, at most %llu held by a device; "
-        "%.1f us on %s; %d tensors compared with one device, the furthest by %.1e (%s)", sbp_devices(&a->mesh),
-        (unsigned long long)t.bytes, (unsigned long long)t.peak, (double)t.time / 1e6, c->name, t.compared, t.off,
-        g->tensor[t.farthest].name);
+    say(stdout, 0, "run in fp64 with random numbers on %d devices: %llu bytes sent in %llu messages, at most %llu held "
+        "by a device; %.1f us on %s; %d tensors compared with one device, the furthest by %.1e (%s)",
+        sbp_devices(&a->mesh), (unsigned long long)t.bytes, (unsigned long long)t.messages,
+        (unsigned long long)t.peak, (double)t.time / 1e6, c->name, t.compared, t.off, g->tensor[t.farthest].name);
     if (document_data()) {
         cJSON *run = cJSON_AddObjectToObject(document_data(), "run");
         cJSON_AddNumberToObject(run, "bytes", (double)t.bytes);
+        cJSON_AddNumberToObject(run, "messages", (double)t.messages);
         cJSON_AddNumberToObject(run, "peak_bytes", (double)t.peak);
         cJSON_AddNumberToObject(run, "virtual_ps", (double)t.time);
         cJSON_AddNumberToObject(run, "compared", t.compared);
@@ -180,7 +181,8 @@ static enum error_code show_graph(struct sbp_graph *g, const struct wishes *w, s
     struct cluster c;
     struct assignment *a = malloc(sizeof *a);
     if (a == NULL) return fail(err, ERR_MEMORY, "no memory for an assignment");
-    enum error_code e = cluster_find(&c, w->cluster, err);
+    enum error_code e = w->panels && !w->run ? fail(err, ERR_USAGE, "show sbp: --panels: is a way to --run")
+                                             : cluster_find(&c, w->cluster, err);
     if (strcmp(w->by, "time") == 0) m->cluster = &c;
     if (!e) e = graph_strategy(g, m, w->strategy, err);
     if (!e && w->pins) e = graph_read(g, m, w->pins, err);
@@ -193,6 +195,7 @@ static enum error_code show_graph(struct sbp_graph *g, const struct wishes *w, s
         assignment_each(g, a, print_journey, &d);
         e = print_summary(g, a, d.elements, w->kept > 0, err);
     }
+    a->panels = w->panels;
     if (!e && w->run) e = show_run(g, a, &c, err);
     if (!e && w->layout) e = write_layout(g, a, w->layout, err);
     if (!e && w->save) e = graph_write_pins(g, a, w->save, err);
@@ -263,6 +266,8 @@ enum error_code show_sbp(int argc, char **argv, int *status, struct error *err)
           .help = "write those of a block for `orrery train --tensor sbp:FILE`" },
         { "--run", NULL, OPTION_SWITCH, &w.run,
           .help = "carry it out with random numbers, and compare every tensor with one device" },
+        { "--panels", NULL, OPTION_SWITCH, &w.panels,
+          .help = "with --run, on two axes: products by SUMMA, a panel of both factors after the other" },
         CLUSTER_OPTION(w.cluster, "whose virtual time --run shows, and --by time takes"),
         { "--batch", "B", OPTION_INT, &z.B, .min = 1, .max = 1 << 20, .help = "sequences" },
         { "--seq", "S", OPTION_INT, &z.S, .min = 1, .max = 1 << 20, .help = "tokens of each" },

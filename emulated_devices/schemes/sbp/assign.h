@@ -14,6 +14,7 @@ struct assignment {
                                                  * 0 without one */
     int64_t cost;                               /* what was minimised, without the price of what is kept */
     int64_t kept;                               /* of all tensors at once, by devices that have most of each */
+    bool panels;                                /* carry products on two axes out by SUMMA (panels.h) */
     bool exact;                                 /* nothing costs less; else: nothing that was looked at */
 };
 

@@ -1,5 +1,5 @@
 /* assign_run.c -- carrying a graph out: before each operation its operands make their journeys, after it its result. */
-#include "emulated_devices/schemes/sbp/assign.h"
+#include "emulated_devices/schemes/sbp/panels.h"
 #include <string.h>
 
 struct execution {
@@ -35,6 +35,25 @@ static enum error_code bring(const struct execution *r, int tensor, struct signa
     if (!e) device_copy(r->device, copy.data, r->piece[tensor].data, tensor_bytes(copy));
     if (!e) e = boxing_run(r->place, t, &b, &copy, err);
     *operand = shaped(r, tensor, want, copy);
+    return e;
+}
+
+/* A product whose factors come panel by panel. */
+static enum error_code do_panels(const struct execution *r, int o, struct error *err)
+{
+    const struct sbp_op *op = &r->graph->op[o];
+    const struct shape *t = &r->graph->tensor[op->out].shape;
+    const struct signature made = r->assignment->rule[o].out;
+    const struct tensor piece[2] = { r->piece[op->in[0]], r->piece[op->in[1]] };
+    struct tensor out = piece_make(r->device, t, &r->place->mesh, made, r->place->all.comm->rank);
+    enum error_code e = group_agree(
+        &r->place->all, out.data ? OK : fail(err, ERR_MEMORY, "the machine has no memory left for a product"), err);
+    if (!e) e = panels_run(r->place, r->graph, r->assignment, o, piece, shaped(r, op->out, made, out), err);
+    if (!e) {
+        const struct boxing b = boxing_plan(t, &r->place->mesh, made, r->assignment->tensor[op->out]);
+        e = boxing_run(r->place, t, &b, &out, err);
+    }
+    r->piece[op->out] = out;
     return e;
 }
 
@@ -78,7 +97,7 @@ enum error_code assignment_run(struct placement *p, const struct sbp_graph *g, c
     enum error_code e = OK;
     for (int t = 0; t < g->tensors; t++) given[t] = piece[t].data != NULL;
     for (int o = 0; o < g->ops && !e; o++) {
-        e = do_op(&r, o, err);
+        e = a->panels && panels_of(g, a, o).count > 0 ? do_panels(&r, o, err) : do_op(&r, o, err);
         for (int t = 0; t < g->tensors && !e; t++)
             if (!given[t] && !keep[t] && piece[t].data && graph_last_use(g, t) <= o) {
                 device_free(r.device, piece[t]);

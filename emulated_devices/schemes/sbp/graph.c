@@ -71,8 +71,7 @@ int graph_last_use(const struct sbp_graph *g, int tensor)
 
 /* ---- rules ------------------------------------------------------------------------------------------------------- */
 
-/* Letters of operand i; the last operand is the output. */
-static const char *letters_of(const struct sbp_op *op, int i, int *n)
+const char *graph_letters(const struct sbp_op *op, int i, int *n)
 {
     const char *p = op->letters;
     for (; i > 0; i--) p += strcspn(p, ",>") + 1;
@@ -103,7 +102,7 @@ static struct sbp operand(const struct sbp_op *op, struct choice c, int i)
 {
     const bool out = i == op->inputs;
     int n;
-    const char *p = letters_of(op, i, &n), *at = c.letter ? memchr(p, c.letter, (size_t)n) : NULL;
+    const char *p = graph_letters(op, i, &n), *at = c.letter ? memchr(p, c.letter, (size_t)n) : NULL;
     if (at) return (struct sbp)ON_S((int)(at - p));
     if (c.letter) return out ? (struct sbp)ON_P : (struct sbp)ON_B;
     if (c.partial && (out || (c.partial >> i & 1u))) return (struct sbp)ON_P;

@@ -25,6 +25,8 @@ struct sbp_operator {
     /* Local: out and in are pieces, seen with the shapes of their boxes; the model is the graph's.
      * @return whether there was memory for it. */
     bool (*run)(struct device *, const struct model_config *, struct tensor out, const struct tensor in[]);
+    /* Of a product: the same, added to out.  NULL: there is none. */
+    bool (*add)(struct device *, const struct model_config *, struct tensor out, const struct tensor in[]);
 };
 extern const struct sbp_operator sbp_linear, sbp_linear_dx, sbp_linear_dw, sbp_copy, sbp_add, sbp_add_bias, sbp_bias_dw,
     sbp_gelu, sbp_gelu_dx, sbp_swiglu, sbp_swiglu_dx, sbp_geglu, sbp_geglu_dx, sbp_norm, sbp_norm_dx, sbp_norm_dw,
@@ -74,6 +76,9 @@ enum error_code graph_pin(struct sbp_graph *, const struct sbp_mesh *, const cha
 
 /* One way to do an operation. */
 struct rule { struct signature in[SBP_OPERANDS], out; };
+
+/** The letters of an operand, or for op->inputs of what is made.  @param[out] n  how many. */
+const char *graph_letters(const struct sbp_op *, int operand, int *n);
 
 /** Every legal way on a mesh.  @param[out] rule  room for SBP_MOST_RULES.  @return how many. */
 enum { SBP_MOST_RULES = 100 };

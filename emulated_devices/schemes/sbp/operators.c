@@ -35,6 +35,29 @@ static bool linear_dx(struct device *d, const struct model_config *model, struct
     return true;
 }
 
+static bool linear_add(struct device *d, const struct model_config *model, struct tensor Y, const struct tensor in[])
+{
+    (void)model;
+    dev_linear_forward_add(d, rows(Y), rows(in[0]), as_weight(in[1], in[0]));
+    return true;
+}
+
+static bool linear_dx_add(struct device *d, const struct model_config *model, struct tensor dX,
+                          const struct tensor in[])
+{
+    (void)model;
+    dev_linear_backward_input_columns(d, rows(dX), rows(in[0]), 0, as_weight(in[1], dX), true);
+    return true;
+}
+
+static bool linear_dw_add(struct device *d, const struct model_config *model, struct tensor dW,
+                          const struct tensor in[])
+{
+    (void)model;
+    dev_linear_backward_weight(d, as_weight(dW, in[1]), tensor_none, rows(in[0]), rows(in[1]));
+    return true;
+}
+
 /* dW from dY, X */
 static bool linear_dw(struct device *d, const struct model_config *model, struct tensor dW, const struct tensor in[])
 {
@@ -296,9 +319,11 @@ static bool attention_dx(struct device *d, const struct model_config *model, str
 enum { FIRST = 1, BOTH = 3 };
 #define OPERATOR(id, text, is_product, ...) const struct sbp_operator sbp_##id = { .name = text, \
     .product = is_product, .partial = { __VA_ARGS__ }, .run = id }
-OPERATOR(linear, "linear", true, 0);
-OPERATOR(linear_dx, "linear dX", true, 0);
-OPERATOR(linear_dw, "linear dW", true, 0);
+#define PRODUCT(id, text) const struct sbp_operator sbp_##id = { .name = text, .product = true, .run = id, \
+    .add = id##_add }
+PRODUCT(linear, "linear");
+PRODUCT(linear_dx, "linear dX");
+PRODUCT(linear_dw, "linear dW");
 OPERATOR(copy, "copy", false, FIRST);
 OPERATOR(add, "add", false, BOTH);
 OPERATOR(add_bias, "add bias", false, BOTH);

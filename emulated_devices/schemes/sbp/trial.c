@@ -81,11 +81,12 @@ static enum error_code compare(struct job *j, struct device *d, int tensor, int 
     return OK;
 }
 
-static uint64_t bytes_sent(const struct comm *c)
+static void add_sent(struct sbp_trial *t, const struct comm *c)
 {
-    uint64_t sum = 0;
-    for (int op = 0; op < CONTROL; op++) sum += c->counted.of[TRAFFIC_OTHER].of[op].bytes_sent;
-    return sum;
+    for (int op = 0; op < CONTROL; op++) {
+        t->bytes += c->counted.of[TRAFFIC_OTHER].of[op].bytes_sent;
+        t->messages += c->counted.of[TRAFFIC_OTHER].of[op].messages_sent;
+    }
 }
 
 static enum error_code run_here(struct job *j, struct comm *c, struct error *err)
@@ -106,7 +107,7 @@ static enum error_code run_here(struct job *j, struct comm *c, struct error *err
     if (!e) e = assignment_run(&p, g, j->assignment, piece, keep, err);
     if (d->clock.now > j->trial->time) j->trial->time = d->clock.now;
     if (d->arena.peak.total > j->trial->peak) j->trial->peak = d->arena.peak.total;
-    j->trial->bytes += bytes_sent(c);
+    add_sent(j->trial, c);
     for (int t = 0; t < g->tensors && !e; t++)
         if (graph_makes(g, t) && !signature_has(j->assignment->tensor[t], SBP_P))
             e = compare(j, d, t, c->rank, piece[t], err);

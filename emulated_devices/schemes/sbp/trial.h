@@ -7,6 +7,7 @@
 
 struct sbp_trial {
     uint64_t bytes;                     /* sent by all devices together; an element has eight */
+    uint64_t messages;                  /* likewise */
     uint64_t peak;                      /* the most bytes that a device had at once */
     picoseconds time;                   /* until the last device is done */
     double off;                         /* the largest distance of a tensor from one device's, norm over norm */
