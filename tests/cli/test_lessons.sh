@@ -1,6 +1,7 @@
 # Every lesson of tutorials/: its skeleton has no points, its solution all, wrong solutions lose the right ones; what its page says holds.
 . "$(dirname "$0")/lib.sh"
 . "$(dirname "$0")/pages.sh"
+[ "$TIER" != verify ] || seconds=6000     # all wrong solutions of all lessons, one after another
 lessons=$(cd "$top/tutorials" && ls -d [0-9][0-9]_*)
 
 prove() {                                       # prove WORDS...: `orrery course --prove`
