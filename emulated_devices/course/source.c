@@ -16,8 +16,11 @@ static const char *const headers[] = { "math.h", "string.h", "stddef.h", "stdint
                                        "course.h", NULL };
 static const char *const directives[] = { "define", "undef", "if", "ifdef", "ifndef", "elif", "else", "endif", "error",
                                           "pragma", "include", "", NULL };
+/* gcc writes names of attributes (section, weakref, symver) into the assembly as they are, line ends too: an .incbin in
+ * one reads any file.  [[gnu::..]] is an attribute as well. */
 static const char *const never[] = { "asm", "__asm", "__asm__", "__has_include", "__has_include_next", "__has_embed",
-                                     "_Pragma", "__pragma", NULL };
+                                     "_Pragma", "__pragma", "__attribute", "__attribute__", "__declspec", "gnu",
+                                     "__gnu__", "clang", "_Clang", NULL };
 
 struct reader { const char *at; int number; };          /* number: of the line that `at` is in */
 

@@ -66,11 +66,41 @@ test_code_that_is_refused() {
     outside '#define Cmath "secret"\n#include Cmath.h"' 'it includes something'
     outside '__a\\\nsm__("nop");' 'no assembly'
     outside '#define F "secret"\n#include F' 'it includes something'
-    outside 'static volatile int seen;\n__attribute__((constructor)) static void early(void) { seen = 1; }' 'before or after'
-    outside 'static int one(void) { return 1; }\nstatic int (*pick(void))(void) { return one; }\nint chosen(void) __attribute__((ifunc("pick")));' 'when the program starts|does not ask for'
+    outside 'static volatile int seen;\n__attribute__((constructor)) static void early(void) { seen = 1; }' '__attribute__ cannot be used'
+    outside 'static int one(void) { return 1; }\nstatic int (*pick(void))(void) { return one; }\nint chosen(void) __attribute__((ifunc("pick")));' '__attribute__ cannot be used'
     outside 'static volatile char big[1ul << 34];\nchar *give(void) { return (char *)big; }' ''
     outside 'void message_wait(struct message m) { (void)m; }' 'it defines message_wait'
     outside 'int main(void) { return 0; }' 'it defines main'
+}
+
+# What a compiler copies into the assembly without looking at it, and lines that say that they are of another file, whose text an error shows.
+test_code_that_reads_files() {
+    local path=$PWD/secret name
+    solutions; echo 'a-secret' >secret
+    stolen() { outside "$1" "$2"; expect_no_out 'a-secret'; ! grep -q a-secret left/results.json || complain "$1: the report has the secret"; }
+    for name in section weakref symver; do
+        stolen "static int x __attribute__(($name(\".data,\\\\\"aw\\\\\"\\\\n.incbin \\\\\"$path\\\\\"\\\\n#\"))) = 1;" '__attribute__ cannot be used'
+    done
+    stolen "__attribute((section(\".data\"))) int x;" '__attribute cannot be used'
+    stolen "[[gnu::section(\".data\")]] int x;" 'gnu cannot be used'
+    stolen "#define GIVE __attribute__\nint x GIVE((section(\".data\")));" '__attribute__ cannot be used'
+    stolen "# 1 \"$path\"\nint x = ;" 'it includes something'
+    stolen "#line 1 \"$path\"\nint x = ;" 'it includes something'
+}
+
+# What lies beside the file is not used: headers with the names of the course's, objects, a makefile, a file that names compilers' options.
+test_files_beside() {
+    local name
+    solutions; mkdir -p sub/02_messages
+    sed 's@^    else exchange_both.*@    else memcpy(out, in, (size_t)n * 4);@' teacher/solutions/02_messages/messages.c >sub/02_messages/messages.c
+    cmp -s sub/02_messages/messages.c teacher/solutions/02_messages/messages.c && complain 'nothing was changed'
+    run grade sub --lessons 2; cp "$place/out" without
+    for name in course.h messages.h math.h string.h calls.c worker.c check.c; do echo '#error this must not be read' | tee "sub/$name" >sub/02_messages/$name; done
+    printf 'all:\n\ttouch made\n' | tee sub/Makefile >sub/02_messages/Makefile
+    echo 'not an object' | tee sub/messages.o sub/student.o >sub/02_messages/worker
+    echo '{ "variant": 1 }' >sub/course.json
+    run grade sub --lessons 2; cmp "$place/out" without || complain 'files beside it change the points'
+    [ ! -e made ] || complain 'a makefile was run'
 }
 
 # Files that are none, or lie elsewhere: nothing of them is read, so nothing of them can be in the report.
@@ -128,4 +158,4 @@ test_the_cage_of_kernels() {
 
 kernels=(test_kernels test_the_cage_of_kernels)
 type "${CXX:-c++}" >/dev/null 2>&1 || kernels=()
-run_tests test_code_that_runs test_code_that_recurses test_code_that_calls_the_system test_code_that_is_refused test_files_that_are_links test_a_text "${kernels[@]}"
+run_tests test_code_that_runs test_code_that_recurses test_code_that_calls_the_system test_code_that_is_refused test_code_that_reads_files test_files_beside test_files_that_are_links test_a_text "${kernels[@]}"

@@ -122,13 +122,13 @@ static void expect_sum(struct trial *r, int d, int64_t n, int step)
     const float *got = r->device[d].buffer[0].data;
     const int low = step > 0 ? 0 : d, high = step > 0 ? d : r->devices - 1;
     if (memcmp(got, want[d], bytes) == 0) return;
-    if (memcmp(got, other[d], bytes) == 0)
-        trial_fails(r, "device %d has the sum of devices %d to %d in x, and should have that of devices %d to %d: at "
-                    "which end does the line begin?", d, step > 0 ? d : 0, step > 0 ? r->devices - 1 : d, low, high);
     for (int o = 0; o < r->devices; o++)
         if (memcmp(got, given[o], bytes) == 0)
             trial_fails(r, "device %d has the numbers of device %d alone in x, and should have the sum of devices %d "
                         "to %d", d, o, low, high);
+    if (memcmp(got, other[d], bytes) == 0)
+        trial_fails(r, "device %d has the sum of devices %d to %d in x, and should have that of devices %d to %d: at "
+                    "which end does the line begin?", d, step > 0 ? d : 0, step > 0 ? r->devices - 1 : d, low, high);
     trial_expect_floats(r, d, 0, want[d], n, "x");
 }
 

@@ -12,6 +12,7 @@
 #include <stdbool.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <sys/mman.h>
 #include <sys/resource.h>
 #include <unistd.h>
 
@@ -151,6 +152,37 @@ static void look_around(void)
             }
         if (i < n) at = end + sorted[i].bytes;
     }
+}
+
+/* Behind the last block nothing is poisoned, because that would take memory: there is none until somebody touches it,
+ * which the system knows by pages. */
+static uint64_t page;                           /* bytes; 0: the system does not say */
+
+/* The first page at `from` or behind it that was touched, as a place in the pool; WORKER_POOL: none. */
+static uint64_t touched_page(uint64_t from)
+{
+    static unsigned char touched[WORKER_POOL / 4096 + 1];
+    const uint64_t base = (uint64_t)(uintptr_t)pool, first = (base + from + page - 1) / page * page;
+    const uint64_t pages = (base + sizeof pool - first) / page;
+    if (mincore((void *)(uintptr_t)first, pages * page, touched) != 0) return WORKER_POOL;
+    for (uint64_t i = 0; i < pages; i++)
+        if (touched[i] & 1) return first - base + i * page;
+    return WORKER_POOL;
+}
+
+/* Before the pool is used.  Some systems (gVisor) say that all pages are there. */
+static void begin_pages(void)
+{
+    page = (uint64_t)sysconf(_SC_PAGESIZE);
+    if (prctl(PR_SET_THP_DISABLE, 1, 0, 0, 0) != 0 || touched_page(page) != WORKER_POOL) page = 0;
+}
+
+static void look_behind(void)
+{
+    if (page == 0 || !begun.caged) return;
+    const uint64_t at = touched_page(pool_top);
+    if (at < WORKER_POOL) misuse("memory was used that is not allocated, about %llu bytes behind all arrays",
+                                 (unsigned long long)(at - pool_top));
 }
 
 void *allocate(size_t bytes)
@@ -340,11 +372,12 @@ int64_t time_now(void)
 
 static void limit(int what, rlim_t most) { setrlimit((__rlimit_resource_t)what, &(struct rlimit){ most, most }); }
 
-/* From here on only read, write and exit. */
+/* From here on only read, write, exit, and asking which of its own pages are there. */
 static void lock_in(void)
 {
-    static const int calls[] = { SYS_read, SYS_write, SYS_exit, SYS_exit_group };
+    static const int calls[] = { SYS_read, SYS_write, SYS_exit, SYS_exit_group, SYS_mincore };
     if (cage_lock(calls, sizeof calls / sizeof *calls) == 0) return;
+    page = 0;
     if (prctl(PR_SET_SECCOMP, SECCOMP_MODE_STRICT) != 0) misuse("this system cannot lock a process in (seccomp)");
 }
 
@@ -383,6 +416,7 @@ static void look_at_end(const struct call *c, const uint64_t *sums)
     int left = 0, held = 0;
     uint64_t bytes = 0;
     look_around();
+    look_behind();
     for (int i = 0; i < WORKER_MESSAGES; i++) left += flying[i].used;
     if (left > 0) misuse("%d message%s not waited for when the function returned", left, left == 1 ? " was" : "s were");
     for (int i = 0; i < space_count; i++)
@@ -410,6 +444,7 @@ int main(void)
     static struct call call;
     uint64_t sums[WORKER_BUFFERS] = { 0 };
     const struct callable *f = callables;
+    begin_pages();
     read_call(&call);
     for (int i = 0; i < WORKER_BUFFERS; i++)
         if (begun.way[i] == BUFFER_IN) sums[i] = sum_of(call.buffer[i], call.bytes[i]);
