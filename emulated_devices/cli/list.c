@@ -289,10 +289,13 @@ static void list_device(const struct cluster *c)
 
 static void list_kernels(const struct kernels *k)
 {
-    if (k->units == 0) return;
-    field("kernels %lld units of %lld x %lld; %g %% of operations, half at depth %lld; %g %% of memory; %g us each",
-          (long long)k->units, (long long)k->tile_rows, (long long)k->tile_columns, (double)k->matrix_permille / 10,
-          (long long)k->half_depth, (double)k->memory_permille / 10, (double)k->launch * 1e-6);
+    if (k->source[0] == '\0') return;
+    if (k->units == 0) field("kernels %g us each", (double)k->launch * 1e-6);
+    else
+        field("kernels %lld units of %lld x %lld; %g %% of operations, half at depth %lld; %g %% of memory; %g us each",
+              (long long)k->units, (long long)k->tile_rows, (long long)k->tile_columns,
+              (double)k->matrix_permille / 10, (long long)k->half_depth, (double)k->memory_permille / 10,
+              (double)k->launch * 1e-6);
     field("from %s", k->source);
 }
 

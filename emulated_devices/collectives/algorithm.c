@@ -5,7 +5,9 @@
 
 static void charge_copy(struct exchange *x, const struct collective *c, int64_t elements)
 {
-    device_charge(x->group->comm->device, "copy", elementwise_cost(elements, 2, 0, c->dtype));
+    struct op_cost cost = elementwise_cost(elements, 2, 0, c->dtype);
+    cost.running = true;
+    device_charge(x->group->comm->device, "copy", cost);
 }
 
 void copy_elements(struct exchange *x, const struct collective *c, void *dst, const void *src, int64_t elements)

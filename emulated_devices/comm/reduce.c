@@ -1,5 +1,12 @@
 #include "emulated_devices/comm/comm.h"
 
+/* The kernel that sends and receives adds, too. */
+static struct op_cost beside_messages(struct op_cost cost)
+{
+    cost.running = true;
+    return cost;
+}
+
 void reduce_numbers(struct exchange *x, enum reduction how, enum dtype t, void *into, const void *from, int64_t count)
 {
     device_reduce(x->group->comm->device, how, t, into, from, count);
@@ -11,7 +18,7 @@ void reduce_counted(struct exchange *x, enum dtype t, void *into, const void *fr
     struct clock *clock = &c->device->clock;
     c->counted.of[x->group->kind].of[x->operation].additions += (uint64_t)count;
     if (x->operation == CONTROL) return;
-    device_charge(c->device, "reduce", elementwise_cost(count, 3, 1, t));
+    device_charge(c->device, "reduce", beside_messages(elementwise_cost(count, 3, 1, t)));
     flight_read(clock->flight, clock->now, from, (uint64_t)count * dtype_size(t));
     clock_made(clock, into, (uint64_t)count * dtype_size(t));
     if (c->listener != NULL) c->listener->reduced(c->listener->context, x, t, into, count);
@@ -64,5 +71,5 @@ void reduce_finish(struct exchange *x, enum reduction how, enum dtype t, void *d
     struct device *d = x->group->comm->device;
     if (how != AVERAGE || count == 0 || x->group->comm->rehearsal != NULL) return;
     device_divide(d, t, data, count, x->group->size);
-    if (x->operation != CONTROL) device_charge(d, "divide", elementwise_cost(count, 2, 1, t));
+    if (x->operation != CONTROL) device_charge(d, "divide", beside_messages(elementwise_cost(count, 2, 1, t)));
 }

@@ -165,33 +165,46 @@ static enum error_code read_named(struct kernels *k, const cJSON *kernels, const
     return e;
 }
 
+/* Tiles of products, and the shares of rates. */
+static enum error_code read_shares(struct kernels *k, const cJSON *kernels, const char *where, struct error *err)
+{
+    enum error_code e = json_int(kernels, where, "units", 1, 1 << 20, &k->units, err);
+    if (!e) e = json_int(kernels, where, "tile_rows", 1, 1 << 20, &k->tile_rows, err);
+    if (!e) e = json_int(kernels, where, "tile_columns", 1, 1 << 20, &k->tile_columns, err);
+    if (!e) e = read_number(kernels, where, "half_depth", 1 << 20, 0, &k->half_depth, err);
+    if (!e) e = json_int(kernels, where, "matrix_permille", 1, 1000, &k->matrix_permille, err);
+    if (!e) e = json_int(kernels, where, "memory_permille", 1, 1000, &k->memory_permille, err);
+    k->other_permille = k->matrix_permille;
+    if (!e && json_has(kernels, "other_permille"))
+        e = json_int(kernels, where, "other_permille", 1, 1000, &k->other_permille, err);
+    if (!e) e = read_number(kernels, where, "other_half_depth", 1 << 20, 0, &k->other_half_depth, err);
+    if (!e) e = read_named(k, kernels, where, err);
+    if (!e) e = read_number(kernels, where, "issue_ns", MOST_NS, 0, &k->issue, err);
+    if (!e) e = read_number(kernels, where, "step_ns", MOST_NS, 0, &k->step, err);
+    k->issue *= 1000, k->step *= 1000;
+    return e;
+}
+
+/* Without anything but launch_ns, kernels reach the rates once they have started. */
 static enum error_code read_kernels(struct kernels *k, const cJSON *root, const char *where, struct error *err)
 {
-    static const char *const known[] = { "units", "tile_rows", "tile_columns", "half_depth", "matrix_permille",
-                                         "memory_permille", "other_permille", "other_half_depth", "operations",
-                                         "launch_ns", "issue_ns", "step_ns", "source", NULL };
+    static const char *const known[] = { "launch_ns", "source", "units", "tile_rows", "tile_columns", "half_depth",
+                                         "matrix_permille", "memory_permille", "other_permille", "other_half_depth",
+                                         "operations", "issue_ns", "step_ns", NULL };
+    enum { OF_LAUNCH = 2 };
     const cJSON *kernels;
     char inside[200];
+    bool shares = false;
     if (!json_has(root, "kernels")) return OK;
     enum error_code e = json_object(root, where, "kernels", &kernels, err);
     if (e) return e;
     snprintf(inside, sizeof inside, "%s: kernels", where);
     e = refuse_unknown(kernels, inside, known, err);
-    if (!e) e = json_int(kernels, inside, "units", 1, 1 << 20, &k->units, err);
-    if (!e) e = json_int(kernels, inside, "tile_rows", 1, 1 << 20, &k->tile_rows, err);
-    if (!e) e = json_int(kernels, inside, "tile_columns", 1, 1 << 20, &k->tile_columns, err);
-    if (!e) e = read_number(kernels, inside, "half_depth", 1 << 20, 0, &k->half_depth, err);
-    if (!e) e = json_int(kernels, inside, "matrix_permille", 1, 1000, &k->matrix_permille, err);
-    if (!e) e = json_int(kernels, inside, "memory_permille", 1, 1000, &k->memory_permille, err);
-    k->other_permille = k->matrix_permille;
-    if (!e && json_has(kernels, "other_permille"))
-        e = json_int(kernels, inside, "other_permille", 1, 1000, &k->other_permille, err);
-    if (!e) e = read_number(kernels, inside, "other_half_depth", 1 << 20, 0, &k->other_half_depth, err);
-    if (!e) e = read_named(k, kernels, inside, err);
-    if (!e) e = read_number(kernels, inside, "launch_ns", MOST_NS, 0, &k->launch, err);
-    if (!e) e = read_number(kernels, inside, "issue_ns", MOST_NS, 0, &k->issue, err);
-    if (!e) e = read_number(kernels, inside, "step_ns", MOST_NS, 0, &k->step, err);
-    k->launch *= 1000, k->issue *= 1000, k->step *= 1000;
+    for (int i = OF_LAUNCH; known[i]; i++) shares = shares || json_has(kernels, known[i]);
+    if (!e && shares) e = read_shares(k, kernels, inside, err);
+    if (!e) e = shares ? read_number(kernels, inside, "launch_ns", MOST_NS, 0, &k->launch, err)
+                       : json_int(kernels, inside, "launch_ns", 0, MOST_NS, &k->launch, err);
+    k->launch *= 1000;
     return e ? e : read_text(kernels, inside, "source", k->source, sizeof k->source, err);
 }
 

@@ -46,7 +46,7 @@ struct named_share { char name[32]; int64_t permille; };
 
 /* How kernels fall short of the device's rates (kernel.h). */
 struct kernels {
-    int64_t units, tile_rows, tile_columns;     /* units that compute a tile each; 0 units: not stated */
+    int64_t units, tile_rows, tile_columns;     /* units that compute a tile each; 0 units: all rates are reached */
     int64_t half_depth;                 /* a product this deep reaches half of the best rate */
     int64_t matrix_permille, memory_permille;   /* the best share of the rates */
     int64_t other_permille;             /* of the rate of operations, by what is not one product: attention */

@@ -628,6 +628,17 @@ static inline void dev_dropout(struct device *d, struct tensor Y, struct tensor 
     dev_charge(d, "dropout", X, 2, 1);
 }
 
+/* Parts of what one kernel does on a GPU, such as rows with a distance between them: the caller charges the whole. */
+static inline void dev_add_part(struct device *d, struct tensor Y, struct tensor A, struct tensor B)
+{
+    REQUIRED(d, add, Y, A, B);
+}
+
+static inline void dev_dropout_part(struct device *d, struct tensor Y, struct tensor X, struct dropout drop)
+{
+    REQUIRED(d, dropout, Y, X, drop);
+}
+
 static inline void dev_scale(struct device *d, struct tensor Y, double a)
 {
     REQUIRED(d, scale, Y, a);

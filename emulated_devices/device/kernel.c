@@ -51,18 +51,18 @@ static picoseconds other_time(const struct cluster *c, enum dtype t, const char 
     const double deeper = cost.depth > 0 ? (double)(cost.depth + k->other_half_depth) / (double)cost.depth : 1;
     const double memory = at_share(cost.bytes, c->memory_rate, own > 0 ? own : k->memory_permille);
     const double work = own > 0 ? 0 : at_share(deeper * cost.flops, c->flop_rate[t], k->other_permille);
-    return k->launch + (picoseconds)ceil(larger(work, memory));
+    return (cost.running ? 0 : k->launch) + (picoseconds)ceil(larger(work, memory));
 }
 
 picoseconds kernel_time(const struct cluster *c, enum dtype t, const char *what, struct op_cost cost)
 {
     const struct kernels *k = &c->kernels;
+    if (cost.flops == 0 && cost.bytes == 0) return 0;
     if (k->units == 0) {
         const picoseconds arithmetic = time_at_rate(whole_units(cost.flops), c->flop_rate[t]);
         const picoseconds memory = time_at_rate(whole_units(cost.bytes), c->memory_rate);
-        return arithmetic > memory ? arithmetic : memory;
+        return (cost.running ? 0 : k->launch) + (arithmetic > memory ? arithmetic : memory);
     }
-    if (cost.flops == 0 && cost.bytes == 0) return 0;
     return cost.rows > 0 ? kernel_product(c, t, (struct product){ cost.rows, cost.columns, cost.depth, 1 })
                          : other_time(c, t, what, cost);
 }

@@ -42,8 +42,9 @@ static enum error_code drop(const struct node_call *c, struct tensor Y, struct t
     for (int64_t i = 0, before = 0; i < rows.count; before += rows.at[i++].count) {
         const int64_t count = rows.at[i].count;
         at.row0 = rows.at[i].first;
-        dev_dropout(s->device, tensor_rows_of(Y, before, count), tensor_rows_of(X, before, count), at);
+        dev_dropout_part(s->device, tensor_rows_of(Y, before, count), tensor_rows_of(X, before, count), at);
     }
+    device_charge(s->device, "dropout", elementwise_cost(tensor_count(X), 2, 1, X.dtype));
     const bool lost = intervals_lost(&rows);
     intervals_free(&rows);
     return lost ? fail(err, ERR_MEMORY, "no memory for a list of rows") : OK;

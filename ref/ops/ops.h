@@ -360,6 +360,7 @@ struct op_cost {
     double flops, bytes;
     int64_t rows, columns, depth;       /* of a matrix product's result, and the terms of each sum; else 0; of
                                          * attention only depth: the width of a head */
+    bool running;                       /* part of a kernel that is running already, as sums of a collective are */
 };
 
 /* Forward; each of the two backward parts costs the same. */

@@ -27,7 +27,10 @@ static void test_every_shipped_cluster_is_read(void **state)
         assert_int_equal(cluster_parse(&c, cluster_texts[n], "shipped", &err), OK);
         assert_int_equal(cluster_find(&again, c.name, &err), OK);
         assert_memory_equal(&c, &again, sizeof c);
-        assert_true(c.source[0] != '\0');
+        assert_true(c.source[0] != '\0' && c.kernels.source[0] != '\0');
+        assert_non_null(strstr(cluster_texts[n], "\"launch_ns\""));
+        if (strcmp(c.name, "textbook") != 0)
+            for (int l = 0; l < c.levels; l++) assert_true(c.link[l].gap > 0);
         for (int l = 0; l < c.levels; l++)
             assert_true(c.link[l].rate > 0 && c.link[l].latency > 0 && c.link[l].source[0] != '\0');
         for (int l = 1; l < c.levels; l++) {                    /* farther is slower */
@@ -75,7 +78,9 @@ static void test_values_are_what_the_file_says(void **state)
     assert_int_equal(c.link[2].devices, 0);
     assert_int_equal(c.link[0].latency, 3400000);
     assert_int_equal(c.link[2].rate, 3125);
-    assert_int_equal(c.link[2].gap, 0);
+    assert_int_equal(c.link[2].gap, 27000);
+    assert_int_equal(c.kernels.launch, 900000);
+    assert_int_equal(c.kernels.units, 0);
     assert_true(c.link[1].eager == 4194304);
     assert_int_equal(c.flop_rate[F32], 19500000);
     assert_int_equal(c.memory_rate, 1935000);

@@ -82,6 +82,27 @@ static void test_the_clock_charges_them(void **state)
     assert_int_equal(clock.now, 2 * 100 * 200 * 300);
 }
 
+/* With a start alone the rates are reached; what is part of a running kernel, and nothing at all, have no start. */
+static void test_a_start_alone(void **state)
+{
+    struct cluster c = plain;
+    struct clock clock;
+    (void)state;
+    c.kernels.launch = 7000;
+    clock_open(&clock, &c, F32);
+    clock_compute(&clock, "product", linear_cost(100, 200, 300, F32));
+    picoseconds now = 7000 + 2 * 100 * 200 * 300;
+    assert_int_equal(clock.now, now);
+    clock_compute(&clock, "nothing", (struct op_cost){ .flops = 0 });
+    assert_int_equal(clock.now, now);
+    clock_compute(&clock, "reduce", (struct op_cost){ .bytes = 100, .running = true });
+    assert_int_equal(clock.now, now += 100 * 10);
+    c = short_of();
+    clock_open(&clock, &c, F32);
+    clock_compute(&clock, "reduce", (struct op_cost){ .bytes = 100, .running = true });
+    assert_int_equal(clock.now, 100 * 40);
+}
+
 /* ---- steps of Megatron-LM ---------------------------------------------------------------------------------------- */
 
 static const struct megatron gpt = { .devices = 1, .batch = 4, .micro = 1, .width = 256, .heads = 4, .layers = 4,
@@ -179,7 +200,8 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_products_come_in_waves_of_tiles), cmocka_unit_test(test_memory_at_a_share),
-        cmocka_unit_test(test_the_clock_charges_them), cmocka_unit_test(test_operations_of_a_step),
+        cmocka_unit_test(test_the_clock_charges_them),
+        cmocka_unit_test(test_a_start_alone), cmocka_unit_test(test_operations_of_a_step),
         cmocka_unit_test(test_a_pipeline_has_its_bubble), cmocka_unit_test(test_cards_are_shared),
         cmocka_unit_test(test_refusals),
     };

@@ -59,8 +59,9 @@ static char *move(struct device *d, struct block b, enum way way)
     if (way == UNPACK) device_copy_rows(d, at, pitch, b.packed, length, length, b.rows);
     for (int64_t r = 0; r < b.rows && way == ADD; r++) {
         const struct tensor here = tensor_1d(at + (size_t)r * pitch, b.t.dtype, b.columns);
-        dev_add(d, here, here, tensor_1d(b.packed + (size_t)r * length, b.t.dtype, b.columns));
+        dev_add_part(d, here, here, tensor_1d(b.packed + (size_t)r * length, b.t.dtype, b.columns));
     }
+    if (way == ADD) device_charge(d, "add", elementwise_cost(b.rows * b.columns, 3, 1, b.t.dtype));
     return b.packed + (size_t)b.rows * length;
 }
 
