@@ -60,6 +60,8 @@ test_plans_that_do_not_fit() {
     run learn 03_rng;                       refuses 2 'LESSON 03_rng: .*did you mean 03_ring\?'
     run show sbp gtp2;                      refuses 2 'show sbp gtp2: .*did you mean gpt2\?'
     run show sbp --as ffree;                refuses 2 'strategy ffree: .*did you mean free\?'
+    train --tp 2 --tensor sbp:none.sbp;     refuses 1 'none.sbp: cannot be opened'
+    train --tp 2 --tensor sbp:;             refuses 2 '--tensor sbp:: must be sbp:FILE'
     train --tensor 2.5;                     refuses 2 '--tensor 2.5: .*did you mean 2.5d'
     train --recompute sometimes;            refuses 2 '--recompute sometimes: none, selective, selective\+\+, full, or a list'
     train --recompute 0-99;                 refuses 2 '--recompute 0-99: 0-99: the layers are 0 to '
