@@ -169,6 +169,10 @@ static void begin_receive(struct comm *c, int slot)
     start(c, slot);
 }
 
+/* Bytes of a body that stays with its sender until it is looked at.  A copy of fewer takes less time than the wait of a
+ * sender for a device that has to get a core. */
+enum { LENT_FROM = 1 << 16 };
+
 int transport_start(struct exchange *x, int peer, void *data, uint64_t bytes, const struct passage *passage,
                     enum side side)
 {
@@ -191,7 +195,7 @@ int transport_start(struct exchange *x, int peer, void *data, uint64_t bytes, co
     s->failed = MPI_SUCCESS;
     s->passage = *passage;
     s->passage.rendezvous = passage->rendezvous && t->answers != MPI_COMM_NULL;
-    s->stays = side == LOOKS && s->near && flight_of(c, s) == NULL;
+    s->stays = side == LOOKS && s->near && flight_of(c, s) == NULL && bytes >= LENT_FROM;
     if (t->delay > 0 && sending) patience_delay(t->delay, &t->random);
     if (sending) begin_send(c, i);
     else begin_receive(c, i);
