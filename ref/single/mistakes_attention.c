@@ -11,6 +11,9 @@ struct variant {
     bool unsharpened;                   /* scores without what YaRN multiplies their scale by */
     int ahead, behind;                  /* keys seen beyond the own one; the last ones only */
     bool all, no_window;                /* every key of the sequence; of those before */
+    bool zeroed;                        /* scores of keys that are not seen are 0, not minus infinity */
+    int wider;                          /* the model's window and so many tokens */
+    bool windowed;                      /* the window of other layers, where this one has none */
     bool undivided, by_query;           /* softmax without its sum; over queries */
     bool modulo;                        /* head h has the keys of head h mod K */
     int values;                         /* head h has the values of so many groups further */
@@ -24,10 +27,12 @@ static const struct variant variants[] = {
     { .values = -1 },     { .no_mean = true },   { .no_scale = true }, { .last_only = true }, { .behind = 2 },
     { .behind = 3 },      { .behind = 4 },       { .behind = 8 },      { .no_window = true }, { .by_head = true },
     { .no_cap = true },   { .no_slope = true },  { .unsharpened = true },
+    { .wider = 1 },       { .wider = -1 },     { .windowed = true },
+    { .zeroed = true },
 };
 enum { BY_WIDTH, UNSCALED, TWICE_SCALED, NOT_ITSELF, NEXT, ALL, UNDIVIDED, BY_QUERY, MODULO, VALUES_NEXT, VALUES_BEFORE,
        NO_MEAN, NO_SCALE, LAST_ONLY, LAST_2, LAST_3, LAST_4, LAST_8, NO_WINDOW, BY_HEAD,
-       NO_CAP, NO_SLOPE, UNSHARPENED };
+       NO_CAP, NO_SLOPE, UNSHARPENED, WIDER, NARROWER, WINDOWED, ZEROED };
 
 struct heads { int64_t width, query, key, value; };
 
@@ -90,7 +95,7 @@ static void probabilities(const struct single *s, const struct variant *x, int64
         for (int64_t t = 0; t < S; t++) {
             P[q * S + t] = sees(x, window, q, t)
                                ? scale * dot(qkv + q * at.width + at.query, qkv + t * at.width + at.key, c->A)
-                               : -INFINITY;
+                               : x->zeroed ? 0 : -INFINITY;
             if (cap > 0) P[q * S + t] = isinf(P[q * S + t]) ? P[q * S + t] : cap * tanh(P[q * S + t] / cap);
             top = fmax(top, P[q * S + t]);
         }
@@ -104,8 +109,17 @@ static void probabilities(const struct single *s, const struct variant *x, int64
     }
 }
 
+static int64_t window_of(const struct model_config *c, const struct single_node *n, const struct variant *x)
+{
+    const int64_t own = model_window(c, n->layer);
+    int64_t others = 0;
+    for (int64_t l = 0; l < c->L; l++) others = model_window(c, l) > others ? model_window(c, l) : others;
+    return x->wider && own > 0 ? own + x->wider : x->windowed && own == 0 ? others : own;
+}
+
 static bool cannot(const struct model_config *c, const struct single_node *n, const struct variant *x)
 {
+    if ((x->wider || x->windowed) && window_of(c, n, x) == model_window(c, n->layer)) return true;
     return (x->values && c->K == 1) || n->rate > 0 || (x->unsharpened && attention_scale(c) == plain_scale(c)) ||
            !may_have(c, x);
 }
@@ -122,7 +136,7 @@ static struct tensor forward(struct single *s, const struct single_node *n, int 
         for (int64_t h = 0; h < c->H; h++) {
             const struct heads at = heads_of(c, x, h);
             const double *qkv = numbers(X) + row * at.width;
-            probabilities(s, x, model_window(c, n->layer), qkv, at, numbers(P));
+            probabilities(s, x, window_of(c, n, x), qkv, at, numbers(P));
             for (int64_t i = 0; i < S * S; i++)
                 for (int64_t a = 0; a < V; a++)
                     numbers(Y)[(row + i / S) * ld + h * V + a] +=
@@ -181,7 +195,7 @@ static struct tensor input(struct single *s, const struct single_node *n, int wh
             const struct heads at = heads_of(c, x, h);
             double *dx = numbers(dX) + row * at.width;
             if (x->last_only && h % group == group - 1) forget_keys(s, dx, at);
-            head_backward(s, x, model_window(c, n->layer), dx, numbers(X) + row * at.width,
+            head_backward(s, x, window_of(c, n, x), dx, numbers(X) + row * at.width,
                           numbers(dY) + (row * c->H + h) * value_width(c), at, numbers(P));
         }
     return dX;
@@ -197,6 +211,10 @@ static const struct single_mistake forward_table[] = {
     { "the mask is off by one: a token does not see itself", forward, NOT_ITSELF },
     { "the mask is off by one: a token sees the next one", forward, NEXT },
     { "there is no mask: a token sees its whole sequence", forward, ALL },
+    { "the mask makes scores 0, not minus infinity", forward, ZEROED },
+    { "its window is off by one: a token sees one more", forward, WIDER },
+    { "its window is off by one: a token sees one less", forward, NARROWER },
+    { "it has the window of other layers, and should have none", forward, WINDOWED },
     { "there is no window: a token sees all before it", forward, NO_WINDOW },
     { "a window: a token sees the last 2 only", forward, LAST_2 },
     { "a window: a token sees the last 3 only", forward, LAST_3 },
@@ -221,6 +239,10 @@ static const struct single_mistake input_table[] = {
     { "the mask is off by one: a token does not see itself", input, NOT_ITSELF },
     { "the mask is off by one: a token sees the next one", input, NEXT },
     { "there is no mask: a token sees its whole sequence", input, ALL },
+    { "its window is off by one: a token sees one more", input, WIDER },
+    { "its window is off by one: a token sees one less", input, NARROWER },
+    { "it has the window of other layers, and should have none", input, WINDOWED },
+    { "there is no window: a token sees all before it", input, NO_WINDOW },
     { "softmax over queries, not keys", input, BY_QUERY },
     { "wrong head map: head h has the keys and values of group h mod K", input, MODULO },
     { "wrong head map: heads have the values of the next group", input, VALUES_NEXT },

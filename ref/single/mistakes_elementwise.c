@@ -114,6 +114,15 @@ static const struct single_mistake gelu_table[] = {
     { "the tanh form of gelu of the gate in place of silu", swiglu, TANH },
     { "relu of the gate in place of silu", swiglu, RELU },
     { 0 }
+}, geglu_table[] = {
+    { "the exact gelu of the gate, by erf, in place of the tanh form", swiglu, ERF },
+    { "silu of the gate in place of gelu", swiglu, SILU },
+    { "relu of the gate in place of gelu", swiglu, RELU },
+    { 0 }
+}, geglu_input_table[] = {
+    { "the slope of the exact gelu, by erf, in place of the tanh form's", swiglu_input, ERF },
+    { "the slope of silu in place of gelu's", swiglu_input, SILU },
+    { 0 }
 }, swiglu_input_table[] = {
     { "gate and up have changed places", swiglu_input, SWAPPED },
     { "the slope of silu lacks its second term", swiglu_input, NO_SECOND },
@@ -124,6 +133,9 @@ static const struct single_mistake gelu_table[] = {
 const struct single_mistakes single_gelu_mistakes = { .of = &single_gelu,
                                                       .forward = gelu_table,
                                                       .input = gelu_input_table },
+                             single_geglu_mistakes = { .of = &single_geglu,
+                                                       .forward = geglu_table,
+                                                       .input = geglu_input_table },
                              single_swiglu_mistakes = { .of = &single_swiglu,
                                                         .forward = swiglu_table,
                                                         .input = swiglu_input_table };

@@ -1,19 +1,21 @@
 /* mistakes_norm.c -- what a norm, also of a latent, gives with one mistake. */
 #include "ref/single/mistakes.h"
+#include <string.h>
 
 struct variant {
     double eps;                         /* in place of the model's; 0: the model's */
     bool no_eps, outside, sample, no_mean, no_weight, no_bias;
-    bool weight_plus_one;
+    bool adds_one, lacks_one;           /* factors are 1 + weights where they are weights; the other way round */
     bool constant, no_sum;              /* backward: the norm, or the mean, taken for constant */
 };
 
 static const struct variant variants[] = {
     { .outside = true }, { .sample = true }, { .no_mean = true }, { .no_weight = true }, { .no_bias = true },
-    { .weight_plus_one = true }, { .constant = true }, { .no_sum = true }, { .no_eps = true },
+    { .adds_one = true }, { .lacks_one = true }, { .constant = true }, { .no_sum = true }, { .no_eps = true },
     { .eps = 1e-2 }, { .eps = 1e-3 }, { .eps = 1e-4 }, { .eps = 1e-5 }, { .eps = 1e-6 }, { .eps = 1e-8 },
 };
-enum { OUTSIDE, SAMPLE, NO_MEAN, NO_WEIGHT, NO_BIAS, PLUS_ONE, CONSTANT, NO_SUM, NO_EPS, E2, E3, E4, E5, E6, E8 };
+enum { OUTSIDE, SAMPLE, NO_MEAN, NO_WEIGHT, NO_BIAS, ADDS_ONE, LACKS_ONE, CONSTANT, NO_SUM, NO_EPS,
+       E2, E3, E4, E5, E6, E8 };
 
 struct row { double mean, r; };
 
@@ -32,7 +34,14 @@ static struct row row_of(const struct single *s, const struct single_node *n, co
 static bool cannot(const struct single *s, const struct single_node *n, const struct variant *v)
 {
     return (v->eps > 0 && fabs(v->eps / single_norm_eps(s, n) - 1) < 1e-3) || (v->no_bias && n->bias < 0) ||
-           (v->no_mean && s->config->norm != NORM_LAYER);
+           (v->no_mean && s->config->norm != NORM_LAYER) || (v->adds_one && norm_base(s->config) != 0) ||
+           (v->lacks_one && norm_base(s->config) == 0);
+}
+
+/* What a row is multiplied by. */
+static double factor(const struct single *s, const struct variant *v, double weight)
+{
+    return v->no_weight ? 1 : weight + norm_base(s->config) + v->adds_one - v->lacks_one;
 }
 
 static struct tensor forward(struct single *s, const struct single_node *n, int which)
@@ -48,7 +57,7 @@ static struct tensor forward(struct single *s, const struct single_node *n, int 
         const int64_t c = i % D;
         const double *x = numbers(X) + i / D * ld;
         if (c == 0) row = row_of(s, n, v, x, D);
-        numbers(Y)[i] = (x[c] - row.mean) * row.r * (v->no_weight ? 1 : numbers(w)[c] + v->weight_plus_one) +
+        numbers(Y)[i] = (x[c] - row.mean) * row.r * factor(s, v, numbers(w)[c]) +
                         (n->bias < 0 || v->no_bias ? 0 : numbers(b)[c]);
     }
     return Y;
@@ -68,11 +77,11 @@ static struct tensor input(struct single *s, const struct single_node *n, int wh
         const struct row row = row_of(s, n, v, x, D);
         double h = 0, hx = 0;
         for (int64_t i = 0; i < D; i++) {
-            const double hi = dy[i] * (v->no_weight ? 1 : numbers(w)[i]);
+            const double hi = dy[i] * factor(s, v, numbers(w)[i]);
             h += hi / (double)D, hx += hi * (x[i] - row.mean) * row.r / (double)D;
         }
         for (int64_t i = 0; i < D; i++)
-            numbers(dX)[r * ld + i] = row.r * (dy[i] * (v->no_weight ? 1 : numbers(w)[i]) - (has_mean ? h : 0) -
+            numbers(dX)[r * ld + i] = row.r * (dy[i] * factor(s, v, numbers(w)[i]) - (has_mean ? h : 0) -
                                               (v->constant ? 0 : (x[i] - row.mean) * row.r * hx));
     }
     return dX;
@@ -84,7 +93,8 @@ static const struct single_mistake forward_table[] = {
     { "the mean is not subtracted", forward, NO_MEAN },
     { "without its weight", forward, NO_WEIGHT },
     { "without its bias", forward, NO_BIAS },
-    { "its weight has 1 added", forward, PLUS_ONE },
+    { "its weight has 1 added", forward, ADDS_ONE },
+    { "1 is not added to its weight", forward, LACKS_ONE },
     { "without eps", forward, NO_EPS },
     { "eps is 1e-2", forward, E2 },
     { "eps is 1e-3", forward, E3 },
@@ -97,6 +107,8 @@ static const struct single_mistake forward_table[] = {
 
 static const struct single_mistake input_table[] = {
     { "the norm's weight is missing", input, NO_WEIGHT },
+    { "its weight has 1 added", input, ADDS_ONE },
+    { "1 is not added to its weight", input, LACKS_ONE },
     { "the norm is taken for constant", input, CONSTANT },
     { "the mean is taken for constant", input, NO_SUM },
     { "eps is added outside the root", input, OUTSIDE },
@@ -109,9 +121,30 @@ static const struct single_mistake input_table[] = {
     { 0 }
 };
 
+/* The weight of another norm of as many numbers. */
+static void try_other_weights(struct suspect *p, const struct single_node *n, enum single_pass_kind pass, double *y)
+{
+    struct single *s = p->s;
+    for (int v = 0; v < s->graph->nodes && pass == SINGLE_FORWARD && !s->failed; v++) {
+        struct single_node other = *n;
+        const int used = s->used;
+        const struct single_node *from = &s->graph->node[v];
+        if (from->operation != n->operation || from->weight == n->weight || from->layer != n->layer) continue;
+        other.weight = from->weight, other.bias = from->bias;
+        s->now.lacks[0] = 0, s->unknown = false;
+        const struct single_value value = n->operation->forward(s, &other);
+        if (single_going(s) && tensor_count(value.y) == p->count) {
+            memcpy(y, value.y.data, (size_t)p->count * sizeof *y);
+            suspect_explained(p, y, "it has the weight of %s", single_slot(s, from->out)->name);
+        }
+        single_release(s, used);
+    }
+}
+
 const struct single_mistakes single_norm_mistakes = { .of = &single_norm,
                                                       .forward = forward_table,
-                                                      .input = input_table },
+                                                      .input = input_table,
+                                                      .parts = try_other_weights },
                              single_latent_norm_mistakes = { .of = &single_latent_norm,
                                                              .forward = forward_table,
                                                              .input = input_table };

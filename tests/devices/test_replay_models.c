@@ -222,10 +222,63 @@ static void sums_of_parts_are_rounded(void **state)
     close_dump(&d);
 }
 
+/* ---- mistakes of a Gemma 2 --------------------------------------------------------------------------------------- */
+
+static void norm_of_weights(struct tensor Y, struct tensor rstd, struct tensor X, struct tensor w, double base,
+                            double eps)
+{
+    (void)base;
+    ops_for(F32)->rmsnorm_forward(Y, rstd, X, w, 0, eps);
+}
+
+static void exact_geglu(struct tensor Y, struct tensor X)
+{
+    const int64_t F = tensor_cols(Y);
+    for (int64_t i = 0; i < tensor_count(Y); i++) {
+        const double gate = tensor_get(X, i / F * 2 * F + i % F), up = tensor_get(X, i / F * 2 * F + F + i % F);
+        tensor_set(Y, i, gate / 2 * (1 + erf(gate / sqrt(2))) * up);
+    }
+}
+
+/* Weights of norms are 0 at first. */
+static void change_norms(struct dump *d)
+{
+    d->ops.rmsnorm_forward = norm_of_weights;
+    for (int i = 0; i < d->model.params; i++)
+        for (int64_t k = 0; d->model.spec[i].role == ROLE_NORM && k < tensor_count(d->model.w[i]); k++)
+            tensor_set(d->model.w[i], k, 0.3 * sin((double)k + 1));
+}
+
+static void change_gelu(struct dump *d) { d->ops.geglu_forward = exact_geglu; }
+static void widen(struct dump *d) { d->model.config.windows.size++; }
+static void narrow_down(struct dump *d) { d->model.config.windows.size--; }
+
+static void mistakes_of_a_gemma_are_named(void **state)
+{
+    static const struct { void (*make)(struct dump *); const char *where, *what; } all[] = {
+        { change_norms, "act/h.0.ln_1", "1 is not added to its weight" },
+        { change_gelu, "act/h.0.mlp.act", "the exact gelu of the gate, by erf, in place of the tanh form" },
+        { widen, "act/h.0.attn.heads", "its window is off by one: a token sees one more" },
+        { narrow_down, "act/h.0.attn.heads", "its window is off by one: a token sees one less" },
+    };
+    (void)state;
+    for (size_t i = 0; i < sizeof all / sizeof *all; i++) {
+        struct dump d;
+        open_changed(&d, "golden/gemma2-windows.safetensors", NULL, F32);
+        d.ops = *d.model.ops, d.model.ops = &d.ops;
+        all[i].make(&d);
+        run(&d), check(&d);
+        assert_string_equal(d.first.name, all[i].where);
+        if (strstr(d.first.mistake, all[i].what) == NULL) fail_msg("%s: \"%s\"", all[i].what, d.first.mistake);
+        close_dump(&d);
+    }
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = { cmocka_unit_test(clean_runs_are_right), cmocka_unit_test(a_factor_is_found),
                                         cmocka_unit_test(an_expert_is_named), cmocka_unit_test(rows_may_be_parts),
-                                        cmocka_unit_test(sums_of_parts_are_rounded) };
+                                        cmocka_unit_test(sums_of_parts_are_rounded),
+                                        cmocka_unit_test(mistakes_of_a_gemma_are_named) };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
