@@ -416,7 +416,7 @@ static struct single_value part_of(struct single *s, struct single_value v, int6
 
 static struct single_value input(struct single *s, const struct single_node *n)
 {
-    return part_of(s, backward(s, n), 0, single_slot(s, n->in[0])->rows, 0);
+    return part_of(s, backward(s, n), 0, single_rows(s, single_slot(s, n->in[0])), 0);
 }
 
 /* The keys and values of all prefixes. */

@@ -12,7 +12,7 @@ static struct single_value embed(struct single *s, const struct single_node *n)
     const struct tensor W = single_param(s, n->weight);
     const struct single_slot *out = single_slot(s, n->out);
     if (!single_going(s)) return single_none;
-    const struct single_value v = single_value_new(s, out->rows, out->cols);
+    const struct single_value v = single_value_new(s, single_rows(s, out), out->cols);
     for (int64_t i = 0; !s->failed && i < tensor_count(v.y); i++)
         numbers(v.y)[i] = numbers(W)[token(s, i / out->cols) * out->cols + i % out->cols];
     return v;

@@ -17,10 +17,11 @@ static struct row row_of(const double *x, int64_t V)
     return r;
 }
 
+/* Labels of the whole batch. */
 static int64_t counted(const struct single *s)
 {
     int64_t n = 0;
-    for (int64_t i = 0; i < s->N; i++) n += s->batch.labels[i] >= 0;
+    for (int64_t i = 0; i < s->all.B * s->all.S; i++) n += s->all.labels[i] >= 0;
     return n > 0 ? n : 1;
 }
 

@@ -68,7 +68,7 @@ static void map(struct tensor to, struct tensor t, bool squared)
     for (int64_t i = 0; i < tensor_count(t); i++) out[i] = squared ? x[i] * x[i] : fabs(x[i]);
 }
 
-/* Into sums that are still zero. */
+/* Add to the sums. */
 static void add_product(struct single *s, struct adding *a, multiply_fn *multiply, struct tensor left,
                         struct tensor right)
 {
@@ -150,25 +150,55 @@ static struct single_value input(struct single *s, const struct single_node *n)
     return single_going(s) ? product_input(s, dY, W, n->matrices) : single_none;
 }
 
-static struct single_value weight(struct single *s, const struct single_node *n)
+static void add_rows(const struct adding *a, struct tensor dY)
 {
-    const struct tensor dY = single_grad(s, n->out), X = single_act(s, n->in[0]);
-    return single_going(s) ? product_weight(s, dY, X) : single_none;
+    const int64_t cols = tensor_cols(dY);
+    for (int64_t i = 0; i < tensor_count(dY); i++) {
+        const double y = numbers(dY)[i];
+        numbers(a->sum)[i % cols] += y, numbers(a->absolute)[i % cols] += fabs(y);
+        if (tensor_present(a->square)) numbers(a->square)[i % cols] += y * y;
+    }
 }
 
 struct single_value product_bias(struct single *s, struct tensor dY)
 {
     struct adding a = adding_new(s, 1, tensor_cols(dY), 1);
-    const struct tensor one = single_new(s, 1, tensor_rows(dY));
-    for (int64_t i = 0; !s->failed && i < tensor_rows(dY); i++) numbers(one)[i] = 1;
-    add_product(s, &a, as_it_is, one, dY);
+    if (!s->failed) add_rows(&a, dY);
     return finish(s, &a, tensor_rows(dY), 1);
 }
 
+/* dW and its bounds, tile after tile. */
+static struct single_value weight(struct single *s, const struct single_node *n)
+{
+    const struct param_spec p = model_param(s->config, n->weight);
+    const int64_t out = single_slot(s, n->out)->cols, in = single_slot(s, n->in[0])->cols, B = s->all.B,
+                  step = single_tile(s, out > in ? out : in);
+    struct adding a = adding_new(s, p.dim[0], p.dim[1], 1);
+    const int used = s->used;
+    for (int64_t first = 0; first < B && single_going(s); first += step) {
+        single_take_tile(s, first, step);
+        const struct tensor dY = single_grad(s, n->out), X = single_act(s, n->in[0]);
+        if (single_going(s)) add_product(s, &a, over_rows, dY, X);
+        single_release(s, used);
+    }
+    single_take_all(s);
+    return single_going(s) ? finish(s, &a, single_slot(s, n->out)->rows, 1) : single_none;
+}
+
+/* The same of a bias: the sum of rows. */
 static struct single_value bias(struct single *s, const struct single_node *n)
 {
-    const struct tensor dY = single_grad(s, n->out);
-    return single_going(s) ? product_bias(s, dY) : single_none;
+    const int64_t cols = single_slot(s, n->out)->cols, B = s->all.B, step = single_tile(s, cols);
+    struct adding a = adding_new(s, 1, cols, 1);
+    const int used = s->used;
+    for (int64_t first = 0; first < B && single_going(s); first += step) {
+        single_take_tile(s, first, step);
+        const struct tensor dY = single_grad(s, n->out);
+        if (single_going(s)) add_rows(&a, dY);
+        single_release(s, used);
+    }
+    single_take_all(s);
+    return single_going(s) ? finish(s, &a, single_slot(s, n->out)->rows, 1) : single_none;
 }
 
 const struct single_operation single_matrix = {

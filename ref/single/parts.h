@@ -38,8 +38,10 @@ struct single {
     const struct model_config *config;
     const struct single_graph *graph;
     const struct ops *ops;                      /* F64 */
-    struct single_batch batch;
-    int64_t N;                                  /* tokens of the batch */
+    struct single_batch batch;                  /* what is now computed: the whole one, or a tile of it */
+    int64_t N;                                  /* its tokens */
+    struct single_batch all;                    /* the whole one */
+    int64_t first;                              /* sequence that the tile begins with */
     struct rounding rounding;
     struct single_source source;
     struct error *err;
@@ -70,6 +72,9 @@ struct single_name single_param_name(const struct single *, const char *kind, in
 struct single_sizes { struct tensor absolute; int parts; };
 
 /* ---- what a pass reads ------------------------------------------------------------------------------------------- */
+
+/* The rows of a slot that are now computed. */
+int64_t single_rows(const struct single *, const struct single_slot *);
 
 /* A slot's value, and its gradient: the program's, or computed if the slot is unseen. */
 struct single_value single_value_of(struct single *, int slot);
@@ -133,8 +138,24 @@ bool single_begin(struct single *, struct single_name, const char *made_by, int6
 struct tensor single_input(struct single *, struct single_name, int64_t rows, int64_t cols);
 bool single_has_parts(struct single *, struct single_name);
 struct single_sizes single_sizes_of(struct single *, struct single_name, struct tensor x);
+/* Read what it is made from, if the rows are of tokens, one or more of each: those of the tile. */
+struct tensor single_input_rows(struct single *, struct single_name, int64_t rows, int64_t cols);
 /* Compare, or say what lacks; report; free all. */
 void single_end(struct single *, struct single_value);
+/* Compare a tile: add it to what is known of its result, and free all.  @return false: it is wrong, or cannot be
+ * computed; nothing is reported. */
+bool single_end_tile(struct single *, struct single_value, struct single_result *sum);
+/* Report a result that is right in all tiles. */
+void single_end_tiles(struct single *, const struct single_result *sum);
+
+/* ---- tiles of the batch (tiles.c) -------------------------------------------------------------------------------- */
+
+/* Sequences in a tile, for results with so many numbers in the rows of a token; all of them if nothing is computed by
+ * tiles. */
+int64_t single_tile(const struct single *, int64_t cols);
+/* Compute so many sequences from `first` on. */
+void single_take_tile(struct single *, int64_t first, int64_t sequences);
+void single_take_all(struct single *);
 /* What was made of a wrong result: fills now.mistake. */
 void single_diagnose(struct single *, const struct single_value *);
 /* Which expert's rows are wrong: row [rows], not 0 where one is. */

@@ -1,4 +1,5 @@
 #include "ref/single/parts.h"
+#include <assert.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -96,10 +97,16 @@ struct single_value single_sum(struct single *s, const struct single_value of[],
 
 /* ---- one result -------------------------------------------------------------------------------------------------- */
 
-static struct tensor fetch(struct single *s, const char *name, int64_t rows, int64_t cols, enum single_found *found)
+/* of_tokens: of rows of tokens, those of the tile. */
+static struct tensor fetch(struct single *s, const char *name, int64_t rows, int64_t cols, bool of_tokens,
+                           enum single_found *found)
 {
     const struct tensor t = new_matrix(s, rows, cols, false);
-    if (!s->failed) s->failed = s->source.fetch(s->source.context, name, t, found, s->err);
+    const struct single_source *from = &s->source;
+    if (!s->failed && of_tokens && s->batch.B < s->all.B)
+        s->failed = from->fetch_rows(from->context, name, rows / s->batch.B * s->first, rows / s->batch.B * s->all.B, t,
+                                     found, s->err);
+    else if (!s->failed) s->failed = from->fetch(from->context, name, t, found, s->err);
     if (!s->failed && *found == SINGLE_HAS_NOT) memset(t.data, 0, tensor_bytes(t));
     return t;
 }
@@ -112,19 +119,29 @@ bool single_begin(struct single *s, struct single_name name, const char *made_by
     s->unknown = s->doubt = false, s->terms = 0, s->slot = NULL;
     memcpy(s->now.name, name.text, sizeof s->now.name);
     snprintf(s->now.made_by, sizeof s->now.made_by, "%s", made_by);
-    s->have = fetch(s, name.text, rows, cols, &found);
+    s->have = fetch(s, name.text, rows, cols, rows == s->N, &found);
     if (!s->failed && found != SINGLE_HAS_NOT) return true;
     single_release(s, 0);
     return false;
 }
 
-struct tensor single_input(struct single *s, struct single_name name, int64_t rows, int64_t cols)
+static struct tensor input(struct single *s, struct single_name name, int64_t rows, int64_t cols, bool of_tokens)
 {
     enum single_found found = SINGLE_HAS_NOT;
-    const struct tensor t = fetch(s, name.text, rows, cols, &found);
+    const struct tensor t = fetch(s, name.text, rows, cols, of_tokens, &found);
     if (!s->failed && found != SINGLE_HAS && s->now.lacks[0] == 0)
         memcpy(s->now.lacks, name.text, sizeof s->now.lacks);
     return t;
+}
+
+struct tensor single_input(struct single *s, struct single_name name, int64_t rows, int64_t cols)
+{
+    return input(s, name, rows, cols, false);
+}
+
+struct tensor single_input_rows(struct single *s, struct single_name name, int64_t rows, int64_t cols)
+{
+    return input(s, name, rows, cols, true);
 }
 
 static int parts_of(struct single *s, struct single_name name, struct tensor absolute)
@@ -140,7 +157,9 @@ bool single_has_parts(struct single *s, struct single_name name) { return parts_
 struct single_sizes single_sizes_of(struct single *s, struct single_name name, struct tensor x)
 {
     struct single_sizes sizes = { .absolute = single_new(s, tensor_rows(x), tensor_cols(x)) };
-    sizes.parts = parts_of(s, name, sizes.absolute);
+    const bool tile = s->batch.B < s->all.B;            /* parts are read whole only */
+    sizes.parts = parts_of(s, name, tile ? tensor_none : sizes.absolute);
+    if (tile && sizes.parts > 1 && s->now.lacks[0] == 0) memcpy(s->now.lacks, name.text, sizeof s->now.lacks);
     for (int64_t i = 0; !s->failed && sizes.parts == 1 && i < tensor_count(x); i++)
         numbers(sizes.absolute)[i] = fabs(numbers(x)[i]);
     return sizes;
@@ -166,6 +185,15 @@ static double over(double error, double bound)
     return isfinite(error) && isfinite(bound) ? error / bound : error == error && !isfinite(bound) ? 0 : INFINITY;
 }
 
+/* What follows from the sums. */
+static void finish(struct single_result *r)
+{
+    const double yy = r->squares[0], hy = r->squares[1], hh = r->squares[2], bb = r->squares[3];
+    r->factor = yy > 0 ? hy / yy : NAN;
+    r->residual = sqrt(fmax(0, hh - 2 * r->factor * hy + r->factor * r->factor * yy) / yy);
+    r->allowed = sqrt(bb / yy);
+}
+
 static void compare(struct single *s, const struct single_value *v, const struct marks *m)
 {
     struct single_result *r = &s->now;
@@ -173,6 +201,7 @@ static void compare(struct single *s, const struct single_value *v, const struct
     const double *have = numbers(s->have), *y = numbers(v->y), *b1 = numbers(v->fused),
                  *b2 = s->rounding.fused ? b1 : numbers(v->steps);
     double yy = 0, hy = 0, hh = 0, bb = 0;
+    assert(n == r->rows * r->cols && n == tensor_count(s->have));
     bool steps = false;
     for (int64_t i = 0; i < n; i++) {
         const double error = fabs(have[i] - y[i]), ratio = over(error, b2[i]);
@@ -182,9 +211,8 @@ static void compare(struct single *s, const struct single_value *v, const struct
         yy += y[i] * y[i], hy += have[i] * y[i], hh += have[i] * have[i], bb += b2[i] * b2[i];
     }
     r->verdict = r->wrong ? SINGLE_WRONG : steps ? SINGLE_STEPWISE : SINGLE_RIGHT;
-    r->factor = yy > 0 ? hy / yy : NAN;
-    r->residual = sqrt(fmax(0, hh - 2 * r->factor * hy + r->factor * r->factor * yy) / yy);
-    r->allowed = sqrt(bb / yy);
+    r->squares[0] = yy, r->squares[1] = hy, r->squares[2] = hh, r->squares[3] = bb;
+    finish(r);
     for (int64_t i = 0; i < r->rows; i++) r->wrong_rows += m->row[i];
     for (int64_t i = 0; i < r->cols; i++) r->wrong_cols += m->col[i];
 }
@@ -275,4 +303,41 @@ void single_end(struct single *s, struct single_value v)
         s->source.found(s->source.context, &s->now);
     }
     single_release(s, 0);
+}
+
+/* ---- a result in tiles ------------------------------------------------------------------------------------------- */
+
+static void add_tile(struct single_result *sum, const struct single_result *tile, int64_t first_row)
+{
+    const double ratio = sum->ratio;
+    for (int k = 0; k < 4; k++) sum->squares[k] += tile->squares[k];
+    if (tile->verdict > sum->verdict) sum->verdict = tile->verdict;
+    if (first_row > 0 && !(tile->ratio > ratio)) return;
+    sum->ratio = tile->ratio, sum->have = tile->have, sum->want = tile->want;
+    sum->worst = first_row * tile->cols + tile->worst;
+}
+
+bool single_end_tile(struct single *s, struct single_value v, struct single_result *sum)
+{
+    unsigned char *memory = calloc((size_t)(s->now.rows + s->now.cols) + 1, 1);
+    const struct marks ignored = { memory, memory + s->now.rows };
+    bool right = memory && single_going(s) && tensor_count(v.y) == tensor_count(s->have);
+    if (right) v = stored_at_last(s, v);
+    if (right && !s->failed) compare(s, &v, &ignored);
+    right = right && !s->failed && s->now.verdict < SINGLE_WRONG;
+    if (right) add_tile(sum, &s->now, s->first * s->all.S);
+    free(memory);
+    single_release(s, 0);
+    return right;
+}
+
+void single_end_tiles(struct single *s, const struct single_result *sum)
+{
+    const struct single_result tile = s->now;
+    s->now = *sum;
+    memcpy(s->now.name, tile.name, sizeof tile.name);
+    memcpy(s->now.made_by, tile.made_by, sizeof tile.made_by);
+    s->now.rows = s->all.B * s->all.S, s->now.cols = tile.cols, s->now.head = tile.head;
+    finish(&s->now);
+    if (!s->failed) s->source.found(s->source.context, &s->now);
 }

@@ -10,6 +10,10 @@
  * `stepwise`, where the result of every step is stored in the format.  Only what exceeds the second is wrong.  The
  * probabilities of attention are stored in both, as in flash attention.  rounding.fused: the first is used for both.
  *
+ * What is right is found a few sequences at a time, where rows of a result come from those of the same sequences, and
+ * gradients of matrices are added up so (tiles.c): then memory does not grow with the batch.  What is wrong is computed
+ * once more as a whole, to say why.
+ *
  * The operations are those of a graph (graph.h).  One that is not in ref/single is reported as not recomputed.
  *
  * Names of tensors: golden/README.md.  Weights are "start/NAME", masks of dropout "mask/1/...".
@@ -52,6 +56,7 @@ struct single_result {
     bool tokens;                        /* wrong rows are all those of tokens that chose it */
     double factor, residual;            /* least squares: have = factor want, norm of what is left over norm of want */
     double allowed;                     /* norm of the bounds over norm of want */
+    double squares[4];                  /* sums of want^2, have want, have^2 and bound^2 */
     char mistake[SINGLE_MISTAKE];       /* of a wrong result: what explains its numbers (mistakes.h); else empty */
     bool scaled;                        /* which is the factor */
 };
@@ -64,6 +69,11 @@ struct single_source {
      * @return OK, or what then ends everything: ERR_FILE, ERR_MEMORY, ... */
     enum error_code (*fetch)(void *context, const char *name, struct tensor out, enum single_found *,
                              struct error *);
+    /* The same of some rows of a tensor that has `whole`, from row `first` on.  NULL: tensors are read whole only, and
+     * memory grows with them. */
+    enum error_code (*fetch_rows)(void *context, const char *name, int64_t first, int64_t whole, struct tensor out,
+                                  enum single_found *, struct error *);
+    int64_t tile;                       /* numbers in what is then read at a time, at least a sequence; 0: 2^18 */
     void (*found)(void *context, const struct single_result *);     /* called for each operation, in order */
     void *context;
     /* Of a tensor of which several ranks have parts that are added up: the parts' absolute values, added up.

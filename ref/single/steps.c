@@ -315,8 +315,8 @@ static void check_loss(struct single *s, int64_t micros)
 enum error_code single_check_micros(const struct model_config *c, int64_t micros, struct single_batch batch,
                                     struct rounding rounding, struct single_source source, struct error *err)
 {
-    struct single s = { .config = c, .ops = ops_for(F64), .batch = batch, .N = batch.B * batch.S, .rounding = rounding,
-                        .source = source, .err = err };
+    struct single s = { .config = c, .ops = ops_for(F64), .batch = batch, .all = batch,
+                        .N = batch.B * batch.S, .rounding = rounding, .source = source, .err = err };
     for (int i = 0; i < model_param_count(c) && micros > 0; i++) {
         const struct param_spec p = model_param(c, i);
         check_sum(&s, single_name("grad/", p.name), p.name, micros, p.ndim > 1 ? p.dim[0] : 1, p.dim[p.ndim - 1]);

@@ -25,8 +25,8 @@ struct tensor single_mask(struct single *s, const struct single_node *n)
     const int64_t S = s->batch.S, H = s->config->H;
     struct single_name name;
     single_other_mask(s, n, name.text);
-    const struct tensor m = single_input(s, name, out->head > 0 ? out->rows * H : out->rows,
-                                         out->head > 0 ? S : out->cols);
+    const int64_t rows = single_rows(s, out);
+    const struct tensor m = single_input_rows(s, name, out->head > 0 ? rows * H : rows, out->head > 0 ? S : out->cols);
     if (s->mask_change.kind != MASK_RIGHT && single_going(s)) single_change_mask(s, n, m);
     return m;
 }
@@ -52,7 +52,13 @@ static struct single_value forward(struct single *s, const struct single_node *n
 
 static int64_t rows_of(struct single *s, const struct single_slot *slot)
 {
-    return slot->route < 0 ? slot->rows : routing_rows(s, slot);
+    return slot->route < 0 ? single_rows(s, slot) : routing_rows(s, slot);
+}
+
+static struct tensor input_of(struct single *s, struct single_name name, const struct single_slot *slot)
+{
+    const int64_t rows = rows_of(s, slot);
+    return rows == s->N ? single_input_rows(s, name, rows, slot->cols) : single_input(s, name, rows, slot->cols);
 }
 
 /* The program's own.  If its ranks have parts of it, whoever reads it has added these up, one by one, and stored each
@@ -60,7 +66,7 @@ static int64_t rows_of(struct single *s, const struct single_slot *slot)
 static struct single_value fetched(struct single *s, struct single_name name, const struct single_slot *slot)
 {
     const int64_t rows = rows_of(s, slot);
-    const struct tensor y = single_input(s, name, rows, slot->cols);
+    const struct tensor y = input_of(s, name, slot);
     const struct single_value v = { .y = y, .fused = single_new(s, rows, slot->cols),
                                     .steps = single_new(s, rows, slot->cols), .stored = true };
     if (!single_going(s) || !single_has_parts(s, name)) return v;
@@ -129,7 +135,7 @@ static struct tensor exact(struct single *s, struct single_value v, struct singl
 /* A sum of parts is rounded by whoever reads it. */
 static struct tensor whole(struct single *s, struct single_name name, const struct single_slot *of)
 {
-    const struct tensor x = single_input(s, name, rows_of(s, of), of->cols);
+    const struct tensor x = input_of(s, name, of);
     if (single_going(s) && single_has_parts(s, name))
         snprintf(s->now.lacks, sizeof s->now.lacks, "the sum of the parts of %.*s", SINGLE_NAME - 32, name.text);
     return x;
@@ -152,7 +158,7 @@ struct tensor single_grad(struct single *s, int slot)
 struct tensor single_act_sized(struct single *s, int slot, struct single_sizes *sizes)
 {
     const struct single_slot *of = single_slot(s, slot);
-    const struct tensor x = of->unseen ? single_act(s, slot) : single_input(s, act_name(of), rows_of(s, of), of->cols);
+    const struct tensor x = of->unseen ? single_act(s, slot) : input_of(s, act_name(of), of);
     *sizes = (struct single_sizes){ .parts = 1 };
     if (single_going(s)) *sizes = single_sizes_of(s, act_name(of), x);
     return x;
@@ -173,10 +179,48 @@ static bool begin(struct single *s, struct single_name name, const char *words, 
     return true;
 }
 
+/* The widest tensor of what a result is made of and goes into. */
+static int64_t widest(const struct single *s)
+{
+    int64_t cols = 1;
+    for (int i = 0; i < s->graph->slots; i++)
+        if (s->graph->slot[i].cols > cols) cols = s->graph->slot[i].cols;
+    return cols;
+}
+
+/* What makes a result of the slot: the forward pass of a node, or its gradient. */
+struct made { const struct single_slot *slot; const struct single_node *node; int gradient_of; const char *words; };
+
+static struct single_value make(struct single *s, const struct made *m)
+{
+    return m->node ? forward(s, m->node) : gradient_sum(s, m->gradient_of, false);
+}
+
+static struct single_name made_name(const struct made *m)
+{
+    return m->node ? act_name(m->slot) : single_name("grad/", m->slot->name);
+}
+
+/* Compute tile by tile, as long as all is right.  @return whether it is, and has been reported. */
+static bool right_in_tiles(struct single *s, const struct made *m)
+{
+    const int64_t B = s->all.B, step = single_tile(s, widest(s));
+    struct single_result sum = { 0 };
+    bool right = step < B && m->slot->rows == B * s->all.S && m->slot->route < 0;
+    for (int64_t first = 0; first < B && right; first += step) {
+        single_take_tile(s, first, step);
+        right = begin(s, made_name(m), m->words, m->slot) && single_end_tile(s, make(s, m), &sum);
+    }
+    single_take_all(s);
+    if (right) single_end_tiles(s, &sum);
+    return right || s->failed;
+}
+
 static void check_forward(struct single *s, const struct single_node *n)
 {
     const struct single_slot *slot = single_slot(s, n->out);
-    if (slot->unseen || !begin(s, act_name(slot), words_of(n, NULL), slot)) return;
+    const struct made made = { .slot = slot, .node = n, .words = words_of(n, NULL) };
+    if (slot->unseen || right_in_tiles(s, &made) || !begin(s, act_name(slot), made.words, slot)) return;
     single_end(s, noted(s, n, SINGLE_FORWARD, n->operation ? n->operation->forward : NULL, forward(s, n)));
 }
 
@@ -204,8 +248,9 @@ static const char *gradient_words(const struct single *s, int slot)
 static void check_gradient(struct single *s, int i)
 {
     const struct single_slot *slot = single_slot(s, i);
-    if (slot->unseen || slot->number) return;
-    if (!begin(s, single_name("grad/", slot->name), gradient_words(s, i), slot)) return;
+    const struct made made = { .slot = slot, .gradient_of = i, .words = gradient_words(s, i) };
+    if (slot->unseen || slot->number || right_in_tiles(s, &made)) return;
+    if (!begin(s, made_name(&made), made.words, slot)) return;
     single_end(s, gradient_sum(s, i, true));
 }
 
@@ -287,8 +332,8 @@ static void check_backward(struct single *s, int v)
 enum error_code single_check(const struct model_config *c, const struct single_graph *graph, struct single_batch batch,
                              struct rounding rounding, struct single_source source, struct error *err)
 {
-    struct single s = { .config = c, .graph = graph, .ops = ops_for(F64), .batch = batch, .N = batch.B * batch.S,
-                        .rounding = rounding, .source = source, .err = err };
+    struct single s = { .config = c, .graph = graph, .ops = ops_for(F64), .batch = batch, .all = batch,
+                        .N = batch.B * batch.S, .rounding = rounding, .source = source, .err = err };
     for (int v = 0; v < graph->nodes; v++) check_forward(&s, &graph->node[v]);
     for (int v = graph->nodes - 1; v >= 0; v--) check_backward(&s, v);
     single_gradient_norm(&s);

@@ -34,6 +34,8 @@ struct dump {
     enum dtype format, sums;            /* sums: as declared to the check */
     int parts;
     bool fused, stored_norms;           /* declared to the check */
+    int64_t tile;                       /* numbers that are read at a time; 0: whole tensors */
+    int whole;                          /* how often an mlp.up is read whole */
     struct transformer model;
     struct ops ops;
     struct kept kept[MOST];
@@ -191,6 +193,7 @@ static enum error_code fetch(void *context, const char *name, struct tensor out,
         make_mask(d, name, out);
         return OK;
     }
+    d->whole += strstr(name, "mlp.up") != NULL;
     *found = SINGLE_HAS_NOT;
     if (d->without && strcmp(d->without, name) == 0) return OK;
     for (int i = 0; i < d->count; i++)
@@ -209,6 +212,20 @@ static enum error_code fetch(void *context, const char *name, struct tensor out,
     tensor_convert(out, *have);
     *found = SINGLE_HAS;
     return OK;
+}
+
+static enum error_code fetch_rows(void *context, const char *name, int64_t first, int64_t whole, struct tensor out,
+                                  enum single_found *found, struct error *err)
+{
+    const int64_t cols = tensor_cols(out);
+    const struct tensor all = tensor_2d(calloc((size_t)(whole * cols), sizeof(double)), F64, whole, cols);
+    assert_non_null(all.data);
+    const int before = ((struct dump *)context)->whole;
+    const enum error_code e = fetch(context, name, all, found, err);
+    ((struct dump *)context)->whole = before;
+    memcpy(out.data, (double *)all.data + first * cols, tensor_bytes(out));
+    free(all.data);
+    return e;
 }
 
 static enum error_code parts_of(void *context, const char *name, struct tensor absolute, int *parts, struct error *err)
@@ -243,7 +260,8 @@ static void check(struct dump *d)
     const struct single_batch batch = { g->ids, g->labels, g->B, g->S };
     struct error err;
     d->checked = d->stepwise = d->wrong = d->lacking = d->unknown = 0, d->largest = 0;
-    const struct single_source source = { .fetch = fetch, .found = found, .context = d, .parts = parts_of };
+    const struct single_source source = { .fetch = fetch, .fetch_rows = d->tile ? fetch_rows : NULL, .tile = d->tile,
+                                          .found = found, .context = d, .parts = parts_of };
     struct rounding rounding = rounding_of(d->format, d->sums, d->parts);
     rounding.fused = d->fused, rounding.stored_norms = d->stored_norms;
     if (replay_check(&g->config, batch, rounding, source, &err) != OK)

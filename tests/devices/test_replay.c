@@ -114,6 +114,53 @@ static void other_orders_are_right(void **state)
             }
 }
 
+/* What is said of a run. */
+struct said { int checked, stepwise, wrong, lacking; double largest; struct single_result first; };
+
+static struct said say(struct dump *d, int64_t tile)
+{
+    d->tile = tile, d->whole = 0;
+    d->first = (struct single_result){ 0 };
+    check(d);
+    return (struct said){ d->checked, d->stepwise, d->wrong, d->lacking, d->largest, d->first };
+}
+
+static void expect_same(const struct dump *d, const struct said *a, const struct said *b)
+{
+    if (a->checked != b->checked || a->stepwise != b->stepwise || a->wrong != b->wrong || a->lacking != b->lacking)
+        fail_msg("%s in %s, by tiles: %d operations, %d by steps, %d wrong, %d lack inputs; at once %d, %d, %d, %d",
+                 d->golden.file.path, dtype_name(d->format), b->checked, b->stepwise, b->wrong, b->lacking, a->checked,
+                 a->stepwise, a->wrong, a->lacking);
+    if (!(fabs(a->largest - b->largest) <= 1e-3 * a->largest))
+        fail_msg("%s in %s, by tiles: largest error/bound %.6g, at once %.6g", d->golden.file.path,
+                 dtype_name(d->format), b->largest, a->largest);
+    assert_string_equal(a->first.name, b->first.name);
+    assert_string_equal(a->first.mistake, b->first.mistake);
+    assert_int_equal(a->first.worst, b->first.worst);
+    assert_int_equal(a->first.rows, b->first.rows);
+}
+
+/* A sequence at a time is as good as all at once: of right runs, and of one with a wrong row. */
+static void tiles_change_nothing(void **state)
+{
+    (void)state;
+    for (int f = 0; f < FILES; f++)
+        for (int t = 0; t < FORMATS; t++)
+            for (int wrong = 0; wrong < 2; wrong++) {
+                struct dump d;
+                if (formats[t] == F16 && tier_now() != TIER_VERIFY) continue;
+                open_dump(&d, files[f], formats[t]);
+                assert_true(d.golden.B > 1);
+                if (wrong) d.target[0] = "act/h.0.mlp.up", d.error = ONE_ROW;
+                run(&d);
+                const struct said whole = say(&d, 0), tiles = say(&d, 1);
+                expect_same(&d, &whole, &tiles);
+                if (!wrong && d.whole > 0) fail_msg("%s: mlp.up is read whole", d.golden.file.path);
+                assert_int_equal(whole.wrong > 0, wrong);
+                close_dump(&d);
+            }
+}
+
 /* A norm that stores what it computes, and the statistics of each row: mean, variance, the sum with eps, root. */
 static void stored_layernorm(struct tensor Y, struct tensor mean, struct tensor rstd, struct tensor X, struct tensor w,
                              struct tensor b, double eps)
@@ -359,6 +406,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(clean_runs_are_right),     cmocka_unit_test(other_orders_are_right),
+        cmocka_unit_test(tiles_change_nothing),
         cmocka_unit_test(a_factor_is_found),        cmocka_unit_test(one_element_is_found),
         cmocka_unit_test(the_place_is_named),       cmocka_unit_test(all_errors_are_found),
         cmocka_unit_test(what_lacks_is_named),      cmocka_unit_test(sums_are_as_declared),

@@ -127,6 +127,11 @@ void actual_pieces_free(struct actual_pieces *);
 enum error_code actual_read(const struct actual_piece *, void (*f)(void *context, int64_t whole, int64_t length,
                             const double *values), void *context, struct error *);
 
+/** The same of those elements of the whole that are in an interval; only what is near them is read. */
+enum error_code actual_read_some(const struct actual_piece *, struct interval of_whole,
+                                 void (*f)(void *context, int64_t whole, int64_t length, const double *values),
+                                 void *context, struct error *);
+
 /** A piece for a message: "act/h.0.ln_1#2 in dump/rank1.safetensors". */
 struct actual_words { char text[360]; };
 struct actual_words actual_describe(const struct actual_piece *);

@@ -10,9 +10,10 @@ struct stream {
     const struct actual_piece *piece;
     void (*f)(void *context, int64_t whole, int64_t length, const double *values);
     void *context;
+    int64_t from, to;                   /* elements of the whole that are wanted */
     int64_t shape[2];                   /* of the stored tensor, or of its transpose */
     double *buffer;
-    int64_t first, count, used;         /* elements of the piece in the buffer; those that are passed on */
+    int64_t first, count, used;         /* elements of the piece in the buffer; those that are passed on, or past */
     enum error_code failed;
     struct error *err;
 };
@@ -38,28 +39,35 @@ static enum error_code read_some(struct stream *s, struct error *err)
 
 static void refill(struct stream *s)
 {
-    s->first += s->count, s->used = 0;
+    const int64_t at = s->first + s->used;
+    s->first = s->piece->transposed ? at / s->shape[1] * s->shape[1] : at, s->used = at - s->first;
     s->failed = read_some(s, s->err);
     for (int64_t i = 0; !s->failed && s->piece->times != 1 && i < s->count; i++) s->buffer[i] *= s->piece->times;
 }
 
+/* What is not wanted is passed by. */
 static void pass_on(void *context, struct run r)
 {
     struct stream *s = context;
+    const int64_t end = r.whole + r.length, from = r.whole > s->from ? r.whole : s->from < end ? s->from : end,
+                  to = end < s->to ? end : s->to > from ? s->to : from;
+    s->used += from - r.whole, r.whole = from, r.length = to - from;
     while (r.length > 0 && !s->failed) {
-        if (s->used == s->count) refill(s);
+        if (s->used >= s->count) refill(s);
         if (s->failed) return;
         const int64_t left = s->count - s->used, n = r.length < left ? r.length : left;
         s->f(s->context, r.whole, n, s->buffer + s->used);
         s->used += n, r.whole += n, r.length -= n;
     }
+    s->used += end - to;
 }
 
-enum error_code actual_read(const struct actual_piece *p,
-                            void (*f)(void *context, int64_t whole, int64_t length, const double *values),
-                            void *context, struct error *err)
+enum error_code actual_read_some(const struct actual_piece *p, struct interval of_whole,
+                                 void (*f)(void *context, int64_t whole, int64_t length, const double *values),
+                                 void *context, struct error *err)
 {
-    struct stream s = { .piece = p, .f = f, .context = context, .err = err };
+    struct stream s = { .piece = p, .f = f, .context = context, .from = of_whole.first,
+                        .to = of_whole.first + of_whole.count, .err = err };
     if (p->count == 0) return OK;
     actual_shape(p->stored, p->transposed, s.shape);
     const int64_t strip = s.shape[1] > SOME_OF_TRANSPOSE ? s.shape[1] : SOME_OF_TRANSPOSE,
@@ -69,6 +77,13 @@ enum error_code actual_read(const struct actual_piece *p,
     for (int i = 0; i < p->parts && !s.failed; i++) part_each_run(&p->part[i], pass_on, &s);
     free(s.buffer);
     return s.failed;
+}
+
+enum error_code actual_read(const struct actual_piece *p,
+                            void (*f)(void *context, int64_t whole, int64_t length, const double *values),
+                            void *context, struct error *err)
+{
+    return actual_read_some(p, (struct interval){ 0, INT64_MAX }, f, context, err);
 }
 
 struct actual_words actual_describe(const struct actual_piece *p)

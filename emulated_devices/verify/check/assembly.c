@@ -14,6 +14,7 @@ struct assembling {
     const int64_t *dim;
     const struct assembly_watch *watch;
     struct actual_pieces pieces;
+    struct interval span;               /* elements that are put together; indices below count from its first */
     double *whole;
     uint32_t *last;                     /* [elements] the last group that has it, from 1; 0: none yet */
     double *sum;                        /* [elements] of a group; NULL: no piece is partial */
@@ -28,7 +29,16 @@ struct assembling {
     struct error *err;
 };
 
-static int64_t elements(const struct assembling *s) { return s->dim[0] * s->dim[1]; }
+static int64_t elements(const struct assembling *s) { return s->span.count; }
+
+/* Of a run of the whole what is put together. */
+static struct run inside(const struct assembling *s, struct run r)
+{
+    const int64_t from = r.whole > s->span.first ? r.whole : s->span.first, end = r.whole + r.length,
+                  last = s->span.first + s->span.count, to = end < last ? end : last;
+    r.whole = from - s->span.first, r.length = to > from ? to - from : 0;
+    return r;
+}
 
 static double *absolute_of(const struct assembling *s) { return s->watch ? s->watch->absolute : NULL; }
 
@@ -47,6 +57,7 @@ static void refuse(struct assembling *s, int64_t at, int rank, const char *what)
 {
     char who[96];
     if (s->failed) return;
+    at += s->span.first;
     s->failed = fail(s->err, ERR_CHECK, "%s, row %lld, column %lld: %s %s", s->name, (long long)(at / s->dim[1]),
                      (long long)(at % s->dim[1]), assembly_rank(s->actual, rank, who, sizeof who), what);
 }
@@ -63,7 +74,7 @@ static void compare_copies(struct assembling *s, int64_t at, double value)
     c->elements++;
     c->apart += d * d;
     if (c->elements > 1 && !(d * d > worst * worst)) return;
-    c->worst = at;
+    c->worst = s->span.first + at;
     c->rank[1] = s->piece->file->rank;
     c->value[0] = before, c->value[1] = value;
 }
@@ -90,12 +101,13 @@ static void lay(struct assembling *s, int64_t at, int64_t length, const double *
         else s->whole[at + i] = values[i];
         *last = s->groups;
     }
-    if (s->watch && s->watch->see) s->watch->see(s->watch->context, s->piece, at, length, values);
+    if (s->watch && s->watch->see) s->watch->see(s->watch->context, s->piece, s->span.first + at, length, values);
 }
 
 static void lay_piece(void *context, int64_t at, int64_t length, const double *values)
 {
     struct assembling *s = context;
+    at -= s->span.first;
     for (int64_t i = 0; absolute_of(s) && i < length; i++) absolute_of(s)[at + i] = fabs(values[i]);
     if (!s->failed) lay(s, at, length, values);
 }
@@ -105,6 +117,7 @@ static void lay_piece(void *context, int64_t at, int64_t length, const double *v
 static void clear_run(void *context, struct run r)
 {
     struct assembling *s = context;
+    r = inside(s, r);
     for (int64_t i = 0; i < r.length; i++) s->sum[r.whole + i] = 0, s->added[r.whole + i] = 0;
     for (int64_t i = 0; absolute_of(s) && i < r.length; i++) absolute_of(s)[r.whole + i] = 0;
 }
@@ -120,6 +133,7 @@ static void refuse_part(struct assembling *s, int64_t at)
 static void add_piece(void *context, int64_t at, int64_t length, const double *values)
 {
     struct assembling *s = context;
+    at -= s->span.first;
     for (int64_t i = at; i < at + length && !s->failed; i++) {
         if (s->added[i] > s->member) refuse(s, i, s->piece->file->rank, TWICE);
         if (s->added[i] < s->member) refuse_part(s, i);
@@ -132,6 +146,7 @@ static void add_piece(void *context, int64_t at, int64_t length, const double *v
 static void lay_sum(void *context, struct run r)
 {
     struct assembling *s = context;
+    r = inside(s, r);
     for (int64_t i = r.whole; i < r.whole + r.length && !s->failed; i++)
         if (s->added[i] < s->member) refuse_part(s, i);
     if (!s->failed) lay(s, r.whole, r.length, s->sum + r.whole);
@@ -165,13 +180,13 @@ static void clear_one(struct assembling *s)
 
 static void add_one(struct assembling *s)
 {
-    const enum error_code e = actual_read(s->piece, add_piece, s, s->err);
+    const enum error_code e = actual_read_some(s->piece, s->span, add_piece, s, s->err);
     if (!s->failed) s->failed = e;
 }
 
 static void lay_one(struct assembling *s)
 {
-    const enum error_code e = actual_read(s->piece, lay_piece, s, s->err);
+    const enum error_code e = actual_read_some(s->piece, s->span, lay_piece, s, s->err);
     if (!s->failed) s->failed = e;
 }
 
@@ -235,6 +250,7 @@ static void count_holes(struct assembling *s)
     struct assembly *out = s->out;
     for (int64_t i = 0; i < elements(s); i++) out->missing += s->last[i] == 0;
     while (out->missing > 0 && s->last[out->hole] != 0) out->hole++;
+    out->hole += s->span.first;
 }
 
 struct search { int64_t at; bool found; };
@@ -261,6 +277,8 @@ enum error_code assembly_make(struct assembly *out, const struct actual *a, cons
 {
     struct assembling s = { .out = out, .actual = a, .name = ours, .dim = dim, .watch = watch, .whole = whole,
                             .err = err };
+    const struct interval rows = watch && watch->rows.count > 0 ? watch->rows : (struct interval){ 0, dim[0] };
+    s.span = (struct interval){ rows.first * dim[1], rows.count * dim[1] };
     *out = (struct assembly){ .missing = elements(&s) };
     enum error_code e = actual_find(a, ours, dim, &s.pieces, err);
     if (e || s.pieces.count == 0) {

@@ -34,6 +34,8 @@ struct assembly_watch {
     void (*end)(void *context, const int rank[], int ranks);
     void *context;
     double *absolute;                   /* [elements] of a sum: its parts' absolute values, added up; else its own */
+    struct interval rows;               /* only these are put together: `whole` and `absolute` have no others; none: all
+                                         * of them */
 };
 
 /**

@@ -37,15 +37,14 @@ static void dims_of(const struct golden *g, const char *name, struct tensor t, i
     dim[0] = vector ? tensor_cols(t) : tensor_rows(t), dim[1] = vector ? 1 : tensor_cols(t);
 }
 
-/* Put a tensor together.  Pieces that do not fit, or copies that differ, are reported by the comparison with the golden
- * file. */
-static enum error_code gather(const struct checking *c, const char *name, struct tensor out, enum single_found *found,
-                              struct error *err)
+/* Put a tensor, or some rows of it, together.  Pieces that do not fit, or copies that differ, are reported by the
+ * comparison with the golden file. */
+static enum error_code gather(const struct checking *c, const char *name, const int64_t dim[2], struct interval rows,
+                              struct tensor out, enum single_found *found, struct error *err)
 {
     struct assembly all;
-    int64_t dim[2];
-    dims_of(c->golden, name, out, dim);
-    const enum error_code e = assembly_make(&all, c->actual, name, dim, out.data, NULL, err);
+    const struct assembly_watch watch = { .rows = rows };
+    const enum error_code e = assembly_make(&all, c->actual, name, dim, out.data, &watch, err);
     *found = !e && all.any && all.missing == 0 ? SINGLE_HAS : SINGLE_HAS_NOT;
     if (*found == SINGLE_HAS && !all_finite(out.data, tensor_count(out))) *found = SINGLE_NOT_FINITE;
     return e == ERR_CHECK ? OK : e;
@@ -86,16 +85,17 @@ static enum error_code golden_weight(struct checking *c, const char *name, struc
 }
 
 /* What the golden file says is kept. */
-static enum error_code golden_mask(const struct checking *c, const char *name, struct tensor out,
+static enum error_code golden_mask(const struct checking *c, const char *name, struct interval rows, struct tensor out,
                                    enum single_found *found, struct error *err)
 {
     const struct safetensors_entry *entry = safetensors_find(&c->golden->file, name);
     *found = SINGLE_HAS_NOT;
-    if (entry == NULL || entry->count != tensor_count(out)) return OK;
+    if (entry == NULL || entry->count != rows.count * tensor_cols(out)) return OK;
     uint8_t *kept = malloc((size_t)entry->count + 1);
     const enum error_code e = kept ? golden_read(c->golden, name, U8, entry->count, kept, err)
                                    : fail(err, ERR_MEMORY, "no memory for %s", name);
-    for (int64_t i = 0; !e && i < entry->count; i++) tensor_set(out, i, kept[i]);
+    for (int64_t i = 0; !e && i < tensor_count(out); i++)
+        tensor_set(out, i, kept[rows.first * tensor_cols(out) + i]);
     free(kept);
     *found = SINGLE_HAS;
     return e;
@@ -105,11 +105,23 @@ static enum error_code fetch(void *context, const char *name, struct tensor out,
                              struct error *err)
 {
     struct checking *c = context;
-    if (strncmp(name, "mask/", 5) == 0) return golden_mask(c, name, out, found, err);
+    int64_t dim[2];
+    if (strncmp(name, "mask/", 5) == 0)
+        return golden_mask(c, name, (struct interval){ 0, tensor_rows(out) }, out, found, err);
     if (strncmp(name, "copy/", 5) == 0) return model_copies_fetch(&c->copies, name, out, found, err);
-    const enum error_code e = gather(c, name, out, found, err);
+    dims_of(c->golden, name, out, dim);
+    const enum error_code e = gather(c, name, dim, (struct interval){ 0, 0 }, out, found, err);
     if (e || *found != SINGLE_HAS_NOT || strncmp(name, "start/", 6) != 0) return e;
     return golden_weight(c, name, out, found, err);
+}
+
+static enum error_code fetch_rows(void *context, const char *name, int64_t first, int64_t whole, struct tensor out,
+                                  enum single_found *found, struct error *err)
+{
+    const struct checking *c = context;
+    if (strncmp(name, "mask/", 5) == 0) return golden_mask(c, name, (struct interval){ first, whole }, out, found, err);
+    return gather(c, name, (int64_t[]){ whole, tensor_cols(out) }, (struct interval){ first, tensor_rows(out) }, out,
+                  found, err);
 }
 
 /* ---- results ----------------------------------------------------------------------------------------------------- */
@@ -180,8 +192,8 @@ enum error_code singles_check(const struct golden *g, const struct actual *a, en
                           .copies = model_copies_of(g, a->mesh.size[DP]) };
     const struct single_batch batch = { g->ids, g->labels, g->B, g->S };
     *out = (struct singles){ .parts = rounding.parts };
-    const struct single_source source = { .fetch = fetch, .found = note, .parts = parts_of, .context = &c,
-                                          .copies = c.copies.n };
+    const struct single_source source = { .fetch = fetch, .fetch_rows = fetch_rows, .found = note, .parts = parts_of,
+                                          .context = &c, .copies = c.copies.n };
     enum error_code e = replay_check(&g->config, batch, rounding, source, err);
     if (e == ERR_PLAN) {
         snprintf(out->why_none, sizeof out->why_none, "%.199s", err->text);
