@@ -14,6 +14,8 @@ test_sections() {
     has_rows '^Memory of weights' 54;                   at_most "$(worst_of '^Memory of weights')" 250 'ZeRO: 0.12 for 0.117'
     has_rows '^Memory of a layer' 20;                   at_most "$(worst_of '^Memory of a layer')" 115 activations
     has_rows '^Which setting' 20;                       at_most "$(mean_of '^Which setting')" 500 'one order of twenty'
+    has_rows '^Llama 3 405B' 2;                         at_most "$(worst_of '^Llama 3 405B')" 800 'Llama 3 405B'
+    expect_out '^  8192: tp 8 pp 16 dp 64, fitted +43\.0 +4[23]\.[0-9] '
     has_rows '^Megatron-LM' 10;                         at_most "$(mean_of '^Megatron-LM')" 450 'Megatron 2021'
     has_rows '^Less recomputation' 8                    # Calculon: 3.65 % and 8.87 %
     at_most "$(mean_of '^Less recomputation')" 364 'eight steps, mean'
@@ -24,8 +26,8 @@ test_sections() {
 
 test_json() {
     cd "$top" && run bench published --json -;          expect_status 0; expect_silent
-    [ "$(grep -c '"published":' "$place/out")" = 959 ] || complain "$(grep -c '"published":' "$place/out") rows, expected 959"
-    [ "$(grep -c '"calibrated_on":' "$place/out")" = 8 ] || complain 'not eight sections'
+    [ "$(grep -c '"published":' "$place/out")" = 961 ] || complain "$(grep -c '"published":' "$place/out") rows, expected 961"
+    [ "$(grep -c '"calibrated_on":' "$place/out")" = 9 ] || complain 'not nine sections'
 }
 
 # Steps of one's own, with commas and the public files' first column.

@@ -80,6 +80,7 @@ static enum error_code all_sections(struct published *p, struct error *err)
     if (!p->measured) e = published_zero_bubble(p, err);
     if (!e && !p->measured) e = published_memory(p, err);
     if (!e && !p->measured) e = published_orders(p, err);
+    if (!e && !p->measured) e = published_llama(p, err);
     return e ? e : published_steps(p, err);
 }
 

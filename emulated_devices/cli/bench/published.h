@@ -42,6 +42,7 @@ enum error_code published_zero_bubble(struct published *, struct error *);
 enum error_code published_memory(struct published *, struct error *);
 enum error_code published_steps(struct published *, struct error *);
 enum error_code published_orders(struct published *, struct error *);
+enum error_code published_llama(struct published *, struct error *);
 
 /* ---- measured steps (published_measured.c) ----------------------------------------------------------------------- */
 
