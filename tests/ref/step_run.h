@@ -99,7 +99,8 @@ static void check_steps(struct run *r, const char *optimizer, const struct hyper
                                         r->format };
     r->checked = r->wrong = r->lacking = r->unknown = 0, r->largest = 0;
     if (single_check_steps(&g->config, &steps, rounding_of(r->format, DTYPE_COUNT, 1),
-                           (struct single_source){ fetch, found, r, r->parts, r->copies }, &err) != OK)
+                           (struct single_source){ .fetch = fetch, .found = found, .context = r, .parts = r->parts,
+                                                  .copies = r->copies }, &err) != OK)
         fail_msg("%s", err.text);
 }
 

@@ -16,8 +16,8 @@ static void check_micros(struct run *r)
     r->checked = r->wrong = r->lacking = r->unknown = 0, r->largest = 0;
     const struct golden *g = &r->golden;
     if (single_check_micros(&g->config, STEP_RUN_MICROS, (struct single_batch){ g->ids, g->labels, g->B, g->S },
-                            rounding_of(r->format, DTYPE_COUNT, 1), (struct single_source){ fetch, found, r, NULL, 0 },
-                            &err) != OK)
+                            rounding_of(r->format, DTYPE_COUNT, 1),
+                            (struct single_source){ .fetch = fetch, .found = found, .context = r }, &err) != OK)
         fail_msg("%s", err.text);
 }
 
@@ -224,7 +224,7 @@ static void other_optimizers_are_not_recomputed(void **state)
             snprintf(r.replay.record[i].name, RECORD_NAME, "galore/%.*s", (int)sizeof old - 8, old + 6);
     }
     if (single_check_steps(&g->config, &steps, rounding_of(F64, F64, 1),
-                           (struct single_source){ fetch, found, &r, NULL, 0 }, &err) != OK)
+                           (struct single_source){ .fetch = fetch, .found = found, .context = &r }, &err) != OK)
         fail_msg("%s", err.text);
     assert_int_equal(r.wrong, 0);
     assert_int_equal(r.unknown, 3 * model_param_count(&g->config));

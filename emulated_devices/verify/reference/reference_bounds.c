@@ -18,8 +18,8 @@ double tensor_farthest(struct tensor a, struct tensor b)
 /* ---- gradients of few numbers ------------------------------------------------------------------------------------ */
 
 /* Correct programs differ by up to a third of a twin's distance in 16 bits, and by up to a tenth in wide formats, whose
- * twins are disturbed by ten times the error of a sum.  The distance of so many numbers is by chance so much shorter than
- * usual less than once in 10,000 times. */
+ * twins are disturbed by ten times the error of a sum.  The distance of so many numbers is by chance so much shorter
+ * than usual less than once in 10,000 times. */
 static int64_t enough_numbers(enum dtype t) { return dtype_wide(t) == t ? 8 : 16; }
 
 /* Of its smallest part: in the gradient of the biases of queries, keys and values, those of a single head's values may
