@@ -28,7 +28,7 @@ static void write_links(FILE *to, const struct network *n)
 /* A pair's latency is a link that nothing fills. */
 static void write_wait(FILE *to, const struct cluster *c, int from, int dst, const struct message_way *w)
 {
-    fprintf(to, "    <link id=\"wait-%d-%d\" bandwidth=\"1EBps\" latency=\"%.17gs\"/>\n", from, dst,
+    fprintf(to, "    <link id=\"wait-%d-%d\" bandwidth=\"1EBps\" latency=\"%.12gs\"/>\n", from, dst,
             1e-12 * (double)(w->latency + c->link[w->level].gap));
 }
 

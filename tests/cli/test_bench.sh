@@ -119,8 +119,8 @@ test_step_in_time() {
     expect_out '^--seconds 0: too short for one round; 4 meshes are left out$'
     expect_out '^gemm 2048 cubed, fp32, backend cpu: '
     [ "$(grep -c '"rounds":	1$' j)" = 1 ] || complain 'not one row of one round'
-    run bench step --model tiny --runs 1 --rounds 1 --devices 2 --run-limit 0.1
-    expect_status 1; expect_error '^orrery: orrery train --model tiny --dp [12] .*: had not ended after 0.1 s, and was stopped'
+    run bench step --model 11m --runs 1 --rounds 1 --devices 2 --run-limit 0.1
+    expect_status 1; expect_error 'orrery train --model 11m --dp [12] .*: had not ended after 0.1 s, and was stopped'
     run bench step --devices 9;                         expect_status 2; expect_error '--devices 9'
 }
 

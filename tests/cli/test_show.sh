@@ -38,7 +38,7 @@ test_cluster() {
     [ "$(grep -c '<host ' platform.xml) $(grep -c '<link id="link-' platform.xml) $(grep -c '<route ' platform.xml)" = '9 58 72' ] || complain 'the platform is not whole'
     grep -q '"0" dst="8" symmetrical="NO"><link_ctn id="wait-0-8"/><link_ctn id="link-37"/><link_ctn id="link-52"/><link_ctn id="link-55"/><link_ctn id="link-56"/>' platform.xml ||
         complain 'a message between nodes does not leave one by its card and enter the other'
-    grep -q 'id="wait-0-8" bandwidth="1EBps" latency="1.4e-05s"' platform.xml || complain 'the latency between nodes is not 14 us'
+    grep -q 'id="wait-0-8" bandwidth="1EBps" latency="1.4005e-05s"' platform.xml || complain 'the latency between nodes is not 14 us and a gap of 5 ns'
     grep -q 'id="link-55" bandwidth="100000000000Bps"' platform.xml || complain 'a card has not the rate of the description'
     run show cluster tpu-v4 --devices 65;               expect_status 2; expect_error 'its torus cube has places for 64 devices'
     run show cluster nothing;                           expect_status 2; expect_error 'nothing'

@@ -74,11 +74,12 @@ static void print_report(const struct result *r)
     printf("\n");
     print_rows(r);
     printf("\n");
-    say(stdout, 8, "device  %.1f GFLOP/s in products, half of it at depth %lld, tiles of %lld x %lld; "
-        "%.1f in attention, half of it in heads of %lld; memory %.1f GB/s; %.2f us a call",
+    say(stdout, 8, "device  %.1f GFLOP/s in products, half of it at depth %lld, tiles of %lld x %lld",
         rate * (double)k->matrix_permille / 1000, (long long)k->half_depth, (long long)k->tile_rows,
-        (long long)k->tile_columns, rate * (double)k->other_permille / 1000, (long long)k->other_half_depth,
-        1e-3 * (double)r->c->memory_rate, 1e-6 * (double)k->launch);
+        (long long)k->tile_columns);
+    say(stdout, 8, "        %.1f GFLOP/s in attention, half of it in heads of %lld; memory %.1f GB/s; %.2f us a call",
+        rate * (double)k->other_permille / 1000, (long long)k->other_half_depth, 1e-3 * (double)r->c->memory_rate,
+        1e-6 * (double)k->launch);
     if (m->volleys > 0)
         say(stdout, 8, "link    latency %.2f us, gap %.2f us, %.2f GB/s", 1e-6 * (double)l->latency,
             1e-6 * (double)l->gap, 1e-3 * (double)l->rate);
