@@ -121,14 +121,12 @@ static void optimizer_steps(struct device *d, const struct optimizer *o, T w, T 
 }
 
 #ifdef CUDA_EMULATED
-static struct backend_calls calls(const struct device *d)
+static struct backend_calls calls_made(const struct device *d)
 {
     const struct emulated_calls c = emulated_calls;
     (void)d;
     return (struct backend_calls){ c.launches, c.products, c.copies, c.allocations, c.waits, c.lookups };
 }
-#else
-#define calls NULL                      /* a profiler counts them: docs/backends.md */
 #endif
 
 static const struct backend backend_cuda = {
@@ -142,7 +140,10 @@ static const struct backend backend_cuda = {
     .open = open_it, .close = close_it,
     .allocate = gpu_allocate, .release = gpu_release, .copy = gpu_copy,
     .host_read = gpu_read, .host_write = gpu_write, .host_done = gpu_view_done,
-    .ops = gpu_operations, .direct = gpu_direct, .calls = calls,
+    .ops = gpu_operations, .direct = gpu_direct,
+#ifdef CUDA_EMULATED
+    .calls = calls_made,                /* on a GPU a profiler counts them: docs/backends.md */
+#endif
     .zero = zero, .convert = convert, .reduce = reduce, .divide = divide,
     .add_squares = add_squares, .optimizer_step = optimizer_steps,
 };
