@@ -12,9 +12,13 @@
 #endif
 #endif
 #if defined(__SANITIZE_ADDRESS__) || defined(FIBER_ASAN)
+#include <sanitizer/asan_interface.h>
 #include <sanitizer/common_interface_defs.h>
 
 static struct fiber *coming_from;
+
+/* The first calls of a fiber never return, so they leave their guards; the memory may have been another fiber's. */
+static void begins_on(void *stack, size_t size) { __asan_unpoison_memory_region(stack, size); }
 
 static void leaves(struct fiber *from, const struct fiber *to, bool ends)
 {
@@ -33,6 +37,7 @@ static void arrives(void *fake)
 #else
 static void leaves(struct fiber *from, const struct fiber *to, bool ends) { (void)from, (void)to, (void)ends; }
 static void arrives(void *fake) { (void)fake; }
+static void begins_on(void *stack, size_t size) { (void)stack, (void)size; }
 #endif
 
 /* ---- the switch -------------------------------------------------------------------------------------------------- */
@@ -59,6 +64,7 @@ static void live(unsigned fn_high, unsigned fn_low, unsigned high, unsigned low)
 bool fiber_make(struct fiber *f, void *stack, size_t size, fiber_fn *fn, void *argument)
 {
     const uintptr_t code = (uintptr_t)fn, data = (uintptr_t)argument;
+    begins_on(stack, size);
     *f = (struct fiber){ .stack = stack, .size = size };
     if (getcontext(&f->context) != 0) return false;
     f->context.uc_stack.ss_sp = stack, f->context.uc_stack.ss_size = size;
@@ -148,6 +154,7 @@ bool fiber_make(struct fiber *f, void *stack, size_t size, fiber_fn *fn, void *a
 {
     struct start *s = (struct start *)(void *)((char *)stack + size - 64);
     void **w = (void **)(void *)s - BELOW_TOP - SAVED;
+    begins_on(stack, size);
     *s = (struct start){ fn, argument };
     for (int i = 0; i < SAVED + BELOW_TOP; i++) w[i] = NULL;
     first_words(w);
