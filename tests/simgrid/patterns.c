@@ -153,10 +153,10 @@ static const struct row {
     { "incast", HERE "uplink.json", 8, incast, 0 },
     { "two-rings", HERE "uplink.json", 8, two_rings, 0 },
     { "two-pipelines", HERE "uplink.json", 8, two_pipelines, 0 },
-    { "all-to-all", "frontier", 16, all_to_all, 0 },
-    { "incast", "frontier", 16, incast, 0 },
-    { "all-to-all", "tpu-v4", 16, all_to_all, 0 },
-    { "incast", "tpu-v4", 16, incast, 0 },
+    { "all-to-all", "frontier.json", 16, all_to_all, 0 },
+    { "incast", "frontier.json", 16, incast, 0 },
+    { "all-to-all", "tpu-v4.json", 16, all_to_all, 0 },
+    { "incast", "tpu-v4.json", 16, incast, 0 },
 };
 enum { ROWS = sizeof rows / sizeof *rows };
 
@@ -224,14 +224,17 @@ static enum error_code run_row(const char *folder, const struct row *r, int numb
     struct cluster c;
     struct job j = { .cluster = &c, .run = r->run, .events = events };
     for (int d = 0; d < r->devices; d++) of[d] = &events[d];
-    enum error_code e = cluster_find(&c, r->cluster, err);
+    char path[4096];
+    snprintf(path, sizeof path, "%s/%s", folder, r->cluster);       /* without gaps: run.sh */
+    const char *const cluster = strchr(r->cluster, '/') || !strchr(r->cluster, '.') ? r->cluster : path;
+    enum error_code e = cluster_find(&c, cluster, err);
     if (e) return e;
     c.flop_rate[F32] = 1000000, c.memory_rate = 0, c.kernels = (struct kernels){ 0 };   /* an operation: a picosecond */
     e = crew_run(r->devices, be_recorded, &j, err);
     if (!e) e = write_lists(folder, number, events, r->devices, err);
     if (!e) e = contention_replay(&c, of, r->devices, end, err);
     if (!e)
-        printf("%s %s %d %" PRId64 " %" PRId64 " %" PRId64 "\n", r->name, r->cluster, r->devices,
+        printf("%s %s %d %" PRId64 " %" PRId64 " %" PRId64 "\n", r->name, cluster, r->devices,
                last(j.end, r->devices), last(end, r->devices), r->unknown);
     for (int d = 0; d < r->devices; d++) events_free(&events[d]);
     return e;
