@@ -134,9 +134,9 @@ static enum error_code choose_direct(const struct comm *c, bool *direct, struct 
     if (asked == NULL || *asked == '\0' || strcmp(asked, "no") == 0) return OK;
     if (strcmp(asked, "auto") == 0) *direct = possible && mpi_knows_gpus();
     else if (strcmp(asked, "yes") != 0)
-        return fail(err, ERR_USAGE, "ORRERY_DIRECT=%.20s: must be yes, no or auto", asked);
+        return fail(err, ERR_USAGE, "--direct %.20s (ORRERY_DIRECT): must be yes, no or auto", asked);
     else if (!possible)
-        return fail(err, ERR_USAGE, "ORRERY_DIRECT=yes: the backend %s has no memory that MPI could not read anyway",
+        return fail(err, ERR_USAGE, "--direct yes (ORRERY_DIRECT): MPI reads the memory of --backend %s anyway",
                     c->device->backend->name);
     else *direct = true;
     return OK;

@@ -3,21 +3,13 @@
 #include "emulated_devices/model/run_node.h"
 #include "emulated_devices/device/compute.h"
 
-/* Every layer asks.  The mask of a plan without packed samples says that whole sequences are causal. */
-static double pairs_seen(const struct attention *a, bool packed)
-{
-    struct attention causal = *a;
-    causal.S = a->each, causal.mask = tensor_none;
-    return attention_pairs(tensor_rows(a->mask), packed ? *a : causal);
-}
-
-/* What the tokens of some of the microbatch's sequences see. */
-static void take_mask(struct attention *a, struct microbatch *m, struct interval sequences, bool packed)
+/* What the tokens of some of the microbatch's sequences see, which every layer asks. */
+static void take_mask(struct attention *a, struct microbatch *m, struct interval sequences)
 {
     double *const pairs = &m->pairs[a->window > 0];
     if (!tensor_present(m->mask)) return;
     a->mask = tensor_rows_of(m->mask, sequences.first * a->S, sequences.count * a->S);
-    if (*pairs < 0) *pairs = pairs_seen(a, packed);
+    if (*pairs < 0) *pairs = attention_pairs(tensor_rows(a->mask), *a);
     a->pairs = *pairs;
 }
 
@@ -34,7 +26,7 @@ struct attention node_attention(const struct node_call *c)
     const int64_t first = c->micro->sequences.first + sequences.first;
     struct attention a = attention_of_layer(model, node_layer(c), one ? tensor_rows(c->micro->mask) : s->plan->S);
     a.each = one ? s->plan->S : 0;
-    take_mask(&a, c->micro, sequences, s->plan->packed);
+    take_mask(&a, c->micro, sequences);
     a.H = s->tp->heads.queries.count, a.K = s->tp->heads.keys.count;
     if (c->node->is->op == OP_SINK_ATTENTION) a.sinks = stage_weight(s, weight_of_node(c));
     a.drop = dropout_at(model->dropout_attention, s->dropout_seed, node_layer(c), "probabilities", first,

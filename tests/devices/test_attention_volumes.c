@@ -19,6 +19,7 @@
 #include <stdint.h>
 #include "emulated_devices/schemes/attention/positions.h"
 #include "emulated_devices/verify/cases/attention.h"
+#include "ref/numeric/philox.h"
 #include <cmocka.h>
 
 enum { S = 96, B = 2, A = 4 };          /* S: a multiple of 2 P for each P below, and of 4 P for most */
@@ -255,6 +256,51 @@ static void test_work_of_stripes(void **state)
     }
 }
 
+/* Pairs counted one by one: a range of each query, drawn, which need not ascend with the queries; of two sequences. */
+static int64_t counted(const struct positions *at, const int32_t *sees, int64_t window, int q, int k)
+{
+    int64_t pairs = 0;
+    for (int b = 0; b < B; b++)
+        for (int64_t i = at->start[q]; i < at->start[q + 1]; i++)
+            for (int64_t j = at->start[k]; j < at->start[k + 1]; j++) {
+                const int32_t query = at->host[i], key = at->host[j], *range = sees + 2 * (b * S + query);
+                pairs += key >= range[0] && key < range[1] && (window == 0 || key > query - window);
+            }
+    return pairs;
+}
+
+static void check_drawn(const char *name, int P, int64_t window)
+{
+    static struct stand s;
+    static int32_t sees[2 * B * S];
+    struct positions at;
+    struct error err;
+    open_at(&s, (struct attention_shape){ B, S, 24, 24, A }, F32, name, (struct context_split){ 0 }, P, 0);
+    assert_int_equal(positions_open(&at, &s.layer.cp, &err), OK);
+    for (int i = 0; i < B * S; i++) {
+        sees[2 * i] = (int32_t)(random_uniform(1, 2, (uint64_t)i) * S);
+        sees[2 * i + 1] = sees[2 * i] + (int32_t)(random_uniform(1, 3, (uint64_t)i) * (S + 1 - sees[2 * i]));
+    }
+    struct attention a = s.layer.call.shape;
+    a.mask = tensor_2d(sees, I32, B * S, 2), a.window = window;
+    for (int q = 0; q < P; q++)
+        for (int k = 0; k < P; k++) {
+            const int64_t is = (int64_t)positions_pairs(&at, a, B, q, k), must = counted(&at, sees, window, q, k);
+            if (is != must)
+                fail_msg("%s, window %lld: queries of device %d of %d and keys of %d: %lld pairs, must be %lld", name,
+                         (long long)window, q, P, k, (long long)is, (long long)must);
+        }
+    positions_close(&at), close_it(&s);
+}
+
+static void test_pairs_of_drawn_masks(void **state)
+{
+    static const char *const names[] = { "ring", "ring-zigzag", "ring-striped" };
+    (void)state;
+    FOR_SIZES(P)
+        for (int i = 0; i < 3; i++) check_drawn(names[i], P, 0), check_drawn(names[i], P, 17);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -262,7 +308,7 @@ int main(void)
         cmocka_unit_test(test_stored_scores),
         cmocka_unit_test(test_two_dimensions), cmocka_unit_test(test_ulysses_with_both_doubled),
         cmocka_unit_test(test_work_in_a_row), cmocka_unit_test(test_work_of_zigzag_is_even),
-        cmocka_unit_test(test_work_of_stripes),
+        cmocka_unit_test(test_work_of_stripes), cmocka_unit_test(test_pairs_of_drawn_masks),
     };
     return cmocka_run_group_tests_name("attention volumes", tests, NULL, NULL);
 }
