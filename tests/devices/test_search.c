@@ -31,7 +31,7 @@ static int open_base(void **state)
 static struct plan_space space_of(int devices)
 {
     struct plan_space s = { .base = &base, .devices = devices };
-    s.only[BY_TENSOR] = "1d,1d-sp", s.only[BY_ATTENTION] = "ring-zigzag,ulysses";
+    s.only[BY_TENSOR] = "1d,1d-sp", s.only[BY_ATTENTION] = "whole,ring-zigzag,ulysses";
     s.only[BY_DATA] = "ddp,zero3", s.only[BY_SCHEDULE] = "1f1b,gpipe", s.only[BY_RECOMPUTE] = "none,full";
     s.only[BY_MICROS] = tier_now() == TIER_VERIFY ? NULL : "2,4";
     assert_int_equal(plan_space_open(&s, &err), OK);
@@ -171,6 +171,25 @@ static void test_order(void **state)
     search_close(&search), plan_space_close(&s);
 }
 
+static bool has_mesh(const struct candidate *of, int count, int mesh)
+{
+    int i = 0;
+    while (i < count && of[i].choice.value[BY_MESH] != mesh) i++;
+    return i < count;
+}
+
+/* Also at meshes on which the first scheme of each kind is not legal, such as whole sequences with cp. */
+static void check_every_mesh(const struct plan_space *s, const struct every *all, const struct search *search)
+{
+    for (int m = 0; m < s->meshes; m++) {
+        struct plan p = *s->base;
+        plan_space_set(s, BY_MESH, &p, m);
+        if (has_mesh(all->of, all->count, m) && !has_mesh(search->of, search->count, m))
+            fail_msg("the beam never looks at dp %d, cp %d, tp %d, pp %d, which has legal plans", p.mesh.size[DP],
+                     p.mesh.size[CP], p.mesh.size[TP], p.mesh.size[PP]);
+    }
+}
+
 /* The beam looks at less, and finds as good a plan here; its plans are legal ones. */
 static void test_beam(void **state)
 {
@@ -185,6 +204,7 @@ static void test_beam(void **state)
         printf("beam: %d of %d plans looked at, %lld planned; %.4f times the best\n", search.count, all->count,
                (long long)search.planned, (double)search.of[0].time / (double)best->time);
         assert_true(search.count < all->count);
+        check_every_mesh(&s, all, &search);
         assert_true(search.of[0].peak <= (tight ? search.memory : UINT64_MAX));
         assert_true((double)search.of[0].time <= 1.05 * (double)best->time);
         search_close(&search);
