@@ -122,7 +122,7 @@ static void refused(const char *direct, const char *backend, const char *words)
 static void test_what_is_refused(void **state)
 {
     (void)state;
-    refused("yes", "cpu", "the backend cpu has no memory that MPI could not read anyway");
+    refused("yes", "cpu", "--direct yes (ORRERY_DIRECT): MPI reads the memory of --backend cpu anyway");
     refused("perhaps", "cuda-emulated", "ORRERY_DIRECT=perhaps: must be yes, no or auto");
 }
 
