@@ -9,13 +9,14 @@ expect_all_pass() {
     [ "${BASH_REMATCH[1]:-0}" = "${BASH_REMATCH[2]:-1}" ] || complain 'not all have passed'
 }
 
-# The families with the most cases only in `make verify`: tests under devices/ try their schemes in every tier.
+# The families with the most cases only in `make verify`, and a part of this one: tests under devices/ try their schemes in every tier.
 test_schemes() {
     [ "$TIER" != verify ] || { run verify data --devices 2;     expect_all_pass 100; }
     [ "$TIER" != verify ] || { run verify dispatch --devices 2; expect_all_pass 60; expect_out 'alltoall /2'; expect_out 'tutel /1x2 r0'
                                 expect_out '^      (mixtral|shared),.* offload experts$'; expect_out ' offload expert weights$'; }
-    run verify tensor --devices 2 --json all.json;      expect_all_pass 3
-    expect_out '^2 devices, tensor '; expect_out '^  tp=2 +1d +M=2 v=1 .* == +== +- +ok$'; expect_out '^  tp=2 +1d-sp-keep .* ok'
+    [ "$TIER" = verify ] || part='--part 1/30'
+    run verify tensor --devices 2 ${part:-} --json all.json;      expect_all_pass 12
+    expect_out '^2 devices, tensor '; expect_out '^  tp=2 +1d +M=2 v=1 .* == +== +(-|==) +ok'; expect_out '^  tp=2 +1d-sp-keep .* ok'
     expect_file all.json
     grep -q '"scheme":.*"1d-sp-keep"' all.json || complain 'no case of 1d-sp-keep over two devices'
     [ "${BASH_REMATCH[1]}" = "$(grep -c '"passed":.*true' all.json)" ] || complain 'not a verdict each'
@@ -44,6 +45,15 @@ test_tiles_of_the_sphere() {
     expect_out 'sends four all-to-alls'
 }
 
+# No case is left out, or tried twice, by runs that share them.
+test_parts() {
+    cases() { sed -n '/"scheme"/p; /"ensemble"/p; /"polar"/p; /"refused":.*"/p' "$@" | sort; }
+    run verify spatial --devices 2 --json whole.json;   expect_all_pass 10
+    for k in 1 2 3; do run verify spatial --devices 2 --part $k/3 --json part$k.json; expect_all_pass 3; done
+    cmp -s <(cases whole.json) <(cases part[123].json) || complain 'three parts are not the whole'
+    for k in 0/3 4/3 1 1/0 1/3x -1/3; do run verify --part $k; expect_status 2; expect_error "--part $k: must be K/N"; done
+}
+
 test_under_a_launcher() {
     command='mpiexec -n 2 orrery verify collectives'
     status=0
@@ -58,5 +68,5 @@ test_refusals() {
     run verify --help;                                  expect_status 0; expect_out '^usage: orrery verify'; expect_columns 100
 }
 
-run_tests test_schemes test_pipeline_and_json test_collectives test_tiles_of_the_sphere test_under_a_launcher \
+run_tests test_schemes test_pipeline_and_json test_collectives test_tiles_of_the_sphere test_parts test_under_a_launcher \
     test_refusals

@@ -45,6 +45,15 @@ static void record_algorithm(struct job *j, const struct algorithm *a, const str
     if (j->prints && o->verdict.code) printf("      %s\n", o->verdict.text);
 }
 
+static enum error_code run_algorithm(struct job *j, struct group *g, const struct algorithm *a, struct tally *t,
+                                     struct error *err)
+{
+    struct algorithm_outcome o;
+    const enum error_code e = verify_algorithm(g, a, &o, err);
+    if (!e && j->speaks) record_algorithm(j, a, &o, t);
+    return e;
+}
+
 /* A group with the members in reverse order: code that confuses ranks with members fails. */
 static enum error_code open_group(struct group *g, struct comm *world, struct error *err)
 {
@@ -66,11 +75,9 @@ enum error_code verify_collectives(struct job *j, struct error *err)
     }
     struct tally t = { .calls = 0 };
     for (int i = 0; algorithms[i] && !e; i++) {
-        struct algorithm_outcome o;
-        e = verify_algorithm(&g, algorithms[i], &o, err);
-        if (!e && j->speaks) record_algorithm(j, algorithms[i], &o, &t);
+        if (verify_takes(j)) e = run_algorithm(j, &g, algorithms[i], &t, err);
         if (e || (algorithms[i + 1] && algorithms[i + 1]->operation == algorithms[i]->operation)) continue;
-        if (j->prints) print_tally(algorithms[i]->operation, &t);       /* the last of its operation */
+        if (j->prints && (t.calls || t.refused[0])) print_tally(algorithms[i]->operation, &t);    /* after its last */
         t = (struct tally){ .calls = 0 };
     }
     group_close(&g);

@@ -4,6 +4,11 @@
 #include <stdio.h>
 #include <string.h>
 
+bool verify_takes(struct job *j)
+{
+    return j->place++ % j->part.of == j->part.number - 1;
+}
+
 cJSON *verify_begin_case(struct job *j, const char *family, const char *scheme, const struct error *verdict)
 {
     cJSON *o = cJSON_CreateObject();
@@ -94,7 +99,8 @@ static enum error_code run_families(struct job *j, struct cases *c, const struct
 enum error_code verify_device(struct comm *world, const void *asked, struct error *err)
 {
     const struct verify_options *o = asked;
-    struct job j = { .world = world, .speaks = world->rank == 0, .prints = world->rank == 0 && !o->quiet };
+    struct job j = { .world = world, .speaks = world->rank == 0, .prints = world->rank == 0 && !o->quiet,
+                     .part = o->part };
     struct cases c;
     if (world->size > VERIFY_MOST_DEVICES)
         return fail(err, ERR_PLAN, "verify: %d devices are too many; at most %d", world->size, VERIFY_MOST_DEVICES);

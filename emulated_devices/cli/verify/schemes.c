@@ -108,6 +108,7 @@ enum error_code verify_schemes(struct job *j, struct cases *c, enum scheme_kind 
         printf("\n%d device%s, %-*s %7s %5s %-5s %-5s bits\n", P, plural(P), P > 9 ? 27 : 29 - (P > 1),
                scheme_kind_info(kind)->family, "error", "ratio", "sent", "mem");
     for (enum covering_result r; !e && (r = cases_next(c, &x, &pair, &why)) != COVERING_DONE; ) {
+        if (!verify_takes(j)) continue;
         if (r == COVERING_CASE) e = run_case(j, c, &x, err);
         else refuse_pair(j, c, &pair, &why);
     }

@@ -8,6 +8,17 @@
 #include <stdlib.h>
 #include <string.h>
 
+static enum error_code parse_part(struct verify_options *o, struct error *err)
+{
+    struct verify_part *p = &o->part;
+    int used = 0;
+    *p = (struct verify_part){ 1, 1 };
+    if (o->part_text == NULL) return OK;
+    const int read = sscanf(o->part_text, "%4d/%4d%n", &p->number, &p->of, &used);
+    if (read == 2 && o->part_text[used] == '\0' && p->number >= 1 && p->number <= p->of) return OK;
+    return fail(err, ERR_USAGE, "--part %s: must be K/N, two numbers with 1 <= K <= N, such as 1/4", o->part_text);
+}
+
 static enum error_code parse(struct verify_options *o, int argc, char **argv, bool *help, struct error *err)
 {
     const char *families[2 + SCHEME_KINDS] = { NULL };
@@ -18,6 +29,8 @@ static enum error_code parse(struct verify_options *o, int argc, char **argv, bo
         { "WHAT", NULL, OPTION_CHOICE, &o->what, .choices = families, .help = "one family; default: all" },
         { "--devices", "N", OPTION_INT, &o->devices, .min = 1, .max = VERIFY_MOST_DEVICES,
           .help = "try all meshes of 1 to N devices" },
+        { "--part", "K/N", OPTION_STRING, &o->part_text,
+          .help = "only every Nth case, from the Kth on: runs with K = 1 to N together try every case" },
         CLUSTER_OPTION(o->cluster_name, "whose nodes collectives follow"),
         { "--backend", "NAME", OPTION_STRING, &backend,
           .help = "what executes operations; `orrery list backends` shows them; default: cpu" },
@@ -38,7 +51,7 @@ static enum error_code parse(struct verify_options *o, int argc, char **argv, bo
         "every shape, are those of one device (spatial).",
         argc - 2, argv + 2, table, help, err);
     set_wait_limit(limit);
-    return e ? e : set_backend(backend, err);
+    return e || *help ? e : parse_part(o, err) ? err->code : set_backend(backend, err);
 }
 
 /* Add a job's cases and counts from the file that it has written. */
@@ -62,9 +75,10 @@ static enum error_code add_job(cJSON *root, const char *path, struct verify_coun
 static enum error_code run_job(const struct verify_options *o, int devices, char *program, const char *path,
                                int *status, struct error *err)
 {
-    const char *words[9] = { program, "verify", "--json", path, "--cluster", o->cluster_name };
+    const char *words[11] = { program, "verify", "--json", path, "--cluster", o->cluster_name };
     int n = 6;
     if (o->what) words[n++] = o->what;
+    if (o->part_text) words[n++] = "--part", words[n++] = o->part_text;
     if (o->quiet) words[n++] = "--quiet";
     return launch_devices(devices, n, (char **)words, status, err);     /* which does not write to them */
 }

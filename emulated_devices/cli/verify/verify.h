@@ -9,9 +9,14 @@
 
 enum { VERIFY_MOST_DEVICES = 64 };
 
+/* Of `of` runs that share the cases, the Nth, from 1: a run takes every case whose place leaves this remainder. */
+struct verify_part { int number, of; };
+
 struct verify_options {
     const char *what;                   /* a family; NULL: all */
     int devices;                        /* at most */
+    const char *part_text;              /* as typed; NULL: all cases */
+    struct verify_part part;
     const char *json;
     bool quiet;                         /* print no lines */
     const char *cluster_name;           /* as typed */
@@ -41,9 +46,14 @@ device_fn verify_device;
 struct job {
     struct comm *world;
     bool speaks, prints;                /* whether this is rank 0; whether it prints lines */
+    struct verify_part part;
+    int place;                          /* of the next case, over all families */
     cJSON *cases;
     struct verify_count count;
 };
+
+/** Whether the next case, or the next that is refused, is of this run's part.  The same on every device. */
+bool verify_takes(struct job *);
 
 /** Count a case.  @return its JSON with the common fields, to which more can be added. */
 cJSON *verify_begin_case(struct job *, const char *family, const char *scheme, const struct error *verdict);
