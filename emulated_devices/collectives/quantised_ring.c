@@ -1,6 +1,6 @@
 /* quantised reduce-scatter, ring: the partial sum is quantised again at every hop.
  *
- * Source    reduce_scatter_ring.c with codes in its messages; its error is larger, which is why G. Wang et al.,
+ * Source    reduce_scatter/ring.c with codes in its messages; its error is larger, which is why G. Wang et al.,
  *           "ZeRO++", arXiv:2306.10209, quantise once and use an all-to-all
  * Needs     any P, equal blocks.
  * Cost      steps  P-1;  bytes  (P-1) quantised_bytes(n);  adds  (P-1) n

@@ -4,7 +4,7 @@
 # What `orrery list collectives` has for an operation, auto included; but not what needs GPUs.
 algorithms_of() { "$program" list collectives | awk -v op="$1" '/^[a-z]/ { now = $1 } now == op && /^  [a-z]/ && $1 != "nccl" { print $1 }'; }
 
-# The drawing in the header of allreduce_ring.c, from messages that really happened.
+# The drawing in the header of allreduce/ring.c, from messages that really happened.
 test_ring_as_drawn() {
     run show allreduce ring --devices 3 --cluster textbook
     expect_status 0; expect_silent; expect_columns 100

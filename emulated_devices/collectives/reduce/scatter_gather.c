@@ -9,7 +9,7 @@
  * Memory    the vector (the input is only read), and half of it; twice with folding.
  * Rounding  each part is added in one place, in the order of the tree.
  *
- * P = 4, root 0:     0: a      1: b      2: c      3: d       after halving, as in allreduce_rabenseifner.c
+ * P = 4, root 0:     0: a      1: b      2: c      3: d       after halving, as in allreduce/rabenseifner.c
  *                    1 -b-> 0      2 -c-> 0      3 -d-> 0
  */
 #include "emulated_devices/collectives/algorithm.h"

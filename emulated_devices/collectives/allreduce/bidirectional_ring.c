@@ -1,6 +1,6 @@
 /* allreduce, bidirectional ring: two rings at once, half of the vector to the right and half to the left.
  *
- * Source    the ring of allreduce_ring.c twice; used where links carry both directions at once, as on TPU tori:
+ * Source    the ring of allreduce/ring.c twice; used where links carry both directions at once, as on TPU tori:
  *           N. Jouppi et al., "A domain-specific supercomputer for training deep neural networks", CACM 63(7), 2020,
  *           doi:10.1145/3360307
  * Needs     any P, any count.

@@ -3,7 +3,7 @@
  * Source    W. Loch, G. Koslovski, "Sparbit: a new logarithmic-cost and data locality-aware MPI allgather algorithm",
  *           arXiv:2109.08751; in Open MPI's coll_base_allgather.c
  * Needs     any P, any counts.
- * Idea      the trees of allgather_pat.c, but every block is sent from its place directly into its place.
+ * Idea      the trees of allgather/pat.c, but every block is sent from its place directly into its place.
  * Cost      rounds  ceil(log2 P) of dependent messages; messages P-1;  bytes  all blocks but one: n(P-1)/P
  * Memory    none but the list of messages.
  * Rounding  permutes: bits are equal.
