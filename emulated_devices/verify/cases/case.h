@@ -10,7 +10,7 @@
 #include "emulated_devices/verify/reference/compare.h"
 #include "ref/routers/router.h"
 
-enum { CASE_STEPS = 3, CASE_TOKENS = 7, CASE_BATCH = 19 };
+enum { CASE_STEPS = 3, CASE_TOKENS = 7, CASE_BATCH = 19, CASE_VOCABULARY = 61 };
 
 /* Replicas that train apart: two rounds and one step of the third. */
 enum { CASE_LOCAL_STEPS = 2, CASE_STEPS_APART = 2 * CASE_LOCAL_STEPS + 1 };

@@ -1,0 +1,119 @@
+/* settings.c -- what a case sets in a plan beside its model: schemes, optimizer, conventions, speeds. */
+#include "emulated_devices/verify/cases/case.h"
+#include <string.h>
+
+enum { MOST_PARTS = 64 };
+
+struct plan case_plan(int dp, int tp, int pp)
+{
+    struct plan p = {
+        .model = { .tied = true, .L = 2 * pp + 1 }, .B = CASE_BATCH, .S = CASE_TOKENS,
+        .micros = CASE_BATCH / dp >= 2 ? 2 : 1, .chunks = 1, .ep = 1, .etp = 1, .degree = -1, .dtype = F64, .seed = 7,
+        .tensor = tensor_scheme_at(0)->head.name, .attention = attention_scheme_at(0)->head.name,
+        .dispatch = expert_scheme_at(0)->head.name,
+        .data = { .scheme = data_scheme_at(0)->head.name, .bucket = 1000 },
+        .schedule = schedule_generator_at(0)->head.name,
+        .allreduce = algorithm_find(ALLREDUCE, NULL)->name, .hyper = { .lr = 0.05 },
+    };
+    const int size[AXIS_COUNT] = { [DP] = dp, [TP] = tp, [PP] = pp, [CP] = 1, [EP] = 1 };
+    (void)optimizer_find(&p.optimizer, "sgd", NULL);
+    (void)mesh_make(&p.mesh, size, NULL);
+    case_model_at(0)->take(&p);
+    return p;
+}
+
+void case_take_context(struct plan *p, int cp, const char *attention)
+{
+    int size[AXIS_COUNT];
+    memcpy(size, p->mesh.size, sizeof size);
+    size[CP] = cp;
+    (void)mesh_make(&p->mesh, size, NULL);
+    p->attention = attention;
+}
+
+/* A prediction that is right for some tokens: nothing depends on it but what is sent. */
+static const struct affinity *guess(int parts)
+{
+    static int32_t part[MOST_PARTS + 1][CASE_VOCABULARY];
+    static struct affinity all[MOST_PARTS + 1];
+    if (parts > MOST_PARTS) return NULL;
+    for (int v = 0; v < CASE_VOCABULARY; v++) part[parts][v] = v * 7 % (parts + 1) - 1;
+    all[parts] = (struct affinity){ .V = CASE_VOCABULARY, .parts = parts, .part = part[parts] };
+    return &all[parts];
+}
+
+void case_take_experts(struct plan *p, int ep, const char *dispatch)
+{
+    const struct expert_scheme *s;
+    p->ep = ep;
+    p->dispatch = dispatch;
+    if (!expert_scheme_find(&s, dispatch, NULL) && s->predicts) p->affinity = guess(ep);
+}
+
+/* Four microbatches if the batch allows, so that schedules with the same order of additions can be compared by bits. */
+enum error_code case_take_schedule(struct plan *p, const char *schedule, struct error *err)
+{
+    static const int micros[] = { 4, 2, 1 }, chunks[] = { 2, 1 };
+    const struct schedule_generator *g = schedule_generator(schedule, err);
+    if (g == NULL) return err->code;
+    p->schedule = g->head.name;
+    for (int m = 0; m < 3; m++)
+        for (int c = 0; c < 2; c++) {
+            p->micros = micros[m];
+            p->chunks = g->chunks ? g->chunks : chunks[c];
+            if (plan_check(p, err) == OK) return OK;
+        }
+    return err->code;
+}
+
+/* The gradient of key biases is only rounding noise; with its default eps Adam would turn it into full steps. */
+void case_take_low_rank(struct plan *p, const struct optimizer *o)
+{
+    p->optimizer = o;
+    p->hyper = o->usual;
+    p->hyper.clip = 0, p->hyper.eps = 1e-4;
+    p->hyper.rank = 4, p->hyper.refresh = 2, p->hyper.history = 2;
+}
+
+/* eps is large enough that the slope's rounding error is small compared with the slope; lr is small enough that three
+ * steps do not diverge, whichever model and initial weights a case has. */
+void case_take_mezo(struct plan *p, int sides)
+{
+    (void)optimizer_find(&p->optimizer, "mezo", NULL);
+    p->hyper = (struct hyperparameters){ .lr = 0.002, .distance = 0.01 };
+    p->perturb = sides;
+}
+
+void case_take_optimizer(struct plan *p, const struct optimizer *o, int sides)
+{
+    if (o->low_rank) case_take_low_rank(p, o);
+    else if (optimizer_draws(o)) case_take_mezo(p, sides);
+    else {
+        p->optimizer = o;
+        p->hyper = o->usual;
+        p->hyper.clip = 0, p->hyper.eps = 1e-4;
+    }
+}
+
+/* The norm of the first gradients is 2 to 10.  Whether two singular values of a gradient are near each other depends on
+ * the weights: cases of low-rank optimizers keep theirs. */
+void case_take_profile(struct plan *p, int profile)
+{
+    (void)conventions_parse(&p->hyper.as, profile_names[profile], NULL);
+    if (!p->optimizer->low_rank) p->model.initial = (int)convention(&p->hyper.as, INITIAL);
+    if (!p->optimizer->forward_only) p->hyper.weight_decay = 0.1, p->hyper.clip = 1;
+}
+
+void case_take_data(struct plan *p, const struct data_scheme *s)
+{
+    p->data.scheme = s->head.name;
+    p->data.outer = (struct outer){ .every = s->outer.every > 0 ? CASE_LOCAL_STEPS : 0 };
+}
+
+int case_steps(const struct plan *p) { return data_outer(&p->data).every > 0 ? CASE_STEPS_APART : CASE_STEPS; }
+
+void case_take_speeds(struct plan *p)
+{
+    const int P = p->mesh.size[PP];
+    for (int d = 0; d < P; d++) p->speed[d] = d < (P + 1) / 2 ? 5 : 2;
+}
