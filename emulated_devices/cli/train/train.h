@@ -174,7 +174,7 @@ struct train_record {
     FILE *out;                          /* for lines of text */
 };
 
-/* report.c: text and JSON. */
+/* report.c, report_tables.c, report_end.c: text. */
 FILE *report_stream(const struct train_options *);      /* the standard error if JSON goes to the standard output */
 void report_shape(const struct train_record *);         /* model, mesh and batch */
 void report_start(const struct train_record *, const struct train_data *);
@@ -182,13 +182,16 @@ void report_step(const struct train_record *, int64_t i);
 void report_evaluation(const struct train_record *, int64_t step, double loss);         /* on held-out text */
 void report_memory(const struct train_record *);        /* the peaks of every device */
 void report_traffic(const struct train_record *);       /* what every device has sent */
+enum axis report_axis_of(enum traffic_kind);            /* over which a kind sends; AXIS_COUNT: over all */
 void report_virtual_time(const struct train_record *);
 double report_virtual_step(const struct train_record *);        /* picoseconds, of the slowest device */
+double report_median_seconds(const struct train_record *);      /* of a step */
 double report_step_flops(const struct plan *);  /* of the model's matrices and attention */
 void report_copies(const struct train_record *);        /* the result of --paranoid */
 void report_end(const struct train_record *);
-/* format: "orrery train". */
-/* The whole report; with its steps, or without them for a log, which has them.  NULL and ERR_MEMORY: no memory. */
+
+/* report_json.c: the whole report; with its steps, or without them for a log, which has them.  format: "orrery train".
+ * NULL and ERR_MEMORY: no memory. */
 cJSON *report_object(const struct train_record *, const char *format, bool steps, struct error *);
 enum error_code report_json(const struct train_record *, const char *format, const char *path, struct error *);
 
