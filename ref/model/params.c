@@ -1,6 +1,5 @@
-/* params.c -- the list of a model's parameters: their order, names in files, shapes and initial values. */
-#include "ref/model/config.h"
-#include "ref/ops/ops.h"
+/* params.c -- the list of a model's parameters: their order, shapes and initial values. */
+#include "ref/model/naming.h"
 #include <math.h>
 #include <stdio.h>
 
@@ -137,196 +136,7 @@ int model_param_count(const struct model_config *c)
     return first_of_head(c) + !c->tied + model_has_bias(c, ROLE_HEAD);
 }
 
-/* ---- names ------------------------------------------------------------------------------------------------------- */
-
-/* A parameter's name, and the names of its parts if it has several. */
-struct names { const char *whole, *part[PARAM_MOST_PARTS]; };
-
-/* The names of a family. */
-struct naming {
-    const char *in_files;                       /* prefix of all names except the head's, only in files */
-    const char *block;                          /* prefix of the names of a block's parameters; %d: the layer */
-    bool transposed;                            /* matrices of blocks are [in, out] in files */
-    struct names of_block[BLOCK_PARAMS];
-    const char *expert;                         /* prefix of the names of an expert's parameters; %d: the expert */
-    struct names expert_up, expert_up_bias, expert_down, expert_down_bias;
-    const char *stack;                          /* in files all experts' are one tensor with this prefix, matrices
-                                                 * [in, out], rows of gate and gated half in turn; NULL: each its own */
-    const char *tokens, *positions, *norm;      /* without ".weight" and ".bias" */
-    const char *router_bias;                    /* NULL: files have none */
-};
-
-static const struct naming gpt2_naming = {
-    .in_files = "transformer.", .block = "h.%d.", .transposed = true, .tokens = "wte", .positions = "wpe",
-    .norm = "ln_f",
-    .of_block = {
-        [LN1_W] = { .whole = "ln_1.weight" },           [LN1_B] = { .whole = "ln_1.bias" },
-        [QKV_W] = { .whole = "attn.c_attn.weight" },    [QKV_B] = { .whole = "attn.c_attn.bias" },
-        [PROJ_W] = { .whole = "attn.c_proj.weight" },   [PROJ_B] = { .whole = "attn.c_proj.bias" },
-        [LN2_W] = { .whole = "ln_2.weight" },           [LN2_B] = { .whole = "ln_2.bias" },
-        [UP_W] = { .whole = "mlp.c_fc.weight" },        [UP_B] = { .whole = "mlp.c_fc.bias" },
-        [DOWN_W] = { .whole = "mlp.c_proj.weight" },    [DOWN_B] = { .whole = "mlp.c_proj.bias" },
-    },
-};
-
-/* A Llama's names, which its descendants have, too. */
-#define LLAMA_MATRICES                                                                                                 \
-    [QKV_W] = { "self_attn.qkv_proj.weight",                                                                           \
-                { "self_attn.q_proj.weight", "self_attn.k_proj.weight", "self_attn.v_proj.weight" } },                 \
-    [QKV_B] = { "self_attn.qkv_proj.bias",                                                                             \
-                { "self_attn.q_proj.bias", "self_attn.k_proj.bias", "self_attn.v_proj.bias" } },                       \
-    [HEAD_NORM_W] = { "self_attn.qk_norm.weight", { "self_attn.q_norm.weight", "self_attn.k_norm.weight" } },          \
-    [PROJ_W] = { .whole = "self_attn.o_proj.weight" },                                                                 \
-    [PROJ_B] = { .whole = "self_attn.o_proj.bias" },                                                                   \
-    [UP_W] = { "mlp.gate_up_proj.weight", { "mlp.gate_proj.weight", "mlp.up_proj.weight" } },                          \
-    [UP_B] = { "mlp.gate_up_proj.bias", { "mlp.gate_proj.bias", "mlp.up_proj.bias" } },                                \
-    [DOWN_W] = { .whole = "mlp.down_proj.weight" }, [DOWN_B] = { .whole = "mlp.down_proj.bias" }
-
-#define LLAMA_NAMES LLAMA_MATRICES, [LN1_W] = { .whole = "input_layernorm.weight" }, \
-                    [LN2_W] = { .whole = "post_attention_layernorm.weight" }
-
-static const struct naming llama_naming = {         /* and Mixtral, Qwen2, Qwen3, ParScale and Gemma */
-    .in_files = "", .block = "model.layers.%d.", .tokens = "model.embed_tokens", .norm = "model.norm",
-    .of_block = {
-        LLAMA_NAMES,
-        [PREFIX] = { .whole = "self_attn.prefix_kv.weight" },
-        [ROUTER_W] = { .whole = "block_sparse_moe.gate.weight" },
-        [SHARED_UP_W] = { "block_sparse_moe.shared_expert.w13.weight",
-                          { "block_sparse_moe.shared_expert.w1.weight", "block_sparse_moe.shared_expert.w3.weight" } },
-        [SHARED_DOWN_W] = { .whole = "block_sparse_moe.shared_expert.w2.weight" },
-        [SHARED_GATE_W] = { .whole = "block_sparse_moe.shared_expert_gate.weight" },
-    },
-    .expert = "block_sparse_moe.experts.%d.",
-    .expert_up = { "w13.weight", { "w1.weight", "w3.weight" } }, .expert_down = { .whole = "w2.weight" },
-};
-
-static const struct naming qwen3_moe_naming = {
-    .in_files = "", .block = "model.layers.%d.", .tokens = "model.embed_tokens", .norm = "model.norm",
-    .of_block = {
-        LLAMA_NAMES,
-        [ROUTER_W] = { .whole = "mlp.gate.weight" },
-    },
-    .expert = "mlp.experts.%d.",
-    .expert_up = { "gate_up_proj.weight", { "gate_proj.weight", "up_proj.weight" } },
-    .expert_down = { .whole = "down_proj.weight" },
-};
-
-static const struct naming olmo2_naming = {
-    .in_files = "", .block = "model.layers.%d.", .tokens = "model.embed_tokens", .norm = "model.norm",
-    .of_block = {
-        LLAMA_MATRICES,
-        [LN1_W] = { .whole = "post_attention_layernorm.weight" },
-        [LN2_W] = { .whole = "post_feedforward_layernorm.weight" },
-    },
-};
-
-static const struct naming gemma2_naming = {        /* and Gemma 3 */
-    .in_files = "", .block = "model.layers.%d.", .tokens = "model.embed_tokens", .norm = "model.norm",
-    .of_block = {
-        LLAMA_MATRICES,
-        [LN1_W] = { .whole = "input_layernorm.weight" },
-        [AFTER1_W] = { .whole = "post_attention_layernorm.weight" },
-        [LN2_W] = { .whole = "pre_feedforward_layernorm.weight" },
-        [AFTER2_W] = { .whole = "post_feedforward_layernorm.weight" },
-    },
-};
-
-static const struct naming phi3_naming = {          /* a Llama's, fused in files */
-    .in_files = "", .block = "model.layers.%d.", .tokens = "model.embed_tokens", .norm = "model.norm",
-    .of_block = {
-        [LN1_W] = { .whole = "input_layernorm.weight" }, [LN2_W] = { .whole = "post_attention_layernorm.weight" },
-        [QKV_W] = { .whole = "self_attn.qkv_proj.weight" }, [PROJ_W] = { .whole = "self_attn.o_proj.weight" },
-        [UP_W] = { .whole = "mlp.gate_up_proj.weight" }, [DOWN_W] = { .whole = "mlp.down_proj.weight" },
-    },
-};
-
-static const struct naming deepseek_naming = {
-    .in_files = "", .block = "model.layers.%d.", .tokens = "model.embed_tokens", .norm = "model.norm",
-    .of_block = {
-        LLAMA_NAMES,
-        [Q_LATENT_W] = { .whole = "self_attn.q_a_proj.weight" },
-        [Q_NORM_W] = { .whole = "self_attn.q_a_layernorm.weight" },
-        [QUERIES_W] = { .whole = "self_attn.q_b_proj.weight" },
-        [KV_LATENT_W] = { .whole = "self_attn.kv_a_proj_with_mqa.weight" },
-        [KV_NORM_W] = { .whole = "self_attn.kv_a_layernorm.weight" },
-        [KEYS_VALUES_W] = { .whole = "self_attn.kv_b_proj.weight" },
-        [ROUTER_W] = { .whole = "mlp.gate.weight" },
-        [SHARED_UP_W] = { "mlp.shared_experts.gate_up_proj.weight",
-                          { "mlp.shared_experts.gate_proj.weight", "mlp.shared_experts.up_proj.weight" } },
-        [SHARED_DOWN_W] = { .whole = "mlp.shared_experts.down_proj.weight" },
-    },
-    .expert = "mlp.experts.%d.",
-    .expert_up = { "gate_up_proj.weight", { "gate_proj.weight", "up_proj.weight" } },
-    .expert_down = { .whole = "down_proj.weight" },
-    .router_bias = "mlp.gate.e_score_correction_bias",
-};
-
-static const struct names queries_of_the_stream = { .whole = "self_attn.q_proj.weight" };
-
-static const struct naming gpt_oss_naming = {
-    .in_files = "", .block = "model.layers.%d.", .tokens = "model.embed_tokens", .norm = "model.norm",
-    .of_block = {
-        LLAMA_NAMES,
-        [SINKS] = { "self_attn.sinks.weight", { "self_attn.sinks" } },
-        [ROUTER_W] = { .whole = "mlp.router.weight" }, [ROUTER_B] = { .whole = "mlp.router.bias" },
-    },
-    .expert = "mlp.experts.%d.", .stack = "mlp.experts.",
-    .expert_up = { "gate_up_proj.weight", { "gate_up_proj" } },
-    .expert_up_bias = { "gate_up_proj.bias", { "gate_up_proj_bias" } },
-    .expert_down = { "down_proj.weight", { "down_proj" } },
-    .expert_down_bias = { "down_proj.bias", { "down_proj_bias" } },
-};
-
-#define HALF_QKV(n) { "self_attn." n ".qkv_proj.weight", { "self_attn." n ".q_proj.weight",                          \
-                                                           "self_attn." n ".k_proj.weight",                          \
-                                                           "self_attn." n ".v_proj.weight" } }
-#define HALF_UP(n) { "mlps." n ".gate_up_proj.weight", { "mlps." n ".gate_proj.weight", "mlps." n ".up_proj.weight" } }
-
-static const struct naming scmoe_naming = {         /* LongCat-Flash's */
-    .in_files = "", .block = "model.layers.%d.", .tokens = "model.embed_tokens", .norm = "model.norm",
-    .of_block = {
-        [LN1_W] = { .whole = "input_layernorm.0.weight" }, [SECOND_LN1_W] = { .whole = "input_layernorm.1.weight" },
-        [QKV_W] = HALF_QKV("0"),                           [SECOND_QKV_W] = HALF_QKV("1"),
-        [PROJ_W] = { .whole = "self_attn.0.o_proj.weight" },
-        [SECOND_PROJ_W] = { .whole = "self_attn.1.o_proj.weight" },
-        [LN2_W] = { .whole = "post_attention_layernorm.0.weight" },
-        [SECOND_LN2_W] = { .whole = "post_attention_layernorm.1.weight" },
-        [DENSE_UP_W] = HALF_UP("0"),                       [SECOND_UP_W] = HALF_UP("1"),
-        [DENSE_DOWN_W] = { .whole = "mlps.0.down_proj.weight" },
-        [SECOND_DOWN_W] = { .whole = "mlps.1.down_proj.weight" },
-        [ROUTER_W] = { .whole = "mlp.router.classifier.weight" },
-    },
-    .expert = "mlp.experts.%d.",
-    .expert_up = { "gate_up_proj.weight", { "gate_proj.weight", "up_proj.weight" } },
-    .expert_down = { .whole = "down_proj.weight" },
-};
-
-static const struct naming gptj_naming = {
-    .in_files = "transformer.", .block = "h.%d.", .tokens = "wte", .norm = "ln_f",
-    .of_block = {
-        [LN1_W] = { .whole = "ln_1.weight" },           [LN1_B] = { .whole = "ln_1.bias" },
-        [QKV_W] = { "attn.qkv_proj.weight", { "attn.q_proj.weight", "attn.k_proj.weight", "attn.v_proj.weight" } },
-        [PROJ_W] = { .whole = "attn.out_proj.weight" },
-        [UP_W] = { .whole = "mlp.fc_in.weight" },       [UP_B] = { .whole = "mlp.fc_in.bias" },
-        [DOWN_W] = { .whole = "mlp.fc_out.weight" },    [DOWN_B] = { .whole = "mlp.fc_out.bias" },
-    },
-};
-
-static const struct naming *naming_of(const struct model_config *c)
-{
-    static const struct naming *const of_family[FAMILY_COUNT] = {
-        [FAMILY_GPT2] = &gpt2_naming, [FAMILY_LLAMA] = &llama_naming, [FAMILY_MIXTRAL] = &llama_naming,
-        [FAMILY_GPTJ] = &gptj_naming, [FAMILY_QWEN2] = &llama_naming,
-        [FAMILY_PARSCALE] = &llama_naming,
-        [FAMILY_SCMOE] = &scmoe_naming, [FAMILY_QWEN3] = &llama_naming,
-        [FAMILY_MISTRAL] = &llama_naming, [FAMILY_PHI3] = &phi3_naming, [FAMILY_OLMO2] = &olmo2_naming,
-        [FAMILY_QWEN3_MOE] = &qwen3_moe_naming, [FAMILY_GEMMA] = &llama_naming,
-        [FAMILY_GEMMA2] = &gemma2_naming, [FAMILY_GEMMA3] = &gemma2_naming,
-        [FAMILY_DEEPSEEK_V2] = &deepseek_naming, [FAMILY_DEEPSEEK_V3] = &deepseek_naming,
-        [FAMILY_GPT_OSS] = &gpt_oss_naming,
-    };
-    return of_family[model_family(c)];
-}
+/* ---- names and parts --------------------------------------------------------------------------------------------- */
 
 /* The prefix of a block's names. */
 struct prefix { char text[64]; };
@@ -396,7 +206,7 @@ static enum param_role role_in(const struct model_config *c, int layer, enum blo
 static const struct names *names_of(const struct model_config *c, int expert, enum block_param p)
 {
     const struct naming *const n = naming_of(c);
-    if (p == QUERIES_W && c->latent.q == 0) return &queries_of_the_stream;
+    if (p == QUERIES_W && c->latent.q == 0) return &n->stream_queries;
     if (expert < 0) return &n->of_block[p];
     return p == UP_W ? &n->expert_up : p == UP_B ? &n->expert_up_bias : p == DOWN_W ? &n->expert_down
                                                                                    : &n->expert_down_bias;
@@ -539,8 +349,6 @@ struct param_spec model_param(const struct model_config *c, int i)
     return s;
 }
 
-/* ---- sums over the list ------------------------------------------------------------------------------------------ */
-
 int64_t model_elements(const struct model_config *c)
 {
     int64_t n = 0;
@@ -549,84 +357,4 @@ int64_t model_elements(const struct model_config *c)
         n += s.dim[0] * (s.ndim == 2 ? s.dim[1] : 1);
     }
     return n;
-}
-
-/* linear: of the forward pass; a step has as many again for the inputs and for the weights. */
-struct flops { double linear, attention_forward, attention_backward; };
-
-/* Of all layers of one stream. */
-static double attention_flops(const struct model_config *c, int64_t N, int64_t S,
-                              struct op_cost (*cost)(int64_t, struct attention, enum dtype))
-{
-    struct attention a = { .S = S, .H = c->H, .K = c->K, .A = c->A };
-    const double windowed = (double)model_windowed_layers(c), full = ((double)c->L - windowed) * cost(N, a, F32).flops;
-    a.window = c->windows.size;
-    return full + windowed * cost(N, a, F32).flops;
-}
-
-/* Two matrices, of which the first has `up` times as many rows. */
-static double feed_flops(const struct model_config *c, int64_t rows, int64_t F, int64_t up)
-{
-    return linear_cost(rows, c->D, up * F, F32).flops + linear_cost(rows, F, c->D, F32).flops;
-}
-
-/* A router, its experts, if tokens are even on its columns, and those that all tokens go through. */
-static double mixture_flops(const struct model_config *c, int64_t N)
-{
-    const struct mixture_config *m = &c->mixture;
-    return feed_flops(c, N * m->k * m->E / mixture_columns(m), c->F, 2) + feed_flops(c, N, m->shared, 2) +
-           linear_cost(N, c->D, mixture_columns(m), F32).flops +
-           (m->shared > 0 && m->shared_gate ? linear_cost(N, c->D, 1, F32).flops : 0);
-}
-
-/* Of all layers. */
-static double feeds_flops(const struct model_config *c, int64_t N)
-{
-    const double mixtures = (double)mixture_layers(c), others = (double)c->L - mixtures;
-    if (c->mlp != MLP_MIXTURE) return others * feed_flops(c, N, c->F, up_width(c) / c->F);
-    return mixtures * (mixture_flops(c, N) + (c->shortcut ? 2 * feed_flops(c, N, c->F, 2) : 0)) +
-           others * feed_flops(c, N, c->dense.F, 2);
-}
-
-/* From the stream to queries, keys and values. */
-static double into_heads_flops(const struct model_config *c, int64_t N)
-{
-    const struct latent_config *l = &c->latent;
-    if (!LATENT(c)) return linear_cost(N, c->D, qkv_width(c), F32).flops;
-    return (l->q ? linear_cost(N, c->D, l->q, F32).flops : 0) +
-           linear_cost(N, l->q ? l->q : c->D, heads_width(c), F32).flops +
-           linear_cost(N, c->D, kv_latent_width(c), F32).flops +
-           linear_cost(N, l->kv, c->H * expanded_width(c), F32).flops;
-}
-
-static struct flops flops_of(const struct model_config *c, int64_t B, int64_t S)
-{
-    const int64_t N = B * S;
-    const struct attention a = { .S = S, .H = c->H, .K = c->K, .A = c->A };
-    const double blocks = c->shortcut ? 2 : 1;                  /* of a layer */
-    const double P = (double)STREAMS(c), L = (double)c->L * P, pairs = (double)(N * c->streams.prefix);
-    const double heads = blocks * (into_heads_flops(c, N) + linear_cost(N, values_width(c), c->D, F32).flops);
-    double ends = linear_cost(N, c->D, c->V, F32).flops;
-    double forward = P * blocks * attention_flops(c, N, S, attention_forward_cost),
-           backward = P * blocks * attention_flops(c, N, S, attention_backward_cost);
-    if (P > 1) {
-        const int64_t D = c->D, keys = B * c->streams.prefix;
-        ends += linear_cost(N, D * STREAMS(c), D, F32).flops + linear_cost(N, D, STREAMS(c), F32).flops;
-        forward += L * attention_part_forward_cost(pairs, N, keys, a, F32).flops;
-        backward += L * attention_part_backward_cost(pairs, N, keys, a, F32).flops;
-    }
-    return (struct flops){ .linear = L * heads + P * feeds_flops(c, N) + ends, .attention_forward = forward,
-                           .attention_backward = backward };
-}
-
-double model_step_flops(const struct model_config *c, int64_t B, int64_t S)
-{
-    const struct flops f = flops_of(c, B, S);
-    return 3 * f.linear + f.attention_forward + f.attention_backward;
-}
-
-double model_forward_flops(const struct model_config *c, int64_t B, int64_t S)
-{
-    const struct flops f = flops_of(c, B, S);
-    return f.linear + f.attention_forward;
 }
