@@ -22,6 +22,7 @@ struct bell;
 struct bells {
     struct bell *bell;                  /* [size], shared; NULL: no shared memory */
     int rank, size;
+    bool crowded;                       /* the devices that ring for each other are more than the cores: patience.h */
 };
 
 /** Make a bell for each device of the machine.  Collective over the communicator; waits yield the core.  Without shared

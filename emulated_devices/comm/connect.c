@@ -5,6 +5,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 static double environment(const char *name, double otherwise)
 {
@@ -163,6 +164,8 @@ enum error_code transport_open(struct comm *c, enum error_code local, struct err
     bells_open(&made.bells, made.heads);
     progress_open(&made.progress, made.heads, environment("ORRERY_WAIT_LIMIT", WAIT_LIMIT));
     near_open(&made.near, made.heads, !made.direct && environment("ORRERY_MAPPED", 1) != 0);
+    /* MPI's messages need looks of both sides, between which no bell rings */
+    made.bells.crowded = made.near.devices == c->size && c->size > sysconf(_SC_NPROCESSORS_ONLN);
     made.synchronous = environment("ORRERY_SYNCHRONOUS", 0) != 0;
     made.delay = (uint64_t)(environment("ORRERY_DELAY", 0) * 1000);
     made.random = 0x9e3779b97f4a7c15u * (uint64_t)(c->rank + 1);

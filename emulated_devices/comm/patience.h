@@ -6,6 +6,10 @@
  * the cores are free, until its bell rings.  Without a bell the sleeps are short and grow.  A sleep with a bell has a
  * limit too, because some events ring no bell.
  *
+ * Where devices have to share cores, it sleeps after a yield or two.  Launchers give each process a session, and Linux
+ * schedules a session as a group (sched(7), "The autogroup feature"): a yield passes the core on only within the group,
+ * so the device that is waited for does not get it.
+ *
  *   for (;;) {
  *       patience_listen(&p);
  *       if (it is there) break;
@@ -25,6 +29,7 @@
 struct tempo { int64_t yielding, yield, first, longest; };
 static const struct tempo tempo_alone = { 1000 * 1000, 100 * 1000, 20 * 1000, 200 * 1000 };
 static const struct tempo tempo_with_bell = { 200 * 1000, 100 * 1000, 200 * 1000, 1000 * 1000 };
+static const struct tempo tempo_crowded = { 5 * 1000, 100 * 1000, 200 * 1000, 1000 * 1000 };
 
 struct patience {
     const struct bells *bells;          /* NULL: there are none */
@@ -55,10 +60,16 @@ static inline bool patience_yield(struct patience *p, const struct tempo *tempo)
     return true;
 }
 
+static inline const struct tempo *patience_tempo(const struct patience *p)
+{
+    if (p->bells == NULL) return &tempo_alone;
+    return p->bells->crowded ? &tempo_crowded : &tempo_with_bell;
+}
+
 /* Pause once. */
 static inline void patience_pause(struct patience *p)
 {
-    const struct tempo *tempo = p->bells != NULL ? &tempo_with_bell : &tempo_alone;
+    const struct tempo *tempo = patience_tempo(p);
     if (p->sleep == 0) {
         /* not before one more look, with an ear for the bell */
         if (!patience_yield(p, tempo)) p->sleep = tempo->first;

@@ -102,6 +102,24 @@ static void test_who_does_not_listen_is_not_woken_later(void **state)
                (long long)second);
 }
 
+/* A yield passes the core on to nobody where each device is a session: launchers make it one. */
+static void test_where_cores_are_shared_a_wait_soon_sleeps(void **state)
+{
+    const bool shared = comm.size > sysconf(_SC_NPROCESSORS_ONLN);
+    const struct near *near = &comm.transport->near;
+    struct bells ours = bells;
+    struct patience p = { .bells = &ours, .since = patience_now() - MILLISECOND / 10 };
+    (void)state;
+    ASSERT_ALL(comm.transport->bells.crowded == (shared && near->devices == comm.size),
+               "%d devices, %d of them near, cores are %sshared, but waits are %sthose of a crowd", comm.size,
+               near->devices, shared ? "" : "not ", comm.transport->bells.crowded ? "" : "not ");
+    if (comm.size == 1) return;
+    ours.crowded = true;
+    p.last = patience_now();
+    patience_pause(&p);
+    ASSERT_ALL(p.sleep > 0, "after 0.1 ms of yielding a device of a crowd yields again");
+}
+
 static void test_nothing_stays_behind(void **state)
 {
     char mine[64];
@@ -121,7 +139,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         WITH_BELLS(test_more_than_one_device_has_bells), WITH_BELLS(test_a_ring_ends_a_sleep),
         WITH_BELLS(test_a_ring_before_the_sleep_is_not_lost), WITH_BELLS(test_who_does_not_listen_is_not_woken_later),
-        WITH_BELLS(test_nothing_stays_behind),
+        WITH_BELLS(test_where_cores_are_shared_a_wait_soon_sleeps), WITH_BELLS(test_nothing_stays_behind),
     };
     return MPI_RUN("bell", tests);
 }

@@ -40,7 +40,8 @@ static enum error_code parse(struct asked *a, int argc, char **argv, bool *help,
         "Bandwidths as in nccl-tests: algorithm (size / time) and bus bandwidth. Messages and bytes are the\n"
         "busiest device's; virtual time is that of the emulated cluster. MPI's own runs twice: as a blocking\n"
         "call, and non-blocking, yielding the CPU while it waits. The row `copies alone` is the limit: all devices\n"
-        "at once copy in their own memory what has to reach each of them.",
+        "at once copy in their own memory what has to reach each of them; `copies in step`: they wait for each other\n"
+        "after each time, as in a collective, and no longer find in a cache what they copied before.",
         argc - 3, argv + 3, table, help, err);
 }
 

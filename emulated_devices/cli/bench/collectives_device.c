@@ -14,12 +14,14 @@
 #include <string.h>
 #include <unistd.h>
 
-/* One row of the comparison: one of our algorithms, a way to call MPI's, or the limit: all devices at once copy, each
- * in memory of its own, as many bytes as have to reach a device, in blocks as long as those of a ring. */
-enum { LIMIT = PEER_WAYS };
+/* One row of the comparison: one of our algorithms, a way to call MPI's, or a limit: all devices at once copy, each in
+ * memory of its own, as many bytes as have to reach a device, in blocks as long as those of a ring.  LIMIT: call after
+ * call, so that a device that has a core finds in its cache what it copied just before.  IN_STEP: all wait for each
+ * other after each call, as in a collective: then the others' memory has been in the caches in between. */
+enum { LIMIT = PEER_WAYS, IN_STEP, WAYS };
 struct lane {
     const struct algorithm *algorithm;  /* NULL: MPI's, or the limit */
-    int way;                            /* enum peer_way, or LIMIT */
+    int way;                            /* enum peer_way, LIMIT or IN_STEP */
     int64_t repeat;                     /* calls in a row that are timed together */
     double seconds[BENCH_MOST_RUNS];    /* of one call, the slowest device's */
     double median;
@@ -32,16 +34,16 @@ struct bench {
     const struct bench_collectives *asked;
     struct comm *world;
     struct exact_call call;
-    struct lane lane[BENCH_ALGORITHMS + PEER_WAYS + 1];         /* the first in the order of `way` */
+    struct lane lane[BENCH_ALGORITHMS + WAYS];          /* the first in the order of `way` */
     int lanes;
-    bool limited;                       /* there is a lane for the limit */
+    bool limited;                       /* there are lanes for the limits */
     bool speaks, wrong;
     cJSON *rows;
 };
 
 static const char *lane_name(const struct lane *l)
 {
-    static const char *const others[] = { "MPI, blocking", "MPI, yielding", "copies alone" };
+    static const char *const others[] = { "MPI, blocking", "MPI, yielding", "copies alone", "copies in step" };
     return l->algorithm ? l->algorithm->name : others[l->way];
 }
 
@@ -92,7 +94,11 @@ static void copy_alone(const struct bench *b)
 static enum error_code run_once(struct bench *b, const struct lane *l, struct error *err)
 {
     const struct collective *c = &b->call.args;
-    if (l->way == LIMIT) return copy_alone(b), OK;
+    if (!l->algorithm && l->way >= LIMIT) {
+        copy_alone(b);
+        if (l->way == IN_STEP) comm_barrier(b->world);
+        return OK;
+    }
     if (l->algorithm) return collective_run(b->world->everyone, b->call.operation, l->algorithm->name, c, err);
     const struct peer_call p = {
         .in = c->in, .out = c->out, .count = c->count, .dtype = c->dtype, .reduction = c->reduction, .root = c->root
@@ -105,7 +111,7 @@ static double count_wrong(const struct bench *b, const struct lane *l)
     const struct collective *c = &b->call.args;
     const bool in_in = !l->algorithm && b->call.operation == BROADCAST && b->call.rank == c->root;
     double wrong = 0;
-    if (l->way == LIMIT) return 0;                      /* it has no result */
+    if (!l->algorithm && l->way >= LIMIT) return 0;     /* they have no result */
     for (int64_t i = 0; i < exact_out_length(&b->call); i++)
         wrong += !(exact_get(c->dtype, in_in ? c->in : c->out, i) == exact_out(&b->call, i));
     return wrong;
@@ -166,7 +172,7 @@ static void choose_lanes(struct bench *b)
 {
     b->lanes = 0;
     b->limited = has_limit(&b->call, call_bytes(b));
-    for (int w = 0; w < PEER_WAYS + b->limited; w++) b->lane[b->lanes++] = (struct lane){ .way = w };
+    for (int w = 0; w < (b->limited ? WAYS : PEER_WAYS); w++) b->lane[b->lanes++] = (struct lane){ .way = w };
     for (int i = 0; i < b->asked->algorithms; i++)
         if (!algorithm_refuses(b->asked->algorithm[i], b->call.P, &b->call.args))
             b->lane[b->lanes++] = (struct lane){ .algorithm = b->asked->algorithm[i] };
@@ -214,6 +220,16 @@ static void add_lane(struct table *t, const struct bench *b, const struct lane *
               b->lane[PEER_BLOCKING].median / l->median, b->lane[PEER_YIELDING].median / l->median, limit);
 }
 
+struct limits { char text[64]; };
+
+static struct limits limits_text(const struct bench *b, const struct lane *l)
+{
+    struct limits t = { "" };
+    if (b->limited)
+        snprintf(t.text, sizeof t.text, ", %.2f times as long as copies in step", l->median / b->lane[IN_STEP].median);
+    return t;
+}
+
 static void print_size(const struct bench *b)
 {
     const struct lane *best = NULL;
@@ -227,9 +243,9 @@ static void print_size(const struct bench *b)
     }
     table_end(&t);
     if (best)
-        say(stdout, 8, "  best: %s, %.2f times as fast as MPI blocking, %.2f times as fast as MPI yielding;  auto: %s",
-            lane_name(best), b->lane[PEER_BLOCKING].median / best->median,
-               b->lane[PEER_YIELDING].median / best->median, chosen ? chosen->name : "none");
+        say(stdout, 8, "  best: %s, %.2f times as fast as MPI blocking, %.2f times as fast as MPI yielding%s;  "
+            "auto: %s", lane_name(best), b->lane[PEER_BLOCKING].median / best->median,
+            b->lane[PEER_YIELDING].median / best->median, limits_text(b, best).text, chosen ? chosen->name : "none");
     printf("\n");
     fflush(stdout);
 }
@@ -245,8 +261,8 @@ static void add_rows(const struct bench *b)
         cJSON_AddNumberToObject(row, "devices", b->call.P);
         cJSON_AddNumberToObject(row, "bytes", (double)call_bytes(b));
         cJSON_AddNumberToObject(row, "count", (double)b->call.args.count);
-        static const char *const others[] = { "blocking", "yielding", "copies" };
-        cJSON_AddStringToObject(row, "by", l->algorithm ? "orrery" : l->way == LIMIT ? "memory" : "MPI");
+        static const char *const others[] = { "blocking", "yielding", "copies", "copies in step" };
+        cJSON_AddStringToObject(row, "by", l->algorithm ? "orrery" : l->way >= LIMIT ? "memory" : "MPI");
         cJSON_AddStringToObject(row, "algorithm", l->algorithm ? l->algorithm->name : others[l->way]);
         cJSON_AddNumberToObject(row, "median_seconds", l->median);
         cJSON_AddNumberToObject(row, "algorithm_bytes_per_second", bandwidth);
@@ -260,8 +276,10 @@ static void add_rows(const struct bench *b)
         cJSON_AddNumberToObject(row, "errors", l->counted[WRONG]);
         cJSON_AddNumberToObject(row, "times_as_fast_as_blocking", b->lane[PEER_BLOCKING].median / l->median);
         cJSON_AddNumberToObject(row, "times_as_fast_as_yielding", b->lane[PEER_YIELDING].median / l->median);
-        if (b->limited)
+        if (b->limited) {
             cJSON_AddNumberToObject(row, "times_as_long_as_copies", l->median / b->lane[LIMIT].median);
+            cJSON_AddNumberToObject(row, "times_as_long_as_copies_in_step", l->median / b->lane[IN_STEP].median);
+        }
         cJSON_AddItemToArray(b->rows, row);
     }
 }
