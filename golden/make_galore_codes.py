@@ -181,7 +181,7 @@ def check():
     for key in sorted(set(new) & set(old)):
         x, y = new[key].astype(np.float64), old[key].astype(np.float64)
         finite = np.isfinite(y)
-        apart = 0 if key.split(".")[0] in MATRICES and "state" in key else np.linalg.norm((x - y)[finite]) / np.linalg.norm(y[finite])
+        apart = 0 if key.split(".")[0] in MATRICES and "state" in key else np.linalg.norm(x[finite] - y[finite]) / np.linalg.norm(y[finite])
         if not apart <= (SAME if key.split(".")[0] in MATRICES else 0):
             wrong.append(key)
     for key in wrong:

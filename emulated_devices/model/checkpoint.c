@@ -42,7 +42,8 @@ static enum error_code read_own(struct trainer *t, const struct weights *file, c
 {
     const struct param_spec spec = data_spec(&t->data, &p->spec, kind);
     const struct layout layout = data_keeps_whole(&t->data, kind) ? layout_whole(spec.ndim, spec.dim) : p->layout;
-    struct tensor piece = tensor_1d(NULL, dtype_wide(t->plan.dtype), layout_count(&layout));
+    const enum dtype format = data_format(&t->data, kind == KIND_WEIGHT ? KIND_MASTER : kind);
+    struct tensor piece = tensor_1d(NULL, format, layout_count(&layout));
     if (spec.ndim == 0) return OK;
     piece.data = malloc(tensor_bytes(piece) + 1);
     if (piece.data == NULL) return fail(err, ERR_MEMORY, "no memory to read %s", p->spec.name);

@@ -13,11 +13,11 @@ static enum error_code start_file(struct weights_writer *w, const struct trainer
                                   int count, struct error *err)
 {
     static const struct safetensors_pair format = { "format", "pt" };
-    const char **suffix = malloc((size_t)count * sizeof *suffix + 1);
+    struct weights_suffix *suffix = malloc((size_t)count * sizeof *suffix + 1);
     if (suffix == NULL) return fail(err, ERR_MEMORY, "no memory for a list of %d tensors", count);
-    for (int k = 0; k < count; k++) suffix[k] = list[k].suffix;
-    const enum error_code e = weights_create(w, spec, tensors, dtype_wide(t->plan.dtype), path, suffix, count, &format,
-                                             1, err);
+    for (int k = 0; k < count; k++)
+        suffix[k] = (struct weights_suffix){ list[k].suffix, data_format(&t->data, list[k].kind) };
+    const enum error_code e = weights_create(w, spec, tensors, path, suffix, count, &format, 1, err);
     free(suffix);
     return e;
 }

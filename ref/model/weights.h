@@ -70,6 +70,9 @@ struct weights_writer {
     bool open;
 };
 
+/* Of all parameters a file has a tensor of this format, whose name ends with the text. */
+struct weights_suffix { const char *text; enum dtype format; };
+
 /**
  * Start a file with every parameter and each suffix.
  * @param spec      [n * suffixes] spec[i * suffixes + s] is parameter i under suffix s; one without parts is left out.
@@ -77,8 +80,8 @@ struct weights_writer {
  * @param metadata  [pairs]
  * @return as safetensors_create; call weights_abort after a failure, too.
  */
-enum error_code weights_create(struct weights_writer *, const struct param_spec *spec, int n, enum dtype,
-                               const char *path, const char *const suffix[], int suffixes,
+enum error_code weights_create(struct weights_writer *, const struct param_spec *spec, int n, const char *path,
+                               const struct weights_suffix suffix[], int suffixes,
                                const struct safetensors_pair *metadata, int pairs, struct error *);
 
 /** Write a whole logical parameter, or its state of suffix s.  @return as safetensors_write_box. */

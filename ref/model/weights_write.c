@@ -5,28 +5,28 @@
 #include <string.h>
 
 static void fill_entry(struct weights_writer *w, int at, const struct param_spec *s, const struct param_part *part,
-                       const char *suffix, enum dtype t)
+                       struct weights_suffix suffix)
 {
-    snprintf(w->name[at], sizeof w->name[at], "%s%s", part->name, suffix);
-    w->entry[at] = (struct safetensors_entry){ .name = w->name[at], .dtype = dtype_file_name(t) };
+    snprintf(w->name[at], sizeof w->name[at], "%s%s", part->name, suffix.text);
+    w->entry[at] = (struct safetensors_entry){ .name = w->name[at], .dtype = dtype_file_name(suffix.format) };
     w->entry[at].ndim = part_shape(s, part, w->entry[at].dim);
 }
 
 /* Of a tensor that parts share there is one entry. */
 static int entry_of(struct weights_writer *w, const struct param_spec *s, const struct param_part *part,
-                    const char *suffix, enum dtype t)
+                    struct weights_suffix suffix)
 {
     const bool shared = part->items > 0 || part->rows_apart > 1;
     char name[sizeof *w->name];
-    snprintf(name, sizeof name, "%s%s", part->name, suffix);
+    snprintf(name, sizeof name, "%s%s", part->name, suffix.text);
     for (int i = w->entries - 1; i >= 0 && shared; i--)
         if (strcmp(w->name[i], name) == 0) return i;
-    fill_entry(w, w->entries, s, part, suffix, t);
+    fill_entry(w, w->entries, s, part, suffix);
     return w->entries++;
 }
 
-enum error_code weights_create(struct weights_writer *w, const struct param_spec *spec, int n, enum dtype t,
-                               const char *path, const char *const suffix[], int suffixes,
+enum error_code weights_create(struct weights_writer *w, const struct param_spec *spec, int n, const char *path,
+                               const struct weights_suffix suffix[], int suffixes,
                                const struct safetensors_pair *metadata, int pairs, struct error *err)
 {
     const size_t most = (size_t)n * (size_t)suffixes * PARAM_MOST_PARTS + 1;
@@ -38,7 +38,7 @@ enum error_code weights_create(struct weights_writer *w, const struct param_spec
         return fail(err, ERR_MEMORY, "%s: no memory to write it", path);
     for (int i = 0; i < n * suffixes; i++)
         for (int p = 0; p < spec[i].parts; p++)
-            w->at[i * PARAM_MOST_PARTS + p] = entry_of(w, &spec[i], &spec[i].part[p], suffix[i % suffixes], t);
+            w->at[i * PARAM_MOST_PARTS + p] = entry_of(w, &spec[i], &spec[i].part[p], suffix[i % suffixes]);
     const enum error_code e = safetensors_create(&w->writer, path, w->entry, w->entries, metadata, pairs, err);
     w->open = !e;
     return e;
@@ -106,7 +106,7 @@ void weights_abort(struct weights_writer *w)
 
 enum error_code weights_save(const struct transformer *m, const char *dir, struct error *err)
 {
-    static const char *const weights_alone[] = { "" };
+    const struct weights_suffix alone = { "", m->ops->dtype };
     static const struct safetensors_pair format = { "format", "pt" };
     struct weights_writer w;
     char path[4096];
@@ -116,7 +116,7 @@ enum error_code weights_save(const struct transformer *m, const char *dir, struc
     memcpy(spec, m->spec, (size_t)m->params * sizeof *spec);
     for (int l = 0; l < L; l++) spec[m->params + l] = model_router_bias(&m->config, l);
     snprintf(path, sizeof path, "%s/model.safetensors", dir);
-    enum error_code e = weights_create(&w, spec, m->params + L, m->ops->dtype, path, weights_alone, 1, &format, 1, err);
+    enum error_code e = weights_create(&w, spec, m->params + L, path, &alone, 1, &format, 1, err);
     for (int i = 0; i < m->params && !e; i++) e = weights_write(&w, i, 0, m->w[i].data, err);
     for (int l = 0; l < L && !e; l++) {
         const int64_t n = spec[m->params + l].dim[0];

@@ -8,6 +8,7 @@
  *   code    of the value nearest to x / factor; half way between two, the even code.  With signs, a negative number
  *           that is nearest to 0 has the code of the largest negative value: no number loses its sign
  *   value   table[code] factor
+ *   memory  all codes, then the factors of the blocks, from a multiple of DYNAMIC_ALIGNED bytes on; a multiple of it
  *
  * Source  bitsandbytes 0.47.0: functional.py (create_dynamic_map), csrc/kernels.cu (quantize_2D, and
  *         kOptimizerStatic8bit2StateBlockwise for signs and blocks).  T. Dettmers et al., "8-bit optimizers via
@@ -18,10 +19,11 @@
 #ifndef ORRERY_DYNAMIC_CODE_H
 #define ORRERY_DYNAMIC_CODE_H
 
+#include "ref/numeric/dtype.h"
 #include <stdbool.h>
 #include <stdint.h>
 
-enum { DYNAMIC_CODES = 256, DYNAMIC_BLOCK = 256 };
+enum { DYNAMIC_CODES = 256, DYNAMIC_BLOCK = 256, DYNAMIC_ALIGNED = 8 };
 
 struct dynamic_table {
     bool has_signs;
@@ -32,6 +34,22 @@ struct dynamic_table {
 /** The table of numbers with signs, or of numbers that are not negative; its values are the released ones, bit for
  *  bit. */
 struct dynamic_table dynamic_table_of(bool has_signs);
+
+/** So many bytes, up to a multiple of DYNAMIC_ALIGNED. */
+static inline int64_t dynamic_aligned(int64_t bytes)
+{
+    return (bytes + DYNAMIC_ALIGNED - 1) / DYNAMIC_ALIGNED * DYNAMIC_ALIGNED;
+}
+
+/** Where the factors of n numbers begin, in bytes. */
+static inline int64_t dynamic_factors_at(int64_t n) { return dynamic_aligned(n); }
+
+/** The bytes of n numbers as codes, with factors of a format. */
+static inline int64_t dynamic_bytes(int64_t n, enum dtype factor)
+{
+    const int64_t blocks = (n + DYNAMIC_BLOCK - 1) / DYNAMIC_BLOCK;
+    return dynamic_factors_at(n) + dynamic_aligned(blocks * (int64_t)dtype_size(factor));
+}
 
 /**
  * The code of a number of a block.

@@ -21,7 +21,7 @@ struct low_rank low_rank_of(const struct optimizer *o, const struct hyperparamet
     return o->low_rank && linear ? p : whole;
 }
 
-struct tensor low_rank_state(const struct optimizer *o, const struct hyperparameters *h, struct low_rank p,
+struct tensor low_rank_shape(const struct optimizer *o, const struct hyperparameters *h, struct low_rank p,
                              struct tensor w, int k)
 {
     w.data = NULL;
@@ -30,6 +30,19 @@ struct tensor low_rank_state(const struct optimizer *o, const struct hyperparame
     if (k == LOW_RANK_PROJECTION) return tensor_2d(NULL, w.dtype, p.a, p.r);
     if (k == LOW_RANK_HISTORY) return tensor_2d(NULL, w.dtype, h->history, p.b * p.r);
     return p.right ? tensor_2d(NULL, w.dtype, p.b, p.r) : tensor_2d(NULL, w.dtype, p.r, p.b);
+}
+
+enum dtype low_rank_format(const struct optimizer *o, const struct hyperparameters *h, int k, enum dtype wide)
+{
+    return o->low_rank && k < LOW_RANK_PROJECTION && low_rank_has_codes(h) ? U8 : wide;
+}
+
+struct tensor low_rank_state(const struct optimizer *o, const struct hyperparameters *h, struct low_rank p,
+                             struct tensor w, int k)
+{
+    const struct tensor numbers = low_rank_shape(o, h, p, w, k);
+    if (low_rank_format(o, h, k, w.dtype) == w.dtype) return numbers;
+    return tensor_1d(NULL, U8, galore_coded_bytes(tensor_count(numbers), w.dtype));
 }
 
 /* ---- P ----------------------------------------------------------------------------------------------------------- */

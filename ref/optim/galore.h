@@ -62,7 +62,8 @@ enum { LOW_RANK_MOST_PARTS = 3 };
 struct low_rank_part { int64_t first, rows; struct low_rank p; };
 struct low_rank_parts { int count; struct low_rank_part part[LOW_RANK_MOST_PARTS]; };
 
-/** How a parameter of `parts` matrices [rows[i],n] is projected; if it is not, r is 0 in its first part. */
+/** How a parameter of `parts` matrices [rows[i],n] is projected; if it is not, r is 0 in its first part.  Moments that
+ *  may be codes belong to one part each, projected or not: blocks of codes begin anew. */
 struct low_rank_parts low_rank_parts_of(const struct optimizer *, const struct hyperparameters *, bool linear,
                                         const int64_t rows[], int parts, int64_t n);
 
@@ -71,7 +72,7 @@ static inline bool low_rank_projects(const struct low_rank_parts *all) { return 
 /** Elements of R of all parts. */
 int64_t low_rank_reduced(const struct low_rank_parts *);
 
-/** The rows of a part in a tensor of the parameter's shape; all rows if the parameter is not projected. */
+/** The rows of a part in a tensor of the parameter's shape. */
 struct tensor low_rank_rows(struct low_rank_part, struct tensor);
 
 /** As low_rank_state, for a whole parameter.  For several parts: a vector with their states one after another. */
@@ -82,9 +83,38 @@ struct tensor low_rank_parts_state(const struct optimizer *, const struct hyperp
 struct tensor low_rank_part_state(const struct optimizer *, const struct hyperparameters *,
                                   const struct low_rank_parts *, int part, struct tensor w, struct tensor state, int k);
 
-/** The shape of state k of weights w, without data, in w's format; tensor_none if there is no such state. */
+/** Whether moments are kept as 8-bit codes (conventions.h). */
+static inline bool low_rank_has_codes(const struct hyperparameters *h)
+{
+    return convention(&h->as, STATES) == STATES_CODED;
+}
+
+/** The shape of the numbers of state k of weights w, without data, in w's format; tensor_none if there is no such
+ *  state. */
+struct tensor low_rank_shape(const struct optimizer *, const struct hyperparameters *, struct low_rank, struct tensor w,
+                             int k);
+
+/** The format in which state k is held where masters have the format `wide`: that, or U8, bytes, of moments that may be
+ *  codes (galore_codes.c). */
+enum dtype low_rank_format(const struct optimizer *, const struct hyperparameters *, int k, enum dtype wide);
+
+/** The shape in which state k of weights w is held, without data; tensor_none if there is no such state.  In w's
+ *  format, or a vector of bytes. */
 struct tensor low_rank_state(const struct optimizer *, const struct hyperparameters *, struct low_rank, struct tensor w,
                              int k);
+
+/** The number of numbers that a parameter's state k stands for: its elements, or fewer than its bytes. */
+int64_t low_rank_numbers(const struct optimizer *, const struct hyperparameters *, const struct low_rank_parts *,
+                         struct tensor w, int k);
+
+/**
+ * The numbers of a parameter's state, part by part.
+ * @param w     the parameter's shape and format, without data.
+ * @param room  [low_rank_numbers] of w's format, for a state that is held as bytes.
+ * @return the state itself, or a vector in `room`.
+ */
+struct tensor low_rank_read(const struct optimizer *, const struct hyperparameters *, const struct low_rank_parts *,
+                            struct tensor w, int k, struct tensor state, void *room);
 
 /** Whether step t (from 1) computes a new P. */
 static inline bool low_rank_refreshes(const struct hyperparameters *h, int64_t t) { return (t - 1) % h->refresh == 0; }
@@ -93,12 +123,6 @@ static inline bool low_rank_refreshes(const struct hyperparameters *h, int64_t t
 static inline bool low_rank_takes_whole(const struct hyperparameters *h, int64_t t)
 {
     return h->clip > 0 || low_rank_refreshes(h, t);
-}
-
-/** Whether moments are kept as 8-bit codes (conventions.h). */
-static inline bool low_rank_has_codes(const struct hyperparameters *h)
-{
-    return convention(&h->as, STATES) == STATES_CODED;
 }
 
 /** The learning rate of a step with Adam's two bias corrections.  P N is multiplied by A times this rate. */
@@ -131,7 +155,7 @@ void galore_project(struct low_rank, struct tensor G, struct tensor P, void *scr
  * Step one whole parameter; like optimizer_step if low_rank.r is 0.
  * @param w      [m,n], fp32 or fp64.
  * @param g      in w's format, starting with R; overwritten with N.
- * @param state  [o->states] of the shapes of low_rank_state.
+ * @param state  [o->states] as low_rank_state says.
  */
 void galore_step(const struct optimizer *, struct low_rank, struct tensor w, struct tensor g,
                  const struct tensor state[], struct step);

@@ -1,5 +1,5 @@
 /* galore_parts.c -- a parameter that is several matrices in the published model: each is projected separately. */
-#include "ref/optim/galore.h"
+#include "ref/optim/table.h"
 #include <assert.h>
 
 struct low_rank_parts low_rank_parts_of(const struct optimizer *o, const struct hyperparameters *h, bool linear,
@@ -11,7 +11,7 @@ struct low_rank_parts low_rank_parts_of(const struct optimizer *o, const struct 
     for (int i = 0; i < parts; first += rows[i++])
         all.part[i] =
             (struct low_rank_part){ .first = first, .rows = rows[i], .p = low_rank_of(o, h, linear, rows[i], n) };
-    if (!low_rank_projects(&all))
+    if (!low_rank_projects(&all) && !low_rank_has_codes(h))
         all = (struct low_rank_parts){ .count = 1, .part = { { .rows = first, .p = all.part[0].p } } };
     return all;
 }
@@ -25,10 +25,9 @@ int64_t low_rank_reduced(const struct low_rank_parts *all)
 
 struct tensor low_rank_rows(struct low_rank_part part, struct tensor w)
 {
-    char *const data = w.data;
-    if (part.p.r == 0) return w;
-    return tensor_2d(data ? data + (size_t)(part.first * w.dim[1]) * dtype_size(w.dtype) : NULL, w.dtype, part.rows,
-                     w.dim[1]);
+    const int64_t row = w.ndim == 2 ? w.dim[1] : 1;
+    if (w.data) w.data = (char *)w.data + (size_t)(part.first * row) * dtype_size(w.dtype);
+    return tensor_first(w, part.rows);
 }
 
 static struct tensor shape_of_part(const struct optimizer *o, const struct hyperparameters *h,
@@ -61,13 +60,33 @@ struct tensor low_rank_part_state(const struct optimizer *o, const struct hyperp
 void galore_parts_step(const struct optimizer *o, const struct low_rank_parts *all, struct tensor w, struct tensor g,
                        const struct tensor state[], struct step s)
 {
-    if (!low_rank_projects(all)) {
-        galore_step(o, all->part[0].p, w, g, state, s);
-        return;
-    }
     for (int i = 0; i < all->count; i++) {
         struct tensor own[OPTIMIZER_MAX_STATES] = { 0 };
         for (int k = 0; k < o->states; k++) own[k] = low_rank_part_state(o, s.hyper, all, i, w, state[k], k);
         galore_step(o, all->part[i].p, low_rank_rows(all->part[i], w), low_rank_rows(all->part[i], g), own, s);
     }
+}
+
+int64_t low_rank_numbers(const struct optimizer *o, const struct hyperparameters *h, const struct low_rank_parts *all,
+                         struct tensor w, int k)
+{
+    int64_t n = 0;
+    for (int i = 0; i < all->count; i++)
+        n += tensor_count(low_rank_shape(o, h, all->part[i].p, low_rank_rows(all->part[i], w), k));
+    return n;
+}
+
+struct tensor low_rank_read(const struct optimizer *o, const struct hyperparameters *h,
+                            const struct low_rank_parts *all, struct tensor w, int k, struct tensor state, void *room)
+{
+    const struct tensor whole = tensor_1d(room, w.dtype, low_rank_numbers(o, h, all, w, k));
+    char *next = room;
+    if (state.dtype == w.dtype) return state;
+    for (int i = 0; i < all->count; i++) {
+        struct tensor x = low_rank_shape(o, h, all->part[i].p, low_rank_rows(all->part[i], w), k);
+        x.data = next, next += tensor_bytes(x);
+        (w.dtype == F32 ? galore_coded_read_f32 : galore_coded_read_f64)
+            (x, low_rank_part_state(o, h, all, i, w, state, k), k);
+    }
+    return whole;
 }

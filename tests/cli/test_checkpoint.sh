@@ -60,6 +60,7 @@ test_another_data_scheme() {
 }
 test_same_mesh_zero3()          { round_trip --zero 3 --dp 3; }
 test_projections()              { round_trip --optimizer natural-galore --rank 4 --refresh 3 --history 3 --dp 2 --pp 2; }
+test_codes()                    { round_trip --optimizer galore --rank 32 --as galore-torch,states=8-bit --dp 2 --batch 4 --seq 8; }
 test_another_rank_is_refused() {
     train --steps 1 --optimizer galore --rank 4 --save four;                expect_status 0
     train --steps 1 --optimizer galore --rank 5 --resume four;              expect_status 2; expect_error '--resume four: cannot be resumed: --rank: saved 4, now 5'

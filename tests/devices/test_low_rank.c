@@ -186,6 +186,28 @@ static void test_bytes_and_memory(void **state)
             }
 }
 
+/* Embedding and both matrices of the MLP have as many numbers in a moment as become codes, with a rank of the whole
+ * shorter side; all others have fewer. */
+static void test_codes_take_a_byte(void **state)
+{
+    (void)state;
+    struct plan p = low_rank_plan(test_size, 1, "galore");
+    struct counted r = { .steps = 2 };
+    uint64_t want = 0;
+    p.model.F = p.model.V = 160, p.hyper.rank = 27;
+    ASSERT_ALL(conventions_parse(&p.hyper.as, "galore-torch,states=8-bit", &err) == OK, "%s", err.text);
+    ASSERT_ALL(plan_check(&p, &err) == OK && train(&p, &r) == OK, "%s", err.text);
+    for (int i = 0; i < model_param_count(&p.model); i++) {
+        const struct param_spec x = model_param(&p.model, i);
+        const uint64_t m = (uint64_t)x.dim[0], n = x.ndim == 2 ? (uint64_t)x.dim[1] : 1,
+                       codes = m * n == 160 * 27 ? 2 * (160 * 27 + 17 * 8) : 2 * 8 * m * n,
+                       P = strncmp(x.name, "h.", 2) == 0 && x.ndim == 2 ? 8 * 27 * 27 : 0;
+        want += codes + P;
+    }
+    ASSERT_ALL(r.optimizer == want, "the optimizer keeps %llu bytes, by formula %llu", (unsigned long long)r.optimizer,
+               (unsigned long long)want);
+}
+
 /* ---- refusals ---------------------------------------------------------------------------------------------------- */
 
 static void refused(struct plan p, const char *words)
@@ -222,6 +244,7 @@ int main(void)
         MPI_TEST(test_parts_agree_with_one_device),
         MPI_TEST(test_steps_are_the_optimizers),
         MPI_TEST(test_bytes_and_memory),
+        MPI_TEST(test_codes_take_a_byte),
         MPI_TEST(test_what_does_not_fit_is_refused),
     };
     return MPI_RUN("low_rank", tests);

@@ -1,6 +1,6 @@
 /* GaLore with moments as 8-bit codes: table, codes and steps compared with the released code
- * (golden/make_galore_codes.py).  Where a projected matrix starts from the stored R and P, moments must be equal bit
- * for bit; weights, to the rounding of a product.
+ * (golden/make_galore_codes.py).  Where a projected matrix starts from the stored R and P, codes and factors of moments
+ * must be equal bit for bit; weights, to the rounding of a product.
  * tier: check
  */
 #include "ref/io/safetensors.h"
@@ -97,21 +97,48 @@ static struct hyperparameters numbers(void)
     return h;
 }
 
-/* The value of each code times the largest number of its block; where a tensor has no codes, what is stored. */
+/* A code, a factor or, where a tensor has no codes, a number: what is held, and what is stored. */
+static void expect_held(const char *which, const char *what, int k, int64_t t, int64_t i, double got, double want)
+{
+    if (got != want)
+        fail_msg("%s: moment %d after step %lld, %s %lld is %.9g; the released code has %.9g", which, k + 1,
+                 (long long)t, what, (long long)i, got, want);
+}
+
+/* Byte by byte: codes and factors, and no more than these. */
 static void expect_moment(const char *which, int k, int64_t t, struct tensor got)
+{
+    const bool codes = has(which, ".absmax1");
+    const struct tensor state = stored(which, k ? ".state2" : ".state1", t);
+    const struct tensor most = codes ? stored(which, k ? ".absmax2" : ".absmax1", t) : tensor_none;
+    const int64_t n = tensor_count(state), blocks = tensor_count(most), from = (n + 7) / 8 * 8;
+    const uint8_t *const byte = got.data;
+    assert_int_equal(got.dtype, U8);
+    assert_int_equal(tensor_bytes(got), codes ? from + (4 * blocks + 7) / 8 * 8 : (4 * n + 7) / 8 * 8);
+    for (int64_t i = 0; i < n; i++) {
+        float number;
+        memcpy(&number, byte + 4 * i * !codes, sizeof number);
+        expect_held(which, codes ? "code" : "number", k, t, i, codes ? byte[i] : number, tensor_get(state, i));
+    }
+    for (int64_t i = 0; i < blocks; i++) {
+        float factor;
+        memcpy(&factor, byte + from + 4 * i, sizeof factor);
+        expect_held(which, "factor", k, t, i, factor, tensor_get(most, i));
+    }
+}
+
+/* What reads a state gives each code's value times its block's factor. */
+static void expect_values(const char *which, int k, int64_t t, struct tensor values)
 {
     const struct dynamic_table table = dynamic_table_of(k == 0);
     const bool codes = has(which, ".absmax1");
     const struct tensor state = stored(which, k ? ".state2" : ".state1", t);
     const struct tensor most = codes ? stored(which, k ? ".absmax2" : ".absmax1", t) : tensor_none;
-    assert_int_equal(tensor_count(state), tensor_count(got));
-    for (int64_t i = 0; i < tensor_count(got); i++) {
+    assert_int_equal(tensor_count(state), tensor_count(values));
+    for (int64_t i = 0; i < tensor_count(state); i++) {
         const double x = tensor_get(state, i);
-        const float want =
-            codes ? table.value[(int)x] * (float)tensor_get(most, i / DYNAMIC_BLOCK) : (float)x;
-        if ((float)tensor_get(got, i) != want)
-            fail_msg("%s: moment %d after step %lld, element %lld is %.9g; the released code has %.9g%s", which, k + 1,
-                     (long long)t, (long long)i, tensor_get(got, i), (double)want, codes ? ", by its code" : "");
+        const float want = codes ? table.value[(int)x] * (float)tensor_get(most, i / DYNAMIC_BLOCK) : (float)x;
+        expect_held(which, "read, number", k, t, i, tensor_get(values, i), want);
     }
 }
 
@@ -149,6 +176,14 @@ static void grow_size(struct followed *x, struct tensor g, struct step s)
     }
 }
 
+static void read_moment(const struct optimizer *o, const struct hyperparameters *h, const char *which, int k, int64_t t,
+                        const struct followed *x)
+{
+    const struct low_rank_parts all = { .count = 1, .part = { { .rows = x->w.dim[0], .p = x->p } } };
+    const struct tensor room = vector(F32, low_rank_numbers(o, h, &all, x->w, k));
+    expect_values(which, k, t, low_rank_read(o, h, &all, x->w, k, x->state[k], room.data));
+}
+
 static void follow(const char *which)
 {
     const struct optimizer *o = NULL;
@@ -159,8 +194,9 @@ static void follow(const char *which)
     x.size = fill_with(copy_of(x.w), 0);
     for (int k = 0; k < o->states; k++) {
         const struct tensor shape = low_rank_state(o, &h, x.p, x.w, k);
-        x.state[k] = shape.ndim == 2 ? matrix(F32, shape.dim[0], shape.dim[1]) : vector(F32, tensor_count(shape));
-        fill_with(x.state[k], 0);
+        x.state[k] = shape;
+        x.state[k].data = calloc(1, tensor_bytes(shape) + 1);
+        assert_non_null(x.state[k].data);
     }
     for (int64_t t = 1; t <= (int64_t)number("steps"); t++) {
         const struct step s = { .lr = h.lr, .weight_decay = number("weight_decay"), .gradient_scale = 1, .t = t,
@@ -171,9 +207,10 @@ static void follow(const char *which)
                           tensor_bytes(x.state[LOW_RANK_PROJECTION]));
         galore_step(o, x.p, x.w, g, x.state, s);
         grow_size(&x, g, s);
-        for (int k = 0; k < 2; k++) expect_moment(which, k, t, x.state[k]);
+        for (int k = 0; k < 2; k++) expect_moment(which, k, t, x.state[k]), read_moment(o, &h, which, k, t, &x);
         expect_weight(which, t, &x);
     }
+    for (int k = 0; k < o->states; k++) free(x.state[k].data);
     check_guards_and_free();
 }
 

@@ -1,6 +1,7 @@
 /* kept.c -- the parts of a unit that each device keeps, their formats, and the device's part of the gradients' norm. */
 #include "emulated_devices/schemes/data/stage.h"
 #include "emulated_devices/device/compute.h"
+#include "ref/optim/galore.h"
 
 /* ---- what is kept ------------------------------------------------------------------------------------------------ */
 
@@ -66,6 +67,8 @@ enum dtype data_format(const struct data_parallel *dp, enum tensor_kind kind)
 {
     const enum dtype weights = dp->device->dtype;
     if (kind == KIND_EXACT_GRADIENT || kind == KIND_GRADIENT_EXCESS) return F64;
+    if (kind >= KIND_STATE)
+        return low_rank_format(dp->optimizer, dp->hyper, (int)(kind - KIND_STATE), dtype_wide(weights));
     const bool narrow =
         kind == KIND_WEIGHT || kind == KIND_OLDER_WEIGHT || (kind == KIND_GRADIENT && dp->request.narrow_gradients);
     return narrow ? weights : dtype_wide(weights);

@@ -3,7 +3,7 @@
  * Source   ref/optim/galore.h.  The authors' script reduces whole gradients in every step (PyTorch's DDP).  Reducing
  *          projected gradients, where these are sufficient, is our change: projecting is linear, so the step is the
  *          same apart from rounding
- * Layout   as ddp; states are stored parameter by parameter in the shapes of low_rank_state
+ * Layout   as ddp; states are stored parameter by parameter as low_rank_state says
  * Sends    steps that compute a new P, and with --clip all steps, all-reduce gradients as ddp and project in the
  *          optimizer's step.  Every device computes P from the same bits with the same code, so P is equal everywhere
  *          without being sent.  In all other steps, each finished unit is projected and packed towards the front of the
@@ -12,7 +12,8 @@
  *          everything is moved back to its place, R followed by zeros.  Copies of a stage still send whole gradients
  *          along pp, including these zeros
  * Memory   weights n, gradients n; optimizer state a r + 2 b r for a projected matrix (natural-galore s b r more), 2 n
- *          for the rest
+ *          for the rest.  With --as galore-torch,states=8-bit, moments of 4096 numbers or more are codes: a byte a
+ *          number, and a number for 256 of them
  * Equals   reassociates: P^T (G1 + G2) = P^T G1 + P^T G2 apart from rounding.  Adam and the natural gradient, which are
  *          not linear, come after the reduction, on every device from the same bits
  */
@@ -35,10 +36,10 @@ static struct low_rank_parts projection_of(const struct data_parallel *dp, const
 
 /* ---- states ------------------------------------------------------------------------------------------------------ */
 
-/* The weights' shape in the states' format. */
+/* The weights' shape in the masters' format. */
 static struct tensor shape_of(const struct data_parallel *dp, const struct param_spec *s)
 {
-    const enum dtype t = data_format(dp, KIND_STATE);
+    const enum dtype t = data_format(dp, KIND_MASTER);
     return s->ndim == 2 ? tensor_2d(NULL, t, s->dim[0], s->dim[1]) : tensor_1d(NULL, t, s->dim[0]);
 }
 
@@ -83,7 +84,7 @@ struct param_spec data_spec(const struct data_parallel *dp, const struct param_s
     if (kind < KIND_STATE || !dp->optimizer->low_rank) return out;
     const struct tensor t = state_shape(dp, s, (int)(kind - KIND_STATE));
     const struct low_rank_parts r = projection_of(dp, s);
-    if (t.ndim > 0 && !low_rank_projects(&r)) return out;
+    if (t.ndim > 0 && t.dtype != U8 && !low_rank_projects(&r)) return out;
     out.ndim = t.ndim, out.dim[0] = t.dim[0], out.dim[1] = t.dim[1];
     out.file_transposed = false;
     if (t.ndim == 0) out.parts = 0;

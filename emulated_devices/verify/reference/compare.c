@@ -1,4 +1,5 @@
 #include "emulated_devices/verify/reference/compare.h"
+#include "emulated_devices/verify/reference/reference_low_rank.h"
 #include "ref/ops/threads.h"
 #include <math.h>
 #include <stdio.h>
@@ -64,12 +65,17 @@ struct held_to {
 
 struct job {
     struct comparison *result;
+    struct reference *ref;
     struct worst *worst;
     const char *kind, *of;              /* of: "exp_avg of " */
     struct held_to *to;                 /* [replicas] rank 0: truth and bound of each replica */
     int64_t step;
     bool ignored;                       /* the truth is not finite, so the step is skipped; or there is no bound */
+    int parameter, state;               /* state: -1: not the optimizer's */
 };
+
+/* Of r->room: the one for the truth of each replica, and the first one's for what a device has. */
+enum { TRUTHS_ROOM, DEVICES_ROOM };
 
 struct beside { struct tensor truth, piece; struct sums sums; };
 
@@ -85,7 +91,9 @@ static void compare_piece(void *context, const struct piece *p)
     const struct held_to *to = &j->to[p->replica];
     if (j->ignored) return;
     struct beside b = { .truth = to->truth, .piece = p->data, .sums.expected = p->kept.count };
-    layout_each_run_within(p->layout, p->kept.first, p->kept.count, add_run, &b);
+    if (j->state >= 0) b.piece = reference_numbers(j->ref, j->parameter, j->state, p->data, DEVICES_ROOM);
+    if (b.piece.data == p->data.data) layout_each_run_within(p->layout, p->kept.first, p->kept.count, add_run, &b);
+    else add_run(&b, (struct run){ .length = b.sums.expected = tensor_count(b.piece) });
     struct worst found = { .bound = to->bound, .rank = p->rank, .step = j->step };
     snprintf(found.tensor, sizeof found.tensor, "%.15s%.79s", j->of, p->spec->name);
     comparison_tensor(j->result, j->worst, j->kind, found, &b.sums, to->size);
@@ -109,14 +117,16 @@ static void compare_one(struct trainer *t, struct reference *ref, int i, enum te
     struct error err;
     const bool here = t->comm->rank == 0;
     const int replicas = here && !kind_is_common(kind) ? ref->replicas : 1;
+    j.ref = ref, j.parameter = i, j.state = (int)kind - KIND_STATE;
     j.to = here ? calloc((size_t)replicas, sizeof *j.to) : NULL;
     if (here && j.to == NULL)
         comm_give_up(t->comm, (fail(&err, ERR_MEMORY, "no memory to compare %d replicas", replicas), &err));
     for (int r = 0; r < replicas && here; r++) {
         const struct reference *of = reference_replica(ref, r);
-        j.to[r].truth = reference_tensor(&of->truth, i, kind);
-        j.to[r].size = norm_of(of, j.to[r].truth);
         j.to[r].bound = bound_of(of, i, kind);
+        j.to[r].truth = reference_tensor(&of->truth, i, kind);
+        if (j.state >= 0) j.to[r].truth = reference_numbers(of, i, j.state, j.to[r].truth, TRUTHS_ROOM);
+        j.to[r].size = norm_of(of, j.to[r].truth);
         j.ignored = j.ignored || (of->known && j.to[r].bound == 0);
     }
     j.step = t->step + (kind == KIND_GRADIENT || kind == KIND_EXACT_GRADIENT);

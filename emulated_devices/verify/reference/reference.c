@@ -107,6 +107,7 @@ static void close_one(struct reference *r)
     rule_free(&r->rule);
     free(r->ids), free(r->labels), free(r->within), free(r->counting);
     free(r->response), free(r->state_response), free(r->turn), free(r->earlier);
+    for (int i = 0; i < 3; i++) free(r->room[i]);
     record_free(&r->record);
     routing_close(&r->routing);
     serial_encoders_close(&r->encoders);
@@ -139,6 +140,7 @@ static enum error_code open_one(struct reference *r, const struct plan *plan, st
     if (!e) e = rule_of_plan(&r->rule, plan, replica, err);
     if (!e) e = serial_open(&r->truth, plan, &r->rule, err);
     if (!e) e = serial_open(&r->twin, plan, &r->rule, err);
+    if (!e && !reference_make_room(r)) e = fail(err, ERR_MEMORY, "no memory to compare the optimizer's state");
     if (!e) e = serial_encoders_open(&r->encoders, plan->encoders.kinds, plan->model.D, plan->dtype, plan->seed,
                                      plan->optimizer->states, err);
     const bool plain = !draws(plan) && r->rule.updates == 1 && !r->rule.delayed &&
@@ -240,17 +242,15 @@ static struct low_rank_parts low_rank_at(const struct reference *r, int i)
     return reference_low_rank(r->plan, &r->truth.model.spec[i]);
 }
 
-/* To try a step, one parameter's master, gradient and states are copied in the master's format: KINDS tensors, one
- * after another. */
+/* To try a step, one parameter's master, gradient and states are copied, the gradient in the master's format: KINDS
+ * tensors, one after another. */
 enum { KINDS = 2 + OPTIMIZER_MAX_STATES };
 
 static struct tensor kind_of(const struct serial_run *run, int i, int kind)
 {
-    struct tensor t = kind == 0   ? run->master[i]
-                      : kind == 1 ? run->model.g[i]
-                                  : run->state[i * OPTIMIZER_MAX_STATES + kind - 2];
-    t.dtype = run->master[i].dtype;
-    return t;
+    struct tensor gradient = run->model.g[i];
+    gradient.dtype = run->master[i].dtype;
+    return kind == 0 ? run->master[i] : kind == 1 ? gradient : run->state[i * OPTIMIZER_MAX_STATES + kind - 2];
 }
 
 static size_t copy_bytes(const struct reference *r, int i)
@@ -266,7 +266,8 @@ static void copy_parameter(const struct reference *r, int i, char *memory, struc
         copy[k] = kind_of(&r->truth, i, k);
         copy[k].data = memory;
         memory += tensor_bytes(copy[k]);
-        tensor_convert(copy[k], k == 1 ? r->truth.model.g[i] : kind_of(&r->truth, i, k));
+        if (k == 1) tensor_convert(copy[k], r->truth.model.g[i]);
+        else memcpy(copy[k].data, kind_of(&r->truth, i, k).data, tensor_bytes(copy[k]));
     }
 }
 
@@ -314,8 +315,11 @@ static void respond(struct reference *r, int i, double off, char *memory)
     /* after the step, plain[1] has N */
     if (projected) r->response[i] += s.hyper->galore_scale * galore_rate(s) * r->turn[i].P * norm_of(r, plain[1]);
     const bool states = is_mixed(r->plan) || projected || takes_gradients(r) || codes;
-    for (int k = 0; k < r->plan->optimizer->states && states; k++)
-        r->state_response[i * OPTIMIZER_MAX_STATES + k] += farther(plain[2 + k], up[2 + k], down[2 + k]);
+    for (int k = 0; k < r->plan->optimizer->states && states; k++) {
+        struct tensor after[3];
+        for (int n = 0; n < 3; n++) after[n] = reference_numbers(r, i, k, tried[n][2 + k], n);
+        r->state_response[i * OPTIMIZER_MAX_STATES + k] += farther(after[0], after[1], after[2]);
+    }
 }
 
 /* Step a parameter; with a delayed rule, first copy the newest weights to the older version. */

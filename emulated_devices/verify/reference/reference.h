@@ -21,7 +21,7 @@ struct serial_run {
                                          * or copies of quantised ones */
     struct tensor *gathered;            /* [params] if devices gather quantised weights before use: their values; else
                                          * NULL */
-    struct tensor *state;               /* [params * OPTIMIZER_MAX_STATES] */
+    struct tensor *state;               /* [params * OPTIMIZER_MAX_STATES] as devices hold them: low_rank_state */
     double loss;                        /* mean over the labels of the step's sequences so far */
     double norm;                        /* of the last gradient, without the loss scale */
     double side[2], slope;              /* without a backward pass: mezo.h */
@@ -64,6 +64,7 @@ struct reference {
     double *anchor_response, *momentum_response;        /* [params] in the first replica: responses of the last outer
                                                          * step */
     double *state_response;             /* [params * OPTIMIZER_MAX_STATES] responses of states, for 16-bit models */
+    void *room[3];                      /* the numbers of a state that is held as bytes, each: reference_numbers */
     struct turn *turn;                  /* [params] for projected matrices: the possible difference in this step */
     int twins;                          /* passes of the twin, each with other errors: reference_bounds.h */
     struct gradient_distance *earlier;  /* [params] the largest in all of these but the last */

@@ -1,5 +1,6 @@
 #include "emulated_devices/verify/reference/reference_bounds.h"
 #include "emulated_devices/verify/reference/quantised.h"
+#include "emulated_devices/verify/reference/reference_low_rank.h"
 #include "ref/numeric/distance.h"
 #include <math.h>
 #include <string.h>
@@ -98,9 +99,10 @@ double reference_gradient_bound(const struct reference *r, int i)
 double reference_state_bound(const struct reference *r, int i, int state)
 {
     if (r->known) return r->known->state[i * OPTIMIZER_MAX_STATES + state];
-    const struct tensor s = r->truth.state[i * OPTIMIZER_MAX_STATES + state];
-    double far = tensor_distance(r->twin.state[i * OPTIMIZER_MAX_STATES + state], s) +
-                 r->state_response[i * OPTIMIZER_MAX_STATES + state];
+    const int at = i * OPTIMIZER_MAX_STATES + state;
+    const struct tensor s = reference_numbers(r, i, state, r->truth.state[at], 0),
+                        twin = reference_numbers(r, i, state, r->twin.state[at], 1);
+    double far = tensor_distance(twin, s) + r->state_response[at];
     if (state == LOW_RANK_PROJECTION) far += r->turn[i].P;
     return tensor_relative(far, norm_of(r, s), s.dtype);
 }

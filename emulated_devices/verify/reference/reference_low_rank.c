@@ -10,6 +10,29 @@ struct low_rank_parts reference_low_rank(const struct plan *p, const struct para
     return low_rank_parts_of(p->optimizer, &p->hyper, param_is_linear(s), rows, s->parts, s->dim[1]);
 }
 
+struct tensor reference_numbers(const struct reference *r, int i, int k, struct tensor state, int room)
+{
+    const struct low_rank_parts all = reference_low_rank(r->plan, &r->truth.model.spec[i]);
+    return low_rank_read(r->plan->optimizer, &r->plan->hyper, &all, r->truth.master[i], k, state, r->room[room]);
+}
+
+bool reference_make_room(struct reference *r)
+{
+    const struct plan *p = r->plan;
+    size_t most = 0;
+    bool ok = true;
+    for (int k = 0; k < p->optimizer->states; k++)
+        for (int i = 0; i < r->truth.model.params; i++) {
+            const struct tensor w = r->truth.master[i];
+            const struct low_rank_parts all = reference_low_rank(p, &r->truth.model.spec[i]);
+            const size_t bytes = (size_t)low_rank_numbers(p->optimizer, &p->hyper, &all, w, k) * dtype_size(w.dtype);
+            const bool read = low_rank_format(p->optimizer, &p->hyper, k, w.dtype) != w.dtype;
+            if (read && bytes > most) most = bytes;
+        }
+    for (int i = 0; i < 3 && most > 0 && ok; i++) ok = (r->room[i] = malloc(most)) != NULL;
+    return ok;
+}
+
 /* The difference of sizes of column k's largest positive and largest negative element.  The larger one decides its
  * sign. */
 static double sign_margin(struct tensor P, int64_t k)
