@@ -33,6 +33,22 @@ test_training_across_hosts() {
     expect_same one/model.safetensors other/model.safetensors
 }
 
+# By ssh itself, as between machines: a key, no password.
+test_training_by_ssh() {
+    allowed || return 0
+    BY_SSH=1 bash "$hosts" true 2>/dev/null || { echo 'skipped: ssh is tried by root, with an sshd'; return 0; }
+    make_text
+    export BY_SSH=1
+    on_hosts '$RSH beta hostname'
+    expect_status 0; expect_out '^beta$'
+    [ "$status" = 0 ] || return                     # mpiexec would wait for ever
+    on_hosts "\$mpiexec -launcher ssh -launcher-exec \$RSH -f \$HOSTS -n 4 \$program train --model tiny --data $text --dp 2 --tp 2 --steps 2 --batch 4 --check ref"
+    expect_status 0; expect_out '^OK: every activation'
+    on_hosts "HYDRA_HOST_FILE=\$HOSTS HYDRA_LAUNCHER=ssh HYDRA_LAUNCHER_EXEC=\$RSH \$program train --model tiny --data $text --pp 2 --dp 2 --steps 2 --batch 4 --check ref"
+    expect_status 0; expect_out '^OK: every activation'
+    unset BY_SSH
+}
+
 test_a_host_dies() {
     allowed || return 0
     make_text
@@ -44,4 +60,4 @@ test_a_host_dies() {
     expect_status 1; expect_error 'nothing is heard any more of host beta, with its devices 2, 3; all devices were stopped'
 }
 
-run_tests test_training_across_hosts test_a_host_dies
+run_tests test_training_across_hosts test_training_by_ssh test_a_host_dies

@@ -2,9 +2,11 @@
 # Two hosts on one machine: namespaces for network, memory, processes and names of their own, and a cable between them.
 #   two_hosts.sh COMMAND...     runs COMMAND on the first, `alpha`; $HOSTS is a host file with both, two devices each;
 #                               $RSH HOST COMMAND... runs a command on a host, as ssh would.
-# Exit status 77: namespaces are not allowed here.
+#   BY_SSH=1 two_hosts.sh ...   $RSH is ssh, to an sshd on `beta`; for root, since sshd changes users.
+# Exit status 77: namespaces are not allowed here; 78: BY_SSH, and neither root nor sshd.
 set -euo pipefail
 here=$(realpath "$0")
+sshd=/usr/sbin/sshd                                 # which wants to be called by its whole path
 stage=${1:-}; [ $# -eq 0 ] || shift
 case $stage in
 --alpha)
@@ -30,6 +32,18 @@ RSH
     until [ "$("$PLACE/rsh" beta cat /sys/class/net/cable/operstate)" = up ] && [ "$(cat /sys/class/net/cable/operstate)" = up ]; do sleep 0.02; done
     printf 'alpha:2\nbeta:2\n' >"$PLACE/machines"
     export HOSTS=$PLACE/machines RSH=$PLACE/rsh
+    if [ -n "${BY_SSH:-}" ]; then
+        for key in host user; do ssh-keygen -q -t ed25519 -N '' -f "$PLACE/$key"; done
+        printf '%s\n' "HostKey $PLACE/host" "AuthorizedKeysFile $PLACE/user.pub" 'StrictModes no' 'UsePAM no' \
+               'PermitRootLogin yes' 'PidFile none' >"$PLACE/sshd_config"
+        "$RSH" beta "mkdir -p /run/sshd && $sshd -f $PLACE/sshd_config"
+        echo "beta $(cat "$PLACE/host.pub")" >"$PLACE/known"
+        cat >"$PLACE/ssh" <<SSH
+#!/usr/bin/env bash
+exec ssh -i $PLACE/user -o UserKnownHostsFile=$PLACE/known -o BatchMode=yes "\$@"
+SSH
+        chmod +x "$PLACE/ssh"; RSH=$PLACE/ssh
+    fi
     export UCX_NET_DEVICES=cable                    # not lo: the kernel is the same, so UCX takes the other host for this one
     status=0; "$@" || status=$?
     exit $status ;;
@@ -38,8 +52,13 @@ RSH
     echo up >"$PLACE/beta"
     sleep 1000 ;;
 *)
-    unshare -rUnmiup --fork true 2>/dev/null || exit 77
+    as_root=-rU
+    if [ -n "${BY_SSH:-}" ]; then
+        [ "$(id -u)" = 0 ] && [ -x "$sshd" ] || exit 78
+        as_root=
+    fi
+    unshare $as_root -nmiup --fork true 2>/dev/null || exit 77
     export PLACE; PLACE=$(mktemp -d)
     trap 'rm -rf "$PLACE"' EXIT
-    unshare -rUnmiup --fork --kill-child bash "$here" --alpha "$stage" "$@" ;;
+    unshare $as_root -nmiup --fork --kill-child bash "$here" --alpha "$stage" "$@" ;;
 esac
