@@ -122,6 +122,8 @@ BUG(GRADIENT_IN_16_BITS, "gradient-rounded", "gpt2", "dp 2", "3", "", "grad/h.1.
 BUG(SUM_MISSING, "tp-sum-missing", "llama", "tp 3", "3bh", "", "act/h.1.attn.out", "a part of a sum: without parts 1, 2 of 3", "no sum over tp after the attention")
 BUG(SUM_FIRST_TWICE, "tp-sum-twice", "llama", "tp 3", "3bh", "", "act/h.1.attn.out", "part 0 of 3 is added twice", "the first rank's part is added twice")
 BUG(BIAS_ON_EVERY_RANK, "tp-bias", "gpt2", "tp 3", "3bh", "", "act/h.1.attn.out", "its bias is added 3 times", "every rank adds the bias before the sum over tp")
+BUG(NORM_BEFORE_SUM, "norm-before-sum", "llama", "tp 3", "3bh", "", "act/h.1.ln_2", "before the sum over tp: norms of parts of 3 ranks are added up", "the sum over tp is behind the norm: each rank norms its own part")
+BUG(NORM_OF_PART, "norm-of-part", "gpt2", "tp 3", "3bh", "", "act/h.1.ln_2", "before the sum over tp: a rank's is the norm of its own part", "the norm does not wait for the sum over tp: each rank norms the stream and its own part")
 BUG(OTHER_PIECE, "tp-other-piece", "llama", "tp 3", "3bh", "", "act/h.1.mlp.out", "another rank's piece: part 1 of 3 has the matrix of part 0", "a rank multiplies with the piece of the rank before")
 BUG(SUM_BACK_MISSING, "tp-back-missing", "llama", "tp 3", "3bh", "", "grad/h.1.ln_2", "a part of a sum: without parts 1, 2 of 3", "backward, no sum over tp before the norm")
 BUG(SUM_BACK_TIMES_TP, "tp-back-times", "gpt2", "tp 3", "3bh", "", "grad/h.1.ln_2", "= tp", "backward, the sum over tp is made of sums")

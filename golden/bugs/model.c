@@ -211,6 +211,14 @@ static void swap_blocks(int l)
         }
 }
 
+/* The second norm of what this rank has before the sum over tp: with the stream, which counts once if norms are added. */
+static void norm_of_part(int r, int l)
+{
+    for (int i = 0; i < rows_of(r) * m.D; i++)
+        A(r, l, MID)[i] = A(r, l, ATTN_OUT)[i] + (IS(NORM_OF_PART) || rank[r].tp == 0 ? stream(r, l)[i] : 0);
+    norm(A(r, l, LN_2), A(r, l, MID), ln_2_of(l).w, ln_2_of(l).b, rows_of(r));
+}
+
 static void attention_forward(int l)
 {
     const bool inside = set.tp == 1 || IS(BIAS_ON_EVERY_RANK);
@@ -221,6 +229,7 @@ static void attention_forward(int l)
     if (m.llama) RANKS rotate(A(r, l, ROTATED), A(r, l, m.moe ? NORMED : QKV), heads_of(r), kv_of(r), rows_of(r), false);
     RANKS attention(A(r, l, HEADS), A(r, l, m.llama ? ROTATED : QKV), heads_at(r, l), sequences_of(r));
     RANKS linear(A(r, l, ATTN_OUT), A(r, l, HEADS), proj_of(r, l), rows_of(r), !m.llama && inside);
+    if (IS(NORM_BEFORE_SUM) || IS(NORM_OF_PART)) RANKS norm_of_part(r, l);
     sum_over_tp(A, l, ATTN_OUT, IS(SUM_MISSING), IS(SUM_FIRST_TWICE) ? 2 : 1);
     RANKS add_bias(A(r, l, ATTN_OUT), proj_of(r, l).b, rows_of(r));
     RANKS add(A(r, l, MID), stream(r, l), A(r, l, ATTN_OUT), r, l, AFTER_ATTENTION);
@@ -238,7 +247,8 @@ static void feed_forward(int l)
 
 static void second_half(int l)
 {
-    RANKS norm(A(r, l, LN_2), A(r, l, MID), ln_2_of(l).w, ln_2_of(l).b, rows_of(r));
+    if (IS(NORM_BEFORE_SUM)) sum_over_tp(A, l, LN_2, false, 1);
+    else if (!IS(NORM_OF_PART)) RANKS norm(A(r, l, LN_2), A(r, l, MID), ln_2_of(l).w, ln_2_of(l).b, rows_of(r));
     if (m.moe) mixture_forward(l);
     else feed_forward(l);
     RANKS add(A(r, l, OUT), A(r, l, MID), A(r, l, MLP_OUT), r, l, AFTER_MLP);

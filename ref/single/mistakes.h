@@ -21,6 +21,7 @@
 typedef struct tensor single_mistaken(struct single *, const struct single_node *, int which);
 
 struct suspect;
+enum { SUSPECT_RANKS = 8 };             /* the most of an axis that a hypothesis tells apart */
 
 struct single_mistake { const char *words; single_mistaken *make; int which; };
 
@@ -73,6 +74,10 @@ bool suspect_near(struct suspect *, const double *y, const char *format, ...)
  * @param what  "part", "sequence" */
 void suspect_parts(struct suspect *, const struct tensor part[], int n, const char *what, double *y);
 
+/* What each of so many ranks along tp has of a product before they add it up, without its bias: part [SUSPECT_RANKS].
+ * @return how many; 0 if it cannot be cut so, or an input is missing. */
+int suspect_product_parts(struct single *, const struct single_node *, int parts, struct tensor part[]);
+
 /* Another mask of dropout in a summand of the result.  y: [count] to work in. */
 void suspect_masks(struct suspect *, const struct single_term *, double *y);
 
@@ -84,7 +89,6 @@ void suspect_gradient_norm(struct suspect *);
 
 /* Squared norms of gradients: of all, of the tied matrix, and of what each of P ranks of a cut has; whole: of what all
  * of them have, with and without the matrices of the vocabulary.  Of the gradients "KIND" and a parameter's name. */
-enum { SUSPECT_RANKS = 8 };
 struct suspect_squares { double all, tied, rank[SUSPECT_RANKS], whole, whole_inside; };
 struct suspect_squares suspect_squares(struct single *, const char *kind, enum share_cut, int parts);
 

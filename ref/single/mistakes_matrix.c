@@ -257,6 +257,16 @@ static void try_all_parts(struct suspect *p, const struct single_node *n, enum s
     }
 }
 
+int suspect_product_parts(struct single *s, const struct single_node *n, int parts, struct tensor part[])
+{
+    const struct tensor X = single_act(s, n->in[0]), W = single_param(s, n->weight);
+    if (!single_going(s)) return 0;
+    const struct cut c = cut_of(s, n, false, tensor_cols(X), parts);
+    if (parts < 2 || parts > SUSPECT_RANKS || c.size[0] / c.unit < parts) return 0;
+    for (int k = 0; k < parts; k++) part[k] = product(s, columns(s, X, &c, k, k), W);
+    return s->failed ? 0 : parts;
+}
+
 const struct single_mistakes single_matrix_mistakes = {
     .of = &single_matrix, .forward = forward_table, .input = input_table, .parts = try_all_parts
 };

@@ -121,6 +121,90 @@ static const struct single_mistake input_table[] = {
     { 0 }
 };
 
+/* ---- before the sum over tp ------------------------------------------------------------------------------------- */
+
+/* The product that a norm reads, as it is or with what passes by; NULL: none, or masks are between them. */
+static const struct single_node *product_before(const struct single *s, int slot)
+{
+    const int maker = slot < 0 ? -1 : single_slot(s, slot)->maker;
+    const struct single_node *n = maker < 0 ? NULL : &s->graph->node[maker];
+    if (n == NULL || n->rate > 0) return NULL;
+    if (n->operation == &single_matrix) return n;
+    if (n->operation == &single_add) return product_before(s, n->in[1]);
+    return n->operation == &single_dropout ? product_before(s, n->in[0]) : NULL;
+}
+
+/* Rows X + Z, normed as the node does, added to y. */
+static void add_norm(struct single *s, const struct single_node *n, struct tensor X, const double *Z, double *y)
+{
+    const struct tensor w = single_param(s, n->weight), b = single_param(s, n->bias);
+    const int64_t D = single_slot(s, n->out)->cols;
+    const struct variant right = { 0 };
+    double *const x = single_new(s, 1, D).data;
+    for (int64_t r = 0; single_going(s) && r < tensor_rows(X); r++) {
+        for (int64_t i = 0; i < D; i++) x[i] = numbers(X)[r * D + i] + (Z ? Z[r * D + i] : 0);
+        const struct row row = row_of(s, n, &right, x, D);
+        for (int64_t i = 0; i < D; i++)
+            y[r * D + i] += (x[i] - row.mean) * row.r * factor(s, &right, numbers(w)[i]) +
+                            (n->bias < 0 ? 0 : numbers(b)[i]);
+    }
+}
+
+/* What a rank's part is added to before the norm: nothing; or, on the first rank or on all, what passes the product by,
+ * with its bias or without. */
+enum beside { NOWHERE, ON_THE_FIRST, EVERYWHERE, BESIDES };
+
+static void try_sums_of_norms(struct suspect *p, const struct single_node *n, const struct tensor part[], int parts,
+                              const double *rest, double *y)
+{
+    for (int where = 0; where < BESIDES; where++) {
+        memset(y, 0, (size_t)p->count * sizeof *y);
+        for (int k = 0; k < parts; k++)
+            add_norm(p->s, n, part[k], where == EVERYWHERE || (where == ON_THE_FIRST && k == 0) ? rest : NULL, y);
+        suspect_near(p, y, "it is taken before the sum over tp: norms of parts of %d ranks are added up", parts);
+    }
+}
+
+static void try_norm_of_part(struct suspect *p, const struct single_node *n, const struct tensor part[], int parts,
+                             const double *rest, double *y)
+{
+    for (int k = 0; k < parts; k++)
+        for (int with = 0; with < 2; with++) {
+            memset(y, 0, (size_t)p->count * sizeof *y);
+            add_norm(p->s, n, part[k], with ? rest : NULL, y);
+            suspect_near(p, y, "it is taken before the sum over tp: a rank's is the norm of its own part, %d of %d", k,
+                         parts);
+        }
+}
+
+/* Ranks along tp take the norm of their own parts of the sum that it reads. */
+static void try_before_sum(struct suspect *p, const struct single_node *n, double *y)
+{
+    struct single *s = p->s;
+    const struct single_node *from = product_before(s, n->in[0]);
+    const struct tensor X = single_act(s, n->in[0]);
+    const struct tensor bias = from ? single_param(s, from->bias) : tensor_none;
+    const int tried[] = { s->rounding.parts, 2, 3, 4, 8 };
+    if (from == NULL || !single_going(s) || tensor_count(X) != p->count) return;
+    for (int t = 0; t < 5 && p->words[0] == 0 && !s->failed; t++) {
+        struct tensor part[SUSPECT_RANKS];
+        const int used = s->used, parts = suspect_product_parts(s, from, tried[t], part);
+        const struct tensor rest = parts > 0 ? single_new(s, p->rows, p->cols) : tensor_none;
+        for (int64_t i = 0; parts > 0 && !s->failed && i < p->count; i++) {
+            numbers(rest)[i] = numbers(X)[i];
+            for (int k = 0; k < parts; k++) numbers(rest)[i] -= numbers(part[k])[i];
+        }
+        for (int without = 0; parts > 0 && without <= (from->bias >= 0) && !s->failed; without++) {
+            for (int64_t i = 0; without && i < p->count; i++) numbers(rest)[i] -= numbers(bias)[i % p->cols];
+            try_sums_of_norms(p, n, part, parts, numbers(rest), y);
+            try_norm_of_part(p, n, part, parts, numbers(rest), y);
+        }
+        single_release(s, used);
+    }
+}
+
+/* ---- all of them ------------------------------------------------------------------------------------------------- */
+
 /* The weight of another norm of as many numbers. */
 static void try_other_weights(struct suspect *p, const struct single_node *n, enum single_pass_kind pass, double *y)
 {
@@ -141,10 +225,17 @@ static void try_other_weights(struct suspect *p, const struct single_node *n, en
     }
 }
 
+static void try_parts(struct suspect *p, const struct single_node *n, enum single_pass_kind pass, double *y)
+{
+    try_other_weights(p, n, pass, y);
+    p->s->now.lacks[0] = 0, p->s->unknown = false;
+    if (pass == SINGLE_FORWARD && p->words[0] == 0) try_before_sum(p, n, y);
+}
+
 const struct single_mistakes single_norm_mistakes = { .of = &single_norm,
                                                       .forward = forward_table,
                                                       .input = input_table,
-                                                      .parts = try_other_weights },
+                                                      .parts = try_parts },
                              single_latent_norm_mistakes = { .of = &single_latent_norm,
                                                              .forward = forward_table,
                                                              .input = input_table };
