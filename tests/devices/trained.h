@@ -7,18 +7,26 @@
 
 static struct error err;
 
+/* What a plan was: the model, the mesh, and what it takes of each kind. */
 static const char *describe(const struct plan *p, char *text, size_t size)
 {
-    snprintf(text, size, "dp=%d tp=%d pp=%d micro=%d %s %s%s", p->mesh.size[DP], p->mesh.size[TP], p->mesh.size[PP],
-             p->micros, p->schedule, p->model.tied ? "tied" : "untied",
-             p->model.dropout_residual > 0 ? " dropout" : "");
+    char mesh[64] = "one device";
+    int used = 0;
+    for (enum axis a = 0; a < AXIS_COUNT; a++)
+        if (p->mesh.size[a] > 1)
+            used += snprintf(mesh + used, sizeof mesh - (size_t)used, "%s%s=%d", used ? " " : "", axis_name(a),
+                             p->mesh.size[a]);
+    snprintf(text, size, "%s, %s, %d microbatches, %s, %s, %s, %s, %s, %s%s%s%s", p->model.name, mesh, p->micros,
+             p->schedule, p->tensor, p->attention, p->dispatch, p->data.scheme, dtype_name(p->dtype),
+             p->recompute ? ", recompute " : "", p->recompute ? p->recompute : "",
+             p->model.tied ? ", tied" : p->model.dropout_residual > 0 ? ", dropout" : "");
     return text;
 }
 
 /* Train a plan beside the reference; everything about it must hold. */
 static struct outcome check(struct plan *p)
 {
-    char what[128];
+    char what[300];
     struct outcome o;
     describe(p, what, sizeof what);
     enum error_code e = plan_check(p, &err);

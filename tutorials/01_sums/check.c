@@ -134,9 +134,10 @@ static void check_errors(struct judge *j)
         const double most = 2 * 0x1p-24 * fabs(S) + nu * nu * sizes(VECTOR(r, d), LENGTH(r, d));
         const double got = r->device[d].real;
         if (!(fabs(got - S) <= most))
-            trial_fails(r, "device %d: the sum of its %lld numbers is %.9g, exactly it is %.9g; the difference is "
-                      "%.3g, and may be %.3g (one after another gives %.3g)", d, (long long)LENGTH(r, d), got, S,
-                      got - S, most, (double)forward(VECTOR(r, d), LENGTH(r, d)) - S);
+            trial_fails(r, "device %d: the sum of its %lld number%s is %.9g, exactly it is %.9g; the difference is "
+                      "%.3g, and may be %.3g (one after another gives %.3g)", d, (long long)LENGTH(r, d),
+                        LENGTH(r, d) == 1 ? "" : "s", got, S, got - S, most,
+                        (double)forward(VECTOR(r, d), LENGTH(r, d)) - S);
     }
     if (r) trial_close(r);
 }
