@@ -2,7 +2,7 @@
 #include "emulated_devices/cli/cli.h"
 #include "emulated_devices/cli/measure.h"
 #include "emulated_devices/cli/train/series.h"
-#include "emulated_devices/model/checkpoint.h"
+#include "emulated_devices/model/checkpoint/checkpoint.h"
 #include "ref/io/document.h"
 #include "ref/io/output.h"
 #include "ref/io/terminal.h"

@@ -1,5 +1,5 @@
 #include "emulated_devices/model/probe.h"
-#include "emulated_devices/model/link.h"
+#include "emulated_devices/model/link/link.h"
 #include <stdio.h>
 #include <string.h>
 

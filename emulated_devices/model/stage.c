@@ -1,7 +1,7 @@
 #include "emulated_devices/model/stage.h"
 #include "emulated_devices/model/away.h"
-#include "emulated_devices/model/link_cost.h"
-#include "emulated_devices/model/run.h"
+#include "emulated_devices/model/link/link_cost.h"
+#include "emulated_devices/model/run/run.h"
 #include "ref/model/rotary.h"
 #include <stdlib.h>
 

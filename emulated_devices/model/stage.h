@@ -10,7 +10,7 @@
 #define ORRERY_STAGE_H
 
 #include "emulated_devices/device/tier.h"
-#include "emulated_devices/model/link.h"
+#include "emulated_devices/model/link/link.h"
 #include "emulated_devices/model/probe.h"
 #include "emulated_devices/schemes/attention/streams.h"
 #include "ref/model/transformer.h"

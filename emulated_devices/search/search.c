@@ -1,6 +1,6 @@
 #include "emulated_devices/search/search.h"
-#include "emulated_devices/model/dry_run.h"
-#include "emulated_devices/model/plan_memory.h"
+#include "emulated_devices/model/dry_run/dry_run.h"
+#include "emulated_devices/model/dry_run/plan_memory.h"
 #include <stdlib.h>
 #include <string.h>
 

@@ -2,7 +2,7 @@
  * difference named.
  * tier: check
  */
-#include "emulated_devices/model/layer_memory.h"
+#include "emulated_devices/model/link/layer_memory.h"
 #include <string.h>
 #include <setjmp.h>
 #include <stdarg.h>

@@ -3,7 +3,7 @@
  * one norm.
  * tier: check
  */
-#include "emulated_devices/model/link.h"
+#include "emulated_devices/model/link/link.h"
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>

@@ -5,7 +5,7 @@
  * exact, and the least total to be no more.  Here: plans in which something else is largest.
  */
 #include "tests/devices/trained.h"
-#include "emulated_devices/model/plan_memory.h"
+#include "emulated_devices/model/dry_run/plan_memory.h"
 
 static void test_predicted_is_counted(void **state)
 {

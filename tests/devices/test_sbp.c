@@ -3,8 +3,8 @@
  * ranks: 1 2 3 4 6
  */
 #include "tests/devices/on_devices.h"
-#include "emulated_devices/model/link_cost.h"
-#include "emulated_devices/model/sbp_graph.h"
+#include "emulated_devices/model/link/link_cost.h"
+#include "emulated_devices/model/sbp/sbp_graph.h"
 #include "emulated_devices/schemes/sbp/assign.h"
 #include "ref/model/transformer.h"
 #include "ref/numeric/distance.h"

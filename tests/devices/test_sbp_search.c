@@ -5,8 +5,8 @@
 #include <stdint.h>
 #include <cmocka.h>
 #undef fail
-#include "emulated_devices/model/link.h"
-#include "emulated_devices/model/sbp_graph.h"
+#include "emulated_devices/model/link/link.h"
+#include "emulated_devices/model/sbp/sbp_graph.h"
 #include "emulated_devices/schemes/sbp/trial.h"
 #include "ref/numeric/philox.h"
 #include <stdio.h>

@@ -3,8 +3,8 @@
  * tier: check
  */
 #include "emulated_devices/device/contention.h"
-#include "emulated_devices/model/dry_run.h"
-#include "emulated_devices/model/step_path.h"
+#include "emulated_devices/model/dry_run/dry_run.h"
+#include "emulated_devices/model/dry_run/step_path.h"
 #include "emulated_devices/verify/cases/case.h"
 #include <setjmp.h>
 #include <stdarg.h>

@@ -9,7 +9,7 @@
 #include <stdarg.h>
 #include <stddef.h>
 #include <stdint.h>
-#include "emulated_devices/model/link_cost.h"
+#include "emulated_devices/model/link/link_cost.h"
 #include <cmocka.h>
 
 static const struct model_config model = {

@@ -9,7 +9,7 @@
  */
 #include "tests/devices/on_devices.h"
 #include <string.h>
-#include "emulated_devices/model/link_cost.h"
+#include "emulated_devices/model/link/link_cost.h"
 #include "emulated_devices/verify/cases/layer.h"
 
 enum { B = 8 };

@@ -2,7 +2,7 @@
  * checksum.
  * tier: check
  */
-#include "emulated_devices/model/checkpoint.h"
+#include "emulated_devices/model/checkpoint/checkpoint.h"
 #include "tests/fuzz/fuzz.h"
 
 /* Its files, and the list that they need; without the flushing of a real save. */

@@ -2,7 +2,7 @@
  * that are kept; text that appears character by character.
  * tier: check
  */
-#include "ref/model/config_json.h"
+#include "ref/model/config_json/config_json.h"
 #include "ref/model/past.h"
 #include "ref/model/weights.h"
 #include "ref/numeric/philox.h"

@@ -2,7 +2,7 @@
 #define _DEFAULT_SOURCE                 /* wait4 */
 #include "emulated_devices/cli/bench/bench.h"
 #include "emulated_devices/cli/time_left.h"
-#include "emulated_devices/model/dry_run.h"
+#include "emulated_devices/model/dry_run/dry_run.h"
 #include "ref/io/output.h"
 #include "ref/io/table.h"
 #include "ref/io/terminal.h"

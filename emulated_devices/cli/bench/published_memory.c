@@ -1,8 +1,8 @@
 /* published_memory.c -- published memory of weights, gradients, optimizer state and activations, by the formulas that
  * counted memory is compared with. */
 #include "emulated_devices/cli/bench/published.h"
-#include "emulated_devices/model/layer_memory.h"
-#include "emulated_devices/model/plan_memory.h"
+#include "emulated_devices/model/link/layer_memory.h"
+#include "emulated_devices/model/dry_run/plan_memory.h"
 #include "emulated_devices/collectives/collective.h"
 #include <stdio.h>
 #include <string.h>

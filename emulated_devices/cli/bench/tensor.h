@@ -4,7 +4,7 @@
 #define ORRERY_BENCH_TENSOR_H
 
 #include "emulated_devices/cli/cli.h"
-#include "emulated_devices/model/layer_memory.h"
+#include "emulated_devices/model/link/layer_memory.h"
 #include "emulated_devices/plan/plan.h"
 
 enum { BENCH_TENSOR_LIST = 32, BENCH_TENSOR_RUNS = 101, BENCH_TENSOR_DEVICES = 128, BENCH_TENSOR_RUN_DEVICES = 27 };

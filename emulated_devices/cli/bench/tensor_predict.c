@@ -1,6 +1,6 @@
 /* tensor_predict.c -- predicts cost and memory of one layer under a tensor scheme, without running it. */
 #include "emulated_devices/cli/bench/tensor.h"
-#include "emulated_devices/model/link_cost.h"
+#include "emulated_devices/model/link/link_cost.h"
 #include <string.h>
 
 struct model_config shape_model(const struct tensor_shape *s)

@@ -1,6 +1,6 @@
 /* sbp.c -- what a few signatures make of an MLP or a model's block: every operation, and what must travel for it. */
 #include "emulated_devices/cli/cli.h"
-#include "emulated_devices/model/sbp_graph.h"
+#include "emulated_devices/model/sbp/sbp_graph.h"
 #include "emulated_devices/schemes/sbp/graph_file.h"
 #include "emulated_devices/schemes/sbp/trial.h"
 #include "ref/io/document.h"

@@ -6,7 +6,7 @@
 #include "emulated_devices/cli/train/plan_report.h"
 #include "emulated_devices/device/contention.h"
 #include "emulated_devices/draw/timeline.h"
-#include "emulated_devices/model/alone.h"
+#include "emulated_devices/model/dry_run/alone.h"
 #include "emulated_devices/search/search.h"
 #include "emulated_devices/cli/measure.h"
 #include "ref/io/terminal.h"

@@ -1,5 +1,5 @@
 #include "emulated_devices/cli/train/series.h"
-#include "emulated_devices/model/checkpoint.h"
+#include "emulated_devices/model/checkpoint/checkpoint.h"
 #include "ref/io/output.h"
 #include <dirent.h>
 #include <errno.h>

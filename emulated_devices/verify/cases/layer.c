@@ -1,4 +1,4 @@
-#include "emulated_devices/model/link_cost.h"
+#include "emulated_devices/model/link/link_cost.h"
 #include "emulated_devices/verify/cases/layer.h"
 #include <stdlib.h>
 

@@ -1,0 +1,281 @@
+/* checkpoint.c -- reads checkpoints; checkpoint_write.c writes them. */
+#include "emulated_devices/model/checkpoint/checkpoint.h"
+#include "emulated_devices/model/checkpoint/checkpoint_states.h"
+#include "ref/model/weights.h"
+#include "ref/numeric/convert.h"
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+enum { PATH_ROOM = BUNDLE_PATH };
+
+const struct bundle_kind checkpoint_files = {
+    .title = "a checkpoint of orrery", .list = CHECKPOINT_LIST,
+    .name = { CONFIG_FILE, WEIGHTS_FILE, STATES_FILE, TRAINING_FILE, ORIGIN_FILE },
+};
+
+/* ---- reading ----------------------------------------------------------------------------------------------------- */
+
+static enum error_code read_boxes(const struct weights *file, const struct param_spec *s, const char *suffix,
+                                  const struct layout *l, struct tensor into, struct error *err)
+{
+    enum error_code e = OK;
+    char *next = into.data;
+    for (int b = 0; b < l->boxes && !e; b++) {
+        const struct box *box = &l->box[b];
+        e = weights_read_box(file, s, suffix, box->start, box->extent, into.dtype, next, err);
+        next += (size_t)(box->extent[0] * (l->ndim == 2 ? box->extent[1] : 1)) * dtype_size(into.dtype);
+    }
+    return e;
+}
+
+static void path_of(char path[PATH_ROOM], const char *dir, const char *file)
+{
+    snprintf(path, PATH_ROOM, "%s/%s", dir, file);
+}
+
+/* A device that keeps only some elements of its boxes reads all of them, one tensor at a time. */
+static enum error_code read_own(struct trainer *t, const struct weights *file, const struct parameter *p,
+                                const char *suffix, enum tensor_kind kind, struct error *err)
+{
+    const struct param_spec spec = data_spec(&t->data, &p->spec, kind);
+    const struct layout layout = data_keeps_whole(&t->data, kind) ? layout_whole(spec.ndim, spec.dim) : p->layout;
+    const enum dtype format = data_format(&t->data, kind == KIND_WEIGHT ? KIND_MASTER : kind);
+    struct tensor piece = tensor_1d(NULL, format, layout_count(&layout));
+    if (spec.ndim == 0) return OK;
+    piece.data = malloc(tensor_bytes(piece) + 1);
+    if (piece.data == NULL) return fail(err, ERR_MEMORY, "no memory to read %s", p->spec.name);
+    enum error_code e = read_boxes(file, &spec, suffix, &layout, piece, err);
+    if (!e && (kind == KIND_WEIGHT || kind == KIND_MASTER)) e = collect_keep_weights(t, p, piece, err);
+    else if (!e) collect_keep(t, p, kind, piece);
+    free(piece.data);
+    return e;
+}
+
+static enum error_code read_weights(struct trainer *t, const struct weights *file, struct error *err)
+{
+    enum error_code e = OK;
+    for (int i = 0; i < t->parameters.count && !e; i++)
+        e = read_own(t, file, &t->parameters.all[i], "", KIND_WEIGHT, err);
+    if (!e) e = data_requantise(&t->data, err);
+    if (!e) data_same_versions(&t->data);            /* files have one version: both versions start from it */
+    if (!e) data_start_round(&t->data);
+    return e;
+}
+
+/* ---- training.json ----------------------------------------------------------------------------------------------- */
+
+/* A run without a loss scale has saved the scale 1. */
+static enum error_code read_loss_scale(struct trainer *t, const cJSON *root, const char *path, struct error *err)
+{
+    const char *scale;
+    char *end;
+    int64_t good, left;
+    enum error_code e = json_string(root, path, "loss_scale", &scale, err);
+    if (!e) e = json_int(root, path, "good_steps", -t->loss_scale.late, INT64_C(1) << 52, &good, err);
+    if (!e) e = json_int(root, path, "skipped", 0, t->step, &t->skipped, err);
+    if (e) return e;
+    t->skipped_before = t->skipped;
+    if (t->loss_scale.interval == 0) return OK;
+    const double x = strtod(scale, &end);
+    if (*end != '\0' || !(x >= LOSS_SCALE_LEAST && x <= LOSS_SCALE_MOST))
+        return fail(err, ERR_FORMAT, "%s: loss_scale is %.40s; it must be a positive number", printable_path(path).text,
+                    printable(scale).text);
+    e = json_int(root, path, "overflows_left", 1, t->loss_scale.hysteresis, &left, err);
+    if (e) return e;
+    t->loss_scale.scale = x, t->loss_scale.good = good, t->loss_scale.left = left;
+    return OK;
+}
+
+/* A run whose replicas train apart must continue with the same number of replicas. */
+static enum error_code check_replicas(const struct trainer *t, const cJSON *root, const char *path, struct error *err)
+{
+    const int own = shards_replicas(&t->data.shards);
+    int64_t replicas;
+    if (!json_has(root, "replicas")) return OK;
+    enum error_code e = json_int(root, path, "replicas", 1, MESH_MOST_DEVICES, &replicas, err);
+    if (e) return e;
+    if (!t->data.shards.apart)
+        return fail(err, ERR_FORMAT,
+                    "%s: of %lld replicas that train apart, which --data-parallel %s does not; --model DIR takes what "
+                    "their last outer step made",
+                    printable_path(path).text, (long long)replicas, t->data.scheme->head.name);
+    if (replicas != own)
+        return fail(err, ERR_FORMAT, "%s: of %lld replicas that train apart; --data-parallel %s makes %d of --dp %d",
+                    printable_path(path).text, (long long)replicas, t->data.scheme->head.name, own,
+                    t->plan.mesh.size[DP]);
+    return OK;
+}
+
+/* Correction biases of routers; of a folder that has none they stay 0. */
+static enum error_code read_biases(const struct model_config *m, const struct checkpoint *c, double *bias,
+                                   struct error *err)
+{
+    const cJSON *list, *one;
+    char path[PATH_ROOM];
+    int64_t i = 0;
+    path_of(path, c->dir, TRAINING_FILE);
+    if (m->mlp != MLP_MIXTURE || !m->mixture.router.biased || !json_has(c->root, "router_bias")) return OK;
+    const enum error_code e = json_array(c->root, path, "router_bias", &list, err);
+    if (e) return e;
+    if (cJSON_GetArraySize(list) != m->L * mixture_columns(&m->mixture))
+        return fail(err, ERR_FORMAT, "%s: router_bias has %d numbers; the model needs %lld", printable_path(path).text,
+                    cJSON_GetArraySize(list), (long long)(m->L * mixture_columns(&m->mixture)));
+    cJSON_ArrayForEach(one, list) {
+        char *end = NULL;
+        const double x = cJSON_IsString(one) ? strtod(one->valuestring, &end) : NAN;
+        if (end == NULL || end == one->valuestring || *end != '\0' || !isfinite(x))
+            return fail(err, ERR_FORMAT, "%s: router_bias: number %lld is none", printable_path(path).text,
+                        (long long)i);
+        bias[i++] = x;
+    }
+    return OK;
+}
+
+static enum error_code read_progress(struct trainer *t, const struct checkpoint *c, struct error *err)
+{
+    char path[PATH_ROOM];
+    path_of(path, c->dir, TRAINING_FILE);
+    t->step = c->step;
+    enum error_code e = check_replicas(t, c->root, path, err);
+    if (!e) e = read_biases(&t->plan.model, c, t->routers.bias, err);
+    return e ? e : read_loss_scale(t, c->root, path, err);
+}
+
+enum error_code checkpoint_open(struct checkpoint *c, const char *dir, struct error *err)
+{
+    char path[PATH_ROOM], *text = NULL;
+    size_t count;
+    *c = (struct checkpoint){ .dir = dir };
+    enum error_code e = bundle_open(&c->files, &checkpoint_files, dir, &c->there, err);
+    if (e || !c->there) return e;
+    path_of(path, dir, TRAINING_FILE);
+    e = bundle_read(&c->files, TRAINING_FILE, JSON_FILE_LIMIT, &text, &count, err);
+    if (!e) e = json_parse(text, count, path, &c->root, err);
+    if (!e) e = json_int(c->root, path, "step", 0, INT64_C(1) << 52, &c->step, err);
+    if (!e) e = json_object(c->root, path, "run", &c->run, err);
+    free(text);
+    if (e) checkpoint_close(c);
+    return e;
+}
+
+enum error_code checkpoint_config(const struct checkpoint *c, struct model_config *config, struct error *err)
+{
+    char path[PATH_ROOM], *text;
+    size_t count;
+    path_of(path, c->dir, CONFIG_FILE);
+    if (!c->there) return model_config_read(config, path, err);
+    enum error_code e = bundle_read(&c->files, CONFIG_FILE, JSON_FILE_LIMIT, &text, &count, err);
+    if (e) return e;
+    e = model_config_parse(config, text, path, err);
+    free(text);
+    return e;
+}
+
+void checkpoint_close(struct checkpoint *c)
+{
+    cJSON_Delete(c->root);
+    *c = (struct checkpoint){ 0 };
+}
+
+/* ---- states ------------------------------------------------------------------------------------------------------ */
+
+/* With replicas that train apart a device reads its own replica's states.  If the file has no replicas, all start from
+ * the same states. */
+static enum error_code read_states(struct trainer *t, const struct weights *file, bool replicas, struct error *err)
+{
+    const int count = checkpoint_states(t, replicas ? shards_replicas(&t->data.shards) : 0, NULL);
+    struct state_tensor *list = malloc((size_t)count * sizeof *list + 1);
+    enum error_code e = list ? OK : fail(err, ERR_MEMORY, "no memory for a list of %d states", count);
+    if (!e) checkpoint_states(t, replicas ? shards_replicas(&t->data.shards) : 0, list);
+    for (int k = 0; k < count && !e; k++) {
+        const bool own = !replicas || kind_is_common(list[k].kind) ||
+                         list[k].replica == shards_replica_of(&t->data.shards, t->dp.rank);
+        for (int i = 0; i < t->parameters.count && own && !e; i++)
+            e = read_own(t, file, &t->parameters.all[i], list[k].suffix, list[k].kind, err);
+    }
+    free(list);
+    return e;
+}
+
+/* Rank 0 reads both files once more than needed for the data: the cost of the checksums. */
+static enum error_code check_files(const struct checkpoint *c, struct error *err)
+{
+    struct bundle now;
+    bool there;
+    enum error_code e = bundle_open(&now, &checkpoint_files, c->dir, &there, err);
+    if (!e && memcmp(now.sum, c->files.sum, sizeof now.sum) != 0)
+        e = fail(err, ERR_FILE, "%s: was saved anew while it was read", printable_path(c->dir).text);
+    if (!e) e = bundle_check(&c->files, WEIGHTS_FILE, err);
+    if (!e) e = bundle_check(&c->files, ORIGIN_FILE, err);
+    return e ? e : bundle_check(&c->files, STATES_FILE, err);
+}
+
+static enum error_code read_files(struct trainer *t, const struct checkpoint *c, struct error *err)
+{
+    char path[BUNDLE_PATH];
+    struct weights weights, states;
+    bundle_find(&c->files, WEIGHTS_FILE, path);
+    enum error_code e = weights_open_file(&weights, path, err);
+    if (e) return e;
+    bundle_find(&c->files, STATES_FILE, path);
+    e = weights_open_file(&states, path, err);
+    if (!e) {
+        e = read_progress(t, c, err);
+        if (!e) e = read_weights(t, &weights, err);
+        if (!e) e = read_states(t, &states, json_has(c->root, "replicas"), err);
+        weights_close(&states);
+    }
+    weights_close(&weights);
+    return e;
+}
+
+enum error_code checkpoint_resume(struct trainer *t, const struct checkpoint *c, struct error *err)
+{
+    const bool first = t->comm->rank == 0;
+    const int lock = first ? bundle_lock_to_read(c->dir) : -1;
+    enum error_code e = comm_agree(t->comm, first ? check_files(c, err) : OK, err);
+    if (!e) e = comm_agree(t->comm, read_files(t, c, err), err);
+    if (lock >= 0) close(lock);
+    return e;
+}
+
+/* Of a folder from elsewhere, or a file of a checkpoint. */
+static enum error_code open_weights(struct weights *file, const struct checkpoint *c, struct error *err)
+{
+    char path[BUNDLE_PATH];
+    if (!c->there) return weights_open(file, c->dir, err);
+    bundle_find(&c->files, WEIGHTS_FILE, path);
+    return weights_open_file(file, path, err);
+}
+
+enum error_code checkpoint_load_serial(struct transformer *m, const struct checkpoint *c, struct error *err)
+{
+    struct weights file;
+    enum error_code e = c->there ? bundle_check(&c->files, WEIGHTS_FILE, err) : OK;
+    if (!e) e = open_weights(&file, c, err);
+    if (e) return e;
+    e = weights_read(m, &file, err);
+    if (!e && c->there) e = read_biases(&m->config, c, m->router_bias, err);
+    weights_close(&file);
+    return e;
+}
+
+enum error_code checkpoint_load_weights(struct trainer *t, const struct checkpoint *c, struct error *err)
+{
+    struct weights file;
+    enum error_code e =
+        comm_agree(t->comm, c->there && t->comm->rank == 0 ? bundle_check(&c->files, WEIGHTS_FILE, err) : OK, err);
+    if (e) return e;
+    e = open_weights(&file, c, err);
+    if (!e) {
+        e = weights_check_tied(&file, &t->plan.model, err);
+        if (!e) e = read_weights(t, &file, err);
+        if (!e && t->routers.bias) e = weights_read_biases(&file, &t->plan.model, t->routers.bias, err);
+        if (!e && c->there) e = read_biases(&t->plan.model, c, t->routers.bias, err);
+        weights_close(&file);
+    }
+    return comm_agree(t->comm, e, err);
+}

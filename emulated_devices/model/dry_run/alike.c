@@ -1,0 +1,125 @@
+#include "emulated_devices/model/dry_run/alike.h"
+#include "emulated_devices/schemes/attention/attention.h"
+#include "emulated_devices/schemes/tensor/tensor.h"
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+/* ---- the cluster: are links and speeds the same after moving along an axis? -------------------------------------- */
+
+/* Whether the move takes units of n neighbours to units. */
+static bool keeps_units(const struct folding *f, enum axis a, int n, int *unit)
+{
+    const int units = (f->mesh.devices + n - 1) / n;
+    for (int u = 0; u < units; u++) unit[u] = -1;
+    for (int rank = 0; rank < f->mesh.devices; rank++) {
+        const int to = folding_next(f, rank, a) / n;
+        if (unit[rank / n] < 0) unit[rank / n] = to;
+        if (unit[rank / n] != to) return false;
+    }
+    for (int u = 0; u < units; u++)                     /* no two become one */
+        for (int v = u + 1; v < units && f->mesh.devices % n != 0; v++)
+            if (unit[u] == unit[v]) return false;
+    return true;
+}
+
+static bool same_links(const struct cluster *c, const struct folding *f, enum axis a)
+{
+    int *unit = malloc(sizeof *unit * (size_t)f->mesh.devices);
+    bool same = unit != NULL;
+    for (int l = 0; l < c->levels - 1 && same; l++)
+        if (c->link[l].devices > 0) same = keeps_units(f, a, c->link[l].devices, unit);
+    for (int rank = 0; rank < f->mesh.devices && same; rank++)
+        same = cluster_percent(c, rank) == cluster_percent(c, folding_next(f, rank, a));
+    free(unit);
+    return same;
+}
+
+/* ---- the plan: have the devices of a class the same sizes? ------------------------------------------------------- */
+
+/* What folds no axis at all. */
+static const char *differs_everywhere(const struct plan *p)
+{
+    if (p->batches || p->packed || plan_changes(p)) return "the samples differ";
+    if (plan_cuts_experts(p)) return "the experts differ";
+    if (plan_replicas(p) > 1) return "replicas train apart";
+    if (optimizer_draws(p->optimizer)) return "losses are summed over all devices at once";
+    if (p->encoders.kinds > 0) return "the encoders differ";
+    return NULL;
+}
+
+static bool same_batches(const struct plan *p, int every)
+{
+    for (int dp = every; dp < p->mesh.size[DP]; dp++)
+        for (int i = 0; i < p->micros; i++)
+            if (plan_microbatch(p, dp, i).count != plan_microbatch(p, dp % every, i).count) return false;
+    return true;
+}
+
+
+static bool divides(int64_t n, int by) { return n % by == 0; }
+
+/* Only where each layer is cut along one axis, and everything by as many. */
+static bool same_parts(const struct plan *p)
+{
+    const struct model_config *c = &p->model;
+    const int t = p->mesh.size[TP];
+    static const char *const even[] = { "1d", "1d-sp", "1d-sp-keep", "1d-sp-overlap" };
+    bool known = false;
+    for (size_t i = 0; i < sizeof even / sizeof *even; i++) known = known || strcmp(p->tensor, even[i]) == 0;
+    return known && divides(c->H, t) && divides(c->K, t) && divides(c->F, t) && divides(c->V, t) && divides(p->S, t) &&
+           c->mlp != MLP_MIXTURE && c->streams.P <= 1 && divides(p->S / p->mesh.size[CP], t);
+}
+
+static const char *differs(const struct plan *p, const struct folding *f, enum axis a)
+{
+    static const struct cluster flat = { .levels = 1 };
+    const char *everywhere = differs_everywhere(p);
+    if (everywhere) return everywhere;
+    if (a == DP && !same_batches(p, f->every[DP])) return "copies have different numbers of sequences";
+    if (a == TP && f->every[TP] != 1) return "parts of a layer are folded to one, or not";
+    if (a == TP && !same_parts(p)) return "parts of a layer differ in size, or their scheme is not 1d";
+    if (!same_links(p->cluster ? p->cluster : &flat, f, a)) return "the cluster's links or devices differ";
+    return NULL;
+}
+
+/* ---- the folding ------------------------------------------------------------------------------------------------- */
+
+/* Fold an axis to the smallest number of devices, at least `least`, with which nothing differs. */
+static const char *fold_axis(const struct plan *p, struct folding *f, enum axis a, int least)
+{
+    const int n = p->mesh.size[a];
+    const char *first = NULL;
+    for (int every = least; every < n; every++) {
+        f->every[a] = every;
+        const char *now = n % every == 0 ? differs(p, f, a) : "";
+        if (now == NULL) return first;
+        if (now[0] && first == NULL) first = now;
+    }
+    f->every[a] = n;
+    return first;
+}
+
+struct folding plan_alike(const struct plan *p, char why[200])
+{
+    struct folding f = folding_none(&p->mesh);
+    int used = 0;
+    why[0] = '\0';
+    for (int i = 0; i < 2; i++) {
+        const enum axis a = i == 0 ? DP : TP;
+        const char *not = p->mesh.size[a] > 1 ? fold_axis(p, &f, a, 1) : NULL;
+        if (not && used < 200)
+            used += snprintf(why + used, (size_t)(200 - used), "%s%s: %s", used ? "; " : "", axis_name(a), not);
+    }
+    return f;
+}
+
+/* tp is folded to one or not at all, dp step by step. */
+struct folding plan_alike_refined(const struct plan *p, const struct folding *old, unsigned axes)
+{
+    struct folding f = *old;
+    const bool along_tp = f.every[TP] < p->mesh.size[TP] && !(axes & AXIS_BIT(DP));
+    if (along_tp || f.every[DP] == p->mesh.size[DP]) f.every[TP] = p->mesh.size[TP];
+    else fold_axis(p, &f, DP, f.every[DP] + 1);
+    return f;
+}

@@ -1,0 +1,68 @@
+#include "emulated_devices/model/dry_run/dry_run.h"
+#include "emulated_devices/model/dry_run/alike.h"
+#include <stdio.h>
+
+struct job {
+    const struct plan *plan;
+    int64_t steps;
+    struct events *const *events;
+    dry_run_fn *before, *after;
+    void *context;
+};
+
+static enum error_code take_steps(struct trainer *t, const struct job *j, const struct crew *crew, struct error *err)
+{
+    struct step_result result = { 0 };
+    enum error_code e = j->before ? j->before(t, j->context, err) : OK;
+    for (int64_t i = 0; i < j->steps && !e && !crew_is_inexact(crew); i++) {
+        e = trainer_gradients(t, &result, err);
+        if (!e) e = trainer_update(t, &result, err);
+    }
+    return e || crew_is_inexact(crew) ? e : j->after(t, j->context, err);
+}
+
+static enum error_code train(struct comm *c, const struct job *j, const struct crew *crew, struct error *err)
+{
+    struct trainer t;
+    const struct cluster own = cluster_of_rank(j->plan->cluster, c->rank);
+    if (j->events) c->device->clock.events = j->events[c->rank];
+    clock_restart(&c->device->clock, &own, j->plan->dtype);
+    enum error_code e = trainer_open(&t, j->plan, c, (struct batch_source){ NULL, NULL }, err);
+    if (e) return e;
+    e = take_steps(&t, j, crew, err);
+    trainer_close(&t);
+    return e;
+}
+
+static enum error_code be_device(struct crew *crew, int rank, const void *asked, struct error *err)
+{
+    const struct job *j = asked;
+    struct device device;
+    struct comm comm;
+    enum error_code e = device_open(&device, backend_find("count"), j->plan->dtype, 0, err);
+    if (e) return e;
+    e = crew_join(&comm, crew, rank, &device, err);
+    if (!e) {
+        e = train(&comm, j, crew, err);
+        comm_close(&comm);
+    }
+    device_close(&device);
+    return e;
+}
+
+enum error_code dry_run(const struct plan *p, int64_t steps, bool unfolded, struct events *const *events,
+                        dry_run_fn *before, dry_run_fn *after, void *context, struct dry_run *d, struct error *err)
+{
+    const struct job j = { p, steps, events, before, after, context };
+    *d = (struct dry_run){ .folding = folding_none(&p->mesh) };
+    if (unfolded) snprintf(d->why, sizeof d->why, "--unfolded");
+    else if (events && cluster_replays(p->cluster)) snprintf(d->why, sizeof d->why, "the cluster needs a replay");
+    else d->folding = plan_alike(p, d->why);
+    enum error_code e = crew_run_folded(&d->folding, be_device, &j, &d->crew, err);
+    while (d->crew.inexact[0] && !folding_is_none(&d->folding)) {       /* fold less */
+        snprintf(d->why, sizeof d->why, "%s", d->crew.inexact);
+        d->folding = plan_alike_refined(p, &d->folding, d->crew.axes);
+        e = crew_run_folded(&d->folding, be_device, &j, &d->crew, err);
+    }
+    return e;
+}

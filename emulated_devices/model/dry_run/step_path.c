@@ -1,0 +1,234 @@
+#include "emulated_devices/model/dry_run/step_path.h"
+#include <stdlib.h>
+
+/* ---- finding the two ends of a message --------------------------------------------------------------------------- */
+
+/* Where a device's messages are in its lists: [count] of actor and place, by serial. */
+struct sends { uint32_t count; struct { uint8_t actor; uint32_t place; } *at; };
+
+struct walker {
+    const struct folding *folding;
+    struct events *const *events;
+    struct sends *sends;                /* [devices], made when needed */
+    bool lost;
+};
+
+static bool list_sends(struct sends *s, const struct events *e)
+{
+    for (int a = 0; a < EVENT_ACTORS; a++)
+        for (uint32_t i = 0; i < e->of[a].count; i++) s->count += e->of[a].event[i].kind == EVENT_SEND;
+    s->at = calloc((size_t)s->count + 1, sizeof *s->at);
+    for (int a = 0; a < EVENT_ACTORS && s->at; a++)
+        for (uint32_t i = 0; i < e->of[a].count; i++) {
+            const struct event *v = &e->of[a].event[i];
+            if (v->kind == EVENT_SEND && v->serial < s->count)
+                s->at[v->serial].actor = (uint8_t)a, s->at[v->serial].place = i;
+        }
+    return s->at != NULL;
+}
+
+/* A place in the lists: an actor of a device, before its event number `at`. */
+struct spot { int device, actor; uint32_t at; };
+
+static const struct event *event_at(const struct walker *w, struct spot s)
+{
+    return &w->events[s.device]->of[s.actor].event[s.at];
+}
+
+/* Where a device that ran sent its message of this serial. */
+static struct spot find_send(struct walker *w, int device, uint32_t serial)
+{
+    struct sends *s = &w->sends[device];
+    if (s->at == NULL && !list_sends(s, w->events[device])) w->lost = true;
+    if (w->lost || serial >= s->count) {
+        w->lost = true;
+        return (struct spot){ 0 };
+    }
+    return (struct spot){ device, s->at[serial].actor, s->at[serial].place };
+}
+
+/* Where the receiver of a device's message posted its receive. */
+static struct spot find_post(struct walker *w, int sender, const struct event *send)
+{
+    const int device = folding_stands_for(w->folding, send->peer);
+    const int seen = folding_move(w->folding, sender, send->peer);
+    for (int a = 0; a < EVENT_ACTORS; a++)
+        for (uint32_t i = 0; i < w->events[device]->of[a].count; i++) {
+            const struct event *v = &w->events[device]->of[a].event[i];
+            if (v->kind == EVENT_POST && v->peer == seen && v->serial == send->serial)
+                return (struct spot){ device, a, i };
+        }
+    w->lost = true;
+    return (struct spot){ 0 };
+}
+
+/* ---- the path ---------------------------------------------------------------------------------------------------- */
+
+struct path { struct walker w; struct spot here; picoseconds now; path_fn *each; void *context; };
+
+static void add(struct path *p, struct path_piece piece, picoseconds from)
+{
+    piece.from = from < 0 ? 0 : from, piece.to = p->now;
+    piece.stream = p->here.actor;
+    if (piece.from < piece.to) p->each(&piece, p->context);
+    if (piece.from < p->now) p->now = piece.from;
+}
+
+static picoseconds time_before(const struct walker *w, struct spot s)
+{
+    return s.at > 0 ? w->events[s.device]->of[s.actor].event[s.at - 1].at : 0;
+}
+
+/* A message: from the later of its two ends, where the other one waited already. */
+static void follow_message(struct path *p, int sender, int receiver, struct spot send, struct spot post,
+                           bool rendezvous)
+{
+    const struct event *s = event_at(&p->w, send);
+    const bool late = rendezvous && event_at(&p->w, post)->at > s->at;
+    const struct spot from = late ? post : send;
+    const struct path_piece piece = { .kind = PATH_MESSAGE, .device = receiver, .sender = sender,
+                                      .traffic = (enum traffic_kind)s->label, .bytes = s->bytes };
+    add(p, piece, event_at(&p->w, from)->at);
+    p->here = from;
+}
+
+static void follow(struct path *p)
+{
+    const struct event *v = event_at(&p->w, (struct spot){ p->here.device, p->here.actor, --p->here.at });
+    const struct spot own = p->here;
+    if (v->kind == EVENT_WORK) {
+        add(p, (struct path_piece){ .kind = PATH_WORK, .device = own.device, .what = v->what }, v->at - v->takes);
+        return;
+    }
+    if (v->at <= time_before(&p->w, own)) return;               /* it did not wait */
+    if (v->kind == EVENT_AFTER) p->here.actor = v->other, p->here.at = v->place;
+    if (v->kind == EVENT_RECEIVE)
+        follow_message(p, v->peer, own.device,
+                       find_send(&p->w, folding_stands_for(p->w.folding, v->peer), v->serial),
+                       (struct spot){ own.device, v->other, v->place }, v->rendezvous);
+    if (v->kind == EVENT_SENT) {
+        const struct spot send = find_send(&p->w, own.device, v->serial);
+        if (!p->w.lost)
+            follow_message(p, own.device, event_at(&p->w, send)->peer, send,
+                           find_post(&p->w, own.device, event_at(&p->w, send)), true);
+    }
+}
+
+picoseconds step_end(const struct folding *f, struct events *const *events)
+{
+    picoseconds end = 0;
+    for (int d = 0; d < f->mesh.devices; d++) {
+        if (folding_stands_for(f, d) != d) continue;
+        const struct event_list *l = &events[d]->of[COMPUTE];
+        if (events[d]->lost) return -1;
+        if (l->count > 0 && l->event[l->count - 1].at > end) end = l->event[l->count - 1].at;
+    }
+    return end;
+}
+
+static int last_device(const struct folding *f, struct events *const *events, picoseconds end)
+{
+    for (int d = 0; d < f->mesh.devices; d++) {
+        const struct event_list *l = folding_stands_for(f, d) == d ? &events[d]->of[COMPUTE] : NULL;
+        if (l && l->count > 0 && l->event[l->count - 1].at == end) return d;
+    }
+    return 0;
+}
+
+picoseconds step_path(const struct folding *f, struct events *const *events, path_fn *each, void *context)
+{
+    const picoseconds end = step_end(f, events);
+    if (end <= 0) return end;
+    const int last = last_device(f, events, end);
+    struct path p = {
+        .w = { f, events, calloc((size_t)f->mesh.devices, sizeof *p.w.sends), false },
+        .here = { last, COMPUTE, events[last]->of[COMPUTE].count }, .now = end, .each = each, .context = context,
+    };
+    p.w.lost = p.w.sends == NULL;
+    while (p.now > 0 && !p.w.lost) {
+        const picoseconds known = time_before(&p.w, p.here);
+        if (known < p.now) add(&p, (struct path_piece){ .kind = PATH_IDLE, .device = p.here.device }, known);
+        if (p.here.at == 0) break;
+        follow(&p);
+    }
+    for (int d = 0; d < f->mesh.devices && p.w.sends; d++) free(p.w.sends[d].at);
+    free(p.w.sends);
+    return p.w.lost ? -1 : end;
+}
+
+/* ---- shares ------------------------------------------------------------------------------------------------------ */
+
+/* The messages that another stream was busy with before this place of its list; -1: it is an engine, or had none. */
+static int traffic_before(const struct event_list *l, uint32_t place)
+{
+    while (place-- > 0)
+        if (l->event[place].kind == EVENT_RECEIVE || l->event[place].kind == EVENT_SEND) return l->event[place].label;
+    return -1;
+}
+
+/* A rendezvous ends when its last byte has left; its sending has the label. */
+static int label_of_sent(const struct event_list *l, uint32_t i)
+{
+    const uint32_t serial = l->event[i].serial;
+    while (i-- > 0)
+        if (l->event[i].kind == EVENT_SEND && l->event[i].serial == serial) return l->event[i].label;
+    return TRAFFIC_OTHER;
+}
+
+/* How long the pass beside computes from one time to another, between which the compute stream waits.  Times of calls
+ * ascend.  @param[in,out] at  its first event that may matter. */
+static picoseconds work_beside(const struct event_list *l, uint32_t *at, picoseconds from, picoseconds to)
+{
+    picoseconds sum = 0;
+    for (uint32_t i = *at; i < l->count; i++) {
+        const picoseconds start = i > 0 ? l->event[i - 1].at : 0, end = l->event[i].at;
+        if (end <= from) *at = i + 1;
+        if (start >= to) break;
+        const picoseconds first = start > from ? start : from, last = end < to ? end : to;
+        if (l->event[i].kind == EVENT_WORK && last > first) sum += last - first;
+    }
+    return sum;
+}
+
+static void add_wait(struct step_share *s, const struct events *e, uint32_t i, picoseconds took)
+{
+    const struct event *v = &e->of[COMPUTE].event[i];
+    int traffic = -1;
+    if (v->kind == EVENT_RECEIVE) traffic = v->label;
+    if (v->kind == EVENT_SENT) traffic = label_of_sent(&e->of[COMPUTE], i);
+    if (v->kind == EVENT_AFTER) traffic = traffic_before(&e->of[v->other], v->place);
+    if (traffic >= 0 && traffic < TRAFFIC_KIND_COUNT) s->waiting[traffic] += took;
+    else s->engines += took;
+}
+
+struct step_share step_share(const struct events *e, picoseconds end)
+{
+    const struct event_list *l = &e->of[COMPUTE];
+    struct step_share s = { 0 };
+    picoseconds now = 0;
+    uint32_t beside = 0;
+    for (uint32_t i = 0; i < l->count; i++) {
+        const struct event *v = &l->event[i];
+        const picoseconds took = v->at - now;
+        const picoseconds filled = v->kind == EVENT_WORK ? 0 : work_beside(&e->of[BESIDE], &beside, now, v->at);
+        s.computing += filled;
+        if (v->kind == EVENT_WORK) s.computing += v->takes, s.engines += took - v->takes;
+        else if (took > filled) add_wait(&s, e, i, took - filled);
+        now = v->at;
+    }
+    s.ended = end - now;
+    return s;
+}
+
+picoseconds step_share_bubble(const struct step_share *s)
+{
+    return s->waiting[TRAFFIC_PIPELINE] + s->waiting[TRAFFIC_RESULT] + s->ended;
+}
+
+picoseconds step_share_exposed(const struct step_share *s)
+{
+    picoseconds sum = s->engines;
+    for (enum traffic_kind k = 0; k < TRAFFIC_KIND_COUNT; k++)
+        if (k != TRAFFIC_PIPELINE && k != TRAFFIC_RESULT) sum += s->waiting[k];
+    return sum;
+}

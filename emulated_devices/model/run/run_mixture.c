@@ -1,0 +1,346 @@
+/* run_mixture.c -- a mixture of experts: the router's choice, and the experts' work on the rows that the expert scheme
+ * delivers.
+ *
+ * Source  as ref/model/mixture.c, whose order of operations this follows
+ */
+#include "emulated_devices/model/run/run_node.h"
+#include "emulated_devices/model/whole_sequences.h"
+#include "emulated_devices/device/compute.h"
+#include <math.h>
+
+static struct tensor kept(const struct node_call *c, int which) { return node_buffer(c, c->node->statistic[which]); }
+static const struct mixture_config *mixture(const struct node_call *c) { return &c->stage->plan->model.mixture; }
+static int64_t columns(const struct node_call *c) { return mixture_columns(mixture(c)); }
+
+/* ---- the experts' devices ---------------------------------------------------------------------------------------- */
+
+static struct expert_parallel *experts_here(const struct node_call *c)
+{
+    struct expert_parallel *ep = &c->stage->seams->ep;
+    ep->layer = c->part->layer;
+    ep->routing = stage_seams(c->stage, c->micro, c->part).ep.routing;
+    return ep;
+}
+
+/* The rows of a tensor that are this device's alone: of those that devices along tp have too its share. */
+static struct tensor alone(const struct expert_parallel *ep, struct tensor t)
+{
+    const struct interval own = expert_share(ep, tensor_rows(t));
+    return tensor_present(t) ? tensor_rows_of(t, own.first, own.count) : t;
+}
+
+/* The rows of a tensor that this device sends to experts. */
+static struct tensor own_share(const struct expert_parallel *ep, struct tensor t)
+{
+    return ep->scheme->cuts_experts ? alone(ep, t) : t;
+}
+
+/* Where devices along tp have other rows of a result, this one adds zeros. */
+static void clear_shares(const struct node_call *c, struct tensor t)
+{
+    const struct expert_parallel *ep = &c->stage->seams->ep;
+    if (ep->scheme->cuts_experts && experts_share_rows(ep) && tensor_present(t)) device_zero(c->stage->device, t);
+}
+
+/* Enter what the formulas say of a call, in its first part. */
+static void enter_pass(const struct node_call *c, enum tensor_pass pass)
+{
+    if (!(c->phases & SEND_ROWS)) return;
+    const struct expert_parallel *ep = &c->stage->seams->ep;
+    struct forecast f = { .tp = c->stage->tp };
+    if (ep->scheme->cost) ep->scheme->cost(&f, ep, pass);
+    account_add(&c->stage->dispatched, f.sum, 1);
+}
+
+static enum error_code announce(const struct node_call *c, struct tensor choices, struct error *err)
+{
+    struct expert_parallel *ep = experts_here(c);
+    struct forecast f = { .tp = c->stage->tp };
+    if (ep->scheme->announce == NULL) return OK;
+    const enum error_code e =
+        ep->scheme->announce(&c->micro->routing[c->part - c->stage->part], ep, own_share(ep, choices), err);
+    if (!e) ep->scheme->announce_cost(&f, ep);
+    account_add(&c->stage->dispatched, f.sum, 1);
+    return e;
+}
+
+/* ---- the router's choice ----------------------------------------------------------------------------------------- */
+
+/* Count the choices of a biased router's layer. */
+static void count_choices(const struct node_call *c, struct tensor choices)
+{
+    const struct mixture_config *x = mixture(c);
+    double *count = c->stage->routers.sums + (2 + c->part->layer) * columns(c) + 2;
+    struct views v = views_of(c->stage->device);
+    const int32_t *expert = view_read(&v, choices).data;
+    for (int64_t i = 0; i < tensor_count(choices) && x->router.biased; i++)
+        if (expert[i] != CHOICE_NONE) count[expert[i]]++;
+    views_end(&v);
+}
+
+/* A row whose logits are not finite makes the sum of the z loss so. */
+static void find_lost(const struct node_call *c, struct tensor logits)
+{
+    const int64_t before = c->part->layer * c->stage->plan->B * c->stage->plan->S, E = columns(c);
+    double *lost = c->stage->routers.lost;
+    struct intervals rows = { 0 };
+    intervals_add_part(&rows, &c->micro->rows, tensor_rows_at(c->stage->tp, STREAM, c->micro->N));
+    struct views v = views_of(c->stage->device);
+    const struct tensor x = view_read(&v, logits);
+    for (int i = 0, n = 0; i < rows.count; i++)
+        for (int64_t row = rows.at[i].first; row < interval_end(rows.at[i]); row++, n++)
+            for (int64_t e = 0; e < E; e++)
+                if (!isfinite(tensor_get(x, n * E + e))) *lost = fmin(*lost, (double)(before + row));
+    views_end(&v);
+    intervals_free(&rows);
+}
+
+/* Losses and biases are of choices as they were made, before any is dropped. */
+static void judge(const struct node_call *c, struct tensor logits, struct tensor whole)
+{
+    struct device *d = c->stage->device;
+    double *sums = c->stage->routers.sums;
+    dev_router_losses_forward(d, sums, logits, kept(c, 0));
+    if (mixture(c)->sequence_coefficient > 0)
+        dev_sequence_balance_forward(d, &sums[2 * columns(c) + 1], logits, kept(c, 0), whole, c->stage->plan->S,
+                                     &mixture(c)->router);
+    count_choices(c, kept(c, 0));
+    if (!isfinite(sums[2 * columns(c)])) find_lost(c, logits);
+}
+
+enum error_code node_route_forward(const struct node_call *c, struct error *err)
+{
+    const struct tensor logits = node_buffer(c, c->node->x[0]), weights = node_buffer(c, c->node->y);
+    const struct context_parallel cp = stage_seams(c->stage, c->micro, c->part).cp;
+    const bool drops = mixture(c)->capacity_factor > 0, balances = mixture(c)->sequence_coefficient > 0 && !c->again;
+    const int64_t S = c->stage->plan->S;
+    struct whole_sequences whole = { .cp = &cp };
+    enum error_code e = OK;
+    dev_route_forward(c->stage->device, weights, kept(c, 0), logits, &mixture(c)->router,
+                      c->stage->routers.bias + c->part->layer * columns(c));
+    if (drops || balances) e = whole_sequences_open(&whole, &cp, kept(c, 0), drops ? weights : tensor_none, err);
+    if (!e && !c->again) judge(c, logits, whole.experts);
+    if (!e && drops) {
+        dev_route_drop(c->stage->device, whole.weights, whole.experts, S, mixture(c)->E,
+                       mixture_capacity(mixture(c), S), mixture(c)->drops_by_weight);
+        whole_sequences_return(&whole, kept(c, 0), weights);
+    }
+    whole_sequences_close(&whole);
+    if (!e && !c->again) stage_show(c->stage, c->micro, "router.experts", c->part->layer, false, kept(c, 0));
+    return e || c->again ? e : announce(c, kept(c, 0), err);
+}
+
+enum error_code node_route_input(const struct node_call *c, struct error *err)
+{
+    const struct linked_node *n = c->node;
+    const struct routers *r = &c->stage->routers;
+    const struct context_parallel cp = stage_seams(c->stage, c->micro, c->part).cp;
+    struct whole_sequences whole;
+    dev_route_backward_input(c->stage->device, node_buffer(c, n->dx[0]), node_buffer(c, n->dy), node_buffer(c, n->y),
+                             kept(c, 0), node_buffer(c, n->x[0]), &mixture(c)->router);
+    dev_router_losses_backward_input(c->stage->device, node_buffer(c, n->dx[0]), node_buffer(c, n->x[0]), r->slope,
+                                     r->z_slope);
+    if (mixture(c)->sequence_coefficient == 0) return OK;
+    const enum error_code e = whole_sequences_open(&whole, &cp, kept(c, 0), tensor_none, err);
+    if (!e)
+        dev_sequence_balance_backward_input(c->stage->device, node_buffer(c, n->dx[0]), node_buffer(c, n->x[0]),
+                                            kept(c, 0), whole.experts, c->stage->plan->S, &mixture(c)->router,
+                                            r->sequence_slope);
+    whole_sequences_close(&whole);
+    return e;
+}
+
+/* ---- the experts ------------------------------------------------------------------------------------------------- */
+
+/* A matrix of an expert, or its gradient: what the scheme gives, or this device's piece. */
+static struct tensor matrix_of(const struct node_call *c, const struct expert_rows *r, int64_t expert,
+                               enum block_param p, bool gradient)
+{
+    const int place = param_of_expert(&c->stage->plan->model, c->part->layer, expert, p);
+    if (r->weights) return r->weights[(p == DOWN_W) * mixture(c)->E + expert];
+    return gradient ? stage_gradient(c->stage, place) : stage_weight(c->stage, place);
+}
+
+/* Of devices that share the columns of F, and add up their results, the first adds the second matrix's bias. */
+static bool adds_bias(const struct node_call *c, enum block_param bias)
+{
+    const struct expert_parallel *ep = &c->stage->seams->ep;
+    return bias == UP_B || (ep->scheme->cuts_experts ? ep->slice : ep->tp->rank) == 0;
+}
+
+/* Its bias, or the gradient; none where the model has none, or the pass does not read it. */
+static struct tensor bias_of(const struct node_call *c, int64_t expert, enum block_param bias, enum product_pass pass)
+{
+    const int place = param_of_expert(&c->stage->plan->model, c->part->layer, expert, bias);
+    if (pass == PRODUCT_FORWARD) return adds_bias(c, bias) ? stage_weight(c->stage, place) : tensor_none;
+    return pass == PRODUCT_WEIGHT ? stage_gradient(c->stage, place) : tensor_none;
+}
+
+/* A pass of each expert that has rows, on its own rows.  More than PRODUCTS_MOST are several lists. */
+static void multiply(const struct node_call *c, enum product_pass pass, const struct expert_rows *r,
+                     enum block_param p, struct tensor Y, struct tensor X)
+{
+    struct device_product list[PRODUCTS_MOST];
+    int count = 0;
+    int64_t first = 0;
+    for (int64_t e = 0; e < mixture(c)->E; first += r->counts[e++]) {
+        if (r->counts[e] == 0) continue;                /* others may have its matrix */
+        list[count++] = (struct device_product){ tensor_rows_of(Y, first, r->counts[e]),
+                                                 tensor_rows_of(X, first, r->counts[e]),
+                                                 matrix_of(c, r, e, p, pass == PRODUCT_WEIGHT),
+                                                 bias_of(c, e, p == UP_W ? UP_B : DOWN_B, pass) };
+        if (count == PRODUCTS_MOST) dev_products(c->stage->device, pass, list, count), count = 0;
+    }
+    dev_products(c->stage->device, pass, list, count);
+}
+
+/* What the choice of experts reads: those with rows, by their layouts. */
+static void enter_reads(const struct node_call *c, const int32_t *counts)
+{
+    static const enum block_param parts[] = { UP_W, UP_B, DOWN_W, DOWN_B };
+    struct tier_traffic *t = &c->stage->chosen;
+    for (int64_t e = 0; e < mixture(c)->E && c->stage->plan->data.chosen; e++) {
+        if (counts[e] == 0) continue;
+        t->reads++;
+        for (int i = 0; i < 4; i++) {
+            const int place = param_of_expert(&c->stage->plan->model, c->part->layer, e, parts[i]);
+            if (place < 0) continue;
+            const struct parameter *own = parameter_find(c->stage->parameters, place);
+            t->bytes_read += (uint64_t)layout_count(&own->layout) * dtype_size(c->stage->device->dtype);
+        }
+    }
+}
+
+static void act_forward(const struct node_call *c, struct tensor Y, struct tensor X)
+{
+    const struct clamped by = mixture(c)->clamped;
+    if (by.limit > 0) dev_clamped_swiglu_forward(c->stage->device, Y, X, by);
+    else dev_swiglu_forward(c->stage->device, Y, X);
+}
+
+static void act_backward(const struct node_call *c, struct tensor dX, struct tensor dY, struct tensor X)
+{
+    const struct clamped by = mixture(c)->clamped;
+    if (by.limit > 0) dev_clamped_swiglu_backward_input(c->stage->device, dX, dY, X, by);
+    else dev_swiglu_backward_input(c->stage->device, dX, dY, X);
+}
+
+static enum error_code body_forward(const void *context, struct expert_rows r, struct error *err)
+{
+    const struct node_call *c = context;
+    enter_reads(c, r.counts);
+    const enum error_code e = data_read_experts(c->stage->data, c->part->index, r.counts, err);
+    if (e) return e;
+    multiply(c, PRODUCT_FORWARD, &r, UP_W, r.up, r.rows);
+    act_forward(c, r.act, r.up);
+    multiply(c, PRODUCT_FORWARD, &r, DOWN_W, r.results, r.act);
+    return OK;
+}
+
+static void body_input(const void *context, struct expert_rows r, struct expert_gradients g)
+{
+    const struct node_call *c = context;
+    multiply(c, PRODUCT_INPUT, &r, DOWN_W, g.results, g.act);
+    act_backward(c, g.up, g.act, r.up);
+    multiply(c, PRODUCT_INPUT, &r, UP_W, g.up, g.rows);
+}
+
+static void body_weight(const void *context, struct expert_rows r, struct expert_gradients g)
+{
+    const struct node_call *c = context;
+    multiply(c, PRODUCT_WEIGHT, &r, DOWN_W, g.results, r.act);
+    multiply(c, PRODUCT_WEIGHT, &r, UP_W, g.up, r.rows);
+}
+
+static struct tensor piece(const void *context, int64_t expert, int matrix, bool gradient)
+{
+    const struct expert_rows own = { .weights = NULL };
+    return matrix_of(context, &own, expert, matrix == 0 ? UP_W : DOWN_W, gradient);
+}
+
+/* ---- the call of the scheme -------------------------------------------------------------------------------------- */
+
+/* The node that wrote the weights (the route) keeps the choices. */
+static struct tensor choices(const struct node_call *c)
+{
+    const struct linked *l = &c->part->linked;
+    return node_buffer(c, l->node[l->slot[c->node->in[1]].maker].statistic[0]);
+}
+
+/* The rows of the stream that this device has. */
+static struct tensor stream_rows(const struct node_call *c)
+{
+    return tensor_own_rows(c->stage->tp, node_buffer(c, c->node->x[0]), c->micro->N);
+}
+
+static struct mixture_call mixture_call(const struct node_call *c)
+{
+    const struct linked_node *n = c->node;
+    struct expert_parallel *ep = experts_here(c);
+    const struct tensor x = stream_rows(c);
+    struct mixture_call m = { .ep = ep, .phases = c->phases,
+                              .routing = c->micro->routing ? &c->micro->routing[c->part - c->stage->part] : NULL,
+                              .body = { c, body_forward, body_input, body_weight, piece },
+                              .x = own_share(ep, x), .y = own_share(ep, node_buffer(c, n->y)),
+                              .weights = own_share(ep, node_buffer(c, n->x[1])),
+                              .experts = own_share(ep, choices(c)) };
+    for (int i = 0; i < ep->scheme->slots; i++) m.kept[i] = node_buffer(c, n->statistic[i]);
+    for (int i = 0; i < ep->scheme->gradient_slots; i++) m.left[i] = node_buffer(c, n->gradient[i]);
+    return m;
+}
+
+/* What experts that return what they get add to a sum, of rows of values: y of x, or dx of dy.  Rows that devices along
+ * tp have too are each added by one of them. */
+static void add_identity(const struct node_call *c, struct tensor sum, struct tensor values)
+{
+    const struct expert_parallel *ep = &c->stage->seams->ep;
+    if (mixture(c)->zero == 0 || mixture(c)->zero_is_null) return;
+    dev_identity_forward(c->stage->device, alone(ep, sum), alone(ep, values), alone(ep, choices(c)),
+                         alone(ep, node_buffer(c, c->node->x[1])), mixture(c)->E);
+}
+
+static void weigh_identity(const struct node_call *c, struct tensor d_weights, struct tensor dy)
+{
+    const struct expert_parallel *ep = &c->stage->seams->ep;
+    if (mixture(c)->zero == 0 || mixture(c)->zero_is_null) return;
+    dev_identity_backward_weights(c->stage->device, alone(ep, d_weights), alone(ep, dy), alone(ep, stream_rows(c)),
+                                  alone(ep, choices(c)), mixture(c)->E);
+}
+
+/* Results of tensor parallelism's parts of experts, or of its shares of rows, are summands that must be reduced: the
+ * output and both gradients.  The gradient of the route's weights must be reduced before the router uses it. */
+enum error_code node_mixture_forward(const struct node_call *c, struct error *err)
+{
+    struct mixture_call m = mixture_call(c);
+    const struct tensor y = c->again && leaves_part(c->node) ? tensor_none : node_buffer(c, c->node->y);
+    if (!tensor_present(y)) m.y = tensor_none;          /* recompute only what the scheme keeps */
+    if (c->phases & RETURN_ROWS) clear_shares(c, y);
+    enter_pass(c, tensor_present(y) ? FORWARD_PASS : EXCHANGE_PASS);
+    const enum error_code e = m.ep->scheme->forward(&m, err);
+    if (e || !tensor_present(y) || !(c->phases & RETURN_ROWS)) return e;
+    add_identity(c, y, stream_rows(c));
+    return tensor_add_parts(c->stage->tp, y, err);
+}
+
+enum error_code node_mixture_input(const struct node_call *c, struct error *err)
+{
+    struct mixture_call m = mixture_call(c);
+    const struct tensor dx = node_buffer(c, c->node->dx[0]), d_weights = node_buffer(c, c->node->dx[1]);
+    const struct tensor dy = tensor_own_rows(c->stage->tp, node_buffer(c, c->node->dy), c->micro->N);
+    m.dx = own_share(m.ep, dx), m.d_weights = own_share(m.ep, d_weights), m.dy = own_share(m.ep, dy);
+    if (c->phases & RETURN_ROWS) clear_shares(c, dx);
+    if (c->phases & SEND_ROWS) clear_shares(c, d_weights);
+    enter_pass(c, INPUT_PASS);
+    enum error_code e = m.ep->scheme->input(&m, err);
+    if (e || !(c->phases & RETURN_ROWS)) return e;
+    add_identity(c, dx, dy), weigh_identity(c, d_weights, dy);
+    e = tensor_add_parts(c->stage->tp, dx, err);
+    return e ? e : tensor_add_parts(c->stage->tp, d_weights, err);
+}
+
+enum error_code node_mixture_weight(const struct node_call *c, struct error *err)
+{
+    struct mixture_call m = mixture_call(c);
+    enter_pass(c, WEIGHT_PASS);
+    return m.ep->scheme->weight(&m, err);
+}

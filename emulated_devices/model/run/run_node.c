@@ -1,0 +1,336 @@
+#include "emulated_devices/model/run/run_node.h"
+#include "emulated_devices/device/compute.h"
+#include "emulated_devices/model/run/matrix.h"
+#include <string.h>
+
+typedef enum error_code run(const struct node_call *, struct error *);
+
+/* ---- arguments of the calls -------------------------------------------------------------------------------------- */
+
+static struct tensor buffer(const struct node_call *c, int b) { return node_buffer(c, b); }
+static struct tensor own(const struct node_call *c, int b)
+{
+    return tensor_own_rows(c->stage->tp, buffer(c, b), node_rows(c));
+}
+
+static int index_of(const struct node_call *c) { return (int)(c->node - c->part->linked.node); }
+static struct tensor weight(const struct node_call *c) { return stage_weight(c->stage, c->part->weight[index_of(c)]); }
+static struct tensor bias(const struct node_call *c) { return stage_weight(c->stage, c->part->bias[index_of(c)]); }
+static struct tensor d_weight(const struct node_call *c)
+{
+    return stage_gradient(c->stage, c->part->weight[index_of(c)]);
+}
+static struct tensor d_bias(const struct node_call *c) { return stage_gradient(c->stage, c->part->bias[index_of(c)]); }
+
+static struct matrix matrix(const struct node_call *c)
+{
+    return (struct matrix){ c->node->is->role, c->part->weight[index_of(c)], c->part->bias[index_of(c)] };
+}
+
+/* Dropout of the residual stream, Y of X, for each run of rows that are adjacent in the batch; if nothing is dropped,
+ * rows need no numbers of their own. */
+static enum error_code drop(const struct node_call *c, struct tensor Y, struct tensor X, struct error *err)
+{
+    const struct stage *s = c->stage;
+    const struct model_config *model = &s->plan->model;
+    const char *place = c->node->is->place;
+    const double p = strcmp(place, "embedding") == 0 ? model->dropout_embedding : model->dropout_residual;
+    struct dropout at = dropout_at(p, s->dropout_seed, node_layer(c), place, 0, s->tp->channels.first, model->D);
+    if (p == 0) return dev_dropout(s->device, Y, X, at), OK;
+    struct intervals rows = { 0 };
+    intervals_add_part(&rows, &c->micro->rows, tensor_rows_at(s->tp, STREAM, c->micro->N));
+    for (int64_t i = 0, before = 0; i < rows.count; before += rows.at[i++].count) {
+        const int64_t count = rows.at[i].count;
+        at.row0 = rows.at[i].first;
+        dev_dropout_part(s->device, tensor_rows_of(Y, before, count), tensor_rows_of(X, before, count), at);
+    }
+    device_charge(s->device, "dropout", elementwise_cost(tensor_count(X), 2, 1, X.dtype));
+    const bool lost = intervals_lost(&rows);
+    intervals_free(&rows);
+    return lost ? fail(err, ERR_MEMORY, "no memory for a list of rows") : OK;
+}
+
+/* ---- embedding --------------------------------------------------------------------------------------------------- */
+
+/* Copy rows that are patches between a tensor of the stream and one of patches. */
+static void visit_patches(const struct node_call *c, struct tensor stream, struct tensor patches, bool to_stream)
+{
+    const size_t row = (size_t)tensor_cols(stream) * dtype_size(stream.dtype);
+    for (int64_t n = 0; c->micro->patch && n < tensor_rows(stream); n++) {
+        if (c->micro->patch[n] < 0) continue;
+        char *const of_stream = (char *)stream.data + (size_t)n * row,
+             *const of_patch = (char *)patches.data + (size_t)c->micro->patch[n] * row;
+        device_copy(c->stage->device, to_stream ? of_stream : of_patch, to_stream ? of_patch : of_stream, row);
+    }
+}
+
+static void clear_patches(const struct node_call *c, struct tensor stream)
+{
+    for (int64_t n = 0; c->micro->patch && n < tensor_rows(stream); n++)
+        if (c->micro->patch[n] >= 0) device_zero(c->stage->device, tensor_rows_of(stream, n, 1));
+}
+
+static enum error_code embed_forward(const struct node_call *c, struct error *err)
+{
+    const enum error_code e = tokens_forward(c->stage, matrix(c), buffer(c, c->node->y), c->micro->ids, err);
+    if (!e) visit_patches(c, buffer(c, c->node->y), c->micro->patches, true);
+    return e;
+}
+
+/* The gradients of patches go to their encoders, not to the table; others may still read them. */
+static enum error_code embed_weight(const struct node_call *c, struct error *err)
+{
+    const struct tensor dy = buffer(c, c->node->dy);
+    visit_patches(c, dy, c->micro->d_patches, false);
+    clear_patches(c, dy);
+    const enum error_code e = tokens_backward_weight(c->stage, matrix(c), dy, c->micro->ids, err);
+    visit_patches(c, dy, c->micro->d_patches, true);
+    return e;
+}
+
+static enum error_code positions_forward(const struct node_call *c, struct error *err)
+{
+    return tensor_positions_forward(c->stage->tp, buffer(c, c->node->y), node_integers(c, c->micro->positions, STREAM),
+                                    weight(c), err);
+}
+
+static enum error_code positions_weight(const struct node_call *c, struct error *err)
+{
+    return tensor_positions_backward_weight(c->stage->tp, d_weight(c), buffer(c, c->node->dy),
+                                            node_integers(c, c->micro->positions, STREAM), err);
+}
+
+/* ---- norms and matrices ------------------------------------------------------------------------------------------ */
+
+static enum error_code norm_forward(const struct node_call *c, struct error *err)
+{
+    const struct linked_node *n = c->node;
+    return tensor_norm_forward(c->stage->tp, own(c, n->y), buffer(c, n->statistic[0]), buffer(c, n->statistic[1]),
+                               buffer(c, n->x[0]), weight(c), bias(c), c->stage->plan->model.eps, err);
+}
+
+static enum error_code norm_input(const struct node_call *c, struct error *err)
+{
+    const struct linked_node *n = c->node;
+    return tensor_norm_backward_input(c->stage->tp, own(c, n->dx[0]), buffer(c, n->dy), buffer(c, n->x[0]),
+                                      weight(c), buffer(c, n->statistic[0]), buffer(c, n->statistic[1]), err);
+}
+
+static enum error_code norm_weight(const struct node_call *c, struct error *err)
+{
+    const struct linked_node *n = c->node;
+    return tensor_norm_backward_weight(c->stage->tp, d_weight(c), d_bias(c), buffer(c, n->dy), buffer(c, n->x[0]),
+                                       buffer(c, n->statistic[0]), buffer(c, n->statistic[1]), err);
+}
+
+static enum error_code linear_forward(const struct node_call *c, struct error *err)
+{
+    return matrix_forward(c->stage, matrix(c), node_rows(c), buffer(c, c->node->y), buffer(c, c->node->x[0]), err);
+}
+
+static enum error_code linear_input(const struct node_call *c, struct error *err)
+{
+    return matrix_backward_input(c->stage, matrix(c), node_rows(c), buffer(c, c->node->dx[0]), buffer(c, c->node->dy),
+                                 err);
+}
+
+static enum error_code linear_weight(const struct node_call *c, struct error *err)
+{
+    return matrix_backward_weight(c->stage, matrix(c), node_rows(c), buffer(c, c->node->dy), buffer(c, c->node->x[0]),
+                                  err);
+}
+
+/* ---- element by element ------------------------------------------------------------------------------------------ */
+
+static enum error_code gelu_forward(const struct node_call *c, struct error *err)
+{
+    (void)err;
+    dev_gelu_forward(c->stage->device, buffer(c, c->node->y), buffer(c, c->node->x[0]));
+    return OK;
+}
+
+static enum error_code gelu_input(const struct node_call *c, struct error *err)
+{
+    (void)err;
+    dev_gelu_backward_input(c->stage->device, buffer(c, c->node->dx[0]), buffer(c, c->node->dy),
+                            buffer(c, c->node->x[0]));
+    return OK;
+}
+
+static enum error_code silu_forward(const struct node_call *c, struct error *err)
+{
+    (void)err;
+    dev_silu_forward(c->stage->device, buffer(c, c->node->y), buffer(c, c->node->x[0]));
+    return OK;
+}
+
+static enum error_code silu_input(const struct node_call *c, struct error *err)
+{
+    (void)err;
+    dev_silu_backward_input(c->stage->device, buffer(c, c->node->dx[0]), buffer(c, c->node->dy),
+                            buffer(c, c->node->x[0]));
+    return OK;
+}
+
+static enum error_code swiglu_forward(const struct node_call *c, struct error *err)
+{
+    (void)err;
+    dev_swiglu_forward(c->stage->device, buffer(c, c->node->y), buffer(c, c->node->x[0]));
+    return OK;
+}
+
+static enum error_code swiglu_input(const struct node_call *c, struct error *err)
+{
+    (void)err;
+    dev_swiglu_backward_input(c->stage->device, buffer(c, c->node->dx[0]), buffer(c, c->node->dy),
+                              buffer(c, c->node->x[0]));
+    return OK;
+}
+
+static enum error_code geglu_forward(const struct node_call *c, struct error *err)
+{
+    (void)err;
+    dev_geglu_forward(c->stage->device, buffer(c, c->node->y), buffer(c, c->node->x[0]));
+    return OK;
+}
+
+static enum error_code geglu_input(const struct node_call *c, struct error *err)
+{
+    (void)err;
+    dev_geglu_backward_input(c->stage->device, buffer(c, c->node->dx[0]), buffer(c, c->node->dy),
+                             buffer(c, c->node->x[0]));
+    return OK;
+}
+
+/* In place. */
+static enum error_code scale_forward(const struct node_call *c, struct error *err)
+{
+    (void)err;
+    dev_scale(c->stage->device, buffer(c, c->node->y),
+              embedding_factor(&c->stage->plan->model, c->stage->device->dtype));
+    return OK;
+}
+
+static enum error_code scale_input(const struct node_call *c, struct error *err)
+{
+    (void)err;
+    dev_scale(c->stage->device, buffer(c, c->node->dx[0]),
+              embedding_factor(&c->stage->plan->model, c->stage->device->dtype));
+    return OK;
+}
+
+static enum error_code cap_forward(const struct node_call *c, struct error *err)
+{
+    (void)err;
+    dev_soft_cap_forward(c->stage->device, buffer(c, c->node->y), buffer(c, c->node->x[0]),
+                         c->stage->plan->model.logit_cap);
+    return OK;
+}
+
+static enum error_code cap_input(const struct node_call *c, struct error *err)
+{
+    (void)err;
+    dev_soft_cap_backward_input(c->stage->device, buffer(c, c->node->dx[0]), buffer(c, c->node->dy),
+                                buffer(c, c->node->y), c->stage->plan->model.logit_cap);
+    return OK;
+}
+
+static enum error_code dropout_forward(const struct node_call *c, struct error *err)
+{
+    return drop(c, buffer(c, c->node->y), buffer(c, c->node->x[0]), err);
+}
+
+static enum error_code dropout_input(const struct node_call *c, struct error *err)
+{
+    return drop(c, own(c, c->node->dx[0]), buffer(c, c->node->dy), err);
+}
+
+static enum error_code add_forward(const struct node_call *c, struct error *err)
+{
+    (void)err;
+    dev_add(c->stage->device, buffer(c, c->node->y), buffer(c, c->node->x[0]), buffer(c, c->node->x[1]));
+    return OK;
+}
+
+/* ---- a gate ------------------------------------------------------------------------------------------------------ */
+
+static enum error_code gate_forward(const struct node_call *c, struct error *err)
+{
+    const struct linked_node *n = c->node;
+    (void)err;
+    dev_gate_forward(c->stage->device, buffer(c, n->y), buffer(c, n->x[0]), buffer(c, n->x[1]));
+    return OK;
+}
+
+static enum error_code gate_input(const struct node_call *c, struct error *err)
+{
+    const struct linked_node *n = c->node;
+    (void)err;
+    dev_gate_backward_input(c->stage->device, own(c, n->dx[0]), buffer(c, n->dx[1]), own(c, n->dy), buffer(c, n->x[0]),
+                            buffer(c, n->x[1]));
+    return OK;
+}
+
+/* ---- loss -------------------------------------------------------------------------------------------------------- */
+
+static enum error_code loss_forward(const struct node_call *c, struct error *err)
+{
+    const struct linked_node *n = c->node;
+    double loss = 0;
+    const enum error_code e =
+        tensor_cross_entropy_forward(c->stage->tp, &loss, buffer(c, n->statistic[0]), buffer(c, n->statistic[1]),
+                                     buffer(c, n->x[0]), node_integers(c, c->micro->labels, AT_LOGITS), err);
+    c->stage->loss += loss;
+    return e;
+}
+
+/* The gradient overwrites the logits, unless another pass still reads them. */
+static enum error_code loss_input(const struct node_call *c, struct error *err)
+{
+    const struct linked_node *n = c->node;
+    const struct stage *s = c->stage;
+    (void)err;
+    tensor_cross_entropy_backward(s->tp, buffer(c, n->dx[0]), buffer(c, n->x[0]), buffer(c, n->statistic[1]),
+                                  buffer(c, n->statistic[0]), node_integers(c, c->micro->labels, AT_LOGITS),
+                                  s->loss_scale / (double)(s->counted ? s->counted : 1));
+    return OK;
+}
+
+/* ---- the table --------------------------------------------------------------------------------------------------- */
+
+static const struct { run *forward, *input, *weight; } runs[OP_COUNT] = {
+    [OP_EMBED]     = { embed_forward,     NULL,            embed_weight },
+    [OP_POSITIONS] = { positions_forward, NULL,            positions_weight },
+    [OP_NORM]      = { norm_forward,      norm_input,      norm_weight },
+    [OP_MATRIX]    = { linear_forward,    linear_input,    linear_weight },
+    [OP_HEAD_NORM] = { node_head_norm_forward, node_head_norm_input, node_head_norm_weight },
+    [OP_LATENT_NORM] = { node_latent_norm_forward, node_latent_norm_input, node_latent_norm_weight },
+    [OP_JOIN]      = { node_join_forward, node_join_input, NULL },
+    [OP_NARROW]    = { node_narrow_forward, node_narrow_input, NULL },
+    [OP_ROTARY]    = { node_rotary_forward, node_rotary_input, NULL },
+    [OP_ATTENTION] = { node_attention_forward, node_attention_input, NULL },
+    [OP_SINK_ATTENTION] = { node_attention_forward, node_sink_input, node_sink_weight },
+    [OP_PREFIXED_ATTENTION] = { node_prefixed_forward, node_prefixed_input, node_prefixed_weight },
+    [OP_GELU]      = { gelu_forward,      gelu_input,      NULL },
+    [OP_SILU]      = { silu_forward,      silu_input,      NULL },
+    [OP_SWIGLU]    = { swiglu_forward,    swiglu_input,    NULL },
+    [OP_GEGLU]     = { geglu_forward,     geglu_input,     NULL },
+    [OP_SCALE]     = { scale_forward,     scale_input,     NULL },
+    [OP_CAP]       = { cap_forward,       cap_input,       NULL },
+    [OP_DROPOUT]   = { dropout_forward,   dropout_input,   NULL },
+    [OP_ADD]       = { add_forward,       NULL,            NULL },
+    [OP_ROUTE]     = { node_route_forward, node_route_input, NULL },
+    [OP_MIXTURE]   = { node_mixture_forward, node_mixture_input, node_mixture_weight },
+    [OP_GATE]      = { gate_forward,      gate_input,      NULL },
+    [OP_BESIDE]    = { node_beside_forward, node_beside_input, NULL },
+    [OP_MIX]       = { node_mix_forward,  node_mix_input,  NULL },
+    [OP_LOSS]      = { loss_forward,      loss_input,      NULL },
+};
+
+enum error_code run_node(const struct node_call *c, enum list which, struct error *err)
+{
+    const enum op op = c->node->is->op;
+    run *const of_list[] = { [LIST_FORWARD] = runs[op].forward, [LIST_AGAIN] = runs[op].forward,
+                             [LIST_INPUT] = runs[op].input, [LIST_WEIGHT] = runs[op].weight };
+    return of_list[which](c, err);
+}

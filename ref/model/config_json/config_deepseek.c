@@ -1,0 +1,147 @@
+/* config_deepseek.c -- the config.json of a DeepSeek-V2 or V3 (and R1): latent attention, dense layers first, experts
+ * in groups, and experts that every token goes through.
+ *
+ * As in the class of transformers, weights of choices are not normalized and the latents' norms have an epsilon of
+ * their own.  The balance loss of each sequence, aux_loss_alpha, is in DeepSeek's own code but not in that class.
+ */
+#include "ref/model/config_json/config_json.h"
+
+const struct config_reading deepseek_v2_defaults = {    /* DeepseekV2Config's */
+    .c = { .norm = NORM_RMS, .positions = POSITIONS_ROTARY, .mlp = MLP_MIXTURE, .eps = 1e-6, .init_std = 0.02,
+           .latent = { .q = 1536, .kv = 512, .v = 128 }, .mixture = { .E = 64, .router = { .scale = 1 } } },
+    .rope_theta = 10000, .pad_token = NO_TOKEN, .nope = 128, .turned = 64, .shared_experts = 2,
+};
+
+const struct config_reading deepseek_v3_defaults = {    /* DeepseekV3Config's */
+    .c = { .norm = NORM_RMS, .positions = POSITIONS_ROTARY, .mlp = MLP_MIXTURE, .eps = 1e-6, .init_std = 0.02,
+           .alike = FAMILY_DEEPSEEK_V3, .latent = { .q = 1536, .kv = 512, .v = 128 },
+           .mixture = { .E = 256,
+                        .router = { .scores = SCORES_SIGMOID, .normalized = true, .scale = 2.5, .biased = true,
+                                    .groups = 8, .kept = 4, .bias_update = BIAS_BY_SIGN } } },
+    .rope_theta = 10000, .pad_token = NO_TOKEN, .nope = 128, .turned = 64, .shared_experts = 1, .first_dense = 3,
+    .scoring_func = "sigmoid", .topk_method = "noaux_tc",
+};
+
+/* head_dim and qk_head_dim are sums of others. */
+#define DEEPSEEK_KEYS                                                                                                  \
+    ROTARY_DECODER_KEYS,                                                                                               \
+    CONFIG_TO("intermediate_size", KEY_SIZE, c.dense.F),                                                               \
+    CONFIG_TO("moe_intermediate_size", KEY_SIZE, c.F),                                                                 \
+    CONFIG_TO("first_k_dense_replace", KEY_COUNT, first_dense),                                                        \
+    CONFIG_TO("q_lora_rank", KEY_SIZE_OR_NULL, c.latent.q),                                                            \
+    CONFIG_TO("kv_lora_rank", KEY_SIZE_OR_NULL, c.latent.kv),                                                          \
+    CONFIG_TO("qk_nope_head_dim", KEY_SIZE_OR_NULL, nope),                                                             \
+    CONFIG_TO("qk_rope_head_dim", KEY_SIZE_OR_NULL, turned),                                                           \
+    CONFIG_TO("v_head_dim", KEY_SIZE_OR_NULL, c.latent.v),                                                             \
+    CONFIG_TO("n_routed_experts", KEY_SIZE_OR_NULL, c.mixture.E),                                                      \
+    CONFIG_TO("num_experts_per_tok", KEY_SIZE, c.mixture.k),                                                           \
+    CONFIG_TO("n_shared_experts", KEY_SIZE_OR_NULL, shared_experts),                                                   \
+    CONFIG_TO("topk_method", KEY_STRING, topk_method),                                                                 \
+    CONFIG_TO("n_group", KEY_SIZE_OR_NULL, c.mixture.router.groups),                                                   \
+    CONFIG_TO("topk_group", KEY_SIZE_OR_NULL, c.mixture.router.kept),                                                  \
+    CONFIG_TO("routed_scaling_factor", KEY_REAL, c.mixture.router.scale),                                              \
+    CONFIG_TO("aux_loss_alpha", KEY_REAL, c.mixture.sequence_coefficient),                                             \
+    KEY_ONLY_AS("seq_aux", "true"),                                                                                    \
+    KEY_ONLY_AS("moe_layer_freq", "1"),                                                                                \
+    KEY_ONLY_AS("attention_bias", "false"),                                                                            \
+    KEY_ONLY_AS("pretraining_tp", "1"),                                                                                \
+    KEY_ONLY_AS("hidden_act", "\"silu\""),                                                                             \
+    KEY_LEFT("head_dim"), KEY_LEFT("qk_head_dim"),                                                                     \
+    KEY_LEFT("ep_size"), KEY_LEFT("output_router_logits"),
+
+const struct config_key deepseek_v2_keys[] = {
+    DEEPSEEK_KEYS
+    KEY_ONLY_AS("scoring_func", "\"softmax\""),
+    KEY_ONLY_AS("norm_topk_prob", "false"),
+    KEY_ONLY_AS("mlp_bias", "false"),
+    { .name = NULL },
+};
+
+/* The layers that predict further tokens are not in the class of transformers either: its files may have them. */
+const struct config_key deepseek_v3_keys[] = {
+    DEEPSEEK_KEYS
+    CONFIG_TO("scoring_func", KEY_STRING, scoring_func),
+    CONFIG_TO("norm_topk_prob", KEY_FLAG, c.mixture.router.normalized),
+    CONFIG_TO("router_bias_speed", KEY_REAL, c.mixture.router.bias_speed),
+    KEY_ONLY_AS("rope_interleave", "true"),
+    KEY_LEFT("num_nextn_predict_layers"), KEY_LEFT("num_mtp_layers"),
+    { .name = NULL },
+};
+
+enum error_code deepseek_finish(struct config_reading *f, const cJSON *root, const char *path, struct error *err)
+{
+    struct model_config *c = &f->c;
+    enum error_code e = mixture_finish(f, path, err);
+    if (e) return e;
+    const bool v3 = c->alike == FAMILY_DEEPSEEK_V3;
+    if (v3 && (!c->mixture.router.biased || c->mixture.router.scores != SCORES_SIGMOID))
+        return fail(err, ERR_FORMAT, "%s: a deepseek_v3 has topk_method \"noaux_tc\" and scoring_func \"sigmoid\"; "
+                    "Orrery has no others of this model_type", path);
+    if (!v3 && c->mixture.router.biased)
+        return fail(err, ERR_FORMAT, "%s: topk_method is \"noaux_tc\"; of this model_type Orrery has only \"greedy\" "
+                    "and \"group_limited_greedy\"", path);
+    if (c->latent.kv == 0 || f->nope == 0 || f->turned == 0 || c->latent.v == 0)
+        return fail(err, ERR_FORMAT, "%s: kv_lora_rank, qk_nope_head_dim, qk_rope_head_dim and v_head_dim must be "
+                    "numbers", path);
+    if (c->K != 0 && c->K != c->H)
+        return fail(err, ERR_FORMAT, "%s: num_key_value_heads is %lld; with latent attention it must be "
+                    "num_attention_heads, %lld", path, (long long)c->K, (long long)c->H);
+    if (f->first_dense > 0 && c->L > LAYER_SET_MOST)
+        return fail(err, ERR_FORMAT, "%s: num_hidden_layers is %lld; with dense layers it can be at most %d", path,
+                    (long long)c->L, LAYER_SET_MOST);
+    for (int64_t l = 0; l < f->first_dense && l < c->L; l++) layer_set_add(&c->dense.at, l);
+    if (f->first_dense == 0) c->dense.F = 0;
+    c->K = c->H, c->A = f->nope + f->turned;
+    c->mixture.shared = f->shared_experts * c->F;
+    c->padding = f->pad_token == NO_TOKEN ? 0 : f->pad_token == -1 ? c->V : f->pad_token + 1;
+    e = rotary_from_json(f, root, path, err);
+    if (!e && c->rotary.scaling == SCALING_LONG)
+        return fail(err, ERR_FORMAT, "%s: rotary positions of type \"longrope\"; Orrery has none of these with "
+                    "latent attention", path);
+    c->rotary.turned = f->turned, c->rotary.neighbours = true;
+    return e;
+}
+
+/* A V3's own keys.  router_bias_speed is Orrery's: the class of transformers does not move biases. */
+static bool v3_to_json(const struct model_config *c, cJSON *root)
+{
+    const struct router_rule *r = &c->mixture.router;
+    return cJSON_AddStringToObject(root, "scoring_func", "sigmoid") &&
+           cJSON_AddBoolToObject(root, "norm_topk_prob", r->normalized) &&
+           cJSON_AddTrueToObject(root, "rope_interleave") &&
+           cJSON_AddNumberToObject(root, "num_nextn_predict_layers", 0) &&
+           (r->bias_speed == 0 || cJSON_AddNumberToObject(root, "router_bias_speed", r->bias_speed));
+}
+
+bool deepseek_to_json(const struct model_config *c, cJSON *root)
+{
+    const struct mixture_config *m = &c->mixture;
+    const bool groups = m->router.groups > 1;
+    const struct { const char *key; double value; } number[] = {
+        { "max_position_embeddings", (double)c->S }, { "hidden_size", (double)c->D }, { "vocab_size", (double)c->V },
+        { "num_attention_heads", (double)c->H }, { "num_key_value_heads", (double)c->K },
+        { "num_hidden_layers", (double)c->L }, { "moe_intermediate_size", (double)c->F },
+        { "intermediate_size", (double)(c->dense.F ? c->dense.F : c->F) }, { "rms_norm_eps", c->eps },
+        { "first_k_dense_replace", (double)layer_set_count(&c->dense.at, c->L) },
+        { "initializer_range", c->init_std },
+        { "kv_lora_rank", (double)c->latent.kv }, { "qk_nope_head_dim", (double)nope_width(c) },
+        { "qk_rope_head_dim", (double)c->rotary.turned }, { "v_head_dim", (double)c->latent.v },
+        { "n_routed_experts", (double)m->E }, { "num_experts_per_tok", (double)m->k },
+        { "n_shared_experts", (double)(m->shared / c->F) },
+        { "n_group", groups ? (double)m->router.groups : 1 }, { "topk_group", groups ? (double)m->router.kept : 1 },
+    };
+    const bool v3 = c->alike == FAMILY_DEEPSEEK_V3;
+    const char *method = v3 ? "noaux_tc" : groups ? "group_limited_greedy" : "greedy";
+    bool ok = cJSON_AddStringToObject(root, "hidden_act", "silu") &&
+              cJSON_AddStringToObject(root, "topk_method", method) && (!v3 || v3_to_json(c, root)) &&
+              (c->latent.q ? cJSON_AddNumberToObject(root, "q_lora_rank", (double)c->latent.q) != NULL
+                           : cJSON_AddNullToObject(root, "q_lora_rank") != NULL);
+    for (size_t i = 0; i < sizeof number / sizeof *number - (groups || v3 ? 0 : 2); i++)
+        ok = cJSON_AddNumberToObject(root, number[i].key, number[i].value) && ok;
+    ok = config_add_real(root, "attention_dropout", c->dropout_attention) &&
+         config_add_real(root, "routed_scaling_factor", m->router.scale) && ok;
+    if (m->sequence_coefficient > 0)
+        ok = cJSON_AddNumberToObject(root, "aux_loss_alpha", m->sequence_coefficient) &&
+             cJSON_AddTrueToObject(root, "seq_aux") && ok;
+    return rotary_to_json(c, root) && cJSON_AddBoolToObject(root, "tie_word_embeddings", c->tied) && ok;
+}

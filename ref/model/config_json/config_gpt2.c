@@ -1,0 +1,54 @@
+/* config_gpt2.c -- the config.json of a GPT-2. */
+#include "ref/model/config_json/config_json.h"
+
+const struct config_reading gpt2_defaults = {           /* GPT2Config's own */
+    .c = { .biases = BIASES_GPT2, .tied = true, .eps = 1e-5, .init_std = 0.02,
+           .dropout_embedding = 0.1, .dropout_residual = 0.1, .dropout_attention = 0.1 },
+};
+
+const struct config_key gpt2_keys[] = {
+    CONFIG_TO("n_positions", KEY_SIZE, c.S),
+    CONFIG_TO("n_ctx", KEY_SIZE_OR_NULL, n_ctx),
+    CONFIG_TO("n_embd", KEY_SIZE, c.D),
+    CONFIG_TO("n_head", KEY_SIZE, c.H),
+    CONFIG_TO("n_layer", KEY_SIZE, c.L),
+    CONFIG_TO("n_inner", KEY_SIZE_OR_NULL, c.F),
+    CONFIG_TO("layer_norm_epsilon", KEY_REAL, c.eps),
+    CONFIG_TO("embd_pdrop", KEY_REAL, c.dropout_embedding),
+    CONFIG_TO("resid_pdrop", KEY_REAL, c.dropout_residual),
+    CONFIG_TO("attn_pdrop", KEY_REAL, c.dropout_attention),
+    KEY_LEFT("pad_token_id"),               /* its embedding has no row for padding */
+    KEY_ONLY_AS("activation_function", "\"gelu_new\""),
+    KEY_ONLY_AS("scale_attn_weights", "true"),
+    KEY_ONLY_AS("scale_attn_by_inverse_layer_idx", "false"),
+    KEY_ONLY_AS("reorder_and_upcast_attn", "false"),
+    { .name = NULL },
+};
+
+enum error_code gpt2_finish(struct config_reading *f, const cJSON *root, const char *path, struct error *err)
+{
+    struct model_config *c = &f->c;
+    (void)root;
+    if (f->n_ctx && f->n_ctx != c->S)
+        return fail(err, ERR_FORMAT, "%s: n_ctx is %lld, n_positions is %lld; they must be the same", path,
+                    (long long)f->n_ctx, (long long)c->S);
+    c->K = c->H;
+    c->A = c->D / c->H;
+    if (c->F == 0) c->F = 4 * c->D;
+    return OK;
+}
+
+bool gpt2_to_json(const struct model_config *c, cJSON *root)
+{
+    const struct { const char *key; double value; } number[] = {
+        { "n_positions", (double)c->S }, { "n_ctx", (double)c->S }, { "n_embd", (double)c->D },
+        { "n_head", (double)c->H },
+        { "n_layer", (double)c->L }, { "n_inner", (double)c->F }, { "vocab_size", (double)c->V },
+        { "layer_norm_epsilon", c->eps }, { "initializer_range", c->init_std }, { "embd_pdrop", c->dropout_embedding },
+        { "resid_pdrop", c->dropout_residual }, { "attn_pdrop", c->dropout_attention },
+    };
+    bool ok = cJSON_AddStringToObject(root, "activation_function", "gelu_new") != NULL;
+    for (size_t i = 0; i < sizeof number / sizeof *number; i++)
+        ok = cJSON_AddNumberToObject(root, number[i].key, number[i].value) && ok;
+    return cJSON_AddBoolToObject(root, "tie_word_embeddings", c->tied) && ok;
+}

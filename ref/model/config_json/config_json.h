@@ -1,0 +1,96 @@
+/* config_json.h -- shared by the families' readers of config.json.  Inside ref/model only. */
+#ifndef ORRERY_CONFIG_JSON_H
+#define ORRERY_CONFIG_JSON_H
+
+#include "ref/model/config.h"
+#include "ref/model/config_json/config_keys.h"
+
+/* Which layers have the window that a file names: none may have one; all, unless it is null; late ones, if a flag says
+ * so; all but the last of each so many.  "layer_types" may say it of each. */
+enum window_rule { WINDOWS_NEVER, WINDOWS_ALL, WINDOWS_LATE, WINDOWS_BUT_EVERY };
+
+/* The values read from a file, before they are checked together. */
+struct config_reading {
+    struct model_config c;
+    int64_t head_dim, sliding_window, n_ctx;        /* 0: not in the file */
+    int64_t max_window_layers, window_pattern;
+    int64_t original_positions;                     /* beside the rotary positions' own numbers; 0: not in the file */
+    enum window_rule window_rule;
+    int64_t pad_token;                              /* NO_TOKEN: none */
+    int64_t shared_experts, experts;                /* 0: not in the file */
+    int64_t sparse_step;                            /* a Qwen3-MoE's */
+    int64_t nope, turned, first_dense;              /* a DeepSeek's */
+    bool output_router_logits, attention_bias, mlp_bias, use_sliding_window;
+    const char *scoring_func, *topk_method, *bias_update, *drop_order, *zero_type;     /* NULL: not in
+                                                                                         * the file */
+    const char *drop_scope;
+    double layers_balance;      /* the coefficient of a mean over layers */
+    double rope_theta;
+    double rope_part;                               /* of a head, which is turned; 0: not in the file */
+    bool parts_turn;                                /* it may be below 1 */
+    bool only_long;                                 /* rotary positions are plain, or LongRoPE by any name */
+    double local_theta;                             /* of layers with a window; 0: as in the others */
+    const cJSON *rope_scaling, *rope_parameters, *layer_types, *dense_layers;           /* NULL: not in the file */
+};
+
+#define CONFIG_TO(name, kind, field) KEY_TO(name, kind, struct config_reading, field)
+
+/* Keys of all families with rmsnorms and rotary positions. */
+#define ROTARY_DECODER_KEYS                                                                                            \
+    CONFIG_TO("max_position_embeddings", KEY_SIZE, c.S),                                                               \
+    CONFIG_TO("hidden_size", KEY_SIZE, c.D),                                                                           \
+    CONFIG_TO("num_attention_heads", KEY_SIZE, c.H),                                                                   \
+    CONFIG_TO("num_key_value_heads", KEY_SIZE_OR_NULL, c.K),                                                           \
+    CONFIG_TO("num_hidden_layers", KEY_SIZE, c.L),                                                                     \
+    CONFIG_TO("rms_norm_eps", KEY_REAL, c.eps),                                                                        \
+    CONFIG_TO("attention_dropout", KEY_REAL, c.dropout_attention),                                                     \
+    CONFIG_TO("pad_token_id", KEY_TOKEN, pad_token),                                                                   \
+    CONFIG_TO("rope_theta", KEY_REAL, rope_theta),                                                                     \
+    CONFIG_TO("rope_scaling", KEY_OBJECT, rope_scaling),                                                               \
+    CONFIG_TO("rope_parameters", KEY_OBJECT, rope_parameters)
+
+/* Reading a family: start with the defaults of its class in transformers, read its list of keys, then call its finish
+ * function, which computes derived values and refuses contradictions.  Mistral, Phi-3, OLMo 2, Mixtral, Qwen2, Qwen3,
+ * ParScale, Gemma and ScMoE use llama_finish, a Qwen3-MoE, a GPT-OSS and later Gemmas after their own;
+ * a ScMoE has a Mixtral's keys. */
+extern const struct config_key gpt2_keys[], llama_keys[], mixtral_keys[], gptj_keys[], qwen2_keys[],
+    qwen3_keys[], qwen3_moe_keys[], parscale_keys[], mistral_keys[], phi3_keys[], gemma_keys[], olmo2_keys[],
+    deepseek_v2_keys[], deepseek_v3_keys[], gpt_oss_keys[], gemma2_keys[], gemma3_keys[];
+extern const struct config_reading gpt2_defaults, llama_defaults, mixtral_defaults, gptj_defaults, qwen2_defaults,
+    qwen3_defaults, qwen3_moe_defaults, parscale_defaults, scmoe_defaults, mistral_defaults,
+    phi3_defaults, gemma_defaults, olmo2_defaults, deepseek_v2_defaults, deepseek_v3_defaults, gpt_oss_defaults,
+    gemma2_defaults, gemma3_defaults;
+enum error_code gpt2_finish(struct config_reading *, const cJSON *root, const char *path, struct error *);
+enum error_code llama_finish(struct config_reading *, const cJSON *root, const char *path, struct error *);
+enum error_code qwen3_moe_finish(struct config_reading *, const cJSON *root, const char *path, struct error *);
+enum error_code gemma2_finish(struct config_reading *, const cJSON *root, const char *path, struct error *);
+enum error_code deepseek_finish(struct config_reading *, const cJSON *root, const char *path, struct error *);
+enum error_code gpt_oss_finish(struct config_reading *, const cJSON *root, const char *path, struct error *);
+enum error_code gptj_finish(struct config_reading *, const cJSON *root, const char *path, struct error *);
+
+/** The rule of a mixture's routers, from the words read.  @return OK, or ERR_FORMAT with the word that is unknown. */
+enum error_code mixture_finish(struct config_reading *, const char *path, struct error *);
+
+/** Read rotary positions in either form: "rope_theta" and "rope_scaling", or "rope_parameters" (transformers 5).
+ *  @return OK, or ERR_FORMAT: an unsupported kind, or two values that differ. */
+enum error_code rotary_from_json(struct config_reading *, const cJSON *root, const char *path, struct error *);
+
+/** Read the windows of attention: their size, and the layers that have them.
+ *  @return OK, or ERR_FORMAT: this family has none, or the file contradicts itself. */
+enum error_code windows_from_json(struct config_reading *, const char *path, struct error *);
+
+/* Write a config into a JSON document; false if there is no memory. */
+bool gpt2_to_json(const struct model_config *, cJSON *root);
+bool llama_to_json(const struct model_config *, cJSON *root);       /* and all that llama_finish reads */
+bool gemma_to_json(const struct model_config *, cJSON *root);
+bool gemma2_to_json(const struct model_config *, cJSON *root);                  /* and a Gemma 3 */
+bool qwen3_moe_to_json(const struct model_config *, cJSON *root);
+bool deepseek_to_json(const struct model_config *, cJSON *root);
+bool gpt_oss_to_json(const struct model_config *, cJSON *root);
+bool gptj_to_json(const struct model_config *, cJSON *root);
+bool mixture_to_json(const struct mixture_config *, cJSON *root);
+bool rotary_to_json(const struct model_config *, cJSON *root);
+bool config_add_real(cJSON *, const char *key, double);     /* with a decimal point: transformers may refuse integers */
+bool windows_to_json(const struct model_config *, cJSON *root);
+
+#endif

@@ -1,0 +1,105 @@
+#include "ref/model/config_json/config_keys.h"
+#include "ref/io/options.h"
+#include "ref/io/output.h"
+#include <string.h>
+
+/* ---- values ------------------------------------------------------------------------------------------------------ */
+
+/* Whether a value equals this JSON text. */
+static bool is_value(const cJSON *value, const char *text)
+{
+    cJSON *wanted = cJSON_Parse(text);
+    const bool same = wanted && cJSON_Compare(value, wanted, true);
+    cJSON_Delete(wanted);
+    return same;
+}
+
+static enum error_code fail_value(const struct config_key *k, const cJSON *value, const char *where, struct error *err)
+{
+    char *text = cJSON_PrintUnformatted(value);
+    fail(err, ERR_FORMAT, "%s: %s is %.80s; Orrery has only %s%s%s", where, k->name,
+         text ? printable(text).text : "something else", k->only[0], k->only[1] ? " or " : "",
+         k->only[1] ? k->only[1] : "");
+    cJSON_free(text);
+    return ERR_FORMAT;
+}
+
+static enum error_code check_only(const struct config_key *k, const cJSON *value, const char *where, struct error *err)
+{
+    for (int i = 0; i < 2; i++)
+        if (k->only[i] && is_value(value, k->only[i])) return OK;
+    return fail_value(k, value, where, err);
+}
+
+static enum error_code read_value(const struct config_key *k, const cJSON *object, const cJSON *value,
+                                  const char *where, void *to, struct error *err)
+{
+    void *field = (char *)to + k->at;
+    const bool null = cJSON_IsNull(value);
+    switch (k->kind) {
+    case KEY_SIZE_OR_NULL:
+        if (null) return *(int64_t *)field = 0, OK;
+        /* fall through */
+    case KEY_SIZE: return json_int(object, where, k->name, 1, INT32_MAX, field, err);
+    case KEY_COUNT: return json_int(object, where, k->name, 0, INT32_MAX, field, err);
+    case KEY_TOKEN:
+        if (null) return *(int64_t *)field = NO_TOKEN, OK;
+        return json_int(object, where, k->name, -1, INT32_MAX, field, err);
+    case KEY_REAL_OR_NONE:
+    case KEY_REAL_OR_NULL:
+        if (null && k->kind == KEY_REAL_OR_NONE) *(double *)field = 0;
+        if (null) return OK;
+        /* fall through */
+    case KEY_REAL: return json_double(object, where, k->name, field, err);
+    case KEY_FLAG: return json_bool(object, where, k->name, field, err);
+    case KEY_STRING: return json_string(object, where, k->name, (const char **)field, err);
+    case KEY_OBJECT:
+        if (null) return *(const cJSON **)field = NULL, OK;
+        return json_object(object, where, k->name, (const cJSON **)field, err);
+    case KEY_LIST:
+        if (null) return *(const cJSON **)field = NULL, OK;
+        return json_array(object, where, k->name, (const cJSON **)field, err);
+    case KEY_ONLY: return check_only(k, value, where, err);
+    case KEY_IGNORED: return OK;
+    }
+    return OK;
+}
+
+/* ---- keys -------------------------------------------------------------------------------------------------------- */
+
+static const struct config_key *find(const struct config_key *const *lists, int n, const char *name)
+{
+    for (int i = 0; i < n; i++)
+        for (const struct config_key *k = lists[i]; k->name; k++)
+            if (strcmp(k->name, name) == 0) return k;
+    return NULL;
+}
+
+static enum error_code fail_unknown(const struct config_key *const *lists, int n, const char *name, const char *where,
+                                    struct error *err)
+{
+    enum { MOST = 160 };
+    const char *names[MOST];
+    size_t count = 0;
+    for (int i = 0; i < n; i++)
+        for (const struct config_key *k = lists[i]; k->name && count < MOST; k++) names[count++] = k->name;
+    const char *near = nearest_name(name, names, count);
+    return fail(err, ERR_FORMAT, "%s: Orrery does not know the key \"%.60s\", which may change what the model computes"
+                "%s%s%s If it does not, take it out", where, printable(name).text, near ? "; did you mean \"" : ".",
+                near ? near : "", near ? "\"?" : "");
+}
+
+enum error_code config_keys_read(const struct config_key *const *lists, int n, const cJSON *object, const char *where,
+                                 void *to, struct error *err)
+{
+    enum error_code e = OK;
+    if (!cJSON_IsObject(object)) return fail(err, ERR_FORMAT, "%s: this is no JSON object", where);
+    for (const cJSON *value = object->child; value && !e; value = value->next) {
+        const struct config_key *k = find(lists, n, value->string);
+        e = k ? read_value(k, object, value, where, to, err) : fail_unknown(lists, n, value->string, where, err);
+    }
+    for (int i = 0; i < n && !e; i++)
+        for (const struct config_key *k = lists[i]; k->name && !e; k++)
+            if (k->kind == KEY_SIZE && !json_has(object, k->name)) e = read_value(k, object, NULL, where, to, err);
+    return e;
+}

@@ -1,0 +1,108 @@
+/* config_mixture.c -- what the config.json of every mixture says of its routers and experts.
+ *
+ * As in transformers, the load-balancing loss is added to a mixture's loss only if output_router_logits is true.
+ * transformers has a z loss only for other mixtures; its coefficient has the same key here: router_z_loss_coef.
+ * Other rules of a router have DeepSeek's keys: scoring_func, topk_method, n_group, topk_group, routed_scaling_factor,
+ * aux_loss_alpha, n_shared_experts; experts without computation have LongCat's, zero_expert_num and zero_expert_type;
+ * the width of shared experts has Qwen's, shared_expert_intermediate_size.  shared_expert_gate, router_bias_*,
+ * router_active_experts and expert_* are our own: no released config.json has them, nor the type "null" and the scores
+ * "near".  Uni-MoE's are mlp_dynamic_top_p, l_aux_weight and, for how near logits are, router_jitter_noise.
+ */
+#include "ref/model/config_json/config_json.h"
+#include "ref/io/output.h"
+#include "ref/routers/router.h"
+#include <string.h>
+
+/* ---- reading ----------------------------------------------------------------------------------------------------- */
+
+/* How experts are chosen: by their scores, in groups, or in groups by biased scores. */
+static const char *const methods[] = { "greedy", "group_limited_greedy", "noaux_tc" };
+static const char *const zeros[] = { "identity", "null" };
+static const char *const orders[] = { "position", "weight" };
+static const char *const updates[] = { [BIAS_BY_SIGN] = "sign", [BIAS_BY_SHARE] = "share" };
+static const char *const scores[] = { [SCORES_SOFTMAX] = "softmax", [SCORES_SIGMOID] = "sigmoid",
+                                     [SCORES_NEAR] = "near" };
+
+static enum error_code find_word(int *place, const char *const *words, int n, const char *word, const char *key,
+                                 const char *path, struct error *err)
+{
+    for (*place = 0; word && *place < n; ++*place)
+        if (strcmp(words[*place], word) == 0) return OK;
+    if (word == NULL) return *place = 0, OK;
+    return fail(err, ERR_FORMAT, "%s: %s is \"%.60s\"; Orrery has only %s and %s%s%s", path, key, printable(word).text,
+                words[0], words[1], n > 2 ? " and " : "", n > 2 ? words[2] : "");
+}
+
+/* What an expert's capacity is of. */
+static enum error_code check_scope(const char *scope, const char *path, struct error *err)
+{
+    if (scope == NULL || strcmp(scope, "sequence") == 0) return OK;
+    return fail(err, ERR_FORMAT, "%s: expert_capacity_scope is \"%.60s\"; Orrery has only sequence: a capacity of a "
+                "device or a microbatch is another model in each layout, and one of the batch waits in each layer for "
+                "all microbatches", path, printable(scope).text);
+}
+
+enum error_code mixture_finish(struct config_reading *f, const char *path, struct error *err)
+{
+    struct router_rule *r = &f->c.mixture.router;
+    int score = 0, method = 0, update = 0, order = 0, zero = 0;
+    enum error_code e = find_word(&score, scores, 3, f->scoring_func, "scoring_func", path, err);
+    if (!e) e = find_word(&method, methods, 3, f->topk_method, "topk_method", path, err);
+    if (!e) e = find_word(&update, updates, 2, f->bias_update, "router_bias_update", path, err);
+    if (!e) e = find_word(&order, orders, 2, f->drop_order, "expert_drop_order", path, err);
+    if (!e) e = check_scope(f->drop_scope, path, err);
+    if (!e) e = find_word(&zero, zeros, 2, f->zero_type, "zero_expert_type", path, err);
+    f->c.mixture.zero_is_null = f->c.mixture.zero > 0 && zero == 1;
+    if (f->layers_balance > 0) f->c.mixture.sequence_coefficient = f->layers_balance / (double)f->c.L;
+    r->scores = score, r->bias_update = update, f->c.mixture.drops_by_weight = order == 1;
+    r->biased = method == 2;
+    if (method == 0 || r->groups <= 1) r->groups = r->kept = 0;
+    r->sums_two = r->biased && r->groups > 1;
+    return e;
+}
+
+/* ---- writing ----------------------------------------------------------------------------------------------------- */
+
+static bool router_to_json(const struct router_rule *r, cJSON *root)
+{
+    const struct router_rule mixtral = { .scores = SCORES_SOFTMAX, .normalized = true, .scale = 1 };
+    const bool groups = r->groups > 1;
+    if (router_same(r, &mixtral)) return true;
+    bool ok = cJSON_AddBoolToObject(root, "norm_topk_prob", r->normalized) &&
+              cJSON_AddStringToObject(root, "scoring_func", scores[r->scores]) &&
+              cJSON_AddStringToObject(root, "topk_method", methods[r->biased ? 2 : groups]) &&
+              cJSON_AddNumberToObject(root, "routed_scaling_factor", r->scale);
+    if (groups) ok = cJSON_AddNumberToObject(root, "n_group", (double)r->groups) &&
+                     cJSON_AddNumberToObject(root, "topk_group", (double)r->kept) && ok;
+    if (r->biased) ok = cJSON_AddStringToObject(root, "router_bias_update", updates[r->bias_update]) &&
+                        cJSON_AddNumberToObject(root, "router_bias_speed", r->bias_speed) && ok;
+    if (r->top_p > 0) ok = cJSON_AddNumberToObject(root, "mlp_dynamic_top_p", r->top_p) && ok;
+    if (r->near > 0) ok = cJSON_AddNumberToObject(root, "router_jitter_noise", r->near) && ok;
+    if (r->active > 0) ok = cJSON_AddNumberToObject(root, "router_active_experts", r->active) && ok;
+    return ok;
+}
+
+bool mixture_to_json(const struct mixture_config *m, cJSON *root)
+{
+    const struct { const char *key; double value; } number[] = {
+        { "num_local_experts", (double)m->E }, { "num_experts_per_tok", (double)m->k },
+    };
+    bool ok = config_add_real(root, "router_aux_loss_coef", m->balance_coefficient) &&
+              config_add_real(root, "router_z_loss_coef", m->z_coefficient);
+    for (size_t i = 0; i < sizeof number / sizeof *number; i++)
+        ok = cJSON_AddNumberToObject(root, number[i].key, number[i].value) && ok;
+    ok = router_to_json(&m->router, root) && ok;
+    if (m->zero > 0)
+        ok = cJSON_AddNumberToObject(root, "zero_expert_num", (double)m->zero) &&
+             cJSON_AddStringToObject(root, "zero_expert_type", zeros[m->zero_is_null]) && ok;
+    if (m->sequence_coefficient > 0)
+        ok = cJSON_AddNumberToObject(root, "aux_loss_alpha", m->sequence_coefficient) &&
+             cJSON_AddTrueToObject(root, "seq_aux") && ok;
+    if (m->shared > 0)
+        ok = cJSON_AddNumberToObject(root, "shared_expert_intermediate_size", (double)m->shared) &&
+             cJSON_AddBoolToObject(root, "shared_expert_gate", m->shared_gate) && ok;
+    if (m->capacity_factor > 0)
+        ok = cJSON_AddNumberToObject(root, "expert_capacity_factor", m->capacity_factor) &&
+             cJSON_AddStringToObject(root, "expert_drop_order", orders[m->drops_by_weight]) && ok;
+    return cJSON_AddBoolToObject(root, "output_router_logits", m->balance_coefficient > 0) && ok;
+}

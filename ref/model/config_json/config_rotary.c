@@ -1,0 +1,368 @@
+/* config_rotary.c -- rotary positions in a config.json.
+ *
+ * transformers 4 writes "rope_theta" and "rope_scaling", an object or null; its kind is in "type", from 4.43 on in
+ * "rope_type".  transformers 5 writes both into "rope_parameters"; in a model with different types of layers, one
+ * object for each type.  We write the older form: all versions read it.
+ */
+#include "ref/model/config_json/config_json.h"
+#include "ref/io/output.h"
+#include <math.h>
+#include <stdio.h>
+#include <string.h>
+
+/* ---- one object -------------------------------------------------------------------------------------------------- */
+
+struct rope_object {
+    const char *rope_type, *type;
+    struct rotary r;
+    double mscale, mscale_all_dim;      /* of YaRN; 0: not in the file */
+    bool truncate;
+    double part;                        /* of a head, which is turned; 0: not in the file */
+    const cJSON *shorter, *longer;      /* of LongRoPE */
+};
+
+#define ROPE_TO(name, kind, field) KEY_TO(name, kind, struct rope_object, field)
+
+/* A kind must have its own numbers and none of the other kinds; then come the keys of all kinds. */
+enum { FACTOR, LOW, HIGH, ORIGINAL, FAST, SLOW, ENLARGED, MSCALE, MSCALE_ALL, TRUNCATE, SHORT, LONG, ROPE_NUMBERS };
+static const struct config_key rope_keys[] = {
+    [FACTOR] = ROPE_TO("factor", KEY_REAL, r.factor),
+    [LOW] = ROPE_TO("low_freq_factor", KEY_REAL, r.low_frequency),
+    [HIGH] = ROPE_TO("high_freq_factor", KEY_REAL, r.high_frequency),
+    [ORIGINAL] = ROPE_TO("original_max_position_embeddings", KEY_SIZE_OR_NULL, r.original_positions),
+    [FAST] = ROPE_TO("beta_fast", KEY_REAL, r.high_frequency),
+    [SLOW] = ROPE_TO("beta_slow", KEY_REAL, r.low_frequency),
+    [ENLARGED] = ROPE_TO("attention_factor", KEY_REAL, r.enlarged),
+    [MSCALE] = ROPE_TO("mscale", KEY_REAL, mscale),
+    [MSCALE_ALL] = ROPE_TO("mscale_all_dim", KEY_REAL, mscale_all_dim),
+    [TRUNCATE] = ROPE_TO("truncate", KEY_FLAG, truncate),
+    [SHORT] = ROPE_TO("short_factor", KEY_LIST, shorter),
+    [LONG] = ROPE_TO("long_factor", KEY_LIST, longer),
+    ROPE_TO("rope_type", KEY_STRING, rope_type),
+    ROPE_TO("type", KEY_STRING, type),
+    ROPE_TO("rope_theta", KEY_REAL, r.theta),
+    ROPE_TO("partial_rotary_factor", KEY_REAL_OR_NULL, part),
+    { .name = NULL },
+};
+
+static const struct rope_kind {
+    const char *name;
+    enum rotary_scaling scaling;
+    unsigned numbers, may;      /* sets of rope_keys: its own numbers, and those that it may have */
+} kinds[] = {
+#define ROPE_KEY(key) (1u << (key))
+    { "default", SCALING_NONE, 0, 0 }, { "linear", SCALING_LINEAR, ROPE_KEY(FACTOR), 0 },
+    { "llama3", SCALING_LLAMA3, ROPE_KEY(FACTOR) | ROPE_KEY(LOW) | ROPE_KEY(HIGH) | ROPE_KEY(ORIGINAL), 0 },
+    { "dynamic", SCALING_DYNAMIC, ROPE_KEY(FACTOR), 0 },
+    { "yarn", SCALING_YARN, ROPE_KEY(FACTOR) | ROPE_KEY(ORIGINAL),
+      ROPE_KEY(FAST) | ROPE_KEY(SLOW) | ROPE_KEY(ENLARGED) | ROPE_KEY(MSCALE) | ROPE_KEY(MSCALE_ALL) |
+          ROPE_KEY(TRUNCATE) },
+    { "longrope", SCALING_LONG, ROPE_KEY(SHORT) | ROPE_KEY(LONG),
+      ROPE_KEY(FACTOR) | ROPE_KEY(ORIGINAL) | ROPE_KEY(ENLARGED) },
+};
+enum { KINDS = sizeof kinds / sizeof *kinds };
+
+static const char *name_of(enum rotary_scaling scaling)
+{
+    int i = 0;
+    while (kinds[i].scaling != scaling) i++;
+    return kinds[i].name;
+}
+
+static enum error_code check_numbers(const struct rope_kind *kind, const cJSON *object, const char *where,
+                                     struct error *err)
+{
+    for (int i = 0; i < ROPE_NUMBERS; i++) {
+        const bool own = kind->numbers & ROPE_KEY(i), there = json_has(object, rope_keys[i].name);
+        if (there != own && !(kind->may & ROPE_KEY(i)))
+            return fail(err, ERR_FORMAT, "%s: \"%s\" is %s; rotary positions of type \"%s\" have %s", where,
+                        rope_keys[i].name, own ? "missing" : "there", kind->name, own ? "one" : "none");
+    }
+    return OK;
+}
+
+/* The kind is checked before the keys: for an unsupported kind the error names the kind, not its keys. */
+static enum error_code find_kind(const struct rope_kind **kind, const cJSON *object, const char *where,
+                                 struct error *err)
+{
+    const char *type = "default", *older;
+    const bool newer = json_has(object, "rope_type");
+    enum error_code e = OK;
+    if (newer || json_has(object, "type")) e = json_string(object, where, newer ? "rope_type" : "type", &type, err);
+    else if (!json_has(object, "rope_theta")) e = json_string(object, where, "rope_type", &type, err);
+    if (!e && newer && json_has(object, "type")) {
+        e = json_string(object, where, "type", &older, err);
+        if (!e && strcmp(older, type) != 0)
+            return fail(err, ERR_FORMAT, "%s: rope_type is \"%.40s\", type is \"%.40s\"; they must be the same", where,
+                        printable(type).text, printable(older).text);
+    }
+    if (e) return e;
+    for (*kind = kinds; *kind < kinds + KINDS; ++*kind)
+        if (strcmp((*kind)->name, type) == 0) return OK;
+    return fail(err, ERR_FORMAT,
+                "%s: rotary positions are of type \"%.60s\"; Orrery has only \"default\", \"linear\", \"llama3\", "
+                "\"dynamic\", \"yarn\" and \"longrope\"", where, printable(type).text);
+}
+
+/* Of a Phi-3: older files call LongRoPE by other names. */
+static enum error_code long_by_any_name(const struct rope_kind **kind, const cJSON *object, const char *where,
+                                        struct error *err)
+{
+    const cJSON *type = cJSON_GetObjectItemCaseSensitive(object, json_has(object, "rope_type") ? "rope_type" : "type");
+    const char *word = cJSON_IsString(type) ? type->valuestring : "default";
+    for (*kind = kinds; *kind < kinds + KINDS; ++*kind) {
+        const bool plain = strcmp(word, "default") == 0, longer = strcmp(word, "longrope") == 0 ||
+                           strcmp(word, "su") == 0 || strcmp(word, "yarn") == 0;
+        if ((*kind)->scaling == SCALING_NONE ? plain : (*kind)->scaling == SCALING_LONG && longer) return OK;
+    }
+    return fail(err, ERR_FORMAT, "%s: rotary positions are of type \"%.60s\"; a Phi-3 has only \"default\" and "
+                "\"longrope\"", where, printable(word).text);
+}
+
+/* YaRN's defaults; cosines and sines grow with the logarithm of the factor, or by DeepSeek's two numbers. */
+static void finish_yarn(struct rope_object *o)
+{
+    struct rotary *r = &o->r;
+    const bool both = o->mscale != 0 && o->mscale_all_dim != 0;
+    const double log_factor = r->factor > 1 ? 0.1 * log(r->factor) : 0;
+    if (r->high_frequency == 0) r->high_frequency = 32;
+    if (r->low_frequency == 0) r->low_frequency = 1;
+    if (r->enlarged == 0)
+        r->enlarged = both ? (o->mscale * log_factor + 1) / (o->mscale_all_dim * log_factor + 1) : log_factor + 1;
+    r->between_pairs = !o->truncate;
+    r->all_dim = o->mscale_all_dim;
+}
+
+/* The numbers that are turned of each head. */
+static int64_t turned_of(const struct config_reading *f, double part)
+{
+    return part == 1 ? 0 : (int64_t)((double)f->c.A * part);
+}
+
+static enum error_code read_pairs(double *to, int64_t pairs, const cJSON *list, const char *key, const char *where,
+                                  struct error *err)
+{
+    const cJSON *x;
+    int64_t i = 0;
+    if (cJSON_GetArraySize(list) != pairs || pairs > ROTARY_PAIRS)
+        return fail(err, ERR_FORMAT, "%s: %s must be a list of %lld numbers, one for each pair that is turned%s", where,
+                    key, (long long)pairs, pairs > ROTARY_PAIRS ? "; Orrery has at most 128" : "");
+    cJSON_ArrayForEach(x, list) {
+        if (!cJSON_IsNumber(x))
+            return fail(err, ERR_FORMAT, "%s: %s has something that is no number, of pair %lld", where, key,
+                        (long long)i);
+        to[i++] = x->valuedouble;
+    }
+    return OK;
+}
+
+/* How much cosines and sines grow if no file says it: by the factor, or by how much longer sequences may be. */
+static double long_enlarged(double factor, int64_t S, int64_t original)
+{
+    if (factor == 0) factor = (double)S / (double)original;
+    return factor <= 1 ? 1 : sqrt(1 + log(factor) / log((double)original));
+}
+
+/* The original length beside the object, if there is one, is what counts. */
+static enum error_code finish_long(struct rope_object *o, const struct config_reading *f, const char *where,
+                                   struct error *err)
+{
+    struct rotary *r = &o->r;
+    const int64_t turned = turned_of(f, o->part), pairs = (turned ? turned : f->c.A) / 2;
+    if (f->original_positions && r->original_positions && r->original_positions != f->original_positions)
+        return fail(err, ERR_FORMAT, "%s: original_max_position_embeddings is %lld, and beside it %lld", where,
+                    (long long)r->original_positions, (long long)f->original_positions);
+    if (r->original_positions == 0) r->original_positions = f->original_positions ? f->original_positions : f->c.S;
+    if (r->enlarged == 0) r->enlarged = long_enlarged(r->factor, f->c.S, r->original_positions);
+    r->factor = 0;
+    const enum error_code e = read_pairs(r->shorter, pairs, o->shorter, "short_factor", where, err);
+    return e ? e : read_pairs(r->longer, pairs, o->longer, "long_factor", where, err);
+}
+
+/* Part of the file, and of one of its objects. */
+static enum error_code find_part(double *part, const struct config_reading *f, const char *where, struct error *err)
+{
+    if (*part && f->rope_part && *part != f->rope_part)
+        return fail(err, ERR_FORMAT, "%s: partial_rotary_factor is %g, and beside it %g; they must be the same", where,
+                    *part, f->rope_part);
+    if (*part == 0) *part = f->rope_part ? f->rope_part : 1;
+    if (!f->parts_turn && *part != 1)
+        return fail(err, ERR_FORMAT, "%s: partial_rotary_factor is %g; Orrery has only 1 or null", where, *part);
+    if (!(*part > 0 && *part <= 1))
+        return fail(err, ERR_FORMAT, "%s: partial_rotary_factor is %g; it must be above 0 and at most 1", where, *part);
+    return OK;
+}
+
+/* r->theta does not change if the object has none. */
+static enum error_code read_object(struct rotary *r, const struct config_reading *f, const cJSON *object,
+                                   const char *where, struct error *err)
+{
+    const struct config_key *const lists[] = { rope_keys };
+    const struct rope_kind *kind;
+    struct rope_object o = { .r = { .theta = r->theta }, .truncate = true };
+    enum error_code e = (f->only_long ? long_by_any_name : find_kind)(&kind, object, where, err);
+    if (!e) e = config_keys_read(lists, 1, object, where, &o, err);
+    if (!e) e = check_numbers(kind, object, where, err);
+    if (!e) e = find_part(&o.part, f, where, err);
+    if (!e && kind->scaling == SCALING_LONG) e = finish_long(&o, f, where, err);
+    if (e) return e;
+    if (kind->scaling == SCALING_YARN) finish_yarn(&o);
+    *r = o.r;
+    r->scaling = kind->scaling, r->turned = turned_of(f, o.part);
+    return OK;
+}
+
+/* ---- both forms -------------------------------------------------------------------------------------------------- */
+
+struct rope_by_layer { const cJSON *full, *local; };
+
+/* If there is one object per type of layer, full attention must be the only type, except of families whose layers with
+ * a window have a theta of their own.  local: their object; NULL: there is none. */
+static enum error_code of_full_attention(const cJSON **object, const cJSON **local, const struct config_reading *f,
+                                         const char *where, struct error *err)
+{
+    static const struct config_key keys[] = { KEY_TO("full_attention", KEY_OBJECT, struct rope_by_layer, full),
+                                              { .name = NULL } },
+        more[] = { KEY_TO("sliding_attention", KEY_OBJECT, struct rope_by_layer, local), { .name = NULL } };
+    const struct config_key *const lists[] = { keys, more };
+    struct rope_by_layer by = { NULL, NULL };
+    const bool two = f->local_theta > 0;
+    if (!json_has(*object, "full_attention") && !(two && json_has(*object, "sliding_attention"))) return OK;
+    const enum error_code e = config_keys_read(lists, two ? 2 : 1, *object, where, &by, err);
+    if (!e) *object = by.full, *local = by.local;
+    return e;
+}
+
+static bool same_rotary(const struct rotary *a, const struct rotary *b)
+{
+    return a->theta == b->theta && a->scaling == b->scaling && a->factor == b->factor
+           && a->low_frequency == b->low_frequency && a->high_frequency == b->high_frequency
+           && a->original_positions == b->original_positions && a->enlarged == b->enlarged
+           && a->between_pairs == b->between_pairs && a->turned == b->turned
+           && memcmp(a->shorter, b->shorter, sizeof a->shorter) == 0
+           && memcmp(a->longer, b->longer, sizeof a->longer) == 0;
+}
+
+/* The theta of layers with a window, which have no scaling. */
+static enum error_code read_local(double *theta, const struct config_reading *f, const cJSON *object,
+                                  const char *where, struct error *err)
+{
+    struct rotary r = { .theta = f->local_theta };
+    char inside[330];
+    snprintf(inside, sizeof inside, "%s: sliding_attention", where);
+    if (object == NULL || object->child == NULL) return OK;
+    const enum error_code e = read_object(&r, f, object, inside, err);
+    if (!e && r.scaling != SCALING_NONE)
+        return fail(err, ERR_FORMAT, "%s: rotary positions are of type \"%s\"; of layers with a window Orrery has only "
+                    "\"default\"", inside, name_of(r.scaling));
+    *theta = r.theta;
+    return e;
+}
+
+/* An empty object is as none, as in transformers. */
+static enum error_code read_form(struct rotary *r, double *theta, const struct config_reading *f, const cJSON *object,
+                                 const char *path, const char *key, struct error *err)
+{
+    const cJSON *local = NULL;
+    char where[300];
+    snprintf(where, sizeof where, "%.200s: %s", path, key);
+    enum error_code e = of_full_attention(&object, &local, f, where, err);
+    if (!e) e = read_local(theta, f, local, where, err);
+    return e || object == NULL || object->child == NULL ? e : read_object(r, f, object, where, err);
+}
+
+enum error_code rotary_from_json(struct config_reading *f, const cJSON *root, const char *path, struct error *err)
+{
+    const struct { const char *key; const cJSON *object; } form[] = {
+        { "rope_scaling", f->rope_scaling }, { "rope_parameters", f->rope_parameters },
+    };
+    const bool said = json_has(root, "rope_theta"), local_said = json_has(root, "rope_local_base_freq");
+    struct rotary r[2];
+    double part = 0, theta = f->local_theta;
+    enum error_code e = find_part(&part, f, path, err);
+    if (e) return e;
+    if (f->local_theta > 0 && f->rope_scaling && json_has(f->rope_scaling, "type"))
+        return fail(err, ERR_FORMAT, "%s: rope_scaling has \"type\", which transformers 5 does not read in this "
+                    "model_type; call it rope_type", path);
+    for (int i = 0; i < 2; i++) {
+        r[i] = f->c.rotary;
+        r[i].theta = f->rope_theta, r[i].turned = turned_of(f, part);
+        if (form[i].object == NULL) continue;
+        e = read_form(&r[i], &theta, f, form[i].object, path, form[i].key, err);
+        if (e) return e;
+        if (local_said && theta != f->local_theta)
+            return fail(err, ERR_FORMAT, "%s: rope_local_base_freq is %.17g, in %s it is %.17g; they must be the same",
+                        path, f->local_theta, form[i].key, theta);
+        if (said && r[i].theta != f->rope_theta)
+            return fail(err, ERR_FORMAT, "%s: rope_theta is %.17g, in %s it is %.17g; they must be the same", path,
+                        f->rope_theta, form[i].key, r[i].theta);
+    }
+    if (form[0].object && form[1].object && !same_rotary(&r[0], &r[1]))
+        return fail(err, ERR_FORMAT, "%s: rope_scaling and rope_parameters say different things; one of them must go",
+                    path);
+    f->c.rotary = form[0].object ? r[0] : r[1], f->c.local_theta = theta;
+    if (!LATENT(&f->c)) f->c.rotary.all_dim = 0;
+    return OK;
+}
+
+/* ---- writing ----------------------------------------------------------------------------------------------------- */
+
+bool config_add_real(cJSON *object, const char *key, double x)
+{
+    char text[32];
+    if (x != floor(x) || fabs(x) >= 1e15) return cJSON_AddNumberToObject(object, key, x) != NULL;
+    snprintf(text, sizeof text, "%.1f", x);
+    return cJSON_AddRawToObject(object, key, text) != NULL;
+}
+
+static bool add_pairs(cJSON *object, const char *key, const double *x, int64_t pairs)
+{
+    cJSON *list = cJSON_AddArrayToObject(object, key);
+    bool ok = list != NULL;
+    for (int64_t i = 0; i < pairs && ok; i++) ok = cJSON_AddItemToArray(list, cJSON_CreateNumber(x[i]));
+    return ok;
+}
+
+/* Older versions take these three keys and no others, so the rest is written only where it says something new. */
+static bool add_long(const struct model_config *c, cJSON *root, cJSON *object)
+{
+    const struct rotary *r = &c->rotary;
+    const int64_t pairs = (r->turned ? r->turned : c->A) / 2;
+    bool ok = cJSON_AddStringToObject(object, "type", name_of(SCALING_LONG)) &&
+              add_pairs(object, "short_factor", r->shorter, pairs) &&
+              add_pairs(object, "long_factor", r->longer, pairs);
+    ok = cJSON_AddNumberToObject(c->alike == FAMILY_PHI3 ? root : object, "original_max_position_embeddings",
+                                 (double)r->original_positions) && ok;
+    if (r->enlarged != long_enlarged(0, c->S, r->original_positions))
+        ok = config_add_real(object, "attention_factor", r->enlarged) && ok;
+    return ok;
+}
+
+/* The part of a head that gives this number again. */
+static double part_of(const struct model_config *c)
+{
+    const double part = (double)c->rotary.turned / (double)c->A;
+    return (int64_t)((double)c->A * part) < c->rotary.turned ? nextafter(part, 1) : part;
+}
+
+bool rotary_to_json(const struct model_config *c, cJSON *root)
+{
+    const struct rotary *r = &c->rotary;
+    bool ok = config_add_real(root, "rope_theta", r->theta);
+    if (r->turned && !LATENT(c)) ok = cJSON_AddNumberToObject(root, "partial_rotary_factor", part_of(c)) && ok;
+    if (r->scaling == SCALING_NONE && !c->sinks) return ok;            /* a GPT-OSS would have YaRN then */
+    const bool yarn = r->scaling == SCALING_YARN, turns = yarn || r->scaling == SCALING_LLAMA3;
+    cJSON *object = cJSON_AddObjectToObject(root, "rope_scaling");
+    if (r->scaling == SCALING_LONG) return object && add_long(c, root, object) && ok;
+    const char *key = turns || c->sinks || c->local_theta > 0 ? "rope_type" : "type";
+    ok = object && cJSON_AddStringToObject(object, key, name_of(r->scaling)) && ok;
+    if (r->scaling == SCALING_NONE) return ok;
+    ok = config_add_real(object, "factor", r->factor) && ok;
+    if (!turns) return ok;
+    if (r->all_dim > 0) ok = config_add_real(object, "mscale_all_dim", r->all_dim) && ok;
+    if (yarn) ok = config_add_real(object, "attention_factor", r->enlarged)
+                   && cJSON_AddBoolToObject(object, "truncate", !r->between_pairs) && ok;
+    return config_add_real(object, yarn ? "beta_slow" : "low_freq_factor", r->low_frequency)
+           && config_add_real(object, yarn ? "beta_fast" : "high_freq_factor", r->high_frequency)
+           && cJSON_AddNumberToObject(object, "original_max_position_embeddings", (double)r->original_positions) && ok;
+}
