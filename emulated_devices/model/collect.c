@@ -15,14 +15,16 @@ static enum error_code find_place(const struct trainer *t, int rank, int index, 
                                   struct error *err)
 {
     const struct plan *plan = &t->plan;
-    const struct parameter sought = plan_piece(plan, rank, index, &t->spec[index], tile);
+    const struct param_spec of_sought = trainer_spec(t, index);
+    const struct parameter sought = plan_piece(plan, rank, index, &of_sought, tile);
     const int n = model_param_count(&plan->model), unit = data_unit_of(&plan->model, &plan->data, &sought);
     int count = 0;
     at->all = calloc((size_t)n, sizeof *at->all);
-    if (at->all == NULL) return fail(err, ERR_MEMORY, "no memory to find %s in its unit", t->spec[index].name);
+    if (at->all == NULL) return fail(err, ERR_MEMORY, "no memory to find %s in its unit", of_sought.name);
     for (int i = 0; i < n; i++) {
-        at->all[count] = plan_piece(plan, rank, i, &t->spec[i], tile);
-        if (!plan_has_expert(plan, rank, &t->spec[i])) continue;
+        const struct param_spec spec = trainer_spec(t, i);
+        at->all[count] = plan_piece(plan, rank, i, &spec, tile);
+        if (!plan_has_expert(plan, rank, &spec)) continue;
         if (data_unit_of(&plan->model, &plan->data, &at->all[count]) != unit) continue;
         if (i == index) at->own = &at->all[count];
         count++;
@@ -122,7 +124,7 @@ static void show(struct trainer *t, struct exchange *x, int index, int tile, enu
 void collect_pieces(struct trainer *t, int index, enum tensor_kind kind, void (*visit)(void *, const struct piece *),
                     void *context)
 {
-    const struct param_spec spec = t->spec[index];
+    const struct param_spec spec = trainer_spec(t, index);
     const struct parameter *own = parameter_find(&t->parameters, index);
     const int tiles = tiles_of(&t->plan.data, &spec);
     if (data_spec(&t->data, &spec, kind).ndim == 0) return;

@@ -55,7 +55,8 @@ static void say_node(struct words *w, const struct model_config *c, const struct
 {
     char name[PARAM_NAME] = "", prefix[32] = "";
     const bool inside = layer >= 0 && layer < c->L;
-    const int weight = program_weight(c, n, layer);
+    const struct layer_names names = program_names(c, layer);
+    const int weight = program_weight(c, n, &names);
     if (inside) snprintf(prefix, sizeof prefix, program_of(c)->block_prefix, layer);
     if (weight >= 0) snprintf(name, sizeof name, "%s", model_param(c, weight).name);
     else snprintf(name, sizeof name, "%s%s", prefix, n->out ? n->out : "");

@@ -35,38 +35,34 @@ const struct node *program_part(const struct program *p, const struct model_conf
     return layer_mlp(c, layer) == c->mlp ? p->block : p->dense_block;
 }
 
-/* The range of a layer's parameters in the model's list; layer -1: the embedding, L: the final norm and the output
- * matrix. */
-static void extent(const struct model_config *c, int layer, int *first, int *end)
+/* Experts' matrices, the last of a block, belong to no node. */
+struct layer_names program_names(const struct model_config *c, int layer)
 {
-    const int L = (int)c->L;
-    *first = layer < 0 ? 0 : layer == L ? param_final_norm(c) : param_of_block(c, layer, LN1_W);
-    *end = layer == L       ? model_param_count(c)
-           : layer + 1 == L ? param_final_norm(c)
-                            : param_of_block(c, layer + 1, LN1_W);
+    struct layer_names names = { .first = param_of_layer(c, layer) };
+    const int end = param_of_layer(c, layer + 1);
+    if (layer >= 0 && layer < c->L)
+        snprintf(names.prefix, sizeof names.prefix, program_of(c)->block_prefix, layer);
+    while (names.count < BLOCK_PARAMS && names.first + names.count < end) {
+        const struct param_spec s = model_param(c, names.first + names.count);
+        if (s.expert >= 0) break;
+        memcpy(names.name[names.count++], s.name, sizeof s.name);
+    }
+    return names;
 }
 
-/* Experts' matrices, the last of a block, belong to no node. */
-static int find(const struct model_config *c, const struct node *n, int layer, const char *suffix)
+static int find(const struct layer_names *names, const struct node *n, const char *suffix)
 {
-    const struct program *program = program_of(c);
-    char prefix[32] = "", name[PARAM_NAME];
-    int first, end;
+    char name[PARAM_NAME];
     if (n->param == NULL) return -1;
-    if (layer >= 0 && layer < c->L) snprintf(prefix, sizeof prefix, program->block_prefix, layer);
-    snprintf(name, sizeof name, "%s%s.%s", prefix, n->param, suffix);
-    extent(c, layer, &first, &end);
-    for (int i = first; i < end; i++) {
-        const struct param_spec s = model_param(c, i);
-        if (strcmp(s.name, name) == 0) return i;
-        if (s.expert >= 0) break;
-    }
+    snprintf(name, sizeof name, "%s%s.%s", names->prefix, n->param, suffix);
+    for (int i = 0; i < names->count; i++)
+        if (strcmp(names->name[i], name) == 0) return names->first + i;
     return -1;
 }
 
-int program_weight(const struct model_config *c, const struct node *n, int layer)
+int program_weight(const struct model_config *c, const struct node *n, const struct layer_names *names)
 {
-    return n->role == ROLE_HEAD && n->param ? param_head(c) : find(c, n, layer, "weight");
+    return n->role == ROLE_HEAD && n->param ? param_head(c) : find(names, n, "weight");
 }
 
-int program_bias(const struct model_config *c, const struct node *n, int layer) { return find(c, n, layer, "bias"); }
+int program_bias(const struct node *n, const struct layer_names *names) { return find(names, n, "bias"); }

@@ -82,9 +82,15 @@ const struct program *program_of(const struct model_config *);
 /** The table of a part: a layer's block, of the kind that this layer has; of -1 the embedding, of L the loss. */
 const struct node *program_part(const struct program *, const struct model_config *, int layer);
 
-/** The index of a node's weight, or bias, in a layer, in the model's list of parameters; -1 if the model has none. */
-int program_weight(const struct model_config *, const struct node *, int layer);
-int program_bias(const struct model_config *, const struct node *, int layer);
+/* The parameters of a layer that nodes name, which are neighbours in the model's list. */
+struct layer_names { int first, count; char prefix[32], name[BLOCK_PARAMS][PARAM_NAME]; };
+
+/** Those of a layer; of -1 of the embedding, of L of the loss. */
+struct layer_names program_names(const struct model_config *, int layer);
+
+/** The index of a node's weight, or bias, in the model's list of parameters; -1 if the model has none. */
+int program_weight(const struct model_config *, const struct node *, const struct layer_names *);
+int program_bias(const struct node *, const struct layer_names *);
 
 /* ---- properties of each operation, for all models: operations.c -------------------------------------------------- */
 

@@ -11,17 +11,18 @@
 
 /* ---- building ---------------------------------------------------------------------------------------------------- */
 
+/* A parameter of which this device has pieces. */
+struct held_parameter { struct param_spec spec; int index, turn, tiles; bool first; };
+
 /* Add this device's pieces of a parameter: one, or one per tile.  A tile is counted whole if any part of it is. */
-static void make_pieces(struct trainer *t, int index, const struct param_spec *s, int tiles)
+static void make_pieces(struct trainer *t, const struct held_parameter *h)
 {
-    bool first;
-    if (!plan_holds(&t->plan, &t->schedule, t->comm->rank, s, &first)) return;
-    for (int tile = 0; tile < tiles; tile++) {
+    for (int tile = 0; tile < h->tiles; tile++) {
         struct parameter *p = &t->parameters.all[t->parameters.count++];
-        *p = plan_piece(&t->plan, t->comm->rank, index, s, tile);
-        p->holders = plan_holders(&t->plan, &t->schedule, s, NULL);
-        const struct tensor_parallel tp = plan_share_of(&t->plan, t->comm->rank, s);
-        p->counted = !first ? 0 : tiles > 1 ? layout_count(&p->layout) : tensor_counted(&tp, s);
+        *p = plan_piece(&t->plan, t->comm->rank, h->index, &h->spec, tile);
+        p->holders = plan_holders(&t->plan, &t->schedule, &h->spec, NULL);
+        const struct tensor_parallel tp = plan_share_of(&t->plan, t->comm->rank, &h->spec);
+        p->counted = !h->first ? 0 : h->tiles > 1 ? layout_count(&p->layout) : tensor_counted(&tp, &h->spec);
     }
 }
 
@@ -33,25 +34,54 @@ static int turn_of(const struct trainer *t, const struct param_spec *s, int tile
     return tiles > 1 || (data_quantises(&t->plan.data) && tensor_copied(&t->tensor, s));
 }
 
+static bool holds(const struct trainer *t, int index, struct held_parameter *h)
+{
+    *h = (struct held_parameter){ .spec = trainer_spec(t, index), .index = index };
+    h->tiles = tiles_of(&t->plan.data, &h->spec), h->turn = turn_of(t, &h->spec, h->tiles);
+    return plan_holds(&t->plan, &t->schedule, t->comm->rank, &h->spec, &h->first);
+}
+
+/* The parameters of a block are all on the same stages, but for experts, which are at its end.
+ * @return how many of a layer's parameters this device has pieces of. */
+static int list_layer(const struct trainer *t, int layer, struct held_parameter *list)
+{
+    const int first = param_of_layer(&t->plan.model, layer), end = param_of_layer(&t->plan.model, layer + 1);
+    const bool block = layer >= 0 && layer < t->plan.model.L;
+    int n = 0;
+    for (int i = first; i < end && !(block && n == 0 && i > first); i++) n += holds(t, i, &list[n]);
+    return n;
+}
+
+/* @return how many, or -1: no memory. */
+static int list_held(const struct trainer *t, struct held_parameter **list)
+{
+    int n = 0, room = 0;
+    *list = NULL;
+    for (int layer = -1; layer <= t->plan.model.L; layer++) {
+        const int more = param_of_layer(&t->plan.model, layer + 1) - param_of_layer(&t->plan.model, layer);
+        if (n + more > room) {
+            struct held_parameter *grown = realloc(*list, sizeof **list * (size_t)(room = 2 * (n + more)));
+            if (grown == NULL) return -1;
+            *list = grown;
+        }
+        n += list_layer(t, layer, *list + n);
+    }
+    return n;
+}
+
 /* In the order of units. */
 static enum error_code make_parameters(struct trainer *t, struct error *err)
 {
-    const int n = model_param_count(&t->plan.model);
-    size_t most = 0;
-    t->spec = calloc((size_t)n, sizeof *t->spec);
-    for (int i = 0; t->spec && i < n; i++) {
-        t->spec[i] = model_param(&t->plan.model, i);
-        most += (size_t)tiles_of(&t->plan.data, &t->spec[i]);
-    }
-    t->parameters.all = calloc(most, sizeof *t->parameters.all);
-    if (t->spec == NULL || t->parameters.all == NULL)
-        return fail(err, ERR_MEMORY, "no memory for lists of %d parameters", n);
-    for (int turn = 0; turn < 3; turn++)
-        for (int i = 0; i < n; i++) {
-            const int tiles = tiles_of(&t->plan.data, &t->spec[i]);
-            if (turn == turn_of(t, &t->spec[i], tiles)) make_pieces(t, i, &t->spec[i], tiles);
-        }
-    return OK;
+    struct held_parameter *list;
+    const int n = list_held(t, &list);
+    size_t pieces = 0;
+    for (int i = 0; i < n; i++) pieces += (size_t)list[i].tiles;
+    t->parameters.all = n < 0 ? NULL : calloc(pieces + 1, sizeof *t->parameters.all);
+    for (int turn = 0; turn < 3 && t->parameters.all; turn++)
+        for (int i = 0; i < n; i++)
+            if (turn == list[i].turn) make_pieces(t, &list[i]);
+    free(list);
+    return t->parameters.all ? OK : fail(err, ERR_MEMORY, "no memory for a list of parameters");
 }
 
 static enum error_code make_expert_groups(struct trainer *t, struct error *err)
@@ -258,7 +288,7 @@ void trainer_close(struct trainer *t)
     routers_close(t);
     free(t->stage), free(t->scratch), free(t->counted), free(t->times);
     data_close(&t->data);
-    free(t->parameters.all), free(t->spec);
+    free(t->parameters.all);
     schedule_free(&t->schedule);
     tensor_close(&t->tensor);
     struct group *const groups[] = {

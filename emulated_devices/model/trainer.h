@@ -36,7 +36,6 @@ struct trainer {
     struct seams seams;
     struct data_parallel data;
     struct parameters parameters;
-    struct param_spec *spec;            /* [model_param_count] of the whole model, also for other devices' pieces */
     struct stage *stage;                /* [chunks] */
     int stages_open;
     struct batch_source source;
@@ -70,6 +69,12 @@ struct step_result {
     int64_t lost_layer, lost_row;       /* of a mixture, the first router whose logits of a row of the batch are not
                                          * finite: 1 + its layer, and the row; 0: there is none */
 };
+
+/** A parameter of the model's list, also one of which this device has no piece. */
+static inline struct param_spec trainer_spec(const struct trainer *t, int index)
+{
+    return model_param(&t->plan.model, index);
+}
 
 /**
  * Create this device's groups, layouts and lists of actions, without weights, gradients and optimizer state.  All

@@ -245,7 +245,7 @@ static enum error_code check_streams(const struct model_config *c, struct error 
 int64_t model_windowed_layers(const struct model_config *c)
 {
     int64_t n = 0;
-    for (int64_t l = 0; l < c->L && l < WINDOW_LAYERS; l++) n += model_window(c, l) > 0;
+    for (int64_t l = 0; c->windows.size > 0 && l < c->L && l < WINDOW_LAYERS; l++) n += model_window(c, l) > 0;
     return n;
 }
 

@@ -367,6 +367,8 @@ struct param_spec model_router_bias(const struct model_config *, int64_t layer);
 /* Indices in that list; -1 if the model has no such parameter. */
 enum { PARAM_WTE = 0 };
 int param_positions(const struct model_config *);
+int param_of_layer(const struct model_config *, int64_t layer);         /* its first; -1: the embedding, L: what comes
+                                                                         * after the last layer, L+1: the end */
 /* UP_W to DOWN_B: of expert 0.  The layer may be the number of a second block. */
 int param_of_block(const struct model_config *, int64_t layer, enum block_param);
 int param_of_expert(const struct model_config *, int64_t layer, int64_t expert, enum block_param);    /* UP_W to

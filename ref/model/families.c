@@ -75,9 +75,9 @@ static bool has_biases_of(const struct model_config *c, const struct family *f)
            && (attention == 0 || attention == OF_ATTENTION);
 }
 
-static bool has_windows_of(const struct model_config *c, const struct family *f)
+/* n: of its layers have windows. */
+static bool has_windows_of(const struct model_config *c, const struct family *f, int64_t n)
 {
-    const int64_t n = model_windowed_layers(c);
     return n == 0 || f->windows == ANY_LAYERS || (f->windows == ALL_LAYERS && n == c->L);
 }
 
@@ -86,14 +86,14 @@ static bool has_own_scores(const struct model_config *c)
     return c->score_width > 0 || c->logit_cap > 0;
 }
 
-static bool is_of(const struct model_config *c, const struct family *f)
+static bool is_of(const struct model_config *c, const struct family *f, int64_t windowed)
 {
     return c->norm == f->norm && c->positions == f->positions && c->mlp == f->mlp && has_biases_of(c, f)
            && c->parallel == f->parallel && c->shortcut == f->shortcut && c->rotary.neighbours == f->neighbours
            && c->head_norms == f->head_norms && c->normed_together == f->normed_together
            && c->norms_at == f->norms_at && LATENT(c) == f->latent
            && (f->grouped || c->K == c->H) && f->streams == (STREAMS(c) > 1)
-           && has_windows_of(c, f) && c->alike == f->alike && c->norms_from_one == f->from_one
+           && has_windows_of(c, f, windowed) && c->alike == f->alike && c->norms_from_one == f->from_one
            && c->scaled_embedding == f->from_one && c->sinks == f->sinks
            && (c->mixture.clamped.limit > 0) == f->sinks
            && (f->scores || !has_own_scores(c))
@@ -103,8 +103,9 @@ static bool is_of(const struct model_config *c, const struct family *f)
 
 enum model_family model_family(const struct model_config *c)
 {
+    const int64_t windowed = model_windowed_layers(c);
     for (int f = FAMILY_NONE + 1; f < FAMILY_COUNT; f++)
-        if (is_of(c, &families[f])) return (enum model_family)f;
+        if (is_of(c, &families[f], windowed)) return (enum model_family)f;
     return FAMILY_NONE;
 }
 

@@ -5,26 +5,34 @@
 
 /* ---- indices in the list ----------------------------------------------------------------------------------------- */
 
-static const struct { enum param_role role; bool bias; } kinds[BLOCK_PARAMS] = {
-    [LN1_W] = { ROLE_NORM, false },          [LN1_B] = { ROLE_NORM, true },
-    [Q_LATENT_W] = { ROLE_LATENT, false },   [Q_NORM_W] = { ROLE_LATENT_NORM, false },
-    [QUERIES_W] = { ROLE_QUERIES, false },   [KV_LATENT_W] = { ROLE_LATENT, false },
-    [KV_NORM_W] = { ROLE_LATENT_NORM, false }, [KEYS_VALUES_W] = { ROLE_KEYS_VALUES, false },
-    [QKV_W] = { ROLE_QKV, false },           [QKV_B] = { ROLE_QKV, true },
-    [HEAD_NORM_W] = { ROLE_HEAD_NORM, false }, [PREFIX] = { ROLE_PREFIX, false },
-    [SINKS] = { ROLE_SINKS, false },
-    [PROJ_W] = { ROLE_ATTENTION_OUT, false }, [PROJ_B] = { ROLE_ATTENTION_OUT, true },
-    [LN2_W] = { ROLE_NORM, false },          [LN2_B] = { ROLE_NORM, true },
-    [AFTER1_W] = { ROLE_NORM, false },       [AFTER2_W] = { ROLE_NORM, false },
-    [DENSE_UP_W] = { ROLE_UP, false },       [DENSE_DOWN_W] = { ROLE_DOWN, false },
-    [SECOND_LN1_W] = { ROLE_NORM, false },   [SECOND_QKV_W] = { ROLE_QKV, false },
-    [SECOND_PROJ_W] = { ROLE_ATTENTION_OUT, false }, [SECOND_LN2_W] = { ROLE_NORM, false },
-    [SECOND_UP_W] = { ROLE_UP, false },      [SECOND_DOWN_W] = { ROLE_DOWN, false },
-    [ROUTER_W] = { ROLE_ROUTER, false },     [ROUTER_B] = { ROLE_ROUTER, true },
-    [SHARED_UP_W] = { ROLE_SHARED_UP, false }, [SHARED_DOWN_W] = { ROLE_SHARED_DOWN, false },
-    [SHARED_GATE_W] = { ROLE_SHARED_GATE, false },
-    [UP_W] = { ROLE_UP, false },             [UP_B] = { ROLE_UP, true },
-    [DOWN_W] = { ROLE_DOWN, false },         [DOWN_B] = { ROLE_DOWN, true },
+/* What a layer must have so that it has a parameter. */
+enum {
+    LATENTS = 1, LATENT_QUERIES = 2, PLAIN_HEADS = 4, SECOND_BLOCK = 8, EXPERTS = 16, SHARED = 32, GATED_SHARED = 64,
+    HEAD_NORMS = 128, STREAM_PREFIX = 256, LOGIT_SINKS = 512, NORMS_BEHIND = 1024, SECOND_NORM = 2048
+};
+
+static const struct { enum param_role role; bool bias; unsigned needs; } kinds[BLOCK_PARAMS] = {
+    [LN1_W] = { ROLE_NORM, false, 0 },                  [LN1_B] = { ROLE_NORM, true, 0 },
+    [Q_LATENT_W] = { ROLE_LATENT, false, LATENT_QUERIES },
+    [Q_NORM_W] = { ROLE_LATENT_NORM, false, LATENT_QUERIES },
+    [QUERIES_W] = { ROLE_QUERIES, false, LATENTS },     [KV_LATENT_W] = { ROLE_LATENT, false, LATENTS },
+    [KV_NORM_W] = { ROLE_LATENT_NORM, false, LATENTS }, [KEYS_VALUES_W] = { ROLE_KEYS_VALUES, false, LATENTS },
+    [QKV_W] = { ROLE_QKV, false, PLAIN_HEADS },         [QKV_B] = { ROLE_QKV, true, 0 },
+    [HEAD_NORM_W] = { ROLE_HEAD_NORM, false, HEAD_NORMS }, [PREFIX] = { ROLE_PREFIX, false, STREAM_PREFIX },
+    [SINKS] = { ROLE_SINKS, false, LOGIT_SINKS },
+    [PROJ_W] = { ROLE_ATTENTION_OUT, false, 0 },        [PROJ_B] = { ROLE_ATTENTION_OUT, true, 0 },
+    [LN2_W] = { ROLE_NORM, false, SECOND_NORM },        [LN2_B] = { ROLE_NORM, true, SECOND_NORM },
+    [AFTER1_W] = { ROLE_NORM, false, NORMS_BEHIND },    [AFTER2_W] = { ROLE_NORM, false, NORMS_BEHIND },
+    [DENSE_UP_W] = { ROLE_UP, false, SECOND_BLOCK },    [DENSE_DOWN_W] = { ROLE_DOWN, false, SECOND_BLOCK },
+    [SECOND_LN1_W] = { ROLE_NORM, false, SECOND_BLOCK }, [SECOND_QKV_W] = { ROLE_QKV, false, SECOND_BLOCK },
+    [SECOND_PROJ_W] = { ROLE_ATTENTION_OUT, false, SECOND_BLOCK },
+    [SECOND_LN2_W] = { ROLE_NORM, false, SECOND_BLOCK },
+    [SECOND_UP_W] = { ROLE_UP, false, SECOND_BLOCK },   [SECOND_DOWN_W] = { ROLE_DOWN, false, SECOND_BLOCK },
+    [ROUTER_W] = { ROLE_ROUTER, false, EXPERTS },       [ROUTER_B] = { ROLE_ROUTER, true, EXPERTS },
+    [SHARED_UP_W] = { ROLE_SHARED_UP, false, SHARED },  [SHARED_DOWN_W] = { ROLE_SHARED_DOWN, false, SHARED },
+    [SHARED_GATE_W] = { ROLE_SHARED_GATE, false, GATED_SHARED },
+    [UP_W] = { ROLE_UP, false, 0 },                     [UP_B] = { ROLE_UP, true, 0 },
+    [DOWN_W] = { ROLE_DOWN, false, 0 },                 [DOWN_B] = { ROLE_DOWN, true, 0 },
 };
 
 /* The parameter of a second block that is p in the first. */
@@ -39,43 +47,41 @@ static enum block_param of_second(enum block_param p)
 
 static bool is_mixture(const struct model_config *c, int64_t layer) { return layer_mlp(c, layer) == MLP_MIXTURE; }
 
-static bool has(const struct model_config *c, int64_t layer, enum block_param p)
+static unsigned layer_has(const struct model_config *c, int64_t layer)
 {
-    const bool shared = c->mixture.shared > 0 && is_mixture(c, layer);
-    if (p == Q_LATENT_W || p == Q_NORM_W) return LATENT(c) && c->latent.q > 0;
-    if (p >= QUERIES_W && p <= KEYS_VALUES_W) return LATENT(c);
-    if (p == QKV_W) return !LATENT(c);
-    if (p >= DENSE_UP_W && p <= SECOND_DOWN_W) return c->shortcut;
-    if (p == ROUTER_W) return is_mixture(c, layer);
-    if (p == ROUTER_B) return is_mixture(c, layer) && model_has_bias(c, ROLE_ROUTER);
-    if (p == SINKS) return c->sinks;
-    if (p == SHARED_UP_W || p == SHARED_DOWN_W) return shared;
-    if (p == SHARED_GATE_W) return shared && c->mixture.shared_gate;
-    if (p == HEAD_NORM_W) return c->head_norms;
-    if (p == PREFIX) return STREAMS(c) > 1;
-    if (p == AFTER1_W || p == AFTER2_W) return c->norms_at == NORMS_AROUND;
-    if (c->parallel && (p == LN2_W || p == LN2_B)) return false;
-    return !kinds[p].bias || model_has_bias(c, kinds[p].role);
+    const bool experts = is_mixture(c, layer), shared = experts && c->mixture.shared > 0;
+    return (LATENT(c) ? LATENTS : PLAIN_HEADS) | (LATENT(c) && c->latent.q > 0 ? LATENT_QUERIES : 0) |
+           (c->shortcut ? SECOND_BLOCK : 0) | (experts ? EXPERTS : 0) | (shared ? SHARED : 0) |
+           (shared && c->mixture.shared_gate ? GATED_SHARED : 0) | (c->head_norms ? HEAD_NORMS : 0) |
+           (STREAMS(c) > 1 ? STREAM_PREFIX : 0) | (c->sinks ? LOGIT_SINKS : 0) |
+           (c->norms_at == NORMS_AROUND ? NORMS_BEHIND : 0) | (c->parallel ? 0 : SECOND_NORM);
 }
 
-/* Number of a layer's parameters before p. */
-static int before(const struct model_config *c, int64_t layer, enum block_param p)
+/* The parameters of a layer, of one expert if it has several: a bit for each. */
+static uint64_t params_of(const struct model_config *c, int64_t layer)
 {
-    int n = 0;
-    for (enum block_param q = 0; q < p; q++) n += has(c, layer, q);
-    return n;
+    const unsigned has = layer_has(c, layer);
+    uint64_t set = 0;
+    for (enum block_param p = 0; p < BLOCK_PARAMS; p++)
+        if (!(kinds[p].needs & ~has) && (!kinds[p].bias || model_has_bias(c, kinds[p].role))) set |= (uint64_t)1 << p;
+    return set;
+}
+
+static bool has(uint64_t set, enum block_param p) { return set >> p & 1; }
+
+/* Number of those before p. */
+static int before(uint64_t set, enum block_param p)
+{
+    return __builtin_popcountll(set & (((uint64_t)1 << p) - 1));
 }
 
 /* The parameters of an expert are neighbours at the end of the block. */
-static int expert_params(const struct model_config *c, int64_t layer)
-{
-    return before(c, layer, BLOCK_PARAMS) - before(c, layer, UP_W);
-}
+static int expert_params(uint64_t set) { return before(set, BLOCK_PARAMS) - before(set, UP_W); }
 
 static int block_params(const struct model_config *c, int64_t layer)
 {
-    const int64_t more = is_mixture(c, layer) ? c->mixture.E - 1 : 0;
-    return before(c, layer, BLOCK_PARAMS) + expert_params(c, layer) * (int)more;
+    const uint64_t set = params_of(c, layer);
+    return before(set, UP_W) + expert_params(set) * (is_mixture(c, layer) ? (int)c->mixture.E : 1);
 }
 
 /* A layer that is dense among those of a mixture, and one that is not; -1: there is none. */
@@ -90,27 +96,42 @@ int param_positions(const struct model_config *c) { return c->positions == POSIT
 
 static int first_block(const struct model_config *c) { return c->positions == POSITIONS_LEARNED ? 2 : 1; }
 
-/* The parameters of the layers before one; of layer L those of all. */
-static int before_layer(const struct model_config *c, int64_t layer)
+/* The parameters of each layer that is dense among those of a mixture, and of each other one. */
+struct block_sizes { int dense, other; };
+
+static struct block_sizes sizes_of_blocks(const struct model_config *c)
 {
-    const int64_t dense = layer_set_count(&c->dense.at, layer), other = layer - dense;
-    return (dense > 0 ? (int)dense * block_params(c, layer_of_kind(c, true)) : 0) +
-           (other > 0 ? (int)other * block_params(c, layer_of_kind(c, false)) : 0);
+    const int64_t dense = layer_of_kind(c, true), other = layer_of_kind(c, false);
+    return (struct block_sizes){ dense < 0 ? 0 : block_params(c, dense), other < 0 ? 0 : block_params(c, other) };
+}
+
+/* The parameters of the layers before one; of layer L those of all. */
+static int before_layer(const struct model_config *c, const struct block_sizes *each, int64_t layer)
+{
+    const int64_t dense = layer_set_count(&c->dense.at, layer);
+    return (int)dense * each->dense + (int)(layer - dense) * each->other;
+}
+
+int param_of_layer(const struct model_config *c, int64_t layer)
+{
+    const struct block_sizes each = sizes_of_blocks(c);
+    return layer < 0 ? 0 : layer > c->L ? model_param_count(c) : first_block(c) + before_layer(c, &each, layer);
 }
 
 int param_of_block(const struct model_config *c, int64_t layer, enum block_param p)
 {
     if (layer > c->L) return param_of_block(c, layer - second_block(c, 0), of_second(p));
-    return has(c, layer, p) ? first_block(c) + before_layer(c, layer) + before(c, layer, p) : -1;
+    const uint64_t set = params_of(c, layer);
+    return has(set, p) ? param_of_layer(c, layer) + before(set, p) : -1;
 }
 
 int param_of_expert(const struct model_config *c, int64_t layer, int64_t expert, enum block_param p)
 {
     const int first = param_of_block(c, layer, p);
-    return first < 0 ? -1 : first + expert_params(c, layer) * (int)expert;
+    return first < 0 ? -1 : first + expert_params(params_of(c, layer)) * (int)expert;
 }
 
-int param_final_norm(const struct model_config *c) { return first_block(c) + before_layer(c, c->L); }
+int param_final_norm(const struct model_config *c) { return param_of_layer(c, c->L); }
 
 enum { OF_MEAN = 4 };
 
@@ -141,11 +162,11 @@ int model_param_count(const struct model_config *c)
 /* The prefix of a block's names. */
 struct prefix { char text[64]; };
 
-static struct prefix block_prefix(const struct model_config *c, int layer, int expert)
+static struct prefix block_prefix(const struct naming *in, int layer, int expert)
 {
     struct prefix p;
-    const int n = snprintf(p.text, sizeof p.text, naming_of(c)->block, layer);
-    if (expert >= 0) snprintf(p.text + n, sizeof p.text - (size_t)n, naming_of(c)->expert, expert);
+    const int n = snprintf(p.text, sizeof p.text, in->block, layer);
+    if (expert >= 0) snprintf(p.text + n, sizeof p.text - (size_t)n, in->expert, expert);
     return p;
 }
 
@@ -157,13 +178,14 @@ static void add_part(struct param_spec *s, const char *in_files, const char *bef
 }
 
 /* An expert's parameter that files stack: of a swiglu's first matrix rows of both halves in turn. */
-static void add_stacked(struct param_spec *s, const struct model_config *c, const char *name, enum block_param p)
+static void add_stacked(struct param_spec *s, const struct model_config *c, const struct naming *in, const char *name,
+                        enum block_param p)
 {
     const int halves = kinds[p].role == ROLE_UP ? 2 : 1;
     char before[PARAM_NAME];
-    snprintf(before, sizeof before, "%s%s", block_prefix(c, s->layer, -1).text, naming_of(c)->stack);
+    snprintf(before, sizeof before, "%s%s", block_prefix(in, s->layer, -1).text, in->stack);
     for (int i = 0; i < halves; i++) {
-        add_part(s, naming_of(c)->in_files, before, name, s->dim[0] / halves);
+        add_part(s, in->in_files, before, name, s->dim[0] / halves);
         s->part[i].items = c->mixture.E, s->part[i].item = s->expert;
         s->part[i].rows_apart = halves, s->part[i].first = i;
     }
@@ -203,9 +225,9 @@ static enum param_role role_in(const struct model_config *c, int layer, enum blo
     return role == ROLE_UP ? ROLE_DENSE_UP : role == ROLE_DOWN ? ROLE_DENSE_DOWN : role;
 }
 
-static const struct names *names_of(const struct model_config *c, int expert, enum block_param p)
+static const struct names *names_of(const struct model_config *c, const struct naming *n, int expert,
+                                    enum block_param p)
 {
-    const struct naming *const n = naming_of(c);
     if (p == QUERIES_W && c->latent.q == 0) return &n->stream_queries;
     if (expert < 0) return &n->of_block[p];
     return p == UP_W ? &n->expert_up : p == UP_B ? &n->expert_up_bias : p == DOWN_W ? &n->expert_down
@@ -243,28 +265,30 @@ static struct param_spec block_param(const struct model_config *c, int layer, in
         [UP_W] = { up, D, std },               [UP_B] = { up, 0, 0 },
         [DOWN_W] = { D, F, into_residual },    [DOWN_B] = { D, 0, 0 },
     };
-    const struct names *n = names_of(c, expert, p);
-    const struct prefix at = block_prefix(c, layer, expert);
+    const struct naming *const in = naming_of(c);
+    const struct names *n = names_of(c, in, expert, p);
+    const struct prefix at = block_prefix(in, layer, expert);
     struct param_spec s = make(at.text, n->whole, role_in(c, layer, p), layer, shape[p].rows, shape[p].cols,
                                shape[p].std);
     s.expert = expert;
     s.mean = (s.role == ROLE_NORM || s.role == ROLE_HEAD_NORM || s.role == ROLE_LATENT_NORM) && !kinds[p].bias
              && !c->norms_from_one;
-    s.file_transposed = naming_of(c)->transposed && s.ndim == 2;
-    if (expert >= 0 && naming_of(c)->stack) return add_stacked(&s, c, n->part[0], p), s;
+    s.file_transposed = in->transposed && s.ndim == 2;
+    if (expert >= 0 && in->stack) return add_stacked(&s, c, in, n->part[0], p), s;
     for (int i = 0; i < PARAM_MOST_PARTS && n->part[i]; i++)
-        add_part(&s, naming_of(c)->in_files, at.text, n->part[i], part_rows(c, layer, p, i));
+        add_part(&s, in->in_files, at.text, n->part[i], part_rows(c, layer, p, i));
     return s;
 }
 
 /* The parameter at this index of a block. */
 static struct param_spec param_in_block(const struct model_config *c, int layer, int place)
 {
-    const int first = before(c, layer, UP_W), each = expert_params(c, layer);
+    const uint64_t set = params_of(c, layer);
+    const int first = before(set, UP_W), each = expert_params(set);
     const bool of_expert = is_mixture(c, layer) && place >= first;
     const int at = of_expert ? first + (place - first) % each : place;
     enum block_param p = 0;
-    while (!has(c, layer, p) || before(c, layer, p) != at) p++;
+    while (!has(set, p) || before(set, p) != at) p++;
     return block_param(c, layer, of_expert ? (place - first) / each : -1, p);
 }
 
@@ -272,7 +296,7 @@ struct param_spec model_router_bias(const struct model_config *c, int64_t layer)
 {
     const struct naming *n = naming_of(c);
     if (!is_mixture(c, layer) || !c->mixture.router.biased || n->router_bias == NULL) return (struct param_spec){ 0 };
-    const struct prefix at = block_prefix(c, (int)layer, -1);
+    const struct prefix at = block_prefix(n, (int)layer, -1);
     struct param_spec s = make(at.text, n->router_bias, ROLE_ROUTER, (int)layer, mixture_columns(&c->mixture), 0, 0);
     add_part(&s, n->in_files, at.text, n->router_bias, s.dim[0]);
     return s;
@@ -304,12 +328,12 @@ static struct param_spec param_outside(const struct model_config *c, int i)
 }
 
 /* The last layer whose parameters begin at this place or before. */
-static int layer_at(const struct model_config *c, int place)
+static int layer_at(const struct model_config *c, const struct block_sizes *each, int place)
 {
     int64_t first = 0, end = c->L;
     while (end - first > 1) {
         const int64_t middle = first + (end - first) / 2;
-        if (before_layer(c, middle) <= place) first = middle;
+        if (before_layer(c, each, middle) <= place) first = middle;
         else end = middle;
     }
     return (int)first;
@@ -339,9 +363,10 @@ static void begin_as_layer(const struct model_config *c, struct param_spec *s)
 
 struct param_spec model_param(const struct model_config *c, int i)
 {
-    const int place = i - first_block(c), layer = layer_at(c, place);
-    struct param_spec s = place >= 0 && i < param_final_norm(c)
-                              ? param_in_block(c, layer, place - before_layer(c, layer)) : param_outside(c, i);
+    const struct block_sizes each = sizes_of_blocks(c);
+    const int place = i - first_block(c), layer = layer_at(c, &each, place);
+    struct param_spec s = place >= 0 && place < before_layer(c, &each, c->L)
+                              ? param_in_block(c, layer, place - before_layer(c, &each, layer)) : param_outside(c, i);
     if (c->initial == INITIAL_LAYERS) begin_as_layer(c, &s);
     if (s.parts > 0) return s;
     const struct param_spec whole = s;

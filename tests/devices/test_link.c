@@ -251,22 +251,34 @@ static void test_refusals(void **state)
     assert_non_null(strstr(err.text, "more than"));
 }
 
+static int weight_of(const struct model_config *c, const struct node *n, int layer)
+{
+    const struct layer_names names = program_names(c, layer);
+    return program_weight(c, n, &names);
+}
+
+static int bias_of(const struct model_config *c, const struct node *n, int layer)
+{
+    const struct layer_names names = program_names(c, layer);
+    return program_bias(n, &names);
+}
+
 static void test_parameters(void **state)
 {
     const struct program *p = program_of(&llama);
     (void)state;
     for (const struct node *n = p->block; n->op != OP_END; n++) {
-        const int i = program_weight(&llama, n, 1);
+        const int i = weight_of(&llama, n, 1);
         assert_true((i >= 0) == (n->param != NULL));
         if (i >= 0) assert_int_equal(model_param(&llama, i).layer, 1);
-        assert_int_equal(program_bias(&llama, n, 1), -1);
+        assert_int_equal(bias_of(&llama, n, 1), -1);
     }
-    assert_int_equal(program_weight(&gpt2, &program_of(&gpt2)->loss[1], 2), PARAM_WTE);      /* tied */
-    assert_int_equal(program_bias(&gpt2, &program_of(&gpt2)->block[1], 0), param_of_block(&gpt2, 0, QKV_B));
-    assert_int_equal(program_weight(&gpt2, &program_of(&gpt2)->embedding[1], -1), param_positions(&gpt2));
+    assert_int_equal(weight_of(&gpt2, &program_of(&gpt2)->loss[1], 2), PARAM_WTE);      /* tied */
+    assert_int_equal(bias_of(&gpt2, &program_of(&gpt2)->block[1], 0), param_of_block(&gpt2, 0, QKV_B));
+    assert_int_equal(weight_of(&gpt2, &program_of(&gpt2)->embedding[1], -1), param_positions(&gpt2));
     /* the output matrix's */
-    assert_int_equal(program_bias(&gptj, &program_of(&gptj)->loss[1], 2), model_param_count(&gptj) - 1);
-    assert_int_equal(program_bias(&gptj, &program_of(&gptj)->block[1], 0), -1);
+    assert_int_equal(bias_of(&gptj, &program_of(&gptj)->loss[1], 2), model_param_count(&gptj) - 1);
+    assert_int_equal(bias_of(&gptj, &program_of(&gptj)->block[1], 0), -1);
 }
 
 /* A mixture on a shortcut sends rows before the first dense blocks, computes before attention, and waits for results

@@ -304,6 +304,28 @@ static void every_parameter_once(void **state)
     assert_true(qkv.dim[0] == 63 && qkv.dim[1] == 21 && up.dim[0] == 37 && up.dim[1] == 21);     /* [out, in] */
 }
 
+/* Of each preset: the list is that of its layers one after another, and who looks for a parameter finds it. */
+static void the_list_is_of_layers(void **state)
+{
+    (void)state;
+    for (const struct model_preset *p = model_presets; p->config.name[0]; p++) {
+        const struct model_config *c = &p->config;
+        const int layers = (int)c->L, step = model_param_count(c) > 2000 ? 97 : 1;
+        assert_int_equal(param_of_layer(c, -1), 0);
+        assert_int_equal(param_of_layer(c, layers), param_final_norm(c));
+        assert_int_equal(param_of_layer(c, layers + 1), model_param_count(c));
+        for (int l = 0; l < layers; l++) assert_int_equal(param_of_layer(c, l), param_of_block(c, l, LN1_W));
+        for (int i = 0; i < model_param_count(c); i += step) {
+            const struct param_spec s = model_param(c, i);
+            if (i < param_of_layer(c, s.layer) || i >= param_of_layer(c, s.layer + 1))
+                fail_msg("%s: parameter %d, %s, is not where those of layer %d are", c->name, i, s.name, s.layer);
+            if (s.expert >= 0 && i != param_of_expert(c, s.layer, s.expert, UP_W) &&
+                i != param_of_expert(c, s.layer, s.expert, DOWN_W) && s.ndim == 2)
+                fail_msg("%s: parameter %d, %s, is no matrix of expert %d", c->name, i, s.name, s.expert);
+        }
+    }
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -316,6 +338,7 @@ int main(void)
         cmocka_unit_test(unknown_presets_are_refused),
         cmocka_unit_test(gpt2_has_124_million_parameters),
         cmocka_unit_test(every_parameter_once),
+        cmocka_unit_test(the_list_is_of_layers),
     };
     return cmocka_run_group_tests(tests, scratch_make, scratch_remove);
 }

@@ -77,7 +77,7 @@ static enum error_code dump_parameters(struct train_dump *d, struct trainer *t, 
     const bool here = t->comm->rank == 0;
     enum error_code e = OK;
     for (int i = 0; i < model_param_count(&t->plan.model) && !e; i++) {
-        const struct param_spec spec = t->spec[i];
+        const struct param_spec spec = trainer_spec(t, i);
         char name[RECORD_NAME];
         struct tensor whole;
         snprintf(name, sizeof name, "%s/%s", folder, spec.name);

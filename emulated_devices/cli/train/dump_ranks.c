@@ -145,7 +145,7 @@ static enum error_code add_kept(struct keeping *k, const struct layout *l, struc
 static enum error_code add_parameter(struct dump_ranks *d, const struct trainer *t, int index, const char *name,
                                      enum tensor_kind kind, double times, struct error *err)
 {
-    const struct param_spec spec = t->spec[index];
+    const struct param_spec spec = trainer_spec(t, index);
     const struct parameter *own = parameter_find(&t->parameters, index);
     struct keeping k = { .dump = d, .name = name, .times = times,
                          .dim = { spec.dim[0], spec.ndim > 1 ? spec.dim[1] : 1 } };
@@ -167,7 +167,7 @@ static enum error_code add_parameters(struct dump_ranks *d, const struct trainer
     char name[RECORD_NAME];
     enum error_code e = OK;
     for (int i = 0; i < model_param_count(&t->plan.model) && !e; i++) {
-        snprintf(name, sizeof name, "%.31s/%s", kind_name, t->spec[i].name);
+        snprintf(name, sizeof name, "%.31s/%s", kind_name, trainer_spec(t, i).name);
         e = add_parameter(d, t, i, name, kind, times, err);
     }
     return e;

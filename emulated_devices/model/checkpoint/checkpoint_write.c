@@ -26,7 +26,7 @@ static enum error_code start_file(struct weights_writer *w, const struct trainer
 static void list_specs(const struct trainer *t, const struct state_tensor *list, int count, struct param_spec *out)
 {
     for (int i = 0; i < model_param_count(&t->plan.model) * count; i++) {
-        const struct param_spec s = t->spec[i / count];
+        const struct param_spec s = trainer_spec(t, i / count);
         out[i] = data_spec(&t->data, &s, list[i % count].kind);
     }
 }
@@ -37,7 +37,7 @@ static enum error_code write_tensors(struct trainer *t, struct weights_writer *w
 {
     for (int i = 0; i < model_param_count(&t->plan.model) * count; i++) {
         const struct state_tensor *of = &list[i % count];
-        const struct param_spec parameter = t->spec[i / count], s = data_spec(&t->data, &parameter, of->kind);
+        const struct param_spec parameter = trainer_spec(t, i / count), s = data_spec(&t->data, &parameter, of->kind);
         if (s.ndim == 0) continue;
         const enum dtype format = data_format(&t->data, of->kind);
         struct tensor whole =

@@ -66,14 +66,14 @@ static enum error_code announce(const struct node_call *c, struct tensor choices
 
 /* ---- the router's choice ----------------------------------------------------------------------------------------- */
 
-/* Count the choices of a biased router's layer. */
+/* Count the choices of a biased router's layer.  On devices without numbers nobody reads them. */
 static void count_choices(const struct node_call *c, struct tensor choices)
 {
-    const struct mixture_config *x = mixture(c);
+    const bool counts = mixture(c)->router.biased && c->stage->device->backend->has_numbers;
     double *count = c->stage->routers.sums + (2 + c->part->layer) * columns(c) + 2;
     struct views v = views_of(c->stage->device);
     const int32_t *expert = view_read(&v, choices).data;
-    for (int64_t i = 0; i < tensor_count(choices) && x->router.biased; i++)
+    for (int64_t i = 0; i < tensor_count(choices) && counts; i++)
         if (expert[i] != CHOICE_NONE) count[expert[i]]++;
     views_end(&v);
 }

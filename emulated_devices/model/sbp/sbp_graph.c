@@ -138,7 +138,8 @@ static void add_slot(struct builder *b, const char *name, struct value *v)
 static void matrix_forward(struct builder *b, struct part_node *n)
 {
     const struct value *x = n->in[0], *y = n->out;
-    const bool biased = program_bias(&b->graph->model, n->is, 0) >= 0;
+    const struct layer_names names = program_names(&b->graph->model, 0);
+    const bool biased = program_bias(n->is, &names) >= 0;
     const int product = biased ? activation(b, y, FREE, "", ".product") : y->tensor;
     n->weight = TENSOR(LETTERS("%s%s", y->letters, x->letters), FREE, "%s.w", y->name);
     OP(&sbp_linear, LETTERS("n%s,%s%s->n%s", x->letters, y->letters, x->letters, y->letters), product, x->tensor,

@@ -42,7 +42,7 @@ static enum error_code hash_one(struct trainer *t, int param, int64_t n, enum te
 {
     const enum dtype format = data_format(&t->data, kind);
     struct tensor whole = tensor_1d(calloc((size_t)n, dtype_size(format)), format, n);
-    enum error_code e = whole.data ? OK : fail(err, ERR_MEMORY, "no memory to collect %s", t->spec[param].name);
+    enum error_code e = whole.data ? OK : fail(err, ERR_MEMORY, "no memory to collect %s", trainer_spec(t, param).name);
     e = comm_agree(t->comm, e, err);
     if (!e) collect_whole(t, param, kind, whole);
     if (!e) *h = hash_bytes(*h, whole.data, tensor_bytes(whole));
@@ -57,7 +57,7 @@ static enum error_code hash_whole(struct trainer *t, uint64_t *h, struct error *
     enum error_code e = OK;
     *h = HASH_START;
     for (int i = 0; i < model_param_count(&t->plan.model) && !e; i++) {
-        const struct param_spec s = t->spec[i];
+        const struct param_spec s = trainer_spec(t, i);
         const int64_t n = s.dim[0] * (s.ndim == 2 ? s.dim[1] : 1);
         e = hash_one(t, i, n, KIND_WEIGHT, h, err);
         if (!e && data_has_masters(&t->data)) e = hash_one(t, i, n, KIND_MASTER, h, err);

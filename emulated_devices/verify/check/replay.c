@@ -177,9 +177,10 @@ static void narrow(struct building *b, const struct node *n)
 
 static enum error_code add_node(struct building *b, const struct node *n, struct error *err)
 {
+    const struct layer_names names = program_names(b->config, b->layer);
     struct single_node node = { .operation = operations[n->op], .in = { -1, -1, -1 }, .layer = b->layer,
-                                .matrices = matrices_of(b, n), .weight = program_weight(b->config, n, b->layer),
-                                .bias = program_bias(b->config, n, b->layer) };
+                                .matrices = matrices_of(b, n), .weight = program_weight(b->config, n, &names),
+                                .bias = program_bias(n, &names) };
     snprintf(node.words, sizeof node.words, operation_info(n->op)->words, n->param ? n->param : n->out ? n->out : "");
     add_mask(b, n, &node);
     for (int k = 0; k < NODE_INPUTS; k++) {

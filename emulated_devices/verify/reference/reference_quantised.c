@@ -11,7 +11,8 @@ static enum error_code take(struct trainer *t, enum tensor_kind kind, int i, str
     const bool here = t->comm->rank == 0;
     *out = like;
     out->data = here ? malloc(tensor_bytes(like) + 1) : NULL;
-    enum error_code e = here && out->data == NULL ? fail(err, ERR_MEMORY, "no memory for %s", t->spec[i].name) : OK;
+    enum error_code e = here && out->data == NULL
+                            ? fail(err, ERR_MEMORY, "no memory for %s", trainer_spec(t, i).name) : OK;
     e = comm_agree(t->comm, e, err);
     if (!e) collect_whole(t, i, kind, *out);
     return e;

@@ -145,7 +145,8 @@ static enum error_code say(const struct trainer *t, const struct box_hash *p, in
                 "step %lld, %s the optimizer: %s %s on device %d (%s) has other bits than its copy on device %d; they "
                 "differ on %s",
                 (long long)(t->step + (when == BEFORE_OPTIMIZER)), when == BEFORE_OPTIMIZER ? "before" : "after", kind,
-                t->spec[p->index].name, other, mesh_describe(&t->plan.mesh, other, device, sizeof device), rank, place);
+                trainer_spec(t, p->index).name, other, mesh_describe(&t->plan.mesh, other, device, sizeof device), rank,
+                place);
 }
 
 /* Compare each box with later ranks' copies of it.  If two devices have parts of a tensor that are cut differently,
@@ -224,7 +225,8 @@ static void compare_piece(void *context, const struct piece *p)
 static enum error_code compare_values(struct trainer *t, int index, int kind, enum replicas_when when,
                                       uint64_t *compared, struct error *err)
 {
-    const struct param_spec spec = data_spec(&t->data, &t->spec[index], kind_of[kind]);
+    const struct param_spec parameter = trainer_spec(t, index),
+                            spec = data_spec(&t->data, &parameter, kind_of[kind]);
     struct whole w = { .own = is_a_replicas_own(t, kind_of[kind], when), .first = -1,
                        .elements = spec.dim[0] * (spec.ndim == 2 ? spec.dim[1] : 1),
                        .size = dtype_size(data_format(&t->data, kind_of[kind])) };
