@@ -65,12 +65,28 @@ static enum error_code open_file(struct tier *t, const char *folder, struct erro
 
 /* ---- the tier ---------------------------------------------------------------------------------------------------- */
 
+/* Homes of a device without numbers are addresses of its own. */
+static bool has_numbers(const struct tier *t) { return t->device->backend->has_numbers; }
+
+static char *host_memory(const struct tier *t)
+{
+    const size_t bytes = (size_t)t->size + 1;
+    return has_numbers(t) ? calloc(1, bytes) : t->device->backend->allocate(t->device, bytes);
+}
+
+static void free_host_memory(const struct tier *t)
+{
+    if (has_numbers(t)) free(t->memory);
+    else if (t->memory) t->device->backend->release(t->device, t->memory, (size_t)t->size + 1);
+}
+
 enum error_code tier_open(struct tier *t, struct device *d, const char *folder, uint64_t bytes, struct error *err)
 {
-    *t = (struct tier){ .device = d, .size = bytes, .file = -1 };
-    if (!folder) t->memory = calloc(1, (size_t)bytes + 1);
-    enum error_code e = folder ? open_file(t, folder, err) : OK;
-    if (!folder && t->memory == NULL)
+    *t = (struct tier){ .device = d, .size = bytes, .file = -1, .drives = folder != NULL };
+    const bool writes = folder != NULL && has_numbers(t);
+    if (!writes) t->memory = host_memory(t);
+    enum error_code e = writes ? open_file(t, folder, err) : OK;
+    if (!writes && t->memory == NULL)
         e = fail(err, ERR_MEMORY, "no memory for a slow tier of %llu bytes", (unsigned long long)bytes);
     if (e) tier_close(t);
     return e;
@@ -84,7 +100,7 @@ void tier_close(struct tier *t)
     if (t->file >= 0) {
         if (t->memory) munmap(t->memory, (size_t)t->size);
         close(t->file);
-    } else free(t->memory);
+    } else free_host_memory(t);
     free(t->cache.block), free(t->first);
     *t = (struct tier){ .file = -1 };
 }
@@ -113,7 +129,7 @@ enum { DECAY_EVERY = 1024 };                             /* requests */
 
 void tier_cache(struct tier *t, uint64_t room)
 {
-    t->cache = (struct cache){ .room = t->file < 0 ? 0 : room, .decay = DECAY, .every = DECAY_EVERY };
+    t->cache = (struct cache){ .room = t->drives ? room : 0, .decay = DECAY, .every = DECAY_EVERY };
 }
 
 static uint64_t place_of(const struct tier *t, struct tensor home) { return (uint64_t)((char *)home.data - t->memory); }
@@ -154,7 +170,7 @@ picoseconds tier_announce(struct tier *t, struct tensor home, picoseconds from)
 {
     const uint64_t first = place_of(t, home), end = first + tensor_bytes(home);
     uint64_t read = 0, written = 0;
-    if (t->file < 0) return from;
+    if (!t->drives) return from;
     for (uint64_t at = first; at < end; ) {
         const struct stretch_of_home s = stretch_at(t, at, end);
         const struct cache_moves m = s.block < 0 ? (struct cache_moves){ 0 } : cache_request(&t->cache, s.block);
@@ -217,7 +233,7 @@ enum error_code tier_write(struct tier *t, struct tensor home, struct tensor fro
     const picoseconds start = *when;
     flight_before_copy(t->device->clock.flight, start, home.data, from.data, bytes);
     *when = clock_copy(&t->device->clock, FLUSH, *when, bytes);
-    const uint64_t leaves = t->file < 0 ? 0 : not_kept(t, home);
+    const uint64_t leaves = t->drives ? not_kept(t, home) : 0;
     if (leaves > 0) *when = drive(t, "write", leaves, *when);
     const enum error_code e = move(t, true, home, from.data, err);
     if (!e)

@@ -10,6 +10,9 @@
  * The host may keep blocks of a file in its memory (cache.h): reading these does not use the drive.  Only time and
  * counts differ: what a home contains is always what was written last.
  *
+ * A device without numbers has addresses for homes, and neither memory nor a file: what a plan offloads need not fit
+ * into this machine.
+ *
  * A file is removed as soon as it is open, so nothing of it remains after any end of the program.
  */
 #ifndef ORRERY_TIER_H
@@ -32,7 +35,8 @@ struct tier {
     struct device *device;
     char *memory;                       /* the host's, or the file's mapped; NULL: there is no tier */
     uint64_t size, placed;              /* bytes; taken by homes */
-    int file;                           /* -1: the host's memory */
+    bool drives;                        /* it is a file: what leaves the host's memory passes the drive */
+    int file;                           /* -1: the host's memory, or a device without numbers, which writes none */
     struct tier_traffic traffic;        /* so far, between device and host */
     struct tier_traffic drive;          /* so far, between host and drive */
     struct cache cache;

@@ -77,6 +77,14 @@ test_what_does_not_fit() {
     run plan --dp 2 --memory 1M; expect_status 3; expect_error '--memory 1M: device [01] .dp=[01]. needs [0-9.]+M, [0-9.]+M more$'
 }
 
+# What is offloaded takes no memory of this machine, nor of its disk: 0.8 TB here.  And a mixture of 45000 parameters on 64 devices.
+test_offloaded() {
+    local large='plan --model llama3-70b --dtype bf16 --dp 2 --seq 512 --memory 10T --offload-slice 1000000000'
+    run $large --offload optimizer;                    expect_status 0; expect_out '^folded  dp 2 -> 1'
+    run $large --offload optimizer --offload-to .;     expect_status 0; expect_out '^folded  dp 2 -> 1'
+    run plan --model deepseek-v3 --dtype bf16 --pp 8 --dp 8 --ep 8 --batch 8 --seq 16 --memory 1T; expect_status 0; expect_out ': 64 of 64 devices ran'
+}
+
 # Links that devices share: a second line and its number; a run of a card that nobody notices.
 test_shared_links() {
     run plan --dp 8 --tp 1 --zero 3 --cluster tpu-v4 --json -;      expect_status 0
@@ -145,4 +153,4 @@ test_refusals() {
 
 every=(test_as_many_runs)
 [ "$TIER" = verify ] || every=()
-run_tests test_as_a_run test_where_time_goes test_many_devices test_what_does_not_fit test_shared_links test_hindered test_overlap test_refusals "${every[@]}"
+run_tests test_as_a_run test_where_time_goes test_many_devices test_what_does_not_fit test_offloaded test_shared_links test_hindered test_overlap test_refusals "${every[@]}"

@@ -158,11 +158,21 @@ picoseconds step_path(const struct folding *f, struct events *const *events, pat
 
 /* ---- shares ------------------------------------------------------------------------------------------------------ */
 
-/* The messages that another stream was busy with before this place of its list; -1: it is an engine, or had none. */
-static int traffic_before(const struct event_list *l, uint32_t place)
+/* Of the first `seen` events of a list: the label of the last message, and how many events end with it. */
+struct last_message { uint32_t seen, events; int label; };
+
+static bool is_message(const struct event *v) { return v->kind == EVENT_RECEIVE || v->kind == EVENT_SEND; }
+
+/* The messages that another stream was busy with before this place of its list; -1: it is an engine, or had none.
+ * Places that are asked for mostly ascend, so each event is looked at once. */
+static int traffic_before(const struct event_list *l, struct last_message *last, uint32_t place)
 {
+    for (; last->seen < place; last->seen++)
+        if (is_message(&l->event[last->seen])) last->events = last->seen + 1, last->label = l->event[last->seen].label;
+    if (last->events == 0) return -1;
+    if (last->events <= place) return last->label;
     while (place-- > 0)
-        if (l->event[place].kind == EVENT_RECEIVE || l->event[place].kind == EVENT_SEND) return l->event[place].label;
+        if (is_message(&l->event[place])) return l->event[place].label;
     return -1;
 }
 
@@ -190,13 +200,14 @@ static picoseconds work_beside(const struct event_list *l, uint32_t *at, picosec
     return sum;
 }
 
-static void add_wait(struct step_share *s, const struct events *e, uint32_t i, picoseconds took)
+static void add_wait(struct step_share *s, const struct events *e, struct last_message *last, uint32_t i,
+                     picoseconds took)
 {
     const struct event *v = &e->of[COMPUTE].event[i];
     int traffic = -1;
     if (v->kind == EVENT_RECEIVE) traffic = v->label;
     if (v->kind == EVENT_SENT) traffic = label_of_sent(&e->of[COMPUTE], i);
-    if (v->kind == EVENT_AFTER) traffic = traffic_before(&e->of[v->other], v->place);
+    if (v->kind == EVENT_AFTER) traffic = traffic_before(&e->of[v->other], &last[v->other], v->place);
     if (traffic >= 0 && traffic < TRAFFIC_KIND_COUNT) s->waiting[traffic] += took;
     else s->engines += took;
 }
@@ -205,6 +216,7 @@ struct step_share step_share(const struct events *e, picoseconds end)
 {
     const struct event_list *l = &e->of[COMPUTE];
     struct step_share s = { 0 };
+    struct last_message last[EVENT_ACTORS] = { { 0 } };
     picoseconds now = 0;
     uint32_t beside = 0;
     for (uint32_t i = 0; i < l->count; i++) {
@@ -213,7 +225,7 @@ struct step_share step_share(const struct events *e, picoseconds end)
         const picoseconds filled = v->kind == EVENT_WORK ? 0 : work_beside(&e->of[BESIDE], &beside, now, v->at);
         s.computing += filled;
         if (v->kind == EVENT_WORK) s.computing += v->takes, s.engines += took - v->takes;
-        else if (took > filled) add_wait(&s, e, i, took - filled);
+        else if (took > filled) add_wait(&s, e, last, i, took - filled);
         now = v->at;
     }
     s.ended = end - now;
