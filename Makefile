@@ -5,8 +5,11 @@
 
 SHELL    := /bin/bash
 CC       ?= cc
-MPICC    := $(or $(shell command -v mpicc.mpich),mpicc)
-MPIEXEC  := $(or $(shell command -v mpiexec.mpich),mpiexec)
+# MPICH, unless it is Ubuntu 24.04's: it waits for PMIx, which its mpiexec does not speak, so each process is a job of its own.
+LIBMPICH := $(firstword $(wildcard /usr/lib/*/libmpich.so.12))
+MPI      := $(if $(and $(LIBMPICH),$(shell ldd $(LIBMPICH) | grep libpmix)),openmpi,mpich)
+MPICC    := $(or $(shell command -v mpicc.$(MPI)),mpicc)
+MPIEXEC  := $(or $(shell command -v mpiexec.$(MPI)),mpiexec)
 PREFIX   ?= /usr/local
 PYTHON   ?= python3
 MAKEFLAGS += --no-builtin-rules

@@ -7,7 +7,12 @@ blas_inc=$(ls -d /usr/include/*/openblas-openmp 2>/dev/null | head -n 1 || true)
 
 missing=()
 command -v cc >/dev/null || missing+=(gcc libc6-dev)
-command -v mpicc.mpich >/dev/null || command -v mpicc >/dev/null || missing+=(mpich libmpich-dev)
+# Ubuntu 24.04's MPICH starts each process as a job of its own: https://bugs.launchpad.net/ubuntu/+source/mpich/+bug/2072338
+if grep -qs '^VERSION_ID="24.04"' "${OS_RELEASE:-/etc/os-release}"; then
+    command -v mpicc.openmpi >/dev/null || missing+=(openmpi-bin libopenmpi-dev)
+else
+    command -v mpicc.mpich >/dev/null || command -v mpicc >/dev/null || missing+=(mpich libmpich-dev)
+fi
 if command -v cc >/dev/null; then
     have_header openblas_config.h "${blas_inc:+-I$blas_inc}" || missing+=(libopenblas-openmp-dev)     # cblas.h others have, too
     have_header cjson/cJSON.h || missing+=(libcjson-dev)
