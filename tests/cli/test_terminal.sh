@@ -76,6 +76,7 @@ test_every_command_fits() {
         [ "$TIER" = verify ] || case $topic in schedule) ;; *) [[ $topic < d ]] || break ;; esac
     done
     on_terminal 80 show allreduce ring --devices 12; expect_status 0; expect_columns 80
+    on_terminal 80 show schedule zb-v --pp 4 --micro 8; expect_status 0; expect_columns 80; expect_out '^ *lower case: odd chunks'
     cd "$top"                           # its texts to train on, and what was published
     for topic in $(topics_of bench); do
         [[ $slow == *" $topic "* && $TIER != verify ]] && continue
@@ -130,6 +131,8 @@ test_progress() {
     run "${asked[@]}";                              expect_silent
     make_text
     on_terminal 80 train --model tiny --data "$text" --steps 40 --batch 2 --seq 8; expect_status 0; expect_columns 80
+    on_terminal 80 train --model tiny --data "$text" --steps 101 --batch 2 --seq 8 --dp 2 --data-parallel diloco --local-steps 20 --optimizer adamw
+    expect_status 0; expect_columns 80
     printf 'set:\n  model: tiny\n  data: "%s"\n  steps: 1\n  batch: 2\ngrid:\n  lr: [1e-3, 2e-3]\n' "$text" >grid.yaml
     on_terminal 80 sweep grid.yaml --out S;         expect_status 0; expect_columns 80; expect_out '^run 002 of 2(, [0-9]+ (s|min|h) left)?$'
     run sweep grid.yaml --out S;                    expect_status 0; expect_no_out 'left'

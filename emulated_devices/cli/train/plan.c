@@ -166,7 +166,7 @@ static void report_folding(const struct train_record *r)
     const struct dry_run *f = &r->folded;
     char text[80];
     if (r->options->plan.mesh.devices == 1) return;
-    fprintf(r->out, "folded  %s: %d of %d devices ran%s%s%s\n",
+    say(r->out, 8, "folded  %s: %d of %d devices ran%s%s%s",
             folding_describe(&f->folding, text, sizeof text), f->crew.lives, r->options->plan.mesh.devices,
             f->why[0] ? " (" : "", f->why, f->why[0] ? ")" : "");
 }

@@ -121,7 +121,7 @@ void report_step(const struct train_record *r, int64_t i)
             (long long)(r->first_step + last + 1), bar, r->step[i].loss);
     if (!p->optimizer->infers)
         fprintf(r->out, "%s %7.4f  ", slope ? "slope" : "norm", slope ? r->step[i].slope : r->step[i].norm);
-    fprintf(r->out, "%8.0f tokens/s", tokens);
+    fprintf(r->out, "%6.0f tokens/s", tokens);
     if (r->step[i].skipped) fprintf(r->out, "  skipped: overflow at loss scale %g", r->step[i].loss_scale);
     if (!live || stays) fprintf(r->out, "\n");
     fflush(r->out);

@@ -85,13 +85,14 @@ static void report_rounds(const struct train_record *r)
     const int64_t done = r->first_step + r->steps;
     const int replicas = plan_replicas(p);
     if (o.every == 0) return;
-    fprintf(r->out, "rounds  %d replica%s, %lld outer step%s, one every %lld steps", replicas, plural(replicas),
-            (long long)outer_steps(&o, r->first_step, done), plural(outer_steps(&o, r->first_step, done)),
-            (long long)o.every);
-    if (done % o.every == 0) fprintf(r->out, "; the last one after the last step\n");
-    else
-        fprintf(r->out, "; the saved model is that of step %lld; only --resume continues from the steps after it\n",
-                (long long)(done - done % o.every));
+    char last[120] = "the last one after the last step";
+    if (done % o.every != 0)
+        snprintf(last, sizeof last,
+                 "the saved model is that of step %lld; only --resume continues from the steps after it",
+                 (long long)(done - done % o.every));
+    say(r->out, 8, "rounds  %d replica%s, %lld outer step%s, one every %lld steps; %s", replicas, plural(replicas),
+        (long long)outer_steps(&o, r->first_step, done), plural(outer_steps(&o, r->first_step, done)),
+        (long long)o.every, last);
 }
 
 /* The result of --paranoid. */

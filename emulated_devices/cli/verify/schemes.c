@@ -2,10 +2,11 @@
  * prints. */
 #include "emulated_devices/cli/verify/verify.h"
 #include "emulated_devices/verify/cases/cases.h"
+#include "ref/io/terminal.h"
 #include <stdio.h>
 #include <string.h>
 
-enum { COLUMNS = 100, WITH_INDENT = 6 };
+enum { WITH_INDENT = 6 };
 
 struct ratio_text { char text[16]; };
 
@@ -37,7 +38,7 @@ static void print_case(const struct cases *c, const struct choice *x, const stru
                             ratio(comparison_ratio(&r->comparison)).text,
                             r->traffic.code ? "other" : "==", r->memory.code ? "other" : "==", bits_word(o),
                             o->verdict.code ? "FAILED" : "ok");
-    if (with[0] && used + 2 + (int)strlen(with) <= COLUMNS) printf("  %s\n", with);
+    if (with[0] && used + 2 + (int)strlen(with) <= picture_columns(stdout)) printf("  %s\n", with);
     else if (with[0]) printf("\n%*s", WITH_INDENT, ""), print_wrapped(stdout, WITH_INDENT, with);
     else printf("\n");
     if (o->verdict.code) printf("%*s%s\n", WITH_INDENT, "", o->verdict.text);
