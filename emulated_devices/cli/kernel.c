@@ -17,10 +17,11 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
+#include <sys/resource.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
-enum { ROW_SECONDS = 60, LINES_MOST = 3 };
+enum { LINES_MOST = 3, WAITS = 10 };    /* WAITS: seconds on the clock for each of processor time */
 
 /* Functions of kernels.h that serve operations of other names; the others are called cuda_OPERATION. */
 static const struct { const char *function, *operations; } serves[] = {
@@ -45,7 +46,7 @@ struct built {
 /* Between the child, which runs the kernels, and this process. */
 struct shared { int row, rows, wrong, faults; };
 
-struct kernel_options { const char *file, *only; bool check, count; };
+struct kernel_options { const char *file, *only; bool check, count; int limit; };
 
 /* ---- what the file has ------------------------------------------------------------------------------------------- */
 
@@ -156,13 +157,28 @@ static int say_reports(const struct built *b, int from)
     return end;
 }
 
-static enum error_code run_row(const struct built *b, int row, struct shared *s, struct error *err)
+/* The time of all threads, so that a busy machine stops no kernel that is right; and a far longer one on the clock, for
+ * one that waits. */
+static void limit_row(int seconds)
+{
+    struct rusage used;
+    struct rlimit most;
+    getrusage(RUSAGE_SELF, &used);
+    getrlimit(RLIMIT_CPU, &most);
+    const rlim_t now = (rlim_t)(used.ru_utime.tv_sec + used.ru_stime.tv_sec) + 1;      /* whole seconds are counted */
+    most.rlim_cur = now + (rlim_t)seconds < most.rlim_max ? now + (rlim_t)seconds : most.rlim_max;
+    setrlimit(RLIMIT_CPU, &most);
+    setrlimit(RLIMIT_CORE, &(struct rlimit){ 0, 0 });
+    alarm((unsigned)(WAITS * seconds));
+}
+
+static enum error_code run_row(const struct built *b, int row, int limit, struct shared *s, struct error *err)
 {
     struct conforms c;
     struct about about = { 0 };
     const int before = b->reports();
     s->row = row;
-    alarm(ROW_SECONDS);
+    limit_row(limit);
     const enum error_code e = conformance_try(&c, b->backend, row, CONFORMANCE_SIZES, say_line, &about, err);
     alarm(0);
     if (e) return e;
@@ -180,7 +196,7 @@ static enum error_code run_rows(const struct built *b, const struct kernel_optio
     enum error_code e = OK;
     printf("  %-48s %9s  %8s\n", "operation", "", "of bound");
     for (int row = 0; row < conformance_rows() && !e; row++)
-        if (is_asked(b, o, row)) e = run_row(b, row, s, err);
+        if (is_asked(b, o, row)) e = run_row(b, row, o->limit, s, err);
     const int before = b->reports();
     if (!e) b->look_for_leaks();
     s->faults += say_reports(b, before) - before;
@@ -188,11 +204,14 @@ static enum error_code run_rows(const struct built *b, const struct kernel_optio
     return e;
 }
 
-static enum error_code verdict(int how, const struct shared *s, struct error *err)
+static enum error_code verdict(int how, int limit, const struct shared *s, struct error *err)
 {
     const char *row = s->row >= 0 ? conformance_row(s->row) : "it";
+    if (WIFSIGNALED(how) && WTERMSIG(how) == SIGXCPU)
+        return fail(err, ERR_CHECK, "%s: has not ended in %d s of processor time (--limit)", row, limit);
     if (WIFSIGNALED(how) && WTERMSIG(how) == SIGALRM)
-        return fail(err, ERR_CHECK, "%s: has not ended in %d s", row, ROW_SECONDS);
+        return fail(err, ERR_CHECK, "%s: has not ended in %d s, though it did not compute for %d s (--limit)", row,
+                    WAITS * limit, limit);
     if (WIFSIGNALED(how)) return fail(err, ERR_CHECK, "%s: ends with signal %d", row, WTERMSIG(how));
     if (WEXITSTATUS(how) == 3) return fail(err, ERR_CHECK, "%s: no thread can go on", row);
     if (WEXITSTATUS(how) != 0) return fail(err, ERR_DEVICE, "%s: cannot be run", row);
@@ -216,7 +235,7 @@ static enum error_code check(const struct built *b, const struct kernel_options 
         _exit(e != OK);
     }
     while (child > 0 && waitpid(child, &how, 0) < 0 && errno == EINTR) continue;
-    const enum error_code e = child < 0 ? fail(err, ERR_MEMORY, "%s", strerror(errno)) : verdict(how, s, err);
+    const enum error_code e = child < 0 ? fail(err, ERR_MEMORY, "%s", strerror(errno)) : verdict(how, o->limit, s, err);
     if (!e) say_verdict(stdout, GOOD_NEWS, "OK: within the bounds of fp64, and nothing that the judge sees");
     munmap(s, sizeof *s);
     return e;
@@ -237,7 +256,7 @@ static enum error_code list_operations(const struct built *b, const struct kerne
 
 enum error_code command_kernel(int argc, char **argv, int *status, struct error *err)
 {
-    struct kernel_options o = { 0 };
+    struct kernel_options o = { .limit = 60 };
     struct built b = { 0 };
     bool help;
     (void)status;
@@ -247,6 +266,8 @@ enum error_code command_kernel(int argc, char **argv, int *status, struct error 
         { "--only", "WORD", OPTION_STRING, &o.only, .help = "operations with this word in their names" },
         { "--count", NULL, OPTION_SWITCH, &o.count,
           .help = "also print sectors and bank conflicts of each line, as ORRERY_JUDGE_COUNT=1" },
+        { "--limit", "SECONDS", OPTION_INT, &o.limit, .min = 1, .max = 1e6,
+          .help = "processor time of an operation; on the clock it has ten times as long" },
         { 0 }
     };
     enum error_code e = parse_command(

@@ -51,4 +51,26 @@ run 3 "$place/rmsnorm.cu" --check --only rmsnorm_forward
 says 'rmsnorm_forward: ends with signal '
 end
 
+# once STATEMENT: rmsnorm.cu, with this in its forward kernel at the first use of it.
+once() { sed "s|const W x = widen(X\[r \* D + d\]);|& static bool begun; if (!begun) { begun = true; $1 }|; 1i #include <unistd.h>" $kernels/rmsnorm.cu >"$place/rmsnorm.cu"; }
+
+begin one_that_computes_for_ever_is_named
+once 'for (volatile int more = 1; more;) { }'
+run 3 "$place/rmsnorm.cu" --check --only rmsnorm_forward --limit 2
+says 'rmsnorm_forward: has not ended in 2 s of processor time \(--limit\)$'
+end
+
+begin one_that_waits_for_ever_is_named
+once 'for (;;) sleep(1);'
+run 3 "$place/rmsnorm.cu" --check --only rmsnorm_forward --limit 1
+says 'rmsnorm_forward: has not ended in 10 s, though it did not compute for 1 s \(--limit\)$'
+end
+
+# As on a machine that is busy with other things.
+begin a_right_one_may_take_longer_than_it_computes
+once 'sleep(4);'
+run 0 "$place/rmsnorm.cu" --check --only 'rmsnorm_forward,' --limit 3
+says '^OK: '
+end
+
 [ $failed -eq 0 ]
