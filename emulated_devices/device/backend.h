@@ -59,8 +59,10 @@ enum { PRODUCTS_MOST = 64 };            /* of one list */
       reduction_apply(how, t, OUT(tensor_1d(into, t, n)).data, IN(tensor_1d(UNCONST(from), t, n)).data, n))            \
     X(divide, (enum dtype t, void *x, int64_t n, int by), (t, x, n, by),                                               \
       reduction_divide(t, OUT(tensor_1d(x, t, n)).data, n, by))                                                        \
-    /* exact_sum.h: the sum is the host's; it has no rounding, and tells of infinities and NaNs */                     \
-    X(add_squares, (struct exact_sum *sum, T x), (sum, x), exact_add_squares(sum, IN(x)))                              \
+    /* exact_sum.h, of all tensors of a list.  The sum is the host's, which waits for it; it has no rounding, and      \
+     * tells of infinities and NaNs */                                                                                 \
+    X(add_squares, (struct exact_sum *sum, const T *list, int count), (sum, list, count),                              \
+      squares_of_each(seen.device, sum, list, count))                                                                  \
     /* block_quantise.h */                                                                                             \
     X(quantise, (void *code, T x, struct block_format f), (code, x, f),                                                \
       block_quantise(OUT(codes(code, x, f)).data, IN(x), f))                                                           \

@@ -58,6 +58,15 @@ static void one_by_one(struct device *d, enum product_pass pass, const struct de
     backend_end(d);
 }
 
+static void squares_of_each(struct device *d, struct exact_sum *sum, const struct tensor *list, int count)
+{
+    for (int i = 0; i < count; i++) {
+        struct views seen = views_of(d);
+        exact_add_squares(sum, view_read(&seen, list[i]));
+        views_end(&seen);
+    }
+}
+
 static struct tensor codes(void *code, struct tensor x, struct block_format f)
 {
     return tensor_1d(code, U8, block_quantised_bytes(f, tensor_count(x)));

@@ -185,6 +185,11 @@ static void products_it(struct tensor Y, struct tensor X, struct tensor W, struc
         if (tensor_rows(p[i].Y) > 0) ops->linear_backward_weight(p[i].W, tensor_none, p[i].Y, p[i].X);
 }
 
+static void squares_of(const struct tensor *list, int count)
+{
+    for (int i = 0; i < count; i++) exact_add_squares(&sum, list[i]);
+}
+
 /* X(entry, formats of its operands t, its call on them, the one-device call): o: the device's format; w: the masters';
  * c: room for codes, or codes.  Those of matrices take all elements. */
 #define OPERATIONS(X)                                                                                                  \
@@ -194,7 +199,7 @@ static void products_it(struct tensor Y, struct tensor X, struct tensor W, struc
       reduction_apply(SUM, t[0].dtype, t[0].data, t[1].data, COUNT(t[0])))                                             \
     X(divide, "o", device_divide(d, t[0].dtype, t[0].data, COUNT(t[0]), 3),                                            \
       reduction_divide(t[0].dtype, t[0].data, COUNT(t[0]), 3))                                                         \
-    X(add_squares, "o", device_add_squares(d, &sum, t[0]), exact_add_squares(&sum, t[0]))                              \
+    X(add_squares, "oo", device_add_squares(d, &sum, t, 2), squares_of(t, 2))                                          \
     X(quantise, "co", device_quantise(d, t[0].data, t[1], blocks), block_quantise(t[0].data, t[1], blocks))            \
     X(dequantise, "oc", device_dequantise(d, t[0], t[1].data, blocks), block_dequantise(t[0], t[1].data, blocks))      \
     X(draw, "o", device_draw(d, t[0], drawn(), 7), whole_weights(t[0], drawn(), 7))                                    \

@@ -103,7 +103,7 @@ static void host_gives_back(struct device *d, const void *view)
     X(reduce, (enum reduction how, enum dtype t, void *into, const void *from, int64_t n), (how, t, into, from, n),    \
       into)                                                                                                            \
     X(divide, (enum dtype t, void *x, int64_t n, int by), (t, x, n, by), x)                                            \
-    X(add_squares, (struct exact_sum *sum, T x), (sum, x), x.data)                                                     \
+    X(add_squares, (struct exact_sum *sum, const T *list, int count), (sum, list, count), list->data)                  \
     X(quantise, (void *code, T x, struct block_format f), (code, x, f), code)                                          \
     X(dequantise, (T y, const void *code, struct block_format f), (y, code, f), y.data)                                \
     X(draw, (T w, struct drawn which, uint64_t seed), (w, which, seed), w.data)                                        \

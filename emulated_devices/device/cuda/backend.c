@@ -82,21 +82,25 @@ static void divide(struct device *d, enum dtype t, void *x, int64_t n, int by)
     must(cudaGetLastError(), "divide");
 }
 
-/* In whole numbers, so that its order does not matter.  What is not finite, and fp64, the host adds. */
-static void add_squares(struct device *d, struct exact_sum *sum, T x)
+static bool has_bins(T x) { return number(x.dtype) && x.dtype != F64 && on_gpu(x.data); }
+
+/* In whole numbers, so that their order does not matter: all tensors add to the same ones, and the host waits once.
+ * What is not finite, and fp64, it adds itself. */
+static void add_squares(struct device *d, struct exact_sum *sum, const T *list, int count)
 {
-    unsigned long long *there, here[2 * EXACT_BINS];
+    unsigned long long *there = scratch(2 * EXACT_BINS * sizeof *there), here[2 * EXACT_BINS];
     uint64_t bins[2 * EXACT_BINS];
-    if (tensor_count(x) == 0) return;
-    if (!number(x.dtype) || x.dtype == F64 || !on_gpu(x.data)) return generic_add_squares(d, sum, x);
-    there = scratch(sizeof here);
     must(cudaMemset(there, 0, sizeof here), "squares");
-    cuda_exact_squares(x.dtype, there, x.data, tensor_count(x));
+    for (int i = 0; i < count; i++)
+        if (tensor_count(list[i]) > 0 && has_bins(list[i]))
+            cuda_exact_squares(list[i].dtype, there, list[i].data, tensor_count(list[i]));
     must(cudaGetLastError(), "squares");
     must(cudaMemcpy(here, there, sizeof here, cudaMemcpyDeviceToHost), "squares");
-    if (here[EXACT_BINS - 1] > 0 || here[2 * EXACT_BINS - 1] > 0) return generic_add_squares(d, sum, x);
+    const bool finite = here[EXACT_BINS - 1] == 0 && here[2 * EXACT_BINS - 1] == 0;
+    for (int i = 0; i < count; i++)
+        if (tensor_count(list[i]) > 0 && !(finite && has_bins(list[i]))) generic_add_squares(d, sum, &list[i], 1);
     for (int i = 0; i < 2 * EXACT_BINS; i++) bins[i] = here[i];
-    exact_add_bins(sum, bins, bins + EXACT_BINS);
+    if (finite) exact_add_bins(sum, bins, bins + EXACT_BINS);
 }
 
 static void optimizer_steps(struct device *d, const struct optimizer *o, T w, T g, const T *state, struct step s)

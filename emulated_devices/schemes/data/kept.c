@@ -76,14 +76,31 @@ enum dtype data_format(const struct data_parallel *dp, enum tensor_kind kind)
 
 /* ---- the norm ---------------------------------------------------------------------------------------------------- */
 
-struct norm { struct data_parallel *dp; struct tensor g; int64_t first; struct exact_sum *sum; };
+/* Portions of gradients are listed, and then squared together: a device that computes beside the host is waited for
+ * once. */
+enum { LISTED_MOST = 256 };
+struct norm {
+    struct data_parallel *dp;
+    struct exact_sum *sum;
+    struct tensor g, listed[LISTED_MOST];               /* g: of the unit that is being listed */
+    int64_t first;
+    int count;
+};
 
-static void add_squares(void *context, struct portion s)
+static void add_listed(struct norm *n)
+{
+    if (n->count > 0) device_add_squares(n->dp->device, n->sum, n->listed, n->count);
+    n->count = 0;
+}
+
+static void list_portion(void *context, struct portion s)
 {
     struct norm *n = context;
     const int64_t left = s.parameter->counted - s.piece, length = left < s.length ? left : s.length;
     const struct interval here = { s.row - n->first, length };
-    if (length > 0) device_add_squares(n->dp->device, n->sum, slice(n->g, here));
+    if (length <= 0) return;
+    if (n->count == LISTED_MOST) add_listed(n);
+    n->listed[n->count++] = slice(n->g, here);
 }
 
 /* Copies have the same gradients, so each counts a part of them.  The sum is exact, so this division changes no
@@ -105,22 +122,30 @@ static int64_t read_for_norm(const struct unit *u)
     return block_at(own.count, u->over->level[BY_COPIES].size, 0).count;
 }
 
+static void list_unit(struct norm *n, const struct unit *u, struct tensor g)
+{
+    n->g = g;
+    n->first = shards_range(&u->over->shards, BY_OPTIMIZER, u->padded).first;
+    unit_each_stretch(u, counted_here(u), list_portion, n);
+    device_charge(n->dp->device, "sum of squares", elementwise_cost(read_for_norm(u), 1, 2, g.dtype));
+}
+
 void unit_add_squares(struct data_parallel *dp, const struct unit *u, struct tensor g, struct exact_sum *sum)
 {
-    struct norm n = {
-        .dp = dp, .g = g, .first = shards_range(&u->over->shards, BY_OPTIMIZER, u->padded).first, .sum = sum
-    };
-    unit_each_stretch(u, counted_here(u), add_squares, &n);
-    device_charge(dp->device, "sum of squares", elementwise_cost(read_for_norm(u), 1, 2, g.dtype));
+    struct norm n = { .dp = dp, .sum = sum };
+    list_unit(&n, u, g);
+    add_listed(&n);
 }
 
 /* Gradients on the slow tier were squared and summed before they were moved there. */
 void data_norm_part(struct data_parallel *dp, struct exact_sum *sum)
 {
+    struct norm n = { .dp = dp, .sum = sum };
     *sum = (struct exact_sum){ .infinite = 0 };
     for (int i = 0; i < dp->units && has_gradients(dp); i++) {
         const struct unit *u = &dp->unit[i];
         if (on_tier(dp, u->own_g)) exact_add(sum, &u->squares);
-        else unit_add_squares(dp, u, data_own_gradient(u), sum);
+        else list_unit(&n, u, data_own_gradient(u));
     }
+    add_listed(&n);
 }
