@@ -1,9 +1,12 @@
-/* measure.h -- wall-clock time of this machine, and the median of several measurements. */
+/* measure.h -- time on the clock and of a processor, and the median of several measurements. */
 #ifndef ORRERY_CLI_MEASURE_H
 #define ORRERY_CLI_MEASURE_H
 
 /** Seconds of a monotonic clock. */
 double measure_now(void);
+
+/** Seconds of processor time, of all threads of this process. */
+double measure_processor(void);
 
 /** The median of n values; sorts them.  n >= 1. */
 double measure_median(double *x, int n);

@@ -124,6 +124,15 @@ test_step_in_time() {
     run bench step --devices 9;                         expect_status 2; expect_error '--devices 9'
 }
 
+# The same step by another backend, in the same round.
+test_step_beside_another_backend() {
+    run bench step --model tiny --runs 1 --rounds 1 --devices 1 --beside discrete --json j
+    expect_status 0; expect_silent; expect_columns 80
+    expect_out '^  dp=1 tp=1 pp=1: [0-9.]+ ms, by discrete [0-9.]+: [0-9.e+-]+ times, at least [0-9]'
+    [ "$(grep -c '"backend":	"discrete"' j)" = 1 ] || complain 'no row beside another backend'
+    run bench step --beside count;                      expect_status 2; expect_error '--beside count: only counts'
+}
+
 test_topics() {
     run bench --help;                                   expect_status 0; expect_out '^  schedules '
     run bench schedul;                                  expect_status 2; expect_error 'did you mean schedules\?'
@@ -131,4 +140,4 @@ test_topics() {
     run bench schedules --help;                         expect_status 0; expect_columns 100
 }
 
-run_tests test_published_table test_published_formulas test_all_schedules test_plans test_tensor test_tensor_formats_and_mistakes test_offload test_check test_step_in_time test_topics
+run_tests test_published_table test_published_formulas test_all_schedules test_plans test_tensor test_tensor_formats_and_mistakes test_offload test_check test_step_in_time test_step_beside_another_backend test_topics

@@ -78,7 +78,7 @@ static double serial_step(struct transformer *m, struct tensor *state, const int
 }
 
 struct bench_step {
-    const char *model, *backend, *dtype, *json;
+    const char *model, *backend, *beside, *dtype, *json;        /* beside: another backend, or NULL */
     int runs, rounds, devices;          /* devices: the most of a mesh */
     double seconds, limit;              /* what all rounds may take, and one run */
     int64_t batch, steps;               /* steps: done so far on the one device */
@@ -138,36 +138,45 @@ static struct calls read_calls(const cJSON *root)
     return c;
 }
 
+/* Of a run's median step: on the clock, and of a processor in the process of device 0. */
+struct timed { double seconds, processor; struct calls calls; };
+
+static enum error_code read_timed(struct timed *t, const char *path, struct error *err)
+{
+    cJSON *root = NULL;
+    enum error_code e = json_read(path, &root, err);
+    if (!e) e = json_double(root, path, "median_step_seconds", &t->seconds, err);
+    if (!e) e = json_double(root, path, "median_step_processor_seconds", &t->processor, err);
+    t->calls = read_calls(root);
+    cJSON_Delete(root);
+    return e;
+}
+
 /* `orrery train` as a user would run it, its median step read from the JSON it writes. */
-static double train_seconds(const char *program, const struct bench_step *b, const struct meshed *m,
-                            struct calls *calls, struct error *err)
+static enum error_code time_training(struct timed *t, const char *program, const struct bench_step *b,
+                                     const char *backend, const struct meshed *m, struct error *err)
 {
     char words[5][16];
     const char *path = handover_file(err);
-    if (path == NULL) return -1;
+    if (path == NULL) return err->code;
     const int number[] = { m->dp, m->tp, m->pp, b->runs, (int)b->batch };
     for (int i = 0; i < 5; i++) snprintf(words[i], sizeof words[i], "%d", number[i]);
     const char *const call[] = {
         program, "train", "--model", b->model, "--dp", words[0], "--tp", words[1], "--pp", words[2], "--steps",
         words[3], "--batch", words[4], "--tensor", m->tensor, "--data-parallel", m->data ? m->data : "ddp", "--backend",
-        b->backend, "--dtype", b->dtype, "--json", path, NULL
+        backend, "--dtype", b->dtype, "--json", path, NULL
     };
-    double seconds = -1;
-    cJSON *root = NULL;
-    if (run_aside(call, b->limit, err) == OK && json_read(path, &root, err) == OK &&
-        json_double(root, path, "median_step_seconds", &seconds, err) != OK)
-        seconds = -1;
-    *calls = read_calls(root);
-    cJSON_Delete(root);
-    return seconds;
+    const enum error_code e = run_aside(call, b->limit, err);
+    return e ? e : read_timed(t, path, err);
 }
 
 /* Seconds in each round: of the backend's matrix product, of a step on one device and on each mesh; and the ratios to
- * one device and to the mesh before.  rounds: that were measured, of a mesh and of the one device. */
+ * one device and to the mesh before.  Processor time of a step on each mesh, by another backend, too, and their ratio.
+ * rounds: that were measured, of a mesh and of the one device. */
 struct pace {
     int rounds[MESHES], rounds_alone;
     double gemm[MAX_ROUNDS], step[MAX_ROUNDS], meshed[MESHES][MAX_ROUNDS], ratio[MESHES][MAX_ROUNDS],
-        beside[MESHES][MAX_ROUNDS];
+        beside[MESHES][MAX_ROUNDS], processor[MESHES][MAX_ROUNDS], other[MESHES][MAX_ROUNDS], times[MESHES][MAX_ROUNDS];
     struct calls calls[MESHES];         /* of device 0 in the last step */
 };
 
@@ -190,6 +199,22 @@ static bool takes(const struct bench_step *b, const struct model_config *c, int 
            tensor_scheme_find(&s, m->tensor, NULL) == OK && tensor_check(s, c, m->tp, NULL) == OK;
 }
 
+static enum error_code measure_mesh(const struct bench_step *b, const char *program, struct pace *p, int i, int round,
+                                    struct error *err)
+{
+    struct timed own = { 0 }, other = { 0 };
+    enum error_code e = time_training(&own, program, b, b->backend, &mesh[i], err);
+    if (!e && b->beside) e = time_training(&other, program, b, b->beside, &mesh[i], err);
+    if (e) return e;
+    p->meshed[i][round] = own.seconds, p->ratio[i][round] = own.seconds / p->step[round];
+    if (mesh[i].data) p->beside[i][round] = own.seconds / p->meshed[i - 1][round];
+    p->processor[i][round] = own.processor, p->other[i][round] = other.processor;
+    p->times[i][round] = own.processor / other.processor;
+    p->calls[i] = own.calls;
+    p->rounds[i] = round + 1;
+    return OK;
+}
+
 /* Measure everything in turn, round by round, so that other load of the machine slows all of it; ratios are of one
  * round.  No mesh is begun when the time is over, and no round that would end after it. */
 static enum error_code bench_rounds(struct bench_step *b, const char *program, const struct model_config *c,
@@ -208,11 +233,8 @@ static enum error_code bench_rounds(struct bench_step *b, const char *program, c
             if (measure_now() > start + b->seconds) break;
             if (!takes(b, c, i)) continue;
             time_left_show(&line, (round + (double)(i + 1) / (MESHES + 1)) / b->rounds, "measuring", "");
-            const double s = train_seconds(program, b, &mesh[i], &p->calls[i], err);
-            if (s < 0) return time_left_end(&line), err->code;
-            p->meshed[i][round] = s, p->ratio[i][round] = s / p->step[round];
-            if (mesh[i].data) p->beside[i][round] = s / p->meshed[i - 1][round];
-            p->rounds[i] = round + 1;
+            const enum error_code e = measure_mesh(b, program, p, i, round, err);
+            if (e) return time_left_end(&line), e;
         }
         if (measure_now() - began > longest) longest = measure_now() - began;
     }
@@ -280,6 +302,19 @@ static void show_calls(const struct pace *p)
     }
 }
 
+static void show_beside(const struct bench_step *b, const struct pace *p)
+{
+    char what[64];
+    if (b->beside) say(stdout, 0, "processor time of a step, in the process of device 0:");
+    for (int i = 0; i < MESHES && b->beside; i++) {
+        const int n = p->rounds[i];
+        if (n > 0)
+            say(stdout, 2, "  %s: %.1f ms, by %s %.1f: %.3g times, at least %.3g",
+                name_of(&mesh[i], what, sizeof what), 1e3 * measure_median_of(p->processor[i], n), b->beside,
+                1e3 * measure_median_of(p->other[i], n), measure_median_of(p->times[i], n), least(p->times[i], n));
+    }
+}
+
 /* Rounds that the time was too short for. */
 static void show_what_is_missing(const struct shown *w, const struct model_config *c)
 {
@@ -294,7 +329,7 @@ static void show_what_is_missing(const struct shown *w, const struct model_confi
     else if (whole < b->rounds) say(stdout, 0, "--seconds %g: %d of %d rounds", b->seconds, whole, b->rounds);
 }
 
-static void json_row(cJSON *rows, const char *what, const double *seconds, int rounds, const struct calls *calls)
+static cJSON *json_row(cJSON *rows, const char *what, const double *seconds, int rounds, const struct calls *calls)
 {
     cJSON *row = cJSON_CreateObject();
     cJSON_AddStringToObject(row, "what", what);
@@ -304,6 +339,18 @@ static void json_row(cJSON *rows, const char *what, const double *seconds, int r
     cJSON *counts = calls && calls->counted ? cJSON_AddObjectToObject(row, "calls") : NULL;
     for (int i = 0; i < CALLS && counts; i++) cJSON_AddNumberToObject(counts, call_name[i], calls->of[i]);
     cJSON_AddItemToArray(rows, row);
+    return row;
+}
+
+static void json_processor(cJSON *row, const struct shown *w, int i)
+{
+    const int n = w->p->rounds[i];
+    cJSON_AddNumberToObject(row, "processor_seconds", measure_median_of(w->p->processor[i], n));
+    if (!w->b->beside) return;
+    cJSON *beside = cJSON_AddObjectToObject(row, "beside");
+    cJSON_AddStringToObject(beside, "backend", w->b->beside);
+    cJSON_AddNumberToObject(beside, "processor_seconds", measure_median_of(w->p->other[i], n));
+    cJSON_AddNumberToObject(beside, "ratio", measure_median_of(w->p->times[i], n));
 }
 
 static enum error_code write_json(const struct shown *w, const struct model_config *c, struct error *err)
@@ -321,8 +368,8 @@ static enum error_code write_json(const struct shown *w, const struct model_conf
     json_row(rows, "one device, ref/", w->p->step, w->p->rounds_alone, NULL);
     for (int i = 0; i < MESHES; i++)
         if (w->p->rounds[i] > 0)
-            json_row(rows, name_of(&mesh[i], what, sizeof what), w->p->meshed[i], w->p->rounds[i],
-                     &w->p->calls[i]);
+            json_processor(json_row(rows, name_of(&mesh[i], what, sizeof what), w->p->meshed[i], w->p->rounds[i],
+                                    &w->p->calls[i]), w, i);
     const enum error_code e = fail_about(err, json_write(w->b->json, root, err), "--json");
     cJSON_Delete(root);
     return e;
@@ -340,6 +387,7 @@ static enum error_code show(const struct bench_step *b, const struct model_confi
             b->backend, 1e3 * gemm, 1e3 * least(p->gemm, p->rounds_alone), w.rate / 1e9);
         show_table(&w);
         show_calls(p);
+        show_beside(b, p);
         show_what_is_missing(&w, c);
     }
     return b->json ? write_json(&w, c, err) : OK;
@@ -374,6 +422,13 @@ static enum error_code bench_step(struct bench_step *b, const char *program, str
     return e;
 }
 
+static enum error_code check_backend(const char *flag, const char *name, struct error *err)
+{
+    const enum error_code e = backend_check(flag, name, err);
+    if (e || backend_find(name)->has_numbers) return e;
+    return fail(err, ERR_USAGE, "%s %s: only counts; its steps take no time to measure", flag, name);
+}
+
 enum error_code bench_step_topic(int argc, char **argv, int *status, struct error *err)
 {
     struct bench_step b = { .model = "11m", .backend = "cpu", .dtype = "fp32", .runs = 2, .rounds = 9,
@@ -396,6 +451,8 @@ enum error_code bench_step_topic(int argc, char **argv, int *status, struct erro
         { "--devices", "N", OPTION_INT, &b.devices, .min = 1, .max = 8, .help = "of a mesh at most" },
         { "--backend", "NAME", OPTION_STRING, &b.backend,
           .help = "what computes, in the rows of meshes and in the matrix product; `orrery list backends`" },
+        { "--beside", "NAME", OPTION_STRING, &b.beside,
+          .help = "another backend for the same meshes, in each round: processor time of both, and their ratio" },
         { "--dtype", "NAME", OPTION_CHOICE, &b.dtype, .choices = number_formats,
           .help = "format of their weights and activations; the one device of ref/ computes in fp32" },
         { "--json", "FILE", OPTION_STRING, &b.json, .help = "every row as JSON; - for stdout, without the table" },
@@ -405,10 +462,9 @@ enum error_code bench_step_topic(int argc, char **argv, int *status, struct erro
         "bench step", "[options]",
         "Measure the speed of a training step, and this machine's limit in the same run.",
         argc - 3, argv + 3, table, &help, err);
-    if (!e && !help) e = backend_check("--backend", b.backend, err);
+    if (!e && !help) e = check_backend("--backend", b.backend, err);
+    if (!e && !help && b.beside) e = check_backend("--beside", b.beside, err);
     if (e || help) return e;
-    if (!backend_find(b.backend)->has_numbers)
-        return fail(err, ERR_USAGE, "--backend %s: only counts; its steps take no time to measure", b.backend);
     b.batch = batch;
     return bench_step(&b, argv[0], err);
 }

@@ -21,11 +21,11 @@ double report_step_flops(const struct plan *p)
                                       : model_step_flops(&p->model, p->B, p->S);
 }
 
-double report_median_seconds(const struct train_record *r)
+double report_median(const struct train_record *r, const double *seconds)
 {
     double *sorted = malloc(sizeof *sorted * (size_t)(r->steps + 1)), middle = 0;
     if (sorted != NULL && r->steps > 0) {
-        memcpy(sorted, r->seconds, sizeof *sorted * (size_t)r->steps);
+        memcpy(sorted, seconds, sizeof *sorted * (size_t)r->steps);
         middle = measure_median(sorted, (int)r->steps);
     }
     free(sorted);
@@ -141,7 +141,7 @@ void report_end(const struct train_record *r)
     report_memory(r);
     report_traffic(r);
     if (r->steps > 0) {
-        const double s = report_median_seconds(r), B = mean_sequences(r);
+        const double s = report_median(r, r->seconds), B = mean_sequences(r);
         fprintf(r->out, "\n");
         say(r->out, 8, "speed   median step %.1f ms, %.0f tokens/s, %.1f GFLOP/s on all devices together", 1e3 * s,
             B * (double)p->S / s, report_step_flops(p) * B / (double)p->B / s / 1e9);

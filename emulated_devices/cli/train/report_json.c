@@ -148,7 +148,8 @@ cJSON *report_object(const struct train_record *r, const char *format, bool step
     if (r->divergence.what) add_divergence(root, &r->divergence);
     else if (r->has_numbers && !r->options->infers)
         cJSON_AddNumberToObject(root, "validation_loss", r->validation);
-    cJSON_AddNumberToObject(root, "median_step_seconds", report_median_seconds(r));
+    cJSON_AddNumberToObject(root, "median_step_seconds", report_median(r, r->seconds));
+    if (r->processor) cJSON_AddNumberToObject(root, "median_step_processor_seconds", report_median(r, r->processor));
     if (r->calls.launches > 0) add_calls(root, &r->calls);
     cJSON_AddStringToObject(root, "cluster", r->options->cluster.name);
     cJSON_AddNumberToObject(root, "virtual_step_ps", report_virtual_step(r));

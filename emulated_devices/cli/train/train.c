@@ -90,15 +90,15 @@ static enum error_code one_step(struct session *r, int64_t i, struct error *err)
     const bool reference_here = r->checking && r->speaks;
     enum error_code e = r->checking ? compare_begin(&r->probes, &r->reference, err) : OK;
     const struct backend_calls before = calls_so_far(r);
-    double t0 = measure_now();
+    double t0 = measure_now(), p0 = measure_processor();
     if (!e) e = trainer_gradients(&r->trainer, &result, err);
-    double spent = measure_now() - t0;
+    double spent = measure_now() - t0, computed = measure_processor() - p0;
     if (!e && r->options->paranoid) e = replicas_check(&r->trainer, BEFORE_OPTIMIZER, &r->record.copies, err);
     if (!e && r->checking) e = compare_gradients(&r->probes, &r->reference, &result, &r->record.comparison, err);
     if (!e && r->checking) e = check_encoders(r, true, err);
-    t0 = measure_now();
+    t0 = measure_now(), p0 = measure_processor();
     if (!e) e = trainer_update(&r->trainer, &result, err);
-    spent += measure_now() - t0;
+    spent += measure_now() - t0, computed += measure_processor() - p0;
     if (r->speaks && !r->checking) r->record.calls = calls_since(r, before);
     if (!e && r->options->paranoid) e = replicas_check(&r->trainer, AFTER_OPTIMIZER, &r->record.copies, err);
     if (!e && reference_here) e = reference_update(&r->reference, err);
@@ -109,7 +109,7 @@ static enum error_code one_step(struct session *r, int64_t i, struct error *err)
     if (!e) step_diverges(r->options->plan.optimizer, r->trainer.step, &result, &r->divergence);
     if (r->speaks) {
         r->record.step[i] = result;
-        r->record.seconds[i] = spent;
+        r->record.seconds[i] = spent, r->record.processor[i] = computed;
         r->record.steps = i + 1;
     }
     return e;
@@ -326,8 +326,9 @@ static enum error_code run_on_device(struct comm *comm, const struct train_optio
                                       .overridden = overridden };
     r.record.step = calloc((size_t)o->steps + 1, sizeof *r.record.step);
     r.record.seconds = calloc((size_t)o->steps + 1, sizeof *r.record.seconds);
+    r.record.processor = calloc((size_t)o->steps + 1, sizeof *r.record.processor);
     r.record.device = calloc((size_t)comm->size, sizeof *r.record.device);
-    if (!r.record.step || !r.record.seconds || !r.record.device)
+    if (!r.record.step || !r.record.seconds || !r.record.processor || !r.record.device)
         e = fail(err, ERR_MEMORY, "no memory for the record of %lld steps", (long long)o->steps);
     e = comm_agree(comm, e, err);
     begin_trace(&r);
@@ -342,7 +343,7 @@ static enum error_code run_on_device(struct comm *comm, const struct train_optio
     cJSON_Delete(r.record.profile);
     trace_free(&r.trace);
     events_free(&r.events);
-    free(r.record.step), free(r.record.seconds), free(r.record.device);
+    free(r.record.step), free(r.record.seconds), free(r.record.processor), free(r.record.device);
     probes_close(&r.probes);
     trainer_close(&r.trainer);
     return e;

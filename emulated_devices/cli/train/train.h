@@ -152,6 +152,7 @@ struct train_record {
     const struct train_options *options;
     struct step_result *step;           /* [steps] */
     double *seconds;                    /* [steps] of the devices' step alone */
+    double *processor;                  /* [steps] of its processor time, in device 0's process; NULL: not measured */
     int64_t first_step, steps;
     struct comparison comparison;
     const char *overridden;             /* differences from the resumed run, as text; empty: none */
@@ -185,7 +186,7 @@ void report_traffic(const struct train_record *);       /* what every device has
 enum axis report_axis_of(enum traffic_kind);            /* over which a kind sends; AXIS_COUNT: over all */
 void report_virtual_time(const struct train_record *);
 double report_virtual_step(const struct train_record *);        /* picoseconds, of the slowest device */
-double report_median_seconds(const struct train_record *);      /* of a step */
+double report_median(const struct train_record *, const double *seconds);       /* [steps] */
 double report_step_flops(const struct plan *);  /* of the model's matrices and attention */
 void report_copies(const struct train_record *);        /* the result of --paranoid */
 void report_end(const struct train_record *);
