@@ -62,8 +62,9 @@ run: all
 ## make check      the quickest tests of every room, in less than a minute: before each commit
 ## make test       install what is missing, build and run the tests, a few minutes (SAN=1: under ASan and UBSan)
 ## make verify     all there is: every mesh and algorithm, every fault, the fuzzers; an hour or so
+verify: DEPS_FOR := faults
 check test verify: deps
-	$(Q)$(MAKE) -j$$(nproc) --no-print-directory $(ORRERY) $$(TIER=$@ bash tests/run.sh $(B) --programs)
+	$(Q)$(MAKE) -j$$(nproc) --no-print-directory $(ORRERY) $$(TIER=$@ bash tests/run.sh $(B) --programs) $(if $(filter verify,$@),$(OBJECTS_emulated))
 	$(Q)TIER=$@ ORRERY="$(CURDIR)/$(ORRERY)" MPIEXEC="$(MPIEXEC)" bash tests/run.sh $(B)
 
 ## make bench      speed of this machine: one training step, and the matrix product it is held against
@@ -99,13 +100,17 @@ frameworks: all
 	$(Q)$(B)/frameworks-venv/bin/python golden/frameworks/run.py --orrery ./$(ORRERY) --work $(B)/frameworks $(if $(BUGS),--bugs $(BUGS)) $(NAMES)
 
 ## make faults     break the program on purpose, in every way of tests/faults, and see who notices (FAULTS='tp-*' JOBS=n)
+faults: DEPS_FOR := faults
 faults: deps
-	$(Q)$(MAKE) -j$$(nproc) --no-print-directory $(ORRERY) $(TESTS)
+	$(Q)$(MAKE) -j$$(nproc) --no-print-directory $(ORRERY) $(TESTS) $(if $(CUDA_FAULTS),$(OBJECTS_emulated))
 	$(Q)ORRERY="$(CURDIR)/$(ORRERY)" MPIEXEC="$(MPIEXEC)" bash tests/faults/run.sh $(B) $(FAULTS)
+CUDA_FAULTS = $(shell cd tests/faults && grep -l '^caught by: .*cuda-emulated' $(patsubst %,%.fault,$(or $(FAULTS),*)))
 # How a file is compiled and a program linked, for tests/faults/run.sh.
 test verify faults: export HOW_REF   = $(CC) $(CFLAGS)
 test verify faults: export HOW_DEV   = $(MPICC) $(CFLAGS) -DORRERY_MPIEXEC='"$(notdir $(MPIEXEC))"'
 test verify faults: export HOW_LIBS  = $(LDLIBS)
+test verify faults: export HOW_EMULATED = $(HOW_DEV) -I$(CUDA_DIR)/emulated -DCUDA_EMULATED
+test verify faults: export HOW_CUDA  = $(OBJECTS_emulated)
 test verify faults: export HOW_TWICE = $(OPS_SRC)
 test verify faults: export HOW_FORMATS = $(FORMATS)
 

@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# Install what is missing, from the system's package manager, saying what.  Usage: requirements.sh [docs|fuzz|simgrid]
+# Install what is missing, from the system's package manager, saying what.  Usage: requirements.sh [docs|fuzz|simgrid|faults]
 set -euo pipefail
 
 have_header() { echo "#include <$1>" | cc -E ${2:-} - >/dev/null 2>&1; }
@@ -26,6 +26,7 @@ else
 fi
 fuzzer_is_here() { ls "$(clang -print-resource-dir)"/lib/*/libclang_rt.fuzzer*.a; } >/dev/null 2>&1
 if [ "${1:-}" = fuzz ]; then fuzzer_is_here || missing+=(clang); fi
+if [ "${1:-}" = faults ]; then command -v "${CXX:-c++}" >/dev/null || missing+=(g++); fi     # kernels with a mistake
 if [ "${1:-}" = docs ]; then command -v doxygen >/dev/null || missing+=(doxygen); fi
 if [ "${1:-}" = simgrid ]; then command -v smpicc >/dev/null || missing+=(libsimgrid-dev libboost-dev); fi
 [ ${#missing[@]} -gt 0 ] || exit 0

@@ -2,8 +2,9 @@
 # Break the program on purpose and see that it is noticed.  Usage: run.sh BUILD_DIR [--quick] [NAME...]      (docs/faults.md)
 #
 # `make faults` and `make test` call this with the tree built and how it is built in HOW_REF, HOW_DEV and HOW_LIBS; files of HOW_TWICE are
-# compiled once for each of HOW_FORMATS.
-# Of each fault only the changed files are compiled; linked before the tree's own archives, they take the place of theirs.
+# compiled once for each of HOW_FORMATS.  HOW_CUDA are the objects of the backend cuda-emulated, HOW_EMULATED compiles its .c files.
+# Of each fault only the changed files are compiled; linked before the tree's own archives, they take the place of theirs.  Kernels
+# (.cu, .cuh) are compiled by the check, `orrery kernel $KERNELS/FILE.cu --check`.
 # Exit status: 0, or 3 if a fault survived, no longer applies, changes nothing, or a check fails on the tree as it is.
 set -u
 build=$1 quick=; shift
@@ -27,7 +28,10 @@ kind() { sed -E 's/^mpiexec -n [0-9]+ //; s/^orrery (verify [a-z]+|[a-z]+).*/\1/
 # compile SOURCE OBJECT NAME: as the Makefile compiles NAME; without debug information, so that equal code is an equal object.
 compile() {
     local formats=- format how=$HOW_DEV
-    case $3 in ref/*) how=$HOW_REF ;; esac
+    case $3 in
+        ref/*) how=$HOW_REF ;;
+        emulated_devices/device/cuda/* | emulated_devices/collectives/nccl.c) how=$HOW_EMULATED ;;
+    esac
     how=${how//-MMD -MP/}                       # nobody asks what it depends on
     case " $HOW_TWICE " in *" $3 "*) formats=$HOW_FORMATS ;; esac
     for format in $formats; do
@@ -48,13 +52,34 @@ compile_original() {
     rm -f "$base.$BASHPID.c"
 }
 
-# link FOLDER PROGRAM OBJECT...: the program as it is, with these objects in place of its own.
+# Whether a program with cuda-emulated is there, and newer than what it was linked from.
+is_new() { [ -e "$1" ] && [ -z "$(find $HOW_CUDA "$build/libdevices.a" "$build/libref.a" -newer "$1")" ]; }
+
+# Whether a check needs the backend cuda-emulated.
+needs_cuda() { [[ $1 == *cuda-emulated* ]]; }
+
+# Its objects, but those that DIR has others of.
+cuda_objects() {
+    local object name
+    for object in $HOW_CUDA; do
+        name=${object#"$build/cuda-emulated/"}
+        [ -e "$1/${name%.c.o}.-.o" ] || echo "$object"
+    done
+}
+
+# link FOLDER PROGRAM CHECKS OBJECT...: the program as it is, with these objects in place of its own, and with what these checks need.
 link() {
-    local folder=$1 program=$2 main=$build/emulated_devices/cli/main.o libs=; shift 2
+    local folder=$1 program=$2 main=$build/emulated_devices/cli/main.o libs=-rdynamic checks=$3; shift 3
     case $program in test_*) main=$(ls "$build"/tests/*/"$program".o) libs=-lcmocka ;; esac
+    if needs_cuda "$checks"; then main="$main $(cuda_objects "${folder%/bin}" | tr '\n' ' ')" libs="$libs -lstdc++"; fi
     mkdir -p "$folder"
     [ -n "$(ls "$build"/tests/sanitizers.o 2>/dev/null)" ] && main="$main $build/tests/sanitizers.o"
     eval "$HOW_DEV $* $main $build/libdevices.a $build/libref.a -o $folder/$program $libs $HOW_LIBS"
+}
+
+# The program of the tree.
+put_program() {
+    case $2 in orrery) ln -sf "$ORRERY" "$1/orrery" ;; *) ln -sf "$(ls -d "$PWD/$build"/tests/*/"$2")" "$1/" ;; esac
 }
 
 # Checks say mpiexec; which one that is the Makefile knows.  (No link: MPICH's looks for its helpers beside itself.)
@@ -62,13 +87,21 @@ put_launcher() { rm -f "$1/mpiexec"; printf '#!/bin/sh\nexec %s "$@"\n' "$MPIEXE
 
 programs() { sed -E 's/\btest_[a-z0-9_]+\.sh\b//g' <<<"$1" | grep -oE '\b(orrery|test_[a-z0-9_]+)\b' | sort -u; }
 
+# What `orrery kernel` compiles beside a kernel, with the changed files of DIR in it.
+copy_sources() {
+    mkdir -p "$1/sources"
+    cp --parents $(find ref emulated_devices -name '*.h') $(find emulated_devices/device/cuda -type f ! -name '*.h') "$1/sources"
+    cp -r "$1/emulated_devices" "$1/sources"
+}
+
 # Compile and link a fault's programs; says on the standard error what is wrong with it.
 make_programs() {
-    local name=$1 dir=$out/$1 path objects= same=yes
+    local name=$1 dir=$out/$1 path objects= same=yes all
     rm -rf "$dir"; mkdir -p "$dir/tmp"
     awk -v to="$dir" -f tests/faults/apply.awk "$faults/$name.fault" >"$dir/files" || return 1
     [ -s "$dir/files" ] || { echo "no \`file:\` with a change" >&2; return 1; }
     while read -r path; do
+        case $path in *.cu | *.cuh) [ -e "$dir/sources" ] || copy_sources "$dir"; same=; continue ;; esac
         compile "$dir/$path" "$dir/${path%.c}" "$path" || { echo "$path does not compile" >&2; return 1; }
         compile_original "$path"
         local object original
@@ -82,17 +115,21 @@ make_programs() {
     mkdir -p "$dir/bin"
     put_launcher "$dir/bin"
     local program
-    for program in $(checks "$name" | while IFS=$tab read -r command _; do programs "$command"; done | sort -u); do
-        link "$dir/bin" "$program" $objects || { echo "$program does not link" >&2; return 1; }
+    all=$(checks "$name" | cut -f 1)
+    for program in $(while read -r command; do programs "$command"; done <<<"$all" | sort -u); do
+        if [ -z "$objects" ]; then put_program "$dir/bin" "$program"; continue; fi
+        link "$dir/bin" "$program" "$all" $objects || { echo "$program does not link" >&2; return 1; }
     done
 }
 
 # ---- checking -----------------------------------------------------------------------------------------------------------------
 # try FOLDER LOG COMMAND: in the root of the tree, with the folder's programs.
 try() {
-    local rc=0
+    local rc=0 sources=$PWD with=("PATH=$PWD/$1/bin:$PATH" "TMP=$1/tmp")
     rm -rf "$1/tmp"; mkdir -p "$1/tmp"
-    PATH=$PWD/$1/bin:$PATH TMP=$1/tmp timeout -k 10 $((limit + 10)) bash -c "$3"$'\nexit $?' </dev/null >"$2" 2>&1 || rc=$?
+    if [ -d "$1/sources" ]; then sources=$PWD/$1/sources with+=("ORRERY_INCLUDE=$sources"); fi
+    with+=("KERNELS=$sources/emulated_devices/device/cuda/kernels")
+    env "${with[@]}" timeout -k 10 $((limit + 10)) bash -c "$3"$'\nexit $?' </dev/null >"$2" 2>&1 || rc=$?
     return $rc
 }
 
@@ -160,9 +197,11 @@ one_clean() {
     mkdir -p "$folder/bin"
     put_launcher "$folder/bin"
     for program in $(programs "$command"); do
-        case $program in orrery) ln -sf "$ORRERY" "$folder/bin/" ;; *) ln -sf "$(ls -d "$PWD/$build"/tests/*/"$program")" "$folder/bin/" ;; esac
+        if ! needs_cuda "$command"; then put_program "$folder/bin" "$program"
+        elif ! is_new "$folder/bin/$program"; then link "$folder/bin" "$program" "$command"; fi
         [ "$folder/bin/$program" -nt "$stamp.ok" ] && rm -f "$stamp.ok"
     done
+    if [[ $command == *KERNELS* ]] && [ -n "$(find emulated_devices/device/cuda -newer "$stamp.ok" 2>&1)" ]; then rm -f "$stamp.ok"; fi
     [ -e "$stamp.ok" ] && return 0
     if try "$folder" "$stamp.log" "$command"; then touch "$stamp.ok"
     else printf '[  FAILED  ] %s\n        | fails on the tree as it is\n' "$command"; tail -n 12 "$stamp.log" | sed 's/^/        |   /'; fi
