@@ -123,7 +123,7 @@ static void test_what_is_refused(void **state)
 {
     (void)state;
     refused("yes", "cpu", "--direct yes (ORRERY_DIRECT): MPI reads the memory of --backend cpu anyway");
-    refused("perhaps", "cuda-emulated", "ORRERY_DIRECT=perhaps: must be yes, no or auto");
+    refused("perhaps", "cuda-emulated", "--direct perhaps (ORRERY_DIRECT): must be yes, no or auto");
 }
 
 int main(void)
