@@ -1,4 +1,5 @@
 #include "emulated_devices/search/search.h"
+#include "emulated_devices/device/contention.h"
 #include "emulated_devices/model/dry_run/dry_run.h"
 #include "emulated_devices/model/dry_run/plan_memory.h"
 #include <stdlib.h>
@@ -117,23 +118,43 @@ static struct step_share mean_share(const struct folding *f, const struct events
 
 enum { MOST_EVENTS = 1 << 22 };
 
-enum error_code search_plan(const struct plan *p, struct candidate *c, struct error *err)
+static enum error_code replay(const struct plan *p, struct events **events, picoseconds *time, struct error *err)
+{
+    const int P = p->mesh.devices;
+    picoseconds *end = calloc((size_t)P, sizeof *end);
+    const enum error_code e = end ? contention_replay(p->cluster, events, P, end, err)
+                                  : fail(err, ERR_MEMORY, "no memory to replay %d devices", P);
+    *time = 0;
+    for (int d = 0; d < P && !e; d++) *time = end[d] > *time ? end[d] : *time;
+    free(end);
+    return e;
+}
+
+/* A step on the plan's cluster; a replay needs all events of all devices. */
+static enum error_code run_step(const struct plan *p, struct candidate *c, struct error *err)
 {
     const size_t n = (size_t)p->mesh.devices;
+    const bool replays = cluster_replays(p->cluster);
     struct events *list = calloc(n, sizeof *list), **events = calloc(n, sizeof *events);
-    const struct cluster alone = cluster_without_replay(p->cluster);   /* a replay is for a plan of its own */
-    struct plan q = *p;
     struct planned noted = { 0 };
     struct dry_run d;
     int64_t left = MOST_EVENTS;
     enum error_code e = list && events ? OK : fail(err, ERR_MEMORY, "no memory for the events of %zu devices", n);
-    q.cluster = &alone;
-    for (size_t i = 0; i < n && !e; i++) events[i] = &list[i], list[i].left = &left;
-    if (!e) e = dry_run(&q, 1, false, events, NULL, note, &noted, &d, err);
+    for (size_t i = 0; i < n && !e; i++) events[i] = &list[i], list[i].left = replays ? NULL : &left;
+    if (!e) e = dry_run(p, 1, false, events, NULL, note, &noted, &d, err);
+    if (!e && replays) e = replay(p, events, &noted.time, err);
     if (!e) c->time = noted.time, c->peak = noted.peak, c->share = mean_share(&d.folding, list, events);
     for (size_t i = 0; i < n && list; i++) events_free(&list[i]);
     free(list), free(events);
     return e;
+}
+
+enum error_code search_plan(const struct plan *p, struct candidate *c, struct error *err)
+{
+    const struct cluster alone = cluster_without_replay(p->cluster);
+    struct plan q = *p;
+    q.cluster = &alone;
+    return run_step(&q, c, err);
 }
 
 /* ---- ranking ----------------------------------------------------------------------------------------------------- */
@@ -162,6 +183,7 @@ static int fastest(const void *a, const void *b)
     const struct candidate *x = a, *y = b;
     const bool first = x->time > 0 && fits(x, *memory_to_rank), second = y->time > 0 && fits(y, *memory_to_rank);
     if (first != second) return first ? -1 : 1;
+    if ((x->clocks > 0) != (y->clocks > 0)) return x->clocks > 0 ? -1 : 1;
     if (x->time != y->time) return x->time < y->time ? -1 : 1;
     if (x->peak != y->peak) return x->peak < y->peak ? -1 : 1;
     return in_order(&x->choice, &y->choice);
@@ -203,4 +225,49 @@ int search_frontier(const struct candidate *c, int ranked, int place[])
     for (int i = 0; i < ranked; i++)
         if (c[i].peak < least) least = c[i].peak, place[n++] = i;
     return n;
+}
+
+/* ---- finalists --------------------------------------------------------------------------------------------------- */
+
+static enum error_code replay_one(struct search *s, int place, int *replayed, struct error *err)
+{
+    struct candidate *c = &s->of[place];
+    struct plan p;
+    const picoseconds clocks = c->time;
+    if (c->clocks > 0 || !plan_space_make(s->space, &c->choice, &p)) return OK;
+    const enum error_code e = run_step(&p, c, err);
+    c->clocks = clocks, ++*replayed;
+    return e;
+}
+
+/* How many of the first n have been replayed, and take no longer than `time`. */
+static int within(const struct search *s, int n, picoseconds time)
+{
+    int count = 0;
+    for (int i = 0; i < n; i++) count += s->of[i].clocks > 0 && s->of[i].time <= time;
+    return count;
+}
+
+enum error_code search_replay(struct search *s, int best, int most, int *ranked, bool *beaten, struct error *err)
+{
+    const int n = *ranked;
+    int replayed = 0, next = 0;
+    enum error_code e = OK;
+    *beaten = true;
+    if (n == 0 || !cluster_replays(s->space->base->cluster)) return OK;
+    int *place = calloc((size_t)n, sizeof *place);
+    if (place == NULL) return fail(err, ERR_MEMORY, "no memory for a list of plans");
+    const int frontiers = search_frontier(s->of, n, place);
+    for (int i = 0; i < frontiers && replayed < most && !e; i++) e = replay_one(s, place[i], &replayed, err);
+    for (; next < n && replayed < most && !e; next++) {
+        if (s->of[next].clocks > 0) continue;
+        if (within(s, n, s->of[next].time) >= best) break;
+        e = replay_one(s, next, &replayed, err);
+    }
+    while (next < n && s->of[next].clocks > 0) next++;
+    *beaten = next == n || within(s, n, s->of[next].time) >= best;
+    free(place);
+    sort(s, fastest);
+    *ranked = replayed;
+    return e;
 }

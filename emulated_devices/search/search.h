@@ -8,7 +8,8 @@
  *     estimate   about what a step takes (estimate.h).  It decides which plans are planned, and in which order.
  *     time, peak of the plan itself (dry_run.h): what `orrery plan` says, and a run, to the picosecond and the byte.
  *
- * Plans are ranked by the last alone.
+ * Plans are ranked by the last alone.  On a cluster whose devices share links, or where messages and computing hinder
+ * each other, that time is a lower bound; the fastest plans are replayed (contention.h), and ranked by that.
  */
 #ifndef ORRERY_SEARCH_SEARCH_H
 #define ORRERY_SEARCH_SEARCH_H
@@ -21,7 +22,8 @@ struct candidate {
     struct choice choice;
     uint64_t least;                     /* bytes; 0: not yet known */
     picoseconds estimate;               /* 0: none */
-    picoseconds time;                   /* of a step by the clocks, not replayed; 0: not planned */
+    picoseconds time;                   /* of a step: by the clocks, or replayed; 0: not planned */
+    picoseconds clocks;                 /* of a replayed one, by the clocks; 0: it was not replayed */
     uint64_t peak;                      /* of the fullest device */
     struct step_share share;            /* of the mean device; together they are the time, but for rounding */
 };
@@ -64,6 +66,17 @@ enum error_code search_plan(const struct plan *, struct candidate *, struct erro
  *  first: by time, then peak, then in the order of the space.
  *  @param[out] ranked  how many.  @return OK or an error. */
 enum error_code search_rank(struct search *, int *ranked, struct error *);
+
+/**
+ * Replay ranked plans, on a cluster that needs it: the frontier, then one after another by the clocks, until `best`
+ * replayed ones take no longer than the next by the clocks, or until `most` were.  Sharing mostly takes time, so the
+ * others are hardly faster; where messages of several devices pass in another order, a replay can save a little.
+ * Replayed ones are first then, by their new times.  Elsewhere nothing changes.
+ * @param[in,out] ranked  how many are ranked; after a replay how many were replayed.
+ * @param[out] beaten  whether each of the others takes longer by the clocks than the first `best` do replayed.
+ * @return OK or an error.
+ */
+enum error_code search_replay(struct search *, int best, int most, int *ranked, bool *beaten, struct error *);
 
 /** Of ranked candidates: those that no other beats in both time and peak, fastest first.
  *  @param[out] place [ranked].  @return how many. */

@@ -30,6 +30,26 @@ test_memory() {
     expect_error '--memory 400K: none of [0-9]+ plans fits: the smallest, --.*, needs at least [0-9.]+K, [0-9.]+ % more'
 }
 
+# Where a device that computes answers no message, the clocks take two schedules for equal; the replay, which plan has too, does not.
+test_replayed() {
+    local rows words step clocks
+    run search --devices 4 --pp 4 --model small --batch 16 --micro 8,16 --recompute none --schedule 1f1b,zb-h2,zb-2p \
+        --cluster ethernet-1g --top 3 --json search.json; expect_status 0; expect_columns 120
+    expect_out '[0-9]+ of them were replayed with what devices share or slow: the others are slower even without'
+    rows=$(sed -n '/"plans":/,/"frontier":/p' search.json | awk -F'\t' '{ sub(/,$/, "", $NF) } /"words"/ { gsub(/"/, "", $NF); w = $NF }
+        /"virtual_step_ps"/ { s = $NF } /"virtual_step_by_clocks_ps"/ { print s "|" $NF "|" w }')
+    [ "$(wc -l <<<"$rows")" = 3 ] || complain 'not each of the three plans was replayed'
+    sort -n -t '|' -k 1,1 -c <<<"$rows" || complain 'not in the order of the replayed times'
+    while IFS='|' read -r step clocks words; do
+        run plan --model small --batch 16 --cluster ethernet-1g $words --json plan.json; expect_status 0
+        grep -q "\"virtual_step_replayed_ps\":$(printf '\t')$step,*\$" plan.json || complain "the search says $step ps: $(grep replayed_ps plan.json)"
+        grep -q "\"virtual_step_ps\":$(printf '\t')$clocks,*\$" plan.json || complain "the search says $clocks ps by the clocks"
+    done <<<"$rows"
+    step=$(sed -n 's/^\t"replayed":\t\([0-9]*\),*$/\1/p' search.json)
+    [ "$step" -ge 3 ] || complain "$step plans were replayed"
+    run search $few --json -; expect_out '^	"replayed":	0,$'
+}
+
 # A mixture's experts, and a scheme of a plug-in, take part.
 test_what_takes_part() {
     run search --devices 2 --model mixtral-tiny --batch 4 --micro 1,2 --recompute none --data-parallel zero1,zero3 --dispatch alltoall,allgather --json -
@@ -52,4 +72,4 @@ test_refusals() {
     run list planners;                                      expect_status 0; expect_out '^  beam '; expect_out '^  exhaustive '
 }
 
-run_tests test_plans_run test_memory test_what_takes_part test_refusals
+run_tests test_plans_run test_memory test_replayed test_what_takes_part test_refusals

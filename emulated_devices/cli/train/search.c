@@ -74,7 +74,8 @@ struct report {
     const struct train_options *options;
     struct search search;
     const struct planner *planner;
-    int ranked, shown, *frontier, frontiers;
+    int fit, ranked, shown, *frontier, frontiers;       /* ranked: of those that fit, the ones that are compared */
+    bool beaten;                        /* the others take longer by the clocks (search_replay) */
     double seconds;
     char common[1024];                  /* words that all plans have */
     FILE *out;
@@ -102,9 +103,12 @@ static void print_head(const struct report *r)
     say(r->out, 8, "looked  at %d legal plans (%s: %s)", s->count, r->planner->name, r->planner->description);
     say(r->out, 8,
         "        a lower bound says of %lld that they need more memory; %lld were planned, and %d of these fit",
-        (long long)s->over, (long long)s->planned, r->ranked);
+        (long long)s->over, (long long)s->planned, r->fit);
     say(r->out, 8, "        so %s", s->planned + s->over < s->count
         ? "of those planned the first is the fastest; the others were only estimated" : r->planner->promise);
+    if (cluster_replays(&r->options->cluster))
+        say(r->out, 8, "        %d of them were replayed with what devices share or slow: %s", r->ranked,
+            r->beaten ? "the others are slower even without" : "others may be faster, as without they are");
 }
 
 static void print_plans(const struct report *r)
@@ -200,6 +204,7 @@ static void add_candidate(cJSON *list, const struct report *r, int place)
     cJSON_AddItemToArray(list, o);
     cJSON_AddStringToObject(o, "words", words_of(r, place, text));
     cJSON_AddNumberToObject(o, "virtual_step_ps", (double)c->time);
+    if (c->clocks > 0) cJSON_AddNumberToObject(o, "virtual_step_by_clocks_ps", (double)c->clocks);
     cJSON_AddNumberToObject(o, "peak_bytes", (double)c->peak);
     cJSON_AddNumberToObject(o, "least_bytes", (double)c->least);
     if (c->estimate > 0) cJSON_AddNumberToObject(o, "estimated_step_ps", (double)c->estimate);
@@ -226,7 +231,9 @@ static enum error_code write_json(const struct report *r, struct error *err)
     cJSON_AddNumberToObject(root, "legal", s->count);
     cJSON_AddNumberToObject(root, "above_memory", (double)s->over);
     cJSON_AddNumberToObject(root, "planned", (double)s->planned);
-    cJSON_AddNumberToObject(root, "fit", r->ranked);
+    cJSON_AddNumberToObject(root, "fit", r->fit);
+    cJSON_AddNumberToObject(root, "replayed", r->fit == 0 || r->search.of[0].clocks == 0 ? 0 : r->ranked);
+    cJSON_AddBoolToObject(root, "others_beaten", r->beaten);
     cJSON_AddBoolToObject(root, "all_planned", s->planned + s->over >= s->count);
     plans = cJSON_AddArrayToObject(root, "plans");
     for (int i = 0; i < r->shown; i++) add_candidate(plans, r, i);
@@ -300,6 +307,9 @@ static void see_plan(void *line, int64_t planned, int64_t of)
     time_left_show(line, (double)planned / (double)of, "planning", "");
 }
 
+/* Replayed beside the plans of --top, at most: each takes as long as `orrery plan`, without folding. */
+enum { MOST_REPLAYS = 27 };
+
 static enum error_code search(struct report *r, struct error *err)
 {
     const double start = measure_now();
@@ -309,6 +319,8 @@ static enum error_code search(struct report *r, struct error *err)
     time_left_show(&line, 0, "estimating", "");
     enum error_code e = r->planner->choose(&r->search, err);
     if (!e) e = search_rank(&r->search, &r->ranked, err);
+    r->fit = r->ranked;
+    if (!e) e = search_replay(&r->search, asked.top, asked.top + MOST_REPLAYS, &r->ranked, &r->beaten, err);
     time_left_end(&line);
     r->seconds = measure_now() - start;
     if (!e && r->ranked == 0) e = nothing_fits(r, err);
