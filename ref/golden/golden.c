@@ -24,6 +24,38 @@ enum error_code golden_read(const struct golden *g, const char *name, enum dtype
     return read || strcmp(e->dtype, dtype_file_name(t)) != 0 ? read : seal_check(g, name, out, (size_t)e->bytes, err);
 }
 
+enum error_code golden_read_some(const struct golden *g, const char *name, int64_t first, int64_t count, double *out,
+                                 struct error *err)
+{
+    const struct safetensors_entry *e = safetensors_find(&g->file, name);
+    if (e == NULL) return fail(err, ERR_FORMAT, "%s: there is no tensor %s", printable_path(g->file.path).text, name);
+    struct safetensors_entry row = *e;
+    row.ndim = 1, row.dim[0] = e->count;
+    return safetensors_read_box(&g->file, &row, &first, &count, false, F64, out, err);
+}
+
+enum error_code golden_each(const struct golden *g, const char *name,
+                            void (*f)(void *context, const double *values, int64_t count), void *context,
+                            struct error *err)
+{
+    enum { SOME = 1 << 16 };
+    const struct safetensors_entry *entry = safetensors_find(&g->file, name);
+    double *some = malloc(SOME * sizeof *some);
+    enum error_code e = some ? OK : fail(err, ERR_MEMORY, "no memory to read %s", name);
+    uint64_t hash = seal_begin(entry ? (size_t)entry->bytes : 0);
+    if (!e && entry == NULL) e = golden_read_some(g, name, 0, 0, some, err);
+    for (int64_t at = 0; !e && at < entry->count; at += SOME) {
+        const int64_t n = entry->count - at < SOME ? entry->count - at : SOME;
+        e = golden_read_some(g, name, at, n, some, err);
+        if (e) break;
+        hash = seal_more(hash, some, (size_t)n);
+        f(context, some, n);
+    }
+    free(some);
+    if (e || g->seal == NULL || strcmp(entry->dtype, dtype_file_name(F64)) != 0) return e;
+    return seal_check_hash(g, name, seal_end(hash, NULL, 0), err);
+}
+
 static enum error_code read_tokens(struct golden *g, const char *name, int32_t **out, struct error *err)
 {
     const int64_t count = g->steps * g->B * g->S;

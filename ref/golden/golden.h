@@ -35,6 +35,16 @@ void golden_close(struct golden *);
 enum error_code golden_read(const struct golden *, const char *name, enum dtype, int64_t count, void *out,
                             struct error *);
 
+/** Read some elements of a tensor, counted row by row, in fp64, without holding them to a seal.
+ *  @return as golden_read. */
+enum error_code golden_read_some(const struct golden *, const char *name, int64_t first, int64_t count, double *out,
+                                 struct error *);
+
+/** Read a tensor in fp64 a part at a time, in order.  @return as golden_read; ERR_MEMORY. */
+enum error_code golden_each(const struct golden *, const char *name,
+                            void (*f)(void *context, const double *values, int64_t count), void *context,
+                            struct error *);
+
 /** Read the correction biases of routers that a run starts with, if files of the family have them.
  *  @param[out] bias  [L, columns of a router].  @return as golden_read. */
 enum error_code golden_read_biases(const struct golden *, double *bias, struct error *);

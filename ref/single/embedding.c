@@ -34,22 +34,41 @@ static struct single_value place(struct single *s, const struct single_node *n)
     return v;
 }
 
-/* dW[row of n] += dY[n], in any order. */
-static struct single_value scatter(struct single *s, const struct single_node *n, bool tokens)
+/* A gradient of rows that are added up: absolute: their sizes; count: of each row of the matrix. */
+struct scattered { struct single_value v; struct tensor absolute, count; };
+
+/* dW[row of n] += dY[n]. */
+static void add_gradients(const struct single *s, struct scattered *to, struct single_value dY, bool tokens)
 {
-    const struct single_value dY = single_gradient_of(s, n->out);
-    if (!single_going(s)) return single_none;
-    const int64_t rows = model_param(s->config, n->weight).dim[0], D = tensor_cols(dY.y);
-    struct single_value v = single_value_new(s, rows, D);
-    const struct tensor absolute = single_new(s, rows, D), count = single_new(s, rows, 1);
+    const int64_t D = tensor_cols(dY.y);
+    const struct single_value v = to->v;
     for (int64_t i = 0; !s->failed && i < tensor_count(dY.y); i++) {
         const int64_t row = tokens ? token(s, i / D) : i / D % s->batch.S, at = row * D + i % D;
-        numbers(count)[row] += i % D == 0;
-        numbers(v.y)[at] += numbers(dY.y)[i], numbers(absolute)[at] += fabs(numbers(dY.y)[i]);
+        numbers(to->count)[row] += i % D == 0;
+        numbers(v.y)[at] += numbers(dY.y)[i], numbers(to->absolute)[at] += fabs(numbers(dY.y)[i]);
         numbers(v.fused)[at] += numbers(dY.fused)[i];
         numbers(v.steps)[at] += numbers(dY.steps)[i] - numbers(dY.fused)[i] +
                                 s->rounding.store * fabs(numbers(v.y)[at]);
     }
+}
+
+/* The gradient of a matrix of tokens or positions, tile after tile. */
+static struct single_value scatter(struct single *s, const struct single_node *n, bool tokens)
+{
+    const int64_t rows = model_param(s->config, n->weight).dim[0], D = single_slot(s, n->out)->cols, B = s->all.B,
+                  step = single_tile(s, D);
+    struct scattered all = { single_value_new(s, rows, D), single_new(s, rows, D), single_new(s, rows, 1) };
+    const int used = s->used;
+    for (int64_t first = 0; first < B && single_going(s); first += step) {
+        single_take_tile(s, first, step);
+        const struct single_value dY = single_gradient_of(s, n->out);
+        if (single_going(s)) add_gradients(s, &all, dY, tokens);
+        single_release(s, used);
+    }
+    single_take_all(s);
+    if (!single_going(s)) return single_none;
+    struct single_value v = all.v;
+    const struct tensor absolute = all.absolute, count = all.count;
     for (int64_t i = 0; !s->failed && i < rows * D; i++) {
         const int64_t terms = (int64_t)numbers(count)[i / D];
         const double off = rounding_of_sum(s->rounding.sum, terms) * numbers(absolute)[i],

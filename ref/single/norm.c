@@ -269,22 +269,40 @@ static struct sums sums_new(struct single *s, int64_t n, int64_t terms)
     return (struct sums){ single_value_new(s, 1, n), single_new(s, 1, n), single_new(s, 1, n), terms };
 }
 
-static struct single_value weight_of_pieces(struct single *s, const struct single_node *n, struct tensor X,
+static void add_weights(const struct single *s, const struct pieces *p, struct tensor dY, struct tensor X,
+                        struct sums *g)
+{
+    const int64_t ld = tensor_cols(X);
+    for (int64_t row = 0; !s->failed && row < tensor_rows(X); row++)
+        for (int64_t h = 0; h < p->count; h++) {
+            const int64_t at = row * ld + h * p->width;
+            const struct pieces one = one_of(*p, h);
+            piece_weight(s, &one, numbers(dY) + at, numbers(X) + at, weight_of(p, h), g);
+        }
+}
+
+/* What a norm reads. */
+typedef struct tensor norm_input(struct single *, const struct single_node *);
+
+/* Tile after tile: the sums are those of all rows, in order. */
+static struct single_value weight_of_pieces(struct single *s, const struct single_node *n, norm_input *reads,
                                             struct pieces p)
 {
-    const struct tensor dY = single_grad(s, n->out);
-    if (!single_going(s)) return single_none;
-    const int64_t ld = tensor_cols(X);
-    const int64_t weights = p.width + (p.count == p.first ? 0 : p.keys ? p.keys : p.width);
-    struct sums g = sums_new(s, weights, tensor_rows(X) * p.first);
-    for (int64_t row = 0; !s->failed && row < tensor_rows(X); row++)
-        for (int64_t h = 0; h < p.count; h++) {
-            const int64_t at = row * ld + h * p.width;
-            const struct pieces one = one_of(p, h);
-            piece_weight(s, &one, numbers(dY) + at, numbers(X) + at, weight_of(&p, h), &g);
-        }
-    return summed(s, &g);
+    const int64_t weights = p.width + (p.count == p.first ? 0 : p.keys ? p.keys : p.width), B = s->all.B,
+                  step = single_tile(s, single_slot(s, n->in[0])->cols);
+    struct sums g = sums_new(s, weights, single_slot(s, n->out)->rows * p.first);
+    const int used = s->used;
+    for (int64_t first = 0; first < B && single_going(s); first += step) {
+        single_take_tile(s, first, step);
+        const struct tensor X = reads(s, n), dY = single_grad(s, n->out);
+        if (single_going(s)) add_weights(s, &p, dY, X, &g);
+        single_release(s, used);
+    }
+    single_take_all(s);
+    return single_going(s) ? summed(s, &g) : single_none;
 }
+
+static struct tensor read_of(struct single *s, const struct single_node *n) { return single_act(s, n->in[0]); }
 
 /* ---- of rows ----------------------------------------------------------------------------------------------------- */
 
@@ -308,18 +326,23 @@ static struct single_value input(struct single *s, const struct single_node *n)
 
 static struct single_value weight(struct single *s, const struct single_node *n)
 {
-    const struct tensor X = single_act(s, n->in[0]);
-    return weight_of_pieces(s, n, X, of_row(s, tensor_cols(X)));
+    return weight_of_pieces(s, n, read_of, of_row(s, single_slot(s, n->in[0])->cols));
 }
 
 static struct single_value bias(struct single *s, const struct single_node *n)
 {
-    const struct tensor dY = single_grad(s, n->out);
-    if (!single_going(s)) return single_none;
-    struct sums g = sums_new(s, tensor_cols(dY), tensor_rows(dY));
-    for (int64_t i = 0; !s->failed && i < tensor_count(dY); i++)
-        add_term(s, &g, i % tensor_cols(dY), numbers(dY)[i], 0, 0);
-    return summed(s, &g);
+    const int64_t cols = single_slot(s, n->out)->cols, B = s->all.B, step = single_tile(s, cols);
+    struct sums g = sums_new(s, cols, single_slot(s, n->out)->rows);
+    const int used = s->used;
+    for (int64_t first = 0; first < B && single_going(s); first += step) {
+        single_take_tile(s, first, step);
+        const struct tensor dY = single_grad(s, n->out);
+        for (int64_t i = 0; single_going(s) && i < tensor_count(dY); i++)
+            add_term(s, &g, i % cols, numbers(dY)[i], 0, 0);
+        single_release(s, used);
+    }
+    single_take_all(s);
+    return single_going(s) ? summed(s, &g) : single_none;
 }
 
 const struct single_operation single_norm = {
@@ -353,7 +376,7 @@ static struct single_value heads_input(struct single *s, const struct single_nod
 
 static struct single_value heads_weight(struct single *s, const struct single_node *n)
 {
-    return weight_of_pieces(s, n, single_act(s, n->in[0]), of_heads(s));
+    return weight_of_pieces(s, n, read_of, of_heads(s));
 }
 
 const struct single_operation single_head_norm = {
@@ -410,7 +433,7 @@ static struct single_value latent_input(struct single *s, const struct single_no
 
 static struct single_value latent_weight(struct single *s, const struct single_node *n)
 {
-    return weight_of_pieces(s, n, latent_of(s, n), of_latent(s, n));
+    return weight_of_pieces(s, n, latent_of, of_latent(s, n));
 }
 
 const struct single_operation single_latent_norm = {

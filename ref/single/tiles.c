@@ -2,8 +2,8 @@
  *
  * A result whose rows are tokens is computed tile by tile where an operation's row comes from rows of the same sequence
  * only: all of them but those of mixtures, whose experts have tokens of all sequences, and of models with streams,
- * whose rows are not in the order of tokens.  Gradients of matrices and biases are sums over tiles (matrix.c).
- * Gradients of norms and of embeddings are made of the whole batch.
+ * whose rows are not in the order of tokens.  Gradients of parameters are sums over tiles (matrix.c, norm.c,
+ * embedding.c).
  */
 #include "ref/single/parts.h"
 

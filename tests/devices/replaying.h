@@ -35,7 +35,7 @@ struct dump {
     int parts;
     bool fused, stored_norms;           /* declared to the check */
     int64_t tile;                       /* numbers that are read at a time; 0: whole tensors */
-    int whole;                          /* how often an mlp.up is read whole */
+    int whole;                          /* how often a block's activation, or the embedding's, is read whole */
     struct transformer model;
     struct ops ops;
     struct kept kept[MOST];
@@ -193,7 +193,7 @@ static enum error_code fetch(void *context, const char *name, struct tensor out,
         make_mask(d, name, out);
         return OK;
     }
-    d->whole += strstr(name, "mlp.up") != NULL;
+    d->whole += strncmp(name, "act/h.", 6) == 0 || strstr(name, "/embedding") != NULL;
     *found = SINGLE_HAS_NOT;
     if (d->without && strcmp(d->without, name) == 0) return OK;
     for (int i = 0; i < d->count; i++)

@@ -155,7 +155,7 @@ static void tiles_change_nothing(void **state)
                 run(&d);
                 const struct said whole = say(&d, 0), tiles = say(&d, 1);
                 expect_same(&d, &whole, &tiles);
-                if (!wrong && d.whole > 0) fail_msg("%s: mlp.up is read whole", d.golden.file.path);
+                if (!wrong && d.whole > 0) fail_msg("%s: activations are read whole", d.golden.file.path);
                 assert_int_equal(whole.wrong > 0, wrong);
                 close_dump(&d);
             }

@@ -32,12 +32,18 @@ bool finding_fails(enum finding f)
 /* The square norm of a microbatch's errors. */
 struct micro { bool has; double difference; };
 
+/* Some consecutive elements of the golden tensor, in fp64: those that a run is compared with, and those behind them. */
+enum { WINDOW = 1 << 16 };
+struct window { double *data; int64_t first, count, room; };
+
 struct comparing {
     const struct golden *golden;
     const struct actual *actual;
     struct checked *out;
     enum dtype format;
-    struct tensor truth;                /* F64 */
+    struct window truth;
+    enum error_code failed;             /* to read the truth */
+    struct error *err;
     double *whole;                      /* [elements] */
     int64_t dim[2];
     double norm;
@@ -47,12 +53,31 @@ struct comparing {
     int micros;                         /* the highest number, and 1 */
 };
 
+/* Move the window, if need be, so that it has these elements.  @return where they begin in it. */
+static int64_t look_at(struct comparing *c, int64_t at, int64_t length)
+{
+    struct window *w = &c->truth;
+    const int64_t left = c->dim[0] * c->dim[1] - at, wanted = length > WINDOW ? length : WINDOW;
+    if (at >= w->first && at + length <= w->first + w->count) return at - w->first;
+    if (wanted > w->room) {
+        free(w->data);
+        *w = (struct window){ .data = malloc((size_t)wanted * sizeof *w->data), .room = wanted };
+        if (w->data == NULL) c->failed = fail(c->err, ERR_MEMORY, "no memory to compare %s", c->out->name);
+    }
+    w->first = at, w->count = left < wanted ? left : wanted;
+    if (!c->failed) c->failed = golden_read_some(c->golden, c->out->name, at, w->count, w->data, c->err);
+    return 0;
+}
+
 static void see_run(void *context, const struct actual_piece *p, int64_t at, int64_t length, const double *values)
 {
     struct comparing *c = context;
     const double before = c->sums.difference;
+    const int64_t in_window = c->failed ? 0 : look_at(c, at, length);
+    if (c->failed) return;
+    const struct tensor truth = tensor_1d(c->truth.data, F64, c->truth.count);
     c->finite = c->finite && all_finite(values, length);
-    sums_add(&c->sums, tensor_1d((void *)(uintptr_t)values, F64, length), 0, c->truth, at, length);
+    sums_add(&c->sums, tensor_1d((void *)(uintptr_t)values, F64, length), 0, truth, in_window, length);
     c->sums.expected += length;
     if (p->micro == ACTUAL_NO_MICRO) return;
     c->micro[p->micro].has = true;
@@ -130,21 +155,26 @@ static void describe_micros(struct comparing *c)
     }
 }
 
-static enum error_code read_truth(struct comparing *c, struct error *err)
+static void add_squares(void *context, const double *values, int64_t count)
+{
+    double *const all = context, sum = *all;
+    for (int64_t i = 0; i < count; i++) sum += values[i] * values[i];
+    *all = sum;
+}
+
+/* Its sizes and its norm. */
+static enum error_code measure_truth(struct comparing *c, struct error *err)
 {
     const struct safetensors_entry *entry = safetensors_find(&c->golden->file, c->out->name);
     c->dim[1] = entry->ndim > 1 ? entry->dim[entry->ndim - 1] : 1;
     c->dim[0] = c->dim[1] > 0 ? entry->count / c->dim[1] : 0;
-    c->truth = tensor_1d(malloc((size_t)(entry->count + 1) * sizeof(double)), F64, entry->count);
     c->whole = malloc((size_t)(entry->count + 1) * sizeof *c->whole);
     c->micro = calloc(ACTUAL_MOST_MICROS, sizeof *c->micro);
     c->out->on = calloc(1, sizeof *c->out->on);
-    if (c->truth.data == NULL || c->whole == NULL || c->micro == NULL || c->out->on == NULL)
+    if (c->whole == NULL || c->micro == NULL || c->out->on == NULL)
         return fail(err, ERR_MEMORY, "no memory to compare %s", c->out->name);
-    enum error_code e = golden_read(c->golden, c->out->name, F64, entry->count, c->truth.data, err);
     double sum = 0;
-    const double *truth = c->truth.data;
-    for (int64_t i = 0; i < entry->count && !e; i++) sum += truth[i] * truth[i];
+    const enum error_code e = golden_each(c->golden, c->out->name, add_squares, &sum, err);
     c->norm = sqrt(sum);
     c->out->on->number = entry->count == 1;
     return e;
@@ -154,7 +184,8 @@ static enum error_code compare_all(struct comparing *c, struct error *err)
 {
     const struct assembly_watch watch = { .see = see_run, .end = end_group, .context = c };
     struct assembly all;
-    const enum error_code e = assembly_make(&all, c->actual, c->out->name, c->dim, c->whole, &watch, err);
+    const enum error_code made = assembly_make(&all, c->actual, c->out->name, c->dim, c->whole, &watch, err),
+                          e = c->failed ? c->failed : made;
     if (e == ERR_CHECK) {
         c->out->finding = MISSHAPED;
         snprintf(c->out->why, sizeof c->out->why, "%.299s", err->text);
@@ -170,12 +201,13 @@ static enum error_code compare_all(struct comparing *c, struct error *err)
 static enum error_code check_tensor(const struct golden *g, const struct actual *a, struct checked *out,
                                     enum dtype format, struct error *err)
 {
-    struct comparing c = { .golden = g, .actual = a, .out = out, .format = format, .finite = true };
+    struct comparing c = { .golden = g, .actual = a, .out = out, .format = format, .finite = true,
+                           .err = err };
     if (!actual_has(a, out->name)) {
         out->finding = MISSING;
         return OK;
     }
-    enum error_code e = read_truth(&c, err);
+    enum error_code e = measure_truth(&c, err);
     if (!e) e = compare_all(&c, err);
     if (out->finding == HOLDS && !bound_decides(out->bound)) out->finding = OPEN;
     if (!e) actual_seen(a, out->name, c.dim[0] * c.dim[1]);
