@@ -10,7 +10,9 @@
 # Every run has a limit, no run can read this script's input, and one failing run does not stop the others.
 # $JOBS runs go side by side (on 2 cores 2): one works while another waits.
 set -u
+case ${1:--} in -*) sed -n '2,4s/^# //p' "$0" >&2; exit 2 ;; esac
 build=$1; shift
+: "${MPIEXEC:=mpiexec}"
 export BUILD=$build TIER=${TIER:-test}
 case $TIER in
     check)  limit=300 ;;                        # for what hangs: a busy machine may take ten times as long as a quiet one
@@ -27,7 +29,7 @@ export OPENBLAS_NUM_THREADS OMP_NUM_THREADS OMP_WAIT_POLICY=passive MPIEXEC_TIME
 # What costs processor time and computes nothing, as emulated_devices/cli/launch has it too: threads of the BLAS that yield for 25 ms
 # after each product; MPICH's processes, which spin while they start if they are to share memory; hwloc's look at the machine.
 export OPENBLAS_THREAD_TIMEOUT=${OPENBLAS_THREAD_TIMEOUT:-4}
-if "${MPIEXEC:-mpiexec}" --version 2>/dev/null | grep -q ch4:ucx; then
+if "$MPIEXEC" --version 2>/dev/null | grep -q ch4:ucx; then
     export MPIR_CVAR_NOLOCAL=${MPIR_CVAR_NOLOCAL:-1} HWLOC_COMPONENTS=${HWLOC_COMPONENTS:-no_os,stop}
 fi
 unset CMOCKA_MESSAGE_OUTPUT CMOCKA_XML_FILE

@@ -135,11 +135,18 @@ static void add_slot(struct builder *b, const char *name, struct value *v)
     b->slot[b->slots++].value = v;
 }
 
+/* Nodes of tables that belong to no model name no parameters. */
+static bool has_bias(const struct builder *b, const struct node *n)
+{
+    if (n->param == NULL) return false;
+    const struct layer_names names = program_names(&b->graph->model, 0);
+    return program_bias(n, &names) >= 0;
+}
+
 static void matrix_forward(struct builder *b, struct part_node *n)
 {
     const struct value *x = n->in[0], *y = n->out;
-    const struct layer_names names = program_names(&b->graph->model, 0);
-    const bool biased = program_bias(n->is, &names) >= 0;
+    const bool biased = has_bias(b, n->is);
     const int product = biased ? activation(b, y, FREE, "", ".product") : y->tensor;
     n->weight = TENSOR(LETTERS("%s%s", y->letters, x->letters), FREE, "%s.w", y->name);
     OP(&sbp_linear, LETTERS("n%s,%s%s->n%s", x->letters, y->letters, x->letters, y->letters), product, x->tensor,
