@@ -35,7 +35,7 @@ test_replayed() {
     local rows words step clocks
     run search --devices 4 --pp 4 --model small --batch 16 --micro 8,16 --recompute none --schedule 1f1b,zb-h2,zb-2p \
         --cluster ethernet-1g --top 3 --json search.json; expect_status 0; expect_columns 120
-    expect_out '[0-9]+ of them were replayed with what devices share or slow: the others are slower even without'
+    expect_out '[0-9]+ of them were replayed with sharing and contention: the others are slower even without it'
     rows=$(sed -n '/"plans":/,/"frontier":/p' search.json | awk -F'\t' '{ sub(/,$/, "", $NF) } /"words"/ { gsub(/"/, "", $NF); w = $NF }
         /"virtual_step_ps"/ { s = $NF } /"virtual_step_by_clocks_ps"/ { print s "|" $NF "|" w }')
     [ "$(wc -l <<<"$rows")" = 3 ] || complain 'not each of the three plans was replayed'

@@ -107,8 +107,8 @@ static void print_head(const struct report *r)
     say(r->out, 8, "        so %s", s->planned + s->over < s->count
         ? "of those planned the first is the fastest; the others were only estimated" : r->planner->promise);
     if (cluster_replays(&r->options->cluster))
-        say(r->out, 8, "        %d of them were replayed with what devices share or slow: %s", r->ranked,
-            r->beaten ? "the others are slower even without" : "others may be faster, as without they are");
+        say(r->out, 8, "        %d of them were replayed with sharing and contention: %s", r->ranked,
+            r->beaten ? "the others are slower even without it" : "without it, others are faster than some of these");
 }
 
 static void print_plans(const struct report *r)
