@@ -16,7 +16,26 @@ static inline int holders_of(const struct unit *u) { return u->count > 0 ? u->pa
 
 static inline uint64_t larger(uint64_t a, uint64_t b) { return a > b ? a : b; }
 
+/* Which of this step's optimizer steps a microbatch belongs to. */
+static inline int batch_of(const struct trainer *t, int micro) { return micro / t->schedule.update_every; }
+
 /* The activations that the device's list of actions holds. */
 struct held trainer_activations(const struct trainer *);
+
+/* Keep the largest so far of what is held. */
+void trainer_note_held(struct trainer *);
+
+/* Of a plan that changes: set the microbatches of a step, and note what they hold. */
+enum error_code trainer_cut_step(struct trainer *, int64_t step, struct error *);
+
+/* Devices along cp must have made the same plans of where tokens are, or they would wait for messages that nobody
+ * sends.  e: whether this device has made its own.  All devices call it. */
+enum error_code trainer_agree_on_plans(struct trainer *, enum error_code e, struct error *);
+
+/* Read the step's batch and hand each stage its tokens.  Every device computes the whole batch. */
+enum error_code trainer_take_batch(struct trainer *, struct error *);
+
+/* Sum the gradients of parameters that several places of the pipeline hold; all places call it. */
+enum error_code trainer_reduce_shared(struct trainer *, struct error *);
 
 #endif
