@@ -133,13 +133,13 @@ static void sends_no_keys_again(const struct plan *p, int h)
                p->attention, (unsigned long long)again, (unsigned long long)want);
 }
 
-/* Bytes of activations that one layer more adds to this device's peak. */
-static uint64_t bytes_of_a_layer(struct plan p, const char *choice)
+/* Bytes of activations that more layers add to this device's peak. */
+static uint64_t bytes_of_layers(struct plan p, const char *choice, int64_t from, int64_t to)
 {
-    p.model.L = 2;
-    const uint64_t two = run(&p, choice).activations;
-    p.model.L = 3;
-    return run(&p, choice).activations - two;
+    p.model.L = from;
+    const uint64_t few = run(&p, choice).activations;
+    p.model.L = to;
+    return run(&p, choice).activations - few;
 }
 
 /* A layer keeps its input and attention's output, in 16 bits 2 B S D/P bytes each, and B S H/P fp32 log-sum-exps (rsa:
@@ -153,7 +153,7 @@ static void attention_is_kept(const struct attention_scheme *scheme)
     p.split.heads = scheme->splits ? test_size / 2 : 0;
     if (plan_check(&p, &err) != OK) return;
     const bool scores = strcmp(p.attention, "rsa") == 0;
-    const uint64_t n = (uint64_t)(p.B * p.S / test_size), D = 24, H = 8, kept = bytes_of_a_layer(p, "selective++"),
+    const uint64_t n = (uint64_t)(p.B * p.S / test_size), D = 24, H = 8, kept = bytes_of_layers(p, "selective++", 2, 3),
                    want = 2 * (2 * n * D) + 4 * n * H * (scores ? (uint64_t)p.S : 1);
     ASSERT_ALL(kept == want, "%s: selective++ keeps %llu bytes a layer, not %llu", p.attention,
                (unsigned long long)kept, (unsigned long long)want);
@@ -170,6 +170,25 @@ static void test_attention_is_not_computed_again(void **state)
     for (int i = 0; attention_scheme_at(i) && test_size > 1; i++)
         if (!attention_scheme_at(i)->cuts_streams && (tier_now() == TIER_VERIFY || (i + test_size / 2) % 2 == 0))
             attention_is_kept(attention_scheme_at(i));
+}
+
+/* ---- what is left of a layer ------------------------------------------------------------------------------------- */
+
+/* Its input, and of a norm that writes its output a number or two a row: with full recomputation a layer keeps nothing
+ * else, whatever blocks are made of.  By two layers, as every other one may be of another kind. */
+static void test_full_keeps_the_input_of_a_layer(void **state)
+{
+    (void)state;
+    for (int i = 0; case_model_at(i) && test_size == 1; i++) {
+        struct plan p = case_plan(1, 1, 1);
+        case_model_at(i)->take(&p);
+        p.micros = 1;
+        const uint64_t rows = 2 * (uint64_t)(p.B * p.S * STREAMS(&p.model)), D = (uint64_t)p.model.D,
+                       input = rows * D * dtype_size(p.dtype), kept = bytes_of_layers(p, "full", 3, 5);
+        ASSERT_ALL(kept >= input && kept <= input + 2 * rows * dtype_size(p.dtype),
+                   "%s: full recomputation keeps %llu bytes of two layers; their inputs are %llu",
+                   case_model_at(i)->name, (unsigned long long)kept, (unsigned long long)input);
+    }
 }
 
 /* ---- the choice -------------------------------------------------------------------------------------------------- */
@@ -197,6 +216,7 @@ int main(void)
         MPI_TEST(test_same_bits_in_every_schedule),
         MPI_TEST(test_recomputed_operations),
         MPI_TEST(test_attention_is_not_computed_again),
+        MPI_TEST(test_full_keeps_the_input_of_a_layer),
         MPI_TEST(test_choices),
     };
     return MPI_RUN("recompute", tests);

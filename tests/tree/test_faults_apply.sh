@@ -1,5 +1,5 @@
-# Every fault of tests/faults still fits the sources.  Who changes a line sees here which faults have to follow; whether they are
-# noticed is for `make faults`.
+# Every fault of tests/faults still fits the sources, and names a program that notices it.  Who changes a line sees here which faults
+# have to follow; whether they are noticed is for `make faults`.
 # tier: check
 place=$(mktemp -d)
 trap 'rm -rf "$place"' EXIT
@@ -8,7 +8,12 @@ echo '[ RUN      ] every_fault_applies'
 for fault in tests/faults/*.fault; do
     awk -v to="$place" -f tests/faults/apply.awk "$fault" 2>&1 >/dev/null | head -n 1
 done >"$place/stale"
-if [ ! -s "$place/stale" ]; then echo '[       OK ] every_fault_applies'; exit 0; fi
-cat "$place/stale"
-echo '[  FAILED  ] every_fault_applies'
-exit 1
+if [ ! -s "$place/stale" ]; then echo '[       OK ] every_fault_applies'
+else cat "$place/stale"; echo '[  FAILED  ] every_fault_applies'; bad=1; fi
+
+# A test's program, not its source, which bash would be asked to run.
+echo '[ RUN      ] every_fault_names_a_program'
+grep -HnE '^caught by: (! )?tests/' tests/faults/*.fault >"$place/files"
+if [ ! -s "$place/files" ]; then echo '[       OK ] every_fault_names_a_program'
+else cat "$place/files"; echo '[  FAILED  ] every_fault_names_a_program'; bad=1; fi
+exit ${bad:-0}

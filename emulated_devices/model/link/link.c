@@ -368,16 +368,23 @@ static bool writes_output(const struct linked *l, int v)
     return l->node[v].out >= 0 && l->slot[l->node[v].out].value == BUFFER_OUT;
 }
 
+/* Whether a node cannot run again, when the part's output is not there: a norm must write it, so its statistics, one a
+ * row, stay.  A mixture can do without, and its statistics, its experts' rows, are most of what a block keeps. */
+static bool needs_output(const struct linked *l, int v)
+{
+    return writes_output(l, v) && l->node[v].is->op != OP_MIXTURE;
+}
+
 /* What recomputation drops.  selective: attention's output and statistics; full: all kept values except the part's
- * input, and the statistics of what writes the part's output, which is not there when the part runs again; selective++:
- * these, except attention's output and the statistics that have not been exchanged. */
+ * input, and the statistics of what has to write the part's output; selective++: these, except attention's output and
+ * the statistics that have not been exchanged. */
 static void mark_dropped(struct linked *l, enum recompute r)
 {
     const bool selective = r == RECOMPUTE_SELECTIVE, most = r == RECOMPUTE_FULL || r == RECOMPUTE_BUT_ATTENTION;
     for (int b = BUFFER_FIRST_OWN; b < l->buffers && most; b++)
         l->buffer[b].dropped = l->buffer[b].kept && l->buffer[b].tag == ACTIVATIONS;
     for (int v = 0; v < l->nodes && most; v++)
-        if (writes_output(l, v))
+        if (needs_output(l, v))
             for (int i = 0; i < NODE_STATISTICS; i++)
                 if (l->node[v].statistic[i] >= 0) l->buffer[l->node[v].statistic[i]].dropped = false;
     for (int v = 0; v < l->nodes && (selective || r == RECOMPUTE_BUT_ATTENTION); v++) {
