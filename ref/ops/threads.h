@@ -6,6 +6,9 @@
  *  @return the number of threads. */
 int use_cores(int processes);
 
+/** Set the threads of OpenMP and OpenBLAS. */
+void use_threads(int threads);
+
 /** Set the threads of OpenBLAS alone.  @return how many it had. */
 int blas_threads(int threads);
 

@@ -1,5 +1,6 @@
 /* step.c -- `orrery bench step`: speed, beside a limit measured in the same run.  Tests never check speed. */
 #include "emulated_devices/cli/bench/bench.h"
+#include "emulated_devices/cli/bench/steal.h"
 #include "emulated_devices/cli/measure.h"
 #include "emulated_devices/cli/time_left.h"
 #include "emulated_devices/device/compute.h"
@@ -80,6 +81,7 @@ static double serial_step(struct transformer *m, struct tensor *state, const int
 struct bench_step {
     const char *model, *backend, *beside, *dtype, *json;        /* beside: another backend, or NULL */
     int runs, rounds, devices;          /* devices: the most of a mesh */
+    int threads, steal;                 /* of the one device; cores that others keep busy meanwhile */
     double seconds, limit;              /* what all rounds may take, and one run */
     int64_t batch, steps;               /* steps: done so far on the one device */
     struct transformer serial;
@@ -170,25 +172,30 @@ static enum error_code time_training(struct timed *t, const char *program, const
     return e ? e : read_timed(t, path, err);
 }
 
-/* Seconds in each round: of the backend's matrix product, of a step on one device and on each mesh; and the ratios to
- * one device and to the mesh before.  Processor time of a step on each mesh, by another backend, too, and their ratio.
+/* Seconds in each round: of the backend's matrix product, of a step on one device, also on one thread of it, and on each
+ * mesh; and the ratios to one device and to the mesh before.  Processor time of a step on each mesh, by another backend, too, and their ratio.
  * rounds: that were measured, of a mesh and of the one device. */
 struct pace {
     int rounds[MESHES], rounds_alone;
-    double gemm[MAX_ROUNDS], step[MAX_ROUNDS], meshed[MESHES][MAX_ROUNDS], ratio[MESHES][MAX_ROUNDS],
+    double gemm[MAX_ROUNDS], step[MAX_ROUNDS], single[MAX_ROUNDS], slower[MAX_ROUNDS], meshed[MESHES][MAX_ROUNDS], ratio[MESHES][MAX_ROUNDS],
         beside[MESHES][MAX_ROUNDS], processor[MESHES][MAX_ROUNDS], other[MESHES][MAX_ROUNDS], times[MESHES][MAX_ROUNDS];
     struct calls calls[MESHES];         /* of device 0 in the last step */
 };
 
 static void measure_serial(struct bench_step *b, struct gemm *g, struct pace *p, int round)
 {
-    double gemm[MAX_RUNS], step[MAX_RUNS];
+    double gemm[MAX_RUNS], step[MAX_RUNS], single[MAX_RUNS];
     for (int i = 0; i < b->runs; i++) {
         gemm[i] = gemm_seconds(g);
         step[i] = serial_step(&b->serial, b->state, b->ids, b->ids + 1, b->batch, ++b->steps);
+        use_threads(1);
+        single[i] = serial_step(&b->serial, b->state, b->ids, b->ids + 1, b->batch, ++b->steps);
+        use_threads(b->threads);
     }
     p->gemm[round] = measure_median(gemm, b->runs);
     p->step[round] = measure_median(step, b->runs);
+    p->single[round] = measure_median(single, b->runs);
+    p->slower[round] = p->single[round] / p->step[round];
 }
 
 static bool takes(const struct bench_step *b, const struct model_config *c, int i)
@@ -249,6 +256,9 @@ static double least(const double *x, int n)
     return low;
 }
 
+/* The rows before the meshes: one device, with all threads and with one. */
+enum { ALONE = -2, ON_ONE_THREAD = -1 };
+
 /* What the rows have in common. */
 struct shown { const struct bench_step *b; const struct pace *p; double flops, tokens, rate; };
 
@@ -259,21 +269,28 @@ static const char *name_of(const struct meshed *m, char *text, size_t room)
     return text;
 }
 
-/* i: a mesh, or -1 for the one device of ref/. */
+static const char *title_of(int i, char *text, size_t room)
+{
+    return i == ALONE ? "one device, ref/" : i == ON_ONE_THREAD ? "  on one thread" : name_of(&mesh[i], text, room);
+}
+
+/* i: a mesh, or one of the rows before. */
 static void show_row(struct columns *t, const struct shown *w, int i)
 {
     char what[64];
-    const int n = i < 0 ? w->p->rounds_alone : w->p->rounds[i];
-    const double *seconds = i < 0 ? w->p->step : w->p->meshed[i], median = measure_median_of(seconds, n);
-    columns_add(t, LEFT_ALIGNED, "%s", i < 0 ? "one device, ref/" : name_of(&mesh[i], what, sizeof what));
+    const struct pace *p = w->p;
+    const int n = i < 0 ? p->rounds_alone : p->rounds[i];
+    const double *seconds = i == ALONE ? p->step : i < 0 ? p->single : p->meshed[i],
+                 *ratio = i < 0 ? p->slower : p->ratio[i], median = measure_median_of(seconds, n);
+    columns_add(t, LEFT_ALIGNED, "%s", title_of(i, what, sizeof what));
     columns_add(t, RIGHT_ALIGNED, "%.1f", 1e3 * median);
     columns_add(t, RIGHT_ALIGNED, "%.1f", 1e3 * least(seconds, n));
     columns_add(t, RIGHT_ALIGNED, "%.0f", w->tokens / median);
     columns_add(t, RIGHT_ALIGNED, "%.1f", w->flops / median / 1e9);
     columns_add(t, RIGHT_ALIGNED, "%.1f", 100 * w->flops / median / w->rate);
-    if (i >= 0) columns_add(t, RIGHT_ALIGNED, "%.2f", measure_median_of(w->p->ratio[i], n));
-    if (i >= 0) columns_add(t, RIGHT_ALIGNED, "%.2f", least(w->p->ratio[i], n));
-    if (i >= 0 && mesh[i].data) columns_add(t, RIGHT_ALIGNED, "%.2f", measure_median_of(w->p->beside[i], n));
+    if (i != ALONE) columns_add(t, RIGHT_ALIGNED, "%.2f", measure_median_of(ratio, n));
+    if (i != ALONE) columns_add(t, RIGHT_ALIGNED, "%.2f", least(ratio, n));
+    if (i >= 0 && mesh[i].data) columns_add(t, RIGHT_ALIGNED, "%.2f", measure_median_of(p->beside[i], n));
     columns_end_row(t);
 }
 
@@ -286,8 +303,8 @@ static void show_table(const struct shown *w)
         for (size_t k = 0; k < sizeof heads / sizeof *heads; k++)
             columns_add(&t, k ? RIGHT_ALIGNED : LEFT_ALIGNED, "%s", heads[k]);
         columns_end_row(&t);
-        for (int i = -1; i < MESHES; i++)
-            if (i < 0 || w->p->rounds[i] > 0) show_row(&t, w, i);
+        for (int i = ALONE; i < MESHES; i++)
+            if (i == ALONE || (i < 0 ? w->b->threads > 1 : w->p->rounds[i] > 0)) show_row(&t, w, i);
     } while (columns_again(&t));
 }
 
@@ -361,11 +378,14 @@ static enum error_code write_json(const struct shown *w, const struct model_conf
     cJSON_AddStringToObject(root, "backend", w->b->backend);
     cJSON_AddStringToObject(root, "dtype", w->b->dtype);
     cJSON_AddNumberToObject(root, "batch", (double)w->b->batch);
+    cJSON_AddNumberToObject(root, "threads", w->b->threads);
+    cJSON_AddNumberToObject(root, "stolen_cores", w->b->steal);
     cJSON_AddNumberToObject(root, "tokens", w->tokens);
     cJSON_AddNumberToObject(root, "flops", w->flops);
     cJSON_AddNumberToObject(root, "gemm_flops_per_second", w->rate);
     cJSON *rows = cJSON_AddArrayToObject(root, "rows");
     json_row(rows, "one device, ref/", w->p->step, w->p->rounds_alone, NULL);
+    if (w->b->threads > 1) json_row(rows, "one device, ref/, one thread", w->p->single, w->p->rounds_alone, NULL);
     for (int i = 0; i < MESHES; i++)
         if (w->p->rounds[i] > 0)
             json_processor(json_row(rows, name_of(&mesh[i], what, sizeof what), w->p->meshed[i], w->p->rounds[i],
@@ -393,29 +413,44 @@ static enum error_code show(const struct bench_step *b, const struct model_confi
     return b->json ? write_json(&w, c, err) : OK;
 }
 
+static void show_head(const struct bench_step *b, const struct model_config *c)
+{
+    if (b->json != NULL && strcmp(b->json, "-") == 0) return;
+    say(stdout, 0, "model %s, batch %lld x %lld tokens, %s, %d threads\nmedians of %d steps and of %d rounds over all "
+        "rows, in at most about %g seconds", c->name, (long long)b->batch, (long long)c->S, b->dtype, b->threads,
+        b->runs, b->rounds, b->seconds);
+    if (b->steal > 0) say(stdout, 0, "beside %d busy process%s", b->steal,
+                          b->steal > 1 ? "es, each on a core of its own" : ", on a core of its own");
+    fflush(stdout);
+}
+
+static enum error_code measure(struct bench_step *b, const char *program, const struct model_config *c, struct gemm *g,
+                               struct pace *p, struct error *err)
+{
+    struct thieves thieves;
+    enum error_code e = steal_cores(&thieves, b->steal, err);
+    if (e) return e;
+    show_head(b, c);
+    serial_step(&b->serial, b->state, b->ids, b->ids + 1, b->batch, ++b->steps);           /* warm up */
+    gemm_seconds(g);
+    e = bench_rounds(b, program, c, g, p, err);
+    steal_end(&thieves);
+    return e;
+}
+
 static enum error_code bench_step(struct bench_step *b, const char *program, struct error *err)
 {
     struct model_config c;
     int64_t usual;
     static struct pace pace;
     static struct gemm g;               /* its device stays where it is */
-    const int threads = use_cores(1);
+    b->threads = use_cores(1);
     enum error_code e = model_config_preset(&c, &usual, b->model, err);
     if (e) return e;
     if (b->batch == 0) b->batch = usual > MOST_COPIES ? usual : MOST_COPIES;
     e = open_serial(b, &c, err);
     if (!e) e = gemm_open(&g, backend_find(b->backend), dtype_by_name(b->dtype), err);
-    if (!e) {
-        if (b->json == NULL || strcmp(b->json, "-") != 0)
-            say(stdout, 0,
-                "model %s, batch %lld x %lld tokens, %s, %d threads\nmedians of %d steps and of %d rounds over all "
-                "rows, in at most about %g seconds", c.name, (long long)b->batch, (long long)c.S, b->dtype, threads,
-                b->runs, b->rounds, b->seconds);
-        fflush(stdout);
-        serial_step(&b->serial, b->state, b->ids, b->ids + 1, b->batch, ++b->steps);       /* warm up */
-        gemm_seconds(&g);
-        e = bench_rounds(b, program, &c, &g, &pace, err);
-    }
+    if (!e) e = measure(b, program, &c, &g, &pace, err);
     if (!e) e = show(b, &c, &pace, err);
     gemm_close(&g);
     close_serial(b);
@@ -455,6 +490,8 @@ enum error_code bench_step_topic(int argc, char **argv, int *status, struct erro
           .help = "another backend for the same meshes, in each round: processor time of both, and their ratio" },
         { "--dtype", "NAME", OPTION_CHOICE, &b.dtype, .choices = number_formats,
           .help = "format of their weights and activations; the one device of ref/ computes in fp32" },
+        { "--steal", "N", OPTION_INT, &b.steal, .max = STEAL_MOST,
+          .help = "busy processes beside all that is measured, each on a core of its own: a noisy neighbour" },
         { "--json", "FILE", OPTION_STRING, &b.json, .help = "every row as JSON; - for stdout, without the table" },
         { 0 }
     };

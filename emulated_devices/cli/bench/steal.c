@@ -1,0 +1,55 @@
+#define _GNU_SOURCE                     /* sched_setaffinity */
+#include "emulated_devices/cli/bench/steal.h"
+#include <sched.h>
+#include <signal.h>
+#include <stdbool.h>
+#include <stdlib.h>
+#include <sys/prctl.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+/* In the child.  Stopped until it is asked to begin, so that its parent hears whether it has its core. */
+static void keep_busy(int core, pid_t parent)
+{
+    cpu_set_t own;
+    CPU_ZERO(&own);
+    CPU_SET((size_t)core, &own);
+    prctl(PR_SET_PDEATHSIG, SIGKILL);
+    if (getppid() != parent || sched_setaffinity(0, sizeof own, &own) != 0) _exit(1);
+    raise(SIGSTOP);
+    for (volatile unsigned turns = 0;;) turns++;
+}
+
+static bool start(struct thieves *t, int core)
+{
+    const pid_t parent = getpid(), child = fork();
+    int status;
+    if (child == 0) keep_busy(core, parent);
+    if (child < 0 || waitpid(child, &status, WUNTRACED) != child || !WIFSTOPPED(status)) return false;
+    t->process[t->count++] = child;
+    kill(child, SIGCONT);
+    return true;
+}
+
+enum error_code steal_cores(struct thieves *t, int cores, struct error *err)
+{
+    const int all = (int)sysconf(_SC_NPROCESSORS_ONLN);
+    *t = (struct thieves){ 0 };
+    if (cores > all)
+        return fail(err, ERR_USAGE, "--steal %d: this machine has %d core%s", cores, all, all == 1 ? "" : "s");
+    for (int i = 0; i < cores; i++) {
+        if (start(t, all - 1 - i)) continue;
+        steal_end(t);
+        return fail(err, ERR_USAGE, "--steal %d: no process can be tied to core %d", cores, all - 1 - i);
+    }
+    return OK;
+}
+
+void steal_end(struct thieves *t)
+{
+    for (int i = 0; i < t->count; i++) {
+        kill(t->process[i], SIGKILL);
+        waitpid(t->process[i], NULL, 0);
+    }
+    t->count = 0;
+}
