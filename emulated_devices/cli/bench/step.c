@@ -173,12 +173,13 @@ static enum error_code time_training(struct timed *t, const char *program, const
 }
 
 /* Seconds in each round: of the backend's matrix product, of a step on one device, also on one thread of it, and on each
- * mesh; and the ratios to one device and to the mesh before.  Processor time of a step on each mesh, by another backend, too, and their ratio.
- * rounds: that were measured, of a mesh and of the one device. */
+ * mesh; and the ratios to one device and to the mesh before.  Processor time of a step on each mesh, by another backend,
+ * too, and their ratio.  rounds: that were measured, of a mesh and of the one device. */
 struct pace {
     int rounds[MESHES], rounds_alone;
-    double gemm[MAX_ROUNDS], step[MAX_ROUNDS], single[MAX_ROUNDS], slower[MAX_ROUNDS], meshed[MESHES][MAX_ROUNDS], ratio[MESHES][MAX_ROUNDS],
-        beside[MESHES][MAX_ROUNDS], processor[MESHES][MAX_ROUNDS], other[MESHES][MAX_ROUNDS], times[MESHES][MAX_ROUNDS];
+    double gemm[MAX_ROUNDS], step[MAX_ROUNDS], single[MAX_ROUNDS], slower[MAX_ROUNDS];
+    double meshed[MESHES][MAX_ROUNDS], ratio[MESHES][MAX_ROUNDS], beside[MESHES][MAX_ROUNDS],
+        processor[MESHES][MAX_ROUNDS], other[MESHES][MAX_ROUNDS], times[MESHES][MAX_ROUNDS];
     struct calls calls[MESHES];         /* of device 0 in the last step */
 };
 
