@@ -172,9 +172,9 @@ static enum error_code time_training(struct timed *t, const char *program, const
     return e ? e : read_timed(t, path, err);
 }
 
-/* Seconds in each round: of the backend's matrix product, of a step on one device, also on one thread of it, and on each
- * mesh; and the ratios to one device and to the mesh before.  Processor time of a step on each mesh, by another backend,
- * too, and their ratio.  rounds: that were measured, of a mesh and of the one device. */
+/* Seconds in each round: of the backend's matrix product, of a step on one device, also on one thread of it, and on
+ * each mesh; and the ratios to one device and to the mesh before.  Processor time of a step on each mesh, by another
+ * backend, too, and their ratio.  rounds: that were measured, of a mesh and of the one device. */
 struct pace {
     int rounds[MESHES], rounds_alone;
     double gemm[MAX_ROUNDS], step[MAX_ROUNDS], single[MAX_ROUNDS], slower[MAX_ROUNDS];
