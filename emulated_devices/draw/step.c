@@ -99,14 +99,20 @@ void step_free(struct step_record *r)
 
 /* ---- names ------------------------------------------------------------------------------------------------------- */
 
+const char *step_pass_name(enum step_pass pass)
+{
+    static const char *const name[] = { "forward", "backward", "gradient", "reductions", "optimizer" };
+    return name[pass];
+}
+
 const char *step_name(const struct step_drawing *d, const struct step_line *l, char *out, size_t size)
 {
-    static const char *const pass[] = { "forward", "backward", "gradient", "reductions", "optimizer" };
+    const char *const pass = step_pass_name(l->pass);
     const int64_t L = d->plan->model.L;
-    if (l->part < 0) snprintf(out, size, "%s", pass[l->pass]);
+    if (l->part < 0) snprintf(out, size, "%s", pass);
     else if (l->part == 0 || l->part > L)
-        snprintf(out, size, "%-8s  %s", pass[l->pass], l->part == 0 ? "embedding" : "loss");
-    else snprintf(out, size, "%-8s  layer %d", pass[l->pass], l->part - 1);
+        snprintf(out, size, "%-8s  %s", pass, l->part == 0 ? "embedding" : "loss");
+    else snprintf(out, size, "%-8s  layer %d", pass, l->part - 1);
     return out;
 }
 
@@ -171,11 +177,11 @@ enum { MOST_UNITS = 11, MOST_LINES = 60 };
 /* step_name in 13 columns. */
 static const char *short_name(const struct step_drawing *d, const struct step_line *l, char *out, size_t size)
 {
-    static const char *const pass[] = { "forward", "backward", "gradient", "reductions", "optimizer" };
+    const char *const pass = step_pass_name(l->pass);
     const int64_t L = d->plan->model.L;
-    if (l->part < 0) snprintf(out, size, "%s", pass[l->pass]);
-    else if (l->part == 0 || l->part > L) snprintf(out, size, "%-8s %s", pass[l->pass], l->part == 0 ? "tok" : "loss");
-    else snprintf(out, size, "%-8s %d", pass[l->pass], l->part - 1);
+    if (l->part < 0) snprintf(out, size, "%s", pass);
+    else if (l->part == 0 || l->part > L) snprintf(out, size, "%-8s %s", pass, l->part == 0 ? "tok" : "loss");
+    else snprintf(out, size, "%-8s %d", pass, l->part - 1);
     return out;
 }
 

@@ -56,7 +56,13 @@ enum error_code step_svg_data(FILE *, const void *step_drawing, struct error *);
 void step_draw_memory(FILE *, const struct step_drawing *);
 enum error_code step_svg_memory(FILE *, const void *step_drawing, struct error *);
 
-/* Shared by the two files. */
+/** The passes as the table "passes" of the command's document, if one is open. */
+void step_document(const struct step_drawing *);
+
+/* Shared by the files of the drawing. */
+
+/** "forward", "reductions". */
+const char *step_pass_name(enum step_pass);
 
 /** "forward", "layer 3": what a line is about.  @return out. */
 const char *step_name(const struct step_drawing *, const struct step_line *, char *out, size_t size);

@@ -107,9 +107,11 @@ static bool fits(const cJSON *schema, const cJSON *v, const char *where)
 #define GOLDEN "golden/biased-mlp.safetensors"
 
 static const struct { const char *schema, *words; int status; bool slow; } cases[] = {
-    { "document", "show memory --json -", 0, true },
+    { "show-step", "show memory --json -", 0, false },
+    { "show-step", "show data zero3 --dp 2 --json -", 0, true },
+    { "document", "show plan --dp 2 --json -", 0, true },
     { "show-dispatch", "show dispatch --json -", 0, false },
-    { "show-dispatch", "show dispatch laser --devices 3 --choices 3 --json -", 0, true },
+    { "show-dispatch", "show dispatch two-step --devices 3 --choices 3 --json -", 0, true },
     { "show-tensor", "show tensor 2d --json -", 0, false },
     { "show-tensor", "show tensor 1d --devices 1 --json -", 0, true },
     { "show-attention", "show attention ring-zigzag --devices 2 --json -", 0, false },

@@ -49,6 +49,7 @@ static enum error_code draw(const struct planned *p, const struct kind *kind, st
     if (e) return e;
     d.device = kind->fullest ? fullest(r, devices) : 0, d.record = &r[d.device];
     kind->draw(stdout, &d);
+    step_document(&d);
     fflush(stdout);                     /* the file may be the standard output */
     return p->svg ? svg_file(p->svg, kind->svg, &d, err) : OK;
 }

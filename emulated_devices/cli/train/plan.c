@@ -14,15 +14,18 @@
 #include <string.h>
 
 /* Options of a run that has numbers, text and processes. */
-static const char *const of_numbers[] = {
-    "--data", "--eval-data", "--pack", "--sample", "--check", "--dump", "--isolate", "--paranoid", "--backend",
-    "--direct", "--wait-limit",
-    "--save", "--save-every", "--keep", "--log", "--log-every", "--tensorboard", "--eval-every", "--owners-out",
-    "--resume", "--override", "--lr", "--min-lr", "--warmup", "--lr-steps", "--lr-schedule",
-    "--lr-decay", "--clip",
-    "--weight-decay", "--seed", "--trace", "--trace-steps", "--trace-format", "--modalities", "--encoders",
-    "--bridge-chunks", "--encoder-slack", "--dry-run", NULL
-};
+#define OF_NUMBERS                                                                                  \
+    "--data", "--eval-data", "--pack", "--sample", "--check", "--dump", "--isolate", "--paranoid",  \
+    "--backend", "--direct", "--wait-limit", "--save", "--save-every", "--keep", "--log",           \
+    "--log-every", "--tensorboard", "--eval-every", "--owners-out", "--resume", "--override",       \
+    "--lr", "--min-lr", "--warmup", "--lr-steps", "--lr-schedule", "--lr-decay", "--clip",          \
+    "--weight-decay", "--seed", "--trace", "--trace-steps", "--trace-format", "--modalities",       \
+    "--encoders", "--bridge-chunks", "--encoder-slack", "--dry-run"
+
+static const char *const of_numbers[] = { OF_NUMBERS, NULL };
+
+/* A drawing is no report of a run: its JSON is that of every command. */
+static const char *const of_reports[] = { OF_NUMBERS, "--json", NULL };
 
 static enum error_code take(struct train_options *o, struct error *err)
 {
@@ -42,7 +45,7 @@ const struct run_kind run_plan = {
 
 /* `orrery show data`, `memory` and `plan`: a plan that is drawn. */
 #define SHOWS(topic, about)                                                                         \
-    { .command = "show " topic, .without = of_numbers, .steps = 1, .take = take,                    \
+    { .command = "show " topic, .without = of_reports, .steps = 1, .take = take,                    \
       .what = about "\nTakes the options of `orrery plan`, and --svg FILE.  Without any of a mesh it " \
                     "is --dp 4,\nwithout a model tiny." }
 
