@@ -54,13 +54,52 @@ static void test_by_hand(void **state)
     static const int block[P] = { 0, 2, 3 };
     for (size_t k = 0; k < sizeof calls / sizeof *calls; k++)
         for (int r = 0; r < P; r++) {
-            const struct exact_call c = { calls[k].operation, P, r, { .count = COUNT, .root = calls[k].root } };
+            const struct exact_call c = { calls[k].operation, P, r, { .count = COUNT, .root = calls[k].root },
+                                          false };
             assert_int_equal(exact_in_length(&c), input_length(calls[k].in, calls[k].root, r));
             assert_int_equal(exact_out_length(&c), calls[k].out[r]);
             for (int64_t i = 0; i < exact_in_length(&c); i++)
                 assert_true(exact_in(&c, i) == (calls[k].in == -1 ? given[0][block[r] + i] : given[r][i]));
             for (int64_t i = 0; i < exact_out_length(&c); i++) assert_true(exact_out(&c, i) == calls[k].result[r][i]);
         }
+}
+
+/* Lengths by hand: member 0 sends 0, 5, 3; 1 sends 3, 1, 6; 2 sends 6, 4, 2.  Here is what each receives: from whom,
+ * the first element there, how many. */
+static const int pieces[P][P][3] = {
+    { { 0, 0, 0 }, { 1, 0, 3 }, { 2, 0, 6 } }, { { 0, 0, 5 }, { 1, 3, 1 }, { 2, 6, 4 } },
+    { { 0, 5, 3 }, { 1, 4, 6 }, { 2, 10, 2 } },
+};
+
+static void test_unequal_blocks(void **state)
+{
+    static const int64_t sent[P] = { 8, 10, 12 }, received[P] = { 9, 10, 11 };
+    (void)state;
+    for (int r = 0; r < P; r++) {
+        const struct exact_call c = { ALLTOALL, P, r, { .count = COUNT }, true };
+        int64_t at = 0;
+        assert_int_equal(exact_in_length(&c), sent[r]);
+        assert_int_equal(exact_out_length(&c), received[r]);
+        for (int from = 0; from < P; from++) {
+            const int *piece = pieces[r][from];
+            assert_int_equal(exact_between(&c, from, r), piece[2]);
+            for (int i = 0; i < piece[2]; i++) assert_true(exact_out(&c, at++) == given[piece[0]][piece[1] + i]);
+        }
+    }
+}
+
+/* Thirds, which no format has: rounded once, to the format of the call. */
+static void test_averages(void **state)
+{
+    (void)state;
+    for (int i = 0; i < COUNT; i++) {
+        struct exact_call c = { ALLREDUCE, P, 1, { .count = COUNT, .dtype = F32, .reduction = AVERAGE }, false };
+        assert_true(exact_out(&c, i) == (double)((float)sum[i] / (float)P));
+        c.args.dtype = F64;
+        assert_true(exact_out(&c, i) == sum[i] / P);
+        c.operation = SCAN;
+        assert_true(exact_out(&c, i) == of_two[i] / P);
+    }
 }
 
 /* The sums above are those of what is given. */
@@ -88,6 +127,7 @@ static void test_elements(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = { cmocka_unit_test(test_by_hand), cmocka_unit_test(test_the_hand),
+                                        cmocka_unit_test(test_unequal_blocks), cmocka_unit_test(test_averages),
                                         cmocka_unit_test(test_elements) };
     return cmocka_run_group_tests_name("exact", tests, NULL, NULL);
 }

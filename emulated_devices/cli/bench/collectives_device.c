@@ -308,7 +308,8 @@ static enum error_code measure_size(struct bench *b, uint64_t bytes, struct erro
     if (b->asked->operation == ALLTOALL) count = count < P ? 1 : count / P;
     if (b->asked->operation == BARRIER) count = 0;
     b->call = (struct exact_call){ b->asked->operation, P, b->world->rank,
-                                   { .count = count, .dtype = F32, .nodes = group_nodes(b->world->everyone) } };
+                                   { .count = count, .dtype = F32, .nodes = group_nodes(b->world->everyone) },
+                                   false };
     const size_t in_bytes = dtype_size(F32) * (size_t)exact_in_length(&b->call),
                  out_bytes = dtype_size(F32) * (size_t)exact_out_length(&b->call);
     void *in = host_block_take(in_bytes + 1), *out = host_block_take(out_bytes + 1);

@@ -1,5 +1,6 @@
 #include "emulated_devices/verify/cases/collectives.h"
 #include "emulated_devices/verify/cases/exact.h"
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -30,14 +31,25 @@ static void lay_out(struct exact_call *c, char *memory, bool in_place)
 
 /* ---- one call ---------------------------------------------------------------------------------------------------- */
 
+struct described { char text[160]; };
+
+/* "allreduce ring of 257 fp32, average, root 0, in place" */
+static struct described describe(const struct exact_call *c, const char *name)
+{
+    struct described d;
+    snprintf(d.text, sizeof d.text, "%s %s of %lld %s%s%s, root %d%s", operation_name(c->operation), name,
+             (long long)c->args.count, dtype_name(c->args.dtype), c->args.reduction == AVERAGE ? ", average" : "",
+             c->uneven ? ", blocks of unequal lengths" : "", c->args.root, in_place(c) ? ", in place" : "");
+    return d;
+}
+
 static enum error_code check_values(const struct exact_call *c, const char *name, struct error *err)
 {
     for (int64_t i = 0; i < exact_out_length(c); i++) {
         const double got = exact_get(c->args.dtype, c->args.out, i), want = exact_out(c, i);
         if (!(got == want))
-            return fail(err, ERR_CHECK, "%s %s of %lld %s, root %d%s: member %d has %.9g at %lld; it must be %.9g",
-                        operation_name(c->operation), name, (long long)c->args.count, dtype_name(c->args.dtype),
-                        c->args.root, in_place(c) ? ", in place" : "", c->rank, got, (long long)i, want);
+            return fail(err, ERR_CHECK, "%s: member %d has %.9g at %lld; it must be %.9g", describe(c, name).text,
+                        c->rank, got, (long long)i, want);
     }
     return OK;
 }
@@ -51,9 +63,9 @@ static enum error_code check_cost(const struct exact_call *c, const struct algor
     if (messages == want.messages && bytes == want.bytes && additions == want.additions) return OK;
     return fail(
         err, ERR_CHECK,
-        "%s %s of %lld %s: member %d counted %llu messages, %llu bytes, %llu additions; cost says %llu, %llu, %llu",
-        operation_name(c->operation), a->name, (long long)c->args.count, dtype_name(c->args.dtype), c->rank,
-        (unsigned long long)messages, (unsigned long long)bytes, (unsigned long long)additions,
+        "%s: member %d counted %llu messages, %llu bytes, %llu additions; cost says %llu, %llu, %llu",
+        describe(c, a->name).text, c->rank, (unsigned long long)messages, (unsigned long long)bytes,
+        (unsigned long long)additions,
         (unsigned long long)want.messages, (unsigned long long)want.bytes, (unsigned long long)want.additions);
 }
 
@@ -89,26 +101,75 @@ static enum error_code one_call(struct group *g, const struct algorithm *a, stru
 
 static bool has_root(enum operation op) { return op == BROADCAST || op == REDUCE || op == GATHER || op == SCATTER; }
 
+static bool reduces(enum operation op)
+{
+    return op == REDUCE || op == ALLREDUCE || op == REDUCE_SCATTER || op == SCAN || op == SPARSE_REDUCE_SCATTER;
+}
+
+/* ---- the calls of one algorithm ---------------------------------------------------------------------------------- */
+
+/* With in and out apart, and in place; blocks that differ both ways can only be apart. */
+static enum error_code both_places(struct group *g, const struct algorithm *a, struct exact_call c,
+                                   struct algorithm_outcome *o, struct error *err)
+{
+    const char *refused = algorithm_refuses(a, c.P, &c.args);
+    if (refused) return o->refused = refused, OK;
+    const enum error_code e = one_call(g, a, &c, false, o, err);
+    return e || c.uneven ? e : one_call(g, a, &c, true, o, err);
+}
+
+static enum error_code lengths(struct group *g, const struct algorithm *a, enum dtype t, struct algorithm_outcome *o,
+                               struct error *err)
+{
+    const int P = g->size;
+    const int64_t counts[] = { 0, 1, P - 1, P, P + 1, 13, 257, 20011 };
+    enum error_code e = OK;
+    for (int i = 0; i < 8 && !e; i++)
+        e = both_places(g, a, (struct exact_call){ a->operation, P, g->rank,
+                        { .count = counts[i], .dtype = t, .root = has_root(a->operation) ? i % P : 0,
+                          .nodes = group_nodes(g) }, false }, o, err);
+    return e;
+}
+
+/* The division at the end. */
+static enum error_code average(struct group *g, const struct algorithm *a, enum dtype t, struct algorithm_outcome *o,
+                               struct error *err)
+{
+    const int P = g->size;
+    return both_places(g, a, (struct exact_call){ a->operation, P, g->rank,
+                       { .count = 257, .dtype = t, .reduction = AVERAGE, .root = a->operation == REDUCE ? P - 1 : 0,
+                         .nodes = group_nodes(g) }, false }, o, err);
+}
+
+static enum error_code uneven_blocks(struct group *g, const struct algorithm *a, enum dtype t,
+                                     struct algorithm_outcome *o, struct error *err)
+{
+    const int P = g->size;
+    int64_t *to = calloc(2 * (size_t)P, sizeof *to), *from = to + P;
+    enum error_code e = to ? OK : fail(err, ERR_MEMORY, "no memory for the lengths of %d blocks", P);
+    e = group_agree(g, e, err);
+    struct exact_call c = { ALLTOALL, P, g->rank, { .dtype = t, .counts = to, .recvcounts = from,
+                                                    .nodes = group_nodes(g) }, true };
+    for (int64_t count = 1; count < 3000 && !e; count = count * 13 + 4) {
+        c.args.count = count;
+        for (int b = 0; b < P; b++) to[b] = exact_between(&c, g->rank, b), from[b] = exact_between(&c, b, g->rank);
+        e = both_places(g, a, c, o, err);
+    }
+    free(to);
+    return e;
+}
+
 enum error_code verify_algorithm(struct group *g, const struct algorithm *a, struct algorithm_outcome *o,
                                  struct error *err)
 {
     static const enum dtype formats[] = { F32, F64 };
-    const int P = g->size;
-    const int64_t counts[] = { 0, 1, P - 1, P, P + 1, 13, 257, 20011 };
     enum error_code e = OK;
     *o = (struct algorithm_outcome){ 0 };
-    for (int f = 0; f < 2 && !e; f++)
-        for (int i = 0; i < 8 && !e; i++) {
-            struct exact_call c = { a->operation,
-                                    P,
-                                    g->rank,
-                                    { .count = counts[i], .dtype = formats[f],
-                                      .root = has_root(a->operation) ? i % P : 0, .nodes = group_nodes(g) } };
-            const char *refused = algorithm_refuses(a, P, &c.args);
-            if (refused) o->refused = refused;
-            else e = one_call(g, a, &c, false, o, err);
-            if (!refused && !e) e = one_call(g, a, &c, true, o, err);
-        }
+    for (int f = 0; f < 2 && !e; f++) {
+        e = lengths(g, a, formats[f], o, err);
+        if (!e && reduces(a->operation)) e = average(g, a, formats[f], o, err);
+        if (!e && a->operation == ALLTOALL) e = uneven_blocks(g, a, formats[f], o, err);
+    }
     if (o->calls) o->refused = NULL;
     if (e != ERR_CHECK && e != ERR_USAGE) return e;
     o->verdict = (struct error){ .code = ERR_CHECK };           /* a refused call is also a failure */

@@ -14,7 +14,8 @@ struct algorithm_outcome {
 
 /**
  * Call one algorithm with lengths around the group's size and far above it, in two formats, from different roots, with
- * separate in and out and in place.
+ * separate in and out and in place; those that add also with the average, an all-to-all also with blocks of unequal
+ * lengths.
  *
  * Inputs are small integers that depend only on (member, index): every sum is exact in any order, and every member
  * knows the right answer.  Messages, bytes and additions counted must equal the algorithm's cost function.

@@ -1,15 +1,19 @@
 /* exact.h -- calls of collectives whose right result every member can compute.
  *
  * Inputs are small integers that depend only on (member, index), so that every sum is exact in any order and results
- * can be compared with ==.  Sums only; fp32 and fp64.
+ * can be compared with ==.  Sums and averages only; fp32 and fp64.
  */
 #ifndef ORRERY_VERIFY_EXACT_H
 #define ORRERY_VERIFY_EXACT_H
 
 #include "emulated_devices/collectives/collective.h"
 
-/* One call of one of P members, without counts for each block. */
-struct exact_call { enum operation operation; int P, rank; struct collective args; };
+/* One call of one of P members.  uneven: an all-to-all whose blocks differ in length (exact_between); its counts are
+ * the caller's to fill in.  Blocks of other operations are nearly equal. */
+struct exact_call { enum operation operation; int P, rank; struct collective args; bool uneven; };
+
+/** Elements that an all-to-all moves from one member to another: args.count, or if uneven more, fewer or none of it. */
+int64_t exact_between(const struct exact_call *, int from, int to);
 
 /** The numbers of elements of this member's input and output. */
 int64_t exact_in_length(const struct exact_call *);
