@@ -179,13 +179,19 @@ enum error_code be_a_device(enum dtype dtype, const struct cluster *cluster, dev
 enum error_code launch_devices(int devices, int argc, char **argv, int *status, struct error *);
 
 /**
- * Run this program with other words, without its output, and wait for it.
+ * Run this program with other words, without input and output, and wait for it.
  * @param words  [0] the program, then its words; ends with NULL.
- * @param limit  seconds until it is stopped, with what it started; 0: none.
- * @return OK, or ERR_COMM with its own error: it did not end with status 0; or its words, if it was stopped, and
- *         which of its processes computed and which waited.
+ * @param limit  seconds until it is stopped, with what it started.
+ * @return OK, or ERR_COMM with its own error: it did not end with status 0; or its words, if it was stopped, which of
+ *         its processes computed, in what others waited, and the last that they had said.
  */
 enum error_code run_aside(const char *const *words, double limit, struct error *err);
+
+/**
+ * The last words of a process that a signal stops, when its children (ref/io/child.h) have ended: says so, removes its
+ * temporary files, and ends by the signal, so that a shell sees it.
+ */
+void end_by_signal(int number);
 
 /**
  * An empty file that is removed when this process ends, also if it is stopped or killed while a job runs.

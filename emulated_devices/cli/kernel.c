@@ -8,6 +8,7 @@
 #include "emulated_devices/cli/cli.h"
 #include "emulated_devices/course/build.h"
 #include "emulated_devices/verify/conformance/conformance.h"
+#include "ref/io/child.h"
 #include "ref/io/output.h"
 #include "ref/io/terminal.h"
 #include <dlfcn.h>
@@ -85,20 +86,23 @@ static bool is_asked(const struct built *b, const struct kernel_options *o, int 
 static enum error_code run_build(const char *tree, const char *kernel, const char *object, struct error *err)
 {
     char script[PATH_MAX + sizeof KERNEL_BUILD];
-    int how = 0;
+    struct child_end end;
     snprintf(script, sizeof script, "%s/%s", tree, KERNEL_BUILD);
     if (access(script, R_OK) != 0)
         return fail(err, ERR_FILE, "cannot be compiled: %s is not there; ORRERY_INCLUDE names the folder that has it",
                     KERNEL_BUILD);
     fflush(NULL);
-    const pid_t child = fork();
+    const pid_t child = child_start();
     if (child == 0) {
         execl("/bin/sh", "sh", script, tree, kernel, object, (char *)NULL);
         _exit(127);
     }
-    while (child > 0 && waitpid(child, &how, 0) < 0 && errno == EINTR) continue;
     if (child < 0) return fail(err, ERR_MEMORY, "cannot be compiled: %s", strerror(errno));
-    const int status = WIFEXITED(how) ? WEXITSTATUS(how) : -1;
+    if (!child_wait(child, COMPILE_SECONDS, &end)) {
+        child_stop(child, &end);
+        return fail(err, ERR_FILE, "cannot be compiled: the compiler had not ended after %d s", COMPILE_SECONDS);
+    }
+    const int status = WIFEXITED(end.how) ? WEXITSTATUS(end.how) : -1;
     return status == 0 ? OK : fail(err, status == 1 ? ERR_FORMAT : ERR_FILE, "%s", kernel_build_failure(status));
 }
 
@@ -223,19 +227,20 @@ static enum error_code verdict(int how, int limit, const struct shared *s, struc
 static enum error_code check(const struct built *b, const struct kernel_options *o, struct error *err)
 {
     struct shared *s = mmap(NULL, sizeof *s, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
-    int how = 0;
+    struct child_end end = { 0 };
     if (s == MAP_FAILED) return fail(err, ERR_MEMORY, "no memory");
     s->row = -1;
     fflush(NULL);
-    const pid_t child = fork();
+    const pid_t child = child_start();
     if (child == 0) {
         const enum error_code e = run_rows(b, o, s, err);
         if (e) fprintf(stderr, "orrery: %s\n", err->text);
         if (o->count) exit(e != OK);            /* which prints what the judge counted */
         _exit(e != OK);
     }
-    while (child > 0 && waitpid(child, &how, 0) < 0 && errno == EINTR) continue;
-    const enum error_code e = child < 0 ? fail(err, ERR_MEMORY, "%s", strerror(errno)) : verdict(how, o->limit, s, err);
+    if (child > 0) child_wait(child, 0, &end);          /* each row has a limit */
+    const enum error_code e = child < 0 ? fail(err, ERR_MEMORY, "%s", strerror(errno))
+                                        : verdict(end.how, o->limit, s, err);
     if (!e) say_verdict(stdout, GOOD_NEWS, "OK: within the bounds of fp64, and nothing that the judge sees");
     munmap(s, sizeof *s);
     return e;

@@ -2,6 +2,7 @@
 #include "emulated_devices/cli/cli.h"
 #include "emulated_devices/course/build.h"
 #include "emulated_devices/schemes/plugin.h"
+#include "ref/io/child.h"
 #include "ref/io/output.h"
 #include <errno.h>
 #include <limits.h>
@@ -52,15 +53,19 @@ static void become_compiler(const char *headers, const char *source, const char 
 static enum error_code compile(const char *source, const char *object, struct error *err)
 {
     char headers[PATH_MAX];
-    int how = 0;
+    struct child_end end;
     if (!source_folder(headers, sizeof headers))
         return fail(err, ERR_FILE,
                     "cannot be compiled: Orrery's headers are not found; ORRERY_INCLUDE names their folder");
     fflush(NULL);
-    const pid_t child = fork();
+    const pid_t child = child_start();
     if (child == 0) become_compiler(headers, source, object);
-    while (child > 0 && waitpid(child, &how, 0) < 0 && errno == EINTR) continue;
     if (child < 0) return fail(err, ERR_MEMORY, "cannot be compiled: %s", strerror(errno));
+    if (!child_wait(child, COMPILE_SECONDS, &end)) {
+        child_stop(child, &end);
+        return fail(err, ERR_FILE, "cannot be compiled: the compiler had not ended after %d s", COMPILE_SECONDS);
+    }
+    const int how = end.how;
     if (WIFEXITED(how) && WEXITSTATUS(how) == 127)
         return fail(err, ERR_FILE, "cannot be compiled: there is no compiler; CC names one, or give a shared object");
     return WIFEXITED(how) && WEXITSTATUS(how) == 0 ? OK : fail(err, ERR_FORMAT, "does not compile");

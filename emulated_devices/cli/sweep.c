@@ -14,14 +14,13 @@
 #include "emulated_devices/cli/measure.h"
 #include "emulated_devices/cli/time_left.h"
 #include "emulated_devices/cli/train/series.h"
+#include "ref/io/child.h"
 #include "ref/io/columns.h"
 #include "ref/io/json.h"
 #include "ref/io/output.h"
 #include "ref/io/yaml.h"
-#include <errno.h>
 #include <fcntl.h>
 #include <math.h>
-#include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -145,38 +144,30 @@ static void become(const struct sweep *s, int run)
               nothing = open("/dev/null", O_RDONLY);
     if (fd < 0 || nothing < 0) _exit(126);
     dup2(nothing, STDIN_FILENO), dup2(fd, STDOUT_FILENO), dup2(fd, STDERR_FILENO);
-    signal(SIGINT, SIG_DFL), signal(SIGTERM, SIG_DFL);
     execvp(words[0], words);
     _exit(127);
 }
 
-static volatile sig_atomic_t caught;
-static volatile sig_atomic_t child;
+static int caught;                      /* the signal that has stopped a run; 0: none */
 
-/* The run ends after its step; nothing is lost but its rest. */
-static void pass_on(int number)
-{
-    caught = number;
-    if (child > 0) kill((pid_t)child, number);
-}
+/* The run has ended after its step; nothing is lost but its rest. */
+static void note_signal(int number) { caught = number; }
 
 /* @param[out] how  its exit status; 128 and more: it was stopped. */
 static enum error_code run_one(const struct sweep *s, int run, const char *settings, int *how, struct error *err)
 {
     char path[PATH_ROOM];
-    int state = 0;
+    struct child_end end;
     enum error_code e = series_make(path_of(path, s, run, ""), err);
     unlink(path_of(path, s, run, "run.json"));
     if (!e) e = file_write_all(path_of(path, s, run, "run.yaml"), settings, strlen(settings), err);
     if (e) return e;
     fflush(stdout);
-    const pid_t pid = fork();
-    if (pid == 0) become(s, run);
-    if (pid < 0) return fail(err, ERR_COMM, "there is no room for another process");
-    child = pid;
-    while (waitpid(pid, &state, 0) < 0 && errno == EINTR) continue;
-    child = 0;
-    *how = WIFEXITED(state) ? WEXITSTATUS(state) : 128 + WTERMSIG(state);
+    const pid_t child = child_start();
+    if (child == 0) become(s, run);
+    if (child < 0) return fail(err, ERR_COMM, "there is no room for another process");
+    child_wait(child, 0, &end);                         /* training takes as long as it takes */
+    *how = WIFEXITED(end.how) ? WEXITSTATUS(end.how) : 128 + WTERMSIG(end.how);
     if (*how >= 128) unlink(path_of(path, s, run, "run.json"));         /* of a part of the run */
     return OK;
 }
@@ -298,8 +289,7 @@ enum error_code command_sweep(int argc, char **argv, int *status, struct error *
     if (!e) e = fail_about(err, series_make(s.dir, err), "--out");
     struct result *result = e ? NULL : calloc((size_t)s.runs, sizeof *result);
     if (!e && result == NULL) e = fail(err, ERR_MEMORY, "no memory for %d results", s.runs);
-    const struct sigaction act = { .sa_handler = pass_on };
-    sigaction(SIGINT, &act, NULL), sigaction(SIGTERM, &act, NULL);
+    child_take_signals(note_signal);
     if (!e) e = run_all(&s, result, err);
     if (!e) print_table(&s, result), e = verdict(&s, result, status, err);
     free(result);

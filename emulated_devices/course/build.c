@@ -4,6 +4,7 @@
 #include "emulated_devices/course/object.h"
 #include "emulated_devices/course/serve.h"
 #include "emulated_devices/course/source.h"
+#include "ref/io/child.h"
 #include "ref/io/output.h"
 #include <errno.h>
 #include <fcntl.h>
@@ -16,7 +17,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-enum { WORDS = 48, COMPILE_SECONDS = 600 };
+enum { WORDS = 48 };
 
 void path_of(char *to, size_t size, const char *folder, const char *inside)
 {
@@ -76,6 +77,7 @@ static void become_compiler(const struct words *w, const char *folder, const cha
 {
     char log[PATH_MAX], *const clean[] = { "PATH=/usr/local/bin:/usr/bin:/bin", "LC_ALL=C.UTF-8", NULL };
     int32_t number, group;
+    const pid_t parent = getppid();
     path_of(log, sizeof log, folder, "log");
     const int out = open(log, O_WRONLY | O_CREAT | O_TRUNC, 0600), in = open("/dev/null", O_RDONLY);
     if (out < 0 || in < 0 || dup2(in, 0) < 0 || dup2(out, 1) < 0 || dup2(out, 2) < 0) _exit(126);
@@ -83,6 +85,7 @@ static void become_compiler(const struct words *w, const char *folder, const cha
     alarm(COMPILE_SECONDS);
     if (serve_user(user, &number, &group) && geteuid() == 0 &&
         (setgroups(0, NULL) != 0 || setgid((gid_t)group) != 0 || setuid((uid_t)number) != 0)) _exit(126);
+    child_ends_with(parent);
     extern char **environ;
     if (user) environ = (char **)(uintptr_t)clean;
     execvp(w->word[0], (char *const *)(uintptr_t)w->word);
@@ -104,14 +107,15 @@ static void copy_without(const char *folder, const char *said, char *to, size_t 
 static bool compile(struct words *w, const struct build *b, const char *user, char *why, size_t size, struct error *err)
 {
     char log[PATH_MAX], *said = NULL;
-    int how = 0;
+    struct child_end end;
     size_t bytes;
     w->word[w->count] = NULL;
     fflush(NULL);
-    const pid_t child = fork();
+    const pid_t child = child_start();
     if (child == 0) become_compiler(w, b->folder, user);
     if (child < 0) return fail(err, ERR_MEMORY, "the compiler does not start: %s", strerror(errno)), false;
-    while (waitpid(child, &how, 0) < 0 && errno == EINTR) continue;
+    child_wait(child, 0, &end);                         /* the system stops it, by its limits */
+    const int how = end.how;
     if (WIFEXITED(how) && WEXITSTATUS(how) == 127)
         return fail(err, ERR_FILE, "%s: there is no such compiler; CC names one", w->word[0]), false;
     if (WIFEXITED(how) && WEXITSTATUS(how) == 126)

@@ -5,6 +5,8 @@
 #include "emulated_devices/course/judge.h"
 #include <limits.h>
 
+enum { COMPILE_SECONDS = 600 };         /* on the clock: a compiler that has not ended by then is stopped */
+
 struct build { char folder[PATH_MAX / 2], worker[PATH_MAX], source[PATH_MAX]; };
 
 /**

@@ -1,6 +1,7 @@
 #define _DEFAULT_SOURCE                 /* mkdtemp */
 #include "emulated_devices/course/command.h"
 #include "emulated_devices/course/build.h"
+#include "ref/io/child.h"
 #include "ref/io/output.h"
 #include <ctype.h>
 #include <errno.h>
@@ -9,7 +10,6 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/prctl.h>
 #include <sys/resource.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -182,7 +182,6 @@ static void become(const char *folder, const char *program, const char *name, co
     words[n++] = (char *)(uintptr_t)program, words[n++] = second;      /* devices are started by the first word */
     for (int i = 0; i < c->count; i++) words[n++] = (char *)(uintptr_t)c->word[i];
     words[n++] = json, words[n++] = file, words[n] = NULL;
-    prctl(PR_SET_PDEATHSIG, SIGKILL);
     signal(SIGALRM, SIG_DFL);
     setrlimit(RLIMIT_CPU, &(struct rlimit){ COMMAND_SECONDS, COMMAND_SECONDS + 1 });
     setrlimit(RLIMIT_FSIZE, &(struct rlimit){ COMMAND_FILE, COMMAND_FILE });
@@ -211,7 +210,7 @@ static void read_said(const char *folder, char *to, size_t size)
 bool command_run(struct judge *j, const char *name, const struct command *c, struct command_report *r)
 {
     char folder[PATH_MAX / 2], path[PATH_MAX];
-    int how = 0;
+    struct child_end end = { 0 };
     *r = (struct command_report){ .status = -1 };
     if (j->program == NULL) return judge_fails(j, "there is no program that could run `orrery %s`", name);
     if (!open_folder(j, folder)) {
@@ -219,9 +218,10 @@ bool command_run(struct judge *j, const char *name, const struct command *c, str
         return false;
     }
     fflush(NULL);
-    const pid_t child = fork();
+    const pid_t child = child_start();
     if (child == 0) become(folder, j->program, name, c);
-    while (child > 0 && waitpid(child, &how, 0) < 0 && errno == EINTR) continue;
+    if (child > 0) child_wait(child, 0, &end);          /* it has limits of its own */
+    const int how = end.how;
     r->status = child > 0 && WIFEXITED(how) ? WEXITSTATUS(how) : -1;
     path_of(path, sizeof path, folder, REPORT);
     if (access(path, R_OK) == 0) json_read(path, &r->json, NULL);

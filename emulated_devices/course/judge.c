@@ -2,6 +2,7 @@
 #include "emulated_devices/course/judge.h"
 #include "emulated_devices/course/build.h"
 #include "emulated_devices/course/serve.h"
+#include "ref/io/child.h"
 #include "ref/io/output.h"
 #include <errno.h>
 #include <signal.h>
@@ -61,11 +62,10 @@ bool judge_used_up(struct judge *j)
 /* One check, in a process of its own: what goes wrong in it costs this check, not the score. */
 static void run_check(struct judge *j)
 {
-    int how = 0;
+    struct child_end end;
     fflush(NULL);
-    const pid_t child = fork();
+    const pid_t child = child_start();
     if (child == 0) {
-        prctl(PR_SET_PDEATHSIG, SIGKILL);
         signal(SIGALRM, SIG_DFL);
         alarm(CHECK_SECONDS);
         prctl(PR_SET_CHILD_SUBREAPER, 1);       /* waits for what a run leaves behind */
@@ -77,7 +77,8 @@ static void run_check(struct judge *j)
         judge_fails(j, "the check cannot start: %s", strerror(errno));
         return;
     }
-    while (waitpid(child, &how, 0) < 0 && errno == EINTR) continue;
+    child_wait(child, 0, &end);
+    const int how = end.how;
     if (WIFSIGNALED(how) && WTERMSIG(how) == SIGALRM) judge_fails(j, "the check took longer than %d s", CHECK_SECONDS);
     else if (!WIFEXITED(how) || WEXITSTATUS(how) != 0)
         judge_fails(j, "the check itself ended early (%s %d): please tell who runs the course",

@@ -1,6 +1,7 @@
 #define _DEFAULT_SOURCE                 /* RLIMIT_AS, setgroups */
 #include "emulated_devices/course/kernel.h"
 #include "emulated_devices/course/serve.h"
+#include "ref/io/child.h"
 #include <ctype.h>
 #include <errno.h>
 #include <fcntl.h>
@@ -24,6 +25,7 @@ static void become_kernels(const struct judge *j, const struct kernel_trial *t, 
     const char *words[KERNEL_NUMBERS + 4] = { j->worker, which, m };
     char *environment[] = { (char *)"PATH=/usr/local/bin:/usr/bin:/bin", (char *)"OMP_NUM_THREADS=1", order, NULL };
     int32_t user, group;
+    const pid_t parent = getppid();
     const int nothing = open("/dev/null", O_WRONLY);
     snprintf(which, sizeof which, "%d", t->which), snprintf(m, sizeof m, "%d", t->m);
     snprintf(order, sizeof order, "ORRERY_CUDA_ORDER=%s", t->order ? t->order : "forward");
@@ -34,6 +36,7 @@ static void become_kernels(const struct judge *j, const struct kernel_trial *t, 
     alarm(WALL_SECONDS);
     if (serve_user(j->user, &user, &group) && geteuid() == 0 &&
         (setgroups(0, NULL) != 0 || setgid((gid_t)group) != 0 || setuid((uid_t)user) != 0)) _exit(126);
+    child_ends_with(parent);
     execve(j->worker, (char *const *)(uintptr_t)words, environment);
     _exit(127);
 }
@@ -80,12 +83,13 @@ static bool came_back(struct judge *j, int how, bool read)
 
 bool kernel_try(struct judge *j, struct kernel_trial *t)
 {
-    int in[2], out[2], how = 0;
+    int in[2], out[2];
+    struct child_end end = { 0 };
     signal(SIGPIPE, SIG_IGN);                   /* the check's own process */
     if (judge_used_up(j)) return false;
     if (t->m > KERNEL_MOST || pipe(in) != 0) return judge_fails(j, "no pipe for the kernels");
     if (pipe(out) != 0) return close(in[0]), close(in[1]), judge_fails(j, "no pipe for the kernels");
-    const pid_t child = fork();
+    const pid_t child = child_start();
     if (child == 0) {
         close(in[1]), close(out[0]);
         become_kernels(j, t, in[0], out[1]);
@@ -97,6 +101,6 @@ bool kernel_try(struct judge *j, struct kernel_trial *t)
     const bool read = child > 0 && from && read_result(t, from);
     if (from) fclose(from);
     else close(out[0]);
-    while (child > 0 && waitpid(child, &how, 0) < 0 && errno == EINTR) continue;
-    return child > 0 ? came_back(j, how, read) : judge_fails(j, "the kernels do not start");
+    if (child > 0) child_wait(child, 0, &end);
+    return child > 0 ? came_back(j, end.how, read) : judge_fails(j, "the kernels do not start");
 }

@@ -3,6 +3,7 @@
 #include "emulated_devices/course/lesson.h"
 #include "emulated_devices/course/serve.h"
 #include "emulated_devices/device/interval.h"
+#include "ref/io/child.h"
 #include <errno.h>
 #include <math.h>
 #include <pwd.h>
@@ -102,20 +103,20 @@ static void report(struct trial *r, int how)
 
 bool trial_call(struct trial *r)
 {
-    int how = 0;
+    struct child_end end;
     if (judge_used_up(r->judge)) return false;
     for (int d = 0; d < r->devices; d++) r->device[d].doing = NOT_WAITING;
     for (int l = 0; l < r->cluster.levels; l++) r->cluster.link[l].eager = r->meets ? 0 : ALWAYS_EAGER;
     fflush(NULL);
-    const pid_t child = fork();
+    const pid_t child = child_start();
     if (child < 0) abort();
     if (child == 0) serve_trial(r);
-    while (waitpid(child, &how, 0) < 0 && errno == EINTR) continue;
+    child_wait(child, 0, &end);
     kill(-child, SIGKILL);
     while (waitpid(-child, NULL, 0) > 0 || errno == EINTR) continue;      /* workers, so that their time is counted */
     snprintf(r->judge->lines, sizeof r->judge->lines, "%s", r->lines);
     if (r->ended == RUN_DONE) return true;
-    report(r, how);
+    report(r, end.how);
     return false;
 }
 

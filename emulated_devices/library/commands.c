@@ -1,6 +1,7 @@
 /* commands.c -- commands of the library, in processes of their own. */
 #define _GNU_SOURCE
 #include "emulated_devices/library/orrery.h"
+#include "ref/io/child.h"
 #include <dlfcn.h>
 #include <errno.h>
 #include <limits.h>
@@ -67,10 +68,11 @@ static int run(char *const words[], char **json)
 {
     char path[PATH_MAX];
     const char *program = find_program(path);
-    int ends[2] = { -1, -1 }, how = 0;
+    int ends[2] = { -1, -1 };
+    struct child_end end;
     if (json && pipe(ends) != 0) return 127;
     fflush(NULL);
-    const pid_t child = fork();
+    const pid_t child = child_start();
     if (child == 0) {
         if (json) close(ends[0]);
         become_command(program, words, ends[1]);
@@ -79,9 +81,8 @@ static int run(char *const words[], char **json)
     if (json && child > 0) *json = read_all(ends[0]);
     if (json) close(ends[0]);
     if (child < 0) return 127;
-    while (waitpid(child, &how, 0) < 0)
-        if (errno != EINTR) return 127;
-    return WIFEXITED(how) ? WEXITSTATUS(how) : 128 + WTERMSIG(how);
+    child_wait(child, 0, &end);
+    return WIFEXITED(end.how) ? WEXITSTATUS(end.how) : 128 + WTERMSIG(end.how);
 }
 
 int orrery_run(char *const words[]) { return run(words, NULL); }

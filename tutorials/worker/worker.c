@@ -383,11 +383,11 @@ static void lock_in(void)
 
 static void give_up_rights(void)
 {
-    prctl(PR_SET_PDEATHSIG, 9);
     limit(RLIMIT_CORE, 0), limit(RLIMIT_FSIZE, 0), limit(RLIMIT_CPU, begun.seconds), limit(RLIMIT_NOFILE, 4);
     if (begun.user >= 0 && (syscall(SYS_setgroups, 0, NULL) != 0 || setgid((gid_t)begun.of_group) != 0 ||
                             setuid((uid_t)begun.user) != 0))
         misuse("cannot become user %d", begun.user);
+    prctl(PR_SET_PDEATHSIG, 9);                 /* who becomes another user forgets it */
     if (!begun.caged) return;
     limit(RLIMIT_STACK, 1 << 20), limit(RLIMIT_NPROC, 0), limit(RLIMIT_AS, WORKER_POOL + (32 << 20));
     lock_in();

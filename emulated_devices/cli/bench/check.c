@@ -4,12 +4,12 @@
  * golden file has, in fp32, each tensor cut into flat shards of several ranks.  `orrery check` runs as a process of its
  * own, whose time and memory the system counts.
  */
-#define _DEFAULT_SOURCE                         /* wait4 */
 #include "emulated_devices/cli/bench/bench.h"
 #include "emulated_devices/cli/cli.h"
 #include "emulated_devices/device/interval.h"
 #include "ref/golden/batch.h"
 #include "ref/golden/make.h"
+#include "ref/io/child.h"
 #include "ref/io/disk.h"
 #include "ref/io/document.h"
 #include "ref/io/json.h"
@@ -22,7 +22,6 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/resource.h>
 #include <sys/stat.h>
 #include <sys/wait.h>
 #include <time.h>
@@ -230,10 +229,11 @@ static double megabytes(const char *path)
 /* Make the files in a process of its own: what a process has ever had in memory counts for the one it starts. */
 static enum error_code make_files(const struct asked *a, const struct place *p, struct error *err)
 {
-    int ends[2], status = 0;
+    int ends[2];
+    struct child_end end = { 0 };
     fflush(NULL);
     if (pipe(ends) != 0) return fail(err, ERR_FILE, "no pipe can be made");
-    const pid_t maker = fork();
+    const pid_t maker = child_start();
     if (maker == 0) {
         struct error own = { 0 };
         close(p->alive);
@@ -245,8 +245,8 @@ static enum error_code make_files(const struct asked *a, const struct place *p, 
     if (maker < 0) fail(err, ERR_FILE, "no process can be started");
     else if (read(ends[0], err, sizeof *err) != sizeof *err) *err = (struct error){ 0 };
     close(ends[0]);
-    while (maker > 0 && waitpid(maker, &status, 0) < 0 && errno == EINTR) continue;
-    if (err->code || (maker > 0 && WIFEXITED(status) && WEXITSTATUS(status) == 0)) return err->code;
+    if (maker > 0) child_wait(maker, 0, &end);
+    if (err->code || (maker > 0 && WIFEXITED(end.how) && WEXITSTATUS(end.how) == 0)) return err->code;
     return fail(err, ERR_MEMORY, "the process that makes the files has died");
 }
 
@@ -254,7 +254,7 @@ static enum error_code make_files(const struct asked *a, const struct place *p, 
 static pid_t start_check(const struct place *p)
 {
     fflush(NULL);
-    const pid_t child = fork();
+    const pid_t child = child_start();
     if (child != 0) return child;
     const int nowhere = open("/dev/null", O_WRONLY);
     dup2(nowhere, STDOUT_FILENO);
@@ -264,14 +264,13 @@ static pid_t start_check(const struct place *p)
 
 static enum error_code run_check(const struct place *p, struct measured *m, struct error *err)
 {
-    struct rusage used = { 0 };
-    int status = 0;
+    struct child_end end = { 0 };
     const double begin = now();
     const pid_t child = start_check(p);
-    while (child > 0 && wait4(child, &status, 0, &used) < 0)
-        if (errno != EINTR) break;
-    if (child < 0 || !WIFEXITED(status) || WEXITSTATUS(status) != 0)
-        return fail(err, child > 0 && WIFEXITED(status) && WEXITSTATUS(status) == 3 ? ERR_CHECK : ERR_FILE,
+    if (child > 0) child_wait(child, 0, &end);
+    const struct rusage used = end.used;
+    if (child < 0 || !WIFEXITED(end.how) || WEXITSTATUS(end.how) != 0)
+        return fail(err, child > 0 && WIFEXITED(end.how) && WEXITSTATUS(end.how) == 3 ? ERR_CHECK : ERR_FILE,
                     "`orrery check` of the dump has not ended well");
     m->seconds = now() - begin;
     m->processor = (double)(used.ru_utime.tv_sec + used.ru_stime.tv_sec) +

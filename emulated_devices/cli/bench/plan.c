@@ -1,15 +1,13 @@
 /* plan.c -- `orrery bench plan`: what a plan takes of this machine, for each of its messages. */
-#define _DEFAULT_SOURCE                 /* wait4 */
 #include "emulated_devices/cli/bench/bench.h"
 #include "emulated_devices/cli/time_left.h"
 #include "emulated_devices/model/dry_run/dry_run.h"
+#include "ref/io/child.h"
 #include "ref/io/output.h"
 #include "ref/io/table.h"
 #include "ref/io/terminal.h"
 #include <stdio.h>
 #include <string.h>
-#include <sys/resource.h>
-#include <sys/wait.h>
 #include <unistd.h>
 
 enum { PARTS = 8, ROWS = 8 };           /* along tp and pp */
@@ -62,11 +60,11 @@ static struct row run_plan_of(const struct wanted *w, int devices)
 /* In a process of its own, whose peak of memory is the plan's. */
 static enum error_code measure(const struct wanted *w, int devices, struct row *r, struct error *err)
 {
-    int ends[2], how = 0;
-    struct rusage used = { 0 };
+    int ends[2];
+    struct child_end end = { 0 };
     fflush(NULL);
     if (pipe(ends) != 0) return fail(err, ERR_MEMORY, "no pipe to a process");
-    const pid_t child = fork();
+    const pid_t child = child_start();
     if (child == 0) {
         const struct row own = run_plan_of(w, devices);
         _exit(write(ends[1], &own, sizeof own) == (ssize_t)sizeof own ? 0 : 1);
@@ -74,7 +72,8 @@ static enum error_code measure(const struct wanted *w, int devices, struct row *
     close(ends[1]);
     const bool got = child > 0 && read(ends[0], r, sizeof *r) == (ssize_t)sizeof *r;
     close(ends[0]);
-    if (child > 0) wait4(child, &how, 0, &used);
+    if (child > 0) child_wait(child, 0, &end);
+    const struct rusage used = end.used;
     if (!got) return fail(err, ERR_MEMORY, "the process for a plan of %d devices has ended", devices);
     r->kilobytes = used.ru_maxrss;
     r->seconds = (double)(used.ru_utime.tv_sec + used.ru_stime.tv_sec) +

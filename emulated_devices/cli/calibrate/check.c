@@ -24,7 +24,8 @@ static const struct meshed { int devices; const char *name, *words[9]; } meshes[
     { 4, "dp 4", { "--dp", "4" } },
     { 8, "dp 2 tp 2 pp 2", { "--dp", "2", "--tp", "2", "--pp", "2", "--micro", "4" } },
 };
-enum { MESHES = sizeof meshes / sizeof *meshes, MODELS_MOST = 16, SECONDS_MOST = 2000 };
+enum { MESHES = sizeof meshes / sizeof *meshes, MODELS_MOST = 16, SECONDS_MOST = 2000,
+       RUN_LIMIT = 1800 };              /* seconds: a run that has not ended by then never will */
 
 /* A model on a mesh. */
 struct row {
@@ -58,7 +59,7 @@ static enum error_code calibrate(struct check *c, int at, struct error *err)
     snprintf(devices, sizeof devices, "%d", meshes[at].devices);
     const char *const words[] = { a->program, "calibrate", "--devices", devices, "--dtype", a->dtype, "--quiet",
                                   "--out", c->cluster[at], a->quick ? "--quick" : NULL, NULL };
-    return run_aside(words, 0, err);
+    return run_aside(words, RUN_LIMIT, err);
 }
 
 /* ---- runs -------------------------------------------------------------------------------------------------------- */
@@ -94,7 +95,7 @@ static enum error_code run(struct check *c, struct row *r, struct error *err)
                                    "--cluster", c->cluster[r->mesh - meshes], "--data", c->text, "--json",
                                    c->result };
     for (int i = 0, n = OWN; r->mesh->words[i]; i++) words[n++] = r->mesh->words[i];
-    const enum error_code e = run_aside(words, 0, err);
+    const enum error_code e = run_aside(words, RUN_LIMIT, err);
     return e ? e : read_steps(r, c->result, err);
 }
 

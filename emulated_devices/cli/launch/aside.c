@@ -1,14 +1,12 @@
 /* aside.c -- one command of this program that another one needs the results of. */
 #include "emulated_devices/cli/cli.h"
-#include "emulated_devices/cli/measure.h"
+#include "ref/io/child.h"
 #include "ref/io/output.h"
 #include <dirent.h>
-#include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/wait.h>
-#include <time.h>
 #include <unistd.h>
 
 /* The last line that it had to say. */
@@ -39,10 +37,24 @@ static bool look_at(long pid, char *name, size_t room, char *state, long *parent
     return true;
 }
 
-/* The processes below one, in words: "orrery 812 waits, orrery 813 computes".  Nothing where there is no /proc. */
+/* Where in the kernel a process waits: " (futex_wait_queue)"; "" if it does not, or the kernel does not say. */
+static const char *waits_in(long pid, char *text, size_t room)
+{
+    char path[64], name[64] = "";
+    snprintf(path, sizeof path, "/proc/%ld/wchan", pid);
+    FILE *in = fopen(path, "r");
+    if (in && fscanf(in, "%63[a-zA-Z0-9_]", name) != 1) name[0] = '\0';
+    if (in) fclose(in);
+    const bool known = name[0] && strcmp(name, "0") != 0;
+    snprintf(text, room, "%s%s%s", known ? " (" : "", known ? name : "", known ? ")" : "");
+    return text;
+}
+
+/* The processes below one, in words: "orrery 812 waits (pipe_read), orrery 813 computes".  Nothing where there is no
+ * /proc. */
 static void describe_below(long root, char *text, size_t room)
 {
-    char name[32], state;
+    char name[32], where[80], state;
     long parent;
     size_t used = 0;
     struct dirent *entry;
@@ -55,53 +67,47 @@ static void describe_below(long root, char *text, size_t room)
         char ignored[32], its;
         while (above > 1 && above != root && look_at(above, ignored, sizeof ignored, &its, &parent)) above = parent;
         if (above == root)
-            used += (size_t)snprintf(text + used, room - used, "%s%s %ld %s", used ? ", " : "", name, pid,
-                                     state == 'R' ? "computes" : "waits");
+            used += (size_t)snprintf(text + used, room - used, "%s%s %ld %s%s", used ? ", " : "", name, pid,
+                                     state == 'R' ? "computes" : "waits",
+                                     state == 'R' ? "" : waits_in(pid, where, sizeof where));
     }
     if (all) closedir(all);
 }
 
-static const struct timespec moment = { .tv_nsec = 5000000 };
-
-/* @return whether it has ended within so many seconds. */
-static bool ends_within(pid_t child, double seconds, int *how)
+/* Why it was stopped: how long it took, what its processes did, and what they had said by then. */
+static enum error_code give_up(pid_t child, const char *const *words, double limit, const char *said, struct error *err)
 {
-    const double start = measure_now();
-    pid_t ended;
-    while ((ended = waitpid(child, how, WNOHANG)) == 0 && measure_now() - start < seconds) nanosleep(&moment, NULL);
-    return ended != 0;
-}
-
-/* Told to stop, a launcher stops its devices, which takes it some seconds. */
-static enum error_code stop(pid_t child, const char *const *words, double limit, struct error *err)
-{
-    char who[300], what[200] = "";
-    int how;
+    char who[500], what[200] = "", last[200] = "";
+    struct child_end end;
     describe_below((long)child, who, sizeof who);
-    kill(child, SIGTERM);
-    if (!ends_within(child, 20, &how)) kill(child, SIGKILL), waitpid(child, &how, 0);
+    last_line(said, last, sizeof last);
+    child_stop(child, &end);
     for (size_t i = 1, used = 0; words[i] && used + 1 < sizeof what; i++)
         used += (size_t)snprintf(what + used, sizeof what - used, " %s", words[i]);
-    return fail(err, ERR_COMM, "orrery%s: had not ended after %g s, and was stopped%s%s", what, limit,
-                who[0] ? "; then " : "", who);
+    return fail(err, ERR_COMM, "orrery%s: had not ended after %g s, and was stopped%s%s%s%s", what, limit,
+                who[0] ? "; then " : "", who, last[0] ? "; it had said: " : "", printable(last).text);
 }
 
 enum error_code run_aside(const char *const *words, double limit, struct error *err)
 {
     static const char *said;                            /* one file for all */
     if (said == NULL && (said = temporary_file(err)) == NULL) return err->code;
-    const pid_t child = fork();
-    int how = 0;
+    struct child_end end;
+    if (under_launcher())               /* its devices would take themselves for this launcher's */
+        return fail(err, ERR_USAGE, "starts its runs of `orrery %s` itself; not under a launcher", words[1]);
+    fflush(NULL);
+    const pid_t child = child_start();
     if (child == 0) {
-        if (freopen("/dev/null", "w", stdout) == NULL || freopen(said, "w", stderr) == NULL) _exit(1);
+        if (freopen("/dev/null", "r", stdin) == NULL || freopen("/dev/null", "w", stdout) == NULL ||
+            freopen(said, "w", stderr) == NULL) _exit(1);
         execvp(words[0], (char *const *)(uintptr_t)words);
         _exit(127);
     }
-    if (child > 0 && limit > 0 && !ends_within(child, limit, &how)) return stop(child, words, limit, err);
-    if (child < 0 || (limit <= 0 && waitpid(child, &how, 0) != child) || !WIFEXITED(how) || WEXITSTATUS(how) != 0) {
-        char why[400] = "failed";
-        last_line(said, why, sizeof why);
-        return fail(err, ERR_COMM, "orrery %s: %s", words[1], printable(why).text);
-    }
-    return OK;
+    if (child < 0) return fail(err, ERR_COMM, "orrery %s: there is no room for another process", words[1]);
+    if (!child_wait(child, limit, &end)) return give_up(child, words, limit, said, err);
+    if (WIFEXITED(end.how) && WEXITSTATUS(end.how) == 0) return OK;
+    char why[400] = "failed";
+    if (WIFSIGNALED(end.how)) snprintf(why, sizeof why, "died: %s", strsignal(WTERMSIG(end.how)));
+    last_line(said, why, sizeof why);
+    return fail(err, ERR_COMM, "orrery %s: %s", words[1], printable(why).text);
 }

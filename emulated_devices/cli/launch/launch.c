@@ -331,6 +331,12 @@ static void die_of(int number)
     raise(number);
 }
 
+void end_by_signal(int number)
+{
+    fprintf(stderr, "orrery: stopped: %s; what it had started has ended\n", strsignal(number));
+    die_of(number);
+}
+
 static void say_stopped(int left, int devices)
 {
     fprintf(stderr, "orrery: stopped: %s; ", strsignal(caught));

@@ -4,6 +4,7 @@
 #include "emulated_devices/device/backend.h"
 #include "emulated_devices/cli/measure.h"
 #include "emulated_devices/comm/comm.h"
+#include "ref/io/child.h"
 #include "ref/io/terminal.h"
 #include <fcntl.h>
 #include <signal.h>
@@ -155,8 +156,12 @@ void prepare_process(char **argv)
 {
     open_missing_streams();
     signal(SIGXFSZ, SIG_IGN);                       /* a too large file is an error to report, not a death */
+    signal(SIGCHLD, SIG_DFL);                       /* whoever started us may ignore it: nobody could be waited for */
     if (settle_environment()) execvp(argv[0], argv);
-    if (!under_launcher()) return;
+    if (!under_launcher()) {
+        child_take_signals(end_by_signal);
+        return;
+    }
     if (getenv("ORRERY_LAUNCHED") != NULL) {
         speak_to_launch();
         announce_process(launcher_rank(), STARTING);

@@ -1,0 +1,148 @@
+#define _GNU_SOURCE                     /* wait4, prctl.h */
+#include "ref/io/child.h"
+#include <errno.h>
+#include <signal.h>
+#include <sys/wait.h>
+#include <time.h>
+#include <unistd.h>
+#if defined(__linux__)
+#include <sys/prctl.h>
+#endif
+
+/* ---- signals ----------------------------------------------------------------------------------------------------- */
+
+enum { MOST = 64 };
+static volatile pid_t running[MOST];    /* the children; 0: a free place */
+static int count;
+static volatile sig_atomic_t caught;    /* the signal that stops us; 0: none */
+static void (*when_stopped)(int);
+
+static const int stopping[] = { SIGINT, SIGTERM, SIGHUP, SIGALRM };
+enum { STOPPING = sizeof stopping / sizeof *stopping };
+static struct sigaction before[STOPPING];
+
+/* To all children and what these have started; a child that has not ended when the alarm comes is killed. */
+static void pass_on(int number)
+{
+    const int error = errno;
+    if (number != SIGALRM) caught = number, alarm(CHILD_PATIENCE);
+    for (int i = 0; i < MOST; i++)
+        if (running[i] > 0) kill(number == SIGALRM ? running[i] : -running[i], number == SIGALRM ? SIGKILL : number);
+    errno = error;
+}
+
+static void take_over(void)
+{
+    const struct sigaction act = { .sa_handler = pass_on };
+    for (int i = 0; i < STOPPING; i++) {
+        sigaction(stopping[i], NULL, &before[i]);
+        if (before[i].sa_handler != SIG_IGN || stopping[i] == SIGALRM) sigaction(stopping[i], &act, NULL);
+    }
+}
+
+static void give_back(void)
+{
+    alarm(0);
+    for (int i = 0; i < STOPPING; i++) sigaction(stopping[i], &before[i], NULL);
+}
+
+void child_take_signals(void (*stopped)(int number)) { when_stopped = stopped; }
+
+/* ---- the children ------------------------------------------------------------------------------------------------ */
+
+static void remember(pid_t child)
+{
+    for (int i = 0; i < MOST; i++)
+        if (running[i] == 0) {
+            running[i] = child;
+            break;
+        }
+    count++;
+}
+
+/* The last one gives the signals back; only then is one answered that came meanwhile. */
+static void forget(pid_t child)
+{
+    for (int i = 0; i < MOST; i++)
+        if (running[i] == child) running[i] = 0;
+    if (--count > 0 || when_stopped == NULL) return;
+    give_back();
+    const int number = caught;
+    caught = 0;
+    if (number != 0) when_stopped(number);
+}
+
+/* ---- starting ---------------------------------------------------------------------------------------------------- */
+
+void child_ends_with(pid_t parent)
+{
+#if defined(__linux__)
+    prctl(PR_SET_PDEATHSIG, SIGKILL);
+#endif
+    if (getppid() != parent) _exit(127);
+}
+
+static void become_child(pid_t parent)
+{
+    if (when_stopped != NULL) give_back();
+    when_stopped = NULL;
+    count = 0, caught = 0;
+    for (int i = 0; i < MOST; i++) running[i] = 0;
+    setpgid(0, 0);                                      /* what it starts gets signals, too; Ctrl-C comes from us */
+    child_ends_with(parent);
+}
+
+pid_t child_start(void)
+{
+    sigset_t all, usual;
+    const pid_t parent = getpid();
+    sigfillset(&all);
+    sigprocmask(SIG_SETMASK, &all, &usual);             /* none comes between its start and its place in the list */
+    if (count == 0 && when_stopped != NULL) take_over();
+    const pid_t child = fork();
+    if (child == 0) become_child(parent);
+    else if (child > 0) setpgid(child, child), remember(child);         /* whoever is first */
+    else if (count == 0 && when_stopped != NULL) give_back();
+    sigprocmask(SIG_SETMASK, &usual, NULL);
+    return child;
+}
+
+/* ---- waiting ----------------------------------------------------------------------------------------------------- */
+
+static double now(void)
+{
+    struct timespec t;
+    clock_gettime(CLOCK_MONOTONIC, &t);
+    return (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
+}
+
+/* @return whether it has ended within so many seconds; negative: whenever it ends. */
+static bool ends_within(pid_t child, double seconds, struct child_end *end)
+{
+    const struct timespec moment = { .tv_nsec = 5000000 };
+    const double begin = now();
+    pid_t got;
+    while ((got = wait4(child, &end->how, seconds < 0 ? 0 : WNOHANG, &end->used)) != child) {
+        if (got < 0 && errno != EINTR) {
+            *end = (struct child_end){ .how = 127 << 8 };       /* nobody can say */
+            break;
+        }
+        if (got == 0 && now() - begin >= seconds) return false;
+        if (got == 0) nanosleep(&moment, NULL);
+    }
+    return true;
+}
+
+bool child_wait(pid_t child, double limit, struct child_end *end)
+{
+    if (!ends_within(child, limit > 0 ? limit : -1, end)) return false;
+    forget(child);
+    return true;
+}
+
+void child_stop(pid_t child, struct child_end *end)
+{
+    kill(-child, SIGTERM);
+    if (!ends_within(child, CHILD_PATIENCE, end)) kill(child, SIGKILL), ends_within(child, -1, end);
+    forget(child);
+}
