@@ -135,8 +135,8 @@ enum { LINGER = 1 };                    /* seconds that a device waits after it 
 /** Seconds without progress after which a job ends: from the environment (ORRERY_WAIT_LIMIT), else the default. */
 double wait_limit(double usual);
 
-/** Seconds without a device that gets further while devices start, after which launch_devices() ends the job
- *  (ORRERY_START_LIMIT). */
+/** Seconds without a device that gets further while devices start, or of a mpiexec whose devices have ended, after which
+ *  launch_devices() ends the job (ORRERY_START_LIMIT). */
 double start_limit(void);
 
 /** Set the wait limit in the environment, for this process and all processes that it starts. */

@@ -123,6 +123,16 @@ END
     export ORRERY_START_LIMIT=2; PATH=$place/bin:$PATH run_without_path --dp 3; unset ORRERY_START_LIMIT
     expect_status 1; expect_error "$mpiexec hangs: 1 of 3 devices have started, and none got further for 2 s \(ORRERY_START_LIMIT\); all were stopped"
 }
+
+# This one is not told that its devices have ended; what they have said is shown all the same.
+test_mpiexec_that_does_not_end() {
+    make_text; mkdir -p "$place/bin"
+    printf '#!/bin/sh\nPATH=%s %s "$@"\nsleep 100\n' "$old_path" "$mpiexec" >"$place/bin/$mpiexec"
+    chmod +x "$place/bin/$mpiexec"
+    export ORRERY_START_LIMIT=4; PATH=$place/bin:$PATH run_without_path --dp 2 --steps 1; unset ORRERY_START_LIMIT
+    expect_status 1; expect_out '^speed +median step'
+    expect_error "$mpiexec hangs: all 2 devices have ended, and it had not 4 s later \(ORRERY_START_LIMIT\); it was stopped"
+}
 mpiexec=$(sed -n "s/.*cannot start \([a-z.]*\) -n.*/\1/p" <<<"$(PATH=/nowhere "$program" train --model tiny --dp 2 --steps 1 2>&1)")
 run_without_path() { command="PATH=/nowhere orrery train $*"; status=0; "$program" train --model tiny --data "$text" "$@" </dev/null >"$place/out" 2>"$place/err" || status=$?; PATH=$old_path look; }
 old_path=$PATH
@@ -189,4 +199,4 @@ test_small_shared_memory() {
 }
 
 run_tests test_machine_that_is_too_small test_small_shared_memory test_one_copy_under_mpiexec test_same_with_and_without_launcher test_killed_device_is_named test_killed_device_behind_a_pipe \
-          test_device_that_hangs test_signals_end_everything test_srun_without_pmi test_without_mpiexec test_mpiexec_that_hangs test_input_is_not_eaten test_output_that_ends_early
+          test_device_that_hangs test_signals_end_everything test_srun_without_pmi test_without_mpiexec test_mpiexec_that_hangs test_mpiexec_that_does_not_end test_input_is_not_eaten test_output_that_ends_early

@@ -76,6 +76,8 @@ bool family_has(long pid)
     return found;
 }
 
+static bool has_ended(long pid) { return living_parent(pid) < 0; }
+
 /* Signalling our children is sufficient: when they have ended, their children become ours. */
 static int signal_all(const struct family *f, const struct watch *w, int number)
 {
@@ -93,6 +95,7 @@ static int signal_all(const struct family *f, const struct watch *w, int number)
 }
 #else
 bool family_has(long pid) { return pid > 0; }
+static bool has_ended(long pid) { return kill((pid_t)pid, 0) != 0; }
 
 /* Signal the processes that have announced themselves. */
 static int signal_all(const struct family *f, const struct watch *w, int number)
@@ -102,6 +105,15 @@ static int signal_all(const struct family *f, const struct watch *w, int number)
     return there;
 }
 #endif
+
+bool family_is_gone(const struct watch *w)
+{
+    char here[sizeof w->process->host] = "";
+    if (w->known < w->room || gethostname(here, sizeof here - 1) != 0) return false;
+    for (int i = 0; i < w->known; i++)
+        if (strcmp(w->process[i].host, here) != 0 || !has_ended(w->process[i].pid)) return false;
+    return true;
+}
 
 static bool has_announced(const struct watch *w, long pid)
 {

@@ -25,6 +25,9 @@ void family_sweep(const struct watch *);
 /** Whether a process of this machine has the job's mark (Linux). */
 bool family_has(long pid);
 
+/** Whether all devices have run on this machine, and have ended: mpiexec has nothing to wait for. */
+bool family_is_gone(const struct watch *);
+
 /** Collect processes that have ended, without waiting. */
 void family_reap(struct family *);
 

@@ -106,8 +106,16 @@ static bool has_stalled(const struct watch *w)
     return watch_started(w) < w->room && measure_now() - w->heard > start_limit();
 }
 
+/* And if it is never told that a device has ended. */
+static bool does_not_end(struct watch *w)
+{
+    if (!family_is_gone(w)) return w->gone = 0, false;
+    if (w->gone == 0) w->gone = measure_now();
+    return measure_now() - w->gone > start_limit();
+}
+
 /* Watch until both streams have ended; or mpiexec has ended and no more output comes; or the job was told to end and
- * did not; or devices do not start. */
+ * did not; or devices do not start, or have ended and mpiexec does not. */
 static void watch_job(struct watch *w, struct family *f)
 {
     double asked = 0, ended = 0, patient = 0;
@@ -122,8 +130,10 @@ static void watch_job(struct watch *w, struct family *f)
         if (f->job_ended && ended == 0) ended = measure_now();
         if (f->job_ended && (ready == 0 || measure_now() - ended > PROMPT)) return;
         if (!f->job_ended && has_stalled(w)) w->stalled = true;
-        if (caught && !w->write_errno && !w->stalled && waits_for_step(w, f, &patient)) continue;
-        if (!caught && !w->write_errno && !w->stalled) continue;
+        if (!f->job_ended && does_not_end(w)) w->lingers = true;
+        const bool failed = w->write_errno || w->stalled || w->lingers;
+        if (caught && !failed && waits_for_step(w, f, &patient)) continue;
+        if (!caught && !failed) continue;
         if (asked == 0) {
             asked = measure_now();
             if (!f->job_ended) kill(f->job, SIGTERM);
@@ -303,12 +313,19 @@ static enum error_code report_stall(const struct watch *w, int devices, struct e
                 "(ORRERY_START_LIMIT); all were stopped", ORRERY_MPIEXEC, watch_started(w), devices, start_limit());
 }
 
+static enum error_code report_no_end(int devices, struct error *err)
+{
+    return fail(err, ERR_COMM, "%s hangs: all %d devices have ended, and it had not %g s later (ORRERY_START_LIMIT); "
+                "it was stopped", ORRERY_MPIEXEC, devices, start_limit());
+}
+
 /* A killed device prints nothing; messages of other devices are then consequences. */
 static enum error_code report_end_of_job(const struct watch *w, int how, int devices, int *status, struct error *err)
 {
     *status = WIFEXITED(how) ? WEXITSTATUS(how) : 1;
     if (w->write_errno) return fail(err, ERR_FILE, "standard output: cannot be written: %s", strerror(w->write_errno));
     if (w->stalled) return report_stall(w, devices, err);
+    if (w->lingers && !w->said[0]) return report_no_end(devices, err);
     /* MPI may also have detected it */
     if (w->lost_pid == 0 && !w->said[0] && (WIFSIGNALED(how) || w->orphaned))
         return report_death_of_manager(w, how, err);
@@ -383,7 +400,7 @@ enum error_code launch_devices(int devices, int argc, char **argv, int *status, 
     if (f.job > 0) {
         const pid_t guardian = start_guardian(f.job, &w, lifeline, &line);
         watch_job(&w, &f);
-        left = family_end(&f, &w, caught || w.write_errno || w.stalled ? 0 : PROMPT);
+        left = family_end(&f, &w, caught || w.write_errno || w.stalled || w.lingers ? 0 : PROMPT);
         dismiss_guardian(guardian, line);
     }
     close(lifeline);

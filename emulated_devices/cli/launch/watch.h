@@ -30,7 +30,9 @@ struct watch {
     struct process *process;
     int known, room;
     double heard;                       /* when a process last announced itself, or the job was started */
-    bool stalled;                       /* it was ended because it did not start */
+    bool stalled;                       /* it was ended because it did not start, */
+    bool lingers;                       /* or because all devices had ended, and it had not */
+    double gone;                        /* when they were seen to have ended; 0: they have not */
     long stops;                         /* the process that ends the run after its step if asked; 0: none so far */
     bool died;                          /* mpiexec has reported a death */
     char how[64];                       /* how the first one died, from mpiexec */
