@@ -135,7 +135,7 @@ enum { LINGER = 1 };                    /* seconds that a device waits after it 
 /** Seconds without progress after which a job ends: from the environment (ORRERY_WAIT_LIMIT), else the default. */
 double wait_limit(double usual);
 
-/** Seconds without a device that gets further while devices start, or of a mpiexec whose devices have ended, after which
+/** Seconds without a device that gets further while devices start, or of a mpiexec whose devices have ended, until
  *  launch_devices() ends the job (ORRERY_START_LIMIT). */
 double start_limit(void);
 
