@@ -209,7 +209,7 @@ static void add_checked(cJSON *list, const struct checked *c, const struct actua
     if (c->why[0]) cJSON_AddStringToObject(o, "why", c->why);
     if (c->copies[0]) cJSON_AddStringToObject(o, "copies", c->copies);
     if (c->micros[0]) cJSON_AddStringToObject(o, "microbatches", c->micros);
-    if (c->on == NULL || c->finding == MISSHAPED) return;
+    if (!c->compared || c->finding == MISSHAPED) return;
     cJSON_AddNumberToObject(o, "error", c->error);
     cJSON_AddNumberToObject(o, "ratio", checked_ratio(c));
     cJSON_AddNumberToObject(o, "rank", c->rank);

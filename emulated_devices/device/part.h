@@ -27,6 +27,9 @@ int64_t part_count(const struct part *);
 /** Call f for each run that is contiguous in both the whole and the part, in order of the part. */
 void part_each_run(const struct part *, void (*f)(void *context, struct run), void *context);
 
+/** The same of these rows of the whole only; the others cost no time. */
+void part_each_run_in(const struct part *, struct interval rows, void (*f)(void *context, struct run), void *context);
+
 /** piece = the part of whole.  Bits are kept. */
 void part_cut(const struct part *, const void *whole, void *piece, size_t element_size);
 

@@ -124,6 +124,7 @@ const struct single_operation single_clamped_swiglu = {
     .forward = clamped_forward,
     .input_words = "the backward pass of the clamped swiglu",
     .input = { clamped_input },
+    .by_rows = true,
 };
 
 static struct single_value gelu_forward(struct single *s, const struct single_node *n)
@@ -218,6 +219,7 @@ const struct single_operation single_geglu = {
     .forward = geglu_forward,
     .input_words = "the backward pass of geglu",
     .input = { geglu_input },
+    .by_rows = true,
 };
 
 const struct single_operation single_gelu = {
@@ -225,6 +227,7 @@ const struct single_operation single_gelu = {
     .forward = gelu_forward,
     .input_words = "the backward pass of gelu",
     .input = { gelu_input },
+    .by_rows = true,
 };
 
 const struct single_operation single_swiglu = {
@@ -232,6 +235,7 @@ const struct single_operation single_swiglu = {
     .forward = swiglu_forward,
     .input_words = "the backward pass of swiglu",
     .input = { swiglu_input },
+    .by_rows = true,
 };
 
 /* ---- silu -------------------------------------------------------------------------------------------------------- */
@@ -266,6 +270,7 @@ const struct single_operation single_silu = {
     .forward = silu_forward,
     .input_words = "the backward pass of silu",
     .input = { silu_input },
+    .by_rows = true,
 };
 
 /* ---- a gate ------------------------------------------------------------------------------------------------------ */

@@ -426,36 +426,46 @@ static struct single_value weight(struct single *s, const struct single_node *n)
                    s->config->H * s->config->A);
 }
 
-/* Of each sink: the sum over rows of -p d, where p is the sink's probability. */
-static void sum_sink(const struct single *s, const struct rows *r, struct tensor y, struct tensor dy, int64_t h,
-                     struct single_value v, double *scratch, int64_t room)
+/* Of each sink [H]: the sum over rows of -p d, where p is the sink's probability; absolute and squared terms. */
+struct sinks { struct single_value v; struct tensor all, square; };
+
+static void add_sink(const struct single *s, const struct rows *r, struct tensor y, struct tensor dy, int64_t h,
+                     const struct sinks *to, double *scratch, int64_t room)
 {
     const struct model_config *c = s->config;
-    double all = 0, square = 0, off[WAYS] = { 0, 0 };
+    double *const off[WAYS] = { [FUSED] = numbers(to->v.fused) + h, [STEPS] = numbers(to->v.steps) + h };
     for (int64_t n = 0; n < r->tokens; n++) {
         struct query q = query_of(s, r, n, h, scratch, room);
         double common[WAYS];
         slopes(s, r, &q, numbers(dy) + (n * c->H + h) * c->A, numbers(y) + (n * c->H + h) * c->A, common);
         const double term = q.sink * q.d;
-        numbers(v.y)[h] -= term, all += fabs(term), square += term * term;
+        numbers(to->v.y)[h] -= term, numbers(to->all)[h] += fabs(term), numbers(to->square)[h] += term * term;
         for (int way = 0; way < WAYS; way++)
-            off[way] += q.sink * q.off_d[way] + (q.off_sink[way] + q.mean_off[way] + 4 * s->rounding.sum) * fabs(term);
+            *off[way] += q.sink * q.off_d[way] + (q.off_sink[way] + q.mean_off[way] + 4 * s->rounding.sum) * fabs(term);
     }
-    const double sum = rounding_of_sum(s->rounding.sum, r->tokens) * all,
-                 stored = rounding_of_terms(s->rounding.store, all, sqrt(square));
-    numbers(v.fused)[h] = off[FUSED] + sum, numbers(v.steps)[h] = off[STEPS] + sum + 3 * stored;
 }
 
+/* Tile after tile. */
 static struct single_value sink_weight(struct single *s, const struct single_node *n)
 {
-    const struct rows r = rows_new(s, n);
-    const struct tensor dY = single_grad(s, n->out), O = single_act(s, n->out);
-    if (!single_going(s)) return single_none;
-    const struct tensor scratch = query_scratch(s, &r, 1);
-    const struct single_value v = single_value_new(s, 1, s->config->H);
-    for (int64_t h = 0; h < s->config->H && !s->failed; h++)
-        sum_sink(s, &r, O, dY, h, v, numbers(scratch), tensor_cols(scratch));
-    return v;
+    const int64_t H = s->config->H;
+    const struct sinks sums = { single_value_new(s, 1, H), single_new(s, 1, H), single_new(s, 1, H) };
+    const int used = s->used;
+    for (struct single_tiles t = single_tiles_weight(s, n); single_going(s) && single_next_tile(s, &t);) {
+        const struct rows r = rows_new(s, n);
+        const struct tensor dY = single_grad(s, n->out), O = single_act(s, n->out),
+                            scratch = single_going(s) ? query_scratch(s, &r, 1) : tensor_none;
+        for (int64_t h = 0; h < H && single_going(s); h++)
+            add_sink(s, &r, O, dY, h, &sums, numbers(scratch), tensor_cols(scratch));
+        single_release(s, used);
+    }
+    single_take_all(s);
+    for (int64_t h = 0; h < H && single_going(s); h++) {
+        const double all = numbers(sums.all)[h], sum = rounding_of_sum(s->rounding.sum, s->N) * all,
+                     stored = rounding_of_terms(s->rounding.store, all, sqrt(numbers(sums.square)[h]));
+        numbers(sums.v.fused)[h] += sum, numbers(sums.v.steps)[h] += sum + 3 * stored;
+    }
+    return single_going(s) ? sums.v : single_none;
 }
 
 const struct single_operation single_sink_attention = {

@@ -26,6 +26,7 @@ const struct single_operation single_add = {
     .input_words = "the sum, backward",
     .input = { handed_on, handed_on },
     .passes_on = true,
+    .by_rows = true,
 };
 
 /* ---- dropout ----------------------------------------------------------------------------------------------------- */
@@ -91,6 +92,7 @@ const struct single_operation single_scale = {
     .forward = scale,
     .input_words = "the backward pass of the scaled embedding",
     .input = { scale_input },
+    .by_rows = true,
 };
 
 /* ---- the soft cap of logits -------------------------------------------------------------------------------------- */
@@ -132,6 +134,7 @@ const struct single_operation single_soft_cap = {
     .forward = soft_cap,
     .input_words = "the backward pass of the soft cap",
     .input = { soft_cap_input },
+    .by_rows = true,
 };
 
 /* ---- rotations --------------------------------------------------------------------------------------------------- */

@@ -4,18 +4,27 @@
  * matrix is also the output matrix, these rows may be added to its gradient one by one.
  */
 #include "ref/single/parts.h"
+#include <string.h>
 
 static int64_t token(const struct single *s, int64_t row) { return s->batch.ids[row % s->N]; }
 
 static struct single_value embed(struct single *s, const struct single_node *n)
 {
-    const struct tensor W = single_param(s, n->weight);
     const struct single_slot *out = single_slot(s, n->out);
-    if (!single_going(s)) return single_none;
-    const struct single_value v = single_value_new(s, single_rows(s, out), out->cols);
-    for (int64_t i = 0; !s->failed && i < tensor_count(v.y); i++)
-        numbers(v.y)[i] = numbers(W)[token(s, i / out->cols) * out->cols + i % out->cols];
-    return v;
+    const int64_t rows = model_param(s->config, n->weight).dim[0], D = out->cols, most = single_block(s, D);
+    const struct single_value v = single_value_new(s, single_rows(s, out), D);
+    const int used = s->used;
+    for (int64_t first = 0; first < rows && single_going(s); first += most) {
+        const struct single_block block = { first, rows - first < most ? rows - first : most };
+        const struct tensor W = single_param_block(s, n->weight, block);
+        for (int64_t i = 0; single_going(s) && i < tensor_rows(v.y); i++) {
+            const int64_t row = token(s, i) - first;
+            if (row >= 0 && row < block.rows)
+                memcpy(numbers(v.y) + i * D, numbers(W) + row * D, (size_t)D * sizeof(double));
+        }
+        single_release(s, used);
+    }
+    return single_going(s) ? v : single_none;
 }
 
 static struct single_value place(struct single *s, const struct single_node *n)
@@ -34,8 +43,8 @@ static struct single_value place(struct single *s, const struct single_node *n)
     return v;
 }
 
-/* A gradient of rows that are added up: absolute: their sizes; count: of each row of the matrix. */
-struct scattered { struct single_value v; struct tensor absolute, count; };
+/* A gradient of rows that are added up: absolute: their sizes; count: of each row of the matrix, or of a block. */
+struct scattered { struct single_value v; struct tensor absolute, count; struct single_block block; };
 
 /* dW[row of n] += dY[n]. */
 static void add_gradients(const struct single *s, struct scattered *to, struct single_value dY, bool tokens)
@@ -43,7 +52,8 @@ static void add_gradients(const struct single *s, struct scattered *to, struct s
     const int64_t D = tensor_cols(dY.y);
     const struct single_value v = to->v;
     for (int64_t i = 0; !s->failed && i < tensor_count(dY.y); i++) {
-        const int64_t row = tokens ? token(s, i / D) : i / D % s->batch.S, at = row * D + i % D;
+        const int64_t row = (tokens ? token(s, i / D) : i / D % s->batch.S) - to->block.first, at = row * D + i % D;
+        if (row < 0 || row >= to->block.rows) continue;
         numbers(to->count)[row] += i % D == 0;
         numbers(v.y)[at] += numbers(dY.y)[i], numbers(to->absolute)[at] += fabs(numbers(dY.y)[i]);
         numbers(v.fused)[at] += numbers(dY.fused)[i];
@@ -55,12 +65,11 @@ static void add_gradients(const struct single *s, struct scattered *to, struct s
 /* The gradient of a matrix of tokens or positions, tile after tile. */
 static struct single_value scatter(struct single *s, const struct single_node *n, bool tokens)
 {
-    const int64_t rows = model_param(s->config, n->weight).dim[0], D = single_slot(s, n->out)->cols, B = s->all.B,
-                  step = single_tile(s, D);
-    struct scattered all = { single_value_new(s, rows, D), single_new(s, rows, D), single_new(s, rows, 1) };
+    const struct single_block block = single_block_of(s, model_param(s->config, n->weight).dim[0]);
+    const int64_t rows = block.rows, D = single_slot(s, n->out)->cols;
+    struct scattered all = { single_value_new(s, rows, D), single_new(s, rows, D), single_new(s, rows, 1), block };
     const int used = s->used;
-    for (int64_t first = 0; first < B && single_going(s); first += step) {
-        single_take_tile(s, first, step);
+    for (struct single_tiles t = single_tiles_weight(s, n); single_going(s) && single_next_tile(s, &t);) {
         const struct single_value dY = single_gradient_of(s, n->out);
         if (single_going(s)) add_gradients(s, &all, dY, tokens);
         single_release(s, used);
@@ -92,6 +101,9 @@ const struct single_operation single_embed = {
     .forward = embed,
     .weight_words = "the backward pass of the embedding",
     .weight = of_tokens,
+    .by_rows = true,
+    .weight_by_rows = true,
+    .in_blocks = true,
 };
 
 const struct single_operation single_positions = {
@@ -102,4 +114,5 @@ const struct single_operation single_positions = {
     .passes_on = true,
     .weight_words = "the backward pass of the embedding",
     .weight = of_positions,
+    .in_blocks = true,
 };

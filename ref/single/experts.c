@@ -52,19 +52,39 @@ static struct single_value products(struct single *s, const struct single_node *
     return v;
 }
 
+/* The rows of one expert, tile after tile. */
 static struct single_value weight_of(struct single *s, const struct single_node *n, bool tokens)
 {
-    const struct routing r = routing_of(s, n->logits);
-    const struct tensor dY = single_grad(s, n->out), X = single_act(s, n->in[0]);
-    if (!single_going(s)) return single_none;
-    return product_weight(s, rows_of(s, &r, s->expert, dY, false), rows_of(s, &r, s->expert, X, tokens));
+    const struct param_spec p = model_param(s->config, n->weight);
+    struct product_sum a = product_weight_begin(s, p.dim[0], p.dim[1]);
+    const int used = s->used;
+    s->one_expert = true;
+    for (struct single_tiles t = single_tiles_weight(s, n); single_going(s) && single_next_tile(s, &t);) {
+        const struct routing r = routing_of(s, n->logits);
+        const struct tensor dY = single_grad(s, n->out), X = single_act(s, n->in[0]);
+        if (single_going(s))
+            product_weight_add(s, &a, rows_of(s, &r, s->expert, dY, false), rows_of(s, &r, s->expert, X, tokens));
+        single_release(s, used);
+    }
+    single_take_all(s);
+    s->one_expert = false;
+    return single_going(s) ? product_weight_end(s, &a) : single_none;
 }
 
 static struct single_value bias(struct single *s, const struct single_node *n)
 {
-    const struct routing r = routing_of(s, n->logits);
-    const struct tensor dY = single_grad(s, n->out);
-    return single_going(s) ? product_bias(s, rows_of(s, &r, s->expert, dY, false)) : single_none;
+    struct product_sum a = product_bias_begin(s, single_slot(s, n->out)->cols);
+    const int used = s->used;
+    s->one_expert = true;
+    for (struct single_tiles t = single_tiles_weight(s, n); single_going(s) && single_next_tile(s, &t);) {
+        const struct routing r = routing_of(s, n->logits);
+        const struct tensor dY = single_grad(s, n->out);
+        if (single_going(s)) product_bias_add(s, &a, rows_of(s, &r, s->expert, dY, false));
+        single_release(s, used);
+    }
+    single_take_all(s);
+    s->one_expert = false;
+    return single_going(s) ? product_weight_end(s, &a) : single_none;
 }
 
 /* Add the rows of a token; times: of each choice, NULL for 1; sizes: of the rows.  What is added up is stored by steps.
@@ -129,6 +149,8 @@ const struct single_operation single_experts_up = {
     .weight = up_weight,
     .bias_words = "the backward pass of an expert's first matrix for its bias",
     .bias = bias,
+    .by_rows = true,
+    .weight_by_rows = true,
 };
 
 /* ---- the second -------------------------------------------------------------------------------------------------- */
@@ -158,6 +180,8 @@ const struct single_operation single_experts_down = {
     .weight = down_weight,
     .bias_words = "the backward pass of an expert's second matrix for its bias",
     .bias = bias,
+    .by_rows = true,
+    .weight_by_rows = true,
 };
 
 /* ---- the weighted sum -------------------------------------------------------------------------------------------- */
@@ -266,4 +290,5 @@ const struct single_operation single_combine = {
     .forward = combine,
     .input_words = "the backward pass of the weighted sum of the experts",
     .input = { combine_rows, combine_weights, combine_identity },
+    .by_rows = true,
 };

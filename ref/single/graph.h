@@ -53,6 +53,9 @@ struct single_operation {
     const char *bias_words;
     single_pass *bias;
     bool passes_on;                     /* its input passes only hand a gradient on */
+    bool by_rows;                       /* a row of what these passes make comes from that row only, wherever it is */
+    bool weight_by_rows;                /* the gradients of weight and bias are sums over rows, wherever these are */
+    bool in_blocks;                     /* its weight's gradient can be computed some rows at a time */
 };
 
 struct single_node {

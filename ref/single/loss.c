@@ -37,29 +37,42 @@ static struct element of_routers(struct single *s)
                                  m->sequence_coefficient * l.off_sequence };
 }
 
+/* What the rows of a tile add up to. */
+struct losses { double sum, absolute, off; };
+
+static void add_losses(const struct single *s, struct tensor X, struct losses *l)
+{
+    const int64_t V = tensor_cols(X);
+    const double g = rounding_of_sum(s->rounding.sum, V);
+    for (int64_t i = 0; i < s->N; i++) {
+        if (s->batch.labels[i] < 0) continue;
+        const double *x = numbers(X) + i * V, label = x[s->batch.labels[i]];
+        const struct row row = row_of(x, V);
+        const double loss = row.top + row.lse - label;
+        l->sum += loss, l->absolute += fabs(loss);
+        l->off += g + s->rounding.sum * (4 * fabs(row.top) + 4 * fabs(row.lse) + 4 * fabs(label) + 4);
+    }
+}
+
 static struct single_value forward(struct single *s, const struct single_node *n)
 {
-    const struct tensor X = single_act(s, n->in[0]);
-    if (!single_going(s)) return single_none;
-    const int64_t V = tensor_cols(X), count = counted(s);
     const struct single_value v = single_value_new(s, 1, 1);
+    const int64_t count = counted(s);
     const struct rounding *r = &s->rounding;
-    const double g = rounding_of_sum(r->sum, V);
-    double sum = 0, absolute = 0, off = 0;
-    for (int64_t i = 0; !s->failed && i < s->N; i++) {
-        if (s->batch.labels[i] < 0) continue;
-        const double *x = numbers(X) + i * V;
-        const struct row row = row_of(x, V);
-        const double loss = row.top + row.lse - x[s->batch.labels[i]];
-        sum += loss, absolute += fabs(loss);
-        off += g + r->sum * (4 * fabs(row.top) + 4 * fabs(row.lse) + 4 * fabs(x[s->batch.labels[i]]) + 4);
+    const int used = s->used;
+    struct losses l = { 0 };
+    for (struct single_tiles t = single_tiles_weight(s, n); single_going(s) && single_next_tile(s, &t);) {
+        const struct tensor X = single_act(s, n->in[0]);
+        if (single_going(s)) add_losses(s, X, &l);
+        single_release(s, used);
     }
+    single_take_all(s);
     const struct element routers = of_routers(s);
-    const double mean = (off + rounding_of_sum(r->sum, count + 1) * absolute) / (double)count + routers.off,
-                 total = sum / (double)count + routers.y;
+    const double mean = (l.off + rounding_of_sum(r->sum, count + 1) * l.absolute) / (double)count + routers.off,
+                 total = l.sum / (double)count + routers.y;
     if (!single_going(s)) return single_none;
     single_put(v, 0, (struct element){ total, mean + 4 * (routers.y > 0) * r->sum * total },
-               2 * r->store * absolute / (double)count + 4 * (routers.y > 0) * r->store * total);
+               2 * r->store * l.absolute / (double)count + 4 * (routers.y > 0) * r->store * total);
     return v;
 }
 
@@ -94,15 +107,32 @@ const struct single_operation single_loss = {
     .forward = forward,
     .input_words = "the backward pass of the loss",
     .input = { input },
+    .by_rows = true,
+    .weight_by_rows = true,
 };
 
 /* ---- the norm ---------------------------------------------------------------------------------------------------- */
 
-/* Gradients of several parameters: their squared norm. */
 static double squares(struct tensor t)
 {
     double sum = 0;
     for (int64_t i = 0; i < tensor_count(t); i++) sum += numbers(t)[i] * numbers(t)[i];
+    return sum;
+}
+
+/* The squared norm of a parameter's gradient, some rows at a time. */
+static double squares_of(struct single *s, int param)
+{
+    const struct param_spec p = model_param(s->config, param);
+    const int64_t rows = p.ndim > 1 ? p.dim[0] : 1, cols = p.dim[p.ndim - 1], most = single_block(s, cols);
+    const int used = s->used;
+    double sum = 0;
+    for (int64_t first = 0; first < rows && single_going(s); first += most) {
+        const struct single_block block = { first, rows - first < most ? rows - first : most };
+        const struct tensor g = single_input_block(s, single_param_name(s, "grad/", param), block, rows, cols);
+        if (!s->failed) sum += squares(g);
+        single_release(s, used);
+    }
     return sum;
 }
 
@@ -111,14 +141,9 @@ void single_gradient_norm(struct single *s)
     int64_t n = 0;
     double sum = 0;
     if (!single_begin(s, single_name("", "norm"), "the norm of all gradients", 1, 1)) return;
-    const int used = s->used;
     for (int i = 0; i < model_param_count(s->config) && single_going(s); i++) {
         const struct param_spec p = model_param(s->config, i);
-        const int64_t rows = p.ndim > 1 ? p.dim[0] : 1, cols = p.dim[p.ndim - 1];
-        const struct tensor g = single_input(s, single_param_name(s, "grad/", i), rows, cols);
-        if (!s->failed) sum += squares(g);
-        n += rows * cols;
-        single_release(s, used);
+        sum += squares_of(s, i), n += (p.ndim > 1 ? p.dim[0] : 1) * p.dim[p.ndim - 1];
     }
     const struct single_value v = single_value_new(s, 1, 1);
     const double norm = sqrt(sum), off = norm * (rounding_of_sum(s->rounding.sum, n) / 2 + 2 * s->rounding.sum);

@@ -8,15 +8,12 @@
  * |y| + 3 sqrt(P sum of squares).
  */
 #include "ref/single/products.h"
-
-/* What is added up: the sum, the sums of absolute and squared terms, and what is stored on the way; the last two are
- * tensor_none where no bound needs them. */
-struct adding { struct tensor sum, absolute, square, stored; };
+#include <string.h>
 
 /* matrices: that other programs multiply with one by one. */
-static struct adding adding_new(struct single *s, int64_t rows, int64_t cols, int matrices)
+static struct product_sum adding_new(struct single *s, int64_t rows, int64_t cols, int matrices)
 {
-    struct adding a = { .sum = single_new(s, rows, cols), .absolute = single_new(s, rows, cols) };
+    struct product_sum a = { .sum = single_new(s, rows, cols), .absolute = single_new(s, rows, cols) };
     if (s->rounding.parts * matrices > 1) a.square = single_new(s, rows, cols);
     return a;
 }
@@ -29,11 +26,11 @@ static double parts_stored(double y, double absolute, double square, int parts)
     return parts < 2 ? 0 : all < most ? all : most;
 }
 
-static void bound(struct single *s, const struct adding *a, double sum, int parts, bool stored, struct tensor b)
+static void bound(struct single *s, const struct product_sum *a, double sum, int parts, bool stored, struct tensor b)
 {
     const struct rounding *r = &s->rounding;
     stored = stored && tensor_present(a->stored);
-    #pragma omp parallel for schedule(static)
+    #pragma omp parallel for schedule(static) if (tensor_count(b) > SINGLE_PARALLEL_FROM)
     for (int64_t i = 0; i < (s->failed ? 0 : tensor_count(b)); i++) {
         const double y = numbers(a->sum)[i], absolute = numbers(a->absolute)[i],
                      on_the_way = (parts > 1 ? parts_stored(y, absolute, numbers(a->square)[i], parts) : 0) +
@@ -52,7 +49,7 @@ static void by_transpose(const struct single *s, struct tensor Y, struct tensor 
 
 static void as_it_is(const struct single *s, struct tensor dX, struct tensor dY, struct tensor W)
 {
-    s->ops->linear_backward_input(dX, dY, W);
+    s->ops->linear_backward_input_columns(dX, dY, 0, W, true);
 }
 
 static void over_rows(const struct single *s, struct tensor dW, struct tensor dY, struct tensor X)
@@ -64,12 +61,12 @@ static void map(struct tensor to, struct tensor t, bool squared)
 {
     double *out = numbers(to);
     const double *x = numbers(t);
-    #pragma omp parallel for schedule(static)
+    #pragma omp parallel for schedule(static) if (tensor_count(t) > SINGLE_PARALLEL_FROM)
     for (int64_t i = 0; i < tensor_count(t); i++) out[i] = squared ? x[i] * x[i] : fabs(x[i]);
 }
 
 /* Add to the sums. */
-static void add_product(struct single *s, struct adding *a, multiply_fn *multiply, struct tensor left,
+static void add_product(struct single *s, struct product_sum *a, multiply_fn *multiply, struct tensor left,
                         struct tensor right)
 {
     const int used = s->used;
@@ -86,7 +83,7 @@ static void add_product(struct single *s, struct adding *a, multiply_fn *multipl
     single_release(s, used);
 }
 
-static void add_bias(struct adding *a, struct tensor bias)
+static void add_bias(struct product_sum *a, struct tensor bias)
 {
     const int64_t cols = tensor_cols(a->sum);
     for (int64_t i = 0; i < tensor_count(a->sum); i++) {
@@ -96,7 +93,7 @@ static void add_bias(struct adding *a, struct tensor bias)
 }
 
 /* matrices: that other programs multiply with one by one, and whose results they add. */
-static struct single_value finish(struct single *s, const struct adding *a, int64_t terms, int matrices)
+static struct single_value finish(struct single *s, const struct product_sum *a, int64_t terms, int matrices)
 {
     const double sum = rounding_of_sum(s->rounding.sum, terms);
     const int64_t rows = tensor_rows(a->sum), cols = tensor_cols(a->sum);
@@ -108,7 +105,7 @@ static struct single_value finish(struct single *s, const struct adding *a, int6
 }
 
 /* What has been added so far is stored. */
-static void add_stored(struct single *s, struct adding *a)
+static void add_stored(struct single *s, struct product_sum *a)
 {
     a->stored = single_new(s, tensor_rows(a->sum), tensor_cols(a->sum));
     for (int64_t i = 0; !s->failed && i < tensor_count(a->sum); i++) numbers(a->stored)[i] = fabs(numbers(a->sum)[i]);
@@ -116,7 +113,7 @@ static void add_stored(struct single *s, struct adding *a)
 
 struct single_value product(struct single *s, struct tensor X, struct tensor W, struct tensor b)
 {
-    struct adding a = adding_new(s, tensor_rows(X), tensor_rows(W), 1);
+    struct product_sum a = adding_new(s, tensor_rows(X), tensor_rows(W), 1);
     const bool biased = tensor_present(b);
     add_product(s, &a, by_transpose, X, W);
     if (!s->failed && biased) add_stored(s, &a);
@@ -126,79 +123,126 @@ struct single_value product(struct single *s, struct tensor X, struct tensor W, 
 
 struct single_value product_input(struct single *s, struct tensor dY, struct tensor W, int matrices)
 {
-    struct adding a = adding_new(s, tensor_rows(dY), tensor_cols(W), matrices);
+    struct product_sum a = adding_new(s, tensor_rows(dY), tensor_cols(W), matrices);
     add_product(s, &a, as_it_is, dY, W);
     return finish(s, &a, tensor_rows(W), matrices);
 }
 
-struct single_value product_weight(struct single *s, struct tensor dY, struct tensor X)
+/* Some columns of a matrix; of a vector, some of its numbers. */
+static struct tensor columns_of(struct single *s, struct tensor t, struct single_block of)
 {
-    struct adding a = adding_new(s, tensor_cols(dY), tensor_cols(X), 1);
-    add_product(s, &a, over_rows, dY, X);
-    return finish(s, &a, tensor_rows(X), 1);
+    if (!tensor_present(t) || of.rows == tensor_cols(t)) return t;
+    const struct tensor some = single_new(s, tensor_rows(t), of.rows);
+    for (int64_t i = 0; !s->failed && i < tensor_rows(t); i++)
+        memcpy(numbers(some) + i * of.rows, numbers(t) + i * tensor_cols(t) + of.first,
+               (size_t)of.rows * sizeof(double));
+    return some;
 }
 
+static void put_columns(struct tensor to, struct tensor from, int64_t first)
+{
+    for (int64_t i = 0; i < tensor_rows(from); i++)
+        memcpy(numbers(to) + i * tensor_cols(to) + first, numbers(from) + i * tensor_cols(from),
+               (size_t)tensor_cols(from) * sizeof(double));
+}
+
+/* The blocks of a matrix, one after another.  @return whether there is one more. */
+static bool next_block(const struct single *s, struct param_spec p, struct single_block *block)
+{
+    const int64_t first = block->first + block->rows, left = p.dim[0] - first, most = single_block(s, p.dim[1]);
+    *block = (struct single_block){ first, left < most ? left : most };
+    return left > 0 && single_going(s);
+}
+
+/* A block of the matrix gives some columns of the result. */
 static struct single_value forward(struct single *s, const struct single_node *n)
 {
-    const struct tensor X = single_act(s, n->in[0]), W = single_param(s, n->weight), b = single_param(s, n->bias);
-    return single_going(s) ? product(s, X, W, b) : single_none;
+    const struct param_spec p = model_param(s->config, n->weight);
+    const struct tensor X = single_act(s, n->in[0]), b = single_param(s, n->bias);
+    if (!single_going(s)) return single_none;
+    const struct single_value v = single_value_new(s, tensor_rows(X), p.dim[0]);
+    const int used = s->used;
+    for (struct single_block block = { 0, 0 }; next_block(s, p, &block);) {
+        const struct tensor W = single_param_block(s, n->weight, block);
+        const struct single_value one =
+            single_going(s) ? product(s, X, W, columns_of(s, b, block)) : single_none;
+        if (single_going(s)) put_columns(v.y, one.y, block.first), put_columns(v.fused, one.fused, block.first);
+        if (single_going(s)) put_columns(v.steps, one.steps, block.first);
+        single_release(s, used);
+    }
+    return single_going(s) ? v : single_none;
 }
 
 static struct single_value input(struct single *s, const struct single_node *n)
 {
-    const struct tensor dY = single_grad(s, n->out), W = single_param(s, n->weight);
-    return single_going(s) ? product_input(s, dY, W, n->matrices) : single_none;
+    const struct param_spec p = model_param(s->config, n->weight);
+    const struct tensor dY = single_grad(s, n->out);
+    if (!single_going(s)) return single_none;
+    struct product_sum a = adding_new(s, tensor_rows(dY), p.dim[1], n->matrices);
+    const int used = s->used;
+    for (struct single_block block = { 0, 0 }; next_block(s, p, &block);) {
+        const struct tensor W = single_param_block(s, n->weight, block), dy = columns_of(s, dY, block);
+        if (single_going(s)) add_product(s, &a, as_it_is, dy, W);
+        single_release(s, used);
+    }
+    return single_going(s) ? finish(s, &a, p.dim[0], n->matrices) : single_none;
 }
 
-static void add_rows(const struct adding *a, struct tensor dY)
+/* ---- gradients: sums over rows ----------------------------------------------------------------------------------- */
+
+struct product_sum product_weight_begin(struct single *s, int64_t out, int64_t in) { return adding_new(s, out, in, 1); }
+struct product_sum product_bias_begin(struct single *s, int64_t out) { return adding_new(s, 1, out, 1); }
+
+void product_weight_add(struct single *s, struct product_sum *a, struct tensor dY, struct tensor X)
+{
+    add_product(s, a, over_rows, dY, X);
+    a->terms += tensor_rows(dY);
+}
+
+void product_bias_add(struct single *s, struct product_sum *a, struct tensor dY)
 {
     const int64_t cols = tensor_cols(dY);
-    for (int64_t i = 0; i < tensor_count(dY); i++) {
+    a->terms += tensor_rows(dY);
+    for (int64_t i = 0; !s->failed && i < tensor_count(dY); i++) {
         const double y = numbers(dY)[i];
         numbers(a->sum)[i % cols] += y, numbers(a->absolute)[i % cols] += fabs(y);
         if (tensor_present(a->square)) numbers(a->square)[i % cols] += y * y;
     }
 }
 
-struct single_value product_bias(struct single *s, struct tensor dY)
+struct single_value product_weight_end(struct single *s, const struct product_sum *a)
 {
-    struct adding a = adding_new(s, 1, tensor_cols(dY), 1);
-    if (!s->failed) add_rows(&a, dY);
-    return finish(s, &a, tensor_rows(dY), 1);
+    return finish(s, a, a->terms, 1);
 }
 
-/* dW and its bounds, tile after tile. */
+/* dW and its bounds, or some rows of it, tile after tile. */
 static struct single_value weight(struct single *s, const struct single_node *n)
 {
     const struct param_spec p = model_param(s->config, n->weight);
-    const int64_t out = single_slot(s, n->out)->cols, in = single_slot(s, n->in[0])->cols, B = s->all.B,
-                  step = single_tile(s, out > in ? out : in);
-    struct adding a = adding_new(s, p.dim[0], p.dim[1], 1);
+    const struct single_block block = single_block_of(s, p.dim[0]);
+    struct product_sum a = product_weight_begin(s, block.rows, p.dim[1]);
     const int used = s->used;
-    for (int64_t first = 0; first < B && single_going(s); first += step) {
-        single_take_tile(s, first, step);
+    for (struct single_tiles t = single_tiles_weight(s, n); single_going(s) && single_next_tile(s, &t);) {
         const struct tensor dY = single_grad(s, n->out), X = single_act(s, n->in[0]);
-        if (single_going(s)) add_product(s, &a, over_rows, dY, X);
+        if (single_going(s)) product_weight_add(s, &a, columns_of(s, dY, block), X);
         single_release(s, used);
     }
     single_take_all(s);
-    return single_going(s) ? finish(s, &a, single_slot(s, n->out)->rows, 1) : single_none;
+    return single_going(s) ? product_weight_end(s, &a) : single_none;
 }
 
-/* The same of a bias: the sum of rows. */
+/* The same of a bias. */
 static struct single_value bias(struct single *s, const struct single_node *n)
 {
-    const int64_t cols = single_slot(s, n->out)->cols, B = s->all.B, step = single_tile(s, cols);
-    struct adding a = adding_new(s, 1, cols, 1);
+    struct product_sum a = product_bias_begin(s, single_slot(s, n->out)->cols);
     const int used = s->used;
-    for (int64_t first = 0; first < B && single_going(s); first += step) {
-        single_take_tile(s, first, step);
+    for (struct single_tiles t = single_tiles_weight(s, n); single_going(s) && single_next_tile(s, &t);) {
         const struct tensor dY = single_grad(s, n->out);
-        if (single_going(s)) add_rows(&a, dY);
+        if (single_going(s)) product_bias_add(s, &a, dY);
         single_release(s, used);
     }
     single_take_all(s);
-    return single_going(s) ? finish(s, &a, single_slot(s, n->out)->rows, 1) : single_none;
+    return single_going(s) ? product_weight_end(s, &a) : single_none;
 }
 
 const struct single_operation single_matrix = {
@@ -210,4 +254,7 @@ const struct single_operation single_matrix = {
     .weight = weight,
     .bias_words = "the backward pass of a matrix for its bias",
     .bias = bias,
+    .by_rows = true,
+    .weight_by_rows = true,
+    .in_blocks = true,
 };

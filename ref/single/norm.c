@@ -288,12 +288,10 @@ typedef struct tensor norm_input(struct single *, const struct single_node *);
 static struct single_value weight_of_pieces(struct single *s, const struct single_node *n, norm_input *reads,
                                             struct pieces p)
 {
-    const int64_t weights = p.width + (p.count == p.first ? 0 : p.keys ? p.keys : p.width), B = s->all.B,
-                  step = single_tile(s, single_slot(s, n->in[0])->cols);
+    const int64_t weights = p.width + (p.count == p.first ? 0 : p.keys ? p.keys : p.width);
     struct sums g = sums_new(s, weights, single_slot(s, n->out)->rows * p.first);
     const int used = s->used;
-    for (int64_t first = 0; first < B && single_going(s); first += step) {
-        single_take_tile(s, first, step);
+    for (struct single_tiles t = single_tiles_weight(s, n); single_going(s) && single_next_tile(s, &t);) {
         const struct tensor X = reads(s, n), dY = single_grad(s, n->out);
         if (single_going(s)) add_weights(s, &p, dY, X, &g);
         single_release(s, used);
@@ -331,11 +329,10 @@ static struct single_value weight(struct single *s, const struct single_node *n)
 
 static struct single_value bias(struct single *s, const struct single_node *n)
 {
-    const int64_t cols = single_slot(s, n->out)->cols, B = s->all.B, step = single_tile(s, cols);
+    const int64_t cols = single_slot(s, n->out)->cols;
     struct sums g = sums_new(s, cols, single_slot(s, n->out)->rows);
     const int used = s->used;
-    for (int64_t first = 0; first < B && single_going(s); first += step) {
-        single_take_tile(s, first, step);
+    for (struct single_tiles t = single_tiles_weight(s, n); single_going(s) && single_next_tile(s, &t);) {
         const struct tensor dY = single_grad(s, n->out);
         for (int64_t i = 0; single_going(s) && i < tensor_count(dY); i++)
             add_term(s, &g, i % cols, numbers(dY)[i], 0, 0);
@@ -355,6 +352,8 @@ const struct single_operation single_norm = {
     .weight = weight,
     .bias_words = "the backward pass of the norm for its bias",
     .bias = bias,
+    .by_rows = true,
+    .weight_by_rows = true,
 };
 
 /* ---- of heads ---------------------------------------------------------------------------------------------------- */
@@ -387,6 +386,8 @@ const struct single_operation single_head_norm = {
     .input = { heads_input },
     .weight_words = "the backward pass of the norms of heads for their weight",
     .weight = heads_weight,
+    .by_rows = true,
+    .weight_by_rows = true,
 };
 
 /* ---- of latents: of the first columns, as many as there are weights ---------------------------------------------- */
@@ -444,4 +445,6 @@ const struct single_operation single_latent_norm = {
     .input = { latent_input },
     .weight_words = "the backward pass of the norm of the latent for its weight",
     .weight = latent_weight,
+    .by_rows = true,
+    .weight_by_rows = true,
 };

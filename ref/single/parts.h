@@ -15,6 +15,8 @@
 #include "ref/single/graph.h"
 #include <math.h>
 
+enum { SINGLE_PARALLEL_FROM = 1 << 14 };        /* numbers; below this, starting threads costs more than it saves */
+
 /* A pass that contributed to the current result. */
 enum single_pass_kind { SINGLE_FORWARD, SINGLE_INPUT, SINGLE_WEIGHT, SINGLE_BIAS };
 enum { SINGLE_TERMS = 16 };
@@ -34,6 +36,12 @@ enum mask_kind {
 };
 struct mask_change { enum mask_kind kind; int by; };
 
+/* Some rows of a matrix. */
+struct single_block { int64_t first, rows; };
+
+/* The choices of all tokens by the logits of a slot, and how many rows experts compute; none: experts is NULL. */
+struct single_routed { int logits; int32_t *experts; double *weights; int64_t rows; };
+
 struct single {
     const struct model_config *config;
     const struct single_graph *graph;
@@ -41,7 +49,8 @@ struct single {
     struct single_batch batch;                  /* what is now computed: the whole one, or a tile of it */
     int64_t N;                                  /* its tokens */
     struct single_batch all;                    /* the whole one */
-    int64_t first;                              /* sequence that the tile begins with */
+    int64_t first;                              /* token that the tile begins with */
+    struct single_block block;                  /* of the parameter whose gradient is computed; none: all of it */
     struct rounding rounding;
     struct single_source source;
     struct error *err;
@@ -51,6 +60,9 @@ struct single {
     bool unknown;                               /* an operation that it needs is not recomputed */
     bool doubt;                                 /* a router's logits leave its choice open */
     int64_t expert;                             /* whose weight a pass for weights is about */
+    bool one_expert;                            /* of a tile, only its rows are computed */
+    struct single_routed routed;                /* kept for the next tile */
+    const int64_t *row_of;                      /* [rows of the tile] which of the whole they are; NULL: the next */
     struct mask_change mask_change;             /* of the hypothesis that is tried; MASK_RIGHT: of none */
     int masks_changed;                          /* masks that it has changed */
     const struct single_slot *slot;             /* whose value or gradient is the current result; NULL: of none */
@@ -58,8 +70,9 @@ struct single {
     int terms;                                  /* summands of the current result */
     void (*suspects)(struct suspect *, const void *about);      /* hypotheses of results that no graph has; or NULL */
     const void *about;
-    void **scratch;                             /* of the current operation */
+    struct single_memory { void *data; int64_t bytes; } *scratch;       /* of the current operation */
     int used, room;
+    int64_t bytes;                              /* of all that is used */
 };
 
 /* A tensor's name. */
@@ -90,6 +103,8 @@ struct tensor single_act_sized(struct single *, int slot, struct single_sizes *)
 
 /* A weight, with its own shape; a vector is one row.  tensor_none for -1. */
 struct tensor single_param(struct single *, int param);
+/* Some rows of a matrix. */
+struct tensor single_param_block(struct single *, int param, struct single_block);
 
 /* The mask of a node's dropout, with the shape of what it drops: of attention [sequences H S, S].  tensor_none if the
  * rate is 0. */
@@ -137,25 +152,55 @@ bool single_begin(struct single *, struct single_name, const char *made_by, int6
 /* Read what it is made from. */
 struct tensor single_input(struct single *, struct single_name, int64_t rows, int64_t cols);
 bool single_has_parts(struct single *, struct single_name);
-struct single_sizes single_sizes_of(struct single *, struct single_name, struct tensor x);
+/* x: the rows from `first` on of a tensor with so many rows, if it is not all of it; else whole is 0. */
+struct single_sizes single_sizes_of(struct single *, struct single_name, struct tensor x, int64_t first, int64_t whole);
 /* Read what it is made from, if the rows are of tokens, one or more of each: those of the tile. */
 struct tensor single_input_rows(struct single *, struct single_name, int64_t rows, int64_t cols);
+/* Read some rows of a matrix that has `whole`. */
+struct tensor single_input_block(struct single *, struct single_name, struct single_block, int64_t whole,
+                                 int64_t cols);
 /* Compare, or say what lacks; report; free all. */
 void single_end(struct single *, struct single_value);
-/* Compare a tile: add it to what is known of its result, and free all.  @return false: it is wrong, or cannot be
- * computed; nothing is reported. */
-bool single_end_tile(struct single *, struct single_value, struct single_result *sum);
-/* Report a result that is right in all tiles. */
-void single_end_tiles(struct single *, const struct single_result *sum);
+/* As single_begin, if the program's has been read. */
+void single_begin_with(struct single *, struct single_name, const char *made_by, struct tensor have);
+/* As single_begin, of a matrix's rows. */
+bool single_begin_block(struct single *, struct single_name, const char *made_by, struct single_block, int64_t whole,
+                        int64_t cols);
+/* Compare a tile, or block, that begins with a row: add it to what is known of its result, and free all.
+ * @return false: it is wrong, or cannot be computed; nothing is reported. */
+bool single_end_tile(struct single *, struct single_value, int64_t first_row, struct single_result *sum);
+/* Report a result with so many rows that is right in all tiles. */
+void single_end_tiles(struct single *, const struct single_result *sum, int64_t rows);
 
-/* ---- tiles of the batch (tiles.c) -------------------------------------------------------------------------------- */
+/* ---- tiles of the batch, blocks of a parameter (tiles.c) --------------------------------------------------------- */
 
-/* Sequences in a tile, for results with so many numbers in the rows of a token; all of them if nothing is computed by
- * tiles. */
-int64_t single_tile(const struct single *, int64_t cols);
-/* Compute so many sequences from `first` on. */
-void single_take_tile(struct single *, int64_t first, int64_t sequences);
+/* So many tokens at a time, from `next` on. */
+struct single_tiles { int64_t tokens, next; };
+
+/* Tiles of what a node makes; of the gradient of a slot; of what is added up to the gradient of a node's weight or
+ * bias.  All tokens, if it cannot be computed tile by tile. */
+struct single_tiles single_tiles_forward(const struct single *, const struct single_node *);
+struct single_tiles single_tiles_gradient(const struct single *, int slot);
+struct single_tiles single_tiles_weight(const struct single *, const struct single_node *);
+
+/* Compute the next tile, if there is one; else all again.
+ *     for (struct single_tiles t = single_tiles_...; single_next_tile(s, &t);) ... */
+bool single_next_tile(struct single *, struct single_tiles *);
+void single_take(struct single *, int64_t first, int64_t tokens);
 void single_take_all(struct single *);
+bool single_is_tile(const struct single *);
+/* Of rows of the tile, one or more of each token: the first, and how many the whole has; 0: it is the whole. */
+static inline int64_t single_first_row(const struct single *s, int64_t rows) { return rows / s->N * s->first; }
+static inline int64_t single_whole_rows(const struct single *s, int64_t rows)
+{
+    return single_is_tile(s) ? rows / s->N * s->all.B * s->all.S : 0;
+}
+
+/* Rows of a matrix that are in a block; more than it has if there are no blocks. */
+int64_t single_block(const struct single *, int64_t cols);
+/* The rows of a parameter whose gradient is computed. */
+struct single_block single_block_of(const struct single *, int64_t rows);
+
 /* What was made of a wrong result: fills now.mistake. */
 void single_diagnose(struct single *, const struct single_value *);
 /* Which expert's rows are wrong: row [rows], not 0 where one is. */

@@ -30,7 +30,7 @@ static void count_rows(struct routing *r)
     }
 }
 
-static void sort_rows(struct single *s, struct routing *r)
+void routing_sort(struct single *s, struct routing *r)
 {
     count_rows(r);
     r->order = tensor_1d(r->order.data, I32, r->rows), r->counts = tensor_1d(r->counts.data, I32, r->E);
@@ -50,11 +50,18 @@ static void find_open(struct single *s, struct routing *r, int logits)
         count += open[n];
     }
     if (s->failed || count == 0) return;
-    sort_rows(s, r);
+    routing_sort(s, r);
     s->doubt = !routing_settle(s, r, logits, open, count) || s->doubt;
 }
 
-struct routing routing_of(struct single *s, int logits)
+void routing_room(struct single *s, struct routing *r)
+{
+    const int64_t N = tensor_rows(r->logits);
+    r->weights = single_new(s, N, r->k), r->experts = integers(s, N, r->k);
+    r->order = integers(s, N, r->k), r->counts = integers(s, 1, r->E);
+}
+
+struct routing routing_of_all(struct single *s, int logits)
 {
     const struct mixture_config *m = &s->config->mixture;
     const int layer = s->graph->node[single_slot(s, logits)->maker].layer;
@@ -63,16 +70,14 @@ struct routing routing_of(struct single *s, int logits)
                                                    : single_input(s, single_name("start/", corrected.name), 1, m->E);
     struct routing r = { .E = m->E, .k = m->k, .logits = single_act(s, logits) };
     if (!single_going(s)) return r;
-    const int64_t N = tensor_rows(r.logits);
-    r.weights = single_new(s, N, r.k), r.experts = integers(s, N, r.k);
-    r.order = integers(s, N, r.k), r.counts = integers(s, 1, r.E);
+    routing_room(s, &r);
     if (s->failed) return r;
     s->ops->route_forward(r.weights, r.experts, r.logits, &m->router, tensor_present(bias) ? numbers(bias) : NULL);
     find_open(s, &r, logits);
     if (m->capacity_factor > 0)
         s->ops->route_drop(r.weights, r.experts, s->batch.S, m->E, mixture_capacity(m, s->batch.S),
                            m->drops_by_weight);
-    sort_rows(s, &r);
+    routing_sort(s, &r);
     return r;
 }
 

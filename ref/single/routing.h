@@ -10,11 +10,27 @@ struct routing {
     struct tensor logits, weights;      /* [N, E + those without computation], [N,k]: recomputed, dropped ones 0 */
     struct tensor experts;              /* I32 [N,k]: as in ref/ops */
     struct tensor order, counts;        /* I32 [rows], [E] */
+    int64_t *start;                     /* [E] of a tile: the whole's row that an expert's first row here is */
+    int64_t whole;                      /* of a tile: the whole's rows */
 };
 
 /* The choices by logits of this slot.  Where two experts have equal logits, the program's rows show which it took; if
  * they are not there, what follows from the choice may be in doubt (single.doubt). */
 struct routing routing_of(struct single *, int logits);
+struct routing routing_of_all(struct single *, int logits);
+
+/* Inside: room for the choices of the tile's tokens; rows from these choices. */
+void routing_room(struct single *, struct routing *);
+void routing_sort(struct single *, struct routing *);
+
+/* What a tile's rows are of a tensor with a row for each choice (routed.c). */
+struct tensor routing_input(struct single *, struct single_name, const struct routing *, int64_t cols,
+                            enum single_found *);
+struct single_sizes routing_sizes(struct single *, struct single_name, const struct routing *, struct tensor x);
+/* The current result has these rows of the whole: single.row_of. */
+void routing_note_rows(struct single *, const struct routing *);
+/* Free what is kept of a layer's choices. */
+void routing_forget(struct single *);
 
 /* Find the choices of tokens that are open [N], `count` of them; rows are sorted as if the first was taken.
  * @return whether all are known. */

@@ -24,7 +24,7 @@ static bool has_room(struct single *s)
 {
     if (s->used < s->room) return true;
     const int room = s->room ? 2 * s->room : 64;
-    void **more = realloc(s->scratch, (size_t)room * sizeof *more);
+    struct single_memory *more = realloc(s->scratch, (size_t)room * sizeof *more);
     if (more) s->scratch = more, s->room = room;
     return more != NULL;
 }
@@ -38,7 +38,9 @@ static struct tensor new_matrix(struct single *s, int64_t rows, int64_t cols, bo
         if (!s->failed) s->failed = fail(s->err, ERR_MEMORY, "no memory to recompute %s", s->now.name);
         return tensor_none;
     }
-    s->scratch[s->used++] = data;
+    s->scratch[s->used++] = (struct single_memory){ data, (int64_t)(n * sizeof(double)) };
+    s->bytes += (int64_t)(n * sizeof(double));
+    if (s->source.most && s->bytes > *s->source.most) *s->source.most = s->bytes;
     return tensor_2d(data, F64, rows, cols);
 }
 
@@ -52,7 +54,11 @@ struct single_value single_value_new(struct single *s, int64_t rows, int64_t col
 
 void single_release(struct single *s, int used)
 {
-    while (s->used > used) free(s->scratch[--s->used]);
+    while (s->used > used) {
+        const struct single_memory *m = &s->scratch[--s->used];
+        s->bytes -= m->bytes;
+        free(m->data);
+    }
 }
 
 /* ---- values ------------------------------------------------------------------------------------------------------ */
@@ -60,7 +66,7 @@ void single_release(struct single *s, int used)
 struct single_value single_settled(struct single *s, struct single_value v)
 {
     if (v.stored || s->failed) return v;
-    #pragma omp parallel for schedule(static)
+    #pragma omp parallel for schedule(static) if (tensor_count(v.y) > SINGLE_PARALLEL_FROM)
     for (int64_t i = 0; i < tensor_count(v.y); i++) {
         const double size = numbers(tensor_present(v.absolute) ? v.absolute : v.y)[i];
         numbers(v.fused)[i] += rounding_when_stored(&s->rounding, size, numbers(v.fused)[i]);
@@ -97,38 +103,57 @@ struct single_value single_sum(struct single *s, const struct single_value of[],
 
 /* ---- one result -------------------------------------------------------------------------------------------------- */
 
-/* of_tokens: of rows of tokens, those of the tile. */
-static struct tensor fetch(struct single *s, const char *name, int64_t rows, int64_t cols, bool of_tokens,
+/* whole: rows of the tensor, from `first` on; 0: all of it. */
+static struct tensor fetch(struct single *s, const char *name, int64_t rows, int64_t cols, int64_t first, int64_t whole,
                            enum single_found *found)
 {
     const struct tensor t = new_matrix(s, rows, cols, false);
     const struct single_source *from = &s->source;
-    if (!s->failed && of_tokens && s->batch.B < s->all.B)
-        s->failed = from->fetch_rows(from->context, name, rows / s->batch.B * s->first, rows / s->batch.B * s->all.B, t,
-                                     found, s->err);
+    if (!s->failed && whole > 0)
+        s->failed = from->fetch_rows(from->context, name, first, whole, t, found, s->err);
     else if (!s->failed) s->failed = from->fetch(from->context, name, t, found, s->err);
     if (!s->failed && *found == SINGLE_HAS_NOT) memset(t.data, 0, tensor_bytes(t));
     return t;
 }
 
-bool single_begin(struct single *s, struct single_name name, const char *made_by, int64_t rows, int64_t cols)
+void single_begin_with(struct single *s, struct single_name name, const char *made_by, struct tensor have)
+{
+    s->now = (struct single_result){ .rows = tensor_rows(have), .cols = tensor_cols(have) };
+    s->unknown = s->doubt = false, s->terms = 0, s->slot = NULL, s->row_of = NULL, s->have = have;
+    memcpy(s->now.name, name.text, sizeof s->now.name);
+    snprintf(s->now.made_by, sizeof s->now.made_by, "%s", made_by);
+}
+
+static bool begin(struct single *s, struct single_name name, const char *made_by, int64_t rows, int64_t cols,
+                  int64_t first, int64_t whole)
 {
     enum single_found found = SINGLE_HAS_NOT;
     if (s->failed) return false;
-    s->now = (struct single_result){ .rows = rows, .cols = cols };
-    s->unknown = s->doubt = false, s->terms = 0, s->slot = NULL;
     memcpy(s->now.name, name.text, sizeof s->now.name);
-    snprintf(s->now.made_by, sizeof s->now.made_by, "%s", made_by);
-    s->have = fetch(s, name.text, rows, cols, rows == s->N, &found);
+    const struct tensor have = fetch(s, name.text, rows, cols, first, whole, &found);
+    if (!s->failed) single_begin_with(s, name, made_by, have);
     if (!s->failed && found != SINGLE_HAS_NOT) return true;
     single_release(s, 0);
     return false;
 }
 
-static struct tensor input(struct single *s, struct single_name name, int64_t rows, int64_t cols, bool of_tokens)
+bool single_begin(struct single *s, struct single_name name, const char *made_by, int64_t rows, int64_t cols)
+{
+    const bool of_tile = single_is_tile(s) && rows == s->N;
+    return begin(s, name, made_by, rows, cols, of_tile ? s->first : 0, of_tile ? single_whole_rows(s, rows) : 0);
+}
+
+bool single_begin_block(struct single *s, struct single_name name, const char *made_by, struct single_block block,
+                        int64_t whole, int64_t cols)
+{
+    return begin(s, name, made_by, block.rows, cols, block.first, whole);
+}
+
+static struct tensor input(struct single *s, struct single_name name, int64_t rows, int64_t cols, int64_t first,
+                           int64_t whole)
 {
     enum single_found found = SINGLE_HAS_NOT;
-    const struct tensor t = fetch(s, name.text, rows, cols, of_tokens, &found);
+    const struct tensor t = fetch(s, name.text, rows, cols, first, whole, &found);
     if (!s->failed && found != SINGLE_HAS && s->now.lacks[0] == 0)
         memcpy(s->now.lacks, name.text, sizeof s->now.lacks);
     return t;
@@ -136,30 +161,35 @@ static struct tensor input(struct single *s, struct single_name name, int64_t ro
 
 struct tensor single_input(struct single *s, struct single_name name, int64_t rows, int64_t cols)
 {
-    return input(s, name, rows, cols, false);
+    return input(s, name, rows, cols, 0, 0);
 }
 
 struct tensor single_input_rows(struct single *s, struct single_name name, int64_t rows, int64_t cols)
 {
-    return input(s, name, rows, cols, true);
+    return input(s, name, rows, cols, single_first_row(s, rows), single_whole_rows(s, rows));
 }
 
-static int parts_of(struct single *s, struct single_name name, struct tensor absolute)
+struct tensor single_input_block(struct single *s, struct single_name name, struct single_block block, int64_t whole,
+                                 int64_t cols)
+{
+    return input(s, name, block.rows, cols, block.first, block.rows < whole ? whole : 0);
+}
+
+static int parts_of(struct single *s, struct single_name name, int64_t first, int64_t whole, struct tensor absolute)
 {
     int parts = 1;
     if (!s->failed && s->source.parts)
-        s->failed = s->source.parts(s->source.context, name.text, absolute, &parts, s->err);
+        s->failed = s->source.parts(s->source.context, name.text, first, whole, absolute, &parts, s->err);
     return parts;
 }
 
-bool single_has_parts(struct single *s, struct single_name name) { return parts_of(s, name, tensor_none) > 1; }
+bool single_has_parts(struct single *s, struct single_name name) { return parts_of(s, name, 0, 0, tensor_none) > 1; }
 
-struct single_sizes single_sizes_of(struct single *s, struct single_name name, struct tensor x)
+struct single_sizes single_sizes_of(struct single *s, struct single_name name, struct tensor x, int64_t first,
+                                    int64_t whole)
 {
     struct single_sizes sizes = { .absolute = single_new(s, tensor_rows(x), tensor_cols(x)) };
-    const bool tile = s->batch.B < s->all.B;            /* parts are read whole only */
-    sizes.parts = parts_of(s, name, tile ? tensor_none : sizes.absolute);
-    if (tile && sizes.parts > 1 && s->now.lacks[0] == 0) memcpy(s->now.lacks, name.text, sizeof s->now.lacks);
+    sizes.parts = parts_of(s, name, first, whole, sizes.absolute);
     for (int64_t i = 0; !s->failed && sizes.parts == 1 && i < tensor_count(x); i++)
         numbers(sizes.absolute)[i] = fabs(numbers(x)[i]);
     return sizes;
@@ -307,17 +337,20 @@ void single_end(struct single *s, struct single_value v)
 
 /* ---- a result in tiles ------------------------------------------------------------------------------------------- */
 
-static void add_tile(struct single_result *sum, const struct single_result *tile, int64_t first_row)
+static void add_tile(struct single_result *sum, const struct single *s, int64_t first_row)
 {
-    const double ratio = sum->ratio;
+    const struct single_result *tile = &s->now;
+    const int64_t row = tile->worst / tile->cols, col = tile->worst % tile->cols;
+    const bool first = sum->cols == 0;
     for (int k = 0; k < 4; k++) sum->squares[k] += tile->squares[k];
     if (tile->verdict > sum->verdict) sum->verdict = tile->verdict;
-    if (first_row > 0 && !(tile->ratio > ratio)) return;
+    sum->cols = tile->cols;
+    if (tile->rows == 0 || (!first && !(tile->ratio > sum->ratio))) return;
     sum->ratio = tile->ratio, sum->have = tile->have, sum->want = tile->want;
-    sum->worst = first_row * tile->cols + tile->worst;
+    sum->worst = (s->row_of ? s->row_of[row] : first_row + row) * tile->cols + col;
 }
 
-bool single_end_tile(struct single *s, struct single_value v, struct single_result *sum)
+bool single_end_tile(struct single *s, struct single_value v, int64_t first_row, struct single_result *sum)
 {
     unsigned char *memory = calloc((size_t)(s->now.rows + s->now.cols) + 1, 1);
     const struct marks ignored = { memory, memory + s->now.rows };
@@ -325,19 +358,19 @@ bool single_end_tile(struct single *s, struct single_value v, struct single_resu
     if (right) v = stored_at_last(s, v);
     if (right && !s->failed) compare(s, &v, &ignored);
     right = right && !s->failed && s->now.verdict < SINGLE_WRONG;
-    if (right) add_tile(sum, &s->now, s->first * s->all.S);
+    if (right) add_tile(sum, s, first_row);
     free(memory);
     single_release(s, 0);
     return right;
 }
 
-void single_end_tiles(struct single *s, const struct single_result *sum)
+void single_end_tiles(struct single *s, const struct single_result *sum, int64_t rows)
 {
     const struct single_result tile = s->now;
     s->now = *sum;
     memcpy(s->now.name, tile.name, sizeof tile.name);
     memcpy(s->now.made_by, tile.made_by, sizeof tile.made_by);
-    s->now.rows = s->all.B * s->all.S, s->now.cols = tile.cols, s->now.head = tile.head;
+    s->now.rows = rows, s->now.cols = tile.cols, s->now.head = tile.head;
     finish(&s->now);
     if (!s->failed) s->source.found(s->source.context, &s->now);
 }

@@ -10,9 +10,9 @@
  * `stepwise`, where the result of every step is stored in the format.  Only what exceeds the second is wrong.  The
  * probabilities of attention are stored in both, as in flash attention.  rounding.fused: the first is used for both.
  *
- * What is right is found a few sequences at a time, where rows of a result come from those of the same sequences, and
- * gradients of matrices are added up so (tiles.c): then memory does not grow with the batch.  What is wrong is computed
- * once more as a whole, to say why.
+ * What is right is found a few tokens, or sequences, at a time, where rows of a result come from those of the same
+ * tokens, or sequences; gradients of matrices are added up so, some of their rows at a time (tiles.c).  So memory grows
+ * neither with the batch nor with matrices.  What is wrong is computed once more as a whole, to say why.
  *
  * The operations are those of a graph (graph.h).  One that is not in ref/single is reported as not recomputed.
  *
@@ -73,13 +73,17 @@ struct single_source {
      * memory grows with them. */
     enum error_code (*fetch_rows)(void *context, const char *name, int64_t first, int64_t whole, struct tensor out,
                                   enum single_found *, struct error *);
-    int64_t tile;                       /* numbers in what is then read at a time, at least a sequence; 0: 2^18 */
+    int64_t tile;                       /* numbers in what is then read at a time, at least a row, or a sequence where
+                                         * one needs it; 0: 2^18, of a matrix 2^21 */
+    int64_t *most;                      /* the most bytes of matrices at once, if it is more; NULL: nobody asks */
     void (*found)(void *context, const struct single_result *);     /* called for each operation, in order */
     void *context;
     /* Of a tensor of which several ranks have parts that are added up: the parts' absolute values, added up.
+     * @param whole       the tensor's rows, of which those from `first` on are asked for; 0: all of it is.
      * @param absolute    tensor_none: it is only asked whether it is such a sum.
      * @param[out] parts  how many there are; 1: it is none, and nothing is written.  NULL: no tensor is one. */
-    enum error_code (*parts)(void *context, const char *name, struct tensor absolute, int *parts, struct error *);
+    enum error_code (*parts)(void *context, const char *name, int64_t first, int64_t whole, struct tensor absolute,
+                             int *parts, struct error *);
     /* Copies of the model, of each of which fetch also gives "copy/K/grad/NAME", its part of the first step's gradient,
      * and "copy/K/share", its part of the labels; 0: of none. */
     int copies;

@@ -20,7 +20,8 @@ struct stepping {
     const struct optimizer *is;
     int64_t k;                          /* step, from 0 */
     struct param_spec param;
-    int64_t rows, cols;
+    int64_t rows, cols;                 /* that are now computed */
+    int64_t first, whole;               /* the first of these rows; rows of the parameter */
     int number;                         /* of the parameter */
     struct stepping_norms *norms;       /* of this step */
     double u;                           /* unit roundoff of what computes the step */

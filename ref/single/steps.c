@@ -28,7 +28,7 @@ struct single_name stepping_gradient(const struct single_steps *o, int64_t k, co
 
 static struct tensor input(const struct stepping *t, struct single_name name)
 {
-    return single_input(t->s, name, t->rows, t->cols);
+    return single_input_block(t->s, name, (struct single_block){ t->first, t->rows }, t->whole, t->cols);
 }
 
 /* The unit roundoff of the format that a tensor has been rounded to: the 16-bit one if all its numbers are some of
@@ -71,7 +71,9 @@ double stepping_clip(const struct stepping *t)
 /* Begin a result after the step.  `store` is then the unit of what it has been rounded to. */
 static bool begin(struct stepping *t, const char *what, const char *words, const struct rounding *usual)
 {
-    if (!single_begin(t->s, stepping_after(t->o, t->k, what, t->param.name), words, t->rows, t->cols)) return false;
+    if (!single_begin_block(t->s, stepping_after(t->o, t->k, what, t->param.name), words,
+                            (struct single_block){ t->first, t->rows }, t->rows < t->whole ? t->whole : 0, t->cols))
+        return false;
     t->s->rounding = *usual;
     t->s->rounding.store = unit_of(t, t->s->have);
     if (t->s->rounding.store == t->u) t->s->rounding.tiny = 0x1p-150 * (t->u > 0x1p-40);
@@ -93,7 +95,8 @@ static struct clipped clipped_of(const struct stepping *t)
 {
     const struct single_name name = stepping_gradient(t->o, t->k, t->param.name);
     struct clipped c = { .g = input(t, name), .clip = stepping_clip(t) };
-    if (single_going(t->s)) c.sizes = single_sizes_of(t->s, name, c.g);
+    if (single_going(t->s))
+        c.sizes = single_sizes_of(t->s, name, c.g, t->first, t->rows < t->whole ? t->whole : 0);
     return c;
 }
 
@@ -155,6 +158,34 @@ static struct single_value weight(const struct stepping *t)
     return v;
 }
 
+/* A result of a step: a mean of gradients, or the weight. */
+struct made { const char *what, *words; bool is_mean; double keep, part; bool squared; double coupled; };
+
+static struct single_value make(const struct stepping *t, const struct made *m)
+{
+    return m->is_mean ? mean(t, m->what, m->keep, m->part, m->squared, m->coupled) : weight(t);
+}
+
+/* Some rows at a time, as long as all is right.  @return whether it is, and has been reported. */
+static bool right_in_blocks(struct stepping *t, const struct made *m, const struct rounding *usual)
+{
+    const int64_t whole = t->whole, step = single_block(t->s, t->cols);
+    struct single_result sum = { 0 };
+    bool right = step < whole;
+    for (t->first = 0; t->first < whole && right; t->first += step) {
+        t->rows = whole - t->first < step ? whole - t->first : step;
+        right = begin(t, m->what, m->words, usual) && single_end_tile(t->s, make(t, m), t->first, &sum);
+    }
+    t->first = 0, t->rows = whole;
+    if (right) single_end_tiles(t->s, &sum, whole);
+    return right || t->s->failed;
+}
+
+static void check_result(struct stepping *t, const struct made *m, const struct rounding *usual)
+{
+    if (!right_in_blocks(t, m, usual) && begin(t, m->what, m->words, usual)) single_end(t->s, make(t, m));
+}
+
 static void check_parameter(struct stepping *t)
 {
     const struct rounding usual = t->s->rounding;
@@ -163,53 +194,64 @@ static void check_parameter(struct stepping *t)
     t->s->suspects = suspect_step, t->s->about = t;
     for (int i = 0; i < t->is->states; i++) {
         const bool adam = t->is->states == 2;
-        const double keep = adam ? i ? f.beta2 : f.beta1 : t->o->hyper.momentum, part = adam ? i ? f.new2 : f.new1 : 1;
-        const char *const words = adam && i ? "the mean of squared gradients" : "the mean of gradients";
+        const struct made m = { .what = t->is->state_name[i], .is_mean = true, .squared = adam && i,
+                                .words = adam && i ? "the mean of squared gradients" : "the mean of gradients",
+                                .keep = adam ? i ? f.beta2 : f.beta1 : t->o->hyper.momentum,
+                                .part = adam ? i ? f.new2 : f.new1 : 1, .coupled = adam ? 0 : coupled };
         t->state = i;
-        if (begin(t, t->is->state_name[i], words, &usual))
-            single_end(t->s, mean(t, t->is->state_name[i], keep, part, adam && i, adam ? 0 : coupled));
+        check_result(t, &m, &usual);
     }
     t->state = -1;
-    if (begin(t, "weight", "the optimizer's step", &usual)) single_end(t->s, weight(t));
+    check_result(t, &(struct made){ .what = "weight", .words = "the optimizer's step" }, &usual);
     t->s->rounding = usual, t->s->suspects = NULL;
 }
 
 /* ---- norms ------------------------------------------------------------------------------------------------------- */
 
 /* off: what the sum may be off, in units of roundoff, because ranks add up the parts of a gradient. */
-static double square_norm(struct single *s, const struct single_steps *o, int64_t k, int64_t *terms, double *off)
+struct squares { double sum, off; int64_t terms; };
+
+static void add_squares(struct single *s, struct single_name name, struct single_block block, int64_t whole,
+                        int64_t cols, struct squares *to)
 {
     const int used = s->used;
-    double sum = 0;
-    *terms = 0, *off = 0;
-    for (int i = 0; i < model_param_count(s->config) && single_going(s); i++) {
-        const struct param_spec p = model_param(s->config, i);
-        const struct single_name name = stepping_gradient(o, k, p.name);
-        const struct tensor g = single_input(s, name, p.ndim > 1 ? p.dim[0] : 1, p.dim[p.ndim - 1]);
-        const bool parts = single_going(s) && single_has_parts(s, name);
-        const struct single_sizes sizes = parts ? single_sizes_of(s, name, g) : (struct single_sizes){ .parts = 1 };
-        for (int64_t j = 0; single_going(s) && j < tensor_count(g); j++) {
-            sum += numbers(g)[j] * numbers(g)[j];
-            *off += parts ? 2 * (sizes.parts - 1) * numbers(sizes.absolute)[j] * fabs(numbers(g)[j]) : 0;
-        }
-        *terms += tensor_count(g);
-        single_release(s, used);
+    const struct tensor g = single_input_block(s, name, block, whole, cols);
+    const bool parts = single_going(s) && single_has_parts(s, name);
+    const struct single_sizes sizes =
+        parts ? single_sizes_of(s, name, g, block.first, block.rows < whole ? whole : 0)
+              : (struct single_sizes){ .parts = 1 };
+    for (int64_t j = 0; single_going(s) && j < tensor_count(g); j++) {
+        to->sum += numbers(g)[j] * numbers(g)[j];
+        to->off += parts ? 2 * (sizes.parts - 1) * numbers(sizes.absolute)[j] * fabs(numbers(g)[j]) : 0;
     }
-    return sum;
+    to->terms += tensor_count(g);
+    single_release(s, used);
+}
+
+/* Of all gradients of a step, some rows at a time. */
+static struct squares squares_of(struct single *s, const struct single_steps *o, int64_t k)
+{
+    struct squares all = { 0 };
+    for (int i = 0; i < model_param_count(s->config); i++) {
+        const struct param_spec p = model_param(s->config, i);
+        const int64_t rows = p.ndim > 1 ? p.dim[0] : 1, cols = p.dim[p.ndim - 1], most = single_block(s, cols);
+        for (int64_t first = 0; first < rows && single_going(s); first += most)
+            add_squares(s, stepping_gradient(o, k, p.name),
+                        (struct single_block){ first, rows - first < most ? rows - first : most }, rows, cols, &all);
+    }
+    return all;
 }
 
 static void check_norms(struct single *s, const struct single_steps *o)
 {
     char name[64];
-    int64_t terms;
     snprintf(name, sizeof name, "%s/norm", o->optimizer);
     if (!single_begin(s, single_name("", name), "the norm of all gradients", 1, o->steps)) return;
     const struct single_value v = single_value_new(s, 1, o->steps);
     for (int64_t k = 0; k < o->steps && single_going(s); k++) {
-        double off;
-        const double norm = sqrt(square_norm(s, o, k, &terms, &off));
-        if (norm > 0) off *= s->rounding.sum / norm / 2;
-        single_put(v, k, (struct element){ norm, norm * (rounding_of_sum(s->rounding.sum, terms) / 2 +
+        const struct squares all = squares_of(s, o, k);
+        const double norm = sqrt(all.sum), off = norm > 0 ? all.off * s->rounding.sum / norm / 2 : all.off;
+        single_put(v, k, (struct element){ norm, norm * (rounding_of_sum(s->rounding.sum, all.terms) / 2 +
                                                          2 * s->rounding.sum) + off },
                    2 * s->rounding.store * norm);
     }
@@ -252,7 +294,7 @@ enum error_code single_check_steps(const struct model_config *c, const struct si
         for (int i = 0; i < model_param_count(c) && !s.failed; i++) {
             struct stepping t = { &s, o, is, k, model_param(c, i), .number = i, .norms = &norms,
                                   .u = dtype_unit(dtype_wide(o->format)) };
-            t.rows = t.param.ndim > 1 ? t.param.dim[0] : 1, t.cols = t.param.dim[t.param.ndim - 1];
+            t.rows = t.whole = t.param.ndim > 1 ? t.param.dim[0] : 1, t.cols = t.param.dim[t.param.ndim - 1];
             if (is_known(is)) check_parameter(&t);
             else report_unknown(&t);
         }

@@ -18,6 +18,12 @@ struct tensor single_param(struct single *s, int param)
     return single_input(s, single_param_name(s, "start/", param), p.ndim > 1 ? p.dim[0] : 1, p.dim[p.ndim - 1]);
 }
 
+struct tensor single_param_block(struct single *s, int param, struct single_block block)
+{
+    const struct param_spec p = model_param(s->config, param);
+    return single_input_block(s, single_param_name(s, "start/", param), block, p.dim[0], p.dim[1]);
+}
+
 struct tensor single_mask(struct single *s, const struct single_node *n)
 {
     if (n->rate == 0) return tensor_none;
@@ -55,10 +61,33 @@ static int64_t rows_of(struct single *s, const struct single_slot *slot)
     return slot->route < 0 ? single_rows(s, slot) : routing_rows(s, slot);
 }
 
+/* The rows that experts compute of a tile's tokens. */
+static struct tensor routed_input(struct single *s, struct single_name name, const struct single_slot *slot)
+{
+    enum single_found found = SINGLE_HAS;
+    const struct routing r = routing_of(s, slot->route);
+    const struct tensor t = single_going(s) ? routing_input(s, name, &r, slot->cols, &found) : tensor_none;
+    if (single_going(s) && found != SINGLE_HAS) memcpy(s->now.lacks, name.text, sizeof s->now.lacks);
+    return t;
+}
+
 static struct tensor input_of(struct single *s, struct single_name name, const struct single_slot *slot)
 {
+    if (slot->route >= 0 && single_is_tile(s)) return routed_input(s, name, slot);
     const int64_t rows = rows_of(s, slot);
     return rows == s->N ? single_input_rows(s, name, rows, slot->cols) : single_input(s, name, rows, slot->cols);
+}
+
+static struct single_sizes sizes_of(struct single *s, struct single_name name, struct tensor x,
+                                    const struct single_slot *slot)
+{
+    if (slot->route >= 0 && single_is_tile(s)) {
+        const struct routing r = routing_of(s, slot->route);
+        return single_going(s) ? routing_sizes(s, name, &r, x) : (struct single_sizes){ .parts = 1 };
+    }
+    const bool of_tile = tensor_rows(x) == s->N;
+    return single_sizes_of(s, name, x, of_tile ? single_first_row(s, s->N) : 0,
+                           of_tile ? single_whole_rows(s, s->N) : 0);
 }
 
 /* The program's own.  If its ranks have parts of it, whoever reads it has added these up, one by one, and stored each
@@ -70,7 +99,7 @@ static struct single_value fetched(struct single *s, struct single_name name, co
     const struct single_value v = { .y = y, .fused = single_new(s, rows, slot->cols),
                                     .steps = single_new(s, rows, slot->cols), .stored = true };
     if (!single_going(s) || !single_has_parts(s, name)) return v;
-    const struct single_sizes sizes = single_sizes_of(s, name, y);
+    const struct single_sizes sizes = sizes_of(s, name, y, slot);
     for (int64_t i = 0; !s->failed && i < tensor_count(y); i++)
         numbers(v.fused)[i] = numbers(v.steps)[i] =
             (sizes.parts - 1) * rounding_when_stored(&s->rounding, numbers(sizes.absolute)[i], 0);
@@ -160,7 +189,7 @@ struct tensor single_act_sized(struct single *s, int slot, struct single_sizes *
     const struct single_slot *of = single_slot(s, slot);
     const struct tensor x = of->unseen ? single_act(s, slot) : input_of(s, act_name(of), of);
     *sizes = (struct single_sizes){ .parts = 1 };
-    if (single_going(s)) *sizes = single_sizes_of(s, act_name(of), x);
+    if (single_going(s)) *sizes = sizes_of(s, act_name(of), x, of);
     return x;
 }
 
@@ -171,21 +200,29 @@ static const char *words_of(const struct single_node *n, const char *words)
     return words ? words : n->operation && n->operation->words ? n->operation->words : n->words;
 }
 
+/* The same of the rows that experts compute of a tile's tokens. */
+static bool begin_routed(struct single *s, struct single_name name, const char *words, const struct single_slot *slot)
+{
+    enum single_found found = SINGLE_HAS_NOT;
+    const struct routing r = routing_of(s, slot->route);
+    const struct tensor have = single_going(s) ? routing_input(s, name, &r, slot->cols, &found) : tensor_none;
+    if (single_going(s) && found == SINGLE_HAS) {
+        single_begin_with(s, name, words, have);
+        routing_note_rows(s, &r);
+        s->now.head = slot->head, s->slot = slot;
+        return true;
+    }
+    single_release(s, 0);
+    return false;
+}
+
 static bool begin(struct single *s, struct single_name name, const char *words, const struct single_slot *slot)
 {
     s->now = (struct single_result){ 0 }, s->unknown = false;
+    if (slot->route >= 0 && single_is_tile(s)) return begin_routed(s, name, words, slot);
     if (!single_begin(s, name, words, rows_of(s, slot), slot->cols)) return false;
     s->now.head = slot->head, s->slot = slot;
     return true;
-}
-
-/* The widest tensor of what a result is made of and goes into. */
-static int64_t widest(const struct single *s)
-{
-    int64_t cols = 1;
-    for (int i = 0; i < s->graph->slots; i++)
-        if (s->graph->slot[i].cols > cols) cols = s->graph->slot[i].cols;
-    return cols;
 }
 
 /* What makes a result of the slot: the forward pass of a node, or its gradient. */
@@ -204,15 +241,14 @@ static struct single_name made_name(const struct made *m)
 /* Compute tile by tile, as long as all is right.  @return whether it is, and has been reported. */
 static bool right_in_tiles(struct single *s, const struct made *m)
 {
-    const int64_t B = s->all.B, step = single_tile(s, widest(s));
+    const int64_t all = s->all.B * s->all.S;
+    struct single_tiles t = m->node ? single_tiles_forward(s, m->node) : single_tiles_gradient(s, m->gradient_of);
     struct single_result sum = { 0 };
-    bool right = step < B && m->slot->rows == B * s->all.S && m->slot->route < 0;
-    for (int64_t first = 0; first < B && right; first += step) {
-        single_take_tile(s, first, step);
-        right = begin(s, made_name(m), m->words, m->slot) && single_end_tile(s, make(s, m), &sum);
-    }
+    bool right = t.tokens < all && (m->slot->rows == all || m->slot->route >= 0);
+    while (right && single_next_tile(s, &t))
+        right = begin(s, made_name(m), m->words, m->slot) && single_end_tile(s, make(s, m), s->first, &sum);
     single_take_all(s);
-    if (right) single_end_tiles(s, &sum);
+    if (right) single_end_tiles(s, &sum, m->slot->route < 0 ? all : s->routed.rows);
     return right || s->failed;
 }
 
@@ -290,22 +326,54 @@ static bool is_first(const struct single *s, int v, int param)
     return true;
 }
 
-static void check_param(struct single *s, int v, int param, const char *words)
+/* All that is added up to the gradient of the parameter, from node v on. */
+static struct single_value gradient_of_param(struct single *s, int v, int param)
 {
-    if (param < 0 || !is_first(s, v, param)) return;
-    const struct param_spec p = model_param(s->config, param);
-    const int64_t rows = p.ndim > 1 ? p.dim[0] : 1, cols = p.dim[p.ndim - 1];
     struct single_value term[SINGLE_TERMS];
     int terms = 0;
+    for (int w = s->graph->nodes - 1; w >= v && terms < SINGLE_TERMS; w--)
+        if (has(&s->graph->node[w], param)) term[terms++] = contribution(s, &s->graph->node[w], param);
+    return single_going(s) ? single_sum(s, term, terms) : single_none;
+}
+
+static bool has_blocks(const struct single *s, int v, int param)
+{
+    for (int w = v; w < s->graph->nodes; w++) {
+        const struct single_node *n = &s->graph->node[w];
+        if (has(n, param) && (n->weight != param || n->operation == NULL || !n->operation->in_blocks)) return false;
+    }
+    return true;
+}
+
+/* As right_in_tiles, some rows of a matrix at a time. */
+static bool right_in_blocks(struct single *s, int v, int param, const char *words)
+{
+    const struct param_spec p = model_param(s->config, param);
+    const int64_t rows = p.dim[0], step = p.ndim > 1 ? single_block(s, p.dim[1]) : rows;
+    struct single_result sum = { 0 };
+    bool right = p.ndim > 1 && step < rows && has_blocks(s, v, param);
+    for (int64_t first = 0; first < rows && right; first += step) {
+        s->block = (struct single_block){ first, rows - first < step ? rows - first : step };
+        right = single_begin_block(s, single_param_name(s, "grad/", param), words, s->block, rows, p.dim[1]) &&
+                single_end_tile(s, gradient_of_param(s, v, param), first, &sum);
+    }
+    s->block = (struct single_block){ 0, 0 };
+    if (right) single_end_tiles(s, &sum, rows);
+    return right || s->failed;
+}
+
+static void check_param(struct single *s, int v, int param, const char *words)
+{
+    if (param < 0 || !is_first(s, v, param) || right_in_blocks(s, v, param, words)) return;
+    const struct param_spec p = model_param(s->config, param);
+    const int64_t rows = p.ndim > 1 ? p.dim[0] : 1, cols = p.dim[p.ndim - 1];
     const struct single_node *n = &s->graph->node[v];
     if (!single_begin(s, single_param_name(s, "grad/", param), words, rows, cols)) return;
     if (n->operation == &single_matrix) {
         const int64_t out = single_slot(s, n->out)->head;
         s->now.row_head = p.ndim > 1 ? out : 0, s->now.head = p.ndim > 1 ? single_slot(s, n->in[0])->head : out;
     }
-    for (int w = s->graph->nodes - 1; w >= v && terms < SINGLE_TERMS; w--)
-        if (has(&s->graph->node[w], param)) term[terms++] = contribution(s, &s->graph->node[w], param);
-    single_end(s, single_going(s) ? single_sum(s, term, terms) : single_none);
+    single_end(s, gradient_of_param(s, v, param));
 }
 
 /* ---- the pass ---------------------------------------------------------------------------------------------------- */
@@ -337,6 +405,7 @@ enum error_code single_check(const struct model_config *c, const struct single_g
     for (int v = 0; v < graph->nodes; v++) check_forward(&s, &graph->node[v]);
     for (int v = graph->nodes - 1; v >= 0; v--) check_backward(&s, v);
     single_gradient_norm(&s);
+    routing_forget(&s);
     free(s.scratch);
     return s.failed;
 }

@@ -36,6 +36,7 @@ struct dump {
     bool fused, stored_norms;           /* declared to the check */
     int64_t tile;                       /* numbers that are read at a time; 0: whole tensors */
     int whole;                          /* how often a block's activation, or the embedding's, is read whole */
+    int64_t most;                       /* bytes of matrices that a check has had at once */
     struct transformer model;
     struct ops ops;
     struct kept kept[MOST];
@@ -193,7 +194,7 @@ static enum error_code fetch(void *context, const char *name, struct tensor out,
         make_mask(d, name, out);
         return OK;
     }
-    d->whole += strncmp(name, "act/h.", 6) == 0 || strstr(name, "/embedding") != NULL;
+    d->whole += (strncmp(name, "act/h.", 6) == 0 && strstr(name, ".router.") == NULL) || strstr(name, "/embedding");
     *found = SINGLE_HAS_NOT;
     if (d->without && strcmp(d->without, name) == 0) return OK;
     for (int i = 0; i < d->count; i++)
@@ -228,14 +229,16 @@ static enum error_code fetch_rows(void *context, const char *name, int64_t first
     return e;
 }
 
-static enum error_code parts_of(void *context, const char *name, struct tensor absolute, int *parts, struct error *err)
+static enum error_code parts_of(void *context, const char *name, int64_t first, int64_t whole, struct tensor absolute,
+                                int *parts, struct error *err)
 {
     const struct dump *d = context;
+    const int64_t from = whole > 0 ? first * tensor_cols(absolute) : 0;
     (void)err;
     *parts = d->split && strcmp(d->split, name) == 0 ? 2 : 1;
     for (int i = 0; *parts == 2 && tensor_present(absolute) && i < d->count; i++)
         for (int64_t j = 0; strcmp(d->kept[i].name, name) == 0 && j < tensor_count(absolute); j++)
-            tensor_set(absolute, j, fabs(tensor_get(d->kept[i].values, j)) + 2 * d->by);
+            tensor_set(absolute, j, fabs(tensor_get(d->kept[i].values, from + j)) + 2 * d->by);
     return OK;
 }
 
@@ -259,13 +262,39 @@ static void check(struct dump *d)
     const struct golden *g = &d->golden;
     const struct single_batch batch = { g->ids, g->labels, g->B, g->S };
     struct error err;
-    d->checked = d->stepwise = d->wrong = d->lacking = d->unknown = 0, d->largest = 0;
+    d->checked = d->stepwise = d->wrong = d->lacking = d->unknown = 0, d->largest = 0, d->most = 0;
     const struct single_source source = { .fetch = fetch, .fetch_rows = d->tile ? fetch_rows : NULL, .tile = d->tile,
-                                          .found = found, .context = d, .parts = parts_of };
+                                          .found = found, .context = d, .parts = parts_of, .most = &d->most };
     struct rounding rounding = rounding_of(d->format, d->sums, d->parts);
     rounding.fused = d->fused, rounding.stored_norms = d->stored_norms;
     if (replay_check(&g->config, batch, rounding, source, &err) != OK)
         fail_msg("%s", err.text);
+}
+
+/* What is said of a run. */
+struct said { int checked, stepwise, wrong, lacking; double largest; struct single_result first; };
+
+static struct said say(struct dump *d, int64_t tile)
+{
+    d->tile = tile, d->whole = 0;
+    d->first = (struct single_result){ 0 };
+    check(d);
+    return (struct said){ d->checked, d->stepwise, d->wrong, d->lacking, d->largest, d->first };
+}
+
+static void expect_same(const struct dump *d, const struct said *a, const struct said *b)
+{
+    if (a->checked != b->checked || a->stepwise != b->stepwise || a->wrong != b->wrong || a->lacking != b->lacking)
+        fail_msg("%s in %s, by tiles: %d operations, %d by steps, %d wrong, such as %s, %d lack inputs; "
+                 "at once %d, %d, %d, %d", d->golden.file.path, dtype_name(d->format), b->checked, b->stepwise,
+                 b->wrong, b->first.name, b->lacking, a->checked, a->stepwise, a->wrong, a->lacking);
+    if (!(fabs(a->largest - b->largest) <= 1e-3 * a->largest))
+        fail_msg("%s in %s, by tiles: largest error/bound %.6g, at once %.6g", d->golden.file.path,
+                 dtype_name(d->format), b->largest, a->largest);
+    assert_string_equal(a->first.name, b->first.name);
+    assert_string_equal(a->first.mistake, b->first.mistake);
+    assert_int_equal(a->first.worst, b->first.worst);
+    assert_int_equal(a->first.rows, b->first.rows);
 }
 
 static void expect_clean(struct dump *d, const char *what)

@@ -114,33 +114,7 @@ static void other_orders_are_right(void **state)
             }
 }
 
-/* What is said of a run. */
-struct said { int checked, stepwise, wrong, lacking; double largest; struct single_result first; };
-
-static struct said say(struct dump *d, int64_t tile)
-{
-    d->tile = tile, d->whole = 0;
-    d->first = (struct single_result){ 0 };
-    check(d);
-    return (struct said){ d->checked, d->stepwise, d->wrong, d->lacking, d->largest, d->first };
-}
-
-static void expect_same(const struct dump *d, const struct said *a, const struct said *b)
-{
-    if (a->checked != b->checked || a->stepwise != b->stepwise || a->wrong != b->wrong || a->lacking != b->lacking)
-        fail_msg("%s in %s, by tiles: %d operations, %d by steps, %d wrong, %d lack inputs; at once %d, %d, %d, %d",
-                 d->golden.file.path, dtype_name(d->format), b->checked, b->stepwise, b->wrong, b->lacking, a->checked,
-                 a->stepwise, a->wrong, a->lacking);
-    if (!(fabs(a->largest - b->largest) <= 1e-3 * a->largest))
-        fail_msg("%s in %s, by tiles: largest error/bound %.6g, at once %.6g", d->golden.file.path,
-                 dtype_name(d->format), b->largest, a->largest);
-    assert_string_equal(a->first.name, b->first.name);
-    assert_string_equal(a->first.mistake, b->first.mistake);
-    assert_int_equal(a->first.worst, b->first.worst);
-    assert_int_equal(a->first.rows, b->first.rows);
-}
-
-/* A sequence at a time is as good as all at once: of right runs, and of one with a wrong row. */
+/* A sequence, or a row, at a time is as good as all at once: of right runs, and of one with a wrong row. */
 static void tiles_change_nothing(void **state)
 {
     (void)state;
@@ -159,6 +133,51 @@ static void tiles_change_nothing(void **state)
                 assert_int_equal(whole.wrong > 0, wrong);
                 close_dump(&d);
             }
+}
+
+static void widen(struct model_config *c) { c->V *= 12, c->F *= 8; }
+
+/* The most bytes of matrices at once, of a batch that is so many times as large. */
+static int64_t most_of(const char *file, void (*change)(struct model_config *), int times, int64_t tile, int64_t *whole)
+{
+    struct dump d;
+    open_changed(&d, file, change, F32);
+    struct golden *g = &d.golden;
+    const int64_t n = g->B * g->S;
+    g->ids = realloc(g->ids, (size_t)(times * n) * sizeof *g->ids);
+    g->labels = realloc(g->labels, (size_t)(times * n) * sizeof *g->labels);
+    assert_true(g->ids && g->labels);
+    for (int64_t i = n; i < times * n; i++) g->ids[i] = g->ids[i % n], g->labels[i] = g->labels[i % n];
+    g->B *= times;
+    run(&d);
+    const struct said said = say(&d, tile);
+    assert_int_equal(said.wrong + said.lacking, 0);
+    const int64_t most = d.most;
+    say(&d, 0);
+    *whole = d.most;
+    close_dump(&d);
+    return most;
+}
+
+/* Sixteen tiles, whatever the batch, the vocabulary and the width of the feed-forward network; as a whole it is ten
+ * times that. */
+static void memory_grows_with_neither_batch_nor_matrices(void **state)
+{
+    static const char *const models[] = { "golden/gpt2-tied.safetensors", "golden/llama-grouped.safetensors",
+                                          "golden/mixtral-top2.safetensors" };
+    enum { TILE = 4096, BOUND = 16 * TILE * 8 };
+    (void)state;
+    for (size_t i = 0; i < sizeof models / sizeof *models; i++) {
+        int64_t whole;
+        const int64_t small = most_of(models[i], NULL, 1, TILE, &whole),
+                      large = most_of(models[i], widen, 8, TILE, &whole);
+        print_message("%s: %lld bytes, of 8 batches and wider matrices %lld, as a whole %lld\n", models[i],
+                      (long long)small, (long long)large, (long long)whole);
+        if (small > BOUND || large > BOUND)
+            fail_msg("%s: %lld bytes at once, of 8 batches and wider matrices %lld; the bound is %d", models[i],
+                     (long long)small, (long long)large, BOUND);
+        assert_true(whole > 10 * BOUND);
+    }
 }
 
 /* A norm that stores what it computes, and the statistics of each row: mean, variance, the sum with eps, root. */
@@ -407,6 +426,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(clean_runs_are_right),     cmocka_unit_test(other_orders_are_right),
         cmocka_unit_test(tiles_change_nothing),
+        cmocka_unit_test(memory_grows_with_neither_batch_nor_matrices),
         cmocka_unit_test(a_factor_is_found),        cmocka_unit_test(one_element_is_found),
         cmocka_unit_test(the_place_is_named),       cmocka_unit_test(all_errors_are_found),
         cmocka_unit_test(what_lacks_is_named),      cmocka_unit_test(sums_are_as_declared),

@@ -2,6 +2,7 @@
  * tensor, and in no other.
  */
 #include "tests/devices/replaying.h"
+#include "emulated_devices/device/interval.h"
 #include "tests/tier.h"
 
 /* ---- models without a golden file -------------------------------------------------------------------------------- */
@@ -81,6 +82,25 @@ static void clean_runs_are_right(void **state)
             if (formats[t] != F64 && formats[t] != BF16 && tier_now() != TIER_VERIFY) continue;
             open_subject(&d, &subjects[i], formats[t]);
             expect_clean(&d, subjects[i].what);
+            close_dump(&d);
+        }
+}
+
+/* Of a mixture the rows of each expert that a tile's tokens have chosen. */
+static void tiles_change_nothing(void **state)
+{
+    static const char *const wrong[] = { NULL, "act/h.0.mlp.up", "grad/h.0.mlp.act" };
+    (void)state;
+    for (int i = 0; i < SUBJECTS; i++)
+        for (int w = 0; w < 3; w++) {
+            struct dump d;
+            open_subject(&d, &subjects[i], BF16);
+            if (wrong[w]) d.target[0] = wrong[w], d.error = ONE_ROW;
+            run(&d);
+            const struct said whole = say(&d, 0), tiles = say(&d, 100);
+            expect_same(&d, &whole, &tiles);
+            if (w == 0 && d.whole > 0 && STREAMS(&d.golden.config) == 1)
+                fail_msg("%s, %s: activations are read whole", d.golden.file.path, subjects[i].what);
             close_dump(&d);
         }
 }
@@ -274,11 +294,77 @@ static void mistakes_of_a_gemma_are_named(void **state)
     }
 }
 
+/* ---- norms behind a branch, of parts of its sum ------------------------------------------------------------------ */
+
+/* The last product; how many ranks each have some of its columns; the only one whose norm is taken, -1: all are added
+ * up; which norm is wrong, counted from 0. */
+static struct { struct tensor X, W, Y; int parts, only, wrong, norms; } split;
+
+static void remember_product(struct tensor Y, struct tensor X, struct tensor W, struct tensor b)
+{
+    ops_for(F32)->linear_forward(Y, X, W, b);
+    split.X = X, split.W = W, split.Y = Y;
+}
+
+static void norm_of_parts(struct tensor Y, struct tensor rstd, struct tensor X, struct tensor w, double base,
+                          double eps)
+{
+    const int64_t N = tensor_rows(X), D = tensor_cols(X), I = tensor_cols(split.X);
+    float *const of_part = malloc((size_t)(2 * N * D) * sizeof *of_part), *const normed = of_part + N * D;
+    assert_non_null(of_part);
+    ops_for(F32)->rmsnorm_forward(Y, rstd, X, w, base, eps);
+    const bool reads_it =
+                   tensor_count(X) == tensor_count(split.Y) && memcmp(X.data, split.Y.data, tensor_bytes(X)) == 0,
+               is_behind = reads_it && split.norms++ == split.wrong;
+    for (int64_t i = 0; is_behind && i < N * D; i++) tensor_set(Y, i, 0);
+    for (int k = 0; is_behind && k < split.parts; k++) {
+        const struct interval cols = block_at(I, split.parts, k);
+        for (int64_t i = 0; i < N * D; i++) {
+            double sum = 0;
+            for (int64_t j = cols.first; j < interval_end(cols); j++)
+                sum += tensor_get(split.X, i / D * I + j) * tensor_get(split.W, i % D * I + j);
+            of_part[i] = (float)sum;
+        }
+        if (split.only >= 0 && split.only != k) continue;
+        ops_for(F32)->rmsnorm_forward(tensor_2d(normed, F32, N, D), rstd, tensor_2d(of_part, F32, N, D), w, base, eps);
+        for (int64_t i = 0; i < N * D; i++) tensor_set(Y, i, tensor_get(Y, i) + normed[i]);
+    }
+    free(of_part);
+}
+
+/* The norm behind attention, and that behind the network, of an OLMo 2 and of Gemmas. */
+static void norms_of_parts_are_named(void **state)
+{
+    static const struct { const char *file, *where[2]; } models[] = {
+        { "golden/olmo2-grouped.safetensors", { "act/h.0.ln_1", "act/h.0.ln_2" } },
+        { "golden/gemma2-windows.safetensors", { "act/h.0.post_1", "act/h.0.post_2" } },
+        { "golden/gemma3-pattern.safetensors", { "act/h.0.post_1", "act/h.0.post_2" } },
+    };
+    (void)state;
+    for (size_t i = 0; i < 2 * sizeof models / sizeof *models; i++)
+        for (int only = -1; only < 3; only++) {
+            struct dump d;
+            open_changed(&d, models[i / 2].file, NULL, F32);
+            d.ops = *d.model.ops, d.model.ops = &d.ops;
+            d.ops.linear_forward = remember_product, d.ops.rmsnorm_forward = norm_of_parts;
+            split.parts = 3, split.only = only, split.wrong = i % 2, split.norms = 0;
+            run(&d), check(&d);
+            print_message("%s, %d: %s: %s\n", models[i / 2].file, only, d.first.name, d.first.mistake);
+            assert_string_equal(d.first.name, models[i / 2].where[i % 2]);
+            if (strstr(d.first.mistake, "before the sum over tp") == NULL)
+                fail_msg("%s, %s: \"%s\"", models[i / 2].file, d.first.name, d.first.mistake);
+            close_dump(&d);
+        }
+}
+
 int main(void)
 {
-    const struct CMUnitTest tests[] = { cmocka_unit_test(clean_runs_are_right), cmocka_unit_test(a_factor_is_found),
-                                        cmocka_unit_test(an_expert_is_named), cmocka_unit_test(rows_may_be_parts),
-                                        cmocka_unit_test(sums_of_parts_are_rounded),
-                                        cmocka_unit_test(mistakes_of_a_gemma_are_named) };
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(clean_runs_are_right),       cmocka_unit_test(tiles_change_nothing),
+        cmocka_unit_test(a_factor_is_found),          cmocka_unit_test(an_expert_is_named),
+        cmocka_unit_test(rows_may_be_parts),          cmocka_unit_test(sums_of_parts_are_rounded),
+        cmocka_unit_test(mistakes_of_a_gemma_are_named),
+        cmocka_unit_test(norms_of_parts_are_named),
+    };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -28,7 +28,8 @@ struct run {
     int copies;                         /* whose gradients it has */
     bool (*more)(const struct run *, const char *name, struct tensor out);     /* other tensors that it has; or NULL */
     /* as in struct single_source */
-    enum error_code (*parts)(void *, const char *, struct tensor, int *, struct error *);
+    enum error_code (*parts)(void *, const char *, int64_t, int64_t, struct tensor, int *, struct error *);
+    int64_t tile;                       /* the same; 0: tensors are read whole */
 };
 
 static void open_run(struct run *r, const char *path, enum dtype t)
@@ -77,6 +78,18 @@ static enum error_code fetch(void *context, const char *name, struct tensor out,
     return OK;
 }
 
+static enum error_code fetch_rows(void *context, const char *name, int64_t first, int64_t whole, struct tensor out,
+                                  enum single_found *found, struct error *err)
+{
+    const int64_t cols = tensor_cols(out);
+    const struct tensor all = tensor_2d(malloc((size_t)(whole * cols) * sizeof(double)), F64, whole, cols);
+    assert_non_null(all.data);
+    const enum error_code e = fetch(context, name, all, found, err);
+    memcpy(out.data, (double *)all.data + first * cols, tensor_bytes(out));
+    free(all.data);
+    return e;
+}
+
 static void found(void *context, const struct single_result *one)
 {
     struct run *r = context;
@@ -99,7 +112,8 @@ static void check_steps(struct run *r, const char *optimizer, const struct hyper
                                         r->format };
     r->checked = r->wrong = r->lacking = r->unknown = 0, r->largest = 0;
     if (single_check_steps(&g->config, &steps, rounding_of(r->format, DTYPE_COUNT, 1),
-                           (struct single_source){ .fetch = fetch, .found = found, .context = r, .parts = r->parts,
+                           (struct single_source){ .fetch = fetch, .fetch_rows = r->tile ? fetch_rows : NULL,
+                                                  .tile = r->tile, .found = found, .context = r, .parts = r->parts,
                                                   .copies = r->copies }, &err) != OK)
         fail_msg("%s", err.text);
 }

@@ -52,6 +52,29 @@ static void clean_runs_are_right(void **state)
         }
 }
 
+/* A row at a time is as good as all at once. */
+static void blocks_change_nothing(void **state)
+{
+    struct run r;
+    (void)state;
+    open_run(&r, files[0], BF16);
+    tensor_set(*record_of(&r, "adamw/2/exp_avg/h.1.mlp.c_fc.weight"), 77, 1);
+    for (int o = 0; o < OPTIMIZERS; o++) {
+        check_steps(&r, names[o], NULL);
+        const struct run whole = r;
+        r.tile = 1;
+        check_steps(&r, names[o], NULL);
+        r.tile = 0;
+        if (r.checked != whole.checked || r.wrong != whole.wrong || r.lacking != whole.lacking)
+            fail_msg("%s: %d results, %d wrong, %d without inputs; a row at a time %d, %d, %d", names[o], whole.checked,
+                     whole.wrong, whole.lacking, r.checked, r.wrong, r.lacking);
+        assert_true(fabs(r.largest - whole.largest) <= 1e-3 * whole.largest);
+        if (whole.wrong) assert_string_equal(r.first.name, whole.first.name);
+        if (whole.wrong) assert_int_equal(r.first.worst, whole.first.worst);
+    }
+    close_run(&r);
+}
+
 /* A step by another rule: fp32, so that no rounded weight hides it.  change: of the rule that is expected. */
 struct mistake { const char *what, *optimizer; void (*change)(struct hyperparameters *); const char *first; };
 
@@ -134,13 +157,15 @@ static void the_norm_is_of_its_gradients(void **state)
 static const char SPLIT[] = "grad/h.1.mlp.c_fc.weight";
 enum { BY = 8 };                        /* the parts are the gradient + 8, and -8 */
 
-static enum error_code parts_of(void *context, const char *name, struct tensor absolute, int *parts, struct error *err)
+static enum error_code parts_of(void *context, const char *name, int64_t first, int64_t whole, struct tensor absolute,
+                                int *parts, struct error *err)
 {
     const struct run *r = context;
+    const int64_t from = whole > 0 ? first * tensor_cols(absolute) : 0;
     (void)err;
     *parts = strcmp(name, SPLIT) == 0 ? 2 : 1;
     for (int64_t i = 0; *parts == 2 && tensor_present(absolute) && i < tensor_count(absolute); i++)
-        tensor_set(absolute, i, fabs(tensor_get(*record_of(r, name), i)) + 2 * BY);
+        tensor_set(absolute, i, fabs(tensor_get(*record_of(r, name), from + i)) + 2 * BY);
     return OK;
 }
 
@@ -174,7 +199,11 @@ static void parts_are_clipped_one_by_one(void **state)
         check_steps(&r, "adamw", NULL);
         if (r.wrong && strstr(r.first.name, "exp_avg"))
             fail_msg("%s of rounded parts is %g times its bound", r.first.name, r.first.ratio);
-        r.parts = NULL;
+        r.tile = 1;
+        check_steps(&r, "adamw", NULL);
+        if (r.wrong && strstr(r.first.name, "exp_avg"))
+            fail_msg("a row at a time, %s of rounded parts is %g times its bound", r.first.name, r.first.ratio);
+        r.parts = NULL, r.tile = 0;
     }
     close_run(&r);
 }
@@ -235,6 +264,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(clean_runs_are_right),    cmocka_unit_test(other_rules_are_wrong),
+        cmocka_unit_test(blocks_change_nothing),
         cmocka_unit_test(single_errors_are_found), cmocka_unit_test(microbatches_add_up),
         cmocka_unit_test(the_norm_is_of_its_gradients),
         cmocka_unit_test(a_gradient_may_have_as_many_rows_as_tokens),

@@ -13,7 +13,8 @@ struct stream {
     int64_t from, to;                   /* elements of the whole that are wanted */
     int64_t shape[2];                   /* of the stored tensor, or of its transpose */
     double *buffer;
-    int64_t first, count, used;         /* elements of the piece in the buffer; those that are passed on, or past */
+    int64_t base;                       /* elements of the piece before the current part */
+    int64_t first, count;               /* elements of the piece in the buffer */
     enum error_code failed;
     struct error *err;
 };
@@ -37,29 +38,27 @@ static enum error_code read_some(struct stream *s, struct error *err)
     return safetensors_read_box(st, &flat, &s->first, &s->count, false, F64, s->buffer, err);
 }
 
-static void refill(struct stream *s)
+/* at: an element of the piece that is then in the buffer. */
+static void refill(struct stream *s, int64_t at)
 {
-    const int64_t at = s->first + s->used;
-    s->first = s->piece->transposed ? at / s->shape[1] * s->shape[1] : at, s->used = at - s->first;
+    s->first = s->piece->transposed ? at / s->shape[1] * s->shape[1] : at;
     s->failed = read_some(s, s->err);
     for (int64_t i = 0; !s->failed && s->piece->times != 1 && i < s->count; i++) s->buffer[i] *= s->piece->times;
 }
 
-/* What is not wanted is passed by. */
+/* Of a run what is wanted. */
 static void pass_on(void *context, struct run r)
 {
     struct stream *s = context;
-    const int64_t end = r.whole + r.length, from = r.whole > s->from ? r.whole : s->from < end ? s->from : end,
-                  to = end < s->to ? end : s->to > from ? s->to : from;
-    s->used += from - r.whole, r.whole = from, r.length = to - from;
-    while (r.length > 0 && !s->failed) {
-        if (s->used >= s->count) refill(s);
+    const int64_t from = r.whole > s->from ? r.whole : s->from, end = r.whole + r.length,
+                  to = end < s->to ? end : s->to, at = s->base + r.piece - r.whole;
+    for (int64_t next = from; next < to && !s->failed;) {
+        if (at + next < s->first || at + next >= s->first + s->count) refill(s, at + next);
         if (s->failed) return;
-        const int64_t left = s->count - s->used, n = r.length < left ? r.length : left;
-        s->f(s->context, r.whole, n, s->buffer + s->used);
-        s->used += n, r.whole += n, r.length -= n;
+        const int64_t in = at + next - s->first, left = s->count - in, n = to - next < left ? to - next : left;
+        s->f(s->context, next, n, s->buffer + in);
+        next += n;
     }
-    s->used += end - to;
 }
 
 enum error_code actual_read_some(const struct actual_piece *p, struct interval of_whole,
@@ -74,7 +73,12 @@ enum error_code actual_read_some(const struct actual_piece *p, struct interval o
                   room = p->transposed ? strip : SOME;
     s.buffer = malloc((size_t)(p->stored->count < room ? p->stored->count : room) * sizeof *s.buffer);
     if (s.buffer == NULL) return fail(err, ERR_MEMORY, "no memory to read %s", printable(p->stored->name).text);
-    for (int i = 0; i < p->parts && !s.failed; i++) part_each_run(&p->part[i], pass_on, &s);
+    for (int i = 0; i < p->parts && !s.failed; i++) {
+        const int64_t cols = p->part[i].dim[1] > 0 ? p->part[i].dim[1] : 1, first = s.from / cols,
+                      end = s.to < INT64_MAX - cols ? (s.to + cols - 1) / cols : INT64_MAX;
+        part_each_run_in(&p->part[i], (struct interval){ first, end - first }, pass_on, &s);
+        s.base += part_count(&p->part[i]);
+    }
     free(s.buffer);
     return s.failed;
 }

@@ -7,6 +7,8 @@
 /* The ranks whose pieces are added up, and where these are in the list of pieces. */
 struct group { unsigned partial; int base; };           /* base: the rank with the coordinates 0 in the partial axes */
 
+enum { SPAN = 1 << 18 };                /* elements at a time, where nobody wants the whole */
+
 struct assembling {
     struct assembly *out;
     const struct actual *actual;
@@ -14,7 +16,8 @@ struct assembling {
     const int64_t *dim;
     const struct assembly_watch *watch;
     struct actual_pieces pieces;
-    struct interval span;               /* elements that are put together; indices below count from its first */
+    struct interval rows, span;         /* rows that are now put together, their elements: indices count from these */
+    bool last_rows;                     /* there are none behind them */
     double *whole;
     uint32_t *last;                     /* [elements] the last group that has it, from 1; 0: none yet */
     double *sum;                        /* [elements] of a group; NULL: no piece is partial */
@@ -24,7 +27,8 @@ struct assembling {
     bool *taken;                        /* [pieces] */
     const int *rank;                    /* the current group's members */
     uint32_t groups, member;            /* groups begun; members of the current one that are complete */
-    struct copies copies;               /* of the current group */
+    struct copies *of_group;            /* [pieces] of each group, of all rows so far */
+    struct copies *copies;              /* of the current group */
     enum error_code failed;
     struct error *err;
 };
@@ -68,7 +72,7 @@ static const char TWICE[] = "has it in two pieces, or twice in one";
 
 static void compare_copies(struct assembling *s, int64_t at, double value)
 {
-    struct copies *c = &s->copies;
+    struct copies *c = s->copies;
     const double before = s->whole[at], d = value - before, worst = c->value[1] - c->value[0];
     if (value == before || (value != value && before != before)) return;
     c->elements++;
@@ -101,7 +105,8 @@ static void lay(struct assembling *s, int64_t at, int64_t length, const double *
         else s->whole[at + i] = values[i];
         *last = s->groups;
     }
-    if (s->watch && s->watch->see) s->watch->see(s->watch->context, s->piece, s->span.first + at, length, values);
+    if (s->watch && s->watch->see)
+        s->watch->see(s->watch->context, (int)s->groups - 1, s->piece, s->span.first + at, length, values);
 }
 
 static void lay_piece(void *context, int64_t at, int64_t length, const double *values)
@@ -175,7 +180,7 @@ static void each_of(struct assembling *s, struct group g, int rank, void (*f)(st
 
 static void clear_one(struct assembling *s)
 {
-    for (int i = 0; i < s->piece->parts; i++) part_each_run(&s->piece->part[i], clear_run, s);
+    for (int i = 0; i < s->piece->parts; i++) part_each_run_in(&s->piece->part[i], s->rows, clear_run, s);
 }
 
 static void add_one(struct assembling *s)
@@ -192,7 +197,7 @@ static void lay_one(struct assembling *s)
 
 static void lay_one_sum(struct assembling *s)
 {
-    for (int i = 0; i < s->piece->parts; i++) part_each_run(&s->piece->part[i], lay_sum, s);
+    for (int i = 0; i < s->piece->parts; i++) part_each_run_in(&s->piece->part[i], s->rows, lay_sum, s);
 }
 
 static enum error_code make_sum(struct assembling *s)
@@ -211,20 +216,24 @@ static void add_group(struct assembling *s, struct group g, const int rank[], in
     each_of(s, g, rank[0], lay_one_sum);
 }
 
+/* What is known of a group when all rows are laid. */
+static void end_group(struct assembling *s, const int *rank, int ranks)
+{
+    struct copies *all = &s->out->copies;
+    const int64_t before = all->elements;
+    if (s->copies->elements > 0 && (before == 0 || !(s->copies->apart <= all->apart))) *all = *s->copies;
+    all->elements = before + s->copies->elements;
+    if (s->watch && s->watch->end) s->watch->end(s->watch->context, (int)s->groups - 1, rank, ranks);
+}
+
 static void take_group(struct assembling *s, struct group g, int *rank)
 {
     const int ranks = mesh_members(&s->actual->mesh, g.base, g.partial, rank);
-    struct copies *all = &s->out->copies;
-    s->groups++;
+    s->copies = &s->of_group[s->groups++];
     if (ranks > s->out->parts) s->out->parts = ranks;
-    s->copies = (struct copies){ 0 };
     if (ranks > 1) add_group(s, g, rank, ranks);
     else each_of(s, g, rank[0], lay_one);
-    if (s->failed) return;
-    const int64_t before = all->elements;
-    if (s->copies.elements > 0 && (before == 0 || !(s->copies.apart <= all->apart))) *all = s->copies;
-    all->elements = before + s->copies.elements;
-    if (s->watch && s->watch->end) s->watch->end(s->watch->context, rank, ranks);
+    if (!s->failed && s->last_rows) end_group(s, rank, ranks);
 }
 
 static void find_starts(struct assembling *s)
@@ -239,8 +248,9 @@ static void find_starts(struct assembling *s)
 /* A group is taken when its first piece is met. */
 static void take_groups(struct assembling *s, int *rank)
 {
-    find_starts(s);
-    s->rank = rank;
+    s->rank = rank, s->groups = 0;
+    memset(s->taken, 0, (size_t)s->pieces.count * sizeof *s->taken);
+    memset(s->last, 0, (size_t)elements(s) * sizeof *s->last);
     for (int i = 0; i < s->pieces.count && !s->failed; i++)
         if (!s->taken[i]) take_group(s, group_of(s, &s->pieces.all[i]), rank);
 }
@@ -248,9 +258,29 @@ static void take_groups(struct assembling *s, int *rank)
 static void count_holes(struct assembling *s)
 {
     struct assembly *out = s->out;
-    for (int64_t i = 0; i < elements(s); i++) out->missing += s->last[i] == 0;
-    while (out->missing > 0 && s->last[out->hole] != 0) out->hole++;
-    out->hole += s->span.first;
+    int64_t missing = 0, hole = 0;
+    for (int64_t i = 0; i < elements(s); i++) missing += s->last[i] == 0;
+    while (missing > 0 && s->last[hole] != 0) hole++;
+    if (missing > 0 && out->missing == 0) out->hole = s->span.first + hole;
+    out->missing += missing;
+}
+
+static void take_rows(struct assembling *s, struct interval rows)
+{
+    s->rows = rows, s->span = (struct interval){ rows.first * s->dim[1], rows.count * s->dim[1] };
+}
+
+/* Some rows after the others: all at once for somebody who wants the whole. */
+static void take_all(struct assembling *s, struct interval rows, int64_t at_once, int *rank)
+{
+    find_starts(s);
+    for (int64_t first = rows.first; !s->failed && !s->last_rows; first += at_once) {
+        const int64_t left = interval_end(rows) - first;
+        s->last_rows = left <= at_once;
+        take_rows(s, (struct interval){ first, s->last_rows ? left : at_once });
+        take_groups(s, rank);
+        if (!s->failed) count_holes(s);
+    }
 }
 
 struct search { int64_t at; bool found; };
@@ -272,30 +302,39 @@ static void find_first_copy(struct assembling *s)
     }
 }
 
+static enum error_code make_room(struct assembling *s, bool own, struct error *err)
+{
+    const size_t ranks = (size_t)s->actual->mesh.devices, pieces = (size_t)s->pieces.count;
+    s->start = malloc((ranks + 1) * sizeof *s->start), s->taken = calloc(pieces, sizeof *s->taken);
+    s->last = calloc((size_t)elements(s) + 1, sizeof *s->last), s->of_group = calloc(pieces, sizeof *s->of_group);
+    if (own) s->whole = malloc(((size_t)elements(s) + 1) * sizeof *s->whole);
+    return s->start && s->taken && s->last && s->of_group && s->whole
+               ? OK : fail(err, ERR_MEMORY, "no memory to put %s together", s->name);
+}
+
 enum error_code assembly_make(struct assembly *out, const struct actual *a, const char *ours, const int64_t dim[2],
                               double *whole, const struct assembly_watch *watch, struct error *err)
 {
     struct assembling s = { .out = out, .actual = a, .name = ours, .dim = dim, .watch = watch, .whole = whole,
                             .err = err };
     const struct interval rows = watch && watch->rows.count > 0 ? watch->rows : (struct interval){ 0, dim[0] };
-    s.span = (struct interval){ rows.first * dim[1], rows.count * dim[1] };
-    *out = (struct assembly){ .missing = elements(&s) };
+    const int64_t some = dim[1] > SPAN ? 1 : dim[1] > 0 ? SPAN / dim[1] : rows.count,
+                  at_once = whole || some > rows.count ? rows.count : some;
+    *out = (struct assembly){ .missing = rows.count * dim[1] };
     enum error_code e = actual_find(a, ours, dim, &s.pieces, err);
     if (e || s.pieces.count == 0) {
         if (!e) actual_pieces_free(&s.pieces);
         return e;
     }
-    const size_t ranks = (size_t)a->mesh.devices, pieces = (size_t)s.pieces.count;
-    int *rank = malloc(ranks * sizeof *rank);
+    int *rank = malloc((size_t)a->mesh.devices * sizeof *rank);
+    take_rows(&s, (struct interval){ rows.first, at_once });
     out->any = true, out->missing = 0;
-    s.start = malloc((ranks + 1) * sizeof *s.start), s.taken = calloc(pieces, sizeof *s.taken);
-    s.last = calloc((size_t)elements(&s) + 1, sizeof *s.last);
-    if (rank == NULL || s.start == NULL || s.taken == NULL || s.last == NULL)
-        s.failed = fail(err, ERR_MEMORY, "no memory to put %s together", ours);
-    if (!s.failed) take_groups(&s, rank);
-    if (!s.failed) count_holes(&s);
+    s.failed = make_room(&s, whole == NULL, err);
+    if (rank == NULL && !s.failed) s.failed = fail(err, ERR_MEMORY, "no memory to put %s together", ours);
+    if (!s.failed) take_all(&s, rows, at_once, rank);
     if (!s.failed && out->copies.elements > 0) find_first_copy(&s);
-    free(rank), free(s.start), free(s.taken), free(s.last), free(s.sum), free(s.added);
+    free(rank), free(s.start), free(s.taken), free(s.last), free(s.of_group), free(s.sum), free(s.added);
+    if (whole == NULL) free(s.whole);
     actual_pieces_free(&s.pieces);
     return s.failed;
 }

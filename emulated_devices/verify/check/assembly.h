@@ -26,12 +26,13 @@ struct assembly {
     struct copies copies;
 };
 
-/* Who wants to see what groups have, before it is laid into the whole.  All may be NULL. */
+/* Who wants to see what groups have, before it is laid into the whole.  All may be NULL.  Groups count from 0. */
 struct assembly_watch {
     /* Consecutive elements, from index `at` of the whole on. */
-    void (*see)(void *context, const struct actual_piece *, int64_t at, int64_t length, const double *values);
+    void (*see)(void *context, int group, const struct actual_piece *, int64_t at, int64_t length,
+                const double *values);
     /* The group is complete.  @param rank  [ranks] its members. */
-    void (*end)(void *context, const int rank[], int ranks);
+    void (*end)(void *context, int group, const int rank[], int ranks);
     void *context;
     double *absolute;                   /* [elements] of a sum: its parts' absolute values, added up; else its own */
     struct interval rows;               /* only these are put together: `whole` and `absolute` have no others; none: all
@@ -41,7 +42,8 @@ struct assembly_watch {
 /**
  * Put a tensor together.
  * @param dim    its rows and columns.
- * @param whole  [dim[0] * dim[1]]; elements on no rank are not changed.
+ * @param whole  [dim[0] * dim[1]]; elements on no rank are not changed.  NULL: nobody wants it; then some rows are put
+ *               together after the others, 20 bytes of each of 2^18 elements at a time, at least a row.
  * @return OK, also if there are holes or copies that differ; ERR_CHECK if pieces do not fit the tensor or each other,
  *         naming tensor, file or rank, and place; ERR_FORMAT, ERR_FILE, ERR_MEMORY.
  */

@@ -36,6 +36,9 @@ struct micro { bool has; double difference; };
 enum { WINDOW = 1 << 16 };
 struct window { double *data; int64_t first, count, room; };
 
+/* What has been seen of a rank, or of the ranks whose parts are added up. */
+struct seen { struct sums sums; bool infinite; };
+
 struct comparing {
     const struct golden *golden;
     const struct actual *actual;
@@ -44,11 +47,10 @@ struct comparing {
     struct window truth;
     enum error_code failed;             /* to read the truth */
     struct error *err;
-    double *whole;                      /* [elements] */
     int64_t dim[2];
     double norm;
-    struct sums sums;                   /* of the current rank, or of the ranks whose parts are added up */
-    bool finite;
+    struct seen *seen;                  /* [groups] */
+    int groups;
     struct micro *micro;                /* [ACTUAL_MOST_MICROS] */
     int micros;                         /* the highest number, and 1 */
 };
@@ -69,36 +71,49 @@ static int64_t look_at(struct comparing *c, int64_t at, int64_t length)
     return 0;
 }
 
-static void see_run(void *context, const struct actual_piece *p, int64_t at, int64_t length, const double *values)
+static struct seen *seen_of(struct comparing *c, int group)
+{
+    while (group >= c->groups && !c->failed) {
+        struct seen *more = realloc(c->seen, (size_t)(c->groups + 1) * sizeof *more);
+        if (more) c->seen = more, c->seen[c->groups++] = (struct seen){ 0 };
+        else c->failed = fail(c->err, ERR_MEMORY, "no memory to compare %s", c->out->name);
+    }
+    return c->failed ? NULL : &c->seen[group];
+}
+
+static void see_run(void *context, int group, const struct actual_piece *p, int64_t at, int64_t length,
+                    const double *values)
 {
     struct comparing *c = context;
-    const double before = c->sums.difference;
+    struct seen *seen = seen_of(c, group);
     const int64_t in_window = c->failed ? 0 : look_at(c, at, length);
     if (c->failed) return;
+    const double before = seen->sums.difference;
     const struct tensor truth = tensor_1d(c->truth.data, F64, c->truth.count);
-    c->finite = c->finite && all_finite(values, length);
-    sums_add(&c->sums, tensor_1d((void *)(uintptr_t)values, F64, length), 0, truth, in_window, length);
-    c->sums.expected += length;
+    seen->infinite = seen->infinite || !all_finite(values, length);
+    sums_add(&seen->sums, tensor_1d((void *)(uintptr_t)values, F64, length), 0, truth, in_window, length);
+    seen->sums.expected += length;
     if (p->micro == ACTUAL_NO_MICRO) return;
     c->micro[p->micro].has = true;
-    c->micro[p->micro].difference += c->sums.difference - before;
+    c->micro[p->micro].difference += seen->sums.difference - before;
     if (p->micro >= c->micros) c->micros = p->micro + 1;
 }
 
 /* A rank's error is the error norm of its part over the norm of the whole.  Ranks whose parts are added up have the
  * error of the sum. */
-static void end_group(void *context, const int rank[], int ranks)
+static void end_group(void *context, int group, const int rank[], int ranks)
 {
     struct comparing *c = context;
-    const double error = sums_error(&c->sums, c->norm);
+    const struct seen *seen = seen_of(c, group);
+    if (seen == NULL) return;
+    const double error = sums_error(&seen->sums, c->norm);
     const bool wrong = !(error <= c->out->bound);
     c->out->on->rounding = c->out->bound;
-    for (int i = 0; i < ranks; i++) evidence_add(c->out->on, rank[i], wrong, sums_scale(&c->sums), c->sums.truth);
+    for (int i = 0; i < ranks; i++)
+        evidence_add(c->out->on, rank[i], wrong, sums_scale(&seen->sums), seen->sums.truth);
     if (exceeds(error, c->out->error)) c->out->error = error, c->out->rank = rank[0];
     if (wrong && c->out->finding != NOT_FINITE) c->out->finding = DIFFERS;
-    if (!c->finite) c->out->finding = NOT_FINITE;
-    c->sums = (struct sums){ 0 };
-    c->finite = true;
+    if (seen->infinite) c->out->finding = NOT_FINITE;
 }
 
 /* ---- what the ranks together have -------------------------------------------------------------------------------- */
@@ -168,10 +183,9 @@ static enum error_code measure_truth(struct comparing *c, struct error *err)
     const struct safetensors_entry *entry = safetensors_find(&c->golden->file, c->out->name);
     c->dim[1] = entry->ndim > 1 ? entry->dim[entry->ndim - 1] : 1;
     c->dim[0] = c->dim[1] > 0 ? entry->count / c->dim[1] : 0;
-    c->whole = malloc((size_t)(entry->count + 1) * sizeof *c->whole);
     c->micro = calloc(ACTUAL_MOST_MICROS, sizeof *c->micro);
     c->out->on = calloc(1, sizeof *c->out->on);
-    if (c->whole == NULL || c->micro == NULL || c->out->on == NULL)
+    if (c->micro == NULL || c->out->on == NULL)
         return fail(err, ERR_MEMORY, "no memory to compare %s", c->out->name);
     double sum = 0;
     const enum error_code e = golden_each(c->golden, c->out->name, add_squares, &sum, err);
@@ -184,7 +198,7 @@ static enum error_code compare_all(struct comparing *c, struct error *err)
 {
     const struct assembly_watch watch = { .see = see_run, .end = end_group, .context = c };
     struct assembly all;
-    const enum error_code made = assembly_make(&all, c->actual, c->out->name, c->dim, c->whole, &watch, err),
+    const enum error_code made = assembly_make(&all, c->actual, c->out->name, c->dim, NULL, &watch, err),
                           e = c->failed ? c->failed : made;
     if (e == ERR_CHECK) {
         c->out->finding = MISSHAPED;
@@ -201,8 +215,7 @@ static enum error_code compare_all(struct comparing *c, struct error *err)
 static enum error_code check_tensor(const struct golden *g, const struct actual *a, struct checked *out,
                                     enum dtype format, struct error *err)
 {
-    struct comparing c = { .golden = g, .actual = a, .out = out, .format = format, .finite = true,
-                           .err = err };
+    struct comparing c = { .golden = g, .actual = a, .out = out, .format = format, .err = err };
     if (!actual_has(a, out->name)) {
         out->finding = MISSING;
         return OK;
@@ -211,7 +224,9 @@ static enum error_code check_tensor(const struct golden *g, const struct actual 
     if (!e) e = compare_all(&c, err);
     if (out->finding == HOLDS && !bound_decides(out->bound)) out->finding = OPEN;
     if (!e) actual_seen(a, out->name, c.dim[0] * c.dim[1]);
-    free(c.truth.data), free(c.whole), free(c.micro);
+    out->compared = out->on != NULL;
+    if (!finding_fails(out->finding)) free(out->on), out->on = NULL;    /* it is large, and there are many tensors */
+    free(c.truth.data), free(c.seen), free(c.micro);
     return e;
 }
 
@@ -317,7 +332,7 @@ static enum error_code summarize(struct check_result *r, const struct actual *a,
         const struct checked *c = &r->all[i];
         r->found[c->finding]++;
         if (finding_fails(c->finding) && r->first < 0) r->first = i;
-        if (c->on == NULL || c->finding == ELSEWHERE) continue;
+        if (!c->compared || c->finding == ELSEWHERE) continue;
         compared++;
         if (r->worst < 0 || exceeds(checked_ratio(c), checked_ratio(&r->all[r->worst]))) r->worst = i;
     }

@@ -34,7 +34,8 @@ struct checked {
     enum finding finding;
     double error, bound;                /* norm over norm; of the worst rank */
     int rank;                           /* the worst rank */
-    struct evidence *on;                /* if it differs; else NULL */
+    bool compared;
+    struct evidence *on;                /* of the ranks, if it is compared and fails; else NULL */
     char why[300];                      /* the reason, if it is misshaped or incomplete, or its copies differ */
     char copies[240];                   /* copies of its elements that are not the same; empty: there are none */
     char micros[160];                   /* which microbatches are wrong, if some are and some are not */

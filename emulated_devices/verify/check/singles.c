@@ -50,7 +50,8 @@ static enum error_code gather(const struct checking *c, const char *name, const 
     return e == ERR_CHECK ? OK : e;
 }
 
-static enum error_code parts_of(void *context, const char *name, struct tensor absolute, int *parts, struct error *err)
+static enum error_code parts_of(void *context, const char *name, int64_t first, int64_t whole, struct tensor absolute,
+                                int *parts, struct error *err)
 {
     const struct checking *c = context;
     struct assembly all;
@@ -58,21 +59,24 @@ static enum error_code parts_of(void *context, const char *name, struct tensor a
     *parts = actual_is_sum(c->actual, name) ? 2 : 1;
     if (*parts == 1 || !tensor_present(absolute)) return OK;
     dims_of(c->golden, name, absolute, dim);
-    double *whole = malloc((size_t)tensor_count(absolute) * sizeof *whole + 1);
-    const struct assembly_watch watch = { .absolute = absolute.data };
-    const enum error_code e = whole ? assembly_make(&all, c->actual, name, dim, whole, &watch, err)
-                                    : fail(err, ERR_MEMORY, "no memory for the parts of %s", name);
-    free(whole);
+    if (whole > 0) dim[0] = whole, dim[1] = tensor_cols(absolute);
+    double *sum = malloc((size_t)tensor_count(absolute) * sizeof *sum + 1);
+    const struct assembly_watch watch = { .absolute = absolute.data,
+                                          .rows = { first, whole > 0 ? tensor_rows(absolute) : 0 } };
+    const enum error_code e = sum ? assembly_make(&all, c->actual, name, dim, sum, &watch, err)
+                                  : fail(err, ERR_MEMORY, "no memory for the parts of %s", name);
+    free(sum);
     if (!e) *parts = all.parts;
     return e == ERR_CHECK ? OK : e;
 }
 
-/* A weight of the golden file, as a program in this format starts with it. */
-static enum error_code golden_weight(struct checking *c, const char *name, struct tensor out, enum single_found *found,
-                                     struct error *err)
+/* A weight of the golden file, or its rows from `first` on, as a program in this format starts with it. */
+static enum error_code golden_weight(struct checking *c, const char *name, int64_t first, struct tensor out,
+                                     enum single_found *found, struct error *err)
 {
     const struct golden *g = c->golden;
-    const enum error_code e = golden_read(g, name, F64, tensor_count(out), out.data, err);
+    const enum error_code e =
+        golden_read_some(g, name, first * tensor_cols(out), tensor_count(out), out.data, err);
     double buffer;
     for (int64_t i = 0; !e && c->format != F64 && i < tensor_count(out); i++) {
         const struct tensor narrow = tensor_1d(&buffer, c->format, 1);
@@ -91,14 +95,8 @@ static enum error_code golden_mask(const struct checking *c, const char *name, s
     const struct safetensors_entry *entry = safetensors_find(&c->golden->file, name);
     *found = SINGLE_HAS_NOT;
     if (entry == NULL || entry->count != rows.count * tensor_cols(out)) return OK;
-    uint8_t *kept = malloc((size_t)entry->count + 1);
-    const enum error_code e = kept ? golden_read(c->golden, name, U8, entry->count, kept, err)
-                                   : fail(err, ERR_MEMORY, "no memory for %s", name);
-    for (int64_t i = 0; !e && i < tensor_count(out); i++)
-        tensor_set(out, i, kept[rows.first * tensor_cols(out) + i]);
-    free(kept);
     *found = SINGLE_HAS;
-    return e;
+    return golden_read_some(c->golden, name, rows.first * tensor_cols(out), tensor_count(out), out.data, err);
 }
 
 static enum error_code fetch(void *context, const char *name, struct tensor out, enum single_found *found,
@@ -112,16 +110,18 @@ static enum error_code fetch(void *context, const char *name, struct tensor out,
     dims_of(c->golden, name, out, dim);
     const enum error_code e = gather(c, name, dim, (struct interval){ 0, 0 }, out, found, err);
     if (e || *found != SINGLE_HAS_NOT || strncmp(name, "start/", 6) != 0) return e;
-    return golden_weight(c, name, out, found, err);
+    return golden_weight(c, name, 0, out, found, err);
 }
 
 static enum error_code fetch_rows(void *context, const char *name, int64_t first, int64_t whole, struct tensor out,
                                   enum single_found *found, struct error *err)
 {
-    const struct checking *c = context;
+    struct checking *c = context;
     if (strncmp(name, "mask/", 5) == 0) return golden_mask(c, name, (struct interval){ first, whole }, out, found, err);
-    return gather(c, name, (int64_t[]){ whole, tensor_cols(out) }, (struct interval){ first, tensor_rows(out) }, out,
-                  found, err);
+    const enum error_code e = gather(c, name, (int64_t[]){ whole, tensor_cols(out) },
+                                     (struct interval){ first, tensor_rows(out) }, out, found, err);
+    if (e || *found != SINGLE_HAS_NOT || strncmp(name, "start/", 6) != 0) return e;
+    return golden_weight(c, name, first, out, found, err);
 }
 
 /* ---- results ----------------------------------------------------------------------------------------------------- */
