@@ -29,6 +29,13 @@ test_meshes() {
     dump_and_check llama-grouped 157 95 --dtype bf16 --dp 2 --tp 2
 }
 
+# Masks of dropout are bytes of the golden file; with several sequences in a tile some rows of them are read.
+test_dropout() {
+    run golden make --out drop.safetensors --model tiny --text "$top/README.md" --sequences 5 --tokens 8 --steps 1 --dropout 0.25;   expect_status 0
+    run train --check drop.safetensors --dtype fp64 --dump d/;          expect_status 0
+    run check drop.safetensors d;       expect_status 0; expect_silent; expect_out '^ +[0-9]+  right$'
+}
+
 # The first number of a tensor of a file becomes 1.
 set_first() {
     local at; at=$(od -An -t u8 -N 8 "$1" | tr -d ' ')
@@ -72,4 +79,4 @@ test_refusals() {
     LC_ALL=C sed 's/\\"cols\\"/\\"step\\"/' rank1.safetensors >d/rank1.safetensors;  run check "$golden" d;  expect_status 1; expect_error 'd/rank1.safetensors: "step" is reserved'
 }
 
-run_tests test_meshes test_one_number test_refusals
+run_tests test_meshes test_dropout test_one_number test_refusals

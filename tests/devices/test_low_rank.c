@@ -208,6 +208,19 @@ static void test_codes_take_a_byte(void **state)
                (unsigned long long)want);
 }
 
+/* Of a rank that is the whole shorter side some directions have no gradient but rounding noise, whose sign decides a
+ * code; the next steps go on from it. */
+static void test_codes_agree_with_one_device(void **state)
+{
+    (void)state;
+    for (uint64_t seed = 1; seed <= 4; seed++) {
+        struct plan p = low_rank_plan(test_size, 1, "galore");
+        p.model.F = p.model.V = 160, p.hyper.rank = 27, p.seed = seed;
+        ASSERT_ALL(conventions_parse(&p.hyper.as, "galore-torch,states=8-bit", &err) == OK, "%s", err.text);
+        check(&p);
+    }
+}
+
 /* ---- refusals ---------------------------------------------------------------------------------------------------- */
 
 static void refused(struct plan p, const char *words)
@@ -245,6 +258,7 @@ int main(void)
         MPI_TEST(test_steps_are_the_optimizers),
         MPI_TEST(test_bytes_and_memory),
         MPI_TEST(test_codes_take_a_byte),
+        MPI_TEST(test_codes_agree_with_one_device),
         MPI_TEST(test_what_does_not_fit_is_refused),
     };
     return MPI_RUN("low_rank", tests);

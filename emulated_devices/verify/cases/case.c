@@ -139,6 +139,7 @@ static enum error_code steps(struct trainer *t, struct reference *ref, struct ou
     struct probes probes;
     enum error_code e = compare_weights(t, ref, &o->comparison, err);
     o->initial_equal = o->comparison.largest.error == 0;
+    o->comparison.codes = low_rank_has_codes(&t->plan.hyper);
     probes_open(&probes, t, false);
     for (int s = 0; s < case_steps(&t->plan) && !e; s++) {
         e = compare_begin(&probes, ref, err);
@@ -151,7 +152,8 @@ static enum error_code steps(struct trainer *t, struct reference *ref, struct ou
         if (here && !e) e = reference_update(ref, err);
         if (!e) e = compare_weights(t, ref, &o->comparison, err);
         if (!e) e = check_encoders(t, ref, false, o, err);
-        if (!e && data_quantises(&t->plan.data)) reference_follow(ref, t);
+        /* a code apart, they would step apart */
+        if (!e && (data_quantises(&t->plan.data) || o->comparison.codes)) reference_follow(ref, t);
     }
     probes_close(&probes);
     o->loss = result.loss;

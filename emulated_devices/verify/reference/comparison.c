@@ -72,7 +72,7 @@ static void note(struct comparison *c, struct worst *of, const char *kind, struc
     enter(c, kind, &found);
     c->compared++;
     if (isnan(found.error)) found.error = NAN;          /* remove its sign */
-    const bool relative = of != &c->quantised && of != &c->choice;
+    const bool relative = of != &c->quantised && of != &c->choice && !(of == &c->state && c->codes);
     if (relative && exceeds(found.error, c->largest.error)) {
         c->largest = found;
         snprintf(c->largest_kind, sizeof c->largest_kind, "%s", kind);
