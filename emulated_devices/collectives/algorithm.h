@@ -129,20 +129,13 @@ uint64_t contract_number(enum operation, const struct algorithm *, const struct 
 enum error_code contract_check(struct group *, enum operation, const struct algorithm *, const struct collective *,
                                struct error *);
 
-/* ---- choosing (attempt.c) ---------------------------------------------------------------------------------------- */
+/* ---- choosing (auto.c) ------------------------------------------------------------------------------------------- */
 
-enum { ATTEMPT_MOST_DEVICES = 64, ATTEMPT_MOST_MESSAGES = 100000 };
+/* The cluster as all members see it, whatever part of its rates they have themselves. */
+struct cluster cluster_for_all(const struct cluster *);
 
-/** Whether a call can be tried: it has few enough devices, and the algorithm sends few enough messages. */
-bool attempt_is_cheap(const struct algorithm *, int P, const struct collective *);
-
-/**
- * The time of a call by running it, in this process and without numbers, on P devices that start together.
- * @param c  with the nodes of the group; in and out are not read.
- * @param m  a cluster that is the same for all members.
- * @return when the last device is done, by the clock; negative if it could not be run.
- */
-picoseconds attempt_time(const struct algorithm *, int P, const struct collective *c, const struct cluster *m);
+/* A hash of all that a choice depends on: the call and the costs of the cluster.  c: with the nodes of the group. */
+uint64_t call_key(enum operation, int P, const struct collective *c, const struct cluster *);
 
 /* ---- alltoall ---------------------------------------------------------------------------------------------------- */
 
@@ -281,7 +274,7 @@ const char *needs_even_nodes(int P, const struct collective *);
 
 /* ---- trees (trees.c) --------------------------------------------------------------------------------------------- */
 
-enum { SEGMENT_BYTES = 32768 };                 /* long vectors are sent in segments of at most this size */
+enum { SEGMENT_BYTES = 32768 };                 /* of a cost that is asked for without a cluster, so without a choice */
 
 struct tree { int parent, children, child[2]; };    /* members of the group; parent -1: the root */
 
@@ -302,6 +295,8 @@ struct flow {
 };
 struct flow flow_open(struct tree, void *data, int64_t n);
 int flow_segments(const struct collective *, int64_t n);
+int64_t flow_of_vector(int P, const struct collective *);       /* for .pipelined: all of it; half of it */
+int64_t flow_of_half(int P, const struct collective *);
 enum error_code flow_up(struct exchange *, const struct collective *, struct flow *, int segment, void *scratch,
                         struct error *);
 enum error_code flow_down(struct exchange *, const struct collective *, struct flow *, int segment, struct error *);

@@ -64,6 +64,7 @@ picoseconds collective_time(const struct algorithm *a, int P, const struct colle
     double slowest = 0;
     struct collective c = *asked;
     const struct road road = road_of(m, P, &c);
+    c.segment = segment_choose(a, P, &c, m);
     for (int r = 0; r < P; r++) {
         const struct collective_cost one = collective_cost(a, r, P, &c);
         steps = larger(steps, one.steps);
@@ -87,8 +88,7 @@ picoseconds collective_time(const struct algorithm *a, int P, const struct colle
 
 /* ---- choosing ---------------------------------------------------------------------------------------------------- */
 
-/* The cluster as all members see it, whatever part of its rates they have themselves. */
-static struct cluster common_cluster(const struct cluster *m)
+struct cluster cluster_for_all(const struct cluster *m)
 {
     struct cluster c = *m;
     if (m->stated_memory_rate > 0) c.memory_rate = m->stated_memory_rate;
@@ -97,10 +97,13 @@ static struct cluster common_cluster(const struct cluster *m)
 }
 
 /* The time that decides: of an attempt, or where that would take long, the predicted one. */
-static picoseconds deciding_time(const struct algorithm *a, int P, const struct collective *c, const struct cluster *m)
+static picoseconds deciding_time(const struct algorithm *a, int P, const struct collective *asked,
+                                 const struct cluster *m)
 {
-    const picoseconds tried = attempt_is_cheap(a, P, c) ? attempt_time(a, P, c, m) : -1;
-    return tried >= 0 ? tried : collective_time(a, P, c, m);
+    struct collective c = *asked;
+    c.segment = segment_choose(a, P, asked, m);
+    const picoseconds tried = attempt_is_cheap(a, P, &c) ? attempt_time(a, P, &c, m) : -1;
+    return tried >= 0 ? tried : collective_time(a, P, &c, m);
 }
 
 /* What is not known to cost anything is taken only by its name. */
@@ -154,14 +157,15 @@ static void mix_cluster(uint64_t *h, const struct cluster *m, enum dtype t)
     }
 }
 
-static uint64_t key_of(enum operation op, int P, const struct collective *c, const struct cluster *m)
+uint64_t call_key(enum operation op, int P, const struct collective *c, const struct cluster *m)
 {
     uint64_t h = UINT64_C(0xcbf29ce484222325);
     const struct block_placement *p = c->placement;
     int count = 0;
     while (algorithms[count]) count++;                          /* a plug-in may have come */
     mix_number(&h, op), mix_number(&h, P), mix_number(&h, c->count), mix_number(&h, c->dtype), mix_number(&h, c->root);
-    mix_number(&h, c->exclusive), mix_number(&h, c->nodes.devices), mix_number(&h, count);
+    mix_number(&h, (int64_t)c->segment), mix_number(&h, c->exclusive), mix_number(&h, c->nodes.devices);
+    mix_number(&h, count);
     mix_cluster(&h, m, c->dtype);
     if (c->nodes.member) mix(&h, c->nodes.member, (size_t)P * sizeof *c->nodes.member);
     if (c->counts) mix(&h, c->counts, (size_t)(p ? p->blocks : P) * sizeof *c->counts);
@@ -173,11 +177,11 @@ const struct algorithm *algorithm_choose(enum operation op, int P, const struct 
                                          const struct cluster *cluster)
 {
     struct collective c = *asked;
-    const struct cluster m = common_cluster(cluster);
+    const struct cluster m = cluster_for_all(cluster);
     if (P > 1) road_of(&m, P, &c);
     const bool blind = op == ALLTOALL && c.counts != NULL;      /* each member knows other counts */
     if (P == 1 || blind) return first_that_fits(op, P, &c);
-    const uint64_t key = key_of(op, P, &c, &m);
+    const uint64_t key = call_key(op, P, &c, &m);
     if (remembered[key % REMEMBERED].key != key || remembered[key % REMEMBERED].chosen == NULL) {
         remembered[key % REMEMBERED].chosen = least_time(op, P, &c, &m);
         remembered[key % REMEMBERED].key = key;

@@ -77,6 +77,8 @@ struct collective {
     int root;
     bool exclusive;
     struct nodes nodes;                 /* collective_run sets it; cost functions read it: group_nodes */
+    uint64_t segment;                   /* of pipelined algorithms: bytes of a segment at most; 0: collective_run
+                                         * chooses (segment_choose); cost functions read it: group_segment */
 };
 
 /* The exact cost of one collective for one device. */
@@ -115,6 +117,9 @@ struct algorithm {
     enum adding_order order;
     bool by_nodes;                      /* depends on the nodes of the group */
     bool reads_in;                      /* of an allreduce: it begins from `in`, which need not be copied to `out` */
+    /* Of one that sends a vector in segments (collective.segment): elements of the longest part that it cuts into them.
+     * NULL: it sends none. */
+    int64_t (*pipelined)(int P, const struct collective *);
     /* NULL: supports every call.  Otherwise it returns NULL if the algorithm supports this call on a group of P, else
      * its requirement ("P even"). */
     const char *(*refuses)(int P, const struct collective *);
@@ -145,6 +150,36 @@ void collective_extents(enum operation, const struct collective *, int rank, int
 
 /** The requirement of an algorithm that this call on a group of P does not meet, in words; NULL: call supported. */
 const char *algorithm_refuses(const struct algorithm *, int P, const struct collective *);
+
+/* ---- attempt.c: calls without numbers ---------------------------------------------------------------------------- */
+
+enum { ATTEMPT_MOST_DEVICES = 64, ATTEMPT_MOST_MESSAGES = 100000 };
+
+/** Whether a call can be tried: it has few enough devices, and the algorithm sends few enough messages. */
+bool attempt_is_cheap(const struct algorithm *, int P, const struct collective *);
+
+/**
+ * The time of a call by running it, in this process and without numbers, on P devices that start together.
+ * @param c  with the nodes of the group, and the segment of a pipelined algorithm (segment_choose); in and out are not
+ *           read.
+ * @param m  a cluster that is the same for all members.
+ * @return when the last device is done, by the clock; negative if it could not be run.
+ */
+picoseconds attempt_time(const struct algorithm *, int P, const struct collective *c, const struct cluster *m);
+
+/* ---- segments.c: how finely a pipeline is cut -------------------------------------------------------------------- */
+
+/**
+ * Bytes of the segments of a pipelined algorithm: of all lengths, the longest whose time on this cluster is within
+ * about a hundredth of the least.  Up to 64 devices calls without numbers decide, as in algorithm_choose; beyond, and
+ * for very many messages, collective_time.  Every member gets the same result.
+ * @param c  as of algorithm_choose; if it has a segment already, that is the result.
+ * @return 0 for an algorithm that sends no segments.
+ */
+uint64_t segment_choose(const struct algorithm *, int P, const struct collective *c, const struct cluster *);
+
+/** The segment that collective_run uses for this call on this group. */
+uint64_t group_segment(const struct group *, const struct algorithm *, const struct collective *);
 
 /* ---- auto.c: choosing by virtual time ---------------------------------------------------------------------------- */
 

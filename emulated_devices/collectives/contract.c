@@ -17,6 +17,7 @@ enum {
     REDUCTION_OF,
     ROOT_OF,
     EXCLUSIVE_OF,
+    SEGMENT_OF,
     HAS_COUNTS,
     COUNTS_SUM,
     COUNTS_HASH,
@@ -30,6 +31,7 @@ static const char *const term_name[TERMS] = { "operation",
                                               "reduction",
                                               "root",
                                               "exclusive",
+                                              "the longest segment",
                                               "whether there are counts",
                                               "the sum of counts",
                                               "counts (by hash)",
@@ -55,7 +57,7 @@ static int64_t placement_hash(const struct block_placement *p, int P)
 static struct terms terms_of(enum operation op, const struct algorithm *a, const struct collective *c, int P)
 {
     struct terms t = { { op, algorithm_number(a), c->count, c->dtype, c->reduction, c->root, c->exclusive,
-                         c->counts != NULL } };
+                         (int64_t)c->segment, c->counts != NULL } };
     uint64_t hash = 1469598103934665603u;
     const int64_t blocks = c->placement ? c->placement->blocks : P;
     for (int64_t b = 0; b < blocks && c->counts != NULL && op != ALLTOALL; b++) {

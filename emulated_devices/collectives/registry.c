@@ -141,6 +141,7 @@ enum error_code collective_run(struct group *g, enum operation op, const char *a
     if (code != OK) return code;
     if (trivial || works_in_out(a)) copy_in(&here, c, g->size);
     if (works_in_out(a)) call.in = call.out;
+    if (!trivial) call.segment = group_segment(g, a, c);
     const struct traffic expected = collective_traffic(a, g, c);
     traffic_add(&g->comm->expected.of[g->kind].of[op], &expected);
     g->call = contract_number(op, a, c, g->size);

@@ -48,7 +48,9 @@ struct account group_cost(const struct group *g, enum operation op, const char *
     struct account a = { 0 };
     struct collective call = *c;
     call.nodes = group_nodes(g);
-    a.of[op] = collective_traffic(algorithm_for(g, op, name, &call), g, &call);
+    const struct algorithm *chosen = algorithm_for(g, op, name, &call);
+    call.segment = group_segment(g, chosen, &call);
+    a.of[op] = collective_traffic(chosen, g, &call);
     return a;
 }
 

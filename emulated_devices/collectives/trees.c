@@ -57,9 +57,12 @@ int tree_double_depth(int rank, int P, int which)
 
 int tree_double_levels(int P)
 {
+    static struct { int P, levels; } last;              /* costs of all members are asked for one after another */
+    if (last.P == P) return last.levels;
     int levels = 0;
     for (int r = 0; r < P; r++)
         if (tree_double_depth(r, P, 0) > levels) levels = tree_double_depth(r, P, 0);
+    last.P = P, last.levels = levels;
     return levels;
 }
 
@@ -74,8 +77,20 @@ struct flow flow_open(struct tree t, void *data, int64_t n)
 
 int flow_segments(const struct collective *c, int64_t n)
 {
-    const uint64_t bytes = bytes_of(c, n);
-    return bytes == 0 ? 1 : (int)((bytes + SEGMENT_BYTES - 1) / SEGMENT_BYTES);
+    const uint64_t bytes = bytes_of(c, n), segment = c->segment > 0 ? c->segment : SEGMENT_BYTES;
+    return bytes == 0 ? 1 : (int)((bytes + segment - 1) / segment);
+}
+
+int64_t flow_of_vector(int P, const struct collective *c)
+{
+    (void)P;
+    return c->count;
+}
+
+int64_t flow_of_half(int P, const struct collective *c)
+{
+    (void)P;
+    return (c->count + 1) / 2;
 }
 
 int64_t flow_scratch(const struct collective *c, int64_t n) { return part_length(n, flow_segments(c, n), 0); }

@@ -39,6 +39,17 @@ test_streams() {
     run bench streams --help;                           expect_status 0; expect_columns 100
 }
 
+# A chain of 2^16 bytes on 5 devices of the textbook: without gaps, so as many segments as are worth a hundredth.
+test_segments() {
+    run bench segments --devices 5 --bytes 64K --cluster textbook; expect_status 0; expect_silent; expect_columns 100
+    expect_out '^ +broadcast +chain +5 +64K +[0-9.]+K? +[0-9.]+ .* 1\.00[0-9]+ +1\.[0-9]+$'
+    expect_out '^The chosen segments take at most [01]\.[0-9]+ % longer than the best ones\.$'
+    [ "$(grep -cE '^ +(broadcast|reduce|allreduce) .* 5 +64K ' "$place/out")" = 6 ] || complain 'not six pipelined algorithms'
+    run bench segments --bytes 2;                       expect_status 2; expect_error '--bytes 2: must be up to 16 sizes'
+    run bench segments --devices 9 --cluster h100-node; expect_status 2; expect_error 'h100-node: it has 8 devices'
+    run bench segments --help;                          expect_status 0; expect_columns 100
+}
+
 # Figures that follow from closed forms by hand.  Elements of 4 bytes, N D = 64 x 32: 1d sends 8 (P-1)/P N D in 8 (P-1) messages;
 # a layer keeps (16 N D + H N + 4 N), has 12 D^2 + 13 D weights.  Units of N D: 4 + 30 bytes and 5 S H/D.
 test_tensor() {
@@ -151,4 +162,4 @@ test_topics() {
     run bench schedules --help;                         expect_status 0; expect_columns 100
 }
 
-run_tests test_published_table test_published_formulas test_all_schedules test_plans test_tensor test_tensor_formats_and_mistakes test_offload test_check test_step_in_time test_step_beside_a_neighbour test_step_beside_another_backend test_topics
+run_tests test_published_table test_published_formulas test_streams test_segments test_all_schedules test_plans test_tensor test_tensor_formats_and_mistakes test_offload test_check test_step_in_time test_step_beside_a_neighbour test_step_beside_another_backend test_topics

@@ -123,6 +123,7 @@ static const struct { const char *schema, *words; int status; bool slow; } cases
     { "show-elastic", "show elastic --json -", 0, false },
     { "document", "bench streams --json -", 0, false },
     { "document", "bench schedules --json -", 0, true },
+    { "document", "bench segments --devices 3 --bytes 1K --json -", 0, true },
     { "document", "bench plan --model tiny --devices 64 --json -", 0, true },
     { "document", "bench quantized --devices 2 --elements 64 --json -", 0, true },
     { "document", "bench offload --devices 1 --mib 1 --json -", 0, true },

@@ -12,7 +12,7 @@
 #include "emulated_devices/collectives/collective.h"
 #include <math.h>
 
-enum { PAD = 64, MAX_P = 64, LONG = 1 << 14 };
+enum { PAD = 64, MAX_P = 64, LONG = 1 << 14, CUT = 1 << 15 };     /* CUT: bytes of segments */
 static const unsigned char PAD_BYTE = 0x5a, POISON_BYTE = 0xff;       /* 0xff..: NaN in all formats, -1 as an integer */
 
 static struct device device;

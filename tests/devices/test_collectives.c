@@ -94,7 +94,7 @@ static void check_scratch(struct complaint *bad, const struct algorithm *a, cons
 
 static void run_case(const struct algorithm *a, struct collective c, bool in_place)
 {
-    c.nodes = group_nodes(&group);
+    c.nodes = group_nodes(&group), c.segment = CUT;
     const enum operation op = a->operation;
     const int r = group.rank;
     const int64_t ni = in_length(op, &c, r), no = out_length(op, &c, r);
@@ -142,7 +142,7 @@ static bool rooted(enum operation op) { return op == BROADCAST || op == REDUCE |
 
 static void run_both_places(const struct algorithm *a, struct collective c)
 {
-    c.nodes = group_nodes(&group);
+    c.nodes = group_nodes(&group), c.segment = CUT;
     if (algorithm_refuses(a, group.size, &c) != NULL) return;
     run_case(a, c, false);
     const bool equal = a->operation != ALLTOALL || c.counts == NULL || mirrored;
@@ -245,7 +245,7 @@ static void run_on_levels(const struct algorithm *a, struct collective c)
     struct complaint bad = { "" };
     struct error err = { .code = OK };
     const size_t each = dtype_size(c.dtype);
-    c.nodes = group_nodes(&group);
+    c.nodes = group_nodes(&group), c.segment = CUT;
     if (algorithm_refuses(a, group.size, &c) != NULL) return;
     c.in = calloc((size_t)in_length(a->operation, &c, group.rank) + 1, each);
     c.out = calloc((size_t)out_length(a->operation, &c, group.rank) + 1, each);

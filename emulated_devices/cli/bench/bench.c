@@ -25,6 +25,8 @@ static const struct command topics[] = {
     { "plan", "a plan of up to 16384 devices: its time for each message, and its memory", bench_plan_topic },
     { "schedules", "published bubble rates beside ours; all schedules side by side", bench_schedules_topic },
     { "collectives", "every algorithm of a collective beside MPI's own", bench_collectives_topic },
+    { "segments", "how long the segments of pipelined collectives are, beside the best of all lengths",
+      bench_segments_topic },
     { "tensor", "the tensor schemes for one layer: counted costs beside the claims of papers", bench_tensor_topic },
     { "attention", "the attention schemes for one layer: time, sends and memory, and the claims of papers",
       bench_attention_topic },

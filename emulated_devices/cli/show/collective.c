@@ -65,7 +65,7 @@ static void fill(const struct asked *a, int P, int r, int64_t *in)
 }
 
 /* Run once on a cluster and record every event. */
-static enum error_code run_on(struct comm *world, const struct asked *a, const struct algorithm *algorithm,
+static enum error_code run_on(struct comm *world, const struct asked *a, const struct show_trace *t,
                               const struct cluster *m, struct record *r, struct show_verdict *verdict,
                               struct error *err)
 {
@@ -76,12 +76,13 @@ static enum error_code run_on(struct comm *world, const struct asked *a, const s
     if (!e) {
         const struct listener listener = { r, note_received, note_reduced };
         const struct collective c = {
-            .in = in, .out = out, .count = a->count, .dtype = I64, .reduction = SUM, .root = a->root
+            .in = in, .out = out, .count = a->count, .dtype = I64, .reduction = SUM, .root = a->root,
+            .segment = t->call.segment
         };
         fill(a, world->size, world->rank, in);
         clock_restart(&world->device->clock, m, F32);
         world->listener = &listener;
-        e = collective_run(world->everyone, a->operation, algorithm->name, &c, err);
+        e = collective_run(world->everyone, a->operation, t->algorithm->name, &c, err);
         world->listener = NULL;
         *verdict = show_judge(a->operation, &c, world->rank, world->size);
     }
@@ -139,10 +140,11 @@ static enum error_code show_on(struct comm *world, const void *asked, struct err
     t.algorithm = a->algorithm && strcmp(a->algorithm, ALGORITHM_AUTO) == 0
                       ? algorithm_choose(a->operation, t.P, &t.call, t.cluster)
                       : algorithm_find(a->operation, a->algorithm);
+    t.call.segment = segment_choose(t.algorithm, t.P, &t.call, t.cluster);      /* the same where steps are counted */
     const struct cluster rounds = rounds_on(t.cluster, t.algorithm, t.P);
-    enum error_code e = run_on(world, a, t.algorithm, &rounds, &own[0], &end.verdict, err);
+    enum error_code e = run_on(world, a, &t, &rounds, &own[0], &end.verdict, err);
     *counted = (struct traffic){ 0 };
-    if (!e) e = run_on(world, a, t.algorithm, t.cluster, &own[1], &end.verdict, err);
+    if (!e) e = run_on(world, a, &t, t.cluster, &own[1], &end.verdict, err);
     end.traffic = *counted, end.time = world->device->clock.now;
     if (!e) e = comm_bring(world, &end, sizeof end, t.end, err);
     for (int i = 0; i < 2 && !e; i++) e = record_bring(world, &own[i], all[i], err);

@@ -93,4 +93,5 @@ const struct algorithm allreduce_double_tree = {
     .description = "two binary trees, half of the vector each, in segments",
     .order = BY_POSITION, .source = "Sanders, Speck and Traeff 2009, doi:10.1016/j.parco.2009.09.001",
     .cost_formula = "(2 log2 P + 2S) a + about 2n b", .run = run, .cost = cost,
+    .pipelined = flow_of_half,
 };

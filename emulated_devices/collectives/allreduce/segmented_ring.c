@@ -4,7 +4,7 @@
  * Needs     any P, any count.
  * Idea      a block is cut into S segments.  Piece i = step*S + segment; piece i can be sent after piece i - S, the
  *           same segment one step earlier, was received and added.  So one piece is sent while another is added.
- * Cost      messages  2(P-1)S with S = ceil(largest block / SEGMENT_BYTES): for short vectors the same as the ring
+ * Cost      messages  2(P-1)S S segments of a block (segments.c): for short vectors the same as the ring
  *           bytes     2n - |b(r+1)| - |b(r+2)|,  adds  n - |b(r)|: the same as the ring
  * Memory    two scratch segments.
  * Rounding  as the ring: block b in the order of devices b, b+1, .., b-1.
@@ -85,6 +85,8 @@ static enum error_code run(struct group *group, const struct collective *c, stru
     return code;
 }
 
+static int64_t longest_block(int P, const struct collective *c) { return part_length(c->count, P, 0); }
+
 static struct collective_cost cost(int r, int P, const struct collective *c)
 {
     const struct ring g = ring_of(c, r, P);
@@ -101,4 +103,5 @@ const struct algorithm allreduce_segmented_ring = {
     .description = "the ring in small pieces: adding overlaps with sending",
     .order = BY_POSITION, .source = "Open MPI coll_base_allreduce.c", .cost_formula = "2(P-1)S a + 2n(P-1)/P b",
     .run = run, .cost = cost,
+    .pipelined = longest_block,
 };

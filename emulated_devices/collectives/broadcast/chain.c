@@ -2,7 +2,7 @@
  *
  * Source    the pipeline of Open MPI's coll_base_bcast.c; NCCL's ring broadcast
  * Needs     any P, any count, any root.
- * Cost      steps  P-1 for the first segment, one more for each other: S + P-2, S = ceil(bytes / SEGMENT_BYTES)
+ * Cost      steps  P-1 for the first segment, one more for each other: S + P-2, S segments (segments.c)
  *           bytes  n at all devices but the last
  * Memory    none.
  * Rounding  permutes: bits are equal.
@@ -33,4 +33,5 @@ const struct algorithm broadcast_chain = {
     .operation = BROADCAST, .name = "chain",
     .description = "in segments from each device to the next: for long vectors",
     .source = "Open MPI coll_base_bcast.c", .cost_formula = "(S + P-2) (a + n/S b)", .run = run, .cost = cost,
+    .pipelined = flow_of_vector,
 };

@@ -8,7 +8,7 @@
  *           receives from v - skip(k); each skip is half of the next, rounded up, from P down.  A device's base block
  *           is the first it receives; from its second q rounds on it receives a new one in each round.  Every device
  *           computes the schedule for itself and its receivers in O(log2 P) steps, without messages.
- * Cost      steps  S-1 + q, S = ceil(bytes / SEGMENT_BYTES): the minimum for S segments and P devices
+ * Cost      steps  S-1 + q, S segments (segments.c): the minimum for S segments and P devices
  *           bytes  n(P-1) of all devices together, the minimum; each sends at most one segment per step
  * Memory    none.
  * Rounding  permutes: bits are equal.
@@ -190,7 +190,7 @@ static enum error_code run(struct group *g, const struct collective *c, struct e
 static int longest_way(const struct part *p)
 {
     int longest = 0, hops;
-    for (int v = 1; v < p->P; v++) {
+    for (int v = 1; v < p->P && p->t.segments == 1; v++) {
         base_of(&p->k, v, &hops);
         if (hops > longest) longest = hops;
     }
@@ -211,5 +211,5 @@ const struct algorithm broadcast_circulant = {
     .operation = BROADCAST, .name = "circulant",
     .description = "in segments along a circulant graph: fewest rounds there can be",
     .source = "Traeff 2025, doi:10.1145/3735139", .cost_formula = "ceil(log2 P) a + (S-1 + ceil(log2 P)) n/S b",
-    .run = run, .cost = cost,
+    .run = run, .cost = cost, .pipelined = flow_of_vector,
 };

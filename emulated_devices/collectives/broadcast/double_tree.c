@@ -71,4 +71,5 @@ const struct algorithm broadcast_double_tree = {
     .description = "half of the vector down each of two binary trees, in segments",
     .source = "Sanders, Speck and Traeff 2009, doi:10.1016/j.parco.2009.09.001",
     .cost_formula = "(log2 P + 2S) a + about n b", .run = run, .cost = cost,
+    .pipelined = flow_of_half,
 };

@@ -2,7 +2,7 @@
  *
  * Source    the pipeline of Open MPI's coll_base_reduce.c
  * Needs     any P, any count, any root.
- * Cost      steps  S + P-2, S = ceil(bytes / SEGMENT_BYTES)
+ * Cost      steps  S + P-2, S segments (segments.c)
  *           bytes  n from all but the root;  adds  n at all but the last
  * Memory    the vector at all but the root (the input is only read) and one segment.
  * Rounding  from the far end: root + (1 + (2 + ..)).
@@ -33,9 +33,10 @@ static enum error_code run(struct group *g, const struct collective *c, struct e
 
 static struct collective_cost cost(int r, int P, const struct collective *c)
 {
-    const uint64_t steps = (uint64_t)(flow_segments(c, c->count) + P - 2);
+    const uint64_t S = (uint64_t)flow_segments(c, c->count), steps = S + (uint64_t)P - 2;
     struct collective_cost cost = { .steps = steps, .depth = (uint64_t)(P - 1), .met = steps };
     flow_cost(&cost, c, tree_chain(r, P, c->root), c->count, true, false);
+    if (r == c->root) cost.path = bytes_of(c, c->count) * steps / S;        /* it adds what has come */
     return cost;
 }
 
@@ -43,5 +44,5 @@ const struct algorithm reduce_chain = {
     .operation = REDUCE, .name = "chain",
     .description = "in segments towards the root, each adding its own: for long vectors",
     .order = BY_TREE, .source = "Open MPI coll_base_reduce.c", .cost_formula = "(S + P-2) (a + n/S b)", .run = run,
-    .cost = cost,
+    .cost = cost, .pipelined = flow_of_vector,
 };

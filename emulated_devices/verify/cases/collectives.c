@@ -54,10 +54,12 @@ static enum error_code check_values(const struct exact_call *c, const char *name
     return OK;
 }
 
-static enum error_code check_cost(const struct exact_call *c, const struct algorithm *a, const struct traffic *before,
-                                  const struct traffic *after, struct error *err)
+static enum error_code check_cost(const struct group *g, const struct exact_call *c, const struct algorithm *a,
+                                  const struct traffic *before, const struct traffic *after, struct error *err)
 {
-    const struct collective_cost want = collective_cost(a, c->rank, c->P, &c->args);
+    struct collective call = c->args;
+    call.segment = group_segment(g, a, &call);
+    const struct collective_cost want = collective_cost(a, c->rank, c->P, &call);
     const uint64_t messages = after->messages_sent - before->messages_sent,
                    bytes = after->bytes_sent - before->bytes_sent, additions = after->additions - before->additions;
     if (messages == want.messages && bytes == want.bytes && additions == want.additions) return OK;
@@ -74,7 +76,7 @@ static enum error_code run_call(struct group *g, const struct algorithm *a, stru
     const struct traffic *now = &g->comm->counted.of[g->kind].of[a->operation], before = *now;
     enum error_code e = collective_run(g, a->operation, a->name, &c->args, err);
     if (!e) e = check_values(c, a->name, err);
-    if (!e) e = check_cost(c, a, &before, now, err);
+    if (!e) e = check_cost(g, c, a, &before, now, err);
     return e;
 }
 
