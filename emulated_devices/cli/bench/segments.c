@@ -61,9 +61,9 @@ static void add_row(struct table *t, struct wanted *w, const struct algorithm *a
 
 static void print_all(struct wanted *w)
 {
-    say(stdout, 0, "Pipelined collectives of fp32 vectors on %s: the segment that is chosen; the best of 1, 2, .. 10\n"
-        "segments and then each tenth more; the chosen time over the best, and that of %d KB over the\n"
-        "chosen.",
+    say(stdout, 0, "Pipelined collectives of fp32 vectors on %s: the segment that is chosen; the best of\n"
+        "1, 2, .. 10 segments and then each tenth more; the chosen time over the best; that of %d KB over\n"
+        "the chosen.",
         w->cluster.name, USUAL_SEGMENT >> 10);
     printf("\n");
     struct table t = table_start("segments", 2, "collective\talgorithm\tP\tvector\tsegment\tus\tbest\tits us"
