@@ -76,6 +76,8 @@ test_refusals() {
     echo '{}' >map.json;    run check "$golden" d --map map.json;       expect_status 1; expect_error 'd/rank0.safetensors: is a dump that says itself'
     head -c -1 rank1.safetensors >d/rank1.safetensors;                  run check "$golden" d;  expect_status 1; expect_error 'd/rank1.safetensors: .* outside the .* bytes of data: was it cut short'
     LC_ALL=C sed 's/"rank":"1"/"ramk":"1"/' rank1.safetensors >d/rank1.safetensors; run check "$golden" d;  expect_status 1; expect_error 'd/rank1.safetensors: metadata "ramk" is none of orrery_dump, rank, mesh'
+    LC_ALL=C sed 's/"rank":"1"/"rank":"0"/' rank1.safetensors >d/rank1.safetensors; run check "$golden" d;  expect_status 1; expect_error 'no file of the rank with dp=1, but two of rank 0: d/rank0.safetensors and d/rank1.safetensors'
+    LC_ALL=C sed 's/adamw\/weight\/wte/adamw\/7\/weig\/wte/g' rank1.safetensors >d/rank1.safetensors;    run check "$golden" d;  expect_status 1; expect_error 'd/rank1.safetensors: "adamw/7/weig/wte.weight" is of step 7; the golden file has steps 1 to 3'
     LC_ALL=C sed 's/\\"cols\\"/\\"step\\"/' rank1.safetensors >d/rank1.safetensors;  run check "$golden" d;  expect_status 1; expect_error 'd/rank1.safetensors: "step" is reserved'
 }
 

@@ -132,6 +132,11 @@ static enum error_code check_ranks(const struct actual *a, struct error *err)
         next++;
     }
     if (next == a->mesh.devices) return OK;
+    for (int f = 1; f < a->files; f++)
+        if (a->file[f].rank == a->file[f - 1].rank)
+            return fail(err, ERR_FORMAT, "there is no file of the rank with %s, but two of rank %d: %s and %s",
+                        mesh_describe(&a->mesh, next, text, sizeof text), a->file[f].number,
+                        printable_path(a->file[f - 1].st.path).text, printable_path(a->file[f].st.path).text);
     return fail(err, ERR_FORMAT, "there is no file of the rank with %s, but \"mesh\" in %s has %d ranks; it must have "
                 "those that were dumped", mesh_describe(&a->mesh, next, text, sizeof text),
                 printable_path(a->file[0].st.path).text, a->mesh.devices);

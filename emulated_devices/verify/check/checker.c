@@ -283,6 +283,29 @@ static enum error_code add_extra(struct check_result *r, const char *name, struc
     return OK;
 }
 
+/* "adamw/7/weight/NAME": a step that the golden file does not have is no tensor of one's own, but a wrong number.  After
+ * the last step names have none, and the gradients of the first are those of the pass. */
+static enum error_code check_step(const struct golden *g, const struct actual_file *file, const char *name,
+                                  struct error *err)
+{
+    char optimizer[32];
+    for (const char *at = golden_next_optimizer(g, NULL, optimizer); at; at = golden_next_optimizer(g, at, optimizer)) {
+        const size_t n = strlen(optimizer);
+        if (strncmp(name, optimizer, n) != 0 || name[n] != '/') continue;
+        char *end;
+        const long long step = strtoll(name + n + 1, &end, 10);
+        if (end == name + n + 1 || *end != '/') return OK;
+        const bool gradient = strncmp(end, "/grad/", 6) == 0;
+        const long long first = gradient ? 2 : 1, last = gradient ? (long long)g->steps : (long long)g->steps - 1;
+        if (step >= first && step <= last) return OK;
+        return fail(err, ERR_FORMAT, "%s: \"%s\" is of step %lld; the golden file has steps 1 to %lld, %s",
+                    printable_path(file->st.path).text, printable(name).text, step, (long long)g->steps,
+                    gradient ? "and the gradients of step 1 as \"grad/NAME\""
+                             : "and what is there after the last without a number");
+    }
+    return OK;
+}
+
 static enum error_code list_extras(const struct golden *g, const struct actual *a, struct check_result *r,
                                    struct error *err)
 {
@@ -293,6 +316,8 @@ static enum error_code list_extras(const struct golden *g, const struct actual *
             char name[256], shown[sizeof *r->extra];
             snprintf(name, sizeof name, "%.*s", a->dump ? (int)strcspn(key, "#") : 255, key);
             if (is_expected(g, a, r, name)) continue;
+            e = check_step(g, &a->file[f], name, err);
+            if (e) break;
             snprintf(shown, sizeof shown, "%.95s", printable(name).text);
             e = add_extra(r, shown, err);
         }

@@ -31,7 +31,7 @@ struct comparison {
     struct worst loss, activation, activation_gradient, gradient, quantised, norm, weight, state;
     struct worst choice;                /* of a mixture: error is a difference of two logits (routing.h) */
     int64_t choices, choices_differ;    /* tokens whose experts were compared, in all layers and steps; which differ */
-    bool codes;                         /* states are codes: numbers that differ in their last bit may be a code apart */
+    bool codes;                         /* states are codes: numbers may differ in a bit, and be a code apart */
     struct worst largest;               /* the largest error of any tensor, regardless of its bound; not of codes */
     char largest_kind[24];
     bool failed;
