@@ -114,6 +114,19 @@ static void test_few_experts(void **state)
     }
 }
 
+/* Rows have 16 bits, and the weights that travel with them 32. */
+static void test_sixteen_bits(void **state)
+{
+    (void)state;
+    for (int i = 0; expert_scheme_at(i) && test_size % 2 == 0; i++) {
+        if (!expert_scheme_at(i)->cuts_experts || (tier_now() != TIER_VERIFY && test_size > 2 && i % 2 == 0)) continue;
+        struct plan p = mixtral(test_size, 1, 1, 1, test_size);
+        p.dispatch = expert_scheme_at(i)->head.name;
+        p.dtype = i % 2 ? F16 : BF16;
+        train(&p);
+    }
+}
+
 static void expect_refused(struct plan p, const char *words)
 {
     ASSERT_ALL(plan_check(&p, &err) == ERR_PLAN && strstr(err.text, words), "not refused with \"%s\": %s", words,
@@ -163,7 +176,8 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         MPI_TEST(test_folded_meshes), MPI_TEST(test_every_data_scheme),
-        MPI_TEST(test_few_experts), MPI_TEST(test_degrees), MPI_TEST(test_refusals),
+        MPI_TEST(test_few_experts), MPI_TEST(test_degrees), MPI_TEST(test_sixteen_bits),
+        MPI_TEST(test_refusals),
     };
     return MPI_RUN("folded experts", tests);
 }

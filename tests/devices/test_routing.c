@@ -152,6 +152,29 @@ static void test_groups(void **state)
     expect_groups(sums, bias, none, first, 0.024, second, 0.025);
 }
 
+/* Two of three groups are kept.  A device that takes both experts of the first has kept the third beside it, whose sum
+ * is smaller than the second's by 0.001, and not the second, whose best expert would come before. */
+static void test_a_group_without_trace(void **state)
+{
+    enum { EXPERTS = 6 };
+    static const double scores[EXPERTS] = { 0.9, 0.8, 0.85, 0.1, 0.48, 0.469 };
+    double bias[EXPERTS], logits[EXPERTS] = { 0 }, keys[2 * EXPERTS], bound = 0.001;
+    int32_t experts[K] = { 0, 1 };
+    struct routing_found f;
+    struct routing r = { .L = 1, .E = EXPERTS, .k = K, .N = 1, .experts = experts, .bound = &bound, .found = &f,
+                         .keys = keys, .bias = bias,
+                         .rule = { .scale = 1, .groups = 3, .kept = 2, .scores = SCORES_SIGMOID, .biased = true,
+                                   .sums_two = true } };
+    (void)state;
+    for (int e = 0; e < EXPERTS; e++) bias[e] = scores[e] - 0.5;
+    routing_decide(&r, 0, tensor_2d(logits, F64, 1, EXPERTS));
+    assert_true(f.differ == 1 && fabs(f.margin - 0.0005) < 1e-12);
+    assert_true(experts[0] == 0 && experts[1] == 1);
+    bound = 0.0004;
+    routing_decide(&r, 0, tensor_2d(logits, F64, 1, EXPERTS));
+    assert_true(experts[0] == 0 && experts[1] == 2);
+}
+
 /* ---- in a run ---------------------------------------------------------------------------------------------------- */
 
 /* Top-p: one choice is enough if the best expert's probability, 0.4497, is. */
@@ -341,7 +364,8 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_same_choice), cmocka_unit_test(test_second_expert), cmocka_unit_test(test_order),
         cmocka_unit_test(test_tie), cmocka_unit_test(test_choices_that_are_none), cmocka_unit_test(test_bound),
-        cmocka_unit_test(test_groups), cmocka_unit_test(test_fewer_choices),
+        cmocka_unit_test(test_groups), cmocka_unit_test(test_a_group_without_trace),
+        cmocka_unit_test(test_fewer_choices),
         cmocka_unit_test(test_truth_and_twin), cmocka_unit_test(test_drops), cmocka_unit_test(test_twin_drops),
     };
     return cmocka_run_group_tests_name("routing", tests, NULL, NULL);

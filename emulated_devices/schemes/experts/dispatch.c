@@ -5,6 +5,9 @@ enum { ROWS, UP, ACT, RESULTS, PER_FORM, COUNTS };
 enum { ORDER = PER_FORM, WEIGHTS = PER_FORM };          /* of a row a choice; of weighs_there */
 enum { D_RESULTS, D_UP };
 
+/* A router's weights and their gradients are not rounded to the 16 bits of what they weigh. */
+static enum dtype format_of_weights(const struct expert_parallel *ep) { return dtype_wide(ep->tp->device->dtype); }
+
 /* ---- what is kept ------------------------------------------------------------------------------------------------ */
 
 /* Before the router has chosen, as if the load were even. */
@@ -27,7 +30,8 @@ struct tensor dispatch_kept(const struct expert_parallel *ep, int slot, int64_t 
     case UP:       return tensor_2d(NULL, own, r.received, 2 * F);
     case ACT:      return tensor_2d(NULL, own, r.received, F);
     case RESULTS:  return tensor_2d(NULL, own, there ? r.received : r.sent, c->D);
-    case PER_FORM: return there ? tensor_2d(NULL, own, r.pool, c->mixture.k) : tensor_1d(NULL, I32, r.sent);
+    case PER_FORM: return there ? tensor_2d(NULL, format_of_weights(ep), r.pool, c->mixture.k)
+                                : tensor_1d(NULL, I32, r.sent);
     case COUNTS:   return tensor_1d(NULL, I32, there ? 0 : c->mixture.E);
     default:       return tensor_2d(NULL, own, r.received, c->D);
     }
@@ -262,7 +266,9 @@ static enum error_code compute_rows_back(struct mixture_call *c, struct error *e
     struct expert_routing *r = c->routing;
     struct expert_gradients g = left_gradients(c);
     const int64_t k = tensor_cols(c->experts);
-    struct tensor d_weights = device_tensor_2d(d, BUFFERS, tensor_rows(r->way.pool), k);
+    const int64_t rows = tensor_rows(r->way.pool);
+    const enum dtype wide = format_of_weights(c->ep);
+    const struct tensor d_weights = tensor_2d(device_tensor_in(d, BUFFERS, wide, rows * k).data, wide, rows, k);
     enum error_code e = d_weights.data ? OK : no_memory(err);
     if (!e) {
         dev_combine_backward_input(d, g.results, d_weights, r->way.pool, c->kept[RESULTS], r->order, c->kept[WEIGHTS]);
@@ -305,13 +311,13 @@ enum error_code dispatch_weight(struct mixture_call *c, struct error *err)
 
 void dispatch_cost(struct forecast *f, const struct expert_parallel *ep, enum tensor_pass pass)
 {
-    const enum dtype own = ep->tp->device->dtype;
+    const enum dtype own = ep->tp->device->dtype, wide = format_of_weights(ep);
     const int64_t D = ep->tp->config->D, k = ep->tp->config->mixture.k;
     const bool there = ep->scheme->weighs_there;
     if (ep->scheme->compute_cost) ep->scheme->compute_cost(f, ep, pass);
     if (pass == WEIGHT_PASS) return;
     rows_spread_cost(f, ep, 0, own, D);
     if (!there || pass != EXCHANGE_PASS) rows_collect_cost(f, ep, own, D);
-    if (there && pass != INPUT_PASS) rows_spread_cost(f, ep, 0, own, k);
-    if (there && pass == INPUT_PASS) rows_collect_cost(f, ep, own, k);
+    if (there && pass != INPUT_PASS) rows_spread_cost(f, ep, 0, wide, k);
+    if (there && pass == INPUT_PASS) rows_collect_cost(f, ep, wide, k);
 }

@@ -516,8 +516,6 @@ enum error_code space_check(const void *context, const struct choice *x, struct 
     struct plan p = space_plan(s, x);
     if (p.model.mlp != MLP_MIXTURE && x->value[DIM_ROUTER])
         return fail(err, ERR_USAGE, "only a mixture has a router");
-    if (p.model.mlp == MLP_MIXTURE && dtype_size(p.dtype) == 2)
-        return fail(err, ERR_USAGE, "in 16 bits rounding sends a token to another expert");
     if (s->kind == EXPERT_SCHEME && x->value[DIM_OFFLOAD] && !offloads_[x->value[DIM_OFFLOAD]].experts)
         return fail(err, ERR_USAGE, "what else leaves is in the cases of data schemes");
     if (offloads_[x->value[DIM_OFFLOAD]].chosen && (x->value[DIM_OPTIMIZER] || x->value[DIM_PROFILE]))

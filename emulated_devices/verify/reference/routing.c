@@ -163,17 +163,21 @@ static bool is_valid(const struct routing *r, const int32_t *chosen, int64_t i)
     return chosen[i] >= 0 && chosen[i] < r->E && !is_among(chosen, i, chosen[i]);
 }
 
-/* Open the groups of a choice in `theirs`.  Groups that are open in only one of both: the margin between their keys. */
-static bool compare_groups(const struct token *own, struct token *theirs, int64_t n, const int32_t *chosen,
-                           struct routing_found *f)
+/* Open the groups of a choice.  @return how many. */
+static int64_t open_chosen(struct token *t, const int32_t *chosen)
+{
+    int64_t opened = 0;
+    for (int64_t i = 0; i < t->r->k; i++)
+        if (is_valid(t->r, chosen, i)) t->open[chosen[i] / (t->r->E / t->r->rule.groups)] = true;
+    for (int64_t g = 0; g < t->r->rule.groups; g++) opened += t->open[g];
+    return opened;
+}
+
+/* Groups that are open in only one of both: the margin between their keys. */
+static bool compare_groups(const struct token *own, const struct token *theirs, int64_t n, struct routing_found *f)
 {
     const struct routing *r = own->r;
     bool differs = false;
-    int64_t opened = 0;
-    for (int64_t i = 0; i < r->k; i++)
-        if (is_valid(r, chosen, i)) theirs->open[chosen[i] / (r->E / r->rule.groups)] = true;
-    for (int64_t g = 0; g < r->rule.groups; g++) opened += theirs->open[g];
-    open_groups(theirs);
     for (int64_t g = 0; g < r->rule.groups; g++)
         for (int64_t h = 0; h < r->rule.groups; h++) {
             double a, b;
@@ -181,7 +185,6 @@ static bool compare_groups(const struct token *own, struct token *theirs, int64_
             const int32_t mine = best_of_group(own, g, &a), other = best_of_group(own, h, &b);
             enlarge(f, &differs, n, mine, other, (a - b) / (r->rule.sums_two ? 2 : 1));
         }
-    if (opened > r->rule.kept) enlarge(f, &differs, n, preferred(own, NULL, 0), chosen[r->k - 1], NAN);
     return differs;
 }
 
@@ -235,19 +238,54 @@ static void choose(const struct token *own, int32_t *chosen)
     }
 }
 
-/* Compare a token's choice with what the keys prefer.  @return whether it differs; then the largest margin. */
-static bool compare_choice(const struct token *own, int64_t n, const int32_t *chosen, struct routing_found *f)
+/* Compare a token's choice with what the keys prefer, if the device had these groups open. */
+static bool compare_with(const struct token *own, const struct token *theirs, int64_t n, const int32_t *chosen,
+                         struct routing_found *f)
 {
-    struct token theirs = { .r = own->r, .key = own->key };
-    bool differs = has_groups(own->r) && compare_groups(own, &theirs, n, chosen, f);
+    bool differs = has_groups(own->r) && compare_groups(own, theirs, n, f);
     for (int64_t i = 0; i < count_of(own->r, chosen); i++) {
-        const int32_t best = preferred(&theirs, chosen, i);
+        const int32_t best = preferred(theirs, chosen, i);
         if (best == chosen[i]) continue;
         enlarge(f, &differs, n, best, chosen[i],
                 is_valid(own->r, chosen, i) ? own->key[best] - own->key[chosen[i]] : NAN);
     }
     const bool all = own->r->rule.top_p == 0 && count_of(own->r, chosen) == own->r->k;
     return all ? differs : compare_count(own, n, chosen, &differs, f);
+}
+
+/* A group that the device kept, and chose no expert from, leaves no trace.  It need not be the best of the others:
+ * of all that it may have been, the one that explains the choice best. */
+static void compare_with_others(const struct token *own, const struct token *seen, const struct token *theirs,
+                                int64_t n, const int32_t *chosen, struct routing_found *f)
+{
+    const int64_t groups = own->r->rule.groups;
+    struct routing_found one;
+    for (int64_t g = 0; g < groups; g++)
+        for (int64_t h = 0; h < groups; h++) {
+            struct token other = *theirs;
+            if (!theirs->open[g] || seen->open[g] || theirs->open[h]) continue;
+            other.open[g] = false, other.open[h] = true;
+            if (compare_with(own, &other, n, chosen, &one) && one.margin < f->margin) *f = one;
+        }
+}
+
+/* @return whether the choice differs from what the keys prefer; then the largest margin. */
+static bool compare_choice(const struct token *own, int64_t n, const int32_t *chosen, struct routing_found *f)
+{
+    const struct routing *r = own->r;
+    struct token seen = { .r = r, .key = own->key }, theirs = seen;
+    if (has_groups(r)) {
+        bool differs = false;
+        if (open_chosen(&seen, chosen) > r->rule.kept) {
+            enlarge(f, &differs, n, preferred(own, NULL, 0), chosen[r->k - 1], NAN);
+            return true;
+        }
+        theirs = seen;
+        open_groups(&theirs);
+    }
+    const bool differs = compare_with(own, &theirs, n, chosen, f);
+    if (differs && has_groups(r)) compare_with_others(own, &seen, &theirs, n, chosen, f);
+    return differs;
 }
 
 void routing_decide(struct routing *r, int layer, struct tensor logits)

@@ -13,8 +13,9 @@
  * An expert that keeps the choices with the largest weights, up to its capacity, is a second decision of this kind
  * (routing_drops.c): which choices are dropped is compared by their weights, whose error is measured in the same way.
  *
- * With groups, the device may have kept other groups.  It has kept those of its choice; beside them the best others.
- * Their keys are compared like experts' keys, the sum of two with twice the error.
+ * With groups, the device may have kept other groups.  It has kept those of its choice; beside them the best others, or
+ * others that explain the choice better.  Their keys are compared like experts' keys, the sum of two with twice the
+ * error.
  */
 #ifndef ORRERY_ROUTING_H
 #define ORRERY_ROUTING_H
