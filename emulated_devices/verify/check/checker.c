@@ -283,8 +283,8 @@ static enum error_code add_extra(struct check_result *r, const char *name, struc
     return OK;
 }
 
-/* "adamw/7/weight/NAME": a step that the golden file does not have is no tensor of one's own, but a wrong number.  After
- * the last step names have none, and the gradients of the first are those of the pass. */
+/* "adamw/7/weight/NAME": a step that the golden file does not have is no tensor of one's own, but a wrong number.
+ * After the last step names have none, and the gradients of the first are those of the pass. */
 static enum error_code check_step(const struct golden *g, const struct actual_file *file, const char *name,
                                   struct error *err)
 {
