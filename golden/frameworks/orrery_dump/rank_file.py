@@ -75,6 +75,7 @@ class RankFile:
 
     def number(self, name, value, partial=(), times=1.0, micro=None, piece=""):
         """A single number, such as the loss."""
+        value = value.detach() if hasattr(value, "detach") else value
         self._keep(name, piece, np.asarray(float(value), np.float64), "float64", {}, partial, False, times, micro)
 
     def numbers(self, name, values):

@@ -93,7 +93,7 @@ class Recorder:
             rank = torch.distributed.get_rank() if torch.distributed.is_initialized() else 0
         about = dict(dtype=dtype, program=program, parts=parts)
         self.file = into.file if into else RankFile(folder, rank, self.mesh, self.at, **about)
-        self.model, self.handles, self.now, self.before = model, [], None, None
+        self.model, self.handles, self.now, self.before, self.passes = model, [], None, None, 0
         self.choices = experts.Choices(self.names.mixtures, batch[0] * batch[1])
         if before:
             self._keep_before(RankFile(f"{folder}-before", rank, self.mesh, self.at, **about), tuple(before))
@@ -112,6 +112,7 @@ class Recorder:
         times      what its gradients of activations must be multiplied by to be those of the loss of the whole batch
         """
         B, S = self.batch
+        self.passes += 1
         self.now = dict(sequences=np.arange(B) if sequences is None else np.asarray(sequences), number=number, times=times,
                         positions=np.arange(S) if positions is None else np.asarray(positions))
         if len(self.now["positions"]) < S:
@@ -279,6 +280,8 @@ class Recorder:
                 raise DumpError(f"{kind}{name} is None: gradients() belongs between backward and zero_grad")
             else:
                 self.parameter(kind, name, p.grad, like=p, times=times, partial=partial)
+        if kind == "grad/" and self.handles and self.passes == 0:
+            raise DumpError("no pass has been recorded: call microbatch() before each forward pass, without arguments if it has the whole batch")
 
     def weights(self, optimizer_name, optimizer=None, step=None, last=True):
         """Weights, and the states of a torch.optim optimizer, after a step.  Ours after the last step have no number."""

@@ -230,6 +230,9 @@ class Models(Folder):
         recorder = Recorder(model, None, self.folder, batch=(1, 4))
         with self.assertRaisesRegex(DumpError, "grad/model.embed_tokens.weight is None"):
             recorder.gradients()
+        model(input_ids=torch.zeros(1, 4, dtype=torch.long)).logits.sum().backward()
+        with self.assertRaisesRegex(DumpError, "no pass has been recorded: call microbatch"):
+            recorder.gradients()
         model.model.layers[0].mlp.extra = torch.nn.Linear(2, 2)
         with self.assertRaisesRegex(DumpError, "parameter model.layers.0.mlp.extra.weight has no name of ours"):
             Recorder(model, None, self.folder, batch=(1, 4))
