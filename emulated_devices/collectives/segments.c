@@ -4,8 +4,8 @@
  * the pipeline soon, few have few gaps; where a message waits for its receiver each segment costs a latency, too.  The
  * classical optimum, S = root((d - 1) n byte time / gap), is for equal links that nothing else delays.  So here the
  * predicted time of each number of segments, 2^(k/4), says where to begin, and calls without numbers (attempt.c) find
- * the best near it.  Small numbers are all tried, because it matters on which links the few last segments are; and a
- * segment that is just short enough to be eager, on each kind of link.  Of numbers whose times are within a hundredth,
+ * the best near it.  Small numbers are all tried, because it matters on which links the last segments are; and a segment
+ * that is just short enough to be eager, on each kind of link.  Of numbers whose times are within a hundredth,
  * the smallest is taken: messages cost real time here.
  *
  * The choice depends on what all members know, like that of an algorithm (auto.c), and is remembered likewise.
@@ -14,7 +14,7 @@
 #include <math.h>
 
 /* More segments than PER_DEVICE * P gain less than a hundredth: the pipeline is no deeper than P. */
-enum { TRIED = 96, FEW = 12, PER_DEVICE = 100, QUARTERS = 4 };
+enum { TRIED = 128, FEW = 12, MANY = 160, PER_DEVICE = 100, QUARTERS = 4 };
 
 struct search {
     const struct algorithm *algorithm;
@@ -93,6 +93,17 @@ static int climb(struct search *s, int from)
     return best;
 }
 
+/* Near the best, where rounds meet links of several kinds (circulant graphs between nodes), times go up and down from
+ * one number to the next, by less the more there are. */
+static int search_near(struct search *s, int from)
+{
+    const int step = from <= 3 * FEW ? 1 : 5, low = clipped(s, from / 1.4), high = clipped(s, from * 1.4);
+    int best = from;
+    for (int next = low; from > FEW && from <= MANY && next <= high; next += step)
+        if (is_better(s, next, best)) best = next;
+    return best;
+}
+
 /* The smallest number whose time is within a hundredth of the best. */
 static int fewest(struct search *s, int best)
 {
@@ -119,7 +130,7 @@ static int best_of(struct search *s)
         const int segments = (int)((s->bytes + eager - 1) / eager);
         if (is_better(s, segments, best)) best = segments;
     }
-    return fewest(s, climb(s, best));
+    return fewest(s, search_near(s, climb(s, best)));
 }
 
 /* ---- what has been chosen ---------------------------------------------------------------------------------------- */
