@@ -4,8 +4,8 @@
  * the pipeline soon, few have few gaps; where a message waits for its receiver each segment costs a latency, too.  The
  * classical optimum, S = root((d - 1) n byte time / gap), is for equal links that nothing else delays.  So here the
  * predicted time of each number of segments, 2^(k/4), says where to begin, and calls without numbers (attempt.c) find
- * the best near it.  Small numbers are all tried, because it matters on which links the last segments are; and a segment
- * that is just short enough to be eager, on each kind of link.  Of numbers whose times are within a hundredth,
+ * the best near it.  Small numbers are all tried, because it matters on which links the last segments are; and a
+ * segment that is just short enough to be eager, on each kind of link.  Of numbers whose times are within a hundredth,
  * the smallest is taken: messages cost real time here.
  *
  * The choice depends on what all members know, like that of an algorithm (auto.c), and is remembered likewise.

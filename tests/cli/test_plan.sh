@@ -77,6 +77,14 @@ test_what_does_not_fit() {
     run plan --dp 2 --memory 1M; expect_status 3; expect_error '--memory 1M: device [01] .dp=[01]. needs [0-9.]+M, [0-9.]+M more$'
 }
 
+# More than a process has addresses for; and longer than virtual time counts.
+test_beyond_all_bounds() {
+    run plan --model llama3-8b --batch 1024 --memory 1000T --cluster h100-infiniband
+    expect_status 0; expect_out '^held .* 72\.[0-9]T activations'
+    run plan --model llama3-405b --dp 2 --offload optimizer
+    expect_status 2; expect_error '--cluster toy: a step of 512 sequences computes for 617 days; virtual time counts up to 50$'
+}
+
 # What is offloaded takes no memory of this machine, nor of its disk: 0.8 TB here.  And a mixture of 45000 parameters on 64 devices.
 test_offloaded() {
     local large='plan --model llama3-70b --dtype bf16 --dp 2 --seq 512 --memory 10T --offload-slice 1000000000'
@@ -153,4 +161,4 @@ test_refusals() {
 
 every=(test_as_many_runs)
 [ "$TIER" = verify ] || every=()
-run_tests test_as_a_run test_where_time_goes test_many_devices test_what_does_not_fit test_offloaded test_shared_links test_hindered test_overlap test_refusals "${every[@]}"
+run_tests test_as_a_run test_where_time_goes test_many_devices test_what_does_not_fit test_beyond_all_bounds test_offloaded test_shared_links test_hindered test_overlap test_refusals "${every[@]}"

@@ -10,8 +10,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-static const size_t MOST_ADDRESSES = (size_t)1 << 45, LEAST_ADDRESSES = (size_t)1 << 36;
-
 struct printable { struct printable *next; max_align_t zeros[]; };
 
 struct counting { struct range range; struct printable *views; };
@@ -21,22 +19,11 @@ static struct counting *of(struct device *d) { return d->state; }
 /* Nothing is ever stored at these addresses, so all devices of a process can have the same ones. */
 static struct { struct range range; int users; } addresses;
 
-/* As many as the system gives: a device of a plan may hold a model of terabytes. */
-static bool reserve(void)
-{
-    size_t size = MOST_ADDRESSES;
-    while (size >= LEAST_ADDRESSES && !range_open(&addresses.range, size)) size /= 2;
-    return size >= LEAST_ADDRESSES;
-}
-
 static enum error_code open_it(struct device *d, struct error *err)
 {
     struct counting *c = calloc(1, sizeof *c);
-    if (c == NULL || (addresses.users == 0 && !reserve())) {
-        free(c);
-        return fail(err, ERR_MEMORY, "the backend count has no addresses for a device's memory");
-    }
-    addresses.users++;
+    if (c == NULL) return fail(err, ERR_MEMORY, "no memory for a device without numbers");
+    if (addresses.users++ == 0) range_open_unreserved(&addresses.range);       /* it may hold a model of terabytes */
     c->range = addresses.range;
     d->state = c;
     return OK;

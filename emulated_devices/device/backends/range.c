@@ -1,5 +1,6 @@
 #define _DEFAULT_SOURCE                 /* MAP_ANONYMOUS, MAP_NORESERVE, madvise, MADV_REMOVE */
 #include "emulated_devices/device/backends/range.h"
+#include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <sys/mman.h>
@@ -40,6 +41,13 @@ bool range_open_file(struct range *r, int file, size_t size)
     return made;
 }
 
+/* Processes have addresses below 2^47 or, asked for specially, 2^56. */
+void range_open_unreserved(struct range *r)
+{
+    begin(r, (void *)((uintptr_t)1 << 60), (size_t)1 << 60, MADV_DONTNEED);
+    r->unreserved = true;
+}
+
 void range_forget(struct range *r)
 {
     while (r->holes != NULL) {
@@ -53,7 +61,7 @@ void range_forget(struct range *r)
 void range_close(struct range *r)
 {
     range_forget(r);
-    munmap(r->base, r->size);
+    if (!r->unreserved) munmap(r->base, r->size);
 }
 
 static size_t whole_pages(const struct range *r, size_t bytes) { return (bytes + r->page - 1) / r->page * r->page; }
@@ -82,7 +90,7 @@ void range_give(struct range *r, void *at, size_t bytes)
     struct hole *h = malloc(sizeof *h);
     const size_t pages = whole_pages(r, bytes);
     const bool keep = h != NULL && r->kept + pages <= r->keeps;
-    if (!keep) madvise(at, pages, r->advice);
+    if (!keep && !r->unreserved) madvise(at, pages, r->advice);
     if (h == NULL) return;
     *h = (struct hole){ .next = r->holes, .at = at, .bytes = pages, .kept = keep };
     r->kept += keep ? pages : 0;

@@ -1,6 +1,6 @@
 /* range.h -- addresses that may not be accessed, for a backend's memory.
  *
- * One reserved range of virtual addresses, allocated in whole pages.  An access faults until its pages are opened.
+ * One range of virtual addresses, allocated in whole pages.  An access faults until its pages are opened.
  */
 #ifndef ORRERY_RANGE_H
 #define ORRERY_RANGE_H
@@ -13,11 +13,16 @@ struct range {
     size_t size, used, page;            /* bytes; `used`: allocated so far, including freed ones */
     struct hole *holes;                 /* freed, for the next allocation of the same number of pages */
     int advice;                         /* what tells the system that freed pages are of no use any more */
+    bool unreserved;                    /* no page can ever be opened */
     size_t kept, keeps;                 /* bytes of freed pages that are still there, for the next; at most so many */
 };
 
 /** Reserve `size` bytes of addresses.  @return whether this was possible. */
 bool range_open(struct range *, size_t size);
+
+/** Addresses that no process can map, so that nothing needs to be reserved and there are 2^60 of them: for a backend
+ *  that reads and writes nothing.  An access always faults. */
+void range_open_unreserved(struct range *);
 
 /** The same with the first `size` bytes of a file as memory, which others may map, too; may be read and written. */
 bool range_open_file(struct range *, int file, size_t size);

@@ -50,6 +50,19 @@ static enum error_code be_device(struct crew *crew, int rank, const void *asked,
     return e;
 }
 
+/* Picoseconds in 64 bits end after 106 days. */
+enum { MOST_DAYS = 50 };
+
+static enum error_code check_time(const struct plan *p, struct error *err)
+{
+    const double rate = p->cluster ? 1e6 * (double)p->cluster->flop_rate[p->dtype] * p->mesh.devices : 0,
+                 days = rate > 0 ? model_step_flops(&p->model, p->B, p->S) / rate / 86400 : 0;
+    if (days <= MOST_DAYS) return OK;
+    return fail(err, ERR_PLAN, "--cluster %s: a step of %lld sequences computes for %.0f days; "
+                               "virtual time counts up to %d",
+                p->cluster->name, (long long)p->B, days, MOST_DAYS);
+}
+
 enum error_code dry_run(const struct plan *p, int64_t steps, bool unfolded, struct events *const *events,
                         dry_run_fn *before, dry_run_fn *after, void *context, struct dry_run *d, struct error *err)
 {
@@ -58,7 +71,9 @@ enum error_code dry_run(const struct plan *p, int64_t steps, bool unfolded, stru
     if (unfolded) snprintf(d->why, sizeof d->why, "--unfolded");
     else if (events && cluster_replays(p->cluster)) snprintf(d->why, sizeof d->why, "the cluster needs a replay");
     else d->folding = plan_alike(p, d->why);
-    enum error_code e = crew_run_folded(&d->folding, be_device, &j, &d->crew, err);
+    enum error_code e = check_time(p, err);
+    if (e) return e;
+    e = crew_run_folded(&d->folding, be_device, &j, &d->crew, err);
     while (d->crew.inexact[0] && !folding_is_none(&d->folding)) {       /* fold less */
         snprintf(d->why, sizeof d->why, "%s", d->crew.inexact);
         d->folding = plan_alike_refined(p, &d->folding, d->crew.axes);

@@ -27,11 +27,14 @@
  * slices; last: whether it is the last of its unit. */
 struct step_slice { struct unit *unit; struct interval own; int64_t before; bool last; };
 
+/* The slices of a unit: all but the last are as long as there are; of a large model there are millions. */
+struct row_slices { struct unit *unit; int first, count; int64_t elements, before; };
+
 struct slices {
     struct tier *tier;
-    int count;
-    struct step_slice *all;                     /* [count] */
-    int64_t longest;
+    int count, rows;
+    struct row_slices *row;                     /* [rows] */
+    int64_t most, longest;
     struct tensor landing;                      /* on the tier: the weights that the host steps, if the device keeps
                                                  * weights itself */
 };
@@ -42,6 +45,7 @@ struct stepping {
     const struct slices *s;
     struct step step;
     struct operands buffer[OFFLOAD_BUFFERS];    /* on the device: copies of what is on the slow tier */
+    struct { int slice; struct operands is; } home[OFFLOAD_BUFFERS];    /* of those asked for last; -1: none */
     picoseconds start;                          /* virtual times: of the step; of reading and of writing back each
                                                  * buffer; of reading all weights that the host has stepped */
     picoseconds filled[OFFLOAD_BUFFERS], emptied[OFFLOAD_BUFFERS], landed;
@@ -72,31 +76,47 @@ int64_t landing_elements(const struct data_parallel *dp)
     return stride(dp) > 1 && !offloads(&dp->request, PARAMETERS) ? n : 0;
 }
 
-static void add_slices(const struct data_parallel *dp, struct slices *s, struct unit *u, int64_t before, int64_t most)
+static void add_slices(const struct data_parallel *dp, struct slices *s, struct unit *u, int64_t before)
 {
     const int64_t n = unit_is_away(dp, u) ? kept_elements(u, BY_OPTIMIZER) : 0;
-    for (int64_t at = 0; at < n; at += most) {
-        const struct interval own = { at, n - at < most ? n - at : most };
-        s->all[s->count++] = (struct step_slice){ u, own, before + at, n - at <= most };
-        if (own.count > s->longest) s->longest = own.count;
-    }
+    const int count = (int)((n + s->most - 1) / s->most);
+    if (count == 0) return;
+    s->row[s->rows++] = (struct row_slices){ u, s->count, count, n, before };
+    s->count += count;
+    const int64_t longest = n < s->most ? n : s->most;
+    if (longest > s->longest) s->longest = longest;
 }
 
 static enum error_code open_slices(struct data_parallel *dp, struct error *err)
 {
     struct slices *s = chain_state(dp, &stage_slices);
-    const int64_t most = dp->request.offload_slice;
-    int64_t count = 0, before = 0;
+    int64_t before = 0;
+    s->most = dp->request.offload_slice;
     s->landing = tensor_1d(NULL, data_format(dp, KIND_WEIGHT), landing_elements(dp));
-    for (int u = 0; u < dp->units; u++) count += kept_elements(&dp->unit[u], BY_OPTIMIZER) / most + 1;
-    s->all = calloc((size_t)count + 1, sizeof *s->all);
-    if (s->all == NULL)
-        return fail(err, ERR_MEMORY, "no memory for a list of %lld slices of the optimizer's state", (long long)count);
+    s->row = calloc((size_t)dp->units + 1, sizeof *s->row);
+    if (s->row == NULL) return fail(err, ERR_MEMORY, "no memory for a list of slices of the optimizer's state");
     for (int u = 0; u < dp->units; u++) {
-        add_slices(dp, s, &dp->unit[u], before, most);
+        add_slices(dp, s, &dp->unit[u], before);
         before += kept_elements(&dp->unit[u], BY_OPTIMIZER);
     }
     return OK;
+}
+
+static struct step_slice slice_of_row(const struct slices *s, const struct row_slices *r, int i)
+{
+    const int64_t at = (i - r->first) * s->most, left = r->elements - at;
+    return (struct step_slice){ r->unit, { at, left < s->most ? left : s->most }, r->before + at, left <= s->most };
+}
+
+static struct step_slice slice_at(const struct slices *s, int i)
+{
+    int low = 0, high = s->rows;                /* rows that begin at or before it: low */
+    while (low < high) {
+        const int middle = (low + high) / 2;
+        if (s->row[middle].first <= i) low = middle + 1;
+        else high = middle;
+    }
+    return slice_of_row(s, &s->row[low - 1], i);
 }
 
 static enum error_code place_landing(struct data_parallel *dp, struct error *err)
@@ -110,7 +130,7 @@ static enum error_code place_landing(struct data_parallel *dp, struct error *err
 
 static void close_slices(struct data_parallel *dp)
 {
-    free(((struct slices *)chain_state(dp, &stage_slices))->all);
+    free(((struct slices *)chain_state(dp, &stage_slices))->row);
 }
 
 int data_slices(const struct data_parallel *dp)
@@ -143,10 +163,16 @@ static int list_operands(const struct data_parallel *dp, struct operands *o, str
     return there;
 }
 
-/* The kept tensors of a slice. */
-static struct operands homes(const struct stepping *x, int i)
+/* The kept tensors of a slice: it is filled, stepped and written back, so they are asked for several times. */
+static struct operands homes(struct stepping *x, int i)
 {
-    return unit_operands(x->dp, x->s->all[i].unit, x->s->all[i].own);
+    const int b = buffer_of(x->dp, i);
+    if (x->home[b].slice != i) {
+        const struct step_slice s = slice_at(x->s, i);
+        x->home[b].is = unit_operands(x->dp, s.unit, s.own);
+        x->home[b].slice = i;
+    }
+    return x->home[b].is;
 }
 
 /* The same, with the buffer's copies for tensors on the slow tier. */
@@ -155,8 +181,9 @@ static struct operands on_device(struct stepping *x, int i)
     struct operands o = homes(x, i);
     struct operand at[MOST_OPERANDS], in[MOST_OPERANDS];
     const int n = list_operands(x->dp, &o, at);
+    const int64_t length = slice_at(x->s, i).own.count;
     list_operands(x->dp, &x->buffer[buffer_of(x->dp, i)], in);
-    for (int k = 0; k < n; k++) *at[k].at = slice(*in[k].at, (struct interval){ 0, x->s->all[i].own.count });
+    for (int k = 0; k < n; k++) *at[k].at = slice(*in[k].at, (struct interval){ 0, length });
     return o;
 }
 
@@ -238,26 +265,26 @@ static enum error_code fill_ahead(struct stepping *x, int i, struct error *err)
 static enum error_code step_on_device(struct stepping *x, int i, struct error *err)
 {
     struct clock *clock = &x->dp->device->clock;
-    const struct step_slice *s = &x->s->all[i];
+    const struct step_slice s = slice_at(x->s, i);
     struct operands o = on_device(x, i);
     clock_wait(clock, x->filled[buffer_of(x->dp, i)]);
-    step_operands(x->dp, s->unit, s->own, &o, x->step);
-    device_charge(x->dp->device, "optimizer step", step_cost(x->dp, s->own.count));
-    if (data_has_masters(x->dp)) device_charge(x->dp->device, "round weights", round_cost(x->dp, s->own.count));
+    step_operands(x->dp, s.unit, s.own, &o, x->step);
+    device_charge(x->dp->device, "optimizer step", step_cost(x->dp, s.own.count));
+    if (data_has_masters(x->dp)) device_charge(x->dp->device, "round weights", round_cost(x->dp, s.own.count));
     return flush(x, i, &o, err);
 }
 
 /* The host steps the kept tensors in place.  If the device keeps the weights, they are sent to it after rounding. */
 static enum error_code step_on_host(struct stepping *x, int i, struct error *err)
 {
-    const struct step_slice *s = &x->s->all[i];
-    const struct op_cost step = step_cost(x->dp, s->own.count), round = round_cost(x->dp, s->own.count);
+    const struct step_slice s = slice_at(x->s, i);
+    const struct op_cost step = step_cost(x->dp, s.own.count), round = round_cost(x->dp, s.own.count);
     const struct op_cost both = { .flops = step.flops + round.flops, .bytes = step.bytes + round.bytes };
     struct operands o = homes(x, i);
     const struct tensor kept = o.weight;
     const bool lands = tensor_count(x->s->landing) > 0;
-    if (lands) o.weight = slice(x->s->landing, (struct interval){ s->before, s->own.count });
-    step_operands(x->dp, s->unit, s->own, &o, x->step);
+    if (lands) o.weight = slice(x->s->landing, (struct interval){ s.before, s.own.count });
+    step_operands(x->dp, s.unit, s.own, &o, x->step);
     picoseconds when =
         clock_host(&x->dp->device->clock, "optimizer step", x->start, both, data_format(x->dp, KIND_MASTER));
     if (!lands) return OK;
@@ -268,13 +295,13 @@ static enum error_code step_on_host(struct stepping *x, int i, struct error *err
 
 static enum error_code step_one(struct stepping *x, int i, bool share, struct error *err)
 {
-    const struct step_slice *s = &x->s->all[i];
+    const struct step_slice s = slice_at(x->s, i);
     enum error_code e = fill_ahead(x, i, err);
     if (!e) e = stepped_by_host(x->dp, i) ? step_on_host(x, i, err) : step_on_device(x, i, err);
-    if (e || !s->last || !share) return e;
-    const struct shards *over = &s->unit->over->shards;
+    if (e || !s.last || !share) return e;
+    const struct shards *over = &s.unit->over->shards;
     if (over->optimizer > over->weights) clock_wait(&x->dp->device->clock, x->landed);
-    return share_weights(x->dp, s->unit, err);
+    return share_weights(x->dp, s.unit, err);
 }
 
 /* The next step begins when all copies are done. */
@@ -282,6 +309,7 @@ static enum error_code step_slices(struct data_parallel *dp, struct step step, b
 {
     struct slices *s = chain_state(dp, &stage_slices);
     struct stepping x = { .dp = dp, .s = s, .step = step, .start = dp->device->clock.now };
+    for (int b = 0; b < OFFLOAD_BUFFERS; b++) x.home[b].slice = -1;
     enum error_code e = open_buffers(&x, err);
     for (int i = 0; i < s->count && !e; i++) e = step_one(&x, i, share, err);
     close_buffers(&x);
@@ -318,26 +346,29 @@ static void passing(const struct data_parallel *dp, struct model_state *sum)
     if (there.optimizer > sum->optimizer) sum->optimizer = there.optimizer;
 }
 
-/* Add the moves of one slice in one step of the optimizer. */
-static void slice_moves(const struct data_parallel *dp, const struct slices *s, int i, struct tier_traffic *t)
+/* Add the moves of some slices of n elements each in one step of the optimizer: those of the host, of the device. */
+static void slice_moves(const struct data_parallel *dp, const struct slices *s, int host, int device, int64_t n,
+                        struct tier_traffic *t)
 {
     struct operands o;
     struct operand there[MOST_OPERANDS];
-    const int64_t n = s->all[i].own.count;
-    if (stepped_by_host(dp, i)) {
-        if (tensor_count(s->landing) > 0) add_reads(t, 1, n, data_format(dp, KIND_WEIGHT));
-        return;
-    }
+    if (tensor_count(s->landing) > 0) add_reads(t, host, n, data_format(dp, KIND_WEIGHT));
     for (int k = 0, operands = list_operands(dp, &o, there); k < operands; k++) {
-        if (there[k].read) add_reads(t, 1, n, data_format(dp, there[k].kind));
-        if (there[k].written) add_writes(t, 1, n, data_format(dp, there[k].kind));
+        if (there[k].read) add_reads(t, device, n, data_format(dp, there[k].kind));
+        if (there[k].written) add_writes(t, device, n, data_format(dp, there[k].kind));
     }
 }
 
 static void update_moves(const struct data_parallel *dp, struct tier_traffic *t)
 {
     const struct slices *s = chain_state(dp, &stage_slices);
-    for (int i = 0; i < s->count; i++) slice_moves(dp, s, i, t);
+    for (int i = 0; i < s->rows; i++) {
+        const int first = s->row[i].first, last = first + s->row[i].count - 1;
+        const int device = last / stride(dp) - first / stride(dp);              /* of all before the last one */
+        const bool host = stepped_by_host(dp, last);
+        slice_moves(dp, s, last - first - device, device, s->most, t);
+        slice_moves(dp, s, host, !host, slice_of_row(s, &s->row[i], last).own.count, t);
+    }
 }
 
 static void moves(const struct data_parallel *dp, struct tier_traffic *t)
