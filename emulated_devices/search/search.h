@@ -9,7 +9,7 @@
  *     time, peak of the plan itself (dry_run.h): what `orrery plan` says, and a run, to the picosecond and the byte.
  *
  * Plans are ranked by the last alone.  On a cluster whose devices share links, or where messages and computing hinder
- * each other, that time is a lower bound; the fastest plans are replayed (contention.h), and ranked by that.
+ * each other, that time leaves this out; the fastest plans are replayed (contention.h), and ranked by that.
  */
 #ifndef ORRERY_SEARCH_SEARCH_H
 #define ORRERY_SEARCH_SEARCH_H

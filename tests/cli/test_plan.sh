@@ -122,7 +122,7 @@ test_hindered() {
     path=$(sed -n '/"critical_path"/,/\]/s/.*"ps":\t\([0-9]*\),*$/\1/p' plan.json | sum)
     [ "$path" = "$with" ] || complain "slowed: the path takes $path ps, the step $with"
     train --dp 2 --steps 1 --cluster ./slow.json; expect_status 0
-    expect_out '^ +[(]lower bounds: .orrery plan. replays the step with what devices of this cluster share, slow or leave'
+    expect_out '^ +[(]without contention: .orrery plan. replays the step with what devices of this cluster share, slow or leave'
     sed -i 's/300/-3/' slow.json
     run plan --dp 4 --cluster ./slow.json; expect_status 1; expect_error '--cluster ./slow.json: contention: "compute_percent" is -3; it must be a whole number from 100 to 1000'
 }

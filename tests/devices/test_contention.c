@@ -5,6 +5,7 @@
 #include "emulated_devices/collectives/collective.h"
 #include "emulated_devices/comm/crew.h"
 #include "emulated_devices/device/contention.h"
+#include "tests/devices/own_ports.h"
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -254,6 +255,51 @@ static enum error_code two_passes(struct comm *c, struct group *g, struct error 
     return code;
 }
 
+/* Device 0 sends N bytes to its neighbour and then `second`.  That waits for the message `needed`, works 150 us and
+ * waits for the other. */
+static enum error_code two_on_a_port(struct comm *c, struct group *g, uint64_t second, int needed, struct error *e)
+{
+    struct exchange x = exchange_begin(g, POINT_TO_POINT);
+    const uint64_t bytes[2] = { N, second };
+    struct message m[2];
+    for (int i = 0; i < 2; i++)
+        m[i] = c->rank == 0 ? message_send(&x, 1, room, bytes[i]) : message_receive(&x, 0, room + i * N, bytes[i]);
+    enum error_code code = message_wait(c, m[needed], e);
+    if (c->rank == 1) work(c, 150);
+    return code ? code : message_wait(c, m[1 - needed], e);
+}
+
+static enum error_code short_one_behind(struct comm *c, struct group *g, struct error *e)
+{
+    return two_on_a_port(c, g, N / 8, 1, e);
+}
+
+static enum error_code first_is_needed(struct comm *c, struct group *g, struct error *e)
+{
+    return two_on_a_port(c, g, N, 0, e);
+}
+
+/* ---- ports of its own for each message --------------------------------------------------------------------------- */
+
+static void check_bound(const char *what, const struct cluster *c, int P, pattern *run)
+{
+    static struct events events[MOST];
+    struct events *of[MOST];
+    picoseconds least[MOST];
+    struct job j = { .cluster = c, .run = run, .events = events };
+    for (int d = 0; d < P; d++) of[d] = &events[d];
+    if (crew_run(P, be_recorded, &j, &err)) fail_msg("%s", err.text);
+    with_own_ports(c, events, P, least);
+    if (contention_replay(c, of, P, end, &err)) fail_msg("%s", err.text);
+    for (int d = 0; d < P; d++) {
+        if (end[d] < least[d] || j.alone[d] < least[d])
+            fail_msg("%s: device %d is done after %lld ps in the replay and %lld by its clock; with ports of its own "
+                     "for each message it would take %lld",
+                     what, d, (long long)end[d], (long long)j.alone[d], (long long)least[d]);
+        events_free(&events[d]);
+    }
+}
+
 /* ---- closed forms ------------------------------------------------------------------------------------------------ */
 
 /* With ports alone, what the clock itself says: the table of docs/virtual_clock.md. */
@@ -337,6 +383,37 @@ static void test_order_of_time(void **state)
 }
 
 /* A ring of 8 in one dimension: to the device opposite, 4 hops; each link up carries messages of 4 devices. */
+/* Two messages on a port: the clock sends them in program order, the replay lets them share it.  So either can be the
+ * shorter. */
+static void test_neither_bounds_the_other(void **state)
+{
+    struct cluster c = flat();
+    (void)state;
+    c.flop_rate[F32] = 1000000;
+    near("short, by the clock", slowest_alone(&c, 2, short_one_behind), ALPHA + 9 * (N / 8) * PER_BYTE + 150e6);
+    near("short, replayed", replayed(&c, 2, short_one_behind), ALPHA + 2 * (N / 8) * PER_BYTE + 150e6);
+    near("needed first, by the clock", slowest_alone(&c, 2, first_is_needed), ALPHA + N * PER_BYTE + 150e6);
+    near("needed first, replayed", replayed(&c, 2, first_is_needed), ALPHA + 2 * N * PER_BYTE + 150e6);
+}
+
+/* What both are held by: messages on ports of their own. */
+static void test_least_time(void **state)
+{
+    static const struct { const char *name; pattern *run; int P; } of[] = {
+        { "ring", ring, 8 }, { "all-to-all", all_to_all, 8 }, { "incast", incast, 8 }, { "across", across, 8 },
+        { "pairs", pairs, 8 }, { "short one behind", short_one_behind, 2 }, { "first is needed", first_is_needed, 2 },
+        { "passes", two_passes, 2 }, { "ring beside work", ring_beside_work, 4 },
+    };
+    (void)state;
+    for (int k = 0; k < 6; k++)
+        for (size_t i = 0; i < sizeof of / sizeof *of; i++) {
+            struct cluster c = k % 2 ? sharing(2, 60000) : flat();
+            if (k / 2 > 0) c.link[0].eager = 1000, c.link[0].gap = 2000000;
+            c.no_progress = k / 2 == 2, c.flop_rate[F32] = 1000000;
+            check_bound(of[i].name, &c, of[i].P, of[i].run);
+        }
+}
+
 static void test_a_torus(void **state)
 {
     (void)state;
@@ -466,7 +543,8 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_ports), cmocka_unit_test(test_a_card_for_a_node), cmocka_unit_test(test_an_up_link),
         cmocka_unit_test(test_a_switch), cmocka_unit_test(test_fair_and_in_order), cmocka_unit_test(test_a_torus),
-        cmocka_unit_test(test_order_of_time), cmocka_unit_test(test_messages_slow_computing),
+        cmocka_unit_test(test_order_of_time), cmocka_unit_test(test_neither_bounds_the_other),
+        cmocka_unit_test(test_least_time), cmocka_unit_test(test_messages_slow_computing),
         cmocka_unit_test(test_nobody_looks_after_messages), cmocka_unit_test(test_slowed_and_without_progress),
         cmocka_unit_test(test_passes_side_by_side),
         cmocka_unit_test(test_descriptions),

@@ -130,9 +130,9 @@ void report_virtual_time(const struct train_record *r)
     say(r->out, 8, "virtual %.1f us a step on cluster %s%s", 1e-6 * step, r->options->cluster.name, beside);
     if (r->replayed > 0) report_replay(r);
     else if (cluster_replays(&r->options->cluster))
-        say(r->out, 8, "        (lower bounds: `orrery plan` replays the step with what devices of this cluster share, "
-            "slow or leave to each other)");
-    else fprintf(r->out, "        (lower bounds: contention is not modelled)\n");
+        say(r->out, 8, "        (without contention: `orrery plan` replays the step with what devices of this cluster "
+            "share, slow or leave to each other)");
+    else fprintf(r->out, "        (contention is not modelled)\n");
 }
 
 void report_end(const struct train_record *r)
