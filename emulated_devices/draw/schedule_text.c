@@ -155,7 +155,9 @@ static void legend(const struct canvas *c)
             fprintf(c->to, "%s%s%s %s  ", c->colour ? background((enum action_kind)k) : "",
                     action_letter((enum action_kind)k), c->colour ? "\033[0m" : "", word[k]);
     fputs(c->s->chunks > 1 ? "\n     lower case: odd chunks\n" : "\n", c->to);
-    if (!c->wide && c->s->micros > 10) say(c->to, 5, "     below each letter the last digit of the microbatch");
+    if (!c->wide)
+        say(c->to, 5, c->s->micros > 10 ? "     below each letter the last digit of the microbatch"
+                                        : "     below each letter its microbatch");
     if (!c->all_seen)
         say(c->to, 5, "     a column is %lld of time, and the shortest pass takes %lld: of several in a column one is "
             "drawn; --svg FILE has all", (long long)c->per_column, (long long)c->shortest);

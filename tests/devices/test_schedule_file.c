@@ -115,7 +115,7 @@ static void test_one_of_several(void **state)
     assert_int_equal(s.count[0], 3);
     schedule_free(&s);
     assert_int_equal(schedule_read_named(&s, SEVERAL, "third", "f", &err), ERR_FORMAT);
-    assert_string_equal(err.text, "f:25: device 0: I0 of chunk 0 is missing (backward for the stage's input; keeps "
+    assert_string_equal(err.text, "f:25: device 0: I0 is missing (backward for the stage's input; keeps "
                                   "what W needs)");
     assert_int_equal(schedule_read_named(&s, SEVERAL, "fourth", "f", &err), ERR_FORMAT);
     assert_string_equal(err.text, "f: has no schedule with a line \"name fourth\"");
@@ -164,47 +164,51 @@ static const struct bad bad[] = {
     { HEAD "routes 1\ndevice 0: F0\n", "f: route 0 visits no stage" },
     { HEAD "versions 3\n", "f:8: 3: expected weight versions, 1..2" },
     { HEAD "update 5\n", "f:8: 5: expected microbatches, 1..2" },
-    { HEAD "device 0: G0\n", "f:8: G0: expected an action such as F0, B0.1, &B0, I2, W2, sa0>1 or rg0<1" },
-    { HEAD "device 0: F\n", "f:8: F: expected an action such as F0, B0.1, &B0, I2, W2, sa0>1 or rg0<1" },
-    { HEAD "device 0: F0x\n", "f:8: F0x: expected an action such as F0, B0.1, &B0, I2, W2, sa0>1 or rg0<1" },
-    { HEAD "device 0: sa0<1\n", "f:8: sa0<1: expected an action such as F0, B0.1, &B0, I2, W2, sa0>1 or rg0<1" },
-    { HEAD "device 0: sa0>2\n", "f:8: sa0>2: expected an action such as F0, B0.1, &B0, I2, W2, sa0>1 or rg0<1" },
-    { HEAD "device 0: F2\n", "f:8: F2: expected a microbatch of 0..1 and a chunk of 0..0 that holds a stage" },
+    { HEAD "device 0: G0\n", "f:8: G0: expected actions separated by spaces, such as F0 B0 I2 W2 sa0>1 rg0<1" },
+    { HEAD "device 0: F\n", "f:8: F: expected actions separated by spaces, such as F0 B0 I2 W2 sa0>1 rg0<1" },
+    { HEAD "device 0: F0x\n", "f:8: F0x: expected actions separated by spaces, such as F0 B0 I2 W2 sa0>1 rg0<1" },
+    { HEAD "device 0: sa0<1\n", "f:8: sa0<1: expected actions separated by spaces, such as F0 B0 I2 W2 sa0>1 rg0<1" },
+    { HEAD "device 0: sa0>2\n", "f:8: sa0>2: expected actions separated by spaces, such as F0 B0 I2 W2 sa0>1 rg0<1" },
+    { HEAD "device 0: F2\n", "f:8: F2: expected a microbatch of 0..1" },
     { HEAD "device 0: F0.1\n", "f:8: F0.1: expected a microbatch of 0..1 and a chunk of 0..0 that holds a stage" },
     { HEAD "device 0: F0 F1 B0 B1\ndevice 0: F0\ndevice 1: F0 B0 F1 B1\n",
-      "f:9: device 0, action 8: F0 of chunk 0: done twice, first as action 0" },
+      "f:9: device 0, action 5: F0: done twice, first as action 1" },
     { HEAD "device 0: F0 F1 B0\ndevice 1: F0 B0 F1 B1\n",
-      "f:8: device 0: the backward of microbatch 1, chunk 0 is missing: expected B1, or I1 and W1" },
+      "f:8: device 0: the backward of microbatch 1 is missing: expected B1, or I1 and W1" },
     { HEAD "device 0: F0 B0 B1 F1\ndevice 1: F0 B0 F1 B1\n",
-      "f:8: device 0, action 5: B1 of chunk 0: expected after F1 of chunk 0, which is action 6" },
+      "f:8: device 0, action 3: B1: expected after F1, which is action 4" },
     { HEAD "device 0: F0 F1 B0 W1\ndevice 0: I1\ndevice 1: F0 B0 F1 B1\n",
-      "f:8: device 0, action 6: W1 of chunk 0: expected after I1 of chunk 0, which is action 8" },
+      "f:8: device 0, action 4: W1: expected after I1, which is action 5" },
     { HEAD "device 0: F0 F1 B0 B1 W1\ndevice 1: F0 B0 F1 B1\n",
-      "f:8: device 0, action 8: W1 of chunk 0: a whole backward (B) has been done already" },
+      "f:8: device 0, action 5: W1: a whole backward (B) has been done already" },
     { HEAD "device 0: F0 F1 B0 B1 U1\ndevice 1: F0 B0 F1 B1\n",
-      "f:8: device 0, action 8: U1 of chunk 0: no U: the step ends with the list" },
+      "f:8: device 0, action 5: U1: no U: the step ends with the list" },
     { HEAD "device 0: &F0 F1 B0 B1\ndevice 1: F0 B0 F1 B1\n",
-      "f:8: device 0, action 0: F0 of chunk 0: it is beside the action before it: expected an F, B or I after "
+      "f:8: device 0, action 1: F0: it is beside the action before it: expected an F, B or I after "
       "another of these that is not beside a third" },
     { HEAD "device 0: F0 F1 &B0 &B1\ndevice 1: F0 B0 F1 B1\n",
-      "f:8: device 0, action 7: B1 of chunk 0: it is beside the action before it: expected an F, B or I after "
+      "f:8: device 0, action 4: B1: it is beside the action before it: expected an F, B or I after "
       "another of these that is not beside a third" },
     { HEAD "device 0: F0 F1 B0 I1 &W1\ndevice 1: F0 B0 F1 B1\n",
-      "f:8: device 0, action 8: W1 of chunk 0: it is beside the action before it: expected an F, B or I after "
+      "f:8: device 0, action 5: W1: it is beside the action before it: expected an F, B or I after "
       "another of these that is not beside a third" },
-    { HEAD "device 1: F0 B0 F1 B1\n", "f: device 0: F0 of chunk 0 is missing (forward of a stage)" },
+    { "orrery schedule 1\ndevices 1\nmicros 1\nchunks 2\nplace 0: 0 1\ndevice 0: F0 F0.1 B0 B0.1\n",
+      "f:6: device 0, action 3: B0 of chunk 0: expected after B0 of chunk 1, which is action 4" },
+    { "orrery schedule 1\ndevices 1\nmicros 1\nchunks 2\nplace 0: 0 1\ndevice 0: F0-F0.1\n",
+      "f:6: F0-F0.1: expected actions separated by spaces, such as F0, B0.1, &B0, I2, W2, sa0>1 or rg0<1" },
+    { HEAD "device 1: F0 B0 F1 B1\n", "f: device 0: F0 is missing (forward of a stage)" },
     { HEAD "device 0: F0 B0\ndevice 0: F1 B1\ndevice 1: F1 B1\ndevice 1: F0 B0\n",
-      "f:8: deadlock: device 0, action 2 (rg0 of chunk 0) waits for device 1; device 1, action 0 (ra1 of chunk 0) "
-      "waits for device 0" },
+      "f:8: deadlock: device 0, action 2 (needs rg0) waits for device 1; device 1, action 1 (needs ra1) waits for "
+      "device 0" },
     { HEAD "device 0: F0 sa0>1 F1 sa1>1 rg0<1 B0 rg1<1 B1\ndevice 1: ra0<0 F0 B0 sg0>0 ra1<0 F1 B1\n",
-      "f:9: device 1: sg1 of chunk 0 is missing (the gradient of a stage's input to the device before)" },
+      "f:9: device 1: sg1 is missing (the gradient of a stage's input to the device before)" },
     { HEAD "device 0: F0 sa0>1 F1 sa1>1 rg0<1 B0 rg1<1 B1\ndevice 1: ra0<1 F0 B0 sg0>0 ra1<0 F1 B1 sg1>0\n",
-      "f:9: device 1, action 0: ra0 of chunk 0: peer is device 1, expected 0" },
+      "f:9: device 1, action 1: ra0: peer is device 1, expected 0" },
     { HEAD "device 0: F0 sa0>1 F1 sa1>1 rg0<1 B0 sg0>1 rg1<1 B1\ndevice 1: ra0<0 F0 B0 sg0>0 ra1<0 F1 B1 sg1>0\n",
-      "f:8: device 0, action 6: sg0 of chunk 0: no message is needed: the neighbouring stage is here, or there is "
+      "f:8: device 0, action 7: sg0: no message is needed: the neighbouring stage is here, or there is "
       "none" },
     { "orrery schedule 1\ndevices 2\nmicros 1\nchunks 1\nplace 0: 0\nplace 1: 0\ndevice 0: F0 B0\n",
-      "f:7: device 0, action 0: F0 of chunk 0: microbatch 0 does not come here: its route computes stage 0 on device "
+      "f:7: device 0, action 1: F0: microbatch 0 does not come here: its route computes stage 0 on device "
       "1" },
     { "orrery schedule 1\ndevices 1\nmicros 1\nchunks 1\nplace 0: -\ndevice 0:\n", "f: no place holds a stage" },
     { "orrery schedule 1\ndevices 2\nmicros 1\nchunks 1\nplace 0: 0\nplace 1: -\ndevice 1: F0\n",

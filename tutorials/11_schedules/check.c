@@ -1,6 +1,7 @@
 /* Lesson 11. */
 #include "emulated_devices/course/lesson.h"
 #include "emulated_devices/draw/schedule.h"
+#include "emulated_devices/schemes/pipeline/generate.h"
 #include "emulated_devices/schemes/pipeline/schedule_file.h"
 #include <stdio.h>
 #include <stdlib.h>
@@ -141,13 +142,21 @@ static void check_one_time(struct judge *j) { check_flushed(j, &one); }
 static void check_sent(struct judge *j) { check_runs(j, &sent); }
 static void check_sent_time(struct judge *j) { check_flushed(j, &sent); }
 
+/* Whether the student has written messages into the schedule of part 3, or they were put in. */
+static bool has_messages(const char *text)
+{
+    const char *from = strstr(text, "\nname messages"), *to = from ? strstr(from, "\norrery ") : NULL;
+    const char *send = from ? strchr(from, '>') : NULL;
+    return send && (to == NULL || send < to);
+}
+
 static void check_blocking(struct judge *j)
 {
     struct schedule s;
+    struct error err = { OK, "" };
     if (!take(j, &sent, &s)) return;
-    if (!schedule_survives_blocking_sends(&s))
-        judge_fails(j, "messages: it hangs if each send waits until its receive begins: two neighbours send to each "
-                    "other at the same time");
+    if (schedule_blocks(&s, has_messages(j->text) ? FROM_ONE : FROM_ONE_WITHOUT_MESSAGES, &err) != OK)
+        judge_fails(j, "messages: it hangs if each send waits until its receive begins: %s", err.text);
     schedule_free(&s);
 }
 
@@ -212,9 +221,13 @@ const struct lesson lesson_11_schedules = {
         { 5, "own", "own: a device holds no more than it may", 2, check_own,
           { "Begin with zero-bubble of part 4, with another number of devices." } },
         { 5, "found", "own: as little time as zb-2p finds", 2, check_found,
-          { "How many forwards can a device do before its first gradient arrives?  Do as many as memory allows." } },
+          { "How many forwards can a device do before its first gradient arrives?  Do as many as memory allows.",
+            "After its last F device 0 still has to get that microbatch's gradient back, and to do I and W.  When must "
+            "that F end, so that they end in time?  Work back from the end." } },
         { 5, "beyond", "own: a unit less", 2, check_beyond,
-          { "zb-2p does a W whenever a device would wait.  Here a W takes as long as two other actions.",
+          { "When must device 0 do its last F, so that the I and W of that microbatch end in time?  Work back from the "
+            "end.",
+            "zb-2p does a W whenever a device would wait.  Here a W takes as long as two other actions.",
             "Where does a gradient arrive while a W is going on, so that the device before gets its own too late?",
             "On device 1, wait a unit for the next I instead of doing a W, and do that W later." } },
     },

@@ -68,8 +68,16 @@ enum error_code walk_through(struct walk *w, struct error *);
 
 /* ---- checking --------------------------------------------------------------------------------------------------- */
 
+/* How texts number a device's actions: by their index; as one counts words in a file, from 1; the same where the file
+ * has no messages, and they were put in. */
+enum numbering { FROM_ZERO, FROM_ONE, FROM_ONE_WITHOUT_MESSAGES };
+
 /** schedule_validate, which also returns the place of the error; -1 if it is not at one device or one action. */
-enum error_code schedule_validate_at(const struct schedule *, int *device, int *index, struct error *);
+enum error_code schedule_validate_at(const struct schedule *, enum numbering, int *device, int *index, struct error *);
+
+/** Who waits for whom if a send waits until its receive begins, in a schedule that is valid.
+ *  @return OK: nobody, for ever; ERR_PLAN: a deadlock. */
+enum error_code schedule_blocks(const struct schedule *, enum numbering, struct error *);
 
 /** An action as text for messages: "forward of microbatch 3, chunk 1". */
 struct action_text { char text[80]; };

@@ -212,10 +212,15 @@ static enum error_code add_action(struct reader *r, int device, char *w)
     struct schedule *s = r->s;
     struct action a;
     char expected[100];
-    if (!parse_action(s, w, &a)) return bad(r, w, "an action such as F0, B0.1, &B0, I2, W2, sa0>1 or rg0<1");
-    if (a.micro >= s->micros || a.chunk >= s->chunks || s->stage_of[device][a.chunk] < 0) {
-        snprintf(expected, sizeof expected, "a microbatch of 0..%d and a chunk of 0..%d that holds a stage",
-                 s->micros - 1, s->chunks - 1);
+    if (!parse_action(s, w, &a))
+        return bad(r, w, s->chunks > 1 ? "actions separated by spaces, such as F0, B0.1, &B0, I2, W2, sa0>1 or rg0<1"
+                                       : "actions separated by spaces, such as F0 B0 I2 W2 sa0>1 rg0<1");
+    const bool stage = a.chunk < s->chunks && s->stage_of[device][a.chunk] >= 0;
+    if (a.micro >= s->micros || !stage) {
+        const int n = snprintf(expected, sizeof expected, "a microbatch of 0..%d", s->micros - 1);
+        if (s->chunks > 1 || !stage)
+            snprintf(expected + n, sizeof expected - (size_t)n, " and a chunk of 0..%d that holds a stage",
+                     s->chunks - 1);
         return bad(r, w, expected);
     }
     if ((size_t)s->count[device] >= most_actions(s))
@@ -327,7 +332,8 @@ static enum error_code check(struct reader *r)
 {
     struct error why = { OK, "" };
     int device, index;
-    const enum error_code code = schedule_validate_at(r->s, &device, &index, &why);
+    const enum numbering numbering = r->messages > 0 ? FROM_ONE : FROM_ONE_WITHOUT_MESSAGES;
+    const enum error_code code = schedule_validate_at(r->s, numbering, &device, &index, &why);
     if (code == OK) return OK;
     const int line = line_of_action(r, device, index);
     if (line > 0) return fail(r->err, code == ERR_PLAN ? ERR_FORMAT : code, "%s:%d: %.360s", r->file, line, why.text);

@@ -12,6 +12,7 @@
 
 struct check {
     const struct schedule *s;
+    enum numbering numbering;           /* of the actions in texts */
     int device, index;                  /* the action being checked, or -1 */
     int *at;                            /* [kind][chunk][micro] index of that action in the device's list, or -1 */
     struct error *err;
@@ -20,6 +21,23 @@ struct check {
 static int *where(const struct check *c, enum action_kind kind, int micro, int chunk)
 {
     return &c->at[((size_t)kind * (size_t)c->s->chunks + (size_t)chunk) * (size_t)c->s->micros + (size_t)micro];
+}
+
+/* How a text calls an action: "F0 of chunk 1"; in a file, whose devices mostly have one chunk, "F0". */
+static struct action_text name_of(const struct check *c, struct action a)
+{
+    struct action_text name = action_describe(a);
+    if (c->numbering != FROM_ZERO && c->s->chunks == 1) name.text[strcspn(name.text, " ")] = '\0';
+    return name;
+}
+
+/* The number by which a reader finds an action of a device.  A message that was put in has that of the next action. */
+static int number_of(const struct check *c, int device, int index)
+{
+    int number = c->numbering == FROM_ZERO ? index : index + 1;
+    for (int i = 0; c->numbering == FROM_ONE_WITHOUT_MESSAGES && i < index; i++)
+        number -= action_is_message(c->s->actions[device][i].kind);
+    return number;
 }
 
 /* ---- (1) the tables ---------------------------------------------------------------------------------------------- */
@@ -76,8 +94,8 @@ static enum error_code check_tables(const struct schedule *s, struct error *err)
 static enum error_code wrong(struct check *c, int index, const char *expected)
 {
     c->index = index;
-    return fail(c->err, ERR_PLAN, "device %d, action %d: %s: %s", c->device, index,
-                action_describe(c->s->actions[c->device][index]).text, expected);
+    return fail(c->err, ERR_PLAN, "device %d, action %d: %s: %s", c->device, number_of(c, c->device, index),
+                name_of(c, c->s->actions[c->device][index]).text, expected);
 }
 
 /* Store the index of each action; none may be out of range, repeated, or for a microbatch whose route is elsewhere. */
@@ -105,7 +123,7 @@ static enum error_code index_actions(struct check *c)
         }
         int *at = where(c, a.kind, a.micro, a.chunk);
         if (*at >= 0) {
-            snprintf(text, sizeof text, "done twice, first as action %d", *at);
+            snprintf(text, sizeof text, "done twice, first as action %d", number_of(c, c->device, *at));
             return wrong(c, i, text);
         }
         *at = i;
@@ -121,7 +139,7 @@ static enum error_code presence(struct check *c, enum action_kind kind, int micr
     if (needed == (i >= 0)) return OK;
     if (!needed) return wrong(c, i, why);
     const struct action a = { kind, micro, chunk, -1, false };
-    return fail(c->err, ERR_PLAN, "device %d: %s is missing (%s)", c->device, action_describe(a).text,
+    return fail(c->err, ERR_PLAN, "device %d: %s is missing (%s)", c->device, name_of(c, a).text,
                 action_meaning(kind));
 }
 
@@ -133,8 +151,9 @@ static enum error_code after(struct check *c, int i, enum action_kind first, int
     char text[160];
     if (i < 0 || (before >= 0 && before < i)) return OK;
     if (before >= 0)
-        snprintf(text, sizeof text, "expected after %s, which is action %d", action_describe(need).text, before);
-    else snprintf(text, sizeof text, "expected after %s, which is missing", action_describe(need).text);
+        snprintf(text, sizeof text, "expected after %s, which is action %d", name_of(c, need).text,
+                 number_of(c, c->device, before));
+    else snprintf(text, sizeof text, "expected after %s, which is missing", name_of(c, need).text);
     return wrong(c, i, text);
 }
 
@@ -170,14 +189,20 @@ static enum error_code check_forward(struct check *c, int micro, int chunk, stru
     return code;
 }
 
+static enum error_code backward_missing(struct check *c, int micro, int chunk)
+{
+    char where[40] = "";
+    if (c->numbering == FROM_ZERO || c->s->chunks > 1) snprintf(where, sizeof where, ", chunk %d", chunk);
+    return fail(c->err, ERR_PLAN, "device %d: the backward of microbatch %d%s is missing: expected B%d, or I%d and W%d",
+                c->device, micro, where, micro, micro, micro);
+}
+
 static enum error_code check_backward(struct check *c, int micro, int chunk, struct place before, struct place next)
 {
     const bool whole = *where(c, BACKWARD, micro, chunk) >= 0;
     const enum action_kind kind = whole ? BACKWARD : BACKWARD_INPUT;
     if (!whole && *where(c, BACKWARD_INPUT, micro, chunk) < 0 && *where(c, BACKWARD_WEIGHT, micro, chunk) < 0)
-        return fail(c->err, ERR_PLAN,
-                    "device %d: the backward of microbatch %d, chunk %d is missing: expected B%d, or I%d and W%d",
-                    c->device, micro, chunk, micro, micro, micro);
+        return backward_missing(c, micro, chunk);
     const char *split = "a whole backward (B) has been done already";
     enum error_code code = presence(c, BACKWARD_INPUT, micro, chunk, !whole, split);
     if (code == OK) code = presence(c, BACKWARD_WEIGHT, micro, chunk, !whole, split);
@@ -271,8 +296,10 @@ static enum error_code tell_cycle(struct check *c, const int *next)
     do {
         const struct action a = s->actions[at][next[at]];
         if (size++ < 4)
-            used += snprintf(text + used, sizeof text - (size_t)used, "%sdevice %d, action %d (%s) waits for device %d",
-                             size > 1 ? "; " : "", at, next[at], action_describe(a).text, a.peer);
+            used += snprintf(text + used, sizeof text - (size_t)used,
+                             "%sdevice %d, action %d (%s%s) waits for device %d", size > 1 ? "; " : "", at,
+                             number_of(c, at, next[at]), c->numbering == FROM_ONE_WITHOUT_MESSAGES ? "needs " : "",
+                             name_of(c, a).text, a.peer);
         at = a.peer;
     } while (at != d && used < (int)sizeof text);
     return fail(c->err, ERR_PLAN, "deadlock: %s%s", text, size > 4 ? "; and so on in a circle" : "");
@@ -291,9 +318,10 @@ static enum error_code check_progress(struct check *c)
 
 /* ---- the whole --------------------------------------------------------------------------------------------------- */
 
-enum error_code schedule_validate_at(const struct schedule *s, int *device, int *index, struct error *err)
+enum error_code schedule_validate_at(const struct schedule *s, enum numbering numbering, int *device, int *index,
+                                     struct error *err)
 {
-    struct check c = { .s = s, .device = -1, .index = -1, .err = err };
+    struct check c = { .s = s, .numbering = numbering, .device = -1, .index = -1, .err = err };
     enum error_code code = check_tables(s, err);
     if (code == OK) {
         c.at = malloc((size_t)ACTION_KINDS * (size_t)s->chunks * (size_t)s->micros * sizeof *c.at);
@@ -316,7 +344,7 @@ enum error_code schedule_validate_at(const struct schedule *s, int *device, int 
 enum error_code schedule_validate(const struct schedule *s, struct error *err)
 {
     int device, index;
-    return schedule_validate_at(s, &device, &index, err);
+    return schedule_validate_at(s, FROM_ZERO, &device, &index, err);
 }
 
 static bool comes_through(struct walk w)
@@ -325,6 +353,18 @@ static bool comes_through(struct walk w)
     for (int d = 0; through && d < w.s->devices; d++) through = w.next[d] == w.s->count[d];
     free(w.next);
     return through;
+}
+
+enum error_code schedule_blocks(const struct schedule *s, enum numbering numbering, struct error *err)
+{
+    struct check c = { .s = s, .numbering = numbering, .device = -1, .index = -1, .err = err };
+    struct walk w = { .s = s, .blocking = true };
+    enum error_code code = walk_through(&w, err);
+    bool through = true;
+    for (int d = 0; code == OK && d < s->devices; d++) through = through && w.next[d] == s->count[d];
+    if (code == OK && !through) code = tell_cycle(&c, w.next);
+    free(w.next);
+    return code;
 }
 
 bool schedule_survives_blocking_sends(const struct schedule *s)
