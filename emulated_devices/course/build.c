@@ -188,6 +188,34 @@ static void advise(char *why, size_t size, const char *text)
     snprintf(why + said, size - said, "%s", text);
 }
 
+/* Whether the compiler names this function: gcc as ‘abs’, clang as 'abs'. */
+static bool names(const char *said, const char *function)
+{
+    char gcc[40], clang[40];
+    snprintf(gcc, sizeof gcc, "\u2018%s\u2019", function), snprintf(clang, sizeof clang, "'%s'", function);
+    return strstr(said, gcc) || strstr(said, clang);
+}
+
+/* Compilers advise to include headers that cannot be included: what to call instead. */
+static void advise_calls(char *why, size_t size)
+{
+    static const struct { const char *function, *instead; } calls[] = {
+        { "printf", "printf: say()" }, { "puts", "puts: say()" }, { "malloc", "malloc: allocate()" },
+        { "calloc", "calloc: allocate() and memset()" }, { "free", "free: release()" }, { "abs", "abs: fabs()" },
+        { "exit", "exit: return" },
+    };
+    char text[240] = "";
+    if (!strstr(why, "declar")) return;
+    for (size_t i = 0; i < sizeof calls / sizeof *calls; i++) {
+        const size_t n = strlen(text);
+        if (names(why, calls[i].function)) snprintf(text + n, sizeof text - n, "%s%s", n ? "; " : "", calls[i].instead);
+    }
+    if (text[0] == '\0') return;
+    advise(why, size, "instead of these functions (no header is needed):\n    ");
+    advise(why, size, text);
+    advise(why, size, "\n");
+}
+
 /* With sanitizers the object that is looked at is one without, which has no more than the student's text. */
 static bool compile_and_look(const struct build *b, const struct lesson *l, const struct judging *how, char *compiler,
                              const char *include[2], const char *source, char *why, size_t size, struct error *err)
@@ -203,6 +231,7 @@ static bool compile_and_look(const struct build *b, const struct lesson *l, cons
     const bool large = strstr(why, "frame-larger-than");        /* an error; compilers differ in how to call it one */
     if (large || strstr(why, "-Werror=vla") || strstr(why, "-Werror,-Wvla"))
         advise(why, size, "memory for an array that is long, or as long as a variable says: allocate()\n");
+    if (!well) advise_calls(why, size);
     if (!well || large) return false;
     char found[1000];
     if (object_is_fine(object, l->functions, found, sizeof found)) return true;
@@ -242,7 +271,8 @@ enum error_code build_worker(struct build *b, const struct lesson *l, const char
     if (strlen(text) != bytes) snprintf(why, size, "it has a NUL character\n");
     if (strlen(text) != bytes || !source_is_fine(text, contract, why, size)) {
         if (strstr(why, "includes stdio.h")) advise(why, size, "say() of course.h prints a line\n");
-        if (strstr(why, "includes stdlib.h")) advise(why, size, "allocate() of course.h gives memory\n");
+        if (strstr(why, "includes stdlib.h"))
+            advise(why, size, "allocate() and release() of course.h give and take memory; for abs() use fabs()\n");
         return OK;
     }
     enum error_code e = course_folder(tutorials, sizeof tutorials, err);

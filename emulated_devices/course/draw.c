@@ -55,6 +55,28 @@ static void draw_line(const struct event *e, bool *shown, int events, int device
     line[n + 1] = '\n', line[n + 2] = 0;
 }
 
+/* What the devices of a deadlock wait for, which no event tells. */
+static void draw_waiting(const struct trial *r, int devices, char *line)
+{
+    memset(line, ' ', LINE - 1);
+    memcpy(line, "   deadlock", 11);
+    for (int d = 0; d < devices; d++) {
+        const struct trial_device *v = &r->device[d];
+        struct event e = { .kind = EVENT_COMPUTE, .peer = v->peer, .bytes = v->waits_bytes };
+        char text[40] = "has returned";
+        if (v->doing == WAITS_TO_SEND) e.kind = EVENT_SEND;
+        if (v->doing == WAITS_TO_RECEIVE) e.kind = EVENT_RECEIVE;
+        if (v->doing == WAITS_IN_COLLECTIVE) e.kind = EVENT_COLLECTIVE;
+        if (v->doing != HAS_RETURNED) name_event(&e, text, sizeof text - 2);
+        if (v->doing != HAS_RETURNED && v->doing != NOT_WAITING) strcat(text, " ?");
+        const size_t n = strlen(text);
+        memcpy(line + 13 + d * COLUMN, text, n < COLUMN - 1 ? n : COLUMN - 1);
+    }
+    int n = LINE - 2;
+    while (n > 0 && line[n] == ' ') n--;
+    line[n + 1] = '\n', line[n + 2] = 0;
+}
+
 void trial_draw(const struct trial *r, char *to, size_t size)
 {
     struct event *e = malloc(sizeof r->event);
@@ -63,7 +85,7 @@ void trial_draw(const struct trial *r, char *to, size_t size)
     size_t used = 0;
     char line[LINE + 2];
     to[0] = 0;
-    if (e && shown && r->events > 0) {
+    if (e && shown && (r->events > 0 || r->deadlock)) {
         memcpy(e, r->event, sizeof r->event);
         qsort(e, (size_t)r->events, sizeof *e, by_time);
         put_text(to, size, &used, "    time us");
@@ -88,6 +110,7 @@ void trial_draw(const struct trial *r, char *to, size_t size)
             snprintf(line, sizeof line, "            .. and %d more\n", left);
             put_text(to, size, &used, line);
         }
+        if (r->deadlock) draw_waiting(r, devices, line), put_text(to, size, &used, line);
     }
     free(e), free(shown);
 }

@@ -35,6 +35,11 @@ const struct lesson *lesson_find(const char *word, struct error *err)
         if (strcmp(word, lessons[n]->folder) == 0 || strcmp(word, lessons[n]->folder + 3) == 0 ||
             (*word && !*end && number == lesson_number(lessons[n]))) return lessons[n];
     }
+    if (*word && !*end) {
+        fail(err, ERR_USAGE, "there is no lesson %s; there are %02d to %02d", printable(word).text,
+             lesson_number(lessons[0]), lesson_number(lessons[n - 1]));
+        return NULL;
+    }
     for (size_t i = 0; i < n; i++) names[n + i] = names[i] + 3;
     if (nearest_name(word, names, n)) fail_unknown_name(err, "LESSON", word, names, n);
     else if (nearest_name(word, names + n, n)) fail_unknown_name(err, "LESSON", word, names + n, n);

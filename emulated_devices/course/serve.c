@@ -29,7 +29,15 @@
 /* A crash is one, also under sanitizers. */
 #define SANITIZERS "ASAN_OPTIONS=detect_leaks=0:handle_segv=0:handle_sigbus=0:handle_sigfpe=0"
 
-enum { GROUPS = 64, PROCESSOR_SECONDS = 3, WALL_SECONDS = 300 };
+/* The processor time that all devices of a run may take together: so an endless loop on eight of them is seen as soon
+ * as one on one.  Under sanitizers everything takes longer. */
+enum { GROUPS = 64, RUN_MILLISECONDS = 3000, LEAST_MILLISECONDS = 250, SANITIZED = 6, WALL_SECONDS = 300 };
+
+static uint32_t milliseconds_each(const struct trial *r)
+{
+    const int each = RUN_MILLISECONDS / r->devices;
+    return (uint32_t)(each > LEAST_MILLISECONDS ? each : LEAST_MILLISECONDS) * (r->judge->caged ? 1 : SANITIZED);
+}
 
 static struct { pid_t process; int socket; } worker[WORKER_MOST_DEVICES];
 
@@ -43,9 +51,10 @@ struct desk {
     struct group group[GROUPS];
     bool in[GROUPS];
     struct exchange exchange[GROUPS];           /* the messages of the group */
-    struct { bool used, sending; struct message message; void *data; uint64_t bytes; int peer; } mail[WORKER_MESSAGES];
+    struct { bool used, sending, both; struct message message; void *data; uint64_t bytes; int peer; }
+        mail[WORKER_MESSAGES];                  /* both: exchange_both receives it */
     void *block[WORKER_MESSAGES];
-    bool apart;                                 /* between stream_begin and stream_end */
+    bool apart, unjoined;       /* between stream_begin and stream_end; no stream_join since stream_begin */
 };
 
 /* ---- how a run ends before its end ------------------------------------------------------------------------------- */
@@ -68,8 +77,9 @@ static void worker_ended(struct desk *k)
     int how = 0;
     while (waitpid(worker[k->rank].process, &how, 0) < 0 && errno == EINTR) continue;
     const int s = WIFSIGNALED(how) ? WTERMSIG(how) : 0;
-    if (s == SIGXCPU || s == SIGKILL)
-        end_trial(k, RUN_BROKEN, "it computed for more than %d seconds: does a loop never end?", PROCESSOR_SECONDS);
+    if (s == SIGPROF || s == SIGXCPU || s == SIGKILL)
+        end_trial(k, RUN_BROKEN, "it computed for more than %g seconds: does a loop never end?",
+                  milliseconds_each(k->run) / 1000.0);
     if (s == SIGSYS)
         end_trial(k, RUN_BROKEN,
                   "it asked the operating system for something; your code may only call what course.h has");
@@ -158,9 +168,18 @@ static void start_message(struct desk *k, const struct request *q)
     if (sending) hear(k, data, q->bytes);
     k->mail[q->number].used = true, k->mail[q->number].sending = sending, k->mail[q->number].data = data;
     k->mail[q->number].bytes = q->bytes, k->mail[q->number].peer = g->member[q->peer];
+    k->mail[q->number].both = q->a != 0;
     if (sending) note(k, EVENT_SEND, g->member[q->peer], q->bytes, k->device->clock.now);
     k->mail[q->number].message = sending ? message_send(x, q->peer, data, q->bytes)
                                          : message_receive(x, q->peer, data, q->bytes);
+}
+
+/* "send over all devices: device 1 expected 8 bytes from device 0, which sent 4", as the student's call. */
+static void wrong_message(struct desk *k, const struct request *q, const struct error *err)
+{
+    const char *size = strstr(err->text, "expected ");
+    if (size == NULL) end_trial(k, RUN_MISUSED, "%s", err->text);
+    end_trial(k, RUN_MISUSED, "%s %s bytes", k->mail[q->number].both ? "exchange_both" : "message_receive", size);
 }
 
 static void wait_message(struct desk *k, const struct request *q)
@@ -172,7 +191,7 @@ static void wait_message(struct desk *k, const struct request *q)
     const int peer = k->mail[q->number].peer;
     const picoseconds from = k->device->clock.now;
     doing(k, sending ? WAITS_TO_SEND : WAITS_TO_RECEIVE, peer, bytes);
-    must(k, message_wait(k->comm, k->mail[q->number].message, &err), &err);
+    if (message_wait(k->comm, k->mail[q->number].message, &err) != OK) wrong_message(k, q, &err);
     doing(k, NOT_WAITING, 0, 0);
     if (!sending) note(k, EVENT_RECEIVE, peer, bytes, from);
     answer(k, 0, k->mail[q->number].data, sending ? 0 : bytes);
@@ -276,6 +295,7 @@ static void use_stream(struct desk *k, const struct request *q)
 {
     struct clock *c = &k->device->clock;
     if (q->number == 2 && k->apart) end_trial(k, RUN_MISUSED, "stream_join before stream_end");
+    k->unjoined = q->number != 2;
     if (q->number == 2) clock_join(c, COMMUNICATION);
     else if (q->number == (k->apart ? 1 : 0)) {
         k->apart = q->number == 0;
@@ -305,6 +325,9 @@ static void take_misuse(struct desk *k, const struct request *q)
 static void take_results(struct desk *k, const struct request *q)
 {
     uint64_t sum = 0;
+    if (k->apart) end_trial(k, RUN_MISUSED, "the function returned after stream_begin: stream_end() is missing");
+    if (k->unjoined)
+        end_trial(k, RUN_MISUSED, "the function returned while a stream was still working: stream_join() is missing");
     for (int i = 0; i < WORKER_BUFFERS; i++) sum += k->own->buffer[i].way & BUFFER_OUT ? k->own->buffer[i].bytes : 0;
     if (q->payload != sum) forged(k);
     for (int i = 0; i < WORKER_BUFFERS; i++)
@@ -354,7 +377,7 @@ static void open_groups(struct desk *k, struct start *s)
 static void send_call(struct desk *k)
 {
     struct start s = { .rank = k->rank, .size = k->run->devices, .groups = k->run->groups, .user = -1,
-                       .seconds = PROCESSOR_SECONDS, .caged = k->run->judge->caged };
+                       .milliseconds = milliseconds_each(k->run), .caged = k->run->judge->caged };
     snprintf(s.function, sizeof s.function, "%s", k->run->function);
     serve_user(k->run->judge->user, &s.user, &s.of_group);
     open_groups(k, &s);

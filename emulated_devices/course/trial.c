@@ -97,6 +97,7 @@ static void report(struct trial *r, int how)
         trial_fails(r, "the emulated devices ended by signal %d", WTERMSIG(how));
         return;
     }
+    r->deadlock = true;
     describe_deadlock(r, text, sizeof text);
     trial_fails(r, "deadlock, no device can go on: %s", text);
 }
@@ -141,10 +142,25 @@ static bool is_poison(const float *x)
     return memcmp(x, poison, sizeof poison) == 0;
 }
 
+/* Poison is 3.396e38, and so is a sum of it and small numbers; a mean or a product with it has another size. */
 const char *trial_meaning(double got)
 {
-    const bool strange = !(fabs(got) < 3.39e38);        /* poison is 3.396e38, and a sum of it and small numbers, too */
-    return strange ? " (as in memory that nobody has written: are all indices in bounds, and all bytes there?)" : "";
+    if (isnan(got)) return " (not a number: 0/0, infinity minus infinity, or computed from one)";
+    if (isinf(got)) return " (infinite: 1/0, log(0), the maximum of nothing, or a sum in memory that nobody has set)";
+    if (fabs(got) < 1e30) return "";
+    return " (such numbers come from memory that nobody has written, where each float is 3.4e+38: are all indices in "
+           "bounds, all bytes written, and is there what you add or copy?)";
+}
+
+/* An array that had numbers at first has poison only if the student's code put it there. */
+static bool expect_untouched(struct trial *r, int device, int i, const char *what, int64_t at, double want,
+                             const char *more)
+{
+    const bool empty = r->device[device].buffer[i].way == BUFFER_OUT;
+    return trial_fails(r, "device %d: %s[%lld] is 3.4e+38, as in memory that nobody has written; it should be "
+                       "%.9g%s: %s", device, what, (long long)at, want, more,
+                       empty ? "was nothing written there, or something that never arrived?"
+                             : "was something added or copied that never arrived?");
 }
 
 bool trial_expect_floats(struct trial *r, int device, int i, const float *want, int64_t count, const char *what)
@@ -154,24 +170,24 @@ bool trial_expect_floats(struct trial *r, int device, int i, const float *want, 
     for (int64_t e = 0; e < count; e++)
         if (memcmp(&got[e], &want[e], sizeof *got) != 0 && wrong++ == 0) first = e;
     if (wrong == 0) return true;
-    if (is_poison(&got[first]))
-        return trial_fails(r, "device %d: nothing was written to %s[%lld], which should be %.9g; %lld of %lld elements "
-                           "are wrong", device, what, (long long)first, (double)want[first], (long long)wrong,
-                           (long long)count);
-    return trial_fails(r, "device %d: %s[%lld] is %.9g%s and should be %.9g; %lld of %lld elements are wrong", device,
-                       what, (long long)first, (double)got[first], trial_meaning((double)got[first]),
-                       (double)want[first], (long long)wrong, (long long)count);
+    char more[80];
+    snprintf(more, sizeof more, "; %lld of %lld elements are wrong", (long long)wrong, (long long)count);
+    if (is_poison(&got[first])) return expect_untouched(r, device, i, what, first, (double)want[first], more);
+    return trial_fails(r, "device %d: %s[%lld] is %.9g%s and should be %.9g%s", device, what, (long long)first,
+                       (double)got[first], trial_meaning((double)got[first]), (double)want[first], more);
 }
 
 bool trial_expect_near(struct trial *r, int device, int i, const double *want, const double *bound, int64_t count,
                      const char *what)
 {
     const float *got = r->device[device].buffer[i].data;
-    for (int64_t e = 0; e < count; e++)
-        if (!(fabs((double)got[e] - want[e]) <= bound[e]))
-            return trial_fails(r, "device %d: %s[%lld] is %.9g%s and should be %.9g, within %.3g; the difference is "
-                               "%.3g", device, what, (long long)e, (double)got[e], trial_meaning((double)got[e]),
-                               want[e], bound[e], (double)got[e] - want[e]);
+    for (int64_t e = 0; e < count; e++) {
+        if (fabs((double)got[e] - want[e]) <= bound[e]) continue;
+        if (is_poison(&got[e])) return expect_untouched(r, device, i, what, e, want[e], "");
+        return trial_fails(r, "device %d: %s[%lld] is %.9g%s and should be %.9g, within %.3g; the difference is "
+                           "%.3g", device, what, (long long)e, (double)got[e], trial_meaning((double)got[e]), want[e],
+                           bound[e], (double)got[e] - want[e]);
+    }
     return true;
 }
 

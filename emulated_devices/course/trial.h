@@ -66,6 +66,7 @@ struct trial {
     char lines[RUN_LINES];                      /* that the student's code said */
     /* how it ended */
     int ended, culprit;                         /* enum trial_end; device */
+    bool deadlock;                              /* devices wait for ever: their `doing` says for what */
     char why[RUN_TEXT];
     size_t mapped, used;                        /* memory that all processes of the run share */
 };

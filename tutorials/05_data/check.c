@@ -66,7 +66,8 @@ static void check_buckets(struct judge *j)
                     trial_fails(r, "parameter %d has %lld numbers, and is in bucket %d; it should be in bucket %d", p,
                                 (long long)s.count[p], got[p], want[p]);
             if (!j->failed && r->device[0].result != buckets)
-                trial_fails(r, "there are %d buckets, not %lld", buckets, (long long)r->device[0].result);
+                trial_fails(r, "it returns %lld; it should be %d, the number of buckets",
+                            (long long)r->device[0].result, buckets);
         }
         trial_close(r);
     }
@@ -145,7 +146,7 @@ static void look_at(struct judge *j, struct trial *r, const struct sizes *s, enu
     for (int d = 0; d < r->devices && !j->failed; d++) {
         expect_mean(r, d, want, s->numbers);
         if (look == AT_MEMORY && !j->failed)
-            trial_expect_peak(r, d, 4 * (uint64_t)s->parameters, "4 bytes for each parameter");
+            trial_expect_peak(r, d, 4 * (uint64_t)s->parameters, "4 bytes for each of the `parameters` arrays");
         if (look == AT_CALLS && !j->failed && r->device[d].collectives != (uint64_t)plan(j, s, bucket))
             trial_fails(r, "all_reduce calls of device %d: %llu; buckets: %d", d,
                         (unsigned long long)r->device[d].collectives, plan(j, s, bucket));
@@ -229,7 +230,7 @@ const struct lesson lesson_05_data = {
         { 2, "time", "buckets are reduced while others are computed", 3, check_time,
           { "Between stream_begin and stream_end, things take place beside the computations.",
             "Begin a bucket's all_reduce right after its last backward(), not after all of them.",
-            "stream_join waits for the stream.  How often is that needed?" } },
+            "stream_join waits for the stream: once, when all gradients are computed and you need the sums." } },
         { 3, "train", "all devices are one, for several steps", 3, check_train,
           { "Every device began with other numbers: what has to happen before the first step?",
             "broadcast has a root; data.h says whose weights are taken.",

@@ -35,7 +35,8 @@ static void draw_device(struct judge *j, enum labels labels, int d, int64_t n)
 
 static struct trial *prepare(struct judge *j, enum labels labels, int W, int64_t n)
 {
-    static const char *const where[] = { "", ", some without labels", ", no labels at all" };
+    static const char *const where[] = { "", ", some microbatches without labels",
+                                         ", no labels at all" };
     struct trial *r = trial_open(j, "batch_gradient", W, "gradients of %lld numbers%s", (long long)n, where[labels]);
     for (int d = 0; d < W; d++) {
         draw_device(j, labels, d, n);
@@ -79,7 +80,8 @@ static void look_at(struct judge *j, struct trial *r, int64_t n, enum look look)
     for (int d = 0; d < r->devices && !j->failed; d++) {
         trial_expect_floats(r, d, 3, want, n, "gradient");
         if (!j->failed && r->device[d].real != (double)loss)
-            trial_fails(r, "device %d returns the mean loss %.9g; it is %.9g", d, r->device[d].real, (double)loss);
+            trial_fails(r, "device %d returns %.9g%s; it should be %.9g, the mean loss", d, r->device[d].real,
+                        trial_meaning(r->device[d].real), (double)loss);
         if (look == AT_CALLS && !j->failed && r->device[d].collectives != 1)
             trial_fails(r, "device %d calls collective operations %llu times; one all_reduce is enough", d,
                         (unsigned long long)r->device[d].collectives);
@@ -126,8 +128,8 @@ static void check_mean(struct judge *j)
         const double exact = all > 0 ? sum / (double)all : 0;       /* of small whole numbers */
         r->device[0].number[0] = M;
         if (trial_call(r) && !(fabs(r->device[0].real - exact) <= 1e-12 * exact))
-            trial_fails(r, "the mean over all %lld labels is %.9g, not %.9g", (long long)all, exact,
-                        r->device[0].real);
+            trial_fails(r, "it returns %.9g%s; it should be %.9g, the mean over all %lld labels", r->device[0].real,
+                        trial_meaning(r->device[0].real), exact, (long long)all);
         trial_close(r);
     }
 }
@@ -151,7 +153,8 @@ static void check_clip(struct judge *j)
         r->device[0].number[0] = n, r->device[0].given[0] = most;
         if (trial_call(r)) {
             if (r->device[0].real != norm)
-                trial_fails(r, "the norm before is %.17g, not %.17g", norm, r->device[0].real);
+                trial_fails(r, "it returns %.17g%s; it should be %.17g, the norm before clipping", r->device[0].real,
+                            trial_meaning(r->device[0].real), norm);
             else trial_expect_floats(r, 0, 0, want, n, "gradient");
         }
         trial_close(r);
@@ -166,7 +169,7 @@ const struct lesson lesson_06_accumulation = {
     .functions = functions,
     .vary = { { "ORDER", 2 }, { "EPS", 2 } },
     .check = {
-        { 1, "mean", "a mean of means", 2, check_mean,
+        { 1, "mean", "the mean over all labels", 2, check_mean,
           { "One microbatch has 1 label, the other 99.  How much should each count?",
             "What has no labels has no mean: it must not take part." } },
         { 2, "gradient", "the gradient of the mean over all labels, to the bit", 4, check_gradient,
@@ -175,14 +178,16 @@ const struct lesson lesson_06_accumulation = {
             "The number of all labels is known only after the devices have talked to each other." } },
         { 2, "empty", "microbatches and devices without labels", 2, check_empty,
           { "0/0 is not a number, and a sum with it is none either.  0 times it, too.",
-            "If nobody has a label there is nothing to divide by." } },
+            "A device without labels has nothing to add, and must still call all_reduce: the others wait for it.",
+            "After the all_reduce every device knows the number of all labels.  If it is 0, nothing is divided." } },
         { 2, "calls", "one all_reduce for all", 2, check_calls,
           { "gradient has room for two more numbers.  What else do all devices have to add?" } },
         { 2, "memory", "room for one more gradient", 1, check_memory,
           { "A microbatch's gradient can be used up before the next one is computed." } },
         { 3, "clip", "the norm of the whole gradient, and the clipped gradient", 2, check_clip,
           { "The norm returned is that before clipping.",
-            "The factor is rounded to float once; then each number is multiplied by it.",
-            "Squares and their sum are double; accumulation.h says where most / norm is changed, and where not." } },
+            "Squares, their sum and the norm are double.",
+            "The factor is rounded to float, and each number is multiplied by it; the norm returned is not rounded."
+          } },
     },
 };

@@ -82,7 +82,7 @@ static void check_memory(struct judge *j)
             struct trial *r = trial_open(j, "zero_memory", 1, "%g parameters, W = %d, stage %d", n, W, stage);
             r->device[0].given[0] = n, r->device[0].number[0] = W, r->device[0].number[1] = stage;
             if (trial_call(r) && !(fabs(r->device[0].real - want) <= 1e-12 * want))
-                trial_fails(r, "a device needs %.12g bytes, not %.12g", want, r->device[0].real);
+                trial_fails(r, "it returns %.12g; it should be %.12g bytes", r->device[0].real, want);
             trial_close(r);
         }
 }

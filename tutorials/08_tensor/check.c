@@ -1,6 +1,7 @@
 /* Lesson 08. */
 #include "emulated_devices/course/lesson.h"
 #include "emulated_devices/device/interval.h"
+#include <math.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -218,12 +219,35 @@ static void expect_sent(struct judge *j, struct trial *r, const struct shape *s)
                     (unsigned long long)sum, (unsigned long long)want);
 }
 
+/* Whether b, which belongs to the sum once, is in Y as often as there are devices, and that is not nothing. */
+static bool has_bias_of_all(const struct trial *r, int d, const struct shape *s)
+{
+    const float *got = r->device[d].buffer[6].data;
+    const double more = r->devices - 1;
+    bool seen = false;
+    for (int64_t i = 0; i < s->T * s->D; i++) {
+        const double bound = 1e-4 * (1 + fabs((double)Y[i])), bias = more * b[i % s->D];
+        if (!(fabs((double)got[i] - Y[i] - bias) <= bound)) return false;
+        seen |= fabs(bias) > 10 * bound;
+    }
+    return seen;
+}
+
+static void expect_outputs(struct trial *r, int d, const struct shape *s)
+{
+    if (has_bias_of_all(r, d, s))
+        trial_fails(r, "device %d: b is in Y %d times, once from each device; it should be in the sum once", d,
+                    r->devices);
+    else trial_expect_floats(r, d, 6, Y, s->T * s->D, "Y");
+}
+
 static void look_at(struct judge *j, struct trial *r, const struct shape *s, bool back, enum look look)
 {
     const int64_t TD = s->T * s->D, own = s->F / r->devices;
     for (int d = 0; d < r->devices && !j->failed; d++) {
         if (!back) trial_expect_floats(r, d, 5, part[d].hidden, s->T * part[d].own, "hidden");
-        if (!j->failed) trial_expect_floats(r, d, back ? 7 : 6, back ? dX : Y, TD, back ? "dX" : "Y");
+        if (!j->failed && back) trial_expect_floats(r, d, 7, dX, TD, "dX");
+        else if (!j->failed) expect_outputs(r, d, s);
         if (look == AT_WEIGHTS && !j->failed) expect_weights(j, r, d, s);
         if (look == AT_MEMORY && !j->failed)
             trial_expect_peak(r, d, back ? 4 * (uint64_t)(s->T * part[d].own) : 0,

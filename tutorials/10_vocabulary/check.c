@@ -124,7 +124,7 @@ static void expect_loss(struct trial *r, const struct shape *s)
         const double got = r->device[d].real;
         /* the sum of all logits may be 15 V, and is rounded V times */
         if (!(fabs(got - want) <= allowed(s, 1 + fabs(want) + s->smoothing * 15))) {
-            trial_fails(r, "device %d: the loss is %.9g and should be %.9g", d, got, want);
+            trial_fails(r, "device %d: the loss is %.9g%s and should be %.9g", d, got, trial_meaning(got), want);
             return;
         }
     }
@@ -208,7 +208,7 @@ const struct lesson lesson_10_vocabulary = {
             "After the all_reduce every device knows the row's sum; its own exponentials it computes again.",
             "Rows without a label: all zeros, and they are not counted." } },
         { 2, "unlabelled", "a batch without any label", 1, check_unlabelled,
-          { "0/0 is not a number." } },
+          { "0/0 is not a number.  Every device still has to take part in the all_gather and the all_reduce." } },
         { 2, "smoothing", "labels that are a little uncertain", 3, check_smoothing,
           { "Every column of the *whole* vocabulary gets smoothing / V, not only this device's.",
             "The mean of log p[v] over v needs the sum of the logits: one more number in the all_reduce.",

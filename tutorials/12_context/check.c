@@ -32,8 +32,8 @@ static void expect_counts(struct judge *j, struct trial *r, int64_t S, int W)
     const int64_t *got = r->device[0].buffer[0].data;
     for (int d = 0; d < W && !j->failed; d++)
         if (got[d] != count_of(j, S, W, d))
-            trial_fails(r, "device %d of %d has %lld tokens, not %lld", d, W, (long long)count_of(j, S, W, d),
-                        (long long)got[d]);
+            trial_fails(r, "device %d of %d has %lld tokens; it should be %lld", d, W, (long long)got[d],
+                        (long long)count_of(j, S, W, d));
 }
 
 static void expect_tokens(struct judge *j, struct trial *r, int64_t S, int W)
@@ -42,8 +42,8 @@ static void expect_tokens(struct judge *j, struct trial *r, int64_t S, int W)
     for (int d = 0; d < W && !j->failed; d++)
         for (int64_t i = 0; i < count_of(j, S, W, d) && !j->failed; i++, got++)
             if (*got != token(j, S, W, d, i))
-                trial_fails(r, "number %lld of device %d of %d is token %lld, not %lld", (long long)i, d, W,
-                            (long long)token(j, S, W, d, i), (long long)*got);
+                trial_fails(r, "number %lld of device %d of %d is token %lld; it should be %lld", (long long)i, d, W,
+                            (long long)*got, (long long)token(j, S, W, d, i));
 }
 
 static void check_cut(struct judge *j)

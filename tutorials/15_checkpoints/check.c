@@ -138,15 +138,15 @@ static void expect_shards(const struct judge *j, struct trial *r, struct mesh m,
                  how[x->cut]);
         list_shard(x, m, d, t, &shard);
         if (counts[i] != shard.count) {
-            trial_fails(r, "%s: of %s its shard has %lld numbers, not %lld", who(device, d, t).text, tensor,
-                        (long long)shard.count, (long long)counts[i]);
+            trial_fails(r, "%s: of %s its shard has %lld numbers; it should be %lld", who(device, d, t).text, tensor,
+                        (long long)counts[i], (long long)shard.count);
             return;
         }
         for (int64_t k = 0; k < shard.count; k++, numbers++)
             if (*numbers != shard.number[k]) {
-                trial_fails(r, "%s: of %s number %lld of its shard is number %lld of the tensor, not %lld",
-                            who(device, d, t).text, tensor, (long long)k, (long long)shard.number[k],
-                                (long long)*numbers);
+                trial_fails(r, "%s: of %s number %lld of its shard is number %lld of the tensor; it should be "
+                            "%lld", who(device, d, t).text, tensor, (long long)k, (long long)*numbers,
+                            (long long)shard.number[k]);
                 return;
             }
     }
@@ -190,10 +190,10 @@ static void check_files(struct judge *j)
                         list_shard(&model.of[k], m, d, t, &shard);
                         const int64_t want = writes(j, &model.of[k], m, t) ? shard.count : 0;
                         if (got != want)
-                            trial_fails(r, "%s: of tensor %d, %s, its file has %lld numbers, not %lld",
+                            trial_fails(r, "%s: of tensor %d, %s, its file has %lld numbers; it should be %lld",
                                         who(device, d, t).text, k,
                                         model.of[k].cut == CUT_NOTHING ? "which tp does not cut" : "which tp cuts",
-                                        (long long)want, (long long)got);
+                                        (long long)got, (long long)want);
                     }
         trial_close(r);
     }
@@ -253,9 +253,9 @@ static bool follow(struct trial *r, struct mesh then, int device, const struct w
         for (int64_t k = 0; k < a.count; k++, filled++) {
             const struct read p = place[memory->number[filled]];
             if (p.file != a.file || p.from != a.from + k)
-                return trial_fails(r, "%s: number %lld of its memory is number %lld of file %lld; the plan reads "
-                                   "number %lld of file %lld", w.text, (long long)filled, (long long)p.from,
-                                   (long long)p.file, (long long)(a.from + k), file);
+                return trial_fails(r, "%s: the plan reads number %lld of file %lld as number %lld of its memory; it "
+                                   "should be number %lld of file %lld", w.text, (long long)(a.from + k), file,
+                                   (long long)filled, (long long)p.from, (long long)p.file);
         }
     }
     if (filled < memory->count)

@@ -14,7 +14,7 @@ enum { WORKER_SOCKET = 3, WORKER_POOL = 48 << 20, WORKER_NAME = 64, WORKER_BUFFE
 
 enum request_kind {
     ASK_SEND = 1,       /* group, peer, number: the message's; payload */
-    ASK_RECEIVE,        /* group, peer, number, bytes */
+    ASK_RECEIVE,        /* group, peer, number, bytes; a: whether exchange_both asks */
     ASK_WAIT,           /* number; answer: payload of a received message */
     ASK_ALLOCATE,       /* number: the block's, bytes */
     ASK_RELEASE,        /* number */
@@ -55,7 +55,7 @@ struct start {
     uint32_t skew[WORKER_BUFFERS];              /* bytes from an aligned address */
     int64_t number[WORKER_NUMBERS];
     double given[WORKER_NUMBERS];
-    uint32_t seconds;                           /* of the processor */
+    uint32_t milliseconds;                      /* of the processor, which the function may take */
     int32_t user, of_group;                     /* become this user; -1: stay */
     int32_t caged;                              /* whether the system is out of reach: not under sanitizers */
 };
