@@ -160,7 +160,7 @@ install: all $(B)/liborrery.so
 	@echo '  INSTALL $(TO)'
 	$(Q)install -D -m 755 $(ORRERY) $(TO)/bin/orrery
 	$(Q)mkdir -p $(TO)/share/orrery $(TO)/include/orrery $(TO)/share/man/man1
-	$(Q)tar cf - $$(find tutorials -type f) $$(find golden -type f \( -name '*.safetensors' -o -name '*.json' -o -name '*.txt' \) -not -path 'golden/frameworks/*') | tar xof - -C $(TO)/share/orrery
+	$(Q)tar cf - $$(find tutorials docs/concepts -type f) $$(find golden -type f \( -name '*.safetensors' -o -name '*.json' -o -name '*.txt' \) -not -path 'golden/frameworks/*') | tar xof - -C $(TO)/share/orrery
 	$(Q)tar cf - $$(find ref emulated_devices -name '*.h') $$(find $(CUDA_DIR) -type f ! -name '*.h') | tar xof - -C $(TO)/include/orrery
 	$(Q)install -m 644 emulated_devices/library/orrery.h $(TO)/include/orrery.h
 	$(Q)install -D -m 755 $(B)/liborrery.so $(TO)/lib/liborrery.so.$(VERSION)

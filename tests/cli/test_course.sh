@@ -9,7 +9,7 @@ expect_points() { [ "$sum" = "$1 points" ] || complain "$sum, expected $1"; }
 
 # ---- a student ------------------------------------------------------------------------------------------------------------------
 test_a_way_through_a_lesson() {
-    run learn --start mine; expect_status 0; expect_silent; expect_file mine/01_sums/sums.c
+    run learn --start mine; expect_status 0; expect_silent; expect_file mine/01_sums/sums.c; expect_file mine/concepts/data.md; expect_file mine/concepts/data.svg
     run learn --in mine; expect_status 0; expect_out '-> 01 .*not tried'; expect_out 'orrery learn 01'; ! grep -qE '^.{81}' "$place/out" || complain "a line of more than 80 columns: $(grep -m 1 -E '^.{81}' "$place/out")"
     run learn 01 --in mine; expect_status 3; expect_out 'FAILS +1.forward'; expect_out 'one after another|from the first to the last'; expect_no_out 'hint 1'
     run learn sums --in mine/01_sums --hint; expect_out 'hint 1 of 2'; expect_no_out 'hint 2'
@@ -20,6 +20,9 @@ test_a_way_through_a_lesson() {
     run learn 1 --in mine; expect_status 0; expect_out '14 of 14 points'; expect_out 'Done'
     run learn --in mine; expect_out '   01 .*done'; expect_out '-> 02'
     sed -i 's/float sum = 0, lost/say("%d numbers", n); float sum = 0, lost/' mine/01_sums/sums.c
+    run learn --in mine; expect_out '   01 .*14 of 14 changed'; expect_out '-> 02'; expect_out 'changed: the file is another one since'
+    mv mine/01_sums/sums.c kept; run learn 1 --in mine; expect_status 3; expect_out 'is not there'; expect_out 'orrery learn --start NEW'
+    mv kept mine/01_sums/sums.c; run learn --in mine; expect_out '   01 .*14 of 14 changed'
     sed -i 's/return sum + lost/return sum/' mine/01_sums/sums.c
     run learn 1 --in mine; expect_status 3; expect_out 'device 1 says: 1 numbers'
 }
@@ -29,7 +32,7 @@ test_a_deadlock_is_drawn() {
     sed 's/else exchange_both.*/else { message_wait(message_send(g, to, in, bytes)); message_wait(message_receive(g, from, out, bytes)); }/' \
         teacher/solutions/02_messages/messages.c >m.c
     run learn --start mine; cp m.c mine/02_messages/messages.c
-    run learn 2 --in mine; expect_status 3; expect_out 'device 0 waits until device 1 receives'; expect_out '-> 1 +4 B'
+    run learn 2 --in mine; expect_status 3; expect_out 'device 0 waits until device 1 receives'; expect_out '-> 1 +4 B'; expect_out 'deadlock +-> 1 +4 B \? +-> 0 +4 B \?'
 }
 
 # What a plan that is too slow or too large holds, sends and waits for: nothing of it is 0 that is not.
@@ -52,8 +55,9 @@ test_watch() {
 }
 
 test_what_is_refused() {
-    run learn;                          expect_status 2; expect_error 'no course was started here'
-    run learn 99;                       expect_status 2; expect_error 'LESSON'
+    run learn;                          expect_status 2; expect_error "is not a course's folder, which has a file course.json; go into yours"
+    run learn 99;                       expect_status 2; expect_error 'there is no lesson 99; there are 01 to 20'
+    run learn rings;                    expect_status 2; expect_error 'LESSON.*ring'
     run learn --hint;                   expect_status 2; expect_error '--hint and --watch need LESSON'
     mkdir there; run learn --start there; expect_status 1; expect_error 'File exists'
     run course;                         expect_status 2; expect_error 'give --student'

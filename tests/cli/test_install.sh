@@ -10,7 +10,7 @@ test_install() {
     local f
     for f in bin/orrery include/orrery.h include/orrery/emulated_devices/schemes/plugin.h lib/liborrery.so lib/pkgconfig/orrery.pc share/man/man1/orrery.1 \
         share/bash-completion/completions/orrery share/zsh/site-functions/_orrery share/fish/vendor_completions.d/orrery.fish \
-        share/orrery/golden/gpt2-tied.safetensors share/orrery/golden/published/megatron-2021.txt share/orrery/tutorials/worker/worker.c; do
+        share/orrery/golden/gpt2-tied.safetensors share/orrery/golden/published/megatron-2021.txt share/orrery/tutorials/worker/worker.c share/orrery/docs/concepts/data.md; do
         expect_file "$to/usr/$f"
     done
     [ "$(command -v nm)" ] || return

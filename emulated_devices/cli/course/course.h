@@ -45,7 +45,7 @@ enum error_code write_junit(const char *path, const struct score *, int scores, 
 
 /* ---- trees.c ----------------------------------------------------------------------------------------------------- */
 
-/** Write a student's tree into a new folder: pages, contracts, skeletons, of one variant. */
+/** Write a student's tree into a new folder: pages, contracts, skeletons, of one variant; and pages on the words. */
 enum error_code write_student_tree(const char *folder, uint64_t variant, struct error *);
 
 /** Write a teacher's: solutions, mutants, hidden seed, what Gradescope and GitHub need. */

@@ -41,8 +41,8 @@ enum error_code folder_open(struct folder *f, const char *from, struct error *er
         if (slash == NULL || slash == path) break;
         *slash = 0;
     }
-    return fail(err, ERR_USAGE, "%s: no course was started here; `orrery learn --start FOLDER` makes a folder to work "
-                "in", printable_path(from).text);
+    return fail(err, ERR_USAGE, "%s: this is not a course's folder, which has a file %s; go into yours (cd), or make "
+                "one: orrery learn --start FOLDER", printable_path(from).text, COURSE_FILE);
 }
 
 void folder_close(struct folder *f)

@@ -74,15 +74,25 @@ void print_score(const struct score *s, int hints, bool drawings)
 
 struct asked { const char *lesson, *start, *in; bool hint, watch, all, sanitize; uint64_t variant; };
 
+/* A file that was lost costs no points that were reached. */
+static void tell_missing(const struct lesson *l, const char *path, int *status)
+{
+    const struct printable shown = printable_path(path);
+    printf("%s is not there.  A fresh one:\n\n    orrery learn --start NEW\n", shown.text);
+    printf("    cp NEW/%s/%s %s\n", l->folder, l->file, shown.text);
+    *status = error_exit_status(ERR_CHECK);
+}
+
 static enum error_code try_lesson(struct folder *f, const struct lesson *l, const struct asked *a, bool hint,
                                   int *status, struct error *err)
 {
-    struct score *s = malloc(sizeof *s);
     char path[PATH_MAX];
+    folder_file(f, l, path, sizeof path);
+    if (access(path, F_OK) != 0) return tell_missing(l, path, status), OK;
+    struct score *s = malloc(sizeof *s);
     const struct judging how = { .variant = f->variant, .seed = PUBLIC_SEED, .sanitize = a->sanitize,
                                  .first_failure = !a->all };
     if (s == NULL) return fail(err, ERR_MEMORY, "no memory for a score");
-    folder_file(f, l, path, sizeof path);
     enum error_code e = judge_file(s, l, path, &how, err);
     if (!e) {
         struct progress p = folder_progress(f, l);
@@ -132,19 +142,22 @@ static void print_course(const struct folder *f)
 {
     const struct lesson *next = NULL;
     int tenths = 0, of = 0;
+    bool changed = false;
     printf("Course in %s", printable_path(f->path).text);
     if (f->variant) printf(", variant %llu", (unsigned long long)f->variant);
     printf("\n\n");
     for (int i = 0; lessons[i]; i++) {
         const struct lesson *l = lessons[i];
         const struct progress p = folder_progress(f, l);
-        const bool done = p.tried && !p.changed && p.tenths == p.of;
-        if (!done && next == NULL) next = l;
+        const bool all = p.tried && p.tenths == p.of;
+        if (!all && next == NULL) next = l;
+        changed |= p.changed;
         printf("  %s %02d  %-49s %4s of %-2s %s\n", next == l ? "->" : "  ", lesson_number(l), l->title,
                points_text(p.tenths).text, points_text(p.of).text,
-               done ? "done" : !p.tried ? "not tried" : p.changed ? "changed" : "begun");
+               !p.tried ? "not tried" : p.changed ? "changed" : all ? "done" : "begun");
         tenths += p.tenths, of += p.of;
     }
+    if (changed) printf("\nchanged: the file is another one since it had these points; try it again\n");
     printf("\n%s of %s points", points_text(tenths).text, points_text(of).text);
     if (next == NULL) printf(".  All lessons are done.\n");
     else
@@ -191,7 +204,7 @@ enum error_code command_learn(int argc, char **argv, int *status, struct error *
         { "--all", NULL, OPTION_SWITCH, &a.all, .help = "do not stop at the first failure" },
         { "--watch", NULL, OPTION_SWITCH, &a.watch, .help = "try it again whenever the file is saved" },
         { "--sanitize", NULL, OPTION_SWITCH, &a.sanitize,
-          .help = "compile your file with sanitizers, which find wrong indices; slower" },
+          .help = "compile your file with sanitizers, which find wrong indices; takes several times as long" },
         { 0 }
     };
     enum error_code e = parse_command("learn", "[LESSON] [options]",

@@ -3,6 +3,7 @@
 #include "emulated_devices/course/annotated.h"
 #include "emulated_devices/course/build.h"
 #include "ref/io/output.h"
+#include <dirent.h>
 #include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -90,6 +91,64 @@ static enum error_code write_mark(const char *folder, uint64_t variant, struct e
     return write_file(folder, COURSE_FILE, text, err);
 }
 
+/* ---- pages for who is new to the words --------------------------------------------------------------------------- */
+
+/* Beside tutorials/, in the sources and where they are installed. */
+#define CONCEPTS "../docs/concepts"
+
+/* A page as students get it: [memory.md](../memory.md), which they do not have, becomes `docs/memory.md` of Orrery. */
+static void write_page(FILE *to, const char *text)
+{
+    for (const char *at = text; *at;) {
+        const char *link = strstr(at, "](../"), *end = link ? strchr(link, ')') : NULL, *from = link;
+        while (from && from > at && *from != '[') from--;
+        if (end == NULL || *from != '[') {
+            fputs(at, to);
+            return;
+        }
+        const char *name = link + 5;
+        fprintf(to, "%.*s`docs/%.*s` of Orrery", (int)(from - at), at, (int)(end - name), name);
+        at = end + 1;
+    }
+}
+
+static bool ends_with(const char *name, const char *end)
+{
+    const size_t n = strlen(name), m = strlen(end);
+    return n > m && strcmp(name + n - m, end) == 0;
+}
+
+static enum error_code copy_concept(const char *folder, const char *name, struct error *err)
+{
+    char from[PATH_MAX], to[PATH_MAX], *out = NULL;
+    size_t size;
+    path_of(from, sizeof from, CONCEPTS, name), path_of(to, sizeof to, "concepts", name);
+    if (ends_with(name, ".svg")) return copy_text(folder, from, to, err);
+    char *text = read_text(from, err);
+    FILE *f = text ? open_memstream(&out, &size) : NULL;
+    enum error_code e = text ? ERR_MEMORY : err->code;
+    if (f) write_page(f, text);
+    if (f && fclose(f) == 0) e = write_file(folder, to, out, err);
+    else if (text) fail(err, ERR_MEMORY, "no memory for %s", name);
+    free(out), free(text);
+    return e;
+}
+
+static enum error_code write_concepts(const char *folder, struct error *err)
+{
+    char tutorials[PATH_MAX / 2], path[PATH_MAX];
+    enum error_code e = course_folder(tutorials, sizeof tutorials, err);
+    if (e) return e;
+    path_of(path, sizeof path, tutorials, CONCEPTS);
+    DIR *d = opendir(path);
+    if (d == NULL) return OK;                   /* ORRERY_TUTORIALS may name a folder with nothing beside it */
+    e = make_folder(folder, "concepts", err);
+    for (const struct dirent *one; !e && (one = readdir(d)) != NULL;)
+        if (ends_with(one->d_name, ".md") || ends_with(one->d_name, ".svg")) e = copy_concept(folder, one->d_name, err);
+    closedir(d);
+    return e;
+}
+
 enum error_code write_student_tree(const char *folder, uint64_t variant, struct error *err)
 {
     if (variant > INT32_MAX) return fail(err, ERR_USAGE, "--variant: at most %d", INT32_MAX);
@@ -97,6 +156,7 @@ enum error_code write_student_tree(const char *folder, uint64_t variant, struct 
     if (!e) e = copy_text(folder, "student/README.md", "README.md", err);
     if (!e) e = copy_text(folder, "student/AGENTS.md", "AGENTS.md", err);
     if (!e) e = copy_text(folder, "course.h", "course.h", err);
+    if (!e) e = write_concepts(folder, err);
     for (int i = 0; lessons[i] && !e; i++) e = write_lesson(folder, lessons[i], false, variant, err);
     return e ? e : write_mark(folder, variant, err);
 }
