@@ -15,13 +15,14 @@ page_commands() {                               # page_commands PAGE
     done < <(commands_of "$1")
 }
 
-# After a line "$ COMMAND" in a block of code all lines are of its output, in this order; lines may be left out.
+# After a line "$ COMMAND" in a block of code all lines are of its output, in this order; lines may be left out, where ".." stands.
 page_quotes() {
     local line quoting=
     while IFS= read -r line; do
         case $line in
             '$ orrery '*) eval "${line#'$ '}"; sed 's/ *$//' "$place/out" >quoted; quoting=yes ;;
             '```'*) quoting= ;;
+            ..) ;;
             *) [ -n "$quoting" ] && [ -n "$line" ] || continue
                grep -nxF -- "$line" quoted >found || { complain "$1 quotes a line that is not there: $line"; continue; }
                sed -i "1,$(head -n 1 found | cut -d: -f1)d" quoted ;;

@@ -69,6 +69,17 @@ test_pages() {
     done
 }
 
+# What students read fits a terminal, in every variant; tables and what is quoted of commands are as wide as they are.
+test_pages_fit_a_terminal() {
+    local variant
+    for variant in 0 1; do
+        run learn --start "course.$variant" --variant "$variant"; expect_status 0
+        awk 'FNR == 1 {code = 0} /^```/ {code = !code} length > 80 && !code && !/^\|/ && !/^    orrery / {print FILENAME ":" FNR ": " length " columns"}' \
+            "course.$variant"/{*.md,course.h} "course.$variant"/[0-9]*/{README.md,*.h,*.txt} >wide
+        [ ! -s wide ] || complain "variant $variant: $(head -n 3 wide)"
+    done
+}
+
 # No line of a solution is in what students get.
 # Lines of a solution that its file does not have outside it: a skeleton may begin as the solution does.
 of_solution() {
@@ -92,4 +103,4 @@ test_no_solution_is_given_away() {
 
 every=(test_other_compilers test_reports_of_all_lessons_are_the_same_each_time)
 [ "$TIER" = verify ] || every=()
-run_tests test_wrong_solutions_lose_points test_skeletons_and_solutions test_pages test_no_solution_is_given_away "${every[@]}"
+run_tests test_wrong_solutions_lose_points test_skeletons_and_solutions test_pages test_pages_fit_a_terminal test_no_solution_is_given_away "${every[@]}"

@@ -1,4 +1,5 @@
-/* sums.c -- lesson 01: sums and rounding.  README.md says what to do, sums.h what each function must return. */
+/* sums.c -- lesson 01: sums and rounding.  README.md says what to do, sums.h
+ * what each function must return. */
 #include "sums.h"
 
 float sum_forward(const float *x, int n)

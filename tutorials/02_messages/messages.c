@@ -1,4 +1,5 @@
-/* messages.c -- lesson 02: messages and deadlocks.  README.md says what to do, messages.h what functions must do. */
+/* messages.c -- lesson 02: messages and deadlocks.  README.md says what to do,
+ * messages.h what functions must do. */
 #include "messages.h"
 
 void shift(const struct group *g, const float *in, float *out, int64_t n, int k)

@@ -1,11 +1,14 @@
-/* ring.c -- lesson 03: the ring.  README.md says what to do, ring.h what each function must do. */
+/* ring.c -- lesson 03: the ring.  README.md says what to do, ring.h what each
+ * function must do. */
 #include "ring.h"
 
 /*SOLUTION*/
 enum { DIR = /*RING*/1/*|-1*/, OWN = /*OWNER*/0/*|1*/ };
 
-/* One step of a ring: pass block `give` on, and receive block `take` into `place`. */
-static void pass_on(const struct group *g, float *x, int64_t n, int give, float *place, int take)
+/* One step of a ring: pass block `give` on, and receive block `take` into
+ * `place`. */
+static void pass_on(const struct group *g, float *x, int64_t n, int give,
+                    float *place, int take)
 {
     const struct block out = block_of(n, g->size, mod(give, g->size)), in = block_of(n, g->size, mod(take, g->size));
     exchange_both(g, mod(g->rank + DIR, g->size), x + out.start, sizeof *x * (size_t)out.count,

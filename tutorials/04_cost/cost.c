@@ -1,4 +1,5 @@
-/* cost.c -- lesson 04: reading a cost.  README.md says what to do, cost.h what each function must return. */
+/* cost.c -- lesson 04: reading a cost.  README.md says what to do, cost.h what
+ * each function must return. */
 #include "cost.h"
 
 double half_round_trip(const struct group *g, int64_t bytes)

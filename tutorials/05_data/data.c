@@ -1,7 +1,9 @@
-/* data.c -- lesson 05: data parallelism.  README.md says what to do, data.h what each function must do. */
+/* data.c -- lesson 05: data parallelism.  README.md says what to do, data.h
+ * what each function must do. */
 #include "data.h"
 
-int make_buckets(const int64_t *count, int parameters, int64_t most, int *bucket)
+int make_buckets(const int64_t *count, int parameters, int64_t most,
+                 int *bucket)
 {
 /*SOLUTION*/
     int number = 0;
@@ -20,8 +22,10 @@ int make_buckets(const int64_t *count, int parameters, int64_t most, int *bucket
 }
 
 /*SOLUTION*/
-/* The gradients of parameters first .. last are computed: sum them while the others are. */
-static void reduce_bucket(const struct group *g, struct model *m, int first, int last)
+/* The gradients of parameters first .. last are computed: sum them while the
+ * others are. */
+static void reduce_bucket(const struct group *g, struct model *m, int first,
+                          int last)
 {
     const int64_t from = place_of(m, first), count = place_of(m, last) + m->count[last] - from;
     stream_begin();
@@ -53,7 +57,8 @@ void data_gradients(const struct group *g, struct model *m, int64_t most)
 */
 }
 
-void data_train(const struct group *g, struct model *m, int64_t most, int steps, float rate)
+void data_train(const struct group *g, struct model *m, int64_t most, int steps,
+                float rate)
 {
 /*SOLUTION*/
     const int64_t n = place_of(m, m->parameters);

@@ -1,4 +1,5 @@
-/* accumulation.c -- lesson 06: microbatches with different numbers of labels.  README.md says what to do. */
+/* accumulation.c -- lesson 06: microbatches with different numbers of labels.
+ * README.md says what to do. */
 #include "accumulation.h"
 
 double mean_loss(const double *loss, const int64_t *labels, int micros)
@@ -17,7 +18,8 @@ double mean_loss(const double *loss, const int64_t *labels, int micros)
 */
 }
 
-float batch_gradient(const struct group *g, const struct batch *b, float *gradient)
+float batch_gradient(const struct group *g, const struct batch *b,
+                     float *gradient)
 {
 /*SOLUTION*/
     const int64_t n = b->n;

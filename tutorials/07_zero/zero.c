@@ -1,4 +1,5 @@
-/* zero.c -- lesson 07: ZeRO.  README.md says what to do, zero.h what each function must do. */
+/* zero.c -- lesson 07: ZeRO.  README.md says what to do, zero.h what each
+ * function must do. */
 #include "zero.h"
 
 double zero_memory(double parameters, int W, int stage)
@@ -13,7 +14,8 @@ double zero_memory(double parameters, int W, int stage)
 }
 
 /*SOLUTION*/
-static void step(const struct optimizer *o, float *weight, float *v, float gradient)
+static void step(const struct optimizer *o, float *weight, float *v,
+                 float gradient)
 {
     *v = o->beta * *v + /*MOMENTUM*/gradient/*|(1 - o->beta) * gradient*/;
     *weight = *weight - o->rate * *v;
@@ -22,8 +24,9 @@ static void step(const struct optimizer *o, float *weight, float *v, float gradi
 // a step of one number, for both functions below, is a good function of your own; it must be static
 */
 
-void zero1_step(const struct group *g, const struct optimizer *o, float *weights, const float *target, float *gradient,
-                float *v, int64_t n)
+void zero1_step(const struct group *g, const struct optimizer *o,
+                float *weights, const float *target, float *gradient, float *v,
+                int64_t n)
 {
 /*SOLUTION*/
     const struct block own = block_of(n, g->size, g->rank);
@@ -41,7 +44,8 @@ void zero1_step(const struct group *g, const struct optimizer *o, float *weights
 
 /*SOLUTION*/
 /* Where this device's block of layer l begins in weights and v. */
-static int64_t block_place(const struct group *g, const struct shared_model *m, int l)
+static int64_t block_place(const struct group *g, const struct shared_model *m,
+                           int l)
 {
     int64_t place = 0;
     for (int i = 0; i < l; i++) place += block_of(m->count[i], g->size, g->rank).count;
@@ -55,8 +59,8 @@ static float *gather(const struct group *g, const struct shared_model *m, int l)
     return weights;
 }
 
-static void update(const struct group *g, const struct optimizer *o, struct shared_model *m, int l,
-                   const float *gradient)
+static void update(const struct group *g, const struct optimizer *o,
+                   struct shared_model *m, int l, const float *gradient)
 {
     const int64_t count = block_of(m->count[l], g->size, g->rank).count, place = block_place(g, m, l);
     float *sum = allocate(sizeof *sum * (size_t)count);
@@ -68,7 +72,8 @@ static void update(const struct group *g, const struct optimizer *o, struct shar
 // functions of your own, to gather a layer and to update a block, must be static
 */
 
-void zero3_step(const struct group *g, const struct optimizer *o, struct shared_model *m)
+void zero3_step(const struct group *g, const struct optimizer *o,
+                struct shared_model *m)
 {
 /*SOLUTION*/
     float *kept = NULL;

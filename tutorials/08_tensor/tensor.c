@@ -1,4 +1,5 @@
-/* tensor.c -- lesson 08: tensor parallelism.  README.md says what to do, tensor.h what each function must do. */
+/* tensor.c -- lesson 08: tensor parallelism.  README.md says what to do,
+ * tensor.h what each function must do. */
 #include "tensor.h"
 
 /*SOLUTION*/
@@ -16,7 +17,8 @@ static int64_t number(const struct group *g, int64_t n, int64_t k)
 // how many of n columns has this device, and which one is its number k?  Functions of your own must be static.
 */
 
-void cut_columns(const struct group *g, const float *whole, int64_t rows, int64_t columns, float *part)
+void cut_columns(const struct group *g, const float *whole, int64_t rows,
+                 int64_t columns, float *part)
 {
 /*SOLUTION*/
     const int64_t own = own_of(g, columns);
@@ -27,7 +29,8 @@ void cut_columns(const struct group *g, const float *whole, int64_t rows, int64_
 */
 }
 
-void cut_rows(const struct group *g, const float *whole, int64_t rows, int64_t columns, float *part)
+void cut_rows(const struct group *g, const float *whole, int64_t rows,
+              int64_t columns, float *part)
 {
 /*SOLUTION*/
     const size_t bytes = sizeof *part * (size_t)columns;
@@ -38,7 +41,8 @@ void cut_rows(const struct group *g, const float *whole, int64_t rows, int64_t c
 */
 }
 
-void cut_heads(const struct group *g, const float *whole, int64_t rows, int64_t heads, int64_t width, float *part)
+void cut_heads(const struct group *g, const float *whole, int64_t rows,
+               int64_t heads, int64_t width, float *part)
 {
 /*SOLUTION*/
     const int64_t own = own_of(g, heads);
@@ -51,7 +55,8 @@ void cut_heads(const struct group *g, const float *whole, int64_t rows, int64_t 
 */
 }
 
-void mlp_forward(const struct group *g, const struct mlp *m, const float *X, float *hidden, float *Y)
+void mlp_forward(const struct group *g, const struct mlp *m, const float *X,
+                 float *hidden, float *Y)
 {
 /*SOLUTION*/
     matrix_product(hidden, X, m->A, m->T, m->D, m->own, 0);
@@ -79,8 +84,9 @@ static void sum_rows(const float *x, int64_t rows, int64_t columns, float *sum)
 // the sum of all rows of a matrix is needed twice
 */
 
-void mlp_backward(const struct group *g, const struct mlp *m, const float *X, const float *hidden, const float *dY,
-                  float *dX, const struct mlp_gradients *d)
+void mlp_backward(const struct group *g, const struct mlp *m, const float *X,
+                  const float *hidden, const float *dY, float *dX,
+                  const struct mlp_gradients *d)
 {
 /*SOLUTION*/
     float *dH = allocate(sizeof *dH * (size_t)(m->T * m->own));

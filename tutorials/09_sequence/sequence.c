@@ -1,4 +1,5 @@
-/* sequence.c -- lesson 09: sequence parallelism.  README.md says what to do, sequence.h what each function must do. */
+/* sequence.c -- lesson 09: sequence parallelism.  README.md says what to do,
+ * sequence.h what each function must do. */
 #include "sequence.h"
 
 /*SOLUTION*/
@@ -11,7 +12,8 @@ static struct block tokens(const struct group *g, int64_t T, int r)
 // which tokens has device r?  Functions of your own must be static.
 */
 
-void gather_tokens(const struct group *g, const float *own, int64_t T, int64_t D, float *all)
+void gather_tokens(const struct group *g, const float *own, int64_t T,
+                   int64_t D, float *all)
 {
 /*SOLUTION*/
     const struct block mine = tokens(g, T, g->rank);
@@ -27,7 +29,8 @@ void gather_tokens(const struct group *g, const float *own, int64_t T, int64_t D
 */
 }
 
-void reduce_tokens(const struct group *g, const float *all, int64_t T, int64_t D, float *own)
+void reduce_tokens(const struct group *g, const float *all, int64_t T,
+                   int64_t D, float *own)
 {
 /*SOLUTION*/
     const struct block mine = tokens(g, T, g->rank);
@@ -46,7 +49,8 @@ void reduce_tokens(const struct group *g, const float *all, int64_t T, int64_t D
 */
 }
 
-void layer_forward(const struct group *g, const struct layer *l, const float *x, struct kept *kept, float *y)
+void layer_forward(const struct group *g, const struct layer *l, const float *x,
+                   struct kept *kept, float *y)
 {
 /*SOLUTION*/
     const int64_t n = tokens(g, l->T, g->rank).count, TD = l->T * l->D;
@@ -69,7 +73,8 @@ void layer_forward(const struct group *g, const struct layer *l, const float *x,
 */
 }
 
-void layer_backward(const struct group *g, const struct layer *l, const float *x, struct kept *kept, const float *dy,
+void layer_backward(const struct group *g, const struct layer *l,
+                    const float *x, struct kept *kept, const float *dy,
                     float *dx, float *dw, float *dA, float *dB)
 {
 /*SOLUTION*/

@@ -1,7 +1,9 @@
-/* vocabulary.c -- lesson 10: the loss, with a vocabulary on several devices.  README.md says what to do. */
+/* vocabulary.c -- lesson 10: the loss, with a vocabulary on several devices.
+ * README.md says what to do. */
 #include "vocabulary.h"
 
-void vocabulary_max(const struct group *g, const float *logits, int T, int64_t own, float *max)
+void vocabulary_max(const struct group *g, const float *logits, int T,
+                    int64_t own, float *max)
 {
 /*SOLUTION*/
     float *all = allocate(sizeof *all * (size_t)(T * g->size));
@@ -28,7 +30,8 @@ static int64_t column(const struct group *g, int64_t V, int64_t k)
 // which column of the vocabulary is this device's column k?  A function of your own must be static.
 */
 
-double vocabulary_loss(const struct group *g, const float *logits, const int64_t *labels, int T, int64_t V, int64_t own,
+double vocabulary_loss(const struct group *g, const float *logits,
+                       const int64_t *labels, int T, int64_t V, int64_t own,
                        double smoothing, float *gradient)
 {
 /*SOLUTION*/

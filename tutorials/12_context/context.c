@@ -1,4 +1,5 @@
-/* context.c -- lesson 12: context parallelism.  README.md says what to do, context.h what each function must do. */
+/* context.c -- lesson 12: context parallelism.  README.md says what to do,
+ * context.h what each function must do. */
 #include "context.h"
 
 int64_t tokens_of(int64_t S, int W, int r)
@@ -22,8 +23,8 @@ int64_t token_of(int64_t S, int W, int r, int64_t i)
 */
 }
 
-void attend(int64_t S, int W, int r, int s, const float *q, const float *k, const float *v, int64_t A, int64_t stride,
-            struct sofar *so)
+void attend(int64_t S, int W, int r, int s, const float *q, const float *k,
+            const float *v, int64_t A, int64_t stride, struct sofar *so)
 {
 /*SOLUTION*/
     double pairs = 0;
@@ -66,8 +67,8 @@ static void finish(struct sofar *so, int64_t n, int64_t A, int64_t stride)
 // functions of your own must be static: what is to be done before the first key, and after the last?
 */
 
-void ring_attention(const struct group *g, const float *q, const float *k, const float *v, int64_t S, int64_t A,
-                    float *out)
+void ring_attention(const struct group *g, const float *q, const float *k,
+                    const float *v, int64_t S, int64_t A, float *out)
 {
 /*SOLUTION*/
     const int W = g->size, r = g->rank, to = mod(r /*RING*/+ 1/*|- 1*/, W), from = mod(r /*RING*/- 1/*|+ 1*/, W);
@@ -98,8 +99,10 @@ void ring_attention(const struct group *g, const float *q, const float *k, const
 }
 
 /*SOLUTION*/
-/* Rows of all heads, from or to blocks for each device: its heads of all these rows. */
-static void pack(int W, float *rows, float *blocks, int64_t n, int64_t heads, int64_t A, int back)
+/* Rows of all heads, from or to blocks for each device: its heads of all these
+ * rows. */
+static void pack(int W, float *rows, float *blocks, int64_t n, int64_t heads,
+                 int64_t A, int back)
 {
     for (int d = 0; d < W; d++) {
         const struct block own = block_of(heads, W, d);
@@ -111,7 +114,8 @@ static void pack(int W, float *rows, float *blocks, int64_t n, int64_t heads, in
     }
 }
 
-static void counts(const struct group *g, int64_t S, int64_t heads, int64_t A, int64_t *there, int64_t *here)
+static void counts(const struct group *g, int64_t S, int64_t heads, int64_t A,
+                   int64_t *there, int64_t *here)
 {
     for (int d = 0; d < g->size; d++) {
         there[d] = block_of(S, g->size, g->rank).count * block_of(heads, g->size, d).count * A;
@@ -122,8 +126,9 @@ static void counts(const struct group *g, int64_t S, int64_t heads, int64_t A, i
 // an all_to_all gives device d one run of memory: which numbers of a row belong in it?
 */
 
-void ulysses_attention(const struct group *g, const float *q, const float *k, const float *v, int64_t S, int64_t heads,
-                       int64_t A, float *out)
+void ulysses_attention(const struct group *g, const float *q, const float *k,
+                       const float *v, int64_t S, int64_t heads, int64_t A,
+                       float *out)
 {
 /*SOLUTION*/
     const int64_t n = block_of(S, g->size, g->rank).count, own = block_of(heads, g->size, g->rank).count;

@@ -1,7 +1,9 @@
-/* experts.c -- lesson 13: experts on several devices.  README.md says what to do, experts.h what functions must do. */
+/* experts.c -- lesson 13: experts on several devices.  README.md says what to
+ * do, experts.h what functions must do. */
 #include "experts.h"
 
-void route(const float *logits, int64_t T, int E, int k, int64_t *choice, float *weight)
+void route(const float *logits, int64_t T, int E, int k, int64_t *choice,
+           float *weight)
 {
 /*SOLUTION*/
     for (int64_t t = 0; t < T; t++, logits += E, choice += k, weight += k) {
@@ -25,7 +27,8 @@ void route(const float *logits, int64_t T, int E, int k, int64_t *choice, float 
 */
 }
 
-void plan_trip(const struct group *g, int E, const int64_t *choice, int64_t n, int64_t capacity, struct trip *t)
+void plan_trip(const struct group *g, int E, const int64_t *choice, int64_t n,
+               int64_t capacity, struct trip *t)
 {
 /*SOLUTION*/
     const int64_t own = block_of(E, g->size, g->rank).count;
@@ -54,7 +57,8 @@ void plan_trip(const struct group *g, int E, const int64_t *choice, int64_t n, i
 struct numbers { int64_t give[8], take[8], leave, come; };
 
 /* How many numbers go to each device, and come from it. */
-static struct numbers numbers_of(const struct group *g, const struct experts *m, const struct trip *t)
+static struct numbers numbers_of(const struct group *g, const struct experts *m,
+                                 const struct trip *t)
 {
     struct numbers n = { .leave = 0 };
     const int64_t own = block_of(m->E, g->size, g->rank).count;
@@ -70,8 +74,9 @@ static struct numbers numbers_of(const struct group *g, const struct experts *m,
 // functions of your own must be static: how many numbers go to device d, and come from it, is needed four times
 */
 
-void experts_forward(const struct group *g, const struct experts *m, const struct trip *t, const float *x,
-                     const float *weight, struct kept *kept, float *y)
+void experts_forward(const struct group *g, const struct experts *m,
+                     const struct trip *t, const float *x, const float *weight,
+                     struct kept *kept, float *y)
 {
 /*SOLUTION*/
     const struct numbers n = numbers_of(g, m, t);
@@ -94,8 +99,10 @@ void experts_forward(const struct group *g, const struct experts *m, const struc
 */
 }
 
-void experts_backward(const struct group *g, const struct experts *m, const struct trip *t, const float *weight,
-                      struct kept *kept, const float *dy, float *dx, float *dweight, float *dM)
+void experts_backward(const struct group *g, const struct experts *m,
+                      const struct trip *t, const float *weight,
+                      struct kept *kept, const float *dy, float *dx,
+                      float *dweight, float *dM)
 {
 /*SOLUTION*/
     const struct numbers n = numbers_of(g, m, t);

@@ -1,9 +1,10 @@
-/* precision.c -- lesson 14: numbers of 16 bits.  README.md says what to do, precision.h what each function must do. */
+/* precision.c -- lesson 14: numbers of 16 bits.  README.md says what to do,
+ * precision.h what each function must do. */
 #include "precision.h"
 
 /*SOLUTION*/
-/* b without its last bits: to nearest, ties to even.  A carry into the exponent is right: the next number begins
- * there. */
+/* b without its last bits: to nearest, ties to even.  A carry into the
+ * exponent is right: the next number begins there. */
 static uint32_t drop(uint32_t b, int bits)
 {
     const uint32_t kept = b >> bits, rest = b & ((1u << bits) - 1), half = 1u << (bits - 1);
@@ -85,8 +86,8 @@ void half_all_reduce(const struct group *g, uint16_t *x, int64_t n)
 */
 }
 
-int mixed_step(const struct group *g, const struct optimizer *o, struct scaler *s, struct half_model *m,
-               const uint16_t *gradient)
+int mixed_step(const struct group *g, const struct optimizer *o,
+               struct scaler *s, struct half_model *m, const uint16_t *gradient)
 {
 /*SOLUTION*/
     float *sum = allocate(sizeof *sum * (size_t)m->n);

@@ -1,4 +1,5 @@
-/* checkpoints.c -- lesson 15: checkpoints.  README.md says what to do, checkpoints.h what each function must do. */
+/* checkpoints.c -- lesson 15: checkpoints.  README.md says what to do,
+ * checkpoints.h what each function must do. */
 #include "checkpoints.h"
 
 /*SOLUTION*/
@@ -8,7 +9,8 @@ static int device_at(const struct mesh *m, int d, int t) { return /*ORDER*/d * m
 
 struct piece { struct block rows, columns; };
 
-static struct piece piece_of(const struct tensor *x, const struct mesh *m, int t)
+static struct piece piece_of(const struct tensor *x, const struct mesh *m,
+                             int t)
 {
     const struct piece whole = { { 0, x->rows }, { 0, x->columns } };
     if (x->cut == CUT_ROWS) return (struct piece){ block_of(x->rows, m->tp, t), whole.columns };
@@ -16,7 +18,8 @@ static struct piece piece_of(const struct tensor *x, const struct mesh *m, int t
     return whole;
 }
 
-static struct block shard_of(const struct tensor *x, const struct mesh *m, int device)
+static struct block shard_of(const struct tensor *x, const struct mesh *m,
+                             int device)
 {
     const struct piece p = piece_of(x, m, tp_of(m, device));
     return block_of(p.rows.count * p.columns.count, m->dp, dp_of(m, device));
@@ -37,7 +40,8 @@ int64_t shard_count(const struct tensor *x, const struct mesh *m, int device)
 */
 }
 
-int64_t shard_number(const struct tensor *x, const struct mesh *m, int device, int64_t k)
+int64_t shard_number(const struct tensor *x, const struct mesh *m, int device,
+                     int64_t k)
 {
 /*SOLUTION*/
     const struct piece p = piece_of(x, m, tp_of(m, device));
@@ -62,7 +66,8 @@ int64_t file_count(const struct tensor *x, const struct mesh *m, int device)
 
 /*SOLUTION*/
 /* Where number e of tensor i is in the files. */
-static struct read find(const struct tensor *x, int count, int i, const struct mesh *m, int64_t e)
+static struct read find(const struct tensor *x, int count, int i,
+                        const struct mesh *m, int64_t e)
 {
     const int64_t row = e / x[i].columns, column = e % x[i].columns;
     int t = /*WRITER*/0/*|m->tp - 1*/, d = 0;
@@ -82,8 +87,8 @@ static struct read find(const struct tensor *x, int count, int i, const struct m
 // where is a number of a tensor in the files?
 */
 
-int64_t plan_reads(const struct tensor *x, int count, const struct mesh *then, const struct mesh *now, int device,
-                   struct read *reads)
+int64_t plan_reads(const struct tensor *x, int count, const struct mesh *then,
+                   const struct mesh *now, int device, struct read *reads)
 {
 /*SOLUTION*/
     int64_t used = 0, to = 0;
@@ -105,7 +110,8 @@ int64_t plan_reads(const struct tensor *x, int count, const struct mesh *then, c
 */
 }
 
-void save_checkpoint(const struct group *g, struct disk *disk, int64_t before, int64_t step)
+void save_checkpoint(const struct group *g, struct disk *disk, int64_t before,
+                     int64_t step)
 {
 /*SOLUTION*/
     float all = 0;
