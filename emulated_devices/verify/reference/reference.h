@@ -217,7 +217,12 @@ double tensor_distance(struct tensor a, struct tensor b);
 double tensor_farthest(struct tensor a, struct tensor b);
 double norm_of(const struct reference *, struct tensor);
 
-/** However close two numbers are, a rounding boundary can lie between them, and then they are stored 2u apart. */
-double tensor_relative(double far, double size, enum dtype);
+/** However close two numbers are, a rounding boundary can lie between them, and then they are stored 2u apart; or, in
+ *  fp16 below 2^-14, the smallest step of the format, 2^-24.
+ *  @param far    the distance before that.
+ *  @param of     the tensor that both stand for; size: its norm.
+ *  @param dtype  the format in which both are stored.
+ *  @return the distance over the norm. */
+double tensor_relative(double far, struct tensor of, double size, enum dtype);
 
 #endif

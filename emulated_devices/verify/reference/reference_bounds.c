@@ -2,6 +2,7 @@
 #include "emulated_devices/verify/reference/quantised.h"
 #include "emulated_devices/verify/reference/reference_low_rank.h"
 #include "ref/numeric/distance.h"
+#include "ref/numeric/rounding.h"
 #include <math.h>
 #include <string.h>
 
@@ -66,16 +67,18 @@ void twins_keep(struct reference *r)
 
 double norm_of(const struct reference *r, struct tensor t) { return sqrt(r->truth.model.ops->sum_of_squares(t)); }
 
-double tensor_relative(double far, double size, enum dtype t)
+double tensor_relative(double far, struct tensor of, double size, enum dtype t)
 {
-    return (far == 0 ? 0 : far / size) + 2 * dtype_unit(t);
+    const double step = 2 * rounding_of(t, DTYPE_COUNT, 1).tiny;
+    const double steps = size > 0 ? step * sqrt((double)tensor_count(of)) / size : 0;
+    return (far == 0 ? 0 : far / size) + 2 * dtype_unit(t) + steps;
 }
 
 /* The bound of the masters or, with their rounding, of the weights. */
 static double bound_in(const struct reference *r, int i, enum dtype t)
 {
     const struct tensor m = r->truth.master[i];
-    return tensor_relative(tensor_distance(r->twin.master[i], m) + r->response[i], norm_of(r, m), t);
+    return tensor_relative(tensor_distance(r->twin.master[i], m) + r->response[i], m, norm_of(r, m), t);
 }
 
 double reference_weight_bound(const struct reference *r, int i)
@@ -93,7 +96,7 @@ double reference_gradient_bound(const struct reference *r, int i)
 {
     if (r->known) return r->known->gradient[i];
     const struct tensor g = r->truth.model.g[i];
-    return tensor_relative(gradient_distance(r, i).norm + r->turn[i].R, norm_of(r, g), g.dtype) + r->stored;
+    return tensor_relative(gradient_distance(r, i).norm + r->turn[i].R, g, norm_of(r, g), g.dtype) + r->stored;
 }
 
 double reference_state_bound(const struct reference *r, int i, int state)
@@ -104,7 +107,7 @@ double reference_state_bound(const struct reference *r, int i, int state)
                         twin = reference_numbers(r, i, state, r->twin.state[at], 1);
     double far = tensor_distance(twin, s) + r->state_response[at];
     if (state == LOW_RANK_PROJECTION) far += r->turn[i].P;
-    return tensor_relative(far, norm_of(r, s), s.dtype);
+    return tensor_relative(far, s, norm_of(r, s), s.dtype);
 }
 
 static double squared_norm_bound(const struct reference *r)

@@ -148,11 +148,12 @@ void outer_update(struct reference *r)
 double reference_anchor_bound(const struct reference *r, int i)
 {
     const struct tensor a = r->truth.anchor[i];
-    return tensor_relative(tensor_distance(r->twin.anchor[i], a) + r->anchor_response[i], norm_of(r, a), a.dtype);
+    return tensor_relative(tensor_distance(r->twin.anchor[i], a) + r->anchor_response[i], a, norm_of(r, a), a.dtype);
 }
 
 double reference_momentum_bound(const struct reference *r, int i)
 {
     const struct tensor m = r->truth.momentum[i];
-    return tensor_relative(tensor_distance(r->twin.momentum[i], m) + r->momentum_response[i], norm_of(r, m), m.dtype);
+    const double far = tensor_distance(r->twin.momentum[i], m) + r->momentum_response[i];
+    return tensor_relative(far, m, norm_of(r, m), m.dtype);
 }
