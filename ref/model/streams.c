@@ -8,6 +8,7 @@
  * The prefix is a part of the keys like any other: attention to it alone is merged with that to the tokens.
  */
 #include "ref/model/transformer_parts.h"
+#include <math.h>
 
 /* ---- prefixes ---------------------------------------------------------------------------------------------------- */
 
@@ -89,6 +90,43 @@ void streams_mean_forward(struct transformer *m)
     computed(m, "streams.mean", L, m->mean, c->streams.P);
 }
 
+/* The magnitude of what a stream's product with dY adds up, of token n. */
+static double magnitude_of(const struct transformer *m, struct tensor dY, int64_t n, int64_t stream)
+{
+    const int64_t D = tensor_cols(dY), P = m->config.streams.P;
+    double sum = 0;
+    for (int64_t d = 0; d < D; d++)
+        sum += fabs(tensor_get(dY, n * D + d) * tensor_get(m->beside, (n * D + d) * P + stream));
+    return sum;
+}
+
+/* Of all gradients of logits: their squares, and those of what they would be if nothing cancelled. */
+struct squares { double gradients, magnitudes; };
+
+static void add_token(const struct transformer *m, struct tensor dY, int64_t n, struct squares *sum)
+{
+    const int64_t P = m->config.streams.P;
+    double mean = 0;
+    for (int64_t i = 0; i < P; i++) mean += tensor_get(m->stream_weights, n * P + i) * magnitude_of(m, dY, n, i);
+    for (int64_t i = 0; i < P; i++) {
+        const double g = tensor_get(m->stream_logits, n * P + i), p = tensor_get(m->stream_weights, n * P + i);
+        const double magnitude = (1 - m->config.streams.smoothing) * p * (magnitude_of(m, dY, n, i) + mean);
+        sum->gradients += g * g, sum->magnitudes += magnitude * magnitude;
+    }
+}
+
+/* An observer takes the rounding error of an element for that of `terms` products of the element's size.  A logit's
+ * gradient is a stream's product with dY less the mean of all, which is nearly the same where streams are nearly equal.
+ * So products count as often as their magnitudes exceed what is left of them, squared. */
+static int64_t terms_of_logits(const struct transformer *m, struct tensor dY)
+{
+    const int64_t D = tensor_cols(dY);
+    struct squares sum = { 0, 0 };
+    for (int64_t n = 0; m->observer.see != NULL && n < tensor_rows(dY); n++) add_token(m, dY, n, &sum);
+    const double times = sum.magnitudes / sum.gradients;
+    return isfinite(times) && times > 1 && times < 1e12 ? (int64_t)(times * (double)D) : D;
+}
+
 /* Forward's tensors make room for their gradients once they have been read. */
 void streams_mean_backward(struct transformer *m)
 {
@@ -100,7 +138,7 @@ void streams_mean_backward(struct transformer *m)
                                           tensor_cols(m->beside));
     computed_gradient(m, "streams.mean", L, dY, c->V);
     op->streams_mix_backward_input(mixed, d_logits, dY, m->stream_weights, m->beside, c->streams.smoothing);
-    computed_gradient(m, "streams.logits", L, d_logits, c->D);
+    computed_gradient(m, "streams.logits", L, d_logits, terms_of_logits(m, dY));
     op->linear_backward_weight(of_mean(m, m->g, W2), of_mean(m, m->g, B2), d_logits, m->mean_act);
     op->linear_backward_input(d_act, d_logits, of_mean(m, m->w, W2));
     computed_gradient(m, "streams.act", L, d_act, c->streams.P);
