@@ -25,9 +25,14 @@ end
 begin an_installed_program_finds_what_it_needs
 mkdir -p "$place/tree"
 cp --parents $(find ref emulated_devices -name '*.h') $(find emulated_devices/device/cuda -type f ! -name '*.h') "$place/tree"
-ORRERY_INCLUDE="$place/tree" run 0 $kernels/gate.cu --check --only gate_forward
+ORRERY_INCLUDE="$place/tree" run 0 $kernels/gate.cu --check --only gate_forward --count
 says '^  gate_forward +32 cases'
 silent 'gate_backward'
+end
+
+begin sectors_are_counted_line_by_line
+says ' gate\.cu:[0-9]+ +global +[1-9][0-9]* +[1-9][0-9]* +[1-9]'
+[ "$(grep -c '^kernel  *line ' "$place/said")" -eq 1 ] || { broken=yes; echo 'not one table'; cat "$place/said"; }
 end
 
 begin a_missing_barrier_is_a_race

@@ -58,6 +58,7 @@ using namespace emulated;
 
 void judge_counts(void)
 {
+    if (total.empty()) return;                  /* a process that has run no kernel */
     fprintf(stderr, "%-28s %-26s %-7s %10s %14s %10s\n", "kernel", "line", "memory", "requests", "transactions", "at least");
     for (const auto &t : total)
         fprintf(stderr, "%-28s %-26s %-7s %10llu %14llu %10llu\n", t.first.first.c_str(), line_of(t.first.second).c_str(),
