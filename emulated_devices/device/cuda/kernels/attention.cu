@@ -13,9 +13,22 @@
  * of x.
  */
 #include "emulated_devices/device/cuda/kernels/attention.cuh"
+#include "emulated_devices/device/cuda/kernels/rows.cuh"
 
-/* The largest of a and b; a NaN is kept. */
-template <typename W> __device__ __forceinline__ W larger(W a, W b) { return b > a || b != b ? b : a; }
+/* own[i] becomes what the threads of its row have, joined after `start` in order of x.  The whole block calls it. */
+template <typename B, int SIDE, typename W, typename J>
+__device__ __forceinline__ void join_rows(W (&own)[B::EACH], const W (&start)[B::EACH], W (&part)[SIDE][B::LD], J join)
+{
+    const int first = threadIdx.y * B::EACH;
+    put(&part[threadIdx.x][first], own);
+    __syncthreads();
+    UNROLL for (int i = 0; i < B::EACH; i++) own[i] = start[i];
+    UNROLL for (int other = 0; other < SIDE; other++) {
+        W theirs[B::EACH];
+        take(theirs, &part[other][first]);
+        UNROLL for (int i = 0; i < B::EACH; i++) own[i] = join(own[i], theirs[i]);
+    }
+}
 
 template <typename T, int SIDE, int SPANS>
 __global__ void __launch_bounds__(SIDE * SIDE) attention_forward(T *O, wide<T> *lse, const T *QKV,
@@ -45,17 +58,10 @@ __global__ void __launch_bounds__(SIDE * SIDE) attention_forward(T *O, wide<T> *
             UNROLL for (int j = 0; j < B::EACH; j++) {
                 const int64_t q = at.row + first + i, k = k0 + x * B::EACH + j;
                 s[i][j] = q < S && k < S && sees(a, b, q, k) ? score_of(a, s[i][j]) : (W)-INFINITY;
-                high[i] = larger(high[i], s[i][j]);
+                high[i] = largest()(high[i], s[i][j]);
             }
         }
-        put(&part[x][first], high);
-        __syncthreads();
-        UNROLL for (int i = 0; i < B::EACH; i++) high[i] = top[i];
-        UNROLL for (int other = 0; other < SIDE; other++) {
-            W theirs[B::EACH];
-            take(theirs, &part[other][first]);
-            UNROLL for (int i = 0; i < B::EACH; i++) high[i] = larger(high[i], theirs[i]);
-        }
+        join_rows<B>(high, top, part, largest());
         UNROLL for (int i = 0; i < B::EACH; i++) {
             const bool none = high[i] == (W)-INFINITY;          /* no key has been seen yet */
             const W keep = none ? (W)1 : exp_of(top[i] - high[i]);
@@ -70,14 +76,8 @@ __global__ void __launch_bounds__(SIDE * SIDE) attention_forward(T *O, wide<T> *
         accumulate<B, SIDE, SPANS>(o, p, room, rows_of(rows + (a.H + a.K + kv) * A, ld, k0, S, A), at.column);
     }
 
-    put(&part[x][first], total);
-    __syncthreads();
-    UNROLL for (int i = 0; i < B::EACH; i++) total[i] = 0;
-    UNROLL for (int other = 0; other < SIDE; other++) {
-        W theirs[B::EACH];
-        take(theirs, &part[other][first]);
-        UNROLL for (int i = 0; i < B::EACH; i++) total[i] += theirs[i];
-    }
+    const W nothing[B::EACH] = { };
+    join_rows<B>(total, nothing, part, added());
     O += (b * S + at.row) * a.H * A + h * A;
     for_sums<B, SIDE, SPANS>(o, S - at.row, at.column, A, [&](int row, int64_t column, W sum) {
         const W all = total[row - first];

@@ -19,7 +19,7 @@ template <typename T> __global__ void attention_deltas(wide<T> *delta, const T *
     typedef wide<T> W;
     __shared__ row_room<W> room;
     const row_range at = rows_here(N);
-    const int64_t me = threadIdx.y * LANES + threadIdx.x;
+    const int64_t me = thread_of_block();
     dO += at.first * A, O += at.first * A;
     over_rows(room, at.count, A, (W)0, added(), [=](int64_t r, int64_t c) {
         return widen(dO[r * A + c]) * widen(O[r * A + c]);

@@ -15,7 +15,7 @@ template <typename T> __global__ void row_maximum(wide<T> *top, const T *logits,
     typedef wide<T> W;
     __shared__ row_room<W> room;
     const row_range at = rows_here(N);
-    const int64_t me = threadIdx.y * LANES + threadIdx.x;
+    const int64_t me = thread_of_block();
     logits += at.first * V;
     over_rows(room, at.count, V, (W)-INFINITY, largest(), [=](int64_t r, int64_t v) { return widen(logits[r * V + v]); });
     if (me < at.count) top[at.first + me] = room.total[me];
@@ -28,7 +28,7 @@ __global__ void softmax_sums(wide<T> *total, wide<T> *hit, const T *logits, cons
     typedef wide<T> W;
     __shared__ row_room<W> room;
     const row_range at = rows_here(N);
-    const int64_t me = threadIdx.y * LANES + threadIdx.x, n = at.first + me;
+    const int64_t me = thread_of_block(), n = at.first + me;
     logits += at.first * V, top += at.first;
     over_rows(room, at.count, V, (W)0, added(), [=](int64_t r, int64_t v) {
         return exp_of(widen(logits[r * V + v]) - top[r]);
@@ -49,12 +49,8 @@ __global__ void loss_of(double *loss, const W *total, const W *top, const W *hit
     double sum = 0;
     for (int64_t n = threadIdx.x; n < N; n += LOSS_THREADS)
         if (labels[n] != ignore) sum += log((double)total[n]) + (double)top[n] - (double)hit[n];
-    part[threadIdx.x] = sum;
-    for (unsigned half = LOSS_THREADS / 2; half > 0; half /= 2) {
-        __syncthreads();
-        if (threadIdx.x < half) part[threadIdx.x] += part[threadIdx.x + half];
-    }
-    if (threadIdx.x == 0) *loss = part[0];
+    sum = tree_sum(part, sum);
+    if (threadIdx.x == 0) *loss = sum;
 }
 
 template <typename T> struct logit_slope {

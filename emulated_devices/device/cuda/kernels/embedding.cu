@@ -27,7 +27,7 @@ template <typename T> struct look_up {
 /* next[n]: the next token with its id, or -1; is_first[n]: whether none before it has. */
 __global__ void link_tokens(int32_t *next, int32_t *is_first, const int32_t *ids, int64_t N)
 {
-    const int64_t n = (int64_t)blockIdx.x * blockDim.x + threadIdx.x;
+    const int64_t n = thread_number();
     if (n >= N) return;
     const int32_t id = ids[n];
     int64_t m = n + 1, before = n - 1;
@@ -62,6 +62,6 @@ void cuda_embedding_backward_weight(enum dtype t, enum dtype g, void *dW, const 
                                     int32_t *links, int64_t N, int64_t D, int64_t rows, int64_t first)
 {
     if (N == 0) return;
-    LAUNCH(link_tokens, dim3((unsigned)blocks_of(N, 128)), dim3(128), 0, links, links + N, ids, N);
+    LAUNCH(link_tokens, A_THREAD_EACH(N), 0, links, links + N, ids, N);
     BY_FORMATS(t, g, for_each(N * D, add_rows<T, G>{ (G *)dW, (const T *)dY, ids, links, links + N, D, rows, first }));
 }

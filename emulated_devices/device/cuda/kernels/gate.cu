@@ -18,7 +18,7 @@ __global__ void gate_slopes(wide<T> *dlogits, const T *dY, const T *X, const wid
     typedef wide<T> W;
     __shared__ row_room<W> room;
     const row_range at = rows_here(N);
-    const int64_t me = threadIdx.y * LANES + threadIdx.x, n = at.first + me;
+    const int64_t me = thread_of_block(), n = at.first + me;
     dY += at.first * D, X += at.first * D;
     over_rows(room, at.count, D, (W)0, added(), [=](int64_t r, int64_t d) {
         return widen(dY[r * D + d]) * widen(X[r * D + d]);

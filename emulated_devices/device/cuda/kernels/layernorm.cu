@@ -10,7 +10,7 @@ __global__ void layernorm_forward(T *Y, wide<T> *mean, wide<T> *rstd, const T *X
     __shared__ row_room<W> room;
     __shared__ W mu[ROWS];
     const row_range at = rows_here(N);
-    const int64_t me = threadIdx.y * LANES + threadIdx.x;
+    const int64_t me = thread_of_block();
     X += at.first * D, Y += at.first * D, mean += at.first, rstd += at.first;
     over_rows(room, at.count, D, (W)0, added(), [=](int64_t r, int64_t d) { return widen(X[r * D + d]); });
     if (me < at.count) mu[me] = mean[me] = room.total[me] / (W)D;
@@ -34,7 +34,7 @@ __global__ void layernorm_backward_input(T *dX, const T *dY, const T *X, const T
     __shared__ row_room<W> room;
     __shared__ W mean_g[ROWS];
     const row_range at = rows_here(N);
-    const int64_t me = threadIdx.y * LANES + threadIdx.x;
+    const int64_t me = thread_of_block();
     X += at.first * D, dY += at.first * D, dX += at.first * D, mean += at.first, rstd += at.first;
     over_rows(room, at.count, D, (W)0, added(), [=](int64_t r, int64_t d) {
         return widen(dY[r * D + d]) * widen(w[d]);

@@ -56,6 +56,11 @@ __device__ __forceinline__ double tanh_of(double x) { return tanh(x); }
 
 static inline int64_t blocks_of(int64_t n, int64_t each) { return (n + each - 1) / each; }
 
+/* A thread for each of n rows or tokens, where each has little to do. */
+enum { SINGLE_THREADS = 128 };
+#define A_THREAD_EACH(n) dim3((unsigned)blocks_of(n, SINGLE_THREADS)), dim3(SINGLE_THREADS)
+__device__ __forceinline__ int64_t thread_number() { return (int64_t)blockIdx.x * blockDim.x + threadIdx.x; }
+
 /* Four elements a thread: f(i) for each i below n.  For what computes each element by itself.  Threads side by side
  * have elements side by side: a thread's own four are a block apart. */
 enum { EACH = 4, EACH_THREADS = 256 };

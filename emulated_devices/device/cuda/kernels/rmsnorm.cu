@@ -18,7 +18,7 @@ __global__ void rmsnorm_forward(T *Y, wide<T> *rstd, const T *X, const T *w, int
         const W scale = 1 / root_of(room.total[r] / (W)D + eps);
         store(&Y[r * D + d], widen(X[r * D + d]) * scale * (base + widen(w[d])));
     });
-    const int64_t me = threadIdx.y * LANES + threadIdx.x;
+    const int64_t me = thread_of_block();
     if (me < at.count) rstd[me] = 1 / root_of(room.total[me] / (W)D + eps);
 }
 

@@ -67,7 +67,7 @@ __global__ void route_weights(T *weights, const int32_t *experts, const G *logit
                               struct cuda_router rule)
 {
     typedef wide<T> W;
-    const int64_t row = (int64_t)blockIdx.x * blockDim.x + threadIdx.x;
+    const int64_t row = thread_number();
     if (row >= N) return;
     routed<W, G> r = { rule, logits + row * E, experts + row * k, E, 0, 0, 0 };
     while (r.n < k && r.chosen[r.n] != INT_MIN) r.n++;
@@ -81,6 +81,6 @@ void cuda_route_weights(enum dtype t, enum dtype g, void *weights, const int32_t
                         int64_t N, int64_t E, int64_t k, struct cuda_router rule)
 {
     if (N == 0) return;
-    BY_FORMATS(t, g, LAUNCH((route_weights<T, G>), dim3((unsigned)blocks_of(N, 128)), dim3(128), 0, (T *)weights,
-                            experts, (const G *)logits, N, E, k, rule));
+    BY_FORMATS(t, g, LAUNCH((route_weights<T, G>), A_THREAD_EACH(N), 0, (T *)weights, experts, (const G *)logits, N, E,
+                            k, rule));
 }

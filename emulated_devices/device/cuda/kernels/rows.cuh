@@ -19,6 +19,8 @@ enum { ROWS = 32, LANES = 32, WARPS = 8 };
 
 template <typename W> struct row_room { W part[ROWS][LANES + 1], total[ROWS]; };
 
+__device__ __forceinline__ int64_t thread_of_block() { return (int64_t)threadIdx.y * LANES + threadIdx.x; }
+
 struct added { template <typename W> __device__ W operator()(W a, W b) const { return a + b; } };
 /* A NaN is kept. */
 struct largest { template <typename W> __device__ W operator()(W a, W b) const { return b > a || b != b ? b : a; } };
@@ -28,7 +30,7 @@ struct largest { template <typename W> __device__ W operator()(W a, W b) const {
 template <typename W, typename J, typename F>
 __device__ void over_rows(row_room<W> &room, int64_t rows, int64_t D, W start, J join, F f)
 {
-    const int me = (int)(threadIdx.y * LANES + threadIdx.x);
+    const int64_t me = thread_of_block();
     __syncthreads();                            /* what the last call left has been read */
     for (int64_t r = threadIdx.y; r < rows; r += WARPS) {
         W sum = start;
@@ -91,5 +93,16 @@ template <typename W, typename F> __device__ W over_column(W (&part)[GROUPS][COL
     return sum;
 }
 #define COLUMN_GRID(D) dim3((unsigned)blocks_of(D, COLUMNS)), dim3(COLUMNS, GROUPS)
+
+/* The sum of what each thread of a block (THREADS) has, in a tree of halves; valid in thread 0. */
+template <int THREADS> __device__ __forceinline__ double tree_sum(double (&part)[THREADS], double own)
+{
+    part[threadIdx.x] = own;
+    for (unsigned half = THREADS / 2; half > 0; half /= 2) {
+        __syncthreads();
+        if (threadIdx.x < half) part[threadIdx.x] += part[threadIdx.x + half];
+    }
+    return threadIdx.x == 0 ? part[0] : 0;
+}
 
 #endif

@@ -21,7 +21,7 @@ template <typename T, typename G>
 __global__ void softmax_of_streams(wide<T> *p, const G *logits, int64_t N, int64_t P)
 {
     typedef wide<T> W;
-    const int64_t n = (int64_t)blockIdx.x * blockDim.x + threadIdx.x;
+    const int64_t n = thread_number();
     if (n >= N) return;
     W top = widen(logits[n * P]), total = 0;
     for (int64_t i = 1; i < P; i++) top = widen(logits[n * P + i]) > top ? widen(logits[n * P + i]) : top;
@@ -64,7 +64,7 @@ __global__ void stream_products(wide<T> *g, const T *dY, const T *X, int64_t N, 
     typedef wide<T> W;
     __shared__ row_room<W> room;
     const row_range at = rows_here(N);
-    const int64_t me = threadIdx.y * LANES + threadIdx.x;
+    const int64_t me = thread_of_block();
     dY += at.first * D, X += at.first * D * P;
     for (int64_t i = 0; i < P; i++) {
         over_rows(room, at.count, D, (W)0, added(), [=](int64_t r, int64_t d) {
@@ -77,14 +77,12 @@ __global__ void stream_products(wide<T> *g, const T *dY, const T *X, int64_t N, 
 template <typename T, typename G>
 __global__ void stream_slopes(G *dlogits, const wide<T> *g, const wide<T> *p, int64_t N, int64_t P, wide<T> eps)
 {
-    const int64_t n = (int64_t)blockIdx.x * blockDim.x + threadIdx.x;
+    const int64_t n = thread_number();
     if (n >= N) return;
     wide<T> mean = 0;
     for (int64_t i = 0; i < P; i++) mean += p[n * P + i] * g[n * P + i];
     for (int64_t i = 0; i < P; i++) store(&dlogits[n * P + i], (1 - eps) * p[n * P + i] * (g[n * P + i] - mean));
 }
-
-#define A_THREAD_A_ROW(N) dim3((unsigned)blocks_of(N, 128)), dim3(128)
 
 void cuda_streams_beside(enum dtype t, void *X, const void *H, int64_t N, int64_t D, int64_t P, bool back)
 {
@@ -95,7 +93,7 @@ void cuda_streams_mix_forward(enum dtype t, enum dtype g, void *Y, void *p, cons
                               int64_t D, int64_t P, double smoothing)
 {
     if (N == 0) return;
-    BY_FORMATS(t, g, LAUNCH((softmax_of_streams<T, G>), A_THREAD_A_ROW(N), 0, (wide<T> *)p, (const G *)logits, N, P));
+    BY_FORMATS(t, g, LAUNCH((softmax_of_streams<T, G>), A_THREAD_EACH(N), 0, (wide<T> *)p, (const G *)logits, N, P));
     BY_FORMAT(t, for_each(N * D, mix_streams<T>{ (T *)Y, (const wide<T> *)p, (const T *)X, D, P, (wide<T>)smoothing }));
 }
 
@@ -107,6 +105,6 @@ void cuda_streams_mix_backward_input(enum dtype t, enum dtype g, void *dX, void 
     BY_FORMAT(t, for_each(N * D * P, unmix_streams<T>{ (T *)dX, (const T *)dY, (const wide<T> *)p, D, P,
                                                        (wide<T>)smoothing }));
     BY_FORMAT(t, LAUNCH(stream_products<T>, ROW_GRID(N), 0, (wide<T> *)products, (const T *)dY, (const T *)X, N, D, P));
-    BY_FORMATS(t, g, LAUNCH((stream_slopes<T, G>), A_THREAD_A_ROW(N), 0, (G *)dlogits, (const wide<T> *)products,
+    BY_FORMATS(t, g, LAUNCH((stream_slopes<T, G>), A_THREAD_EACH(N), 0, (G *)dlogits, (const wide<T> *)products,
                             (const wide<T> *)p, N, P, (wide<T>)smoothing));
 }

@@ -5,11 +5,10 @@
  *   2  a block adds its numbers in a tree in shared memory, then adds to that place: fewer wait, the order still differs
  *   3  (this) each thread first adds many numbers in a register; a tree for each block; blocks store what they have, and
  *      somebody else adds that in order
+ *      In double; a block adds SPAN numbers, thread t those at t, t + 128, ...; the block's 128 sums are added in a
+ *      tree of halves; the host adds the blocks in order
  *
- * Its exact form, in whole numbers, whose sums have no order: the square of a fraction of 24 bits, for each exponent.
- *
- * In double; a block adds SPAN numbers, thread t those at t, t + 128, ...; the block's 128 sums are
- * added in a tree of halves; the host adds the blocks in order.
+ * Its exact form has no order, because it adds whole numbers: for each exponent the squares of fractions of 24 bits.
  */
 #include "emulated_devices/device/cuda/kernels/kernels.h"
 #include "emulated_devices/device/cuda/kernels/rows.cuh"
@@ -34,17 +33,14 @@ template <typename T> __global__ void sum_of_squares(double *sums, const T *X, i
         const double x = (double)widen(X[i]);
         sum += x * x;
     }
-    part[threadIdx.x] = sum;
-    for (unsigned half = SQUARE_THREADS / 2; half > 0; half /= 2) {
-        __syncthreads();
-        if (threadIdx.x < half) part[threadIdx.x] += part[threadIdx.x + half];
-    }
-    if (threadIdx.x == 0) sums[blockIdx.x] = part[0];
+    sum = tree_sum(part, sum);
+    if (threadIdx.x == 0) sums[blockIdx.x] = sum;
 }
 
 /* ---- without rounding -------------------------------------------------------------------------------------------- */
 
-/* Exponents just below the block's first number's have a place for each thread, so that few wait for an atomic. */
+/* Most numbers of a block have an exponent near its first number's: for NEAR of them each thread has a sum of its own;
+ * only the others meet at one place, by an atomic. */
 enum { NEAR = 8, EXPONENTS = 256 };
 
 template <typename T> __global__ void exact_squares(unsigned long long *bins, const T *X, int64_t n)
