@@ -14,7 +14,7 @@
 #include <math.h>
 
 /* More segments than PER_DEVICE * P gain less than a hundredth: the pipeline is no deeper than P. */
-enum { TRIED = 128, FEW = 12, MANY = 160, PER_DEVICE = 100, QUARTERS = 4 };
+enum { TRIED = 160, FEW = 12, FEW_BETWEEN_NODES = 40, MANY = 160, PER_DEVICE = 100, QUARTERS = 4 };
 
 struct search {
     const struct algorithm *algorithm;
@@ -93,13 +93,16 @@ static int climb(struct search *s, int from)
     return best;
 }
 
+/* Between nodes, times go up and down from one number to the next: below. */
+static int few_of(const struct search *s) { return s->call.nodes.devices > 0 ? FEW_BETWEEN_NODES : FEW; }
+
 /* Near the best, where rounds meet links of several kinds (circulant graphs between nodes), times go up and down from
  * one number to the next, by less the more there are. */
 static int search_near(struct search *s, int from)
 {
-    const int step = from <= 3 * FEW ? 1 : 5, low = clipped(s, from / 1.4), high = clipped(s, from * 1.4);
+    const int step = from <= 60 ? 1 : 5, low = clipped(s, from / 1.4), high = clipped(s, from * 1.4);
     int best = from;
-    for (int next = low; from > FEW && from <= MANY && next <= high; next += step)
+    for (int next = low; from > few_of(s) && from <= MANY && next <= high; next += step)
         if (is_better(s, next, best)) best = next;
     return best;
 }
@@ -122,7 +125,7 @@ static int best_of(struct search *s)
     const struct cluster *m = s->cluster;
     int best = guess(s);
     s->attempts = s->P <= ATTEMPT_MOST_DEVICES && measured(s, best) >= 0;
-    for (int few = 1; few <= FEW && few <= s->most; few++)
+    for (int few = 1; few <= few_of(s) && few <= s->most; few++)
         if (is_better(s, few, best)) best = few;
     for (int l = 0; l < m->levels; l++) {
         const uint64_t eager = m->link[l].eager / dtype_size(s->call.dtype) * dtype_size(s->call.dtype);

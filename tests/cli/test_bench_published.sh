@@ -50,4 +50,12 @@ test_bad_input() {
     run bench published --help;                         expect_status 0; expect_columns 100
 }
 
-run_tests test_sections test_json test_measured test_bad_input
+# A mesh that takes half a minute to plan.
+test_every_mesh() {
+    cd "$top" && run bench published --every;           expect_status 0; expect_silent
+    has_rows '^Llama 3 405B' 3;                         expect_out '^  16384: tp 8 cp 16 pp 16 dp 8 +38\.0 +31\.[0-9] '
+}
+
+slow=(test_every_mesh)
+[ "$TIER" = verify ] || slow=()
+run_tests test_sections test_json test_measured test_bad_input "${slow[@]}"
