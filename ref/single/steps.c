@@ -305,36 +305,83 @@ enum error_code single_check_steps(const struct model_config *c, const struct si
 
 /* ---- microbatches ------------------------------------------------------------------------------------------------ */
 
-/* The gradient of a parameter, if the program has the first of the terms. */
-static void check_sum(struct single *s, struct single_name sum, const char *param, int64_t micros, int64_t rows,
-                      int64_t cols)
+/* The gradient of a parameter, and what each microbatch adds to it. */
+struct added { struct single_name sum; const char *param; int64_t micros, rows, cols; };
+
+static bool begin_sum(struct single *s, const struct added *a, struct single_block block)
+{
+    return single_begin_block(s, a->sum, "the sum over microbatches", block, block.rows < a->rows ? a->rows : 0,
+                              a->cols);
+}
+
+/* Some rows: their sum, the sum of absolute values (in `fused`), and what is stored on the way (in `steps`).
+ * @return single_none, with nothing that lacks, if the program does not have the first of the terms. */
+static struct single_value add_up(struct single *s, const struct added *a, struct single_block block)
 {
     char term[SINGLE_NAME];
-    enum single_found found = SINGLE_HAS_NOT;
-    double largest = 0;
-    if (!single_begin(s, sum, "the sum over microbatches", rows, cols)) return;
-    const struct single_value v = single_value_new(s, rows, cols);
-    const struct tensor absolute = single_new(s, rows, cols);
+    const struct single_value v = single_value_new(s, block.rows, a->cols);
     const int used = s->used;
-    for (int64_t k = 0; k < micros && single_going(s); k++) {
-        snprintf(term, sizeof term, "micro/%lld/grad/%s", (long long)k, param);
-        const struct tensor g = single_input(s, single_name("", term), rows, cols);
-        if (k == 0 && s->now.lacks[0]) break;
-        found = SINGLE_HAS;
-        for (int64_t i = 0; single_going(s) && i < rows * cols; i++) {
-            numbers(v.y)[i] += numbers(g)[i], numbers(absolute)[i] += fabs(numbers(g)[i]);
+    for (int64_t k = 0; k < a->micros && single_going(s); k++) {
+        snprintf(term, sizeof term, "micro/%lld/grad/%s", (long long)k, a->param);
+        const struct tensor g = single_input_block(s, single_name("", term), block, a->rows, a->cols);
+        if (k == 0 && s->now.lacks[0]) {
+            s->now.lacks[0] = 0;
+            return single_none;
+        }
+        for (int64_t i = 0; single_going(s) && i < block.rows * a->cols; i++) {
+            numbers(v.y)[i] += numbers(g)[i], numbers(v.fused)[i] += fabs(numbers(g)[i]);
             numbers(v.steps)[i] += s->rounding.store * fabs(numbers(v.y)[i]);
         }
         single_release(s, used);
     }
-    /* The whole may also have been computed at once, from the same tokens. */
-    for (int64_t i = 0; single_going(s) && i < rows * cols; i++) largest = fmax(largest, numbers(absolute)[i]);
-    const double at_once = rounding_of_sum(s->rounding.sum, s->N) * largest;
-    for (int64_t i = 0; single_going(s) && i < rows * cols; i++)
-        single_put(v, i, (struct element){ numbers(v.y)[i], at_once + (rounding_of_sum(s->rounding.sum, micros) +
-                                                                       s->rounding.store) * numbers(absolute)[i] },
+    return v;
+}
+
+static double largest_of(struct single_value v)
+{
+    double largest = 0;
+    for (int64_t i = 0; i < tensor_count(v.fused); i++) largest = fmax(largest, numbers(v.fused)[i]);
+    return largest;
+}
+
+/* The whole may also have been computed at once, from the same tokens.  largest: sum of absolute values. */
+static struct single_value bound_sum(struct single *s, const struct added *a, struct single_value v, double largest)
+{
+    const double at_once = rounding_of_sum(s->rounding.sum, s->N) * largest,
+                 each = rounding_of_sum(s->rounding.sum, a->micros) + s->rounding.store;
+    for (int64_t i = 0; single_going(s) && i < tensor_count(v.y); i++)
+        single_put(v, i, (struct element){ numbers(v.y)[i], at_once + each * numbers(v.fused)[i] },
                    numbers(v.steps)[i]);
-    if (found == SINGLE_HAS) single_end(s, v);
+    return single_going(s) ? v : single_none;
+}
+
+/* Twice over all rows: for the largest, and for the sums.  @return whether all are right, and have been reported. */
+static bool sum_is_right_in_blocks(struct single *s, const struct added *a, int64_t step)
+{
+    struct single_result sum = { 0 };
+    double largest = 0;
+    bool right = true;
+    for (int pass = 0; pass < 2; pass++)
+        for (int64_t first = 0; first < a->rows && right; first += step) {
+            const struct single_block block = { first, a->rows - first < step ? a->rows - first : step };
+            right = begin_sum(s, a, block);
+            const struct single_value v = right ? add_up(s, a, block) : single_none;
+            right = right && tensor_present(v.y);
+            if (right && pass == 0) largest = fmax(largest, largest_of(v));
+            if (right && pass == 1) right = single_end_tile(s, bound_sum(s, a, v, largest), first, &sum);
+            else single_release(s, 0);
+        }
+    if (right) single_end_tiles(s, &sum, a->rows);
+    return right || s->failed;
+}
+
+static void check_sum(struct single *s, const struct added *a)
+{
+    const int64_t step = single_block(s, a->cols);
+    const struct single_block all = { 0, a->rows };
+    if ((step < a->rows && sum_is_right_in_blocks(s, a, step)) || !begin_sum(s, a, all)) return;
+    const struct single_value v = add_up(s, a, all);
+    if (!single_going(s) || tensor_present(v.y)) single_end(s, bound_sum(s, a, v, largest_of(v)));
     else single_release(s, 0);
 }
 
@@ -361,7 +408,8 @@ enum error_code single_check_micros(const struct model_config *c, int64_t micros
                         .N = batch.B * batch.S, .rounding = rounding, .source = source, .err = err };
     for (int i = 0; i < model_param_count(c) && micros > 0; i++) {
         const struct param_spec p = model_param(c, i);
-        check_sum(&s, single_name("grad/", p.name), p.name, micros, p.ndim > 1 ? p.dim[0] : 1, p.dim[p.ndim - 1]);
+        check_sum(&s, &(struct added){ single_name("grad/", p.name), p.name, micros, p.ndim > 1 ? p.dim[0] : 1,
+                                       p.dim[p.ndim - 1] });
     }
     if (micros > 0) check_loss(&s, micros);
     free(s.scratch);

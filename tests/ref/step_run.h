@@ -30,6 +30,7 @@ struct run {
     /* as in struct single_source */
     enum error_code (*parts)(void *, const char *, int64_t, int64_t, struct tensor, int *, struct error *);
     int64_t tile;                       /* the same; 0: tensors are read whole */
+    int whole;                          /* matrices that have been read whole */
 };
 
 static void open_run(struct run *r, const char *path, enum dtype t)
@@ -57,8 +58,9 @@ static struct tensor *record_of(const struct run *r, const char *name)
 static enum error_code fetch(void *context, const char *name, struct tensor out, enum single_found *found,
                              struct error *err)
 {
-    const struct run *r = context;
+    struct run *r = context;
     const struct tensor *have = record_of(r, name);
+    r->whole += tensor_rows(out) > 1;
     *found = SINGLE_HAS;
     if (r->more && r->more(r, name, out)) return OK;
     *found = have || strncmp(name, "start/", 6) == 0 ? SINGLE_HAS : SINGLE_HAS_NOT;
@@ -84,7 +86,9 @@ static enum error_code fetch_rows(void *context, const char *name, int64_t first
     const int64_t cols = tensor_cols(out);
     const struct tensor all = tensor_2d(malloc((size_t)(whole * cols) * sizeof(double)), F64, whole, cols);
     assert_non_null(all.data);
+    const int before = ((struct run *)context)->whole;
     const enum error_code e = fetch(context, name, all, found, err);
+    ((struct run *)context)->whole = before;
     memcpy(out.data, (double *)all.data + first * cols, tensor_bytes(out));
     free(all.data);
     return e;

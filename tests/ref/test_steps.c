@@ -17,7 +17,8 @@ static void check_micros(struct run *r)
     const struct golden *g = &r->golden;
     if (single_check_micros(&g->config, STEP_RUN_MICROS, (struct single_batch){ g->ids, g->labels, g->B, g->S },
                             rounding_of(r->format, DTYPE_COUNT, 1),
-                            (struct single_source){ .fetch = fetch, .found = found, .context = r }, &err) != OK)
+                            (struct single_source){ .fetch = fetch, .fetch_rows = r->tile ? fetch_rows : NULL,
+                                                    .tile = r->tile, .found = found, .context = r }, &err) != OK)
         fail_msg("%s", err.text);
 }
 
@@ -58,15 +59,25 @@ static void blocks_change_nothing(void **state)
     struct run r;
     (void)state;
     open_run(&r, files[0], BF16);
+    r.tile = 1;
+    check_steps(&r, "adamw", NULL);
+    if (r.whole > 0) fail_msg("a row at a time, %d matrices are read whole", r.whole);
+    check_micros(&r);
+    if (r.whole > 0) fail_msg("microbatches, a row at a time: %d matrices are read whole", r.whole);
+    r.tile = 0;
     tensor_set(*record_of(&r, "adamw/2/exp_avg/h.1.mlp.c_fc.weight"), 77, 1);
-    for (int o = 0; o < OPTIMIZERS; o++) {
-        check_steps(&r, names[o], NULL);
+    for (int o = 0; o <= OPTIMIZERS; o++) {
+        const char *const what = o < OPTIMIZERS ? names[o] : "microbatches";
+        if (o == OPTIMIZERS) tensor_set(*record_of(&r, "grad/h.1.mlp.c_fc.weight"), 77, 1);
+        if (o < OPTIMIZERS) check_steps(&r, what, NULL);
+        else check_micros(&r);
         const struct run whole = r;
         r.tile = 1;
-        check_steps(&r, names[o], NULL);
+        if (o < OPTIMIZERS) check_steps(&r, what, NULL);
+        else check_micros(&r);
         r.tile = 0;
         if (r.checked != whole.checked || r.wrong != whole.wrong || r.lacking != whole.lacking)
-            fail_msg("%s: %d results, %d wrong, %d without inputs; a row at a time %d, %d, %d", names[o], whole.checked,
+            fail_msg("%s: %d results, %d wrong, %d without inputs; a row at a time %d, %d, %d", what, whole.checked,
                      whole.wrong, whole.lacking, r.checked, r.wrong, r.lacking);
         assert_true(fabs(r.largest - whole.largest) <= 1e-3 * whole.largest);
         if (whole.wrong) assert_string_equal(r.first.name, whole.first.name);
