@@ -1,7 +1,8 @@
 /* attempt.c -- the time of a collective by running it: on a crew of devices without numbers (comm/crew.h).
  *
  * The members' ranks are 0 .. P-1 here; their places on the cluster are those of the group.  Arrangements that a call
- * makes are not part of it: buffers are separate, and the first copy of a call is left out, which all algorithms share.
+ * makes are not part of it: buffers are separate, and a broadcast's first copy is left out, which all algorithms share.
+ * An allreduce's is part of it: some algorithms begin from `in`.
  */
 #include "emulated_devices/collectives/algorithm.h"
 #include "emulated_devices/comm/crew.h"
@@ -34,6 +35,11 @@ static enum error_code run_here(struct comm *c, const struct attempt *t, struct 
     void *const buffer[] = { arena_alloc(arena, BUFFERS, bytes_of(&call, in) + 1),
                              arena_alloc(arena, BUFFERS, bytes_of(&call, out) + 1) };
     call.in = buffer[0], call.out = buffer[1];
+    if (buffer[0] && buffer[1] && t->algorithm->operation == ALLREDUCE && !t->algorithm->reads_in) {
+        struct exchange here = { .group = &g, .operation = ALLREDUCE };
+        copy_elements(&here, &call, call.out, call.in, call.count);
+        call.in = call.out;
+    }
     e = buffer[0] && buffer[1] ? t->algorithm->run(&g, &call, err) : fail(err, ERR_MEMORY, "no memory for an attempt");
     arena_free(arena, buffer[0]);
     arena_free(arena, buffer[1]);
