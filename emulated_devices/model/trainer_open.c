@@ -10,7 +10,8 @@
 /* A parameter of which this device has pieces. */
 struct held_parameter { struct param_spec spec; int index, turn, tiles; bool first; };
 
-/* Add this device's pieces of a parameter: one, or one per tile.  A tile is counted whole if any part of it is. */
+/* Add this device's pieces of a parameter: one, or one per tile.  A tile is counted whole if any part of its
+ * parameter is. */
 static void make_pieces(struct trainer *t, const struct held_parameter *h)
 {
     for (int tile = 0; tile < h->tiles; tile++) {
@@ -18,7 +19,8 @@ static void make_pieces(struct trainer *t, const struct held_parameter *h)
         *p = plan_piece(&t->plan, t->comm->rank, h->index, &h->spec, tile);
         p->holders = plan_holders(&t->plan, &t->schedule, &h->spec, NULL);
         const struct tensor_parallel tp = plan_share_of(&t->plan, t->comm->rank, &h->spec);
-        p->counted = !h->first ? 0 : h->tiles > 1 ? layout_count(&p->layout) : tensor_counted(&tp, &h->spec);
+        const int64_t counted = tensor_counted(&tp, &h->spec);
+        p->counted = !h->first ? 0 : h->tiles > 1 && counted > 0 ? layout_count(&p->layout) : counted;
     }
 }
 

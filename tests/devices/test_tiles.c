@@ -8,6 +8,7 @@
  */
 #include "tests/devices/trained.h"
 #include "emulated_devices/schemes/data/tiles.h"
+#include "emulated_devices/schemes/tensor/tensor_sbp.h"
 #include "ref/io/output.h"
 
 enum { W = 1 << PARAMETERS, G = 1 << GRADIENTS, O = 1 << OPTIMIZER };
@@ -62,9 +63,10 @@ static void test_with_tensor_schemes(void **state)
     static const struct { int dp, tp; const char *tensor; int tiles; enum dtype dtype; bool llama; } cases[] = {
         { 1, 2, "1d", 5, F64, false }, { 2, 2, "1d", 4, BF16, true }, { 2, 2, "1d-sp", 3, F32, false },
         { 2, 3, "1d-sp-keep", 4, F64, true },
-        { 2, 4, "1d-sp", 5, F64, false }, { 3, 2, "1d", 3, F16, false },
+        { 2, 4, "1d-sp", 5, F64, false }, { 3, 2, "1d", 3, F16, false }, { 2, 2, "sbp:replicated", 3, F64, false },
     };
     (void)state;
+    assert_int_equal(sbp_schemes_add(&err), OK);
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
         if (cases[i].dp * cases[i].tp != test_size) continue;
         struct plan p = split_plan(cases[i].dp, cases[i].tp, cases[i].tensor, cases[i].tiles);
