@@ -33,36 +33,81 @@ static void product(enum dtype t, enum dtype tc, bool transpose_a, bool transpos
     abort();
 }
 
-static void linear_forward(T Y, T X, T W, T b)
+/* A matrix in the format in which a product is computed: itself, or a copy for the operation. */
+struct formatted { void *data, *copy; size_t bytes; };
+
+/* Operands of two formats, as a router's in 16-bit runs, meet in fp32. */
+static enum dtype common_format(T A, T B) { return A.dtype == B.dtype ? A.dtype : F32; }
+
+static struct formatted copy_of(T X, const void *x, enum dtype t, bool filled)
 {
-    struct operands s = { 0 };
-    const int64_t N = tensor_rows(X), in = tensor_cols(X), O = tensor_cols(Y);
-    void *y = out(&s, Y);
-    if (tensor_present(b)) cuda_fill_rows(Y.dtype, y, input(&s, b), N, O);
-    product(X.dtype, Y.dtype, false, true, N, O, in, input(&s, X), in, input(&s, W), in, tensor_present(b), y, O);
-    done(&s, "linear_forward");
+    const int64_t n = tensor_count(X);
+    struct formatted f = { .bytes = (size_t)n * dtype_size(t) };
+    f.data = f.copy = memory_take(f.bytes);
+    if (f.copy == NULL) must(cudaErrorMemoryAllocation, "memory for a product");
+    if (filled) cuda_convert(t, f.copy, X.dtype, x, n);
+    return f;
 }
 
-static void linear_forward_add(T Y, T X, T W)
+static struct formatted in_format(struct operands *s, T X, enum dtype t)
+{
+    void *x = input(s, X);
+    return X.dtype == t || tensor_count(X) == 0 ? (struct formatted){ .data = x } : copy_of(X, x, t, true);
+}
+
+/* Where a product of operands in format t leaves its result: fp32 can only be stored as fp32. */
+static struct formatted result_of(T Y, void *y, enum dtype t, bool add)
+{
+    const bool fits = t != F32 || Y.dtype == F32 || tensor_count(Y) == 0;
+    return fits ? (struct formatted){ .data = y } : copy_of(Y, y, F32, add);
+}
+
+static void drop(struct formatted f) { memory_give(f.copy, f.bytes); }
+
+static void finish(T Y, void *y, struct formatted f)
+{
+    if (f.copy != NULL) cuda_convert(Y.dtype, y, F32, f.copy, tensor_count(Y));
+    drop(f);
+}
+
+static void linear(T Y, T X, T W, T b, bool add, const char *operation)
 {
     struct operands s = { 0 };
     const int64_t N = tensor_rows(X), in = tensor_cols(X), O = tensor_cols(Y);
-    product(X.dtype, Y.dtype, false, true, N, O, in, input(&s, X), in, input(&s, W), in, true, out(&s, Y), O);
-    done(&s, "linear_forward_add");
+    const enum dtype t = common_format(X, W);
+    void *y = out(&s, Y);
+    const struct formatted x = in_format(&s, X, t), w = in_format(&s, W, t), to = result_of(Y, y, t, add);
+    const enum dtype stored = to.copy != NULL ? F32 : Y.dtype;
+    struct formatted bias = { 0 };
+    if (tensor_present(b)) bias = in_format(&s, b, stored), cuda_fill_rows(stored, to.data, bias.data, N, O);
+    product(t, stored, false, true, N, O, in, x.data, in, w.data, in, add || tensor_present(b), to.data, O);
+    finish(Y, y, to), drop(bias), drop(w), drop(x);
+    done(&s, operation);
 }
+
+static void linear_forward(T Y, T X, T W, T b) { linear(Y, X, W, b, false, "linear_forward"); }
+
+static void linear_forward_add(T Y, T X, T W) { linear(Y, X, W, (T){ 0 }, true, "linear_forward_add"); }
 
 static void linear_backward_input(T dX, T dY, T W)
 {
     struct operands s = { 0 };
     const int64_t N = tensor_rows(dX), in = tensor_cols(dX), O = tensor_cols(dY);
-    product(dY.dtype, dX.dtype, false, false, N, in, O, input(&s, dY), O, input(&s, W), in, false, out(&s, dX), in);
+    const enum dtype t = common_format(dY, W);
+    void *dx = out(&s, dX);
+    const struct formatted dy = in_format(&s, dY, t), w = in_format(&s, W, t), to = result_of(dX, dx, t, false);
+    product(t, to.copy ? F32 : dX.dtype, false, false, N, in, O, dy.data, O, w.data, in, false, to.data, in);
+    finish(dX, dx, to), drop(w), drop(dy);
     done(&s, "linear_backward_input");
 }
 
 static void column_sums(T db, T dY)
 {
     struct operands s = { 0 };
-    cuda_column_sums(dY.dtype, db.dtype, out(&s, db), input(&s, dY), tensor_rows(dY), tensor_cols(dY));
+    void *own = out(&s, db);
+    const struct formatted to = result_of(db, own, dY.dtype, true);
+    cuda_column_sums(dY.dtype, to.copy ? F32 : db.dtype, to.data, input(&s, dY), tensor_rows(dY), tensor_cols(dY));
+    finish(db, own, to);
     done(&s, "column_sums");
 }
 
@@ -70,7 +115,11 @@ static void linear_backward_weight(T dW, T db, T dY, T X)
 {
     struct operands s = { 0 };
     const int64_t N = tensor_rows(X), in = tensor_cols(X), O = tensor_cols(dY);
-    product(X.dtype, dW.dtype, true, false, O, in, N, input(&s, dY), O, input(&s, X), in, true, out(&s, dW), in);
+    const enum dtype t = common_format(X, dY);
+    void *dw = out(&s, dW);
+    const struct formatted dy = in_format(&s, dY, t), x = in_format(&s, X, t), to = result_of(dW, dw, t, true);
+    product(t, to.copy ? F32 : dW.dtype, true, false, O, in, N, dy.data, O, x.data, in, true, to.data, in);
+    finish(dW, dw, to), drop(x), drop(dy);
     done(&s, "linear_backward_weight");
     if (tensor_present(db)) column_sums(db, dY);
 }

@@ -22,6 +22,7 @@ check a_llama_in_bf16 --dp 2 --tp 2 --model llama-tiny --dtype bf16
 check a_pipeline_in_fp16 --pp 2 --tp 2 --micro 2 --dtype fp16
 check zero_and_dropout --dp 2 --zero 3 --dropout 0.1
 check a_mixture --dp 2 --model mixtral-tiny
+check a_mixture_in_bf16 --dp 2 --ep 2 --dispatch allgather --model mixtral-tiny --dtype bf16
 check a_ring_and_a_window --cp 2 --model mistral-tiny --dtype fp64
 check a_ring_whose_gradients_are_one_tensor --attention ring
 check sgd_with_momentum --dp 2 --optimizer momentum
