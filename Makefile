@@ -37,7 +37,7 @@ LDLIBS   := $(if $(BLAS_LIB),-L$(BLAS_LIB) -Wl$(,)-rpath$(,)$(BLAS_LIB)) -lopenb
 FORMATS  := F32 F64
 OPS_SRC  := $(filter-out ref/ops/ops.c ref/ops/widened.c ref/optim/optimizer.c ref/optim/galore.c ref/optim/galore_parts.c ref/optim/loss_scale.c ref/optim/conventions.c ref/optim/factors.c ref/optim/rates.c ref/optim/outer%.c,$(wildcard ref/ops/*.c ref/optim/*.c))   # once per format
 REF_SRC  := $(filter-out $(OPS_SRC),$(wildcard ref/*.c ref/*/*.c ref/*/*/*.c))
-DEV_SRC  := $(filter-out emulated_devices/device/cuda/% emulated_devices/collectives/nccl.c emulated_devices/cli/$(if $(FUZZ),%,main.c),$(wildcard emulated_devices/*/*.c emulated_devices/*/*/*.c))
+DEV_SRC  := $(filter-out emulated_devices/device/cuda/% emulated_devices/collectives/nccl.c emulated_devices/cli/$(if $(FUZZ),%,main.c),$(sort $(shell find emulated_devices/*/ -name '*.c')))
 LESSONS  := $(sort $(wildcard tutorials/*/check.c))       # each defines struct lesson lesson_NN_name
 TEST_SRC := $(wildcard tests/*/test_*.c)
 

@@ -1,5 +1,5 @@
 #include "emulated_devices/model/collect.h"
-#include "emulated_devices/schemes/data/sharing.h"
+#include "emulated_devices/schemes/data/stages/sharing.h"
 #include "emulated_devices/schemes/data/tiles.h"
 #include "emulated_devices/schemes/data/units.h"
 #include "ref/numeric/convert.h"

@@ -15,7 +15,7 @@
 #include "emulated_devices/schemes/attention/attention.h"
 #include "emulated_devices/schemes/data/data.h"
 #include "emulated_devices/schemes/experts/experts.h"
-#include "emulated_devices/schemes/pipeline/generate.h"
+#include "emulated_devices/schemes/pipeline/schedules/generate.h"
 #include "emulated_devices/schemes/tensor/tensor.h"
 #include "ref/optim/optimizer.h"
 

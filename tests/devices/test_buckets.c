@@ -4,7 +4,7 @@
  * Source  FlexSP, arXiv:2412.01523, table 4: with 16 buckets by dynamic programming tokens grow by 0.5 to 2.3 %, with
  *         buckets of a width of 2K by 8.8 to 22.1 %.  Here, with 64 lengths: 4.0 and 14.7 %; with 512, 8.2 and 15.8 %.
  */
-#include "emulated_devices/schemes/attention/buckets.h"
+#include "emulated_devices/schemes/attention/planned/buckets.h"
 #include "ref/numeric/philox.h"
 #include <math.h>
 #include <setjmp.h>

@@ -1,7 +1,7 @@
 /* Plans of a microbatch: good ones are accepted, each mistake is refused with its line, and digests tell them apart.
  * tier: check
  */
-#include "emulated_devices/schemes/attention/context_plan.h"
+#include "emulated_devices/schemes/attention/planned/context_plan.h"
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stdbool.h>

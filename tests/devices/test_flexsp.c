@@ -2,8 +2,8 @@
  * tier: check
  */
 #include "tests/devices/planning.h"
-#include "emulated_devices/schemes/attention/buckets.h"
-#include "emulated_devices/schemes/attention/flexsp_plan.h"
+#include "emulated_devices/schemes/attention/planned/buckets.h"
+#include "emulated_devices/schemes/attention/planned/flexsp_plan.h"
 #include <stdlib.h>
 
 enum { P = 8 };

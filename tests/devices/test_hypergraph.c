@@ -1,7 +1,7 @@
 /* Hypergraphs divided into parts, against every division there is.
  * tier: check
  */
-#include "emulated_devices/schemes/attention/hypergraph.h"
+#include "emulated_devices/schemes/attention/planned/hypergraph.h"
 #include "ref/numeric/philox.h"
 #include <setjmp.h>
 #include <stdarg.h>

@@ -4,7 +4,7 @@
  * ranks: 1 4
  */
 #include "emulated_devices/schemes/data/data.h"
-#include "emulated_devices/schemes/data/load.h"
+#include "emulated_devices/schemes/data/stages/load.h"
 
 /* Everything is a multiple of 32. */
 static const struct model_config even = {

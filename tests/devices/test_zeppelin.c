@@ -4,8 +4,8 @@
  * Source  Zeppelin, arXiv:2509.21841
  */
 #include "tests/devices/planning.h"
-#include "emulated_devices/schemes/attention/proxies.h"
-#include "emulated_devices/schemes/attention/remap.h"
+#include "emulated_devices/schemes/attention/planned/proxies.h"
+#include "emulated_devices/schemes/attention/planned/remap.h"
 #include <stdlib.h>
 #include <string.h>
 

@@ -1,7 +1,7 @@
 /* Lesson 11. */
 #include "emulated_devices/course/lesson.h"
 #include "emulated_devices/draw/schedule.h"
-#include "emulated_devices/schemes/pipeline/generate.h"
+#include "emulated_devices/schemes/pipeline/schedules/generate.h"
 #include "emulated_devices/schemes/pipeline/schedule_file.h"
 #include <stdio.h>
 #include <stdlib.h>

@@ -7,7 +7,7 @@
 #include "emulated_devices/cli/bench/bench.h"
 #include "emulated_devices/cli/bench/ring.h"
 #include "emulated_devices/schemes/data/data.h"
-#include "emulated_devices/schemes/data/load.h"
+#include "emulated_devices/schemes/data/stages/load.h"
 #include "ref/io/table.h"
 #include "ref/io/terminal.h"
 #include <stdio.h>

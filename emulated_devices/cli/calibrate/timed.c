@@ -8,7 +8,7 @@
 #include "emulated_devices/comm/comm.h"
 #include "emulated_devices/device/compute.h"
 #include "emulated_devices/device/events.h"
-#include "emulated_devices/schemes/data/stage.h"
+#include "emulated_devices/schemes/data/stages/stage.h"
 #include "ref/io/options.h"
 #include "ref/optim/optimizer.h"
 #include "ref/ops/threads.h"

@@ -3,7 +3,7 @@
  * Every device runs as in `orrery train`, with the backend `count` and in a crew (comm/crew.h): messages, bytes, memory
  * and virtual time are the same, to the byte and the picosecond.
  */
-#include "emulated_devices/cli/train/plan_report.h"
+#include "emulated_devices/cli/train/report/plan_report.h"
 #include "emulated_devices/device/contention.h"
 #include "emulated_devices/draw/timeline.h"
 #include "emulated_devices/model/dry_run/alone.h"

@@ -1,7 +1,7 @@
 /* take.c -- makes a plan of what the command line of `orrery train` says. */
 #include "emulated_devices/cli/train/log.h"
 #include "emulated_devices/cli/train/series.h"
-#include "emulated_devices/cli/train/words.h"
+#include "emulated_devices/cli/train/options/words.h"
 #include "emulated_devices/schemes/pipeline/schedule_file.h"
 #include "ref/io/output.h"
 #include <stdio.h>

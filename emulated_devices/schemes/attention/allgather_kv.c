@@ -22,7 +22,7 @@
  *          keys are summed over devices in the order of ranks, in the wide format
  */
 #include "emulated_devices/schemes/attention/blocks.h"
-#include "emulated_devices/schemes/attention/ring.h"
+#include "emulated_devices/schemes/attention/rings/ring.h"
 
 /* ---- the two collectives ----------------------------------------------------------------------------------------- */
 

@@ -9,7 +9,7 @@
 #ifndef ORRERY_ATTENTION_SCHEME_H
 #define ORRERY_ATTENTION_SCHEME_H
 
-#include "emulated_devices/schemes/attention/context_plan.h"
+#include "emulated_devices/schemes/attention/planned/context_plan.h"
 #include "emulated_devices/schemes/tensor/tensor.h"
 
 enum { ATTENTION_SLOTS = 4 };           /* tensors that a call keeps, at most */

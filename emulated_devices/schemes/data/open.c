@@ -1,5 +1,5 @@
 /* open.c -- creates the engine's units and their memory, with each stage of the chain. */
-#include "emulated_devices/schemes/data/stage.h"
+#include "emulated_devices/schemes/data/stages/stage.h"
 #include "emulated_devices/schemes/data/units.h"
 #include "ref/model/transformer.h"
 #include <stdlib.h>

@@ -1,5 +1,5 @@
 /* make.c -- makes a schedule by name, and refuses invalid requests. */
-#include "emulated_devices/schemes/pipeline/generate.h"
+#include "emulated_devices/schemes/pipeline/schedules/generate.h"
 #include <stdio.h>
 #include <string.h>
 

@@ -1,5 +1,5 @@
 /* schedule.c -- builds and frees a schedule, and answers queries that need no execution. */
-#include "emulated_devices/schemes/pipeline/generate.h"
+#include "emulated_devices/schemes/pipeline/schedules/generate.h"
 #include <assert.h>
 #include <stdlib.h>
 #include <string.h>

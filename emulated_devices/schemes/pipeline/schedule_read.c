@@ -4,7 +4,7 @@
  * end the validator checks the whole schedule, and its error is reported with the line that caused it.
  */
 #include "emulated_devices/schemes/pipeline/schedule_file.h"
-#include "emulated_devices/schemes/pipeline/generate.h"
+#include "emulated_devices/schemes/pipeline/schedules/generate.h"
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>

@@ -1,6 +1,6 @@
 /* schedule_write.c -- writes a schedule as text.  The format is in schedule_file.h. */
 #include "emulated_devices/schemes/pipeline/schedule_file.h"
-#include "emulated_devices/schemes/pipeline/generate.h"
+#include "emulated_devices/schemes/pipeline/schedules/generate.h"
 #include <errno.h>
 #include <string.h>
 

@@ -1,6 +1,6 @@
 /* timing.c -- an event-driven clock for schedules. */
 #include "emulated_devices/schemes/pipeline/timing.h"
-#include "emulated_devices/schemes/pipeline/generate.h"
+#include "emulated_devices/schemes/pipeline/schedules/generate.h"
 #include <stdlib.h>
 #include <string.h>
 

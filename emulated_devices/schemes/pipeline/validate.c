@@ -5,7 +5,7 @@
  * same device.  (3) All devices: a walk through the lists reaches the end of each.  Since step 2 has found both ends of
  * each message, and a send does not wait, a device can only block in a receive whose send comes later: a cycle.
  */
-#include "emulated_devices/schemes/pipeline/generate.h"
+#include "emulated_devices/schemes/pipeline/schedules/generate.h"
 #include <assert.h>
 #include <stdlib.h>
 #include <string.h>

@@ -3,7 +3,7 @@
  * Used to prove that a schedule finishes, and to time it.  The work is linear in the number of actions: a waiting
  * device is checked again only after its peer has made progress.
  */
-#include "emulated_devices/schemes/pipeline/generate.h"
+#include "emulated_devices/schemes/pipeline/schedules/generate.h"
 #include <stdlib.h>
 
 /* The key of a message: activation or gradient, receiving stage, microbatch. */

@@ -1,0 +1,89 @@
+#include "emulated_devices/cli/bench/schemes/dispatch_load.h"
+#include "emulated_devices/comm/comm.h"
+#include "ref/io/table.h"
+#include "ref/io/terminal.h"
+#include <math.h>
+#include <stdio.h>
+
+static const int copies[LOAD_ROWS] = { 0, 1, 2, 4 };
+
+/* Of one device. */
+struct own { double rows, copies; };
+
+static struct own own_of(const struct expert_layer *l)
+{
+    struct own own = { (double)l->routing.received, 0 };
+    for (int64_t e = 0; l->routing.held && e < l->shape.E; e++)
+        own.copies += l->routing.held[e * l->ep.devices + l->ep.rank] && l->routing.owner[e] != l->ep.rank;
+    return own;
+}
+
+static enum error_code count(struct load_row *row, struct comm *world, struct expert_shape shape, struct error *err)
+{
+    static struct expert_layer layer;
+    struct own all[MESH_MOST_DEVICES];
+    const struct expert_scheme *s;
+    shape.copying.slots = row->copies;
+    enum error_code e = expert_scheme_find(&s, row->copies ? "fssdp" : "alltoall", err);
+    if (!e) e = expert_layer_open(&layer, world, s, shape, err);
+    e = comm_agree(world, e, err);
+    if (!e) e = expert_layer_learn(&layer, err);
+    if (!e) e = expert_layer_announce(&layer, err);
+    const struct own own = own_of(&layer);
+    if (!e) e = comm_bring(world, &own, sizeof own, all, err);
+    const double bytes = 3.0 * (double)(shape.F * shape.D) * (double)dtype_size(world->device->dtype);
+    double rows = 0;
+    for (int i = 0; i < world->size && !e && world->rank == 0; i++) {
+        rows += all[i].rows;
+        row->busiest = fmax(row->busiest, all[i].rows);
+        row->sent += all[i].copies * bytes, row->kept = fmax(row->kept, all[i].copies * bytes);
+    }
+    row->busiest *= rows > 0 ? world->size / rows : 0;
+    expert_layer_close(&layer);
+    return e;
+}
+
+enum error_code dispatch_load_count(struct load_row row[LOAD_ROWS], struct comm *world, struct expert_shape shape,
+                                    struct error *err)
+{
+    enum error_code e = OK;
+    shape.ep = world->size, shape.etp = 1, shape.zipf = true;
+    for (int i = 0; i < LOAD_ROWS && !e; i++) {
+        row[i] = (struct load_row){ .copies = copies[i] };
+        e = count(&row[i], world, shape, err);
+    }
+    return e;
+}
+
+enum error_code dispatch_load_print(const struct load_row row[LOAD_ROWS], struct error *err)
+{
+    printf("\n");
+    say(stdout, 0, "A load that follows Zipf's law, the same in each step: rows of the busiest\n"
+        "device over the mean; weights of copies that all devices send in a forward pass,\n"
+        "and that a device keeps.");
+    printf("\n");
+    struct table t = table_start(NULL, 1, "scheme\tover mean\tKB sent\tKB kept");
+    for (int i = 0; i < LOAD_ROWS; i++) {
+        char name[32] = "alltoall";
+        if (row[i].copies) snprintf(name, sizeof name, "fssdp --copies %d", row[i].copies);
+        table_row(&t, "%s\t%.2f\t%.1f\t%.1f", name, row[i].busiest, row[i].sent / 1000, row[i].kept / 1000);
+    }
+    table_end(&t);
+    for (int i = 1; i < LOAD_ROWS; i++)
+        if (row[0].busiest > 1 && row[i].busiest >= row[0].busiest)
+            return fail(err, ERR_CHECK, "bench dispatch: %d copies do not make the work more even", row[i].copies);
+    return OK;
+}
+
+void dispatch_load_json(const struct load_row row[LOAD_ROWS], cJSON *object)
+{
+    cJSON *rows = cJSON_AddArrayToObject(object, "zipf");
+    for (int i = 0; i < LOAD_ROWS; i++) {
+        cJSON *r = cJSON_CreateObject();
+        cJSON_AddItemToArray(rows, r);
+        cJSON_AddNumberToObject(r, "copies", row[i].copies);
+        cJSON_AddNumberToObject(r, "busiest_over_mean", row[i].busiest);
+        cJSON_AddNumberToObject(r, "bytes_sent", row[i].sent);
+        cJSON_AddNumberToObject(r, "bytes_kept", row[i].kept);
+    }
+}

@@ -1,0 +1,294 @@
+/* tensor.c -- `orrery bench tensor`: compares the schemes for one layer: predicted costs, the counts of devices that
+ * compute it, and the papers' figures. */
+#include "emulated_devices/cli/bench/bench.h"
+#include "emulated_devices/cli/bench/schemes/tensor.h"
+#include "emulated_devices/cli/measure.h"
+#include "emulated_devices/cli/time_left.h"
+#include "ref/io/document.h"
+#include "ref/io/json.h"
+#include "ref/io/output.h"
+#include "ref/io/table.h"
+#include "ref/io/terminal.h"
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+/* The words as typed. */
+struct asked {
+    const char *devices, *cluster, *dtype, *json;
+    int D, H, S, B, run, runs;
+    bool quiet;
+};
+
+static enum error_code parse(struct asked *a, int argc, char **argv, bool *help, struct error *err)
+{
+    const struct option table[] = {
+        { "--width", "D", OPTION_INT, &a->D, .min = 1, .max = 65536, .help = "width of the stream" },
+        { "--heads", "H", OPTION_INT, &a->H, .min = 1, .max = 1024, .help = "attention heads, a divisor of D" },
+        { "--seq", "S", OPTION_INT, &a->S, .min = 1, .max = 1e6, .help = "tokens in a sequence" },
+        { "--batch", "B", OPTION_INT, &a->B, .min = 1, .max = 65536, .help = "sequences in a microbatch" },
+        { "--devices", "N,N", OPTION_STRING, &a->devices, .help = "sizes of the tp group" },
+        { "--run", "N", OPTION_INT, &a->run, .min = 0, .max = BENCH_TENSOR_RUN_DEVICES,
+          .help = "groups of up to N devices also compute the layer; 0: none" },
+        { "--runs", "N", OPTION_INT, &a->runs, .min = 1, .max = BENCH_TENSOR_RUNS,
+          .help = "runs of every scheme, in turn; the median is shown" },
+        { "--dtype", "NAME", OPTION_CHOICE, &a->dtype, .choices = number_formats, .help = "number format" },
+        CLUSTER_OPTION(a->cluster, "whose virtual times are shown"),
+        { "--quiet", NULL, OPTION_SWITCH, &a->quiet, .help = "no tables" },
+        { "--json", "FILE", OPTION_STRING, &a->json, .help = "every row as JSON; - for stdout, without the tables" },
+        { 0 }
+    };
+    return parse_command(
+        "bench tensor", "[options]",
+        "Compare the tensor schemes for one layer and microbatch, forward and backward: costs predicted by\n"
+        "formulas, costs counted in a real run, the sizes from which one scheme beats another beside the\n"
+        "claims of papers, and the memory that a layer keeps beside the published figures.",
+        argc - 3, argv + 3, table, help, err);
+}
+
+static enum error_code take(struct bench_tensor *b, const struct asked *a, struct error *err)
+{
+    *b = (struct bench_tensor){ .shape = { "", a->D, a->H, a->S, a->B }, .run = a->run, .runs = a->runs,
+                                .dtype = dtype_by_name(a->dtype),
+                                .quiet = a->quiet || (a->json && strcmp(a->json, "-") == 0), .json = a->json };
+    if (a->D % a->H != 0) return fail(err, ERR_USAGE, "--heads %d: does not divide --width %d", a->H, a->D);
+    enum error_code e = bench_devices(a->devices, BENCH_TENSOR_DEVICES, BENCH_TENSOR_LIST, b->devices, &b->sizes, err);
+    if (!e) e = cluster_find(&b->cluster, a->cluster, err);
+    for (int i = 0; i < b->sizes && !e; i++) e = cluster_check(&b->cluster, b->devices[i], b->dtype, err);
+    return e;
+}
+
+/* ---- jobs -------------------------------------------------------------------------------------------------------- */
+
+/* The counts of one scheme on one number of devices; seconds are of all jobs. */
+struct row {
+    int P;
+    const char *scheme;
+    double count[TENSOR_COUNTS], seconds[BENCH_TENSOR_RUNS], median;
+    int runs;
+};
+struct counted { struct row *row; int used; cJSON *document; };
+
+static enum error_code run_job(const struct bench_tensor *b, const struct asked *a, int P, char *program,
+                               const char *path, int *status, struct error *err)
+{
+    enum { WORDS = 6 };
+    char number[WORDS][16];
+    const int value[WORDS] = { a->D, a->H, a->S, a->B, P, 1 };
+    for (int i = 0; i < WORDS; i++) snprintf(number[i], sizeof number[i], "%d", value[i]);
+    const char *words[] = { program, "bench", "tensor", "--width", number[0], "--heads", number[1], "--seq", number[2],
+                            "--batch", number[3], "--devices", number[4], "--runs", number[5], "--dtype",
+                            dtype_name(b->dtype), "--cluster", a->cluster, "--json", path, NULL };
+    /* which does not write to them */
+    return launch_devices(P, (int)(sizeof words / sizeof *words) - 1, (char **)words, status, err);
+}
+
+static struct row *find_row(const struct counted *all, int P, const char *scheme)
+{
+    for (int i = 0; i < all->used; i++)
+        if (all->row[i].P == P && strcmp(all->row[i].scheme, scheme) == 0) return &all->row[i];
+    return NULL;
+}
+
+static enum error_code take_row(struct counted *all, const cJSON *from, const char *path, struct error *err)
+{
+    const char *scheme;
+    const struct tensor_scheme *known;
+    int64_t P;
+    enum error_code e = json_int(from, path, "devices", 1, BENCH_TENSOR_DEVICES, &P, err);
+    if (!e) e = json_string(from, path, "scheme", &scheme, err);
+    if (!e) e = tensor_scheme_find(&known, scheme, err);
+    if (e) return e;
+    struct row *r = find_row(all, (int)P, scheme);
+    if (r == NULL) r = &all->row[all->used++];
+    r->P = (int)P, r->scheme = known->head.name;
+    for (int i = 0; i < TENSOR_COUNTS && !e; i++) e = json_double(from, path, tensor_count_name[i], &r->count[i], err);
+    const cJSON *seconds = cJSON_GetObjectItem(from, "seconds");
+    for (int i = 0; i < cJSON_GetArraySize(seconds) && r->runs < BENCH_TENSOR_RUNS; i++)
+        r->seconds[r->runs++] = cJSON_GetArrayItem(seconds, i)->valuedouble;
+    return e;
+}
+
+static enum error_code take_job(struct counted *all, const char *path, struct error *err)
+{
+    cJSON *job;
+    const cJSON *row, *list;
+    enum error_code e = json_read(path, &job, err);
+    if (e) return e;
+    e = json_array(job, path, "rows", &list, err);
+    if (!e) cJSON_ArrayForEach(row, list)
+        if (!e) e = take_row(all, row, path, err);
+    cJSON_Delete(job);
+    return e;
+}
+
+/* Run jobs of all sizes in turn, so that other load of the machine slows all of them. */
+static enum error_code run_jobs(const struct bench_tensor *b, const struct asked *a, struct counted *all, char *program,
+                                int *status, struct error *err)
+{
+    int schemes = 0, most = 0, done = 0;
+    enum error_code e = OK;
+    const char *path = handover_file(err);
+    while (tensor_scheme_at(schemes)) schemes++;
+    all->row = calloc((size_t)(schemes * b->sizes), sizeof *all->row);
+    if (all->row == NULL) return fail(err, ERR_MEMORY, "no memory for the rows of %d schemes", schemes);
+    if (path == NULL) return err->code;
+    struct time_left line;
+    time_left_begin(&line);
+    for (int i = 0; i < b->sizes; i++) most += b->devices[i] <= b->run;
+    for (int run = 0; run < b->runs && most > 0; run++)
+        for (int i = 0; i < b->sizes && !e && *status == 0; i++) {
+            if (b->devices[i] > b->run) continue;
+            e = run_job(b, a, b->devices[i], program, path, status, err);
+            if (!e && *status == 0) e = take_job(all, path, err);
+            time_left_show(&line, (double)++done / (b->runs * most), "measuring", "");
+        }
+    time_left_end(&line);
+    for (int i = 0; i < all->used; i++) all->row[i].median = measure_median(all->row[i].seconds, all->row[i].runs);
+    return e;
+}
+
+/* ---- the table --------------------------------------------------------------------------------------------------- */
+
+static void print_head(const struct bench_tensor *b)
+{
+    const struct tensor_shape *s = &b->shape;
+    say(stdout, 0,
+        "One layer and microbatch, forward and backward: N=%lld tokens in %lld sequences, D=%lld, H=%lld, F=4D,\n"
+           "%s. By formula: sends of the device that sends most, MB of weights and of what is\n"
+           "kept for backward, and the transfers' time one after another on %s.\n"
+           "Counted, where the layer was computed: virtual time, the compute time in it, buffers, and\n"
+           "wall time on %ld cores, median of %d.",
+           (long long)shape_tokens(s), (long long)s->B, (long long)s->D, (long long)s->H, dtype_name(b->dtype),
+           b->cluster.name, sysconf(_SC_NPROCESSORS_ONLN), b->runs);
+    printf("\n");
+}
+
+static double one_device(const struct counted *all)
+{
+    const struct row *r = find_row(all, 1, tensor_scheme_at(0)->head.name);
+    return r ? r->median : NAN;
+}
+
+static void say_row(struct table *t, int P, const char *scheme, const struct tensor_figures *f, const struct row *r,
+                    double one)
+{
+    char counted[120] = "";
+    int used = 0;
+    if (r)
+        used = snprintf(counted, sizeof counted, "\t%.1f\t%.1f\t%.2f\t%.1f", r->count[COUNT_VIRTUAL] * 1e-6,
+                        r->count[COUNT_COMPUTING] * 1e-6, r->count[COUNT_BUFFERS] * 1e-6, 1e3 * r->median);
+    if (r && one > 0)
+        snprintf(counted + used, sizeof counted - (size_t)used, "\t%.*f",
+                 r->median < 100 * one ? 2 : 0, r->median / one);
+    table_row(t, "%d\t%s\t%llu\t%.3f\t%.3f\t%.3f\t%.1f%s", P, P > 1 ? scheme : "one device",
+              (unsigned long long)f->messages, (double)f->bytes * 1e-6, (double)f->weights * 1e-6,
+              (double)f->kept * 1e-6, (double)f->transfers * 1e-6, counted);
+}
+
+static void add_row(cJSON *rows, int P, const char *scheme, const struct tensor_figures *f, const struct row *r,
+                    double one)
+{
+    cJSON *row = cJSON_CreateObject(), *said = cJSON_AddObjectToObject(row, "formulas");
+    cJSON_AddItemToArray(rows, row);
+    cJSON_AddNumberToObject(row, "devices", P);
+    cJSON_AddStringToObject(row, "scheme", scheme);
+    cJSON_AddNumberToObject(said, "messages", (double)f->messages);
+    cJSON_AddNumberToObject(said, "bytes", (double)f->bytes);
+    cJSON_AddNumberToObject(said, "mean_bytes", f->mean);
+    cJSON_AddNumberToObject(said, "weight_bytes", (double)f->weights);
+    cJSON_AddNumberToObject(said, "kept_bytes", (double)f->kept);
+    cJSON_AddNumberToObject(said, "transfer_picoseconds", (double)f->transfers);
+    if (r == NULL) return;
+    cJSON *counted = cJSON_AddObjectToObject(row, "counted");
+    for (int i = 0; i < TENSOR_COUNTS; i++) cJSON_AddNumberToObject(counted, tensor_count_name[i], r->count[i]);
+    cJSON_AddNumberToObject(counted, "median_seconds", r->median);
+    if (one > 0) cJSON_AddNumberToObject(counted, "times_one_device", r->median / one);
+}
+
+/* Check that the counts equal the predictions on every device. */
+static enum error_code check_row(const struct tensor_figures *f, const struct row *r, struct error *err)
+{
+    if (r->count[COUNT_OTHER] == 0 && r->count[COUNT_MESSAGES] == (double)f->messages &&
+        r->count[COUNT_BYTES] == (double)f->bytes)
+        return OK;
+    return fail(
+        err, ERR_CHECK,
+        "%s on %d devices: counted %.0f messages, %.0f bytes, %.0f bytes kept; the formulas say %llu, %llu, %llu",
+        r->scheme, r->P, r->count[COUNT_MESSAGES], r->count[COUNT_BYTES], r->count[COUNT_KEPT],
+        (unsigned long long)f->messages, (unsigned long long)f->bytes, (unsigned long long)f->kept);
+}
+
+static enum error_code compare_schemes(const struct bench_tensor *b, const struct counted *all, struct error *err)
+{
+    enum error_code e = OK, unlike = OK;
+    struct table t = table_start(NULL, 2, "P\tscheme\tmessages\tsent MB\tweights MB\tkept MB\ttransfers us\tvirtual us"
+                                          "\tcomputing us\tbuffers MB\twall ms\tx one");
+    if (!b->quiet) print_head(b);
+    for (int n = 0; n < b->sizes && !e; n++)
+        for (int i = 0; tensor_scheme_at(i) && !e; i++) {
+            struct tensor_figures f;
+            struct error why;
+            const int P = b->devices[n];
+            const char *name = tensor_scheme_at(i)->head.name;
+            if (P == 1 && i > 0) break;
+            e = tensor_predict(&f, b, &b->shape, tensor_scheme_at(i), P, &why);
+            if (e == ERR_PLAN) {
+                e = OK;
+                continue;
+            }
+            if (e) return table_drop(&t), fail(err, e, "%s", why.text);
+            const struct row *r = find_row(all, P, name);
+            say_row(&t, P, name, &f, r, one_device(all));
+            if (all->document) add_row(cJSON_GetObjectItem(all->document, "rows"), P, name, &f, r, one_device(all));
+            if (r && !unlike) unlike = check_row(&f, r, err);
+        }
+    if (b->quiet) table_drop(&t);
+    else table_end(&t);
+    return e ? e : unlike;
+}
+
+static cJSON *document(const struct bench_tensor *b)
+{
+    cJSON *root = document_start("orrery bench tensor");
+    cJSON_AddNumberToObject(root, "D", (double)b->shape.D);
+    cJSON_AddNumberToObject(root, "H", (double)b->shape.H);
+    cJSON_AddNumberToObject(root, "S", (double)b->shape.S);
+    cJSON_AddNumberToObject(root, "B", (double)b->shape.B);
+    cJSON_AddStringToObject(root, "dtype", dtype_name(b->dtype));
+    cJSON_AddStringToObject(root, "cluster", b->cluster.name);
+    cJSON_AddNumberToObject(root, "cores", (double)sysconf(_SC_NPROCESSORS_ONLN));
+    cJSON_AddArrayToObject(root, "rows");
+    return root;
+}
+
+static enum error_code compare(const struct bench_tensor *b, const struct asked *a, char *program, int *status,
+                               struct error *err)
+{
+    struct counted all = { .document = b->json ? document(b) : NULL };
+    enum error_code e = run_jobs(b, a, &all, program, status, err);
+    if (!e && *status == 0) {
+        e = compare_schemes(b, &all, err);
+        if (!e && !b->quiet) e = print_claims(b, err);
+        if (!e && !b->quiet) e = print_layer_memory(&b->shape, err);
+        if (!e && b->json) e = json_write(b->json, all.document, err);
+    }
+    cJSON_Delete(all.document);
+    free(all.row);
+    return e;
+}
+
+enum error_code bench_tensor_topic(int argc, char **argv, int *status, struct error *err)
+{
+    struct asked a = { .D = 256, .H = 16, .S = 128, .B = 8, .devices = "1,2,4,8,9,16", .run = 9, .runs = 3,
+                       .dtype = "fp32", .cluster = BENCH_CLUSTER };
+    struct bench_tensor b;
+    bool help;
+    enum error_code e = parse(&a, argc, argv, &help, err);
+    if (!e && !help) e = take(&b, &a, err);
+    if (e || help) return e;
+    return under_launcher() ? be_a_device(b.dtype, &b.cluster, bench_tensor_device, &b, err)
+                            : compare(&b, &a, argv[0], status, err);
+}

@@ -1,0 +1,125 @@
+/* options.c -- reads the command line of `orrery train`, and of commands with most of its options. */
+#include "emulated_devices/cli/train/options/words.h"
+#include <assert.h>
+#include <stdlib.h>
+#include <string.h>
+
+static bool is_one_of(const char *const *names, const struct option *o)
+{
+    for (; names && *names && o->name; names++)
+        if (strcmp(o->name, *names) == 0) return true;
+    return false;
+}
+
+void option_list_add(struct option_list *l, const struct option *option, size_t n)
+{
+    assert(l->count + n <= OPTIONS_MOST);
+    memcpy(&l->of[l->count], option, n * sizeof *option);
+    l->count += n;
+}
+
+/* All options of training, in the order of the help. */
+static void all_options(struct option_list *l, struct train_options *o, struct train_words *w)
+{
+    *l = (struct option_list){ .count = 0 };
+    scheme_options(l, o, w);
+    data_options(l, o, w);
+    training_options(l, o, w);
+    output_options(l, o, w);
+}
+
+/* Leave out the options that a command does not have, and headings without options. */
+static void own_options(struct option_list *own, const struct run_kind *kind, const struct option_list *all)
+{
+    *own = (struct option_list){ .count = 0 };
+    for (size_t i = 0; i < all->count; i++) {
+        if (is_one_of(kind->without, &all->of[i])) continue;
+        const bool bare = own->count > 0 && own->of[own->count - 1].kind == OPTION_HEADING;
+        if (all->of[i].kind == OPTION_HEADING && bare) own->count--;
+        option_list_add(own, &all->of[i], 1);
+    }
+    for (const struct option *o = kind->more; o && o->kind != OPTION_END; o++) option_list_add(own, o, 1);
+}
+
+static const char *const of_plans[] = { "--unfolded", NULL };
+
+const struct run_kind run_train = { .command = "train", .steps = 100, .without = of_plans,
+                                    .what = "Train a model on a mesh of emulated devices." };
+
+static struct train_words usual_words(const struct run_kind *kind)
+{
+    return (struct train_words){
+        .placement = "even", .dtype = "fp32", .cluster = CLUSTER_USUAL, .optimizer = "adamw",
+        .rates = rate_schedule_names[0],
+        .size = { 1, 1, 1, 1, 1 }, .steps = kind->steps, .warmup = -1,
+        .lr = -1, .min_lr = -1, .clip = -1, .decay = -1, .dropout = -1, .distance = -1,
+        .limit = wait_limit(WAIT_LIMIT), .bucket = 25 << 20,
+        .changed = { .speed = -1, .shared = -1 },
+        .data = { .zero = -1, .block = 256, .reshard = true, .prefetch = true },
+        .low_rank = { .scale = -1, .damping = -1 },
+    };
+}
+
+static struct train_options usual_options(void)
+{
+    return (struct train_options){ .trace_steps = 2, .trace_format = "chrome", .log_every = 1,
+                                   .plan = { .seed = 42, .chunks = 1, .tensor = tensor_scheme_at(0)->head.name,
+                                             .attention = attention_scheme_at(0)->head.name,
+                                             .ep = 1, .etp = 1, .degree = -1,
+                                             .data = { .scheme = data_scheme_at(0)->head.name },
+                                             .schedule = schedule_generator_at(0)->head.name,
+                                             .allreduce = algorithm_find(ALLREDUCE, NULL)->name } };
+}
+
+/* Print what the words set, as YAML, into memory for free(). */
+static enum error_code describe(char **text, const struct option *table, const struct train_words *w, bool comments,
+                                struct error *err)
+{
+    size_t bytes;
+    *text = NULL;
+    FILE *f = open_memstream(text, &bytes);
+    if (f) settings_print(f, table, w->argc, w->argv, comments);
+    return f && fclose(f) == 0 ? OK : fail(err, ERR_MEMORY, "no memory for the run's settings");
+}
+
+/* Read the words; those of --config stand before them. */
+static enum error_code parse(struct train_options *o, const struct run_kind *kind, struct train_words *w,
+                             const struct option_list *own, const struct option_list *all, struct error *err)
+{
+    const bool help = options_ask_for_help(o->argc, o->argv);
+    const enum error_code e =
+        help ? OK : settings_expand(&o->words, kind->command, own->of, all->of, o->argc, o->argv, err);
+    w->argc = help ? o->argc : o->words.argc, w->argv = help ? o->argv : o->words.argv;
+    return e ? e : parse_command(kind->command, "[options]", kind->what, w->argc, w->argv, own->of, &o->help, err);
+}
+
+enum error_code train_parse(struct train_options *o, const struct run_kind *kind, int argc, char **argv,
+                            struct error *err)
+{
+    struct train_words w = usual_words(kind);
+    struct option_list all, own;
+    char *shown = NULL;
+    *o = usual_options();
+    o->command = kind->command, o->argc = argc, o->argv = argv;
+    all_options(&all, o, &w);
+    own_options(&own, kind, &all);
+    enum error_code e = parse(o, kind, &w, &own, &all, err);
+    if (e || o->help) return e;
+    e = describe(&o->settings, own.of, &w, false, err);
+    if (!e && w.print_config) e = describe(&shown, own.of, &w, true, err);
+    if (!e) e = train_take(o, kind, &w, all.of, err);
+    if (!e && shown && launcher_rank() == 0) fputs(shown, stdout);
+    o->help = shown != NULL;
+    free(shown);
+    return e;
+}
+
+void train_options_free(struct train_options *o)
+{
+    settings_free(&o->words);
+    free(o->settings);
+    checkpoint_close(&o->saved);
+    batch_plan_free(&o->batches);
+    affinity_free(&o->affinity);
+    expert_owners_free(&o->owners);
+}

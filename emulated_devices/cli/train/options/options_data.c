@@ -1,0 +1,74 @@
+/* options_data.c -- options of data parallelism: which device keeps what. */
+#include "emulated_devices/cli/train/options/words.h"
+
+static const char *const codes[] = { "int8", "int4", NULL };
+
+void data_options(struct option_list *to, struct train_options *o, struct train_words *w)
+{
+    const struct option own[] = {
+        { .kind = OPTION_HEADING,
+          .help = "Data parallelism: which device keeps which weights, gradients and optimizer state" },
+        { "--data-parallel", "NAME", OPTION_STRING, &w->data.scheme,
+          .help = "the scheme, by its name in `orrery list data`; default: ddp" },
+        { "--zero", "STAGE", OPTION_INT, &w->data.zero, .min = 0, .max = 3,
+          .help = "short for --data-parallel: 0 is ddp, 1 to 3 are zero1 to zero3; default: not used" },
+        { "--shard-group", "N", OPTION_INT, &o->plan.data.group, .min = 1, .max = 4096,
+          .help = "number of neighbours along dp that share what the scheme shards; default: all; for buff --cp" },
+        { "--shards", "W,G,O", OPTION_STRING, &w->data.shards,
+          .help = "for chain, buff, and copies that train apart: how many devices share weights, gradients, "
+                  "optimizer state" },
+        { "--local-steps", "H", OPTION_INT, &w->data.local_steps, .min = 1, .max = 1e9,
+          .help = "for copies that train apart: steps between two outer steps; default: the scheme's, as in "
+                  "`orrery list data`" },
+        { "--outer-lr", "RATE", OPTION_DOUBLE, &o->plan.data.outer.lr, .min = 1e-9, .max = 1e6,
+          .help = "learning rate of the outer step; default: the scheme's" },
+        { "--outer-momentum", "M", OPTION_DOUBLE, &o->plan.data.outer.momentum, .min = 0, .max = 0.999,
+          .given = &w->data.momentum_given,
+          .help = "momentum of the outer step, where the scheme's has one; default: the scheme's" },
+        { "--reshard-after-forward", "yes|no", OPTION_BOOL, &w->data.reshard,
+          .help = "drop gathered weights after forward, and gather them again for backward" },
+        { "--prefetch", "yes|no", OPTION_BOOL, &w->data.prefetch,
+          .help = "gather the next part's weights while the current one computes" },
+        { "--reduce-apart", NULL, OPTION_SWITCH, &o->plan.data.reduce_apart,
+          .help = "reduce gradients on a stream of their own, beside gathers of weights; default: one stream for both, "
+                  "in the order of the program" },
+        { "--tiles", "T", OPTION_INT, &o->plan.data.tiles, .min = 1, .max = 1e6,
+          .help = "cut each matrix into T ranges of outputs, which are gathered, used and reduced one after the "
+                  "other; default: 1, whole layers" },
+        { "--bucket", "SIZE", OPTION_SIZE, &w->bucket, .min = 1, .max = 1e15,
+          .help = "for ddp, zero1, zero2, and chain with whole weights: size of a bucket of gradients to reduce, or "
+                  "of weights to gather after the step; a larger unit (a layer, the token embedding) has its own "
+                  "bucket, but ddp cuts it; schemes that gather weights before use, such as zero3, reduce unit by "
+                  "unit" },
+        { "--reduce-scatter", "NAME", OPTION_STRING, &o->plan.data.reduce_scatter,
+          .help = "algorithm for gradients in shards; default: direct, which adds in the order of ranks" },
+        { "--allgather", "NAME", OPTION_STRING, &o->plan.data.allgather,
+          .help = "algorithm for weights in shards; default: ring; two_level for mics" },
+        { "--quantize-weights", "CODE", OPTION_CHOICE, &w->data.weights, .choices = codes,
+          .help = "gather weights as int8 or int4 codes with a scale for each block; default: not quantised" },
+        { "--quantize-gradients", "CODE", OPTION_CHOICE, &w->data.gradients, .choices = codes,
+          .help = "reduce-scatter gradients as codes, by all-to-alls inside nodes, then between them; default: not "
+                  "quantised" },
+        { "--quantize-block", "N", OPTION_INT, &w->data.block, .min = 1, .max = 1e9, .given = &w->data.block_given,
+          .help = "elements that share a scale" },
+        { "--offload", "WHAT", OPTION_STRING, &w->offload.classes,
+          .help = "what to keep on a slow tier instead of the device's memory: optimizer, gradients, weights, "
+                  "activations, or a list such as optimizer,weights; experts: of these classes, or of the first "
+                  "three, only those of a mixture's experts" },
+        { "--offload-to", "host|DIR", OPTION_STRING, &w->offload.to,
+          .help = "the tier: the host's memory, or one file per device in a folder; default: host" },
+        { "--host-cache", "SIZE", OPTION_SIZE, &w->offload.cache,
+          .help = "with a folder: memory of each device's host for what its device uses most often of the file; "
+                  "default: 0" },
+        { "--ring", "K", OPTION_INT, &o->plan.data.ring, .min = 2, .max = 100000,
+          .help = "parts of the model, which are layers, embedding and loss, whose offloaded weights are on the "
+                  "device: the one that computes, the next, and copies of those after it; default: 3" },
+        { "--chosen-experts", NULL, OPTION_SWITCH, &w->offload.chosen,
+          .help = "with `orrery infer --offload experts`: read an expert when a router has chosen it, and no others" },
+        { "--offload-slice", "N", OPTION_INT, &w->offload.slice, .min = 1, .max = 2e9,
+          .help = "elements of optimizer state that a step moves at a time; default: 65536" },
+        { "--offload-stride", "K", OPTION_INT, &w->offload.stride, .min = 1, .max = 1e6,
+          .help = "the device steps every Kth slice, the host the others; default: 1, the device steps all" },
+    };
+    option_list_add(to, own, sizeof own / sizeof *own);
+}

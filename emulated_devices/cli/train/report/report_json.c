@@ -1,0 +1,174 @@
+/* report_json.c -- the report of `orrery train` as JSON (docs/json.md). */
+#include "emulated_devices/cli/train/origin.h"
+#include "emulated_devices/cli/train/report/plan_report.h"
+#include "emulated_devices/cli/train/stopping.h"
+#include "ref/io/document.h"
+#include "ref/io/json.h"
+
+static void add_plan(cJSON *root, const struct train_options *o)
+{
+    const struct plan *p = &o->plan;
+    cJSON *model = cJSON_AddObjectToObject(root, "model"), *mesh = cJSON_AddObjectToObject(root, "mesh");
+    cJSON_AddStringToObject(model, "name", p->model.name);
+    const struct { const char *letter; int64_t value; } number[] = {
+        { "L", p->model.L }, { "H", p->model.H }, { "D", p->model.D }, { "F", p->model.F }, { "V", p->model.V },
+        { "parameters", model_elements(&p->model) },
+    };
+    for (size_t i = 0; i < sizeof number / sizeof *number; i++)
+        cJSON_AddNumberToObject(model, number[i].letter, (double)number[i].value);
+    for (int a = 0; a < AXIS_COUNT; a++)
+        cJSON_AddNumberToObject(mesh, axis_name(a), a == EP ? plan_ep(p) : p->mesh.size[a]);
+    cJSON_AddNumberToObject(root, "batch", (double)plan_most_sequences(p));
+    if (p->batches) cJSON_AddStringToObject(root, "batches", p->batches->digest.text);
+    cJSON_AddNumberToObject(root, "seq", (double)p->S);
+    cJSON_AddNumberToObject(root, "micro", p->micros);
+    cJSON_AddStringToObject(root, "dtype", dtype_name(p->dtype));
+    cJSON_AddStringToObject(root, "grad_dtype", dtype_name(p->data.narrow_gradients ? p->dtype : dtype_wide(p->dtype)));
+    cJSON_AddStringToObject(root, "optimizer", p->optimizer->name);
+    cJSON_AddStringToObject(root, "as", p->hyper.as.text[0] ? p->hyper.as.text : profile_names[AS_ORRERY]);
+    cJSON_AddNumberToObject(root, "seed", (double)p->seed);
+    if (data_outer(&p->data).every > 0)
+        cJSON_AddNumberToObject(root, "local_steps", (double)data_outer(&p->data).every);
+}
+
+static void add_sent(cJSON *to, uint64_t messages, uint64_t bytes)
+{
+    cJSON_AddNumberToObject(to, "messages", (double)messages);
+    cJSON_AddNumberToObject(to, "bytes", (double)bytes);
+}
+
+static void add_operation(cJSON *kind, enum operation op, const struct traffic *t, const struct cluster *cluster)
+{
+    if (t->messages_sent == 0) return;
+    cJSON *o = cJSON_AddObjectToObject(kind, operation_name(op));
+    for (int l = 0; l < cluster->levels; l++)
+        if (t->level[l].messages > 0)
+            add_sent(cJSON_AddObjectToObject(o, cluster->link[l].level), t->level[l].messages, t->level[l].bytes);
+}
+
+/* What a kind of scheme sent: in total and for each operation, by level of the link. */
+static void add_kind(cJSON *sent, enum traffic_kind kind, const struct ledger *counted, const struct cluster *cluster)
+{
+    const struct traffic all = ledger_kind(counted, kind);
+    cJSON *o = cJSON_AddObjectToObject(sent, traffic_kind_name(kind));
+    const enum axis axis = report_axis_of(kind);
+    if (axis < AXIS_COUNT) cJSON_AddStringToObject(o, "axis", axis_name(axis));
+    add_sent(o, all.messages_sent, all.bytes_sent);
+    cJSON_AddNumberToObject(o, "additions", (double)all.additions);
+    for (enum operation op = 0; op < CONTROL; op++) add_operation(o, op, &counted->of[kind].of[op], cluster);
+}
+
+static void add_device(cJSON *list, const struct plan *p, const struct cluster *cluster,
+                       const struct device_report *d)
+{
+    cJSON *o = cJSON_CreateObject();
+    cJSON_AddItemToArray(list, o);
+    cJSON_AddNumberToObject(o, "rank", d->rank);
+    for (int a = 0; a < AXIS_COUNT; a++)
+        cJSON_AddNumberToObject(o, axis_name(a), a == EP ? plan_expert_place(p, d->rank, EXPERT_PARTS)
+                                                         : mesh_coordinate(&p->mesh, d->rank, a));
+    cJSON_AddNumberToObject(o, "parameters", (double)d->parameters);
+    cJSON *peak = cJSON_AddObjectToObject(o, "peak_bytes");
+    cJSON_AddNumberToObject(peak, "total", (double)d->peak.total);
+    for (int t = 0; t < ARENA_TAG_COUNT; t++) cJSON_AddNumberToObject(peak, arena_tag_name(t), (double)d->peak.tag[t]);
+    cJSON *sent = cJSON_AddObjectToObject(o, "sent");
+    for (enum traffic_kind kind = 0; kind < TRAFFIC_KIND_COUNT; kind++) add_kind(sent, kind, &d->counted, cluster);
+    cJSON *tier = cJSON_AddObjectToObject(o, "slow_tier");
+    cJSON_AddNumberToObject(tier, "weights", (double)d->offloaded.weights);
+    cJSON_AddNumberToObject(tier, "gradients", (double)d->offloaded.gradients);
+    cJSON_AddNumberToObject(tier, "optimizer", (double)d->offloaded.optimizer);
+    cJSON_AddNumberToObject(tier, "activations", (double)d->activations_away);
+    cJSON_AddNumberToObject(tier, "reads", (double)d->tier.reads);
+    cJSON_AddNumberToObject(tier, "bytes_read", (double)d->tier.bytes_read);
+    cJSON_AddNumberToObject(tier, "writes", (double)d->tier.writes);
+    cJSON_AddNumberToObject(tier, "bytes_written", (double)d->tier.bytes_written);
+    cJSON_AddNumberToObject(tier, "drive_bytes_read", (double)d->drive.moved.bytes_read);
+    cJSON_AddNumberToObject(tier, "drive_bytes_written", (double)d->drive.moved.bytes_written);
+    cJSON_AddNumberToObject(tier, "cache_requests", (double)d->drive.requests);
+    cJSON_AddNumberToObject(tier, "cache_hits", (double)d->drive.hits);
+    cJSON_AddBoolToObject(o, "traffic_equals_formulas", d->wrong_traffic.code == OK);
+    cJSON_AddBoolToObject(o, "memory_equals_formulas", d->wrong_memory.code == OK);
+    cJSON_AddNumberToObject(o, "resident_bytes", (double)d->resident);
+    cJSON_AddNumberToObject(o, "virtual_ps", (double)d->virtual_time);
+    cJSON_AddNumberToObject(o, "virtual_computing_ps", (double)d->computing);
+}
+
+/* Numbers that are not finite are null in the steps, because JSON cannot represent them. */
+static void add_divergence(cJSON *root, const struct divergence *d)
+{
+    cJSON *o = cJSON_AddObjectToObject(root, "diverged");
+    cJSON_AddNumberToObject(o, "step", (double)d->step);
+    cJSON_AddStringToObject(o, "what", d->what);
+}
+
+static void add_steps(cJSON *root, const struct train_record *r)
+{
+    cJSON *steps = cJSON_AddArrayToObject(root, "steps");
+    for (int64_t i = 0; i < r->steps; i++) {
+        cJSON *s = cJSON_CreateObject();
+        cJSON_AddItemToArray(steps, s);
+        cJSON_AddNumberToObject(s, "step", (double)(r->first_step + i + 1));
+        cJSON_AddNumberToObject(s, "loss", r->step[i].loss);
+        if (optimizer_draws(r->options->plan.optimizer)) cJSON_AddNumberToObject(s, "slope", r->step[i].slope);
+        else if (!r->options->infers) cJSON_AddNumberToObject(s, "norm", r->step[i].norm);
+        cJSON_AddNumberToObject(s, "lr", r->step[i].lr);
+        cJSON_AddNumberToObject(s, "loss_scale", r->step[i].loss_scale);
+        cJSON_AddBoolToObject(s, "skipped", r->step[i].skipped);
+        cJSON_AddNumberToObject(s, "seconds", r->seconds[i]);
+    }
+}
+
+static void add_calls(cJSON *root, const struct backend_calls *c)
+{
+    cJSON *calls = cJSON_AddObjectToObject(root, "calls");
+    cJSON_AddNumberToObject(calls, "launches", (double)c->launches);
+    cJSON_AddNumberToObject(calls, "products", (double)c->products);
+    cJSON_AddNumberToObject(calls, "copies", (double)c->copies);
+    cJSON_AddNumberToObject(calls, "allocations", (double)c->allocations);
+    cJSON_AddNumberToObject(calls, "waits", (double)c->waits);
+    cJSON_AddNumberToObject(calls, "lookups", (double)c->lookups);
+}
+
+cJSON *report_object(const struct train_record *r, const char *format, bool steps, struct error *err)
+{
+    cJSON *root = document_start(format);
+    if (!origin_add_json(root, r->options)) {
+        cJSON_Delete(root);
+        fail(err, ERR_MEMORY, "no memory for the run's report");
+        return NULL;
+    }
+    add_plan(root, r->options);
+    if (steps) add_steps(root, r);
+    if (r->profile) cJSON_AddItemToObject(root, "profile", cJSON_Duplicate(r->profile, true));
+    cJSON *devices = cJSON_AddArrayToObject(root, "devices");
+    for (int d = 0; d < r->options->plan.mesh.devices; d++)
+        add_device(devices, &r->options->plan, &r->options->cluster, &r->device[d]);
+    if (r->options->paranoid) cJSON_AddNumberToObject(root, "copies_compared", (double)r->copies);
+    if (r->stopped) cJSON_AddStringToObject(root, "stopped", stopping_name(r->stopped));
+    if (r->divergence.what) add_divergence(root, &r->divergence);
+    else if (r->has_numbers && !r->options->infers)
+        cJSON_AddNumberToObject(root, "validation_loss", r->validation);
+    cJSON_AddNumberToObject(root, "median_step_seconds", report_median(r, r->seconds));
+    if (r->processor) cJSON_AddNumberToObject(root, "median_step_processor_seconds", report_median(r, r->processor));
+    if (r->calls.launches > 0) add_calls(root, &r->calls);
+    cJSON_AddStringToObject(root, "cluster", r->options->cluster.name);
+    cJSON_AddNumberToObject(root, "virtual_step_ps", report_virtual_step(r));
+    if (r->replayed > 0)
+        cJSON_AddNumberToObject(root, "virtual_step_replayed_ps", (double)r->replayed / (double)r->steps);
+    if (r->unhindered > 0)
+        cJSON_AddNumberToObject(root, "virtual_step_unhindered_ps", (double)r->unhindered / (double)r->steps);
+    if (r->alone > 0) cJSON_AddNumberToObject(root, "virtual_step_of_one_device_ps", (double)r->alone);
+    cJSON_AddNumberToObject(root, "step_flops", report_step_flops(&r->options->plan));
+    if (r->options->check) report_check_json(r, root);
+    if (r->plan) plan_report_json(root, r);
+    return root;
+}
+
+enum error_code report_json(const struct train_record *r, const char *format, const char *path, struct error *err)
+{
+    cJSON *root = report_object(r, format, true, err);
+    if (root == NULL) return ERR_MEMORY;
+    const enum error_code e = json_write(path, root, err);
+    cJSON_Delete(root);
+    return e;
+}

@@ -1,0 +1,151 @@
+#include "emulated_devices/schemes/attention/heads/two_dimensional.h"
+#include "emulated_devices/device/compute.h"
+#include "emulated_devices/schemes/attention/heads/head_exchange.h"
+#include "emulated_devices/schemes/attention/positions.h"
+#include "emulated_devices/schemes/attention/rings/ring.h"
+
+enum { QKV, OUT, LSE };                 /* the slots that are kept: after the exchange */
+enum { HEADS, RING, GROUPS };
+
+/* ---- the arrangement --------------------------------------------------------------------------------------------- */
+
+static int ring_size(const struct context_parallel *cp) { return cp->devices / cp->split.heads; }
+
+static int ring_place(const struct context_parallel *cp, int member)
+{
+    return cp->split.context_first ? member % ring_size(cp) : member / cp->split.heads;
+}
+
+static int head_place(const struct context_parallel *cp, int member)
+{
+    return cp->split.context_first ? member / ring_size(cp) : member % cp->split.heads;
+}
+
+static const struct attention_scheme *inner_scheme(const struct context_parallel *cp)
+{
+    const int C = ring_size(cp), w = cp->split.window;
+    if (C == 1) return &attention_scheme_whole;
+    return w > 1 && w < C ? &attention_double_ring : &attention_scheme_ring_zigzag;
+}
+
+/* A member's ring, without its heads. */
+static struct context_parallel ring_of(const struct context_parallel *cp, int member)
+{
+    return (struct context_parallel){ .scheme = inner_scheme(cp), .tp = cp->tp,
+                                      .group = cp->part ? &cp->part[RING] : NULL, .devices = ring_size(cp),
+                                      .rank = ring_place(cp, member), .S = cp->S, .split = cp->split };
+}
+
+/* Both dimensions, as this device sees them. */
+struct arrangement { struct head_exchange exchange; struct heads heads; struct context_parallel ring; };
+
+static void arrange(struct arrangement *a, const struct context_parallel *cp)
+{
+    a->ring = ring_of(cp, cp->rank);
+    a->exchange = (struct head_exchange){ .tp = cp->tp, .heads = cp->heads,
+                                          .group = cp->part ? &cp->part[HEADS] : NULL, .devices = cp->split.heads,
+                                          .rank = head_place(cp, cp->rank),
+                                          .tokens = context_count(&a->ring, a->ring.rank) };
+    a->heads = head_exchange_heads(&a->exchange, a->exchange.rank);
+    a->ring.heads = &a->heads;
+}
+
+const char *two_dimensional_refuses(const struct context_parallel *cp, const struct model_config *c)
+{
+    (void)c;
+    if (cp->heads->queries.count < cp->split.heads)
+        return "at least as many query heads on each device of tp as devices that exchange tokens for heads";
+    for (int m = 0; m < cp->devices; m++)
+        if (context_count(cp, m) == 0) return "a token of each sequence for every device";
+    return NULL;
+}
+
+void two_dimensional_cut(struct intervals *tokens, const struct context_parallel *cp, int member)
+{
+    const struct context_parallel ring = ring_of(cp, member);
+    struct intervals place = context_tokens(&ring);
+    intervals_add_part(tokens, &place, block_at(intervals_total(&place), cp->split.heads, head_place(cp, member)));
+    if (intervals_lost(&place)) tokens->room = -1;
+    intervals_free(&place);
+}
+
+enum error_code two_dimensional_open(struct context_parallel *cp, struct error *err)
+{
+    int member[GROUPS][MESH_MOST_DEVICES], size[GROUPS] = { 0 };
+    for (int m = 0; m < cp->devices; m++) {
+        const int rank = cp->group->member[m];
+        if (ring_place(cp, m) == ring_place(cp, cp->rank)) member[HEADS][size[HEADS]++] = rank;
+        if (head_place(cp, m) == head_place(cp, cp->rank)) member[RING][size[RING]++] = rank;
+    }
+    enum error_code e = OK;
+    for (int i = 0; i < GROUPS && !e; i++)
+        e = group_of(&cp->part[i], cp->group->comm, member[i], size[i], TRAFFIC_ATTENTION, AXIS_BIT(CP), err);
+    return e;
+}
+
+struct tensor two_dimensional_kept(const struct context_parallel *cp, int slot, int64_t rows)
+{
+    struct arrangement a;
+    arrange(&a, cp);
+    const int64_t gathered = head_exchange_sequences(&a.exchange, rows) * a.exchange.tokens;
+    if (slot == LSE) return a.ring.scheme->kept(&a.ring, 0, gathered);
+    return tensor_2d(NULL, cp->tp->device->dtype, gathered,
+                     head_exchange_width(&a.exchange, a.exchange.rank, slot == QKV));
+}
+
+/* ---- passes ------------------------------------------------------------------------------------------------------ */
+
+/* The call of the ring, with what was exchanged. */
+static struct attention_call call_inside(const struct attention_call *c, struct arrangement *a)
+{
+    return (struct attention_call){ .cp = &a->ring, .shape = head_exchange_shape(&a->exchange, c->shape),
+                                    .qkv = c->kept[QKV], .out = c->kept[OUT], .kept = { c->kept[LSE] } };
+}
+
+enum error_code two_dimensional_forward(struct attention_call *c, struct error *err)
+{
+    struct arrangement a;
+    arrange(&a, c->cp);
+    struct attention_call inside = call_inside(c, &a);
+    enum error_code e = head_exchange_gather(&a.exchange, c->qkv, inside.qkv, true, err);
+    if (!e) e = a.ring.scheme->forward(&inside, err);
+    if (!e) e = head_exchange_back(&a.exchange, c->out, inside.out, false, err);
+    return e;
+}
+
+enum error_code two_dimensional_backward_input(struct attention_call *c, struct error *err)
+{
+    struct device *d = c->cp->tp->device;
+    struct arrangement a;
+    arrange(&a, c->cp);
+    struct attention_call inside = call_inside(c, &a);
+    inside.d_out = device_tensor_2d(d, BUFFERS, tensor_rows(inside.out), tensor_cols(inside.out));
+    inside.d_qkv = device_tensor_2d(d, BUFFERS, tensor_rows(inside.qkv), tensor_cols(inside.qkv));
+    inside.d_sinks = head_exchange_sinks(&a.exchange, c->d_sinks);
+    enum error_code e = inside.d_out.data && inside.d_qkv.data
+                            ? OK : fail(err, ERR_MEMORY, "no memory for the gradients of attention");
+    if (!e) e = head_exchange_gather(&a.exchange, c->d_out, inside.d_out, false, err);
+    if (!e) e = a.ring.scheme->backward_input(&inside, err);
+    if (!e) e = head_exchange_back(&a.exchange, c->d_qkv, inside.d_qkv, true, err);
+    device_free(d, inside.d_out), device_free(d, inside.d_qkv);
+    return e;
+}
+
+enum error_code two_dimensional_exchange(struct attention_call *c, struct error *err)
+{
+    struct arrangement a;
+    arrange(&a, c->cp);
+    const enum error_code e = head_exchange_gather(&a.exchange, c->qkv, c->kept[QKV], true, err);
+    return e ? e : head_exchange_gather(&a.exchange, c->out, c->kept[OUT], false, err);
+}
+
+void two_dimensional_cost(struct forecast *f, const struct context_parallel *cp, enum tensor_pass pass, int64_t rows)
+{
+    struct arrangement a;
+    if (pass == WEIGHT_PASS) return;
+    arrange(&a, cp);
+    const int64_t B = head_exchange_sequences(&a.exchange, rows);
+    head_exchange_cost(f, &a.exchange, B, pass != INPUT_PASS, true);
+    if (a.ring.scheme->cost && pass != EXCHANGE_PASS) a.ring.scheme->cost(f, &a.ring, pass, B * a.exchange.tokens);
+    head_exchange_cost(f, &a.exchange, B, pass == INPUT_PASS, pass == EXCHANGE_PASS);
+}

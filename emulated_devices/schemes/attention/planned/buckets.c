@@ -1,0 +1,59 @@
+#include "emulated_devices/schemes/attention/planned/buckets.h"
+#include <stdlib.h>
+
+/* The least that is added to the first k lengths: with some buckets, and with one more. */
+struct table {
+    const int64_t *length, *before;     /* [n], [n + 1] sums of the lengths before */
+    int64_t *fewer, *now;               /* [n + 1] */
+    int *from;                          /* [n + 1] where the last of the buckets begins */
+};
+
+/* What is added to lengths j to k-1 in one bucket. */
+static int64_t added(const struct table *t, int j, int k)
+{
+    return t->length[j] * (k - j) - (t->before[k] - t->before[j]);
+}
+
+/* Set now[low .. high]; their last buckets begin at first .. last.  That of a larger k does not begin earlier: if a
+ * longer bucket gets worse, then by more. */
+static void fill(const struct table *t, int low, int high, int first, int last)
+{
+    if (low > high) return;
+    const int k = low + (high - low) / 2;
+    int best = first;
+    t->now[k] = INT64_MAX;
+    for (int j = first; j <= last && j < k; j++) {
+        const int64_t sum = t->fewer[j] == INT64_MAX ? INT64_MAX : t->fewer[j] + added(t, j, k);
+        if (sum < t->now[k]) t->now[k] = sum, best = j;
+    }
+    t->from[k] = best;
+    fill(t, low, k - 1, first, best);
+    fill(t, k + 1, high, best, last);
+}
+
+int64_t bucket_lengths(int64_t bucketed[], const int64_t length[], int n, int most)
+{
+    const size_t entries = (size_t)n + 1;
+    const int buckets = most < n ? most : n;
+    int64_t *const room = malloc(3 * entries * sizeof *room), sum = -1;
+    int *const from = calloc(((size_t)buckets + 1) * entries, sizeof *from);
+    if (room && from) {
+        struct table t = { .length = length, .before = room, .fewer = room + entries, .now = room + 2 * entries };
+        room[0] = 0;
+        for (int i = 0; i < n; i++) room[i + 1] = room[i] + length[i];
+        for (int k = 0; k <= n; k++) t.fewer[k] = k == 0 ? 0 : INT64_MAX;
+        for (int q = 0; q < buckets; q++) {
+            int64_t *const done = t.now;
+            t.from = from + (size_t)q * entries, t.now[0] = INT64_MAX;
+            fill(&t, 1, n, 0, n - 1);
+            t.now = t.fewer, t.fewer = done;
+        }
+        sum = t.fewer[n];
+        for (int q = buckets - 1, end = n, first; q >= 0; q--, end = first) {
+            first = from[(size_t)q * entries + (size_t)end];
+            for (int i = first; i < end; i++) bucketed[i] = length[first];
+        }
+    }
+    free(room), free(from);
+    return sum;
+}

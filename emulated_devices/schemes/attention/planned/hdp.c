@@ -1,0 +1,169 @@
+/* attention, hdp: a sample is on as many devices as it needs, and short samples are whole on one.
+ *
+ * Source   H. Ge et al., "ByteScale: efficient scaling of LLM training with a 2048K context length on more than 12,000
+ *          GPUs" (hybrid data parallelism), arXiv:2502.21231, sections 5 and 6; its code is not published
+ * Group    P devices, which data and context parallelism share: a flat group
+ * Layout   of the M microbatches of a step, with T tokens, a device has room for C = ceil(T/MP) in each, or a little
+ *          more.  A sample of s tokens is on D = ceil(s/C) neighbours, any number of them (at most P): cut into 2D
+ *          parts, of which the m-th has parts m and 2D-1-m, so that all have equal work
+ *
+ *          P = 4, C = 4; samples of 10, 3, 2 and 1 tokens
+ *          device 0, 1, 2     parts of the long one: D = 3, on a ring of three
+ *          device 3           the three short ones
+ *
+ * Balance  samples from the longest to the shortest: a long one goes to the D neighbours of which the busiest is least
+ *          busy, and then those least busy together; a short one to the least busy device with room for it, which has
+ *          at most 2C tokens, or else to the device with the fewest tokens.  Busy: operations of attention and of
+ *          linear layers, of the whole step.  Which microbatch: for a long one that in which its devices have the
+ *          fewest tokens; for a short one the fullest that it does not fill beyond C, or else the emptiest.  So devices
+ *          with much work have nothing in some microbatches (the paper's algorithm 2, without its buckets)
+ * Offload  with --offload activations a long sample lets the part r of a stage's layers, less two, leave for the slow
+ *          tier: as much as is copied while the next layer computes.  Then D = ceil((2 + (1-r)(L-2))/L s/C), the
+ *          paper's equation 3.  Of a microbatch as much leaves as of the longest of its samples on the device
+ * Sends    forward   (D-1) messages of 2 n K A elements from each device of a ring of D, n = s/D: as ring.c, in a
+ *                    smaller ring, and nothing for a sample on one device.  Summed over devices: 2 s K A (D-1) a sample
+ *          backward  the same; gradients of keys and values go home directly, as many messages, in the wide format
+ * Memory   kept: the log-sum-exp.  In a pass: keys and values of the sample's other devices
+ * Equals   permutes whole samples; reassociates those on several devices
+ */
+#include "emulated_devices/schemes/attention/planned/planned.h"
+#include "emulated_devices/schemes/attention/rings/ring.h"
+#include <math.h>
+#include <stdlib.h>
+
+/* What devices have so far. */
+struct loaded {
+    double busy[MESH_MOST_DEVICES];     /* operations of the step */
+    int64_t *tokens;                    /* [micros][devices] */
+    int devices, micros;
+    int64_t room;                       /* C */
+};
+
+static double work(const struct context_load *l, int64_t s)
+{
+    return l->per_pair * (double)s * (double)(s + 1) / 2 + l->per_token * (double)s;
+}
+
+/* The part of L - 2 layers whose activations leave: r, a multiple of 1/(L-2).  A sample with room on one device
+ * stays. */
+static double leaving(const struct context_load *l, const struct loaded *have, int64_t s)
+{
+    const int layers = l->layers - 2;
+    if (l->per_kept <= 0 || layers <= 0 || s <= have->room) return 0;
+    const double overlapped = work(l, s) / ((double)s * l->per_kept);
+    return floor((overlapped < 1 ? overlapped : 1) * layers) / layers;
+}
+
+/* Tokens whose activations take as much memory as those of s tokens of which the part r leaves. */
+static int64_t held_tokens(const struct context_load *l, double r, int64_t s)
+{
+    if (r <= 0) return s;
+    return (int64_t)ceil((2 + (1 - r) * (l->layers - 2)) / l->layers * (double)s - 1e-9);
+}
+
+/* The first of D neighbours of which the busiest is least busy; of several, of those that are least busy together. */
+static int least_busy_neighbours(const struct loaded *have, int D)
+{
+    int best = 0;
+    double least = -1, least_sum = 0;
+    for (int first = 0; first + D <= have->devices; first++) {
+        double most = 0, sum = 0;
+        for (int m = first; m < first + D; m++) {
+            if (have->busy[m] > most) most = have->busy[m];
+            sum += have->busy[m];
+        }
+        if (least < 0 || most < least || (most == least && sum < least_sum))
+            best = first, least = most, least_sum = sum;
+    }
+    return best;
+}
+
+static int64_t *tokens_at(const struct loaded *have, int micro, int device)
+{
+    return &have->tokens[micro * have->devices + device];
+}
+
+/* The microbatch in which s tokens more leave a device the least room below C, or else the one with the fewest. */
+static int micro_for(const struct loaded *have, int device, int64_t s)
+{
+    int fullest = -1, emptiest = 0;
+    for (int m = 0; m < have->micros; m++) {
+        const int64_t here = *tokens_at(have, m, device);
+        if (here < *tokens_at(have, emptiest, device)) emptiest = m;
+        if (here + s <= have->room && (fullest < 0 || here > *tokens_at(have, fullest, device))) fullest = m;
+    }
+    return fullest < 0 ? emptiest : fullest;
+}
+
+/* The microbatch in which D neighbours have the fewest tokens, the one of them with the most. */
+static int micro_for_neighbours(const struct loaded *have, int first, int D)
+{
+    int best = 0;
+    int64_t fewest = -1;
+    for (int m = 0; m < have->micros; m++) {
+        int64_t most = 0;
+        for (int d = first; d < first + D; d++)
+            if (*tokens_at(have, m, d) > most) most = *tokens_at(have, m, d);
+        if (fewest < 0 || most < fewest) best = m, fewest = most;
+    }
+    return best;
+}
+
+static int device_for(const struct loaded *have, int64_t s)
+{
+    int best = -1, emptiest = 0;
+    for (int d = 0; d < have->devices; d++) {
+        const int64_t here = *tokens_at(have, micro_for(have, d, s), d);
+        if (here < *tokens_at(have, micro_for(have, emptiest, s), emptiest)) emptiest = d;
+        if (here + s <= 2 * have->room && (best < 0 || have->busy[d] < have->busy[best])) best = d;
+    }
+    return best < 0 ? emptiest : best;
+}
+
+/* Place all samples of the step; those of this microbatch are added to the plan. */
+static void place(struct context_plan *plan, const struct context_load *l, struct loaded *have,
+                  const struct interval sample[])
+{
+    int all[MESH_MOST_DEVICES];
+    for (int d = 0; d < l->devices; d++) all[d] = d;
+    for (int i = 0; i < l->samples; i++) {
+        const struct interval s = sample[i];
+        const double away = leaving(l, have, s.count);
+        const int64_t held = held_tokens(l, away, s.count), parts = (held + have->room - 1) / have->room;
+        const int D = parts < l->devices ? (int)parts : l->devices;
+        const int first = D > 1 ? least_busy_neighbours(have, D) : device_for(have, held);
+        const int micro = D > 1 ? micro_for_neighbours(have, first, D) : micro_for(have, first, held);
+        if (micro == l->micro) context_add_ring(plan, s, all + first, D, 0);
+        for (int d = first; d < first + D; d++) {
+            have->busy[d] += work(l, s.count) / D;
+            *tokens_at(have, micro, d) += (held + D - 1) / D;
+            if (plan->away && micro == l->micro) plan->away[d] = fmax(plan->away[d], away);
+        }
+    }
+}
+
+static enum error_code plan(struct context_plan *plan, const struct context_load *l, struct error *err)
+{
+    struct loaded have = { .devices = l->devices, .micros = l->micros > 1 ? l->micros : 1 };
+    const int64_t slots = (int64_t)have.devices * have.micros;
+    struct interval *const sample = context_samples(l);
+    have.tokens = calloc((size_t)slots, sizeof *have.tokens), have.room = (l->tokens + slots - 1) / slots;
+    double *const away = calloc((size_t)l->devices, sizeof *away);
+    *plan = (struct context_plan){ .devices = l->devices, .divisions = 1, .tokens = l->tokens, .away = away,
+                                   .lost = sample == NULL || have.tokens == NULL || away == NULL };
+    if (!plan->lost) place(plan, l, &have, sample);
+    free(sample), free(have.tokens);
+    if (plan->blocks == 0 && !plan->lost) plan->tokens = 0;                 /* no sample: an empty microbatch */
+    return plan->tokens > 0 ? context_plan_finish(plan, l, err) : OK;
+}
+
+const struct attention_scheme attention_scheme_hdp = {
+    .head = { .kind = ATTENTION_SCHEME, .equality = REASSOCIATES, .name = "hdp",
+              .description = "a sample is on as many devices as its length needs, planned for each step",
+              .source = "ByteScale, arXiv:2502.21231",
+              .volume = "2 n K A (D-1) elements a layer forward for n tokens of a sample on D devices; backward twice",
+              .memory = "log-sum-exp: H numbers a token; in a pass keys of the samples' other devices; with --offload "
+                        "activations long samples leave less on the device, and need fewer",
+              .needs = "nothing" },
+    .plans_steps = true, .plan = plan, PLANNED_SCHEME,
+};

@@ -1,0 +1,93 @@
+/* planned_cost.c -- what attention by a plan sends and keeps, by formula. */
+#include "emulated_devices/schemes/attention/planned/planned.h"
+#include "emulated_devices/schemes/attention/planned/proxies.h"
+#include "emulated_devices/schemes/attention/planned/remap.h"
+#include "emulated_devices/schemes/attention/rings/ring.h"
+
+struct tensor planned_kept(const struct context_parallel *cp, int slot, int64_t rows)
+{
+    struct intervals own = { 0 };
+    if (cp->plan) context_plan_attended(&own, cp->plan, cp->rank);
+    const int64_t n = cp->plan ? intervals_total(&own) : rows;
+    intervals_free(&own);
+    return ring_attention_kept(cp, slot, n);
+}
+
+const char *planned_refuses(const struct context_parallel *cp, const struct model_config *c)
+{
+    (void)cp, (void)c;
+    return NULL;
+}
+
+/* A message of count numbers, and what this device carries of it. */
+static void forecast_carried(struct forecast *f, const struct context_parallel *cp, int from, int to, int64_t count,
+                             uint64_t size)
+{
+    for (enum proxy_stage stage = PROXY_DISPATCH; stage < PROXY_STAGES; stage++)
+        for (int i = 0; i < proxy_parts(cp->plan->proxies, from, to); i++) {
+            const struct proxy_hop h = proxy_hop(cp->plan->proxies, from, to, count, stage, i);
+            if (h.from == cp->rank && h.to != h.from && h.part.count > 0)
+                forecast_message(f, cp->group, h.to, (uint64_t)h.part.count * size);
+        }
+}
+
+static void forecast_moves(struct forecast *f, const struct context_parallel *cp, bool backward)
+{
+    const enum dtype own = cp->tp->device->dtype;
+    const uint64_t size = dtype_size(own), wide = dtype_size(dtype_wide(own));
+    const int64_t H = cp->heads->queries.count, queries = H * cp->tp->config->A, keys = cp_keys_width(cp);
+    for (int i = 0; i < cp->plan->moves; i++) {
+        const struct context_move *m = &cp->plan->move[i];
+        const int64_t n = context_block_tokens(&cp->plan->block[m->block]);
+        forecast_carried(f, cp, m->from, m->to, n * (m->data == CONTEXT_KEYS ? keys : queries), size);
+        if (m->data == CONTEXT_KEYS || !backward) continue;
+        forecast_carried(f, cp, m->from, m->to, n * queries, size);
+        for (int k = 0; k < 2; k++) forecast_carried(f, cp, m->from, m->to, n * H, wide);
+    }
+}
+
+/* Results or gradients of other devices' blocks that this device has worked with. */
+static void forecast_returns(struct forecast *f, const struct context_parallel *cp, bool backward)
+{
+    const uint64_t wide = dtype_size(dtype_wide(cp->tp->device->dtype));
+    const int64_t H = cp->heads->queries.count, A = cp->tp->config->A;
+    for (int b = 0; b < cp->plan->blocks; b++)
+        for (int d = cp->plan->proxies ? 0 : cp->rank; d < (cp->plan->proxies ? cp->devices : cp->rank + 1); d++) {
+            const int home = cp->plan->block[b].home;
+            const int64_t n = context_block_tokens(&cp->plan->block[b]);
+            if (home == d) continue;
+            const bool queries = context_works_with(cp->plan, CONTEXT_QUERIES, b, d);
+            if (queries && backward) forecast_carried(f, cp, d, home, n * H * A, wide);
+            if (queries && !backward && d == cp->rank) {
+                forecast_message(f, cp->group, home, (uint64_t)(n * H * A) * wide);
+                forecast_message(f, cp->group, home, (uint64_t)(n * H) * wide);
+            }
+            if (backward && context_works_with(cp->plan, CONTEXT_KEYS, b, d))
+                forecast_carried(f, cp, d, home, n * cp_keys_width(cp), wide);
+        }
+}
+
+struct forecast_of { struct forecast *f; const struct context_parallel *cp; bool backward; };
+
+/* Forward queries, keys and values come in, and the output goes out; backward these, the output and its gradient. */
+static void forecast_run(void *context, const struct remap_run *r)
+{
+    const struct forecast_of *x = context;
+    const uint64_t size = (uint64_t)r->count * dtype_size(x->cp->tp->device->dtype);
+    const uint64_t narrow = (uint64_t)(x->cp->heads->queries.count * x->cp->tp->config->A) * size;
+    const uint64_t whole = narrow + (uint64_t)cp_keys_width(x->cp) * size;
+    if (r->inside == r->outside) return;
+    if (r->outside == x->cp->rank) forecast_message(x->f, x->cp->group, r->inside, whole);
+    for (int i = 0; i < 2 && x->backward && r->outside == x->cp->rank; i++)
+        forecast_message(x->f, x->cp->group, r->inside, narrow);
+    if (r->inside == x->cp->rank) forecast_message(x->f, x->cp->group, r->outside, x->backward ? whole : narrow);
+}
+
+void planned_cost(struct forecast *f, const struct context_parallel *cp, enum tensor_pass pass, int64_t rows)
+{
+    (void)rows;
+    if (cp->devices == 1 || cp->plan == NULL || pass == WEIGHT_PASS) return;
+    forecast_moves(f, cp, pass == INPUT_PASS);
+    forecast_returns(f, cp, pass == INPUT_PASS);
+    remap_each(cp->plan, forecast_run, &(struct forecast_of){ f, cp, pass == INPUT_PASS });
+}

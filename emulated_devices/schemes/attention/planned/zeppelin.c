@@ -1,0 +1,273 @@
+/* attention, zeppelin: long samples are on several nodes, shorter ones in one, short ones on one device; outside
+ * attention rows are balanced, and messages between nodes are carried by all devices.
+ *
+ * Source   C. Chen et al., "Zeppelin: balancing variable-length workloads in data parallel large model training",
+ *          EuroSys 2026, arXiv:2509.21841; its code is not published
+ * Group    P devices, which data and context parallelism share, on nodes of G
+ * Layout   a device has room for C tokens in attention: three times the mean, if nobody says.  Samples are placed from
+ *          the longest to the shortest, first on nodes, then those of a node on its devices.  At first those of at
+ *          least a node's room, G C tokens, are on several nodes, and of the others those of C on several devices:
+ *          as many as their share of the work asks for.  Each other one is whole on the node or device with the least
+ *          work that has room.  If then one has more tokens than room, or more than 1.04 of the mean work, the bound is
+ *          lowered to the next shorter sample, and those at most an eighth shorter.  (The paper lowers it if tokens do
+ *          not fit.)  If no bound will do, again with 2, 4, .. times as many nodes or devices for a sample above it; or
+ *          else what was best is taken.  A sample on D devices, at least 2D tokens, is cut into 2D parts; the m-th has
+ *          parts m and 2D-1-m
+ *
+ *          nodes of 2, C = 8; samples of 16, 5, 3 and 3 tokens
+ *          device 0, 1, 2, 3     16: between nodes
+ *          device 0, 1           5: inside one
+ *          device 2, device 3    3, 3: local
+ *
+ * Order    rings between nodes, then those inside nodes, then whole samples
+ * Sends    forward   (D-1) messages of 2 n K A elements from each device of a ring of D, as hdp.c; to another node as
+ *                    in proxies.h.  Rows as in remap.h: here queries, keys, values and results are moved, where the
+ *                    paper moves what enters and leaves the attention module
+ *          backward  see planned.h
+ * Memory   kept: the log-sum-exp.  In a pass: see planned.h
+ * Equals   permutes rows and messages; reassociates samples on several devices
+ */
+#include "emulated_devices/schemes/attention/planned/planned.h"
+#include "emulated_devices/schemes/attention/planned/remap.h"
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+enum { LEAST = 2 };                     /* tokens of a device: fewer cannot be balanced */
+
+static const double BALANCED = 1.04;
+
+/* Nodes, or the devices of a node, with what they have. */
+struct bins {
+    int count, devices;                 /* devices of a bin */
+    int64_t room;                       /* tokens of a bin */
+    double mean;                        /* work of a bin, in pairs */
+    double busy[MESH_MOST_DEVICES];
+    int64_t tokens[MESH_MOST_DEVICES];
+};
+
+/* Arrays of [samples][bins] say which bins have a sample. */
+struct zeppelin {
+    const struct context_load *load;
+    struct interval *sample;            /* [samples] the longest first */
+    char *nodes, *devices, *trial;      /* [samples][nodes], [samples][devices of its nodes], [samples][either] */
+    int *node;                          /* [samples] the only one, or -1 */
+    struct bins at, tried;
+};
+
+static double pairs_of(int64_t s) { return (double)s * (double)(s + 1) / 2; }
+
+/* ---- bins -------------------------------------------------------------------------------------------------------- */
+
+/* The least busy bin without the sample; if it has to fit, of those with room, or else that with the fewest tokens. */
+static int least_busy(const struct bins *b, const char *in, int64_t fits)
+{
+    int best = -1, emptiest = 0;
+    for (int i = 0; i < b->count; i++) {
+        if (b->tokens[i] < b->tokens[emptiest]) emptiest = i;
+        if (in[i] || (fits > 0 && b->tokens[i] + fits > b->room)) continue;
+        if (best < 0 || b->busy[i] < b->busy[best]) best = i;
+    }
+    return best < 0 ? emptiest : best;
+}
+
+static void put(struct bins *b, char *in, int64_t s, int parts)
+{
+    for (int i = 0; i < parts; i++) in[least_busy(b, in, parts > 1 ? 0 : s)] = 1;
+    for (int i = 0; i < b->count; i++)
+        if (in[i]) b->busy[i] += pairs_of(s) / parts, b->tokens[i] += (s + parts - 1) / parts;
+}
+
+/* How many bins a sample gets: `finer` times as many as its share of the work asks for; all, if so many are all. */
+static int parts_of(const struct bins *b, int64_t s, int finer)
+{
+    const int64_t room = s / (LEAST * b->devices), most = room < b->count ? room : b->count;
+    int64_t parts = finer >= b->count ? most : (int64_t)ceil(finer * pairs_of(s) / b->mean);
+    if (parts < (s + b->room - 1) / b->room) parts = (s + b->room - 1) / b->room;
+    return (int)(most < 2 ? 1 : parts < 2 ? 2 : parts > most ? most : parts);
+}
+
+/* The busiest bin's work over the mean; much more if its tokens do not fit. */
+static double worst_of(const struct bins *b)
+{
+    double worst = 1;
+    for (int i = 0; i < b->count; i++) {
+        const double busy = b->mean > 0 ? b->busy[i] / b->mean : 1, full = (double)b->tokens[i] / (double)b->room;
+        if (busy > worst) worst = busy;
+        if (full > 1 && 1e6 * full > worst) worst = 1e6 * full;
+    }
+    return worst;
+}
+
+/* The next bound: the next shorter of some samples, and those that are at most an eighth shorter; 0: none. */
+static int64_t next_bound(const struct zeppelin *z, int node, int64_t bound)
+{
+    int64_t longest = 0, next = 0;
+    for (int i = 0; i < z->load->samples; i++) {
+        const int64_t s = z->sample[i].count;
+        if (s >= bound || (node >= 0 && z->node[i] != node)) continue;
+        if (longest == 0) longest = s;
+        if (8 * s >= 7 * longest) next = s;
+    }
+    return next;
+}
+
+/* One trial.  @return worst_of. */
+static double place(struct zeppelin *z, int node, int64_t bound, int finer)
+{
+    struct bins *const b = &z->tried;
+    *b = z->at;
+    for (int i = 0; i < z->load->samples; i++) {
+        char *const in = z->trial + (size_t)i * (size_t)b->count;
+        if (node >= 0 && z->node[i] != node) continue;
+        memset(in, 0, (size_t)b->count);
+        const int64_t s = z->sample[i].count;
+        put(b, in, s, s >= bound ? parts_of(b, s, finer) : 1);
+    }
+    return worst_of(b);
+}
+
+static void keep(struct zeppelin *z, int node, char *to)
+{
+    const size_t bins = (size_t)z->at.count;
+    for (size_t i = 0; i < (size_t)z->load->samples; i++)
+        if (node < 0 || z->node[i] == node) memcpy(to + i * bins, z->trial + i * bins, bins);
+}
+
+/* Place samples of the bins in z->at: all, or those of a node.  @return worst_of the best trial. */
+static double spread(struct zeppelin *z, int node, char *to)
+{
+    double best = -1;
+    for (int finer = 1; finer < 2 * z->at.count; finer *= 2)
+        for (int64_t b = z->at.room; b > 0 && (best < 0 || best > BALANCED); b = next_bound(z, node, b)) {
+            const double worst = place(z, node, b, finer);
+            if (best < 0 || worst < best) best = worst, keep(z, node, to);
+        }
+    return best;
+}
+
+/* ---- zones ------------------------------------------------------------------------------------------------------- */
+
+/* A node's devices with their parts of samples on several nodes. */
+static void open_node(struct zeppelin *z, int node)
+{
+    const int nodes = z->load->devices / z->load->node;
+    struct bins *const b = &z->at;
+    const double mean = b->mean;
+    const int64_t room = b->room;
+    memset(b, 0, sizeof *b);
+    b->count = z->load->node, b->devices = 1, b->room = room, b->mean = mean;
+    for (int i = 0; i < z->load->samples; i++) {
+        const char *const in = z->nodes + (size_t)i * (size_t)nodes;
+        int D = 0;
+        for (int k = 0; k < nodes; k++) D += in[k] ? b->count : 0;
+        for (int d = 0; d < b->count && in[node] && z->node[i] < 0; d++)
+            b->busy[d] += pairs_of(z->sample[i].count) / D, b->tokens[d] += (z->sample[i].count + D - 1) / D;
+    }
+}
+
+static void find_nodes(struct zeppelin *z)
+{
+    const int nodes = z->load->devices / z->load->node;
+    for (int i = 0; i < z->load->samples; i++) {
+        int n = 0;
+        for (int k = 0; k < nodes; k++)
+            if (z->nodes[(size_t)i * (size_t)nodes + (size_t)k]) n++, z->node[i] = k;
+        if (n > 1) z->node[i] = -1;
+    }
+}
+
+/* The devices of a sample, ascending.  @return how many. */
+static int devices_of(const struct zeppelin *z, int i, int device[])
+{
+    const int G = z->load->node, nodes = z->load->devices / G;
+    int D = 0;
+    for (int k = 0; k < nodes; k++)
+        for (int d = 0; d < G && z->nodes[(size_t)i * (size_t)nodes + (size_t)k]; d++)
+            if (z->node[i] < 0 || z->devices[(size_t)i * (size_t)G + (size_t)d]) device[D++] = k * G + d;
+    return D;
+}
+
+enum zone { BETWEEN_NODES, INSIDE_A_NODE, LOCAL, ZONES };
+
+/* Rings of a zone begin when those of the zone before are done. */
+static void add_zone(struct context_plan *p, const struct zeppelin *z, enum zone zone)
+{
+    const int begin = p->divisions;
+    int device[MESH_MOST_DEVICES];
+    for (int i = 0; i < z->load->samples; i++) {
+        const int D = devices_of(z, i, device);
+        if (zone == (z->node[i] < 0 ? BETWEEN_NODES : D > 1 ? INSIDE_A_NODE : LOCAL))
+            context_add_ring(p, z->sample[i], device, D, begin);
+    }
+}
+
+/* @return worst_of the nodes or devices with the most work. */
+static double place_samples(struct zeppelin *z)
+{
+    const struct context_load *const l = z->load;
+    const int nodes = l->devices / l->node;
+    const int64_t mean = (l->tokens + l->devices - 1) / l->devices, room = l->room > 0 ? l->room : 3 * mean;
+    double work = 0;
+    for (int i = 0; i < l->samples; i++) work += pairs_of(z->sample[i].count);
+    z->at.count = nodes, z->at.devices = l->node, z->at.room = room * l->node, z->at.mean = work / nodes;
+    double worst = spread(z, -1, z->nodes);
+    find_nodes(z);
+    for (int k = 0; k < nodes; k++) {
+        z->at.mean = work / l->devices, z->at.room = room;
+        open_node(z, k);
+        const double here = spread(z, k, z->devices);
+        if (here > worst) worst = here;
+    }
+    return worst;
+}
+
+static enum error_code check_load(const struct context_load *l, struct error *err)
+{
+    if (l->devices % l->node != 0)
+        return fail(err, ERR_PLAN, "zeppelin: %d devices are not whole nodes of %d", l->devices, l->node);
+    for (int i = 0; i < l->samples && l->room > 0; i++)
+        if (l->length[i] > l->room * l->devices)
+            return fail(err, ERR_PLAN, "zeppelin: a sample of %lld tokens is longer than all %d devices hold: %lld "
+                        "each", (long long)l->length[i], l->devices, (long long)l->room);
+    return OK;
+}
+
+static enum error_code plan(struct context_plan *plan, const struct context_load *l, struct error *err)
+{
+    const enum error_code e = check_load(l, err);
+    if (e) return e;
+    const int nodes = l->devices / l->node;
+    const size_t samples = (size_t)l->samples, bins = (size_t)(nodes > l->node ? nodes : l->node);
+    struct zeppelin *const z = calloc(1, sizeof *z);
+    char *const in = calloc(3 * samples * bins + 1, 1);
+    *plan = (struct context_plan){ .devices = l->devices, .tokens = l->tokens, .proxies = nodes > 1 ? l->node : 0,
+                                   .lost = z == NULL || in == NULL };
+    if (!plan->lost) {
+        *z = (struct zeppelin){ .load = l, .sample = context_samples(l), .node = calloc(samples + 1, sizeof *z->node),
+                                .nodes = in, .devices = in + samples * bins, .trial = in + 2 * samples * bins };
+        plan->lost = z->sample == NULL || z->node == NULL;
+    }
+    double worst = 0;
+    if (!plan->lost) {
+        worst = place_samples(z);
+        for (enum zone zone = BETWEEN_NODES; zone < ZONES; zone++) add_zone(plan, z, zone);
+        if (!remap_balance(plan, l->node)) plan->lost = true;
+    }
+    if (z) free(z->sample), free(z->node);
+    free(z), free(in);
+    if (l->room == 0 || worst < 1e6) return context_plan_finish(plan, l, err);
+    context_plan_free(plan);
+    return fail(err, ERR_PLAN, "zeppelin: samples of %lld tokens do not fit on %d devices that hold %lld each",
+                (long long)l->tokens, l->devices, (long long)l->room);
+}
+
+const struct attention_scheme attention_scheme_zeppelin = {
+    .head = { .kind = ATTENTION_SCHEME, .equality = REASSOCIATES, .name = "zeppelin",
+              .description = "a sample is on several nodes, in one or on a device, rows are balanced outside attention",
+              .source = "Zeppelin, arXiv:2509.21841",
+              .volume = "2 n K A (D-1) elements a layer forward for n tokens of a sample on D devices, and its rows",
+              .memory = "log-sum-exp: H numbers a token; in a pass keys of the samples' other devices, and its rows",
+              .needs = "nothing" },
+    .plan = plan, PLANNED_SCHEME,
+};

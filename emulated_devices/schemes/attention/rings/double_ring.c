@@ -1,0 +1,207 @@
+/* double ring: ring attention in which rings of w neighbours, windows, are on an outer ring.
+ *
+ * Source   D. Gu et al., "LoongTrain", arXiv:2406.18485, section 4.3 (Double-Ring-Attention)
+ * Group    C devices, C/w windows of w
+ * Layout   as ring-zigzag.  In round j and step i, the device at place q of window W has the keys and values of place
+ *          q - i of window W - j
+ *
+ *          C = 4, w = 2     device 0 has those of     sends keys and values           sends gradients
+ *          round 0 step 0   0                         to 1 (inside), to 2 (outside)   to 1
+ *                  step 1   1                                                         to 1, then those of 0 to 2
+ *          round 1 step 0   2                         to 1                            to 1
+ *                  step 1   3                                                         to 1, then those of 2 to 2
+ *
+ * Sends    forward   C - C/w messages of 2 n K A elements inside windows, C/w - 1 between them: C - 1, as a ring
+ *          backward  the same, and gradients in the wide format: C inside, C/w between.  They come home inside each
+ *                    window before they go to the next one: C/w more than on a ring
+ *          Between windows every device sends C/w - 1 blocks; on one ring one device of each window sends C - 1
+ * Memory   as ring.c, and two blocks that travel between windows
+ * Equals   reassociates: results are merged in the order above; gradients of a block are added up over the places q,
+ *          q+1, .. of its own window, then of the next
+ */
+#include "emulated_devices/device/compute.h"
+#include "emulated_devices/schemes/attention/blocks.h"
+#include "emulated_devices/schemes/attention/rings/ring.h"
+
+/* ---- places ------------------------------------------------------------------------------------------------------ */
+
+static int windows_of(const struct context_parallel *cp) { return cp->devices / cp->split.window; }
+
+/* The member `windows` and `steps` before this device. */
+static int member_before(const struct context_parallel *cp, int windows, int steps)
+{
+    const int w = cp->split.window, n = windows_of(cp);
+    const int window = ((cp->rank / w - windows) % n + n) % n, place = ((cp->rank % w - steps) % w + w) % w;
+    return window * w + place;
+}
+
+/* ---- messages ---------------------------------------------------------------------------------------------------- */
+
+static uint64_t block_bytes(const struct context_parallel *cp, int64_t B, int owner, enum dtype t)
+{
+    return (uint64_t)(B * context_count(cp, owner) * cp_keys_width(cp)) * dtype_size(t);
+}
+
+static void cost(struct forecast *f, const struct context_parallel *cp, enum tensor_pass pass, int64_t rows)
+{
+    const int64_t B = context_sequences(cp, rows);
+    const enum dtype own = cp->tp->device->dtype, wide = dtype_wide(own);
+    const int w = cp->split.window, n = windows_of(cp), inside = member_before(cp, 0, -1),
+              between = member_before(cp, -1, 0);
+    const bool backward = pass == INPUT_PASS;
+    for (int j = 0; j < n && B > 0 && pass != WEIGHT_PASS; j++) {
+        const int first = member_before(cp, j, 0);
+        for (int i = 0; i < w; i++) {
+            const int owner = member_before(cp, j, i);
+            if (i < w - 1) forecast_message(f, cp->group, inside, block_bytes(cp, B, owner, own));
+            if (backward) forecast_message(f, cp->group, inside, block_bytes(cp, B, owner, wide));
+        }
+        if (j < n - 1) forecast_message(f, cp->group, between, block_bytes(cp, B, first, own));
+        if (backward) forecast_message(f, cp->group, between, block_bytes(cp, B, first, wide));
+    }
+}
+
+/* Two messages on their way, in and out. */
+struct pair { struct message in, out; };
+
+static struct pair hop(struct cp_pass *g, int windows, int steps, struct tensor out, struct tensor in)
+{
+    const int from = member_before(g->cp, windows, steps), to = member_before(g->cp, -windows, -steps);
+    return (struct pair){ .in = message_receive(&g->exchange, from, in.data, tensor_bytes(in)),
+                          .out = message_send(&g->exchange, to, out.data, tensor_bytes(out)) };
+}
+
+static struct pair hop_inside(struct cp_pass *g, struct tensor out, struct tensor in) { return hop(g, 0, 1, out, in); }
+static struct pair hop_between(struct cp_pass *g, struct tensor out, struct tensor in) { return hop(g, 1, 0, out, in); }
+static void arrive(struct cp_pass *g, struct pair p) { cp_arrive(g, p.in), cp_arrive(g, p.out); }
+
+/* ---- keys and values --------------------------------------------------------------------------------------------- */
+
+/* Those of a window's own place, round by round; and the others of a round, step by step. */
+struct keys { struct tensor first[2], other[2]; };
+
+static enum error_code open_keys(struct cp_pass *g, struct keys *k, struct error *err)
+{
+    const int64_t width = cp_keys_width(g->cp);
+    enum error_code e = cp_open(g, k->first, 2, g->own, g->longest, width, err);
+    if (!e) e = cp_open(g, k->other, g->cp->split.window > 2 ? 2 : 1, g->own, g->longest, width, err);
+    if (!e) cp_copy_keys(g, cp_rows(g, k->first[0], g->cp->rank), g->call->qkv);
+    return e;
+}
+
+static void close_keys(struct cp_pass *g, struct keys *k) { cp_close(g, k->first, 2), cp_close(g, k->other, 2); }
+
+static struct tensor keys_at(const struct cp_pass *g, const struct keys *k, int round, int step)
+{
+    return cp_rows(g, step == 0 ? k->first[round % 2] : k->other[(step - 1) % 2], member_before(g->cp, round, step));
+}
+
+/* What a pass computes in a step, with keys and values that are there. */
+typedef void (*step_function)(struct cp_pass *, void *context, struct tensor keys, int round, int step);
+
+/* Blocks travel on while they are computed with: those of the first place during a whole round. */
+static void walk(struct cp_pass *g, struct keys *k, step_function compute, void *context)
+{
+    const int w = g->cp->split.window, n = windows_of(g->cp);
+    for (int j = 0; j < n; j++) {
+        struct pair next_round = { { -1 }, { -1 } }, next = next_round;
+        if (j < n - 1) next_round = hop_between(g, keys_at(g, k, j, 0), keys_at(g, k, j + 1, 0));
+        for (int i = 0; i < w; i++) {
+            if (i < w - 1) next = hop_inside(g, keys_at(g, k, j, i), keys_at(g, k, j, i + 1));
+            compute(g, context, keys_at(g, k, j, i), j, i);
+            if (i < w - 1) arrive(g, next);
+        }
+        if (j < n - 1) arrive(g, next_round);
+    }
+}
+
+/* ---- forward ----------------------------------------------------------------------------------------------------- */
+
+static void step_forward(struct cp_pass *g, void *context, struct tensor keys, int round, int step)
+{
+    block_attend(g, context, keys, member_before(g->cp, round, step));
+}
+
+static enum error_code forward(struct attention_call *c, struct error *err)
+{
+    struct cp_pass g;
+    struct block_results r = { 0 };
+    struct keys k = { 0 };
+    enum error_code e = cp_begin(&g, c, FORWARD_PASS, err);
+    if (e || g.B == 0) return e;
+    e = open_keys(&g, &k, err);
+    if (!e) e = block_results_open(&g, &r, err);
+    if (!e) walk(&g, &k, step_forward, &r), block_results_finish(&g, &r);
+    close_keys(&g, &k), block_results_close(&g, &r);
+    cp_end(&g);
+    return e;
+}
+
+/* ---- backward ---------------------------------------------------------------------------------------------------- */
+
+struct gradients {
+    struct block_gradients own;
+    struct tensor sum[2];               /* of keys and values, on their way; hop h sends sum[h % 2] */
+    struct tensor share;                /* what this device adds to them */
+    struct pair on_way;
+    int hops;
+};
+
+/* Send the sum on, and receive that of another member. */
+static void pass_on(struct cp_pass *g, struct gradients *s, bool inside, int owner, int next)
+{
+    const struct tensor out = cp_rows(g, s->sum[s->hops % 2], owner), in = cp_rows(g, s->sum[(s->hops + 1) % 2], next);
+    s->on_way = inside ? hop_inside(g, out, in) : hop_between(g, out, in);
+    s->hops++;
+}
+
+/* The share is computed while the sum so far is on its way.  After a round's last step the sum comes home. */
+static void step_backward(struct cp_pass *g, void *context, struct tensor keys, int round, int step)
+{
+    struct gradients *s = context;
+    const int owner = member_before(g->cp, round, step), w = g->cp->split.window;
+    const struct tensor sum = cp_rows(g, s->sum[s->hops % 2], owner), share = cp_rows(g, s->share, owner),
+                        into = s->hops == 0 ? sum : share;
+    device_zero(g->device, into);
+    block_add_share(g, &s->own, into, keys, owner);
+    if (s->hops > 0) arrive(g, s->on_way), dev_add(g->device, sum, sum, share);
+    pass_on(g, s, true, owner, member_before(g->cp, round, step + 1));
+    if (step < w - 1) return;
+    arrive(g, s->on_way);
+    pass_on(g, s, false, member_before(g->cp, round, 0), member_before(g->cp, round + 1, 0));
+}
+
+static enum error_code open_gradients(struct cp_pass *g, struct gradients *s, struct error *err)
+{
+    const int64_t width = cp_keys_width(g->cp);
+    enum error_code e = block_gradients_open(g, &s->own, err);
+    if (!e) e = cp_open(g, s->sum, 2, g->wide, g->longest, width, err);
+    if (!e) e = cp_open(g, &s->share, 1, g->wide, g->longest, width, err);
+    return e;
+}
+
+static enum error_code backward_input(struct attention_call *c, struct error *err)
+{
+    struct cp_pass g;
+    struct gradients s = { 0 };
+    struct keys k = { 0 };
+    enum error_code e = cp_begin(&g, c, INPUT_PASS, err);
+    if (e || g.B == 0) return e;
+    e = open_gradients(&g, &s, err);
+    if (!e) e = open_keys(&g, &k, err);
+    if (!e) {
+        walk(&g, &k, step_backward, &s);
+        arrive(&g, s.on_way);
+        cp_copy_keys(&g, s.own.all, cp_rows(&g, s.sum[s.hops % 2], g.cp->rank));
+        block_gradients_finish(&g, &s.own);
+    }
+    close_keys(&g, &k), cp_close(&g, s.sum, 2), cp_close(&g, &s.share, 1), block_gradients_close(&g, &s.own);
+    cp_end(&g);
+    return e;
+}
+
+const struct attention_scheme attention_double_ring = {
+    .head = { .kind = ATTENTION_SCHEME, .equality = REASSOCIATES, .name = "double ring" },
+    .cut = ring_zigzag_cut, .slots = 1, .kept = ring_attention_kept, .forward = forward,
+    .backward_input = backward_input, .cost = cost,
+};

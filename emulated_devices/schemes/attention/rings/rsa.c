@@ -1,0 +1,235 @@
+/* attention, rsa: ring self-attention.  Keys travel around a ring, then values; whole rows of scores are stored.
+ *
+ * Source   S. Li, F. Xue, C. Baranwal, Y. Li, Y. You, "Sequence parallelism: long sequence training from system
+ *          perspective", arXiv:2105.13120; ColossalAI, colossalai/legacy/nn/layer/parallel_sequence
+ * Group    P devices, each with the r-th of P nearly equal ranges of every sequence's S tokens; P need not divide S
+ * Layout   n tokens of all heads; P [B H n, S]: the probabilities of this device's n queries with all tokens
+ *
+ *          forward   keys around the ring      scores = scale Q K^T, block by block
+ *                    softmax                   of whole rows; with capped scores their lse are kept
+ *                    values around the ring    O = sum of m P V over the blocks, m by dropout's rule
+ *          backward  dV = (m P)^T dO           for all S tokens; all-reduce, keep the own rows
+ *                    values around the ring    dP = m dO V^T
+ *                    softmax                   dS = P (dP - sum of P dP), of whole rows
+ *                    dK = scale dS^T Q         for all S tokens; all-reduce, keep the own rows
+ *                    keys around the ring      dQ = sum of scale dS K over the blocks
+ *
+ * Sends    forward   2 (P-1) messages of n K A elements
+ *          backward  the same, and two all-reduces of B S K A elements in the wide format, by the default algorithm
+ *          If all numbers divide and K = H: 8 (P-1) B H (S/P) A elements, as many as the four all-reduces of a layer
+ *          under --tensor 1d.  Only the own rows of the two sums are used: reduce-scatters would make it 6
+ * Memory   kept: B H n S probabilities, in the wide format; with capped scores B H n more.  Both passes: two blocks of
+ *          keys or values.  Backward: also the gradients of the probabilities, and of keys or values of all S tokens
+ * Work     every pair of tokens is computed, also those that do not see each other
+ * Equals   reassociates: O and dQ are added in the order of blocks r, r-1, ..; dK and dV in the order of ranks.  The
+ *          released code also divides dQ, dK and dV by P, but not the gradients beside attention: that is the gradient
+ *          of no loss, and is not done here
+ */
+#include "emulated_devices/device/compute.h"
+#include "emulated_devices/schemes/attention/pass.h"
+#include "emulated_devices/schemes/attention/rings/ring.h"
+
+enum what { KEYS, VALUES, KINDS };
+
+struct rsa {
+    struct cp_pass pass;
+    struct attention shape[KINDS];      /* of products with keys, and with values */
+    struct tensor at;                   /* positions of this device's queries */
+    struct tensor buffer[2];            /* blocks on their way: [longest, K A] */
+    struct tensor P, dP;                /* [B H n, S] */
+    struct tensor lse;                  /* [B H n] if scores are capped: what gives them back, for the cap's slope */
+    struct tensor out, all;             /* output; gradients of queries, keys and values: in the wide format */
+    struct tensor whole;                /* gradients of keys or values of all tokens: [B S, K A], likewise */
+};
+
+static int64_t width_of(const struct context_parallel *cp) { return cp_keys_width(cp) / 2; }
+
+/* Where queries, keys and values are side by side. */
+static int64_t column_of(const struct cp_pass *g, enum what w) { return (g->shape.H + w * g->shape.K) * g->shape.A; }
+
+static struct tensor kept(const struct context_parallel *cp, int slot, int64_t rows)
+{
+    const enum dtype t = dtype_wide(cp->tp->device->dtype);
+    const int64_t scores = rows * cp->heads->queries.count;
+    return slot == 0 ? tensor_2d(NULL, t, scores, cp->S)
+                     : tensor_1d(NULL, t, cp->tp->config->score_cap > 0 ? scores : 0);
+}
+
+static void cost(struct forecast *f, const struct context_parallel *cp, enum tensor_pass pass, int64_t rows)
+{
+    const int64_t B = context_sequences(cp, rows), width = width_of(cp);
+    const enum dtype own = cp->tp->device->dtype;
+    const int P = cp->devices, right = (cp->rank + 1) % P;
+    if (P == 1 || B == 0 || pass == WEIGHT_PASS) return;
+    for (int w = KEYS; w <= VALUES; w++) {
+        for (int step = 0; step < P - 1; step++)
+            forecast_message(f, cp->group, right,
+                             (uint64_t)(B * context_count(cp, cp_before(cp, step)) * width) * dtype_size(own));
+        if (pass == INPUT_PASS)
+            forecast_on(f, cp->group, ALLREDUCE, NULL,
+                        (struct collective){ .count = B * cp->S * width, .dtype = dtype_wide(own), .reduction = SUM });
+    }
+}
+
+/* ---- what both passes need --------------------------------------------------------------------------------------- */
+
+static enum error_code begin(struct rsa *s, struct attention_call *c, enum tensor_pass pass, struct error *err)
+{
+    struct cp_pass *g = &s->pass;
+    *s = (struct rsa){ .shape = { c->shape, c->shape }, .P = c->kept[0], .out = c->out, .all = c->d_qkv };
+    if (c->shape.cap > 0) s->lse = c->kept[1];
+    s->shape[KEYS].drop.p = 0, s->shape[VALUES].scale = 1, s->shape[VALUES].cap = 0;
+    const enum error_code e = cp_begin(g, c, pass, err);
+    if (!e && g->B > 0) s->at = positions_of(&g->at, g->cp->rank);
+    return e;
+}
+
+static enum error_code open_blocks(struct rsa *s, struct error *err)
+{
+    struct cp_pass *g = &s->pass;
+    return cp_open(g, s->buffer, g->cp->devices > 1 ? 2 : 1, g->own, g->longest, width_of(g->cp), err);
+}
+
+static void end(struct rsa *s)
+{
+    cp_close(&s->pass, s->buffer, 2);
+    cp_end(&s->pass);
+}
+
+/* Send this device's keys or values around, and use each block; first: its first token. */
+static void around(struct rsa *s, enum what w, void (*use)(struct rsa *, struct tensor block, int64_t first))
+{
+    struct cp_pass *g = &s->pass;
+    const int P = g->cp->devices;
+    cp_copy_columns(g, cp_rows(g, s->buffer[0], g->cp->rank), 0, g->call->qkv, column_of(g, w), width_of(g->cp));
+    for (int step = 0; step < P; step++) {
+        const int owner = cp_before(g->cp, step);
+        struct cp_turn on_way = { { -1 }, { -1 } };
+        if (step < P - 1) on_way = cp_turn(g, s->buffer, step);
+        use(s, cp_rows(g, s->buffer[step % 2], owner), block_at(g->cp->S, P, owner).first);
+        if (step < P - 1) cp_arrive(g, on_way.in), cp_arrive(g, on_way.out);
+    }
+}
+
+/* ---- forward ----------------------------------------------------------------------------------------------------- */
+
+static void score(struct rsa *s, struct tensor keys, int64_t first)
+{
+    dev_attention_scores(s->pass.device, s->P, first, s->pass.call->qkv, keys, s->at, s->shape[KEYS]);
+}
+
+static void add_values(struct rsa *s, struct tensor values, int64_t first)
+{
+    dev_attention_scores_times(s->pass.device, s->out, s->P, first, values, s->at, s->shape[VALUES]);
+}
+
+static enum error_code run_forward(struct rsa *s, struct error *err)
+{
+    struct cp_pass *g = &s->pass;
+    const bool rounds = g->own != g->wide;
+    const struct tensor out = g->call->out;
+    enum error_code e = open_blocks(s, err);
+    if (!e && rounds) e = cp_open(g, &s->out, 1, g->wide, tensor_rows(out), tensor_cols(out), err);
+    if (e) return e;
+    around(s, KEYS, score);
+    dev_attention_softmax(g->device, s->P, s->lse, s->at, g->shape);
+    device_zero(g->device, s->out);
+    around(s, VALUES, add_values);
+    if (rounds) dev_round(g->device, out, s->out);
+    return OK;
+}
+
+static enum error_code forward(struct attention_call *c, struct error *err)
+{
+    struct rsa s;
+    enum error_code e = begin(&s, c, FORWARD_PASS, err);
+    if (e || s.pass.B == 0) return e;
+    e = run_forward(&s, err);
+    if (s.out.data != c->out.data) cp_close(&s.pass, &s.out, 1);
+    end(&s);
+    return e;
+}
+
+/* ---- backward ---------------------------------------------------------------------------------------------------- */
+
+static void score_values(struct rsa *s, struct tensor values, int64_t first)
+{
+    dev_attention_scores(s->pass.device, s->dP, first, s->pass.call->d_out, values, s->at, s->shape[VALUES]);
+}
+
+static void add_keys(struct rsa *s, struct tensor keys, int64_t first)
+{
+    dev_attention_scores_times(s->pass.device, s->all, s->dP, first, keys, s->at, s->shape[KEYS]);
+}
+
+/* Gradients of keys or values of all tokens, X^T rows, summed over the devices: keep this device's. */
+static enum error_code sum_over_devices(struct rsa *s, enum what w, struct tensor X, struct tensor rows,
+                                        struct error *err)
+{
+    struct cp_pass *g = &s->pass;
+    const struct interval own = block_at(g->cp->S, g->cp->devices, g->cp->rank);
+    dev_attention_scores_transposed(g->device, s->whole, X, rows, s->at, s->shape[w]);
+    const enum error_code e =
+        allreduce(g->cp->group, s->whole.data, tensor_count(s->whole), g->wide, SUM, NULL, err);
+    for (int64_t b = 0; b < g->B && !e; b++)
+        cp_copy_columns(g, tensor_rows_of(s->all, b * own.count, own.count), column_of(g, w),
+                        tensor_rows_of(s->whole, b * g->cp->S + own.first, own.count), 0, width_of(g->cp));
+    return e;
+}
+
+static enum error_code open_gradients(struct rsa *s, struct error *err)
+{
+    struct cp_pass *g = &s->pass;
+    const struct tensor all = g->call->d_qkv;
+    enum error_code e = open_blocks(s, err);
+    if (!e) e = cp_open(g, &s->dP, 1, g->wide, tensor_rows(s->P), tensor_cols(s->P), err);
+    if (!e) e = cp_open(g, &s->whole, 1, g->wide, g->B * g->cp->S, width_of(g->cp), err);
+    if (!e && g->own != g->wide) e = cp_open(g, &s->all, 1, g->wide, tensor_rows(all), tensor_cols(all), err);
+    return e;
+}
+
+static enum error_code run_backward(struct rsa *s, struct error *err)
+{
+    struct cp_pass *g = &s->pass;
+    enum error_code e = open_gradients(s, err);
+    if (e) return e;
+    device_zero(g->device, s->all);
+    e = sum_over_devices(s, VALUES, s->P, g->call->d_out, err);
+    if (e) return e;
+    around(s, VALUES, score_values);
+    dev_attention_softmax_backward(g->device, s->dP, s->P, s->lse, g->shape);
+    e = sum_over_devices(s, KEYS, s->dP, g->call->qkv, err);
+    if (e) return e;
+    around(s, KEYS, add_keys);
+    if (g->own != g->wide) dev_round(g->device, g->call->d_qkv, s->all);
+    return OK;
+}
+
+static enum error_code backward_input(struct attention_call *c, struct error *err)
+{
+    struct rsa s;
+    enum error_code e = begin(&s, c, INPUT_PASS, err);
+    if (e || s.pass.B == 0) return e;
+    e = run_backward(&s, err);
+    cp_close(&s.pass, &s.dP, 1), cp_close(&s.pass, &s.whole, 1);
+    if (s.all.data != c->d_qkv.data) cp_close(&s.pass, &s.all, 1);
+    end(&s);
+    return e;
+}
+
+/* ---- the scheme -------------------------------------------------------------------------------------------------- */
+
+static void cut(struct intervals *tokens, const struct context_parallel *cp, int member)
+{
+    intervals_add(tokens, block_at(cp->S, cp->devices, member));
+}
+
+const struct attention_scheme attention_scheme_rsa = {
+    .head = { .kind = ATTENTION_SCHEME, .equality = REASSOCIATES, .name = "rsa",
+              .description = "keys, then values travel around a ring; whole rows of scores are stored",
+              .source = "Sequence parallelism (ring self-attention), arXiv:2105.13120",
+              .volume = "2 n K A (P-1) elements a layer forward, 6 n K A (P-1) backward, n = B S/P",
+              .memory = "scores: H S numbers a token; gradients of all keys or values", .needs = "P <= S" },
+    .refuses = ring_attention_refuses, .cut = cut, .slots = 2, .kept = kept, .reads_input = true, .forward = forward,
+    .backward_input = backward_input, .cost = cost,
+};

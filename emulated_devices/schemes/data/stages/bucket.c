@@ -1,0 +1,126 @@
+#include "emulated_devices/schemes/data/stages/bucket.h"
+#include "emulated_devices/device/compute.h"
+#include <stdlib.h>
+
+/* ---- which units ------------------------------------------------------------------------------------------------- */
+
+int64_t bucket_capacity(const struct data_parallel *dp, const struct sharing *over, enum tensor_kind kind)
+{
+    const struct wire *wire = kind == KIND_GRADIENT ? over->gradients : over->weights;
+    if (over->shards.weights > 1 || dp->unit_by_unit || wire->alone) return 0;
+    return dp->request.bucket / (int64_t)dtype_size(data_format(dp, kind));
+}
+
+enum error_code bucket_open(struct bucket *b, int units, struct error *err)
+{
+    *b = (struct bucket){ .unit = calloc((size_t)units, sizeof *b->unit) };
+    return b->unit ? OK : fail(err, ERR_MEMORY, "no memory for a list of %d units", units);
+}
+
+void bucket_close(struct bucket *b)
+{
+    free(b->unit);
+    *b = (struct bucket){ 0 };
+}
+
+void bucket_add(struct bucket *b, const struct unit *u, int unit)
+{
+    b->over = u->over;
+    b->unit[b->units++] = unit;
+    b->elements += u->padded;
+}
+
+/* ---- packing ----------------------------------------------------------------------------------------------------- */
+
+static int64_t count_rows(const struct tensor row[], int n)
+{
+    int64_t sum = 0;
+    for (int i = 0; i < n; i++) sum += tensor_count(row[i]);
+    return sum;
+}
+
+static enum error_code open_pack(struct data_parallel *dp, struct tensor *pack, const struct tensor row[], int n,
+                                 struct error *err)
+{
+    *pack = device_tensor_in(dp->device, BUFFERS, row[0].dtype, count_rows(row, n));
+    return pack->data ? OK
+                      : fail(err, ERR_MEMORY, "no memory for a bucket of %lld elements", (long long)count_rows(row, n));
+}
+
+enum way { INTO_PACK, OUT_OF_PACK };
+
+/* Copy blocks first .. first + count - 1 of each row (of `of` blocks) to or from the pack, one after another. */
+static void move_blocks(struct data_parallel *dp, struct tensor pack, const struct tensor row[], int n,
+                        struct interval blocks, int of, enum way way)
+{
+    const size_t size = dtype_size(pack.dtype);
+    int64_t at = count_rows(row, n) / of * blocks.first;
+    for (int64_t b = blocks.first; b < blocks.first + blocks.count; b++)
+        for (int i = 0; i < n; i++) {
+            const int64_t each = tensor_count(row[i]) / of;
+            char *in_pack = (char *)pack.data + (size_t)at * size,
+                 *in_row = (char *)row[i].data + (size_t)(b * each) * size;
+            device_copy(dp->device, way == INTO_PACK ? in_pack : in_row, way == INTO_PACK ? in_row : in_pack,
+                        (size_t)each * size);
+            at += each;
+        }
+    dev_charge(dp->device, "pack", slice(pack, (struct interval){ 0, count_rows(row, n) / of * blocks.count }), 2, 0);
+}
+
+/* ---- collectives ------------------------------------------------------------------------------------------------- */
+
+enum error_code bucket_reduce_scatter(struct data_parallel *dp, struct sharing *over, enum shard_level level,
+                                      struct tensor row[], int n, struct tracking t, struct error *err)
+{
+    const int P = shards_size(&over->shards, level);
+    struct tensor pack;
+    if (n == 1) return over->gradients->reduce_scatter(over, level, row[0], t, err);
+    if (n == 0 || P == 1) return OK;
+    enum error_code e = open_pack(dp, &pack, row, n, err);
+    if (e) return e;
+    move_blocks(dp, pack, row, n, (struct interval){ 0, P }, P, INTO_PACK);
+    e = over->gradients->reduce_scatter(over, level, pack, t, err);
+    if (!e) move_blocks(dp, pack, row, n, (struct interval){ shards_digit(&over->shards, level), 1 }, P, OUT_OF_PACK);
+    device_free(dp->device, pack);
+    return e;
+}
+
+enum error_code bucket_allreduce(struct data_parallel *dp, struct sharing *over, enum shard_level level,
+                                 struct tensor row[], int n, struct error *err)
+{
+    struct group *g = &over->level[level];
+    struct tensor pack;
+    if (n == 1) return allreduce(g, row[0].data, tensor_count(row[0]), row[0].dtype, SUM, dp->allreduce, err);
+    if (n == 0 || g->size == 1) return OK;
+    enum error_code e = open_pack(dp, &pack, row, n, err);
+    if (e) return e;
+    move_blocks(dp, pack, row, n, (struct interval){ 0, 1 }, 1, INTO_PACK);
+    e = allreduce(g, pack.data, tensor_count(pack), pack.dtype, SUM, dp->allreduce, err);
+    if (!e) move_blocks(dp, pack, row, n, (struct interval){ 0, 1 }, 1, OUT_OF_PACK);
+    device_free(dp->device, pack);
+    return e;
+}
+
+/* own[] is at its place in row[]. */
+enum error_code bucket_allgather(struct data_parallel *dp, struct sharing *over, enum shard_level level,
+                                 struct tensor own[], struct tensor row[], int n, struct error *err)
+{
+    const int P = shards_size(&over->shards, level), self = shards_digit(&over->shards, level);
+    struct tensor pack;
+    if (n == 1) return over->weights->allgather(over, level, own[0], row[0], err);
+    if (n == 0 || P == 1) return OK;
+    enum error_code e = open_pack(dp, &pack, row, n, err);
+    if (e) return e;
+    const int64_t each = tensor_count(pack) / P;
+    move_blocks(dp, pack, row, n, (struct interval){ self, 1 }, P, INTO_PACK);
+    e = over->weights->allgather(over, level, slice(pack, (struct interval){ self * each, each }), pack, err);
+    if (!e) move_blocks(dp, pack, row, n, (struct interval){ 0, P }, P, OUT_OF_PACK);
+    device_free(dp->device, pack);
+    return e;
+}
+
+struct account allreduce_cost(const struct data_parallel *dp, const struct group *g, int64_t elements)
+{
+    const struct collective call = { .count = elements, .dtype = data_format(dp, KIND_GRADIENT) };
+    return group_cost(g, ALLREDUCE, dp->allreduce, &call);
+}

@@ -1,0 +1,118 @@
+/* chosen.c -- experts on the slow tier that are read when a router has chosen them, for inference.
+ *
+ * Source   experts on a slow tier, of which those in use are on the device: D. Yu et al., "MoESys: a distributed and
+ *          efficient mixture-of-experts training and inference system", arXiv:2205.10034
+ * Memory   on the device room for one layer's experts, those of the largest layer
+ * Moves    in each layer and microbatch a read for each expert of this device that has rows, of its two matrices
+ * Time     nothing is read ahead: a layer waits for all its reads.  With a drive the host's cache keeps what is chosen
+ *          most
+ * Equals   the same with all experts on the device, bit for bit: numbers are only stored elsewhere
+ */
+#include "emulated_devices/schemes/data/stages/stage.h"
+
+struct chosen { struct tensor room; int64_t elements; };
+
+static struct chosen *own_state(const struct data_parallel *dp) { return chain_state(dp, &stage_chosen); }
+
+bool unit_is_chosen(const struct data_parallel *dp, const struct unit *u)
+{
+    return dp->request.chosen && u->experts && unit_offloads(dp, u, PARAMETERS);
+}
+
+static enum error_code outline(struct data_parallel *dp, struct error *err)
+{
+    struct chosen *c = own_state(dp);
+    (void)err;
+    for (int i = 0; i < dp->units; i++)
+        if (unit_is_chosen(dp, &dp->unit[i]) && whole_elements(&dp->unit[i]) > c->elements)
+            c->elements = whole_elements(&dp->unit[i]);
+    return OK;
+}
+
+static enum error_code fill(struct data_parallel *dp, struct error *err)
+{
+    struct chosen *c = own_state(dp);
+    if (c->elements == 0) return OK;                    /* this device has no experts */
+    c->room = device_tensor_1d(dp->device, PARAMETERS, c->elements);
+    return c->room.data ? OK : fail(err, ERR_MEMORY, "the machine has no memory left for the experts of a layer");
+}
+
+static void make(struct data_parallel *dp, struct unit *u)
+{
+    if (unit_is_chosen(dp, u)) u->w = tensor_1d(NULL, dp->device->dtype, whole_elements(u));
+}
+
+static void close_room(struct data_parallel *dp) { device_free(dp->device, own_state(dp)->room); }
+
+/* The room is the layer's for this pass; it has what was read last. */
+static void give_room(struct unit *u, void *room)
+{
+    u->w.data = room;
+    show_weights(u);
+}
+
+static enum error_code acquire(struct data_parallel *dp, struct use use, bool ahead, struct error *err)
+{
+    int unit[PART_UNITS];
+    (void)ahead, (void)err;
+    for (int i = 0, n = units_at(dp, use, unit); i < n; i++)
+        if (unit_is_chosen(dp, &dp->unit[unit[i]])) give_room(&dp->unit[unit[i]], own_state(dp)->room.data);
+    return OK;
+}
+
+static void release(struct data_parallel *dp, int use, int unit)
+{
+    (void)use;
+    if (unit_is_chosen(dp, &dp->unit[unit])) give_room(&dp->unit[unit], NULL);
+}
+
+/* ---- reading ----------------------------------------------------------------------------------------------------- */
+
+/* The parameters of an expert are neighbours. */
+static int expert_parameters(const struct unit *u, int first)
+{
+    int n = 0;
+    while (first + n < u->count && u->parameter[first + n].spec.expert == u->parameter[first].spec.expert) n++;
+    return n;
+}
+
+static enum error_code read_expert(struct data_parallel *dp, struct unit *u, const struct parameter *all, int count,
+                                   picoseconds *when, struct error *err)
+{
+    struct tier *tier = chain_state(dp, &stage_tier);
+    struct interval own = { all[0].place, 0 };
+    for (int i = 0; i < count; i++) own.count += layout_count(&all[i].layout);
+    const struct tensor home = slice(u->own_w, own);
+    picoseconds until = tier_announce(tier, home, dp->device->clock.now);
+    const enum error_code e = tier_read(tier, slice(u->w, own), home, &until, err);
+    if (until > *when) *when = until;
+    return e;
+}
+
+enum error_code data_read_experts(struct data_parallel *dp, int part, const int32_t *counts, struct error *err)
+{
+    int unit[PART_UNITS];
+    picoseconds when = dp->device->clock.now;
+    enum error_code e = OK;
+    for (int k = 0, n = units_at(dp, (struct use){ .part = part }, unit); k < n; k++) {
+        struct unit *u = &dp->unit[unit[k]];
+        for (int i = 0, n; i < u->count && unit_is_chosen(dp, u) && !e; i += n) {
+            n = expert_parameters(u, i);
+            if (counts[u->parameter[i].spec.expert] > 0) e = read_expert(dp, u, &u->parameter[i], n, &when, err);
+        }
+    }
+    clock_wait(&dp->device->clock, when);
+    return e;
+}
+
+static void passing(const struct data_parallel *dp, struct model_state *sum)
+{
+    sum->weights += (uint64_t)own_state(dp)->elements * dtype_size(data_format(dp, KIND_WEIGHT));
+}
+
+static bool takes_part(const struct data_parallel *dp) { return dp->request.chosen; }
+
+const struct data_stage stage_chosen = {
+    .name = "chosen experts", .takes_part = takes_part, .state = sizeof (struct chosen), .outline = outline,
+    .fill = fill, .make = make, .close = close_room, .acquire = acquire, .release = release, .passing = passing,
+};

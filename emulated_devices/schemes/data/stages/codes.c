@@ -1,0 +1,110 @@
+/* codes.c -- sends weights and gradients as blocks of codes (--quantize-weights, --quantize-gradients;
+ * collectives/quantised.h). */
+#include "emulated_devices/schemes/data/stages/stage.h"
+#include <math.h>
+
+/* ---- the wire ---------------------------------------------------------------------------------------------------- */
+
+static enum error_code reduce_scatter(struct sharing *s, enum shard_level level, struct tensor row, struct tracking t,
+                                      struct error *err)
+{
+    return level_talks(s, level)
+               ? quantised_reduce_scatter(&s->scatter[level], row, s->request->quantise_gradients, t, err)
+               : OK;
+}
+
+static struct account reduce_scatter_cost(const struct sharing *s, enum shard_level level, int64_t n, enum dtype t)
+{
+    if (!level_talks(s, level)) return (struct account){ 0 };
+    (void)t;
+    return quantised_reduce_scatter_cost(&s->scatter[level], n / shards_size(&s->shards, level),
+                                         s->request->quantise_gradients);
+}
+
+static enum error_code allgather(struct sharing *s, enum shard_level level, struct tensor own, struct tensor row,
+                                 struct error *err)
+{
+    if (!level_talks(s, level)) return wire_numbers.allgather(s, level, own, row, err);
+    return quantised_allgather(&s->level[level], s->request->allgather, own, row, s->request->quantise_weights, err);
+}
+
+static struct account allgather_cost(const struct sharing *s, enum shard_level level, int64_t n, enum dtype t)
+{
+    if (!level_talks(s, level)) return (struct account){ 0 };
+    (void)t;
+    return quantised_allgather_cost(&s->level[level], s->request->allgather, n / shards_size(&s->shards, level),
+                                    s->request->quantise_weights);
+}
+
+const struct wire wire_codes = {
+    .name = "codes", .alone = true, .reduce_scatter = reduce_scatter, .allgather = allgather,
+    .reduce_scatter_cost = reduce_scatter_cost,
+    .allgather_cost = allgather_cost,
+};
+
+/* ---- weights that are gathered after the step -------------------------------------------------------------------- */
+
+/* Pieces: the parts of a unit after cutting by all digits up to this one. */
+enum error_code data_as_gathered(struct device *d, const struct data_request *q, const struct shards *s,
+                                 enum shard_level level, const struct unit *u, struct tensor row, struct error *err)
+{
+    if (q->quantise_weights.bits == 0 || shards_size(s, level) == 1) return OK;
+    return quantised_as_gathered(d, row, u->padded / shards_stride(s, level + 1), q->quantise_weights, err);
+}
+
+/* Weights are quantised as when new weights are shared: backwards through the levels. */
+enum error_code data_requantise(struct data_parallel *dp, struct error *err)
+{
+    enum error_code e = OK;
+    for (int i = 0; i < dp->units; i++) {
+        const struct unit *u = &dp->unit[i];
+        for (enum shard_level l = BY_OPTIMIZER; l > BY_WEIGHTS && !e; l--)
+            e = data_as_gathered(dp->device, &dp->request, &u->over->shards, l, u, u->own_w, err);
+    }
+    return e;
+}
+
+/* ---- check of the request ---------------------------------------------------------------------------------------- */
+
+enum error_code data_check_codes(const struct data_request *q, struct error *err)
+{
+    const struct { const char *flag; struct block_format format; } asked[] = {
+        { "--quantize-weights", q->quantise_weights }, { "--quantize-gradients", q->quantise_gradients },
+    };
+    for (int i = 0; i < 2; i++) {
+        const struct block_format f = asked[i].format;
+        if (f.bits == 0 || ((f.bits == 4 || f.bits == 8) && f.block >= 1)) continue;
+        return fail(err, ERR_PLAN, "%s int%d in blocks of %lld: must be int8 or int4, in blocks of at least 1",
+                    asked[i].flag, f.bits, (long long)f.block);
+    }
+    return OK;
+}
+
+/* ---- tracking ---------------------------------------------------------------------------------------------------- */
+
+enum error_code data_track(struct data_parallel *dp, struct error *err)
+{
+    enum error_code e = OK;
+    for (int i = 0; i < dp->units && !e; i++)
+        if (dp->unit[i].over->gradients == &wire_codes)
+            e = tracking_open(&dp->unit[i].tracking, tensor_count(dp->unit[i].own_g), err);
+    return e;
+}
+
+/* Divide errors by their bounds.  An error of 0 is within any bound, also 0; a NaN stays NaN. */
+static void settle(struct tensor g, struct tracking t)
+{
+    for (int64_t i = 0; i < tensor_count(g) && tracked(t); i++) {
+        const double off = fabs(tensor_get(g, i) - t.exact[i]);
+        t.bound[i] = off == 0 ? 0 : off / t.bound[i];
+    }
+}
+
+void data_settle_tracking(struct data_parallel *dp)
+{
+    for (int u = 0; u < dp->units; u++) {
+        struct views v = views_of(dp->device);
+        settle(view_read(&v, data_own_gradient(&dp->unit[u])), data_own_tracking(&dp->unit[u]));
+        views_end(&v);
+    }
+}

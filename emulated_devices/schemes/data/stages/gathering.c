@@ -1,0 +1,272 @@
+/* gathering.c -- makes weights whole before a part is used, from shards or as copies of the kept ones, and drops them
+ * afterwards. */
+#include "emulated_devices/schemes/data/stages/stage.h"
+#include <stdlib.h>
+#include <string.h>
+
+/* most: the most elements of temporary whole weights, including shards copied from the slow tier.  During prediction,
+ * here: elements on the device; whole, shard: [units] whether w, and shard, of each unit are on it. */
+struct gathering {
+    int64_t most, here;
+    int *times, *reads;                 /* [units] how often a step gathers it, and reads it from the slow tier */
+    int *first, *first_reads;           /* [units] likewise what inference does besides, once */
+    bool *whole, *shard;
+};
+
+static struct gathering *own_state(const struct data_parallel *dp) { return chain_state(dp, &stage_gathering); }
+
+/* Whether a unit's weights exist whole only while they are used. */
+static bool passes(const struct data_parallel *dp, const struct unit *u)
+{
+    return !unit_is_chosen(dp, u) &&
+           (optimizer_draws(dp->optimizer) || u->over->shards.weights > 1 || unit_offloads(dp, u, PARAMETERS));
+}
+
+/* Whether the next part's weights are gathered while this one computes. */
+static bool looks_ahead(const struct data_parallel *dp) { return weights_travel(dp) && !dp->request.no_prefetch; }
+
+static enum error_code open_lists(struct data_parallel *dp, struct error *err)
+{
+    struct gathering *g = own_state(dp);
+    for (int i = 0; i < dp->units; i++) dp->unit[i].passing_w = passes(dp, &dp->unit[i]);
+    g->times = calloc((size_t)dp->units, sizeof *g->times);
+    g->reads = calloc((size_t)dp->units, sizeof *g->reads);
+    g->first = calloc((size_t)dp->units, sizeof *g->first);
+    g->first_reads = calloc((size_t)dp->units, sizeof *g->first_reads);
+    g->whole = calloc((size_t)dp->units, sizeof *g->whole);
+    g->shard = calloc((size_t)dp->units, sizeof *g->shard);
+    const bool ok = g->times && g->reads && g->first && g->first_reads && g->whole && g->shard;
+    return ok ? OK : fail(err, ERR_MEMORY, "no memory for a list of %d units", dp->units);
+}
+
+static void close_lists(struct data_parallel *dp)
+{
+    struct gathering *g = own_state(dp);
+    free(g->times), free(g->reads), free(g->first), free(g->first_reads), free(g->whole), free(g->shard);
+}
+
+static void make(struct data_parallel *dp, struct unit *u)
+{
+    if (u->passing_w) u->w = tensor_1d(NULL, dp->device->dtype, whole_elements(u));
+}
+
+static void unmake(struct data_parallel *dp, struct unit *u)
+{
+    if (u->passing_w) device_free(dp->device, u->w);
+}
+
+/* ---- which weights stay ------------------------------------------------------------------------------------------ */
+
+static bool use_needs(const struct data_parallel *dp, int use, int unit)
+{
+    int needed[PART_UNITS];
+    const int n = units_at(dp, dp->use[use], needed);
+    bool found = false;
+    for (int k = 0; k < n; k++) found = found || needed[k] == unit;
+    return found;
+}
+
+/* Whether gathered weights stay after a pass: the next one also needs them, or they are kept until backward. */
+static bool stays_after(const struct data_parallel *dp, int use, int unit)
+{
+    const int next = next_weight_use(dp, use);
+    if (next < 0) return false;
+    if (use_needs(dp, next, unit)) return true;
+    if (!dp->request.keep || dp->use[use].pass != PASS_FORWARD) return false;
+    for (int i = next; i < dp->uses && dp->use[i].pass != PASS_UPDATE; i++)
+        if (dp->use[i].pass == PASS_BACKWARD_INPUT && use_needs(dp, i, unit)) return true;
+    return false;
+}
+
+/* ---- gathering --------------------------------------------------------------------------------------------------- */
+
+static enum error_code no_room(const struct unit *u, struct error *err)
+{
+    return fail(err, ERR_MEMORY, "the machine has no memory left to gather %s and what belongs to it",
+                u->parameter[0].spec.name);
+}
+
+/* Gather all devices' shards into a row; if cut by rows, then copy each parameter to its place. */
+static enum error_code gather_row(struct data_parallel *dp, struct unit *u, struct error *err)
+{
+    struct tensor row = u->rows > 0 ? device_tensor_1d(dp->device, BUFFERS, u->padded) : u->w;
+    if (row.data == NULL) return no_room(u, err);
+    const enum error_code e = u->over->weights->allgather(u->over, BY_WEIGHTS, u->shard, row, err);
+    if (u->rows > 0) {
+        if (!e) unit_to_whole(dp->device, u, (struct interval){ 0, u->padded }, row.data, u->w.data, row.dtype);
+        device_free(dp->device, row);
+    }
+    return e;
+}
+
+/* Gather on the communication stream, beside computing.  Users of the weights wait until u->ready. */
+static enum error_code gather(struct data_parallel *dp, struct unit *u, struct error *err)
+{
+    if (u->w.data != NULL || u->count == 0 || !u->passing_w) return OK;
+    enum error_code e = fetch_weights(dp, u, err);
+    if (e) return e;
+    u->w.data = arena_alloc(&dp->device->arena, PARAMETERS, tensor_bytes(u->w));
+    if (u->w.data == NULL) return no_room(u, err);
+    clock_begin(&dp->device->clock, COMMUNICATION);
+    clock_wait(&dp->device->clock, u->fetched);
+    e = gather_row(dp, u, err);
+    clock_made(&dp->device->clock, u->w.data, tensor_bytes(u->w));
+    u->ready = dp->device->clock.now;
+    clock_end(&dp->device->clock);
+    TELL(dp, drop, u);
+    show_weights(u);
+    return e;
+}
+
+static enum error_code gather_for(struct data_parallel *dp, struct use u, struct error *err)
+{
+    int unit[PART_UNITS];
+    enum error_code e = OK;
+    for (int i = 0, n = units_at(dp, u, unit); i < n && !e; i++) e = gather(dp, &dp->unit[unit[i]], err);
+    return e;
+}
+
+static enum error_code acquire(struct data_parallel *dp, struct use use, bool ahead, struct error *err)
+{
+    int unit[PART_UNITS];
+    const int n = units_at(dp, use, unit), next = next_weight_use(dp, dp->at);
+    enum error_code e = gather_for(dp, use, err);
+    for (int i = 0; i < n; i++) clock_wait(&dp->device->clock, dp->unit[unit[i]].ready);
+    return !e && ahead && next >= 0 && looks_ahead(dp) ? gather_for(dp, dp->use[next], err) : e;
+}
+
+static void release(struct data_parallel *dp, int use, int unit)
+{
+    struct unit *u = &dp->unit[unit];
+    if (!u->passing_w || stays_after(dp, use, unit)) return;
+    device_free(dp->device, u->w);
+    u->w.data = NULL;
+    u->moved = false;
+    show_weights(u);
+}
+
+/* ---- prediction: the same rules without data --------------------------------------------------------------------- */
+
+static void note(struct gathering *g)
+{
+    if (g->here > g->most) g->most = g->here;
+}
+
+/* Predict copies of shards from the slow tier. */
+static void foresee_shards(struct data_parallel *dp, struct gathering *g, struct use use)
+{
+    int unit[PART_UNITS];
+    for (int k = 0, n = units_at(dp, use, unit); k < n; k++) {
+        if (g->whole[unit[k]] || g->shard[unit[k]]) continue;
+        g->shard[unit[k]] = true;
+        g->reads[unit[k]]++;
+        g->here += dp->unit[unit[k]].copied_w;
+        note(g);
+    }
+}
+
+static void foresee_unit(struct data_parallel *dp, struct gathering *g, int unit)
+{
+    const struct unit *u = &dp->unit[unit];
+    if (g->whole[unit] || u->count == 0 || !u->passing_w) return;
+    if (!g->shard[unit]) g->here += u->copied_w, g->reads[unit]++;
+    g->whole[unit] = true, g->shard[unit] = false;
+    g->times[unit]++;
+    g->here += whole_elements(u);
+    note(g);
+    g->here -= u->copied_w;
+}
+
+static void foresee_use(struct data_parallel *dp, struct gathering *g, struct use use)
+{
+    int unit[PART_UNITS];
+    for (int k = 0, n = units_at(dp, use, unit); k < n; k++) foresee_unit(dp, g, unit[k]);
+}
+
+static void foresee_release(struct data_parallel *dp, struct gathering *g, int use)
+{
+    int unit[PART_UNITS];
+    for (int k = 0, n = units_at(dp, dp->use[use], unit); k < n; k++) {
+        if (!g->whole[unit[k]] || stays_after(dp, use, unit[k])) continue;
+        g->whole[unit[k]] = false;
+        g->here -= whole_elements(&dp->unit[unit[k]]);
+    }
+}
+
+static void foresee_step(struct data_parallel *dp, struct gathering *g)
+{
+    for (int i = 0; i < dp->uses; i++) {
+        if (dp->use[i].pass == PASS_BACKWARD_WEIGHT || renews_weights(dp->use[i].pass)) continue;
+        int next = next_weight_use(dp, i);
+        foresee_use(dp, g, dp->use[i]);
+        if (looks_ahead(dp) && next >= 0) foresee_use(dp, g, dp->use[next]);
+        for (int k = 2; k < ring_parts(dp) && looks_ahead(dp) && next >= 0; k++) {
+            next = next_weight_use(dp, next);
+            if (next >= 0) foresee_shards(dp, g, dp->use[next]);
+        }
+        foresee_release(dp, g, i);
+    }
+}
+
+/* Move the counts of the first step, from which those of the second will be subtracted. */
+static void put_aside(int *count, int *first, int units)
+{
+    memcpy(first, count, (size_t)units * sizeof *count);
+    memset(count, 0, (size_t)units * sizeof *count);
+}
+
+/* A pass of inference ends with parts of the next one on the device, so the first pass gathers more than the others. */
+static void foresee(struct data_parallel *dp)
+{
+    struct gathering *g = own_state(dp);
+    foresee_step(dp, g);
+    if (!dp->request.infers) return;
+    put_aside(g->times, g->first, dp->units), put_aside(g->reads, g->first_reads, dp->units);
+    foresee_step(dp, g);
+    for (int i = 0; i < dp->units; i++) g->first[i] -= g->times[i], g->first_reads[i] -= g->reads[i];
+}
+
+/* The traffic of gathering each unit so often. */
+static void add_cost(const struct data_parallel *dp, const int times[], struct account *sum)
+{
+    for (int i = 0; i < dp->units; i++) {
+        const struct unit *u = &dp->unit[i];
+        account_add(sum, u->over->weights->allgather_cost(u->over, BY_WEIGHTS, u->padded, data_format(dp, KIND_WEIGHT)),
+                    times[i]);
+    }
+}
+
+static void cost(const struct data_parallel *dp, enum shard_level level, struct account *sum)
+{
+    if (level == BY_WEIGHTS) add_cost(dp, own_state(dp)->times, sum);
+}
+
+static void first_cost(const struct data_parallel *dp, struct account *sum)
+{
+    add_cost(dp, own_state(dp)->first, sum);
+}
+
+static void passing(const struct data_parallel *dp, struct model_state *sum)
+{
+    const struct gathering *g = own_state(dp);
+    sum->weights += (uint64_t)g->most * dtype_size(data_format(dp, KIND_WEIGHT));
+}
+
+static void add_moves(const struct data_parallel *dp, const int times[], struct tier_traffic *t)
+{
+    for (int i = 0; i < dp->units; i++) add_reads(t, times[i], dp->unit[i].copied_w, data_format(dp, KIND_WEIGHT));
+}
+
+static void moves(const struct data_parallel *dp, struct tier_traffic *t) { add_moves(dp, own_state(dp)->reads, t); }
+
+static void first_moves(const struct data_parallel *dp, struct tier_traffic *t)
+{
+    add_moves(dp, own_state(dp)->first_reads, t);
+}
+
+const struct data_stage stage_gathering = {
+    .name = "gathering", .takes_part = makes_weights, .state = sizeof (struct gathering), .outline = open_lists,
+    .close = close_lists, .make = make,
+    .unmake = unmake, .acquire = acquire, .release = release, .foresee = foresee, .cost = cost, .passing = passing,
+    .moves = moves, .first_cost = first_cost, .first_moves = first_moves,
+};

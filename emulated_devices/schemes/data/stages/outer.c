@@ -1,0 +1,256 @@
+/* outer.c -- copies of the model that train apart: what they are made of, and the step at the end of each round.
+ *
+ * The rule is that of ref/optim/outer.h; its arithmetic is in device/outward.c.  Each device steps outward what it
+ * steps inward.  The outer gradient needs no memory of its own: gradients are zero after the inner step, and theirs has
+ * its size and format.
+ *
+ * What lies on the slow tier is copied to the device as it is stepped, in slices of --offload-slice elements.  A round
+ * has one such step, so nothing overlaps it.
+ *
+ * Units are reduced one by one, not as one block: a tied embedding is a unit on both stages that hold it, so both add
+ * up the replicas in one order and keep the same bits, without a message between them.
+ */
+#include "emulated_devices/schemes/data/stages/offload.h"
+#include "emulated_devices/device/compute.h"
+#include <math.h>
+#include <stdlib.h>
+
+const char *share_replica(struct shards *s, const struct data_request *q)
+{
+    if (q->shards[0] > 0 && q->group > 0) return "takes --shards W,G,O or --shard-group, not both";
+    if (q->shards[0] > 0) s->weights = q->shards[0], s->gradients = q->shards[1], s->optimizer = q->shards[2];
+    else s->weights = s->gradients = s->optimizer = q->group > 0 ? q->group : 1;
+    return s->P > 1 && s->optimizer == s->P
+               ? "all devices along --dp would be one replica; fewer must share the optimizer's state"
+               : NULL;
+}
+
+/* Devices that step the same in all replicas. */
+struct outer_stage { struct group replicas; };
+
+static struct outer_stage *own_state(const struct data_parallel *dp) { return chain_state(dp, &stage_outer); }
+
+static bool takes_part(const struct data_parallel *dp) { return dp->shards.apart; }
+
+/* Some rules divide by the optimizer's rate. */
+static enum error_code check_rates(const struct data_parallel *dp, struct error *err)
+{
+    const struct hyperparameters *h = dp->hyper;
+    return isfinite(dp->scheme->outward(&dp->outer, learning_rate_least(h)).take)
+               ? OK
+               : fail(err, ERR_PLAN, "--data-parallel %s: divides by the learning rate, so --lr and --min-lr must be "
+                                     "above 0", dp->scheme->head.name);
+}
+
+static enum error_code open_group(struct data_parallel *dp, struct error *err)
+{
+    struct outer_stage *o = own_state(dp);
+    const int stride = dp->shards.optimizer, R = shards_replicas(&dp->shards);
+    int *ranks = malloc(sizeof *ranks * (size_t)R);
+    enum error_code e = ranks ? check_rates(dp, err) : fail(err, ERR_MEMORY, "no memory for a group of %d devices", R);
+    for (int i = 0; i < R && !e; i++) ranks[i] = dp->group->member[dp->shards.rank % stride + i * stride];
+    if (!e) e = group_of(&o->replicas, dp->group->comm, ranks, R, dp->group->kind, dp->group->axes, err);
+    free(ranks);
+    return e;
+}
+
+static void close_group(struct data_parallel *dp)
+{
+    group_close(&own_state(dp)->replicas);
+}
+
+static int64_t momentum_elements(const struct data_parallel *dp, const struct unit *u, enum tensor_kind kind)
+{
+    (void)kind;
+    return outer_has_momentum(&dp->outer) ? kept_elements(u, BY_OPTIMIZER) : -1;
+}
+
+void data_start_round(struct data_parallel *dp)
+{
+    for (int i = 0; i < dp->units && takes_part(dp); i++) {
+        const struct unit *u = &dp->unit[i];
+        device_convert(dp->device, u->anchor, data_kept_tensor(dp, u, KIND_MASTER));
+        device_zero(dp->device, u->momentum);
+    }
+}
+
+/* ---- the outer step ---------------------------------------------------------------------------------------------- */
+
+/* What of a unit is stepped at once: all, or where something lies on the slow tier as much as in other steps. */
+static int64_t most_at_once(const struct data_parallel *dp, const struct unit *u)
+{
+    const int64_t n = kept_elements(u, BY_OPTIMIZER);
+    return dp->request.offload && dp->request.offload_slice < n ? dp->request.offload_slice : n;
+}
+
+/* Of a part of a unit: where it lies, and on the device. */
+enum { GRADIENT, ANCHOR, THETA, MOMENTUM, WEIGHT, OPERANDS };
+struct operand { enum arena_tag tag; enum tensor_kind kind; bool read, written; struct tensor home, here; };
+
+static bool takes(const struct data_parallel *dp, int operand)
+{
+    return operand == MOMENTUM ? outer_has_momentum(&dp->outer) : operand != WEIGHT || data_has_masters(dp);
+}
+
+/* Gradients are zero here, wherever they lie: what is on the tier need not be moved. */
+static struct operand operand_of(const struct data_parallel *dp, int operand)
+{
+    static const struct operand all[] = {
+        [GRADIENT] = { .tag = GRADIENTS, .kind = KIND_GRADIENT },
+        [ANCHOR] = { OPTIMIZER, KIND_ANCHOR, .read = true, .written = true },
+        [THETA] = { OPTIMIZER, KIND_MASTER, .read = true, .written = true },
+        [MOMENTUM] = { OPTIMIZER, KIND_MOMENTUM, .read = true, .written = true },
+        [WEIGHT] = { PARAMETERS, KIND_WEIGHT, .written = true },
+    };
+    struct operand o = all[operand];
+    if (operand == THETA && !data_has_masters(dp)) o.tag = PARAMETERS;
+    return o;
+}
+
+static enum error_code borrow_operands(struct data_parallel *dp, const struct unit *u, struct interval own,
+                                       struct operand o[], struct error *err)
+{
+    enum error_code e = OK;
+    for (int i = 0; i < OPERANDS && !e; i++) {
+        o[i] = operand_of(dp, i);
+        if (!takes(dp, i)) continue;
+        const struct tensor all = i == WEIGHT ? stepped_weights(u) : data_kept_tensor(dp, u, o[i].kind);
+        o[i].home = slice(all, own);
+        e = borrow(dp, o[i].tag, o[i].home, o[i].read, &o[i].here, err);
+    }
+    return e;
+}
+
+static enum error_code give_operands(struct data_parallel *dp, struct operand o[], struct error *err)
+{
+    enum error_code e = OK;
+    for (int i = 0; i < OPERANDS; i++) {
+        const enum error_code given = give(dp, o[i].home, o[i].here, o[i].written && !e, err);
+        if (!e) e = given;
+    }
+    return e;
+}
+
+static enum error_code step_operands_outward(struct data_parallel *dp, struct group *replicas, struct operand o[],
+                                             struct outward f, struct error *err)
+{
+    const struct tensor g = o[GRADIENT].here, theta = o[THETA].here, anchor = o[ANCHOR].here,
+                        momentum = o[MOMENTUM].here;
+    const bool moves = tensor_present(momentum);
+    device_outward_way(dp->device, g, anchor, theta);
+    dev_charge(dp->device, "outer gradient", g, 3, 1);
+    const enum error_code e = allreduce(replicas, g.data, tensor_count(g), g.dtype, SUM, dp->allreduce, err);
+    if (e) return e;
+    device_outward_step(dp->device, theta, anchor, momentum, g, replicas->size, f);
+    dev_charge(dp->device, "outer step", g, moves ? 6 : 4, moves ? 7 : 3);
+    device_zero(dp->device, g);
+    if (!tensor_present(o[WEIGHT].here)) return OK;
+    device_convert(dp->device, o[WEIGHT].here, theta);
+    dev_charge(dp->device, "round weights", theta, 2, 1);
+    return OK;
+}
+
+static enum error_code step_part(struct data_parallel *dp, const struct unit *u, struct interval own, struct outward f,
+                                 struct error *err)
+{
+    struct operand o[OPERANDS] = { { 0 } };
+    enum error_code e = borrow_operands(dp, u, own, o, err);
+    if (!e) e = step_operands_outward(dp, &own_state(dp)->replicas, o, f, err);
+    const enum error_code given = give_operands(dp, o, err);
+    return e ? e : given;
+}
+
+static enum error_code step_unit(struct data_parallel *dp, struct unit *u, struct outward f, struct error *err)
+{
+    const int64_t n = kept_elements(u, BY_OPTIMIZER), most = most_at_once(dp, u);
+    enum error_code e = OK;
+    for (int64_t at = 0; at < n && !e; at += most)
+        e = step_part(dp, u, (struct interval){ at, n - at < most ? n - at : most }, f, err);
+    return e || n == 0 ? e : share_weights(dp, u, err);
+}
+
+/* At the end of a round. */
+static enum error_code after(struct data_parallel *dp, int64_t t, struct error *err)
+{
+    enum error_code e = OK;
+    if (!outer_follows(&dp->outer, t)) return OK;
+    const struct outward f = dp->scheme->outward(&dp->outer, learning_rate(dp->hyper, t));
+    dp->stepped_outward = true;
+    for (int i = 0; i < dp->units && !e; i++) e = step_unit(dp, &dp->unit[i], f, err);
+    return e ? e : share_weights(dp, NULL, err);
+}
+
+/* ---- prediction -------------------------------------------------------------------------------------------------- */
+
+/* Calls f for each part that is stepped at once. */
+static void each_part(const struct data_parallel *dp, void (*f)(void *context, const struct data_parallel *, int64_t n),
+                      void *context)
+{
+    for (int i = 0; i < dp->units && takes_part(dp); i++) {
+        const int64_t n = kept_elements(&dp->unit[i], BY_OPTIMIZER), most = most_at_once(dp, &dp->unit[i]);
+        for (int64_t at = 0; at < n; at += most) f(context, dp, n - at < most ? n - at : most);
+    }
+}
+
+static void add_part_cost(void *sum, const struct data_parallel *dp, int64_t n)
+{
+    const struct collective c = { .count = n, .dtype = data_format(dp, KIND_GRADIENT) };
+    account_add(sum, group_cost(&own_state(dp)->replicas, ALLREDUCE, dp->allreduce, &c), 1);
+}
+
+static void add_part_moves(void *sum, const struct data_parallel *dp, int64_t n)
+{
+    for (int i = 0; i < OPERANDS; i++) {
+        const struct operand o = operand_of(dp, i);
+        if (!takes(dp, i) || !offloads(&dp->request, o.tag)) continue;
+        if (o.read) add_reads(sum, 1, n, data_format(dp, o.kind));
+        if (o.written) add_writes(sum, 1, n, data_format(dp, o.kind));
+    }
+}
+
+static void keep_longest(void *longest, const struct data_parallel *dp, int64_t n)
+{
+    int64_t *const most = longest;
+    (void)dp;
+    if (n > *most) *most = n;
+}
+
+/* New weights are shared in the step that it ends, as in any other. */
+struct account data_outer_cost(const struct data_parallel *dp)
+{
+    struct account sum = { 0 };
+    each_part(dp, add_part_cost, &sum);
+    return sum;
+}
+
+struct tier_traffic data_outer_moves(const struct data_parallel *dp)
+{
+    struct tier_traffic sum = { 0 };
+    each_part(dp, add_part_moves, &sum);
+    return sum;
+}
+
+/* Copies of the longest part. */
+static void passing(const struct data_parallel *dp, struct model_state *sum)
+{
+    struct model_state copies = { 0 };
+    int64_t longest = 0;
+    each_part(dp, keep_longest, &longest);
+    for (int i = 0; i < OPERANDS; i++) {
+        const struct operand o = operand_of(dp, i);
+        const bool copied = dp->stepped_outward && takes(dp, i) && offloads(&dp->request, o.tag);
+        if (copied) *model_state_of(&copies, o.tag) += (uint64_t)longest * dtype_size(data_format(dp, o.kind));
+    }
+    if (copies.weights > sum->weights) sum->weights = copies.weights;
+    if (copies.gradients > sum->gradients) sum->gradients = copies.gradients;
+    if (copies.optimizer > sum->optimizer) sum->optimizer = copies.optimizer;
+}
+
+const struct data_stage stage_outer = {
+    .name = "outer step", .of_the_step = true, .takes_part = takes_part,
+    .state = sizeof (struct outer_stage), .outline = open_group,
+    .close = close_group, .after = after,
+    .passing = passing,
+    .keeps = { { offsetof(struct unit, anchor), OPTIMIZER, KIND_ANCHOR, NULL },
+               { offsetof(struct unit, momentum), OPTIMIZER, KIND_MOMENTUM, momentum_elements } }, .kept = 2,
+};

@@ -1,0 +1,246 @@
+/* scattering.c -- reduces gradients unit by unit, as soon as backward has finished them: if they are kept in shards,
+ * after each pass to the devices that keep them; after the last pass to the devices that step them. */
+#include "emulated_devices/schemes/data/stages/scattering.h"
+#include "emulated_devices/device/compute.h"
+#include <stdlib.h>
+
+/* ---- reducing ---------------------------------------------------------------------------------------------------- */
+
+/* A unit's whole gradient as the row that is cut: itself, or a copy if parameters are cut by rows. */
+static enum error_code open_row(struct data_parallel *dp, const struct unit *u, struct tensor *row, struct error *err)
+{
+    *row = u->g;
+    if (u->rows == 0) return OK;
+    *row = device_tensor_in(dp->device, BUFFERS, u->g.dtype, u->padded);
+    if (row->data == NULL)
+        return fail(err, ERR_MEMORY, "no memory to reduce the gradient of %s", u->parameter[0].spec.name);
+    unit_from_whole(dp->device, u, (struct interval){ 0, u->padded }, row->data, u->g.data, row->dtype);
+    return OK;
+}
+
+/* Add the received part of a unit's gradient to the kept one; free the whole gradient. */
+static enum error_code add_to_kept(struct data_parallel *dp, struct unit *u, struct tensor row, struct tracking t,
+                                   struct error *err)
+{
+    const struct interval kept = shards_range(&u->over->shards, BY_GRADIENTS, u->padded);
+    const enum error_code e = take_sum(dp, u, err);
+    if (!e) dev_add(dp->device, u->sum, u->sum, slice(row, kept));
+    clock_made(&dp->device->clock, u->sum.data, tensor_bytes(u->sum));
+    if (!e && tracked(t)) tracking_add(dp->device, u->tracking, tracking_from(t, kept.first), u->sum);
+    if (u->rows > 0) device_free(dp->device, row);
+    device_free(dp->device, u->g);
+    return e;
+}
+
+/* Reduce-scatter gradients that are kept in shards to the devices that keep them.  Tracked units are sent alone. */
+static enum error_code scatter(struct data_parallel *dp, const struct bucket *b, struct tensor row[],
+                               struct tensor half[], struct error *err)
+{
+    struct tracking t = { 0 };
+    enum error_code e = OK;
+    struct interval cut = { 0 };
+    for (int i = 0; i < b->units && !e; i++) {
+        const struct unit *u = &dp->unit[b->unit[i]];
+        cut = shards_range(&u->over->shards, BY_WEIGHTS, u->padded);
+        e = open_row(dp, u, &row[i], err);
+        half[i] = slice(row[i], cut);
+    }
+    if (!e && tracked(dp->unit[b->unit[0]].tracking)) e = tracking_open(&t, tensor_count(row[0]), err);
+    if (!e && tracked(t)) tracking_start(dp->device, t, row[0]);
+    if (!e) e = bucket_reduce_scatter(dp, b->over, BY_WEIGHTS, row, b->units, t, err);
+    if (!e) e = bucket_reduce_scatter(dp, b->over, BY_GRADIENTS, half, b->units, tracking_from(t, cut.first), err);
+    for (int i = 0; i < b->units && !e; i++) e = add_to_kept(dp, &dp->unit[b->unit[i]], row[i], t, err);
+    tracking_close(&t);
+    return e;
+}
+
+/* The all-reduce among copies does not quantise, but sums exact values and bounds. */
+static enum error_code track_copies(struct unit *u, struct error *err)
+{
+    struct group *g = &u->over->level[BY_COPIES];
+    if (g->size == 1 || !tracked(u->tracking)) return OK;
+    struct exchange control = exchange_begin(g, CONTROL);
+    return tracking_sum(&control, g->size, NULL, data_own_tracking(u), slice(u->sum, stepped_gradients(u)), err);
+}
+
+/* After the last microbatch: reduce to the device that steps them, and over copies. */
+static enum error_code reduce_last(struct data_parallel *dp, const struct bucket *b, struct tensor row[],
+                                   struct tensor own[], struct error *err)
+{
+    struct unit *last = NULL;
+    int n = 0;
+    for (int i = 0; i < b->units; i++) {
+        struct unit *u = &dp->unit[b->unit[i]];
+        if (u->due > 0) continue;
+        row[n] = u->sum;
+        own[n++] = slice(u->sum, stepped_gradients(u));
+        last = u;
+    }
+    if (n == 0) return OK;
+    if (tracked(last->tracking) && b->over->shards.gradients == 1)
+        tracking_start(dp->device, last->tracking, last->sum);
+    enum error_code e = bucket_reduce_scatter(dp, b->over, BY_OPTIMIZER, row, n, last->tracking, err);
+    if (!e) e = bucket_allreduce(dp, b->over, BY_COPIES, own, n, err);
+    return e ? e : track_copies(last, err);
+}
+
+/* Free the whole gradient, if only the sum is kept. */
+static void leave(struct unit *u)
+{
+    if (!u->passing_g) return;
+    u->g.data = NULL;
+    show_gradients(u);
+}
+
+/* Reduce all waiting units, in one exchange for each level. */
+static enum error_code reduce_waiting(struct data_parallel *dp, struct bucket *b, struct error *err)
+{
+    enum error_code e = OK;
+    if (b->units == 0) return OK;
+    struct tensor *row = calloc((size_t)b->units * 2, sizeof *row), *part = row + b->units;
+    if (row == NULL) return fail(err, ERR_MEMORY, "no memory for a bucket of %d units", b->units);
+    if (b->over->shards.gradients > 1) e = scatter(dp, b, row, part, err);
+    if (!e) e = reduce_last(dp, b, row, part, err);
+    for (int i = 0; i < b->units; i++) {
+        struct unit *u = &dp->unit[b->unit[i]];
+        u->waits = false;
+        if (!e) e = put_sum(dp, u, u->due == 0, err);
+        leave(u);
+    }
+    bucket_empty(b);
+    free(row);
+    return e;
+}
+
+static enum error_code let_wait(struct data_parallel *dp, struct bucket *b, int unit, struct error *err)
+{
+    struct unit *u = &dp->unit[unit];
+    const int64_t capacity = bucket_capacity(dp, u->over, KIND_GRADIENT);
+    const enum error_code e = bucket_takes(b, u, capacity) ? OK : reduce_waiting(dp, b, err);
+    bucket_add(b, u, unit);
+    u->waits = true;
+    return e || !bucket_is_full(b, capacity) ? e : reduce_waiting(dp, b, err);
+}
+
+/* ---- calls of the seam ------------------------------------------------------------------------------------------- */
+
+/* If the unit's gradient of an earlier pass still waits, reduce it first: gradients of different passes are never
+ * mixed. */
+static enum error_code make_way(struct data_parallel *dp, struct bucket *b, const struct unit *u, struct error *err)
+{
+    if (!u->waits) return OK;
+    clock_begin(&dp->device->clock, reduction_stream(dp));
+    const enum error_code e = reduce_waiting(dp, b, err);
+    clock_end(&dp->device->clock);
+    return e;
+}
+
+/* Allocate the gradient: zeros, or the current values if the whole gradient is on the slow tier. */
+static enum error_code make_room(struct data_parallel *dp, struct unit *u, struct error *err)
+{
+    if (u->over->shards.gradients == 1) {
+        const enum error_code e = take_sum(dp, u, err);
+        u->g.data = u->sum.data;
+        return e;
+    }
+    u->g.data = arena_alloc(&dp->device->arena, GRADIENTS, tensor_bytes(u->g));
+    if (u->g.data == NULL)
+        return fail(err, ERR_MEMORY, "no memory for the gradient of %s and what belongs to it",
+                    u->parameter[0].spec.name);
+    device_zero(dp->device, u->g);
+    return OK;
+}
+
+static enum error_code begin(struct data_parallel *dp, struct unit *u, struct error *err)
+{
+    struct scattering *s = chain_state(dp, &stage_scattering);
+    enum error_code e = make_way(dp, &s->waiting, u, err);
+    if (e || u->g.data != NULL) return e;
+    e = make_room(dp, u, err);
+    show_gradients(u);
+    return e;
+}
+
+/* After a pass has added to a unit: keep the gradient until other passes have also added, or put it into the bucket. */
+static enum error_code end_unit(struct data_parallel *dp, struct bucket *b, int unit, struct error *err)
+{
+    struct unit *u = &dp->unit[unit];
+    const bool shards = u->over->shards.gradients > 1;
+    if (shards ? !gradient_stays_after(dp, dp->at, unit) : u->due == 0) return let_wait(dp, b, unit, err);
+    if (shards) return OK;
+    const enum error_code e = put_sum(dp, u, false, err);
+    leave(u);
+    return e;
+}
+
+/* Reduce on another stream, beside the following backward passes. */
+static enum error_code end(struct data_parallel *dp, struct use use, struct error *err)
+{
+    struct scattering *s = chain_state(dp, &stage_scattering);
+    int unit[PART_UNITS];
+    enum error_code e = OK;
+    clock_begin(&dp->device->clock, reduction_stream(dp));
+    for (int i = 0, n = gradients_at(dp, use, unit); i < n && !e; i++) e = end_unit(dp, &s->waiting, unit[i], err);
+    clock_end(&dp->device->clock);
+    return e;
+}
+
+/* Gradients to which no pass has added are zero; they are reduced with the rest of their bucket. */
+static enum error_code finish(struct data_parallel *dp, struct error *err)
+{
+    struct scattering *s = chain_state(dp, &stage_scattering);
+    clock_begin(&dp->device->clock, reduction_stream(dp));
+    const enum error_code e = reduce_waiting(dp, &s->waiting, err);
+    clock_end(&dp->device->clock);
+    return e;
+}
+
+/* ---- memory ------------------------------------------------------------------------------------------------------ */
+
+static enum error_code open_bucket(struct data_parallel *dp, struct error *err)
+{
+    struct scattering *s = chain_state(dp, &stage_scattering);
+    for (int i = 0; i < dp->units; i++) dp->unit[i].passing_g = data_scatters(dp);
+    return bucket_open(&s->waiting, dp->units, err);
+}
+
+static void close_bucket(struct data_parallel *dp)
+{
+    bucket_close(&((struct scattering *)chain_state(dp, &stage_scattering))->waiting);
+}
+
+/* If gradients are one block, units' gradients are views of it. */
+static int64_t own_elements(const struct data_parallel *dp, const struct unit *u, enum tensor_kind kind)
+{
+    (void)kind;
+    return data_scatters(dp) ? kept_elements(u, BY_GRADIENTS) : -1;
+}
+
+static void make(struct data_parallel *dp, struct unit *u)
+{
+    u->sum = on_tier(dp, u->own_g) ? tensor_none : u->own_g;
+}
+
+static void unmake(struct data_parallel *dp, struct unit *u)
+{
+    if (u->passing_g && u->g.data != u->sum.data) device_free(dp->device, u->g);
+}
+
+static void clear(struct data_parallel *dp, struct unit *u)
+{
+    if (!on_tier(dp, u->own_g)) device_zero(dp->device, u->own_g);
+    if (tracked(u->tracking)) tracking_clear(u->tracking, tensor_count(u->own_g));
+}
+
+/* ---- the stage --------------------------------------------------------------------------------------------------- */
+
+static bool takes_part(const struct data_parallel *dp) { return has_gradients(dp) && !gradients_in_one_block(dp); }
+
+const struct data_stage stage_scattering = {
+    .name = "scattering", .takes_part = takes_part, .state = sizeof (struct scattering), .outline = open_bucket,
+    .close = close_bucket, .make = make,
+    .unmake = unmake, .begin = begin, .end = end, .finish = finish, .clear = clear,
+    .keeps = { { offsetof(struct unit, own_g), GRADIENTS, KIND_GRADIENT, own_elements } }, .kept = 1,
+    .foresee = scattering_foresee, .cost = scattering_cost,
+    .passing = scattering_passing, .moves = scattering_moves,
+};

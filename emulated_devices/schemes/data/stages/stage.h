@@ -1,0 +1,283 @@
+/* stage.h -- the engine as a chain of stages.  Private to this folder.
+ *
+ * A stage does one thing with weights, gradients or the optimizer's state: it gathers them, keeps them on the slow
+ * tier, reduces them, or projects them.  It has its own file, with its state, and one line in stages.c, which defines
+ * its place in the chain.  A plan's chain has the stages that take part in it.  Every call of the seam (data.h) goes to
+ * each of them in order; predicted traffic and memory are sums over the chain.  No stage depends on whether another one
+ * is in the chain: what they share is in the units (unit.h).
+ *
+ * How numbers are sent between devices is not a stage but a wire (sharing.h), which any stage's messages use.
+ */
+#ifndef ORRERY_DATA_STAGE_H
+#define ORRERY_DATA_STAGE_H
+
+#include "emulated_devices/schemes/data/data.h"
+#include "emulated_devices/schemes/data/stages/sharing.h"
+#include <stddef.h>
+
+/** The stream that reduces gradients. */
+static inline enum stream reduction_stream(const struct data_parallel *dp)
+{
+    return dp->request.reduce_apart ? REDUCTION : COMMUNICATION;
+}
+
+/* A tensor of each unit that a stage keeps from step to step.  The engine allocates it with zeros, frees and counts it.
+ * elements: how many, -1: none; NULL: this device's part of the unit's row, by the sharding of its kind. */
+struct keeping {
+    size_t at;                                  /* its offset in struct unit */
+    enum arena_tag tag;
+    enum tensor_kind kind;
+    int64_t (*elements)(const struct data_parallel *, const struct unit *, enum tensor_kind);
+};
+
+enum { STAGE_KEEPS = OPTIMIZER_MAX_STATES };
+
+/* Functions that a stage does not need are NULL; its own state is chain_state().  Errors: ERR_MEMORY, ERR_COMM or
+ * ERR_FILE; the step cannot go on. */
+struct data_stage {
+    const char *name;
+    bool (*takes_part)(const struct data_parallel *);
+    bool of_the_step;                           /* takes no part in inference, which has none */
+    size_t state;                               /* bytes of its state, zero at first */
+
+    struct keeping keeps[STAGE_KEEPS];
+    int kept;                                   /* number of keeps[] */
+
+    /* Building.  outline: groups, lists and sizes, sufficient for all predictions; fill: memory that belongs to no
+     * unit; make: more memory of a unit, after its kept tensors; unmake frees it. */
+    enum error_code (*outline)(struct data_parallel *, struct error *);
+    enum error_code (*fill)(struct data_parallel *, struct error *);
+    void (*make)(struct data_parallel *, struct unit *);
+    void (*unmake)(struct data_parallel *, struct unit *);
+    void (*close)(struct data_parallel *);
+    /* Allocate n elements of a class of a unit's state; tensor_none if this stage has no place for them. */
+    struct tensor (*place)(struct data_parallel *, const struct unit *, enum arena_tag, enum dtype, int64_t n);
+
+    /* Weights.  acquire: make those of a use whole, and those of later uses as far ahead as the stage looks; release: a
+     * unit's are no longer needed after the list's pass `use`. */
+    enum error_code (*acquire)(struct data_parallel *, struct use, bool ahead, struct error *);
+    void (*release)(struct data_parallel *, int use, int unit);
+    /* fetch: copy a unit's own_w to the device, as u->shard, if it is elsewhere; drop: free the copy. */
+    enum error_code (*fetch)(struct data_parallel *, struct unit *, struct error *);
+    void (*drop)(struct data_parallel *, struct unit *);
+
+    /* Gradients.  begin: allocate a unit's; end: a pass has added to those of a use; finish: no pass will add to any;
+     * settle: after the reductions, all are where they will be stepped. */
+    enum error_code (*begin)(struct data_parallel *, struct unit *, struct error *);
+    enum error_code (*end)(struct data_parallel *, struct use, struct error *);
+    enum error_code (*finish)(struct data_parallel *, struct error *);
+    void (*settle)(struct data_parallel *);
+    /* take_sum: copy a unit's own_g to the device, as u->sum, if it is elsewhere; put_sum: copy it back, or if it is
+     * finished only the part that this device steps. */
+    enum error_code (*take_sum)(struct data_parallel *, struct unit *, struct error *);
+    enum error_code (*put_sum)(struct data_parallel *, struct unit *, bool finished, struct error *);
+
+    /* The step.  expect: the number of the next one; before; step: of all units (share: whether new weights are sent);
+     * share: send a unit's new weights to the devices that keep them (unit NULL: all that still wait); after; clear:
+     * zero gradients; skip: there is no step. */
+    void (*expect)(struct data_parallel *, int64_t t);
+    void (*before)(struct data_parallel *);
+    enum error_code (*step)(struct data_parallel *, struct step, bool share, struct error *);
+    enum error_code (*share)(struct data_parallel *, struct unit *, struct error *);
+    enum error_code (*after)(struct data_parallel *, int64_t t, struct error *);
+    void (*clear)(struct data_parallel *, struct unit *);
+    void (*skip)(struct data_parallel *);
+
+    /* Prediction, from the list of passes.  cost: traffic of a step on one level; passing: the most memory on the
+     * device besides what is kept there: add it to sum, or if it does not exist together with what other stages have
+     * added, raise sum to at least that. */
+    void (*foresee)(struct data_parallel *);
+    void (*cost)(const struct data_parallel *, enum shard_level, struct account *sum);
+    void (*passing)(const struct data_parallel *, struct model_state *sum);
+    /* What a step moves to and from the slow tier, and the part of it that a skipped step does not move. */
+    void (*moves)(const struct data_parallel *, struct tier_traffic *sum);
+    /* What inference sends and moves once more, before all its passes: parts of the pass after the last. */
+    void (*first_cost)(const struct data_parallel *, struct account *sum);
+    void (*first_moves)(const struct data_parallel *, struct tier_traffic *sum);
+    void (*update_moves)(const struct data_parallel *, struct tier_traffic *sum);
+};
+
+extern const struct data_stage stage_versions, stage_chosen, stage_gathering, stage_tier, stage_direction,
+    stage_gradient_block, stage_allreduce, stage_projection, stage_scattering, stage_masters, stage_states, stage_step,
+    stage_slices, stage_renewal, stage_outer;
+
+/* For each link of the plan's chain, in order.  TELL calls a function of all stages; CALL calls one that can fail, and
+ * stops after an error. */
+#define EACH_LINK(dp, l) (const struct data_link *l = (dp)->chain; l->stage != NULL; l++)
+#define TELL(dp, function, ...)                                                                                 \
+    for EACH_LINK(dp, link_) if (link_->stage->function) link_->stage->function(dp, ## __VA_ARGS__)
+#define CALL(e, dp, function, ...)                                                                              \
+    for EACH_LINK(dp, link_) if (link_->stage->function && !(e)) (e) = link_->stage->function(dp, __VA_ARGS__)
+
+/** Choose the stages that take part.  @return OK or ERR_MEMORY; chain_free works after both. */
+enum error_code chain_make(struct data_parallel *, struct error *);
+void chain_free(struct data_parallel *);
+
+/** The state of a stage; NULL if it is not in the chain. */
+void *chain_state(const struct data_parallel *, const struct data_stage *);
+
+/* Calls to all stages, from stages: stages.c. */
+enum error_code fetch_weights(struct data_parallel *, struct unit *, struct error *);
+enum error_code take_sum(struct data_parallel *, struct unit *, struct error *);
+enum error_code put_sum(struct data_parallel *, struct unit *, bool finished, struct error *);
+enum error_code share_weights(struct data_parallel *, struct unit *, struct error *);
+
+/* ---- properties of a plan ---------------------------------------------------------------------------------------- */
+
+/* Whether gradients are kept at all. */
+static inline bool has_gradients(const struct data_parallel *dp) { return !dp->optimizer->forward_only; }
+
+/* Whether anything of a unit is on the slow tier; whether a class of it is. */
+static inline bool unit_is_away(const struct data_parallel *dp, const struct unit *u)
+{
+    return dp->request.offload != 0 && (u->experts || !dp->request.offload_experts);
+}
+static inline bool unit_offloads(const struct data_parallel *dp, const struct unit *u, enum arena_tag what)
+{
+    return unit_is_away(dp, u) && offloads(&dp->request, what);
+}
+
+/* Whether a unit's experts are read when they are chosen (chosen.c). */
+bool unit_is_chosen(const struct data_parallel *, const struct unit *);
+
+/* Whether any weights must be moved before use: they are kept in shards, or on the slow tier. */
+static inline bool weights_travel(const struct data_parallel *dp)
+{
+    return dp->shards.weights > 1 || dp->expert_shards.weights > 1 || offloads(&dp->request, PARAMETERS);
+}
+
+/* Whether acquiring a part allocates whole weights, which are dropped after it: they must be moved, or are needed at
+ * another point than kept. */
+static inline bool makes_weights(const struct data_parallel *dp)
+{
+    return weights_travel(dp) || optimizer_draws(dp->optimizer);
+}
+
+/* Whether gradients are moved after each pass to the device or tier that keeps them. */
+static inline bool data_scatters(const struct data_parallel *dp)
+{
+    return has_gradients(dp) && (dp->shards.gradients > 1 || dp->expert_shards.gradients > 1 ||
+                                 offloads(&dp->request, GRADIENTS));
+}
+
+/* Whether gradients are one block, whole on every device, which is all-reduced in pieces: ddp. */
+static inline bool gradients_in_one_block(const struct data_parallel *dp)
+{
+    return has_gradients(dp) && dp->shards.optimizer == 1 && dp->expert_shards.optimizer == 1 && !data_scatters(dp);
+}
+
+/* Parts of the model whose weights are on the device, of those on the slow tier: the one that computes, the next one,
+ * and copies of those after it. */
+static inline int ring_parts(const struct data_parallel *dp) { return dp->request.ring > 0 ? dp->request.ring : 3; }
+
+/* ---- the list of passes ------------------------------------------------------------------------------------------ */
+
+/* Whether weights from before this pass cannot be used after it. */
+static inline bool renews_weights(enum pass p) { return p == PASS_UPDATE || p == PASS_TURN; }
+
+/* The pass after this one that needs weights, or -1 if there is none before the next update.  In inference the first
+ * comes again after the last. */
+int next_weight_use(const struct data_parallel *, int use);
+
+/* The units that a use needs; those to whose gradients a backward pass for the weights adds.  @return how many. */
+int units_at(const struct data_parallel *, struct use, int unit[PART_UNITS]);
+int gradients_at(const struct data_parallel *, struct use, int unit[PART_UNITS]);
+
+/* Set each unit's `due`: the backward passes, up to the next update, that add to its gradient. */
+void count_due(struct data_parallel *, int from_use);
+
+#define KEEPS_STATES(elements)                                                                                  \
+    { { offsetof(struct unit, state[0]), OPTIMIZER, KIND_STATE, elements },                                     \
+      { offsetof(struct unit, state[1]), OPTIMIZER, KIND_STATE + 1, elements },                                 \
+      { offsetof(struct unit, state[2]), OPTIMIZER, KIND_STATE + 2, elements },                                 \
+      { offsetof(struct unit, state[3]), OPTIMIZER, KIND_STATE + 3, elements } }
+
+/* ---- units ------------------------------------------------------------------------------------------------------- */
+
+/* The number of elements of a unit that a stage keeps; -1: none. */
+int64_t keeping_elements(const struct data_parallel *, const struct unit *, const struct keeping *);
+
+/* Allocate n zeros of a class, on the device or where a stage places those of a unit (NULL: of all); free them. */
+struct tensor data_zeros(struct data_parallel *, const struct unit *, enum arena_tag, enum tensor_kind, int64_t n,
+                         bool *failed);
+void data_give_back(struct data_parallel *, struct tensor);
+
+/* The bytes of a unit that a device keeps from step to step. */
+struct model_state unit_kept_bytes(const struct data_parallel *, const struct unit *);
+
+/* Whether a tensor is on the slow tier. */
+bool on_tier(const struct data_parallel *, struct tensor);
+
+/* The number of elements of a unit of which this device keeps the weights or the gradients, or which it steps, by
+ * level. */
+static inline int64_t kept_elements(const struct unit *u, enum shard_level level)
+{
+    return shards_range(&u->over->shards, level, u->padded).count;
+}
+
+/* Those of the gradients kept by this device that it steps; the same for the weights. */
+struct interval stepped_gradients(const struct unit *);
+struct tensor stepped_weights(const struct unit *);
+
+/* The number of elements of a unit's weights (or gradients) when they are whole on this device. */
+static inline int64_t whole_elements(const struct unit *u) { return u->rows > 0 ? u->elements : u->padded; }
+
+/* Set the parameters' w or g to their places in the unit's whole block, or to NULL. */
+void show_weights(struct unit *);
+void show_gradients(struct unit *);
+
+/* ---- the step ---------------------------------------------------------------------------------------------------- */
+
+/* A contiguous range of what is stepped: with its gradient, or without gradients along the direction (direction.c). */
+struct stretch {
+    const struct data_parallel *dp;
+    struct portion at;
+    struct tensor master, gradient, state[OPTIMIZER_MAX_STATES];
+    struct step step;
+};
+
+void step_by_gradient(const struct stretch *);
+
+/* The tensors with which a unit, or a part of it, is stepped: the kept ones, or copies.  weight: the rounded master, if
+ * there is a master. */
+struct operands { struct tensor gradient, master, weight, state[OPTIMIZER_MAX_STATES]; };
+
+struct operands unit_operands(const struct data_parallel *, const struct unit *, struct interval own);
+
+/* Compute a step, on the device or the host. */
+void step_operands(const struct data_parallel *, const struct unit *, struct interval own, const struct operands *,
+                   struct step);
+
+/* The cost of stepping elements: master and states are read and written, the gradient is read; the cost of rounding
+ * masters. */
+struct op_cost step_cost(const struct data_parallel *, int64_t elements);
+/* gradient_bytes: of an element; 0 if it is not stored. */
+struct op_cost optimizer_cost(const struct optimizer *, enum dtype master, uint64_t gradient_bytes, int64_t elements);
+struct op_cost round_cost(const struct data_parallel *, int64_t elements);
+
+/* Round the masters that this device has stepped to its weights, and share these. */
+enum error_code renew_weights(struct data_parallel *, struct unit *, struct error *);
+
+/* sum += this device's part of a unit's squared norm; g: the part of the gradient that it steps. */
+void unit_add_squares(struct data_parallel *, const struct unit *, struct tensor g, struct exact_sum *sum);
+
+/* ---- numbers ----------------------------------------------------------------------------------------------------- */
+
+/* A range of a row as a tensor. */
+static inline struct tensor slice(struct tensor row, struct interval r)
+{
+    char *data = row.data;
+    return tensor_1d(data ? data + (size_t)r.first * dtype_size(row.dtype) : NULL, row.dtype, r.count);
+}
+
+/* The bytes of a class. */
+static inline uint64_t *model_state_of(struct model_state *s, enum arena_tag tag)
+{
+    return tag == PARAMETERS ? &s->weights : tag == GRADIENTS ? &s->gradients : &s->optimizer;
+}
+
+/* Add `times` reads, or writes, of `elements` elements each; none if elements is 0. */
+void add_reads(struct tier_traffic *, int64_t times, int64_t elements, enum dtype);
+void add_writes(struct tier_traffic *, int64_t times, int64_t elements, enum dtype);
+
+#endif

@@ -1,0 +1,120 @@
+/* step.c -- masters, states, and the step, unit by unit: each device steps the elements whose optimizer state it
+ * keeps. */
+#include "emulated_devices/schemes/data/stages/stage.h"
+#include "emulated_devices/device/compute.h"
+
+/* ---- one range --------------------------------------------------------------------------------------------------- */
+
+void step_by_gradient(const struct stretch *x)
+{
+    device_optimizer_step(x->dp->device, x->dp->optimizer, x->master, x->gradient, x->state, x->step);
+}
+
+struct operands unit_operands(const struct data_parallel *dp, const struct unit *u, struct interval own)
+{
+    struct operands o = { .gradient = slice(data_own_gradient(u), own),
+                          .master = slice(data_kept_tensor(dp, u, KIND_MASTER), own),
+                          .weight = slice(stepped_weights(u), own) };
+    for (int i = 0; i < dp->optimizer->states; i++) o.state[i] = slice(u->state[i], own);
+    return o;
+}
+
+struct kernel { const struct data_parallel *dp; const struct operands *o; struct step step; int64_t first; };
+
+static void step_portion(void *context, struct portion s)
+{
+    const struct kernel *k = context;
+    const struct interval here = { s.row - k->first, s.length };
+    struct stretch x = { .dp = k->dp, .at = s, .master = slice(k->o->master, here),
+                         .gradient = slice(k->o->gradient, here), .step = k->step };
+    for (int i = 0; i < k->dp->optimizer->states; i++) x.state[i] = slice(k->o->state[i], here);
+    x.step.weight_decay = weight_decay_of(k->dp->hyper, s.parameter->spec.decay);
+    k->dp->step_stretch(&x);
+}
+
+/* Padding is not stepped. */
+void step_operands(const struct data_parallel *dp, const struct unit *u, struct interval own, const struct operands *o,
+                   struct step step)
+{
+    const int64_t first = shards_range(&u->over->shards, BY_OPTIMIZER, u->padded).first + own.first;
+    struct kernel k = { .dp = dp, .o = o, .step = step, .first = first };
+    unit_each_stretch(u, (struct interval){ first, own.count }, step_portion, &k);
+    if (data_has_masters(dp)) device_convert(dp->device, o->weight, o->master);
+}
+
+struct op_cost optimizer_cost(const struct optimizer *o, enum dtype master, uint64_t gradient_bytes, int64_t n)
+{
+    const double each = (double)dtype_size(master) * (2 + 2 * o->states) + (double)gradient_bytes;
+    return (struct op_cost){ .flops = (double)o->operations * (double)n, .bytes = each * (double)n };
+}
+
+struct op_cost step_cost(const struct data_parallel *dp, int64_t n)
+{
+    return optimizer_cost(dp->optimizer, data_format(dp, KIND_MASTER),
+                          has_gradients(dp) ? dtype_size(data_format(dp, KIND_GRADIENT)) : 0, n);
+}
+
+struct op_cost round_cost(const struct data_parallel *dp, int64_t n)
+{
+    const struct op_cost nothing = { .flops = 0 };
+    return data_has_masters(dp) ? elementwise_cost(n, 2, 1, data_format(dp, KIND_MASTER)) : nothing;
+}
+
+/* ---- unit by unit ------------------------------------------------------------------------------------------------ */
+
+static enum error_code step_unit(struct data_parallel *dp, struct unit *u, struct step step, bool share,
+                                 struct error *err)
+{
+    const struct interval own = { 0, kept_elements(u, BY_OPTIMIZER) };
+    const struct operands o = unit_operands(dp, u, own);
+    if (own.count == 0) return OK;
+    step_operands(dp, u, own, &o, step);
+    device_charge(dp->device, "optimizer step", step_cost(dp, own.count));
+    if (data_has_masters(dp)) device_charge(dp->device, "round weights", round_cost(dp, own.count));
+    return share ? share_weights(dp, u, err) : OK;
+}
+
+static enum error_code step_units(struct data_parallel *dp, struct step step, bool share, struct error *err)
+{
+    enum error_code e = OK;
+    for (int i = 0; i < dp->units && !e; i++)
+        if (!unit_is_away(dp, &dp->unit[i])) e = step_unit(dp, &dp->unit[i], step, share, err);
+    return e;
+}
+
+/* Units on the slow tier are stepped in slices. */
+static bool steps_here(const struct data_parallel *dp)
+{
+    return !dp->optimizer->low_rank && (dp->request.offload == 0 || dp->request.offload_experts);
+}
+
+const struct data_stage stage_step = {
+    .name = "step", .of_the_step = true, .takes_part = steps_here, .step = step_units
+};
+
+/* ---- masters and states ------------------------------------------------------------------------------------------ */
+
+const struct data_stage stage_masters = {
+    .name = "masters", .takes_part = data_has_masters, .keeps = { { offsetof(struct unit, master), OPTIMIZER,
+                                                                    KIND_MASTER, NULL } }, .kept = 1,
+};
+
+enum error_code renew_weights(struct data_parallel *dp, struct unit *u, struct error *err)
+{
+    if (data_has_masters(dp)) {
+        device_convert(dp->device, stepped_weights(u), u->master);
+        dev_charge(dp->device, "round weights", u->master, 2, 1);
+    }
+    return share_weights(dp, u, err);
+}
+
+static bool by_element(const struct data_parallel *dp) { return !dp->optimizer->low_rank; }
+
+static int64_t state_elements(const struct data_parallel *dp, const struct unit *u, enum tensor_kind kind)
+{
+    return (int)(kind - KIND_STATE) < dp->optimizer->states ? kept_elements(u, BY_OPTIMIZER) : -1;
+}
+
+const struct data_stage stage_states = {
+    .name = "states", .takes_part = by_element, .keeps = KEEPS_STATES(state_elements), .kept = OPTIMIZER_MAX_STATES,
+};

@@ -1,0 +1,34 @@
+/* versions.c -- two versions of the weights: before a step the newest becomes the older one.  The list of passes
+ * defines which version a pass uses. */
+#include "emulated_devices/schemes/data/stages/stage.h"
+
+static bool takes_part(const struct data_parallel *dp) { return dp->versions > 1; }
+
+/* Weights are kept whole: use a view of one version or the other. */
+static enum error_code acquire(struct data_parallel *dp, struct use use, bool ahead, struct error *err)
+{
+    int unit[PART_UNITS];
+    (void)ahead, (void)err;
+    for (int i = 0, n = units_at(dp, use, unit); i < n; i++) {
+        struct unit *u = &dp->unit[unit[i]];
+        u->w = use.older ? u->older : u->own_w;
+        show_weights(u);
+    }
+    return OK;
+}
+
+static void remember(struct data_parallel *dp)
+{
+    for (int i = 0; i < dp->units; i++)
+        device_copy(dp->device, dp->unit[i].older.data, dp->unit[i].own_w.data, tensor_bytes(dp->unit[i].own_w));
+}
+
+void data_same_versions(struct data_parallel *dp)
+{
+    if (takes_part(dp)) remember(dp);
+}
+
+const struct data_stage stage_versions = {
+    .name = "versions", .takes_part = takes_part, .acquire = acquire, .before = remember,
+    .keeps = { { offsetof(struct unit, older), PARAMETERS, KIND_OLDER_WEIGHT, NULL } }, .kept = 1,
+};

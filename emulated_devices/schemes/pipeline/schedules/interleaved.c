@@ -1,0 +1,71 @@
+/* interleaved: 1F1B that passes the devices v times, so that a device waits for 1/v of a pass instead of a whole one.
+ *
+ * Source    D. Narayanan et al., Megatron-LM, arXiv:2104.04473, section 2.2, figure 4.
+ * Needs     P >= 1, M >= 1, v >= 1; device r, chunk c holds stage c*P + r
+ * Bubble    (P-1)(F+B)/v, where F and B are those of a whole device (v chunks), for M >= P
+ * Memory    min(2(P-1-r) + (v-1)G + 1, Mv) chunks on device r, G the size of the first group.  If P divides M, G = P:
+ *           Pv+P-1 on the first, 1 + (P-1)/(Pv) of what 1F1B holds
+ * Messages  2 M (Pv-1), v times those of 1F1B
+ *
+ * Microbatches form groups of P, and a group passes all chunks before the next group begins: with P=2, v=2, M=4 a
+ * device's forwards are 0.0 1.0 0.1 1.1 2.0 3.0 2.1 3.1 (microbatch.chunk); backwards the same, from the last chunk to
+ * the first.  Device r does 2(P-1-r) + (v-1)G forwards, then a forward and a backward in turn (B=2F; small letters:
+ * chunk 1):
+ *
+ *   0  F0-F1-f0-f1-F2-...b0----F3-b1----f2-B0----f3-B1----...b2----...b3----B2----B3----
+ *   1  ...F0-F1-f0-b0----f1-b1----F2-B0----F3-B1----f2-b2----f3-b3----B2----B3----......
+ *
+ * When M is not a multiple of P, there are as many groups as whole ones fit into M, at least one, of nearly equal
+ * sizes, the larger ones first: a group of P or more keeps all devices busy.  PyTorch's Interleaved1F1B has such
+ * groups, too, of equal sizes only.  With one group forwards and backwards have the order of bfs.
+ */
+#include "emulated_devices/schemes/pipeline/schedules/generate.h"
+
+struct groups { int number, of_each, larger; };         /* the first `larger` groups have one microbatch more */
+
+static struct groups groups_of(const struct schedule_request *q)
+{
+    const int number = q->micros > q->devices ? q->micros / q->devices : 1;
+    return (struct groups){ number, q->micros / number, q->micros % number };
+}
+
+static int group_size(struct groups g, int i) { return g.of_each + (i < g.larger); }
+
+/* The kth step of a device's forwards (or, with the order of chunks reversed, backwards). */
+static void put_step(struct schedule *s, struct groups g, int r, enum action_kind kind, int k)
+{
+    int group = 0, first = 0;
+    for (; k >= group_size(g, group) * s->chunks; group++) {
+        k -= group_size(g, group) * s->chunks;
+        first += group_size(g, group);
+    }
+    const int size = group_size(g, group), chunk = kind == FORWARD ? k / size : s->chunks - 1 - k / size;
+    schedule_put(s, r, kind, first + k % size, chunk);
+}
+
+static enum error_code make(struct schedule *s, const struct schedule_request *q, struct error *err)
+{
+    const int P = q->devices, v = q->chunks, total = q->micros * v;
+    const struct groups g = groups_of(q);
+    if (schedule_begin(s, "interleaved", P, q->micros, v, err) != OK) return err->code;
+    place_looped(s);
+    for (int r = 0; r < P; r++) {
+        const int wish = v == 1 ? P - 1 - r : 2 * (P - 1 - r) + (v - 1) * group_size(g, 0);
+        const int ahead = wish < total ? wish : total;
+        for (int k = 0; k < ahead; k++) put_step(s, g, r, FORWARD, k);
+        for (int k = 0; k < total; k++) {
+            if (k + ahead < total) put_step(s, g, r, FORWARD, k + ahead);
+            put_step(s, g, r, BACKWARD, k);
+        }
+    }
+    return schedule_finish(s, err);
+}
+
+const struct schedule_generator schedule_interleaved = {
+    .head = { .kind = PIPELINE_SCHEME, .equality = PERMUTES,
+              .name = "interleaved", .description = "1f1b, the pipeline passing every device v times",
+              .source = "Narayanan et al., arXiv:2104.04473",
+              .memory = "min(2(P-1-r)+(v-1)G+1, Mv) chunks, G = P if P divides M",
+              .needs = "P >= 1, M >= 1, v >= 1" },
+    .bubble = "(P-1)(F+B)/v if M >= P", .make = make,
+};

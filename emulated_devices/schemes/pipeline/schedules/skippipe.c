@@ -1,0 +1,72 @@
+/* skippipe: every microbatch skips some stages, and microbatches skip different ones.
+ *
+ * Source    N. Blagoev et al., SkipPipe, arXiv:2502.19913: partial pipelines with equal load.  In the paper a search
+ *           places devices and routes on a network of unequal links; here links are equal, and a rotation gives every
+ *           stage the same load.
+ * Needs     P >= 1, M >= 1; 0 <= skip <= P-2 (by default a third of the middle stages, rounded up, if that leaves one);
+ *           the first stage (embedding) and the last (loss) are never skipped
+ * Bubble    the first device is busy M(F+B) and waits for the shortest way back: see the test for what is asserted
+ * Memory    min(P-r, M) microbatches on device r at most
+ * Messages  2 M (P-1-skip)
+ * Equals    not the whole model: the one-device model skips the same layers for the same sequences
+ *           (ref/model/partial.h)
+ *
+ * Microbatch m skips `skip` of the P-2 middle stages, starting at number m*skip, modulo P-2.  P=5, skip=1:
+ *
+ *   microbatch 0: stages 0 . 2 3 4      microbatch 1: 0 1 . 3 4      microbatch 2: 0 1 2 . 4      microbatch 3: as 0
+ */
+#include "emulated_devices/schemes/pipeline/schedules/list_schedule.h"
+#include <stdlib.h>
+
+static int skip_of(const struct schedule_request *q)
+{
+    const int middle = q->devices > 2 ? q->devices - 2 : 0, third = (middle + 2) / 3;
+    if (q->skip > 0) return q->skip;
+    return third < middle ? third : 0;
+}
+
+static const char *refuses(const struct schedule_request *q)
+{
+    return skip_of(q) > 0 && skip_of(q) > q->devices - 2 ? "only the P-2 middle stages can be left out" : NULL;
+}
+
+static int gcd(int a, int b) { return b == 0 ? a : gcd(b, a % b); }
+
+/* The choices repeat after (P-2)/gcd(skip, P-2) microbatches. */
+static enum error_code make_routes(struct schedule *s, int skip, struct error *err)
+{
+    const int P = s->devices, middle = P > 2 ? P - 2 : 1, period = middle / gcd(skip, middle);
+    if (routes_begin(s, period < s->micros ? period : s->micros, err) != OK) return ERR_MEMORY;
+    for (int r = 0; r < s->routes; r++) {
+        for (int t = 0; t < P; t++) s->route[r][t] = (struct place){ t, 0 };
+        for (int j = 0; j < skip; j++) s->route[r][1 + (r * skip + j) % middle] = (struct place){ -1, -1 };
+    }
+    for (int m = 0; m < s->micros; m++) s->route_of[m] = m % period;
+    return OK;
+}
+
+static enum error_code make(struct schedule *s, const struct schedule_request *q, struct error *err)
+{
+    const int P = q->devices;
+    if (schedule_begin(s, "skippipe", P, q->micros, 1, err) != OK) return err->code;
+    place_looped(s);
+    int *limit = calloc((size_t)P, sizeof *limit);
+    enum error_code code = limit == NULL ? fail(err, ERR_MEMORY, "schedule skippipe: no memory for %d devices", P) : OK;
+    for (int d = 0; code == OK && d < P; d++) limit[d] = P - d;
+    if (code == OK) code = make_routes(s, skip_of(q), err);
+    if (code == OK) code = list_schedule(s, q, limit, err);
+    free(limit);
+    if (code != OK) {
+        schedule_free(s);
+        return code;
+    }
+    return schedule_finish(s, err);
+}
+
+const struct schedule_generator schedule_skippipe = {
+    .head = { .kind = PIPELINE_SCHEME, .equality = DIFFERS,
+              .name = "skippipe", .description = "partial pipelines: each microbatch leaves some stages out",
+              .source = "Blagoev et al., arXiv:2502.19913", .memory = "at most min(P-r, M)",
+              .needs = "P >= 1, M >= 1, skip <= P-2" },
+    .bubble = "by search", .chunks = 1, .skips = true, .refuses = refuses, .make = make,
+};

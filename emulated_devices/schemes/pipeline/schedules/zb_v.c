@@ -1,0 +1,72 @@
+/* zb-v: zero bubble with the memory of 1F1B: each device holds one stage on the way down and one on the way up a V.
+ *
+ * Source    P. Qi et al., arXiv:2401.10241, section 6, figure 8.
+ * Needs     P >= 1, M >= 1; stages d and 2P-1-d on device d
+ * Bubble    0 if F = I = W and M >= 2P (a device's own time, first start to last end, as in zb-h2)
+ * Memory    min(2P, 2M) chunks on every device, as much as 1F1B's P microbatches of two chunks on its first
+ * Messages  4 M (P-1): none at the bottom of the V
+ *
+ * A microbatch passes down the devices and back up, and so does its gradient.  The first device also has the last
+ * stage, so it gets its first gradient early.  P=3, M=6 (second line: microbatches):
+ *
+ *   0  FFFFFfiwfiwfiwFIWfiwIWfiwIWfiwIWIWIW..
+ *      012340001112225003331144422555334455..
+ *   1  .FFFfFfiwfiwFIWfiwFIWfiwIWfiwIiIWIWwW.
+ *      .012031002114003225114332254435435455.
+ *   2  ..FfFfFfiwFIWfiwFIWfiwFIWfiwIiIiIWwwWW
+ *      ..001122003003114114225225333445534545
+ *
+ * With fewer than 2P-1 microbatches it is the schedule of 2P-1 without the missing ones.
+ */
+#include "emulated_devices/schemes/pipeline/schedules/generate.h"
+
+struct counts { int f[2], i[2], w[2]; };
+
+static void forward(struct schedule *s, int r, struct counts *n, int chunk)
+{
+    schedule_put(s, r, FORWARD, n->f[chunk]++, chunk);
+}
+static void input(struct schedule *s, int r, struct counts *n, int chunk)
+{
+    schedule_put(s, r, BACKWARD_INPUT, n->i[chunk]++, chunk);
+}
+static void weight(struct schedule *s, int r, struct counts *n, int chunk)
+{
+    schedule_put(s, r, BACKWARD_WEIGHT, n->w[chunk]++, chunk);
+}
+
+static void device(struct schedule *s, int r, int M)
+{
+    const int P = s->devices;
+    struct counts n = { { 0 }, { 0 }, { 0 } };
+    for (int k = 0; k < 2 * (P - r) - 1; k++) forward(s, r, &n, 0);
+    for (int k = 0; k < r; k++) forward(s, r, &n, 1), forward(s, r, &n, 0);
+    for (int k = 0; k < P - r; k++) forward(s, r, &n, 1), input(s, r, &n, 1), weight(s, r, &n, 1);
+    while (n.f[1] < M) {
+        if (n.f[0] < M) forward(s, r, &n, 0);
+        input(s, r, &n, 0), weight(s, r, &n, 0);
+        forward(s, r, &n, 1);
+        input(s, r, &n, 1), weight(s, r, &n, 1);
+    }
+    for (int k = 0; k < r; k++) input(s, r, &n, 0), input(s, r, &n, 1);
+    for (int k = 0; k < P - r; k++) input(s, r, &n, 0), weight(s, r, &n, 0);
+    while (n.w[1] < n.i[1]) weight(s, r, &n, 1);
+    while (n.w[0] < n.i[0]) weight(s, r, &n, 0);
+}
+
+static enum error_code make(struct schedule *s, const struct schedule_request *q, struct error *err)
+{
+    const int P = q->devices, M = q->micros < 2 * P - 1 ? 2 * P - 1 : q->micros;
+    if (schedule_begin(s, "zb-v", P, q->micros, 2, err) != OK) return err->code;
+    place_v(s);
+    for (int r = 0; r < P; r++) device(s, r, M);
+    return schedule_finish(s, err);
+}
+
+const struct schedule_generator schedule_zb_v = {
+    .head = { .kind = PIPELINE_SCHEME, .equality = PERMUTES,
+              .name = "zb-v", .description = "zero bubble with the memory of 1f1b: each device at both legs of a V",
+              .source = "Qi et al., arXiv:2401.10241, section 6", .memory = "min(2P, 2M) chunks",
+              .needs = "P >= 1, M >= 1 (best at least 2P-1)" },
+    .bubble = "0 if F = I = W", .chunks = 2, .make = make,
+};

@@ -1,0 +1,20 @@
+/* zero_bubble.h -- the common shape of ZB-H1 and ZB-H2. */
+#ifndef ORRERY_PIPELINE_ZERO_BUBBLE_H
+#define ORRERY_PIPELINE_ZERO_BUBBLE_H
+
+#include "emulated_devices/schemes/pipeline/schedules/generate.h"
+
+/* `ahead` forwards, then F, I and W in turn, W delayed by `behind` microbatches. */
+static inline void put_zero_bubble(struct schedule *s, int r, int ahead, int behind)
+{
+    const int M = s->micros, first = ahead < M ? ahead : M;
+    for (int m = 0; m < first; m++) schedule_put(s, r, FORWARD, m, 0);
+    for (int m = 0; m < M; m++) {
+        schedule_put(s, r, FORWARD, m + first, 0);
+        schedule_put(s, r, BACKWARD_INPUT, m, 0);
+        if (m >= behind) schedule_put(s, r, BACKWARD_WEIGHT, m - behind, 0);
+    }
+    for (int m = M > behind ? M - behind : 0; m < M; m++) schedule_put(s, r, BACKWARD_WEIGHT, m, 0);
+}
+
+#endif
