@@ -39,7 +39,7 @@ test_other_benches() {
     mkdir temporary; export TMPDIR=$PWD/temporary
     ends_all TERM 'bench check' bench check --model 11m
     for _ in $(seq 100); do [ -n "$(ls temporary)" ] || break; sleep 0.1; done; expect_nothing temporary; unset TMPDIR
-    ends_all INT 'bench plan' bench plan --model 11m --devices 16384 --unfolded
+    ends_all INT 'bench plan' bench plan --model tiny --devices 16384 --unfolded
 }
 
 # A compiler is several processes.
