@@ -135,7 +135,7 @@ test_step_in_time() {
     run bench step --devices 9;                         expect_status 2; expect_error '--devices 9'
 }
 
-# One device on one thread of it, where there are several; and beside others that keep a core busy, none of which is left.
+# One device on one thread of it, where there are several; and beside another process that keeps a core busy.
 test_step_beside_a_neighbour() {
     local cores; cores=$(getconf _NPROCESSORS_ONLN)
     run bench step --model tiny --runs 1 --rounds 1 --devices 1 --steal 1 --json j
