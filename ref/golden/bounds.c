@@ -29,14 +29,12 @@ int bound_twins(enum dtype t) { return is_narrow(t) ? 64 : 16; }
 
 struct perturbation bound_twin(enum dtype t)
 {
-    return (struct perturbation){ .parts = BOUND_PARTS,
-                                  .gradient_parts = BOUND_PARTS,
-                                  .storage = is_narrow(t) ? 2 * dtype_unit(t) : 0 };
+    return (struct perturbation){ .parts = BOUND_PARTS, .gradient_parts = BOUND_PARTS, .stored = t };
 }
 
 struct perturbation bound_clean(enum dtype t, uint64_t seed)
 {
-    return (struct perturbation){ .seed = seed, .lambda = 1, .storage = is_narrow(t) ? dtype_unit(t) : 0 };
+    return (struct perturbation){ .seed = seed, .lambda = 1, .stored = t, .steps = 0.5 };
 }
 
 enum error_code bounds_measure(const struct replay *plain, enum dtype t, struct perturbation disturb, double bound[],
@@ -50,8 +48,10 @@ enum error_code bounds_measure(const struct replay *plain, enum dtype t, struct 
         if (e) return e;
         for (int i = 0; i < plain->records; i++) {
             const struct record *a = &twin.record[i], *b = &plain->record[i];
-            const double d =
-                a->route == b->route ? tensor_apart(a->values, b->values).relative + 2 * dtype_unit(t) : INFINITY;
+            const double size = sqrt(squared_distance(b->values, tensor_none)),
+                         far = tensor_apart(a->values, b->values).relative * size,
+                         d = a->route == b->route ? relative_when_stored(far, size, tensor_count(b->values), t)
+                                                  : INFINITY;
             if (exceeds(d, bound[i])) bound[i] = d;
         }
         replay_free(&twin);

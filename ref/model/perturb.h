@@ -9,10 +9,12 @@
  * order, and it goes through the same model.  The distance of the twin's tensors from the reference's is the bound for
  * other programs: measured, not chosen.
  *
- * A 16-bit tensor is a sum in fp32, rounded once more when it is stored.  There u is fp32's, and 2 u16 is added: a
- * rounding boundary may lie between two sums that are very close, and then the stored numbers differ by one step, up to
- * 2 u16.  Where devices add results that are each stored in 16 bits, this can happen to each part and to each sum of
- * parts (`parts`).
+ * A 16-bit tensor is a sum in fp32, rounded once more when it is stored.  There u is fp32's, and one step of the format
+ * is added: a rounding boundary may lie between two sums that are very close, and then the stored numbers differ by one
+ * step.  That is up to 2 u16 |x|; in fp16 below 2^-14 all steps are 2^-24.  Where devices add results that are each
+ * stored in 16 bits, this can happen to each part and to each sum of parts (`parts`).
+ *
+ * A zero stays one: it is a masked score, a dropped number or the padding of a window, and no rounding moves those.
  */
 #ifndef ORRERY_PERTURB_H
 #define ORRERY_PERTURB_H
@@ -25,11 +27,11 @@ struct perturbation {
     uint64_t seed;
     uint64_t announced;                 /* tensors so far; the random stream of the next one */
     double lambda;                      /* 0: PERTURB_LAMBDA */
-    double stored;                      /* > 0: disturb as if results were stored with this unit roundoff, as in a run
-                                         * in a narrower format */
-    int parts;                          /* number of stored parts that a 16-bit result may sum, 2 u16 each; 0: one */
+    enum dtype stored;                  /* bf16 or fp16: disturb as if results were stored in it, whatever their format;
+                                         * else: as their own formats ask for */
+    int parts;                          /* number of stored parts that a 16-bit result may sum, one step each; 0: one */
     int gradient_parts;                 /* the same for a 16-bit gradient of weights */
-    double storage;                     /* > 0: disturbance of each part, instead of 2 u16, in any format */
+    double steps;                       /* steps of 16 bits that each part is moved by; 0: one */
 };
 
 /** An observer that disturbs every tensor.  Its context is the perturbation, which must outlive it. */

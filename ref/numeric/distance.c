@@ -1,5 +1,6 @@
 #include "ref/numeric/distance.h"
 #include "ref/numeric/convert.h"
+#include <math.h>
 
 enum { DISTANCE_LANES = 8, AT_ONCE = 512 };
 
@@ -24,4 +25,10 @@ double squared_distance(struct tensor a, struct tensor b)
     for (int half = DISTANCE_LANES / 2; half > 0; half /= 2)
         for (int l = 0; l < half; l++) lane[l] += lane[l + half];
     return lane[0];
+}
+
+double relative_when_stored(double far, double size, int64_t count, enum dtype t)
+{
+    const double steps = size > 0 ? dtype_step(t) * sqrt((double)count) / size : 0;
+    return (far == 0 ? 0 : far / size) + 2 * dtype_unit(t) + steps;
 }

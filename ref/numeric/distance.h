@@ -12,6 +12,15 @@
  */
 double squared_distance(struct tensor a, struct tensor b);
 
+/**
+ * The distance of two tensors over the norm, once both are stored.  However close two numbers are, a rounding boundary
+ * can lie between them, and then they are stored 2 u apart; or, in fp16 below 2^-14, one step of the format, 2^-24.
+ * @param far    their distance before that.
+ * @param size   the norm of the tensor that both stand for; count: its elements.
+ * @param dtype  the format in which both are stored.
+ */
+double relative_when_stored(double far, double size, int64_t count, enum dtype dtype);
+
 /** Whether a is larger than b; NaN counts as larger than any number.  For finding the largest of many errors. */
 static inline bool exceeds(double a, double b) { return !(a <= b) && b == b; }
 

@@ -1,23 +1,12 @@
 #include "ref/numeric/rounding.h"
-#include <float.h>
 #include <math.h>
-
-static double smallest_step(enum dtype t)
-{
-    switch (t) {
-    case F16: return 0x1p-24;
-    case BF16: return 0x1p-133;
-    case F32: return 0x1p-149;
-    default: return DBL_TRUE_MIN;
-    }
-}
 
 struct rounding rounding_of(enum dtype results, enum dtype sums, int parts)
 {
     return (struct rounding){ .results = results,
                               .sum = dtype_unit(sums == DTYPE_COUNT ? dtype_wide(results) : sums),
                               .store = dtype_unit(results),
-                              .tiny = smallest_step(results) / 2,
+                              .tiny = dtype_step(results) / 2,
                               .parts = parts };
 }
 

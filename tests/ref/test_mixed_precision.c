@@ -91,7 +91,7 @@ static double token_loss(const struct transformer *m, int n)
 static void near_fp32(enum dtype t, enum dtype gradients, double loss_scale)
 {
     struct transformer truth, twin, m;
-    struct perturbation p = { .seed = 3, .stored = dtype_unit(t) };
+    struct perturbation p = { .seed = 3, .stored = t };
     open_in(&truth, F32, F32, t), open_in(&twin, F32, F32, t), open_in(&m, t, gradients, t);
     twin.observer = perturbing_observer(&p);
     m.loss_scale = loss_scale;

@@ -152,8 +152,9 @@ static enum error_code steps(struct trainer *t, struct reference *ref, struct ou
         if (here && !e) e = reference_update(ref, err);
         if (!e) e = compare_weights(t, ref, &o->comparison, err);
         if (!e) e = check_encoders(t, ref, false, o, err);
-        /* a code apart, they would step apart */
-        if (!e && (data_quantises(&t->plan.data) || o->comparison.codes)) reference_follow(ref, t);
+        /* a code apart, or an overflow, they would step apart */
+        if (!e && (data_quantises(&t->plan.data) || o->comparison.codes || t->loss_scale.interval > 0))
+            reference_follow(ref, t);
     }
     probes_close(&probes);
     o->loss = result.loss;

@@ -6,6 +6,33 @@
 #include <stdlib.h>
 #include <string.h>
 
+/* ---- other twins -------------------------------------------------------------------------------------------------- */
+
+/* The other devices sleep meanwhile, so the reference may use all cores. */
+static enum error_code on_all_cores(enum error_code (*compute)(struct reference *, struct error *),
+                                    struct reference *ref, int devices, struct error *err)
+{
+    use_cores(1);
+    const enum error_code e = compute(ref, err);
+    use_cores(devices);
+    return e;
+}
+
+/* Before an error above its bound counts as a failure: another twin.  @return whether there was one, so that bounds may
+ * be larger now. */
+static bool another_twin(const struct comparison *c, struct reference *ref, struct comm *comm, double error,
+                         double bound)
+{
+    struct error err;
+    bool more = false;
+    if (c->failed || c->diverged || !isfinite(error) || !(error > bound)) return false;
+    use_cores(1);
+    const enum error_code e = reference_another_twin(ref, &more, &err);
+    use_cores(comm->size);
+    if (e) comm_give_up(comm, &err);
+    return more;
+}
+
 /* ---- activations ------------------------------------------------------------------------------------------------- */
 
 struct visit {
@@ -47,8 +74,10 @@ static void compare_activation(void *context, int tensor, int rank, const struct
     const struct recorded *a = &v->record->all[tensor];
     if (v->ref->routing.L > 0 && !a->gradient && strcmp(a->name, "router.weights") == 0) compare_choices(v, a->layer);
     const bool failed = c->failed;
-    const double bound = recorded_bound(v->record, a);
+    double bound = recorded_bound(v->record, a);
     if (v->ignored || (v->record->bounds_known && bound == 0)) return;
+    while (another_twin(c, v->ref, v->probes->trainer->comm, sums_error(s, a->norm), bound))
+        bound = recorded_bound(v->record, a);
     struct worst found = { .rank = rank, .step = v->step, .bound = bound };
     activation_name(found.tensor, sizeof found.tensor, a->name, a->layer, (int)v->model->L);
     comparison_tensor(c, a->gradient ? &c->activation_gradient : &c->activation,
@@ -69,9 +98,11 @@ struct job {
     struct worst *worst;
     const char *kind, *of;              /* of: "exp_avg of " */
     struct held_to *to;                 /* [replicas] rank 0: truth and bound of each replica */
+    struct comm *comm;
     int64_t step;
     bool ignored;                       /* the truth is not finite, so the step is skipped; or there is no bound */
     int parameter, state;               /* state: -1: not the optimizer's */
+    enum tensor_kind tensor;
 };
 
 /* Of r->room: the one for the truth of each replica, and the first one's for what a device has. */
@@ -83,20 +114,6 @@ static void add_run(void *context, struct run r)
 {
     struct beside *b = context;
     sums_add(&b->sums, b->piece, r.piece, b->truth, r.whole, r.length);
-}
-
-static void compare_piece(void *context, const struct piece *p)
-{
-    struct job *j = context;
-    const struct held_to *to = &j->to[p->replica];
-    if (j->ignored) return;
-    struct beside b = { .truth = to->truth, .piece = p->data, .sums.expected = p->kept.count };
-    if (j->state >= 0) b.piece = reference_numbers(j->ref, j->parameter, j->state, p->data, DEVICES_ROOM);
-    if (b.piece.data == p->data.data) layout_each_run_within(p->layout, p->kept.first, p->kept.count, add_run, &b);
-    else add_run(&b, (struct run){ .length = b.sums.expected = tensor_count(b.piece) });
-    struct worst found = { .bound = to->bound, .rank = p->rank, .step = j->step };
-    snprintf(found.tensor, sizeof found.tensor, "%.15s%.79s", j->of, p->spec->name);
-    comparison_tensor(j->result, j->worst, j->kind, found, &b.sums, to->size);
 }
 
 static double bound_of(const struct reference *ref, int i, enum tensor_kind kind)
@@ -112,12 +129,30 @@ static double bound_of(const struct reference *ref, int i, enum tensor_kind kind
     }
 }
 
+static bool is_gradient(enum tensor_kind kind) { return kind == KIND_GRADIENT || kind == KIND_EXACT_GRADIENT; }
+
+static void compare_piece(void *context, const struct piece *p)
+{
+    struct job *j = context;
+    struct held_to *const to = &j->to[p->replica];
+    if (j->ignored) return;
+    struct beside b = { .truth = to->truth, .piece = p->data, .sums.expected = p->kept.count };
+    if (j->state >= 0) b.piece = reference_numbers(j->ref, j->parameter, j->state, p->data, DEVICES_ROOM);
+    if (b.piece.data == p->data.data) layout_each_run_within(p->layout, p->kept.first, p->kept.count, add_run, &b);
+    else add_run(&b, (struct run){ .length = b.sums.expected = tensor_count(b.piece) });
+    while (is_gradient(j->tensor) && another_twin(j->result, j->ref, j->comm, sums_error(&b.sums, to->size), to->bound))
+        to->bound = bound_of(reference_replica(j->ref, p->replica), j->parameter, j->tensor);
+    struct worst found = { .bound = to->bound, .rank = p->rank, .step = j->step };
+    snprintf(found.tensor, sizeof found.tensor, "%.15s%.79s", j->of, p->spec->name);
+    comparison_tensor(j->result, j->worst, j->kind, found, &b.sums, to->size);
+}
+
 static void compare_one(struct trainer *t, struct reference *ref, int i, enum tensor_kind kind, struct job j)
 {
     struct error err;
     const bool here = t->comm->rank == 0;
     const int replicas = here && !kind_is_common(kind) ? ref->replicas : 1;
-    j.ref = ref, j.parameter = i, j.state = (int)kind - KIND_STATE;
+    j.ref = ref, j.comm = t->comm, j.parameter = i, j.tensor = kind, j.state = (int)kind - KIND_STATE;
     j.to = here ? calloc((size_t)replicas, sizeof *j.to) : NULL;
     if (here && j.to == NULL)
         comm_give_up(t->comm, (fail(&err, ERR_MEMORY, "no memory to compare %d replicas", replicas), &err));
@@ -129,7 +164,7 @@ static void compare_one(struct trainer *t, struct reference *ref, int i, enum te
         j.to[r].size = norm_of(of, j.to[r].truth);
         j.ignored = j.ignored || (of->known && j.to[r].bound == 0);
     }
-    j.step = t->step + (kind == KIND_GRADIENT || kind == KIND_EXACT_GRADIENT);
+    j.step = t->step + is_gradient(kind);
     collect_pieces(t, i, kind, compare_piece, &j);
     free(j.to);
 }
@@ -154,16 +189,6 @@ static void compare_quantised(struct trainer *t, struct reference *ref, int i, s
 }
 
 /* ---- a step ------------------------------------------------------------------------------------------------------ */
-
-/* The other devices sleep meanwhile, so the reference may use all cores. */
-static enum error_code on_all_cores(enum error_code (*compute)(struct reference *, struct error *),
-                                    struct reference *ref, int devices, struct error *err)
-{
-    use_cores(1);
-    const enum error_code e = compute(ref, err);
-    use_cores(devices);
-    return e;
-}
 
 enum error_code compare_begin(struct probes *p, struct reference *ref, struct error *err)
 {
@@ -207,6 +232,24 @@ static void compare_sides(struct comparison *c, const struct reference *ref, con
 /* Of bounds that were measured elsewhere, 0 stands for none. */
 static bool is_bounded(const struct known_bounds *known, double bound) { return known == NULL || bound > 0; }
 
+static void compare_loss(const struct trainer *t, struct reference *ref, const struct step_result *result,
+                         struct comparison *c)
+{
+    const double truth = reference_loss(ref), off = fabs(result->loss - truth);
+    while (another_twin(c, ref, t->comm, off, reference_loss_bound(ref))) continue;
+    comparison_number(c, &c->loss, "loss", result->loss, truth, reference_loss_bound(ref), t->step + 1);
+}
+
+/* If the truth has taken the devices' gradients, there is nothing left from which another twin could be measured. */
+static void compare_norm(const struct trainer *t, struct reference *ref, const struct step_result *result,
+                         struct comparison *c)
+{
+    const double truth = reference_norm(ref), off = fabs(result->norm - truth);
+    const bool own = !data_tracks(&t->data);
+    while (own && another_twin(c, ref, t->comm, off, reference_norm_bound(ref))) continue;
+    comparison_number(c, &c->norm, "norm", result->norm, truth, reference_norm_bound(ref), t->step + 1);
+}
+
 /* Steps are counted from 1, so that a step's gradients and its new weights have the same number.  Weight gradients are
  * completed from the last layer to the first. */
 enum error_code compare_gradients(struct probes *p, struct reference *ref, const struct step_result *result,
@@ -218,14 +261,15 @@ enum error_code compare_gradients(struct probes *p, struct reference *ref, const
     enum error_code e = take_routes(p, ref, err);
     if (e) return e;
     if (here) c->choices += ref->routing.L * ref->routing.N;
-    const bool overflow = here && reference_overflows(ref);
-    comparison_step(c, overflow);
+    if (here) e = reference_adopts_overflow(ref, result->norm, err);
+    if (comm_agree(t->comm, e, err)) return e;
+    const bool overflow = here && (reference_overflows(ref) || ref->adopts);
+    comparison_step(c, here && ref->loss_scale.interval > 0);
     if (here && optimizer_draws(t->plan.optimizer)) compare_sides(c, ref, result, v.step);
     if (optimizer_draws(t->plan.optimizer)) return OK;
     if (here) v.record = &ref->record;
     e = probes_collect(p, false, compare_activation, &v, err);
-    if (here && is_bounded(ref->known, ref->known ? ref->known->loss : 0))
-        comparison_number(c, &c->loss, "loss", result->loss, reference_loss(ref), reference_loss_bound(ref), v.step);
+    if (here && is_bounded(ref->known, ref->known ? ref->known->loss : 0)) compare_loss(t, ref, result, c);
     if (e || t->plan.optimizer->infers) return e;
     v.ignored = overflow;
     if (!e) e = probes_collect(p, true, compare_activation, &v, err);
@@ -237,8 +281,8 @@ enum error_code compare_gradients(struct probes *p, struct reference *ref, const
     }
     if (!e && data_tracks(&t->data)) e = reference_take_gradients(ref, t, err);
     if (here && !e && is_bounded(ref->known, ref->known ? ref->known->norm : 0) &&
-        !(overflow && !isfinite(result->norm)))
-        comparison_number(c, &c->norm, "norm", result->norm, reference_norm(ref), reference_norm_bound(ref), v.step);
+        !ref->adopts && !(overflow && !isfinite(result->norm)))
+        compare_norm(t, ref, result, c);
     return e;
 }
 
@@ -267,8 +311,9 @@ static void compare_biases(const struct trainer *t, const struct reference *ref,
 
 enum error_code compare_weights(struct trainer *t, struct reference *ref, struct comparison *c, struct error *err)
 {
-    const struct job weight = { .result = c, .worst = &c->weight, .kind = "weight", .of = "" };
-    struct job master = weight, anchor = weight, state = { .result = c, .worst = &c->state, .kind = "state" };
+    const bool ignored = t->comm->rank == 0 && ref->adopts;
+    const struct job weight = { .result = c, .worst = &c->weight, .kind = "weight", .of = "", .ignored = ignored };
+    struct job master = weight, anchor = weight, state = { .result = c, .worst = &c->state, .kind = "state", .ignored = ignored };
     master.of = "master of ", anchor.of = "anchor of ", state.of = "outer momentum ";
     if (t->data.shards.apart && outer_has_momentum(&t->data.outer)) compare_all(t, ref, KIND_MOMENTUM, state);
     if (t->data.shards.apart) compare_all(t, ref, KIND_ANCHOR, anchor);

@@ -32,10 +32,10 @@ static void enter(struct comparison *c, const char *kind, const struct worst *fo
 
 /* ---- if the one-device run itself diverges ----------------------------------------------------------------------- */
 
-void comparison_step(struct comparison *c, bool skipped)
+void comparison_step(struct comparison *c, bool scaled)
 {
     if (c->passing) c->diverged = false;
-    c->passing = skipped;
+    c->passing = scaled;
 }
 
 /* Whether there is nothing to compare with: the truth or its twin is not finite, so rounding decides about overflow.

@@ -48,13 +48,13 @@ struct comparison {
     bool diverged;                      /* the one-device run has infinities or NaNs.  From then on the only check is
                                          * that loss and norm are not finite where the one-device run's are not */
     struct spread divergence;           /* the first tensor with such numbers; before it everything was compared */
-    bool passing;                       /* the divergence is in a step that loss scaling skips: it ends with the step */
+    bool passing;                       /* a divergence in this step ends with it: loss scaling skips the step */
     int64_t compared;                   /* tensors, over all devices and steps */
     int64_t wrong;                      /* the number of these that failed */
 };
 
-/** Begin a step.  @param skipped  the truth overflows, and loss scaling will skip the step. */
-void comparison_step(struct comparison *, bool skipped);
+/** Begin a step.  @param scaled  with a dynamic loss scale a step that overflows is skipped: a divergence ends with it. */
+void comparison_step(struct comparison *, bool scaled);
 
 /**
  * Compare one tensor of one device with its bound.  Call it tensor by tensor in order of execution, and for all devices

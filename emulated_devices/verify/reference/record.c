@@ -69,6 +69,7 @@ static void record_truth(void *context, const char *name, int layer, bool gradie
     }
     memcpy(a->truth.data, t.data, tensor_bytes(t));
     a->norm = sqrt(squared_distance(t, tensor_none));
+    a->distance = 0;
 }
 
 static void measure_twin(void *context, const char *name, int layer, bool gradient, struct tensor t, int64_t terms)
@@ -77,7 +78,8 @@ static void measure_twin(void *context, const char *name, int layer, bool gradie
     r->disturb.see(r->disturb.context, name, layer, gradient, t, terms);
     if (leave_out(r, name)) return;
     struct recorded *a = &r->all[r->next++];
-    a->distance = sqrt(squared_distance(t, a->truth));
+    const double distance = sqrt(squared_distance(t, a->truth));
+    if (exceeds(distance, a->distance)) a->distance = distance;
 }
 
 struct observer recording_observer(struct recording *r)
@@ -94,7 +96,7 @@ struct observer measuring_observer(struct recording *r, struct observer disturb)
 double recorded_bound(const struct recording *r, const struct recorded *a)
 {
     if (r->bounds_known) return a->known;
-    return (a->distance == 0 ? 0 : a->distance / a->norm) + 2 * dtype_unit(a->truth.dtype);
+    return relative_when_stored(a->distance, a->norm, tensor_count(a->truth), a->truth.dtype);
 }
 
 const char *activation_name(char *out, size_t size, const char *name, int layer, int layers)

@@ -1,7 +1,8 @@
 /* record.h -- every activation of the one-device model and its gradient, kept for one step, each with its bound.
  *
  * Serial; on the device that compares (rank 0).  The truth is recorded while it is computed.  Then the twin computes
- * the same tensors in the same order; the distance of each from the truth is that tensor's bound.
+ * the same tensors in the same order, once or several times with other errors; the largest distance of each from the
+ * truth is that tensor's bound.
  */
 #ifndef ORRERY_RECORD_H
 #define ORRERY_RECORD_H
@@ -14,7 +15,7 @@ struct recorded {
     bool gradient;
     struct tensor truth;                /* [B*S, columns] */
     double norm;                        /* of the truth */
-    double distance;                    /* norm of twin - truth */
+    double distance;                    /* norm of twin - truth, the largest of all twins */
     double known;                       /* with bounds_known: its bound, 0 if it has none */
 };
 
@@ -34,10 +35,10 @@ struct observer recording_observer(struct recording *);
 /** An observer for the twin: calls `disturb` on each tensor, then measures its distance. */
 struct observer measuring_observer(struct recording *, struct observer disturb);
 
-/** Call before each of the two passes (truth, twin) of a step. */
+/** Call before each pass, of the truth or of a twin. */
 static inline void record_rewind(struct recording *r) { r->next = 0; }
 
-/** The bound of a tensor, norm over norm, with 2u added.  0 if it is not compared. */
+/** The bound of a tensor, norm over norm, with the rounding of what is stored.  0 if it is not compared. */
 double recorded_bound(const struct recording *, const struct recorded *);
 
 /** Its full name: "h.3.attn.qkv", "ln_f".  @return out. */

@@ -118,9 +118,9 @@ static enum error_code open_one(struct reference *r, const struct plan *plan, st
                                 struct error *err)
 {
     *r = (struct reference){ .plan = plan, .source = source, .replica = replica, .replicas = plan_replicas(plan),
-                             .loss_scale = plan_loss_scale(plan), .twins = twins_of_plan(plan) };
+                             .loss_scale = plan_loss_scale(plan) };
     if (plan->batches) r->at = *plan, r->plan = &r->at;
-    r->stored = plan->data.narrow_gradients ? 2 * dtype_unit(plan->dtype) * reference_gradient_parts(plan) : 0;
+    r->stored = plan->data.narrow_gradients ? reference_gradient_parts(plan) : 0;
     r->perturbation = (struct perturbation){ .seed = ~plan->seed,
                                              .parts = reference_parts(plan),
                                              .gradient_parts = reference_gradient_parts(plan) };
@@ -221,6 +221,7 @@ void reference_follow(struct reference *r, struct trainer *t)
     struct reference *const own = t->comm->rank == 0 ? r : NULL;
     for (int i = 0; i < plan_replicas(&t->plan); i++) follow(own ? reference_replica(own, i) : NULL, i, t);
     outer_follow(own, t);
+    if (own) own->adopts = false;
 }
 
 /* The number of optimizer steps so far, in earlier training steps and in this one. */
@@ -300,11 +301,12 @@ static void respond(struct reference *r, int i, double off, char *memory)
     struct tensor plain[KINDS], up[KINDS], down[KINDS];
     const struct step s = step_of(r, &r->truth, i);
     const bool codes = low_rank_has_codes(s.hyper);
-    const double relative = r->stored + clipped_off(r), reach = codes ? 2 : 1;
+    const double clipped = clipped_off(r), reach = codes ? 2 : 1, u = r->stored * dtype_unit(r->plan->dtype),
+                 step = r->stored * dtype_step(r->plan->dtype);
     copy_parameter(r, i, memory, plain), copy_parameter(r, i, memory + one, up),
         copy_parameter(r, i, memory + 2 * one, down);
     for (int64_t n = 0; n < tensor_count(plain[1]); n++) {
-        const double g = tensor_get(plain[1], n), by = reach * (off + relative * fabs(g));
+        const double g = tensor_get(plain[1], n), by = reach * (off + fmax(2 * u * fabs(g), step) + clipped * fabs(g));
         tensor_set(up[1], n, g + by);
         tensor_set(down[1], n, g - by);
     }
@@ -346,7 +348,7 @@ static enum error_code update_both(struct reference *r, struct error *err)
         char *memory = malloc(3 * copy_bytes(r, i));
         if (memory == NULL)
             return fail(err, ERR_MEMORY, "no memory to try the optimizer on %s", r->truth.model.spec[i].name);
-        const double off = gradient_distance(r, i).farthest + r->turn[i].R;
+        const double off = gradient_reach(r, i) + r->turn[i].R;
         update(r, &r->twin, i);
         respond(r, i, off, memory);
         update(r, &r->truth, i);
@@ -383,6 +385,8 @@ enum error_code reference_update(struct reference *r, struct error *err)
 {
     enum error_code e = OK;
     if (r->plan->optimizer->infers) return r->step++, OK;
+    for (int i = 0; i < r->replicas && r->adopts; i++) forget_gradients(reference_replica(r, i));
+    if (r->adopts) return OK;
     for (int i = 0; i < r->replicas && !e; i++) e = update_one(reference_replica(r, i), err);
     if (!e) outer_update(r);
     return e;
@@ -472,6 +476,47 @@ static enum error_code encode_back(struct reference *r, struct error *err)
     return serial_encoders_backward(&r->encoders, r->truth.model.ops, err);
 }
 
+static void measure_norm(struct serial_run *run)
+{
+    run->norm = transformer_gradient_norm(&run->model) / run->model.loss_scale;
+}
+
+static enum error_code another_twin(struct reference *r, struct error *err)
+{
+    const double loss = r->twin.loss;
+    r->twins++;
+    twins_keep(r);
+    r->counted -= r->truth.model.counted;
+    enum error_code e = gradients(r, &r->twin, err);
+    r->counted += r->truth.model.counted;
+    r->twin.loss = loss;
+    if (!e) e = reference_project_twin(r, steps_taken(r) + 1, BEFORE_REDUCTION, err);
+    if (e) return e;
+    measure_norm(&r->twin);
+    const double spread = fmax(r->pass_spread, reference_spread(r));
+    r->loss_spread += spread - r->pass_spread;
+    r->pass_spread = spread;
+    return OK;
+}
+
+enum error_code reference_another_twin(struct reference *r, bool *more, struct error *err)
+{
+    enum error_code e = OK;
+    *more = r->known == NULL && r->replace == NULL && !draws(r->plan) && r->twins < MOST_TWINS;
+    for (int i = 0; i < r->replicas && *more && !e; i++) e = another_twin(reference_replica(r, i), err);
+    return e;
+}
+
+enum error_code reference_adopts_overflow(struct reference *r, double norm, struct error *err)
+{
+    const bool differs = r->loss_scale.interval > 0 && (isfinite(norm) != 0) == reference_overflows(r);
+    bool more = differs;
+    enum error_code e = OK;
+    while (more && !e && (isfinite(norm) != 0) != (isfinite(r->twin.norm) != 0)) e = reference_another_twin(r, &more, err);
+    r->adopts = differs && more;
+    return e;
+}
+
 static enum error_code gradients_of(struct reference *r, int update, struct error *err)
 {
     for (int64_t n = 0; n < r->rule.own.count * r->plan->S; n++)
@@ -481,17 +526,13 @@ static enum error_code gradients_of(struct reference *r, int update, struct erro
     const bool own_routes = r->routing.L > 0 && !r->routing.deciding;
     if (!e && own_routes) routing_keep(&r->routing, &r->truth.model);
     twins_begin(r);
-    for (int t = 1; t < r->twins && r->known == NULL && !e; t++) {
-        e = gradients(r, &r->twin, err);
-        twins_keep(r);
-    }
     if (!e) e = gradients(r, &r->twin, err);
     if (!e && own_routes) routing_measure(&r->routing, &r->truth.model, &r->twin.model);
     if (!e) e = reference_project(r, steps_taken(r) + 1, BEFORE_REDUCTION, err);
     if (e) return e;
-    r->truth.norm = transformer_gradient_norm(&r->truth.model) / r->truth.model.loss_scale;
-    r->twin.norm = transformer_gradient_norm(&r->twin.model) / r->twin.model.loss_scale;
-    r->loss_spread += reference_spread(r);
+    measure_norm(&r->truth), measure_norm(&r->twin);
+    r->pass_spread = reference_spread(r);
+    r->loss_spread += r->pass_spread;
     r->counted += r->truth.model.counted;
     return OK;
 }

@@ -2,7 +2,6 @@
 #include "emulated_devices/verify/reference/quantised.h"
 #include "emulated_devices/verify/reference/reference_low_rank.h"
 #include "ref/numeric/distance.h"
-#include "ref/numeric/rounding.h"
 #include <math.h>
 #include <string.h>
 
@@ -17,36 +16,12 @@ double tensor_farthest(struct tensor a, struct tensor b)
     return most;
 }
 
-/* ---- gradients of few numbers ------------------------------------------------------------------------------------ */
-
-/* Correct programs differ by up to a third of a twin's distance in 16 bits, and by up to a tenth in wide formats, whose
- * twins are disturbed by ten times the error of a sum.  The distance of so many numbers is by chance so much shorter
- * than usual less than once in 10,000 times. */
-static int64_t enough_numbers(enum dtype t) { return dtype_wide(t) == t ? 8 : 16; }
-
-/* Of its smallest part: in the gradient of the biases of queries, keys and values, those of a single head's values may
- * outweigh all others. */
-static int64_t numbers(const struct param_spec *s)
-{
-    int64_t rows = s->dim[0];
-    for (int i = 0; i < s->parts; i++) rows = s->part[i].rows < rows ? s->part[i].rows : rows;
-    return rows * (s->ndim == 2 ? s->dim[1] : 1);
-}
-
-int twins_of_plan(const struct plan *p)
-{
-    int twins = 1;
-    if (optimizer_draws(p->optimizer) || p->optimizer->infers) return 1;
-    for (int i = 0; i < model_param_count(&p->model); i++) {
-        const struct param_spec s = model_param(&p->model, i);
-        twins = (int)fmax(twins, ceil((double)enough_numbers(p->dtype) / (double)numbers(&s)));
-    }
-    return twins;
-}
+/* ---- twins ------------------------------------------------------------------------------------------------------- */
 
 void twins_begin(struct reference *r)
 {
     memset(r->earlier, 0, (size_t)r->truth.model.params * sizeof *r->earlier);
+    r->twins = 1;
 }
 
 struct gradient_distance gradient_distance(const struct reference *r, int i)
@@ -56,10 +31,15 @@ struct gradient_distance gradient_distance(const struct reference *r, int i)
                                        fmax(r->earlier[i].farthest, tensor_farthest(twin, truth)) };
 }
 
+double gradient_reach(const struct reference *r, int i)
+{
+    const struct gradient_distance d = gradient_distance(r, i);
+    return fmax(d.farthest, fmin(d.norm, 4 * d.norm / sqrt((double)tensor_count(r->truth.model.g[i]))));
+}
+
 void twins_keep(struct reference *r)
 {
-    for (int i = 0; i < r->truth.model.params; i++)
-        if (numbers(&r->truth.model.spec[i]) < enough_numbers(r->plan->dtype)) r->earlier[i] = gradient_distance(r, i);
+    for (int i = 0; i < r->truth.model.params; i++) r->earlier[i] = gradient_distance(r, i);
     transformer_zero_gradients(&r->twin.model);
 }
 
@@ -67,18 +47,12 @@ void twins_keep(struct reference *r)
 
 double norm_of(const struct reference *r, struct tensor t) { return sqrt(r->truth.model.ops->sum_of_squares(t)); }
 
-double tensor_relative(double far, struct tensor of, double size, enum dtype t)
-{
-    const double step = 2 * rounding_of(t, DTYPE_COUNT, 1).tiny;
-    const double steps = size > 0 ? step * sqrt((double)tensor_count(of)) / size : 0;
-    return (far == 0 ? 0 : far / size) + 2 * dtype_unit(t) + steps;
-}
-
 /* The bound of the masters or, with their rounding, of the weights. */
 static double bound_in(const struct reference *r, int i, enum dtype t)
 {
     const struct tensor m = r->truth.master[i];
-    return tensor_relative(tensor_distance(r->twin.master[i], m) + r->response[i], m, norm_of(r, m), t);
+    const double far = tensor_distance(r->twin.master[i], m) + r->response[i];
+    return relative_when_stored(far, norm_of(r, m), tensor_count(m), t);
 }
 
 double reference_weight_bound(const struct reference *r, int i)
@@ -96,7 +70,9 @@ double reference_gradient_bound(const struct reference *r, int i)
 {
     if (r->known) return r->known->gradient[i];
     const struct tensor g = r->truth.model.g[i];
-    return tensor_relative(gradient_distance(r, i).norm + r->turn[i].R, g, norm_of(r, g), g.dtype) + r->stored;
+    const double size = norm_of(r, g);
+    return relative_when_stored(gradient_distance(r, i).norm + r->turn[i].R, size, tensor_count(g), g.dtype) +
+           r->stored * relative_when_stored(0, size, tensor_count(g), r->plan->dtype);
 }
 
 double reference_state_bound(const struct reference *r, int i, int state)
@@ -107,14 +83,15 @@ double reference_state_bound(const struct reference *r, int i, int state)
                         twin = reference_numbers(r, i, state, r->twin.state[at], 1);
     double far = tensor_distance(twin, s) + r->state_response[at];
     if (state == LOW_RANK_PROJECTION) far += r->turn[i].P;
-    return tensor_relative(far, s, norm_of(r, s), s.dtype);
+    return relative_when_stored(far, norm_of(r, s), tensor_count(s), s.dtype);
 }
 
 static double squared_norm_bound(const struct reference *r)
 {
     double sum = 0;
     for (int i = 0; i < r->truth.model.params; i++) {
-        const double far = gradient_distance(r, i).norm + r->turn[i].R;
+        const double steps = r->stored * dtype_step(r->plan->dtype) * sqrt((double)tensor_count(r->truth.model.g[i])),
+                     far = gradient_distance(r, i).norm + r->turn[i].R + steps;
         sum += far * far;
     }
     return sum / (r->truth.model.loss_scale * r->truth.model.loss_scale);
@@ -127,7 +104,8 @@ double reference_norm_bound(const struct reference *r)
     if (r->known) return r->known->norm * r->truth.norm;
     double sum = squared_norm_bound(r);
     for (int i = 1; i < r->replicas; i++) sum += squared_norm_bound(&r->other[i - 1]);
-    return sqrt(sum / r->replicas) + (2 * dtype_unit(r->truth.model.g[0].dtype) + r->stored) * reference_norm(r);
+    const double rounded = dtype_unit(r->truth.model.g[0].dtype) + r->stored * dtype_unit(r->plan->dtype);
+    return sqrt(sum / r->replicas) + 2 * rounded * reference_norm(r);
 }
 
 double reference_norm(const struct reference *r)

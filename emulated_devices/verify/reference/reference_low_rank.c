@@ -122,13 +122,41 @@ static enum error_code project_one(struct reference *r, int i, bool anew, struct
     return e;
 }
 
+static enum error_code project_twin(struct reference *r, int i, struct error *err)
+{
+    const struct low_rank_parts all = reference_low_rank(r->plan, &r->truth.model.spec[i]);
+    for (int part = 0; part < all.count && low_rank_projects(&all); part++) {
+        const struct low_rank p = all.part[part].p;
+        const struct matrix_run twin = matrix_of(r, &r->twin, i, &all, part);
+        char *scratch = malloc(galore_scratch(p, twin.g.dtype));
+        if (scratch == NULL)
+            return fail(err, ERR_MEMORY, "no memory to project the gradient of %s", r->truth.model.spec[i].name);
+        galore_project(p, twin.g, twin.P, scratch);
+        free(scratch);
+    }
+    return OK;
+}
+
+/* Whether gradients are projected at this point. */
+static bool projects(const struct plan *p, int64_t t, enum project_when when)
+{
+    return p->optimizer->low_rank && (when == IN_THE_STEP) == low_rank_takes_whole(&p->hyper, t);
+}
+
+enum error_code reference_project_twin(struct reference *r, int64_t t, enum project_when when, struct error *err)
+{
+    enum error_code e = OK;
+    for (int i = 0; i < r->truth.model.params && !e && projects(r->plan, t, when); i++) e = project_twin(r, i, err);
+    return e;
+}
+
 enum error_code reference_project(struct reference *r, int64_t t, enum project_when when, struct error *err)
 {
     const struct plan *p = r->plan;
     enum error_code e = OK;
     const bool whole = p->optimizer->low_rank && low_rank_takes_whole(&p->hyper, t);
     for (int i = 0; i < r->truth.model.params && whole && when == BEFORE_REDUCTION; i++) r->turn[i].R = 0;
-    if (!p->optimizer->low_rank || (when == IN_THE_STEP) != whole) return OK;
-    for (int i = 0; i < r->truth.model.params && !e; i++) e = project_one(r, i, low_rank_refreshes(&p->hyper, t), err);
+    for (int i = 0; i < r->truth.model.params && !e && projects(p, t, when); i++)
+        e = project_one(r, i, low_rank_refreshes(&p->hyper, t), err);
     return e;
 }

@@ -1,5 +1,6 @@
 #include "emulated_devices/verify/reference/reference_outer.h"
 #include "ref/numeric/convert.h"
+#include "ref/numeric/distance.h"
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
@@ -148,12 +149,13 @@ void outer_update(struct reference *r)
 double reference_anchor_bound(const struct reference *r, int i)
 {
     const struct tensor a = r->truth.anchor[i];
-    return tensor_relative(tensor_distance(r->twin.anchor[i], a) + r->anchor_response[i], a, norm_of(r, a), a.dtype);
+    const double far = tensor_distance(r->twin.anchor[i], a) + r->anchor_response[i];
+    return relative_when_stored(far, norm_of(r, a), tensor_count(a), a.dtype);
 }
 
 double reference_momentum_bound(const struct reference *r, int i)
 {
     const struct tensor m = r->truth.momentum[i];
     const double far = tensor_distance(r->twin.momentum[i], m) + r->momentum_response[i];
-    return tensor_relative(far, m, norm_of(r, m), m.dtype);
+    return relative_when_stored(far, norm_of(r, m), tensor_count(m), m.dtype);
 }

@@ -1,7 +1,7 @@
 /* How far two numbers that rounding has parted are from each other once they are stored.
  * tier: check
  */
-#include "emulated_devices/verify/reference/reference.h"
+#include "ref/numeric/distance.h"
 #include <math.h>
 #include <setjmp.h>
 #include <stdarg.h>
@@ -12,9 +12,9 @@ enum { N = 3 };
 
 static double apart(const double x[N], enum dtype t)
 {
-    double copy[N], squares = 0;
-    for (int i = 0; i < N; i++) copy[i] = x[i], squares += x[i] * x[i];
-    return tensor_relative(0, tensor_1d(copy, F64, N), sqrt(squares), t);
+    double squares = 0;
+    for (int i = 0; i < N; i++) squares += x[i] * x[i];
+    return relative_when_stored(0, sqrt(squares), N, t);
 }
 
 /* A boundary lies between two neighbours of a format: there the two are a whole step of it apart. */
