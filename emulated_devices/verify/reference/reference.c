@@ -512,7 +512,8 @@ enum error_code reference_adopts_overflow(struct reference *r, double norm, stru
     const bool differs = r->loss_scale.interval > 0 && (isfinite(norm) != 0) == reference_overflows(r);
     bool more = differs;
     enum error_code e = OK;
-    while (more && !e && (isfinite(norm) != 0) != (isfinite(r->twin.norm) != 0)) e = reference_another_twin(r, &more, err);
+    while (more && !e && (isfinite(norm) != 0) != (isfinite(r->twin.norm) != 0))
+        e = reference_another_twin(r, &more, err);
     r->adopts = differs && more;
     return e;
 }

@@ -148,9 +148,9 @@ enum error_code reference_losses(struct reference *, struct error *);
  * Adam divides each gradient by its own size.  So if a gradient is little more than rounding noise, its step is noise
  * of full size.  Which elements are affected is random, and differs between the twin and the devices.  Therefore each
  * element's step is also computed with its gradient moved up and down by the largest difference between the twin's
- * gradient and the truth's in that tensor (gradient_reach).  The larger change of the step is the element's response; the norm of all
- * responses is added to the bound.  (A low-rank optimizer spreads an element of R over a column of the weights: there
- * the response is the combined distance of both steps.)
+ * gradient and the truth's in that tensor (gradient_reach).  The larger change of the step is the element's response;
+ * the norm of all responses is added to the bound.  (A low-rank optimizer spreads an element of R over a column of the
+ * weights: there the response is the combined distance of both steps.)
  *
  * A step whose gradients are not finite is skipped, by the rule of loss_scale.h.  At the end of a round of replicas
  * that train apart the outer step follows: its bound has the mean of the errors of their last steps, and its own
