@@ -18,12 +18,10 @@ static int by_time(const void *a, const void *b)
 
 static void name_event(const struct event *e, char *to, size_t size)
 {
-    static const char *const collective[] = { "send", "broadcast", "reduce", "allreduce", "reduce-scatter",
-                                              "allgather", "alltoall" };
     const unsigned long long bytes = e->bytes;
     if (e->kind == EVENT_SEND) snprintf(to, size, "-> %d  %llu B", e->peer, bytes);
     else if (e->kind == EVENT_RECEIVE) snprintf(to, size, "<- %d  %llu B", e->peer, bytes);
-    else if (e->kind == EVENT_COLLECTIVE) snprintf(to, size, "%s", collective[e->peer < 7 ? e->peer : 0]);
+    else if (e->kind == EVENT_COLLECTIVE) snprintf(to, size, "%s", trial_collectives[e->peer]);
     else snprintf(to, size, "computes");
 }
 

@@ -12,6 +12,7 @@
 #include "emulated_devices/course/serve.h"
 #include "emulated_devices/collectives/collective.h"
 #include "emulated_devices/comm/crew.h"
+#include "emulated_devices/course/alike.h"
 #include "emulated_devices/course/lesson.h"
 #include "emulated_devices/device/compute.h"
 #include <errno.h>
@@ -68,6 +69,15 @@ static void end_trial(struct desk *k, enum trial_end how, const char *format, ..
     vsnprintf(k->run->why, sizeof k->run->why, format, list);
     va_end(list);
     k->run->ended = (int)how, k->run->culprit = k->rank;
+    _exit(1);
+}
+
+/* No device alone is wrong. */
+static void end_together(struct desk *k, const char *why) __attribute__((noreturn));
+static void end_together(struct desk *k, const char *why)
+{
+    snprintf(k->run->why, sizeof k->run->why, "%s", why);
+    k->run->ended = RUN_MISUSED, k->run->culprit = -1;
     _exit(1);
 }
 
@@ -259,6 +269,27 @@ static void make_group(struct desk *k, const struct request *q)
 
 static const enum operation operations[] = { ALLREDUCE, REDUCE_SCATTER, ALLGATHER, BROADCAST, ALLTOALL };
 
+/* Once all members have said what they ask for, member 0 compares, and lets the others go on. */
+static void meet(struct desk *k, struct group *g)
+{
+    struct exchange x = exchange_begin(g, CONTROL);
+    struct error err = { OK, "" };
+    char why[RUN_TEXT], go = 0;
+    for (int m = 1; m < g->size && g->rank == 0; m++) must(k, exchange_both(&x, -1, NULL, 0, m, &go, 1, &err), &err);
+    if (g->rank == 0 && !collectives_alike(k->run, g->member, g->size, why, sizeof why)) end_together(k, why);
+    for (int m = 1; m < g->size && g->rank == 0; m++) must(k, exchange_both(&x, m, &go, 1, -1, NULL, 0, &err), &err);
+    if (g->rank == 0) return;
+    must(k, exchange_both(&x, 0, &go, 1, -1, NULL, 0, &err), &err);
+    must(k, exchange_both(&x, -1, NULL, 0, 0, &go, 1, &err), &err);
+}
+
+static void remember(struct desk *k, const struct request *q, const int64_t *counts, int size)
+{
+    struct asked_collective *a = &k->own->asked;
+    *a = (struct asked_collective){ .kind = q->number, .root = q->peer, .count = q->a };
+    for (int m = 0; m < size && counts; m++) a->give[m] = counts[m], a->take[m] = counts[size + m];
+}
+
 static void do_collective(struct desk *k, const struct request *q)
 {
     struct group *g = group_asked(k, q, false);
@@ -282,11 +313,13 @@ static void do_collective(struct desk *k, const struct request *q)
     c.in = in, c.out = out;
     if (op == BROADCAST || op == ALLREDUCE) memcpy(out, in, (size_t)(q->payload - head)), c.in = out;
     const picoseconds from = k->device->clock.now;
-    doing(k, WAITS_IN_COLLECTIVE, (int)op, 4 * (uint64_t)q->a);
+    remember(k, q, c.counts, g->size);
+    doing(k, WAITS_IN_COLLECTIVE, q->number, 4 * (uint64_t)q->a);
+    meet(k, g);
     must(k, collective_run(g, op, NULL, &c, &err), &err);
     doing(k, NOT_WAITING, 0, 0);
     k->own->collectives++;
-    note(k, EVENT_COLLECTIVE, (int)op, 4 * (uint64_t)q->a, from);
+    note(k, EVENT_COLLECTIVE, q->number, 4 * (uint64_t)q->a, from);
     answer(k, 0, out, 4 * (uint64_t)outs);
     free(in), free(out), free(counts);
 }

@@ -1,5 +1,6 @@
 #define _DEFAULT_SOURCE                 /* MAP_ANONYMOUS, MAP_NORESERVE */
 #include "emulated_devices/course/trial.h"
+#include "emulated_devices/course/alike.h"
 #include "emulated_devices/course/lesson.h"
 #include "emulated_devices/course/serve.h"
 #include "emulated_devices/device/interval.h"
@@ -17,6 +18,8 @@
 #include <unistd.h>
 
 enum { SHARED = 512 << 20 };            /* bytes of addresses; memory is taken when it is touched */
+
+const char *const trial_collectives[] = { "all_reduce", "reduce_scatter", "all_gather", "broadcast", "all_to_all" };
 
 bool serve_user(const char *name, int32_t *user, int32_t *group)
 {
@@ -65,7 +68,7 @@ static void describe_deadlock(const struct trial *r, char *to, size_t size)
     for (int d = 0; d < r->devices && d < 8 && used < size; d++) {
         const struct trial_device *v = &r->device[d];
         const unsigned long long bytes = v->waits_bytes;
-        char what[120];
+        char what[160], call[100];
         switch ((enum waiting)v->doing) {
         case WAITS_TO_SEND:
             snprintf(what, sizeof what, "waits until device %d receives its %llu bytes", v->peer, bytes);
@@ -73,7 +76,10 @@ static void describe_deadlock(const struct trial *r, char *to, size_t size)
         case WAITS_TO_RECEIVE:
             snprintf(what, sizeof what, "waits for %llu bytes from device %d", bytes, v->peer);
             break;
-        case WAITS_IN_COLLECTIVE: snprintf(what, sizeof what, "waits for the others in a collective operation"); break;
+        case WAITS_IN_COLLECTIVE:
+            collective_text(&v->asked, call, sizeof call);
+            snprintf(what, sizeof what, "waits for the others in %s", call);
+            break;
         case HAS_RETURNED: snprintf(what, sizeof what, "has returned"); break;
         default: snprintf(what, sizeof what, "computes"); break;
         }
@@ -86,7 +92,8 @@ static void report(struct trial *r, int how)
 {
     char text[900];
     if (r->ended == RUN_MISUSED || r->ended == RUN_BROKEN) {
-        trial_fails(r, "device %d: %s", r->culprit, r->why);
+        if (r->culprit < 0) trial_fails(r, "%s", r->why);
+        else trial_fails(r, "device %d: %s", r->culprit, r->why);
         return;
     }
     if (WIFSIGNALED(how) && WTERMSIG(how) == SIGALRM) {

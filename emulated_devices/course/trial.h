@@ -27,10 +27,20 @@ struct judge;
 enum { RUN_TEXT = 400, RUN_EVENTS = 4096, RUN_LINES = 1600 };
 
 /* What a device did, for drawings. */
-enum event_kind { EVENT_SEND, EVENT_RECEIVE, EVENT_COMPUTE, EVENT_COLLECTIVE };
+enum event_kind { EVENT_SEND, EVENT_RECEIVE, EVENT_COMPUTE, EVENT_COLLECTIVE };       /* the last: peer is its
+                                                                                       * enum collective_kind */
 struct event { int32_t kind, device, peer; uint64_t bytes; picoseconds from, until; };
 
 enum waiting { NOT_WAITING, WAITS_TO_SEND, WAITS_TO_RECEIVE, WAITS_IN_COLLECTIVE, HAS_RETURNED };
+
+/* A collective operation, as a device has called it. */
+struct asked_collective {
+    int32_t kind, root;                         /* enum collective_kind; of a broadcast */
+    int64_t count, give[WORKER_MOST_DEVICES], take[WORKER_MOST_DEVICES];        /* give, take: of an all_to_all */
+};
+
+/* Their names in course.h, by enum collective_kind. */
+extern const char *const trial_collectives[];
 
 struct trial_device {
     /* the call, before trial_call */
@@ -47,6 +57,7 @@ struct trial_device {
     /* what it is doing */
     int32_t doing, peer;
     uint64_t waits_bytes;
+    struct asked_collective asked;              /* the last one */
 };
 
 struct trial_group { int size, rank[WORKER_MOST_DEVICES]; };
@@ -65,7 +76,7 @@ struct trial {
     int events;
     char lines[RUN_LINES];                      /* that the student's code said */
     /* how it ended */
-    int ended, culprit;                         /* enum trial_end; device */
+    int ended, culprit;                         /* enum trial_end; device, -1: several, which `why` names */
     bool deadlock;                              /* devices wait for ever: their `doing` says for what */
     char why[RUN_TEXT];
     size_t mapped, used;                        /* memory that all processes of the run share */

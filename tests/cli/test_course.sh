@@ -35,6 +35,32 @@ test_a_deadlock_is_drawn() {
     run learn 2 --in mine; expect_status 3; expect_out 'device 0 waits until device 1 receives'; expect_out '-> 1 +4 B'; expect_out 'deadlock +-> 1 +4 B \? +-> 0 +4 B \?'
 }
 
+# Who asks for what, in words of course.h: devices that call different collective operations, or in different ways, or with arrays too short.
+test_wrong_collectives_are_explained() {
+    solutions; run learn --start mine
+    change() { sed "$3" "teacher/solutions/$1" >"mine/$1"; cmp -s "teacher/solutions/$1" "mine/$1" && complain "nothing was changed: $3"; run learn "$2" --in mine; }
+    line=' *all_reduce(g, m->gradient + from, count);'
+    change 05_data/data.c 5 "s/$line/all_reduce(g, m->gradient + from, count - (g->rank == 1));/"
+    expect_status 3; tr -s ' \n' ' ' <"$place/out" >words
+    grep -qE ': all_reduce of [0-9]+ numbers on device 0, all_reduce of [0-9]+ numbers on device 1; all members give the same count' words || complain "counts: $(cat words)"
+    change 05_data/data.c 5 "s/$line/if (g->rank == 2) broadcast(g, 0, m->gradient + from, count); else &/"
+    tr -s ' \n' ' ' <"$place/out" >words
+    grep -qE ': all_reduce of ([0-9]+) numbers on devices 0 and 1, broadcast of \1 numbers from member 0 on device 2; all members of a group call the same operations, in the same order' words ||
+        complain "operations: $(cat words)"
+    change 05_data/data.c 5 's/broadcast(g, 0,/broadcast(g, g->rank,/'; tr -s ' \n' ' ' <"$place/out" >words
+    grep -qE 'numbers from member 0 on device 0, broadcast of .* from member 1 on device 1; all members give the same root' words || complain "roots: $(cat words)"
+    change 05_data/data.c 5 "s/$line/if (g->rank != 1) &/"; tr -s ' \n' ' ' <"$place/out" >words
+    grep -qE 'device 0 waits for the others in all_reduce of [0-9]+ numbers; device 1 has returned .*deadlock +all_reduce \?' words || complain "a deadlock: $(cat words)"
+    change 13_experts/experts.c 13 's/n.take\[d\] += t->come/n.take[d] += (g->rank == 1 \&\& d == 0) + t->come/'; tr -s ' \n' ' ' <"$place/out" >words
+    grep -qE 'give\[1\] is [0-9]+ on device 0, but take\[0\] is [0-9]+ on device 1; what a member gives' words || complain "an all-to-all: $(cat words)"
+    change 07_zero/zero.c 7 's/reduce_scatter(g, gradient, sum, n)/reduce_scatter(g, gradient, sum, own.count)/'; expect_out 'numbers of `in`|of$'
+    for line in 's/broadcast(g, 0, m->weights, n)/broadcast(g, 0, m->weights, n + 1)/' "s/$line/all_reduce(g, m->gradient + from, count + m->count[last]);/"; do
+        change 05_data/data.c 5 "$line"; tr -s ' \n' ' ' <"$place/out" >words
+        grep -qE '(broadcast|all_reduce): ([0-9]+) numbers of `x` are asked for, and its memory ends after [0-9]+' words || complain "a short array: $(cat words)"
+    done
+    ! grep -qE 'ORRERY_CHECK|allreduce|over all devices' words || complain "words of a library: $(cat words)"
+}
+
 # What a plan that is too slow or too large holds, sends and waits for: nothing of it is 0 that is not.
 test_a_plan_is_explained() {
     solutions
@@ -157,4 +183,4 @@ test_another_user() {
 
 every=(test_watch test_a_report_is_always_there test_the_cage test_the_kit test_another_user)
 [ "$TIER" = verify ] || every=()
-run_tests test_a_way_through_a_lesson test_a_deadlock_is_drawn test_a_plan_is_explained test_what_is_refused test_reports_are_the_same_each_time test_hostile_code "${every[@]}"
+run_tests test_a_way_through_a_lesson test_a_deadlock_is_drawn test_wrong_collectives_are_explained test_a_plan_is_explained test_what_is_refused test_reports_are_the_same_each_time test_hostile_code "${every[@]}"

@@ -177,8 +177,10 @@ static void check_time(struct judge *j) { try_gradients(j, AT_TIME); }
 static int broadcasts(const struct trial *r, int device)
 {
     int count = 0;
-    for (int i = 0; i < r->events; i++)
-        count += r->event[i].device == device && r->event[i].kind == EVENT_COLLECTIVE && r->event[i].peer == BROADCAST;
+    for (int i = 0; i < r->events; i++) {
+        const struct event *e = &r->event[i];
+        count += e->device == device && e->kind == EVENT_COLLECTIVE && e->peer == DO_BROADCAST;
+    }
     return count;
 }
 

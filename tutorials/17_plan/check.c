@@ -36,7 +36,7 @@ static bool plan(struct judge *j, const struct task *t, struct findings *f)
     if (command_run(j, "plan", &c, &r)) {
         *f = findings_read(r.json);
         if (f->devices != DEVICES)
-            judge_fails(j, "%s: it uses %lld devices; there are %d", t->name, (long long)f->devices, DEVICES);
+            judge_fails(j, "%s: it uses %lld of %d devices; all are needed", t->name, (long long)f->devices, DEVICES);
         else if (f->peak > (int64_t)memory << 30)
             judge_fails(j, "%s: a device needs %s, and may have %dG", t->name, size_format((uint64_t)f->peak).text,
                         memory);

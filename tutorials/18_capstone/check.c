@@ -32,7 +32,7 @@ static bool run(struct judge *j, const char *name, const char *words, struct com
     if (!command_run(j, name, &c, r)) return false;
     *f = findings_read(r->json);
     if (f->devices == DEVICES) return true;
-    return judge_fails(j, "it uses %lld devices; there are %d", (long long)f->devices, DEVICES);
+    return judge_fails(j, "it uses %lld of %d devices; all are needed", (long long)f->devices, DEVICES);
 }
 
 /* A step with real numbers, each activation, gradient and weight compared. */

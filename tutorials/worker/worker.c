@@ -212,6 +212,29 @@ void release(void *p)
     misuse("release() of memory that was not allocated, or was already released");
 }
 
+/* What course.h is asked to read or write must lie within one array.  Memory outside the pool, such as the stack, has
+ * no ends that are known here. */
+static void must_hold(const char *by, const char *what, const void *data, uint64_t bytes, uint64_t unit)
+{
+    const char *const units = unit == 1 ? "bytes" : "numbers";
+    const uint64_t place = (uint64_t)((uintptr_t)data - (uintptr_t)pool);
+    if (bytes == 0 || place >= sizeof pool) return;
+    for (int i = 0; i < space_count; i++) {
+        const struct space *s = &spaces[i];
+        const uint64_t end = s->at + s->bytes;
+        if (!s->used || place < s->at || place > end) continue;
+        if (bytes <= end - place) return;
+        misuse("%s: %llu %s of `%s` are asked for, and its memory ends after %llu", by,
+               (unsigned long long)(bytes / unit), units, what, (unsigned long long)((end - place) / unit));
+    }
+    misuse("%s: `%s` is in no array: was its memory released, or is an index wrong?", by, what);
+}
+
+static void must_have(const char *by, const char *what, const float *data, int64_t count)
+{
+    if (count > 0) must_hold(by, what, data, 4 * (uint64_t)count, 4);
+}
+
 /* ---- messages ---------------------------------------------------------------------------------------------------- */
 
 static struct flying {
@@ -237,6 +260,7 @@ static int take_message(const struct group *g, int peer, void *data, uint64_t by
     if (peer == g->rank) misuse("%s: device %d %s itself; what it has needs no message", by, peer,
                                    sending ? "sends to" : "receives from");
     if (bytes > WORKER_POOL) misuse("%s: %llu bytes are too many", by, (unsigned long long)bytes);
+    must_hold(by, strcmp(by, "exchange_both") != 0 ? "data" : sending ? "out" : "in", data, bytes, 1);
     while (i < WORKER_MESSAGES && flying[i].used) i++;
     if (i == WORKER_MESSAGES) misuse("%s: %d messages are not waited for", by, WORKER_MESSAGES);
     flying[i] = (struct flying){ true, sending, data, bytes, sending ? sum_of(data, bytes) : 0, peer, by };
@@ -319,8 +343,11 @@ static void read_all(const float *in, int64_t count)
 static void collective(const struct group *g, enum collective_kind kind, int root, int64_t count, const float *in,
                        int64_t ins, float *out, int64_t outs)
 {
+    const bool one = kind == DO_ALL_REDUCE || kind == DO_BROADCAST;
     receiver = collectives[kind];
     if (count < 0 || ins < 0 || outs < 0) misuse("%s: a negative number of elements", receiver);
+    must_have(receiver, one ? "x" : "in", in, ins);
+    must_have(receiver, one ? "x" : "out", out, outs);
     read_all(in, ins);
     ask((struct request){ .kind = ASK_COLLECTIVE, .group = g->number, .number = kind, .peer = root, .a = count,
                           .payload = 4 * (uint64_t)ins }, in);
@@ -358,6 +385,8 @@ void all_to_all(const struct group *g, const float *in, const int64_t *give, flo
     struct request r = { .kind = ASK_COLLECTIVE, .group = g->number, .number = DO_ALL_TO_ALL,
                          .payload = 16 * (uint64_t)g->size + 4 * (uint64_t)ins };
     receiver = collectives[DO_ALL_TO_ALL];
+    must_have(receiver, "in", in, ins);
+    must_have(receiver, "out", out, outs);
     read_all(in, ins);
     put(&r, sizeof r);
     put(give, 8 * (uint64_t)g->size);
@@ -375,12 +404,19 @@ void work(double operations, double bytes)
 
 void add_into(float *into, const float *from, int64_t count)
 {
+    must_have("add_into", "into", into, count);
+    must_have("add_into", "from", from, count);
     for (int64_t i = 0; i < count; i++) into[i] += from[i];
     ask((struct request){ .kind = ASK_ADD, .a = count }, NULL);
 }
 
 void matrix_product(float *C, const float *A, const float *B, int64_t m, int64_t k, int64_t n, int how)
 {
+    if (m > 0 && n > 0) {
+        must_have("matrix_product", "C", C, m * n);
+        must_have("matrix_product", "A", A, m * k);
+        must_have("matrix_product", "B", B, k * n);
+    }
     for (int64_t i = 0; i < m; i++)
         for (int64_t j = 0; j < n; j++) {
             float sum = how & ADD ? C[i * n + j] : 0;
