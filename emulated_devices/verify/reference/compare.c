@@ -6,7 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* ---- other twins -------------------------------------------------------------------------------------------------- */
+/* ---- other twins ------------------------------------------------------------------------------------------------- */
 
 /* The other devices sleep meanwhile, so the reference may use all cores. */
 static enum error_code on_all_cores(enum error_code (*compute)(struct reference *, struct error *),
@@ -313,7 +313,8 @@ enum error_code compare_weights(struct trainer *t, struct reference *ref, struct
 {
     const bool ignored = t->comm->rank == 0 && ref->adopts;
     const struct job weight = { .result = c, .worst = &c->weight, .kind = "weight", .of = "", .ignored = ignored };
-    struct job master = weight, anchor = weight, state = { .result = c, .worst = &c->state, .kind = "state", .ignored = ignored };
+    struct job master = weight, anchor = weight, state = weight;
+    state.worst = &c->state, state.kind = "state";
     master.of = "master of ", anchor.of = "anchor of ", state.of = "outer momentum ";
     if (t->data.shards.apart && outer_has_momentum(&t->data.outer)) compare_all(t, ref, KIND_MOMENTUM, state);
     if (t->data.shards.apart) compare_all(t, ref, KIND_ANCHOR, anchor);

@@ -53,7 +53,8 @@ struct comparison {
     int64_t wrong;                      /* the number of these that failed */
 };
 
-/** Begin a step.  @param scaled  with a dynamic loss scale a step that overflows is skipped: a divergence ends with it. */
+/** Begin a step.  @param scaled  with a dynamic loss scale a step that overflows is skipped, and a divergence ends with
+ *  it. */
 void comparison_step(struct comparison *, bool scaled);
 
 /**
