@@ -36,9 +36,13 @@ static int port_of(const struct network *n, int level, int device, bool sends)
     return 2 * (level * n->devices + device) + sends;
 }
 
+/* Of a torus all places in the dimensions along which devices differ: messages also pass places without a device. */
 static int units_of(const struct network *n, const struct shared_link *s)
 {
-    return (n->devices + s->devices - 1) / s->devices;
+    const int units = (n->devices + s->devices - 1) / s->devices;
+    int places = 1;
+    for (int d = 0; d < s->dimensions && places < units; d++) places *= s->size[d];
+    return s->kind == SHARED_TORUS ? places : units;
 }
 
 /* Of a shared link: two directions of each unit, of a torus of each unit and dimension. */
