@@ -251,7 +251,7 @@ static bool link_worker(struct build *b, const struct lesson *l, const struct ju
     snprintf(calls, sizeof calls, "%s/%s/calls.c", tutorials, l->folder);
     path_of(to, sizeof to, b->folder, "worker");
     add_compiler(&w, text), add_how(&w, how, include);
-    if (!how->sanitize) add(&w, "-O1"), add(&w, "-g0");         /* half the time; the student's object has its own */
+    add(&w, "-O1"), add(&w, how->sanitize ? "-g1" : "-g0");     /* half the time; the student's object has its own */
     add(&w, how->sanitize ? source : object), add(&w, calls), add(&w, worker);
     add(&w, "-lm"), add(&w, "-o"), add(&w, to);
     if (!compile(&w, b, how->user, said, sizeof said, err)) return snprintf(why, size, "%s", said), false;

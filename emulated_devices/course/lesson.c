@@ -61,6 +61,12 @@ int lesson_choice(const struct lesson *l, const char *name, uint64_t variant)
 
 int judge_choice(const struct judge *j, const char *name) { return lesson_choice(j->lesson, name, j->variant); }
 
+/* 0/0 has a sign on some processors, and reports are the same on all. */
+static void drop_signs_of_nan(char *text)
+{
+    for (char *at = text; (at = strstr(at, " -nan")) != NULL;) memmove(at + 1, at + 2, strlen(at + 2) + 1);
+}
+
 bool judge_fails(struct judge *j, const char *format, ...)
 {
     va_list list;
@@ -69,6 +75,7 @@ bool judge_fails(struct judge *j, const char *format, ...)
     va_start(list, format);
     vsnprintf(j->said, sizeof j->said, format, list);
     va_end(list);
+    drop_signs_of_nan(j->said);
     return false;
 }
 

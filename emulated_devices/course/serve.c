@@ -14,9 +14,11 @@
 #include "emulated_devices/comm/crew.h"
 #include "emulated_devices/course/alike.h"
 #include "emulated_devices/course/lesson.h"
+#include "emulated_devices/course/sanitized.h"
 #include "emulated_devices/device/compute.h"
 #include <errno.h>
 #include <fcntl.h>
+#include <limits.h>
 #include <signal.h>
 #include <spawn.h>
 #include <stdarg.h>
@@ -40,7 +42,8 @@ static uint32_t milliseconds_each(const struct trial *r)
     return (uint32_t)(each > LEAST_MILLISECONDS ? each : LEAST_MILLISECONDS) * (r->judge->caged ? 1 : SANITIZED);
 }
 
-static struct { pid_t process; int socket; } worker[WORKER_MOST_DEVICES];
+/* said: where a sanitizer's report comes out. */
+static struct { pid_t process; int socket, said; } worker[WORKER_MOST_DEVICES];
 
 /* What a device has for its worker. */
 struct desk {
@@ -81,9 +84,23 @@ static void end_together(struct desk *k, const char *why)
     _exit(1);
 }
 
+/* A worker that has ended has closed its end of the pipe. */
+static bool sanitizer_found(const struct desk *k, char *to, size_t size)
+{
+    char report[16384];
+    size_t used = 0;
+    for (ssize_t n; used < sizeof report - 1 && !k->run->judge->caged; used += (size_t)n) {
+        n = read(worker[k->rank].said, report + used, sizeof report - 1 - used);
+        if (n <= 0) break;
+    }
+    report[used] = '\0';
+    return sanitizer_text(report, k->run->judge->lesson->file, to, size);
+}
+
 /* The worker is gone without a word. */
 static void worker_ended(struct desk *k)
 {
+    char found[RUN_TEXT];
     int how = 0;
     while (waitpid(worker[k->rank].process, &how, 0) < 0 && errno == EINTR) continue;
     const int s = WIFSIGNALED(how) ? WTERMSIG(how) : 0;
@@ -98,6 +115,7 @@ static void worker_ended(struct desk *k)
                                  "not set), or a function called itself without end");
     if (s == SIGFPE) end_trial(k, RUN_BROKEN, "it crashed: a division by zero");
     if (s) end_trial(k, RUN_BROKEN, "it crashed: signal %d, %s", s, strsignal(s));
+    if (sanitizer_found(k, found, sizeof found)) end_trial(k, RUN_BROKEN, "%s", found);
     end_trial(k, RUN_BROKEN, "its process ended with status %d, before the function returned",
             WIFEXITED(how) ? WEXITSTATUS(how) : -1);
 }
@@ -453,18 +471,27 @@ static enum error_code be_a_device(struct crew *crew, int rank, const void *aske
 
 static void start_worker(struct trial *r, int rank)
 {
-    char *const none[] = { NULL }, *const sane[] = { (char *)SANITIZERS, NULL };
+    char path[PATH_MAX];
+    char *const none[] = { NULL }, *const sane[] = { (char *)SANITIZERS, path, NULL };  /* clang's calls a program */
     char *const words[] = { "worker", NULL };
-    int ends[2];
+    int ends[2], said[2] = { -1, -1 };
+    const bool caged = r->judge->caged;
+    snprintf(path, sizeof path, "PATH=%s", getenv("PATH") ? getenv("PATH") : "/usr/bin:/bin");
     posix_spawn_file_actions_t actions;
     if (socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, ends) != 0) _exit(1);
     posix_spawn_file_actions_init(&actions);
     posix_spawn_file_actions_adddup2(&actions, ends[1], WORKER_SOCKET);
     for (int fd = 0; fd < 3; fd++) posix_spawn_file_actions_addopen(&actions, fd, "/dev/null", O_RDWR, 0);
+    if (!caged && pipe(said) != 0) _exit(1);
+    for (int i = 0; i < 2 && !caged; i++)       /* a report that is too long must not stop who writes it */
+        fcntl(said[i], F_SETFD, FD_CLOEXEC), fcntl(said[i], F_SETFL, O_NONBLOCK);
+    if (!caged) posix_spawn_file_actions_adddup2(&actions, said[1], STDERR_FILENO);
     const int e = posix_spawn(&worker[rank].process, r->judge->worker, &actions, NULL, words,
-                              r->judge->caged ? none : sane);
+                              caged ? none : sane);
     posix_spawn_file_actions_destroy(&actions);
     close(ends[1]);
+    if (!caged) close(said[1]);
+    worker[rank].said = said[0];
     worker[rank].socket = ends[0];
     if (e == 0) return;
     snprintf(r->why, sizeof r->why, "its process does not start: %s", strerror(e));

@@ -61,6 +61,20 @@ test_wrong_collectives_are_explained() {
     ! grep -qE 'ORRERY_CHECK|allreduce|over all devices' words || complain "words of a library: $(cat words)"
 }
 
+# The line, in an array of the student's and in one of the lesson's; a sanitizer's report has it among sixty lines of addresses.
+test_sanitizers_name_the_line() {
+    solutions; run learn --start mine
+    local to=mine/06_accumulation/accumulation.c from=teacher/solutions/06_accumulation/accumulation.c line='    release(mean);'
+    change() { sed "$1" "$from" >"$to"; cmp -s "$from" "$to" && complain "nothing was changed: $1"; run learn 6 --in mine --sanitize; expect_status 3; tr -s ' \n' ' ' <"$place/out" >words; }
+    at=$(grep -n "^$line" "$from"); at=${at%%:*}
+    change "s/^$line/    mean[n] = 0; release(mean);/"
+    grep -q "device 0: accumulation.c:$at: it writes outside of all arrays and allocated memory" words || complain "behind the end: $(cat words)"
+    change "s/^$line/    release(mean); gradient[n] += 0 * mean[0];/"
+    grep -q "device 0: accumulation.c:$at: it reads outside of all arrays and allocated memory, or in memory that was released" words || complain "released: $(cat words)"
+    change "s/^$line/    release(mean); int five[5] = { 0 }; for (int i = 0; i < b->micros + 6; i++) five[i] = i; gradient[n] += 0 * five[1];/"
+    grep -q "device 0: accumulation.c:$at: index 5 out of bounds for type 'int" words || complain "an index: $(cat words)"
+}
+
 # What a plan that is too slow or too large holds, sends and waits for: nothing of it is 0 that is not.
 test_a_plan_is_explained() {
     solutions
@@ -183,4 +197,4 @@ test_another_user() {
 
 every=(test_watch test_a_report_is_always_there test_the_cage test_the_kit test_another_user)
 [ "$TIER" = verify ] || every=()
-run_tests test_a_way_through_a_lesson test_a_deadlock_is_drawn test_wrong_collectives_are_explained test_a_plan_is_explained test_what_is_refused test_reports_are_the_same_each_time test_hostile_code "${every[@]}"
+run_tests test_a_way_through_a_lesson test_a_deadlock_is_drawn test_wrong_collectives_are_explained test_sanitizers_name_the_line test_a_plan_is_explained test_what_is_refused test_reports_are_the_same_each_time test_hostile_code "${every[@]}"

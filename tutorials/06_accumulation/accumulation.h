@@ -40,10 +40,10 @@ double mean_loss(const double *loss, const int64_t *labels, int micros);
  *  microbatch after microbatch beginning with 0, the mean gradient times the
  *  number of labels; then one all_reduce adds the devices', and the sum is
  *  divided by the number of labels.  All in float.  gradient has room for n +
- *  2 numbers; what the last two are afterwards does not matter.  Calls
- *  all_reduce once, and no other collective; allocates at most n numbers.
- *  Returns the mean loss, computed in the same way.  Without any label
- *  gradient and loss are 0. */
+ *  2 numbers; at first nobody has written them, and what the last two are
+ *  afterwards does not matter.  Calls all_reduce once, and no other
+ *  collective; allocates at most n numbers.  Returns the mean loss, computed
+ *  in the same way.  Without any label gradient and loss are 0. */
 float batch_gradient(const struct group *, const struct batch *,
                      float *gradient);
 

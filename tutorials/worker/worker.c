@@ -95,6 +95,24 @@ void say(const char *format, ...)
 
 /* ---- memory: blocks with poison around them ---------------------------------------------------------------------- */
 
+/* Under AddressSanitizer what is not in a block may not be touched either, so that it names the line. */
+#if defined __has_feature
+#if __has_feature(address_sanitizer)
+#define __SANITIZE_ADDRESS__ 1
+#endif
+#endif
+#ifdef __SANITIZE_ADDRESS__
+void __asan_poison_memory_region(const volatile void *, size_t);
+void __asan_unpoison_memory_region(const volatile void *, size_t);
+#define NOT_LOOKED_AT __attribute__((no_sanitize("address")))
+static void forbid(const void *at, uint64_t bytes) { __asan_poison_memory_region(at, bytes); }
+static void permit(const void *at, uint64_t bytes) { __asan_unpoison_memory_region(at, bytes); }
+#else
+#define NOT_LOOKED_AT
+static void forbid(const void *at, uint64_t bytes) { (void)at, (void)bytes; }
+static void permit(const void *at, uint64_t bytes) { (void)at, (void)bytes; }
+#endif
+
 static struct space { uint64_t at, bytes; bool used, given; const char *name; } spaces[BLOCKS];
 static int space_count;
 static uint64_t pool_top;                       /* where memory begins that no block has had */
@@ -125,15 +143,19 @@ static int take_space(uint64_t bytes, uint64_t skew, bool given)
     if (at < 0 || i == BLOCKS) misuse("there is no memory for %llu more bytes", (unsigned long long)bytes);
     if (i == space_count) space_count++;
     spaces[i] = (struct space){ (uint64_t)at, bytes, true, given, NULL };
-    if (pool_top < (uint64_t)at + bytes + GUARD) {
-        memset(pool + pool_top, POISON, (uint64_t)at + bytes + GUARD - pool_top);
-        pool_top = (uint64_t)at + bytes + GUARD;
+    const uint64_t top = (uint64_t)at + bytes + GUARD;
+    if (pool_top < top) {
+        permit(pool + pool_top, top - pool_top);
+        memset(pool + pool_top, POISON, top - pool_top);
+        forbid(pool + pool_top, top - pool_top);
+        pool_top = top;
     }
+    permit(pool + at, bytes);
     return i;
 }
 
 /* Whether poison between blocks was overwritten: says where. */
-static void look_around(void)
+NOT_LOOKED_AT static void look_around(void)
 {
     static struct space sorted[BLOCKS];
     int n = 0;
@@ -205,6 +227,7 @@ void release(void *p)
         if (!spaces[i].used || spaces[i].given || pool + spaces[i].at != (unsigned char *)p) continue;
         look_around();
         memset(p, POISON, spaces[i].bytes);
+        forbid(p, spaces[i].bytes);
         spaces[i].used = false;
         ask((struct request){ .kind = ASK_RELEASE, .number = i }, NULL);
         return;
@@ -454,7 +477,8 @@ static void lock_in(void)
 
 static void give_up_rights(void)
 {
-    limit(RLIMIT_CORE, 0), limit(RLIMIT_FSIZE, 0), limit(RLIMIT_NOFILE, 4);
+    limit(RLIMIT_CORE, 0), limit(RLIMIT_FSIZE, 0);
+    if (begun.caged) limit(RLIMIT_NOFILE, 4);   /* a sanitizer reads the program to find the line */
     limit(RLIMIT_CPU, begun.milliseconds / 1000 + 2);
     const struct itimerval most = { .it_value = { begun.milliseconds / 1000, begun.milliseconds % 1000 * 1000 } };
     if (setitimer(ITIMER_PROF, &most, NULL) != 0) misuse("cannot limit the time of a processor");
