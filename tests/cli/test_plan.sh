@@ -1,16 +1,13 @@
-# `orrery plan`: the numbers of a run without running it: to the byte and the picosecond those of `orrery train`; plans of thousands of devices; what does not fit.
+# `orrery plan`: the planned of a run without running it: to the byte and the picosecond those of `orrery train`; plans of thousands of devices; what does not fit.
 . "$(dirname "$0")/lib.sh"
-
-# What both write of every device and step; wall time and resident memory are left out, what only numbers can say, and what only a plan has.
-numbers() { results "$1" | sed '/^\t"profile"/,/^\t}/d; /^\t"plan":/,/^\t}/d' | grep -vE '"(format|loss|norm|lr|loss_scale|validation_loss|skipped|step)"' | sed 's/,$//'; }
 
 same() {
     run plan --model "$1" --steps 2 "${@:2}" --json plan.json
     expect_status 0; expect_silent
     make_text; run train --model "$1" --data "$text" --steps 2 "${@:2}" --json run.json
     expect_status 0
-    cmp -s <(numbers plan.json | grep -v '^\t"steps"') <(numbers run.json | grep -v '^\t"steps"') ||
-        { command="orrery plan --model $*"; complain "$(diff <(numbers plan.json) <(numbers run.json) | head -n 6)"; }
+    cmp -s <(planned plan.json | grep -v '^\t"steps"') <(planned run.json | grep -v '^\t"steps"') ||
+        { command="orrery plan --model $*"; complain "$(diff <(planned plan.json) <(planned run.json) | head -n 6)"; }
 }
 
 test_as_a_run() {

@@ -1,5 +1,5 @@
 # Plans drawn at random, more parts at once than the cases of `orrery verify` combine: each computes what one device does, or is refused in
-# one line.  SEED=n: others; PLANS=n: so many.
+# one line; and `orrery plan` foresees it.  SEED=n: others; PLANS=n: so many.
 # tier: verify
 . "$(dirname "$0")/lib.sh"
 
@@ -57,4 +57,24 @@ test_plans() {
     ((trained * 6 > refused)) || complain 'most plans are refused: nothing is tested'
 }
 
-run_tests test_plans
+# What a step sends, keeps and takes, on any cluster: `orrery plan` says what a run counts.  Not where routers or overflows decide.
+test_planned() {
+    local same=0 cluster clusters=$(named clusters)
+    RANDOM=${SEED:-1}
+    for ((i = 0; i < ${PLANS:-400}; i++)); do
+        draw
+        case $plan in *mix*|*moe*|*deepseek*|*oss*|*fp16*) continue ;; esac
+        plan=${plan/ --clip 0/}" --steps 1 --cluster $(one_of $clusters)"
+        run plan $plan --json plan.json --quiet
+        [ "$status" = 2 ] && continue
+        expect_status 0
+        run train $plan --json run.json --quiet
+        expect_status 0
+        cmp -s <(planned plan.json) <(planned run.json) || complain "SEED=${SEED:-1}, plan $i: $(diff <(planned plan.json) <(planned run.json) | head -n 6)"
+        same=$((same + 1))
+    done
+    echo "$same plans say what a run counts"
+    ((same > ${PLANS:-400} / 20)) || complain 'most plans are refused: nothing is tested'
+}
+
+run_tests test_plans test_planned
