@@ -37,27 +37,41 @@ struct perturbation bound_clean(enum dtype t, uint64_t seed)
     return (struct perturbation){ .seed = seed, .lambda = 1, .stored = t, .steps = 0.5 };
 }
 
-enum error_code bounds_measure(const struct replay *plain, enum dtype t, struct perturbation disturb, double bound[],
-                               struct error *err)
+/* The furthest of all twins.  @param size  [plain->records] norms.  @param apart  [plain->records] scratch */
+static enum error_code furthest(const struct replay *plain, enum dtype t, struct perturbation disturb,
+                                const double *size, double *apart, double bound[], const struct bounds_watch *watch,
+                                struct error *err)
 {
-    for (int i = 0; i < plain->records; i++) bound[i] = 0;
-    for (int seed = 1; seed <= bound_twins(t); seed++) {
-        struct replay twin;
+    struct replay twin;
+    enum error_code e = replay_twin_open(&twin, plain, t, err);
+    if (e) return e;
+    for (int seed = 1; seed <= bound_twins(t) && !e; seed++) {
         disturb.seed = (uint64_t)seed;
-        const enum error_code e = replay_following(&twin, plain, t, &disturb, err);
-        if (e) return e;
-        for (int i = 0; i < plain->records; i++) {
-            const struct record *a = &twin.record[i], *b = &plain->record[i];
-            const double size = sqrt(squared_distance(b->values, tensor_none)),
-                         far = tensor_apart(a->values, b->values).relative * size,
-                         d = a->route == b->route ? relative_when_stored(far, size, tensor_count(b->values), t)
-                                                  : INFINITY;
+        e = replay_twin_run(&twin, &disturb, apart, err);
+        for (int i = 0; i < plain->records && !e; i++) {
+            const int64_t count = tensor_count(plain->record[i].values);
+            const double d = relative_when_stored(sqrt(apart[i]), size[i], count, t);
             if (exceeds(d, bound[i])) bound[i] = d;
         }
-        replay_free(&twin);
+        if (watch && !e) watch->twin(watch->context, t, seed);
     }
-    for (int i = 0; i < plain->records; i++) bound[i] = three_digits(bound[i]);
-    return OK;
+    replay_free(&twin);
+    return e;
+}
+
+enum error_code bounds_measure(const struct replay *plain, enum dtype t, struct perturbation disturb, double bound[],
+                               const struct bounds_watch *watch, struct error *err)
+{
+    double *size = calloc((size_t)(2 * plain->records) + 1, sizeof *size);
+    if (size == NULL) return fail(err, ERR_MEMORY, "no memory for %d distances", plain->records);
+    for (int i = 0; i < plain->records; i++) {
+        bound[i] = 0;
+        size[i] = sqrt(squared_distance_of_quotient(plain->record[i].values, 1, tensor_none));
+    }
+    const enum error_code e = furthest(plain, t, disturb, size, size + plain->records, bound, watch, err);
+    for (int i = 0; i < plain->records && !e; i++) bound[i] = three_digits(bound[i]);
+    free(size);
+    return e;
 }
 
 /* ---- the file ---------------------------------------------------------------------------------------------------- */
@@ -92,7 +106,8 @@ enum error_code bounds_read(const struct replay *plain, enum dtype t, double bou
     return e;
 }
 
-enum error_code bounds_add(cJSON *root, const struct golden *g, enum dtype t, struct error *err)
+enum error_code bounds_add(cJSON *root, const struct golden *g, enum dtype t, const struct bounds_watch *watch,
+                           struct error *err)
 {
     struct replay plain;
     enum error_code e = replay_run(&plain, g, bound_base(t), NULL, err);
@@ -102,7 +117,7 @@ enum error_code bounds_add(cJSON *root, const struct golden *g, enum dtype t, st
     bool ok = bound && cJSON_AddNumberToObject(format, "twins", bound_twins(t));
     cJSON *list = cJSON_AddObjectToObject(format, "bounds");
     ok = ok && list;
-    if (ok) e = bounds_measure(&plain, t, bound_twin(t), bound, err);
+    if (ok) e = bounds_measure(&plain, t, bound_twin(t), bound, watch, err);
     for (int i = 0; i < plain.records && ok && !e; i++)
         ok = (isfinite(bound[i]) ? cJSON_AddNumberToObject(list, plain.record[i].name, bound[i])
                                  : cJSON_AddNullToObject(list, plain.record[i].name)) != NULL;
@@ -122,12 +137,12 @@ cJSON *bounds_document(const char *golden_path)
     return NULL;
 }
 
-enum error_code bounds_write(const struct golden *g, struct error *err)
+enum error_code bounds_write(const struct golden *g, const struct bounds_watch *watch, struct error *err)
 {
     const struct bounds_path path = bounds_beside(g->file.path);
     cJSON *root = bounds_document(g->file.path);
     enum error_code e = root ? OK : fail(err, ERR_MEMORY, "%s: no memory to write it", path.text);
-    for (int f = 0; f < BOUND_FORMATS && !e; f++) e = bounds_add(root, g, bound_formats[f], err);
+    for (int f = 0; f < BOUND_FORMATS && !e; f++) e = bounds_add(root, g, bound_formats[f], watch, err);
     if (!e) e = json_write(path.text, root, err);
     cJSON_Delete(root);
     return e;

@@ -49,27 +49,33 @@ struct perturbation bound_clean(enum dtype, uint64_t seed);
 /** The format of the undisturbed run from which bounds are measured. */
 static inline enum dtype bound_base(enum dtype t) { return dtype_wide(t) == t ? t : F64; }
 
+/* Told of each twin that was measured: its number, from 1 to bound_twins() of the format. */
+struct bounds_watch { void (*twin)(void *context, enum dtype, int number); void *context; };
+
 /**
  * Measure the bounds of a format.
  * @param plain       the undisturbed run, in bound_base() of the format.
  * @param twin        the disturbance of each twin: bound_twin() of the format, or larger.
  * @param[out] bound  [plain->records], rounded up to three digits, or infinite.
+ * @param watch       or NULL.
  */
 enum error_code bounds_measure(const struct replay *plain, enum dtype, struct perturbation twin, double bound[],
-                               struct error *);
+                               const struct bounds_watch *watch, struct error *);
 
 /** Read the bounds stored beside a golden file.  @param plain  any run of that file.
  *  @return OK; ERR_FILE; ERR_FORMAT, naming the tensor without a bound. */
 enum error_code bounds_read(const struct replay *plain, enum dtype, double bound[], struct error *);
 
-/** Measure the bounds in every format and write them beside the golden file.  @return OK; ERR_FILE; ERR_MEMORY. */
-enum error_code bounds_write(const struct golden *, struct error *);
+/** Measure the bounds in every format and write them beside the golden file.  @param watch  or NULL.
+ *  @return OK; ERR_FILE; ERR_MEMORY. */
+enum error_code bounds_write(const struct golden *, const struct bounds_watch *watch, struct error *);
 
 struct cJSON;
 
 /** Measure the bounds of a format and add them to the document of a file's bounds, which bounds_document starts.
- *  @return OK; ERR_FORMAT; ERR_MEMORY. */
-enum error_code bounds_add(struct cJSON *document, const struct golden *, enum dtype, struct error *);
+ *  @param watch  or NULL.  @return OK; ERR_FORMAT; ERR_MEMORY. */
+enum error_code bounds_add(struct cJSON *document, const struct golden *, enum dtype, const struct bounds_watch *watch,
+                           struct error *);
 
 /** An empty document of a golden file's bounds, for cJSON_Delete; NULL without memory. */
 struct cJSON *bounds_document(const char *golden_path);

@@ -222,7 +222,7 @@ static enum error_code write_both(const struct golden_tensors *list, const struc
 
 static void say(const struct golden_request *q, const char *what)
 {
-    if (q->progress) q->progress(what);
+    if (q->progress) q->progress(q->context, what);
 }
 
 /* The same bound for all.  @param computed  [count] */
@@ -241,6 +241,7 @@ static enum error_code give_bounds(cJSON *root, const struct record *computed, i
 static enum error_code measure(const struct golden *inputs, const struct golden_request *q,
                                const struct record *computed, int count, cJSON **bounds, struct error *err)
 {
+    const struct bounds_watch watch = { q->twin, q->context };
     *bounds = bounds_document(q->path);
     enum error_code e = *bounds ? OK : fail(err, ERR_MEMORY, "no memory for the bounds of %s", q->path);
     if (!e && q->bound > 0) return give_bounds(*bounds, computed, count, q->bound, err);
@@ -249,7 +250,7 @@ static enum error_code measure(const struct golden *inputs, const struct golden_
         snprintf(text, sizeof text, "bounds of %s, %d twins", dtype_name(bound_formats[f]),
                  bound_twins(bound_formats[f]));
         say(q, text);
-        e = bounds_add(*bounds, inputs, bound_formats[f], err);
+        e = bounds_add(*bounds, inputs, bound_formats[f], q->twin ? &watch : NULL, err);
     }
     return e;
 }

@@ -18,8 +18,10 @@ struct golden_request {
     struct hyperparameters hyper[GOLDEN_MOST_OPTIMIZERS];       /* lr: of all steps */
     const char *path;                   /* NAME.safetensors */
     double bound;                       /* of every tensor in every format, for a benchmark; 0: bounds are measured */
-    /* Called before each part of the work, with a few words; may be NULL. */
-    void (*progress)(const char *what);
+    /* Called before each part of the work, with a few words, and after each twin (bounds.h); may be NULL. */
+    void (*progress)(void *context, const char *what);
+    void (*twin)(void *context, enum dtype, int number);
+    void *context;
 };
 
 /**

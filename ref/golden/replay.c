@@ -1,6 +1,8 @@
 #include "ref/golden/replay.h"
 #include "ref/model/weights.h"
 #include "ref/numeric/convert.h"
+#include "ref/numeric/distance.h"
+#include <assert.h>
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -8,10 +10,22 @@
 
 /* ---- recording --------------------------------------------------------------------------------------------------- */
 
+/* The same tensors come in the same order in every run of a file. */
+static void keep_distance(struct replay *r, struct tensor t, double scale)
+{
+    const struct record *k = &r->follow->record[r->records];
+    assert(r->records < r->follow->records && tensor_count(t) == tensor_count(k->values));
+    r->apart[r->records++] = r->route == k->route ? squared_distance_of_quotient(t, scale, k->values) : INFINITY;
+}
+
 /* Record t / scale.  If scale is not 1, the record has a format that holds all quotients. */
 static void keep(struct replay *r, const char *name, struct tensor t, double scale)
 {
     enum { GROW = 256 };
+    if (r->apart) {
+        keep_distance(r, t, scale);
+        return;
+    }
     if (r->records % GROW == 0) {
         struct record *more = realloc(r->record, (size_t)(r->records + GROW) * sizeof *more);
         if (more == NULL) {
@@ -336,20 +350,28 @@ static enum error_code open_replay(struct replay *r, enum dtype t, struct error 
     return ok ? OK : fail(err, ERR_MEMORY, "no memory to run %s", r->golden->config.name);
 }
 
-static enum error_code run(struct replay *r, const struct golden *g, enum dtype t, const struct perturbation *disturb,
-                           const struct replay *follow, struct error *err)
+static enum error_code run_from_start(struct replay *r, const struct perturbation *disturb, struct error *err)
 {
+    const struct golden *g = r->golden;
     char optimizer[32];
-    *r = (struct replay){ .golden = g, .follow = follow };
-    enum error_code e = open_replay(r, t, err);
+    r->records = 0, r->choices = 0;
     if (disturb) r->disturbance = *disturb;
     if (disturb) r->disturb = perturbing_observer(&r->disturbance);
-    if (!e) e = start(r, err);
+    enum error_code e = start(r, err);
     if (!e) e = one_pass(r, err);
     if (!e && g->micros > 0) e = microbatches(r, err);
     for (const char *list = NULL; !e && (list = golden_next_optimizer(g, list, optimizer)) != NULL;)
         e = some_steps(r, optimizer, err);
     if (!e && r->failed) e = fail(err, ERR_MEMORY, "no memory to remember the tensors of %s", g->file.path);
+    return e;
+}
+
+static enum error_code run(struct replay *r, const struct golden *g, enum dtype t, const struct perturbation *disturb,
+                           const struct replay *follow, struct error *err)
+{
+    *r = (struct replay){ .golden = g, .follow = follow };
+    enum error_code e = open_replay(r, t, err);
+    if (!e) e = run_from_start(r, disturb, err);
     if (e) replay_free(r);
     return e;
 }
@@ -366,6 +388,20 @@ enum error_code replay_following(struct replay *r, const struct replay *other, e
     return run(r, other->golden, t, disturb, other, err);
 }
 
+enum error_code replay_twin_open(struct replay *r, const struct replay *other, enum dtype t, struct error *err)
+{
+    *r = (struct replay){ .golden = other->golden, .follow = other };
+    const enum error_code e = open_replay(r, t, err);
+    if (e) replay_free(r);
+    return e;
+}
+
+enum error_code replay_twin_run(struct replay *r, const struct perturbation *disturb, double apart[], struct error *err)
+{
+    r->apart = apart;
+    return run_from_start(r, disturb, err);
+}
+
 enum error_code replay_batch(struct replay *r, const struct golden *g, enum dtype t, const char *dir, struct error *err)
 {
     *r = (struct replay){ .golden = g };
@@ -380,7 +416,7 @@ enum error_code replay_batch(struct replay *r, const struct golden *g, enum dtyp
 
 void replay_free(struct replay *r)
 {
-    for (int i = 0; i < r->records; i++) free(r->record[i].values.data);
+    for (int i = 0; i < r->records && !r->apart; i++) free(r->record[i].values.data);
     for (int i = 0; r->state && i < r->model.params * OPTIMIZER_MAX_STATES; i++) free(r->state[i].data);
     for (int i = 0; r->master && i < r->model.params; i++)
         if (r->master[i].data != r->model.w[i].data) free(r->master[i].data);

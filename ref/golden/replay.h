@@ -29,6 +29,7 @@ struct replay {
     int32_t *choice;                    /* [choices] experts of each layer's tokens in the recorded pass */
     int64_t choices;
     const struct replay *follow;        /* run whose choices the recorded pass uses; NULL: its own */
+    double *apart;                      /* not NULL: of each record only its distance from that of `follow` is kept */
     enum error_code failed;             /* first failure to record a tensor */
 };
 
@@ -57,6 +58,20 @@ enum error_code replay_batch(struct replay *, const struct golden *, enum dtype,
  */
 enum error_code replay_following(struct replay *, const struct replay *other, enum dtype,
                                  const struct perturbation *disturb, struct error *);
+
+/**
+ * Prepare a run like replay_following's that keeps no tensors and can be repeated with other disturbances.
+ * @return OK or ERR_MEMORY.  After a failure there is nothing to free.
+ */
+enum error_code replay_twin_open(struct replay *, const struct replay *other, enum dtype, struct error *);
+
+/**
+ * Run it from the start.
+ * @param[out] apart  [other->records] the squared distance of each record from the other run's; infinite if the tokens
+ *                    went to other experts.
+ * @return as replay_run; after a failure replay_free is still due.
+ */
+enum error_code replay_twin_run(struct replay *, const struct perturbation *, double apart[], struct error *);
 
 void replay_free(struct replay *);
 

@@ -1,28 +1,33 @@
 #include "ref/model/perturb.h"
+#include "ref/numeric/convert.h"
 #include "ref/numeric/philox.h"
 #include <math.h>
 #include <string.h>
 
+enum { AT_ONCE = 2048, PARALLEL_FROM = 16384 };     /* elements */
+
 /* What moves a number by at most sum |x| + the larger of store |x| and step. */
 struct disturbance { double sum, store, step; };
 
-static double moved(double x, struct disturbance d, double r)
-{
-    return x == 0 ? x : x * (1 + r * (d.sum + fmax(d.store, d.step / fabs(x))));
-}
-
-/* One Philox block gives the numbers for four elements. */
+/* One Philox block gives the numbers for four elements.  They are converted to double and back a few at a time, so that
+ * one loop serves all formats. */
 static void disturb(struct tensor t, struct disturbance d, uint64_t seed, uint64_t stream)
 {
-    const int64_t n = tensor_count(t), blocks = (n + 3) / 4;
-    const uint32_t key[2] = { (uint32_t)seed, (uint32_t)(seed >> 32) };
-    #pragma omp parallel for schedule(static) if (n > 16384)
-    for (int64_t b = 0; b < blocks; b++) {
-        const uint32_t counter[4] = { (uint32_t)b, (uint32_t)(b >> 32), (uint32_t)stream, (uint32_t)(stream >> 32) };
-        uint32_t word[4];
-        philox4x32(counter, key, word);
-        for (int64_t i = 4 * b; i < 4 * b + 4 && i < n; i++)
-            tensor_set(t, i, moved(tensor_get(t, i), d, (double)word[i - 4 * b] * 0x1p-31 - 1));
+    const int64_t count = tensor_count(t);
+    #pragma omp parallel for schedule(static) if (count > PARALLEL_FROM)
+    for (int64_t first = 0; first < count; first += AT_ONCE) {
+        const int64_t n = count - first < AT_ONCE ? count - first : AT_ONCE;
+        void *const at = (char *)t.data + (size_t)first * dtype_size(t.dtype);
+        uint32_t word[AT_ONCE];
+        double x[AT_ONCE];
+        random_words(word, (n + 3) / 4, seed, stream, (uint64_t)first / 4);
+        convert_numbers(x, F64, at, t.dtype, n);
+        for (int64_t i = 0; i < n; i++) {
+            const double r = (double)word[i] * 0x1p-31 - 1, step = d.step / fabs(x[i]),
+                         store = step > d.store ? step : d.store;
+            x[i] = x[i] == 0 ? x[i] : x[i] * (1 + r * (d.sum + store));
+        }
+        convert_numbers(at, t.dtype, x, F64, n);
     }
 }
 

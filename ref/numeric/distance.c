@@ -2,29 +2,52 @@
 #include "ref/numeric/convert.h"
 #include <math.h>
 
-enum { DISTANCE_LANES = 8, AT_ONCE = 512 };
+enum { DISTANCE_LANES = 8, AT_ONCE = 512, PARTS = 64, PARALLEL_FROM = 1 << 15 };
 
 static const void *element(struct tensor t, int64_t i)
 {
     return (const char *)t.data + (size_t)i * dtype_size(t.dtype);
 }
 
-/* Converts a few elements at a time to double, so that one loop serves all formats. */
-double squared_distance(struct tensor a, struct tensor b)
+static void divide(double *x, double divisor, bool single)
 {
-    const int64_t count = tensor_count(a);
+    for (int64_t i = 0; i < AT_ONCE; i++) x[i] /= divisor;
+    for (int64_t i = 0; i < AT_ONCE && single; i++) x[i] = (float)x[i];
+}
+
+/* Converts a few elements at a time to double, so that one loop serves all formats. */
+static double of_elements(struct tensor a, double divisor, struct tensor b, int64_t from, int64_t to)
+{
+    const bool single = dtype_wide(a.dtype) == F32;
     double x[AT_ONCE], y[AT_ONCE] = { 0 }, lane[DISTANCE_LANES] = { 0 };
-    for (int64_t first = 0; first < count; first += AT_ONCE) {
-        const int64_t n = count - first < AT_ONCE ? count - first : AT_ONCE;
+    for (int64_t first = from; first < to; first += AT_ONCE) {
+        const int64_t n = to - first < AT_ONCE ? to - first : AT_ONCE;
         convert_numbers(x, F64, element(a, first), a.dtype, n);
         if (tensor_present(b)) convert_numbers(y, F64, element(b, first), b.dtype, n);
         for (int64_t i = n; i < AT_ONCE; i++) x[i] = y[i] = 0;
+        if (divisor != 1) divide(x, divisor, single);
         for (int64_t i = 0; i < AT_ONCE; i += DISTANCE_LANES)
             for (int l = 0; l < DISTANCE_LANES; l++) lane[l] += (x[i + l] - y[i + l]) * (x[i + l] - y[i + l]);
     }
     for (int half = DISTANCE_LANES / 2; half > 0; half /= 2)
         for (int l = 0; l < half; l++) lane[l] += lane[l + half];
     return lane[0];
+}
+
+double squared_distance(struct tensor a, struct tensor b) { return of_elements(a, 1, b, 0, tensor_count(a)); }
+
+double squared_distance_of_quotient(struct tensor a, double divisor, struct tensor b)
+{
+    const int64_t count = tensor_count(a), chunks = (count + AT_ONCE - 1) / AT_ONCE,
+                  each = (chunks + PARTS - 1) / PARTS * AT_ONCE;
+    double part[PARTS], sum = 0;
+    #pragma omp parallel for schedule(static) if (count > PARALLEL_FROM)
+    for (int p = 0; p < PARTS; p++) {
+        const int64_t from = p * each, to = from + each;
+        part[p] = of_elements(a, divisor, b, from, to < count ? to : count);
+    }
+    for (int p = 0; p < PARTS; p++) sum += part[p];
+    return sum;
 }
 
 double relative_when_stored(double far, double size, int64_t count, enum dtype t)

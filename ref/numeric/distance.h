@@ -13,6 +13,13 @@
 double squared_distance(struct tensor a, struct tensor b);
 
 /**
+ * The same for a / divisor and b, faster: fixed parts are summed on all cores, each in partial sums as above, and added
+ * in order, so the order of addition is the same on every machine.
+ * Rounding: a quotient by anything but 1 is rounded to the wide format of a (dtype_wide).
+ */
+double squared_distance_of_quotient(struct tensor a, double divisor, struct tensor b);
+
+/**
  * The distance of two tensors over the norm, once both are stored.  However close two numbers are, a rounding boundary
  * can lie between them, and then they are stored 2 u apart; or, in fp16 below 2^-14, one step of the format, 2^-24.
  * @param far    their distance before that.

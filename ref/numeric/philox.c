@@ -31,6 +31,15 @@ static void block(uint64_t seed, uint64_t stream, uint64_t index, uint32_t out[4
     philox4x32(counter, key, out);
 }
 
+void random_words(uint32_t *restrict w, int64_t n, uint64_t seed, uint64_t stream, uint64_t first)
+{
+    for (int64_t i = 0; i < n; i++) {
+        uint32_t one[4];
+        block(seed, stream, first + (uint64_t)i, one);
+        for (int k = 0; k < 4; k++) w[4 * i + k] = one[k];
+    }
+}
+
 double random_uniform(uint64_t seed, uint64_t stream, uint64_t index)
 {
     uint32_t w[4];

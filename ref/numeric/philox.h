@@ -17,6 +17,9 @@ void philox4x32(const uint32_t counter[4], const uint32_t key[2], uint32_t out[4
 /** The random stream of a tensor: FNV-1a of its name, so it does not depend on any numbering. */
 uint64_t random_stream(const char *tensor_name);
 
+/** All four words of n consecutive Philox blocks, vectorised: w[4 i + k] is word k of block first + i. */
+void random_words(uint32_t *w, int64_t n, uint64_t seed, uint64_t stream, uint64_t first);
+
 /** Word 0 of the Philox block at (seed, stream, index), as a number in [0, 1) with 24 bits: exact in fp32. */
 double random_uniform(uint64_t seed, uint64_t stream, uint64_t index);
 

@@ -128,6 +128,10 @@ test_progress() {
     on_terminal 80 "${asked[@]}";                   expect_status 0; expect_columns 80; expect_no_out '\[[#-]*\]'
     grep -q '\[#*-*\] *[0-9]* %  planning' "$place/raw" || complain 'it does not say how far it is'
     on_terminal 80 "${asked[@]}" --quiet;           ! grep -q 'planning' "$place/raw" || complain 'it is not quiet'
+    cp "$top"/golden/llama-minimal.* "$place"
+    on_terminal 80 golden "$place/llama-minimal.safetensors" --measure --runs 0
+    expect_status 0; expect_columns 80; expect_no_out '\[[#-]*\]'
+    grep -q '\[#*-*\] *[0-9]* %  measuring bounds .*twin [0-9]* of 64' "$place/raw" || complain 'it does not say how far it is'
     run "${asked[@]}";                              expect_silent
     make_text
     on_terminal 80 train --model tiny --data "$text" --steps 40 --batch 2 --seq 8; expect_status 0; expect_columns 80

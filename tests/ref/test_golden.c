@@ -126,7 +126,7 @@ static void in_single_of(const struct golden *g)
     double *bound = calloc((size_t)r.records, sizeof *bound), *measured = calloc((size_t)r.records, sizeof *measured);
     const char *worst = "nothing";
     assert_true(bound && measured);
-    if (bounds_read(&r, F32, bound, &err) != OK || bounds_measure(&r, F32, bound_twin(F32), measured, &err) != OK)
+    if (bounds_read(&r, F32, bound, &err) != OK || bounds_measure(&r, F32, bound_twin(F32), measured, NULL, &err) != OK)
         fail_msg("%s", err.text);
     for (int i = 0; i < r.records; i++) {
         if (!(fabs(measured[i] / bound[i] - 1) <= 0.25))
@@ -160,7 +160,7 @@ static void in_16_bits_of(const struct golden *g, enum dtype t)
     const char *worst = "nothing";
     assert_true(bound && measured);
     if (bounds_read(&r, t, bound, &err) != OK) fail_msg("%s", err.text);
-    if (strstr(g->file.path, "minimal") && bounds_measure(&truth, t, bound_twin(t), measured, &err) != OK)
+    if (strstr(g->file.path, "minimal") && bounds_measure(&truth, t, bound_twin(t), measured, NULL, &err) != OK)
         fail_msg("%s", err.text);
     for (int i = 0; i < r.records; i++) {
         if (strstr(g->file.path, "minimal") && !(fabs(measured[i] / bound[i] - 1) <= 0.25))

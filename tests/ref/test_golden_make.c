@@ -2,7 +2,9 @@
  * one step is one step of the optimizer from the tensors before it.
  */
 #include "ref/golden/batch.h"
+#include "ref/golden/bounds.h"
 #include "ref/golden/make.h"
+#include "ref/numeric/distance.h"
 #include "tests/ref/scratch.h"
 #include <setjmp.h>
 #include <stdarg.h>
@@ -221,6 +223,43 @@ static void test_it_is_what_our_model_computes(void **state)
     golden_close(&made);
 }
 
+/* A twin keeps distances only, and is run many times: they are those of a run that keeps its tensors, also after
+ * another. */
+static void test_twins_are_runs(void **state)
+{
+    (void)state;
+    static const enum dtype formats[] = { F64, F16 };
+    struct replay truth, twin, run;
+    struct error err;
+    make_with(0.1);
+    if (replay_run(&truth, &made, F64, NULL, &err) != OK) fail_msg("%s", err.text);
+    double *apart = calloc((size_t)truth.records, sizeof *apart);
+    assert_non_null(apart);
+    for (size_t f = 0; f < sizeof formats / sizeof *formats; f++) {
+        struct perturbation p = bound_twin(formats[f]);
+        if (replay_twin_open(&twin, &truth, formats[f], &err) != OK) fail_msg("%s", err.text);
+        for (p.seed = 1; p.seed <= 2; p.seed++) {
+            if (replay_twin_run(&twin, &p, apart, &err) != OK || replay_following(&run, &truth, formats[f], &p, &err))
+                fail_msg("%s", err.text);
+            int moved = 0;
+            assert_true(twin.records == truth.records && run.records == truth.records);
+            for (int i = 0; i < truth.records; i++) {
+                const double want = squared_distance_of_quotient(run.record[i].values, 1, truth.record[i].values);
+                moved += want > 0;
+                if (!(apart[i] == want))
+                    fail_msg("%s: a twin of %s is %g apart, a run %g", run.record[i].name, dtype_name(formats[f]),
+                             apart[i], want);
+            }
+            assert_true(moved > truth.records / 2);
+            replay_free(&run);
+        }
+        replay_free(&twin);
+    }
+    free(apart);
+    replay_free(&truth);
+    golden_close(&made);
+}
+
 static void test_microbatches_of_any_number(void **state)
 {
     (void)state;
@@ -245,6 +284,7 @@ int main(void)
         cmocka_unit_test(test_steps_follow),
         cmocka_unit_test(test_masks),
         cmocka_unit_test(test_it_is_what_our_model_computes),
+        cmocka_unit_test(test_twins_are_runs),
         cmocka_unit_test(test_microbatches_of_any_number),
     };
     return cmocka_run_group_tests(tests, scratch_make, scratch_remove);

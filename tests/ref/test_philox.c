@@ -57,10 +57,17 @@ static void test_many_at_a_time(void **state)
         for (int n = 0; n < 70; n++) {
             float x[71];
             double z[71];
-            x[n] = -1, z[n] = -9;
+            uint32_t w[4 * 71], block[4];
+            x[n] = -1, z[n] = -9, w[4 * n] = 5;
             random_uniforms(x, n, 3, 4, first[f]);
             random_normals(z, n, 3, 4, first[f]);
-            assert_true(x[n] == -1 && z[n] == -9);
+            random_words(w, n, 3, 4, first[f]);
+            assert_true(x[n] == -1 && z[n] == -9 && w[4 * n] == 5);
+            for (int i = 0; i < n; i++) {
+                const uint64_t at = first[f] + (uint64_t)i;
+                philox4x32((uint32_t[]){ (uint32_t)at, (uint32_t)(at >> 32), 4, 0 }, (uint32_t[]){ 3, 0 }, block);
+                assert_memory_equal(w + 4 * i, block, sizeof block);
+            }
             for (int i = 0; i < n; i++)
                 if (!(z[i] == random_normal(3, 4, first[f] + (uint64_t)i)))
                     fail_msg("random_normals, first %llu, n %d, element %d: got %.17g, want %.17g",

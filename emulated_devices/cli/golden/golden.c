@@ -201,6 +201,16 @@ static void short_name(char name[NAME_SIZE], const char *path)
     snprintf(name, NAME_SIZE, "%.*s", (int)strcspn(from, "."), from);
 }
 
+static enum error_code measure(const struct golden *g, struct error *err)
+{
+    struct time_left line;
+    const struct bounds_watch watch = { golden_show_twin, &line };
+    time_left_begin(&line);
+    const enum error_code e = bounds_write(g, &watch, err);
+    time_left_end(&line);
+    return e;
+}
+
 static enum error_code do_file(const char *path, const struct golden_options *o, struct error *err)
 {
     struct golden g;
@@ -209,7 +219,7 @@ static enum error_code do_file(const char *path, const struct golden_options *o,
     short_name(name, path);
     enum error_code e = golden_open(&g, path, err);
     if (e) return e;
-    if (o->measure) e = bounds_write(&g, err);
+    if (o->measure) e = measure(&g, err);
     if (!e) e = replay_run(&truth, &g, F64, NULL, err);
     if (!e) {
         static const enum dtype sharpest_first[] = { F64, F32, BF16, F16 };

@@ -3,8 +3,13 @@
 #define ORRERY_CLI_GOLDEN_H
 
 #include "emulated_devices/cli/cli.h"
+#include "emulated_devices/cli/time_left.h"
+#include "ref/golden/bounds.h"
 
 /** `orrery golden make`: argv[2] is "make"; its own words begin at argv[3]. */
 command_fn golden_make_command;
+
+/** Say how far the measuring of all bounds is; for struct bounds_watch.  @param line  a struct time_left that began. */
+void golden_show_twin(void *line, enum dtype, int number);
 
 #endif

@@ -172,8 +172,9 @@ static enum error_code take_model(struct golden *g, const struct make_options *o
 
 /* ---- the command ------------------------------------------------------------------------------------------------- */
 
-static void progress(const char *what)
+static void progress(void *context, const char *what)
 {
+    time_left_end(context);
     printf("%s\n", what);
     fflush(stdout);
 }
@@ -183,7 +184,8 @@ enum error_code golden_make_command(int argc, char **argv, int *status, struct e
     struct make_options o = { .model = "tiny", .optimizers = "adamw", .kept = "all", .seed = 42, .lr = -1,
                               .weight_decay = -1, .clip = -1, .eps = -1 };
     struct golden g = { 0 };
-    struct golden_request q = { .progress = progress };
+    struct time_left line;
+    struct golden_request q = { .progress = progress, .twin = golden_show_twin, .context = &line };
     int tensors = 0;
     bool help;
     (void)status;
@@ -195,7 +197,9 @@ enum error_code golden_make_command(int argc, char **argv, int *status, struct e
     if (!e) e = take_model(&g, &o, &q.weights, err);
     if (!e) e = take_batches(&g, &o, err);
     if (!e) e = check_out(o.out, err);
+    time_left_begin(&line);
     if (!e) e = golden_make(&g, &q, &tensors, err);
+    time_left_end(&line);
     if (!e)
         printf("%s: %d tensors of model %s, %lld step%s of %lld x %lld tokens; bounds in %s\n", o.out, tensors,
                g.config.name, (long long)g.steps, plural(g.steps), (long long)g.B, (long long)g.S,

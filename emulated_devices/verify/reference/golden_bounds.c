@@ -15,7 +15,7 @@ static enum error_code bounds_of(const struct replay *plain, enum dtype t, int p
     }
     if (parts > twin.parts) twin.parts = parts;
     if (gradient_parts > twin.gradient_parts) twin.gradient_parts = gradient_parts;
-    return bounds_measure(plain, t, twin, bound, err);
+    return bounds_measure(plain, t, twin, bound, NULL, err);
 }
 
 /* Check that our model reproduces the file.  In fp32 the error may be as large as the bound; for a file of another

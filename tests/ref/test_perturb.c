@@ -1,0 +1,82 @@
+/* A disturbance, held element by element to its definition: which number moves which element, and by how much. */
+#include "ref/model/perturb.h"
+#include "ref/numeric/distance.h"
+#include "ref/numeric/philox.h"
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <cmocka.h>
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+static struct tensor numbers(enum dtype t, int64_t n)
+{
+    struct tensor x = tensor_1d(malloc((size_t)n * 8), t, n);
+    assert_non_null(x.data);
+    for (int64_t i = 0; i < n; i++)         /* every fifth is so small that fp16 has few digits left */
+        tensor_set(x, i, ldexp((double)((i * 37 + 11) % 4096 - 2048), i % 5 == 0 ? -30 : -9));
+    return x;
+}
+
+/* Several lengths: a part of a block of Philox, of what is converted at once, and enough for all cores. */
+static void test_each_element_has_its_number(void **state)
+{
+    (void)state;
+    static const int64_t lengths[] = { 1, 7, 2049, 40003 };
+    enum { SEED = 9, TERMS = 3, BEFORE = 2 };
+    for (int t = 0; t < DTYPE_COUNT; t++)
+        for (size_t l = 0; dtype_unit((enum dtype)t) > 0 && l < sizeof lengths / sizeof *lengths; l++) {
+            const int64_t n = lengths[l];
+            const struct tensor x = numbers((enum dtype)t, n), want = numbers((enum dtype)t, n);
+            struct perturbation p = { .seed = SEED, .announced = BEFORE };
+            const double u = dtype_unit(x.dtype), wide = dtype_unit(dtype_wide(x.dtype)),
+                         sum = PERTURB_LAMBDA * sqrt(TERMS) * wide;
+            const struct observer o = perturbing_observer(&p);
+            o.see(o.context, "act", 0, false, x, TERMS);
+            assert_true(p.announced == BEFORE + 1);
+            for (int64_t i = 0; i < n; i++) {
+                uint32_t word[4];
+                philox4x32((uint32_t[]){ (uint32_t)(i / 4), 0, BEFORE, 0 }, (uint32_t[]){ SEED, 0 }, word);
+                const double y = tensor_get(want, i),
+                             stored = wide < u ? fmax(2 * u, dtype_step(x.dtype) / fabs(y)) : 0;
+                if (y != 0) tensor_set(want, i, y * (1 + ((double)word[i % 4] * 0x1p-31 - 1) * (sum + stored)));
+                if (tensor_get(x, i) != tensor_get(want, i))
+                    fail_msg("%s, element %d of %d: %.17g, want %.17g", dtype_name(x.dtype), (int)i, (int)n,
+                             tensor_get(x, i), tensor_get(want, i));
+            }
+            free(x.data), free(want.data);
+        }
+}
+
+/* Integers, so that every order of addition gives the same sum. */
+static void test_distance_of_quotient(void **state)
+{
+    (void)state;
+    static const int64_t lengths[] = { 1, 511, 513, 70001 };
+    for (size_t l = 0; l < sizeof lengths / sizeof *lengths; l++) {
+        const int64_t n = lengths[l];
+        struct tensor x = numbers(F32, n), y = numbers(F64, n);
+        double want = 0, norm = 0;
+        for (int64_t i = 0; i < n; i++) {
+            tensor_set(x, i, (double)(i % 100 * 4)), tensor_set(y, i, (double)(i % 7));
+            want += ((double)(i % 100) - (double)(i % 7)) * ((double)(i % 100) - (double)(i % 7));
+            norm += (double)(i % 7 * (i % 7));
+        }
+        assert_true(squared_distance_of_quotient(x, 4, y) == want);
+        assert_true(squared_distance_of_quotient(y, 1, tensor_none) == norm);
+        tensor_set(x, n - 1, NAN);
+        assert_true(isnan(squared_distance_of_quotient(x, 4, y)));
+        free(x.data), free(y.data);
+    }
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_each_element_has_its_number),
+        cmocka_unit_test(test_distance_of_quotient),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
