@@ -66,6 +66,7 @@ static void test_large_torus(void **state)
 
 int main(void)
 {
-    const struct CMUnitTest tests[] = { cmocka_unit_test(test_through_empty_places), cmocka_unit_test(test_large_torus) };
+    const struct CMUnitTest tests[] = { cmocka_unit_test(test_through_empty_places),
+                                         cmocka_unit_test(test_large_torus) };
     return cmocka_run_group_tests_name("network way", tests, NULL, NULL);
 }

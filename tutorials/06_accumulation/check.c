@@ -170,7 +170,7 @@ const struct lesson lesson_06_accumulation = {
     .vary = { { "ORDER", 2 }, { "EPS", 2 } },
     .check = {
         { 1, "mean", "the mean over all labels", 2, check_mean,
-          { "One microbatch has 1 label, the other 99.  How much should each count?",
+          { "Think of a microbatch with 1 label, and another one with 99.  How much should each count?",
             "What has no labels has no mean: it must not take part." } },
         { 2, "gradient", "the gradient of the mean over all labels, to the bit", 4, check_gradient,
           { "Is the mean of the devices' means the mean over all labels?",
