@@ -153,7 +153,7 @@ static void look_at(struct judge *j, struct trial *r, const struct sizes *s, enu
     }
     if (look == AT_TIME && !j->failed)
         trial_expect_time(r, overlapped_time(j, r, s), "a bucket is reduced as soon as it is computed, after the one "
-                          "before it, while the others are computed");
+                          "before it, while the others are computed; it has its parameters' numbers and no others");
 }
 
 static void try_gradients(struct judge *j, enum look look)
