@@ -1,5 +1,6 @@
 /* registry.c -- the list of algorithms, and the functions that run them. */
 #include "emulated_devices/collectives/algorithm.h"
+#include "emulated_devices/device/streams.h"
 #include <string.h>
 
 /* One line per algorithm; the first of an operation is its default.  The defaults of allreduce and reduce-scatter add
@@ -139,6 +140,7 @@ enum error_code collective_run(struct group *g, enum operation op, const char *a
     const bool trivial = nothing_to_do(op, c, g->size);
     code = check_alone(g, op, c, trivial, err);
     if (code != OK) return code;
+    const bool in_line = !trivial && sending_in_line(&g->comm->device->clock);
     if (trivial || works_in_out(a)) copy_in(&here, c, g->size);
     if (works_in_out(a)) call.in = call.out;
     if (!trivial) call.segment = group_segment(g, a, c);
@@ -148,6 +150,7 @@ enum error_code collective_run(struct group *g, enum operation op, const char *a
     g->turns = a->turns && a->turns(g->size, c);
     code = trivial ? OK : a->run(g, c, err);
     g->call = 0, g->turns = false;
+    if (in_line) sending_done(&g->comm->device->clock);
     if (code == ERR_COMM) comm_give_up(g->comm, err);
     return code;
 }

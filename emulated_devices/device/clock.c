@@ -10,7 +10,7 @@ static picoseconds later(picoseconds a, picoseconds b) { return a > b ? a : b; }
 
 void clock_open(struct clock *c, const struct cluster *m, enum dtype t)
 {
-    *c = (struct clock){ .cluster = *m, .dtype = t };
+    *c = (struct clock){ .cluster = *m, .dtype = t, .comm_streams = USUAL_COMM_STREAMS };
 }
 
 void clock_reset(struct clock *c)
@@ -23,10 +23,10 @@ void clock_restart(struct clock *c, const struct cluster *m, enum dtype t)
 {
     struct flight *const flight = c->flight;
     struct events *const events = c->events;
-    const int *const places = c->places;
+    const int *const places = c->places, streams = c->comm_streams;
     flight_settle(flight);
     clock_open(c, m, t);
-    c->flight = flight, c->events = events, c->places = places;
+    c->flight = flight, c->events = events, c->places = places, c->comm_streams = streams;
     if (events) events_clear(events);
 }
 

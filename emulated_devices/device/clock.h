@@ -28,11 +28,13 @@ struct trace;
 struct flight;
 struct events;
 
-/* The first five execute in program order: COMMUNICATION what data and tensor schemes send beside computations,
- * DISPATCH the rows of a mixture on a shortcut, REDUCTION gradients, if not in turn with what else is sent, BESIDE a
- * pass beside another one (clock_beside).  The others are engines: they do one job at a time while the device
- * continues: copies from and to the host, the host's drive, and computations of the host. */
-enum stream { COMPUTE, COMMUNICATION, DISPATCH, REDUCTION, BESIDE, FETCH, FLUSH, DRIVE, HOST, STREAMS };
+/* The first six execute in program order: COMMUNICATION to TENSOR_SUMS what is sent beside computations (streams.h says
+ * what is on which), BESIDE a pass beside another one (clock_beside).  The others are engines: they do one job at a
+ * time while the device continues: copies from and to the host, the host's drive, and computations of the host. */
+enum stream { COMPUTE, COMMUNICATION, DISPATCH, REDUCTION, TENSOR_SUMS, BESIDE, FETCH, FLUSH, DRIVE, HOST, STREAMS };
+
+/* Communication streams of a device. */
+enum { USUAL_COMM_STREAMS = 2, MOST_COMM_STREAMS = 4 };
 
 /* When a port is busy: disjoint intervals in ascending order.  The oldest are dropped when it is full. */
 enum { PORT_MEMORY = 64 };
@@ -56,6 +58,7 @@ struct clock {
     enum stream home;                   /* to which clock_end returns: COMPUTE, or BESIDE for what that begins */
     struct pass_work *noted;            /* where computing is noted, or NULL */
     picoseconds stream[STREAMS];        /* time of each other stream */
+    int comm_streams;                   /* that it uses for what it sends: 1 to MOST_COMM_STREAMS (streams.h) */
     picoseconds received;               /* arrival of the last message that was waited for */
     struct cluster cluster;
     enum dtype dtype;
@@ -84,7 +87,7 @@ struct passage {
     enum stream stream;                 /* that posted it */
 };
 
-/** A clock at zero, for a device of this cluster that computes in this format. */
+/** A clock at zero, for a device of this cluster that computes in this format, with the usual streams. */
 void clock_open(struct clock *, const struct cluster *, enum dtype);
 
 /** Reset the clock to zero without a trace; the second form also changes the cluster. */

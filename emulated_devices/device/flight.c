@@ -1,4 +1,5 @@
 #include "emulated_devices/device/flight.h"
+#include "emulated_devices/device/streams.h"
 #include "emulated_devices/device/backend.h"
 #include <stdio.h>
 #include <stdlib.h>
@@ -135,16 +136,6 @@ static struct pending *add(struct flight *f, struct pending p)
     return &f->list[f->count++];
 }
 
-static const char *name_of(enum stream s)
-{
-    static const char *const name[STREAMS] = {
-        [COMPUTE] = "compute", [COMMUNICATION] = "communication", [DISPATCH] = "dispatch",
-        [REDUCTION] = "reduction", [BESIDE] = "second pass", [FETCH] = "copy-in", [FLUSH] = "copy-out",
-        [DRIVE] = "drive", [HOST] = "host",
-    };
-    return name[s];
-}
-
 static void judge_source(struct flight *f, const struct pending *p)
 {
     enum arena_tag tag;
@@ -154,7 +145,7 @@ static void judge_source(struct flight *f, const struct pending *p)
              "%llu bytes of %s were changed while the %s stream still read them, until %.3f us: a buffer is used "
              "again too early",
              (unsigned long long)p->bytes, arena_look(f->arena, p->from, &tag, &block) ? arena_tag_name(tag) : "memory",
-             name_of(p->stream), (double)p->done / 1e6);
+             stream_name(p->stream), (double)p->done / 1e6);
 }
 
 static void land(struct flight *f, int i)

@@ -1,4 +1,5 @@
 #include "emulated_devices/device/trace.h"
+#include "emulated_devices/device/streams.h"
 #include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -93,12 +94,8 @@ void trace_free(struct trace *t)
 
 static void write_row_name(FILE *f, const struct clock *c, int device, int row)
 {
-    static const char *const stream[] = {
-        "compute", "communication", "dispatch", "reduction", "second pass", "copy from host", "copy to host", "drive",
-        "host"
-    };
     char name[40];
-    if (row < STREAMS) snprintf(name, sizeof name, "%s", stream[row]);
+    if (row < STREAMS) snprintf(name, sizeof name, "%s", stream_name((enum stream)row));
     else
         snprintf(name, sizeof name, "%s, %s", (row - STREAMS) % 2 ? "receive" : "send",
                  c->cluster.link[(row - STREAMS) / 2].level);

@@ -37,6 +37,7 @@ struct plan {
     int receives_ahead;                 /* that a device of the pipeline posts before it comes to them (schedule.h) */
     bool pairs;                         /* a forward and a backward of the pipeline side by side, where the schedule
                                          * pairs them (schedule.h) */
+    int comm_streams;                   /* of a device's clock (streams.h); 0: as many as it has */
     int updates;                        /* optimizer steps in one training step; set by plan_check */
     bool skips;                         /* microbatches of the schedule skip stages; set by plan_check */
     enum dtype dtype;

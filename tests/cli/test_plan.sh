@@ -17,7 +17,9 @@ test_as_a_run() {
     same tiny --pp 2 --cp 2 --schedule zb-h1 --micro 4
     same llama-tiny --tp 2 --pp 2 --tensor 1d-sp --recompute full --dtype bf16
     same tiny --tp 2 --pp 2 --schedule dualpipe --micro 6 --pairs --receives-ahead 2 --cluster ./waits.json
-    same llama-tiny --dp 2 --zero 3 --reduce-apart
+    same llama-tiny --dp 2 --zero 3 --comm-streams 3
+    same tiny --dp 2 --tp 2 --zero 3 --tensor 1d-sp-overlap --comm-streams 4
+    same tiny --dp 2 --tp 2 --bucket 20K --comm-streams 1
 }
 
 test_as_many_runs() {
@@ -32,6 +34,11 @@ test_as_many_runs() {
     for axes in gpipe interleaved bfs zb-h1 zb-h2 zb-v dualpipev; do same tiny --pp 2 --schedule $axes --micro 4; done
     for axes in ring ulysses ring-striped allgather-kv; do same tiny --cp 4 --attention $axes; done
     for axes in 1d-sp 1d-sp-keep 2d 2.5d 3d; do same tiny --tp 4 --tensor $axes; done
+    for axes in 1 3 4; do
+        same tiny --dp 2 --tp 2 --bucket 20K --tensor 1d-sp-overlap --comm-streams $axes
+        same llama-tiny --dp 4 --zero 3 --micro 2 --cluster a100-ethernet --comm-streams $axes
+        same tiny --pp 2 --dp 2 --schedule dualpipe --micro 4 --pairs --comm-streams $axes
+    done
     for axes in full selective; do same llama-tiny --dp 2 --recompute $axes; done
     same tiny --dp 2 --offload optimizer,gradients,weights
     same tiny --dp 4 --zero 3 --quantize-weights int8 --quantize-gradients int4
@@ -127,11 +134,10 @@ test_hindered() {
 step_of() { run plan "$@" --json plan.json; expect_status 0; sed -n 's/^\t"virtual_step_ps":\t\([0-9]*\),*$/\1/p' plan.json; }
 less() { [ "$2" -lt "$3" ] || complain "$1: $2 ps, without it $3"; }
 
-# What hides messages: a pass beside another, receives that are posted early, a stream for gradients.
+# What hides messages: a pass beside another, receives that are posted early.
 test_overlap() {
-    local dual='--pp 4 --tp 2 --micro 12 --schedule dualpipe --model small --seq 64' steps='--dp 8 --zero 3 --model small --seq 64'
+    local dual='--pp 4 --tp 2 --micro 12 --schedule dualpipe --model small --seq 64'
     less --pairs "$(step_of $dual --pairs)" "$(step_of $dual)"
-    less --reduce-apart "$(step_of $steps --reduce-apart)" "$(step_of $steps)"
     dual='--pp 4 --micro 12 --model small --seq 64'
     sed 's/"eager_bytes": 65536/"eager_bytes": 0/' "$top/emulated_devices/device/clusters/toy.json" > waits.json
     less --receives-ahead "$(step_of $dual --cluster ./waits.json --receives-ahead 2)" "$(step_of $dual --cluster ./waits.json)"

@@ -36,7 +36,8 @@ draw() {
     ! now_and_then 10 || plan+=" --quantize-gradients $(one_of int8 int4)"
     ! now_and_then 12 || plan+=' --tiles 2'
     ! now_and_then 12 || plan+=" --bucket $(one_of 1K 10K)"
-    ! now_and_then 12 || plan+=" $(one_of --untied --reduce-apart '--prefetch no' '--reshard-after-forward no')"
+    ! now_and_then 20 || plan+=" --comm-streams $(one_of 1 3 4)"
+    ! now_and_then 12 || plan+=" $(one_of --untied '--prefetch no' '--reshard-after-forward no')"
     ! now_and_then 50 || plan+=' --clip 0'
     case $plan in *'hsdp '*|*'mics '*|*'hpz '*) plan+=" --shard-group $dp" ;; esac
 }

@@ -12,7 +12,7 @@
 
 enum { PARTS = 8, ROWS = 8 };           /* along tp and pp */
 
-struct wanted { const char *model, *devices; int micro; bool unfolded; struct cluster cluster; };
+struct wanted { const char *model, *devices; int micro, streams; bool unfolded; struct cluster cluster; };
 
 /* What a process that ran a plan says of it. */
 struct row {
@@ -30,6 +30,7 @@ static enum error_code plan_of(struct plan *p, const struct wanted *w, int devic
     int64_t batch;
     *p = (struct plan){
         .micros = w->micro, .chunks = 1, .dtype = BF16, .cluster = &w->cluster, .degree = -1,
+        .comm_streams = w->streams,
         .data = { .scheme = data_scheme_at(0)->head.name, .bucket = 25 << 20, .offload_slice = 1 << 16 },
         .tensor = tensor_scheme_at(0)->head.name, .attention = attention_scheme_at(0)->head.name,
         .dispatch = expert_scheme_at(0)->head.name, .schedule = schedule_generator_at(0)->head.name,
@@ -123,7 +124,7 @@ static enum error_code print_all(const struct wanted *w, struct error *err)
 
 enum error_code bench_plan_topic(int argc, char **argv, int *status, struct error *err)
 {
-    struct wanted w = { .model = "gpt3-175b", .devices = "512,4096,16384", .micro = 8 };
+    struct wanted w = { .model = "gpt3-175b", .devices = "512,4096,16384", .micro = 8, .streams = USUAL_COMM_STREAMS };
     const char *cluster = BENCH_CLUSTER;
     bool help;
     (void)status;
@@ -132,6 +133,8 @@ enum error_code bench_plan_topic(int argc, char **argv, int *status, struct erro
         { "--devices", "LIST", OPTION_STRING, &w.devices, .help = "numbers of devices, multiples of 64" },
         { "--micro", "M", OPTION_INT, &w.micro, .min = 1, .max = 4096, .help = "microbatches of each copy" },
         { "--cluster", "NAME|FILE", OPTION_STRING, &cluster, .help = "the machine" },
+        { "--comm-streams", "N", OPTION_INT, &w.streams, .min = 1, .max = MOST_COMM_STREAMS,
+          .help = "communication streams of a device, as `orrery plan` has them" },
         { "--unfolded", NULL, OPTION_SWITCH, &w.unfolded, .help = "run every device" },
         { 0 }
     };

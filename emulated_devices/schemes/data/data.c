@@ -180,8 +180,7 @@ enum error_code data_finish_gradients(struct data_parallel *dp, struct error *er
 {
     enum error_code e = OK;
     CALL(e, dp, finish, err);
-    clock_join(&dp->device->clock, COMMUNICATION);
-    if (dp->request.reduce_apart) clock_join(&dp->device->clock, REDUCTION);
+    data_wait_for_streams(dp);
     TELL(dp, settle);
     go_on(dp);
     tell_watch(dp, DATA_GRADIENTS_FINISHED, -1);

@@ -57,7 +57,6 @@ struct data_request {
     int ring;                                   /* --ring: parts whose weights are on the device, of those on the slow
                                                  * tier; 0: 3 */
     bool no_prefetch;                           /* do not gather the next part while this one computes */
-    bool reduce_apart;                          /* gradients have a stream of their own, not that of gathered weights */
     int tiles;                                  /* --tiles: of each matrix, gathered one by one; 0, 1: whole layers */
     const char *reduce_scatter, *allgather;     /* algorithms; NULL: the default */
     int64_t bucket;                             /* if weights are kept whole: bytes that are reduced, or gathered after

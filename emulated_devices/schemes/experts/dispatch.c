@@ -1,5 +1,6 @@
 #include "emulated_devices/schemes/experts/dispatch.h"
 #include "emulated_devices/device/compute.h"
+#include "emulated_devices/device/streams.h"
 
 enum { ROWS, UP, ACT, RESULTS, PER_FORM, COUNTS };
 enum { ORDER = PER_FORM, WEIGHTS = PER_FORM };          /* of a row a choice; of weighs_there */
@@ -78,7 +79,8 @@ static void end(struct mixture_call *c)
 /* What is exchanged between these is not waited for before the next phase, if that is another call. */
 static void leave(const struct mixture_call *c)
 {
-    if (c->phases != ALL_PHASES) clock_begin(&device_of(c)->clock, DISPATCH);
+    struct clock *clock = &device_of(c)->clock;
+    if (c->phases != ALL_PHASES) clock_begin(clock, sending_stream(clock, SENDS_ROWS));
 }
 
 static void left_at(const struct mixture_call *c)

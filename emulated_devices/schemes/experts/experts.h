@@ -105,7 +105,7 @@ struct mixture_call {
     struct expert_parallel *ep;
     struct expert_routing *routing;     /* of the call; NULL: the scheme announces nothing */
     unsigned phases;                    /* to run; if not all, exchanges take place beside what is computed until the
-                                         * next: in the stream DISPATCH */
+                                         * next: SENDS_ROWS of streams.h */
     struct expert_body body;
     struct tensor x, y, weights, experts;
     struct tensor dx, dy, d_weights;    /* for backward for the inputs */

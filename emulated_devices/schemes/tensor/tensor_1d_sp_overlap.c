@@ -30,6 +30,7 @@
  *          embedding, are sums of chunks r, r-1, .., r+1.
  */
 #include "emulated_devices/device/compute.h"
+#include "emulated_devices/device/streams.h"
 #include "emulated_devices/schemes/tensor/sequence.h"
 
 /* The product of one chunk: with rows that have arrived, or to compute rows that will be sent. */
@@ -167,6 +168,7 @@ static enum error_code sum_products(struct product p, int64_t N, struct tensor o
     struct ring g = ring_begin(p.tp, REDUCE_SCATTER, N, own);
     const int P = g.group->size;
     struct clock *clock = &p.tp->device->clock;
+    const enum stream stream = sending_stream(clock, SENDS_SUMS);
     struct tensor buffer[SUM_BUFFERS], sum = tensor_none, next = tensor_none;
     struct message in = { -1 }, out = { -1 };
     picoseconds added[TURNS] = { 0 };                   /* when the product in each buffer was added */
@@ -180,7 +182,7 @@ static enum error_code sum_products(struct product p, int64_t N, struct tensor o
             step == 0 ? sum : rows_of(buffer[PARTS + step % TURNS], (struct interval){ .count = at.count });
         clock_wait(clock, added[step % TURNS]);
         multiply(&p, at, part);
-        clock_begin(clock, COMMUNICATION);
+        clock_begin(clock, stream);
         if (step > 0) {
             arrive(&g, in);
             reduce_local(&g.exchange, SUM, own.dtype, sum.data, part.data, tensor_count(part));
@@ -195,7 +197,7 @@ static enum error_code sum_products(struct product p, int64_t N, struct tensor o
         }
         clock_end(clock);
     }
-    clock_join(clock, COMMUNICATION);
+    clock_join(clock, stream);
     close_buffers(p.tp, buffer, SUM_BUFFERS);
     return e;
 }

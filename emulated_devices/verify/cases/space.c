@@ -235,7 +235,11 @@ static void take_schedule(const struct space *s, struct plan *p, int value)
 }
 
 static const int micros[SPACE_MICROS] = { 2, 4, 1 };
-static void take_micros(struct plan *p, int value) { p->micros = micros[value], p->receives_ahead = value; }
+static const int streams[SPACE_MICROS] = { 2, 1, 3 };
+static void take_micros(struct plan *p, int value)
+{
+    p->micros = micros[value], p->receives_ahead = value, p->comm_streams = streams[value];
+}
 
 /* Copies and steps with other numbers of sequences, microbatches without any, and copies without any. */
 enum { BATCH_STEPS = 2, BATCH_MOST = 4 };
@@ -374,10 +378,11 @@ static void take_offload(const struct space *s, struct plan *p, int value)
 static const int tiles[] = { 1, 3, 5 };
 static void take_tiles(struct plan *p, int value) { p->data.tiles = tiles[value]; }
 
-static const char *const gatherings[] = { "prefetch", "no prefetch", "kept", "reduced apart" };
+static const char *const gatherings[] = { "prefetch", "no prefetch", "kept", "4 streams" };
 static void take_gathering(struct plan *p, int value)
 {
-    p->data.no_prefetch = value == 1, p->data.keep = value == 2, p->data.reduce_apart = value == 3;
+    p->data.no_prefetch = value == 1, p->data.keep = value == 2;
+    if (value == 3) p->comm_streams = MOST_COMM_STREAMS;
 }
 
 static const int buckets[] = { 1000, 20000 };

@@ -29,9 +29,6 @@ void data_options(struct option_list *to, struct train_options *o, struct train_
           .help = "drop gathered weights after forward, and gather them again for backward" },
         { "--prefetch", "yes|no", OPTION_BOOL, &w->data.prefetch,
           .help = "gather the next part's weights while the current one computes" },
-        { "--reduce-apart", NULL, OPTION_SWITCH, &o->plan.data.reduce_apart,
-          .help = "reduce gradients on a stream of their own, beside gathers of weights; default: one stream for both, "
-                  "in the order of the program" },
         { "--tiles", "T", OPTION_INT, &o->plan.data.tiles, .min = 1, .max = 1e6,
           .help = "cut each matrix into T ranges of outputs, which are gathered, used and reduced one after the "
                   "other; default: 1, whole layers" },

@@ -62,6 +62,10 @@ void scheme_options(struct option_list *to, struct train_options *o, struct trai
         { "--pairs", NULL, OPTION_SWITCH, &o->plan.pairs,
           .help = "for dualpipe and dualpipev: a forward and a backward side by side: one computes while the other "
                   "waits for messages" },
+        { "--comm-streams", "N", OPTION_INT, &o->plan.comm_streams, .min = 1, .max = MOST_COMM_STREAMS,
+          .help = "communication streams of a device, for virtual time; 1: one for all collectives; 2: rows of a "
+                  "mixture on a shortcut have their own, and what a device waits for at once is not in line; 3: "
+                  "reduced gradients have their own, too; 4: sums of 1d-sp-overlap, too" },
         { "--allreduce", "NAME", OPTION_STRING, &o->plan.allreduce,
           .help = "algorithm of all all-reduces, but of losses and norms; those that add in the order of ranks, such "
                   "as the default, keep copies and schemes bitwise equal; auto: the least time (orrery list "

@@ -87,8 +87,11 @@ struct plan_peak plan_peak_of(const struct trainer *t)
 
 static const char *sort_of(const struct path_row *r, const struct cluster *c, char *text, size_t size)
 {
-    static const char *const stream[] = { "", ", beside", ", beside", ", beside", ", beside", " from host", " to host",
-                                          ", drive", ", host" };
+    static const char *const stream[STREAMS] = {
+        [COMPUTE] = "", [COMMUNICATION] = ", beside", [DISPATCH] = ", beside", [REDUCTION] = ", beside",
+        [TENSOR_SUMS] = ", beside", [BESIDE] = ", beside", [FETCH] = " from host", [FLUSH] = " to host",
+        [DRIVE] = ", drive", [HOST] = ", host",
+    };
     if (r->like.kind == PATH_WORK)
         snprintf(text, size, "%s%s", r->like.what, r->like.stream < STREAMS ? stream[r->like.stream] : "");
     else if (r->like.kind == PATH_MESSAGE)

@@ -131,7 +131,7 @@ static enum error_code reduce(struct data_parallel *dp, struct error *err)
 {
     struct front *f = chain_state(dp, &stage_allreduce);
     f->elements = tensor_count(dp->gradients), f->ready = finished_elements(dp);
-    clock_begin(&dp->device->clock, reduction_stream(dp));
+    data_begin_sending(dp, SENDS_GRADIENTS);
     const enum error_code e = reduce_front(dp, f, err);
     clock_end(&dp->device->clock);
     return e;

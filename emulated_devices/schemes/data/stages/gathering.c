@@ -107,7 +107,7 @@ static enum error_code gather(struct data_parallel *dp, struct unit *u, struct e
     if (e) return e;
     u->w.data = arena_alloc(&dp->device->arena, PARAMETERS, tensor_bytes(u->w));
     if (u->w.data == NULL) return no_room(u, err);
-    clock_begin(&dp->device->clock, COMMUNICATION);
+    data_begin_sending(dp, SENDS_WEIGHTS);
     clock_wait(&dp->device->clock, u->fetched);
     e = gather_row(dp, u, err);
     clock_made(&dp->device->clock, u->w.data, tensor_bytes(u->w));

@@ -250,7 +250,7 @@ static enum error_code reduce(struct data_parallel *dp, struct error *err)
     const enum error_code e = x->front.packed ? pack(dp, x, err) : OK;
     if (e) return e;
     if (!x->front.packed) x->front.ready = finished_elements(dp);
-    clock_begin(&dp->device->clock, reduction_stream(dp));
+    data_begin_sending(dp, SENDS_GRADIENTS);
     const enum error_code reduced = reduce_front(dp, &x->front, err);
     clock_end(&dp->device->clock);
     return reduced;

@@ -129,7 +129,7 @@ static enum error_code let_wait(struct data_parallel *dp, struct bucket *b, int 
 static enum error_code make_way(struct data_parallel *dp, struct bucket *b, const struct unit *u, struct error *err)
 {
     if (!u->waits) return OK;
-    clock_begin(&dp->device->clock, reduction_stream(dp));
+    data_begin_sending(dp, SENDS_GRADIENTS);
     const enum error_code e = reduce_waiting(dp, b, err);
     clock_end(&dp->device->clock);
     return e;
@@ -179,7 +179,7 @@ static enum error_code end(struct data_parallel *dp, struct use use, struct erro
     struct scattering *s = chain_state(dp, &stage_scattering);
     int unit[PART_UNITS];
     enum error_code e = OK;
-    clock_begin(&dp->device->clock, reduction_stream(dp));
+    data_begin_sending(dp, SENDS_GRADIENTS);
     for (int i = 0, n = gradients_at(dp, use, unit); i < n && !e; i++) e = end_unit(dp, &s->waiting, unit[i], err);
     clock_end(&dp->device->clock);
     return e;
@@ -189,7 +189,7 @@ static enum error_code end(struct data_parallel *dp, struct use use, struct erro
 static enum error_code finish(struct data_parallel *dp, struct error *err)
 {
     struct scattering *s = chain_state(dp, &stage_scattering);
-    clock_begin(&dp->device->clock, reduction_stream(dp));
+    data_begin_sending(dp, SENDS_GRADIENTS);
     const enum error_code e = reduce_waiting(dp, &s->waiting, err);
     clock_end(&dp->device->clock);
     return e;

@@ -13,12 +13,22 @@
 
 #include "emulated_devices/schemes/data/data.h"
 #include "emulated_devices/schemes/data/stages/sharing.h"
+#include "emulated_devices/device/streams.h"
 #include <stddef.h>
 
-/** The stream that reduces gradients. */
-static inline enum stream reduction_stream(const struct data_parallel *dp)
+/** What follows, until clock_end, is sent on the stream that sends this. */
+static inline void data_begin_sending(const struct data_parallel *dp, enum sending what)
 {
-    return dp->request.reduce_apart ? REDUCTION : COMMUNICATION;
+    clock_begin(&dp->device->clock, sending_stream(&dp->device->clock, what));
+}
+
+/** Wait for all that data parallelism has sent. */
+static inline void data_wait_for_streams(const struct data_parallel *dp)
+{
+    struct clock *c = &dp->device->clock;
+    const enum stream weights = sending_stream(c, SENDS_WEIGHTS), gradients = sending_stream(c, SENDS_GRADIENTS);
+    clock_join(c, weights);
+    if (gradients != weights) clock_join(c, gradients);
 }
 
 /* A tensor of each unit that a stage keeps from step to step.  The engine allocates it with zeros, frees and counts it.

@@ -1,0 +1,40 @@
+#include "emulated_devices/device/streams.h"
+
+/* Each column divides what the one before it has in line, so that no two of a later column are in line that an earlier
+ * one has apart.  PyTorch's FSDP2 gathers on one stream and reduces on another (all_gather_stream and
+ * reduce_scatter_stream of FSDPCommContext); Transformer Engine sends what is cut along tp on streams of its own
+ * (_stream_comm of CommOverlapBase). */
+static const enum stream streams[SENDINGS][MOST_COMM_STREAMS] = {
+    [SENDS_WEIGHTS]   = { COMMUNICATION, COMMUNICATION, COMMUNICATION, COMMUNICATION },
+    [SENDS_GRADIENTS] = { COMMUNICATION, COMMUNICATION, REDUCTION, REDUCTION },
+    [SENDS_SUMS]      = { COMMUNICATION, COMMUNICATION, COMMUNICATION, TENSOR_SUMS },
+    [SENDS_ROWS]      = { COMMUNICATION, DISPATCH, DISPATCH, DISPATCH },
+    [SENDS_AND_WAITS] = { COMMUNICATION, COMPUTE, COMPUTE, COMPUTE },
+};
+
+enum stream sending_stream(const struct clock *c, enum sending s) { return streams[s][c->comm_streams - 1]; }
+
+/* Not what is on a communication stream already: a collective inside another. */
+bool sending_in_line(struct clock *c)
+{
+    const enum stream s = sending_stream(c, SENDS_AND_WAITS);
+    if (s == COMPUTE || c->current != c->home) return false;
+    clock_begin(c, s);
+    return true;
+}
+
+void sending_done(struct clock *c)
+{
+    clock_end(c);
+    clock_join(c, sending_stream(c, SENDS_AND_WAITS));
+}
+
+const char *stream_name(enum stream s)
+{
+    static const char *const name[STREAMS] = {
+        [COMPUTE] = "compute", [COMMUNICATION] = "communication", [DISPATCH] = "dispatch",
+        [REDUCTION] = "reduction", [TENSOR_SUMS] = "tensor sums", [BESIDE] = "second pass",
+        [FETCH] = "copy from host", [FLUSH] = "copy to host", [DRIVE] = "drive", [HOST] = "host",
+    };
+    return name[s];
+}
