@@ -77,7 +77,7 @@ static const struct router_rule sigmoids = { .scores = SCORES_SIGMOID, .scale = 
 static const struct router_rule sigmoids_normed = { .scores = SCORES_SIGMOID, .normalized = true, .scale = 1 };
 static const struct router_rule nearby = { .scores = SCORES_NEAR, .scale = 1, .near = 0.013 };
 
-/* A gradient or a result in fp32, where numbers have 16 bits. */
+/* A gradient, a result or a router's weights in fp32, where numbers have 16 bits. */
 #define WIDE(rows, cols) { rows, cols, true, 0 }
 #define dropped_piece ((struct dropout){ .p = 0.4, .seed = 5, .stream = 2, .row0 = 11, .col0 = 3, .cols = D + 7 })
 #define dropped_none ((struct dropout){ .p = 0 })
@@ -102,6 +102,21 @@ static const struct router_rule nearby = { .scores = SCORES_NEAR, .scale = 1, .n
     X(linear_backward_input_columns, over_what_was_there, (NUMBERS(N, D), NUMBERS(N, V), NUMBERS(3, D)),               \
       (d, t[0], t[1], 2, t[2], false))                                                                                 \
     X(column_sums, to_fp32, (WIDE(D, 0), NUMBERS(N, D)), (d, t[0], t[1]))                                              \
+    X(linear_forward, to_fp32, (WIDE(N, V), NUMBERS(N, D), NUMBERS(V, D), NUMBERS(V, 0)), (d, t[0], t[1], t[2], t[3])) \
+    X(linear_forward, of_fp32_weights, (NUMBERS(N, V), NUMBERS(N, D), WIDE(V, D), WIDE(V, 0)),                         \
+      (d, t[0], t[1], t[2], t[3]))                                                                                     \
+    X(linear_forward, of_fp32_weights_to_fp32, (WIDE(N, V), NUMBERS(N, D), WIDE(V, D), WIDE(V, 0)),                    \
+      (d, t[0], t[1], t[2], t[3]))                                                                                     \
+    X(linear_forward_add, of_fp32_weights, (NUMBERS(N, V), NUMBERS(N, D), WIDE(V, D)), (d, t[0], t[1], t[2]))          \
+    X(linear_forward_add, to_fp32, (WIDE(N, V), NUMBERS(N, D), NUMBERS(V, D)), (d, t[0], t[1], t[2]))                  \
+    X(linear_backward_input, of_fp32_gradients, (NUMBERS(N, D), WIDE(N, V), NUMBERS(V, D)), (d, t[0], t[1], t[2]))     \
+    X(linear_backward_input, of_fp32_weights, (NUMBERS(N, D), NUMBERS(N, V), WIDE(V, D)), (d, t[0], t[1], t[2]))       \
+    X(linear_backward_input, to_fp32, (WIDE(N, D), NUMBERS(N, V), NUMBERS(V, D)), (d, t[0], t[1], t[2]))               \
+    X(linear_backward_weight, of_fp32_gradients, (NUMBERS(V, D), NUMBERS(V, 0), WIDE(N, V), NUMBERS(N, D)),            \
+      (d, t[0], t[1], t[2], t[3]))                                                                                     \
+    X(linear_backward_weight, of_fp32_gradients_to_fp32, (WIDE(V, D), WIDE(V, 0), WIDE(N, V), NUMBERS(N, D)),          \
+      (d, t[0], t[1], t[2], t[3]))                                                                                     \
+    X(column_sums, of_fp32, (NUMBERS(D, 0), WIDE(N, D)), (d, t[0], t[1]))                                              \
     X(attention_forward, in_groups, (NUMBERS(N, 2 * D), STATISTIC(2 * N * H), NUMBERS(N, GROUPED_QKV)),                \
       (d, t[0], t[1], t[2], windowed()))                                                                               \
     X(attention_backward_input, in_groups,                                                                             \
@@ -150,6 +165,16 @@ static const struct router_rule nearby = { .scores = SCORES_NEAR, .scale = 1, .n
       (d, t[0], t[0], t[1], t[2], t[3], V, (int)V + 1, 0.125))                                                         \
     X(streams_mix_forward, without_smoothing, (NUMBERS(N, D), STREAM_WEIGHTS, WIDE(N, WAYS), NUMBERS(N, D * WAYS)),    \
       (d, t[0], t[1], t[2], t[3], 0))                                                                                  \
+    X(route_forward, of_fp32, (WIDE(N, K), WHOLE(N, K, E), WIDE(N, E)), (d, t[0], t[1], t[2], &rule, NULL))            \
+    X(route_backward_input, of_fp32, (WIDE(N, E), WIDE(N, K), WIDE(N, K), WHOLE(N, K, E), WIDE(N, E)),                 \
+      (d, t[0], t[1], t[2], t[3], t[4], &rule))                                                                        \
+    X(combine_forward, of_fp32_weights, (NUMBERS(N, D), NUMBERS(N * K, D), WHOLE(N * K, 0, N * K), WIDE(N, K)),        \
+      (d, t[0], t[1], t[2], t[3]))                                                                                     \
+    X(combine_backward_input, of_fp32_weights,                                                                         \
+      (NUMBERS(N * K, D), WIDE(N, K), NUMBERS(N, D), NUMBERS(N * K, D), WHOLE(N * K, 0, N * K), WIDE(N, K)),           \
+      (d, t[0], t[1], t[2], t[3], t[4], t[5]))                                                                         \
+    X(identity_forward, of_fp32_weights, (X_Y, WHOLE(N, K, E), WIDE(N, K)), (d, t[0], t[1], t[2], t[3], E - 2))        \
+    X(identity_backward_weights, to_fp32, (WIDE(N, K), X_Y, WHOLE(N, K, E)), (d, t[0], t[1], t[2], t[3], E - 2))       \
     X(route_weights, of_sigmoids, (NUMBERS(N, K), WHOLE(N, K, E), WIDE(N, E)), (d, t[0], t[1], t[2], &sigmoids))       \
     X(route_weights, of_sigmoids_normed, (NUMBERS(N, K), WHOLE(N, K, E), NUMBERS(N, E)),                               \
       (d, t[0], t[1], t[2], &sigmoids_normed))                                                                         \
