@@ -519,8 +519,6 @@ enum error_code space_check(const void *context, const struct choice *x, struct 
     if (narrow && (s->devices > MOST_IN_16_BITS || s->kind == PIPELINE_SCHEME))
         return fail(err, ERR_USAGE, "16 bits on fewer devices, and where a format can matter");
     struct plan p = space_plan(s, x);
-    if (narrow && p.model.mlp == MLP_MIXTURE && (s->kind != EXPERT_SCHEME || p.model.mixture.router.top_p > 0))
-        return fail(err, ERR_USAGE, "a mixture's choices follow its rounding: in 16 bits in cases of experts alone");
     if (p.model.mlp != MLP_MIXTURE && x->value[DIM_ROUTER])
         return fail(err, ERR_USAGE, "only a mixture has a router");
     if (s->kind == EXPERT_SCHEME && x->value[DIM_OFFLOAD] && !offloads_[x->value[DIM_OFFLOAD]].experts)
