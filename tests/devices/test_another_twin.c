@@ -132,21 +132,22 @@ static void test_known_bounds(void **state)
 }
 
 /* What reference.h says of a single random number, whose twins' deviation is three times as large: the chance that it
- * is beyond the largest of n twins. */
-static double chance_beyond(int n)
+ * is beyond so many times the largest of n twins. */
+static double chance_beyond(double times, int n)
 {
     double sum = 0;
     const double step = 1e-4;
     for (double x = step / 2; x < 8; x += step)
-        sum += step * sqrt(2 / acos(-1)) * exp(-x * x / 2) * pow(erf(x / 3 / sqrt(2)), n);
+        sum += step * sqrt(2 / acos(-1)) * exp(-x * x / 2) * pow(erf(x / 3 / times / sqrt(2)), n);
     return sum;
 }
 
 static void test_chances(void **state)
 {
     (void)state;
-    assert_true(fabs(chance_beyond(1) - 2 / acos(-1) * atan(1. / 3)) < 1e-6);   /* known in closed form: 0.205 */
-    assert_true(chance_beyond(MOST_TWINS) < 1e-6);
+    assert_true(fabs(chance_beyond(1, 1) - 2 / acos(-1) * atan(1. / 3)) < 1e-6);   /* known in closed form: 0.205 */
+    assert_true(chance_beyond(1, MOST_TWINS) < 1e-6);
+    assert_true(chance_beyond(HOPELESS, FEW_TWINS) < 1e-7);
 }
 
 /* ---- overflow ---------------------------------------------------------------------------------------------------- */

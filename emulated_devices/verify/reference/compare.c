@@ -26,6 +26,7 @@ static bool another_twin(const struct comparison *c, struct reference *ref, stru
     struct error err;
     bool more = false;
     if (c->failed || c->diverged || !isfinite(error) || !(error > bound)) return false;
+    if (ref->twins >= FEW_TWINS && error > HOPELESS * bound) return false;
     use_cores(1);
     const enum error_code e = reference_another_twin(ref, &more, &err);
     use_cores(comm->size);

@@ -43,8 +43,8 @@ struct turn { double P, R; };
 /* Of a parameter's gradient in a twin from the truth's: the norm of the difference, and its largest element. */
 struct gradient_distance { double norm, farthest; };
 
-/* Twins of a pass, if its errors ask for so many. */
-enum { MOST_TWINS = 33 };
+/* Twins of a pass, if its errors ask for so many; no more than a few for an error that is so many times its bound. */
+enum { MOST_TWINS = 33, FEW_TWINS = 4, HOPELESS = 30 };
 
 struct reference {
     const struct plan *plan;
@@ -128,7 +128,8 @@ enum error_code reference_gradients(struct reference *, struct error *);
  * above its bound, before reference_update: a single twin may be close to the truth by chance.  Where a tensor's errors
  * have one common cause, such as one near-zero norm that all rows share, they are one random number, however many
  * elements there are.  A correct program's, a third of a twin's, is then above that of one twin in 1 of 5 cases, and
- * above the largest of all in fewer than 1 of a million (`make check`: test_another_twin computes both).
+ * above the largest of all in fewer than 1 of a million; above HOPELESS times the largest of FEW_TWINS in fewer than 1
+ * of 10 million (`make check`: test_another_twin computes them).
  * @param[out] more  whether there was one; false after MOST_TWINS, and if bounds come from elsewhere.
  * @return as reference_gradients.
  */
