@@ -293,8 +293,6 @@ static void compare_all(struct trainer *t, struct reference *ref, enum tensor_ki
     for (int i = 0; i < model_param_count(&t->plan.model); i++) compare_one(t, ref, i, kind, j);
 }
 
-/* In order of execution: the outer momentum, the anchor that it steps, then the replicas' weights, which are set to the
- * anchor. */
 /* The correction biases of this device, rank 0's, are integers' shares: they must be the reference's. */
 static void compare_biases(const struct trainer *t, const struct reference *ref, struct comparison *c)
 {
@@ -310,6 +308,8 @@ static void compare_biases(const struct trainer *t, const struct reference *ref,
     }
 }
 
+/* In order of execution: the outer momentum, the anchor that it steps, then the replicas' weights, which are set to the
+ * anchor. */
 enum error_code compare_weights(struct trainer *t, struct reference *ref, struct comparison *c, struct error *err)
 {
     const bool ignored = t->comm->rank == 0 && ref->adopts;
