@@ -217,10 +217,52 @@ enum error_code json_array(const cJSON *object, const char *where, const char *k
 
 /* ---- writing ----------------------------------------------------------------------------------------------------- */
 
+/* cJSON writes 15 digits where they give nearly the same number. */
+static bool is_exact(double x)
+{
+    char text[32];
+    snprintf(text, sizeof text, "%.15g", x);
+    return !isfinite(x) || strtod(text, NULL) == x;
+}
+
+static bool all_exact(const cJSON *value)
+{
+    if (cJSON_IsNumber(value)) return is_exact(value->valuedouble);
+    for (const cJSON *v = value->child; v; v = v->next)
+        if (!all_exact(v)) return false;
+    return true;
+}
+
+/* Replace numbers by their digits.  @return false without memory. */
+static bool spell_out(cJSON *value)
+{
+    bool ok = true;
+    for (cJSON *v = value->child; v; v = v->next) ok = spell_out(v) && ok;
+    if (!cJSON_IsNumber(value) || is_exact(value->valuedouble)) return ok;
+    enum { DIGITS = 32 };
+    char *text = cJSON_malloc(DIGITS);
+    if (text == NULL) return false;
+    snprintf(text, DIGITS, "%.16g", value->valuedouble);
+    if (strtod(text, NULL) != value->valuedouble) snprintf(text, DIGITS, "%.17g", value->valuedouble);
+    value->type = cJSON_Raw | (value->type & ~0xFF);    /* the flags of memory that is not the value's own */
+    value->valuestring = text;
+    return true;
+}
+
+char *json_text(const cJSON *root, bool formatted)
+{
+    char *(*const print)(const cJSON *) = formatted ? cJSON_Print : cJSON_PrintUnformatted;
+    if (root == NULL || all_exact(root)) return print(root);
+    cJSON *copy = cJSON_Duplicate(root, true);
+    char *text = copy && spell_out(copy) ? print(copy) : NULL;
+    cJSON_Delete(copy);
+    return text;
+}
+
 enum error_code json_write(const char *path, const cJSON *root, struct error *err)
 {
     struct output file;
-    char *text = cJSON_Print(root);
+    char *text = json_text(root, true);
     if (text == NULL) return fail(err, ERR_MEMORY, "%s: no memory to write it", printable_path(path).text);
     if (strcmp(path, "-") == 0) fflush(stdout);         /* keeps the order with earlier prints */
     enum error_code e = output_create(&file, path, err);

@@ -44,7 +44,16 @@ bool json_has(const cJSON *object, const char *key);
 bool json_whole(const cJSON *value, int64_t *out);
 
 /**
- * Write a document, formatted, with a newline at its end, atomically (see output.h); path "-" is the standard output.
+ * The text of a document.  Every number reads back as it is, to the last bit: cJSON's own functions write one in six
+ * beside it.
+ * @param formatted  with blanks and newlines, or without.
+ * @return the text, for cJSON_free; NULL without memory, and of NULL.
+ */
+char *json_text(const cJSON *root, bool formatted);
+
+/**
+ * Write a document as json_text has it, formatted, with a newline at its end, atomically (see output.h); path "-" is
+ * the standard output.
  * @return OK, ERR_FILE with the path and the system's reason, or ERR_MEMORY.  A failure leaves the previous file.
  */
 enum error_code json_write(const char *path, const cJSON *root, struct error *);

@@ -85,7 +85,7 @@ static enum error_code make_header(struct safetensors_writer *w, const char *pat
     struct error fault;
     enum error_code e = OK;
     char *text = root != NULL && add_metadata(root, metadata, pairs) && lay_out(root, w->entry, w->count, data_bytes)
-                     ? cJSON_PrintUnformatted(root) : NULL;
+                     ? json_text(root, false) : NULL;
     const size_t length = text != NULL ? strlen(text) : 0, padded = (length + 7) / 8 * 8;
     *bytes = 8 + padded;
     *header = text != NULL ? malloc(*bytes) : NULL;

@@ -60,6 +60,17 @@ static void fills_in_the_defaults(void **state)
     assert_true(c.dropout_embedding == 0.1 && c.dropout_residual == 0.1 && c.dropout_attention == 0.1);
 }
 
+static const char *changed(const char *key, const char *value);
+
+/* A function by its other name. */
+static void knows_other_names(void **state)
+{
+    (void)state;
+    struct model_config c;
+    struct error err;
+    if (read_text(&c, changed("activation_function", "\"gelu_pytorch_tanh\""), &err) != OK) fail_msg("%s", err.text);
+}
+
 /* GOOD with one value changed or one key more; value NULL takes the key away. */
 static const char *changed(const char *key, const char *value)
 {
@@ -84,9 +95,9 @@ static void refuses_what_orrery_has_not(void **state)
         { "model_type", "\"bert\"", ERR_FORMAT, "config.json: model_type is \"bert\"; Orrery has only gpt2, llama, " },
         { "model_type", "3", ERR_FORMAT, "config.json|model_type|string" },
         { "activation_function", "\"relu\"", ERR_FORMAT,
-          "config.json: activation_function is \"relu\"; Orrery has only \"gelu_new\"" },
+          "config.json: activation_function is \"relu\"; Orrery has only \"gelu_new\" or \"gelu_pytorch_tanh\"" },
         { "activation_function", "\"gelu\"", ERR_FORMAT,
-          "activation_function is \"gelu\"; Orrery has only \"gelu_new\"" },
+          "activation_function is \"gelu\"; Orrery has only \"gelu_new\" or \"gelu_pytorch_tanh\"" },
         { "scale_attn_weights", "false", ERR_FORMAT, "config.json: scale_attn_weights is false; Orrery has only true" },
         { "scale_attn_weights", "1", ERR_FORMAT, "config.json|scale_attn_weights" },
         { "scale_attn_by_inverse_layer_idx", "true", ERR_FORMAT,
@@ -331,6 +342,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(reads_what_transformers_writes),
         cmocka_unit_test(fills_in_the_defaults),
+        cmocka_unit_test(knows_other_names),
         cmocka_unit_test(refuses_what_orrery_has_not),
         cmocka_unit_test(refuses_files_that_are_no_config),
         cmocka_unit_test(what_is_written_reads_back),

@@ -147,6 +147,8 @@ static void what_is_written_reads_back(void **state)
         { &GEMMA3, "\"final_logit_softcapping\": 3.5, \"sliding_window_pattern\": 3, \"rope_local_base_freq\": 20.5, "
                    "\"sliding_window\": 5, \"rope_scaling\": {\"rope_type\": \"linear\", \"factor\": 2.5}" },
         { &GEMMA3, "\"sliding_window_pattern\": 1" },
+        { &GEMMA3, "\"head_dim\": 4, \"rope_scaling\": {\"rope_type\": \"longrope\", \"short_factor\": [1, 1.5], "
+                   "\"long_factor\": [2, 3.5], \"original_max_position_embeddings\": 7}" },
         { &GEMMA, "\"pad_token_id\": 17, \"rope_scaling\": {\"rope_type\": \"linear\", \"factor\": 2.5}" },
     };
     for (size_t i = 0; i < sizeof files / sizeof *files; i++) {

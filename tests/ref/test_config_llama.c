@@ -39,7 +39,7 @@ static void llama_is_read(void **state)
         c = parsed(
             LLAMA,
             "\"num_key_value_heads\": 2, \"rms_norm_eps\": 1e-5, \"rope_theta\": 500000.0, "
-            "\"attention_bias\": false, \"mlp_bias\": false, \"hidden_act\": \"silu\", \"head_dim\": 4, "
+            "\"attention_bias\": false, \"mlp_bias\": false, \"hidden_act\": \"swish\", \"head_dim\": 4, "
             "\"pretraining_tp\": 1, \"use_cache\": true, "
             "\"tie_word_embeddings\": true, \"rope_scaling\": {\"factor\": 8.0, \"low_freq_factor\": 1.0, "
             "\"high_freq_factor\": 4.0, "
@@ -160,7 +160,7 @@ static void what_we_have_not_is_refused(void **state)
         { "\"expert_capacity_scope\": \"device\"", "expert_capacity_scope is \"device\"; Orrery has only sequence: a "
                                                    "capacity of a device or a microbatch is another model" },
         { "\"zero_expert_num\": 70000", "70000 experts without computation" },
-        { "\"router_jitter_noise\": 0.1", "near 0.1 is for the scores of near experts" },
+        { "\"router_jitter_noise\": 0.1", "config.json: router_jitter_noise is 0.1; Orrery has only 0 without" },
         { "\"mlp_dynamic_top_p\": 2", "top-p 2" },
         { "\"router_aux_loss_coef\": -1, \"output_router_logits\": true", "coefficients -1, 0 and 0" },
     };
@@ -271,6 +271,13 @@ static void heads_have_a_width_of_their_own(void **state)
     c = parsed(LLAMA, "\"head_dim\": 10");
     assert_true(model_family(&c) == FAMILY_LLAMA && c.A == 10);
     assert_int_equal(model_param(&c, param_of_block(&c, 0, QKV_W)).dim[0], (c.H + 2 * c.K) * 10);
+    /* transformers 5 loads a Mixtral with YaRN only if the file says it, also where it is D/H. */
+    c = parsed(MIXTRAL, "\"rope_scaling\": {\"rope_type\": \"yarn\", \"factor\": 4, "
+                        "\"original_max_position_embeddings\": 9}");
+    char *text;
+    assert_int_equal(model_config_text(&c, &text, &err), OK);
+    assert_non_null(strstr(text, "\"head_dim\":4"));
+    free(text);
 }
 
 #define QWEN3_MOE                                                                                                      \
@@ -394,6 +401,8 @@ static void latents_are_read(void **state)
         { "\"num_key_value_heads\": 2", "num_key_value_heads is 2; with latent attention it must be" },
         { "\"v_head_dim\": 193", "values are 193 wide; it must be from 1 to the A=192" },
         { "\"kv_lora_rank\": null", "must be numbers" },
+        { "\"rope_scaling\": {\"type\": \"longrope\", \"short_factor\": [1], \"long_factor\": [1]}",
+          "config.json: rope_scaling: rotary positions of type \"longrope\"; Orrery has none of these with latent" },
         { "\"topk_method\": \"noaux_tc\"", "topk_method is \"noaux_tc\"" },
         { "\"norm_topk_prob\": true", "norm_topk_prob" },
         { "\"attention_bias\": true", "attention_bias" },
@@ -437,7 +446,7 @@ static void what_is_written_reads_back(void **state)
     assert_true(c[5].mixture.zero == 3 && c[5].mixture.zero_is_null && c[5].mixture.router.active == 1.7);
     assert_true(c[3].mixture.router.sums_two && c[3].mixture.router.biased && c[3].mixture.router.bias_speed == 0.003);
     assert_true(c[4].mixture.router.groups == 4 && !c[4].mixture.router.normalized && !c[4].mixture.router.biased);
-    for (int i = 0; i < 5; i++) {
+    for (size_t i = 0; i < sizeof c / sizeof *c; i++) {
         struct model_config back;
         struct error err;
         if (model_config_write(&c[i], scratch("config.json"), &err) != OK) fail_msg("%s", err.text);

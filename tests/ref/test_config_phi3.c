@@ -57,6 +57,7 @@ static void parts_of_heads_are_turned(void **state)
         { ", \"rope_parameters\": {\"partial_rotary_factor\": 0.5, \"rope_type\": \"default\"}", 4 },
         { ", \"head_dim\": 10, \"partial_rotary_factor\": 0.6", 6 },
         { ", \"head_dim\": 6, \"partial_rotary_factor\": 0.67", 4 },
+        { ", \"head_dim\": 14, \"partial_rotary_factor\": 0.9", 12 },       /* of 15 digits of 12/14 it would be 11 */
     };
     (void)state;
     for (size_t i = 0; i < sizeof good / sizeof *good; i++) {

@@ -182,6 +182,30 @@ static void writes_what_it_reads(void **state)
     cJSON_Delete(back);
 }
 
+/* Of these numbers a sixth are others with cJSON's 15 digits; what a person wrote stays as short as it was. */
+static void numbers_read_back_to_the_bit(void **state)
+{
+    (void)state;
+    enum { COUNT = 1000 };
+    cJSON *list = cJSON_CreateArray(), *back;
+    struct error err;
+    for (int i = 1; i <= COUNT; i++) cJSON_AddItemToArray(list, cJSON_CreateNumber(1e-3 / i));
+    assert_int_equal(json_write(scratch("numbers.json"), list, &err), OK);
+    assert_int_equal(json_read(scratch("numbers.json"), &back, &err), OK);
+    for (int i = 1; i <= COUNT; i++) {
+        const double x = 1e-3 / i, y = cJSON_GetArrayItem(back, i - 1)->valuedouble;
+        if (x != y) fail_msg("%.17g is read back as %.17g", x, y);
+        assert_true(cJSON_IsNumber(cJSON_GetArrayItem(list, i - 1)));
+    }
+    cJSON_Delete(list);
+    cJSON_Delete(back);
+    cJSON *short_ones = cJSON_Parse("{\"a\":[0.1,1e-06,3,\"x\"],\"b\":0.30000000000000004}");
+    char *text = json_text(short_ones, false);
+    assert_string_equal(text, "{\"a\":[0.1,1e-06,3,\"x\"],\"b\":0.30000000000000004}");
+    cJSON_free(text);
+    cJSON_Delete(short_ones);
+}
+
 static void writes_to_the_standard_output(void **state)
 {
     (void)state;
@@ -285,6 +309,7 @@ int main(void)
         cmocka_unit_test(says_what_it_found),
         cmocka_unit_test(names_the_file),
         cmocka_unit_test(writes_what_it_reads),
+        cmocka_unit_test(numbers_read_back_to_the_bit),
         cmocka_unit_test(writes_to_the_standard_output),
         cmocka_unit_test(a_full_disk_leaves_the_old_file),
         cmocka_unit_test(devices_are_not_replaced),

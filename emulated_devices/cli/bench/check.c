@@ -167,7 +167,7 @@ static char *layout_of(const struct safetensors *golden, int rank, int ranks)
         cJSON *entry = cJSON_AddObjectToObject(root, golden->entry[i].name);
         cJSON_AddItemToObject(entry, "flat", cJSON_CreateDoubleArray(pair, 2));
     }
-    char *text = cJSON_PrintUnformatted(root);
+    char *text = json_text(root, false);
     cJSON_Delete(root);
     return text;
 }

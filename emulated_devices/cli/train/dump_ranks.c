@@ -2,6 +2,7 @@
 #include "emulated_devices/model/collect.h"
 #include "emulated_devices/schemes/data/tiles.h"
 #include "ref/io/disk.h"
+#include "ref/io/json.h"
 #include <dirent.h>
 #include <errno.h>
 #include <stdio.h>
@@ -252,7 +253,7 @@ static char *mesh_text(const struct mesh *m)
     cJSON *o = cJSON_CreateObject();
     for (enum axis a = 0; a < AXIS_COUNT; a++)
         if (m->size[a] > 1) cJSON_AddNumberToObject(o, axis_name(a), m->size[a]);
-    char *text = cJSON_PrintUnformatted(o);
+    char *text = json_text(o, false);
     cJSON_Delete(o);
     return text;
 }
@@ -284,7 +285,7 @@ enum error_code dump_ranks_write(struct dump_ranks *d, struct trainer *t, struct
     if (!e) e = dump_ranks_weights(d, t, 0, err);
     e = comm_agree(t->comm, e, err);
     if (e) return e;
-    char *mesh = mesh_text(&t->plan.mesh), *layout = cJSON_PrintUnformatted(d->layout);
+    char *mesh = mesh_text(&t->plan.mesh), *layout = json_text(d->layout, false);
     e = write_file(d, t, mesh, layout, err);
     free(mesh), free(layout);
     return e;

@@ -1,6 +1,7 @@
 #include "emulated_devices/cli/train/log.h"
 #include "emulated_devices/cli/train/origin.h"
 #include "emulated_devices/cli/train/stopping.h"
+#include "ref/io/json.h"
 #include "ref/io/output.h"
 #include "ref/version.h"
 #include <errno.h>
@@ -84,7 +85,7 @@ static enum error_code put(struct run_log *l, const char *text, struct error *er
 /* A line of JSON; the object is used up. */
 static enum error_code put_json(struct run_log *l, cJSON *o, struct error *err)
 {
-    char *line = o ? cJSON_PrintUnformatted(o) : NULL;
+    char *line = o ? json_text(o, false) : NULL;
     enum error_code e = line ? put(l, line, err) : fail(err, ERR_MEMORY, "no memory for a line of --log");
     if (!e) e = put(l, "\n", err);
     cJSON_free(line);

@@ -124,7 +124,7 @@ static char *describe(const struct trace *t, int devices)
     add_timeline(device, t);
     add_memory(device, t, end_of(t));
     add_sent(device, t, devices);
-    char *text = cJSON_PrintUnformatted(device);
+    char *text = json_text(device, false);
     cJSON_Delete(device);
     return text;
 }

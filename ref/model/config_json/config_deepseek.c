@@ -95,9 +95,6 @@ enum error_code deepseek_finish(struct config_reading *f, const cJSON *root, con
     c->mixture.shared = f->shared_experts * c->F;
     c->padding = f->pad_token == NO_TOKEN ? 0 : f->pad_token == -1 ? c->V : f->pad_token + 1;
     e = rotary_from_json(f, root, path, err);
-    if (!e && c->rotary.scaling == SCALING_LONG)
-        return fail(err, ERR_FORMAT, "%s: rotary positions of type \"longrope\"; Orrery has none of these with "
-                    "latent attention", path);
     c->rotary.turned = f->turned, c->rotary.neighbours = true;
     return e;
 }

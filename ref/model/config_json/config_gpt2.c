@@ -18,7 +18,7 @@ const struct config_key gpt2_keys[] = {
     CONFIG_TO("resid_pdrop", KEY_REAL, c.dropout_residual),
     CONFIG_TO("attn_pdrop", KEY_REAL, c.dropout_attention),
     KEY_LEFT("pad_token_id"),               /* its embedding has no row for padding */
-    KEY_ONLY_AS("activation_function", "\"gelu_new\""),
+    KEY_ONLY_AS("activation_function", "\"gelu_new\"", "\"gelu_pytorch_tanh\""),      /* one function */
     KEY_ONLY_AS("scale_attn_weights", "true"),
     KEY_ONLY_AS("scale_attn_by_inverse_layer_idx", "false"),
     KEY_ONLY_AS("reorder_and_upcast_attn", "false"),

@@ -25,7 +25,7 @@ const struct config_key gptj_keys[] = {
     CONFIG_TO("attn_pdrop", KEY_REAL, c.dropout_attention),
     KEY_LEFT("pad_token_id"),                           /* its embedding has no row for padding */
     KEY_ONLY_AS("rotary", "true"),                      /* in the file of the published model */
-    KEY_ONLY_AS("activation_function", "\"gelu_new\""),
+    KEY_ONLY_AS("activation_function", "\"gelu_new\"", "\"gelu_pytorch_tanh\""),      /* one function */
     KEY_ONLY_AS("scale_attn_weights", "true"),
     { .name = NULL },
 };

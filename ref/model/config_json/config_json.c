@@ -226,7 +226,7 @@ enum error_code model_config_text(const struct model_config *c, char **text, str
     enum error_code e = model_config_check(c, err);
     if (e) return e;
     cJSON *root = to_json(c);
-    *text = root ? cJSON_PrintUnformatted(root) : NULL;
+    *text = root ? json_text(root, false) : NULL;
     cJSON_Delete(root);
     return *text ? OK : fail(err, ERR_MEMORY, "no memory for the config of %s", c->name);
 }

@@ -77,7 +77,7 @@ const struct config_reading scmoe_defaults = {          /* Mixtral's, and LongCa
 #define SHAPE_KEYS                                                                                                     \
     ROTARY_DECODER_KEYS,                                                                                               \
     CONFIG_TO("head_dim", KEY_SIZE_OR_NULL, head_dim),                                                                 \
-    KEY_ONLY_AS("hidden_act", "\"silu\""),                                                                             \
+    KEY_ONLY_AS("hidden_act", "\"silu\"", "\"swish\""),   /* two names of one function */                          \
     CONFIG_TO("partial_rotary_factor", KEY_REAL_OR_NULL, rope_part),                                                   \
     CONFIG_TO("layer_types", KEY_LIST, layer_types)
 
@@ -283,8 +283,10 @@ bool llama_to_json(const struct model_config *c, cJSON *root)
         ok = cJSON_AddNumberToObject(root, number[i].key, number[i].value) && ok;
     if (c->biases & HAS_BIAS(ROLE_ATTENTION_OUT)) ok = cJSON_AddTrueToObject(root, "attention_bias") && ok;
     if (c->biases & HAS_BIAS(ROLE_UP) && !c->sinks) ok = cJSON_AddTrueToObject(root, "mlp_bias") && ok;
-    const bool has_default = c->head_norms || c->sinks || c->mlp == MLP_GEGLU;  /* which is another width than D/H */
-    if (heads_width(c) != c->D || has_default)
+    const bool has_default = c->head_norms || c->sinks || c->mlp == MLP_GEGLU,  /* which is another width than D/H */
+               needs_it = c->mlp == MLP_MIXTURE;    /* transformers 5 makes no dynamic scaling, YaRN or LongRoPE of a
+                                                     * Mixtral without it */
+    if (heads_width(c) != c->D || has_default || needs_it)
         ok = cJSON_AddNumberToObject(root, "head_dim", (double)c->A) && ok;
     if (STREAMS(c) > 1)
         ok = cJSON_AddNumberToObject(root, "parscale_n", (double)c->streams.P) &&

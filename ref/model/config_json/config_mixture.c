@@ -52,6 +52,10 @@ enum error_code mixture_finish(struct config_reading *f, const char *path, struc
     if (!e) e = find_word(&order, orders, 2, f->drop_order, "expert_drop_order", path, err);
     if (!e) e = check_scope(f->drop_scope, path, err);
     if (!e) e = find_word(&zero, zeros, 2, f->zero_type, "zero_expert_type", path, err);
+    if (!e && r->near > 0 && score != SCORES_NEAR)
+        return fail(err, ERR_FORMAT, "%s: router_jitter_noise is %g; Orrery has only 0 without scoring_func \"near\": "
+                    "transformers multiplies what a router sees by random numbers then, while it trains", path,
+                    r->near);
     f->c.mixture.zero_is_null = f->c.mixture.zero > 0 && zero == 1;
     if (f->layers_balance > 0) f->c.mixture.sequence_coefficient = f->layers_balance / (double)f->c.L;
     r->scores = score, r->bias_update = update, f->c.mixture.drops_by_weight = order == 1;

@@ -168,6 +168,9 @@ static enum error_code finish_long(struct rope_object *o, const struct config_re
                                    struct error *err)
 {
     struct rotary *r = &o->r;
+    if (LATENT(&f->c))
+        return fail(err, ERR_FORMAT, "%s: rotary positions of type \"longrope\"; Orrery has none of these with latent "
+                    "attention", where);
     const int64_t turned = turned_of(f, o->part), pairs = (turned ? turned : f->c.A) / 2;
     if (f->original_positions && r->original_positions && r->original_positions != f->original_positions)
         return fail(err, ERR_FORMAT, "%s: original_max_position_embeddings is %lld, and beside it %lld", where,
@@ -323,12 +326,21 @@ static bool add_pairs(cJSON *object, const char *key, const double *x, int64_t p
     return ok;
 }
 
+/* What older versions call a kind; families and kinds that they do not know have the newer word, and some of these
+ * families only that. */
+static const char *key_of_kind(const struct model_config *c)
+{
+    const enum rotary_scaling scaling = c->rotary.scaling;
+    const bool turns = scaling == SCALING_YARN || scaling == SCALING_LLAMA3;
+    return turns || c->sinks || c->local_theta > 0 ? "rope_type" : "type";
+}
+
 /* Older versions take these three keys and no others, so the rest is written only where it says something new. */
 static bool add_long(const struct model_config *c, cJSON *root, cJSON *object)
 {
     const struct rotary *r = &c->rotary;
     const int64_t pairs = (r->turned ? r->turned : c->A) / 2;
-    bool ok = cJSON_AddStringToObject(object, "type", name_of(SCALING_LONG)) &&
+    bool ok = cJSON_AddStringToObject(object, key_of_kind(c), name_of(SCALING_LONG)) &&
               add_pairs(object, "short_factor", r->shorter, pairs) &&
               add_pairs(object, "long_factor", r->longer, pairs);
     ok = cJSON_AddNumberToObject(c->alike == FAMILY_PHI3 ? root : object, "original_max_position_embeddings",
@@ -354,8 +366,7 @@ bool rotary_to_json(const struct model_config *c, cJSON *root)
     const bool yarn = r->scaling == SCALING_YARN, turns = yarn || r->scaling == SCALING_LLAMA3;
     cJSON *object = cJSON_AddObjectToObject(root, "rope_scaling");
     if (r->scaling == SCALING_LONG) return object && add_long(c, root, object) && ok;
-    const char *key = turns || c->sinks || c->local_theta > 0 ? "rope_type" : "type";
-    ok = object && cJSON_AddStringToObject(object, key, name_of(r->scaling)) && ok;
+    ok = object && cJSON_AddStringToObject(object, key_of_kind(c), name_of(r->scaling)) && ok;
     if (r->scaling == SCALING_NONE) return ok;
     ok = config_add_real(object, "factor", r->factor) && ok;
     if (!turns) return ok;
