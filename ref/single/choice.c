@@ -3,6 +3,8 @@
  * Rows that experts compute show it: the row of expert e is its first matrix times the token.  A token's row is
  * searched where it may be: other open choices move the rows of an expert by one each.  If none of the experts has made
  * it, the rows are wrong whichever was chosen, and the first is taken.
+ *
+ * If both experts are chosen, only their order is open, which no row shows: the gradients of their weights do.
  */
 #include "ref/single/routing.h"
 
@@ -67,22 +69,28 @@ static bool settle(struct single *s, struct routing *r, const struct made *m, in
     return true;
 }
 
-static const struct single_node *first_product(const struct single *s, int logits)
+static const struct single_node *node_of(const struct single *s, const struct single_operation *is, int logits)
 {
     for (int v = 0; v < s->graph->nodes; v++) {
         const struct single_node *n = &s->graph->node[v];
-        if (n->operation == &single_experts_up && n->logits == logits) return n;
+        if (n->operation == is && n->logits == logits) return n;
     }
     return NULL;
 }
 
-bool routing_settle(struct single *s, struct routing *r, int logits, const bool *open, int64_t count)
+/* Equal logits make equal keys, and nothing is dropped: a choice between them is open. */
+static bool keys_are_logits(const struct single *s)
 {
     const struct mixture_config *c = &s->config->mixture;
+    return !c->router.biased && c->router.groups <= 1 && c->router.top_p == 0 && c->capacity_factor == 0 &&
+           c->router.scores != SCORES_NEAR;
+}
+
+bool routing_settle(struct single *s, struct routing *r, int logits, const bool *open, int64_t count)
+{
     const int used = s->used;
-    struct made m = { .up = first_product(s, logits), .open = count };
-    bool all = m.up && !c->router.biased && c->router.groups <= 1 && c->router.top_p == 0 && c->capacity_factor == 0 &&
-               c->router.scores != SCORES_NEAR && !single_slot(s, m.up->out)->unseen;
+    struct made m = { .up = node_of(s, &single_experts_up, logits), .open = count };
+    bool all = m.up && keys_are_logits(s) && !single_slot(s, m.up->out)->unseen;
     if (!all) return false;
     const struct single_slot *up = single_slot(s, m.up->out);
     m.rows = single_input(s, single_name("act/", up->name), r->rows, up->cols);
@@ -93,4 +101,59 @@ bool routing_settle(struct single *s, struct routing *r, int logits, const bool 
     s->now.lacks[0] = 0;                                /* without them it stays open */
     single_release(s, used);
     return all;
+}
+
+/* ---- the order of two that are both chosen ----------------------------------------------------------------------- */
+
+static bool is_tie(const struct routing *r, int64_t token, int64_t i, int64_t j)
+{
+    const int32_t *chosen = (const int32_t *)r->experts.data + token * r->k;
+    const double *x = numbers(r->logits) + token * tensor_cols(r->logits);
+    return chosen[i] >= 0 && chosen[j] >= 0 && chosen[i] < r->E && chosen[j] < r->E && x[chosen[i]] == x[chosen[j]];
+}
+
+static bool has_ties(const struct routing *r)
+{
+    for (int64_t n = 0; n < tensor_rows(r->logits); n++)
+        for (int64_t i = 1; i < r->k; i++)
+            if (is_tie(r, n, i - 1, i)) return true;
+    return false;
+}
+
+/* right: what the gradients of all weights are if the order is as it is now. */
+static void exchange(struct routing *r, int64_t token, const double *have, double *right)
+{
+    int32_t *chosen = (int32_t *)r->experts.data + token * r->k;
+    for (int64_t i = 0; i < r->k; i++)
+        for (int64_t j = i + 1; j < r->k; j++) {
+            const double as_is = fabs(have[i] - right[i]) + fabs(have[j] - right[j]),
+                         other = fabs(have[i] - right[j]) + fabs(have[j] - right[i]), gradient = right[i];
+            const int32_t expert = chosen[i];
+            if (!is_tie(r, token, i, j) || !(other < as_is)) continue;
+            chosen[i] = chosen[j], chosen[j] = expert;
+            right[i] = right[j], right[j] = gradient;
+        }
+}
+
+void routing_order(struct single *s, struct routing *r, int logits)
+{
+    const struct single_node *sum = node_of(s, &single_combine, logits);
+    const int used = s->used;
+    if (!single_going(s) || sum == NULL || !keys_are_logits(s) || !has_ties(r)) return;
+    routing_sort(s, r);
+    const struct single_slot *of[3] = { single_slot(s, sum->in[0]), single_slot(s, sum->in[1]),
+                                        single_slot(s, sum->out) };
+    if (of[0]->unseen || of[1]->unseen || of[2]->unseen) return;
+    const int64_t N = tensor_rows(r->logits), D = of[2]->cols;
+    const struct tensor rows = single_input(s, single_name("act/", of[0]->name), r->rows, D),
+                        have = single_input(s, single_name("grad/", of[1]->name), N, r->k),
+                        dY = single_input(s, single_name("grad/", of[2]->name), N, D), right = single_new(s, N, r->k);
+    for (int64_t i = 0; single_going(s) && i < r->rows; i++)
+        for (int64_t d = 0; d < D; d++)
+            numbers(right)[((const int32_t *)r->order.data)[i]] +=
+                numbers(rows)[i * D + d] * numbers(dY)[routing_token(r, i) * D + d];
+    for (int64_t n = 0; single_going(s) && n < N; n++)
+        exchange(r, n, numbers(have) + n * r->k, numbers(right) + n * r->k);
+    s->now.lacks[0] = 0;                                /* without them the order shows nowhere */
+    single_release(s, used);
 }

@@ -74,6 +74,7 @@ struct routing routing_of_all(struct single *s, int logits)
     if (s->failed) return r;
     s->ops->route_forward(r.weights, r.experts, r.logits, &m->router, tensor_present(bias) ? numbers(bias) : NULL);
     find_open(s, &r, logits);
+    routing_order(s, &r, logits);
     if (m->capacity_factor > 0)
         s->ops->route_drop(r.weights, r.experts, s->batch.S, m->E, mixture_capacity(m, s->batch.S),
                            m->drops_by_weight);

@@ -35,6 +35,8 @@ void routing_forget(struct single *);
 /* Find the choices of tokens that are open [N], `count` of them; rows are sorted as if the first was taken.
  * @return whether all are known. */
 bool routing_settle(struct single *, struct routing *, int logits, const bool *open, int64_t count);
+/* Put a token's chosen experts with equal logits in the order that the gradients of its weights show. */
+void routing_order(struct single *, struct routing *, int logits);
 
 /* How many rows a slot has: a row for each choice that an expert computes. */
 int64_t routing_rows(struct single *, const struct single_slot *);
