@@ -23,9 +23,7 @@ static double three_digits(double x)
     return rounded;
 }
 
-static bool is_narrow(enum dtype t) { return dtype_wide(t) != t; }
-
-int bound_twins(enum dtype t) { return is_narrow(t) ? 64 : 16; }
+int bound_twins(enum dtype t) { return dtype_is_narrow(t) ? 64 : 16; }
 
 struct perturbation bound_twin(enum dtype t)
 {

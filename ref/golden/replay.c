@@ -143,7 +143,7 @@ static void see(void *context, const char *name, int layer, bool gradient, struc
 
 /* ---- running ----------------------------------------------------------------------------------------------------- */
 
-static bool is_mixed(const struct replay *r) { return dtype_wide(r->model.ops->dtype) != r->model.ops->dtype; }
+static bool is_mixed(const struct replay *r) { return dtype_is_narrow(r->model.ops->dtype); }
 
 /* Weights in 16 bits are rounded masters; a disturbance changes the weights, not the masters. */
 static void round_master(struct replay *r, int i)

@@ -37,16 +37,14 @@ static bool is_parameter(const char *name)
     return dot && (strcmp(dot, ".weight") == 0 || strcmp(dot, ".bias") == 0);
 }
 
-static bool is_narrow(enum dtype t) { return dtype_wide(t) != t; }
-
 static void see(void *context, const char *name, int layer, bool gradient, struct tensor t, int64_t terms)
 {
     struct perturbation *p = context;
-    const enum dtype stored = is_narrow(p->stored) ? p->stored : t.dtype;
+    const enum dtype stored = dtype_is_narrow(p->stored) ? p->stored : t.dtype;
     (void)layer;
     const int parts = gradient && is_parameter(name) ? p->gradient_parts : p->parts;
     const double lambda = p->lambda > 0 ? p->lambda : PERTURB_LAMBDA,
-                 steps = is_narrow(stored) ? (p->steps > 0 ? p->steps : 1) * (parts > 1 ? parts : 1) : 0;
+                 steps = dtype_is_narrow(stored) ? (p->steps > 0 ? p->steps : 1) * (parts > 1 ? parts : 1) : 0;
     disturb(t,
             (struct disturbance){ .sum = lambda * sqrt((double)terms) * dtype_unit(dtype_wide(t.dtype)),
                                   .store = steps * 2 * dtype_unit(stored),

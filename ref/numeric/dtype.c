@@ -14,6 +14,8 @@ double dtype_unit(enum dtype t) { return info[t].unit; }
 double dtype_step(enum dtype t) { return info[t].step; }
 enum dtype dtype_wide(enum dtype t) { return t == BF16 || t == F16 ? F32 : t; }
 
+bool dtype_is_narrow(enum dtype t) { return dtype_wide(t) != t; }
+
 enum dtype dtype_by_name(const char *name)
 {
     int t = 0;

@@ -2,6 +2,7 @@
 #ifndef ORRERY_DTYPE_H
 #define ORRERY_DTYPE_H
 
+#include <stdbool.h>
 #include <stddef.h>
 
 /* X(id, name as typed after --dtype, name in safetensors files, bytes, unit roundoff, smallest positive number; the
@@ -28,6 +29,7 @@ const char *dtype_file_name(enum dtype);        /* "F32", as safetensors spells 
 double dtype_unit(enum dtype);                  /* unit roundoff u: |fl(x) - x| <= u |x|, without over- or underflow */
 double dtype_step(enum dtype);                  /* distance of neighbours where 2 u |x| is less: the smallest number */
 enum dtype dtype_wide(enum dtype);              /* the format of its sums: fp32 for 16 bits, else itself */
+bool dtype_is_narrow(enum dtype);                /* whether that is another format: 16 bits */
 /* The dtype of this name (either spelling), or DTYPE_COUNT if there is none. */
 enum dtype dtype_by_name(const char *name);
 

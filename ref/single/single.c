@@ -281,7 +281,7 @@ static bool compare_stored(struct single *s, const struct single_value *exact)
 {
     const struct single_term *t = &s->term[0];
     struct single_result found = s->now;
-    if (s->now.verdict != SINGLE_WRONG || dtype_wide(s->rounding.results) == s->rounding.results || s->terms != 1 ||
+    if (s->now.verdict != SINGLE_WRONG || !dtype_is_narrow(s->rounding.results) || s->terms != 1 ||
         t->pass != SINGLE_FORWARD || t->node->operation->stored == NULL)
         return false;
     struct single_value v = t->node->operation->stored(s, t->node);

@@ -37,7 +37,7 @@ static double unit_of(const struct stepping *t, struct tensor x)
 {
     double buffer;
     const struct tensor one = tensor_1d(&buffer, t->o->format, 1);
-    if (dtype_wide(t->o->format) == t->o->format) return t->u;
+    if (!dtype_is_narrow(t->o->format)) return t->u;
     for (int64_t i = 0; i < tensor_count(x); i++) {
         tensor_set(one, 0, numbers(x)[i]);
         if (tensor_get(one, 0) != numbers(x)[i]) return t->u;

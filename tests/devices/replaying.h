@@ -124,7 +124,7 @@ static void open_changed(struct dump *d, const char *path, void (*change)(struct
     if (change) change(&d->golden.config);
     if (model_config_check(&d->golden.config, &err) != OK) fail_msg("%s", err.text);
     if (transformer_open(&d->model, &d->golden.config, t, 1, &err) != OK) fail_msg("%s", err.text);
-    if (dtype_wide(t) != t && transformer_keep_gradients_in(&d->model, dtype_wide(t), &err) != OK)
+    if (dtype_is_narrow(t) && transformer_keep_gradients_in(&d->model, dtype_wide(t), &err) != OK)
         fail_msg("%s", err.text);
     if (t == F16) d->model.loss_scale = 1024;
     if (change == NULL && golden_read_biases(&d->golden, d->model.router_bias, &err) != OK) fail_msg("%s", err.text);

@@ -120,7 +120,7 @@ static inline bool data_renews_quantised(const struct data_request *q, const str
 /* Whether the optimizer steps copies of weights in this format. */
 static inline bool data_keeps_masters(enum dtype t, const struct data_request *q, const struct shards *s)
 {
-    return !q->infers && (dtype_wide(t) != t || data_renews_quantised(q, s));
+    return !q->infers && (dtype_is_narrow(t) || data_renews_quantised(q, s));
 }
 /** The algorithm by which a request's scheme gathers weights; NULL: the default. */
 const char *data_allgather(const struct data_request *);

@@ -52,7 +52,7 @@ static void input_tile(const struct product *p, struct tensor W, int64_t first)
 /* With 16-bit numbers the sum over tiles is rounded once, like the product with the whole matrix. */
 static enum error_code input_tiles(struct tensor_parallel *tp, struct tensor dX, struct tensor dY, struct error *err)
 {
-    const bool narrow = dtype_wide(dX.dtype) != dX.dtype;
+    const bool narrow = dtype_is_narrow(dX.dtype);
     const struct tensor sum = narrow ? device_statistics(tp->device, BUFFERS, tensor_rows(dX), tensor_cols(dX)) : dX;
     if (sum.data == NULL) return fail(err, ERR_MEMORY, "no memory for the sum of %d tiles", tp->tiles->count);
     const enum error_code e = each_tile(&(struct product){ tp, dY, sum, tensor_none }, input_tile, err);

@@ -90,7 +90,7 @@ enum error_code golden_measure(const struct golden *g, enum dtype t, int parts, 
                                struct golden_list *list, struct error *err)
 {
     struct replay plain;
-    if (dtype_wide(t) == t) parts = gradient_parts = 1;
+    if (!dtype_is_narrow(t)) parts = gradient_parts = 1;
     *list = (struct golden_list){ 0 };
     if (g->seal && parts <= BOUND_PARTS && gradient_parts <= BOUND_PARTS) return take_sealed(g, t, list, err);
     enum error_code e = replay_run(&plain, g, bound_base(t), NULL, err);

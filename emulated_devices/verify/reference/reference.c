@@ -16,7 +16,7 @@ static bool copy_tensor(struct tensor *copy, struct tensor t)
     return copy->data != NULL;
 }
 
-static bool is_mixed(const struct plan *p) { return dtype_wide(p->dtype) != p->dtype; }
+static bool is_mixed(const struct plan *p) { return dtype_is_narrow(p->dtype); }
 static bool draws(const struct plan *p) { return optimizer_draws(p->optimizer); }
 
 bool reference_has_masters(const struct plan *p)

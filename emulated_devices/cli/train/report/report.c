@@ -30,7 +30,7 @@ void report_shape(const struct train_record *r)
     say(r->out, 8, "model   %s: L=%lld H=%lld D=%lld F=%lld V=%lld, %.2fM parameters, %s%s", p->model.name,
             (long long)p->model.L, (long long)p->model.H, (long long)p->model.D, (long long)p->model.F,
             (long long)p->model.V, (double)model_elements(&p->model) / 1e6, dtype_name(p->dtype),
-            dtype_wide(p->dtype) == p->dtype ? ""
+            !dtype_is_narrow(p->dtype) ? ""
             : p->data.narrow_gradients       ? " with gradients, fp32 masters"
                                              : " with fp32 gradients and masters");
     fprintf(r->out, "mesh    %s, %d device%s", mesh, p->mesh.devices, plural(p->mesh.devices));
