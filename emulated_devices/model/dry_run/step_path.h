@@ -27,7 +27,7 @@ struct path_piece {
     enum path_kind kind;
     picoseconds from, to;
     int device;                         /* that works, or that receives */
-    int stream;                         /* that works or waits */
+    int stream;                         /* that works, sends or waits */
     const char *what;                   /* of work: its name */
     int sender;                         /* of a message; in a folded run it and the receiver may not have run */
     enum traffic_kind traffic;          /* whose it is */

@@ -1,4 +1,5 @@
 #include "emulated_devices/cli/train/report/plan_report.h"
+#include "emulated_devices/device/streams.h"
 #include "ref/io/columns.h"
 #include "ref/io/terminal.h"
 #include <stdlib.h>
@@ -11,8 +12,9 @@ struct adding { struct plan_path *path; const struct cluster *cluster; bool *on;
 static bool alike(const struct path_row *r, const struct path_piece *p, int level)
 {
     if (r->like.kind != p->kind || r->level != level) return false;
-    return p->kind == PATH_MESSAGE ? r->like.traffic == p->traffic
-         : p->kind == PATH_WORK    ? r->like.stream == p->stream && strcmp(r->like.what, p->what) == 0 : true;
+    if (p->kind == PATH_IDLE) return true;
+    if (r->like.stream != p->stream) return false;
+    return p->kind == PATH_MESSAGE ? r->like.traffic == p->traffic : strcmp(r->like.what, p->what) == 0;
 }
 
 static struct path_row *row_of(struct plan_path *path, const struct path_piece *p, int level)
@@ -87,15 +89,12 @@ struct plan_peak plan_peak_of(const struct trainer *t)
 
 static const char *sort_of(const struct path_row *r, const struct cluster *c, char *text, size_t size)
 {
-    static const char *const stream[STREAMS] = {
-        [COMPUTE] = "", [COMMUNICATION] = ", beside", [DISPATCH] = ", beside", [REDUCTION] = ", beside",
-        [TENSOR_SUMS] = ", beside", [BESIDE] = ", beside", [FETCH] = " from host", [FLUSH] = " to host",
-        [DRIVE] = ", drive", [HOST] = ", host",
-    };
-    if (r->like.kind == PATH_WORK)
-        snprintf(text, size, "%s%s", r->like.what, r->like.stream < STREAMS ? stream[r->like.stream] : "");
+    const enum stream on = (enum stream)r->like.stream;
+    char stream[40] = "";
+    if (on != COMPUTE) snprintf(stream, sizeof stream, " (%s)", stream_name(on));
+    if (r->like.kind == PATH_WORK) snprintf(text, size, "%s%s", r->like.what, stream);
     else if (r->like.kind == PATH_MESSAGE)
-        snprintf(text, size, "%s messages, %s", traffic_kind_name(r->like.traffic), c->link[r->level].level);
+        snprintf(text, size, "%s messages, %s%s", traffic_kind_name(r->like.traffic), c->link[r->level].level, stream);
     else snprintf(text, size, "waiting for an engine");
     return text;
 }
@@ -211,7 +210,8 @@ static void add_path(cJSON *to, const struct cluster *c, const struct plan_path 
         cJSON_AddItemToArray(path, o);
         cJSON_AddStringToObject(o, "kind", kind[r->like.kind]);
         if (r->like.kind == PATH_WORK) cJSON_AddStringToObject(o, "what", r->like.what);
-        if (r->like.kind == PATH_WORK) cJSON_AddNumberToObject(o, "stream", r->like.stream);
+        if (r->like.kind != PATH_IDLE)
+            cJSON_AddStringToObject(o, "stream", stream_name((enum stream)r->like.stream));
         if (r->like.kind == PATH_MESSAGE) cJSON_AddStringToObject(o, "what", traffic_kind_name(r->like.traffic));
         if (r->like.kind == PATH_MESSAGE) cJSON_AddStringToObject(o, "level", c->link[r->level].level);
         cJSON_AddNumberToObject(o, "ps", (double)r->takes);

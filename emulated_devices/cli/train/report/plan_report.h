@@ -8,7 +8,7 @@
 /* Pieces of the path of one sort: work of one name, or messages of one kind over one level of links. */
 struct path_row { struct path_piece like; int level, pieces, devices; picoseconds takes; };
 
-enum { PATH_ROWS = 64 };
+enum { PATH_ROWS = 128 };
 struct plan_path {
     picoseconds total;                  /* of all rows: the time of the steps; -1: the path is not known */
     struct path_row row[PATH_ROWS];     /* what takes longest first; what has no room is added to the last one */
