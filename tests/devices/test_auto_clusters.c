@@ -4,7 +4,7 @@
  * devices that it numbers anew.
  */
 #include "emulated_devices/collectives/collective.h"
-#include "emulated_devices/comm/crew.h"
+#include "tests/devices/on_crew.h"
 #include "tests/tier.h"
 #include <setjmp.h>
 #include <stdarg.h>
@@ -23,8 +23,9 @@ struct job {
     picoseconds end[MOST];
 };
 
-static enum error_code call(struct comm *c, struct job *j, struct error *e)
+static enum error_code call(struct comm *c, void *asked, struct error *e)
 {
+    struct job *j = asked;
     int member[MOST];
     struct group g;
     for (int i = 0; i < j->P; i++) member[i] = i * j->apart;
@@ -43,24 +44,11 @@ static enum error_code call(struct comm *c, struct job *j, struct error *e)
     return code;
 }
 
-static enum error_code be_member(struct crew *crew, int rank, const void *asked, struct error *e)
-{
-    struct job *j = (struct job *)(uintptr_t)asked;
-    struct device d;
-    struct comm c;
-    enum error_code code = device_open(&d, backend_find("count"), F32, 0, e);
-    if (code) return code;
-    clock_restart(&d.clock, j->cluster, F32);
-    code = crew_join(&c, crew, rank, &d, e);
-    if (!code) code = call(&c, j, e), comm_close(&c);
-    device_close(&d);
-    return code;
-}
-
 static picoseconds time_of(struct job j)
 {
     picoseconds last = 0;
-    if (crew_run(j.P * j.apart, be_member, &j, &err)) fail_msg("%s: %s", j.algorithm->name, err.text);
+    const struct crew_job all = { "count", F32, j.cluster, call, &j };
+    if (crew_run(j.P * j.apart, be_device, &all, &err)) fail_msg("%s: %s", j.algorithm->name, err.text);
     for (int r = 0; r < j.P; r++) last = j.end[r * j.apart] > last ? j.end[r * j.apart] : last;
     return last;
 }

@@ -3,8 +3,8 @@
  * tier: check
  */
 #include "emulated_devices/collectives/collective.h"
-#include "emulated_devices/comm/crew.h"
 #include "emulated_devices/device/streams.h"
+#include "tests/devices/on_crew.h"
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -31,39 +31,27 @@ struct world { struct comm *comm; struct group group, pair; struct clock *clock;
 typedef enum error_code pattern(struct world *, unsigned seed, struct error *);
 struct job { struct cluster cluster; int streams; pattern *run; unsigned seed; picoseconds end[MOST]; };
 
-static enum error_code run_on(struct world *w, struct job *j, struct error *e)
+static enum error_code run_on(struct comm *c, void *asked, struct error *e)
 {
-    const int rank = w->comm->rank, pair[] = { rank / 2 * 2, rank / 2 * 2 + 1 };
-    enum error_code code = group_world(&w->group, w->comm, e);
-    if (!code) code = group_of(&w->pair, w->comm, pair, 2, TRAFFIC_OTHER, 0, e);
-    if (!code) code = j->run(w, j->seed, e);
-    j->end[rank] = w->clock->now;
-    if (!code) group_close(&w->pair), group_close(&w->group);
-    return code;
-}
-
-static enum error_code be_device(struct crew *crew, int rank, const void *asked, struct error *e)
-{
-    struct job *j = (struct job *)(uintptr_t)asked;
-    struct device d;
-    struct comm c;
-    enum error_code code = device_open(&d, backend_find("count"), F32, 0, e);
-    if (code) return code;
-    clock_open(&d.clock, &j->cluster, F32);
-    d.clock.comm_streams = j->streams;
-    struct world w = { .comm = &c, .clock = &d.clock, .memory = arena_alloc(&d.arena, BUFFERS, (MOST + 1) * BYTES) };
-    code = crew_join(&c, crew, rank, &d, e);
-    if (!code) code = run_on(&w, j, e);
-    arena_free(&d.arena, w.memory);
-    if (!code) comm_close(&c);
-    device_close(&d);
+    struct job *j = asked;
+    const int pair[] = { c->rank / 2 * 2, c->rank / 2 * 2 + 1 };
+    struct arena *a = &c->device->arena;
+    struct world w = { .comm = c, .clock = &c->device->clock, .memory = arena_alloc(a, BUFFERS, (MOST + 1) * BYTES) };
+    w.clock->comm_streams = j->streams;
+    enum error_code code = group_world(&w.group, c, e);
+    if (!code) code = group_of(&w.pair, c, pair, 2, TRAFFIC_OTHER, 0, e);
+    if (!code) code = j->run(&w, j->seed, e);
+    j->end[c->rank] = w.clock->now;
+    if (!code) group_close(&w.pair), group_close(&w.group);
+    arena_free(a, w.memory);
     return code;
 }
 
 /* Runs a pattern on P devices; in j->end, when each is done. */
 static void run(struct job *j, int P)
 {
-    if (crew_run(P, be_device, j, &err)) fail_msg("%d streams: %s", j->streams, err.text);
+    const struct crew_job all = { "count", F32, &j->cluster, run_on, j };
+    if (crew_run(P, be_device, &all, &err)) fail_msg("%d streams: %s", j->streams, err.text);
 }
 
 static void charge(struct world *w, picoseconds time)

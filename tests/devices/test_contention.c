@@ -3,7 +3,7 @@
  * tier: check
  */
 #include "emulated_devices/collectives/collective.h"
-#include "emulated_devices/comm/crew.h"
+#include "tests/devices/on_crew.h"
 #include "emulated_devices/device/contention.h"
 #include "tests/devices/own_ports.h"
 #include <setjmp.h>
@@ -40,26 +40,26 @@ static struct cluster sharing(int devices, int64_t rate)
 typedef enum error_code pattern(struct comm *, struct group *, struct error *);
 struct job { const struct cluster *cluster; pattern *run; struct events *events; picoseconds alone[MOST]; };
 
-static enum error_code be_recorded(struct crew *crew, int rank, const void *asked, struct error *e)
+static enum error_code record(struct comm *c, void *asked, struct error *e)
 {
-    struct job *j = (struct job *)(uintptr_t)asked;
-    struct device d;
-    struct comm c;
+    struct job *j = asked;
+    struct arena *a = &c->device->arena;
     struct group g;
-    enum error_code code = device_open(&d, backend_find("count"), F32, 0, e);
-    if (code) return code;
-    d.clock.events = &j->events[rank];
-    clock_restart(&d.clock, j->cluster, F32);
-    code = crew_join(&c, crew, rank, &d, e);
-    if (!code) code = group_world(&g, &c, e);
-    void *own = arena_alloc(&d.arena, BUFFERS, 3 * (uint64_t)N);
+    c->device->clock.events = &j->events[c->rank];
+    enum error_code code = group_world(&g, c, e);
+    void *own = arena_alloc(a, BUFFERS, 3 * (uint64_t)N);
     room = own;
-    if (!code) code = j->run(&c, &g, e);
-    j->alone[rank] = d.clock.now;
-    arena_free(&d.arena, own);
-    if (!code) group_close(&g), comm_close(&c);
-    device_close(&d);
+    if (!code) code = j->run(c, &g, e);
+    j->alone[c->rank] = c->device->clock.now;
+    arena_free(a, own);
+    if (!code) group_close(&g);
     return code;
+}
+
+static enum error_code run_recorded(struct job *j, int P)
+{
+    const struct crew_job all = { "count", F32, j->cluster, record, j };
+    return crew_run(P, be_device, &all, &err);
 }
 
 static picoseconds end[MOST];
@@ -72,7 +72,7 @@ static double replayed(const struct cluster *c, int P, pattern *run)
     picoseconds most = 0;
     struct job j = { .cluster = c, .run = run, .events = events };
     for (int d = 0; d < P; d++) of[d] = &events[d];
-    if (crew_run(P, be_recorded, &j, &err) || contention_replay(c, of, P, end, &err)) fail_msg("%s", err.text);
+    if (run_recorded(&j, P) || contention_replay(c, of, P, end, &err)) fail_msg("%s", err.text);
     for (int d = 0; d < P; d++) {
         most = end[d] > most ? end[d] : most;
         events_free(&events[d]);
@@ -85,7 +85,7 @@ static double slowest_alone(const struct cluster *c, int P, pattern *run)
     static struct events events[MOST];
     picoseconds most = 0;
     struct job j = { .cluster = c, .run = run, .events = events };
-    if (crew_run(P, be_recorded, &j, &err)) fail_msg("%s", err.text);
+    if (run_recorded(&j, P)) fail_msg("%s", err.text);
     for (int d = 0; d < P; d++) {
         most = j.alone[d] > most ? j.alone[d] : most;
         events_free(&events[d]);
@@ -288,7 +288,7 @@ static void check_bound(const char *what, const struct cluster *c, int P, patter
     picoseconds least[MOST];
     struct job j = { .cluster = c, .run = run, .events = events };
     for (int d = 0; d < P; d++) of[d] = &events[d];
-    if (crew_run(P, be_recorded, &j, &err)) fail_msg("%s", err.text);
+    if (run_recorded(&j, P)) fail_msg("%s", err.text);
     with_own_ports(c, events, P, least);
     if (contention_replay(c, of, P, end, &err)) fail_msg("%s", err.text);
     for (int d = 0; d < P; d++) {

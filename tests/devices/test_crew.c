@@ -3,7 +3,7 @@
  * ranks: 1 2 4 6
  * verify ranks: 3 5 8
  */
-#include "emulated_devices/comm/crew.h"
+#include "tests/devices/on_crew.h"
 #include "emulated_devices/model/trainer.h"
 #include "emulated_devices/verify/cases/case.h"
 #include "emulated_devices/verify/cases/collectives.h"
@@ -17,30 +17,9 @@
 static struct error err;
 #define MUST(call) ASSERT_ALL((call) == OK, "%s", err.text)
 
-/* One device of a test. */
-struct job { const char *backend; enum dtype dtype; const struct cluster *cluster; const void *asked;
-             enum error_code (*work)(struct comm *, const void *asked, struct error *); };
-
-static enum error_code device_of_job(struct crew *crew, int rank, const void *asked, struct error *e)
-{
-    const struct job *j = asked;
-    struct device d;
-    struct comm c;
-    enum error_code code = device_open(&d, backend_find(j->backend), j->dtype, 0, e);
-    if (code) return code;
-    if (j->cluster) clock_restart(&d.clock, j->cluster, j->dtype);
-    code = crew_join(&c, crew, rank, &d, e);
-    if (!code) {
-        code = j->work(&c, j->asked, e);
-        comm_close(&c);
-    }
-    device_close(&d);
-    return code;
-}
-
 /* ---- a ring of sums: messages that are sent before, and after, their receive is posted --------------------------- */
 
-static enum error_code ring(struct comm *c, const void *asked, struct error *e)
+static enum error_code ring(struct comm *c, void *asked, struct error *e)
 {
     struct group g;
     int64_t sum = c->rank, pass = c->rank, got = -1;
@@ -61,15 +40,15 @@ static enum error_code ring(struct comm *c, const void *asked, struct error *e)
 
 static void test_thousands_of_devices(void **state)
 {
-    const struct job j = { "cpu", F32, NULL, NULL, ring };
+    const struct crew_job j = { "cpu", F32, NULL, ring, NULL };
     (void)state;
-    for (int P = 1; P < 10; P++) MUST(crew_run(P, device_of_job, &j, &err));
-    if (test_size == 1) MUST(crew_run(tier_now() == TIER_VERIFY ? 2000 : 300, device_of_job, &j, &err));
+    for (int P = 1; P < 10; P++) MUST(crew_run(P, be_device, &j, &err));
+    if (test_size == 1) MUST(crew_run(tier_now() == TIER_VERIFY ? 2000 : 300, be_device, &j, &err));
 }
 
 /* ---- all collectives, against sums that are exact ---------------------------------------------------------------- */
 
-static enum error_code collectives(struct comm *c, const void *asked, struct error *e)
+static enum error_code collectives(struct comm *c, void *asked, struct error *e)
 {
     struct group g;
     enum error_code code = group_world(&g, c, e);
@@ -89,8 +68,8 @@ static void test_collectives(void **state)
     (void)state;
     MUST(cluster_find(&nodes, "a100-ethernet", &err));
     for (int level = 0; level < nodes.levels; level++) nodes.link[level].eager = 64;
-    const struct job j = { "cpu", F64, &nodes, NULL, collectives };
-    MUST(crew_run(test_size, device_of_job, &j, &err));
+    const struct crew_job j = { "cpu", F64, &nodes, collectives, NULL };
+    MUST(crew_run(test_size, be_device, &j, &err));
 }
 
 /* ---- training steps: as between processes ------------------------------------------------------------------------ */
@@ -108,7 +87,7 @@ static void fill(const void *context, int64_t step, int64_t first, int64_t count
         ids[i] = labels[i] = (int32_t)((first * p->S + i + step) % p->model.V);
 }
 
-static enum error_code train(struct comm *c, const void *asked, struct error *e)
+static enum error_code train(struct comm *c, void *asked, struct error *e)
 {
     const struct training *a = asked;
     struct trainer t;
@@ -151,13 +130,13 @@ static void check_plan(struct plan p, const char *what)
     ASSERT_ALL(plan_check(&p, &err) == OK, "%s: %s", what, err.text);
     MUST(device_open(&d, backend_find("cpu"), p.dtype, 0, &err));
     MUST(comm_open(&c, &d, &err));
-    const struct training between = { &p, real };
+    struct training between = { &p, real };
     MUST(train(&c, &between, &err));
     comm_close(&c), device_close(&d);
     for (int numbers = 1; numbers >= 0; numbers--) {
-        const struct training inside = { &p, crew };
-        const struct job j = { numbers ? "cpu" : "count", p.dtype, NULL, &inside, train };
-        const enum error_code e = crew_run(test_size, device_of_job, &j, &err);
+        struct training inside = { &p, crew };
+        const struct crew_job j = { numbers ? "cpu" : "count", p.dtype, NULL, train, &inside };
+        const enum error_code e = crew_run(test_size, be_device, &j, &err);
         ASSERT_ALL(e == OK, "%s: %s", what, err.text);
         compare(numbers ? what : "without numbers", &crew[test_rank], &real[test_rank]);
     }
@@ -186,7 +165,7 @@ static void test_training(void **state)
 
 /* ---- what is wrong ----------------------------------------------------------------------------------------------- */
 
-static enum error_code wrong_length(struct comm *c, const void *asked, struct error *e)
+static enum error_code wrong_length(struct comm *c, void *asked, struct error *e)
 {
     struct group g;
     char bytes[8] = "";
@@ -200,7 +179,7 @@ static enum error_code wrong_length(struct comm *c, const void *asked, struct er
     return code;
 }
 
-static enum error_code both_receive(struct comm *c, const void *asked, struct error *e)
+static enum error_code both_receive(struct comm *c, void *asked, struct error *e)
 {
     struct group g;
     char byte;
@@ -214,16 +193,16 @@ static enum error_code both_receive(struct comm *c, const void *asked, struct er
 
 static void test_a_wrong_length(void **state)
 {
-    const struct job j = { "cpu", F32, NULL, NULL, wrong_length };
+    const struct crew_job j = { "cpu", F32, NULL, wrong_length, NULL };
     (void)state;
-    ASSERT_ALL(crew_run(3, device_of_job, &j, &err) == ERR_COMM, "a message of the wrong length was taken");
+    ASSERT_ALL(crew_run(3, be_device, &j, &err) == ERR_COMM, "a message of the wrong length was taken");
     ASSERT_ALL(strstr(err.text, "device 1 expected 4 bytes from device 0, which sent 8"), "it says: %s", err.text);
 }
 
 /* The process ends, with a line for each device that waits. */
 static void test_a_deadlock(void **state)
 {
-    const struct job j = { "cpu", F32, NULL, NULL, both_receive };
+    const struct crew_job j = { "cpu", F32, NULL, both_receive, NULL };
     char text[1000] = "";
     int pipes[2], how = 0, got = 0;
     (void)state;
@@ -231,7 +210,7 @@ static void test_a_deadlock(void **state)
     const pid_t child = fork();
     if (child == 0) {
         dup2(pipes[1], STDERR_FILENO);
-        crew_run(4, device_of_job, &j, &err);
+        crew_run(4, be_device, &j, &err);
         _exit(0);
     }
     close(pipes[1]);

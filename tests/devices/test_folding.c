@@ -5,6 +5,7 @@
 #include "emulated_devices/model/dry_run/dry_run.h"
 #include "emulated_devices/collectives/collective.h"
 #include "emulated_devices/verify/cases/case.h"
+#include "tests/devices/on_crew.h"
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -190,8 +191,9 @@ static void test_experts(void **state)
 enum { ELEMENTS = 48 };
 struct call { const struct algorithm *algorithm; int P; const struct cluster *cluster; picoseconds *end; };
 
-static enum error_code run_call(struct comm *c, const struct call *a, struct error *e)
+static enum error_code run_call(struct comm *c, void *asked, struct error *e)
 {
+    const struct call *a = asked;
     struct mesh m;
     struct group g;
     const int size[AXIS_COUNT] = { 1, a->P, 1, 1, 1 };
@@ -207,23 +209,6 @@ static enum error_code run_call(struct comm *c, const struct call *a, struct err
     return code;
 }
 
-static enum error_code be_caller(struct crew *crew, int rank, const void *asked, struct error *e)
-{
-    const struct call *a = asked;
-    struct device d;
-    struct comm c;
-    enum error_code code = device_open(&d, backend_find("count"), F64, 0, e);
-    if (code) return code;
-    clock_restart(&d.clock, a->cluster, F64);
-    code = crew_join(&c, crew, rank, &d, e);
-    if (!code) {
-        code = run_call(&c, a, e);
-        comm_close(&c);
-    }
-    device_close(&d);
-    return code;
-}
-
 /* Folded to one member, the call takes as long as with all of them, each of which ends at the same time. */
 static void test_collectives_that_turn(void **state)
 {
@@ -235,7 +220,9 @@ static void test_collectives_that_turn(void **state)
                 const struct collective c = { .count = ELEMENTS, .dtype = F64, .reduction = SUM };
                 struct cluster flat = clusters[1];
                 picoseconds end[16], alone[16];
-                const struct call all = { algorithms[i], P, &flat, end }, one = { algorithms[i], P, &flat, alone };
+                struct call all = { algorithms[i], P, &flat, end }, one = { algorithms[i], P, &flat, alone };
+                const struct crew_job of_all = { "count", F64, &flat, run_call, &all },
+                                      of_one = { "count", F64, &flat, run_call, &one };
                 const int size[AXIS_COUNT] = { 1, P, 1, 1, 1 };
                 struct folding f;
                 struct crew_outcome o;
@@ -243,8 +230,8 @@ static void test_collectives_that_turn(void **state)
                 flat.link[0].eager = waits ? 16 : ALWAYS_EAGER, flat.memory_rate = 1000, flat.link[0].gap = 1234;
                 assert_int_equal(mesh_make(&f.mesh, size, &err), OK);
                 f = folding_none(&f.mesh), f.every[DP] = 1;
-                assert_int_equal(crew_run(P, be_caller, &all, &err), OK);
-                assert_int_equal(crew_run_folded(&f, be_caller, &one, &o, &err), OK);
+                assert_int_equal(crew_run(P, be_device, &of_all, &err), OK);
+                assert_int_equal(crew_run_folded(&f, be_device, &of_one, &o, &err), OK);
                 assert_string_equal(o.inexact, "");
                 assert_int_equal(o.lives, 1);
                 for (int r = 0; r < P; r++)

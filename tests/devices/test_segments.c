@@ -3,7 +3,7 @@
  * Whole calls, on crews of devices: with numbers where bits are compared, else without.
  */
 #include "emulated_devices/collectives/collective.h"
-#include "emulated_devices/comm/crew.h"
+#include "tests/devices/on_crew.h"
 #include "tests/tier.h"
 #include <setjmp.h>
 #include <stdarg.h>
@@ -39,8 +39,9 @@ static void fill(float *x, int64_t n, int rank)
     }
 }
 
-static enum error_code call(struct comm *c, struct job *j, struct error *e)
+static enum error_code call(struct comm *c, void *asked, struct error *e)
 {
+    struct job *j = asked;
     struct group g;
     struct arena *a = &c->device->arena;
     const enum operation op = j->algorithm->operation;
@@ -62,25 +63,12 @@ static enum error_code call(struct comm *c, struct job *j, struct error *e)
     return code;
 }
 
-static enum error_code be_member(struct crew *crew, int rank, const void *asked, struct error *e)
-{
-    struct job *j = (struct job *)(uintptr_t)asked;
-    struct device d;
-    struct comm c;
-    enum error_code code = device_open(&d, backend_find(j->backend), F32, 0, e);
-    if (code) return code;
-    clock_restart(&d.clock, j->cluster, F32);
-    code = crew_join(&c, crew, rank, &d, e);
-    if (!code) code = call(&c, j, e), comm_close(&c);
-    device_close(&d);
-    return code;
-}
-
 /* @return when the last is done. */
 static picoseconds run(struct job *j)
 {
     picoseconds last = 0;
-    if (crew_run(j->P, be_member, j, &err)) fail_msg("%s: %s", j->algorithm->name, err.text);
+    const struct crew_job all = { j->backend, F32, j->cluster, call, j };
+    if (crew_run(j->P, be_device, &all, &err)) fail_msg("%s: %s", j->algorithm->name, err.text);
     for (int r = 0; r < j->P; r++) last = j->end[r] > last ? j->end[r] : last;
     return last;
 }

@@ -6,6 +6,7 @@
 #include "emulated_devices/model/dry_run/dry_run.h"
 #include "emulated_devices/model/dry_run/step_path.h"
 #include "emulated_devices/verify/cases/case.h"
+#include "tests/devices/on_crew.h"
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -181,44 +182,42 @@ static void test_replayed(void **state)
 
 enum { WORK = 7000, ALPHA = 300, BYTES = 100 };         /* picoseconds; 10 ps a byte */
 
-struct pair { struct events list[2]; picoseconds before[2]; uint64_t eager; };
+struct pair { struct events list[2]; picoseconds before[2]; };
 
 /* Each computes for its time; then device 0 sends to device 1, which computes once more. */
-static enum error_code be_one(struct crew *crew, int rank, const void *asked, struct error *e)
+static enum error_code compute_and_send(struct comm *comm, void *asked, struct error *e)
 {
-    struct pair *x = (struct pair *)(uintptr_t)asked;
-    const struct cluster c = {
-        .name = "pair", .levels = 1, .link = { { .level = "cluster", .latency = ALPHA, .rate = 100000,
-                                                  .eager = x->eager } }, .flop_rate = { [F32] = 1000000 }
-    };
+    struct pair *x = asked;
+    struct clock *clock = &comm->device->clock;
+    const int rank = comm->rank;
     static char room[BYTES];
-    struct device d;
-    struct comm comm;
     struct group g;
-    assert_int_equal(device_open(&d, backend_find("count"), F32, 0, e), OK);
-    d.clock.events = &x->list[rank];
-    clock_restart(&d.clock, &c, F32);
-    assert_int_equal(crew_join(&comm, crew, rank, &d, e), OK);
-    assert_int_equal(group_world(&g, &comm, e), OK);
+    clock->events = &x->list[rank];
+    assert_int_equal(group_world(&g, comm, e), OK);
     g.kind = TRAFFIC_PIPELINE;
     struct exchange s = exchange_begin(&g, POINT_TO_POINT);
-    clock_compute(&d.clock, "before", (struct op_cost){ .flops = (double)x->before[rank] });
+    clock_compute(clock, "before", (struct op_cost){ .flops = (double)x->before[rank] });
     if (rank == 0) assert_int_equal(exchange_both(&s, 1, room, BYTES, -1, NULL, 0, e), OK);
     if (rank == 1) assert_int_equal(exchange_both(&s, -1, NULL, 0, 0, room, BYTES, e), OK);
-    if (rank == 1) clock_compute(&d.clock, "after", (struct op_cost){ .flops = WORK });
-    group_close(&g), comm_close(&comm), device_close(&d);
+    if (rank == 1) clock_compute(clock, "after", (struct op_cost){ .flops = WORK });
+    group_close(&g);
     return OK;
 }
 
 static void check_pair(picoseconds before0, picoseconds before1, uint64_t eager, picoseconds work, picoseconds message,
                        picoseconds waits)
 {
-    struct pair x = { .before = { before0, before1 }, .eager = eager };
+    struct pair x = { .before = { before0, before1 } };
+    const struct cluster c = {
+        .name = "pair", .levels = 1, .flop_rate = { [F32] = 1000000 },
+        .link = { { .level = "cluster", .latency = ALPHA, .rate = 100000, .eager = eager } }
+    };
+    const struct crew_job j = { "count", F32, &c, compute_and_send, &x };
     struct events *const events[] = { &x.list[0], &x.list[1] };
     const struct mesh m = { .size = { 1, 2, 1, 1, 1 }, .devices = 2 };
     const struct folding f = folding_none(&m);
     struct seen seen = { .what = "two devices" };
-    assert_int_equal(crew_run(2, be_one, &x, &err), OK);
+    assert_int_equal(crew_run(2, be_device, &j, &err), OK);
     seen.now = step_end(&f, events);
     assert_int_equal(seen.now, work + message);
     assert_int_equal(step_path(&f, events, watch, &seen), work + message);
