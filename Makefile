@@ -102,9 +102,11 @@ frameworks: all
 ## make faults     break the program on purpose, in every way of tests/faults, and see who notices (FAULTS='tp-*' JOBS=n)
 faults: DEPS_FOR := faults
 faults: deps
-	$(Q)$(MAKE) -j$$(nproc) --no-print-directory $(ORRERY) $(TESTS) $(if $(CUDA_FAULTS),$(OBJECTS_emulated))
+	$(Q)$(MAKE) -j$$(nproc) --no-print-directory $(ORRERY) $(FAULT_TESTS) $(if $(CUDA_FAULTS),$(OBJECTS_emulated))
 	$(Q)ORRERY="$(CURDIR)/$(ORRERY)" MPIEXEC="$(MPIEXEC)" bash tests/faults/run.sh $(B) $(FAULTS)
-CUDA_FAULTS = $(shell cd tests/faults && grep -l '^caught by: .*cuda-emulated' $(patsubst %,%.fault,$(or $(FAULTS),*)))
+FAULT_FILES = $(patsubst %,tests/faults/%.fault,$(or $(FAULTS),*))
+FAULT_TESTS = $(filter $(addprefix %/,$(sort $(shell sed -n 's/^caught by: .*\(test_[a-z0-9_]*\).*/\1/p' $(FAULT_FILES)))),$(TESTS))
+CUDA_FAULTS = $(shell grep -l '^caught by: .*cuda-emulated' $(FAULT_FILES))
 # How a file is compiled and a program linked, for tests/faults/run.sh.
 test verify faults: export HOW_REF   = $(CC) $(CFLAGS)
 test verify faults: export HOW_DEV   = $(MPICC) $(CFLAGS) -DORRERY_MPIEXEC='"$(notdir $(MPIEXEC))"'
