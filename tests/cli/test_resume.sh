@@ -5,11 +5,13 @@
 small='--batch 4 --seq 8'
 
 # Three steps, and then two that are told nothing but how many, make the bits of five.
-goes_on() {                                         # goes_on FLAGS...
+goes_on() {                                         # goes_on FLAGS..., of $model
     local mesh=()
+    make_text
     [ "${1:-}" != --mesh ] || { mesh=($2); shift 2; }
-    train $small --steps 5 --lr-steps 5 --save whole "$@" "${mesh[@]}";     expect_status 0
-    train $small --steps 3 --lr-steps 5 --save half "$@" "${mesh[@]}";      expect_status 0
+    local first=(train --model "${model:-tiny}" --data "$text" $small --lr-steps 5 "$@" "${mesh[@]}")
+    run "${first[@]}" --steps 5 --save whole;                               expect_status 0
+    run "${first[@]}" --steps 3 --save half;                                expect_status 0
     run train --resume half --save again "${mesh[@]}";                      expect_status 0; expect_silent; expect_out '^resumed half, at step 3$'
     for f in config.json model.safetensors optimizer.safetensors training.json; do expect_same whole/$f again/$f; done
     rm -rf whole half again
@@ -17,6 +19,7 @@ goes_on() {                                         # goes_on FLAGS...
 test_goes_on_as_it_was() {
     goes_on --lr 0.0123456789012345678 --min-lr 1e-7 --warmup 2 --seed 18446744073709551557 --dropout 0.15 --clip 0.3 --weight-decay 0.017
     goes_on --optimizer momentum --lr 3.3e-2 --clip 0 --dtype fp64
+    model=llama-tiny goes_on --dropout 0.125
     goes_on --optimizer natural-galore --rank 3 --refresh 2 --galore-scale 0.3 --history 2 --damping 0.007
     goes_on --optimizer mezo --mezo-eps 0.0025 --lr 1e-5
     goes_on --dtype fp16 --grad-dtype fp16 --loss-scale 16777216

@@ -35,14 +35,15 @@ static void add_real(struct run_list *l, const char *name, double x) { add(l, na
 
 static void add_whole(struct run_list *l, const char *name, int64_t n) { add(l, name, "%lld", (long long)n); }
 
+/* Facts, because there are three for one flag.  Only config.json of a GPT-2 or a GPT-J has a place for all. */
+static const char *const dropout_name[] = { "dropout of embeddings", "dropout of residuals", "dropout of attention" };
+enum { DROPOUTS = sizeof dropout_name / sizeof *dropout_name };
+
 static void add_model(struct run_list *l, const struct model_config *c)
 {
     struct model_number number[MODEL_NUMBERS];
     const int numbers = model_config_numbers(c, number);
-    const struct { const char *name; double value; } dropout[] = {
-        { "dropout of embeddings", c->dropout_embedding }, { "dropout of residuals", c->dropout_residual },
-        { "dropout of attention", c->dropout_attention },
-    };
+    const double dropout[DROPOUTS] = { c->dropout_embedding, c->dropout_residual, c->dropout_attention };
     add(l, "model family", "%s", model_family_name(model_family(c)));
     for (int i = 0; i < numbers; i++) {
         char name[40];
@@ -50,7 +51,7 @@ static void add_model(struct run_list *l, const struct model_config *c)
         if (number[i].whole) add_whole(l, name, (int64_t)number[i].value);
         else add_real(l, name, number[i].value);
     }
-    for (size_t i = 0; i < sizeof dropout / sizeof *dropout; i++) add_real(l, dropout[i].name, dropout[i].value);
+    for (int i = 0; i < DROPOUTS; i++) add_real(l, dropout_name[i], dropout[i]);
 }
 
 static void add_optimizer(struct run_list *l, const struct train_options *o)
@@ -221,6 +222,17 @@ enum error_code train_take_saved(const struct checkpoint *c, const struct option
                  !follows_given(c->run, f->string, argc, argv))
             e = options_set(table, f->string, f->valuestring, err);
     return e;
+}
+
+void train_take_dropout(const struct checkpoint *c, struct model_config *m)
+{
+    double *const dropout[DROPOUTS] = { &m->dropout_embedding, &m->dropout_residual, &m->dropout_attention };
+    for (int i = 0; i < DROPOUTS; i++) {
+        const cJSON *f = cJSON_GetObjectItemCaseSensitive(c->run, dropout_name[i]);
+        char *end = NULL;
+        const double p = cJSON_IsString(f) ? strtod(f->valuestring, &end) : -1;
+        if (end && *end == '\0' && p >= 0 && p < 1) *dropout[i] = p;
+    }
 }
 
 /* ---- holding to it ----------------------------------------------------------------------------------------------- */

@@ -47,7 +47,11 @@ static enum error_code take_model(struct train_options *o, const struct train_wo
     *batch = 8;
     if (w->vocabulary && (o->resume || (model && is_folder(model))))
         return fail(err, ERR_USAGE, "--vocabulary %d: is for presets; a model of files has its own", w->vocabulary);
-    if (o->resume && model == NULL) return fail_about(err, take_folder(o, &o->saved, batch, err), "--resume");
+    if (o->resume && model == NULL) {
+        const enum error_code e = take_folder(o, &o->saved, batch, err);
+        if (!e) train_take_dropout(&o->saved, &o->plan.model);
+        return fail_about(err, e, "--resume");
+    }
     if (model == NULL) model = model_presets[0].config.name;
     if (!is_folder(model)) return take_preset(o, model, w, batch, err);
     struct checkpoint c;

@@ -82,6 +82,10 @@ cJSON *train_run(const struct train_options *, const struct train_data *, int64_
 enum error_code train_take_saved(const struct checkpoint *, const struct option *table, int argc, char *const argv[],
                                  struct error *);
 
+/** Take from a checkpoint the model's dropout, which config.json of most families has no place for.  What is no
+ *  probability is left as it is: train_check_saved finds that it differs. */
+void train_take_dropout(const struct checkpoint *, struct model_config *);
+
 /**
  * Compare a resumed run with the saved one.
  * @param[out] differences  text with each difference, "--lr: saved 0.001, now 0.002"; empty if there is none.
