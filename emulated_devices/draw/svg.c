@@ -1,6 +1,7 @@
 #include "emulated_devices/draw/svg.h"
 #include "ref/io/output.h"
 #include <errno.h>
+#include <math.h>
 #include <stdarg.h>
 #include <stdlib.h>
 #include <string.h>
@@ -36,11 +37,20 @@ enum error_code svg_file(const char *path, enum error_code (*draw)(FILE *, const
     return e;
 }
 
+/* Part 0, 8 or 4 of a colour: red, green or blue, 0 .. 255 (https://www.w3.org/TR/css-color-3/#hsl-color).  SVG itself
+ * has no hsl(); a viewer that knows only SVG paints it black. */
+static int part_of(struct colour c, int part)
+{
+    const double k = fmod(part + c.hue / 30.0, 12), light = c.light / 100.0;
+    const double wave = fmax(-1, fmin(1, fmin(k - 3, 9 - k)));
+    return (int)lround(255 * (light - c.saturation / 100.0 * fmin(light, 1 - light) * wave));
+}
+
 void svg_box(FILE *to, double x, double y, double w, double h, struct colour c)
 {
     fprintf(to, "<rect x=\"%.2f\" y=\"%.1f\" width=\"%.2f\" height=\"%.1f\" ", x, y, w, h);
-    fprintf(to, "fill=\"hsl(%d,%d%%,%d%%)\" stroke=\"#444\" stroke-width=\"%.2f\"/>\n", c.hue, c.saturation, c.light,
-            w > 4 ? 0.6 : 0.15);
+    fprintf(to, "fill=\"#%02x%02x%02x\" stroke=\"#444\" stroke-width=\"%.2f\"/>\n", part_of(c, 0), part_of(c, 8),
+            part_of(c, 4), w > 4 ? 0.6 : 0.15);
 }
 
 void svg_text(FILE *to, double x, double y, const char *anchor, int size, const char *format, ...)

@@ -57,6 +57,9 @@ test_files() {
     run show memory --svg memory.svg;                   expect_status 0; expect_file memory.svg
     run show plan --tp 2 --svg plan.svg;                expect_status 0; expect_file plan.svg
     [ "$(tail -qn 1 ./*.svg | sort -u)" = '</svg>' ] || complain 'an SVG file has no end'
+    # hsl(208,60%,88%), the first copy's, in a colour that SVG has
+    grep -q 'fill="#cee2f3"' plan.svg || complain 'plan.svg: the colour of the first copy'
+    ! grep -q hsl ./*.svg || complain 'a colour that SVG itself does not have'
     [ "$(ls | wc -l)" = 3 ] || complain "files are left: $(ls)"
 }
 
