@@ -14,8 +14,11 @@ test_a_way_through_a_lesson() {
     run learn 01 --in mine; expect_status 3; expect_out 'FAILS +1.forward'; expect_out 'one after another|from the first to the last'; expect_no_out 'hint 1'
     run learn sums --in mine/01_sums --hint; expect_out 'hint 1 of 2'; expect_no_out 'hint 2'
     run learn 1 --in mine --hint; expect_out 'hint 2 of 2'
+    run learn 1 --in mine; expect_out 'hint 2 of 2'
     run learn --in mine; expect_out '-> 01 .*begun'
-    solutions; cp sums.c mine/01_sums/
+    solutions; sed 's/return sum + lost/return sum/' sums.c >mine/01_sums/sums.c      # another check fails: its hints were not asked for
+    run learn 1 --in mine; expect_status 3; expect_out 'shows a hint'; expect_no_out 'hint 1'
+    cp sums.c mine/01_sums/
     run learn --in mine; expect_out '-> 01 .*changed'
     run learn 1 --in mine; expect_status 0; expect_out '14 of 14 points'; expect_out 'Done'
     run learn --in mine; expect_out '   01 .*done'; expect_out '-> 02'

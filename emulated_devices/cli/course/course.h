@@ -12,7 +12,7 @@ enum { PUBLIC_SEED = 1, MOST_LESSONS = 100 };
 struct folder {
     char path[PATH_MAX / 2];
     uint64_t variant;
-    struct cJSON *progress;             /* by lesson: points in tenths, of, digest of the file, hints shown */
+    struct cJSON *progress;             /* by lesson: points, digest of the file, hints shown, of which check */
 };
 
 #define COURSE_FILE   "course.json"     /* marks the folder; has the variant */
@@ -22,7 +22,12 @@ struct folder {
 enum error_code folder_open(struct folder *, const char *from, struct error *);
 void folder_close(struct folder *);
 
-struct progress { int tenths, of, hints; bool tried, changed; };
+struct progress {
+    int tenths, of;
+    int hints;                          /* shown, of `check` */
+    const struct check *check;          /* the first that failed; NULL: none */
+    bool tried, changed;
+};
 
 /** What is remembered of a lesson; changed: the file is not the one that was tried. */
 struct progress folder_progress(const struct folder *, const struct lesson *);

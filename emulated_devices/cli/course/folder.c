@@ -75,6 +75,9 @@ struct progress folder_progress(const struct folder *f, const struct lesson *l)
         json_int(of, "", "hints", 0, CHECK_HINTS, &hints, NULL) != OK || json_string(of, "", "file", &then, NULL) != OK)
         return p;
     p.tried = true, p.tenths = (int)tenths, p.hints = (int)hints;
+    const char *check = cJSON_GetStringValue(cJSON_GetObjectItemCaseSensitive(of, "check"));
+    for (int i = 0; check && l->check[i].run; i++)
+        if (strcmp(l->check[i].name, check) == 0) p.check = &l->check[i];
     p.changed = strcmp(digest(f, l).text, then) != 0;
     return p;
 }
@@ -85,6 +88,7 @@ enum error_code folder_remember(struct folder *f, const struct lesson *l, struct
     cJSON *of = cJSON_CreateObject();
     cJSON_AddNumberToObject(of, "tenths", p.tenths);
     cJSON_AddNumberToObject(of, "hints", p.hints);
+    if (p.check) cJSON_AddStringToObject(of, "check", p.check->name);
     cJSON_AddStringToObject(of, "file", digest(f, l).text);
     cJSON_DeleteItemFromObjectCaseSensitive(f->progress, l->folder);
     cJSON_AddItemToObject(f->progress, l->folder, of);

@@ -46,9 +46,16 @@ static void print_outcome(const struct score *s, const struct outcome *o, bool d
     if (drawing && o->drawing[0]) printf("\n"), print_indented(o->drawing, 5), printf("\n");
 }
 
+static const struct outcome *first_failure(const struct score *s)
+{
+    for (int i = 0; i < s->count; i++)
+        if (s->outcome[i].verdict == FAILED) return &s->outcome[i];
+    return NULL;
+}
+
 void print_score(const struct score *s, int hints, bool drawings)
 {
-    const struct outcome *first = NULL;
+    const struct outcome *first = first_failure(s);
     printf("%02d  %s: %s of %s points\n\n", lesson_number(s->lesson), s->lesson->title, points_text(s->tenths).text,
            points_text(s->of).text);
     if (!s->compiled) {
@@ -56,10 +63,8 @@ void print_score(const struct score *s, int hints, bool drawings)
         return;
     }
     if (s->why_not[0]) print_indented(s->why_not, 2);
-    for (int i = 0; i < s->count; i++) {
-        if (s->outcome[i].verdict == FAILED && first == NULL) first = &s->outcome[i];
+    for (int i = 0; i < s->count; i++)
         if (s->outcome[i].verdict != SKIPPED) print_outcome(s, &s->outcome[i], drawings && first == &s->outcome[i]);
-    }
     if (first == NULL || hints < 0) return;
     int count = 0;
     while (count < CHECK_HINTS && first->check->hint[count]) count++;
@@ -96,8 +101,11 @@ static enum error_code try_lesson(struct folder *f, const struct lesson *l, cons
     enum error_code e = judge_file(s, l, path, &how, err);
     if (!e) {
         struct progress p = folder_progress(f, l);
+        const struct outcome *first = first_failure(s);
+        const struct check *check = first ? first->check : NULL;
         const bool done = s->tenths == s->of;
-        p.hints = done ? 0 : p.hints + hint, p.tenths = s->tenths;
+        /* Hints of another check were not asked for. */
+        p.hints = done ? 0 : hint + (check == p.check ? p.hints : 0), p.check = check, p.tenths = s->tenths;
         if (p.hints > CHECK_HINTS) p.hints = CHECK_HINTS;
         print_score(s, p.hints, true);
         if (done) printf("\n  Done.  `orrery learn` says what is next.\n");
