@@ -162,6 +162,10 @@ static void expect_use(struct judge *j, struct trial *r, const struct shape *s, 
         trial_fails(r, "all devices together send %llu bytes; %llu are enough: (W-1) W T numbers for the maxima, and "
                     "2 (W-1) 3 T for the sums", (unsigned long long)sum,
                     (unsigned long long)(4 * (W - 1) * (W + 6) * T));
+    for (int d = 0; look == AT_SENT && W > 1 && d < r->devices && !j->failed; d++)
+        if (r->device[d].collectives > 2)
+            trial_fails(r, "device %d calls collective operations %llu times; twice is enough: an all_gather of the "
+                        "maxima, an all_reduce of all sums", d, (unsigned long long)r->device[d].collectives);
 }
 
 static void try_loss(struct judge *j, double smoothing, bool unlabelled, enum look look)
@@ -214,7 +218,8 @@ const struct lesson lesson_10_vocabulary = {
             "The mean of log p[v] over v needs the sum of the logits: one more number in the all_reduce.",
             "The mean of log p[v] is (sum of all logit - max) / V - log of the sum of exp." } },
         { 2, "sent", "no logits are sent", 2, check_sent,
-          { "What is sent must not grow with the vocabulary: three numbers for each row, and a maximum." } },
+          { "What is sent must not grow with the vocabulary: three numbers for each row, and a maximum.",
+            "Each collective operation has its latency: numbers that are ready at the same time travel together." } },
         { 2, "memory", "little is allocated", 2, check_memory,
           { "There is no need for a copy of the logits: exponentials can be computed twice.",
             "W T numbers for the maxima are needed once: release them before the sums take their 3 T." } },

@@ -10,6 +10,8 @@ enum { TOKENS = 48, HEADS = 9, WIDTH = 4, MOST = TOKENS * WIDTH };
 /* The whole problem: a row for each token, in each head. */
 static float q[HEADS][MOST], k[HEADS][MOST], v[HEADS][MOST];
 
+static const char thousands[] = ", scores of thousands";
+
 static int modulo(int i, int P) { return (i % P + P) % P; }
 
 /* ---- the cut ----------------------------------------------------------------------------------------------------- */
@@ -136,9 +138,9 @@ static int64_t rows_of(const struct judge *j, int64_t S, int W, int d, const flo
 /* Queries of device d meet the devices of a list, one after another. */
 static void try_attend(struct judge *j, int64_t S, int W, int d, const int *list, int count, int64_t A, bool large)
 {
-    struct trial *r = trial_open(j, "attend", 1, "S = %lld, W = %d, queries of device %d, %d device%s with keys%s",
-                                 (long long)S, W, d, count, count == 1 ? "" : "s", 
-                                 large ? ", scores of thousands" : "");
+    struct trial *r = trial_open(j, "attend", 1, "S = %lld, W = %d, queries of device %d, keys of %d device%s%s",
+                                 (long long)S, W, d, count, count == 1 ? "" : "s",
+                                 large ? thousands : "");
     bool seen[TOKENS] = { false };
     int64_t visits[16], keys = 0;
     float mine[MOST], kk[MOST], vv[MOST];
@@ -249,16 +251,17 @@ static void look_at_ring(struct judge *j, struct trial *r, int64_t S, int64_t A,
 
 static void try_ring(struct judge *j, bool meets, enum look look)
 {
-    static const int64_t usual[] = { 24, 13, 3 }, rates[] = { 10, 25, 40 };
+    static const int64_t usual[] = { 24, 13, 3, 20 }, rates[] = { 10, 25, 40 };
     for (const int *W = COURSE_DEVICES; *W && !j->failed; W++)
-        for (int i = 0; i < (look == AT_VALUES && !meets ? 3 : look == AT_TIME ? 2 : 1) && !j->failed; i++) {
+        for (int i = 0; i < (look == AT_VALUES && !meets ? 4 : look == AT_TIME ? 2 : 1) && !j->failed; i++) {
+            const bool large = i == 3;
             int64_t S = j->hidden ? judge_draw(j, 1, TOKENS) : usual[i];
             if (look == AT_TIME) S = 2 * *W * (j->hidden ? judge_draw(j, 1, 3) : 2);
-            struct trial *r = trial_open(j, "ring_attention", *W, "S = %lld%s", (long long)S,
+            struct trial *r = trial_open(j, "ring_attention", *W, "S = %lld%s%s", (long long)S, large ? thousands : "",
                                          meets ? ", every message waits for its receiver" : "");
             if (look == AT_TIME) r->cluster.flop_rate[F32] = rates[j->hidden ? judge_draw(j, 0, 2) : i];
             r->meets = meets;
-            draw(j, 1, S * WIDTH, false);
+            draw(j, 1, S * WIDTH, large);
             for (int d = 0; d < *W; d++) {
                 float mine[MOST];
                 const float *const whole[] = { q[0], k[0], v[0] };
@@ -308,14 +311,15 @@ static void look_at_heads(struct judge *j, struct trial *r, int64_t S, int64_t h
 
 static void try_heads(struct judge *j, enum look look)
 {
-    static const struct { int64_t S, heads; } usual[] = { { 16, 8 }, { 11, 6 }, { 3, 2 } };
+    static const struct { int64_t S, heads; } usual[] = { { 16, 8 }, { 11, 6 }, { 3, 2 }, { 12, 3 } };
     for (const int *W = COURSE_DEVICES; *W && !j->failed; W++)
-        for (int i = 0; i < (look == AT_VALUES ? 3 : 1) && !j->failed; i++) {
+        for (int i = 0; i < (look == AT_VALUES ? 4 : 1) && !j->failed; i++) {
+            const bool large = i == 3;
             const int64_t S = j->hidden ? judge_draw(j, 1, 24) : usual[i].S, A = WIDTH;
             const int64_t heads = j->hidden ? judge_draw(j, 1, HEADS) : usual[i].heads;
-            struct trial *r = trial_open(j, "ulysses_attention", *W, "S = %lld, %lld head%s", (long long)S,
-                                         (long long)heads, heads == 1 ? "" : "s");
-            draw(j, heads, S * A, false);
+            struct trial *r = trial_open(j, "ulysses_attention", *W, "S = %lld, %lld head%s%s", (long long)S,
+                                         (long long)heads, heads == 1 ? "" : "s", large ? thousands : "");
+            draw(j, heads, S * A, large);
             for (int d = 0; d < *W; d++) {
                 const struct interval tokens = block_at(S, *W, d);
                 const uint64_t bytes = sizeof(float) * (uint64_t)(tokens.count * heads * A);
@@ -363,7 +367,8 @@ const struct lesson lesson_12_context = {
           { "First the queries meet the device's own keys.  In step i, whose keys does it have?",
             "Blocks differ in length: tokens_of(S, W, s) for those of device s.",
             "What has arrived in one step is sent in the next one: where is room for what arrives then?",
-            "At the end the sums of values are divided by the sums of exponentials." } },
+            "At the end the sums of values are divided by the sums of exponentials.  Before the first key the maximum "
+            "is -INFINITY: 0 is none, if all scores are below." } },
         { 3, "ring-meets", "no deadlock, even if every message waits", 1, check_ring_meets,
           { "Start to send and to receive before you wait for one of both." } },
         { 3, "ring-sent", "2 (W-1) messages, to one neighbour", 2, check_ring_sent,
