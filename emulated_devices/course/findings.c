@@ -60,7 +60,10 @@ void findings_explain(struct judge *j, const struct findings *f)
     n += list(to + n, size - n, "sends", links, f->sent, FINDINGS_LINKS);
     n += (size_t)snprintf(to + n, size - n, "all devices, on average, of %.4g ms\n  %-10s%.1f %%\n  waits for ",
                           1e-9 * (double)f->step, "computes", percent(f->computing, f->step));
-    for (int i = 0; i < FINDINGS_LINKS; i++)
+    int64_t other = f->step - f->computing;
+    for (int i = 0; i < FINDINGS_LINKS; i++) {
         n += (size_t)snprintf(to + n, size - n, "%s%s %.1f %%", before(i), links[i], percent(f->waiting[i], f->step));
-    snprintf(to + n, size - n, "\n");
+        other -= f->waiting[i];
+    }
+    snprintf(to + n, size - n, "%sall else %.1f %%\n", before(FINDINGS_LINKS), percent(other, f->step));
 }

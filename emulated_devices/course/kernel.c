@@ -6,6 +6,7 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <grp.h>
+#include <math.h>
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -79,6 +80,11 @@ static bool came_back(struct judge *j, int how, bool read)
     if (WEXITSTATUS(how) == 3)
         return judge_fails(j, "no thread can go on: a barrier, or a mask, that not all of them reach");
     return read || judge_fails(j, "the kernels end early, with status %d", WEXITSTATUS(how));
+}
+
+const char *kernel_meaning(float y)
+{
+    return isnan(y) ? " (not a number: nobody has written it, or it was computed from one, or 0/0)" : "";
 }
 
 bool kernel_try(struct judge *j, struct kernel_trial *t)

@@ -26,4 +26,7 @@ struct kernel_trial {
 /** Run a call.  @return false: it has not come back, and the check has failed. */
 bool kernel_try(struct judge *, struct kernel_trial *);
 
+/** What a result may mean, to be written behind it; "" if nothing is strange about it. */
+const char *kernel_meaning(float);
+
 #endif

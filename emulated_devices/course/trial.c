@@ -44,7 +44,11 @@ struct trial *trial_open(struct judge *j, const char *function, int devices, con
     va_start(list, format);
     vsnprintf(more, sizeof more, format, list);
     va_end(list);
-    snprintf(r->label, sizeof r->label, "%d device%s%s%s", devices, devices == 1 ? "" : "s", more[0] ? ", " : "", more);
+    /* What is computed about W devices is computed on one, of which nobody wants to read. */
+    const bool alone = devices == 1 && strstr(more, "W = ");
+    const int n = alone ? 0 : snprintf(r->label, sizeof r->label, "%d device%s%s", devices, devices == 1 ? "" : "s",
+                                       more[0] ? ", " : "");
+    snprintf(r->label + n, sizeof r->label - (size_t)n, "%s", more);
     return r;
 }
 
@@ -191,9 +195,10 @@ bool trial_expect_near(struct trial *r, int device, int i, const double *want, c
     for (int64_t e = 0; e < count; e++) {
         if (fabs((double)got[e] - want[e]) <= bound[e]) continue;
         if (is_poison(&got[e])) return expect_untouched(r, device, i, what, e, want[e], "");
-        return trial_fails(r, "device %d: %s[%lld] is %.9g%s and should be %.9g, within %.3g; the difference is "
-                           "%.3g", device, what, (long long)e, (double)got[e], trial_meaning((double)got[e]), want[e],
-                           bound[e], (double)got[e] - want[e]);
+        char off[48] = "";
+        if (isfinite(got[e])) snprintf(off, sizeof off, "; the difference is %.3g", (double)got[e] - want[e]);
+        return trial_fails(r, "device %d: %s[%lld] is %.9g%s and should be %.9g, within %.3g%s", device, what,
+                           (long long)e, (double)got[e], trial_meaning((double)got[e]), want[e], bound[e], off);
     }
     return true;
 }

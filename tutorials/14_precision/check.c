@@ -301,8 +301,13 @@ enum view { AT_MODEL, AT_OVERFLOW, AT_SCALE, AT_PEAK };
 /* Steps from one scale on, a set of which is spoiled. */
 static void try_steps(struct judge *j, int W, int64_t n, float scale, int steps, unsigned spoiled, enum view view)
 {
-    struct trial *r = trial_open(j, "mixed_step", W, "n = %lld, scale %g, %d step%s", (long long)n, (double)scale,
-                                 steps, steps == 1 ? "" : "s");
+    int too_large = 0;
+    for (int s = 0; s < steps; s++) too_large += spoiled >> s & 1;
+    char spoiled_steps[80] = "";
+    if (too_large)
+        snprintf(spoiled_steps, sizeof spoiled_steps, ", %d with a gradient that is not finite", too_large);
+    struct trial *r = trial_open(j, "mixed_step", W, "n = %lld, scale %g, %d step%s%s", (long long)n, (double)scale,
+                                 steps, steps == 1 ? "" : "s", spoiled_steps);
     draw_model(j, n, scale, view == AT_SCALE ? 2 : 100);
     for (int d = 0; d < W; d++) give_model(r, d, steps);
     for (int s = 0; s < steps; s++) {

@@ -28,9 +28,9 @@ static bool same(struct judge *j, const struct kernel_trial *t)
     for (int i = 0; i < t->n; i++) {
         const float want = expected(j, t->x, t->n, i);
         if (!(t->y[i] == want))
-            return judge_fails(j, "%s with n = %d, threads in the order %s: y[%d] is %g, and must be %g",
+            return judge_fails(j, "%s with n = %d, threads in the order %s: y[%d] is %g%s, and must be %g",
                                t->which == BLOCK ? "scan_block" : "scan_all", t->n, t->order, i, (double)t->y[i],
-                               (double)want);
+                               kernel_meaning(t->y[i]), (double)want);
     }
     return true;
 }

@@ -16,6 +16,16 @@ static void size(struct judge *j, int i, int *rows, int *cols)
     *cols = j->hidden && i > 4 ? (int)judge_draw(j, 2, 300) : sizes[i][1];
 }
 
+/* A matrix in words. */
+struct shape_text { char text[48]; };
+static struct shape_text shape_text(const struct kernel_trial *t)
+{
+    struct shape_text s;
+    snprintf(s.text, sizeof s.text, "%d row%s and %d column%s", t->number[0], t->number[0] == 1 ? "" : "s",
+             t->number[1], t->number[1] == 1 ? "" : "s");
+    return s;
+}
+
 /* ---- what must come out ------------------------------------------------------------------------------------------ */
 
 /* The sum of a row as warps.h prescribes it. */
@@ -36,8 +46,8 @@ static bool same_sums(struct judge *j, const struct kernel_trial *t)
     for (int r = 0; r < t->number[0]; r++) {
         const float want = row_sum(j, t->x + r * t->number[1], t->number[1]);
         if (!(t->y[r] == want))
-            return judge_fails(j, "row_sums of %d rows and %d columns: row %d is %.9g, and with these bits %.9g",
-                               t->number[0], t->number[1], r, (double)t->y[r], (double)want);
+            return judge_fails(j, "row_sums of %s: the sum of row %d is %.9g%s, and must be %.9g, to the bit",
+                               shape_text(t).text, r, (double)t->y[r], kernel_meaning(t->y[r]), (double)want);
     }
     return true;
 }
@@ -55,8 +65,8 @@ static bool near_softmax(struct judge *j, const struct kernel_trial *t)
             const double want = exp(x[i] - most) / sum, got = t->y[r * cols + i];
             const double bound = want * (40 + 2 * fabs(x[i] - most)) * 0x1p-24 + 0x1p-126;
             if (!(fabs(got - want) <= bound))
-                return judge_fails(j, "softmax of %d rows and %d columns: y[%d,%d] is %.7g, and must be %.7g; its "
-                                   "bound is %.1e", t->number[0], cols, r, i, got, want, bound);
+                return judge_fails(j, "softmax of %s: y[%d,%d] is %.7g%s, and must be %.7g; its bound is %.1e",
+                                   shape_text(t).text, r, i, got, kernel_meaning((float)got), want, bound);
         }
     }
     return true;
@@ -65,7 +75,7 @@ static bool near_softmax(struct judge *j, const struct kernel_trial *t)
 static bool clean(struct judge *j, const struct kernel_trial *t)
 {
     if (t->reports == 0) return true;
-    return judge_fails(j, "%s of %d rows and %d columns: %s%s", names[t->which], t->number[0], t->number[1], t->report,
+    return judge_fails(j, "%s of %s: %s%s", names[t->which], shape_text(t).text, t->report,
                        t->reports > 1 ? "; and more" : "");
 }
 

@@ -171,10 +171,9 @@ NOT_LOOKED_AT static void look_around(void)
         for (; at < end; at++)
             if (pool[at] != POISON) {
                 if (i > 0 && at < sorted[i - 1].at + sorted[i - 1].bytes + GUARD)
-                    misuse("something was written behind the end of %s of %llu bytes, %llu bytes behind it",
+                    misuse("something was written behind the end of %s of %llu bytes, at byte %llu",
                            sorted[i - 1].given ? "an array" : "allocated memory",
-                           (unsigned long long)sorted[i - 1].bytes,
-                           (unsigned long long)(at - sorted[i - 1].at - sorted[i - 1].bytes));
+                           (unsigned long long)sorted[i - 1].bytes, (unsigned long long)(at - sorted[i - 1].at));
                 misuse("something was written %s",
                        i < n ? "in front of an array" : "into memory that is not allocated");
             }
@@ -520,8 +519,8 @@ static void look_at_end(const struct call *c, const uint64_t *sums)
     for (int i = 0; i < space_count; i++)
         if (spaces[i].used && !spaces[i].given) held++, bytes += spaces[i].bytes;
     if (held > 0)
-        misuse("%llu bytes in %d block%s were not released when the function returned", (unsigned long long)bytes, held,
-               held == 1 ? "" : "s");
+        misuse("%d block%s not released when the function returned: %llu byte%s", held,
+               held == 1 ? " was" : "s were", (unsigned long long)bytes, bytes == 1 ? "" : "s");
     for (int i = 0; i < WORKER_BUFFERS; i++)
         if (begun.way[i] == BUFFER_IN && sum_of(c->buffer[i], c->bytes[i]) != sums[i])
             misuse("an array that is only to be read was changed (%llu bytes)", (unsigned long long)c->bytes[i]);
