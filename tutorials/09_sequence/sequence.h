@@ -90,7 +90,7 @@ void layer_forward(const struct group *, const struct layer *, const float *x,
  *  Releases what is kept.  gather_tokens for {KEEP: dy and for normed|dy}, a
  *  reduce_tokens, and one all_reduce of D numbers.  dx is dy and what comes
  *  back through the norm: their sum.  At no time of both passes are more than
- *  {KEEP: 1|2} T D + 2 T own + {KEEP: 2 |}n D numbers allocated, n being the
+ *  {KEEP: |2 }T D + 2 T own + {KEEP: 2 |}n D numbers allocated, n being the
  *  number of this device's tokens. */
 void layer_backward(const struct group *, const struct layer *, const float *x,
                     struct kept *, const float *dy, float *dx, float *dw,

@@ -18,7 +18,10 @@ case ${1:-} in
     *) echo 'usage: case.sh 1..5' >&2; exit 2 ;;
 esac
 mkdir -p faults && cd faults
-[ -x buggy ] || ${CC:-cc} -O2 "$sources"/*.c -lm -o buggy
+[ -x buggy ] || {
+    echo 'case.sh: compiling the program, once' >&2
+    ${CC:-cc} -O1 "$sources"/*.c -lm -o buggy
+}
 name=$(tr n-za-m a-z <<<"$hidden")
 IFS='|' read -r _ model run _ < <(./buggy list | grep "^$name|")
 [ -e "$model.safetensors" ] || {
