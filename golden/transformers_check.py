@@ -305,9 +305,9 @@ def run(*command):
         raise SystemExit(f"{command[0]} ended with {done.returncode}: {done.stderr.strip()}")
 
 
-def apart(a, b):
-    """Relative difference, norm over norm of b."""
-    size = np.linalg.norm(b)
+def apart(a, b, least=0):
+    """Relative difference, norm over norm of b, or over `least` if that is more."""
+    size = max(np.linalg.norm(b), least)
     return float(np.linalg.norm(a - b) / size) if size > 0 else float(np.linalg.norm(a - b))
 
 
@@ -345,50 +345,59 @@ def of_experts(name, ours, family):
 
 
 def gradients(model, ours):
-    """(name, difference) of every parameter of transformers; ours has those of one input as one matrix, cut here."""
+    """(name, ours, theirs) of every parameter of transformers; ours has those of one input as one matrix, cut here."""
     for name, w in model.named_parameters():
         gradient = (torch.zeros_like(w) if w.grad is None else w.grad).numpy()
         logical = name.removeprefix("transformer.")
         if model.config.model_type == "gpt2":
-            yield name, apart(ours["grad/" + logical].T if logical.startswith("h.") and gradient.ndim == 2 else ours["grad/" + logical], gradient)
+            yield name, ours["grad/" + logical].T if logical.startswith("h.") and gradient.ndim == 2 else ours["grad/" + logical], gradient
             continue
         experts = of_experts(name, ours, model.config.model_type)
         if experts is not None:
-            yield name, apart(experts, gradient)
+            yield name, experts, gradient
             continue
         if name.endswith("self_attn.sinks"):
-            yield name, apart(ours[f"grad/{name}.weight"], gradient)
+            yield name, ours[f"grad/{name}.weight"], gradient
             continue
         last = name.split(".")[-2]
         fused, left = (last, None) if "grad/" + logical in ours else FUSED.get(last, (last, None))
         place = "grad/" + logical.replace(last, fused)
         whole = ours[place if place in ours else place.replace("mlp.gate.weight", "block_sparse_moe.gate.weight")]
         first = 0 if left is None else len(whole) - left * len(gradient)
-        yield name, apart(whole[first:first + len(gradient)], gradient)
+        yield name, whole[first:first + len(gradient)], gradient
 
 
-def check(orrery, folder, what):
-    """Print how far orrery and transformers are apart on this folder; returns whether that is rounding."""
-    model = load(folder)
-    tokens = min(TOKENS, model.config.max_position_embeddings)
-    ids, labels = batch(model.config, tokens)
-    family, shape = FAMILIES[model.config.model_type], shape_of(model.config)
+def compare(orrery, folder, model, ids, labels, least=0):
+    """(what, relative difference) of all that both compute from this folder, and of what orrery saves.  least: a gradient below this
+    part of the largest one is held to that."""
+    family = FAMILIES[model.config.model_type]
     with tempfile.TemporaryDirectory() as scratch:
         scratch = pathlib.Path(scratch)
         tensor_file.write(scratch / "batch", {"ids": ids, "labels": labels}, {})
         run(orrery, "dump", scratch / "out", "--batch", scratch / "batch", "--model", folder, "--dtype", "fp64", "--save", scratch / "saved")
         ours, _ = tensor_file.read(scratch / "out")
         logits = model(input_ids=families.tokens(ids)).logits.detach().numpy()
-        loss, _ = family.loss(model, shape, ids, labels)
+        loss, _ = family.loss(model, shape_of(model.config), ids, labels)
         loss.backward()
-        again = load(scratch / "saved")(input_ids=families.tokens(ids)).logits.detach().numpy()
-    found = [("loss", abs(float(ours["loss"][0]) - loss.item()) / abs(loss.item())),
-             ("logits", apart(ours.get("act/capped", ours["act/logits"]), logits.reshape(-1, logits.shape[-1]))), ("logits of what orrery saved", apart(again, logits)),
-             *(("gradient of " + name, d) for name, d in gradients(model, ours))]
+        saved = load(scratch / "saved")
+        again = saved(input_ids=families.tokens(ids)).logits.detach().numpy()
+        loss_again, _ = family.loss(saved, shape_of(saved.config), ids, labels)
+    both = list(gradients(model, ours))
+    least *= max(np.linalg.norm(g) for _, _, g in both)
+    loss = loss.item()
+    return [(f"loss {loss:.12f}", abs(float(ours["loss"][0]) - loss) / abs(loss)),
+            ("logits", apart(ours.get("act/capped", ours["act/logits"]), logits.reshape(-1, logits.shape[-1]))),
+            ("logits of what orrery saved", apart(again, logits)), ("loss of what orrery saved", abs(loss_again.item() - loss) / abs(loss)),
+            *(("gradient of " + name, apart(mine, theirs, least)) for name, mine, theirs in both)]
+
+
+def check(orrery, folder, what):
+    """Print how far orrery and transformers are apart on this folder; returns whether that is rounding."""
+    model = load(folder)
+    found = compare(orrery, folder, model, *batch(model.config, min(TOKENS, model.config.max_position_embeddings)))
     wrong = [f"  {name} differs by {d:.3g}, relative" for name, d in found if not d <= ROUNDING]
     worst = max(found, key=lambda f: f[1])
-    print(f"{what}: {len(found)} compared; loss {loss.item():.12f}, orrery {float(ours['loss'][0]):.12f}; logits {found[1][1]:.2g} apart; "
-          f"furthest {worst[0]}, {worst[1]:.2g}", *wrong, sep="\n")
+    print(f"{what}: {len(found)} compared; {found[0][0]}; logits {found[1][1]:.2g} apart; furthest {worst[0]}, {worst[1]:.2g}", *wrong, sep="\n")
     return not wrong
 
 

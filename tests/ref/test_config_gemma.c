@@ -116,6 +116,8 @@ static void what_we_have_not_is_refused(void **state)
         { &GEMMA3, "\"rope_local_base_freq\": 0", "rope_local_base_freq is 0; it must be above 0" },
         { &GEMMA3, "\"sliding_window_pattern\": null", "sliding_window_pattern is null; it must be a number" },
         { &GEMMA3, "\"rope_scaling\": {\"type\": \"linear\", \"factor\": 8}", "call it rope_type" },
+        { &GEMMA3, "\"rope_scaling\": {\"rope_type\": \"yarn\", \"factor\": 8, \"truncate\": false, "
+                   "\"original_max_position_embeddings\": 9}", "truncate is false, which transformers 5 passes over" },
         { &GEMMA3, "\"rope_parameters\": {\"sliding_attention\": {\"rope_type\": \"linear\", \"factor\": 8}}",
           "of layers with a window Orrery has only \"default\"" },
         { &GEMMA3, "\"rope_local_base_freq\": 30, \"rope_parameters\": {\"sliding_attention\": {\"rope_theta\": 40}}",

@@ -207,6 +207,9 @@ static enum error_code read_object(struct rotary *r, const struct config_reading
     if (!e) e = config_keys_read(lists, 1, object, where, &o, err);
     if (!e) e = check_numbers(kind, object, where, err);
     if (!e) e = find_part(&o.part, f, where, err);
+    if (!e && f->local_theta > 0 && !o.truncate)
+        return fail(err, ERR_FORMAT, "%s: truncate is false, which transformers 5 passes over in this model_type; "
+                    "Orrery has only true", where);
     if (!e && kind->scaling == SCALING_LONG) e = finish_long(&o, f, where, err);
     if (e) return e;
     if (kind->scaling == SCALING_YARN) finish_yarn(&o);
