@@ -2,8 +2,7 @@
  *
  * All devices call a function together.  There are T tokens, each a row of D
  * numbers.  Between pairs of matrices the tokens are shared: device r has
- * those of {ROWS: block_of(T, W, r)|block_of(T, W, W - 1 - r)}, which may be
- * none.
+ * those of {ROWS: block_of(T, W, r)|block_of(T, W, W - 1 - r)}, or none.
  */
 #ifndef SEQUENCE_H
 #define SEQUENCE_H

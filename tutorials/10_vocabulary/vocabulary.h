@@ -1,11 +1,9 @@
-/* vocabulary.h -- lesson 10: what vocabulary.c defines.  README.md explains
- * it.
+/* vocabulary.h -- lesson 10: what vocabulary.c defines; README.md explains it.
  *
  * The last layer's outputs, the logits, have a column for each of the V tokens
- * of the vocabulary.  {LAYOUT: Device r has the columns of block_of(V, W,
- * r).|Device r has columns r, r + W, r + 2W, .., dealt like cards.} `own` is
- * the number of its columns, which may be 0.  logits and gradient have a row
- * for each of T positions of the text, and `own` numbers in a row.
+ * of the vocabulary.  Device r has {LAYOUT: those of block_of(V, W, r)|columns r, r + W, r + 2W, .., like cards};
+ * `own` is the number of its columns, which may be 0.  logits and gradient have
+ * a row for each of T positions of the text, and `own` numbers in a row.
  */
 #ifndef VOCABULARY_H
 #define VOCABULARY_H
