@@ -401,6 +401,26 @@ static enum error_code check_dense(const struct model_config *c, struct error *e
     return OK;
 }
 
+static enum error_code check_shared(const struct model_config *c, struct error *err)
+{
+    const struct mixture_config *m = &c->mixture;
+    if (m->shared < 0 || m->shared > INT32_MAX)
+        return fail(err, ERR_PLAN, "model: shared experts %lld wide; it must be from 0 to 2^31 - 1",
+                    (long long)m->shared);
+    if (m->shared > 0 && c->shortcut)
+        return fail(err, ERR_PLAN, "model: shared experts beside a mixture on a shortcut, which has dense "
+                    "feed-forwards; Orrery has only one of these");
+    if (m->shared > 0 && (c->head_norms || c->sinks))
+        return fail(err, ERR_PLAN, "model: shared experts in a %s, which has none",
+                    c->sinks ? "GPT-OSS" : "Qwen3-MoE");
+    if (m->shared == 0 && LATENT(c))
+        return fail(err, ERR_PLAN, "model: no shared experts in a DeepSeek, which has at least one");
+    if (m->shared_gate && LATENT(c)) return fail(err, ERR_PLAN, "model: shared experts of a DeepSeek have no gate");
+    if (m->shared_gate && m->shared == 0)
+        return fail(err, ERR_PLAN, "model: a gate of shared experts, and there are none");
+    return OK;
+}
+
 static enum error_code check_mixture(const struct model_config *c, struct error *err)
 {
     const struct mixture_config *m = &c->mixture;
@@ -420,20 +440,10 @@ static enum error_code check_mixture(const struct model_config *c, struct error 
     if (!(m->balance_coefficient >= 0) || !(m->z_coefficient >= 0) || !(m->sequence_coefficient >= 0))
         return fail(err, ERR_PLAN, "model: coefficients %g, %g and %g of the router's losses; they must be at least 0",
                     m->balance_coefficient, m->z_coefficient, m->sequence_coefficient);
-    if (m->shared < 0 || m->shared > INT32_MAX)
-        return fail(err, ERR_PLAN, "model: shared experts %lld wide; it must be from 0 to 2^31 - 1",
-                    (long long)m->shared);
-    if (m->shared > 0 && c->shortcut)
-        return fail(err, ERR_PLAN, "model: shared experts beside a mixture on a shortcut, which has dense "
-                    "feed-forwards; Orrery has only one of these");
-    if (m->shared > 0 && c->head_norms)
-        return fail(err, ERR_PLAN, "model: shared experts in a Qwen3-MoE, which has none");
-    if (m->shared_gate && LATENT(c)) return fail(err, ERR_PLAN, "model: shared experts of a DeepSeek have no gate");
-    if (m->shared_gate && m->shared == 0)
-        return fail(err, ERR_PLAN, "model: a gate of shared experts, and there are none");
     if (!(m->capacity_factor >= 0) || !isfinite(m->capacity_factor))
         return fail(err, ERR_PLAN, "model: capacity factor %g of experts; it must be at least 0", m->capacity_factor);
-    return router_check(&m->router, m->E, m->zero, m->k, err);
+    const enum error_code e = check_shared(c, err);
+    return e ? e : router_check(&m->router, m->E, m->zero, m->k, err);
 }
 
 int model_config_numbers(const struct model_config *c, struct model_number out[MODEL_NUMBERS])

@@ -403,9 +403,10 @@ static void latents_are_read(void **state)
         { "\"kv_lora_rank\": null", "must be numbers" },
         { "\"rope_scaling\": {\"type\": \"longrope\", \"short_factor\": [1], \"long_factor\": [1]}",
           "config.json: rope_scaling: rotary positions of type \"longrope\"; Orrery has none of these with latent" },
-        { "\"topk_method\": \"noaux_tc\"", "topk_method is \"noaux_tc\"" },
+        { "\"topk_method\": \"noaux_tc\"", "a deepseek_v2 has topk_method" },
         { "\"norm_topk_prob\": true", "norm_topk_prob" },
         { "\"attention_bias\": true", "attention_bias" },
+        { "\"n_shared_experts\": null", "no shared experts in a DeepSeek" },
         { "\"first_k_dense_replace\": 4", "all L=4 layers are dense" },
         { "\"qk_rope_head_dim\": 3", "an even number" },
     };

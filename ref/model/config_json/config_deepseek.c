@@ -5,6 +5,7 @@
  * their own.  The balance loss of each sequence, aux_loss_alpha, is in DeepSeek's own code but not in that class.
  */
 #include "ref/model/config_json/config_json.h"
+#include "ref/routers/router.h"
 
 const struct config_reading deepseek_v2_defaults = {    /* DeepseekV2Config's */
     .c = { .norm = NORM_RMS, .positions = POSITIONS_ROTARY, .mlp = MLP_MIXTURE, .eps = 1e-6, .init_std = 0.02,
@@ -36,10 +37,8 @@ const struct config_reading deepseek_v3_defaults = {    /* DeepseekV3Config's */
     CONFIG_TO("n_routed_experts", KEY_SIZE_OR_NULL, c.mixture.E),                                                      \
     CONFIG_TO("num_experts_per_tok", KEY_SIZE, c.mixture.k),                                                           \
     CONFIG_TO("n_shared_experts", KEY_SIZE_OR_NULL, shared_experts),                                                   \
-    CONFIG_TO("topk_method", KEY_STRING, topk_method),                                                                 \
-    CONFIG_TO("n_group", KEY_SIZE_OR_NULL, c.mixture.router.groups),                                                   \
-    CONFIG_TO("topk_group", KEY_SIZE_OR_NULL, c.mixture.router.kept),                                                  \
-    CONFIG_TO("routed_scaling_factor", KEY_REAL, c.mixture.router.scale),                                              \
+    ROUTER_RULE_KEYS,                                                                                                  \
+    CONFIG_TO("orrery_router", KEY_FLAG, another_router),                                                              \
     CONFIG_TO("aux_loss_alpha", KEY_REAL, c.mixture.sequence_coefficient),                                             \
     KEY_ONLY_AS("seq_aux", "true"),                                                                                    \
     KEY_ONLY_AS("moe_layer_freq", "1"),                                                                                \
@@ -51,8 +50,6 @@ const struct config_reading deepseek_v3_defaults = {    /* DeepseekV3Config's */
 
 const struct config_key deepseek_v2_keys[] = {
     DEEPSEEK_KEYS
-    KEY_ONLY_AS("scoring_func", "\"softmax\""),
-    KEY_ONLY_AS("norm_topk_prob", "false"),
     KEY_ONLY_AS("mlp_bias", "false"),
     { .name = NULL },
 };
@@ -60,26 +57,71 @@ const struct config_key deepseek_v2_keys[] = {
 /* The layers that predict further tokens are not in the class of transformers either: its files may have them. */
 const struct config_key deepseek_v3_keys[] = {
     DEEPSEEK_KEYS
-    CONFIG_TO("scoring_func", KEY_STRING, scoring_func),
-    CONFIG_TO("norm_topk_prob", KEY_FLAG, c.mixture.router.normalized),
-    CONFIG_TO("router_bias_speed", KEY_REAL, c.mixture.router.bias_speed),
     KEY_ONLY_AS("rope_interleave", "true"),
     KEY_LEFT("num_nextn_predict_layers"), KEY_LEFT("num_mtp_layers"),
     { .name = NULL },
 };
 
+/* ---- routers ----------------------------------------------------------------------------------------------------- */
+
+/* What the router of the class in transformers does, whatever the keys that it does not read say. */
+static bool is_of_class(const struct router_rule *r, bool v3)
+{
+    const struct router_rule own = {
+        .scores = v3 ? SCORES_SIGMOID : SCORES_SOFTMAX, .normalized = v3 && r->normalized, .scale = r->scale,
+        .biased = v3, .groups = r->groups, .kept = r->kept, .sums_two = v3 && r->groups > 1,
+        .bias_update = BIAS_BY_SIGN, .bias_speed = v3 ? r->bias_speed : 0,
+    };
+    return router_same(r, &own);
+}
+
+static enum error_code check_router(const struct config_reading *f, const char *path, struct error *err)
+{
+    const struct mixture_config *m = &f->c.mixture;
+    const bool v3 = f->c.alike == FAMILY_DEEPSEEK_V3;
+    if (f->another_router || (is_of_class(&m->router, v3) && m->zero == 0)) return OK;
+    return fail(err, ERR_FORMAT, "%s: a deepseek_%s has %s; other routers need orrery_router true: the class of "
+                "transformers does not have them", path, v3 ? "v3" : "v2",
+                v3 ? "topk_method \"noaux_tc\" and scoring_func \"sigmoid\""
+                   : "topk_method \"greedy\" or \"group_limited_greedy\", scoring_func \"softmax\" and norm_topk_prob "
+                     "false");
+}
+
+static bool groups_to_json(const struct router_rule *r, cJSON *root)
+{
+    return cJSON_AddNumberToObject(root, "n_group", r->groups > 1 ? (double)r->groups : 1) &&
+           cJSON_AddNumberToObject(root, "topk_group", r->groups > 1 ? (double)r->kept : 1);
+}
+
+/* router_bias_speed is Orrery's: the class of transformers does not move biases. */
+static bool class_router_to_json(const struct router_rule *r, bool v3, cJSON *root)
+{
+    const bool groups = r->groups > 1;
+    const char *method = v3 ? "noaux_tc" : groups ? "group_limited_greedy" : "greedy";
+    bool ok = cJSON_AddStringToObject(root, "topk_method", method) && (!(groups || v3) || groups_to_json(r, root)) &&
+              config_add_real(root, "routed_scaling_factor", r->scale);
+    if (v3)
+        ok = cJSON_AddStringToObject(root, "scoring_func", "sigmoid") &&
+             cJSON_AddBoolToObject(root, "norm_topk_prob", r->normalized) &&
+             (r->bias_speed == 0 || cJSON_AddNumberToObject(root, "router_bias_speed", r->bias_speed)) && ok;
+    return ok;
+}
+
+/* Any other, with all its keys and the one that says that they hold. */
+static bool another_router_to_json(const struct mixture_config *m, cJSON *root)
+{
+    return cJSON_AddTrueToObject(root, "orrery_router") && router_to_json(&m->router, root) &&
+           (m->router.groups > 1 || groups_to_json(&m->router, root)) && zero_experts_to_json(m, root);
+}
+
+/* ---- a whole file ------------------------------------------------------------------------------------------------ */
+
 enum error_code deepseek_finish(struct config_reading *f, const cJSON *root, const char *path, struct error *err)
 {
     struct model_config *c = &f->c;
     enum error_code e = mixture_finish(f, path, err);
+    if (!e) e = check_router(f, path, err);
     if (e) return e;
-    const bool v3 = c->alike == FAMILY_DEEPSEEK_V3;
-    if (v3 && (!c->mixture.router.biased || c->mixture.router.scores != SCORES_SIGMOID))
-        return fail(err, ERR_FORMAT, "%s: a deepseek_v3 has topk_method \"noaux_tc\" and scoring_func \"sigmoid\"; "
-                    "Orrery has no others of this model_type", path);
-    if (!v3 && c->mixture.router.biased)
-        return fail(err, ERR_FORMAT, "%s: topk_method is \"noaux_tc\"; of this model_type Orrery has only \"greedy\" "
-                    "and \"group_limited_greedy\"", path);
     if (c->latent.kv == 0 || f->nope == 0 || f->turned == 0 || c->latent.v == 0)
         return fail(err, ERR_FORMAT, "%s: kv_lora_rank, qk_nope_head_dim, qk_rope_head_dim and v_head_dim must be "
                     "numbers", path);
@@ -99,21 +141,10 @@ enum error_code deepseek_finish(struct config_reading *f, const cJSON *root, con
     return e;
 }
 
-/* A V3's own keys.  router_bias_speed is Orrery's: the class of transformers does not move biases. */
-static bool v3_to_json(const struct model_config *c, cJSON *root)
-{
-    const struct router_rule *r = &c->mixture.router;
-    return cJSON_AddStringToObject(root, "scoring_func", "sigmoid") &&
-           cJSON_AddBoolToObject(root, "norm_topk_prob", r->normalized) &&
-           cJSON_AddTrueToObject(root, "rope_interleave") &&
-           cJSON_AddNumberToObject(root, "num_nextn_predict_layers", 0) &&
-           (r->bias_speed == 0 || cJSON_AddNumberToObject(root, "router_bias_speed", r->bias_speed));
-}
-
 bool deepseek_to_json(const struct model_config *c, cJSON *root)
 {
     const struct mixture_config *m = &c->mixture;
-    const bool groups = m->router.groups > 1;
+    const bool v3 = c->alike == FAMILY_DEEPSEEK_V3;
     const struct { const char *key; double value; } number[] = {
         { "max_position_embeddings", (double)c->S }, { "hidden_size", (double)c->D }, { "vocab_size", (double)c->V },
         { "num_attention_heads", (double)c->H }, { "num_key_value_heads", (double)c->K },
@@ -125,18 +156,18 @@ bool deepseek_to_json(const struct model_config *c, cJSON *root)
         { "qk_rope_head_dim", (double)c->rotary.turned }, { "v_head_dim", (double)c->latent.v },
         { "n_routed_experts", (double)m->E }, { "num_experts_per_tok", (double)m->k },
         { "n_shared_experts", (double)(m->shared / c->F) },
-        { "n_group", groups ? (double)m->router.groups : 1 }, { "topk_group", groups ? (double)m->router.kept : 1 },
     };
-    const bool v3 = c->alike == FAMILY_DEEPSEEK_V3;
-    const char *method = v3 ? "noaux_tc" : groups ? "group_limited_greedy" : "greedy";
     bool ok = cJSON_AddStringToObject(root, "hidden_act", "silu") &&
-              cJSON_AddStringToObject(root, "topk_method", method) && (!v3 || v3_to_json(c, root)) &&
+              (is_of_class(&m->router, v3) && m->zero == 0 ? class_router_to_json(&m->router, v3, root)
+                                                           : another_router_to_json(m, root)) &&
               (c->latent.q ? cJSON_AddNumberToObject(root, "q_lora_rank", (double)c->latent.q) != NULL
                            : cJSON_AddNullToObject(root, "q_lora_rank") != NULL);
-    for (size_t i = 0; i < sizeof number / sizeof *number - (groups || v3 ? 0 : 2); i++)
+    for (size_t i = 0; i < sizeof number / sizeof *number; i++)
         ok = cJSON_AddNumberToObject(root, number[i].key, number[i].value) && ok;
-    ok = config_add_real(root, "attention_dropout", c->dropout_attention) &&
-         config_add_real(root, "routed_scaling_factor", m->router.scale) && ok;
+    ok = config_add_real(root, "attention_dropout", c->dropout_attention) && ok;
+    if (v3)
+        ok = cJSON_AddTrueToObject(root, "rope_interleave") &&
+             cJSON_AddNumberToObject(root, "num_nextn_predict_layers", 0) && ok;
     if (m->sequence_coefficient > 0)
         ok = cJSON_AddNumberToObject(root, "aux_loss_alpha", m->sequence_coefficient) &&
              cJSON_AddTrueToObject(root, "seq_aux") && ok;

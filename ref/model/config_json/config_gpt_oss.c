@@ -21,7 +21,7 @@ const struct config_reading gpt_oss_defaults = {        /* GptOssConfig's */
 /* What the released files have besides, and no version reads: the numbers of a token's experts and of the original
  * context under other names. */
 const struct config_key gpt_oss_keys[] = {
-    ROTARY_DECODER_KEYS,
+    ROTARY_DECODER_KEYS, ROUTER_KEYS,
     CONFIG_TO("intermediate_size", KEY_SIZE, c.F),
     CONFIG_TO("head_dim", KEY_SIZE_OR_NULL, head_dim),
     CONFIG_TO("attention_bias", KEY_FLAG, attention_bias),
@@ -29,12 +29,8 @@ const struct config_key gpt_oss_keys[] = {
     CONFIG_TO("sliding_window", KEY_SIZE_OR_NULL, sliding_window),
     CONFIG_TO("layer_types", KEY_LIST, layer_types),
     CONFIG_TO("num_local_experts", KEY_SIZE_OR_NULL, c.mixture.E),
-    CONFIG_TO("num_experts_per_tok", KEY_SIZE_OR_NULL, c.mixture.k),
     CONFIG_TO("swiglu_alpha", KEY_REAL, c.mixture.clamped.alpha),
     CONFIG_TO("swiglu_limit", KEY_REAL, c.mixture.clamped.limit),
-    CONFIG_TO("router_aux_loss_coef", KEY_REAL, c.mixture.balance_coefficient),
-    CONFIG_TO("router_z_loss_coef", KEY_REAL, c.mixture.z_coefficient),
-    CONFIG_TO("output_router_logits", KEY_FLAG, output_router_logits),
     KEY_LEFT("experts_per_token"), KEY_LEFT("initial_context_length"),
     { .name = NULL },
 };

@@ -21,6 +21,7 @@ struct config_reading {
     int64_t sparse_step;                            /* a Qwen3-MoE's */
     int64_t nope, turned, first_dense;              /* a DeepSeek's */
     bool output_router_logits, attention_bias, mlp_bias, use_sliding_window;
+    bool another_router;                            /* of a DeepSeek: not that of its class in transformers */
     const char *scoring_func, *topk_method, *bias_update, *drop_order, *zero_type;     /* NULL: not in
                                                                                          * the file */
     const char *drop_scope;
@@ -48,6 +49,36 @@ struct config_reading {
     CONFIG_TO("rope_theta", KEY_REAL, rope_theta),                                                                     \
     CONFIG_TO("rope_scaling", KEY_OBJECT, rope_scaling),                                                               \
     CONFIG_TO("rope_parameters", KEY_OBJECT, rope_parameters)
+
+/* Of any mixture: how its routers choose, and from what. */
+#define ROUTER_RULE_KEYS                                                                                               \
+    CONFIG_TO("norm_topk_prob", KEY_FLAG, c.mixture.router.normalized),                                                \
+    CONFIG_TO("scoring_func", KEY_STRING, scoring_func),                                                               \
+    CONFIG_TO("topk_method", KEY_STRING, topk_method),                                                                 \
+    CONFIG_TO("n_group", KEY_SIZE_OR_NULL, c.mixture.router.groups),                                                   \
+    CONFIG_TO("topk_group", KEY_SIZE_OR_NULL, c.mixture.router.kept),                                                  \
+    CONFIG_TO("routed_scaling_factor", KEY_REAL, c.mixture.router.scale),                                              \
+    CONFIG_TO("router_bias_update", KEY_STRING, bias_update),                                                          \
+    CONFIG_TO("router_bias_speed", KEY_REAL, c.mixture.router.bias_speed),                                             \
+    CONFIG_TO("router_active_experts", KEY_REAL, c.mixture.router.active),                                             \
+    CONFIG_TO("mlp_dynamic_top_p", KEY_REAL, c.mixture.router.top_p),                                                  \
+    CONFIG_TO("router_jitter_noise", KEY_REAL, c.mixture.router.near),                                                 \
+    CONFIG_TO("zero_expert_num", KEY_SIZE_OR_NULL, c.mixture.zero),                                                    \
+    CONFIG_TO("zero_expert_type", KEY_STRING, zero_type)
+
+/* And what its losses and capacities are, with Mixtral's names. */
+#define ROUTER_KEYS                                                                                                    \
+    ROUTER_RULE_KEYS,                                                                                                  \
+    CONFIG_TO("num_experts_per_tok", KEY_SIZE_OR_NULL, c.mixture.k),                                                   \
+    CONFIG_TO("l_aux_weight", KEY_REAL, layers_balance),                                                               \
+    CONFIG_TO("aux_loss_alpha", KEY_REAL, c.mixture.sequence_coefficient),                                             \
+    KEY_ONLY_AS("seq_aux", "true"),                                                                                    \
+    CONFIG_TO("expert_capacity_factor", KEY_REAL, c.mixture.capacity_factor),                                          \
+    CONFIG_TO("expert_capacity_scope", KEY_STRING, drop_scope),                                                        \
+    CONFIG_TO("expert_drop_order", KEY_STRING, drop_order),                                                            \
+    CONFIG_TO("router_aux_loss_coef", KEY_REAL, c.mixture.balance_coefficient),                                        \
+    CONFIG_TO("router_z_loss_coef", KEY_REAL, c.mixture.z_coefficient),                                                \
+    CONFIG_TO("output_router_logits", KEY_FLAG, output_router_logits)
 
 /* Reading a family: start with the defaults of its class in transformers, read its list of keys, then call its finish
  * function, which computes derived values and refuses contradictions.  Mistral, Phi-3, OLMo 2, Mixtral, Qwen2, Qwen3,
@@ -89,6 +120,8 @@ bool deepseek_to_json(const struct model_config *, cJSON *root);
 bool gpt_oss_to_json(const struct model_config *, cJSON *root);
 bool gptj_to_json(const struct model_config *, cJSON *root);
 bool mixture_to_json(const struct mixture_config *, cJSON *root);
+bool router_to_json(const struct router_rule *, cJSON *root);       /* all that ROUTER_RULE_KEYS read of one */
+bool zero_experts_to_json(const struct mixture_config *, cJSON *root);
 bool rotary_to_json(const struct model_config *, cJSON *root);
 bool config_add_real(cJSON *, const char *key, double);     /* with a decimal point: transformers may refuse integers */
 bool windows_to_json(const struct model_config *, cJSON *root);

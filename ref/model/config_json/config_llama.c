@@ -149,32 +149,6 @@ const struct config_key parscale_keys[] = {
     { .name = NULL },
 };
 
-/* Of any mixture: how its routers choose. */
-#define ROUTER_KEYS                                                                                                    \
-    CONFIG_TO("num_experts_per_tok", KEY_SIZE_OR_NULL, c.mixture.k),                                                   \
-    CONFIG_TO("norm_topk_prob", KEY_FLAG, c.mixture.router.normalized),                                                \
-    CONFIG_TO("scoring_func", KEY_STRING, scoring_func),                                                               \
-    CONFIG_TO("topk_method", KEY_STRING, topk_method),                                                                 \
-    CONFIG_TO("n_group", KEY_SIZE_OR_NULL, c.mixture.router.groups),                                                   \
-    CONFIG_TO("topk_group", KEY_SIZE_OR_NULL, c.mixture.router.kept),                                                  \
-    CONFIG_TO("routed_scaling_factor", KEY_REAL, c.mixture.router.scale),                                              \
-    CONFIG_TO("router_bias_update", KEY_STRING, bias_update),                                                          \
-    CONFIG_TO("router_bias_speed", KEY_REAL, c.mixture.router.bias_speed),                                             \
-    CONFIG_TO("router_active_experts", KEY_REAL, c.mixture.router.active),                                             \
-    CONFIG_TO("zero_expert_num", KEY_SIZE_OR_NULL, c.mixture.zero),                                                    \
-    CONFIG_TO("zero_expert_type", KEY_STRING, zero_type),                                                              \
-    CONFIG_TO("mlp_dynamic_top_p", KEY_REAL, c.mixture.router.top_p),                                                  \
-    CONFIG_TO("router_jitter_noise", KEY_REAL, c.mixture.router.near),                                                 \
-    CONFIG_TO("l_aux_weight", KEY_REAL, layers_balance),                                                               \
-    CONFIG_TO("aux_loss_alpha", KEY_REAL, c.mixture.sequence_coefficient),                                             \
-    KEY_ONLY_AS("seq_aux", "true"),                                                                                    \
-    CONFIG_TO("expert_capacity_factor", KEY_REAL, c.mixture.capacity_factor),                                          \
-    CONFIG_TO("expert_capacity_scope", KEY_STRING, drop_scope),                                                        \
-    CONFIG_TO("expert_drop_order", KEY_STRING, drop_order),                                                            \
-    CONFIG_TO("router_aux_loss_coef", KEY_REAL, c.mixture.balance_coefficient),                                        \
-    CONFIG_TO("router_z_loss_coef", KEY_REAL, c.mixture.z_coefficient),                                                \
-    CONFIG_TO("output_router_logits", KEY_FLAG, output_router_logits)
-
 const struct config_key mixtral_keys[] = {
     LLAMA_KEYS, ROUTER_KEYS,
     KEY_ONLY_AS("attention_bias", "false"),

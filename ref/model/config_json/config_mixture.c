@@ -5,8 +5,9 @@
  * Other rules of a router have DeepSeek's keys: scoring_func, topk_method, n_group, topk_group, routed_scaling_factor,
  * aux_loss_alpha, n_shared_experts; experts without computation have LongCat's, zero_expert_num and zero_expert_type;
  * the width of shared experts has Qwen's, shared_expert_intermediate_size.  shared_expert_gate, router_bias_*,
- * router_active_experts and expert_* are our own: no released config.json has them, nor the type "null" and the scores
- * "near".  Uni-MoE's are mlp_dynamic_top_p, l_aux_weight and, for how near logits are, router_jitter_noise.
+ * router_active_experts, orrery_router and expert_* are our own: no released config.json has them, nor the type "null"
+ * and the scores "near".  Uni-MoE's are mlp_dynamic_top_p, l_aux_weight and, for how near logits are,
+ * router_jitter_noise.
  */
 #include "ref/model/config_json/config_json.h"
 #include "ref/io/output.h"
@@ -67,11 +68,9 @@ enum error_code mixture_finish(struct config_reading *f, const char *path, struc
 
 /* ---- writing ----------------------------------------------------------------------------------------------------- */
 
-static bool router_to_json(const struct router_rule *r, cJSON *root)
+bool router_to_json(const struct router_rule *r, cJSON *root)
 {
-    const struct router_rule mixtral = { .scores = SCORES_SOFTMAX, .normalized = true, .scale = 1 };
     const bool groups = r->groups > 1;
-    if (router_same(r, &mixtral)) return true;
     bool ok = cJSON_AddBoolToObject(root, "norm_topk_prob", r->normalized) &&
               cJSON_AddStringToObject(root, "scoring_func", scores[r->scores]) &&
               cJSON_AddStringToObject(root, "topk_method", methods[r->biased ? 2 : groups]) &&
@@ -86,8 +85,15 @@ static bool router_to_json(const struct router_rule *r, cJSON *root)
     return ok;
 }
 
+bool zero_experts_to_json(const struct mixture_config *m, cJSON *root)
+{
+    return m->zero == 0 || (cJSON_AddNumberToObject(root, "zero_expert_num", (double)m->zero) &&
+                            cJSON_AddStringToObject(root, "zero_expert_type", zeros[m->zero_is_null]));
+}
+
 bool mixture_to_json(const struct mixture_config *m, cJSON *root)
 {
+    const struct router_rule mixtral = { .scores = SCORES_SOFTMAX, .normalized = true, .scale = 1 };
     const struct { const char *key; double value; } number[] = {
         { "num_local_experts", (double)m->E }, { "num_experts_per_tok", (double)m->k },
     };
@@ -95,10 +101,7 @@ bool mixture_to_json(const struct mixture_config *m, cJSON *root)
               config_add_real(root, "router_z_loss_coef", m->z_coefficient);
     for (size_t i = 0; i < sizeof number / sizeof *number; i++)
         ok = cJSON_AddNumberToObject(root, number[i].key, number[i].value) && ok;
-    ok = router_to_json(&m->router, root) && ok;
-    if (m->zero > 0)
-        ok = cJSON_AddNumberToObject(root, "zero_expert_num", (double)m->zero) &&
-             cJSON_AddStringToObject(root, "zero_expert_type", zeros[m->zero_is_null]) && ok;
+    ok = (router_same(&m->router, &mixtral) || router_to_json(&m->router, root)) && zero_experts_to_json(m, root) && ok;
     if (m->sequence_coefficient > 0)
         ok = cJSON_AddNumberToObject(root, "aux_loss_alpha", m->sequence_coefficient) &&
              cJSON_AddTrueToObject(root, "seq_aux") && ok;
