@@ -49,7 +49,6 @@ static void what_we_have_not_is_refused(void **state)
         { "\"swiglu_limit\": 0", "swiglu_limit is 0; it must be above 0" },
         { "\"hidden_act\": \"gelu\"", "hidden_act is \"gelu\"" },
         { "\"n_shared_experts\": 1", "n_shared_experts" },
-        { "\"scoring_func\": \"near\", \"n_group\": 2, \"topk_method\": \"noaux_tc\"", "scores of near experts" },
         { "\"sliding_window\": null, \"layer_types\": [\"full_attention\", \"sliding_attention\", "
           "\"sliding_attention\", \"full_attention\", \"full_attention\"]", "sliding_window is null" },
     };
