@@ -120,7 +120,9 @@ const struct lesson lesson_20_warps = {
         { 1, "sums", "sums of rows: with the prescribed bits", 3, check_sums,
           { "A row has 257 numbers, and a warp 32 lanes: which columns are lane 3's?",
             "__shfl_xor_sync(mask, sum, by) gives the sum that lane (lane xor by) has.",
-            "warps.h says in which order the lanes are put together; another one has other bits." } },
+            "warps.h says in which order the lanes are put together; another one has other bits.",
+            "A lane that is not in its own mask, or has returned, gives nothing: who asks it gets its own number "
+            "back." } },
         { 1, "sums-orders", "sums of rows: in every order of threads", 1, check_sums_orders,
           { "Nothing may depend on which lane comes first: a warp is in step only where a function with a mask says "
             "so." } },
@@ -130,7 +132,8 @@ const struct lesson lesson_20_warps = {
             "All lanes of a warp have the same row, so they can return together." } },
         { 2, "softmax", "softmax: within its bound", 3, check_softmax,
           { "First the largest number of the row, then the sum, then the quotients.",
-            "Every lane needs the largest number and the sum: what does a xor-shuffle leave in lane 5?" } },
+            "Every lane needs the largest number and the sum: what does a xor-shuffle leave in lane 5?",
+            "A lane that is not in its own mask gets its own number back.  Do all 32 stand in it?" } },
         { 2, "softmax-large", "softmax: of numbers around 1000 and -1000", 2, check_softmax_large,
           { "exp(1000) is no float.  exp(x - most) / sum of exp(x - most) is the same quotient.",
             "What is the largest number of a row that is all below zero?  And of a lane without a column?" } },
