@@ -26,7 +26,8 @@ test_memory() {
     run search $few --json -; expect_status 0; expect_out '^	"planner":	"beam",$'; expect_out '"above_memory":	0,$'
     run search $few --memory 700K --planner exhaustive --json search.json; expect_status 0
     expect_out 'a lower bound says of [1-9][0-9]* that they need more memory'; expect_out '^ +1 +[0-9.]+ +([0-6][0-9.]+K|700K) '
-    run search $few --memory 400K --planner exhaustive; expect_status 3
+    run search $few --memory 400K --planner exhaustive --json none.json; expect_status 3
+    grep -q '"fit":	0,' none.json && grep -A 2 '"smallest":' none.json | grep -q '"needs_bytes":	[0-9]' || complain 'the JSON has no smallest plan'
     expect_error '--memory 400K: none of [0-9]+ plans fits: the smallest, --.*, needs at least [0-9.]+K, [0-9.]+ % more'
 }
 

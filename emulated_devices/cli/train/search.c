@@ -194,6 +194,19 @@ static void print_report(const struct report *r)
     fprintf(r->out, "searched in %.1f s\n", r->seconds);
 }
 
+/* ---- the smallest ----------------------------------------------------------------------------------------------- */
+
+/* That needs least, as far as is known. */
+static int smallest(const struct search *s)
+{
+    int least = 0;
+    for (int i = 1; i < s->count; i++)
+        if (s->of[i].least > 0 && (s->of[least].least == 0 || s->of[i].least < s->of[least].least)) least = i;
+    return least;
+}
+
+static uint64_t needs_of(const struct candidate *c) { return c->peak > c->least ? c->peak : c->least; }
+
 /* ---- JSON -------------------------------------------------------------------------------------------------------- */
 
 static void add_candidate(cJSON *list, const struct report *r, int place)
@@ -214,6 +227,16 @@ static void add_candidate(cJSON *list, const struct report *r, int place)
     exposed = cJSON_AddObjectToObject(o, "waiting_ps");
     for (enum traffic_kind k = 0; k < TRAFFIC_KIND_COUNT; k++)
         cJSON_AddNumberToObject(exposed, traffic_kind_name(k), (double)c->share.waiting[k]);
+}
+
+/* Where nothing fits. */
+static void add_smallest(cJSON *root, const struct report *r)
+{
+    char text[PLAN_WORDS];
+    const int at = smallest(&r->search);
+    cJSON *o = cJSON_AddObjectToObject(root, "smallest");
+    cJSON_AddStringToObject(o, "words", words_of(r, at, text));
+    cJSON_AddNumberToObject(o, "needs_bytes", (double)needs_of(&r->search.of[at]));
 }
 
 static enum error_code write_json(const struct report *r, struct error *err)
@@ -239,21 +262,13 @@ static enum error_code write_json(const struct report *r, struct error *err)
     for (int i = 0; i < r->shown; i++) add_candidate(plans, r, i);
     frontier = cJSON_AddArrayToObject(root, "frontier");
     for (int i = 0; i < r->frontiers; i++) add_candidate(frontier, r, r->frontier[i]);
+    if (r->fit == 0) add_smallest(root, r);
     const enum error_code e = json_write(r->options->json, root, err);
     cJSON_Delete(root);
     return fail_about(err, e, "--json");
 }
 
 /* ---- nothing fits ------------------------------------------------------------------------------------------------ */
-
-/* That needs least, as far as is known. */
-static int smallest(const struct search *s)
-{
-    int least = 0;
-    for (int i = 1; i < s->count; i++)
-        if (s->of[i].least > 0 && (s->of[least].least == 0 || s->of[i].least < s->of[least].least)) least = i;
-    return least;
-}
 
 static enum error_code nothing_fits(const struct report *r, struct error *err)
 {
@@ -264,7 +279,7 @@ static enum error_code nothing_fits(const struct report *r, struct error *err)
         return fail(err, ERR_PLAN, "--devices %d: no mesh, scheme and number of microbatches can be combined",
                     s->space->devices);
     const int at = smallest(s);
-    const uint64_t needs = s->of[at].peak > s->of[at].least ? s->of[at].peak : s->of[at].least;
+    const uint64_t needs = needs_of(&s->of[at]);
     struct plan_space wider = *s->space;
     struct change change[3];
     char changes[3 * PLAN_WORDS] = "";
@@ -323,6 +338,7 @@ static enum error_code search(struct report *r, struct error *err)
     if (!e) e = search_replay(&r->search, asked.top, asked.top + MOST_REPLAYS, &r->ranked, &r->beaten, err);
     time_left_end(&line);
     r->seconds = measure_now() - start;
+    if (!e && r->ranked == 0 && r->search.count > 0 && r->options->json) e = write_json(r, err);
     if (!e && r->ranked == 0) e = nothing_fits(r, err);
     if (e) return e;
     r->shown = r->ranked < asked.top ? r->ranked : asked.top;
