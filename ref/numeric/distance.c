@@ -55,3 +55,9 @@ double relative_when_stored(double far, double size, int64_t count, enum dtype t
     const double steps = size > 0 ? dtype_step(t) * sqrt((double)count) / size : 0;
     return (far == 0 ? 0 : far / size) + 2 * dtype_unit(t) + steps;
 }
+
+double relative_or_absolute(double far, double size, int64_t count, enum dtype t)
+{
+    if (size != 0) return relative_when_stored(far, size, count, t);
+    return far == 0 ? 0 : far + dtype_step(t) * sqrt((double)count);
+}

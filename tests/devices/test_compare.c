@@ -213,6 +213,16 @@ static void test_zero_truth(void **state)
     s = differ_by(0x1p-60);
     comparison_tensor(&c, &c.gradient, "gradient", found, &s, 0);
     assert_true(!c.diverged && c.failed);
+    for (int k = -1; k <= 1; k++) {                 /* where the twin is no zero either, its distance bounds ours */
+        c = (struct comparison){ 0 };
+        found.bound = relative_or_absolute(0x1p-60, 0, 1, F64);
+        s = differ_by(ldexp(1, -60 + k));
+        comparison_tensor(&c, &c.gradient, "gradient", found, &s, 0);
+        assert_int_equal(c.failed, k > 0);
+    }
+    assert_true(relative_or_absolute(0, 0, 1, F32) == 0);
+    assert_true(relative_or_absolute(0x1p-20, 0, 4, F16) == 0x1p-20 + 0x1p-23);
+    assert_true(relative_or_absolute(3, 2, 4, F32) == relative_when_stored(3, 2, 4, F32));
 }
 
 static void test_skipped_step(void **state)

@@ -34,6 +34,9 @@ static bool another_twin(const struct comparison *c, struct reference *ref, stru
     return more;
 }
 
+/* A file's bounds are relative: of a tensor that is zero they say nothing, and only zero is right. */
+static double of_file(double bound, double size) { return size == 0 && isfinite(bound) ? 0 : bound; }
+
 /* ---- activations ------------------------------------------------------------------------------------------------- */
 
 struct visit {
@@ -77,7 +80,8 @@ static void compare_activation(void *context, int tensor, int rank, const struct
     const bool failed = c->failed;
     double bound = recorded_bound(v->record, a);
     if (v->ignored || (v->record->bounds_known && bound == 0)) return;
-    while (another_twin(c, v->ref, v->probes->trainer->comm, sums_error(s, a->norm), bound))
+    if (v->record->bounds_known) bound = of_file(bound, a->norm);
+    while (another_twin(c, v->ref, v->probes->trainer->comm, held_error(s, a->norm), bound))
         bound = recorded_bound(v->record, a);
     struct worst found = { .rank = rank, .step = v->step, .bound = bound };
     activation_name(found.tensor, sizeof found.tensor, a->name, a->layer, (int)v->model->L);
@@ -141,7 +145,7 @@ static void compare_piece(void *context, const struct piece *p)
     if (j->state >= 0) b.piece = reference_numbers(j->ref, j->parameter, j->state, p->data, DEVICES_ROOM);
     if (b.piece.data == p->data.data) layout_each_run_within(p->layout, p->kept.first, p->kept.count, add_run, &b);
     else add_run(&b, (struct run){ .length = b.sums.expected = tensor_count(b.piece) });
-    while (is_gradient(j->tensor) && another_twin(j->result, j->ref, j->comm, sums_error(&b.sums, to->size), to->bound))
+    while (is_gradient(j->tensor) && another_twin(j->result, j->ref, j->comm, held_error(&b.sums, to->size), to->bound))
         to->bound = bound_of(reference_replica(j->ref, p->replica), j->parameter, j->tensor);
     struct worst found = { .bound = to->bound, .rank = p->rank, .step = j->step };
     snprintf(found.tensor, sizeof found.tensor, "%.15s%.79s", j->of, p->spec->name);
@@ -164,6 +168,7 @@ static void compare_one(struct trainer *t, struct reference *ref, int i, enum te
         if (j.state >= 0) j.to[r].truth = reference_numbers(of, i, j.state, j.to[r].truth, TRUTHS_ROOM);
         j.to[r].size = norm_of(of, j.to[r].truth);
         j.ignored = j.ignored || (of->known && j.to[r].bound == 0);
+        if (of->known) j.to[r].bound = of_file(j.to[r].bound, j.to[r].size);
     }
     j.step = t->step + is_gradient(kind);
     collect_pieces(t, i, kind, compare_piece, &j);

@@ -86,10 +86,12 @@ static void note(struct comparison *c, struct worst *of, const char *kind, struc
     if (of->tensor[0] == 0 || exceeds(found.ratio, of->ratio)) *of = found;
 }
 
+double held_error(const struct sums *s, double size) { return sums_error(s, size == 0 ? 1 : size); }
+
 void comparison_tensor(struct comparison *c, struct worst *of, const char *kind, struct worst found,
                        const struct sums *s, double size)
 {
-    found.error = sums_error(s, size), found.scale = sums_scale(s), found.truth = s->truth;
+    found.error = held_error(s, size), found.scale = sums_scale(s), found.truth = s->truth;
     if (!diverges(c, kind, &found, size)) note(c, of, kind, found);
 }
 

@@ -9,7 +9,8 @@
 #include "emulated_devices/plan/plan.h"
 #include "emulated_devices/verify/sums.h"
 
-/* The worst of its kind so far: error and bound are relative, norm over norm of the whole tensor. */
+/* The worst of its kind so far: error and bound are relative, norm over norm of the whole tensor; if that is zero,
+ * norms themselves. */
 struct worst {
     double ratio;                       /* error / bound; above 1, or NaN, the comparison fails */
     double error, bound;
@@ -56,6 +57,9 @@ struct comparison {
 /** Begin a step.  @param scaled  with a dynamic loss scale a step that overflows is skipped, and a divergence ends with
  *  it. */
 void comparison_step(struct comparison *, bool scaled);
+
+/** An error as bounds are: over the norm of the whole truth, `size`, or as it is if that is 0. */
+double held_error(const struct sums *, double size);
 
 /**
  * Compare one tensor of one device with its bound.  Call it tensor by tensor in order of execution, and for all devices

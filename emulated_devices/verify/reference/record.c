@@ -96,7 +96,7 @@ struct observer measuring_observer(struct recording *r, struct observer disturb)
 double recorded_bound(const struct recording *r, const struct recorded *a)
 {
     if (r->bounds_known) return a->known;
-    return relative_when_stored(a->distance, a->norm, tensor_count(a->truth), a->truth.dtype);
+    return relative_or_absolute(a->distance, a->norm, tensor_count(a->truth), a->truth.dtype);
 }
 
 const char *activation_name(char *out, size_t size, const char *name, int layer, int layers)

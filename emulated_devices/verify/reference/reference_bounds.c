@@ -52,7 +52,7 @@ static double bound_in(const struct reference *r, int i, enum dtype t)
 {
     const struct tensor m = r->truth.master[i];
     const double far = tensor_distance(r->twin.master[i], m) + r->response[i];
-    return relative_when_stored(far, norm_of(r, m), tensor_count(m), t);
+    return relative_or_absolute(far, norm_of(r, m), tensor_count(m), t);
 }
 
 double reference_weight_bound(const struct reference *r, int i)
@@ -71,8 +71,8 @@ double reference_gradient_bound(const struct reference *r, int i)
     if (r->known) return r->known->gradient[i];
     const struct tensor g = r->truth.model.g[i];
     const double size = norm_of(r, g);
-    return relative_when_stored(gradient_distance(r, i).norm + r->turn[i].R, size, tensor_count(g), g.dtype) +
-           r->stored * relative_when_stored(0, size, tensor_count(g), r->plan->dtype);
+    return relative_or_absolute(gradient_distance(r, i).norm + r->turn[i].R, size, tensor_count(g), g.dtype) +
+           r->stored * relative_or_absolute(0, size, tensor_count(g), r->plan->dtype);
 }
 
 double reference_state_bound(const struct reference *r, int i, int state)
@@ -83,7 +83,7 @@ double reference_state_bound(const struct reference *r, int i, int state)
                         twin = reference_numbers(r, i, state, r->twin.state[at], 1);
     double far = tensor_distance(twin, s) + r->state_response[at];
     if (state == LOW_RANK_PROJECTION) far += r->turn[i].P;
-    return relative_when_stored(far, norm_of(r, s), tensor_count(s), s.dtype);
+    return relative_or_absolute(far, norm_of(r, s), tensor_count(s), s.dtype);
 }
 
 static double squared_norm_bound(const struct reference *r)

@@ -150,12 +150,12 @@ double reference_anchor_bound(const struct reference *r, int i)
 {
     const struct tensor a = r->truth.anchor[i];
     const double far = tensor_distance(r->twin.anchor[i], a) + r->anchor_response[i];
-    return relative_when_stored(far, norm_of(r, a), tensor_count(a), a.dtype);
+    return relative_or_absolute(far, norm_of(r, a), tensor_count(a), a.dtype);
 }
 
 double reference_momentum_bound(const struct reference *r, int i)
 {
     const struct tensor m = r->truth.momentum[i];
     const double far = tensor_distance(r->twin.momentum[i], m) + r->momentum_response[i];
-    return relative_when_stored(far, norm_of(r, m), tensor_count(m), m.dtype);
+    return relative_or_absolute(far, norm_of(r, m), tensor_count(m), m.dtype);
 }
