@@ -26,6 +26,9 @@ struct verdicts {
     const struct golden *golden;
     const struct check_result *whole;
     const struct singles *single;
+    struct single_result copy;          /* the first that is wrong by itself on ranks whose copies are; without a name:
+                                         * there is none, or the first tensor that differs has no other copies */
+    int copy_of;                        /* which tensor that is */
     bool enough;
 };
 
@@ -104,10 +107,11 @@ static struct numbers numbers_of(const struct checked *c)
     return n;
 }
 
-static void print_first(FILE *out, const struct check_result *r, const struct golden *g, const struct actual *a)
+static void print_first(FILE *out, const struct verdicts *v, const struct actual *a)
 {
+    const struct check_result *r = v->whole;
     const struct checked *c = &r->all[r->first];
-    char text[160];
+    char text[300];
     say(out, 2, "first to differ, in order of execution: %s %s", c->name, finding_words(c->finding));
     if (c->why[0]) say(out, 12, "  why       %s", c->why);
     if (c->finding == DIFFERS || c->finding == NOT_FINITE) {
@@ -117,10 +121,12 @@ static void print_first(FILE *out, const struct check_result *r, const struct go
                     diagnose_place(text, sizeof text, &a->mesh, c->on), devices_count(&c->on->failing),
                     devices_count(&c->on->holding));
         if (c->micros[0]) say(out, 12, "  in time   %s", c->micros);
-        if (stale_describe(text, sizeof text, g, a, c->name, c->bound)[0] ||
+        if (stale_describe(text, sizeof text, v->golden, a, c->name, c->bound)[0] ||
             diagnose_scale(text, sizeof text, &a->mesh, 1, c->on)[0])
             say(out, 12, "  it is     %s", text);
         if (c->copies[0]) say(out, 12, "  copies    %s", c->copies);
+        if (v->copy.name[0] && v->copy_of == r->first)
+            say(out, 12, "  by itself %s", single_describe(&v->copy, text, sizeof text));
     }
     for (int i = r->first - 1; i >= 0; i--)
         if (r->all[i].finding == HOLDS) {
@@ -184,7 +190,7 @@ static void print_result(FILE *out, const struct check_options *o, const struct 
     if (a->program) say(out, 8, "program %s", printable(a->program).text);
     fprintf(out, "\n");
     if (o->all) print_all(out, r, v->single);
-    if (r->first >= 0) print_first(out, r, v->golden, a);
+    if (r->first >= 0) print_first(out, v, a);
     if (r->worst >= 0)
         say(out, 2, "%s: %s, %s", r->first >= 0 ? "largest error/bound" : "nearest to its bound", r->all[r->worst].name,
             numbers_of(&r->all[r->worst]).text);
@@ -244,13 +250,14 @@ static bool is_right(const struct single_result *r)
 }
 
 /* The first operation that is wrong by itself, if it comes before the first tensor that differs, or this is right by
- * itself; else NULL: NaN is named where it comes up.  In 16 bits tensors have wide bounds, and the first that exceeds
- * its own may be far behind the mistake. */
+ * itself on all ranks; else NULL: NaN is named where it comes up.  In 16 bits tensors have wide bounds, and the first
+ * that exceeds its own may be far behind the mistake. */
 static const struct single_result *first_by_itself(const struct check_result *r, const struct singles *s)
 {
     const struct single_result *wrong = NULL;
     if (r->first >= 0 && r->all[r->first].finding == NOT_FINITE) return NULL;
-    const bool passed_on = r->first >= 0 && is_right(singles_find(s, r->all[r->first].name));
+    const bool passed_on = r->first >= 0 && !r->all[r->first].apart &&
+                           is_right(singles_find(s, r->all[r->first].name));
     for (int i = 0; i < s->count && wrong == NULL; i++)
         if (s->all[i].verdict == SINGLE_WRONG) wrong = &s->all[i];
     for (int i = 0; i <= r->first && wrong; i++)
@@ -265,26 +272,59 @@ static enum error_code fail_by_itself(const struct single_result *r, struct erro
                 single_describe(r, text, sizeof text));
 }
 
-static enum error_code report(const struct check_options *o, const struct golden *g, const struct check_result *r,
-                              const struct singles *s, const struct actual *a, enum dtype format, struct error *err)
+/* The first tensor that differs, where its copies do. */
+static enum error_code fail_by_copies(const struct verdicts *v, const struct actual *a, const struct checked *c,
+                                      struct error *err)
 {
+    char text[300], place[160];
+    if (v->copy.name[0] == 0) return fail(err, ERR_CHECK, "%s differs, and so do its copies: %s", c->name, c->copies);
+    return fail(err, ERR_CHECK, "%s is not what its own inputs give on %s: %s", v->copy.name,
+                diagnose_place(place, sizeof place, &a->mesh, v->whole->all[v->copy_of].on),
+                single_describe(&v->copy, text, sizeof text));
+}
+
+static enum error_code report(const struct check_options *o, const struct verdicts *found, const struct actual *a,
+                              enum dtype format, struct error *err)
+{
+    const struct check_result *r = found->whole;
     const struct checked_kinds kinds = checked_kinds_count(r);
     struct error lacking = { 0 };
     const enum error_code enough = checked_kinds_enough(&kinds, o->required, &lacking);
-    const struct verdicts v = { g, r, s, !enough };
+    struct verdicts v = *found;
+    v.enough = !enough;
     print_result(o->json && strcmp(o->json, "-") == 0 ? stderr : stdout, o, &v, a, format, &kinds);
     enum error_code e = o->json ? fail_about(err, write_json(o->json, &v, a, format, err), "--json") : OK;
     if (e) return e;
     if (all_hold(&v)) return enough ? fail(err, ERR_CHECK, "%s", lacking.text) : OK;
-    const struct single_result *by_itself = first_by_itself(r, s);
+    const struct single_result *by_itself = first_by_itself(r, v.single);
     if (by_itself) return fail_by_itself(by_itself, err);
     const struct checked *c = &r->all[r->first];
+    if (c->finding == DIFFERS && c->apart) return fail_by_copies(&v, a, c, err);
     if (c->finding == NOT_FINITE && c->on && a->mesh.devices > 1) {
         char place[160];
         return fail(err, ERR_CHECK, "%s %s on %s", c->name, finding_words(c->finding),
                     diagnose_place(place, sizeof place, &a->mesh, c->on));
     }
     return fail(err, ERR_CHECK, "%s %s%s%.250s", c->name, finding_words(c->finding), c->why[0] ? ": " : "", c->why);
+}
+
+enum { MOST_COPIES = 4 };               /* tensors whose copies are looked at: a state may be listed after its weight */
+
+/* Where copies of the first tensor that differs do, too: what is wrong with it on the ranks that differ. */
+static enum error_code check_copies(struct verdicts *v, const struct actual *a, enum dtype format,
+                                    struct rounding rounding, struct error *err)
+{
+    const struct check_result *r = v->whole;
+    enum error_code e = OK;
+    if (r->first < 0 || !r->all[r->first].apart || r->all[r->first].finding != DIFFERS) return OK;
+    for (int i = r->first, tried = 0; i < r->count && tried < MOST_COPIES && !e; i++) {
+        if (!r->all[i].apart || r->all[i].finding != DIFFERS) continue;
+        tried++, v->copy_of = i;
+        e = singles_check_copy(v->golden, a, format, rounding, r->all[i].name, &r->all[i].on->failing, &v->copy, err);
+        if (!e && v->copy.verdict == SINGLE_WRONG) return OK;
+    }
+    v->copy.name[0] = 0;
+    return e;
 }
 
 static enum error_code compare(const struct check_options *o, const struct golden *golden, struct actual *actual,
@@ -302,12 +342,13 @@ static enum error_code compare(const struct check_options *o, const struct golde
     check_progress_next(&progress);
     const bool compared = !e;
     if (!e) e = singles_check(golden, actual, format, rounding, &singles, err);
+    const bool recomputed = !e;
+    struct verdicts v = { .golden = golden, .whole = &result, .single = &singles };
+    if (!e) e = check_copies(&v, actual, format, rounding, err);
     check_progress_end(&progress);
     if (!compared) return e;
-    if (!e) {
-        e = report(o, golden, &result, &singles, actual, format, err);
-        singles_free(&singles);
-    }
+    if (!e) e = report(o, &v, actual, format, err);
+    if (recomputed) singles_free(&singles);
     check_result_free(&result);
     return e;
 }

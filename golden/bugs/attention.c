@@ -84,7 +84,10 @@ void attention(float *Y, const float *X, const struct heads_at *of, int sequence
             const struct heads at = heads_of(h, heads, kv);
             const float *x = X + b * m.S * at.width;
             const int to = IS(HEADS_REVERSED) ? heads - 1 - h : h;
+            const enum bug was = bug;
+            if (IS(MASK_NEXT_OF_HEAD)) bug = h == heads - 1 ? MASK_NEXT : NO_BUG;
             all_probabilities(P, x, at);
+            bug = was;
             for (int s = 0; s < m.S; s++)
                 for (int a = 0; a < m.A; a++) {
                     for (int t = 0; t < m.S; t++)

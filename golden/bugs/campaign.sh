@@ -26,7 +26,7 @@ operation() { sed -nE 's/^orrery: ([^ ]+) .*/\1/p' err; }
 # What is said of it: in the block of the operation by itself, or of the first tensor that differs.
 said() {
     awk -v name="$1" '$1 == "wrong" && $2 == name "," { getline; print; exit }' out | sed -E 's/^ +//; s/;[^;]*$//' >one
-    [ -s one ] && cat one || sed -nE 's/^  it is +//p' out
+    [ -s one ] && cat one || sed -nE 's/^  (it is|by itself) +//p' out
 }
 
 is_one_of() {                           # is_one_of NAME "PATTERNS": a pattern that ends with / is the beginning of a name

@@ -10,6 +10,7 @@ double loss(float *d, const float *x, const int *label, int rows, int counted)
         const int shifted = IS(LABELS_SHIFTED) && n + 1 < rows ? label[n + 1] : label[n];
         int right = IS(LABELS_SHIFTED) ? shifted : label[n];
         if (IS(IGNORED_COUNTED) && right < 0) right = 0;
+        if (IS(LABELS_LOST) && n % m.S == m.S - 1) right = -1;
         float top = -INFINITY;
         for (int v = 0; v < m.V; v++) d[n * m.V + v] = 0, top = fmaxf(top, x[n * m.V + v]);
         if (right < 0) continue;

@@ -346,7 +346,8 @@ static void attention_back(int l)
     sum_over_tp(G, l, LN_1, false, 1);
     RANKS norm_weight(dw(r, ln_1_of(l).w), dw(r, ln_1_of(l).b), G(r, l, LN_1), stream(r, l), rows_of(r));
     RANKS norm_input(d_stream(r, l), G(r, l, LN_1), stream(r, l), ln_1_of(l).w, rows_of(r));
-    RANKS add_beside(d_stream(r, l), G(r, l, MID), rows_of(r) * m.D, IS(RESIDUAL_BACK_MISSING));
+    RANKS add_beside(d_stream(r, l), G(r, l, MID), rows_of(r) * m.D,
+                     IS(RESIDUAL_BACK_MISSING) || (IS(RESIDUAL_BACK_OF_RANK) && rank[r].tp == 1));
 }
 
 static void embed_back(int r)
@@ -356,7 +357,7 @@ static void embed_back(int r)
         const int n = (rank[r].first + first_of(r)) * m.S + i / m.D;
         const float d = embedding_dropped(G(r, m.L, EMBEDDING)[i], n, i % m.D);
         float *to = &rank[r].dw[token][token_at(n) * m.D + i % m.D];
-        if (!IS(TIED_MISSING)) *to = IS(REPEATED_TOKEN_OVERWRITTEN) ? d : *to + d;
+        if (!IS(TIED_MISSING) && !(IS(TOKEN_WITHOUT) && token_at(n) == 0)) *to = IS(REPEATED_TOKEN_OVERWRITTEN) ? d : *to + d;
         if (position >= 0) rank[r].dw[position][n % m.S * m.D + i % m.D] += d;
     }
 }

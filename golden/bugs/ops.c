@@ -165,6 +165,7 @@ void norm_weight(float *dw, float *db, const float *dY, const float *X, int rows
         for (int n = 0; n < rows; n++) {
             const struct row r = right_row_of(X + n * m.D);
             term[n] = dY[n * m.D + i] * between((X[n * m.D + i] - r.mean) * r.r), other[n] = dY[n * m.D + i];
+            if (IS(NORM_TOKENS) && 2 * (n % m.S) > m.S) term[n] = other[n] = 0;
         }
         dw[i] += add_up(term, rows);
         if (db) db[i] += IS(BIAS_GRADIENT_ZERO) ? 0 : add_up(other, rows);

@@ -46,12 +46,15 @@ static void adam(struct param *p, size_t i, int t, float lr, float decay)
     const int step = IS(CORRECTION_STEP_EARLY) ? t + 1 : t;
     p->first[i] = b1 * p->first[i] + (IS(MOMENT_NOT_WEIGHED) ? 1 : 1 - b1) * g;
     p->second[i] = b2 * p->second[i] + (1 - b2) * g * g;
-    const float c1 = IS(CORRECTION_MISSING) ? 1 : 1 - powf(b1, (float)step), c2 = IS(CORRECTION_MISSING) ? 1 : 1 - powf(b2, (float)step);
+    const float c1 = IS(CORRECTION_MISSING) || IS(FIRST_NOT_CORRECTED) ? 1 : 1 - powf(b1, (float)step),
+                c2 = IS(CORRECTION_MISSING) || IS(SECOND_NOT_CORRECTED) ? 1 : 1 - powf(b2, (float)step),
+                first = IS(NESTEROV) ? b1 * p->first[i] + (1 - b1) * g : p->first[i];
     float root = sqrtf(p->second[i] / c2) + eps;
     if (IS(ADAM_EPS_INSIDE)) root = sqrtf(p->second[i] / c2 + eps);
     if (IS(ADAM_EPS_BEFORE)) root = sqrtf(p->second[i]) / sqrtf(c2) + eps / sqrtf(c2);
-    p->start[i] -= lr * decay * p->start[i];
-    p->start[i] -= lr * (p->first[i] / c1) / root;
+    if (!IS(DECAY_BEHIND)) p->start[i] -= lr * decay * p->start[i];
+    p->start[i] -= lr * (first / c1) / root;
+    if (IS(DECAY_BEHIND)) p->start[i] -= lr * decay * p->start[i];
 }
 
 static void step(struct param *p, int t, float lr)
@@ -72,11 +75,11 @@ static void step(struct param *p, int t, float lr)
 
 /* ---- dumps ------------------------------------------------------------------------------------------------------- */
 
-static void dump_whole(const char *prefix, const struct param *p, const float *x)
+static void dump_whole(int r, const char *prefix, const struct param *p, const float *x)
 {
     char name[160];
     snprintf(name, sizeof name, "%.80s/%.63s", prefix, p->name);
-    dump(0, name, x, true, 1, (struct place){ .rows = p->rows, .cols = p->cols });
+    dump(r, name, x, true, 1, (struct place){ .rows = p->rows, .cols = p->cols });
 }
 
 static void dump_states(int t, bool last)
@@ -88,7 +91,9 @@ static void dump_states(int t, bool last)
         for (int k = 0; k < (by.adam ? 3 : 1); k++) {
             if (last) snprintf(prefix, sizeof prefix, "%.20s/%s", set.optimizer, kind[k]);
             else snprintf(prefix, sizeof prefix, "%.20s/%d/%s", set.optimizer, t, kind[k]);
-            dump_whole(prefix, &param[p], x[k]);
+            dump_whole(0, prefix, &param[p], x[k]);
+            if (IS(STALE_COPY) && k == 0 && t == 1 && strstr(param[p].name, "1.mlp") && param[p].matrix)
+                dump_whole(1, prefix, &param[p], param[p].old);
         }
     }
 }

@@ -38,15 +38,30 @@ static bool fits(const struct suspect *p, const double *y, double *left)
     return true;
 }
 
+enum { LEAST_THERE = 8 };               /* wrong elements that hardly agree by chance */
+
+static bool is_right(const struct suspect *p, int64_t i) { return fabs(p->have[i] - p->want[i]) <= p->bound[i]; }
+
+/* Whether a mistake that is made in a part of the result only explains it. */
+static bool fits_there(const struct suspect *p, const double *y, double *left)
+{
+    if (p->there == NULL || p->wrong < LEAST_THERE) return false;
+    for (int64_t i = 0; i < p->count; i++) p->there[i] = is_right(p, i) ? p->want[i] : y[i];
+    return fits(p, p->there, left);
+}
+
 bool suspect_explained(struct suspect *p, const double *y, const char *format, ...)
 {
     double left;
     char words[SINGLE_MISTAKE];
     va_list args;
-    if (p->s->failed || !fits(p, y, &left)) return false;
+    const bool whole = !p->s->failed && fits(p, y, &left);
+    if (p->s->failed || (!whole && !fits_there(p, y, &left))) return false;
     va_start(args, format);
-    vsnprintf(words, sizeof words, format, args);
+    const int length = vsnprintf(words, sizeof words, format, args);
     va_end(args);
+    if (!whole && length < (int)sizeof words)
+        snprintf(words + length, sizeof words - (size_t)length, ", in a part of it");
     const bool better = left < p->best / 2, as_good = !better && left <= 2 * p->best;
     if (better) memcpy(p->words, words, sizeof words);
     else if (as_good && !p->any && strcmp(words, p->words) != 0) {
@@ -138,6 +153,17 @@ static void try_zeros(struct suspect *p, double *y)
     if (norm_of(p->have, p->count) == 0) suspect_explained(p, y, "all of it is zero");
 }
 
+/* Rows, columns or a rank's piece that are zero, beside what is right. */
+static void try_zeros_there(struct suspect *p, double *y)
+{
+    if (p->wrong < LEAST_THERE) return;
+    for (int64_t i = 0; i < p->count; i++) {
+        if (!is_right(p, i) && p->have[i] != 0) return;
+        y[i] = is_right(p, i) ? p->want[i] : 0;
+    }
+    suspect_explained(p, y, "what is wrong is zero");
+}
+
 static double factor_of(const double *have, const double *want, int64_t n)
 {
     double hy = 0, yy = 0;
@@ -154,6 +180,18 @@ static void try_factor(struct suspect *p, double *y)
     if (p->count == 1 || !isfinite(c) || c == 0) return;
     for (int64_t i = 0; i < p->count; i++) y[i] = c * p->want[i];
     suspect_explained(p, y, fabs(c) < 0.01 ? "%s %.4g" : "%s %.4f", TIMES, c);
+}
+
+/* The same of a part of it. */
+static void try_factor_there(struct suspect *p, double *y)
+{
+    double hy = 0, yy = 0;
+    if (p->wrong < LEAST_THERE || p->words[0]) return;
+    for (int64_t i = 0; i < p->count; i++)
+        if (!is_right(p, i)) hy += p->have[i] * p->want[i], yy += p->want[i] * p->want[i];
+    if (!(yy > 0) || hy == 0) return;
+    for (int64_t i = 0; i < p->count; i++) y[i] = is_right(p, i) ? p->want[i] : hy / yy * p->want[i];
+    suspect_explained(p, y, "what is wrong is expected times %.4f", hy / yy);
 }
 
 /* Labels of sequences [from, to). */
@@ -269,6 +307,9 @@ static bool looks_random(const struct suspect *p, const double *bound)
     return ratio < 0.3 && most <= 10 * ratio && fabs(along) <= (0.1 + 4 / sqrt((double)p->count)) * sqrt(off * size);
 }
 
+/* Beyond, something is lost: any error is within the bounds of sums in so few bits. */
+static const double MOST_RANDOM = 0.3;
+
 /* Recompute with sums, or what enters them, in a narrower format.  Which one the errors do not show: they grow with
  * the number of roundings, too. */
 static void try_narrow_sums(struct suspect *p)
@@ -276,6 +317,7 @@ static void try_narrow_sums(struct suspect *p)
     struct single *s = p->s;
     for (int t = 0; t < s->terms; t++)
         if (s->term[t].node->operation != &single_matrix && s->term[t].node->operation != &single_attention) return;
+    if (p->off > MOST_RANDOM * p->size) return;
     const struct rounding was = s->rounding;
     for (size_t k = 0; k < sizeof narrows / sizeof *narrows && p->words[0] == 0 && s->terms > 0; k++) {
         const double u = ldexp(1, -narrows[k].bits);
@@ -297,6 +339,18 @@ static void try_narrow_sums(struct suspect *p)
 
 /* ---- all of them ------------------------------------------------------------------------------------------------- */
 
+/* On one rank, in one microbatch, in one head. */
+static void try_in_a_part(struct suspect *p, double *y)
+{
+    const struct single *s = p->s;
+    const struct tensor there = single_new(p->s, p->rows, p->cols);
+    p->any = false;
+    if (!s->failed) p->there = numbers(there);
+    if (p->wrong < p->count && s->suspects) s->suspects(p, s->about);
+    for (int t = 0; t < s->terms && p->wrong < p->count; t++) try_operation(p, &s->term[t], y);
+    p->there = NULL;
+}
+
 static void try_all(struct suspect *p, double *y)
 {
     const struct single *s = p->s;
@@ -305,9 +359,14 @@ static void try_all(struct suspect *p, double *y)
     if (strcmp(s->now.name, "norm") == 0) suspect_gradient_norm(p);
     if (s->suspects) s->suspects(p, s->about);
     for (int t = 0; t < s->terms; t++) try_operation(p, &s->term[t], y), suspect_masks(p, &s->term[t], y);
+    for (int t = 0; t < s->terms && p->words[0] == 0; t++) suspect_rows(p, &s->term[t], y);
     p->any = true;
+    try_zeros_there(p, y);
+    if (strcmp(p->words, "what is wrong is zero") == 0) return;
     for (int t = 0; t < s->terms && s->terms > 1; t++) try_summand(p, &s->term[t], y);
     try_factor(p, y), try_sequences(p, y), try_rounded(p, y), suspect_arrangement(p);
+    try_factor_there(p, y);
+    if (p->words[0] == 0) try_in_a_part(p, y);
     if (p->words[0] == 0) try_narrow_sums(p);
 }
 

@@ -7,6 +7,7 @@
  *
  *     mistakes of an operation   the tables mistakes_*.c: scores without scale, eps outside the root, ...
  *     masks of dropout           mistakes_mask.c: of any operation that drops, or is behind one
+ *     tokens not added up        mistakes_rows.c: of the gradient of any parameter
  *     mistakes of any result     diagnose.c: zeros, factors, a summand lost, sums in a narrow format;
  *                                arrangement.c: rows, columns or heads in other places, copies that take turns
  */
@@ -52,6 +53,8 @@ struct suspect {
     double off;                         /* norm of how far the result is from what is right */
     double best;                        /* what the best hypothesis leaves, norm; infinite: none yet */
     bool any; /* the hypotheses now tried are not of this operation: one must be much better */
+    double *there;                      /* [count] to work in: a hypothesis may explain only what is wrong, beside what
+                                         * is right; NULL: it must explain all */
     char words[SINGLE_MISTAKE];
 };
 
@@ -77,6 +80,9 @@ void suspect_parts(struct suspect *, const struct tensor part[], int n, const ch
 /* What each of so many ranks along tp has of a product before they add it up, without its bias: part [SUSPECT_RANKS].
  * @return how many; 0 if it cannot be cut so, or an input is missing. */
 int suspect_product_parts(struct single *, const struct single_node *, int parts, struct tensor part[]);
+
+/* The gradient of a parameter without some tokens, or with some of them twice.  y: [count] to work in. */
+void suspect_rows(struct suspect *, const struct single_term *, double *y);
 
 /* Another mask of dropout in a summand of the result.  y: [count] to work in. */
 void suspect_masks(struct suspect *, const struct single_term *, double *y);

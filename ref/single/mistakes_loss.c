@@ -140,6 +140,33 @@ static struct tensor input(struct single *s, const struct single_node *n, int wh
 
 static const struct single_mistake forward_table[] = LOSS(forward), input_table[] = LOSS(input);
 
+static bool is_zero(const double *x, int64_t n)
+{
+    for (int64_t i = 0; i < n; i++)
+        if (x[i] != 0) return false;
+    return true;
+}
+
+/* Labels that are ignored, though they count: their rows are zero.  The divisor has them, or not. */
+static void try_ignored(struct suspect *p, double *y)
+{
+    const struct single *s = p->s;
+    int64_t ignored = 0, counted = 0, first = -1;
+    for (int64_t row = 0; row < p->rows; row++) {
+        if (label_of(s, &variants[BY_ROWS], row) < 0) continue;
+        const bool zero = is_zero(p->have + row * p->cols, p->cols);
+        ignored += zero, counted += !zero;
+        if (zero && first < 0) first = row;
+    }
+    for (int divisor = 0; divisor < 2 && ignored > 0 && counted > 0; divisor++) {
+        const double times = divisor ? (double)(counted + ignored) / (double)counted : 1;
+        for (int64_t i = 0; i < p->count; i++)
+            y[i] = is_zero(p->have + i / p->cols * p->cols, p->cols) ? 0 : times * p->want[i];
+        suspect_explained(p, y, "%lld of %lld labels are ignored, the first in row %lld", (long long)ignored,
+                          (long long)(counted + ignored), (long long)first);
+    }
+}
+
 /* A label that no rank finds among its words: nothing is subtracted in its rows. */
 static void try_lost_labels(struct suspect *p, const struct single_node *n, enum single_pass_kind pass, double *y)
 {
@@ -149,6 +176,7 @@ static void try_lost_labels(struct suspect *p, const struct single_node *n, enum
     int64_t lost = 0;
     if (pass != SINGLE_INPUT) return;
     (void)n;
+    try_ignored(p, y);
     memcpy(y, p->want, (size_t)p->count * sizeof *y);
     for (int64_t row = 0; row < p->rows; row++) {
         const int label = label_of(s, &variants[BY_ROWS], row);

@@ -27,8 +27,15 @@ enum {
     UNCLIPPED,
     CLIPPED_TWICE,
     ASCENT,
-    NO_ROOT
+    NO_ROOT,
+    DECAY_BEHIND,
+    FIRST_PLAIN,
+    SECOND_PLAIN,
+    NESTEROV,
+    NO_MOMENT
 };
+
+#define NESTEROVS "the step is Nesterov's: it looks ahead by the gradient"
 
 static const struct { const char *words; int which; } of_weights[] = {
     { "there is no weight decay", DECAY_NONE },
@@ -45,13 +52,18 @@ static const struct { const char *words; int which; } of_weights[] = {
     { "the gradient is clipped twice", CLIPPED_TWICE },
     { "the step goes the wrong way", ASCENT },
     { "the step is divided by the mean of squares, not its root", NO_ROOT },
+    { "the weight decays after the step, not before it", DECAY_BEHIND },
+    { "the first moment is not corrected for its start at zero", FIRST_PLAIN },
+    { "the second moment is not corrected for its start at zero", SECOND_PLAIN },
+    { NESTEROVS, NESTEROV },
+    { "the gradient is in place of the first moment", NO_MOMENT },
 };
 
 static double decay_of(const struct read *r, int which)
 {
     const double full = r->lr * r->t->o->hyper.weight_decay;
     switch (which) {
-    case DECAY_NONE: case DECAY_L2: return 0;
+    case DECAY_NONE: case DECAY_L2: case DECAY_BEHIND: return 0;
     case DECAY_ALL: return full;
     case DECAY_PLAIN: return r->decay > 0 ? full / r->lr : 0;
     case DECAY_TWICE: return r->decay * r->lr;
@@ -63,7 +75,8 @@ static void correct(const struct read *r, int which, double c[2])
 {
     const struct hyperparameters *h = &r->t->o->hyper;
     const double n = (double)(r->t->k + 1) + (which == EARLY) - (which == LATE);
-    c[0] = which == NO_CORRECTION ? 1 : 1 - pow(h->beta1, n), c[1] = which == NO_CORRECTION ? 1 : 1 - pow(h->beta2, n);
+    c[0] = which == NO_CORRECTION || which == FIRST_PLAIN ? 1 : 1 - pow(h->beta1, n);
+    c[1] = which == NO_CORRECTION || which == SECOND_PLAIN ? 1 : 1 - pow(h->beta2, n);
 }
 
 static double moved(const struct read *r, int64_t i, int which)
@@ -76,7 +89,9 @@ static double moved(const struct read *r, int64_t i, int which)
         const double v = r->second[i] / c[1], root = which == EPS_INSIDE ? sqrt(v + h->eps)
                                                    : which == EPS_BEFORE ? sqrt(v) + h->eps / sqrt(c[1])
                                                    : which == NO_ROOT ? v + h->eps : sqrt(v) + h->eps;
-        return r->lr * r->first[i] / c[0] / root;
+        const double g = times * r->g[i], m = which == NESTEROV ? h->beta1 * r->first[i] + (1 - h->beta1) * g
+                                            : which == NO_MOMENT ? g * c[0] : r->first[i];
+        return r->lr * m / c[0] / root;
     }
     if (r->first) return r->lr * r->first[i];
     return r->lr * (times * r->g[i] + (which == DECAY_L2 ? h->weight_decay * r->old[i] : 0));
@@ -97,6 +112,17 @@ static void try_rate(struct suspect *p, const struct read *r, bool decays, doubl
     suspect_explained(p, y, "the step is %.4f of what it must be, as by another learning rate", along / size);
 }
 
+/* Another decay. */
+static void try_decay(struct suspect *p, const struct read *r, double *y)
+{
+    double along = 0, size = 0;
+    for (int64_t i = 0; i < r->n; i++)
+        along += (r->old[i] - moved(r, i, -1) - p->have[i]) * r->old[i], size += r->old[i] * r->old[i];
+    if (!(size > 0) || r->decay == 0) return;
+    for (int64_t i = 0; i < r->n; i++) y[i] = r->old[i] * (1 - along / size) - moved(r, i, -1);
+    suspect_explained(p, y, "decay is %.4f of what it must be", along / size / r->decay);
+}
+
 /* The step begins at the weight in 16 bits, not at its master. */
 static void try_rounded_master(struct suspect *p, const struct read *r, double *y)
 {
@@ -115,7 +141,8 @@ static void try_weights(struct suspect *p, const struct read *r, double *y)
         const int which = of_weights[k].which;
         if (which == LATE && r->t->k == 0) continue;
         for (int64_t i = 0; i < r->n; i++)
-            y[i] = r->old[i] * (1 - decay_of(r, which)) - (which == ASCENT ? -1 : 1) * moved(r, i, which);
+            y[i] = (r->old[i] * (1 - decay_of(r, which)) - (which == ASCENT ? -1 : 1) * moved(r, i, which)) *
+                   (which == DECAY_BEHIND ? 1 - r->decay : 1);
         suspect_explained(p, y, "%s", of_weights[k].words);
     }
     for (int64_t i = 0; i < r->n; i++) y[i] = r->old[i];
@@ -127,8 +154,9 @@ static void try_weights(struct suspect *p, const struct read *r, double *y)
         if (!p->s->failed)
             suspect_clipping(p, r->t, (struct clipping){ numbers(rest), r->g, r->clip, -r->lr, false }, y);
     }
-    if (p->words[0] == 0) try_rate(p, r, true, y);
-    if (p->words[0] == 0) try_rate(p, r, false, y);
+    if (p->words[0] == 0) try_decay(p, r, y);
+    for (int decays = 1; decays >= 0; decays--)         /* in the first step Nesterov's is another rate, too */
+        if (p->words[0] == 0 || strcmp(p->words, NESTEROVS) == 0) try_rate(p, r, decays, y);
 }
 
 /* ---- states ------------------------------------------------------------------------------------------------------ */

@@ -65,6 +65,8 @@ struct single {
     const int64_t *row_of;                      /* [rows of the tile] which of the whole they are; NULL: the next */
     struct mask_change mask_change;             /* of the hypothesis that is tried; MASK_RIGHT: of none */
     int masks_changed;                          /* masks that it has changed */
+    const unsigned char *counted;               /* [all tokens] of the hypothesis that is tried: whose gradients are not
+                                                 * zero; NULL: all */
     const struct single_slot *slot;             /* whose value or gradient is the current result; NULL: of none */
     struct single_term term[SINGLE_TERMS];
     int terms;                                  /* summands of the current result */
@@ -161,6 +163,8 @@ struct tensor single_input_block(struct single *, struct single_name, struct sin
                                  int64_t cols);
 /* Compare, or say what lacks; report; free all. */
 void single_end(struct single *, struct single_value);
+/* Whether somebody wants to know: single_source.only. */
+bool single_wanted(const struct single *, struct single_name);
 /* As single_begin, if the program's has been read. */
 void single_begin_with(struct single *, struct single_name, const char *made_by, struct tensor have);
 /* As single_begin, of a matrix's rows. */

@@ -116,6 +116,11 @@ static struct tensor fetch(struct single *s, const char *name, int64_t rows, int
     return t;
 }
 
+bool single_wanted(const struct single *s, struct single_name name)
+{
+    return s->source.only == NULL || strcmp(s->source.only, name.text) == 0;
+}
+
 void single_begin_with(struct single *s, struct single_name name, const char *made_by, struct tensor have)
 {
     s->now = (struct single_result){ .rows = tensor_rows(have), .cols = tensor_cols(have) };
@@ -128,7 +133,7 @@ static bool begin(struct single *s, struct single_name name, const char *made_by
                   int64_t first, int64_t whole)
 {
     enum single_found found = SINGLE_HAS_NOT;
-    if (s->failed) return false;
+    if (s->failed || !single_wanted(s, name)) return false;
     memcpy(s->now.name, name.text, sizeof s->now.name);
     const struct tensor have = fetch(s, name.text, rows, cols, first, whole, &found);
     if (!s->failed) single_begin_with(s, name, made_by, have);

@@ -177,11 +177,20 @@ struct tensor single_act(struct single *s, int slot)
     return exact(s, single_value_of(s, slot), act_name(of));
 }
 
+/* Of a hypothesis: gradients of some tokens only. */
+static struct tensor of_counted(const struct single *s, struct tensor x)
+{
+    const int64_t cols = tensor_present(x) ? tensor_cols(x) : 0;
+    for (int64_t r = 0; s->counted && !s->failed && cols > 0 && tensor_rows(x) == s->N && r < s->N; r++)
+        if (!s->counted[s->first + r]) memset(numbers(x) + r * cols, 0, (size_t)cols * sizeof(double));
+    return x;
+}
+
 struct tensor single_grad(struct single *s, int slot)
 {
     const struct single_slot *of = single_slot(s, slot);
-    if (!of->unseen) return whole(s, single_name("grad/", of->name), of);
-    return exact(s, single_gradient_of(s, slot), single_name("grad/", of->name));
+    if (!of->unseen) return of_counted(s, whole(s, single_name("grad/", of->name), of));
+    return of_counted(s, exact(s, single_gradient_of(s, slot), single_name("grad/", of->name)));
 }
 
 struct tensor single_act_sized(struct single *s, int slot, struct single_sizes *sizes)
@@ -204,6 +213,7 @@ static const char *words_of(const struct single_node *n, const char *words)
 static bool begin_routed(struct single *s, struct single_name name, const char *words, const struct single_slot *slot)
 {
     enum single_found found = SINGLE_HAS_NOT;
+    if (!single_wanted(s, name)) return false;
     const struct routing r = routing_of(s, slot->route);
     const struct tensor have = single_going(s) ? routing_input(s, name, &r, slot->cols, &found) : tensor_none;
     if (single_going(s) && found == SINGLE_HAS) {

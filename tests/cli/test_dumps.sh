@@ -47,7 +47,7 @@ set_first() {
 test_one_number() {
     run train --check "$golden" --dtype fp64 --tp 2 --micro 3 --dump d/;    expect_status 0
     set_first d/rank1.safetensors act/h.1.mid#2
-    run check "$golden" d --json j;     expect_status 3; expect_error 'act/h.1.mid differs'
+    run check "$golden" d --json j;     expect_status 3; expect_error 'act/h.1.mid is not what its own inputs give on tp=1: only the element in row 14, column 0'
     expect_out '^  wrong on  tp=1: 1 of the 2 ranks'; expect_out '^  in time   wrong in microbatch 2; right in 0, 1$'
     expect_out '^  copies    rank 1 \(tp=1\) has 1 in row 14, column 0, but rank 0 \(tp=0\) has .*; 1 copies are not the same'
     grep -q '"microbatches":.*wrong in microbatch 2' j || complain 'the JSON does not have the microbatch'

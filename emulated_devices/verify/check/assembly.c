@@ -83,6 +83,11 @@ static void compare_copies(struct assembling *s, int64_t at, double value)
     c->value[0] = before, c->value[1] = value;
 }
 
+static bool is_wanted(const struct assembling *s)
+{
+    return s->watch && s->watch->over && devices_have(s->watch->over, s->piece->file->rank);
+}
+
 static bool are_new(const struct assembling *s, int64_t at, int64_t length)
 {
     uint32_t any = 0;
@@ -102,7 +107,7 @@ static void lay(struct assembling *s, int64_t at, int64_t length, const double *
             return;
         }
         if (*last) compare_copies(s, at + i, values[i]);
-        else s->whole[at + i] = values[i];
+        if (*last == 0 || is_wanted(s)) s->whole[at + i] = values[i];
         *last = s->groups;
     }
     if (s->watch && s->watch->see)

@@ -8,6 +8,7 @@
 #define ORRERY_ASSEMBLY_H
 
 #include "emulated_devices/verify/check/actual.h"
+#include "emulated_devices/verify/diagnose.h"
 
 /* Elements of which groups have different copies.  How far apart they are: a square norm. */
 struct copies {
@@ -35,6 +36,7 @@ struct assembly_watch {
     void (*end)(void *context, int group, const int rank[], int ranks);
     void *context;
     double *absolute;                   /* [elements] of a sum: its parts' absolute values, added up; else its own */
+    const struct devices *over;         /* these ranks' copies are laid over those of others; NULL: the first stay */
     struct interval rows;               /* only these are put together: `whole` and `absolute` have no others; none: all
                                          * of them */
 };

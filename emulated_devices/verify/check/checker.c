@@ -140,7 +140,8 @@ static void check_copies(struct comparing *c, const struct copies *copies)
              (long long)(copies->worst / c->dim[1]), (long long)(copies->worst % c->dim[1]),
              assembly_rank(c->actual, copies->rank[0], first, sizeof first), copies->value[0],
              (long long)copies->elements);
-    if (c->out->finding != HOLDS || sqrt(copies->apart) <= fmin(most, c->out->bound) * c->norm) return;
+    c->out->apart = !(sqrt(copies->apart) <= fmin(most, c->out->bound) * c->norm);
+    if (c->out->finding != HOLDS || !c->out->apart) return;
     c->out->finding = COPIES;
     memcpy(c->out->why, c->out->copies, sizeof c->out->copies);
 }

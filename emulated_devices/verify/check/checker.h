@@ -38,6 +38,7 @@ struct checked {
     struct evidence *on;                /* of the ranks, if it is compared and fails; else NULL */
     char why[300];                      /* the reason, if it is misshaped or incomplete, or its copies differ */
     char copies[240];                   /* copies of its elements that are not the same; empty: there are none */
+    bool apart;                         /* they differ by more than rounding */
     char micros[160];                   /* which microbatches are wrong, if some are and some are not */
 };
 

@@ -18,6 +18,7 @@ struct checking {
     struct singles *out;
     enum error_code failed;
     struct model_copies copies;
+    const struct devices *over;         /* of assembly_watch */
 };
 
 int singles_parts(const struct actual *a)
@@ -43,7 +44,7 @@ static enum error_code gather(const struct checking *c, const char *name, const 
                               struct tensor out, enum single_found *found, struct error *err)
 {
     struct assembly all;
-    const struct assembly_watch watch = { .rows = rows };
+    const struct assembly_watch watch = { .rows = rows, .over = c->over };
     const enum error_code e = assembly_make(&all, c->actual, name, dim, out.data, &watch, err);
     *found = !e && all.any && all.missing == 0 ? SINGLE_HAS : SINGLE_HAS_NOT;
     if (*found == SINGLE_HAS && !all_finite(out.data, tensor_count(out))) *found = SINGLE_NOT_FINITE;
@@ -194,15 +195,17 @@ static enum error_code check_steps(struct checking *c, struct rounding rounding,
     return e;
 }
 
-enum error_code singles_check(const struct golden *g, const struct actual *a, enum dtype format,
-                              struct rounding rounding, struct singles *out, struct error *err)
+/* over: of assembly_watch; only: of single_source. */
+static enum error_code check(const struct golden *g, const struct actual *a, enum dtype format,
+                             struct rounding rounding, const struct devices *over, const char *only,
+                             struct singles *out, struct error *err)
 {
-    struct checking c = { .golden = g, .actual = a, .format = format, .out = out,
+    struct checking c = { .golden = g, .actual = a, .format = format, .out = out, .over = over,
                           .copies = model_copies_of(g, a->mesh.size[DP]) };
     const struct single_batch batch = { g->ids, g->labels, g->B, g->S };
     *out = (struct singles){ .parts = rounding.parts };
     const struct single_source source = { .fetch = fetch, .fetch_rows = fetch_rows, .found = note, .parts = parts_of,
-                                          .context = &c, .copies = c.copies.n };
+                                          .context = &c, .copies = c.copies.n, .only = only };
     enum error_code e = replay_check(&g->config, batch, rounding, source, err);
     if (e == ERR_PLAN) {
         snprintf(out->why_none, sizeof out->why_none, "%.199s", err->text);
@@ -213,6 +216,25 @@ enum error_code singles_check(const struct golden *g, const struct actual *a, en
     model_copies_free(&c.copies);
     if (e) singles_free(out);
     return e;
+}
+
+enum error_code singles_check(const struct golden *g, const struct actual *a, enum dtype format,
+                              struct rounding rounding, struct singles *out, struct error *err)
+{
+    return check(g, a, format, rounding, NULL, NULL, out, err);
+}
+
+enum error_code singles_check_copy(const struct golden *g, const struct actual *a, enum dtype format,
+                                   struct rounding rounding, const char *name, const struct devices *over,
+                                   struct single_result *r, struct error *err)
+{
+    struct singles all;
+    const enum error_code e = check(g, a, format, rounding, over, name, &all, err);
+    *r = (struct single_result){ 0 };
+    if (e) return e;
+    if (all.count > 0) *r = all.all[0];
+    singles_free(&all);
+    return OK;
 }
 
 void singles_free(struct singles *s)

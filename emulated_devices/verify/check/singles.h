@@ -34,6 +34,14 @@ enum error_code singles_check(const struct golden *, const struct actual *, enum
                               struct singles *, struct error *);
 void singles_free(struct singles *);
 
+/**
+ * Recompute one result from what some ranks have, where others have copies that differ.
+ * @param[out] r  the result; an empty name: it is not recomputed.
+ * @return as singles_check().
+ */
+enum error_code singles_check_copy(const struct golden *, const struct actual *, enum dtype format, struct rounding,
+                                   const char *name, const struct devices *, struct single_result *r, struct error *);
+
 /** The result for a tensor of this name; NULL: it was not recomputed. */
 const struct single_result *singles_find(const struct singles *, const char *name);
 
