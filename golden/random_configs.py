@@ -64,7 +64,8 @@ def config(family, r):
     if family in ("mistral", "mixtral", "phi3"):
         c["sliding_window"] = r.choice([None, window])
     if family in ("qwen2", "qwen3"):
-        c.update(use_sliding_window=flip(), sliding_window=window, max_window_layers=r.randint(0, L + 1), **(dict(layer_types=kinds) if flip() else {}))
+        c.update(use_sliding_window=flip(), sliding_window=window, max_window_layers=r.randint(0, L + 1))
+        c.update(dict(layer_types=kinds) if c["use_sliding_window"] and flip() else {})
     if family in ("gemma2", "gemma3_text"):
         c.update(query_pre_attn_scalar=r.choice([1, 3, 17, 256]), final_logit_softcapping=r.choice([None, 0.9, 30.0]), sliding_window=window)
         c.update(dict(layer_types=kinds) if flip() else {})
