@@ -394,7 +394,7 @@ static struct single_value backward(struct single *s, const struct single_node *
             gather_head(s, &r, O, dY, h, &g, numbers(scratch) + k * QUERY_ARRAYS * room, room);
             if (c->K < c->H) store_head(s, &g, numbers(before), heads_of(c, h));
         }
-    return finish(s, &g, r.S * sharing * (r.T > 0 ? s->batch.B : 1));
+    return finish(s, &g, r.S * sharing * (r.T > 0 ? s->all.B : 1));
 }
 
 static struct tensor some(struct single *s, struct tensor t, int64_t first, int64_t rows, int64_t col)
@@ -419,11 +419,53 @@ static struct single_value input(struct single *s, const struct single_node *n)
     return part_of(s, backward(s, n), 0, single_rows(s, single_slot(s, n->in[0])), 0);
 }
 
-/* The keys and values of all prefixes. */
+/* To, or from, the last rows of another. */
+static void copy_last(struct gathered *all, struct gathered *tile, bool back)
+{
+    struct tensor *const to[] = { &tile->y, &tile->off[FUSED], &tile->off[STEPS], &tile->absolute, &tile->square },
+                  *const of[] = { &all->y, &all->off[FUSED], &all->off[STEPS], &all->absolute, &all->square };
+    for (size_t i = 0; i < sizeof to / sizeof *to; i++) {
+        const size_t n = tensor_bytes(*of[i]);
+        char *const last = (char *)to[i]->data + tensor_bytes(*to[i]) - n;
+        memcpy(back ? of[i]->data : (void *)last, back ? (void *)last : of[i]->data, n);
+    }
+}
+
+/* Add what the tile's queries of the i-th head of each group contribute. */
+static void gather_tile(struct single *s, const struct single_node *n, int64_t i, struct gathered *all)
+{
+    const struct model_config *c = s->config;
+    const struct rows r = rows_new(s, n);
+    const struct tensor dY = single_grad(s, n->out), O = single_act(s, n->out);
+    if (!single_going(s)) return;
+    struct gathered g = gathered_new(s, tensor_rows(r.x), tensor_cols(r.x));
+    const struct tensor scratch = query_scratch(s, &r, c->K);
+    const int64_t room = tensor_cols(scratch);
+    if (s->failed) return;
+    copy_last(all, &g, false);
+    #pragma omp parallel for schedule(static)
+    for (int64_t k = 0; k < c->K; k++)
+        gather_head(s, &r, O, dY, k * (c->H / c->K) + i, &g, numbers(scratch) + k * QUERY_ARRAYS * room, room);
+    copy_last(all, &g, true);
+}
+
+/* The keys and values of all prefixes, tile after tile.  What a head added is stored when all tiles have theirs. */
 static struct single_value weight(struct single *s, const struct single_node *n)
 {
-    return part_of(s, backward(s, n), single_slot(s, n->in[0])->rows, model_param(s->config, n->weight).dim[0],
-                   s->config->H * s->config->A);
+    const struct model_config *c = s->config;
+    const int64_t rows = model_param(c, n->weight).dim[0], width = single_slot(s, n->in[0])->cols, q = c->H * c->A;
+    struct gathered all = gathered_new(s, rows, width);
+    const struct tensor before = single_new(s, rows, width);
+    const int used = s->used;
+    for (int64_t i = 0; i < c->H / c->K; i++) {
+        for (struct single_tiles t = single_tiles_weight(s, n); single_going(s) && single_next_tile(s, &t);)
+            gather_tile(s, n, i, &all), single_release(s, used);
+        single_take_all(s);
+        for (int64_t k = 0; k < c->K && c->K < c->H && single_going(s); k++)
+            store_head(s, &all, numbers(before), heads_of(c, k * (c->H / c->K) + i));
+    }
+    if (!single_going(s)) return single_none;
+    return part_of(s, finish(s, &all, s->all.S * (c->H / c->K) * s->all.B), 0, rows, q);
 }
 
 /* Of each sink [H]: the sum over rows of -p d, where p is the sink's probability; absolute and squared terms. */

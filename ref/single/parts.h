@@ -154,6 +154,8 @@ bool single_begin(struct single *, struct single_name, const char *made_by, int6
 /* Read what it is made from. */
 struct tensor single_input(struct single *, struct single_name, int64_t rows, int64_t cols);
 bool single_has_parts(struct single *, struct single_name);
+/* The same of a tile's tokens in each of several streams. */
+struct tensor single_input_streams(struct single *, struct single_name, int64_t rows, int64_t cols);
 /* x: the rows from `first` on of a tensor with so many rows, if it is not all of it; else whole is 0. */
 struct single_sizes single_sizes_of(struct single *, struct single_name, struct tensor x, int64_t first, int64_t whole);
 /* Read what it is made from, if the rows are of tokens, one or more of each: those of the tile. */
@@ -199,6 +201,11 @@ static inline int64_t single_whole_rows(const struct single *s, int64_t rows)
 {
     return single_is_tile(s) ? rows / s->N * s->all.B * s->all.S : 0;
 }
+
+/* Whether a tile's rows are those of its tokens in each of several streams, one below the other: as many ranges. */
+bool single_in_streams(const struct single *, int64_t rows);
+/* The row of the whole that a row of a tile, or block, with so many rows is, which begins with `first`. */
+int64_t single_row_of_whole(const struct single *, int64_t rows, int64_t first, int64_t row);
 
 /* Rows of a matrix that are in a block; more than it has if there are no blocks. */
 int64_t single_block(const struct single *, int64_t cols);

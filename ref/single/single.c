@@ -121,6 +121,24 @@ bool single_wanted(const struct single *s, struct single_name name)
     return s->source.only == NULL || strcmp(s->source.only, name.text) == 0;
 }
 
+/* The rows of a tile's tokens in each stream. */
+static struct tensor fetch_streams(struct single *s, const char *name, int64_t rows, int64_t cols,
+                                   enum single_found *found)
+{
+    const struct tensor t = new_matrix(s, rows, cols, true);
+    const struct single_source *from = &s->source;
+    const int64_t all = s->all.B * s->all.S, P = rows / s->N;
+    *found = SINGLE_HAS;
+    for (int64_t i = 0; i < P && !s->failed; i++) {
+        enum single_found one = SINGLE_HAS_NOT;
+        s->failed = from->fetch_rows(from->context, name, i * all + s->first, P * all,
+                                     tensor_2d(numbers(t) + i * s->N * cols, F64, s->N, cols), &one, s->err);
+        if (*found == SINGLE_HAS || one == SINGLE_HAS_NOT) *found = one;
+    }
+    if (!s->failed && *found == SINGLE_HAS_NOT) memset(t.data, 0, tensor_bytes(t));
+    return t;
+}
+
 void single_begin_with(struct single *s, struct single_name name, const char *made_by, struct tensor have)
 {
     s->now = (struct single_result){ .rows = tensor_rows(have), .cols = tensor_cols(have) };
@@ -129,13 +147,15 @@ void single_begin_with(struct single *s, struct single_name name, const char *ma
     snprintf(s->now.made_by, sizeof s->now.made_by, "%s", made_by);
 }
 
+/* first: below 0 for a tile's rows of several streams. */
 static bool begin(struct single *s, struct single_name name, const char *made_by, int64_t rows, int64_t cols,
                   int64_t first, int64_t whole)
 {
     enum single_found found = SINGLE_HAS_NOT;
     if (s->failed || !single_wanted(s, name)) return false;
     memcpy(s->now.name, name.text, sizeof s->now.name);
-    const struct tensor have = fetch(s, name.text, rows, cols, first, whole, &found);
+    const struct tensor have = whole > 0 && first < 0 ? fetch_streams(s, name.text, rows, cols, &found)
+                                                      : fetch(s, name.text, rows, cols, first, whole, &found);
     if (!s->failed) single_begin_with(s, name, made_by, have);
     if (!s->failed && found != SINGLE_HAS_NOT) return true;
     single_release(s, 0);
@@ -145,6 +165,7 @@ static bool begin(struct single *s, struct single_name name, const char *made_by
 bool single_begin(struct single *s, struct single_name name, const char *made_by, int64_t rows, int64_t cols)
 {
     const bool of_tile = single_is_tile(s) && rows == s->N;
+    if (single_in_streams(s, rows)) return begin(s, name, made_by, rows, cols, -1, rows);
     return begin(s, name, made_by, rows, cols, of_tile ? s->first : 0, of_tile ? single_whole_rows(s, rows) : 0);
 }
 
@@ -154,13 +175,26 @@ bool single_begin_block(struct single *s, struct single_name name, const char *m
     return begin(s, name, made_by, block.rows, cols, block.first, whole);
 }
 
+static void note_lacking(struct single *s, struct single_name name, enum single_found found)
+{
+    if (!s->failed && found != SINGLE_HAS && s->now.lacks[0] == 0)
+        memcpy(s->now.lacks, name.text, sizeof s->now.lacks);
+}
+
 static struct tensor input(struct single *s, struct single_name name, int64_t rows, int64_t cols, int64_t first,
                            int64_t whole)
 {
     enum single_found found = SINGLE_HAS_NOT;
     const struct tensor t = fetch(s, name.text, rows, cols, first, whole, &found);
-    if (!s->failed && found != SINGLE_HAS && s->now.lacks[0] == 0)
-        memcpy(s->now.lacks, name.text, sizeof s->now.lacks);
+    note_lacking(s, name, found);
+    return t;
+}
+
+struct tensor single_input_streams(struct single *s, struct single_name name, int64_t rows, int64_t cols)
+{
+    enum single_found found = SINGLE_HAS_NOT;
+    const struct tensor t = fetch_streams(s, name.text, rows, cols, &found);
+    note_lacking(s, name, found);
     return t;
 }
 
@@ -194,7 +228,11 @@ struct single_sizes single_sizes_of(struct single *s, struct single_name name, s
                                     int64_t whole)
 {
     struct single_sizes sizes = { .absolute = single_new(s, tensor_rows(x), tensor_cols(x)) };
-    sizes.parts = parts_of(s, name, first, whole, sizes.absolute);
+    const int64_t P = single_in_streams(s, tensor_rows(x)) ? STREAMS(s->config) : 1, n = tensor_rows(x) / P,
+                  cols = tensor_cols(x);
+    for (int64_t i = 0; i < P && !s->failed; i++)
+        sizes.parts = parts_of(s, name, P > 1 ? i * (whole / P) + s->first : first, whole,
+                               tensor_2d(numbers(sizes.absolute) + i * n * cols, F64, n, cols));
     for (int64_t i = 0; !s->failed && sizes.parts == 1 && i < tensor_count(x); i++)
         numbers(sizes.absolute)[i] = fabs(numbers(x)[i]);
     return sizes;
@@ -286,7 +324,7 @@ static bool compare_stored(struct single *s, const struct single_value *exact)
 {
     const struct single_term *t = &s->term[0];
     struct single_result found = s->now;
-    if (s->now.verdict != SINGLE_WRONG || !dtype_is_narrow(s->rounding.results) || s->terms != 1 ||
+    if (s->now.verdict != SINGLE_WRONG || dtype_wide(s->rounding.results) == s->rounding.results || s->terms != 1 ||
         t->pass != SINGLE_FORWARD || t->node->operation->stored == NULL)
         return false;
     struct single_value v = t->node->operation->stored(s, t->node);
@@ -352,7 +390,7 @@ static void add_tile(struct single_result *sum, const struct single *s, int64_t 
     sum->cols = tile->cols;
     if (tile->rows == 0 || (!first && !(tile->ratio > sum->ratio))) return;
     sum->ratio = tile->ratio, sum->have = tile->have, sum->want = tile->want;
-    sum->worst = (s->row_of ? s->row_of[row] : first_row + row) * tile->cols + col;
+    sum->worst = (s->row_of ? s->row_of[row] : single_row_of_whole(s, tile->rows, first_row, row)) * tile->cols + col;
 }
 
 bool single_end_tile(struct single *s, struct single_value v, int64_t first_row, struct single_result *sum)

@@ -35,13 +35,13 @@ static struct single_value moved(struct single *s, struct single_value from, int
 static struct single_value beside_forward(struct single *s, const struct single_node *n)
 {
     const struct single_slot *out = single_slot(s, n->out);
-    return moved(s, single_value_of(s, n->in[0]), out->rows, out->cols, false);
+    return moved(s, single_value_of(s, n->in[0]), single_rows(s, out), out->cols, false);
 }
 
 static struct single_value beside_input(struct single *s, const struct single_node *n)
 {
     const struct single_slot *in = single_slot(s, n->in[0]);
-    return moved(s, single_gradient_of(s, n->out), in->rows, in->cols, true);
+    return moved(s, single_gradient_of(s, n->out), single_rows(s, in), in->cols, true);
 }
 
 const struct single_operation single_beside = {
@@ -50,6 +50,7 @@ const struct single_operation single_beside = {
     .input_words = "the streams below each other",
     .input = { beside_input },
     .passes_on = true,
+    .by_rows = true,
 };
 
 /* ---- their mean -------------------------------------------------------------------------------------------------- */
@@ -156,4 +157,5 @@ const struct single_operation single_mix = {
     .forward = mix_forward,
     .input_words = "the backward pass of the mean of the streams",
     .input = { mix_streams, mix_logits },
+    .by_rows = true,
 };

@@ -2,7 +2,8 @@
  *
  * A result whose rows are tokens is computed tile by tile.  A tile has any tokens where a row comes from that row only
  * (`by_rows`), else whole sequences: attention, and what knows positions.  Rows of experts are those of a tile's tokens
- * (routed.c).  Not in tiles: a router's choices, and models with streams, whose rows are not in the order of tokens.
+ * (routed.c); of parallel streams, which are one below the other, a tile has its tokens' rows of each.  Not in tiles: a
+ * router's choices.
  * Gradients of parameters are sums over tiles (matrix.c, norm.c, embedding.c), and large ones are computed some rows, a
  * block, at a time.
  */
@@ -67,14 +68,21 @@ static struct single_tiles tiles(const struct single *s, bool fits, bool by_rows
                   experts = s->config->mlp == MLP_MIXTURE ? s->config->mixture.E / s->config->mixture.k + 1 : 1,
                   least = s->source.tile ? 1 : LEAST_ROWS * experts, sequences = most / S < 1 ? 1 : most / S;
     struct single_tiles t = { .tokens = by_rows ? most < least ? least : most : sequences * S };
-    if (!fits || s->source.fetch_rows == NULL || STREAMS(s->config) > 1 || t.tokens > all) t.tokens = all;
+    if (!fits || s->source.fetch_rows == NULL || t.tokens > all) t.tokens = all;
     return t;
+}
+
+/* Whether so many rows are those of all tokens in each of several streams. */
+static bool of_streams(const struct single *s, int64_t rows)
+{
+    return STREAMS(s->config) > 1 && rows == STREAMS(s->config) * s->all.B * s->all.S;
 }
 
 /* Numbers of a token. */
 static int64_t wider(const struct single *s, int slot, int64_t cols)
 {
-    const int64_t each = slot >= 0 && single_slot(s, slot)->route >= 0 ? s->config->mixture.k : 1;
+    const int64_t each = slot < 0 ? 1 : single_slot(s, slot)->route >= 0 ? s->config->mixture.k
+                                      : of_streams(s, single_slot(s, slot)->rows) ? STREAMS(s->config) : 1;
     return slot >= 0 && each * single_slot(s, slot)->cols > cols ? each * single_slot(s, slot)->cols : cols;
 }
 
@@ -154,7 +162,18 @@ bool single_next_tile(struct single *s, struct single_tiles *t)
 
 int64_t single_rows(const struct single *s, const struct single_slot *slot)
 {
-    return slot->rows == s->all.B * s->all.S ? s->N : slot->rows;
+    return slot->rows == s->all.B * s->all.S ? s->N
+           : of_streams(s, slot->rows)       ? STREAMS(s->config) * s->N : slot->rows;
+}
+
+bool single_in_streams(const struct single *s, int64_t rows)
+{
+    return single_is_tile(s) && STREAMS(s->config) > 1 && rows == STREAMS(s->config) * s->N;
+}
+
+int64_t single_row_of_whole(const struct single *s, int64_t rows, int64_t first, int64_t row)
+{
+    return single_in_streams(s, rows) ? row / s->N * s->all.B * s->all.S + s->first + row % s->N : first + row;
 }
 
 struct single_block single_block_of(const struct single *s, int64_t rows)

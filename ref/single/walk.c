@@ -75,6 +75,7 @@ static struct tensor input_of(struct single *s, struct single_name name, const s
 {
     if (slot->route >= 0 && single_is_tile(s)) return routed_input(s, name, slot);
     const int64_t rows = rows_of(s, slot);
+    if (single_in_streams(s, rows)) return single_input_streams(s, name, rows, slot->cols);
     return rows == s->N ? single_input_rows(s, name, rows, slot->cols) : single_input(s, name, rows, slot->cols);
 }
 
@@ -85,9 +86,9 @@ static struct single_sizes sizes_of(struct single *s, struct single_name name, s
         const struct routing r = routing_of(s, slot->route);
         return single_going(s) ? routing_sizes(s, name, &r, x) : (struct single_sizes){ .parts = 1 };
     }
-    const bool of_tile = tensor_rows(x) == s->N;
+    const bool of_tile = tensor_rows(x) == s->N || single_in_streams(s, tensor_rows(x));
     return single_sizes_of(s, name, x, of_tile ? single_first_row(s, s->N) : 0,
-                           of_tile ? single_whole_rows(s, s->N) : 0);
+                           of_tile ? single_whole_rows(s, tensor_rows(x)) : 0);
 }
 
 /* The program's own.  If its ranks have parts of it, whoever reads it has added these up, one by one, and stored each
@@ -254,11 +255,11 @@ static bool right_in_tiles(struct single *s, const struct made *m)
     const int64_t all = s->all.B * s->all.S;
     struct single_tiles t = m->node ? single_tiles_forward(s, m->node) : single_tiles_gradient(s, m->gradient_of);
     struct single_result sum = { 0 };
-    bool right = t.tokens < all && (m->slot->rows == all || m->slot->route >= 0);
+    bool right = t.tokens < all && (m->slot->rows % all == 0 || m->slot->route >= 0);
     while (right && single_next_tile(s, &t))
         right = begin(s, made_name(m), m->words, m->slot) && single_end_tile(s, make(s, m), s->first, &sum);
     single_take_all(s);
-    if (right) single_end_tiles(s, &sum, m->slot->route < 0 ? all : s->routed.rows);
+    if (right) single_end_tiles(s, &sum, m->slot->route < 0 ? m->slot->rows : s->routed.rows);
     return right || s->failed;
 }
 
