@@ -6,8 +6,9 @@
  *           gather and scatter are its sends and receives, in one group of calls.  Blocks of unequal lengths are a
  *           reduce or a broadcast each, in one group.
  * Cost      the token, and what the call states that this member gives (`gives`): the vector of an allreduce once, to
- *           the next member.  Which of its algorithms NCCL takes, and what it sends then, nobody sees here.  No time is
- *           charged for more than the token; so `auto` never takes it.  Its additions are not counted.
+ *           the next member.  Counted is what NCCL is told.  Which of its algorithms NCCL takes, and what it sends
+ *           then, nobody sees here.  No time is charged for more than the token; so `auto` never takes it.  Its
+ *           additions are not counted.
  * Rounding  in an order that NCCL chooses; an average is a sum, divided once.  A NaN may get lost in a maximum.
  *
  * Groups with the same members share a communicator of NCCL, which their first call makes: member 0 tells the others
@@ -113,7 +114,7 @@ static enum error_code comm_of(struct group *g, enum operation op, ncclComm_t *c
     return make(g, op, comm, err);
 }
 
-/* ---- what is counted --------------------------------------------------------------------------------------------- */
+/* ---- the cost ---------------------------------------------------------------------------------------------------- */
 
 /* Elements that member r gives to member d, by the arguments of the call. */
 static int64_t gives(enum operation op, const struct collective *c, int r, int P, int d)
@@ -140,20 +141,6 @@ static struct collective_cost cost(enum operation op, int r, int P, const struct
     return cost;
 }
 
-/* Enter what NCCL is about to be told, and meet the others. */
-static enum error_code count_and_meet(struct exchange *x, const struct collective *c, struct error *err)
-{
-    struct group *g = x->group;
-    const int P = g->size, r = g->rank;
-    for (int d = 0; d < P; d++) {
-        const uint64_t bytes = bytes_of(c, gives(x->operation, c, r, P, d));
-        if (bytes == 0) continue;
-        if (g->comm->rehearsal != NULL) traffic_send(g->comm->rehearsal, group_level(g, d), bytes, 1);
-        else ledger_messages(&g->comm->counted, g, x->operation, d, bytes, 1);
-    }
-    return exchange_both(x, imod(r + 1, P), c->out, 0, imod(r - 1, P), c->out, 0, err);
-}
-
 /* ---- a call ------------------------------------------------------------------------------------------------------ */
 
 static const ncclDataType_t formats[DTYPE_COUNT] = {
@@ -173,7 +160,21 @@ struct call {
     ncclComm_t comm;
     ncclDataType_t format;
     ncclRedOp_t how;
+    size_t passed_on;                   /* elements that this member gives to no one in particular */
 };
+
+/* In a rehearsal NCCL is told nothing. */
+static bool rehearsed(const struct call *k) { return k->x->group->comm->rehearsal != NULL; }
+#define TELL(k, function, ...) (rehearsed(k) ? ncclSuccess : nccl.function(__VA_ARGS__))
+
+static void count(const struct call *k, int to, size_t elements)
+{
+    struct group *g = k->x->group;
+    const uint64_t bytes = bytes_of(&k->c, (int64_t)elements);
+    if (bytes == 0) return;
+    if (rehearsed(k)) traffic_send(g->comm->rehearsal, group_level(g, to), bytes, 1);
+    else ledger_messages(&g->comm->counted, g, k->x->operation, to, bytes, 1);
+}
 
 static void *copy_of(struct call *k, const void *from, int64_t elements, struct error *err)
 {
@@ -216,49 +217,80 @@ static enum error_code wait_for_nccl(const struct exchange *x, struct error *err
     return code;
 }
 
-static ncclResult_t all_blocks(const struct call *, int P, int r);
+static ncclResult_t all_blocks(struct call *, int P, int r);
 
 /* Blocks of one vector, by members: whether one call does for all of them. */
 static bool equal_blocks(const struct collective *c, int P) { return P * block_longest(c, P) == block_total(c, P); }
 
-static ncclResult_t tell_nccl(const struct call *k, int P, int r)
+static ncclResult_t tell_allreduce(struct call *k, size_t n)
+{
+    k->passed_on += n;
+    return TELL(k, ncclAllReduce, k->c.out, k->c.out, n, k->format, k->how, k->comm, NULL);
+}
+
+static ncclResult_t tell_broadcast(struct call *k, int r, const void *from, void *into, size_t n, int root)
+{
+    if (r == root) k->passed_on += n;
+    return TELL(k, ncclBroadcast, from, into, n, k->format, root, k->comm, NULL);
+}
+
+static ncclResult_t tell_reduce(struct call *k, int r, const void *from, size_t n, int root)
+{
+    if (r != root && k->x->operation == REDUCE) count(k, root, n);
+    if (r != root && k->x->operation != REDUCE) k->passed_on += n;
+    return TELL(k, ncclReduce, from, k->c.out, n, k->format, k->how, root, k->comm, NULL);
+}
+
+static ncclResult_t tell_reduce_scatter(struct call *k, int P, size_t n)
+{
+    k->passed_on += (size_t)(P - 1) * n;
+    return TELL(k, ncclReduceScatter, k->c.in, k->c.out, n, k->format, k->how, k->comm, NULL);
+}
+
+static ncclResult_t tell_allgather(struct call *k, size_t n)
+{
+    k->passed_on += n;
+    return TELL(k, ncclAllGather, k->c.in, k->c.out, n, k->format, k->comm, NULL);
+}
+
+static ncclResult_t send(struct call *k, const void *from, int64_t n, int to)
+{
+    count(k, to, (size_t)n);
+    return TELL(k, ncclSend, from, (size_t)n, k->format, to, k->comm, NULL);
+}
+
+static ncclResult_t receive(struct call *k, void *into, int64_t n, int from)
+{
+    return TELL(k, ncclRecv, into, (size_t)n, k->format, from, k->comm, NULL);
+}
+
+static ncclResult_t tell(struct call *k, int P, int r)
 {
     const size_t n = (size_t)k->c.count;
     switch (k->x->operation) {
-    case ALLREDUCE: return nccl.ncclAllReduce(k->c.out, k->c.out, n, k->format, k->how, k->comm, NULL);
-    case BROADCAST: return nccl.ncclBroadcast(k->c.out, k->c.out, n, k->format, k->c.root, k->comm, NULL);
-    case REDUCE: return nccl.ncclReduce(k->c.in, k->c.out, n, k->format, k->how, k->c.root, k->comm, NULL);
+    case ALLREDUCE: return tell_allreduce(k, n);
+    case BROADCAST: return tell_broadcast(k, r, k->c.out, k->c.out, n, k->c.root);
+    case REDUCE: return tell_reduce(k, r, k->c.in, n, k->c.root);
     case REDUCE_SCATTER:
-        if (!equal_blocks(&k->c, P)) break;
-        return nccl.ncclReduceScatter(k->c.in, k->c.out, (size_t)k->out, k->format, k->how, k->comm, NULL);
+        if (equal_blocks(&k->c, P)) return tell_reduce_scatter(k, P, (size_t)k->out);
+        break;
     case ALLGATHER:
-        if (!equal_blocks(&k->c, P)) break;
-        return nccl.ncclAllGather(k->c.in, k->c.out, (size_t)k->in, k->format, k->comm, NULL);
+        if (equal_blocks(&k->c, P)) return tell_allgather(k, (size_t)k->in);
+        break;
     default: break;
     }
     return all_blocks(k, P, r);
 }
 
-static ncclResult_t send(const struct call *k, const void *from, int64_t n, int to)
-{
-    return nccl.ncclSend(from, (size_t)n, k->format, to, k->comm, NULL);
-}
-
-static ncclResult_t receive(const struct call *k, void *into, int64_t n, int from)
-{
-    return nccl.ncclRecv(into, (size_t)n, k->format, from, k->comm, NULL);
-}
-
 /* What belongs to member b, in the order in which every member says it. */
-static ncclResult_t one_block(const struct call *k, int P, int r, int b)
+static ncclResult_t one_block(struct call *k, int P, int r, int b)
 {
     const struct collective *c = &k->c;
     const enum operation op = k->x->operation;
     const size_t n = op != ALLTOALL ? (size_t)block_length(c, P, b) : 0;
     ncclResult_t e = ncclSuccess;
-    if (op == REDUCE_SCATTER)
-        return nccl.ncclReduce(const_block(c, c->in, P, b), c->out, n, k->format, k->how, b, k->comm, NULL);
-    if (op == ALLGATHER) return nccl.ncclBroadcast(c->in, block(c, c->out, P, b), n, k->format, b, k->comm, NULL);
+    if (op == REDUCE_SCATTER) return tell_reduce(k, r, const_block(c, c->in, P, b), n, b);
+    if (op == ALLGATHER) return tell_broadcast(k, r, c->in, block(c, c->out, P, b), n, b);
     if (b == r) return ncclSuccess;                     /* its own is copied */
     if (op == ALLTOALL) e = send(k, algorithm_given(c, b), given_to(c, b), b);
     if (op == ALLTOALL && e == ncclSuccess) e = receive(k, algorithm_taken(c, b), taken_from(c, b), b);
@@ -269,12 +301,26 @@ static ncclResult_t one_block(const struct call *k, int P, int r, int b)
     return e;
 }
 
-static ncclResult_t all_blocks(const struct call *k, int P, int r)
+static ncclResult_t all_blocks(struct call *k, int P, int r)
 {
-    ncclResult_t e = nccl.ncclGroupStart();
+    ncclResult_t e = TELL(k, ncclGroupStart, );
     for (int b = 0; b < P && e == ncclSuccess; b++) e = one_block(k, P, r, b);
-    const ncclResult_t ended = nccl.ncclGroupEnd();
+    const ncclResult_t ended = TELL(k, ncclGroupEnd, );
     return e == ncclSuccess ? ended : e;
+}
+
+static ncclResult_t tell_and_count(struct call *k, int P, int r)
+{
+    k->passed_on = 0;
+    const ncclResult_t e = tell(k, P, r);
+    count(k, imod(r + 1, P), k->passed_on);
+    return e;
+}
+
+/* Nobody tells NCCL anything before all are there. */
+static enum error_code meet(struct exchange *x, const struct collective *c, int P, int r, struct error *err)
+{
+    return exchange_both(x, imod(r + 1, P), c->out, 0, imod(r - 1, P), c->out, 0, err);
 }
 
 /* The block that a member keeps, where others are sent. */
@@ -298,16 +344,16 @@ static enum error_code run(struct group *g, enum operation op, const struct coll
 {
     struct exchange x = exchange_begin(g, op);
     struct call k = { .x = &x, .c = *c, .format = formats[c->dtype], .how = reductions[c->reduction] };
-    if (g->comm->rehearsal != NULL) return count_and_meet(&x, c, err);
+    collective_extents(op, c, g->rank, g->size, &k.in, &k.out);
+    if (rehearsed(&k)) return (void)tell_and_count(&k, g->size, g->rank), meet(&x, c, g->size, g->rank, err);
     if (g->comm->post != NULL)
         return fail(err, ERR_USAGE, "%s nccl: needs a process for each device", operation_name(op));
-    collective_extents(op, c, g->rank, g->size, &k.in, &k.out);
     enum error_code code = comm_of(g, op, &k.comm, err);
     if (code != OK) return code;
     copy_to_gpu(&k, err);
     keep_block(&k, g->size, g->rank);
-    code = count_and_meet(&x, c, err);
-    if (code == OK) code = said(tell_nccl(&k, g->size, g->rank), op, err);
+    code = meet(&x, c, g->size, g->rank, err);
+    if (code == OK) code = said(tell_and_count(&k, g->size, g->rank), op, err);
     if (code == OK) code = wait_for_nccl(&x, err);
     if (code != OK) comm_give_up(g->comm, err);         /* the others wait */
     if (has_a_sum(&k, g->rank)) reduce_finish(&x, c->reduction, c->dtype, k.c.out, k.out);
