@@ -5,7 +5,7 @@
 
 void slot_open_view(struct comm *c, struct slot *s)
 {
-    const bool into = !s->sending && has_body(s) && !s->late;
+    const bool into = !s->sending && has_body(s) && !s->late && !s->stays;
     if (s->direct && (s->sending || into)) s->view = c->device->backend->direct(c->device, s->data, s->bytes, into);
     /* MPI takes void * */
     else if (s->sending) s->view = (char *)(uintptr_t)host_read(c->device, s->data, s->bytes);

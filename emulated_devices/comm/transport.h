@@ -138,7 +138,8 @@ static inline int peer_of(const struct slot *s) { return s->exchange.group->memb
 /** The tag of a message and of its answer. */
 int slot_tag(const struct slot *);
 
-/** Give MPI access to the data of a send, or of a receive whose data is neither in the head nor goes to a copy. */
+/** Give MPI access to the data of a send, or of a receive whose data is not in the head, does not go to a copy, and
+ *  does not stay with its sender. */
 void slot_open_view(struct comm *, struct slot *);
 void slot_close_view(struct comm *, struct slot *);
 

@@ -56,7 +56,13 @@ static void check_received(struct tensor x, int64_t n)
     ASSERT_ALL(wrong < 0, "of %lld: %g at %lld", (long long)n, what, (long long)wrong);
 }
 
-struct outcome { struct emulated_calls calls; struct traffic counted; int64_t now; float *sum; };
+struct outcome {
+    struct emulated_calls calls;
+    struct traffic counted;
+    int64_t now;
+    float *sum;
+    unsigned long long sum_copies;      /* of the all-reduce */
+};
 
 static struct outcome talk(const char *direct)
 {
@@ -77,7 +83,9 @@ static struct outcome talk(const char *direct)
         o.calls.waits += emulated_calls.waits - before.waits;
         check_received(in, size[k]);
     }
+    const unsigned long long before_sum = emulated_calls.copies;
     ASSERT_ALL(allreduce(&all, out.data, LONGEST, F32, SUM, "ring", &err) == OK, "%s", err.text);
+    o.sum_copies = emulated_calls.copies - before_sum;
     device_copy(&device, o.sum, out.data, sizeof *o.sum * LONGEST);
     o.counted = comm.counted.of[TRAFFIC_OTHER].of[POINT_TO_POINT];
     o.now = device.clock.now;
@@ -91,6 +99,9 @@ static void test_nothing_is_copied_beside(void **state)
     (void)state;
     const struct outcome host = talk("no"), direct = talk("yes");
     ASSERT_ALL(host.calls.copies >= 2 * (SIZES - 1), "%llu copies by the host", host.calls.copies);
+    /* A step of the ring that adds: what is sent, and what the sender has, to the device.  One that gathers: what is
+     * sent, and a view to be written, there and back. */
+    ASSERT_ALL(host.sum_copies == 5 * (unsigned)(all.size - 1), "%llu copies of an all-reduce", host.sum_copies);
     ASSERT_ALL(direct.calls.copies == 0, "%llu copies although MPI has the addresses", direct.calls.copies);
     ASSERT_ALL(direct.calls.waits == 2 * (SIZES - 1), "%llu waits: a send and a receive wait for what was computed",
                direct.calls.waits);
