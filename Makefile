@@ -204,7 +204,7 @@ OBJECTS_judge    := $(call emulated_objects,judge) $(patsubst %,$(B)/cuda-judge/
 LIBS_emulated    := -lstdc++
 LIBS_judge       := -lstdc++ -rdynamic
 # What calls the judge at each access; its own library is not linked.
-WATCHED   = $(filter-out -O%,$(CXXFLAGS)) -O1 -g -fsanitize=thread
+WATCHED   = $(filter-out -O%,$(CXXFLAGS)) -O1 -g -fsanitize=thread,alignment
 
 define kind
 $(B)/cuda-$(1)/%.cpp.o: %.cpp Makefile

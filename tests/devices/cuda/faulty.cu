@@ -349,6 +349,60 @@ template <int FAULT> static int run_add_one(void)
     return differ(got, x.host, n);
 }
 
+/* ---- parts of vectors, atomics that do not go together, and indices that are far away ---------------------------- */
+
+template <int FAULT> __global__ void far_and_wide(float *y, unsigned long long *sum, const float *x, int n)
+{
+    const int t = threadIdx.x;
+    if (FAULT == 1) {                                           /* a compiler makes two reads of 4 bytes of it */
+        const float4 v = *(const float4 *)(x + 1);
+        y[t] = v.x + v.w;
+    }
+    if (FAULT == 2) {
+        if (t % 2) atomicAdd(sum, 1ull);
+        else atomicAdd((unsigned *)sum, 1u);
+    }
+    if (FAULT == 3) {                                           /* it may have any number of the others' */
+        atomicAdd(sum, 1ull);
+        y[t] = (float)*sum;
+    }
+    if (FAULT == 4) y[t] = x[(unsigned)t - n];                  /* below 0, and unsigned */
+    if (FAULT == 0) y[t] = x[t], atomicAdd(sum, 1ull);
+}
+
+template <int FAULT> static int run_far_and_wide(void)
+{
+    ramp x(THREADS);
+    numbers<float> y(THREADS);
+    numbers<unsigned long long> sum(1);
+    sum.zero();
+    LAUNCH(far_and_wide<FAULT>, dim3(1), dim3(THREADS), 0, y.data, sum.data, x.data, THREADS);
+    return 0;
+}
+
+/* ---- calls of the host: on a GPU each returns an error, which is easily not looked at ---------------------------- */
+
+template <int FAULT> static int run_host(void)
+{
+    float host[THREADS] = { 0 };
+    numbers<float> x(THREADS), y(THREADS);
+    const size_t bytes = sizeof host;
+    float *small_one;
+    cudaMalloc((void **)&small_one, THREADS);                   /* elements, not bytes */
+    x.zero();
+    cudaMemcpy(FAULT == 1 ? small_one : x.data, host, bytes, cudaMemcpyHostToDevice);
+    cudaMemcpy(host, FAULT == 2 ? small_one : x.data, bytes, cudaMemcpyDeviceToHost);
+    cudaMemcpy(host, x.data, bytes, FAULT == 3 ? cudaMemcpyHostToDevice : cudaMemcpyDeviceToHost);
+    cudaMemcpy(x.data, host, bytes, FAULT == 4 ? cudaMemcpyDeviceToDevice : cudaMemcpyHostToDevice);
+    cudaMemset(FAULT == 5 ? small_one : x.data, 0, bytes);
+    cudaMemset(FAULT == 6 ? host : x.data, 0, bytes);
+    cudaFree(small_one);
+    if (FAULT == 7) cudaFree(small_one);
+    const int blocks = FAULT == 8 ? 0 : 1, threads = FAULT == 9 ? 1025 : 32, most = 48 << 10;
+    LAUNCH(add_one<0>, blocks, threads, FAULT == 10 ? most + 4 : most, y.data, x.data, THREADS);
+    return 0;
+}
+
 const struct judged faulty_kernels[] = {
     { "block sums: no barrier in the tree", "race", run_block_sums<1> },
     { "block sums: no barrier before the tree", "race", run_block_sums<2> },
@@ -405,6 +459,20 @@ const struct judged faulty_kernels[] = {
     { "softmax: too little dynamic memory", "out of bounds", run_softmax<4> },
     { "add one: blocks step as if alone", "race", run_add_one<1> },
     { "add one: up to n", "out of bounds", run_add_one<2> },
+    { "far and wide: parts of a vector", "is not a multiple of 16", run_far_and_wide<1> },
+    { "far and wide: atomics of two sizes", "an atomic of 8 bytes by|an atomic of 4 bytes by", run_far_and_wide<2> },
+    { "far and wide: a read beside atomics", "race", run_far_and_wide<3> },
+    { "far and wide: an unsigned index below 0", "an index far too large or below 0", run_far_and_wide<4> },
+    { "host: a copy into too little", "cudaMemcpy to behind the end of an allocation", run_host<1> },
+    { "host: a copy of too much", "cudaMemcpy from behind the end of an allocation", run_host<2> },
+    { "host: a copy the other way round", "to memory of the host, as if it were the device's", run_host<3> },
+    { "host: a copy of the host's", "from memory of the host, as if it were the device's", run_host<4> },
+    { "host: too much is set", "cudaMemset behind the end", run_host<5> },
+    { "host: its own memory is set", "cudaMemset of memory that is not the device's", run_host<6> },
+    { "host: freed twice", "cudaFree of what was not allocated", run_host<7> },
+    { "host: no blocks", "kernel add_one<0>: it is not launched: its grid has no blocks", run_host<8> },
+    { "host: too many threads", "it is not launched: its blocks have more than 1024", run_host<9> },
+    { "host: too much shared memory", "more dynamic shared memory than 48 KiB", run_host<10> },
     { NULL, NULL, NULL },
 };
 
@@ -414,5 +482,6 @@ extern const struct judged right_kernels[] = {
     { "warp sum", NULL, run_warp_sum<0> }, { "transpose", NULL, run_transpose<0> },
     { "prefix sums", NULL, run_prefix_sums<0> }, { "product", NULL, run_product<0> }, { "copy", NULL, run_copy4<0> },
     { "histogram", NULL, run_histogram<0> }, { "softmax", NULL, run_softmax<0> }, { "add one", NULL, run_add_one<0> },
+    { "far and wide", NULL, run_far_and_wide<0> }, { "host", NULL, run_host<0> },
     { NULL, NULL, NULL },
 };

@@ -96,6 +96,21 @@ static void test_a_report_leads_to_the_line(void **state)
     fail_msg("no such kernel");
 }
 
+/* A mask that is wrong for each lane of a warp is one report, not 32. */
+static void test_a_wrong_mask_is_said_once(void **state)
+{
+    (void)state;
+    for (const struct judged *k = faulty_kernels; k->name; k++) {
+        if (strcmp(k->name, "warp sum: a lane that does not give") != 0) continue;
+        judge_forget();
+        k->run();
+        assert_int_equal(judge_reports(), 1);
+        assert_true(says(judge_report(0), k->says));
+        return;
+    }
+    fail_msg("no such kernel");
+}
+
 /* What compute-sanitizer said of them on a GPU is of these kernels.  A newer kernel may not be in the table yet. */
 static void test_the_measured_table_is_of_these_kernels(void **state)
 {
@@ -120,6 +135,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_right_kernels_pass), cmocka_unit_test(test_faulty_kernels_are_killed),
         cmocka_unit_test(test_a_report_leads_to_the_line),
+        cmocka_unit_test(test_a_wrong_mask_is_said_once),
         cmocka_unit_test(test_the_measured_table_is_of_these_kernels),
     };
     judge_print(false);

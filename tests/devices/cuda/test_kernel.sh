@@ -71,6 +71,13 @@ run 3 "$place/rmsnorm.cu" --check --only rmsnorm_forward --limit 1
 says 'rmsnorm_forward: has not ended in 10 s, though it did not compute for 1 s \(--limit\)$'
 end
 
+# Its launch asks for none: so the judge knows it.
+begin dynamic_shared_memory_has_any_name
+once 'extern __shared__ float of_mine[]; of_mine[threadIdx.x] = 0;'
+run 3 "$place/rmsnorm.cu" --check --only rmsnorm_forward
+says 'out of bounds: kernel rmsnorm_forward.*a write of 4 bytes .*shared array dynamic_shared has 0 bytes'
+end
+
 # As on a machine that is busy with other things.
 begin a_right_one_may_take_longer_than_it_computes
 once 'sleep(4);'

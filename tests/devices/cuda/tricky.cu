@@ -208,6 +208,131 @@ KERNEL(the_same_barrier_in_a_loop)
 }
 RUN(the_same_barrier_in_a_loop, 64, 1, x[i] + x[(i + 1) % 64] + x[(i + 2) % 64] + x[(i + 3) % 64] + 6)
 
+/* As NVIDIA's guide writes it: the first number is read as it is. */
+static __device__ float add_by_comparing(float *to, float x)
+{
+    int *p = (int *)to, old = *p, seen;
+    do seen = old, old = atomicCAS(p, seen, __float_as_int(x + __int_as_float(seen)));
+    while (old != seen);
+    return __int_as_float(old);
+}
+static __device__ double add_by_comparing(double *to, double x)
+{
+    unsigned long long *p = (unsigned long long *)to, old = *p, seen;
+    do {
+        seen = old;
+        const double sum = x + __longlong_as_double((long long)seen);
+        old = atomicCAS(p, seen, (unsigned long long)__double_as_longlong(sum));
+    } while (old != seen);
+    return __longlong_as_double((long long)old);
+}
+
+KERNEL(floats_added_by_comparing)
+{
+    HERE_IS;
+    __shared__ double sum;
+    if (t == 0) sum = 0;
+    __syncthreads();
+    add_by_comparing(y, x[t]);
+    add_by_comparing(&sum, (double)x[t]);
+    __syncthreads();
+    if (t == 1) y[1] = (float)sum;
+}
+RUN(floats_added_by_comparing, 64, 1, i < 2 ? sum_of(x, 0, 64) : 0)
+
+/* A template's shared array of a class with constructors has a note of the compiler's beside it. */
+template <typename T, typename T2> static __device__ float in_16_bits(const float *x, T2 two)
+{
+    __shared__ T s[THREADS];
+    const int t = threadIdx.x;
+    s[t] = T(x[t]);
+    __syncthreads();
+    T a = s[63 - t];
+    a += s[t];
+    if (a < T(0)) a = -a;
+    a = __hmax(__hmin(a, T(3)), T(1)) * T(2) - T(1);
+    two = __hfma2(two, two, two);
+    return (float)a + __low2float(two) + __high2float(two);
+}
+static inline float want_in_16_bits(float a, float b)
+{
+    const float sum = fabsf(a + b);
+    return (sum > 3 ? 3 : sum < 1 ? 1 : sum) * 2 - 1 + 6 + 12;
+}
+KERNEL(numbers_of_16_bits)
+{
+    HERE_IS;
+    y[t] = in_16_bits<__half>(x, __floats2half2_rn(2, 3)) + in_16_bits<__nv_bfloat16>(x, __floats2bfloat162_rn(2, 3));
+}
+RUN(numbers_of_16_bits, 64, 1, 2 * want_in_16_bits(x[63 - i], x[i]))
+
+/* a b + c, where rounding to fp32 on the way would give 2.95703125. */
+KERNEL(rounded_once)
+{
+    HERE_IS;
+    const __half a = 1.1806640625f, b = 0.0024814605712890625f, c = 2.955078125f;
+    y[t] = t < 32 ? (float)__hfma(a, b, c) : -(float)__hfma(-a, b, -c);
+}
+RUN(rounded_once, 64, 1, 2.958984375f)
+
+struct body { float3 at; short cell; char kind; };
+KERNEL(structures)
+{
+    HERE_IS;
+    __shared__ body s[THREADS];
+    s[t] = { make_float3(x[t], 2, 3), (short)t, (char)(t % 2) };
+    __syncthreads();
+    const body &other = s[63 - t];
+    const uchar4 bytes = make_uchar4((unsigned char)other.kind, 1, 2, 3);
+    y[t] = other.at.x * other.at.y + other.at.z + other.cell + bytes.x + max(t, 5u) + (float)min(2.5, 3);
+}
+RUN(structures, 64, 1, x[63 - i] * 2 + 3 + (float)(63 - i) + (float)((63 - i) % 2) + (float)(i > 5 ? i : 5) + 2.5f)
+
+__constant__ float weights[3];
+KERNEL(constants)
+{
+    HERE_IS;
+    y[t] = x[t] * weights[t % 3] + (float)__byte_perm(0x03020100u, 0x07060504u, 0x7610u >> 4 * (t % 2));
+}
+static int run_constants()
+{
+    const float give[4] = { 0, 1, 2, 3 };
+    float got[THREADS], take[3], want[THREADS];
+    ramp in(THREADS);
+    float *out;
+    cudaMalloc(&out, sizeof got);
+    cudaMemcpyToSymbol(weights, give + 1, sizeof weights);
+    const bool refused = cudaMemcpyToSymbol(weights, give, sizeof give) != cudaSuccess;
+    LAUNCH(constants, 1, THREADS, 0, out, in.data);
+    cudaMemcpyFromSymbol(take, weights, 2 * sizeof(float), sizeof(float));
+    cudaMemcpy(got, out, sizeof got, cudaMemcpyDeviceToHost);
+    cudaFree(out);
+    for (int i = 0; i < THREADS; i++)
+        want[i] = in.host[i] * (float)(i % 3 + 1) + (float)(i % 2 ? 0x00070601 : 0x07060100);
+    return differ(got, want, THREADS) || !refused || take[0] != 2 || take[1] != 3;
+}
+
+/* Arguments are computed by the host, once; NULL is a pointer; a kernel's type may follow from them. */
+template <typename T> __global__ void all_the_same(T *y, const float *none, T value)
+{
+    y[threadIdx.x] = none == nullptr ? value : 0;
+}
+static int run_arguments_are_computed_once()
+{
+    int calls = 0;
+    numbers<float> out(THREADS);
+    float got[THREADS], want[THREADS];
+    const auto call = [&calls] { return (float)++calls; };
+    for (float &w : want) w = 1;
+    LAUNCH(all_the_same<float>, 1, THREADS, 0, out.data, NULL, call());
+    out.get(got);
+    const bool wrong = differ(got, want, THREADS);
+    const float *none = nullptr;
+    LAUNCH(all_the_same, 1, THREADS, 0, out.data, none, call() - 1);
+    out.get(got);
+    return wrong || differ(got, want, THREADS) || calls != 2;
+}
+
 extern const struct judged right_kernels[];     /* faulty.cu */
 
 const struct judged tricky_kernels[] = {
@@ -227,5 +352,11 @@ const struct judged tricky_kernels[] = {
     { "vectors", NULL, run_vectors },
     { "a message by fence and atomic", NULL, run_a_message_by_fence_and_atomic },
     { "the same barrier in a loop", NULL, run_the_same_barrier_in_a_loop },
+    { "floats added by comparing", NULL, run_floats_added_by_comparing },
+    { "numbers of 16 bits", NULL, run_numbers_of_16_bits },
+    { "rounded once", NULL, run_rounded_once },
+    { "structures", NULL, run_structures },
+    { "constants", NULL, run_constants },
+    { "arguments are computed once", NULL, run_arguments_are_computed_once },
     { NULL, NULL, NULL },
 };

@@ -2,28 +2,28 @@
 #ifndef ORRERY_EMULATED_CUDA_FP16_H
 #define ORRERY_EMULATED_CUDA_FP16_H
 
-#include "ref/numeric/float16.h"
+#include "emulated_devices/device/cuda/emulated/sixteen.h"
 
-struct __half { uint16_t bits; };
+NUMBER_OF_16_BITS(__half, fp16)
 typedef __half half;
+typedef __half2 half2;
 
-static inline float __half2float(__half x) { return fp16_to_float(x.bits); }
-static inline __half __float2half_rn(float x) { return __half{ fp16_from_float(x) }; }
-static inline __half __float2half(float x) { return __float2half_rn(x); }
-static inline __half __double2half(double x) { return __half{ fp16_from_double(x) }; }
+static inline float __half2float(__half x) { return x; }
+static inline __half __float2half_rn(float x) { return x; }
+static inline __half __float2half(float x) { return x; }
+static inline __half __double2half(double x) { return x; }
+static inline __half __int2half_rn(int x) { return x; }
+static inline int __half2int_rn(__half x) { return (int)rintf(x); }
 static inline unsigned short __half_as_ushort(__half x) { return x.bits; }
-static inline __half __ushort_as_half(unsigned short x) { return __half{ x }; }
+static inline __half __ushort_as_half(unsigned short x) { return emulated::of_bits((__half *)0, x); }
 
-/* Results are rounded to fp32, then to half: the same as once, since 24 >= 2 * 11 + 2 places.
- * Source  S. A. Figueroa, "When is double rounding innocuous?", doi:10.1145/221332.221334. */
-#define ARITHMETIC(name, sign)                                                                                         \
-    static inline __half name(__half a, __half b) { return __float2half_rn(__half2float(a) sign __half2float(b)); }    \
-    static inline __half operator sign(__half a, __half b) { return name(a, b); }
-ARITHMETIC(__hadd, +)
-ARITHMETIC(__hsub, -)
-ARITHMETIC(__hmul, *)
-ARITHMETIC(__hdiv, /)
-#undef ARITHMETIC
-static inline __half &operator+=(__half &a, __half b) { return a = a + b; }
+static inline __half2 __float2half2_rn(float x) { return { x, x }; }
+static inline __half2 __floats2half2_rn(float x, float y) { return { x, y }; }
+static inline __half2 __float22half2_rn(float2 x) { return { x.x, x.y }; }
+static inline float2 __half22float2(__half2 x) { return { x.x, x.y }; }
+static inline __half2 __half2half2(__half x) { return { x, x }; }
+static inline __half2 __halves2half2(__half x, __half y) { return { x, y }; }
+static inline __half __low2half(__half2 x) { return x.x; }
+static inline __half __high2half(__half2 x) { return x.y; }
 
 #endif

@@ -9,21 +9,20 @@
  *                    says which thread waits where
  *   warps            have 32 lanes
  *   atomics          are those of the processor; sums of floats are refused: their order is not fixed
+ *   printf, assert   are those of C
  *
  * Not emulated, and an error of the compiler that names it: cooperative groups, inline PTX, wmma, textures, surfaces,
- * launches inside kernels, __nanosleep, clocks, printf in kernels.
+ * launches inside kernels, __nanosleep, clocks, streams, events, pinned and managed memory.
  */
 #ifndef ORRERY_EMULATED_CUDA_RUNTIME_H
 #define ORRERY_EMULATED_CUDA_RUNTIME_H
 
 #include <cuda_runtime_api.h>
 #include "emulated_devices/device/cuda/emulated/machine.h"
+#include "emulated_devices/device/cuda/emulated/device_functions.h"
 #include <climits>
-#include <cmath>
-#include <cstdint>
 #include <cstdio>
-#include <cstring>
-#include <type_traits>
+#include <memory>               /* before __noinline__, which is another word there */
 
 /* ---- words ------------------------------------------------------------------------------------------------------- */
 
@@ -34,7 +33,9 @@
 #define __shared__ thread_local
 #define __align__(n) __attribute__((aligned(n)))
 #define __launch_bounds__(...)
+#define __grid_constant__
 #define __forceinline__ inline __attribute__((always_inline))
+#define __noinline__ __attribute__((noinline))
 
 /* ---- threads that wait for each other ---------------------------------------------------------------------------- */
 
@@ -99,9 +100,15 @@ template <typename T> static inline unsigned __match_any_sync(unsigned mask, T x
     memcpy(&bits, &x, sizeof x);
     return (unsigned)emulated::with_warp({ emulated::MATCH, mask, bits, 0, 32, HERE });
 }
+template <typename T> static inline unsigned __match_all_sync(unsigned mask, T x, int *all, WHERE)
+{
+    *all = __match_any_sync(mask, x, file, line) == mask;
+    return *all ? mask : 0;
+}
 static inline unsigned __activemask() { return emulated::active_lanes(); }
 
 static inline void __threadfence(WHERE) { emulated::fence(HERE); }
+static inline void __threadfence_system(WHERE) { emulated::fence(HERE); }
 static inline void __threadfence_block(WHERE) { emulated::fence(HERE); }
 
 /* ---- atomics ----------------------------------------------------------------------------------------------------- */
@@ -109,10 +116,10 @@ static inline void __threadfence_block(WHERE) { emulated::fence(HERE); }
 /* What f makes of the number at p is stored there; the old one is returned.  The processor's own instruction is in
  * machine.cpp, which is not watched. */
 namespace emulated {
-template <typename T, typename F> static inline T atomic(T *p, const void *pc, F f)
+template <typename T, typename F> static inline T atomic(T *p, const void *pc, F f, bool compares = false)
 {
     static_assert(std::is_integral<T>::value, "atomics of floats add in no fixed order: they are not emulated");
-    uint64_t bits = atomic_begins(p, sizeof *p, pc), next;
+    uint64_t bits = atomic_begins(p, sizeof *p, pc, compares), next;
     T old, made;
     do {
         memcpy(&old, &bits, sizeof old);
@@ -141,45 +148,41 @@ ATOMIC(atomicDec, (T)(old == 0 || old > x ? x : old - 1))
 template <typename T> __attribute__((noinline)) static T atomicCAS(T *p, typename std::common_type<T>::type compare,
                                                                    typename std::common_type<T>::type x)
 {
-    return emulated::atomic(p, __builtin_return_address(0), [=](T old) -> T { return old == compare ? x : old; });
+    return emulated::atomic(p, __builtin_return_address(0), [=](T old) -> T { return old == compare ? x : old; },
+                            true);
 }
 
-/* ---- numbers ----------------------------------------------------------------------------------------------------- */
+/* ---- what the runtime has for C++ only --------------------------------------------------------------------------- */
 
-struct alignas(8) float2 { float x, y; };
-struct alignas(16) float4 { float x, y, z, w; };
-struct alignas(16) double2 { double x, y; };
-struct alignas(8) int2 { int x, y; };
-struct alignas(16) int4 { int x, y, z, w; };
-struct alignas(16) uint4 { unsigned x, y, z, w; };
-static inline float2 make_float2(float x, float y) { return { x, y }; }
-static inline float4 make_float4(float x, float y, float z, float w) { return { x, y, z, w }; }
-static inline double2 make_double2(double x, double y) { return { x, y }; }
-static inline int4 make_int4(int x, int y, int z, int w) { return { x, y, z, w }; }
-
-static inline int __popc(unsigned x) { return __builtin_popcount(x); }
-static inline int __popcll(unsigned long long x) { return __builtin_popcountll(x); }
-static inline int __ffs(int x) { return __builtin_ffs(x); }
-static inline int __clz(int x) { return x == 0 ? 32 : __builtin_clz((unsigned)x); }
-static inline unsigned __brev(unsigned x)
+template <typename T> static inline cudaError_t cudaMalloc(T **p, size_t bytes)
 {
-    unsigned y = 0;
-    for (int i = 0; i < 32; i++) y = y << 1 | (x >> i & 1);
-    return y;
+    void *at;
+    const cudaError_t e = cudaMalloc(&at, bytes);
+    *p = static_cast<T *>(at);
+    return e;
 }
-static inline unsigned __umulhi(unsigned a, unsigned b) { return (unsigned)((uint64_t)a * b >> 32); }
-static inline int __float_as_int(float x) { int i; memcpy(&i, &x, 4); return i; }
-static inline float __int_as_float(int i) { float x; memcpy(&x, &i, 4); return x; }
-static inline unsigned __float_as_uint(float x) { unsigned i; memcpy(&i, &x, 4); return i; }
-static inline float __uint_as_float(unsigned i) { float x; memcpy(&x, &i, 4); return x; }
-static inline float rsqrtf(float x) { return 1 / sqrtf(x); }
-static inline double rsqrt(double x) { return 1 / sqrt(x); }
-template <typename T> static inline T __ldg(const T *p) { return *p; }
-template <typename T> static inline T min(T a, T b) { return b < a ? b : a; }
-template <typename T> static inline T max(T a, T b) { return a < b ? b : a; }
 
-template <typename T> static inline cudaError_t cudaFuncSetAttribute(T *, enum cudaFuncAttribute, int) 
+/* Of a variable of the device, which is one of the program. */
+template <typename T>
+static inline cudaError_t cudaMemcpyToSymbol(T &to, const void *from, size_t bytes, size_t offset = 0)
 {
+    if (offset > sizeof to || bytes > sizeof to - offset) return cudaErrorInvalidValue;
+    memcpy(reinterpret_cast<char *>(&to) + offset, from, bytes);
+    return cudaSuccess;
+}
+template <typename T>
+static inline cudaError_t cudaMemcpyFromSymbol(void *to, T &from, size_t bytes, size_t offset = 0)
+{
+    if (offset > sizeof from || bytes > sizeof from - offset) return cudaErrorInvalidValue;
+    memcpy(to, reinterpret_cast<char *>(&from) + offset, bytes);
+    return cudaSuccess;
+}
+
+/* Kernels are not told apart: what one may ask for, all may. */
+template <typename T> static inline cudaError_t cudaFuncSetAttribute(T *, enum cudaFuncAttribute, int bytes)
+{
+    if (bytes > emulated::SHARED_MOST) return cudaErrorInvalidValue;
+    if (bytes > (int)emulated::shared_allowed) emulated::shared_allowed = (size_t)bytes;
     return cudaSuccess;
 }
 

@@ -330,9 +330,9 @@ void fence(where)
     if (watcher) watcher->fences();
 }
 
-uint64_t atomic_begins(void *p, size_t bytes, const void *pc)
+uint64_t atomic_begins(void *p, size_t bytes, const void *pc, bool compares)
 {
-    if (watcher) watcher->atomic(p, bytes, pc);
+    if (watcher) watcher->atomic(p, bytes, pc, compares);
     if (bytes == 8) return __atomic_load_n(static_cast<uint64_t *>(p), __ATOMIC_RELAXED);
     if (bytes == 4) return __atomic_load_n(static_cast<uint32_t *>(p), __ATOMIC_RELAXED);
     return __atomic_load_n(static_cast<uint16_t *>(p), __ATOMIC_RELAXED);
@@ -421,19 +421,36 @@ static void run_block(int64_t b, dim3 grid)
     if (watcher) watcher->block_ends();
 }
 
-void launch(const char *kernel, dim3 grid, dim3 block, size_t shared_bytes, void (*call)(const void *),
-            const void *closure, size_t closure_bytes, where at)
+static const char *cannot_be(dim3 grid, dim3 block, int64_t threads, int64_t blocks, size_t bytes)
+{
+    if (threads == 0) return "its blocks have no threads";
+    if (threads > THREADS_MOST) return "its blocks have more than 1024 threads";
+    if (block.z > 64) return "its blocks have more than 64 threads along z";
+    if (blocks == 0) return "its grid has no blocks";
+    if (grid.x > INT32_MAX || grid.y > 65535 || grid.z > 65535) return "its grid has more than 65535 blocks along y or z";
+    if (bytes > SHARED_MOST) return "it asks for more than 227 KiB of dynamic shared memory";
+    if (bytes > shared_allowed)
+        return "it asks for more dynamic shared memory than 48 KiB, or than cudaFuncSetAttribute has allowed";
+    return nullptr;
+}
+
+std::nullptr_t null::not_null()
+{
+    fprintf(stderr, "orrery: a kernel is launched with a number where it takes a pointer\n");
+    abort();
+}
+
+void launch_threads(const launched &l, void (*call)(const void *), const void *closure, size_t closure_bytes)
 {
     ::emulated_calls.launches++;
+    const dim3 grid = l.grid, block = l.block;
     const int64_t n = (int64_t)block.x * block.y * block.z, blocks = (int64_t)grid.x * grid.y * grid.z;
-    if (n == 0 || n > THREADS_MOST || block.z > 64 || blocks == 0 || grid.x > INT32_MAX || grid.y > 65535
-        || grid.z > 65535 || shared_bytes > SHARED_MOST)
-        return launch_failed(cudaErrorInvalidConfiguration);
-    if (watcher) watcher->launch_begins(kernel, grid, block, shared_bytes, closure, closure_bytes, at);
+    if (const char *why = cannot_be(grid, block, n, blocks, l.bytes)) return launch_failed(l.kernel, why);
+    if (watcher) watcher->launch_begins(l.kernel, grid, block, l.bytes, closure, closure_bytes, l.at);
     const bool alone = (watcher && watcher->sequential) || blocks == 1 || n * blocks < 2048;
     #pragma omp parallel if (!alone)
     {
-        open_machine(&mine, grid, block, kernel, call, closure);
+        open_machine(&mine, grid, block, l.kernel, call, closure);
         #pragma omp for schedule(dynamic)
         for (int64_t b = 0; b < blocks; b++) run_block(b, grid);
     }

@@ -10,14 +10,13 @@
 #ifndef ORRERY_EMULATED_MACHINE_H
 #define ORRERY_EMULATED_MACHINE_H
 
+#include "emulated_devices/device/cuda/emulated/vector_types.h"
 #include <stddef.h>
 #include <stdint.h>
-
-struct uint3 { unsigned x, y, z; };
-struct dim3 {
-    unsigned x, y, z;
-    constexpr dim3(unsigned x_ = 1, unsigned y_ = 1, unsigned z_ = 1) : x(x_), y(y_), z(z_) { }
-};
+#include <cstddef>
+#include <tuple>
+#include <type_traits>
+#include <utility>
 
 /* __thread: known to be constant at first, so that an access is one instruction. */
 extern __thread struct indices { struct uint3 thread, block, block_dim, grid_dim; } emulated_indices;
@@ -52,20 +51,39 @@ uint64_t with_warp(const together &);
 
 unsigned active_lanes();
 void fence(where);
-/* The bits at p; and next stored there, if they are still the same, else what they have become. */
-uint64_t atomic_begins(void *p, size_t bytes, const void *pc);
+/* The bits at p; and next stored there, if they are still the same, else what they have become.  compares: whether it
+ * stores only over a number that it was told. */
+uint64_t atomic_begins(void *p, size_t bytes, const void *pc, bool compares);
 bool atomic_stores(void *p, size_t bytes, uint64_t *bits, uint64_t next);
 
 /* ---- for launches ------------------------------------------------------------------------------------------------ */
 
-/* call(closure) runs the kernel for one thread. */
-void launch(const char *kernel, dim3 grid, dim3 block, size_t shared_bytes, void (*call)(const void *),
-            const void *closure, size_t closure_bytes, where);
+struct launched { const char *kernel; dim3 grid, block; size_t bytes; where at; };
 
-template <typename F> static inline void launch(const char *kernel, dim3 grid, dim3 block, size_t bytes, const F &f,
-                                                where at)
+/* call(closure) runs the kernel for one thread. */
+void launch_threads(const launched &, void (*call)(const void *), const void *closure, size_t closure_bytes);
+
+/* What NULL is, where it stands for a pointer. */
+struct null {
+    long is;
+    operator long() const { return is; }
+    template <typename T> operator T *() const { return is == 0 ? nullptr : not_null(); }
+    [[noreturn]] static std::nullptr_t not_null();
+};
+template <typename A> using or_null = std::conditional_t<std::is_same<A, long>::value, null, A>;
+
+/* Arguments are computed once, and each thread gets a copy.  KERNEL_TAKES is never called: it only has a type. */
+template <typename Takes, typename Kernel, typename... A>
+static inline void launch(const launched &l, const Takes &, const Kernel &kernel, A... arguments)
 {
-    launch(kernel, grid, block, bytes, [](const void *c) { (*static_cast<const F *>(c))(); }, &f, sizeof f, at);
+    constexpr bool as_they_are = std::is_invocable<Takes, const A &...>::value;
+    constexpr bool with_null = !as_they_are && std::is_invocable<Takes, const or_null<A> &...>::value;
+    typedef std::conditional_t<with_null, std::tuple<or_null<A>...>, std::tuple<A...>> held;
+    const std::pair<Kernel, held> all{ kernel, held{ { arguments }... } };
+    launch_threads(l, [](const void *p) {
+        const auto &all = *static_cast<const std::pair<Kernel, held> *>(p);
+        std::apply(all.first, all.second);
+    }, &all, sizeof all);
 }
 
 /* ---- for a judge, which sees all that happens (judge.h); NULL in fast mode --------------------------------------- */
@@ -85,12 +103,13 @@ struct watcher {
     void (*warp_meets)(int first_thread, unsigned mask);
     void (*bad_mask)(const char *why, const together &, int thread);
     void (*fences)();
-    void (*atomic)(const void *, size_t bytes, const void *pc);
+    void (*atomic)(const void *, size_t bytes, const void *pc, bool compares);
     void (*stuck)();                                            /* nobody can go on; each that waits has been named */
     void (*allocated)(void *, size_t bytes);
     void (*freed)(void *);
     void (*copied)(void *to, const void *from, size_t bytes);
     void (*set)(void *, size_t bytes);
+    void (*bad_call)(const char *kernel, const char *why);      /* by the host; kernel: NULL, or which is launched */
 };
 extern const struct watcher *watcher;
 
@@ -105,7 +124,10 @@ extern size_t red_zone;
 [[noreturn]] void abandon_thread();
 
 /* A kernel was launched as it cannot be: what cudaGetLastError says. */
-void launch_failed(int error);
+void launch_failed(const char *kernel, const char *why);
+
+/* Bytes of dynamic shared memory that launches may ask for: more than usual after cudaFuncSetAttribute. */
+extern size_t shared_allowed;
 
 }
 #endif

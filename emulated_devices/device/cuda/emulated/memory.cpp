@@ -14,7 +14,13 @@ static struct { std::mutex lock; std::map<const char *, size_t> at; size_t bytes
 
 struct emulated_calls emulated_calls;
 
-void emulated::launch_failed(int error) { all.error = error; }
+void emulated::launch_failed(const char *kernel, const char *why)
+{
+    all.error = cudaErrorInvalidConfiguration;
+    if (watcher) watcher->bad_call(kernel, why);
+}
+
+size_t emulated::shared_allowed = SHARED_USUAL;
 
 /* What ORRERY_CUDA_EMULATED says after "name="; NULL: nothing. */
 static const char *pretended(const char *name)
@@ -38,6 +44,12 @@ static cudaError_t failed(cudaError_t e)
 {
     all.error = e;
     return e;
+}
+
+static cudaError_t wrong(const char *why)
+{
+    if (watcher) watcher->bad_call(nullptr, why);
+    return failed(cudaErrorInvalidValue);
 }
 
 cudaError_t cudaGetDeviceCount(int *count)
@@ -99,7 +111,7 @@ cudaError_t cudaFree(void *p)
     emulated_calls.allocations++, emulated_calls.waits++;
     const std::lock_guard<std::mutex> held(all.lock);
     const auto found = all.at.find(static_cast<char *>(p));
-    if (found == all.at.end()) return failed(cudaErrorInvalidValue);
+    if (found == all.at.end()) return wrong("cudaFree of what was not allocated, or has been freed");
     all.bytes -= found->second;
     all.at.erase(found);
     if (watcher) watcher->freed(p);             /* which keeps the addresses, to know who uses them afterwards */
@@ -115,19 +127,35 @@ cudaError_t cudaMemGetInfo(size_t *free_bytes, size_t *bytes)
     return cudaSuccess;
 }
 
-static bool of_device(const void *p)
+/* From an address to the end of the allocation that it is in; 0: it is not the device's. */
+static size_t bytes_from(const void *p)
 {
     const std::lock_guard<std::mutex> held(all.lock);
     auto next = all.at.upper_bound(static_cast<const char *>(p));
-    if (next == all.at.begin()) return false;
+    if (next == all.at.begin()) return 0;
     --next;
-    return static_cast<const char *>(p) < next->first + next->second;
+    const size_t offset = (size_t)(static_cast<const char *>(p) - next->first);
+    return offset < next->second ? next->second - offset : 0;
 }
 
-static void count_copy(const void *to, const void *from)
+/* to_bytes, from_bytes: from the first byte to the last, with what lies between rows. */
+static const char *wrong_copy(const void *to, size_t to_bytes, const void *from, size_t from_bytes, enum cudaMemcpyKind kind)
 {
+    const size_t there = bytes_from(to), here = bytes_from(from);
+    const bool to_device = kind == cudaMemcpyHostToDevice || kind == cudaMemcpyDeviceToDevice;
+    const bool from_device = kind == cudaMemcpyDeviceToHost || kind == cudaMemcpyDeviceToDevice;
     emulated_calls.copies++;
-    if (!of_device(to) || !of_device(from)) emulated_calls.waits++;
+    if (there == 0 || here == 0) emulated_calls.waits++;
+    if (there > 0 && to_bytes > there) return "cudaMemcpy to behind the end of an allocation";
+    if (here > 0 && from_bytes > here) return "cudaMemcpy from behind the end of an allocation";
+    if (kind == cudaMemcpyDefault) return nullptr;
+    if (to_device != (there > 0))
+        return to_device ? "cudaMemcpy to memory of the host, as if it were the device's"
+                         : "cudaMemcpy to memory of the device, as if it were the host's";
+    if (from_device != (here > 0))
+        return from_device ? "cudaMemcpy from memory of the host, as if it were the device's"
+                           : "cudaMemcpy from memory of the device, as if it were the host's";
+    return nullptr;
 }
 
 static void copy(void *to, const void *from, size_t bytes)
@@ -136,17 +164,20 @@ static void copy(void *to, const void *from, size_t bytes)
     if (watcher) watcher->copied(to, from, bytes);
 }
 
-cudaError_t cudaMemcpy(void *to, const void *from, size_t bytes, enum cudaMemcpyKind)
+cudaError_t cudaMemcpy(void *to, const void *from, size_t bytes, enum cudaMemcpyKind kind)
 {
-    count_copy(to, from);
+    if (bytes == 0) return cudaSuccess;
+    if (const char *why = wrong_copy(to, bytes, from, bytes, kind)) return wrong(why);
     copy(to, from, bytes);
     return cudaSuccess;
 }
 
 cudaError_t cudaMemcpy2D(void *to, size_t to_pitch, const void *from, size_t from_pitch, size_t width, size_t rows,
-                         enum cudaMemcpyKind)
+                         enum cudaMemcpyKind kind)
 {
-    count_copy(to, from);
+    if (width == 0 || rows == 0) return cudaSuccess;
+    if (const char *why = wrong_copy(to, (rows - 1) * to_pitch + width, from, (rows - 1) * from_pitch + width, kind))
+        return wrong(why);
     for (size_t r = 0; r < rows; r++)
         copy(static_cast<char *>(to) + r * to_pitch, static_cast<const char *>(from) + r * from_pitch, width);
     return cudaSuccess;
@@ -154,7 +185,11 @@ cudaError_t cudaMemcpy2D(void *to, size_t to_pitch, const void *from, size_t fro
 
 cudaError_t cudaMemset(void *p, int value, size_t bytes)
 {
+    if (bytes == 0) return cudaSuccess;
+    const size_t there = bytes_from(p);
     emulated_calls.copies++;
+    if (there == 0) return wrong("cudaMemset of memory that is not the device's");
+    if (bytes > there) return wrong("cudaMemset behind the end of an allocation");
     memset(p, value, bytes);
     if (watcher) watcher->set(p, bytes);
     return cudaSuccess;
@@ -164,7 +199,7 @@ cudaError_t cudaPointerGetAttributes(struct cudaPointerAttributes *a, const void
 {
     emulated_calls.lookups++;
     *a = cudaPointerAttributes{ cudaMemoryTypeUnregistered, -1, nullptr, nullptr };
-    if (!of_device(p)) return cudaSuccess;
+    if (bytes_from(p) == 0) return cudaSuccess;
     a->type = cudaMemoryTypeDevice, a->device = 0, a->devicePointer = const_cast<void *>(p);
     return cudaSuccess;
 }

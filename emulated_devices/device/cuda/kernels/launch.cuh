@@ -17,8 +17,11 @@
 #ifdef __CUDACC__
 #define LAUNCH_NOW(kernel, grid, block, bytes, ...) (kernel)<<<grid, block, bytes>>>(__VA_ARGS__)
 #else
+/* Twice: the first lambda only says whether the kernel takes such arguments. */
 #define LAUNCH_NOW(kernel, grid, block, bytes, ...)                                                                    \
-    emulated::launch(#kernel, grid, block, bytes, [=] { (kernel)(__VA_ARGS__); }, emulated::where{ __FILE__, __LINE__ })
+    emulated::launch(emulated::launched{ #kernel, grid, block, bytes, { __FILE__, __LINE__ } },                        \
+                     [=](const auto &...a) -> decltype((kernel)(a...)) { return (kernel)(a...); },                     \
+                     [=](const auto &...a) { (kernel)(a...); }, ##__VA_ARGS__)
 #endif
 
 #ifdef __CUDACC__

@@ -24,10 +24,27 @@ extern "C" void __tsan_func_entry(void *) { }
 extern "C" void __tsan_func_exit(void) { }
 extern "C" void __tsan_init(void) { }
 
+/* What -fsanitize=alignment calls, before an access is made of several smaller ones. */
+struct access_of_type { const char *file; uint32_t line, column; const void *type; uint8_t log_alignment, how; };
+
+extern "C" void __ubsan_handle_type_mismatch_v1(const access_of_type *a, const void *)
+{
+    if (thread_now() < 0) return;
+    report("misaligned", PC, nullptr, "an access by " + thread_name(now.block, thread_now()) + " at "
+           + line_of(where{ a->file, (int)a->line }) + ": the address is not a multiple of "
+           + std::to_string(1u << a->log_alignment));
+    abandon_thread();
+}
+
+static std::string name_of(const std::string &kernel)
+{
+    return kernel[0] == '(' ? kernel.substr(1, kernel.size() - 2) : kernel;
+}
+
 static void launch_begins(const char *kernel, dim3 grid, dim3 block, size_t shared_bytes, const void *closure,
                           size_t closure_bytes, where at)
 {
-    now.kernel = kernel[0] == '(' ? std::string(kernel + 1).substr(0, std::string(kernel).size() - 2) : kernel;
+    now.kernel = name_of(kernel);
     now.grid = grid, now.block_size = block, now.shared_bytes = shared_bytes, now.at = at;
     now.closure = static_cast<const char *>(closure), now.closure_end = now.closure + closure_bytes;
     now.launch++;
@@ -50,7 +67,13 @@ static void block_ends()
     if (counting) count_end_block();
 }
 
-static void nothing(int) { }
+static void thread_begins(int) { }
+
+static void block_meets()
+{
+    shadow_block_meets();
+    order_barrier();
+}
 
 static void block_diverges(where at, int thread, where other, int other_thread)
 {
@@ -64,15 +87,15 @@ static void bad_mask(const char *why, const together &op, int thread)
 {
     char mask[40];
     snprintf(mask, sizeof mask, " (0x%08x)", op.mask);
-    report("bad mask", nullptr, nullptr, thread_name(now.block, thread) + " at " + line_of(op.at) + ": " + why + mask);
+    report_once("bad mask", line_of(op.at) + why, thread_name(now.block, thread) + " at " + line_of(op.at) + ": " + why + mask);
 }
 
 static void fences() { order_fence(thread_now()); }
 
-static void atomic(const void *p, size_t bytes, const void *pc)
+static void atomic(const void *p, size_t bytes, const void *pc, bool compares)
 {
     if (thread_now() < 0) return;
-    shadow_access(p, bytes, WRITE | ATOMIC, pc);
+    shadow_access(p, bytes, WRITE | ATOMIC | (compares ? COMPARES : 0), pc);
     order_atomic(thread_now(), p);
 }
 
@@ -87,12 +110,20 @@ static void copied(void *to, const void *from, size_t bytes) { shadow_wrote_by_h
 
 static void set(void *p, size_t bytes) { shadow_wrote_by_host(p, nullptr, bytes); }
 
+static void bad_call(const char *kernel, const char *why)
+{
+    if (kernel != nullptr) now.kernel = name_of(kernel);
+    report("call", nullptr, nullptr, kernel != nullptr ? std::string("it is not launched: ") + why
+                                     : now.kernel.empty() ? why : std::string("after it ") + why);
+}
+
 /* places.cpp fills in allocated and freed. */
 struct watcher judge_watcher = { .sequential = true, .launch_begins = launch_begins, .launch_ends = launch_ends,
-                                 .block_begins = block_begins, .block_ends = block_ends, .thread_begins = nothing,
-                                 .thread_ends = nothing, .block_meets = order_barrier, .block_diverges = block_diverges,
+                                 .block_begins = block_begins, .block_ends = block_ends, .thread_begins = thread_begins,
+                                 .thread_ends = shadow_ends, .block_meets = block_meets, .block_diverges = block_diverges,
                                  .warp_meets = order_warp, .bad_mask = bad_mask, .fences = fences, .atomic = atomic,
-                                 .stuck = stuck, .allocated = nullptr, .freed = nullptr, .copied = copied, .set = set };
+                                 .stuck = stuck, .allocated = nullptr, .freed = nullptr, .copied = copied, .set = set,
+                                 .bad_call = bad_call };
 
 static const struct begins {
     begins() { watcher = &judge_watcher, red_zone = 4096; }

@@ -1,7 +1,8 @@
 /* judge.h -- every access of a kernel, watched.
  *
- * Kernels are compiled with -fsanitize=thread, which calls a function before each access; the functions are ours
- * (hooks.cpp), and the sanitizer's own library is not linked.  Blocks run one after the other.
+ * Kernels are compiled with -fsanitize=thread, which calls a function before each access; and with alignment, which
+ * calls one where an address is not aligned, even if the compiler reads only parts of what is there.  The functions
+ * are ours (hooks.cpp), and the sanitizers' own libraries are not linked.  Blocks run one after the other.
  *
  *   places.cpp   what an address is: an allocation, a shared array, a stack, nothing of the device's
  *   order.cpp    which accesses are ordered: by barriers, by warps that meet, by fences and atomics
@@ -21,7 +22,8 @@ namespace emulated {
 
 /* ---- what happens ------------------------------------------------------------------------------------------------ */
 
-enum { WRITE = 1, ATOMIC = 2 };
+/* COMPARES: an atomic that stores only over a number that it was told. */
+enum { WRITE = 1, ATOMIC = 2, COMPARES = 4 };
 
 /* An access to a word of 4 bytes. */
 struct access {
@@ -29,6 +31,7 @@ struct access {
     const void *pc;
     uint16_t thread;
     uint8_t bytes, kind;                /* a bit for each byte; WRITE, ATOMIC */
+    uint8_t size;                       /* of an atomic, in bytes */
 };
 
 /* The launch that runs. */
@@ -85,10 +88,14 @@ bool order_before(const access &, int thread);
 
 void shadow_access(const void *, size_t bytes, int kind, const void *pc);
 void shadow_begin_block();
+void shadow_ends(int thread);
+void shadow_block_meets();
 void shadow_wrote_by_host(void *, const void *from, size_t bytes);    /* from: NULL, or whose bits are taken over */
 
 /* kind: "race", "out of bounds", ...; once for each kind and pair of places in the code. */
 void report(const char *kind, const void *pc, const void *other_pc, const std::string &text);
+/* Once for each kind and KEY, which says where and what. */
+void report_once(const char *kind, const std::string &key, const std::string &text);
 std::string thread_name(uint32_t block, int thread);
 std::string line_of(const void *pc);
 std::string line_of(where);

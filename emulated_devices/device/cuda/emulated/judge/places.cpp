@@ -21,7 +21,7 @@ namespace emulated {
 
 /* ---- shared arrays ----------------------------------------------------------------------------------------------- */
 
-struct array { std::string name; size_t bytes; };
+struct array { std::string name; size_t bytes; };     /* no name: the compiler's note whether an array has been made */
 struct module {
     std::string file;
     std::map<size_t, array> arrays;     /* by their place in the module's thread memory */
@@ -42,6 +42,11 @@ static std::string demangled(const char *name)
     return at == std::string::npos ? found : found.substr(at + 2);
 }
 
+static std::string array_name(const char *symbol)
+{
+    return strncmp(symbol, "_ZGV", 4) == 0 ? "" : demangled(symbol);
+}
+
 static void read_symbols(module *m)
 {
     std::ifstream in(m->file, std::ios::binary);
@@ -55,7 +60,7 @@ static void read_symbols(module *m)
         const char *names = f.data() + s[s[i].sh_link].sh_offset;
         for (size_t k = 0; k < s[i].sh_size / sizeof *symbol; k++)
             if ((symbol[k].st_info & 0xf) == STT_TLS && symbol[k].st_shndx != SHN_UNDEF && symbol[k].st_size > 0)
-                m->arrays[symbol[k].st_value] = { demangled(names + symbol[k].st_name), symbol[k].st_size };
+                m->arrays[symbol[k].st_value] = { array_name(names + symbol[k].st_name), symbol[k].st_size };
     }
 }
 
@@ -97,6 +102,7 @@ static bool in_shared(const char *p, place *found)
         auto next = m.arrays.upper_bound(at);
         if (next == m.arrays.begin()) return false;
         --next;
+        if (next->second.name.empty()) return found->kind = OWN, true;
         const bool dynamic = next->second.name == "dynamic_shared";
         *found = { SHARED, nullptr, at - next->first, next->second.name.c_str(),
                    dynamic ? now.shared_bytes : next->second.bytes, m.first + at };

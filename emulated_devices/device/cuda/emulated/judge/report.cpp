@@ -107,10 +107,15 @@ std::string line_of(where at) { return short_line(std::string(at.file) + ":" + s
 
 void report(const char *kind, const void *pc, const void *other_pc, const std::string &text)
 {
-    char key[200];
-    snprintf(key, sizeof key, "%s %s %p %p", kind, pc == nullptr ? text.c_str() : "", pc, other_pc);
-    if (!said.insert(key).second) return;
-    reports.push_back(std::string(kind) + ": kernel " + now.kernel + ": " + text);
+    char key[80];
+    snprintf(key, sizeof key, "%p %p", pc, other_pc);
+    report_once(kind, pc == nullptr ? text : key, text);
+}
+
+void report_once(const char *kind, const std::string &key, const std::string &text)
+{
+    if (!said.insert(std::string(kind) + " " + key).second) return;
+    reports.push_back(std::string(kind) + ": " + (now.kernel.empty() ? "" : "kernel " + now.kernel + ": ") + text);
     if (!printing) return;
     if (reports.size() <= PRINTED_MOST) fprintf(stderr, "judge: %s\n", reports.back().c_str());
     else if (reports.size() == PRINTED_MOST + 1) fprintf(stderr, "judge: ...\n");

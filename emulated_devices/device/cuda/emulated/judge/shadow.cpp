@@ -18,6 +18,31 @@ void shadow_begin_block()
     if (shared_written.size() < bytes) shared_written.assign(bytes, 0), shared_cells.assign(bytes / 4 + 2, cell{});
 }
 
+/* Races of a plain read with atomics, which are none if the thread only hands the number to a compare-and-swap of the same
+ * word next: should it have been torn or old, nothing is stored.  So loops of them begin in NVIDIA's guide. */
+struct unsure { int thread; const void *word, *pc, *other_pc; std::string text; };
+static std::vector<unsure> open_races;
+
+static void decide(int thread)
+{
+    for (size_t i = 0; i < open_races.size();) {
+        const unsure u = open_races[i];
+        if (thread >= 0 && u.thread != thread) { i++; continue; }
+        open_races.erase(open_races.begin() + (ptrdiff_t)i);
+        report("race", u.pc, u.other_pc, u.text);
+    }
+}
+
+void shadow_ends(int thread) { decide(thread); }
+void shadow_block_meets() { decide(-1); }
+
+static void forgive(int thread, const void *word)
+{
+    for (size_t i = 0; i < open_races.size();)
+        if (open_races[i].thread == thread && open_races[i].word == word) open_races.erase(open_races.begin() + (ptrdiff_t)i);
+        else i++;
+}
+
 static bool used(const access &a) { return a.bytes != 0; }
 
 static const char *word_for(int kind)
@@ -31,15 +56,25 @@ static std::string what_it_is(const place &at)
     return "global memory, byte " + std::to_string(at.offset) + " of " + std::to_string(at.memory->bytes);
 }
 
-static void look_for_race(const access &before, const access &a, const place &at)
+static std::string word_of(const access &a, bool sizes)
+{
+    return word_for(a.kind) + (sizes ? " of " + std::to_string(a.size) + " bytes" : "");
+}
+
+static void look_for_race(const access &before, const access &a, const void *word, const place &at)
 {
     if (!used(before) || !(before.bytes & a.bytes)) return;
-    if (!((before.kind | a.kind) & WRITE) || (before.kind & a.kind & ATOMIC)) return;
+    const bool atomics = before.kind & a.kind & ATOMIC;
+    if (!((before.kind | a.kind) & WRITE) || (atomics && before.size == a.size)) return;
     if (order_before(before, a.thread)) return;
-    report("race", a.pc, before.pc,
-           std::string(word_for(a.kind)) + " by " + thread_name(a.block, a.thread) + " at " + line_of(a.pc)
-               + " and " + word_for(before.kind) + " by " + thread_name(before.block, before.thread) + " at "
-               + line_of(before.pc) + " are not ordered: " + what_it_is(at));
+    const bool sure = a.kind != 0 || !(before.kind & ATOMIC);
+    for (const unsure &u : open_races)
+        if (!sure && u.thread == a.thread && u.word == word && u.pc == a.pc && u.other_pc == before.pc) return;
+    const std::string text = word_of(a, atomics) + " by " + thread_name(a.block, a.thread) + " at " + line_of(a.pc)
+                             + " and " + word_of(before, atomics) + " by " + thread_name(before.block, before.thread) + " at "
+                             + line_of(before.pc) + " are not ordered: " + what_it_is(at);
+    if (sure) report("race", a.pc, before.pc, text);
+    else open_races.push_back({ a.thread, word, a.pc, before.pc, text });
 }
 
 /* The place of a new access among two. */
@@ -67,8 +102,13 @@ static void see(cell *c, const access &a, const place &at)
 {
     if (at.kind == SHARED) forget_other_blocks(c->write, a), forget_other_blocks(c->read, a);
     for (int i = 0; i < 2; i++) {
-        look_for_race(c->write[i], a, at);
-        if (a.kind & WRITE) look_for_race(c->read[i], a, at);
+        look_for_race(c->write[i], a, c, at);
+        if (a.kind & WRITE) look_for_race(c->read[i], a, c, at);
+    }
+    if (a.kind & COMPARES) {
+        forgive(a.thread, c);
+        for (access &r : c->read)
+            if (r.launch == a.launch && r.block == a.block && r.thread == a.thread) r.kind = ATOMIC, r.size = a.size;
     }
     *room_in(a.kind & WRITE ? c->write : c->read, a) = a;
 }
@@ -83,7 +123,7 @@ static bool check_place(const place &at, const void *p, size_t bytes, int kind, 
     if (at.kind == NOTHING) {
         report(p < (const void *)4096 ? "null pointer" : "host pointer", pc, nullptr,
                who + (p < (const void *)4096 ? ": a null pointer" : ": no memory of the device is there; is it the "
-                      "host's, or not allocated yet?"));
+                      "host's, not allocated yet, or an index far too large or below 0?"));
         return false;
     }
     if (at.kind == SHARED && at.offset + bytes > at.array_bytes) {
@@ -152,7 +192,7 @@ void shadow_access(const void *p, size_t bytes, int kind, const void *pc)
     if (at.kind == GLOBAL && at.memory->cells.empty()) at.memory->cells.resize(at.memory->bytes / 4 + 2);
     access a = {};
     order_stamp(&a, thread);
-    a.pc = pc, a.kind = (uint8_t)kind;
+    a.pc = pc, a.kind = (uint8_t)kind, a.size = (uint8_t)(kind & ATOMIC ? bytes : 0);
     const size_t first = at.kind == SHARED ? at.tls : at.offset;
     for (size_t i = 0; i < bytes;) {
         const size_t byte = (first + i) % 4, n = std::min(bytes - i, 4 - byte);
