@@ -89,7 +89,7 @@ static void field(const char *fmt, ...)
 
 /* The algorithms that auto chooses on 8 devices, by bytes of the vector (for an all-to-all, of what one device
  * sends). */
-static void list_auto(enum operation op)
+static void describe_auto(enum operation op)
 {
     enum { P = 8, SIZES = 5 };
     static const int64_t bytes[SIZES] = { 64, 16 << 10, 256 << 10, 4 << 20, 64 << 20 };
@@ -110,9 +110,16 @@ static void list_auto(enum operation op)
     entry(ALGORITHM_AUTO, text);
 }
 
+/* To choose takes seconds: each algorithm is tried, with segments of several lengths. */
+static void list_auto(enum operation op)
+{
+    const bool asked = now.only && strcmp(now.only, ALGORITHM_AUTO) == 0;
+    if (asked) describe_auto(op);
+    else entry(ALGORITHM_AUTO, "the least time; `orrery list auto` tries which algorithms that takes");
+}
+
 static void explain_auto(void)
 {
-    group("");
     entry(ALGORITHM_AUTO, "for every operation: the algorithm that takes the least time on the cluster's links. "
                           "Up to 64 devices each one is tried without numbers; beyond, its cost function predicts "
                           "the time. Nothing is measured: docs/virtual_clock.md");

@@ -73,7 +73,7 @@ reseal() {                                          # reseal DIR
 }
 
 run_tests() {
-    local test failed=0 root
+    local test failed=0 root begun
     root=$(mktemp -d)
     trap 'rm -rf "'"$root"'"' EXIT
     echo "[==========] Running $# test(s)."
@@ -81,9 +81,10 @@ run_tests() {
         echo "[ RUN      ] $test"
         place=$root/$test broken=0 out='' err='' command=''
         mkdir -p "$place/in" && cd "$place/in" || exit 1
+        begun=${EPOCHREALTIME/./}
         "$test"
         cd "$top" || exit 1
-        if [ $broken -eq 0 ]; then echo "[       OK ] $test"; else echo "[  FAILED  ] $test"; failed=$((failed + 1)); fi
+        if [ $broken -eq 0 ]; then echo "[       OK ] $test ($(((${EPOCHREALTIME/./} - begun) / 1000)) ms)"; else echo "[  FAILED  ] $test"; failed=$((failed + 1)); fi
     done
     echo "[==========] $# test(s) run."
     [ $failed -eq 0 ]
