@@ -62,6 +62,14 @@ static void print_help_of(const char *command, const char *usage, const char *wh
     options_print_help(stdout, table);
 }
 
+/* Known before the work that it is for, which may take hours. */
+static enum error_code probe_json(const struct option *table, struct error *err)
+{
+    while (table->kind != OPTION_END && (table->name == NULL || strcmp(table->name, "--json") != 0)) table++;
+    const char *path = table->kind == OPTION_STRING ? *(const char *const *)table->to : NULL;
+    return path ? fail_about(err, output_probe(path, err), "--json") : OK;
+}
+
 enum error_code parse_command(const char *command, const char *usage, const char *what, int argc, char *const argv[],
                               const struct option *table, bool *help, struct error *err)
 {
@@ -70,6 +78,7 @@ enum error_code parse_command(const char *command, const char *usage, const char
     if (all == NULL) return fail(err, ERR_MEMORY, "no memory for a table of options");
     enum error_code e = options_parse(command, argc, argv, all, help, err);
     if (!e && *help && launcher_rank() == 0) print_help_of(command, usage, what, all);
+    if (!e && !*help && launcher_rank() == 0) e = probe_json(all, err);
     free(all);
     if (e || *help || launcher_rank() != 0) return e;
     return document_open(command, argc, argv, to.json, to.quiet, err);

@@ -22,13 +22,14 @@ test_wrong_solutions_lose_points() {
 gradable=1-20
 type "${CXX:-c++}" >/dev/null 2>&1 || gradable=1-18
 
-# Points of every lesson, on open inputs.
+# Points of every lesson, on open inputs; those of skeletons, of which few compute anything, of some in `make test`.
 test_skeletons_and_solutions() {
-    local l
+    local l some=2,7,11,16
+    [ "$TIER" != verify ] || some=$gradable
     run course --student student --teacher teacher; expect_status 0
-    run grade student --lessons $gradable --json nothing.json; expect_status 3; expect_out '^0 of [0-9]+ points$'
-    for l in $lessons; do [ "${l%%_*}" -gt "${gradable#*-}" ] || grep -q "\"$l\"" nothing.json || complain "$l is not graded"; done
-    run grade teacher/solutions --lessons $gradable; expect_status 0; expect_out '^([0-9]+) of \1 points$'; expect_no_out 'warning:'
+    run grade student --lessons $some --json nothing.json; expect_status 3; expect_out '^0 of [0-9]+ points$'
+    run grade teacher/solutions --lessons $gradable --json all.json; expect_status 0; expect_out '^([0-9]+) of \1 points$'; expect_no_out 'warning:'
+    for l in $lessons; do [ "${l%%_*}" -gt "${gradable#*-}" ] || grep -q "\"$l\"" all.json || complain "$l is not graded"; done
 }
 
 # The same file, the same report, byte for byte: skeletons, solutions, and solutions of another variant, of which some checks fail.
