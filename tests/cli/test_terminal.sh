@@ -119,6 +119,8 @@ test_lists() {
     run list;                                       expect_status 0; [ "$(wc -l <"$place/out")" -lt 400 ] || complain 'not a line for each entry'
     run list ring-zigzag;                           expect_status 0; expect_out '^  ring-zigzag '; expect_out '^ +sends '; expect_no_out '^  ulysses'
     run list zigzag-ring;                           expect_status 2; expect_error 'WHAT zigzag-ring'
+    run list collectives;                           expect_status 0; expect_out '^  auto +the least time; .orrery list auto. tries'     # for seconds
+    [ "$TIER" != verify ] || { run list auto;       expect_status 0; expect_out 'on 8 devices of cluster [a-z-]*: [a-z_0-9]+ from 64'; }
     run list rign-zigzag;                           expect_status 2; expect_error 'did you mean ring-zigzag\?'
 }
 

@@ -64,7 +64,7 @@ test_under_a_launcher() {
 test_refusals() {
     run verify pipelin;                                 expect_status 2; expect_error 'pipelin'
     run verify --devices 0;                             expect_status 2; expect_error '--devices 0'
-    run verify data --devices 1 --json /nowhere/x;      expect_status 1; expect_error '^orrery: --json /nowhere/x: cannot be written'; expect_no_out 'devices?, data'
+    run verify data --devices 1 --json /nowhere/x;      expect_status 1; expect_error '--json /nowhere/x: cannot be written'; expect_no_out 'devices?, data'
     run verify --help;                                  expect_status 0; expect_out '^usage: orrery verify'; expect_columns 100
 }
 
