@@ -62,6 +62,17 @@ static void what_we_have_not_is_refused(void **state)
     }
 }
 
+/* Another option makes them; no program of a GPT-OSS computes them. */
+static void shared_experts_are_refused(void **state)
+{
+    struct model_config c = parsed(GPT_OSS, "");
+    struct error err = { OK, "" };
+    (void)state;
+    c.mixture.shared = 13;
+    assert_int_equal(model_config_check(&c, &err), ERR_PLAN);
+    assert_string_equal(err.text, "model: shared experts in a GPT-OSS, which has none");
+}
+
 static void what_is_written_reads_back(void **state)
 {
     static const char *const more[] = {
@@ -118,7 +129,8 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(defaults), cmocka_unit_test(windows), cmocka_unit_test(what_we_have_not_is_refused),
-        cmocka_unit_test(what_is_written_reads_back), cmocka_unit_test(published_sizes),
+        cmocka_unit_test(shared_experts_are_refused), cmocka_unit_test(what_is_written_reads_back),
+        cmocka_unit_test(published_sizes),
     };
     return cmocka_run_group_tests(tests, scratch_make, scratch_remove);
 }
