@@ -17,7 +17,8 @@ struct key { uint64_t pair, exchange; };        /* from, to, whether it is named
 /* A message, made by whichever side comes first. */
 struct mail {
     struct key key;
-    struct mail *next;                  /* of the same bucket, in the order of making; of those not used */
+    struct mail *next;                  /* of the same bucket, with another key; of those not used */
+    struct mail *behind, *last;         /* with the same key, made later; of the first with a key: the last one */
     bool sent, received;                /* which sides have come */
     int ends;                           /* sides that still need it */
     int waits;                          /* device that waits for the other side; -1: none */
@@ -236,18 +237,30 @@ static struct mail *new_mail(struct crew *c)
     return m;
 }
 
-/* The mail that this side completes, taken out of its bucket; or a new one.  NULL: no memory. */
+static bool is_same(struct key a, struct key b) { return a.pair == b.pair && a.exchange == b.exchange; }
+
+/* Take the first mail of its key out of its bucket: the next one with this key, if any, is in its place. */
+static struct mail *take_first(struct mail **at)
+{
+    struct mail *first = *at, *after = first->behind;
+    *at = after ? after : first->next;
+    if (after) after->next = first->next, after->last = first->last;
+    return first;
+}
+
+/* The mail that this side completes, taken out of its bucket; or a new one.  Those of a key wait in a line, all for the
+ * same side: a pipeline sends all its segments before one is received.  NULL: no memory. */
 static struct mail *meet(struct crew *c, struct key k, bool sending)
 {
     struct mail **at = &c->bucket[bucket_of(c, k)];
-    for (; *at; at = &(*at)->next) {
-        struct mail *m = *at;
-        if (m->key.pair != k.pair || m->key.exchange != k.exchange || (sending ? m->sent : m->received)) continue;
-        *at = m->next;
-        return m;
-    }
-    struct mail *m = *at = new_mail(c);
-    if (m) *m = (struct mail){ .key = k, .ends = 2, .waits = -1 };
+    while (*at && !is_same((*at)->key, k)) at = &(*at)->next;
+    struct mail *const first = *at;
+    if (first && !(sending ? first->sent : first->received)) return take_first(at);
+    struct mail *m = new_mail(c);
+    if (m == NULL) return NULL;
+    *m = (struct mail){ .key = k, .last = m, .ends = 2, .waits = -1 };
+    if (first) first->last->behind = m, first->last = m;
+    else *at = m;
     return m;
 }
 

@@ -178,15 +178,31 @@ void fiber_switch(struct fiber *from, struct fiber *to, bool ends)
 
 static size_t page(void) { return (size_t)sysconf(_SC_PAGESIZE); }
 
+/* Small crews come one after another (collectives/attempt.c): the stacks of the last one are kept for the next, with
+ * the pages that have been touched. */
+enum { KEPT_AT_MOST = 64 };
+static struct stacks kept;
+
+static void unmap(struct stacks *s)
+{
+    if (s->first) munmap(s->first, s->each * (size_t)s->count);
+    *s = (struct stacks){ 0 };
+}
+
 bool stacks_open(struct stacks *s, int count, size_t size)
 {
+    if (kept.count >= count && kept.each == size + page()) {
+        *s = kept;
+        kept = (struct stacks){ 0 };
+        return true;
+    }
     *s = (struct stacks){ .each = size + page(), .count = count };
     void *all = mmap(NULL, s->each * (size_t)count, PROT_READ | PROT_WRITE,
                      MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
     if (all == MAP_FAILED) return false;
     s->first = all;
     for (int i = 0; i < count; i++)
-        if (mprotect(s->first + (size_t)i * s->each, page(), PROT_NONE) != 0) return stacks_close(s), false;
+        if (mprotect(s->first + (size_t)i * s->each, page(), PROT_NONE) != 0) return unmap(s), false;
     return true;
 }
 
@@ -194,6 +210,10 @@ void *stacks_at(const struct stacks *s, int i) { return s->first + (size_t)i * s
 
 void stacks_close(struct stacks *s)
 {
-    if (s->first) munmap(s->first, s->each * (size_t)s->count);
-    *s = (struct stacks){ 0 };
+    if (s->first && s->count > kept.count && s->count <= KEPT_AT_MOST) {
+        unmap(&kept);
+        kept = *s;
+        *s = (struct stacks){ 0 };
+    }
+    unmap(s);
 }

@@ -437,18 +437,30 @@ static bool is_file(const char *word)
     return strchr(word, '/') != NULL || (n > 5 && strcmp(word + n - 5, ".json") == 0);
 }
 
+/* A shipped description, read when it is first asked for: each device of a crew opens with the usual one. */
+static enum error_code shipped(size_t n, const struct cluster **c, struct error *err)
+{
+    static struct cluster read[MOST_NAMES];
+    enum error_code e = OK;
+    if (read[n].levels == 0) e = cluster_parse(&read[n], cluster_texts[n], "a shipped cluster", err);
+    if (e) read[n].levels = 0;
+    *c = &read[n];
+    return e;
+}
+
 enum error_code cluster_find(struct cluster *c, const char *word, struct error *err)
 {
-    static char const where[] = "a shipped cluster";
-    char name[MOST_NAMES][sizeof c->name];
     const char *names[MOST_NAMES];
     size_t n = 0;
     if (is_file(word)) return fail_about(err, read_file(c, word, err), "--cluster");
     for (; cluster_texts[n] != NULL && n < MOST_NAMES; n++) {
-        const enum error_code e = cluster_parse(c, cluster_texts[n], where, err);
-        if (e || strcmp(c->name, word) == 0) return e;
-        memcpy(name[n], c->name, sizeof name[n]);
-        names[n] = name[n];
+        const struct cluster *one;
+        const enum error_code e = shipped(n, &one, err);
+        if (e) return e;
+        names[n] = one->name;
+        if (strcmp(one->name, word) != 0) continue;
+        *c = *one;
+        return OK;
     }
     return fail_unknown_name(err, "--cluster", word, names, n);
 }

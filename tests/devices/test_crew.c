@@ -46,6 +46,53 @@ static void test_thousands_of_devices(void **state)
     if (test_size == 1) MUST(crew_run(tier_now() == TIER_VERIFY ? 2000 : 300, be_device, &j, &err));
 }
 
+/* ---- many messages from one device to another, before one is received; many receives before one is sent ----------- */
+
+static enum error_code send_many(struct exchange x[2], int to, int many, struct message *m)
+{
+    enum error_code code = OK;
+    for (int i = 0; i < 2 * many; i++) m[i] = message_send(&x[i % 2], to, &i, sizeof i);
+    for (int i = 0; i < 2 * many && !code; i++) code = message_wait(x->group->comm, m[i], NULL);
+    return code;
+}
+
+static enum error_code receive_many(struct exchange x[2], int from, int many, struct message *m, struct error *e)
+{
+    int *got = malloc(sizeof *got * (size_t)(2 * many));
+    enum error_code code = got ? OK : ERR_MEMORY;
+    for (int i = 0; i < 2 * many && got; i++) m[i] = message_receive(&x[i % 2], from, &got[i], sizeof *got);
+    for (int i = 0; i < 2 * many && !code; i++) code = message_wait(x->group->comm, m[i], e);
+    for (int i = 0; i < 2 * many && !code; i++)
+        if (got[i] != i) code = fail(e, ERR_CHECK, "message %d is number %d that was sent", i, got[i]);
+    free(got);
+    return code;
+}
+
+static enum error_code in_line(struct comm *c, void *asked, struct error *e)
+{
+    const int many = *(int *)asked;
+    struct group g;
+    struct message *m = malloc(sizeof *m * (size_t)(2 * many));
+    enum error_code code = m ? group_world(&g, c, e) : ERR_MEMORY;
+    for (int sender = 0; sender < 2 && m; sender++) {           /* also after an error: the other one goes on */
+        struct exchange x[] = { exchange_begin(&g, POINT_TO_POINT), exchange_begin(&g, POINT_TO_POINT) };
+        const enum error_code one =
+            c->rank == sender ? send_many(x, 1 - sender, many, m) : receive_many(x, sender, many, m, e);
+        if (!code) code = one;
+    }
+    if (m) group_close(&g);
+    free(m);
+    return code;
+}
+
+static void test_messages_in_line(void **state)
+{
+    int many = 3000;
+    const struct crew_job j = { "cpu", F32, NULL, in_line, &many };
+    (void)state;
+    if (test_size == 1) MUST(crew_run(2, be_device, &j, &err));
+}
+
 /* ---- all collectives, against sums that are exact ---------------------------------------------------------------- */
 
 static enum error_code collectives(struct comm *c, void *asked, struct error *e)
@@ -226,8 +273,8 @@ static void test_a_deadlock(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        MPI_TEST(test_thousands_of_devices), MPI_TEST(test_collectives), MPI_TEST(test_training),
-        MPI_TEST(test_a_wrong_length), MPI_TEST(test_a_deadlock),
+        MPI_TEST(test_thousands_of_devices), MPI_TEST(test_messages_in_line), MPI_TEST(test_collectives),
+        MPI_TEST(test_training), MPI_TEST(test_a_wrong_length), MPI_TEST(test_a_deadlock),
     };
     return MPI_RUN("crew", tests);
 }
