@@ -46,7 +46,7 @@ static void test_thousands_of_devices(void **state)
     if (test_size == 1) MUST(crew_run(tier_now() == TIER_VERIFY ? 2000 : 300, be_device, &j, &err));
 }
 
-/* ---- many messages from one device to another before one is received; many receives before one is sent ------------ */
+/* ---- many messages from one device to another before one is received; many receives before one is sent -------- */
 
 static enum error_code send_many(struct exchange x[2], int to, int many, struct message *m)
 {
