@@ -164,6 +164,8 @@ install: all $(B)/liborrery.so
 	$(Q)mkdir -p $(TO)/share/orrery $(TO)/include/orrery $(TO)/share/man/man1
 	$(Q)tar cf - $$(find tutorials docs/concepts -type f) $$(find golden -type f \( -name '*.safetensors' -o -name '*.json' -o -name '*.txt' \) -not -path 'golden/frameworks/*') | tar xof - -C $(TO)/share/orrery
 	$(Q)tar cf - $$(find ref emulated_devices -name '*.h') $$(find $(CUDA_DIR) -type f ! -name '*.h') | tar xof - -C $(TO)/include/orrery
+	$(Q)rm -rf $(TO)/lib/orrery && mkdir -p $(TO)/lib/orrery/kernels
+	$(Q)for f in $(READY); do [ ! -s $$f.key ] || install -m 644 $$f $$f.key $(TO)/lib/orrery/kernels; done
 	$(Q)install -m 644 emulated_devices/library/orrery.h $(TO)/include/orrery.h
 	$(Q)install -D -m 755 $(B)/liborrery.so $(TO)/lib/liborrery.so.$(VERSION)
 	$(Q)ln -sf liborrery.so.$(VERSION) $(TO)/lib/liborrery.so.$(ABI) && ln -sf liborrery.so.$(ABI) $(TO)/lib/liborrery.so
@@ -174,7 +176,7 @@ COMPLETION = $(TO)/share/bash-completion/completions/orrery $(TO)/share/zsh/site
 
 ## make uninstall  remove what `make install` has put there, with the same PREFIX and DESTDIR
 uninstall:
-	rm -rf $(TO)/share/orrery $(TO)/include/orrery
+	rm -rf $(TO)/share/orrery $(TO)/include/orrery $(TO)/lib/orrery
 	rm -f $(TO)/bin/orrery $(TO)/include/orrery.h $(TO)/lib/liborrery.so* $(TO)/lib/pkgconfig/orrery.pc $(TO)/share/man/man1/orrery.1 $(COMPLETION)
 
 ## make clean      remove everything built
@@ -185,10 +187,28 @@ clean:
 help:
 	@sed -n 's/^## //p' $(firstword $(MAKEFILE_LIST))
 
+# ---- what surrounds kernels that are tried (docs/backends.md, docs/teaching.md) ----------------------------------
+# The emulator, the judge and the calls of lessons, so that `orrery learn` and `orrery kernel` compile the kernels alone.  They are the same
+# with SAN=1; without a C++ compiler there are none, and they are compiled when they are needed.
+CUDA_DIR  := emulated_devices/device/cuda
+BUILD_ONE := $(CUDA_DIR)/emulated/judge/build.sh
+CALLS     := $(wildcard tutorials/*/calls.cu)
+READY     := $(if $(shell command -v c++ $(CXX)),build/kernels/judge.o build/kernels/judge-openmp.o $(CALLS:tutorials/%/calls.cu=build/kernels/%.o))
+define make_ready
+@mkdir -p $(@D)
+$(if $(V),,@echo '  CXX  $@')
+$(Q)sh $(BUILD_ONE) '$(CURDIR)' --ready '$(CURDIR)/$@' $(1) 2>$@.log || { [ $$? -eq 10 ] || cat $@.log; }
+endef
+$(READY): $(BUILD_ONE) $(wildcard $(CUDA_DIR)/emulated/*.h $(CUDA_DIR)/emulated/*.cpp $(CUDA_DIR)/emulated/judge/*.h $(CUDA_DIR)/emulated/judge/*.cpp)
+build/kernels/judge.o build/kernels/judge-openmp.o:
+	$(make_ready)
+build/kernels/%.o: tutorials/%/calls.cu $(wildcard tutorials/*/*.h) $(wildcard $(CUDA_DIR)/kernels/*.h $(CUDA_DIR)/kernels/*.cuh) ref/numeric/float16.h
+	$(call make_ready,'$(CURDIR)/$<')
+ready: $(READY)
+
 # ---- the CUDA backend (docs/backends.md) -------------------------------------------------------------------------
 # CUDA=emulated links the backend cuda-emulated into ./orrery, CUDA=judge with kernels that are watched into another program, CUDA=1 the
 # backend cuda, with nvcc.  Each kind has objects and tests in a folder of its own.
-CUDA_DIR  := emulated_devices/device/cuda
 KERNELS   := $(wildcard $(CUDA_DIR)/kernels/*.cu)
 CUDA_HOST := $(wildcard $(CUDA_DIR)/*.c)
 NCCL_SRC  := emulated_devices/collectives/nccl.c
@@ -354,7 +374,7 @@ define link
 $(if $(V),,@echo '  LINK $@')
 $(Q)$(MPICC) $(CFLAGS) $(filter %.o,$^) $(filter %/libdevices.a,$^) $(filter %/libref.a,$^) -o $@ $(1) $(LDLIBS)
 endef
-$(if $(SAN),$(B)/orrery,orrery): $(B)/emulated_devices/cli/main.o $(OBJECTS_$(CUDA_KIND)) $(SAN_OBJ) $(B)/libdevices.a $(B)/libref.a $(B)/cuda.is
+$(if $(SAN),$(B)/orrery,orrery): $(B)/emulated_devices/cli/main.o $(OBJECTS_$(CUDA_KIND)) $(SAN_OBJ) $(B)/libdevices.a $(B)/libref.a $(B)/cuda.is | ready
 	$(call link,-rdynamic $(LIBS_$(CUDA_KIND)))
 # The library exports what begins with orrery_ (exports.map), and has no more of the program than that needs.
 LIBRARY := emulated_devices/library
@@ -365,5 +385,5 @@ $(TESTS): $(B)/%: $(B)/%.o $(SAN_OBJ) $(B)/libdevices.a $(B)/libref.a
 	$(call link,$(if $(FUZZ),-fsanitize=fuzzer,-lcmocka))
 
 -include $(shell find $(B) -path $(B)/faults -prune -o -name '*.d' -print 2>/dev/null)
-.PHONY: always simgrid test-cuda cuda-objects has-nvcc all run check test verify bench golden golden-check frameworks faults fuzz fuzzers course docs install uninstall clean help deps
+.PHONY: always ready simgrid test-cuda cuda-objects has-nvcc all run check test verify bench golden golden-check frameworks faults fuzz fuzzers course docs install uninstall clean help deps
 .SECONDARY:

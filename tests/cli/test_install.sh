@@ -38,6 +38,11 @@ test_without_the_sources() {
     [ "${TIER:-test}" != verify ] || { away bench step --model tiny --runs 1 --rounds 1; expect_status 0; }
     away bench published;                           expect_status 0; expect_out '^Megatron-LM on up to 3072 A100'
     away learn --start mine;                        expect_status 0
+    if type c++ >/dev/null 2>&1; then               # the judge of kernels is installed as it was built
+        printf '#!/bin/bash\nfor word; do [[ $word != *.c* ]] || echo "${word##*/}" >>"%s"; done\nexec c++ "$@"\n' "$PWD/compiled" >counts; chmod 755 counts
+        CXX=$PWD/counts away learn 19 --in mine;    expect_status 3; expect_out 'FAILS +1.values'
+        [ "$(cat compiled)" = scan.cu ] || complain "compiled: $(tr '\n' ' ' <compiled)"
+    fi
     away list --plugin "$to/usr/share/orrery/tutorials/plugins/lion.c"; expect_status 0; expect_out '^  lion '
 }
 

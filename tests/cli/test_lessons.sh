@@ -48,6 +48,28 @@ test_reports_of_all_lessons_are_the_same_each_time() {
     done
 }
 
+# What surrounds a lesson's kernels was compiled with Orrery: an answer compiles the student's file alone, the first one, too.
+# A compiler that is not the one that built them compiles everything, to the same end.
+counts_files() {                                # counts_files SCRIPT SHELL_COMMANDS: a compiler that writes each file that it compiles into `compiled`
+    printf '#!/bin/bash\n%s\nfor word; do if [[ $word =~ \\.(cu|cpp|c)$ ]]; then echo "${word##*/}" >>"%s"; fi; done\nexec c++ "$@"\n' "$2" "$PWD/compiled" >"$1"
+    chmod 755 "$1"
+}
+
+test_an_answer_compiles_one_file() {
+    local i
+    type c++ >/dev/null 2>&1 || { echo 'skipped: there is no C++ compiler'; return; }
+    counts_files same ''; counts_files other 'for word; do [ "$word" != -dumpmachine ] || { echo another; exit; }; done'
+    run learn --start course; expect_status 0
+    for i in 1 2; do
+        rm -f compiled; CXX=$PWD/same run learn 19 --in course; expect_status 3; mv "$place/out" first
+        [ "$(cat compiled)" = scan.cu ] || complain "answer $i has compiled $(tr '\n' ' ' <compiled)"
+    done
+    rm compiled; CXX=$PWD/same run learn 20 --in course; expect_status 3
+    [ "$(cat compiled)" = warps.cu ] || complain "lesson 20 has compiled $(tr '\n' ' ' <compiled)"
+    rm compiled; CXX=$PWD/other run learn 19 --in course; expect_status 3; expect_same "$place/out" first
+    [ "$(sort compiled | tr '\n' ' ')" = 'calls.cu judge.cpp scan.cu ' ] || complain "another compiler has compiled $(tr '\n' ' ' <compiled)"
+}
+
 # gcc, clang and sanitizers agree.  From 19 on lessons have kernels, which CXX compiles.
 test_other_compilers() {
     local cc
@@ -104,4 +126,4 @@ test_no_solution_is_given_away() {
 
 every=(test_other_compilers test_reports_of_all_lessons_are_the_same_each_time)
 [ "$TIER" = verify ] || every=()
-run_tests test_wrong_solutions_lose_points test_skeletons_and_solutions test_pages test_pages_fit_a_terminal test_no_solution_is_given_away "${every[@]}"
+run_tests test_wrong_solutions_lose_points test_skeletons_and_solutions test_an_answer_compiles_one_file test_pages test_pages_fit_a_terminal test_no_solution_is_given_away "${every[@]}"

@@ -4,51 +4,96 @@
 #   build.sh TREE KERNEL.cu OUT.so                  with the backend that calls them, the emulator and the judge: a shared object
 #   build.sh TREE KERNEL.cu OUT CALLS.cu JUDGE.o    with CALLS.cu, which has main, the emulator and the judge: a program.  JUDGE.o keeps
 #                                                   the last two; it is made if it is empty.  The kernels may call little (see below)
+#   build.sh TREE --ready OBJECT [CALLS.cu]         what they need besides the kernels: judge.o, judge-openmp.o, or that of CALLS.cu
+#
+# `make` makes these objects ready, in build/kernels, and `make install` puts them into lib/orrery/kernels.  OBJECT.key says of what text,
+# by which compiler and with which options; where something else is needed, it is compiled as if nothing were ready.
 #
 # CXX, CC: the compilers.  Exit status: 0; 1: the kernels do not compile, and the compiler has said why; 10, 11, 12: no C++ compiler, no C
 # compiler, no awk; 13: what surrounds the kernels does not compile.
 set -u
-kernel=$2 out=$3 calls=${4:-} judge=${5:-} cxx=${CXX:-c++} cc=${CC:-cc} cuda=emulated_devices/device/cuda
-cd "$1" || exit 13
+tree=$1 kernel=$2 out=$3 calls=${4:-} judge=${5:-} cxx=${CXX:-c++} cc=${CC:-cc} cuda=emulated_devices/device/cuda
+cd "$tree" || exit 13
 command -v ${cxx##* } >/dev/null || exit 10
 command -v ${cc##* } >/dev/null || exit 11
 command -v awk >/dev/null || exit 12
 work=$(mktemp -d) || exit 13
 trap 'rm -rf "$work"' EXIT
 
-flags="-I. -I$cuda/emulated -O1 -gdwarf-4 -fPIC -fno-math-errno -ffp-contract=fast"
-openmp=-fopenmp
-if [ -n "$calls" ]; then openmp=; fi            # one thread: no more than that is lent to a program
-flags="$flags $openmp"
-for folder in /usr/include/*/openblas-openmp; do if [ -d "$folder" ]; then flags="$flags -I$folder"; fi; done
+# A program has one thread: no more than that is lent to it.
+around=judge-openmp.o openmp=-fopenmp lesson=
+if [ "$kernel" = --ready ]; then around=$(basename "$out"); fi
+if [ -n "$calls" ]; then around=judge.o lesson=$(cd "$(dirname "$calls")" && pwd); fi
+if [ "$around" = judge.o ]; then openmp=; fi
+flags="-I. -I$cuda/emulated -O1 -gdwarf-4 -fPIC -fno-math-errno -ffp-contract=fast $openmp"
 plus="-std=gnu++17 $flags -I$cuda/kernels"
 if $cxx -fno-extern-tls-init -E -x c++ /dev/null >/dev/null 2>&1; then plus="$plus -fno-extern-tls-init"; fi       # not before clang 15
 
+blas=
+for folder in /usr/include/*/openblas-openmp; do if [ -d "$folder" ]; then blas=-I$folder; fi; done
+
 # ---- what surrounds the kernels, at the same time as they are compiled -----------------------------------------------------------
 started=
-compile() {                             # compile FILE COMPILER OPTION...
-    local file=$1; shift
-    "$@" -c "$file" -o "$work/$(basename "$file").o" 2>>"$work/log" &
+compile() {                             # compile FILE OBJECT COMPILER OPTION...
+    local file=$1 object=$2; shift 2
+    "$@" -c "$file" -o "$work/$object" 2>>"$work/log" &
     started="$started $!"
 }
+finish() {
+    for one in $started; do
+        if ! wait "$one"; then cat "$work/log" >&2; exit 13; fi
+    done
+}
+
+judge_key() (                           # files in the same order everywhere
+    LC_ALL=C
+    echo "$(echo __VERSION__ | $cxx -E -P -x c++ - 2>/dev/null) $($cxx -dumpmachine 2>/dev/null) $plus"
+    cat $cuda/emulated/*.h $cuda/emulated/*.cpp $cuda/emulated/judge/*.h $cuda/emulated/judge/*.cpp | cksum
+)
+calls_key() (
+    LC_ALL=C
+    judge_key
+    cat $cuda/kernels/*.h $cuda/kernels/*.cuh ref/numeric/float16.h "$calls" "$lesson"/*.h "$lesson"/../worker/*.h | cksum
+)
+case $tree in
+    */include/orrery) ready=${tree%/include/orrery}/lib/orrery/kernels ;;
+    *) ready=$tree/build/kernels ;;
+esac
+is_ready() { [ "$kernel" != --ready ] && [ -f "$ready/$1" ] && $2 | cmp -s - "$ready/$1.key"; }         # is_ready OBJECT KEY
+
 # Emulator and judge are one text without lines for a debugger: each file alone, with them, would take more than twice the time.
-if [ -z "$judge" ] || [ ! -s "$judge" ]; then
+compile_judge() {
     for file in $cuda/emulated/*.cpp $cuda/emulated/judge/*.cpp; do echo "#include \"$file\""; done >"$work/judge.cpp"
-    compile "$work/judge.cpp" $cxx $plus -g0
+    compile "$work/judge.cpp" judge.o $cxx $plus -g0
+}
+compile_calls() { compile "$calls" calls.o $cxx $plus -I"$lesson" -I"$lesson/../worker" -x c++; }
+
+if [ "$kernel" = --ready ]; then
+    rm -f "$out.key"
+    if [ -n "$calls" ]; then compile_calls; else compile_judge; fi
+    finish
+    if [ -n "$calls" ]; then cp "$work/calls.o" "$out" && calls_key >"$out.key"
+    else cp "$work/judge.o" "$out" && judge_key >"$out.key"
+    fi || exit 13
+    exit 0
+fi
+
+judge_object=$work/judge.o calls_object=$work/calls.o
+if is_ready $around judge_key; then judge_object=$ready/$around
+elif [ -s "$judge" ]; then judge_object=$judge
+else compile_judge
 fi
 if [ -z "$calls" ]; then
     for file in $cuda/*.c $cuda/emulated/*.c; do
-        compile "$file" $cc -std=c11 $flags -D_POSIX_C_SOURCE=200809L -DCUDA_EMULATED -DNAME='"kernel"'
+        compile "$file" "$(basename "$file").o" $cc -std=c11 $flags $blas -D_POSIX_C_SOURCE=200809L -DCUDA_EMULATED -DNAME='"kernel"'
     done
-else
-    lesson=$(dirname "$calls")
-    plus="$plus -I$lesson -I$lesson/../worker"
-    compile "$calls" $cxx $plus -x c++
+elif is_ready "${lesson##*/}.o" calls_key; then calls_object=$ready/${lesson##*/}.o
+else compile_calls
 fi
 
 # ---- the kernels -----------------------------------------------------------------------------------------------------------------
 mkdir "$work/kernel"
-$cxx $plus -Wall -Wextra -Wno-unknown-pragmas -fsanitize=thread,alignment -x c++ -S "$kernel" -o "$work/kernel/s" || exit 1
+$cxx $plus -Wall -Wextra -Wno-unknown-pragmas -fsanitize=thread,alignment ${lesson:+-I"$lesson"} -x c++ -S "$kernel" -o "$work/kernel/s" || exit 1
 awk -f $cuda/emulated/judge/red_zones.awk "$work/kernel/s" >"$work/kernel/zones.s" && $cxx -c "$work/kernel/zones.s" -o "$work/kernel.o" || exit 1
 
 # extern __shared__ T name[]: whatever its name is, it is the emulator's dynamic_shared.
@@ -66,13 +111,11 @@ if [ -n "$calls" ]; then
     if [ -n "$early" ] && [ "$early" != '000008 ' ]; then echo 'the kernels have code that runs before or after the functions that are called' >&2; exit 1; fi
 fi
 
-for one in $started; do
-    if ! wait "$one"; then cat "$work/log" >&2; exit 13; fi
-done
+finish
 if [ -z "$calls" ]; then
     # The program may have an emulator of its own: -Bsymbolic.
-    $cxx -shared -fopenmp -Wl,-Bsymbolic -Wl,-z,lazy "$work"/*.o -o "$out" || exit 13
+    $cxx -shared -fopenmp -Wl,-Bsymbolic -Wl,-z,lazy "$work"/kernel.o "$work"/*.c.o "$judge_object" -o "$out" || exit 13
 else
-    if [ ! -s "$judge" ]; then cp "$work/judge.cpp.o" "$judge" || exit 13; fi
-    $cxx -rdynamic "$work/kernel.o" "$work/$(basename "$calls").o" "$judge" -ldl -o "$out" || exit 13
+    if [ "$judge_object" = "$work/judge.o" ]; then cp "$judge_object" "$judge" || exit 13; fi
+    $cxx -rdynamic "$work/kernel.o" "$calls_object" "$judge_object" -ldl -o "$out" || exit 13
 fi
