@@ -908,13 +908,19 @@ class DeepseekV2(Qwen3Moe):
                 at += "self_attn."
                 if c["q"]:
                     yield at + "q_a_proj.weight", (c["q"], c["D"]), 0, INIT_STD, None
+                    if "biased" in c:
+                        yield at + "q_a_proj.bias", (c["q"],), 0, 0, None
                     yield at + "q_a_layernorm.weight", (c["q"],), 1, 0, None
                 yield at + ("q_b_proj.weight" if c["q"] else "q_proj.weight"), (H * A, c["q"] or c["D"]), 0, INIT_STD, None
                 yield at + "kv_a_proj_with_mqa.weight", (c["kv"] + c["rope"], c["D"]), 0, INIT_STD, None
+                if "biased" in c:
+                    yield at + "kv_a_proj_with_mqa.bias", (c["kv"] + c["rope"],), 0, 0, None
                 yield at + "kv_a_layernorm.weight", (c["kv"],), 1, 0, None
                 yield at + "kv_b_proj.weight", (H * (c["nope"] + c["v"]), c["kv"]), 0, INIT_STD, None
             elif which == "o_proj.weight":
                 yield name, (c["D"], H * c["v"]), 0, into_residual, None
+                if "biased" in c:
+                    yield at + "self_attn.o_proj.bias", (c["D"],), 0, 0, None
             elif which != "qk_norm.weight":
                 yield name, shape, mean, std, parts
 
@@ -932,6 +938,10 @@ class DeepseekV2(Qwen3Moe):
         groups = dict(topk_method="group_limited_greedy", n_group=c["groups"], topk_group=c["kept"]) if "groups" in c else dict(topk_method="greedy")
         if "yarn" in c:
             groups["rope_scaling"] = dict(rope_type="yarn", **c["yarn"])
+        if "long" in c:
+            groups["rope_scaling"] = dict(rope_type="longrope", **c["long"])
+        if "biased" in c:
+            groups["attention_bias"] = True
         return dict(plain, model_type="deepseek_v2", intermediate_size=c.get("dense", c["F"]), moe_intermediate_size=c["F"], num_key_value_heads=c["H"],
                     q_lora_rank=c["q"] or None, kv_lora_rank=c["kv"], qk_nope_head_dim=c["nope"], qk_rope_head_dim=c["rope"], v_head_dim=c["v"],
                     n_routed_experts=c["E"], num_experts_per_tok=c["k"], n_shared_experts=c["shared"], first_k_dense_replace=c["first"],
@@ -941,7 +951,7 @@ class DeepseekV2(Qwen3Moe):
         config = self.config(c)
         for key in ("model_type", "rope_theta", "rope_scaling"):
             config.pop(key, None)
-        rope = dict(rope_type="yarn", **c["yarn"]) if "yarn" in c else dict(rope_type="default")
+        rope = self.config(c).get("rope_scaling", dict(rope_type="default"))
         return self.make(**config, rope_parameters=dict(rope, rope_theta=c["theta"]), use_cache=False, attn_implementation="eager")
 
     def make(self, **config):
@@ -1052,6 +1062,7 @@ class DeepseekV3(DeepseekV2):
     def config(self, c):
         plain = super().config(c)
         moved = {"router_bias_speed": c["speed"]} if "speed" in c else {}
+        moved.update(dict(rope_interleave=False) if "halves" in c else {})
         return dict({key: value for key, value in plain.items() if key != "topk_method"}, model_type="deepseek_v3", topk_method="noaux_tc",
                     scoring_func="sigmoid", norm_topk_prob=c["normalized"], n_group=c.get("groups", 1), topk_group=c.get("kept", 1), **moved)
 
@@ -1078,7 +1089,7 @@ class DeepseekV3(DeepseekV2):
 
     def turned(self, c):
         half = c["rope"] // 2
-        return [c["nope"] + i // 2 + i % 2 * half for i in range(c["rope"])]
+        return [c["nope"] + (i if "halves" in c else i // 2 + i % 2 * half) for i in range(c["rope"])]
 
     def loss(self, model, c, ids, labels):
         """Keys, and groups' sums of their two largest, are far apart."""

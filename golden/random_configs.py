@@ -93,8 +93,8 @@ def config(family, r):
         c.update(num_key_value_heads=c["num_attention_heads"], q_lora_rank=r.choice([None, r.randint(1, 12)]), kv_lora_rank=2 * r.randint(1, 6), qk_nope_head_dim=rest,
                  qk_rope_head_dim=turned, v_head_dim=r.randint(1, rest + turned), moe_intermediate_size=r.randint(1, 15), n_routed_experts=E, n_group=G, topk_group=kept,
                  num_experts_per_tok=r.randint(1, kept * E // G), n_shared_experts=r.randint(1, 3), first_k_dense_replace=r.randint(0, L - 1),
-                 routed_scaling_factor=r.choice([1.0, 2.5, 0.3]), rope_parameters=rotary(r, turned, S, ["default", "linear", "dynamic", "llama3", "yarn", "yarn"]))
-        c.update(dict(topk_method=r.choice(["greedy", "group_limited_greedy"])) if family == "deepseek_v2" else dict(norm_topk_prob=flip()))
+                 routed_scaling_factor=r.choice([1.0, 2.5, 0.3]), rope_parameters=rotary(r, turned, S), attention_bias=flip(0.4))
+        c.update(dict(topk_method=r.choice(["greedy", "group_limited_greedy"])) if family == "deepseek_v2" else dict(norm_topk_prob=flip(), rope_interleave=flip()))
     return c
 
 
@@ -113,6 +113,10 @@ def older(r, c):
 
 def change(r, c):
     """A file as somebody else might have written it."""
+    rope = c.get("rope_parameters", {})
+    for keys in (c, rope, rope.get("full_attention", {})):             # transformers has a default for it, in each place
+        if "original_max_position_embeddings" in keys and r.random() < 0.15:
+            del keys["original_max_position_embeddings"]
     if "rope_parameters" in c and r.random() < 0.4:
         older(r, c)
     others = sorted(set(c) - SIZES)

@@ -281,7 +281,9 @@ enum {
     BIASES_GPT2 = HAS_BIAS(ROLE_QKV) | HAS_BIAS(ROLE_ATTENTION_OUT) | HAS_BIAS(ROLE_UP) | HAS_BIAS(ROLE_DOWN),
     BIASES_GPTJ = HAS_BIAS(ROLE_UP) | HAS_BIAS(ROLE_DOWN) | HAS_BIAS(ROLE_HEAD),
     BIASES_QWEN2 = HAS_BIAS(ROLE_QKV),
-    BIASES_GPT_OSS = HAS_BIAS(ROLE_ROUTER) | HAS_BIAS(ROLE_UP) | HAS_BIAS(ROLE_DOWN)      /* without attention's */
+    BIASES_GPT_OSS = HAS_BIAS(ROLE_ROUTER) | HAS_BIAS(ROLE_UP) | HAS_BIAS(ROLE_DOWN),     /* without attention's */
+    BIASES_ATTENTION = HAS_BIAS(ROLE_QKV) | HAS_BIAS(ROLE_ATTENTION_OUT),
+    BIASES_LATENT_ATTENTION = HAS_BIAS(ROLE_LATENT) | HAS_BIAS(ROLE_ATTENTION_OUT)     /* none from latents to heads */
 };
 
 /** Whether parameters of this role have a bias. */
@@ -296,8 +298,9 @@ static inline bool model_has_bias(const struct model_config *c, enum param_role 
  * SECOND_DOWN_W; the last six are of its second block.  AFTER1_W and AFTER2_W are of norms after attention and the
  * feed-forward, beside those before them; with norms after alone these are LN1_W and LN2_W. */
 enum block_param {
-    LN1_W, LN1_B, Q_LATENT_W, Q_NORM_W, QUERIES_W, KV_LATENT_W, KV_NORM_W, KEYS_VALUES_W, QKV_W, QKV_B, HEAD_NORM_W,
-    PREFIX, SINKS, PROJ_W, PROJ_B, AFTER1_W, LN2_W, LN2_B, AFTER2_W, DENSE_UP_W, DENSE_DOWN_W,
+    LN1_W, LN1_B, Q_LATENT_W, Q_LATENT_B, Q_NORM_W, QUERIES_W, KV_LATENT_W, KV_LATENT_B, KV_NORM_W, KEYS_VALUES_W,
+    QKV_W, QKV_B, HEAD_NORM_W, PREFIX, SINKS, PROJ_W, PROJ_B, AFTER1_W, LN2_W, LN2_B, AFTER2_W, DENSE_UP_W,
+    DENSE_DOWN_W,
     SECOND_LN1_W, SECOND_QKV_W, SECOND_PROJ_W, SECOND_LN2_W, SECOND_UP_W, SECOND_DOWN_W, ROUTER_W, ROUTER_B,
     SHARED_UP_W, SHARED_DOWN_W, SHARED_GATE_W, UP_W, UP_B, DOWN_W, DOWN_B, BLOCK_PARAMS
 };

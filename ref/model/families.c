@@ -5,7 +5,8 @@
 
 /* Biases that a model has all or none of. */
 enum {
-    OF_ATTENTION = HAS_BIAS(ROLE_QKV) | HAS_BIAS(ROLE_ATTENTION_OUT), OF_FEED = HAS_BIAS(ROLE_UP) | HAS_BIAS(ROLE_DOWN)
+    OF_ATTENTION = BIASES_ATTENTION, OF_LATENTS = BIASES_LATENT_ATTENTION,
+    OF_FEED = HAS_BIAS(ROLE_UP) | HAS_BIAS(ROLE_DOWN)
 };
 
 /* The parts of a family. */
@@ -18,6 +19,7 @@ static const struct family {
     unsigned may;               /* further biases, which models of the family have or not */
     bool grouped;               /* K may be below H */
     bool parallel, neighbours, shortcut;
+    bool any_pairs;             /* rotary pairs are neighbours or not */
     bool streams;               /* several */
     bool head_norms, normed_together;
     enum norm_places norms_at;
@@ -62,17 +64,17 @@ static const struct family {
     [FAMILY_GEMMA3]  = { "gemma3_text", NORM_RMS, POSITIONS_ROTARY, MLP_GEGLU, BIASES_NONE, OF_ATTENTION,
                          .grouped = true, .head_norms = true, .norms_at = NORMS_AROUND, .windows = ANY_LAYERS,
                          .from_one = true, .scores = true, .local = true },
-    [FAMILY_DEEPSEEK_V2] = { "deepseek_v2", NORM_RMS, POSITIONS_ROTARY, MLP_MIXTURE, BIASES_NONE, .neighbours = true,
-                             .latent = true },
-    [FAMILY_DEEPSEEK_V3] = { "deepseek_v3", NORM_RMS, POSITIONS_ROTARY, MLP_MIXTURE, BIASES_NONE, .neighbours = true,
-                             .latent = true, .alike = FAMILY_DEEPSEEK_V3 },
+    [FAMILY_DEEPSEEK_V2] = { "deepseek_v2", NORM_RMS, POSITIONS_ROTARY, MLP_MIXTURE, BIASES_NONE, OF_LATENTS,
+                             .neighbours = true, .latent = true },
+    [FAMILY_DEEPSEEK_V3] = { "deepseek_v3", NORM_RMS, POSITIONS_ROTARY, MLP_MIXTURE, BIASES_NONE, OF_LATENTS,
+                             .any_pairs = true, .latent = true, .alike = FAMILY_DEEPSEEK_V3 },
 };
 
 static bool has_biases_of(const struct model_config *c, const struct family *f)
 {
-    const unsigned more = c->biases & ~f->biases, feed = more & OF_FEED, attention = more & OF_ATTENTION;
+    const unsigned more = c->biases & ~f->biases, feed = more & OF_FEED, attention = more & ~OF_FEED;
     return (c->biases & f->biases) == f->biases && (more & ~f->may) == 0 && (feed == 0 || feed == OF_FEED)
-           && (attention == 0 || attention == OF_ATTENTION);
+           && (attention == 0 || attention == (f->may & ~OF_FEED));
 }
 
 /* n: of its layers have windows. */
@@ -89,7 +91,8 @@ static bool has_own_scores(const struct model_config *c)
 static bool is_of(const struct model_config *c, const struct family *f, int64_t windowed)
 {
     return c->norm == f->norm && c->positions == f->positions && c->mlp == f->mlp && has_biases_of(c, f)
-           && c->parallel == f->parallel && c->shortcut == f->shortcut && c->rotary.neighbours == f->neighbours
+           && c->parallel == f->parallel && c->shortcut == f->shortcut
+           && (f->any_pairs || c->rotary.neighbours == f->neighbours)
            && c->head_norms == f->head_norms && c->normed_together == f->normed_together
            && c->norms_at == f->norms_at && LATENT(c) == f->latent
            && (f->grouped || c->K == c->H) && f->streams == (STREAMS(c) > 1)

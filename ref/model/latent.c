@@ -44,7 +44,7 @@ void latent_forward(struct transformer *m, int layer)
     struct tensor from = a->ln1;
 
     if (c->latent.q > 0) {
-        op->linear_forward(a->q_latent, a->ln1, W(Q_LATENT_W), tensor_none);
+        op->linear_forward(a->q_latent, a->ln1, W(Q_LATENT_W), W(Q_LATENT_B));
         computed(m, "attn.q_latent", layer, a->q_latent, c->D);
         op->rmsnorm_forward(a->q_normed, a->q_rstd, a->q_latent, W(Q_NORM_W), norm_base(c), LATENT_EPS);
         computed(m, "attn.q_normed", layer, a->q_normed, c->latent.q);
@@ -52,7 +52,7 @@ void latent_forward(struct transformer *m, int layer)
     }
     op->linear_forward(a->queries, from, W(QUERIES_W), tensor_none);
     computed(m, "attn.q", layer, a->queries, tensor_cols(from));
-    op->linear_forward(a->kv_latent, a->ln1, W(KV_LATENT_W), tensor_none);
+    op->linear_forward(a->kv_latent, a->ln1, W(KV_LATENT_W), W(KV_LATENT_B));
     computed(m, "attn.kv_latent", layer, a->kv_latent, c->D);
     op->columns_move(a->kv_only, a->kv_latent, at.latent, false);
     op->rmsnorm_forward(a->kv_normed, a->kv_rstd, a->kv_only, W(KV_NORM_W), norm_base(c), LATENT_EPS);
@@ -89,7 +89,7 @@ void latent_backward(struct transformer *m, int layer)
     op->columns_move(d_latent, m->d_kv_only, moved_back(at.latent), false);
     op->columns_move(d_latent, m->d_qkv, moved_back(at.shared_key), true);
     computed_gradient(m, "attn.kv_latent", layer, d_latent, c->H * (c->A + m->S));
-    op->linear_backward_weight(G(KV_LATENT_W), tensor_none, d_latent, a->ln1);
+    op->linear_backward_weight(G(KV_LATENT_W), G(KV_LATENT_B), d_latent, a->ln1);
 
     op->columns_move(m->d_queries, m->d_qkv, moved_back(at.turned_query), false);
     op->columns_move(m->d_queries, m->d_qkv, moved_back(at.query), false);
@@ -101,7 +101,7 @@ void latent_backward(struct transformer *m, int layer)
         op->rmsnorm_backward_weight(G(Q_NORM_W), m->d_q_normed, a->q_latent, a->q_rstd);
         op->rmsnorm_backward_input(m->d_q_latent, m->d_q_normed, a->q_latent, W(Q_NORM_W), norm_base(c), a->q_rstd);
         computed_gradient(m, "attn.q_latent", layer, m->d_q_latent, c->latent.q);
-        op->linear_backward_weight(G(Q_LATENT_W), tensor_none, m->d_q_latent, a->ln1);
+        op->linear_backward_weight(G(Q_LATENT_W), G(Q_LATENT_B), m->d_q_latent, a->ln1);
         op->linear_backward_input(d_ln1, m->d_q_latent, W(Q_LATENT_W));
     } else op->linear_backward_input(d_ln1, m->d_queries, W(QUERIES_W));
     op->linear_backward_input(m->d_step, d_latent, W(KV_LATENT_W));             /* free at this time */

@@ -90,9 +90,11 @@ static const struct naming deepseek_naming = {
     .of_block = {
         LLAMA_NAMES,
         [Q_LATENT_W] = { .whole = "self_attn.q_a_proj.weight" },
+        [Q_LATENT_B] = { .whole = "self_attn.q_a_proj.bias" },
         [Q_NORM_W] = { .whole = "self_attn.q_a_layernorm.weight" },
         [QUERIES_W] = { .whole = "self_attn.q_b_proj.weight" },
         [KV_LATENT_W] = { .whole = "self_attn.kv_a_proj_with_mqa.weight" },
+        [KV_LATENT_B] = { .whole = "self_attn.kv_a_proj_with_mqa.bias" },
         [KV_NORM_W] = { .whole = "self_attn.kv_a_layernorm.weight" },
         [KEYS_VALUES_W] = { .whole = "self_attn.kv_b_proj.weight" },
         [ROUTER_W] = { .whole = "mlp.gate.weight" },

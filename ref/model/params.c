@@ -14,6 +14,7 @@ enum {
 static const struct { enum param_role role; bool bias; unsigned needs; } kinds[BLOCK_PARAMS] = {
     [LN1_W] = { ROLE_NORM, false, 0 },                  [LN1_B] = { ROLE_NORM, true, 0 },
     [Q_LATENT_W] = { ROLE_LATENT, false, LATENT_QUERIES },
+    [Q_LATENT_B] = { ROLE_LATENT, true, LATENT_QUERIES }, [KV_LATENT_B] = { ROLE_LATENT, true, LATENTS },
     [Q_NORM_W] = { ROLE_LATENT_NORM, false, LATENT_QUERIES },
     [QUERIES_W] = { ROLE_QUERIES, false, LATENTS },     [KV_LATENT_W] = { ROLE_LATENT, false, LATENTS },
     [KV_NORM_W] = { ROLE_LATENT_NORM, false, LATENTS }, [KEYS_VALUES_W] = { ROLE_KEYS_VALUES, false, LATENTS },
@@ -244,6 +245,7 @@ static struct param_spec block_param(const struct model_config *c, int layer, in
     const struct { int64_t rows, cols; double std; } shape[BLOCK_PARAMS] = {
         [LN1_W] = { D, 0, 0 },                 [LN1_B] = { D, 0, 0 },
         [Q_LATENT_W] = { c->latent.q, D, std }, [Q_NORM_W] = { c->latent.q, 0, 0 },
+        [Q_LATENT_B] = { c->latent.q, 0, 0 },  [KV_LATENT_B] = { kv_latent_width(c), 0, 0 },
         [QUERIES_W] = { heads_width(c), c->latent.q ? c->latent.q : D, std },
         [KV_LATENT_W] = { kv_latent_width(c), D, std }, [KV_NORM_W] = { c->latent.kv, 0, 0 },
         [KEYS_VALUES_W] = { c->H * expanded_width(c), c->latent.kv, std },
@@ -345,8 +347,9 @@ static int64_t inputs_of(const struct model_config *c, const struct param_spec *
     if (s->role == ROLE_PREFIX) return 0;
     if (s->ndim == 2) return s->dim[1];
     switch (s->role) {
-    case ROLE_QKV: case ROLE_UP: case ROLE_HEAD: case ROLE_ROUTER: case ROLE_STREAMS_DOWN: return c->D;
-    case ROLE_ATTENTION_OUT: return heads_width(c);
+    case ROLE_QKV: case ROLE_UP: case ROLE_HEAD: case ROLE_ROUTER: case ROLE_LATENT: case ROLE_STREAMS_DOWN:
+        return c->D;
+    case ROLE_ATTENTION_OUT: return values_width(c);
     case ROLE_DOWN: return c->F;
     case ROLE_STREAMS_UP: return c->D * c->streams.P;
     default: return 0;                  /* of a norm */

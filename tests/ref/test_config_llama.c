@@ -236,8 +236,8 @@ static void yarn_has_defaults(void **state)
     r = parsed(LLAMA, both).rotary;
     assert_true(r.low_frequency == 2 && r.high_frequency == 16 && r.between_pairs);
     assert_true(fabs(r.enlarged - (0.0707 * log(40) + 1) / (0.1 * log(40) + 1)) < 1e-15);
-    assert_true(parse(&c, LLAMA, "\"rope_scaling\": {\"type\": \"yarn\", \"factor\": 4}", &err) != OK);
-    assert_says("length", err.text, "\"original_max_position_embeddings\" is missing");
+    c = parsed(LLAMA, "\"rope_scaling\": {\"type\": \"yarn\", \"factor\": 4}");
+    assert_true(c.rotary.original_positions == c.S);
     assert_true(parse(&c, LLAMA, "\"rope_scaling\": {\"type\": \"yarn\", \"factor\": 4, \"low_freq_factor\": 1, "
                                  "\"original_max_position_embeddings\": 9}", &err) != OK);
     assert_says("another's", err.text, "\"low_freq_factor\" is there");
@@ -353,6 +353,7 @@ static void corrections_of_routers_are_read(void **state)
     assert_true(c.mixture.router.scores == SCORES_SIGMOID && c.mixture.router.bias_speed == 0 && c.latent.q == 0);
     assert_int_equal(model_router_bias(&c, 0).ndim, 0);
     assert_string_equal(model_router_bias(&c, 2).name, "model.layers.2.mlp.gate.e_score_correction_bias");
+    assert_true(c.rotary.neighbours && c.biases == BIASES_NONE);
     if (model_config_write(&c, scratch("config.json"), &err) != OK) fail_msg("%s", err.text);
     if (model_config_read(&back, scratch("config.json"), &err) != OK) fail_msg("%s", err.text);
     assert_true(model_family(&back) == FAMILY_DEEPSEEK_V3 && !back.mixture.router.normalized);
@@ -360,7 +361,7 @@ static void corrections_of_routers_are_read(void **state)
     static const struct { const char *more, *says; } bad[] = {
         { "\"topk_method\": \"greedy\"", "a deepseek_v3 has topk_method" },
         { "\"scoring_func\": \"softmax\"", "a deepseek_v3 has topk_method" },
-        { "\"rope_interleave\": false", "rope_interleave" },
+        { "\"rope_interleave\": null", "rope_interleave" },
         { "\"n_group\": 3", "3 groups of E=256 experts" },
         { "\"quantization_config\": {\"quant_method\": \"fp8\"}", "the weights are codes, of \"fp8\"" },
         { "\"quantization_config\": {\"quant_method\": \"fp8\", \"weight_block_size\": [64, 128]}",
@@ -375,6 +376,34 @@ static void corrections_of_routers_are_read(void **state)
         assert_true(parse(&c, DEEPSEEK_V3("4"), bad[i].more, &err) != OK);
         assert_says(bad[i].more, err.text, bad[i].says);
     }
+}
+
+/* Biases of latents and of the output, not of what comes from latents; halves as rotary pairs, of a V3; LongRoPE. */
+static void other_latents_are_read(void **state)
+{
+    static const char *const start[] = { DEEPSEEK, DEEPSEEK_V3("4") };
+    (void)state;
+    for (int v3 = 0; v3 < 2; v3++)
+        for (int latent = 0; latent < 2; latent++) {
+            char more[500];
+            snprintf(more, sizeof more, "\"attention_bias\": true, \"qk_rope_head_dim\": 4%s%s, \"rope_scaling\": {"
+                     "\"rope_type\": \"longrope\", \"short_factor\": [1, 1.5], \"long_factor\": [2, 3.5], "
+                     "\"original_max_position_embeddings\": 7}", latent ? "" : ", \"q_lora_rank\": null",
+                     v3 ? ", \"rope_interleave\": false" : "");
+            struct model_config c = parsed(start[v3], more), back;
+            struct error err;
+            const int q = param_of_block(&c, 1, Q_LATENT_B), kv = param_of_block(&c, 1, KV_LATENT_B);
+            assert_true(c.biases == BIASES_LATENT_ATTENTION && c.rotary.neighbours == !v3);
+            assert_true(c.rotary.scaling == SCALING_LONG && c.rotary.turned == 4 && c.rotary.longer[1] == 3.5);
+            assert_true((q >= 0) == latent && model_param(&c, kv).dim[0] == 512 + 4);
+            assert_string_equal(model_param(&c, kv).name, "model.layers.1.self_attn.kv_a_proj_with_mqa.bias");
+            if (latent) assert_string_equal(model_param(&c, q).name, "model.layers.1.self_attn.q_a_proj.bias");
+            assert_true(param_of_block(&c, 1, PROJ_B) >= 0 && param_of_block(&c, 1, QKV_B) < 0);
+            if (model_config_write(&c, scratch("config.json"), &err) != OK) fail_msg("%s", err.text);
+            if (model_config_read(&back, scratch("config.json"), &err) != OK) fail_msg("%s", err.text);
+            assert_true(back.biases == c.biases && back.rotary.neighbours == c.rotary.neighbours);
+            assert_memory_equal(&back.rotary, &c.rotary, sizeof c.rotary);
+        }
 }
 
 static void latents_are_read(void **state)
@@ -402,10 +431,9 @@ static void latents_are_read(void **state)
         { "\"v_head_dim\": 193", "values are 193 wide; it must be from 1 to the A=192" },
         { "\"kv_lora_rank\": null", "must be numbers" },
         { "\"rope_scaling\": {\"type\": \"longrope\", \"short_factor\": [1], \"long_factor\": [1]}",
-          "config.json: rope_scaling: rotary positions of type \"longrope\"; Orrery has none of these with latent" },
+          "config.json: rope_scaling: short_factor must be a list of 32 numbers" },
         { "\"topk_method\": \"noaux_tc\"", "a deepseek_v2 has topk_method" },
         { "\"norm_topk_prob\": true", "norm_topk_prob" },
-        { "\"attention_bias\": true", "attention_bias" },
         { "\"n_shared_experts\": null", "no shared experts in a DeepSeek" },
         { "\"first_k_dense_replace\": 4", "all L=4 layers are dense" },
         { "\"qk_rope_head_dim\": 3", "an even number" },
@@ -541,7 +569,7 @@ int main(void)
         cmocka_unit_test(yarn_has_defaults),
         cmocka_unit_test(heads_have_a_width_of_their_own),
         cmocka_unit_test(layers_may_be_dense),
-        cmocka_unit_test(latents_are_read),
+        cmocka_unit_test(latents_are_read), cmocka_unit_test(other_latents_are_read),
         cmocka_unit_test(corrections_of_routers_are_read),
         cmocka_unit_test(what_is_written_reads_back),
         cmocka_unit_test(published_sizes),

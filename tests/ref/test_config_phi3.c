@@ -85,6 +85,9 @@ static void long_positions_are_read(void **state)
     }
     struct model_config c = parsed(", \"rope_scaling\": {\"type\": \"longrope\", " LISTS "}");
     assert_true(c.rotary.original_positions == 4096 && c.rotary.enlarged == 1);
+    c = parsed(", \"rope_parameters\": {\"rope_type\": \"longrope\", \"original_max_position_embeddings\": 9, "
+               LISTS "}");
+    assert_true(c.rotary.original_positions == 4096 && again(&c).rotary.original_positions == 4096);
     c = parsed(", \"original_max_position_embeddings\": 9, \"rope_scaling\": {\"rope_type\": \"longrope\", "
                "\"attention_factor\": 1.7, " LISTS "}");
     const struct model_config r = again(&c);

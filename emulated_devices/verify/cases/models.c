@@ -171,13 +171,14 @@ void case_take_deepseek(struct plan *p)
     if (m->L > 1) m->dense.F = 19, layer_set_add(&m->dense.at, 0);
 }
 
-/* Sigmoids, and a bias that moves so fast that it changes choices in the second step. */
+/* Sigmoids, and a bias that moves so fast that it changes choices in the second step; biases of latents, and rotary
+ * pairs that are halves. */
 void case_take_deepseek_v3(struct plan *p)
 {
     case_take_deepseek(p);
     struct model_config *m = &p->model;
     snprintf(m->name, sizeof m->name, "nasty deepseek-v3");
-    m->alike = FAMILY_DEEPSEEK_V3;
+    m->alike = FAMILY_DEEPSEEK_V3, m->biases = BIASES_LATENT_ATTENTION, m->rotary.neighbours = false;
     m->mixture.router = (struct router_rule){ .scores = SCORES_SIGMOID, .normalized = true, .scale = 2.5,
                                               .biased = true, .groups = 3, .kept = 2, .sums_two = true,
                                               .bias_update = BIAS_BY_SIGN, .bias_speed = 0.05 };

@@ -11,6 +11,7 @@ const struct config_reading deepseek_v2_defaults = {    /* DeepseekV2Config's */
     .c = { .norm = NORM_RMS, .positions = POSITIONS_ROTARY, .mlp = MLP_MIXTURE, .eps = 1e-6, .init_std = 0.02,
            .latent = { .q = 1536, .kv = 512, .v = 128 }, .mixture = { .E = 64, .router = { .scale = 1 } } },
     .rope_theta = 10000, .pad_token = NO_TOKEN, .nope = 128, .turned = 64, .shared_experts = 2,
+    .rope_interleave = true,
 };
 
 const struct config_reading deepseek_v3_defaults = {    /* DeepseekV3Config's */
@@ -20,7 +21,7 @@ const struct config_reading deepseek_v3_defaults = {    /* DeepseekV3Config's */
                         .router = { .scores = SCORES_SIGMOID, .normalized = true, .scale = 2.5, .biased = true,
                                     .groups = 8, .kept = 4, .bias_update = BIAS_BY_SIGN } } },
     .rope_theta = 10000, .pad_token = NO_TOKEN, .nope = 128, .turned = 64, .shared_experts = 1, .first_dense = 3,
-    .scoring_func = "sigmoid", .topk_method = "noaux_tc",
+    .rope_interleave = true, .scoring_func = "sigmoid", .topk_method = "noaux_tc",
 };
 
 /* head_dim and qk_head_dim are sums of others. */
@@ -42,7 +43,7 @@ const struct config_reading deepseek_v3_defaults = {    /* DeepseekV3Config's */
     CONFIG_TO("aux_loss_alpha", KEY_REAL, c.mixture.sequence_coefficient),                                             \
     KEY_ONLY_AS("seq_aux", "true"),                                                                                    \
     KEY_ONLY_AS("moe_layer_freq", "1"),                                                                                \
-    KEY_ONLY_AS("attention_bias", "false"),                                                                            \
+    CONFIG_TO("attention_bias", KEY_FLAG, attention_bias),                                                             \
     KEY_ONLY_AS("pretraining_tp", "1"),                                                                                \
     KEY_ONLY_AS("hidden_act", "\"silu\""),                                                                             \
     KEY_LEFT("head_dim"), KEY_LEFT("qk_head_dim"),                                                                     \
@@ -57,7 +58,7 @@ const struct config_key deepseek_v2_keys[] = {
 /* The layers that predict further tokens are not in the class of transformers either: its files may have them. */
 const struct config_key deepseek_v3_keys[] = {
     DEEPSEEK_KEYS
-    KEY_ONLY_AS("rope_interleave", "true"),
+    CONFIG_TO("rope_interleave", KEY_FLAG, rope_interleave),
     KEY_LEFT("num_nextn_predict_layers"), KEY_LEFT("num_mtp_layers"),
     { .name = NULL },
 };
@@ -134,10 +135,11 @@ enum error_code deepseek_finish(struct config_reading *f, const cJSON *root, con
     for (int64_t l = 0; l < f->first_dense && l < c->L; l++) layer_set_add(&c->dense.at, l);
     if (f->first_dense == 0) c->dense.F = 0;
     c->K = c->H, c->A = f->nope + f->turned;
+    if (f->attention_bias) c->biases |= BIASES_LATENT_ATTENTION;
     c->mixture.shared = f->shared_experts * c->F;
     c->padding = f->pad_token == NO_TOKEN ? 0 : f->pad_token == -1 ? c->V : f->pad_token + 1;
     e = rotary_from_json(f, root, path, err);
-    c->rotary.turned = f->turned, c->rotary.neighbours = true;
+    c->rotary.turned = f->turned, c->rotary.neighbours = f->rope_interleave;
     return e;
 }
 
@@ -165,8 +167,9 @@ bool deepseek_to_json(const struct model_config *c, cJSON *root)
     for (size_t i = 0; i < sizeof number / sizeof *number; i++)
         ok = cJSON_AddNumberToObject(root, number[i].key, number[i].value) && ok;
     ok = config_add_real(root, "attention_dropout", c->dropout_attention) && ok;
+    if (c->biases & HAS_BIAS(ROLE_LATENT)) ok = cJSON_AddTrueToObject(root, "attention_bias") && ok;
     if (v3)
-        ok = cJSON_AddTrueToObject(root, "rope_interleave") &&
+        ok = cJSON_AddBoolToObject(root, "rope_interleave", c->rotary.neighbours) &&
              cJSON_AddNumberToObject(root, "num_nextn_predict_layers", 0) && ok;
     if (m->sequence_coefficient > 0)
         ok = cJSON_AddNumberToObject(root, "aux_loss_alpha", m->sequence_coefficient) &&

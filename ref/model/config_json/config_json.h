@@ -15,11 +15,13 @@ struct config_reading {
     int64_t head_dim, sliding_window, n_ctx;        /* 0: not in the file */
     int64_t max_window_layers, window_pattern;
     int64_t original_positions;                     /* beside the rotary positions' own numbers; 0: not in the file */
+    bool original_said;                             /* that is no default */
     enum window_rule window_rule;
     int64_t pad_token;                              /* NO_TOKEN: none */
     int64_t shared_experts, experts;                /* 0: not in the file */
     int64_t sparse_step;                            /* a Qwen3-MoE's */
     int64_t nope, turned, first_dense;              /* a DeepSeek's */
+    bool rope_interleave;                           /* its rotary pairs are neighbours */
     bool output_router_logits, attention_bias, mlp_bias, use_sliding_window;
     bool another_router;                            /* of a DeepSeek: not that of its class in transformers */
     const char *scoring_func, *topk_method, *bias_update, *drop_order, *zero_type;     /* NULL: not in

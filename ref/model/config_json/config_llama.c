@@ -186,7 +186,7 @@ enum error_code llama_finish(struct config_reading *f, const cJSON *root, const 
                     "times intermediate_size", path, (long long)f->shared_experts);
     if (f->shared_experts) c->mixture.shared = f->shared_experts * c->F;
     if (c->K == 0) c->K = c->H;
-    if (f->attention_bias) c->biases |= HAS_BIAS(ROLE_QKV) | HAS_BIAS(ROLE_ATTENTION_OUT);
+    if (f->attention_bias) c->biases |= BIASES_ATTENTION;
     if (f->mlp_bias) c->biases |= HAS_BIAS(ROLE_UP) | HAS_BIAS(ROLE_DOWN);
     if (STREAMS(c) == 1) c->streams = (struct streams_config){ 0 };        /* one stream is a Qwen2 */
     if (f->head_dim == 0 && c->D % c->H != 0)

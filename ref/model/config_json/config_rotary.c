@@ -52,11 +52,11 @@ static const struct rope_kind {
 } kinds[] = {
 #define ROPE_KEY(key) (1u << (key))
     { "default", SCALING_NONE, 0, 0 }, { "linear", SCALING_LINEAR, ROPE_KEY(FACTOR), 0 },
-    { "llama3", SCALING_LLAMA3, ROPE_KEY(FACTOR) | ROPE_KEY(LOW) | ROPE_KEY(HIGH) | ROPE_KEY(ORIGINAL), 0 },
+    { "llama3", SCALING_LLAMA3, ROPE_KEY(FACTOR) | ROPE_KEY(LOW) | ROPE_KEY(HIGH), ROPE_KEY(ORIGINAL) },
     { "dynamic", SCALING_DYNAMIC, ROPE_KEY(FACTOR), 0 },
-    { "yarn", SCALING_YARN, ROPE_KEY(FACTOR) | ROPE_KEY(ORIGINAL),
-      ROPE_KEY(FAST) | ROPE_KEY(SLOW) | ROPE_KEY(ENLARGED) | ROPE_KEY(MSCALE) | ROPE_KEY(MSCALE_ALL) |
-          ROPE_KEY(TRUNCATE) },
+    { "yarn", SCALING_YARN, ROPE_KEY(FACTOR),
+      ROPE_KEY(ORIGINAL) | ROPE_KEY(FAST) | ROPE_KEY(SLOW) | ROPE_KEY(ENLARGED) | ROPE_KEY(MSCALE) |
+          ROPE_KEY(MSCALE_ALL) | ROPE_KEY(TRUNCATE) },
     { "longrope", SCALING_LONG, ROPE_KEY(SHORT) | ROPE_KEY(LONG),
       ROPE_KEY(FACTOR) | ROPE_KEY(ORIGINAL) | ROPE_KEY(ENLARGED) },
 };
@@ -133,9 +133,10 @@ static void finish_yarn(struct rope_object *o)
     r->all_dim = o->mscale_all_dim;
 }
 
-/* The numbers that are turned of each head. */
+/* The numbers that are turned of each head; 0: all. */
 static int64_t turned_of(const struct config_reading *f, double part)
 {
+    if (LATENT(&f->c)) return f->turned;
     return part == 1 ? 0 : (int64_t)((double)f->c.A * part);
 }
 
@@ -163,19 +164,18 @@ static double long_enlarged(double factor, int64_t S, int64_t original)
     return factor <= 1 ? 1 : sqrt(1 + log(factor) / log((double)original));
 }
 
-/* The original length beside the object, if there is one, is what counts. */
+/* The original length beside the object, if the family has one, is what counts, also its default; but two that are
+ * written must be the same. */
 static enum error_code finish_long(struct rope_object *o, const struct config_reading *f, const char *where,
                                    struct error *err)
 {
     struct rotary *r = &o->r;
-    if (LATENT(&f->c))
-        return fail(err, ERR_FORMAT, "%s: rotary positions of type \"longrope\"; Orrery has none of these with latent "
-                    "attention", where);
     const int64_t turned = turned_of(f, o->part), pairs = (turned ? turned : f->c.A) / 2;
-    if (f->original_positions && r->original_positions && r->original_positions != f->original_positions)
+    if (f->original_said && r->original_positions && r->original_positions != f->original_positions)
         return fail(err, ERR_FORMAT, "%s: original_max_position_embeddings is %lld, and beside it %lld", where,
                     (long long)r->original_positions, (long long)f->original_positions);
-    if (r->original_positions == 0) r->original_positions = f->original_positions ? f->original_positions : f->c.S;
+    if (f->original_positions) r->original_positions = f->original_positions;
+    if (r->original_positions == 0) r->original_positions = f->c.S;
     if (r->enlarged == 0) r->enlarged = long_enlarged(r->factor, f->c.S, r->original_positions);
     r->factor = 0;
     const enum error_code e = read_pairs(r->shorter, pairs, o->shorter, "short_factor", where, err);
@@ -212,6 +212,7 @@ static enum error_code read_object(struct rotary *r, const struct config_reading
                     "Orrery has only true", where);
     if (!e && kind->scaling == SCALING_LONG) e = finish_long(&o, f, where, err);
     if (e) return e;
+    if (o.r.original_positions == 0 && kind->may & ROPE_KEY(ORIGINAL)) o.r.original_positions = f->c.S;
     if (kind->scaling == SCALING_YARN) finish_yarn(&o);
     *r = o.r;
     r->scaling = kind->scaling, r->turned = turned_of(f, o.part);
@@ -287,6 +288,7 @@ enum error_code rotary_from_json(struct config_reading *f, const cJSON *root, co
     double part = 0, theta = f->local_theta;
     enum error_code e = find_part(&part, f, path, err);
     if (e) return e;
+    f->original_said = json_has(root, "original_max_position_embeddings");
     if (f->local_theta > 0 && f->rope_scaling && json_has(f->rope_scaling, "type"))
         return fail(err, ERR_FORMAT, "%s: rope_scaling has \"type\", which transformers 5 does not read in this "
                     "model_type; call it rope_type", path);
