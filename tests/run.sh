@@ -62,15 +62,18 @@ since() { local us=$((${EPOCHREALTIME/./} - ${1/./})); printf '%d.%d' $((us / 10
 
 # Each run has two files beside its log: the lines that it prints, and its numbers.
 run() {                                         # run NAME LOG COMMAND...
-    local name=$1 log=$2 t0=$EPOCHREALTIME rc=0 ok bad time broke=; shift 2
+    local name=$1 log=$2 t0=$EPOCHREALTIME rc=0 ok bad time cpu; shift 2
     mkdir -p "$(dirname "$log")"
     timeout -k 10 $((limit + 10)) "$@" </dev/null >"$log" 2>&1 || rc=$?
     time=$(since "$t0")
+    times >"$log.times"                         # the second line: of all processes that this subshell waited for
+    cpu=$(awk -F '[ms ]' 'NR == 2 { printf "%.1f", $1 * 60 + $2 + $4 * 60 + $5 }' "$log.times")
+    rm "$log.times"
     ok=$(grep -c '^\[       OK \]' "$log")
     bad=$(grep '^\[  FAILED  \] [a-z_0-9]*$' "$log" | sort -u | wc -l)        # cmocka names each twice
     if [ $rc -eq 0 ] && [ "$ok" -gt 0 ]; then
         bad=0
-        printf '  ok    %-52s %3d tests %6ss\n' "$name" "$ok" "$time"
+        printf '  ok    %-52s %3d tests %6ss, of processors %6ss\n' "$name" "$ok" "$time" "$cpu"
     else
         [ "$bad" -gt 0 ] || bad=1               # a crash, a hang or a program that ran no test
         printf '  FAIL  %-52s status %d: %s\n' "$name" "$rc" "$*"

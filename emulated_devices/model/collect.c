@@ -8,7 +8,7 @@
 /* ---- what each device keeps -------------------------------------------------------------------------------------- */
 
 /* The layout of a unit on any device, without its numbers.  A unit has the same parameters on all devices that hold
- * it. */
+ * it, and they are of one layer. */
 struct place_in_unit { struct unit unit; struct parameter *all; struct parameter *own; struct shards shards; };
 
 static enum error_code find_place(const struct trainer *t, int rank, int index, int tile, struct place_in_unit *at,
@@ -17,11 +17,13 @@ static enum error_code find_place(const struct trainer *t, int rank, int index, 
     const struct plan *plan = &t->plan;
     const struct param_spec of_sought = trainer_spec(t, index);
     const struct parameter sought = plan_piece(plan, rank, index, &of_sought, tile);
-    const int n = model_param_count(&plan->model), unit = data_unit_of(&plan->model, &plan->data, &sought);
+    const int unit = data_unit_of(&plan->model, &plan->data, &sought);
+    const int first = param_of_layer(&plan->model, of_sought.layer),
+              end = param_of_layer(&plan->model, of_sought.layer + 1);
     int count = 0;
-    at->all = calloc((size_t)n, sizeof *at->all);
+    at->all = calloc((size_t)(end - first), sizeof *at->all);
     if (at->all == NULL) return fail(err, ERR_MEMORY, "no memory to find %s in its unit", of_sought.name);
-    for (int i = 0; i < n; i++) {
+    for (int i = first; i < end; i++) {
         const struct param_spec spec = trainer_spec(t, i);
         at->all[count] = plan_piece(plan, rank, i, &spec, tile);
         if (!plan_has_expert(plan, rank, &spec)) continue;

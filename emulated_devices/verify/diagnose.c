@@ -19,7 +19,7 @@ static double closeness(const struct evidence *e) { return fmax(SAME, fmin(e->ro
 int devices_count(const struct devices *s)
 {
     int n = 0;
-    for (int r = 0; r < MESH_MOST_DEVICES; r++) n += devices_have(s, r);
+    for (size_t i = 0; i < sizeof s->word / sizeof *s->word; i++) n += __builtin_popcountll(s->word[i]);
     return n;
 }
 

@@ -1,7 +1,6 @@
 /* params.c -- the list of a model's parameters: their order, shapes and initial values. */
 #include "ref/model/naming.h"
 #include <math.h>
-#include <stdio.h>
 
 /* ---- indices in the list ----------------------------------------------------------------------------------------- */
 
@@ -160,22 +159,52 @@ int model_param_count(const struct model_config *c)
 
 /* ---- names and parts --------------------------------------------------------------------------------------------- */
 
+/* Add text to what ends at `to`, as much as fits before `end`.  @return its new end.
+ * Specs are made wherever a parameter is sought; with printf their names took most of that time. */
+static char *append(char *to, const char *end, const char *text)
+{
+    while (*text && to + 1 < end) *to++ = *text++;
+    *to = 0;
+    return to;
+}
+
+/* The same for a text with "%d", which is n. */
+static char *append_numbered(char *to, const char *end, const char *text, int n)
+{
+    char digits[12], *d = digits + sizeof digits;
+    *--d = 0;
+    do *--d = (char)('0' + n % 10);
+    while ((n /= 10) > 0);
+    for (; *text; text++) {
+        const char one[] = { *text, 0 };
+        const bool number = text[0] == '%' && text[1] == 'd';
+        to = append(to, end, number ? d : one);
+        text += number;
+    }
+    return to;
+}
+
 /* The prefix of a block's names. */
 struct prefix { char text[64]; };
 
 static struct prefix block_prefix(const struct naming *in, int layer, int expert)
 {
     struct prefix p;
-    const int n = snprintf(p.text, sizeof p.text, in->block, layer);
-    if (expert >= 0) snprintf(p.text + n, sizeof p.text - (size_t)n, in->expert, expert);
+    char *to = append_numbered(p.text, p.text + sizeof p.text, in->block, layer);
+    if (expert >= 0) append_numbered(to, p.text + sizeof p.text, in->expert, expert);
     return p;
+}
+
+static void join(char *to, size_t size, const char *a, const char *b, const char *c)
+{
+    append(append(append(to, to + size, a), to + size, b), to + size, c);
 }
 
 static void add_part(struct param_spec *s, const char *in_files, const char *before, const char *name, int64_t rows)
 {
     struct param_part *p = &s->part[s->parts++];
     p->rows = rows, p->rows_apart = 1;
-    snprintf(p->name, sizeof p->name, "%s%s%s", in_files, before, name);
+    join(p->name, sizeof p->name, in_files, before, name);
 }
 
 /* An expert's parameter that files stack: of a swiglu's first matrix rows of both halves in turn. */
@@ -184,7 +213,7 @@ static void add_stacked(struct param_spec *s, const struct model_config *c, cons
 {
     const int halves = kinds[p].role == ROLE_UP ? 2 : 1;
     char before[PARAM_NAME];
-    snprintf(before, sizeof before, "%s%s", block_prefix(in, s->layer, -1).text, in->stack);
+    join(before, sizeof before, block_prefix(in, s->layer, -1).text, in->stack, "");
     for (int i = 0; i < halves; i++) {
         add_part(s, in->in_files, before, name, s->dim[0] / halves);
         s->part[i].items = c->mixture.E, s->part[i].item = s->expert;
@@ -205,7 +234,7 @@ static struct param_spec make(const char *before, const char *name, enum param_r
                             .dim = { rows, cols },
                             .std = std,
                             .decay = cols != 0 };
-    snprintf(s.name, sizeof s.name, "%s%s", before, name);
+    join(s.name, sizeof s.name, before, name, "");
     return s;
 }
 

@@ -74,55 +74,59 @@ static double folded(enum dtype t, int last, int trial)
     return get(t, sum, 0);
 }
 
-struct order_seen { bool alike, by_rank; };
+/* Of all members' elements in one trial; as maxima, so that one call over the members finds those of all trials. */
+struct order_seen { double minus_lowest, highest, not_the_fold; };
 
-/* One call: whether all elements of all members have the same bits, and those of the fold in the order of ranks. */
-static struct order_seen see_order(const struct algorithm *a, struct collective c, int trial, bool in_place)
+/* One call: what this member's elements are. */
+static struct order_seen see_order(const struct algorithm *a, struct collective c, int trial, bool in_place,
+                                   enum error_code *code, struct error *err)
 {
-    struct error err;
     const enum operation op = a->operation;
     const int64_t ni = in_length(op, &c, group.rank), no = out_length(op, &c, group.rank), n = ni > no ? ni : no;
     struct buffer in = buffer_make(dtype_size(c.dtype) * (size_t)n), out = buffer_make(dtype_size(c.dtype) * (size_t)n);
     const int64_t shift = in_place && has_blocks(op) ? first(&c, group.rank) : 0;
     c.in = in.data, c.out = in_place ? in.data + (size_t)shift * dtype_size(c.dtype) : out.data;
     for (int64_t i = 0; i < ni; i++) put(c.dtype, in.data, i, order_value(c.dtype, group.rank, trial));
-    const enum error_code code = collective_run(&group, op, a->name, &c, &err);
-    ASSERT_ALL(code == OK, "%s: %s", describe(a, &c, in_place), err.text);
+    *code = collective_run(&group, op, a->name, &c, err);
 
-    struct order_seen seen = { true, true };
+    struct order_seen seen = { -INFINITY, -INFINITY, 0 };
     const double want = folded(c.dtype, op == SCAN ? group.rank + 1 : group.size, trial);
-    double lowest = INFINITY, highest = -INFINITY;
     for (int64_t i = 0; i < no; i++) {
         const double x = get(c.dtype, c.out, i);
-        lowest = x < lowest ? x : lowest, highest = x > highest ? x : highest;
-        if (!(x == want)) seen.by_rank = false;
+        seen.minus_lowest = -x > seen.minus_lowest ? -x : seen.minus_lowest;
+        seen.highest = x > seen.highest ? x : seen.highest;
+        if (!(x == want)) seen.not_the_fold = 1;
     }
-    /* Of all members' elements: the lowest, the highest, and whether any is not the fold.
-     * A scan's members have different sums. */
-    double mine[3] = { -lowest, highest, !seen.by_rank }, all[3] = { 0 };
-    MPI_Request request;
-    MPI_Iallreduce(mine, all, 3, MPI_DOUBLE, MPI_MAX, harness, &request);
-    patience_settle(&request);
-    seen.by_rank = all[2] == 0;
-    seen.alike = op == SCAN ? no == 0 || lowest == highest : -all[0] == all[1];
+    /* A scan's members have different sums: only their own elements can be alike. */
+    if (op == SCAN) seen.minus_lowest = no > 0 ? seen.minus_lowest + seen.highest : 0, seen.highest = 0;
     free(in.memory), free(out.memory);
     return seen;
 }
 
-static void expect_order(const struct algorithm *a, struct collective c, bool in_place, struct order_seen *ever)
+static void expect_order(const struct algorithm *a, struct collective c, bool in_place, bool *unlike, bool *unfolded)
 {
+    struct order_seen mine[ORDER_TRIALS] = { 0 }, all[ORDER_TRIALS];
+    struct error err;
+    enum error_code code = OK;
     c.nodes = group_nodes(&group);
     if (algorithm_refuses(a, group.size, &c) != NULL) return;
+    for (int trial = 0; trial < ORDER_TRIALS && !code; trial++)
+        mine[trial] = see_order(a, c, trial, in_place, &code, &err);
+    ASSERT_ALL(code == OK, "%s: %s", describe(a, &c, in_place), err.text);
+
+    MPI_Request request;
+    MPI_Iallreduce(mine, all, 3 * ORDER_TRIALS, MPI_DOUBLE, MPI_MAX, harness, &request);
+    patience_settle(&request);
     for (int trial = 0; trial < ORDER_TRIALS; trial++) {
-        const struct order_seen seen = see_order(a, c, trial, in_place);
-        ASSERT_ALL(seen.alike || a->order == BY_POSITION,
-                   "%s: elements with the same terms have different sums, but it says that it adds %s",
-                   describe(a, &c, in_place), adding_order_name(a->order));
-        ASSERT_ALL(seen.by_rank || a->order != BY_RANK,
-                   "%s: a sum is not the fold in the order of ranks, but it says that it adds %s",
-                   describe(a, &c, in_place), adding_order_name(a->order));
-        ever->alike = ever->alike && seen.alike;
-        ever->by_rank = ever->by_rank && seen.by_rank;
+        const bool alike = -all[trial].minus_lowest == all[trial].highest, by_rank = all[trial].not_the_fold == 0;
+        if (!alike && a->order != BY_POSITION)
+            ASSERT_ALL(false, "%s: elements with the same terms have different sums, but it says that it adds %s",
+                       describe(a, &c, in_place), adding_order_name(a->order));
+        if (!by_rank && a->order == BY_RANK)
+            ASSERT_ALL(false, "%s: a sum is not the fold in the order of ranks, but it says that it adds %s",
+                       describe(a, &c, in_place), adding_order_name(a->order));
+        *unlike = *unlike || !alike;
+        *unfolded = *unfolded || !by_rank;
     }
 }
 
@@ -153,7 +157,7 @@ static void test_order_of_additions(void **state)
     for (int i = 0; algorithms[i] != NULL; i++) {
         const struct algorithm *a = algorithms[i];
         const struct collective one = { .count = 1 };
-        struct order_seen ever = { true, true };
+        bool unlike = false, unfolded = false;        /* in any case */
         if (reduces(a->operation) != (a->order != ADDS_NOTHING))
             COMPLAIN("%s %s: adds %s", operation_name(a->operation), a->name, adding_order_name(a->order));
         if (!reduces(a->operation) || !selected(a) || algorithm_refuses(a, P, &one) != NULL) continue;
@@ -161,14 +165,14 @@ static void test_order_of_additions(void **state)
             struct collective c = { .count = 2 * P + 3,
                                     .dtype = formats[k / 2],
                                     .root = a->operation == REDUCE ? P - 1 : 0 };
-            expect_order(a, c, k % 2, &ever);
+            expect_order(a, c, k % 2, &unlike, &unfolded);
             c.counts = uneven;
-            if (a->operation == REDUCE_SCATTER) expect_order(a, c, k % 2, &ever);
+            if (a->operation == REDUCE_SCATTER) expect_order(a, c, k % 2, &unlike, &unfolded);
         }
-        if ((P == 7 || P == 8) && a->order == BY_POSITION && ever.alike != alike_here(a, P))
+        if ((P == 7 || P == 8) && a->order == BY_POSITION && !unlike != alike_here(a, P))
             COMPLAIN("%s %s: P=%d, all elements are%s alike, and it says that it adds %s", operation_name(a->operation),
-                     a->name, P, ever.alike ? "" : " not", adding_order_name(a->order));
-        if (P == 8 && a->order == BY_TREE && ever.by_rank)
+                     a->name, P, unlike ? " not" : "", adding_order_name(a->order));
+        if (P == 8 && a->order == BY_TREE && !unfolded)
             COMPLAIN("%s %s: P=%d, all sums are folds in the order of ranks, and it says that it adds %s",
                      operation_name(a->operation), a->name, P, adding_order_name(a->order));
     }
