@@ -196,8 +196,7 @@ enum error_code flexsp_plan(struct context_plan *plan, const struct context_load
     *plan = (struct context_plan){ .devices = l->devices, .divisions = 1, .tokens = l->tokens,
                                    .lost = !x || !sample || !in || !length || !rest };
     if (!plan->lost) {
-        *x = (struct search){ .load = l, .sample = sample, .length = length, .rest = rest, .in = in,
-                              .best_in = in + n };
+        x->load = l, x->sample = sample, x->length = length, x->rest = rest, x->in = in, x->best_in = in + n;
         plan->lost = !bucket(x, buckets);
     }
     if (!plan->lost) {

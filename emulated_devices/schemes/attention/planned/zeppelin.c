@@ -37,7 +37,7 @@ enum { LEAST = 2 };                     /* tokens of a device: fewer cannot be b
 
 static const double BALANCED = 1.04;
 
-/* Nodes, or the devices of a node, with what they have. */
+/* Nodes, or the devices of a node, with what they have; what is behind the last one is never read. */
 struct bins {
     int count, devices;                 /* devices of a bin */
     int64_t room;                       /* tokens of a bin */
@@ -58,6 +58,20 @@ struct zeppelin {
 static double pairs_of(int64_t s) { return (double)s * (double)(s + 1) / 2; }
 
 /* ---- bins -------------------------------------------------------------------------------------------------------- */
+
+static void copy_bins(struct bins *to, const struct bins *b)
+{
+    to->count = b->count, to->devices = b->devices, to->room = b->room, to->mean = b->mean;
+    memcpy(to->busy, b->busy, (size_t)b->count * sizeof *b->busy);
+    memcpy(to->tokens, b->tokens, (size_t)b->count * sizeof *b->tokens);
+}
+
+static void empty_bins(struct bins *b, int count, int devices)
+{
+    b->count = count, b->devices = devices;
+    memset(b->busy, 0, (size_t)count * sizeof *b->busy);
+    memset(b->tokens, 0, (size_t)count * sizeof *b->tokens);
+}
 
 /* The least busy bin without the sample; if it has to fit, of those with room, or else that with the fewest tokens. */
 static int least_busy(const struct bins *b, const char *in, int64_t fits)
@@ -116,7 +130,7 @@ static int64_t next_bound(const struct zeppelin *z, int node, int64_t bound)
 static double place(struct zeppelin *z, int node, int64_t bound, int finer)
 {
     struct bins *const b = &z->tried;
-    *b = z->at;
+    copy_bins(b, &z->at);
     for (int i = 0; i < z->load->samples; i++) {
         char *const in = z->trial + (size_t)i * (size_t)b->count;
         if (node >= 0 && z->node[i] != node) continue;
@@ -153,10 +167,7 @@ static void open_node(struct zeppelin *z, int node)
 {
     const int nodes = z->load->devices / z->load->node;
     struct bins *const b = &z->at;
-    const double mean = b->mean;
-    const int64_t room = b->room;
-    memset(b, 0, sizeof *b);
-    b->count = z->load->node, b->devices = 1, b->room = room, b->mean = mean;
+    empty_bins(b, z->load->node, 1);
     for (int i = 0; i < z->load->samples; i++) {
         const char *const in = z->nodes + (size_t)i * (size_t)nodes;
         int D = 0;
@@ -210,7 +221,8 @@ static double place_samples(struct zeppelin *z)
     const int64_t mean = (l->tokens + l->devices - 1) / l->devices, room = l->room > 0 ? l->room : 3 * mean;
     double work = 0;
     for (int i = 0; i < l->samples; i++) work += pairs_of(z->sample[i].count);
-    z->at.count = nodes, z->at.devices = l->node, z->at.room = room * l->node, z->at.mean = work / nodes;
+    empty_bins(&z->at, nodes, l->node);
+    z->at.room = room * l->node, z->at.mean = work / nodes;
     double worst = spread(z, -1, z->nodes);
     find_nodes(z);
     for (int k = 0; k < nodes; k++) {
@@ -239,13 +251,13 @@ static enum error_code plan(struct context_plan *plan, const struct context_load
     if (e) return e;
     const int nodes = l->devices / l->node;
     const size_t samples = (size_t)l->samples, bins = (size_t)(nodes > l->node ? nodes : l->node);
-    struct zeppelin *const z = calloc(1, sizeof *z);
+    struct zeppelin *const z = malloc(sizeof *z);
     char *const in = calloc(3 * samples * bins + 1, 1);
     *plan = (struct context_plan){ .devices = l->devices, .tokens = l->tokens, .proxies = nodes > 1 ? l->node : 0,
                                    .lost = z == NULL || in == NULL };
     if (!plan->lost) {
-        *z = (struct zeppelin){ .load = l, .sample = context_samples(l), .node = calloc(samples + 1, sizeof *z->node),
-                                .nodes = in, .devices = in + samples * bins, .trial = in + 2 * samples * bins };
+        z->load = l, z->sample = context_samples(l), z->node = calloc(samples + 1, sizeof *z->node);
+        z->nodes = in, z->devices = in + samples * bins, z->trial = in + 2 * samples * bins;
         plan->lost = z->sample == NULL || z->node == NULL;
     }
     double worst = 0;
@@ -254,7 +266,7 @@ static enum error_code plan(struct context_plan *plan, const struct context_load
         for (enum zone zone = BETWEEN_NODES; zone < ZONES; zone++) add_zone(plan, z, zone);
         if (!remap_balance(plan, l->node)) plan->lost = true;
     }
-    if (z) free(z->sample), free(z->node);
+    if (!(z == NULL || in == NULL)) free(z->sample), free(z->node);
     free(z), free(in);
     if (l->room == 0 || worst < 1e6) return context_plan_finish(plan, l, err);
     context_plan_free(plan);
