@@ -23,6 +23,7 @@ static float scale(void)
     if (IS(SCORES_BY_D)) return 1 / sqrtf((float)m.D);
     if (IS(SCORES_UNSCALED)) return 1;
     if (IS(SCORES_TWICE)) return 1 / (float)m.A;
+    if (IS(SCORES_ODD)) return 1.3f / sqrtf((float)m.A);
     return 1 / sqrtf((float)m.A);
 }
 
@@ -35,7 +36,12 @@ static int sees(int s)
     return s + 1;
 }
 
-static int sees_from(int s) { return IS(MASK_WINDOW) && s > 3 ? s - 3 : 0; }
+static int sees_from(int s)
+{
+    if (IS(MASK_WINDOW_5)) return s > 4 ? s - 4 : 0;
+    if (IS(MASK_NO_FIRST)) return s > 0;
+    return IS(MASK_WINDOW) && s > 3 ? s - 3 : 0;
+}
 
 struct heads { int width, q, k, v; };
 
@@ -54,7 +60,7 @@ static void probabilities(float *p, const float *x, struct heads at, int s)
         top = fmaxf(top, p[t]);
     }
     for (int t = 0; t < m.S; t++) p[t] = expf(p[t] - top), term[t] = p[t];
-    const float total = IS(SOFTMAX_NOT_DIVIDED) ? 1 : add_up(term, m.S);
+    const float total = IS(SOFTMAX_NOT_DIVIDED) ? 1 : add_up(term, m.S) + (IS(SOFTMAX_AND_ONE) ? expf(-top) : 0);
     for (int t = 0; t < m.S; t++) p[t] = stored(p[t] / total);
 }
 

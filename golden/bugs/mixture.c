@@ -256,7 +256,7 @@ void mixture_forward(int l)
         float *x = gathered(r, l, LN_2);
         for (int e = 0; e < m.E; e++) {
             const int from = c->first[e], n = c->first[e + 1] - from, wide = width(r, UP), F = width(r, ACT);
-            linear(A(r, l, UP) + from * wide, x + from * m.D, expert_of(r, l, e, "gate_up_proj"), n, false);
+            linear(A(r, l, UP) + from * wide, x + from * m.D, expert_of(r, l, IS(EXPERTS_EXCHANGED) && (e == 1 || e == 2) ? 3 - e : e, "gate_up_proj"), n, false);
             activation(A(r, l, ACT) + from * F, A(r, l, UP) + from * wide, F, n);
             linear(A(r, l, EXPERTS_OUT) + from * m.D, A(r, l, ACT) + from * F,
                    expert_of(r, l, IS(OTHER_EXPERTS_MATRIX) ? (e + 1) % m.E : e, "down_proj"), n, false);

@@ -111,6 +111,7 @@ static struct row row_of(const float *x)
     if (!m.llama && !IS(NORM_NO_MEAN)) mean = statistic(add_up(term, m.D) / m.D);
     for (int i = 0; i < m.D; i++) term[i] = (x[i] - mean) * (x[i] - mean);
     const float v = statistic(add_up(term, m.D) / count), eps = IS(NORM_EPS) ? 1e-3f : m.eps;
+    if (IS(NORM_NO_ROOT)) return (struct row){ mean, 1 / (v + eps) };
     return (struct row){ mean, statistic(IS(NORM_EPS_OUTSIDE) ? 1 / (sqrtf(v) + eps) : 1 / sqrtf(statistic(v + eps))) };
 }
 
@@ -165,6 +166,7 @@ void norm_weight(float *dw, float *db, const float *dY, const float *X, int rows
         for (int n = 0; n < rows; n++) {
             const struct row r = right_row_of(X + n * m.D);
             term[n] = dY[n * m.D + i] * between((X[n * m.D + i] - r.mean) * r.r), other[n] = dY[n * m.D + i];
+            if (IS(NORM_WEIGHT_PLAIN)) term[n] = dY[n * m.D + i] * X[n * m.D + i];
             if (IS(NORM_TOKENS) && 2 * (n % m.S) > m.S) term[n] = other[n] = 0;
         }
         dw[i] += add_up(term, rows);
@@ -194,6 +196,7 @@ void activation(float *Y, const float *X, int F, int rows)
             const float *x = X + n * F * (m.llama ? 2 : 1);
             float gate = x[f], up = m.llama ? x[F + f] : 0, slope;
             if (IS(GATE_UP_SWAPPED)) gate = x[F + f], up = x[f];
+            if (IS(GATE_SIGMOID)) gate = 1, up *= sigmoid(x[f]) / sigmoid(1);
             if (IS(SILU_AS_GELU) && m.llama) Y[n * F + f] = stored(gate / 2 * (1 + erff(gate / sqrtf(2))) * up);
             else Y[n * F + f] = stored(m.llama ? between(gate * sigmoid(gate)) * up : gelu(gate, &slope));
         }
@@ -223,9 +226,9 @@ void rotate(float *Y, const float *X, int heads, int kv_heads, int rows, bool ba
     for (int n = 0; n < rows; n++)
         for (int h = 0; h < heads + (IS(ROTARY_VALUES) ? 2 : IS(KEYS_NOT_TURNED) && !back ? 0 : 1) * kv_heads; h++)
             for (int p = 0; p < half; p++) {
-                const bool neighbours = IS(ROTARY_INTERLEAVED);
-                const int position = IS(POSITIONS_CONTINUE) && !back ? n : n % m.S + (IS(ROTARY_SHIFTED) ? 1 : 0);
-                const float angle = (float)position * powf(IS(ROTARY_THETA) ? 10000 : m.theta, -2 * (float)p / (float)m.A),
+                const bool neighbours = IS(ROTARY_INTERLEAVED) || (IS(ROTARY_KEYS_IN_TURN) && h >= heads && !back);
+                const int position = IS(POSITIONS_CONTINUE) && !back ? n : n % m.S + (IS(ROTARY_SHIFTED) ? 1 : IS(ROTARY_QUERIES_LATE) && h < heads ? 3 : 0);
+                const float angle = (float)position * powf(IS(ROTARY_THETA) ? 10000 : IS(ROTARY_THETA_ODD) ? 700 : m.theta, -2 * (float)p / (float)m.A),
                             sign = back && !IS(ROTARY_BACK_FORWARD) ? -1 : 1, c = between(cosf(angle)), s = sign * between(sinf(angle));
                 const int i = n * width + h * m.A + (neighbours ? 2 * p : p), j = neighbours ? i + 1 : i + half;
                 Y[i] = stored(between(X[i] * c) - between(X[j] * s)), Y[j] = stored(between(X[j] * c) + between(X[i] * s));

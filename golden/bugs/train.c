@@ -42,7 +42,7 @@ static float norm_of_all(void)
 /* One element.  x: master, g: gradient, t: step, from 1. */
 static void adam(struct param *p, size_t i, int t, float lr, float decay)
 {
-    const float b1 = (float)by.beta1, b2 = (float)(IS(BETA2) ? 0.999 : by.beta2), eps = (float)by.eps, g = p->g[i];
+    const float b1 = (float)(IS(BETA1) ? 0.8 : by.beta1), b2 = (float)(IS(BETA2) ? 0.999 : by.beta2), eps = (float)by.eps * (IS(ADAM_EPS) ? 20 : 1), g = p->g[i];
     const int step = IS(CORRECTION_STEP_EARLY) ? t + 1 : t;
     p->first[i] = b1 * p->first[i] + (IS(MOMENT_NOT_WEIGHED) ? 1 : 1 - b1) * g;
     p->second[i] = b2 * p->second[i] + (1 - b2) * g * g;

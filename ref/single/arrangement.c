@@ -125,6 +125,7 @@ static void say(const struct suspect *p, const struct lines *l, const int64_t *f
 
 static void try_lines(struct suspect *p, const struct lines *l, double *y)
 {
+    enum { SHORT = 4 };                 /* such lines agree by chance: only a permutation of all of them counts */
     if (l->count < 2 || l->length < 2 || (double)l->count * (double)l->count * (double)l->length > MOST_WORK) return;
     int64_t *from = malloc((size_t)l->count * sizeof *from);
     bool *used = malloc((size_t)l->count * sizeof *used);
@@ -137,8 +138,9 @@ static void try_lines(struct suspect *p, const struct lines *l, double *y)
             for (int64_t e = 0; e < l->length; e++)
                 y[i * l->stride + e * l->step] = p->want[from[i] * l->stride + e * l->step];
         }
-        if (moved) {
-            say(p, l, from, is_permutation(from, l->count, used), words, sizeof words);
+        const bool permuted = is_permutation(from, l->count, used);
+        if (moved && (permuted || l->length >= SHORT)) {
+            say(p, l, from, permuted, words, sizeof words);
             suspect_explained(p, y, "%s", words);
         }
     }

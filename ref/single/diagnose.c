@@ -50,6 +50,20 @@ static bool fits_there(const struct suspect *p, const double *y, double *left)
     return fits(p, p->there, left);
 }
 
+/* What part of it is wrong, if that has a name: queries, keys or values beside each other. */
+static const char *part_of(const struct suspect *p)
+{
+    const struct model_config *c = p->s->config;
+    bool wrong[3] = { false, false, false };
+    if (p->cols != qkv_width(c) || p->s->slot == NULL || p->s->slot->head == 0) return "a part of it";
+    for (int64_t i = 0; i < p->count; i++) {
+        const int64_t head = i % p->cols / c->A;
+        if (!is_right(p, i)) wrong[head < c->H ? 0 : head < c->H + c->K ? 1 : 2] = true;
+    }
+    if (wrong[0] + wrong[1] + wrong[2] != 1) return "a part of it";
+    return wrong[0] ? "queries only" : wrong[1] ? "keys only" : "values only";
+}
+
 bool suspect_explained(struct suspect *p, const double *y, const char *format, ...)
 {
     double left;
@@ -61,7 +75,7 @@ bool suspect_explained(struct suspect *p, const double *y, const char *format, .
     const int length = vsnprintf(words, sizeof words, format, args);
     va_end(args);
     if (!whole && length < (int)sizeof words)
-        snprintf(words + length, sizeof words - (size_t)length, ", in a part of it");
+        snprintf(words + length, sizeof words - (size_t)length, ", in %s", part_of(p));
     const bool better = left < p->best / 2, as_good = !better && left <= 2 * p->best;
     if (better) memcpy(p->words, words, sizeof words);
     else if (as_good && !p->any && strcmp(words, p->words) != 0) {
@@ -366,6 +380,7 @@ static void try_all(struct suspect *p, double *y)
     for (int t = 0; t < s->terms && s->terms > 1; t++) try_summand(p, &s->term[t], y);
     try_factor(p, y), try_sequences(p, y), try_rounded(p, y), suspect_arrangement(p);
     try_factor_there(p, y);
+    for (int t = 0; t < s->terms && p->words[0] == 0; t++) suspect_inputs(p, &s->term[t], y);
     if (p->words[0] == 0) try_in_a_part(p, y);
     if (p->words[0] == 0) try_narrow_sums(p);
 }

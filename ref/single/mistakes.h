@@ -8,6 +8,7 @@
  *     mistakes of an operation   the tables mistakes_*.c: scores without scale, eps outside the root, ...
  *     masks of dropout           mistakes_mask.c: of any operation that drops, or is behind one
  *     tokens not added up        mistakes_rows.c: of the gradient of any parameter
+ *     another input or weight    mistakes_inputs.c: of any operation
  *     mistakes of any result     diagnose.c: zeros, factors, a summand lost, sums in a narrow format;
  *                                arrangement.c: rows, columns or heads in other places, copies that take turns
  */
@@ -83,6 +84,12 @@ int suspect_product_parts(struct single *, const struct single_node *, int parts
 
 /* The gradient of a parameter without some tokens, or with some of them twice.  y: [count] to work in. */
 void suspect_rows(struct suspect *, const struct single_term *, double *y);
+
+/* A summand that was made from another tensor, or with another weight, of the same shape.  y: [count] to work in. */
+void suspect_inputs(struct suspect *, const struct single_term *, double *y);
+
+/* A rotation by other angles.  y: [count] to work in. */
+void suspect_rotation(struct suspect *, const struct single_node *, enum single_pass_kind, double *y);
 
 /* Another mask of dropout in a summand of the result.  y: [count] to work in. */
 void suspect_masks(struct suspect *, const struct single_term *, double *y);

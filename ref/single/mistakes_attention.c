@@ -2,7 +2,8 @@
  * dropout. */
 #include "ref/model/transformer.h"
 #include "ref/single/mistakes.h"
-#include <stdlib.h>
+#include <stdio.h>
+#include <string.h>
 
 /* All zero: no mistake. */
 struct variant {
@@ -16,6 +17,15 @@ struct variant {
     bool windowed;                      /* the window of other layers, where this one has none */
     bool undivided, by_query;           /* softmax without its sum; over queries */
     bool modulo;                        /* head h has the keys of head h mod K */
+    bool modulo_of_rank;                /* the same among the heads of each rank along tp */
+    bool own_keys, own_values;          /* but keys, or values, are right */
+    const int *groups;                  /* [H] of which group a head has keys and values; NULL: its own */
+    bool first_group;                   /* every head has the first keys and values of its rank */
+    bool sink;                          /* softmax with a 1 in its sum: a logit of 0 without a value */
+    bool no_first;                      /* the first token is not seen but by itself */
+    int chunk;                          /* only tokens of the same so many are seen */
+    double times;                       /* scores, in addition; 0: not */
+    bool scaled_twice, query_unscaled;  /* backward: all scores' gradients; those of queries */
     int values;                         /* head h has the values of so many groups further */
     bool no_mean, no_scale, last_only;  /* backward: softmax taken for exp; scores; the group's last head only */
     bool no_cap, no_slope;              /* scores are not capped; backward: as if they were not */
@@ -28,17 +38,35 @@ static const struct variant variants[] = {
     { .behind = 3 },      { .behind = 4 },       { .behind = 8 },      { .no_window = true }, { .by_head = true },
     { .no_cap = true },   { .no_slope = true },  { .unsharpened = true },
     { .wider = 1 },       { .wider = -1 },     { .windowed = true },
-    { .zeroed = true },
+    { .zeroed = true }, { .modulo_of_rank = true }, { .modulo = true, .own_keys = true },
+    { .modulo = true, .own_values = true }, { .modulo_of_rank = true, .own_keys = true },
+    { .modulo_of_rank = true, .own_values = true }, { .first_group = true }, { .sink = true }, { .no_first = true },
+    { .scaled_twice = true }, { .query_unscaled = true },
 };
 enum { BY_WIDTH, UNSCALED, TWICE_SCALED, NOT_ITSELF, NEXT, ALL, UNDIVIDED, BY_QUERY, MODULO, VALUES_NEXT, VALUES_BEFORE,
        NO_MEAN, NO_SCALE, LAST_ONLY, LAST_2, LAST_3, LAST_4, LAST_8, NO_WINDOW, BY_HEAD,
-       NO_CAP, NO_SLOPE, UNSHARPENED, WIDER, NARROWER, WINDOWED, ZEROED };
+       NO_CAP, NO_SLOPE, UNSHARPENED, WIDER, NARROWER, WINDOWED, ZEROED, MODULO_OF_RANK, VALUES_MODULO, KEYS_MODULO,
+       VALUES_OF_RANK, KEYS_OF_RANK, FIRST_GROUP, SINK, NO_FIRST, SCALED_TWICE, QUERY_UNSCALED };
 
 struct heads { int64_t width, query, key, value; };
 
-static struct heads heads_of(const struct model_config *c, const struct variant *x, int64_t h)
+/* The group of a head, with the mistake. */
+static int64_t group_of(const struct single *s, const struct variant *x, int64_t h)
 {
-    const int64_t k = x->modulo ? h % c->K : h / (c->H / c->K), v = (k + x->values + c->K) % c->K;
+    const struct model_config *c = s->config;
+    const int64_t parts = c->K % s->rounding.parts == 0 ? s->rounding.parts : 1, K = c->K / parts, H = c->H / parts,
+                  rank = h / H;
+    if (x->groups) return x->groups[h];
+    if (x->modulo) return h % c->K;
+    if (x->modulo_of_rank) return rank * K + h % H % K;
+    return x->first_group ? rank * K : h / (c->H / c->K);
+}
+
+static struct heads heads_of(const struct single *s, const struct variant *x, int64_t h)
+{
+    const struct model_config *c = s->config;
+    const int64_t right = h / (c->H / c->K), wrong = group_of(s, x, h), k = x->own_keys ? right : wrong,
+                  v = x->own_values ? right : (wrong + x->values + c->K) % c->K;
     return (struct heads){ qkv_width(c), h * c->A, (c->H + k) * c->A, (c->H + c->K + v) * c->A };
 }
 
@@ -54,6 +82,8 @@ static bool sees(const struct variant *x, int64_t window, int64_t s, int64_t t)
 {
     const int64_t last = x->behind > 0 ? x->behind : x->no_window ? 0 : window;
     if (x->all) return true;
+    if (x->no_first && t == 0 && s > 0) return false;
+    if (x->chunk > 0 && s / x->chunk != t / x->chunk) return false;
     if (x->ahead < 0 && s == 0) return t == 0;
     return t <= s + x->ahead && (last == 0 || t > s - last);
 }
@@ -89,7 +119,7 @@ static void probabilities(const struct single *s, const struct variant *x, int64
 {
     const struct model_config *c = s->config;
     const int64_t S = s->batch.S;
-    const double scale = scale_of(c, x), cap = x->no_cap ? 0 : c->score_cap;
+    const double scale = scale_of(c, x) * (x->times > 0 ? x->times : 1), cap = x->no_cap ? 0 : c->score_cap;
     for (int64_t q = 0; q < S; q++) {
         double top = -INFINITY, sum = 0;
         for (int64_t t = 0; t < S; t++) {
@@ -100,6 +130,7 @@ static void probabilities(const struct single *s, const struct variant *x, int64
             top = fmax(top, P[q * S + t]);
         }
         for (int64_t t = 0; t < S; t++) sum += P[q * S + t] = exp(P[q * S + t] - top);
+        if (x->sink) sum += exp(-top);
         for (int64_t t = 0; t < S; t++) P[q * S + t] /= x->undivided ? 1 : sum;
     }
     for (int64_t t = 0; t < S && x->by_query; t++) {
@@ -120,21 +151,20 @@ static int64_t window_of(const struct model_config *c, const struct single_node 
 static bool cannot(const struct model_config *c, const struct single_node *n, const struct variant *x)
 {
     if ((x->wider || x->windowed) && window_of(c, n, x) == model_window(c, n->layer)) return true;
-    return (x->values && c->K == 1) || n->rate > 0 || (x->unsharpened && attention_scale(c) == plain_scale(c)) ||
-           !may_have(c, x);
+    return ((x->values || x->first_group) && c->K == 1) || n->rate > 0 ||
+           (x->unsharpened && attention_scale(c) == plain_scale(c)) || !may_have(c, x);
 }
 
-static struct tensor forward(struct single *s, const struct single_node *n, int which)
+static struct tensor forward_with(struct single *s, const struct single_node *n, const struct variant *x)
 {
     const struct model_config *c = s->config;
-    const struct variant *x = &variants[which];
     const struct tensor X = single_act(s, n->in[0]);
     const int64_t S = s->batch.S, V = value_width(c), ld = c->H * V;
     if (!single_going(s) || cannot(c, n, x)) return tensor_none;
     const struct tensor Y = single_new(s, tensor_rows(X), ld), P = single_new(s, S, S);
     for (int64_t row = 0; !s->failed && row < tensor_rows(X); row += S)
         for (int64_t h = 0; h < c->H; h++) {
-            const struct heads at = heads_of(c, x, h);
+            const struct heads at = heads_of(s, x, h);
             const double *qkv = numbers(X) + row * at.width;
             probabilities(s, x, window_of(c, n, x), qkv, at, numbers(P));
             for (int64_t i = 0; i < S * S; i++)
@@ -145,12 +175,17 @@ static struct tensor forward(struct single *s, const struct single_node *n, int 
     return Y;
 }
 
+static struct tensor forward(struct single *s, const struct single_node *n, int which)
+{
+    return forward_with(s, n, &variants[which]);
+}
+
 /* What query q and key t add to the gradients. */
 static void spread(const struct model_config *c, double *dx, const double *qkv, const double *dy, struct heads at,
-                   int64_t q, int64_t t, double p, double slope)
+                   int64_t q, int64_t t, double p, double of_query, double slope)
 {
     for (int64_t a = 0; a < c->A; a++) {
-        dx[q * at.width + at.query + a] += slope * qkv[t * at.width + at.key + a];
+        dx[q * at.width + at.query + a] += of_query * slope * qkv[t * at.width + at.key + a];
         dx[t * at.width + at.key + a] += slope * qkv[q * at.width + at.query + a];
     }
     for (int64_t a = 0; a < value_width(c); a++) dx[t * at.width + at.value + a] += p * dy[a];
@@ -162,12 +197,19 @@ static void forget_keys(const struct single *s, double *dx, struct heads at)
         for (int64_t a = 0; a < s->config->A; a++) dx[t * at.width + at.key + a] = 0;
 }
 
+/* Backward: the scale of scores. */
+static double scale_back(const struct model_config *c, const struct variant *x)
+{
+    const double scale = scale_of(c, x) * (x->times > 0 ? x->times : 1);
+    return x->no_scale ? 1 : x->scaled_twice ? scale * scale : scale;
+}
+
 static void head_backward(const struct single *s, const struct variant *x, int64_t window, double *dx,
                           const double *qkv, const double *dy, struct heads at, double *P)
 {
     const struct model_config *c = s->config;
     const int64_t S = s->batch.S, V = value_width(c), ld = c->H * V;
-    const double scale = x->no_scale ? 1 : scale_of(c, x);
+    const double scale = scale_back(c, x), of_query = x->query_unscaled ? 1 / scale : 1;
     probabilities(s, x, window, qkv, at, P);
     for (int64_t q = 0; q < S; q++) {
         double mean = 0;
@@ -175,7 +217,7 @@ static void head_backward(const struct single *s, const struct variant *x, int64
             mean += P[q * S + t] * dot(dy + q * ld, qkv + t * at.width + at.value, V);
         for (int64_t t = 0; t < S; t++) {
             const double p = P[q * S + t];
-            spread(c, dx, qkv, dy + q * ld, at, q, t, p,
+            spread(c, dx, qkv, dy + q * ld, at, q, t, p, of_query,
                    scale * p * (dot(dy + q * ld, qkv + t * at.width + at.value, V) - mean) *
                        slope_of(c, x, qkv + q * at.width + at.query, qkv + t * at.width + at.key));
         }
@@ -192,13 +234,127 @@ static struct tensor input(struct single *s, const struct single_node *n, int wh
     const struct tensor dX = single_new(s, tensor_rows(X), tensor_cols(X)), P = single_new(s, S, S);
     for (int64_t row = 0; !s->failed && row < tensor_rows(X); row += S)
         for (int64_t h = 0; h < c->H; h++) {
-            const struct heads at = heads_of(c, x, h);
+            const struct heads at = heads_of(s, x, h);
             double *dx = numbers(dX) + row * at.width;
             if (x->last_only && h % group == group - 1) forget_keys(s, dx, at);
             head_backward(s, x, window_of(c, n, x), dx, numbers(X) + row * at.width,
                           numbers(dY) + (row * c->H + h) * value_width(c), at, numbers(P));
         }
     return dX;
+}
+
+/* ---- a number that is looked for, in one head of one sequence ---------------------------------------------------- */
+
+/* How far the head of the sequence at this row is from the program's, squared, with a mistake. */
+static double off_in_head(const struct suspect *p, const struct single_node *n, const struct variant *x,
+                          const double *qkv, int64_t row, int64_t h, double *P)
+{
+    const struct single *s = p->s;
+    const int64_t S = s->batch.S, V = value_width(s->config), ld = s->config->H * V;
+    const struct heads at = heads_of(s, x, h);
+    double off = 0;
+    probabilities(s, x, window_of(s->config, n, x), qkv + row * at.width, at, P);
+    for (int64_t q = 0; q < S; q++)
+        for (int64_t a = 0; a < V; a++) {
+            double y = -p->have[(row + q) * ld + h * V + a];
+            for (int64_t t = 0; t < S; t++) y += P[q * S + t] * qkv[(row + t) * at.width + at.value + a];
+            off += y * y;
+        }
+    return off;
+}
+
+/* The head and the sequence that are furthest from what is right. */
+static void find_head(const struct suspect *p, int64_t *row, int64_t *head)
+{
+    const struct single *s = p->s;
+    const int64_t S = s->batch.S, V = value_width(s->config), H = s->config->H;
+    double most = -1;
+    for (int64_t first = 0; first < p->rows; first += S)
+        for (int64_t h = 0; h < H; h++) {
+            double off = 0;
+            for (int64_t i = 0; i < S * V; i++) {
+                const int64_t at = (first + i / V) * H * V + h * V + i % V;
+                off += (p->have[at] - p->want[at]) * (p->have[at] - p->want[at]);
+            }
+            if (off > most) most = off, *row = first, *head = h;
+        }
+}
+
+static void offer(struct suspect *p, const struct single_node *n, const struct variant *x, double *y,
+                  const char *format, double number)
+{
+    const struct tensor Y = forward_with(p->s, n, x);
+    if (p->s->failed || !tensor_present(Y)) return;
+    for (int64_t i = 0; i < p->count; i++) y[i] = numbers(Y)[i];
+    suspect_explained(p, y, format, number);
+}
+
+enum { MOST_HEADS = 64 };
+
+/* Of each head the group whose keys and values give it, in the sequence that is furthest from what is right. */
+static void try_groups(struct suspect *p, const struct single_node *n, const double *qkv, int64_t row, double *P,
+                       double *y)
+{
+    const struct single *s = p->s;
+    const struct model_config *c = s->config;
+    int groups[MOST_HEADS] = { 0 }, tried[MOST_HEADS] = { 0 };
+    char words[SINGLE_MISTAKE] = "wrong head map: heads have the keys and values of groups";
+    if (c->K < 2 || c->H > MOST_HEADS) return;
+    for (int64_t h = 0; h < c->H; h++) {
+        double off = INFINITY;
+        for (int k = 0; k < c->K; k++) {
+            tried[h] = k;
+            const double here = off_in_head(p, n, &(struct variant){ .groups = tried }, qkv, row, h, P);
+            if (here < off) off = here, groups[h] = k;
+        }
+        const size_t used = strlen(words);
+        snprintf(words + used, sizeof words - used, " %d", groups[h]);
+    }
+    const struct tensor Y = forward_with(p->s, n, &(struct variant){ .groups = groups });
+    for (int64_t i = 0; tensor_present(Y) && i < p->count; i++) y[i] = numbers(Y)[i];
+    if (tensor_present(Y)) suspect_explained(p, y, "%s", words);
+}
+
+/* A window, chunks, or a factor of scores: whichever is nearest in one head. */
+static void try_numbers(struct suspect *p, const struct single_node *n, enum single_pass_kind pass, double *y)
+{
+    struct single *s = p->s;
+    enum { LONGEST = 256 };             /* beyond, it takes long */
+    const int64_t S = s->batch.S;
+    const struct tensor X = single_act(s, n->in[0]), P = single_new(s, S, S);
+    struct variant best = { 0 }, x = { 0 };
+    double off = INFINITY, here;
+    int64_t row = 0, head = 0;
+    if (pass != SINGLE_FORWARD || p->words[0] || !single_going(s) || n->rate > 0) return;
+    if (p->rows % S != 0 || S > LONGEST) return;
+    find_head(p, &row, &head);
+    try_groups(p, n, numbers(X), row, numbers(P), y);
+    if (p->words[0]) return;
+    for (int w = 1; w < S; w++)
+        for (int chunks = 0; chunks < 2; chunks++) {
+            x = chunks ? (struct variant){ .chunk = w } : (struct variant){ .behind = w };
+            here = off_in_head(p, n, &x, numbers(X), row, head, numbers(P));
+            if (here < off) off = here, best = x;
+        }
+    double from = log(0.02), to = log(50), at = 0;
+    for (double step = (to - from) / 64; step > 1e-9; step /= 8) {
+        for (double c = from; c <= to; c += step) {
+            x = (struct variant){ .times = exp(c) };
+            here = off_in_head(p, n, &x, numbers(X), row, head, numbers(P));
+            if (here < off) off = here, best = x, at = c;
+        }
+        from = at - step, to = at + step;
+    }
+    if (best.times > 0) {               /* numbers in programs are round */
+        x = best, x.times = round(best.times * 100) / 100;
+        offer(p, n, &x, y, "scores are %.4g times what they must be", x.times);
+        if (p->words[0]) return;
+    }
+    offer(p, n, &best, y,
+          best.times > 0   ? "scores are %.4f times what they must be"
+          : best.chunk > 0 ? "a token sees only its own %.0f tokens: chunks in place of a mask"
+                           : "a window: a token sees the last %.0f only",
+          best.times > 0 ? best.times : best.chunk > 0 ? best.chunk : best.behind);
 }
 
 static const struct single_mistake forward_table[] = {
@@ -223,6 +379,15 @@ static const struct single_mistake forward_table[] = {
     { "exponentials are not divided by their sum", forward, UNDIVIDED },
     { "softmax over queries, not keys", forward, BY_QUERY },
     { "wrong head map: head h has the keys and values of group h mod K", forward, MODULO },
+    { "wrong head map: in each rank head h has the keys and values of group h mod its groups", forward,
+      MODULO_OF_RANK },
+    { "wrong head map: head h has the keys of group h mod K; values are right", forward, KEYS_MODULO },
+    { "wrong head map: head h has the values of group h mod K; keys are right", forward, VALUES_MODULO },
+    { "wrong head map: in each rank head h has the keys of group h mod its groups", forward, KEYS_OF_RANK },
+    { "wrong head map: in each rank head h has the values of group h mod its groups", forward, VALUES_OF_RANK },
+    { "wrong head map: all heads of a rank have the keys and values of its first group", forward, FIRST_GROUP },
+    { "softmax has a 1 more in its sum", forward, SINK },
+    { "the mask hides the first token", forward, NO_FIRST },
     { "wrong head map: heads have the values of the next group", forward, VALUES_NEXT },
     { "wrong head map: heads have the values of the group before", forward, VALUES_BEFORE },
     { 0 }
@@ -230,6 +395,10 @@ static const struct single_mistake forward_table[] = {
 
 static const struct single_mistake input_table[] = {
     { "scores are not divided by the root of A", input, NO_SCALE },
+    { "gradients of scores are multiplied by their scale twice", input, SCALED_TWICE },
+    { "the gradient of queries is not multiplied by the scale of scores", input, QUERY_UNSCALED },
+    { "softmax has a 1 more in its sum", input, SINK },
+    { "the mask hides the first token", input, NO_FIRST },
     { "softmax is taken for exp: the mean is not subtracted", input, NO_MEAN },
     { "keys get the gradient of the last query head of their group only", input, LAST_ONLY },
     { "scores are divided by the root of the width D, not of a head's A", input, BY_WIDTH },
@@ -252,4 +421,5 @@ static const struct single_mistake input_table[] = {
 
 const struct single_mistakes single_attention_mistakes = { .of = &single_attention,
                                                            .forward = forward_table,
-                                                           .input = input_table };
+                                                           .input = input_table,
+                                                           .parts = try_numbers };

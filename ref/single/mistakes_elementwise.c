@@ -27,7 +27,10 @@ const struct single_mistakes single_add_mistakes = { .of = &single_add, .forward
 
 /* ---- activations ------------------------------------------------------------------------------------------------- */
 
-enum { TANH, ERF, SIGMOID, SILU, RELU, NO_SECOND, SWAPPED };
+enum {
+    TANH, ERF, SIGMOID, SILU, RELU, NO_SECOND, SWAPPED, PLAIN_SIGMOID, PLAIN_TANH, SQUARED_RELU, OF_PRODUCT, BOTH,
+    NO_UP, UP_AND_ONE, IN_TURN, IN_TURN_OF_RANKS, UP_PLAIN, MINUS
+};
 
 static double sigmoid(double x) { return 1 / (1 + exp(-x)); }
 
@@ -37,6 +40,9 @@ static double value(int which, double x)
     case ERF: return x / 2 * (1 + erf(x / sqrt(2)));
     case SIGMOID: return x * sigmoid(1.702 * x);
     case RELU: return x > 0 ? x : 0;
+    case SQUARED_RELU: return x > 0 ? x * x : 0;
+    case PLAIN_SIGMOID: return sigmoid(x);
+    case PLAIN_TANH: return tanh(x);
     case TANH: return x / 2 * (1 + tanh(0.79788456080286535588 * (x + 0.044715 * x * x * x)));
     default: return x * sigmoid(x);
     }
@@ -46,6 +52,7 @@ static double slope(int which, double x)
 {
     const double h = 1e-5;
     if (which == NO_SECOND) return sigmoid(x);
+    if (which == MINUS) return sigmoid(x) * (1 - x * (1 - sigmoid(x)));
     return which == RELU ? x > 0 : (value(which, x + h) - value(which, x - h)) / (2 * h);
 }
 
@@ -68,15 +75,36 @@ static struct tensor gelu_input(struct single *s, const struct single_node *n, i
     return dX;
 }
 
+/* Columns in turn: number j of what rank r of so many has, its gates and then what they gate. */
+static int64_t column_of(int64_t F, int parts, int64_t i, int64_t j)
+{
+    const int part = part_with(F, parts, i);
+    const int64_t from = part_begin(F, parts, part), own = part_begin(F, parts, part + 1) - from;
+    return j < own ? from + j : F + from + j - own;
+}
+
+/* Gate and gated number of element i of a row. */
+static void gated(const struct single *s, int which, const double *x, int64_t F, int64_t i, double *gate, double *up)
+{
+    const int parts = which == IN_TURN_OF_RANKS ? s->rounding.parts : 1;
+    const int64_t at = i - part_begin(F, parts, part_with(F, parts, i));
+    const bool in_turn = which == IN_TURN || which == IN_TURN_OF_RANKS;
+    *gate = x[which == SWAPPED ? F + i : in_turn ? column_of(F, parts, i, 2 * at) : i];
+    *up = x[which == SWAPPED ? i : in_turn ? column_of(F, parts, i, 2 * at + 1) : F + i];
+}
+
 static struct tensor swiglu(struct single *s, const struct single_node *n, int which)
 {
     const struct tensor X = single_act(s, n->in[0]);
-    if (!single_going(s)) return tensor_none;
+    if (!single_going(s) || (which == IN_TURN_OF_RANKS && s->rounding.parts < 2)) return tensor_none;
     const int64_t F = tensor_cols(X) / 2;
     const struct tensor Y = single_new(s, tensor_rows(X), F);
     for (int64_t i = 0; !s->failed && i < tensor_count(Y); i++) {
-        const double *x = numbers(X) + i / F * 2 * F + i % F, gate = which == SWAPPED ? x[F] : x[0];
-        numbers(Y)[i] = value(which == SWAPPED ? SILU : which, gate) * (which == SWAPPED ? x[0] : x[F]);
+        double gate, up;
+        gated(s, which, numbers(X) + i / F * 2 * F, F, i % F, &gate, &up);
+        numbers(Y)[i] = which == OF_PRODUCT ? value(SILU, gate * up)
+                      : value(which, gate) * (which == BOTH ? value(SILU, up) : which == NO_UP ? 1
+                                              : up + (which == UP_AND_ONE));
     }
     return Y;
 }
@@ -88,11 +116,12 @@ static struct tensor swiglu_input(struct single *s, const struct single_node *n,
     const int64_t F = tensor_cols(X) / 2;
     const struct tensor dX = single_new(s, tensor_rows(X), 2 * F);
     const int back = which == SWAPPED ? SILU : which, front = which == NO_SECOND || which == SWAPPED ? SILU : which;
+    const bool no_up = which == NO_UP;
     for (int64_t i = 0; !s->failed && i < tensor_count(dY); i++) {
         const int64_t at = i / F * 2 * F + i % F, gate = which == SWAPPED ? at + F : at,
                       up = which == SWAPPED ? at : at + F;
-        numbers(dX)[gate] = numbers(dY)[i] * numbers(X)[up] * slope(back, numbers(X)[gate]);
-        numbers(dX)[up] = numbers(dY)[i] * value(front, numbers(X)[gate]);
+        numbers(dX)[gate] = numbers(dY)[i] * (no_up ? 1 : numbers(X)[up]) * slope(back, numbers(X)[gate]);
+        numbers(dX)[up] = numbers(dY)[i] * (which == UP_PLAIN ? numbers(X)[gate] : value(front, numbers(X)[gate]));
     }
     return dX;
 }
@@ -113,6 +142,16 @@ static const struct single_mistake gelu_table[] = {
     { "the exact gelu of the gate in place of silu", swiglu, ERF },
     { "the tanh form of gelu of the gate in place of silu", swiglu, TANH },
     { "relu of the gate in place of silu", swiglu, RELU },
+    { "the square of relu of the gate in place of silu", swiglu, SQUARED_RELU },
+    { "the sigmoid of the gate in place of silu", swiglu, PLAIN_SIGMOID },
+    { "the tanh of the gate in place of silu", swiglu, PLAIN_TANH },
+    { "x sigmoid(1.702 x) of the gate in place of silu", swiglu, SIGMOID },
+    { "silu of the product of gate and up", swiglu, OF_PRODUCT },
+    { "silu of both, gate and up", swiglu, BOTH },
+    { "silu of the gate alone, without up", swiglu, NO_UP },
+    { "1 is added to up", swiglu, UP_AND_ONE },
+    { "gate and up are taken from columns in turn, not from halves", swiglu, IN_TURN },
+    { "gate and up are taken from each rank's columns in turn, not from halves", swiglu, IN_TURN_OF_RANKS },
     { 0 }
 }, geglu_table[] = {
     { "the exact gelu of the gate, by erf, in place of the tanh form", swiglu, ERF },
@@ -126,6 +165,9 @@ static const struct single_mistake gelu_table[] = {
 }, swiglu_input_table[] = {
     { "gate and up have changed places", swiglu_input, SWAPPED },
     { "the slope of silu lacks its second term", swiglu_input, NO_SECOND },
+    { "the second term of silu's slope has the wrong sign", swiglu_input, MINUS },
+    { "the gradient of the gate is not multiplied by up", swiglu_input, NO_UP },
+    { "the gradient of up is multiplied by the gate, not by its silu", swiglu_input, UP_PLAIN },
     { "the slope of the exact gelu in place of silu's", swiglu_input, ERF },
     { 0 }
 };
@@ -273,7 +315,8 @@ static const struct single_mistake rotary_table_forward[] = ROTARY(rotary), rota
 
 const struct single_mistakes single_rotary_mistakes = { .of = &single_rotary,
                                                         .forward = rotary_table_forward,
-                                                        .input = rotary_table_input };
+                                                        .input = rotary_table_input,
+                                                        .parts = suspect_rotation };
 
 /* ---- embeddings -------------------------------------------------------------------------------------------------- */
 

@@ -72,16 +72,24 @@ static bool solve(double A[MOST_PARTS][MOST_PARTS], double b[], int n)
     return true;
 }
 
+/* Whether an element counts: of a mistake in a part of the result, only what is wrong does. */
+static bool counts(const struct suspect *p, int64_t i)
+{
+    return p->there == NULL || !(fabs(p->have[i] - p->want[i]) <= p->bound[i]);
+}
+
 /* Factors c of the parts: have = want + sum of (c - 1) part. */
 static bool factors(const struct suspect *p, const struct tensor part[], int n, double c[])
 {
     double A[MOST_PARTS][MOST_PARTS];
     for (int a = 0; a < n; a++) {
         c[a] = 0;
-        for (int64_t i = 0; i < p->count; i++) c[a] += (p->have[i] - p->want[i]) * numbers(part[a])[i];
+        for (int64_t i = 0; i < p->count; i++)
+            c[a] += counts(p, i) ? (p->have[i] - p->want[i]) * numbers(part[a])[i] : 0;
         for (int b = 0; b < n; b++) {
             A[a][b] = 0;
-            for (int64_t i = 0; i < p->count; i++) A[a][b] += numbers(part[a])[i] * numbers(part[b])[i];
+            for (int64_t i = 0; i < p->count; i++)
+                A[a][b] += counts(p, i) ? numbers(part[a])[i] * numbers(part[b])[i] : 0;
         }
     }
     if (!solve(A, c, n)) return false;

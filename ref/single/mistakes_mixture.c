@@ -3,7 +3,7 @@
 #include "ref/single/routing.h"
 #include <string.h>
 
-enum { MOST_PARTS = 8, MOST_EXPERTS = 512 };
+enum { MOST_PARTS = 8, MOST_EXPERTS = 512, MOST_TRIED = 64 };
 
 /* ---- the router -------------------------------------------------------------------------------------------------- */
 
@@ -25,7 +25,48 @@ static struct tensor weights(struct single *s, const struct single_node *n, int 
     return w;
 }
 
+enum { OF_SCORES, ALIKE, OF_LOGITS, BY_LARGEST };
+
+/* Weights that come from the chosen scores p and logits x in another way, [k]. */
+static void other_weights(double *w, const double *p, const double *x, int64_t k, int which)
+{
+    double sum = 0, top = 0;
+    for (int64_t i = 0; i < k; i++) {
+        w[i] = which == OF_SCORES ? exp(p[i]) : which == ALIKE ? 1 : which == OF_LOGITS ? x[i] : p[i];
+        sum += w[i], top = fmax(top, w[i]);
+    }
+    for (int64_t i = 0; i < k; i++) w[i] /= which == BY_LARGEST ? top : sum;
+}
+
+static void softmax(double *p, const double *x, int64_t n);
+
+static struct tensor plain_weights(struct single *s, const struct single_node *n, int which)
+{
+    const struct routing r = routing_of(s, n->in[0]);
+    const struct router_rule *rule = &s->config->mixture.router;
+    if (!single_going(s) || rule->scores != SCORES_SOFTMAX || r.E > MOST_EXPERTS || r.k < 2 || r.k > MOST_PARTS)
+        return tensor_none;
+    const struct tensor w = single_new(s, s->N, r.k);
+    for (int64_t row = 0; !s->failed && row < s->N; row++) {
+        const int32_t *chosen = (const int32_t *)r.experts.data + row * r.k;
+        const double *x = numbers(r.logits) + row * tensor_cols(r.logits);
+        double score[MOST_EXPERTS], p[MOST_PARTS], of[MOST_PARTS];
+        softmax(score, x, tensor_cols(r.logits));
+        for (int64_t i = 0; i < r.k; i++) {
+            if (chosen[i] < 0) return tensor_none;
+            p[i] = score[chosen[i]], of[i] = x[chosen[i]];
+        }
+        other_weights(numbers(w) + row * r.k, p, of, r.k, which);
+        for (int64_t i = 0; i < r.k; i++) numbers(w)[row * r.k + i] *= rule->scale;
+    }
+    return w;
+}
+
 static const struct single_mistake weights_table[] = {
+    { "weights are a softmax of the chosen scores, not of logits", plain_weights, OF_SCORES },
+    { "all weights are 1/k", plain_weights, ALIKE },
+    { "weights are the chosen logits divided by their sum", plain_weights, OF_LOGITS },
+    { "weights are divided by the largest, not by their sum", plain_weights, BY_LARGEST },
     { "weights are not divided by their sum", weights, UNDIVIDED },
     { "weights are divided by their sum", weights, DIVIDED },
     { "scores are sigmoids in place of a softmax", weights, SIGMOIDS },
@@ -158,8 +199,10 @@ static void try_pull(struct suspect *p, struct tensor pull, const char *what, do
     for (int64_t i = 0; i < p->count; i++)
         along += (p->have[i] - p->want[i]) * numbers(pull)[i], size += numbers(pull)[i] * numbers(pull)[i];
     if (!(size > 0)) return;
-    for (size_t k = 0; k < sizeof usual / sizeof *usual; k++)
-        if (fabs(usual[k] - 1 - along / size) < 0.1) try_pull_times(p, pull, usual[k], what, y);
+    size_t near = 0;
+    for (size_t k = 1; k < sizeof usual / sizeof *usual; k++)
+        if (fabs(usual[k] - 1 - along / size) < fabs(usual[near] - 1 - along / size)) near = k;
+    if (fabs(usual[near] - 1 - along / size) < 0.1) try_pull_times(p, pull, usual[near], what, y);
     if (p->words[0] == 0) try_pull_times(p, pull, 1 + along / size, what, y);
 }
 
@@ -237,6 +280,47 @@ static const struct single_mistake up_table[] = {
     { 0 }
 };
 
+/* Of each expert whose rows are wrong, the one whose matrix gives them; with[e] is e if its own does, or none. */
+static int find_matrices(struct suspect *p, const struct single_node *n, const struct routing *r, int with[],
+                         double *y)
+{
+    double off[MOST_TRIED];
+    int found = 0;
+    for (int64_t e = 0; e < r->E; e++) {
+        const int64_t from = first_row(r, e) * p->cols, to = from + routing_count(r, e) * p->cols;
+        with[e] = (int)e, off[e] = 0;
+        for (int64_t i = from; i < to; i++) off[e] += (p->have[i] - p->want[i]) * (p->have[i] - p->want[i]);
+    }
+    memcpy(y, p->want, (size_t)p->count * sizeof *y);
+    for (int other = 1; other < r->E && single_going(p->s); other++) {
+        const int used = p->s->used;
+        const struct tensor Y = products(p->s, n, other, 0);
+        for (int64_t e = 0; e < r->E && tensor_present(Y) && tensor_count(Y) == p->count; e++) {
+            const int64_t from = first_row(r, e) * p->cols, to = from + routing_count(r, e) * p->cols;
+            double here = 0;
+            for (int64_t i = from; i < to; i++)
+                here += (p->have[i] - numbers(Y)[i]) * (p->have[i] - numbers(Y)[i]);
+            if (!(here < off[e] / 100)) continue;
+            memcpy(y + from, numbers(Y) + from, (size_t)(to - from) * sizeof *y);
+            found += with[e] == e, with[e] = (int)((e + other) % r->E), off[e] = here;
+        }
+        single_release(p->s, used);
+    }
+    return found;
+}
+
+/* Experts that have the matrices of others: two have exchanged them, or one has another's. */
+static void try_matrices(struct suspect *p, const struct single_node *n, double *y)
+{
+    const struct routing r = routing_of(p->s, n->logits);
+    int with[MOST_TRIED], e = 0;
+    if (!single_going(p->s) || p->words[0] || r.E > MOST_TRIED || r.rows * p->cols != p->count) return;
+    if (find_matrices(p, n, &r, with, y) == 0) return;
+    while (with[e] == e) e++;
+    if (with[with[e]] == e) suspect_explained(p, y, "experts %d and %d have exchanged their matrices", e, with[e]);
+    else suspect_explained(p, y, "expert %d has the matrix of expert %d", e, with[e]);
+}
+
 /* What tokens [from, to) contribute to the gradient of an expert's matrix. */
 static struct tensor weight_of_tokens(struct single *s, const struct single_node *n, int64_t from, int64_t to)
 {
@@ -259,6 +343,7 @@ static void try_batch(struct suspect *p, const struct single_node *n, enum singl
     struct single *s = p->s;
     const int tried[] = { 2, 3, 4, 8 };
     const int64_t B = s->batch.B, S = s->batch.S;
+    if (pass == SINGLE_FORWARD) try_matrices(p, n, y);
     if (pass != SINGLE_WEIGHT) return;
     for (int t = 0; t < 4 && p->words[0] == 0 && tried[t] <= B && single_going(s); t++) {
         struct tensor part[MOST_PARTS];
@@ -335,6 +420,23 @@ static double lacks(const struct suspect *p, int64_t token, const double *row, d
     return wrong && size > 0 ? along / size : NAN;
 }
 
+/* All rows of an expert, or of each token's choice number so, are not in the sum. */
+static void try_without(struct suspect *p, const struct routing *r, struct tensor rows, struct tensor w, double *y)
+{
+    for (int64_t of = 0; of < r->E + r->k && r->E <= MOST_TRIED; of++) {
+        memcpy(y, p->want, (size_t)p->count * sizeof *y);
+        for (int64_t e = 0, i = 0; e < r->E; e++)
+            for (const int64_t end = i + routing_count(r, e); i < end; i++) {
+                const int64_t choice = ((const int32_t *)r->order.data)[i] % r->k, token = routing_token(r, i);
+                if (of < r->E ? e != of : choice != of - r->E) continue;
+                for (int64_t d = 0; d < p->cols; d++)
+                    y[token * p->cols + d] -= routing_weight(r, i, w) * numbers(rows)[i * p->cols + d];
+            }
+        if (of < r->E) suspect_explained(p, y, "without what expert %d of %d gives", (int)of, (int)r->E);
+        else suspect_explained(p, y, "without the rows of each token's choice %d of %d", (int)(of - r->E), (int)r->k);
+    }
+}
+
 /* Rows that are not in the sum: those of an expert that had no room for them, or one that is lost. */
 static void try_dropped(struct suspect *p, const struct single_node *n, double *y)
 {
@@ -344,6 +446,8 @@ static void try_dropped(struct suspect *p, const struct single_node *n, double *
     int64_t dropped = 0, expert = -1, lasts = 0;
     bool one = true;
     if (!single_going(p->s)) return;
+    if (p->words[0] == 0) try_without(p, &r, rows, w, y);
+    if (p->words[0]) return;
     memcpy(y, p->want, (size_t)p->count * sizeof *y);
     for (int64_t e = 0; e < r.E; e++)
         for (int64_t first = first_row(&r, e), i = first; i < first + routing_count(&r, e); i++) {

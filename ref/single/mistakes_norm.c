@@ -7,15 +7,22 @@ struct variant {
     bool no_eps, outside, sample, no_mean, no_weight, no_bias;
     bool adds_one, lacks_one;           /* factors are 1 + weights where they are weights; the other way round */
     bool constant, no_sum;              /* backward: the norm, or the mean, taken for constant */
+    bool no_root, summed, subtracted;   /* 1/v in place of 1/sqrt(v); a sum of squares, not a mean; rmsnorm: the mean is
+                                         * subtracted; backward its gradient's */
+    bool dot_summed, unscaled;          /* backward: the product with the norm's rows is not divided by D; the root is
+                                         * lost */
+    bool not_normed, of_result;         /* the weight's gradient: of what is not normed, or is times the weight */
 };
 
 static const struct variant variants[] = {
     { .outside = true }, { .sample = true }, { .no_mean = true }, { .no_weight = true }, { .no_bias = true },
     { .adds_one = true }, { .lacks_one = true }, { .constant = true }, { .no_sum = true }, { .no_eps = true },
+    { .no_root = true }, { .summed = true }, { .subtracted = true }, { .dot_summed = true }, { .unscaled = true },
+    { .not_normed = true }, { .of_result = true }, { .eps = 0.1 },
     { .eps = 1e-2 }, { .eps = 1e-3 }, { .eps = 1e-4 }, { .eps = 1e-5 }, { .eps = 1e-6 }, { .eps = 1e-8 },
 };
 enum { OUTSIDE, SAMPLE, NO_MEAN, NO_WEIGHT, NO_BIAS, ADDS_ONE, LACKS_ONE, CONSTANT, NO_SUM, NO_EPS,
-       E2, E3, E4, E5, E6, E8 };
+       NO_ROOT, SUMMED, SUBTRACTED, DOT_SUMMED, UNSCALED, NOT_NORMED, OF_RESULT, E1, E2, E3, E4, E5, E6, E8 };
 
 struct row { double mean, r; };
 
@@ -25,15 +32,18 @@ static struct row row_of(const struct single *s, const struct single_node *n, co
     const double eps = v->eps > 0 ? v->eps : v->no_eps ? 0 : single_norm_eps(s, n);
     double sum = 0, squares = 0;
     for (int64_t i = 0; i < D; i++) sum += x[i];
-    const double mean = s->config->norm == NORM_LAYER && !v->no_mean ? sum / (double)D : 0;
+    const bool subtracted = s->config->norm == NORM_LAYER ? !v->no_mean : v->subtracted;
+    const double mean = subtracted ? sum / (double)D : 0;
     for (int64_t i = 0; i < D; i++) squares += (x[i] - mean) * (x[i] - mean);
-    const double variance = squares / (double)(D - v->sample);
+    const double variance = v->summed ? squares : squares / (double)(D - v->sample);
+    if (v->no_root) return (struct row){ mean, 1 / (variance + eps) };
     return (struct row){ mean, v->outside ? 1 / (sqrt(variance) + eps) : 1 / sqrt(variance + eps) };
 }
 
 static bool cannot(const struct single *s, const struct single_node *n, const struct variant *v)
 {
-    return (v->eps > 0 && fabs(v->eps / single_norm_eps(s, n) - 1) < 1e-3) || (v->no_bias && n->bias < 0) ||
+    return (v->subtracted && s->config->norm == NORM_LAYER) ||
+           (v->eps > 0 && fabs(v->eps / single_norm_eps(s, n) - 1) < 1e-3) || (v->no_bias && n->bias < 0) ||
            (v->no_mean && s->config->norm != NORM_LAYER) || (v->adds_one && norm_base(s->config) != 0) ||
            (v->lacks_one && norm_base(s->config) == 0);
 }
@@ -70,22 +80,52 @@ static struct tensor input(struct single *s, const struct single_node *n, int wh
     if (!single_going(s) || cannot(s, n, v)) return tensor_none;
     const int64_t D = tensor_cols(dY), ld = tensor_cols(X);
     const struct tensor dX = single_new(s, tensor_rows(X), ld);
-    const bool has_mean = s->config->norm == NORM_LAYER && !v->no_sum;
+    const bool has_mean = s->config->norm == NORM_LAYER ? !v->no_sum : v->subtracted;
+    const struct variant right = { 0 };
     if (tensor_count(w) != D) return tensor_none;
     for (int64_t r = 0; !s->failed && r < tensor_rows(X); r++) {
         const double *x = numbers(X) + r * ld, *dy = numbers(dY) + r * D;
-        const struct row row = row_of(s, n, v, x, D);
+        const struct row row = row_of(s, n, v->subtracted ? &right : v, x, D);
         double h = 0, hx = 0;
         for (int64_t i = 0; i < D; i++) {
             const double hi = dy[i] * factor(s, v, numbers(w)[i]);
             h += hi / (double)D, hx += hi * (x[i] - row.mean) * row.r / (double)D;
         }
-        for (int64_t i = 0; i < D; i++)
-            numbers(dX)[r * ld + i] = row.r * (dy[i] * factor(s, v, numbers(w)[i]) - (has_mean ? h : 0) -
-                                              (v->constant ? 0 : (x[i] - row.mean) * row.r * hx));
+        if (v->dot_summed) hx *= (double)D;
+        for (int64_t i = 0; i < D; i++) {
+            const double own = dy[i] * factor(s, v, numbers(w)[i]) - (has_mean ? h : 0);
+            numbers(dX)[r * ld + i] = (v->unscaled ? 1 : row.r) *
+                                      (own - (v->constant ? 0 : (x[i] - row.mean) * row.r * hx));
+        }
     }
     return dX;
 }
+
+/* The gradient of the weight, of other rows than the normed ones. */
+static struct tensor weight(struct single *s, const struct single_node *n, int which)
+{
+    const struct variant *v = &variants[which], right = { 0 };
+    const struct tensor dY = single_grad(s, n->out), X = single_act(s, n->in[0]), w = single_param(s, n->weight);
+    if (!single_going(s)) return tensor_none;
+    const int64_t D = tensor_cols(dY), ld = tensor_cols(X);
+    const struct tensor dW = single_new(s, 1, D);
+    if (tensor_count(w) != D) return tensor_none;
+    for (int64_t r = 0; !s->failed && r < tensor_rows(X); r++) {
+        const double *x = numbers(X) + r * ld, *dy = numbers(dY) + r * D;
+        const struct row row = row_of(s, n, &right, x, D);
+        for (int64_t i = 0; i < D; i++) {
+            const double normed = v->not_normed ? x[i] : (x[i] - row.mean) * row.r;
+            numbers(dW)[i] += dy[i] * normed * (v->of_result ? factor(s, &right, numbers(w)[i]) : 1);
+        }
+    }
+    return dW;
+}
+
+static const struct single_mistake weight_table[] = {
+    { "rows are not normed", weight, NOT_NORMED },
+    { "rows are multiplied by the weight", weight, OF_RESULT },
+    { 0 }
+};
 
 static const struct single_mistake forward_table[] = {
     { "eps is added outside the root", forward, OUTSIDE },
@@ -96,6 +136,10 @@ static const struct single_mistake forward_table[] = {
     { "its weight has 1 added", forward, ADDS_ONE },
     { "1 is not added to its weight", forward, LACKS_ONE },
     { "without eps", forward, NO_EPS },
+    { "it divides by the mean of squares, not by its root", forward, NO_ROOT },
+    { "squares are added up, and not divided by D", forward, SUMMED },
+    { "the mean is subtracted", forward, SUBTRACTED },
+    { "eps is 0.1", forward, E1 },
     { "eps is 1e-2", forward, E2 },
     { "eps is 1e-3", forward, E3 },
     { "eps is 1e-4", forward, E4 },
@@ -111,6 +155,9 @@ static const struct single_mistake input_table[] = {
     { "1 is not added to its weight", input, LACKS_ONE },
     { "the norm is taken for constant", input, CONSTANT },
     { "the mean is taken for constant", input, NO_SUM },
+    { "the gradient's mean is subtracted, as of a layernorm", input, SUBTRACTED },
+    { "the product with the normed row is not divided by D", input, DOT_SUMMED },
+    { "it is not divided by the root of the mean of squares", input, UNSCALED },
     { "eps is added outside the root", input, OUTSIDE },
     { "the variance is divided by D - 1", input, SAMPLE },
     { "eps is 1e-2", input, E2 },
@@ -235,6 +282,7 @@ static void try_parts(struct suspect *p, const struct single_node *n, enum singl
 const struct single_mistakes single_norm_mistakes = { .of = &single_norm,
                                                       .forward = forward_table,
                                                       .input = input_table,
+                                                      .weight = weight_table,
                                                       .parts = try_parts },
                              single_latent_norm_mistakes = { .of = &single_latent_norm,
                                                              .forward = forward_table,

@@ -123,6 +123,37 @@ static void try_decay(struct suspect *p, const struct read *r, double *y)
     suspect_explained(p, y, "decay is %.4f of what it must be", along / size / r->decay);
 }
 
+/* How far the step with this eps is from the program's, squared. */
+static double with_eps(const struct suspect *p, const struct read *r, double eps, double *y)
+{
+    double c[2], off = 0;
+    correct(r, -1, c);
+    for (int64_t i = 0; i < r->n; i++) {
+        y[i] = r->old[i] * (1 - r->decay) - r->lr * r->first[i] / c[0] / (sqrt(r->second[i] / c[1]) + eps);
+        off += (y[i] - p->have[i]) * (y[i] - p->have[i]);
+    }
+    return off;
+}
+
+/* Another eps: first in powers of ten, then finer around the nearest. */
+static void try_eps(struct suspect *p, const struct read *r, double *y)
+{
+    double best = -13, off = INFINITY;
+    if (r->second == NULL) return;
+    for (double step = 1, from = -12, to = 0; step > 1e-9; step /= 8) {
+        for (double at = from; at <= to; at += step) {
+            const double here = with_eps(p, r, pow(10, at), y);
+            if (here < off) off = here, best = at;
+        }
+        from = best - step, to = best + step;
+    }
+    const double unit = pow(10, floor(best) - 1), round_eps = round(pow(10, best) / unit) * unit;
+    with_eps(p, r, round_eps, y);              /* numbers in programs are round */
+    if (suspect_explained(p, y, best < -9 ? "eps is %.1g or less" : "eps is %.2g", round_eps)) return;
+    with_eps(p, r, pow(10, best), y);
+    suspect_explained(p, y, "eps is %.3g", pow(10, best));
+}
+
 /* The step begins at the weight in 16 bits, not at its master. */
 static void try_rounded_master(struct suspect *p, const struct read *r, double *y)
 {
@@ -155,12 +186,32 @@ static void try_weights(struct suspect *p, const struct read *r, double *y)
             suspect_clipping(p, r->t, (struct clipping){ numbers(rest), r->g, r->clip, -r->lr, false }, y);
     }
     if (p->words[0] == 0) try_decay(p, r, y);
+    if (p->words[0] == 0) try_eps(p, r, y);
     for (int decays = 1; decays >= 0; decays--)         /* in the first step Nesterov's is another rate, too */
         if (p->words[0] == 0 || strcmp(p->words, NESTEROVS) == 0) try_rate(p, r, decays, y);
 }
 
 /* ---- states ------------------------------------------------------------------------------------------------------ */
 
+
+/* Another beta.  In the first step it is a factor of the gradient. */
+static void try_beta(struct suspect *p, const struct read *r, const double *old, double keep, bool squared, double *y)
+{
+    double along = 0, size = 0;
+    for (int64_t i = 0; i < r->n; i++) {
+        const double g = r->clip * r->g[i], x = squared ? g * g : g, d = (old ? old[i] : 0) - x;
+        along += (p->have[i] - x) * d, size += d * d;
+    }
+    const double beta = along / size, times = (1 - beta) / (1 - keep);
+    if (!(size > 0 && beta > 0 && beta < 1)) return;
+    for (int64_t i = 0; i < r->n; i++) {
+        const double g = r->clip * r->g[i], x = squared ? g * g : g;
+        y[i] = beta * (old ? old[i] : 0) + (1 - beta) * x;
+    }
+    if (old) suspect_explained(p, y, "beta is %.4g", beta);
+    else suspect_explained(p, y, "beta is %.4g, or the gradient is %.4f of what it must be", beta,
+                           squared ? sqrt(times) : times);
+}
 
 /* keep, part: the rule's numbers. */
 static void try_state(struct suspect *p, const struct read *r, const double *old, double keep, double part,
@@ -192,6 +243,7 @@ static void try_state(struct suspect *p, const struct read *r, const double *old
     for (int64_t i = 0; !p->s->failed && i < r->n; i++) numbers(rest)[i] = keep * (old ? old[i] : 0);
     if (p->words[0] == 0 && !p->s->failed)
         suspect_clipping(p, r->t, (struct clipping){ numbers(rest), r->g, r->clip, part, squared }, y);
+    if (p->words[0] == 0 && part < 1) try_beta(p, r, old, keep, squared, y);
 }
 
 /* ---- reading ----------------------------------------------------------------------------------------------------- */
