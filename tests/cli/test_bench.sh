@@ -46,6 +46,7 @@ test_segments() {
     expect_out '^The chosen segments take at most [01]\.[0-9]+ % longer than the best ones\.$'
     [ "$(grep -cE '^ +(broadcast|reduce|allreduce) .* 5 +64K ' "$place/out")" = 6 ] || complain 'not six pipelined algorithms'
     run bench segments --bytes 2;                       expect_status 2; expect_error '--bytes 2: must be up to 16 sizes'
+    run bench segments --devices 1,4;                   expect_status 2; expect_error '--devices 1,4: one device sends no segments'
     run bench segments --devices 9 --cluster h100-node; expect_status 2; expect_error 'h100-node: it has 8 devices'
     run bench segments --help;                          expect_status 0; expect_columns 100
 }

@@ -186,8 +186,41 @@ static void test_refused(void **state)
     ASSERT_ALL(nothing == ERR_PLAN, "a mask of nothing: %s", error_meaning(nothing));
 }
 
+static struct context_plan planned(struct plan *plan, const int32_t *within)
+{
+    const char *const name = "a plan";
+    struct context_plan p;
+    plan->within = within;
+    MUST(plan_context(plan, 0, 0, tensor_none, &p, &err));
+    return p;
+}
+
+/* As many samples, of other lengths; then the first ones again, twice. */
+static void test_each_has_its_own_plan(void **state)
+{
+    enum { LONG = 41, SHORT = 22, ALL = LONG + SHORT };
+    const char *const name = "a layer";
+    int32_t within[2][ALL];
+    struct plan plan;
+    (void)state;
+    for (int i = 0; i < ALL; i++) within[0][i] = i < LONG ? i : i - LONG, within[1][i] = i < SHORT ? i : i - SHORT;
+    MUST(attention_layer_plan(&plan, (struct attention_shape){ 1, ALL, H, K, A }, F64, "dcp",
+                              (struct context_split){ 0 }, test_size, NULL, &err));
+    struct context_plan first = planned(&plan, within[0]), other = planned(&plan, within[1]),
+                        again = planned(&plan, within[0]), copied = planned(&plan, within[0]);
+    ASSERT_ALL(strcmp(first.digest.text, other.digest.text) != 0, "other samples have the same plan");
+    ASSERT_ALL(strcmp(first.digest.text, again.digest.text) == 0, "the same samples have two plans");
+    context_plan_free(&again);
+    ASSERT_ALL(copied.works == first.works && copied.work != first.work && copied.pairs != first.pairs &&
+               memcmp(copied.work, first.work, sizeof *first.work * (size_t)first.works) == 0 &&
+               memcmp(copied.pairs, first.pairs, sizeof *first.pairs * (size_t)first.works) == 0,
+               "a copied plan has other work");
+    context_plan_free(&first), context_plan_free(&other), context_plan_free(&copied);
+}
+
 int main(void)
 {
-    const struct CMUnitTest tests[] = { ON_DEVICES(test_masks), ON_DEVICES(test_refused) };
+    const struct CMUnitTest tests[] = { ON_DEVICES(test_masks), ON_DEVICES(test_refused),
+                                        ON_DEVICES(test_each_has_its_own_plan) };
     return MPI_RUN("dcp with masks", tests);
 }

@@ -112,6 +112,9 @@ enum error_code bench_segments_topic(int argc, char **argv, int *status, struct 
     if (e || help) return e;
     e = cluster_find(&w.cluster, cluster, err);
     if (!e) e = bench_devices(w.devices, ATTEMPT_MOST_DEVICES, ROWS, w.P, &w.counts, err);
+    for (int i = 0; i < w.counts && !e; i++)
+        if (w.P[i] < 2)
+            e = fail(err, ERR_USAGE, "--devices %s: one device sends no segments", printable(w.devices).text);
     for (int i = 0; i < w.counts && !e; i++) e = cluster_check(&w.cluster, w.P[i], F32, err);
     if (!e) e = take_sizes(&w, err);
     if (!e) print_all(&w);

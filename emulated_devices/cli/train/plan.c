@@ -205,6 +205,7 @@ static void name_changes(const struct train_options *o, char *text, size_t size)
     if (plan_space_open(&near, &unread)) return;
     const int n = search_changes(&near, &o->plan, budget(o), change, CHANGES);
     plan_space_close(&near);
+    if (n == 0) snprintf(text, size, "; none of the changes that were tried would fit");
     for (int i = 0; i < n && used < (int)size; i++)
         used += snprintf(text + used, size - (size_t)used, "%s%s (%s, %.1f us)", i ? ", or " : "; what would fit: ",
                          change[i].words, size_format(change[i].peak).text, 1e-6 * (double)change[i].time);

@@ -71,6 +71,41 @@ void context_plan_free(struct context_plan *p)
     *p = (struct context_plan){ 0 };
 }
 
+/* NULL stays NULL.  @return false if there is no memory. */
+static bool copy(void *list, const void *from, int count, size_t size)
+{
+    void *own = from ? malloc(((size_t)count + 1) * size) : NULL;
+    if (own) memcpy(own, from, (size_t)count * size);
+    memcpy(list, &own, sizeof own);
+    return own != NULL || from == NULL;
+}
+
+enum error_code context_plan_copy(struct context_plan *p, const struct context_plan *from, struct error *err)
+{
+    *p = *from;
+    bool ok = copy(&p->block, from->block, p->room[0] = p->blocks, sizeof *p->block);
+    ok = copy(&p->work, from->work, p->room[1] = p->works, sizeof *p->work) && ok;
+    ok = copy(&p->move, from->move, p->room[2] = p->moves, sizeof *p->move) && ok;
+    ok = copy(&p->group, from->group, p->room[3] = p->groups, sizeof *p->group) && ok;
+    ok = copy(&p->row, from->row, p->room[4] = p->rows, sizeof *p->row) && ok;
+    ok = copy(&p->away, from->away, p->devices, sizeof *p->away) && ok;
+    ok = copy(&p->pairs, from->pairs, p->works, sizeof *p->pairs) && ok;
+    if (ok) return OK;
+    context_plan_free(p);
+    return fail(err, ERR_MEMORY, "no memory for a plan of %d works", from->works);
+}
+
+bool context_load_same(const struct context_load *a, const struct context_load *b)
+{
+    const int64_t one[] = { a->samples, a->tokens, a->micros, a->micro, a->devices, a->node, a->room, a->layers,
+                            a->heads, a->query_width, a->key_width },
+                  other[] = { b->samples, b->tokens, b->micros, b->micro, b->devices, b->node, b->room, b->layers,
+                              b->heads, b->query_width, b->key_width };
+    return a->sees == NULL && b->sees == NULL && memcmp(one, other, sizeof one) == 0 &&
+           a->per_pair == b->per_pair && a->per_token == b->per_token && a->per_element == b->per_element &&
+           a->per_kept == b->per_kept && memcmp(a->length, b->length, (size_t)a->samples * sizeof *a->length) == 0;
+}
+
 /* ---- sizes ------------------------------------------------------------------------------------------------------- */
 
 int64_t context_block_tokens(const struct context_block *b) { return b->tokens[0].count + b->tokens[1].count; }

@@ -102,6 +102,12 @@ struct interval *context_samples(const struct context_load *);
 enum error_code context_plan_finish(struct context_plan *, const struct context_load *, struct error *);
 void context_plan_free(struct context_plan *);
 
+/** The same plan in memory of its own.  @return OK or ERR_MEMORY, with nothing to free. */
+enum error_code context_plan_copy(struct context_plan *, const struct context_plan *from, struct error *);
+
+/** Whether planners know the same of both, so that they make the same plan; not of masked ones. */
+bool context_load_same(const struct context_load *, const struct context_load *);
+
 /** The checks of context_plan_finish, of a sorted plan.  Local.  @return as there; the plan stays as it is. */
 enum error_code context_plan_check(const struct context_plan *, const struct context_load *, struct error *);
 
