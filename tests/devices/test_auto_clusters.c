@@ -13,14 +13,14 @@
 #include <stdio.h>
 #include <cmocka.h>
 
-enum { MOST = 32, LONGEST = 300007 };
+enum { MOST = 32, LONGEST = 300007, WAITS = 2097169 };      /* the last: longer than every limit of eager messages */
 static struct error err;
 
 struct job {
     const struct cluster *cluster;
     const struct algorithm *algorithm;
     int64_t count;
-    int P, apart;                       /* members: 0, apart, 2 apart, .. */
+    int P, apart, root;                 /* members: 0, apart, 2 apart, .. */
     picoseconds end[MOST];
 };
 
@@ -37,8 +37,8 @@ static enum error_code call(struct comm *c, void *asked, struct error *e)
     const uint64_t bytes = 4 * (uint64_t)(j->algorithm->operation == ALLTOALL ? j->count * j->P : j->count) + 4;
     void *in = arena_alloc(a, BUFFERS, bytes), *out = arena_alloc(a, BUFFERS, bytes);
     clock_reset(&c->device->clock);
-    code = collective_run(&g, j->algorithm->operation, j->algorithm->name,
-                          &(struct collective){ .in = in, .out = out, .count = j->count, .dtype = F32 }, e);
+    const struct collective args = { .in = in, .out = out, .count = j->count, .dtype = F32, .root = j->root };
+    code = collective_run(&g, j->algorithm->operation, j->algorithm->name, &args, e);
     j->end[c->rank] = c->device->clock.now;
     arena_free(a, in), arena_free(a, out);
     group_close(&g);
@@ -54,14 +54,21 @@ static picoseconds time_of(struct job j)
     return last;
 }
 
+/* Another member for each count. */
+static int root_of(enum operation op, int P, int64_t count)
+{
+    return op == BROADCAST || op == REDUCE || op == SCATTER || op == GATHER ? (int)(count / 2 % P) : 0;
+}
+
 static void check(const struct cluster *m, enum operation op, int P, int apart, int64_t count, struct against_best *a)
 {
     int member[MOST];
     char what[300];
-    struct collective c = { .count = op == ALLTOALL ? count / P : count, .dtype = F32, .nodes.member = member };
+    struct collective c = { .count = op == ALLTOALL ? count / P : count, .dtype = F32, .root = root_of(op, P, count),
+                            .nodes.member = member };
     for (int i = 0; i < P; i++) member[i] = i * apart;
     const struct algorithm *chosen = algorithm_choose(op, P, &c, m), *best = chosen;
-    struct job j = { .cluster = m, .algorithm = chosen, .count = c.count, .P = P, .apart = apart };
+    struct job j = { .cluster = m, .algorithm = chosen, .count = c.count, .P = P, .apart = apart, .root = c.root };
     const picoseconds took = time_of(j);
     picoseconds least = took;
     c.nodes = nodes_on(m, member, P);
@@ -80,12 +87,12 @@ static void check(const struct cluster *m, enum operation op, int P, int apart, 
 
 static void check_cluster(const struct cluster *m, struct against_best *a)
 {
-    static const int64_t counts[] = { 1, 33, 4099, LONGEST };
+    static const int64_t counts[] = { 1, 33, 4099, LONGEST, WAITS };
     const bool all = tier_now() == TIER_VERIFY;
     const int most = m->link[m->levels - 1].devices > 0 ? m->link[m->levels - 1].devices : MOST;
     for (int P = all ? 2 : 3; P <= (all ? 16 : 8) && P <= most; P += all ? 1 : 5)
         for (enum operation op = BROADCAST; op < CONTROL; op++)
-            for (size_t n = all ? 0 : P == 8 ? 3 : 1; n < sizeof counts / sizeof *counts; n += all ? 1 : 4) {
+            for (size_t n = all ? 0 : P == 8 ? 3 : 1; n < sizeof counts / sizeof *counts; n += all ? 1 : 5) {
                 check(m, op, P, 1, counts[n], a);
                 if (all && 2 * P <= most) check(m, op, P, 2, counts[n], a);
             }
