@@ -9,24 +9,26 @@ static const void *element(struct tensor t, int64_t i)
     return (const char *)t.data + (size_t)i * dtype_size(t.dtype);
 }
 
-static void divide(double *x, double divisor, bool single)
+static void divide(double *x, int64_t n, double divisor, bool single)
 {
-    for (int64_t i = 0; i < AT_ONCE; i++) x[i] /= divisor;
-    for (int64_t i = 0; i < AT_ONCE && single; i++) x[i] = (float)x[i];
+    for (int64_t i = 0; i < n; i++) x[i] /= divisor;
+    for (int64_t i = 0; i < n && single; i++) x[i] = (float)x[i];
 }
 
 /* Converts a few elements at a time to double, so that one loop serves all formats. */
 static double of_elements(struct tensor a, double divisor, struct tensor b, int64_t from, int64_t to)
 {
     const bool single = dtype_wide(a.dtype) == F32;
-    double x[AT_ONCE], y[AT_ONCE] = { 0 }, lane[DISTANCE_LANES] = { 0 };
+    double x[AT_ONCE], y[AT_ONCE], lane[DISTANCE_LANES] = { 0 };
     for (int64_t first = from; first < to; first += AT_ONCE) {
-        const int64_t n = to - first < AT_ONCE ? to - first : AT_ONCE;
+        const int64_t n = to - first < AT_ONCE ? to - first : AT_ONCE, of_b = tensor_present(b) ? n : 0,
+                      whole = (n + DISTANCE_LANES - 1) / DISTANCE_LANES * DISTANCE_LANES;
         convert_numbers(x, F64, element(a, first), a.dtype, n);
-        if (tensor_present(b)) convert_numbers(y, F64, element(b, first), b.dtype, n);
-        for (int64_t i = n; i < AT_ONCE; i++) x[i] = y[i] = 0;
-        if (divisor != 1) divide(x, divisor, single);
-        for (int64_t i = 0; i < AT_ONCE; i += DISTANCE_LANES)
+        if (of_b > 0) convert_numbers(y, F64, element(b, first), b.dtype, n);
+        if (divisor != 1) divide(x, n, divisor, single);
+        for (int64_t i = n; i < whole; i++) x[i] = 0;
+        for (int64_t i = of_b; i < whole; i++) y[i] = 0;
+        for (int64_t i = 0; i < whole; i += DISTANCE_LANES)
             for (int l = 0; l < DISTANCE_LANES; l++) lane[l] += (x[i + l] - y[i + l]) * (x[i + l] - y[i + l]);
     }
     for (int half = DISTANCE_LANES / 2; half > 0; half /= 2)
@@ -44,7 +46,7 @@ double squared_distance_of_quotient(struct tensor a, double divisor, struct tens
     #pragma omp parallel for schedule(static) if (count > PARALLEL_FROM)
     for (int p = 0; p < PARTS; p++) {
         const int64_t from = p * each, to = from + each;
-        part[p] = of_elements(a, divisor, b, from, to < count ? to : count);
+        part[p] = from < count ? of_elements(a, divisor, b, from, to < count ? to : count) : 0;
     }
     for (int p = 0; p < PARTS; p++) sum += part[p];
     return sum;
