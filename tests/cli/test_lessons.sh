@@ -32,20 +32,23 @@ test_skeletons_and_solutions() {
     for l in $lessons; do [ "${l%%_*}" -gt "${gradable#*-}" ] || grep -q "\"$l\"" all.json || complain "$l is not graded"; done
 }
 
-# The same file, the same report, byte for byte: skeletons, solutions, and solutions of another variant, of which some checks fail.
+# The same file, the same report, byte for byte: skeletons, solutions, and solutions of another variant, of which some checks fail.  Two graders at
+# once, of other names of folders and numbers of threads.
 test_reports_of_all_lessons_are_the_same_each_time() {
     local what how
     run course --student student --teacher teacher; expect_status 0
     mkdir elsewhere; echo 'a secret' >secret
     for what in 'student 0' 'teacher/solutions 0' 'teacher/solutions 1'; do
-        how="${what% *} --variant ${what#* } --lessons $gradable --secret secret"
+        how="${what% *} --variant ${what#* } --lessons $gradable --secret secret --quiet" command="orrery grade $what"
+        rm -f [12].*
         # shellcheck disable=SC2086  # its words have no blanks
-        run grade $how --json 1.json --junit 1.xml
+        TMPDIR=$PWD/elsewhere OMP_NUM_THREADS=1 timeout -k 5 "$seconds" "$program" grade $how --json 1.json --junit 1.xml >1.out 2>1.err </dev/null &
         # shellcheck disable=SC2086
-        TMPDIR=$PWD/elsewhere OMP_NUM_THREADS=1 run grade $how --json 2.json --junit 2.xml
-        cmp 1.json 2.json && cmp 1.xml 2.xml || complain "two reports of $what differ"
+        run grade $how --json 2.json --junit 2.xml; wait $!
+        cmp 1.json 2.json && cmp 1.xml 2.xml && cmp 1.out "$place/out" && cmp 1.err "$place/err" || complain "two reports of $what differ"
         [ "$what" = 'teacher/solutions 0' ] || grep -q '"failed"' 1.json || complain "$what: nothing fails"
     done
+    expect_nothing elsewhere
 }
 
 # What surrounds a lesson's kernels was compiled with Orrery: an answer compiles the student's file alone, the first one, too.

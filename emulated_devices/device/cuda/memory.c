@@ -192,6 +192,10 @@ void gpu_copy(struct device *d, void *to, size_t to_pitch, const void *from, siz
     else must(cudaMemcpy(to, from, width, cudaMemcpyDefault), "a copy");
 }
 
+#ifndef CUDA_EMULATED
+#define emulated_show(to, from, bytes) cudaMemcpy(to, from, bytes, cudaMemcpyDeviceToHost)
+#endif
+
 /* ---- host views -------------------------------------------------------------------------------------------------- */
 
 /* Operands may be the same memory: both write into one view, or one would undo what the other wrote. */
@@ -209,7 +213,7 @@ static struct view *view(struct device *d, void *data, size_t bytes, bool writes
     v = malloc(sizeof *v + bytes);
     if (v == NULL) fprintf(stderr, "orrery: no memory for a host view of %zu bytes\n", bytes), abort();
     *v = (struct view){ .next = of(d)->views, .data = data, .bytes = bytes, .writes = writes, .users = 1 };
-    must(cudaMemcpy(v->shown, data, bytes, cudaMemcpyDeviceToHost), "a host view");
+    must(emulated_show(v->shown, data, bytes), "a host view");
     return of(d)->views = v;
 }
 

@@ -380,6 +380,83 @@ template <int FAULT> static int run_far_and_wide(void)
     return 0;
 }
 
+/* ---- results that nobody writes, and too much shared memory ------------------------------------------------------ */
+
+/* Two numbers a thread, from both ends to the middle: with 11 numbers the one in the middle is nobody's. */
+template <int FAULT> __global__ void reversed(float *y, const float *x, int n)
+{
+    const int i = threadIdx.x, other = n - 1 - i;
+    if (i < n / 2) y[i] = x[other], y[other] = x[i];
+    if (FAULT != 1 && n % 2 == 1 && i == n / 2) y[i] = x[i];
+}
+
+template <int FAULT> static int run_reversed(void)
+{
+    const int n = 11;
+    ramp x(n);
+    numbers<float> y(n), copy(n);
+    float got[n];
+    LAUNCH(reversed<FAULT>, dim3(1), dim3(32), 0, y.data, x.data, n);
+    cudaMemcpy(copy.data, y.data, sizeof got, cudaMemcpyDeviceToDevice);
+    copy.get(got);
+    return 0;
+}
+
+/* nvcc gives the arrays of a kernel 48 KiB; what has more is no program for a GPU. */
+#ifdef __CUDACC__
+enum { TOO_MANY = 96 };
+#else
+enum { TOO_MANY = 100 };
+#endif
+
+template <int FAULT> __global__ void both_tiles(float *y, const float *x)
+{
+    enum { ROWS = FAULT == 1 ? TOO_MANY : 96 };
+    DYNAMIC_SHARED(float, more);
+    __shared__ float a[ROWS][64], b[95][64];
+    const int t = threadIdx.x;
+    a[ROWS - 1][t] = x[t];
+    b[94][t] = x[63 - t];
+    if (FAULT == 2) more[t] = 0;
+    __syncthreads();
+    y[t] = a[ROWS - 1][63 - t] - b[94][t];
+}
+
+template <int FAULT> static int run_both_tiles(void)
+{
+    ramp x(THREADS);
+    numbers<float> y(THREADS);
+    float got[THREADS], want[THREADS] = { 0 };
+    LAUNCH(both_tiles<FAULT>, dim3(1), dim3(THREADS), FAULT == 2 ? 512 : 256, y.data, x.data);
+    y.get(got);
+    return differ(got, want, THREADS);
+}
+
+/* A bin for each signed byte; negative ones are below the first. */
+template <int FAULT> __global__ void signed_bins(int *count, const signed char *x, int n)
+{
+    __shared__ int bins[64];
+    const int t = threadIdx.x;
+    bins[t] = 0;
+    __syncthreads();
+    if (t < n) atomicAdd(&bins[FAULT == 1 ? x[t] : x[t] + 32], 1);
+    __syncthreads();
+    count[t] = bins[t];
+}
+
+template <int FAULT> static int run_signed_bins(void)
+{
+    signed char host[THREADS];
+    numbers<signed char> x(THREADS);
+    numbers<int> count(THREADS);
+    int got[THREADS];
+    for (int i = 0; i < THREADS; i++) host[i] = (signed char)(i % 10 - 3);
+    x.put(host);
+    LAUNCH(signed_bins<FAULT>, dim3(1), dim3(THREADS), 0, count.data, x.data, THREADS);
+    count.get(got);
+    return got[32] != 7;
+}
+
 /* ---- calls of the host: on a GPU each returns an error, which is easily not looked at ---------------------------- */
 
 template <int FAULT> static int run_host(void)
@@ -463,6 +540,11 @@ const struct judged faulty_kernels[] = {
     { "far and wide: atomics of two sizes", "an atomic of 8 bytes by|an atomic of 4 bytes by", run_far_and_wide<2> },
     { "far and wide: a read beside atomics", "race", run_far_and_wide<3> },
     { "far and wide: an unsigned index below 0", "an index far too large or below 0", run_far_and_wide<4> },
+    { "signed bins: below the first", "shared array bins has 256 bytes, and this is 12 bytes before it", run_signed_bins<1> },
+    { "reversed: the number in the middle", "takes 4 bytes that nobody has written, first byte 20 of 44", run_reversed<1> },
+    { "both tiles: more than 48 KiB", "its arrays have more than 48 KiB, which nvcc refuses: a (25600 bytes), b (24320 bytes)",
+      run_both_tiles<1> },
+    { "both tiles: and dynamic memory", "its arrays and 512 bytes of dynamic shared memory are more than", run_both_tiles<2> },
     { "host: a copy into too little", "cudaMemcpy to behind the end of an allocation", run_host<1> },
     { "host: a copy of too much", "cudaMemcpy from behind the end of an allocation", run_host<2> },
     { "host: a copy the other way round", "to memory of the host, as if it were the device's", run_host<3> },
@@ -482,6 +564,8 @@ extern const struct judged right_kernels[] = {
     { "warp sum", NULL, run_warp_sum<0> }, { "transpose", NULL, run_transpose<0> },
     { "prefix sums", NULL, run_prefix_sums<0> }, { "product", NULL, run_product<0> }, { "copy", NULL, run_copy4<0> },
     { "histogram", NULL, run_histogram<0> }, { "softmax", NULL, run_softmax<0> }, { "add one", NULL, run_add_one<0> },
-    { "far and wide", NULL, run_far_and_wide<0> }, { "host", NULL, run_host<0> },
+    { "far and wide", NULL, run_far_and_wide<0> }, { "reversed", NULL, run_reversed<0> },
+    { "signed bins", NULL, run_signed_bins<0> },
+    { "both tiles", NULL, run_both_tiles<0> }, { "host", NULL, run_host<0> },
     { NULL, NULL, NULL },
 };

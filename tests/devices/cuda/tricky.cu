@@ -54,6 +54,35 @@ KERNEL(syncwarp_tree)
 }
 RUN(syncwarp_tree, 64, 1, i % 32 == 0 ? sum_of(x, i, i + 32) : 0)
 
+/* 4 bytes behind the index are nobody's, and are copied with it. */
+struct largest { double value; int index; };
+__device__ static bool is_larger(const largest &a, const largest &b)
+{
+    return a.value > b.value || (a.value == b.value && a.index < b.index);
+}
+__global__ void padded_structs(largest *out, const float *x)
+{
+    __shared__ largest s[THREADS];
+    const int t = threadIdx.x;
+    s[t].value = x[t], s[t].index = t;
+    for (int half = THREADS / 2; half > 0; half /= 2) {
+        __syncthreads();
+        if (t < half && is_larger(s[t + half], s[t])) s[t] = s[t + half];
+    }
+    if (t == 0) out->value = s[0].value, out->index = s[0].index;
+}
+static int run_padded_structs(void)
+{
+    ramp in(THREADS);
+    numbers<largest> out(1);
+    largest got;
+    int want = 0;
+    for (int i = 0; i < THREADS; i++) want = in.host[i] > in.host[want] ? i : want;
+    LAUNCH(padded_structs, dim3(1), dim3(THREADS), 0, out.data, in.data);
+    out.get(&got);
+    return got.index != want;
+}
+
 KERNEL(two_buffers)
 {
     HERE_IS;
@@ -356,6 +385,7 @@ const struct judged tricky_kernels[] = {
     { "numbers of 16 bits", NULL, run_numbers_of_16_bits },
     { "rounded once", NULL, run_rounded_once },
     { "structures", NULL, run_structures },
+    { "padded structs", NULL, run_padded_structs },
     { "constants", NULL, run_constants },
     { "arguments are computed once", NULL, run_arguments_are_computed_once },
     { NULL, NULL, NULL },

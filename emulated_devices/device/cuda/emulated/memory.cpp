@@ -239,6 +239,14 @@ extern "C" __attribute__((weak)) void cuda_probe(void) { }
 /* Whether somebody looks at each access: then memory that is kept for later would hide mistakes. */
 extern "C" int emulated_is_watched(void) { return watcher != nullptr; }
 
+/* A copy for a view of the host, which shows memory before it is written, and where nobody looks at it. */
+extern "C" cudaError_t emulated_show(void *to, const void *from, size_t bytes)
+{
+    if (const char *why = wrong_copy(to, bytes, from, bytes, cudaMemcpyDeviceToHost)) return wrong(why);
+    memcpy(to, from, bytes);
+    return cudaSuccess;
+}
+
 /* cublas.c is not instrumented: it says what it writes. */
 extern "C" void emulated_product_writes(void *C, size_t pitch, size_t width, size_t rows)
 {

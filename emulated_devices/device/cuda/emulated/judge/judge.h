@@ -54,7 +54,7 @@ struct allocation {
     char *base;
     size_t bytes;
     bool live;
-    std::vector<bool> written;          /* by byte */
+    std::vector<uint8_t> written;       /* by byte: 0, or bytes of the access that wrote it; by the host: 1 */
     std::vector<cell> cells;            /* by word; made when first used */
     uint32_t launch;                    /* before which it was made, or freed */
 };
@@ -63,9 +63,10 @@ enum kind_of_place { NOTHING, OWN, GLOBAL, SHARED };
 struct place {
     enum kind_of_place kind;
     allocation *memory;                 /* GLOBAL: also one that it only comes near to, or that is freed */
-    size_t offset;                      /* in it, or in the array */
+    size_t offset;                      /* in it, or in the array: (size_t)-4 is 4 bytes before it */
     const char *array;                  /* SHARED: its name */
     size_t array_bytes, tls;            /* its size; where the byte is in the thread's own memory */
+    bool is_dynamic;                    /* its size is the launch's */
 };
 place find_place(const void *);
 size_t shared_room();                   /* bytes of the thread's own memory, in which the shared arrays lie */
@@ -88,11 +89,12 @@ bool order_before(const access &, int thread);
 
 void shadow_access(const void *, size_t bytes, int kind, const void *pc);
 void shadow_begin_block();
+bool shadow_uses_array(size_t tls);     /* whether this launch has, of that begin */
 void shadow_ends(int thread);
 void shadow_block_meets();
 void shadow_wrote_by_host(void *, const void *from, size_t bytes);    /* from: NULL, or whose bits are taken over */
 
-/* kind: "race", "out of bounds", ...; once for each kind and pair of places in the code. */
+/* kind: "race", "out of bounds", ...; once for each kind, pair of lines and shared array. */
 void report(const char *kind, const void *pc, const void *other_pc, const std::string &text);
 /* Once for each kind and KEY, which says where and what. */
 void report_once(const char *kind, const std::string &key, const std::string &text);

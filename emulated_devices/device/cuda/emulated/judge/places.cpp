@@ -94,18 +94,30 @@ void places_begin()
 
 size_t shared_room() { return room; }
 
+/* Whether a byte between two arrays is one before the second, rather than one behind the first: of the array that the
+ * launch has used, or else of the nearer one. */
+static bool is_before(const module &m, size_t at, size_t end, const std::pair<const size_t, array> &first,
+                      const std::pair<const size_t, array> &second)
+{
+    if (at < end || second.second.name.empty() || first.second.name == "dynamic_shared") return false;
+    const bool one = shadow_uses_array(m.first + first.first), other = shadow_uses_array(m.first + second.first);
+    return one != other ? other : second.first - at < at - end;
+}
+
 static bool in_shared(const char *p, place *found)
 {
     for (const module &m : modules) {
         if (m.tls == nullptr || p < m.tls || p >= m.tls + m.tls_bytes) continue;
         const size_t at = (size_t)(p - m.tls);
         auto next = m.arrays.upper_bound(at);
-        if (next == m.arrays.begin()) return false;
-        --next;
+        if (m.arrays.empty()) return false;
+        if (next != m.arrays.begin()) --next;           /* else it is before the first */
         if (next->second.name.empty()) return found->kind = OWN, true;
+        const auto after = std::next(next);
+        if (after != m.arrays.end() && is_before(m, at, next->first + next->second.bytes, *next, *after)) next = after;
         const bool dynamic = next->second.name == "dynamic_shared";
         *found = { SHARED, nullptr, at - next->first, next->second.name.c_str(),
-                   dynamic ? now.shared_bytes : next->second.bytes, m.first + at };
+                   dynamic ? now.shared_bytes : next->second.bytes, m.first + at, dynamic };
         return true;
     }
     return false;
@@ -181,9 +193,9 @@ place find_place(const void *address)
         || (p >= now.closure && p < now.closure_end))
         return found.kind = OWN, found;
     if (last != nullptr && p >= last->base && p < last->base + last->bytes)
-        return place{ GLOBAL, last, (size_t)(p - last->base), nullptr, 0, 0 };
+        return place{ GLOBAL, last, (size_t)(p - last->base), nullptr, 0, 0, false };
     if (in_shared(p, &found)) return found;
-    if (allocation *a = memory_at(p)) return place{ GLOBAL, a, (size_t)(p - a->base), nullptr, 0, 0 };
+    if (allocation *a = memory_at(p)) return place{ GLOBAL, a, (size_t)(p - a->base), nullptr, 0, 0, false };
     for (const module &m : modules)
         if (p >= m.low && p < m.high) return found.kind = OWN, found;
     return found;

@@ -1,5 +1,6 @@
 /* report.cpp -- what the judge says, and the lines of the code that it speaks of. */
 #include "emulated_devices/device/cuda/emulated/judge/judge.h"
+#include <algorithm>
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
@@ -105,11 +106,22 @@ std::string line_of(const void *pc)
 
 std::string line_of(where at) { return short_line(std::string(at.file) + ":" + std::to_string(at.line)); }
 
+/* A loop that is unrolled, or a function that is inlined, has many instructions of one line. */
+static std::string key_of(const void *pc)
+{
+    char number[40];
+    const std::string line = pc == nullptr ? "" : line_of(pc);
+    snprintf(number, sizeof number, "%p", pc);
+    return line.find(':') == std::string::npos ? number : line;
+}
+
 void report(const char *kind, const void *pc, const void *other_pc, const std::string &text)
 {
-    char key[80];
-    snprintf(key, sizeof key, "%p %p", pc, other_pc);
-    report_once(kind, pc == nullptr ? text : key, text);
+    static const char shared[] = "shared array ";
+    const std::string a = key_of(pc), b = key_of(other_pc);
+    const size_t at = text.find(shared), name = at + sizeof shared - 1;
+    const std::string array = at == std::string::npos ? "" : text.substr(name, text.find_first_of(", ", name) - name);
+    report_once(kind, pc == nullptr ? text : std::min(a, b) + " " + std::max(a, b) + " " + array, text);
 }
 
 void report_once(const char *kind, const std::string &key, const std::string &text)

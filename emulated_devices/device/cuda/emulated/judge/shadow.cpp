@@ -11,11 +11,15 @@ namespace emulated {
 
 static std::vector<cell> shared_cells;
 static std::vector<uint32_t> shared_written;    /* by byte: the number of the block that wrote it */
+static std::vector<uint8_t> shared_by;          /* by byte: bytes of the access that wrote it */
+static std::vector<uint32_t> shared_used;       /* by an array's first byte: the last launch that used it */
 
 void shadow_begin_block()
 {
     const size_t bytes = shared_room();
-    if (shared_written.size() < bytes) shared_written.assign(bytes, 0), shared_cells.assign(bytes / 4 + 2, cell{});
+    if (shared_written.size() >= bytes) return;
+    shared_written.assign(bytes, 0), shared_by.assign(bytes, 0), shared_used.assign(bytes, 0);
+    shared_cells.assign(bytes / 4 + 2, cell{});
 }
 
 /* Races of a plain read with atomics, which are none if the thread only hands the number to a compare-and-swap of the same
@@ -126,9 +130,11 @@ static bool check_place(const place &at, const void *p, size_t bytes, int kind, 
                       "host's, not allocated yet, or an index far too large or below 0?"));
         return false;
     }
-    if (at.kind == SHARED && at.offset + bytes > at.array_bytes) {
+    if (at.kind == SHARED && (at.offset >= at.array_bytes || at.offset + bytes > at.array_bytes)) {
+        const std::string where = (ptrdiff_t)at.offset < 0 ? many(0 - at.offset) + " before it"
+                                                           : "byte " + std::to_string(at.offset);
         report("out of bounds", pc, nullptr, who + ": shared array " + at.array + " has " + many(at.array_bytes)
-               + ", and this is byte " + std::to_string(at.offset));
+               + ", and this is " + where);
         return false;
     }
     if (at.kind != GLOBAL) return true;
@@ -147,23 +153,74 @@ static bool check_place(const place &at, const void *p, size_t bytes, int kind, 
     return true;
 }
 
-static void check_written(const place &at, size_t bytes, const void *pc, int thread)
+/* Bytes of the access that wrote the i-th byte behind a place; 0: nobody has. */
+static size_t written_by(const place &at, size_t i)
 {
-    for (size_t i = 0; i < bytes; i++) {
-        const bool is = at.kind == SHARED ? shared_written[at.tls + i] == (uint32_t)now.block_number
-                                          : at.memory->written[at.offset + i];
-        if (is) continue;
-        report("not written", pc, nullptr, "a read by " + thread_name(now.block, thread) + " at " + line_of(pc)
-               + " of what nobody has written: " + what_it_is(at));
-        return;
+    if (at.kind == GLOBAL) return at.memory->written[at.offset + i];
+    return shared_written[at.tls + i] == (uint32_t)now.block_number ? shared_by[at.tls + i] : 0;
+}
+
+/* Whether bytes that nobody has written may lie between the members of a struct, or behind them: they end where a number
+ * of A bytes may begin, a smaller one stands before them, and beside them somebody has written A bytes at once. */
+static bool is_padding(const place &at, const char *p, size_t begin, size_t end, size_t bytes)
+{
+    enum { BESIDE = 64 };
+    size_t widest = 0;
+    for (size_t i = begin > BESIDE ? begin - BESIDE : 0; i < std::min(bytes, end + BESIDE); i++)
+        widest = std::max(widest, written_by(at, i));
+    for (size_t A = 2; A <= std::min(widest, (size_t)8); A *= 2)
+        if (begin > 0 && (uintptr_t)(p + end) % A == 0 && end - begin < A) return true;
+    return false;
+}
+
+/* How many bytes of some that are read nobody has written, without padding. */
+static size_t not_written(const place &at, const char *p, size_t bytes, size_t *first)
+{
+    size_t count = 0;
+    for (size_t i = 0, end; i < bytes; i = end + 1) {
+        for (end = i; end < bytes && written_by(at, end) == 0;) end++;
+        if (end == i || is_padding(at, p, i, end, bytes)) continue;
+        if (count == 0) *first = i;
+        count += end - i;
     }
+    return count;
+}
+
+static void check_written(const place &at, const void *p, size_t bytes, const void *pc, int thread)
+{
+    size_t first;
+    if (not_written(at, static_cast<const char *>(p), bytes, &first) == 0) return;
+    report("not written", pc, nullptr, "a read by " + thread_name(now.block, thread) + " at " + line_of(pc)
+           + " of what nobody has written: " + what_it_is(at));
+}
+
+/* The shared arrays that a launch has used: what nvcc adds up for a kernel, which uses no others. */
+static struct { uint32_t launch; size_t bytes; std::string names; } arrays;
+
+bool shadow_uses_array(size_t tls) { return shared_used[tls] == now.launch; }
+
+static void sum_arrays(const place &at)
+{
+    uint32_t &used_in = shared_used[at.tls - at.offset];
+    if (used_in == now.launch || at.is_dynamic) return;
+    used_in = now.launch;
+    if (arrays.launch != now.launch) arrays.launch = now.launch, arrays.bytes = 0, arrays.names.clear();
+    arrays.bytes += at.array_bytes;
+    arrays.names += (arrays.names.empty() ? "" : ", ") + std::string(at.array) + " (" + many(at.array_bytes) + ")";
+    if (arrays.bytes > SHARED_USUAL)
+        report_once("shared memory", now.kernel, "its arrays have more than 48 KiB, which nvcc refuses: "
+                    + arrays.names);
+    else if (arrays.bytes + now.shared_bytes > (shared_allowed > SHARED_USUAL ? SHARED_MOST : SHARED_USUAL))
+        report_once("shared memory", now.kernel, "it cannot be launched: its arrays and " + many(now.shared_bytes)
+                    + " of dynamic shared memory are more than a block may have: " + arrays.names);
 }
 
 static void mark_written(const place &at, size_t bytes)
 {
+    const uint8_t by = (uint8_t)std::min(bytes, (size_t)255);
     for (size_t i = 0; i < bytes; i++)
-        if (at.kind == SHARED) shared_written[at.tls + i] = (uint32_t)now.block_number;
-        else at.memory->written[at.offset + i] = true;
+        if (at.kind == SHARED) shared_written[at.tls + i] = (uint32_t)now.block_number, shared_by[at.tls + i] = by;
+        else at.memory->written[at.offset + i] = by;
 }
 
 void shadow_access(const void *p, size_t bytes, int kind, const void *pc)
@@ -172,21 +229,22 @@ void shadow_access(const void *p, size_t bytes, int kind, const void *pc)
     if (thread < 0) return;                                     /* the host's own code */
     place at = find_place(p);
     if (at.kind == OWN) return;
-    const size_t side = bytes > 8 ? 16 : bytes;
+    const size_t side = bytes > 8 ? 8 : bytes;                  /* 16: of a struct, or of a vector, of which hooks.cpp hears */
     const bool misaligned = (bytes & (bytes - 1)) == 0 && (uintptr_t)p % side != 0;
     if (misaligned)
         report("misaligned", pc, nullptr, std::string(word_for(kind)) + " of " + many(bytes) + " by "
                + thread_name(now.block, thread) + " at " + line_of(pc) + ": the address is not a multiple of "
                + std::to_string(side));
     /* Texts are made for reports only. */
-    const bool fine = at.kind == SHARED ? at.offset + bytes <= at.array_bytes
+    const bool fine = at.kind == SHARED ? at.offset < at.array_bytes && at.offset + bytes <= at.array_bytes
                                         : at.kind == GLOBAL && at.memory->live
                                               && static_cast<const char *>(p) >= at.memory->base
                                               && at.offset + bytes <= at.memory->bytes;
     if (misaligned || (!fine && !check_place(at, p, bytes, kind, pc, thread) && at.kind == NOTHING)) abandon_thread();
     if (!fine) return;
+    if (at.kind == SHARED) sum_arrays(at);
     if (counting) count_access(p, bytes, at.kind == SHARED, pc, thread);
-    if (!(kind & WRITE) || kind & ATOMIC) check_written(at, bytes, pc, thread);
+    if (!(kind & WRITE) || kind & ATOMIC) check_written(at, p, bytes, pc, thread);
     if (kind & WRITE) mark_written(at, bytes);
     if (kind == WRITE) order_wrote(thread);
     if (at.kind == GLOBAL && at.memory->cells.empty()) at.memory->cells.resize(at.memory->bytes / 4 + 2);
@@ -202,15 +260,29 @@ void shadow_access(const void *p, size_t bytes, int kind, const void *pc)
     }
 }
 
+/* What the host gets and nobody has written: bits that were there before. */
+static void check_copied(const void *from, size_t bytes)
+{
+    const place here = find_place(from);
+    size_t first;
+    if (here.kind != GLOBAL || !here.memory->live || here.offset + bytes > here.memory->bytes) return;
+    const size_t missing = not_written(here, static_cast<const char *>(from), bytes, &first);
+    if (missing == 0) return;
+    report("not written", nullptr, nullptr, (now.kernel.empty() ? "" : "after it ") + ("a copy of " + many(bytes))
+           + " to the host takes " + many(missing) + " that nobody has written, first byte "
+           + std::to_string(here.offset + first) + " of " + std::to_string(here.memory->bytes));
+}
+
 /* A copy between memories of the device takes over what is not written. */
 void shadow_wrote_by_host(void *to, const void *from, size_t bytes)
 {
     const place there = find_place(to);
+    if (there.kind != GLOBAL && from != nullptr) check_copied(from, bytes);
     if (there.kind != GLOBAL || there.offset + bytes > there.memory->bytes) return;
     const place here = from != nullptr ? find_place(from) : place{};
     const bool takes = here.kind == GLOBAL && here.memory->live && here.offset + bytes <= here.memory->bytes;
     for (size_t i = 0; i < bytes; i++)
-        there.memory->written[there.offset + i] = takes ? here.memory->written[here.offset + i] : true;
+        there.memory->written[there.offset + i] = takes ? here.memory->written[here.offset + i] : 1;
 }
 
 }
