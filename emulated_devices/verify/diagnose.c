@@ -161,7 +161,7 @@ static void match_loss_scale(struct words *w, double factor, double same)
     const double k = round(log2(factor));
     if (w->used || !(factor > 0) || !(fabs(k) >= LEAST && fabs(k) <= MOST) || !near(factor, exp2(k), same)) return;
     if (k > 0) say(w, "%.0f, a loss scale that is not divided out", exp2(k));
-    else say(w, "1/%.0f, a loss scale that is divided out twice", exp2(-k));
+    else say(w, "1/%.0f, a loss scale that is divided out twice, or a mean in place of a sum", exp2(-k));
 }
 
 static void match_sizes(struct words *w, double factor, double same, const struct mesh *m, int micros)

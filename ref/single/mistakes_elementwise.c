@@ -23,7 +23,19 @@ static const struct single_mistake add_table[] = {
     { 0 }
 };
 
-const struct single_mistakes single_add_mistakes = { .of = &single_add, .forward = add_table };
+/* The branch times another factor. */
+static void try_branch(struct suspect *p, const struct single_node *n, enum single_pass_kind pass, double *y)
+{
+    const struct single_value X = single_value_of(p->s, n->in[1]);
+    double along = 0, size = 0;
+    if (pass != SINGLE_FORWARD || p->words[0] || !single_going(p->s) || tensor_count(X.y) != p->count) return;
+    for (int64_t i = 0; i < p->count; i++)
+        along += (p->have[i] - p->want[i]) * numbers(X.y)[i], size += numbers(X.y)[i] * numbers(X.y)[i];
+    for (int64_t i = 0; i < p->count; i++) y[i] = p->want[i] + along / size * numbers(X.y)[i];
+    if (size > 0) suspect_explained(p, y, "the branch is %.4f of what it must be", 1 + along / size);
+}
+
+const struct single_mistakes single_add_mistakes = { .of = &single_add, .forward = add_table, .parts = try_branch };
 
 /* ---- activations ------------------------------------------------------------------------------------------------- */
 

@@ -196,8 +196,10 @@ static void try_pull(struct suspect *p, struct tensor pull, const char *what, do
 {
     static const double usual[] = { 0, 0.5, 2, 1 / 3.0, 3, 0.25, 4 };
     double along = 0, size = 0;
-    for (int64_t i = 0; i < p->count; i++)
-        along += (p->have[i] - p->want[i]) * numbers(pull)[i], size += numbers(pull)[i] * numbers(pull)[i];
+    for (int64_t i = 0; i < p->count; i++) {            /* by how well each is known: losses may be small */
+        const double x = numbers(pull)[i] / fmax(p->bound[i], 1e-300);
+        along += (p->have[i] - p->want[i]) / fmax(p->bound[i], 1e-300) * x, size += x * x;
+    }
     if (!(size > 0)) return;
     size_t near = 0;
     for (size_t k = 1; k < sizeof usual / sizeof *usual; k++)

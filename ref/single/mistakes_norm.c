@@ -121,6 +121,14 @@ static struct tensor weight(struct single *s, const struct single_node *n, int w
     return dW;
 }
 
+/* What it reads. */
+static struct tensor not_normed(struct single *s, const struct single_node *n, int which)
+{
+    const struct tensor X = single_act(s, n->in[0]);
+    (void)which;
+    return single_going(s) ? X : tensor_none;
+}
+
 static const struct single_mistake weight_table[] = {
     { "rows are not normed", weight, NOT_NORMED },
     { "rows are multiplied by the weight", weight, OF_RESULT },
@@ -135,6 +143,7 @@ static const struct single_mistake forward_table[] = {
     { "without its bias", forward, NO_BIAS },
     { "its weight has 1 added", forward, ADDS_ONE },
     { "1 is not added to its weight", forward, LACKS_ONE },
+    { "it is not normed: it is what the norm reads", not_normed, 0 },
     { "without eps", forward, NO_EPS },
     { "it divides by the mean of squares, not by its root", forward, NO_ROOT },
     { "squares are added up, and not divided by D", forward, SUMMED },

@@ -120,7 +120,7 @@ static double set_nearest(const struct turning *t, struct rotary *r, enum number
         }
         from = fmax(best - step, log(least)), to = fmin(best + step, log(most));
     }
-    if (best <= log(least) || best >= log(most)) return NAN;
+    if (best < log(least) + 0.02 || best > log(most) - 0.02) return NAN;
     set(r, which, rounded(exp(best)));
     return rounded(exp(best));
 }

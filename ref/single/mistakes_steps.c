@@ -147,9 +147,11 @@ static void try_eps(struct suspect *p, const struct read *r, double *y)
         }
         from = best - step, to = best + step;
     }
+    with_eps(p, r, 1e-15, y);
+    if (suspect_explained(p, y, "without eps, or with a far smaller one")) return;
     const double unit = pow(10, floor(best) - 1), round_eps = round(pow(10, best) / unit) * unit;
     with_eps(p, r, round_eps, y);              /* numbers in programs are round */
-    if (suspect_explained(p, y, best < -9 ? "eps is %.1g or less" : "eps is %.2g", round_eps)) return;
+    if (suspect_explained(p, y, "eps is %.2g", round_eps)) return;
     with_eps(p, r, pow(10, best), y);
     suspect_explained(p, y, "eps is %.3g", pow(10, best));
 }
