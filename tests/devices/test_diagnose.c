@@ -65,7 +65,8 @@ static void test_factors(void **state)
         { -3, 0, "expected times -3.0000 = -tp" }, { 0.2, 0, "expected times 0.2000 = 1/M" },
         { 25, 0, "expected times 25.0000 = M^2" },
         { 1024, 0, "expected times 1024.0000 = 1024, a loss scale that is not divided out" },
-        { -1. / 65536, 0, "expected times -1.526e-05 = -1/65536, a loss scale that is divided out twice" },
+        { -1. / 65536, 0, "expected times -1.526e-05 = -1/65536, a loss scale that is divided out twice, "
+          "or a mean in place of a sum" },
         { 8, 0, "expected times 8.0000" }, { 1030, 0, "expected times 1030.0000" },
         { 1. / 9, 0, "expected times 0.1111 = 1/tp^2" }, { 0.57735027, 0, "expected times 0.5774 = 1/sqrt(tp)" },
         { 1. / 6, 0, "expected times 0.1667 = 1/(pp tp) or 1/(dp tp)" }, { 1, 0, "" }, { 1.0009, 0, "" },
