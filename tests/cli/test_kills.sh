@@ -70,7 +70,7 @@ kill_once() {
     [ -n "$(find_target $job mpiexec "$mode")" ] || started=
     begun=$(milliseconds)
     [ -z "$victim" ] || kill -"$signal" "$victim" 2>/dev/null || victim=''
-    while ! is_over && [ $(($(milliseconds) - begun)) -lt $((limit * 2000)) ]; do sleep 0.02; done
+    while ! is_over && [ $(($(milliseconds) - begun)) -lt $((limit * 2000)) ]; do sleep 0.05; done
     took=$(($(milliseconds) - begun))
     local left; left=$(left_over)
     [ -z "$left" ] || kill -9 $left $job 2>/dev/null
