@@ -5,7 +5,7 @@
 #include <string.h>
 
 struct variant { struct plan plan; struct candidate found; char words[PLAN_WORDS]; };
-enum { MOST_VARIANTS = 256, MOST_PLANNED = 16 };
+enum { MOST_VARIANTS = 256, MOST_PLANNED = 16, MOST_AT_ONCE = 4 };
 
 struct variants {
     const struct plan_space *space;
@@ -37,7 +37,7 @@ static void consider(struct variants *v, const struct plan *q)
     v->count++;
 }
 
-/* Of two changes, both are of what decides most about memory. */
+/* Of several changes, all are of what decides most about memory. */
 static bool saves(enum dimension d)
 {
     return d == BY_MICROS || d == BY_RECOMPUTE || d == BY_DATA || d == BY_OFFLOAD;
@@ -105,7 +105,7 @@ int search_changes(const struct plan_space *s, const struct plan *p, uint64_t me
     struct variants v = { .space = s, .memory = memory, .words = plan_space_words(p, words, sizeof words),
                           .of = calloc(MOST_VARIANTS, sizeof *v.of) };
     int n = 0;
-    for (int more = 0; more < 2 && v.of && n < most; more++) {
+    for (int more = 0; more < MOST_AT_ONCE && v.of && n < (more < 2 ? most : 1); more++) {
         const int first = v.count;
         vary(&v, p, more ? BY_MICROS : BY_MESH, more);
         n = plan_variants(&v, first, out, n, most);

@@ -87,8 +87,8 @@ struct change { char words[PLAN_WORDS]; picoseconds time; uint64_t peak; };
 
 /**
  * The changes of one dimension, or of two, with which a plan fits into the memory, each of them planned; those that
- * take the least time first.  Of many only the most promising are planned; two at once are of microbatches,
- * recomputation, the data scheme and offloading.
+ * take the least time first.  If there are none, those of three, or of four.  Of many only the most promising are
+ * planned; several at once are of microbatches, recomputation, the data scheme and offloading.
  * @param[out] out [most].  @return how many.
  */
 int search_changes(const struct plan_space *, const struct plan *, uint64_t memory, struct change *out, int most);
