@@ -8,7 +8,7 @@
 #     ranks: 1 2 3        on so many devices, in `make check` on up to 4 of them; without this line it is one plain process
 #     verify ranks: 6 8   and on these in `make verify`
 # Every run has a limit, no run can read this script's input, and one failing run does not stop the others.
-# $JOBS runs go side by side (on 2 cores 2): one works while another waits.
+# $JOBS runs go side by side (on 2 cores 3): one works while another waits.
 set -u
 case ${1:--} in -*) sed -n '2,4s/^# //p' "$0" >&2; exit 2 ;; esac
 build=$1; shift
@@ -22,7 +22,7 @@ case $TIER in
 esac
 limit=${TIMEOUT:-$limit}
 cores=$(nproc)
-jobs=${JOBS:-$((cores > 4 ? cores / 2 : cores > 1 ? 2 : 1))}
+jobs=${JOBS:-$((cores > 4 ? cores / 2 : cores > 1 ? 3 : 1))}
 passed=0 failed=0 begun=$EPOCHREALTIME
 broken=() times=()
 export OPENBLAS_NUM_THREADS OMP_NUM_THREADS OMP_WAIT_POLICY=passive MPIEXEC_TIMEOUT=$limit

@@ -11,24 +11,33 @@ struct disturbance { double sum, store, step; };
 
 /* One Philox block gives the numbers for four elements.  They are converted to double and back a few at a time, so that
  * one loop serves all formats. */
+static void disturb_few(struct tensor t, int64_t first, int64_t n, const struct disturbance *d, uint64_t seed,
+                        uint64_t stream)
+{
+    void *const at = (char *)t.data + (size_t)first * dtype_size(t.dtype);
+    uint32_t word[AT_ONCE];
+    double x[AT_ONCE];
+    random_words(word, (n + 3) / 4, seed, stream, (uint64_t)first / 4);
+    convert_numbers(x, F64, at, t.dtype, n);
+    for (int64_t i = 0; i < n; i++) {
+        const double r = (double)word[i] * 0x1p-31 - 1, step = d->step / fabs(x[i]),
+                     store = step > d->store ? step : d->store;
+        x[i] = x[i] == 0 ? x[i] : x[i] * (1 + r * (d->sum + store));
+    }
+    convert_numbers(at, t.dtype, x, F64, n);
+}
+
+static int64_t few(int64_t first, int64_t count) { return count - first < AT_ONCE ? count - first : AT_ONCE; }
+
 static void disturb(struct tensor t, struct disturbance d, uint64_t seed, uint64_t stream)
 {
     const int64_t count = tensor_count(t);
-    #pragma omp parallel for schedule(static) if (count > PARALLEL_FROM)
-    for (int64_t first = 0; first < count; first += AT_ONCE) {
-        const int64_t n = count - first < AT_ONCE ? count - first : AT_ONCE;
-        void *const at = (char *)t.data + (size_t)first * dtype_size(t.dtype);
-        uint32_t word[AT_ONCE];
-        double x[AT_ONCE];
-        random_words(word, (n + 3) / 4, seed, stream, (uint64_t)first / 4);
-        convert_numbers(x, F64, at, t.dtype, n);
-        for (int64_t i = 0; i < n; i++) {
-            const double r = (double)word[i] * 0x1p-31 - 1, step = d.step / fabs(x[i]),
-                         store = step > d.store ? step : d.store;
-            x[i] = x[i] == 0 ? x[i] : x[i] * (1 + r * (d.sum + store));
-        }
-        convert_numbers(at, t.dtype, x, F64, n);
+    if (count <= PARALLEL_FROM) {
+        for (int64_t i = 0; i < count; i += AT_ONCE) disturb_few(t, i, few(i, count), &d, seed, stream);
+        return;
     }
+    #pragma omp parallel for schedule(static)
+    for (int64_t i = 0; i < count; i += AT_ONCE) disturb_few(t, i, few(i, count), &d, seed, stream);
 }
 
 static bool is_parameter(const char *name)

@@ -4,13 +4,19 @@
 
 enum { PARALLEL_FROM = 1 << 16 };       /* elements below which starting threads costs more than it saves */
 
-/* One loop per pair of formats.  16-bit numbers are uint16_t; fp32 is used as bits where a NaN must not change. */
+/* One loop per pair of formats.  16-bit numbers are uint16_t; fp32 is used as bits where a NaN must not change.  A loop
+ * of few numbers does not enter OpenMP at all: a team of one thread takes longer than they do. */
 #define LOOP(name, to_type, from_type, expression)                                              \
 static void name(void *to, const void *from, int64_t n)                                         \
 {                                                                                               \
     to_type *restrict y = to;                                                                   \
     const from_type *restrict x = from;                                                         \
-    _Pragma("omp parallel for simd schedule(static) if (parallel : n > PARALLEL_FROM)")         \
+    if (n > PARALLEL_FROM) {                                                                    \
+        _Pragma("omp parallel for simd schedule(static)")                                       \
+        for (int64_t i = 0; i < n; i++) y[i] = expression;                                      \
+        return;                                                                                 \
+    }                                                                                           \
+    _Pragma("omp simd")                                                                         \
     for (int64_t i = 0; i < n; i++) y[i] = expression;                                          \
 }
 LOOP(f32_from_f64, float, double, (float)x[i])

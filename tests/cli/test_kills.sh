@@ -15,7 +15,7 @@ fi
 # The limit of 5 seconds is for a machine that does nothing else, which only the third tier may ask for.
 case ${TIER:-test} in
     verify) kills=${KILLS:-200} limit=${KILL_LIMIT:-5} ;;       # seconds
-    *)      kills=${KILLS:-3}   limit=${KILL_LIMIT:-60} ;;
+    *)      kills=${KILLS:-2}   limit=${KILL_LIMIT:-60} ;;
 esac
 seed=${SEED:-$(($$ % 32768))}
 RANDOM=$seed
