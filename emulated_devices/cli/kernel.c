@@ -63,16 +63,22 @@ static bool listed(const char *words, const char *word, size_t length)
     return false;
 }
 
+/* Whether the file defines a function, and not alone.c for it. */
+static bool defines(const struct built *b, const char *function)
+{
+    void *found = dlsym(b->object, function);
+    return found != NULL && found != dlsym(b->object, "alone_convert");
+}
+
 static bool is_here(const struct built *b, int row)
 {
     const char *operation = conformance_row(row);
     const size_t length = operation_length(row);
     char name[80];
     snprintf(name, sizeof name, "cuda_%.*s", (int)length, operation);
-    if (dlsym(b->object, name) != NULL) return true;
+    if (defines(b, name)) return true;
     for (size_t i = 0; i < sizeof serves / sizeof *serves; i++)
-        if (listed(serves[i].operations, operation, length) && dlsym(b->object, serves[i].function) != NULL)
-            return true;
+        if (listed(serves[i].operations, operation, length) && defines(b, serves[i].function)) return true;
     return false;
 }
 

@@ -1,4 +1,5 @@
-# `orrery kernel`: what is missing is one line.  Kernels that run: tests/devices/cuda/test_kernel.sh.
+# `orrery kernel`: what is missing is one line; and each file of kernels of the tree can be tried alone, to its end: in `make test` one that
+# needs a kernel of another file, in `make verify` all.  What is found in them: tests/devices/cuda/test_kernel.sh.
 # tier: check
 place=$(mktemp -d)
 trap 'rm -rf "$place"' EXIT
@@ -29,4 +30,35 @@ mkdir -p "$place/tree/emulated_devices/schemes"
 touch "$place/tree/emulated_devices/schemes/plugin.h"
 ORRERY_INCLUDE="$place/tree" refuses no_emulator 1 'build\.sh is not there; ORRERY_INCLUDE names the folder' $kernels/gate.cu
 
+# A kernel, or what the host calls, that is in no file that is compiled.
+calls_what_is_not_there() {
+    echo '[ RUN      ] calls_what_is_not_there'
+    local said broken=
+    sed '/^void cuda_gate_forward/i extern "C" void cuda_of_mine(void);
+/^void cuda_gate_forward/,/^}/s/^{/{ cuda_of_mine();/' $kernels/gate.cu >"$place/gate.cu"
+    said=$("$ORRERY" kernel "$place/gate.cu" --check 2>&1) && broken=yes
+    [ "$said" = "the kernels call cuda_of_mine, which their file does not define
+orrery: $place/gate.cu: does not compile" ] || broken=yes
+    if [ -z "$broken" ]; then echo '[       OK ] calls_what_is_not_there'; return; fi
+    echo "it says: $said"
+    echo '[  FAILED  ] calls_what_is_not_there'
+    failed=1
+}
+
+ends_well() {                           # ends_well FILE: it comes to its end, and each operation that is tried is right
+    local name said broken=; name=alone_$(basename "$1" .cu)
+    echo "[ RUN      ] $name"
+    said=$("$ORRERY" kernel "$1" --check 2>&1) || broken=yes
+    grep -qE '^  .* 32 cases +[0-9.e-]+  ok$' <<<"$said" && grep -q '^OK: ' <<<"$said" || broken=yes
+    if [ -z "$broken" ]; then echo "[       OK ] $name"; return; fi
+    tail -n 20 <<<"$said"
+    echo "[  FAILED  ] $name"
+    failed=1
+}
+
+case $TIER in
+    check) ;;
+    test) calls_what_is_not_there; ends_well $kernels/sums.cu ;;
+    *) calls_what_is_not_there; for file in $kernels/*.cu; do ends_well "$file"; done ;;
+esac
 exit $failed

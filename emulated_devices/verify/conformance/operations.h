@@ -212,6 +212,18 @@ static void operands_squares(struct operand *o)
     memcpy(o, of, sizeof of);
 }
 
+#include "emulated_devices/verify/conformance/entries.h"
+
+#define X(name, how, operands, call)                                                                                   \
+    static void run_##name##_##how(struct device *d, struct tensor *t) { call; }                                       \
+    static void operands_##name##_##how(struct operand *o)                                                             \
+    {                                                                                                                  \
+        const struct operand of[OPERANDS] = { UNPACK operands };                                                       \
+        memcpy(o, of, sizeof of);                                                                                      \
+    }
+ENTRIES(X)
+#undef X
+
 static const struct operation {
     const char *name;
     void (*run)(struct device *, struct tensor *);
@@ -222,6 +234,9 @@ static const struct operation {
 #undef X
 #define X(name, how, operands, arguments) { #name ", " #how, run_##name##how, operands_##name##how },
     VARIANTS(X)
+#undef X
+#define X(name, how, operands, call) { #name ", " #how, run_##name##_##how, operands_##name##_##how },
+    ENTRIES(X)
 #undef X
     { "cross_entropy_loss", run_loss, operands_loss }, { "sum_of_squares", run_squares, operands_squares },
 };

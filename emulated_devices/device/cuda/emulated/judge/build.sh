@@ -1,5 +1,6 @@
 #!/bin/sh
-# build.sh: one file of kernels, each access of which is watched.  Kernels of ours that are not in it stay open: nobody may call them.
+# build.sh: one file of kernels, each access of which is watched.  Kernels of ours that are not in it stay open: nobody may call them, but
+# for what alone.c has in their place.
 #
 #   build.sh TREE KERNEL.cu OUT.so                  with the backend that calls them, the emulator and the judge: a shared object
 #   build.sh TREE KERNEL.cu OUT CALLS.cu JUDGE.o    with CALLS.cu, which has main, the emulator and the judge: a program.  JUDGE.o keeps
@@ -84,7 +85,7 @@ elif [ -s "$judge" ]; then judge_object=$judge
 else compile_judge
 fi
 if [ -z "$calls" ]; then
-    for file in $cuda/*.c $cuda/emulated/*.c; do
+    for file in $cuda/*.c $cuda/emulated/*.c $cuda/emulated/judge/*.c; do
         compile "$file" "$(basename "$file").o" $cc -std=c11 $flags $blas -D_POSIX_C_SOURCE=200809L -DCUDA_EMULATED -DNAME='"kernel"'
     done
 elif is_ready "${lesson##*/}.o" calls_key; then calls_object=$ready/${lesson##*/}.o
@@ -113,6 +114,12 @@ fi
 
 finish
 if [ -z "$calls" ]; then
+    # What kernels call is in their file, the emulator or the compiler's libraries; else they would end in the middle of a check.
+    if ! $cxx -shared -fopenmp -Wl,-z,defs "$work/kernel.o" "$judge_object" -o "$work/defined" 2>"$work/open"; then
+        open=$(sed -nE 's/.*undefined (reference to|symbol:?) *[^A-Za-z0-9_]?([A-Za-z0-9_:]+).*/\2/p' "$work/open" | head -n 1)
+        if [ -n "$open" ]; then echo "the kernels call $open, which their file does not define" >&2; else cat "$work/open" >&2; fi
+        exit 1
+    fi
     # The program may have an emulator of its own: -Bsymbolic.
     $cxx -shared -fopenmp -Wl,-Bsymbolic -Wl,-z,lazy "$work"/kernel.o "$work"/*.c.o "$judge_object" -o "$out" || exit 13
 else
