@@ -37,14 +37,6 @@ static MPI_Comm harness;
 static int test_rank, test_size;
 static int own_output = -1, terminal = STDERR_FILENO;       /* where ranks above 0 write, and where they may shout */
 
-/* Wait as patience_settle() does, but asleep: there are more devices than cores, and some programs wait so often that
- * yielding took most of their processor time. */
-static void harness_settle(MPI_Request *request)
-{
-    struct patience p = { .sleep = tempo_alone.first };
-    for (int done = 0; MPI_Test(request, &done, MPI_STATUS_IGNORE) == MPI_SUCCESS && !done; patience_pause(&p)) { }
-}
-
 /* What the lowest rank with a complaint has to say, on rank 0; and how many complain, on all. */
 static int harness_collect(bool complaint, char text[HARNESS_TEXT], int *speaker)
 {
@@ -52,12 +44,12 @@ static int harness_collect(bool complaint, char text[HARNESS_TEXT], int *speaker
     int number = 0, flag = complaint;
     MPI_Request request;
     MPI_Iallreduce(&mine, &first, 1, MPI_2INT, MPI_MAXLOC, harness, &request);
-    harness_settle(&request);
+    patience_meet(&request);
     if (!first.complains) return 0;
     MPI_Iallreduce(&flag, &number, 1, MPI_INT, MPI_SUM, harness, &request);
-    harness_settle(&request);
+    patience_meet(&request);
     MPI_Ibcast(text, HARNESS_TEXT, MPI_CHAR, first.rank, harness, &request);
-    harness_settle(&request);
+    patience_meet(&request);
     *speaker = first.rank;
     return number;
 }
@@ -87,7 +79,7 @@ static int harness_before(void **state)
     MPI_Request request;
     (void)state;
     MPI_Ibarrier(harness, &request);
-    harness_settle(&request);
+    patience_meet(&request);
     if (test_size > 1) setenv("CMOCKA_TEST_ABORT", "1", 1); /* a failure of one rank aborts, see harness_last_words */
     return 0;
 }
@@ -123,7 +115,7 @@ static int harness_run(const char *name, const struct CMUnitTest *tests, size_t 
     MPI_Request request;
     MPI_Init(NULL, NULL);
     MPI_Comm_idup(MPI_COMM_WORLD, &harness, &request);
-    harness_settle(&request);
+    patience_meet(&request);
     MPI_Comm_rank(harness, &test_rank);
     MPI_Comm_size(harness, &test_size);
     signal(SIGABRT, harness_last_words);
@@ -132,7 +124,7 @@ static int harness_run(const char *name, const struct CMUnitTest *tests, size_t 
 
     int failed = _cmocka_run_group_tests(name, tests, number, NULL, NULL) != 0;
     MPI_Ibcast(&failed, 1, MPI_INT, 0, harness, &request);
-    harness_settle(&request);
+    patience_meet(&request);
     MPI_Comm_free(&harness);
     MPI_Finalize();
     return failed;

@@ -20,7 +20,7 @@ static bool duplicate(MPI_Comm *comm)
 {
     MPI_Request request;
     /* it inherits the world's error handler */
-    if (MPI_Comm_idup(MPI_COMM_WORLD, comm, &request) == MPI_SUCCESS && patience_settle(&request)) return true;
+    if (MPI_Comm_idup(MPI_COMM_WORLD, comm, &request) == MPI_SUCCESS && patience_meet(&request)) return true;
     *comm = MPI_COMM_NULL;
     return false;
 }
@@ -50,10 +50,10 @@ static enum error_code agree_to_connect(const struct comm *c, enum error_code lo
     MPI_Request request;
     if (local != OK) said.error = *err;
     bool told = MPI_Iallreduce(&mine, &first, 1, MPI_INT, MPI_MIN, MPI_COMM_WORLD, &request) == MPI_SUCCESS &&
-                patience_settle(&request);
+                patience_meet(&request);
     if (told && first == c->size) return OK;
     told = told && MPI_Ibcast(&said, sizeof said, MPI_BYTE, first, MPI_COMM_WORLD, &request) == MPI_SUCCESS &&
-           patience_settle(&request);
+           patience_meet(&request);
     if (!told)
         return fail(err, ERR_COMM, "device %d could not agree with the others on whether all are connected", c->rank);
     return fail(err, (enum error_code)said.code, "%s", said.error.text);
@@ -183,7 +183,7 @@ static void forget_answers(MPI_Comm answers)
     int there = 0;
     while (MPI_Improbe(MPI_ANY_SOURCE, MPI_ANY_TAG, answers, &there, &found, MPI_STATUS_IGNORE) == MPI_SUCCESS && there)
         if (MPI_Imrecv(&nothing, (int)sizeof nothing, MPI_BYTE, &found, &request) != MPI_SUCCESS ||
-            !patience_settle(&request))
+            !patience_meet(&request))
             return;
 }
 

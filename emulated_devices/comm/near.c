@@ -96,7 +96,7 @@ static void map_all(struct near *n, MPI_Comm comm, bool wanted)
     if (wanted && n->size > 1 && pool_open()) open_inbox(n);
     if (n->inbox != NULL) own = (struct near_place){ pool_place(), pool_offset(n->inbox, inbox_bytes(n)) };
     if (MPI_Iallgather(&own, sizeof own, MPI_BYTE, n->place, sizeof own, MPI_BYTE, comm, &request) != MPI_SUCCESS ||
-        !patience_settle(&request))
+        !patience_meet(&request))
         return;
     for (int i = 0; i < n->size; i++) n->elsewhere = n->elsewhere || n->place[i].pool.machine != own.pool.machine;
     for (int i = 0; i < n->size && n->inbox != NULL; i++)
@@ -116,7 +116,7 @@ static void keep_mutual(struct near *n, MPI_Comm comm)
     MPI_Request request;
     for (int i = 0; i < n->size; i++) mine[i] = n->base[i] != NULL;
     const bool told = MPI_Ialltoall(mine, 1, MPI_BYTE, theirs, 1, MPI_BYTE, comm, &request) == MPI_SUCCESS &&
-                      patience_settle(&request);
+                      patience_meet(&request);
     for (int i = 0; i < n->size; i++) {
         if (!told || !theirs[i]) unmap(n, i);
         if (n->base[i] == NULL) continue;

@@ -80,14 +80,25 @@ static inline void patience_pause(struct patience *p)
     p->sleep = p->sleep * 3 / 2 < tempo->longest ? p->sleep * 3 / 2 : tempo->longest;
 }
 
+static inline bool patience_test(MPI_Request *request, struct patience p)
+{
+    for (int done = 0; MPI_Test(request, &done, MPI_STATUS_IGNORE) == MPI_SUCCESS; patience_pause(&p))
+        if (done) return true;
+    return false;
+}
+
 /* Wait for a collective of MPI, without a limit.  MPI's blocking calls would spin: devices that have arrived would take
  * the cores of those that have not.  @return whether it succeeded. */
 static inline bool patience_settle(MPI_Request *request)
 {
-    struct patience p = { .bells = NULL };
-    for (int done = 0; MPI_Test(request, &done, MPI_STATUS_IGNORE) == MPI_SUCCESS; patience_pause(&p))
-        if (done) return true;
-    return false;
+    return patience_test(request, (struct patience){ .bells = NULL });
+}
+
+/* The same, asleep from the first look on: for meetings where devices start, of which most wait for one that has had no
+ * core yet. */
+static inline bool patience_meet(MPI_Request *request)
+{
+    return patience_test(request, (struct patience){ .sleep = tempo_alone.first });
 }
 
 /* Sleep for a pseudo-random time of at most `most` nanoseconds (xorshift64). */

@@ -79,9 +79,9 @@ void *shared_open(MPI_Comm comm, size_t bytes)
     int rank, file = -1;
     MPI_Comm_rank(comm, &rank);
     if (rank == 0) f = make(&to, bytes, &file);
-    if (MPI_Ibcast(&to, sizeof to, MPI_BYTE, 0, comm, &request) == MPI_SUCCESS && patience_settle(&request) && rank > 0)
+    if (MPI_Ibcast(&to, sizeof to, MPI_BYTE, 0, comm, &request) == MPI_SUCCESS && patience_meet(&request) && rank > 0)
         f = join(&to, bytes);
-    if (MPI_Ibarrier(comm, &request) == MPI_SUCCESS) patience_settle(&request);
+    if (MPI_Ibarrier(comm, &request) == MPI_SUCCESS) patience_meet(&request);
     if (rank == 0 && f != NULL) remove_name(to.path);
     if (file >= 0) close(file);
     return f != NULL ? f + 1 : NULL;

@@ -280,7 +280,7 @@ static inline bool same_everywhere(uint64_t x)
     uint64_t all[2], mine[2] = { x, ~x };
     MPI_Request request;
     MPI_Iallreduce(mine, all, 2, MPI_UINT64_T, MPI_BAND, harness, &request);
-    harness_settle(&request);
+    patience_meet(&request);
     return all[0] == x && all[1] == ~x;
 }
 

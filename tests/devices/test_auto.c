@@ -56,7 +56,7 @@ static int64_t most(int64_t mine)
     int64_t all;
     MPI_Request request;
     MPI_Iallreduce(&mine, &all, 1, MPI_INT64_T, MPI_MAX, harness, &request);
-    harness_settle(&request);
+    patience_meet(&request);
     return all;
 }
 

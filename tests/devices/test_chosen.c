@@ -112,7 +112,7 @@ static uint64_t chosen_here(struct seen *s, struct interval own, bool of_all)
     unsigned char *const all = &s->chosen[0][0][0][0];
     if (of_all) {
         MPI_Iallreduce(MPI_IN_PLACE, all, sizeof s->chosen, MPI_UNSIGNED_CHAR, MPI_MAX, harness, &request);
-        harness_settle(&request);
+        patience_meet(&request);
     }
     for (size_t i = 0; i < sizeof s->chosen; i++) {
         const int64_t e = (int64_t)(i % MOST_EXPERTS);

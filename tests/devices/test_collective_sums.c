@@ -116,7 +116,7 @@ static void expect_order(const struct algorithm *a, struct collective c, bool in
 
     MPI_Request request;
     MPI_Iallreduce(mine, all, 3 * ORDER_TRIALS, MPI_DOUBLE, MPI_MAX, harness, &request);
-    harness_settle(&request);
+    patience_meet(&request);
     for (int trial = 0; trial < ORDER_TRIALS; trial++) {
         const bool alike = -all[trial].minus_lowest == all[trial].highest, by_rank = all[trial].not_the_fold == 0;
         if (!alike && a->order != BY_POSITION)

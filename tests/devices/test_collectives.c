@@ -61,7 +61,7 @@ static void check_steps(struct complaint *bad, const struct algorithm *a, const 
     int64_t mine = time / device.clock.cluster.link[0].gap, most = 0;
     MPI_Request request;
     MPI_Iallreduce(&mine, &most, 1, MPI_INT64_T, MPI_MAX, harness, &request);
-    harness_settle(&request);
+    patience_meet(&request);
     const bool regular = !a->by_nodes && (group.size & (group.size - 1)) == 0 && c->count % group.size == 0 &&
                          c->count > 0 && c->counts == NULL;
     if (want == 0) return;

@@ -43,7 +43,7 @@ static uint64_t over_devices(uint64_t mine)
     uint64_t sum = 0;
     MPI_Request request;
     MPI_Iallreduce(&mine, &sum, 1, MPI_UINT64_T, MPI_SUM, harness, &request);
-    harness_settle(&request);
+    patience_meet(&request);
     return sum;
 }
 

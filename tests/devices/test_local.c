@@ -222,7 +222,7 @@ static double sent_along_dp(const struct comm *c)
     MPI_Request request;
     for (int op = 0; op < CONTROL; op++) bytes += (double)c->counted.of[TRAFFIC_DATA].of[op].bytes_sent;
     MPI_Iallreduce(&bytes, &sum, 1, MPI_DOUBLE, MPI_SUM, harness, &request);
-    harness_settle(&request);
+    patience_meet(&request);
     return sum;
 }
 

@@ -79,7 +79,7 @@ static struct sums of_all(struct sums mine)
     struct sums all = { 0 };
     MPI_Request request;
     MPI_Iallreduce(&mine, &all, 2, MPI_UINT64_T, MPI_SUM, harness, &request);
-    harness_settle(&request);
+    patience_meet(&request);
     return all;
 }
 
@@ -268,7 +268,7 @@ static picoseconds slowest(picoseconds mine)
     int64_t all = 0, one = mine;
     MPI_Request request;
     MPI_Iallreduce(&one, &all, 1, MPI_INT64_T, MPI_MAX, harness, &request);
-    harness_settle(&request);
+    patience_meet(&request);
     return all;
 }
 
@@ -307,7 +307,7 @@ static void test_owner_does_not_change_bits(void **state)
         ASSERT_ALL(code == OK, "%s", err.text);
     }
     MPI_Iallreduce(out, all, MOST_P, MPI_DOUBLE, MPI_SUM, harness, &request);
-    harness_settle(&request);
+    patience_meet(&request);
     for (int m = 1; m < comm.size; m++)
         ASSERT_ALL(memcmp(&all[m], &all[0], sizeof *all) == 0, "owner %d has %.17g, owner 0 %.17g", m, all[m], all[0]);
 }

@@ -82,7 +82,7 @@ static void test_load_of_each_device(void **state)
     uint64_t sum[2];
     MPI_Request request;
     MPI_Iallreduce(mine, sum, 2, MPI_UINT64_T, MPI_SUM, harness, &request);
-    harness_settle(&request);
+    patience_meet(&request);
     ASSERT_ALL(2 * sum[0] == 3 * P * (P - 1) && 2 * sum[1] == 3 * P * (P - 1), "sums %llu and %llu halves",
                (unsigned long long)sum[0], (unsigned long long)sum[1]);
     ASSERT_ALL(P != 4 || (mine[0] == four[test_rank % 4] && mine[1] == back[test_rank % 4]),
@@ -122,7 +122,7 @@ static picoseconds slowest(const char *scheme, const struct cluster *c)
     int64_t mine = attend(scheme, sizes_of(4, WIDE), c).took[0], most;
     MPI_Request request;
     MPI_Iallreduce(&mine, &most, 1, MPI_INT64_T, MPI_MAX, harness, &request);
-    harness_settle(&request);
+    patience_meet(&request);
     return most;
 }
 
