@@ -239,20 +239,73 @@ static bool compile_and_look(const struct build *b, const struct lesson *l, cons
     return false;
 }
 
+/* ---- what is the same in all workers ----------------------------------------------------------------------------- */
+
+/* A file of this process, in which a compiler with few rights leaves something for other compilations. */
+static enum error_code open_kept(char *path, size_t size, const char *name, const char *user, struct error *err)
+{
+    int32_t number, group;
+    snprintf(path, size, "%s/orrery-%s-XXXXXX", temporary_folder(), name);
+    const int fd = mkstemp(path);
+    if (fd < 0) {
+        const enum error_code e = fail(err, ERR_FILE, "%s: %s", path, strerror(errno));
+        path[0] = 0;
+        return e;
+    }
+    close(fd);
+    if (serve_user(user, &number, &group) && geteuid() == 0 && chown(path, (uid_t)number, (gid_t)group) != 0)
+        return fail(err, ERR_FILE, "%s: %s", path, strerror(errno));
+    return OK;
+}
+
+/* worker.c, compiled once for all files that this process judges; [1]: with sanitizers. */
+static struct { char path[PATH_MAX]; bool done; } worker_object[2];
+
+static void remove_workers(void)
+{
+    for (int i = 0; i < 2; i++) if (worker_object[i].path[0]) unlink(worker_object[i].path);
+}
+
+/* How a worker is compiled but for the student's object, which has its own flags.  -O1: half the time. */
+static void add_worker(struct words *w, const struct judging *how, char *compiler, const char *include[2])
+{
+    add_compiler(w, compiler), add_how(w, how, include);
+    add(w, "-O1"), add(w, how->sanitize ? "-g1" : "-g0");
+}
+
+/* Nobody else may change it afterwards. */
+static bool compile_common(const struct build *b, const struct judging *how, const char *compiler,
+                           const char *include[2], const char *tutorials, char *said, size_t size, struct error *err)
+{
+    char source[PATH_MAX], text[200], *path = worker_object[how->sanitize].path;
+    struct words w = { 0 };
+    if (worker_object[how->sanitize].done) return true;
+    if (path[0] == 0 && open_kept(path, sizeof worker_object->path, "worker", how->user, err) != OK) return false;
+    if (worker_object[!how->sanitize].path[0] == 0) atexit(remove_workers);
+    snprintf(text, sizeof text, "%s", compiler);
+    path_of(source, sizeof source, tutorials, "worker/worker.c");
+    add_worker(&w, how, text, include);
+    add(&w, "-c"), add(&w, source), add(&w, "-o"), add(&w, path);
+    if (!compile(&w, b, how->user, said, size, err)) return false;
+    if ((geteuid() == 0 && chown(path, 0, 0) != 0) || chmod(path, 0644) != 0)
+        return fail(err, ERR_FILE, "%s: %s", path, strerror(errno)), false;
+    return worker_object[how->sanitize].done = true;
+}
+
 static bool link_worker(struct build *b, const struct lesson *l, const struct judging *how, char *compiler,
                         const char *include[2], const char *tutorials, const char *source, char *why, size_t size,
                         struct error *err)
 {
-    char object[PATH_MAX], calls[PATH_MAX], worker[PATH_MAX], to[PATH_MAX], text[200], said[4000] = "";
+    char object[PATH_MAX], calls[PATH_MAX], to[PATH_MAX], text[200], said[4000] = "";
     struct words w = { 0 };
+    if (!compile_common(b, how, compiler, include, tutorials, said, sizeof said, err))
+        return snprintf(why, size, "%s", said), false;
     snprintf(text, sizeof text, "%s", compiler);
     path_of(object, sizeof object, b->folder, "student.o");
-    path_of(worker, sizeof worker, tutorials, "worker/worker.c");
     snprintf(calls, sizeof calls, "%s/%s/calls.c", tutorials, l->folder);
     path_of(to, sizeof to, b->folder, "worker");
-    add_compiler(&w, text), add_how(&w, how, include);
-    add(&w, "-O1"), add(&w, how->sanitize ? "-g1" : "-g0");     /* half the time; the student's object has its own */
-    add(&w, how->sanitize ? source : object), add(&w, calls), add(&w, worker);
+    add_worker(&w, how, text, include);
+    add(&w, how->sanitize ? source : object), add(&w, calls), add(&w, worker_object[how->sanitize].path);
     add(&w, "-lm"), add(&w, "-o"), add(&w, to);
     if (!compile(&w, b, how->user, said, sizeof said, err)) return snprintf(why, size, "%s", said), false;
     snprintf(b->worker, sizeof b->worker, "%s", to);            /* `why` keeps the warnings about the student's text */
@@ -309,16 +362,10 @@ static void remove_judge(void) { unlink(judge_object); }
 
 static enum error_code open_judge(const char *user, struct error *err)
 {
-    int32_t number, group;
     if (judge_object[0]) return OK;
-    snprintf(judge_object, sizeof judge_object, "%s/orrery-judge-XXXXXX", temporary_folder());
-    const int fd = mkstemp(judge_object);
-    if (fd < 0) return fail(err, ERR_FILE, "%s: %s", judge_object, strerror(errno));
-    close(fd);
-    atexit(remove_judge);
-    if (serve_user(user, &number, &group) && geteuid() == 0 && chown(judge_object, (uid_t)number, (gid_t)group) != 0)
-        return fail(err, ERR_FILE, "%s: %s", judge_object, strerror(errno));
-    return OK;
+    const enum error_code e = open_kept(judge_object, sizeof judge_object, "judge", user, err);
+    if (judge_object[0]) atexit(remove_judge);
+    return e;
 }
 
 enum error_code build_kernels(struct build *b, const struct lesson *l, const char *text, size_t bytes,

@@ -87,13 +87,18 @@ static void check_max(struct judge *j)
 
 /* ---- the loss ---------------------------------------------------------------------------------------------------- */
 
-/* In double. */
-static double probability(const struct shape *s, int t, int64_t v)
+/* Of each row, what its exponentials are above, and their sum, in double. */
+static struct { double most, sum; } row[ROWS];
+
+static void add_rows(const struct shape *s)
 {
-    double sum = 0;
-    for (int64_t i = 0; i < s->V; i++) sum += exp((double)logits[t][i] - largest(s, t));
-    return exp((double)logits[t][v] - largest(s, t)) / sum;
+    for (int t = 0; t < s->T; t++) {
+        row[t].most = largest(s, t), row[t].sum = 0;
+        for (int64_t v = 0; v < s->V; v++) row[t].sum += exp((double)logits[t][v] - row[t].most);
+    }
 }
+
+static double probability(int t, int64_t v) { return exp((double)logits[t][v] - row[t].most) / row[t].sum; }
 
 static int labelled(const struct shape *s)
 {
@@ -105,10 +110,11 @@ static int labelled(const struct shape *s)
 static double whole_loss(const struct shape *s)
 {
     double sum = 0;
+    add_rows(s);
     for (int t = 0; t < s->T; t++) {
         if (labels[t] < 0) continue;
-        sum -= (1 - s->smoothing) * log(probability(s, t, labels[t]));
-        for (int64_t v = 0; v < s->V; v++) sum -= s->smoothing / (double)s->V * log(probability(s, t, v));
+        sum -= (1 - s->smoothing) * log(probability(t, labels[t]));
+        for (int64_t v = 0; v < s->V; v++) sum -= s->smoothing / (double)s->V * log(probability(t, v));
     }
     return labelled(s) ? sum / labelled(s) : 0;
 }
@@ -134,12 +140,13 @@ static void expect_gradient(const struct judge *j, struct trial *r, const struct
 {
     double want[ROWS * COLUMNS], bound[ROWS * COLUMNS];
     const int rows = labelled(s);
+    add_rows(s);
     for (int d = 0; d < r->devices && !j->failed; d++) {
         const int64_t own = r->device[d].number[2];
         for (int t = 0; t < s->T; t++)
             for (int64_t k = 0; k < own; k++) {
                 const int64_t v = column(j, s->V, r->devices, d, k);
-                const double p = probability(s, t, v), chosen = (v == labels[t]) * (1 - s->smoothing);
+                const double p = probability(t, v), chosen = (v == labels[t]) * (1 - s->smoothing);
                 const double evenly = s->smoothing / (double)s->V;
                 want[t * own + k] = labels[t] < 0 ? 0 : (p - chosen - evenly) / rows;
                 bound[t * own + k] = labels[t] < 0 ? 0 : allowed(s, p + chosen + evenly) / rows + 1e-40;
