@@ -265,10 +265,11 @@ static const struct single_result *first_by_itself(const struct check_result *r,
     return passed_on || r->first < 0 ? wrong : NULL;
 }
 
-static enum error_code fail_by_itself(const struct single_result *r, struct error *err)
+/* where: of struct singles. */
+static enum error_code fail_by_itself(const struct single_result *r, const char *where, struct error *err)
 {
     char text[300];
-    return fail(err, ERR_CHECK, "%s is not what its own inputs give: %s", r->name,
+    return fail(err, ERR_CHECK, "%s is not what its own inputs give%s%s: %s", r->name, where[0] ? " on " : "", where,
                 single_describe(r, text, sizeof text));
 }
 
@@ -297,7 +298,7 @@ static enum error_code report(const struct check_options *o, const struct verdic
     if (e) return e;
     if (all_hold(&v)) return enough ? fail(err, ERR_CHECK, "%s", lacking.text) : OK;
     const struct single_result *by_itself = first_by_itself(r, v.single);
-    if (by_itself) return fail_by_itself(by_itself, err);
+    if (by_itself) return fail_by_itself(by_itself, v.single->where[by_itself - v.single->all], err);
     const struct checked *c = &r->all[r->first];
     if (c->finding == DIFFERS && c->apart) return fail_by_copies(&v, a, c, err);
     if (c->finding == NOT_FINITE && c->on && a->mesh.devices > 1) {

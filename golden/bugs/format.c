@@ -41,10 +41,13 @@ static float sum_of(float *x, int n)
     return sum;
 }
 
-/* The same numbers have the same order on every rank: copies of what all ranks compute are equal. */
+/* The same numbers have the same order on every rank: copies of what all ranks compute are equal; unless no two sums
+ * have the same. */
 static void shuffle(float *x, int n)
 {
+    static unsigned long long sums;
     unsigned long long state = set.seed * 2 + 1;
+    if (set.order == APART) state += 2 * ++sums;
     for (int i = 0; i < n; i++) {
         uint32_t bits;
         memcpy(&bits, &x[i], 4);
@@ -60,7 +63,7 @@ static void shuffle(float *x, int n)
 
 float add_up(float *x, int n)
 {
-    if (set.order == SHUFFLED) shuffle(x, n);
+    if (set.order == SHUFFLED || set.order == APART) shuffle(x, n);
     float sum = 0;
     for (int p = 0; p < set.parts; p++) {
         const int from = p * n / set.parts, to = (p + 1) * n / set.parts;

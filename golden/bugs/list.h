@@ -18,6 +18,7 @@ BUG(NORM_BIAS_MISSING, "norm-bias", "gpt2", "", "3bh", "", "act/h.1.ln_1", "with
 BUG(NORM_STATISTICS_ROUNDED, "norm-statistics", "gpt2", "", "bh", "", "act/h.1.ln_1", "the statistics of its rows are rounded to", "mean and root of a row are rounded to 16 bits")
 BUG(NORM_BACK_NO_WEIGHT, "norm-back-weight", "llama", "", "3bh", "", "grad/h.1.out", "weight is missing", "backward, the norm forgets its weight")
 BUG(NORM_TOKENS, "norm-tokens", "llama", "", "3bh", "", "grad/model.layers.1.input_layernorm.weight grad/model.norm.weight", "a part of a sum: without tokens' part 1 of 2", "sequence parallel: the gradients of norms are not summed over tp")
+BUG(NORM_WEIGHT_OF_RANK, "norm-weight-on-one-rank", "llama", "tp 3", "3bh", "", "act/h.1.ln_1", "expected times 1.01", "the second of three ranks norms with a weight that is 1 % too large")
 BUG(NORM_BACK_NO_DOT, "norm-back-dot", "llama", "", "3bh", "", "grad/h.1.out", "taken for constant", "backward, the norm is taken for constant")
 
 /* Matrices. */

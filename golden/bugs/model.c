@@ -114,9 +114,13 @@ void sum_over_tp(float *(*x)(int, int, enum slot), int l, enum slot s, bool miss
     for (int d = 0; d < set.dp; d++) {
         const int r0 = d * set.tp, n = rows_of(r0) * width(r0, s);
         for (int i = 0; i < n; i++) {
-            float sum = 0;
-            for (int t = 0; t < set.tp; t++) sum += (t ? 1 : (float)times_first) * x(r0 + t, l, s)[i];
-            for (int t = 0; t < set.tp; t++) x(r0 + t, l, s)[i] = stored(sum);
+            float sum[MOST_RANKS] = { 0 };
+            for (int to = 0; to < set.tp; to++)
+                for (int k = 0; k < set.tp; k++) {
+                    const int t = set.order == APART ? (to + k) % set.tp : k;
+                    sum[to] += (t ? 1 : (float)times_first) * x(r0 + t, l, s)[i];
+                }
+            for (int t = 0; t < set.tp; t++) x(r0 + t, l, s)[i] = stored(sum[t]);
         }
     }
 }
@@ -219,10 +223,20 @@ static void norm_of_part(int r, int l)
     norm(A(r, l, LN_2), A(r, l, MID), ln_2_of(l).w, ln_2_of(l).b, rows_of(r));
 }
 
+/* The norm before attention: for a bug, one rank's weight has changed by a hundredth. */
+static void first_norm(int r, int l)
+{
+    float *w = param[ln_1_of(l).w].w, right[MOST_WIDE];
+    memcpy(right, w, (size_t)m.D * sizeof *w);
+    for (int i = 0; i < m.D && IS(NORM_WEIGHT_OF_RANK) && rank[r].tp == 1; i++) w[i] *= 1.01f;
+    norm(A(r, l, LN_1), stream(r, l), ln_1_of(l).w, ln_1_of(l).b, rows_of(r));
+    memcpy(w, right, (size_t)m.D * sizeof *w);
+}
+
 static void attention_forward(int l)
 {
     const bool inside = set.tp == 1 || IS(BIAS_ON_EVERY_RANK);
-    RANKS norm(A(r, l, LN_1), stream(r, l), ln_1_of(l).w, ln_1_of(l).b, rows_of(r));
+    RANKS first_norm(r, l);
     RANKS linear(A(r, l, QKV), A(r, l, LN_1), qkv_of(r, l), rows_of(r), !m.llama);
     swap_blocks(l);
     if (m.moe) RANKS head_norms(A(r, l, NORMED), A(r, l, QKV), l, heads_of(r), kv_of(r), rows_of(r));

@@ -33,7 +33,7 @@ void list_bugs(void);
 /* ---- what is run ------------------------------------------------------------------------------------------------- */
 
 enum format { FP32, BF16, FP16 };
-enum order { SEQUENTIAL, REVERSED, BLOCKED, PAIRWISE, SHUFFLED };
+enum order { SEQUENTIAL, REVERSED, BLOCKED, PAIRWISE, SHUFFLED, APART };
 
 struct setting {
     enum format format;
@@ -41,7 +41,7 @@ struct setting {
     bool steps;                         /* what is between the steps of an operation is stored */
     int parts;                          /* of a product, stored and then added */
     int pp, dp, tp, micros;             /* pp: stages, which only say whose a tensor is */
-    unsigned long long seed;            /* of a shuffled order */
+    unsigned long long seed;            /* of a shuffled order; apart: each sum has its own, so that copies differ by rounding */
     const char *optimizer;
     float scale;                        /* of the loss */
 };

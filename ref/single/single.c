@@ -267,8 +267,17 @@ static void finish(struct single_result *r)
     r->allowed = sqrt(bb / yy);
 }
 
+/* What is not judged is right. */
+static void fill_in(struct single *s, const struct single_value *v)
+{
+    double *have = numbers(s->have);
+    for (int64_t i = 0; s->source.some && i < tensor_count(v->y); i++)
+        if (isnan(have[i])) have[i] = numbers(v->y)[i];
+}
+
 static void compare(struct single *s, const struct single_value *v, const struct marks *m)
 {
+    fill_in(s, v);
     struct single_result *r = &s->now;
     const int64_t n = tensor_count(v->y);
     const double *have = numbers(s->have), *y = numbers(v->y), *b1 = numbers(v->fused),
@@ -304,17 +313,23 @@ static struct single_value stored_at_last(struct single *s, struct single_value 
     return v;
 }
 
+/* What is known of stored numbers that hold. */
+enum stored { STORED_CLEAR, STORED_PERHAPS, STORED_OTHER };
+
 /* Whether stored numbers explain all errors together, not only the largest: a quarter of their squares.  Those of a
- * program that does not store them would become smaller by a part as small as what is chosen for a row is. */
-static bool explains(const struct single *s, const struct single_value *exact, const struct single_value *stored)
+ * program that does not store them would become smaller by a part as small as what is chosen for a row is.  If one
+ * factor of all numbers explains twice as much, it is that: a stored number is another for each row. */
+static enum stored explains(const struct single *s, double factor, const struct single_value *exact,
+                            const struct single_value *stored)
 {
-    double before = 0, after = 0;
+    double before = 0, after = 0, times = 0;
     for (int64_t i = 0; i < tensor_count(stored->y); i++) {
-        const double bound = numbers(stored->steps)[i], have = numbers(s->have)[i],
-                     was = over(have - numbers(exact->y)[i], bound), is = over(have - numbers(stored->y)[i], bound);
-        before += was * was, after += is * is;
+        const double bound = numbers(stored->steps)[i], have = numbers(s->have)[i], y = numbers(exact->y)[i],
+                     was = over(have - y, bound), is = over(have - numbers(stored->y)[i], bound),
+                     scaled = over(have - factor * y, bound);
+        before += was * was, after += is * is, times += scaled * scaled;
     }
-    return after <= 0.75 * before;
+    return times <= after / 2 ? STORED_OTHER : after <= 0.75 * before ? STORED_CLEAR : STORED_PERHAPS;
 }
 
 /* Compare once more, with what the operation has stored in 16 bits.  If that holds, so does the result: by steps.  If
@@ -335,14 +350,15 @@ static bool compare_stored(struct single *s, const struct single_value *exact)
     if (memory == NULL) return false;
     s->now.wrong = 0;
     compare(s, &v, &ignored);
-    const bool holds = s->now.verdict != SINGLE_WRONG, clear = holds && explains(s, exact, &v);
-    if (clear && !s->rounding.stored_norms)
+    const bool holds = s->now.verdict != SINGLE_WRONG;
+    const enum stored is = holds ? explains(s, found.factor, exact, &v) : STORED_OTHER;
+    if (is == STORED_CLEAR && !s->rounding.stored_norms)
         snprintf(found.mistake, sizeof found.mistake, "the statistics of its rows are rounded to %s, which "
                  "--stored-norms allows", dtype_name(s->rounding.results));
     if (!holds || !s->rounding.stored_norms) s->now = found;
     else s->now.wrong_rows = s->now.wrong_cols = 0, s->now.verdict = SINGLE_STEPWISE;
     free(memory);
-    return holds && !clear;
+    return is == STORED_PERHAPS;
 }
 
 /* Compare, explain and report. */

@@ -79,6 +79,7 @@ struct single_source {
     void (*found)(void *context, const struct single_result *);     /* called for each operation, in order */
     void *context;
     const char *only;                   /* the only result that is recomputed; NULL: all are */
+    bool some;                          /* elements of results that are NaN are not judged */
     /* Of a tensor of which several ranks have parts that are added up: the parts' absolute values, added up.
      * @param whole       the tensor's rows, of which those from `first` on are asked for; 0: all of it is.
      * @param absolute    tensor_none: it is only asked whether it is such a sum.

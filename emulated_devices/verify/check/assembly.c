@@ -75,12 +75,18 @@ static void compare_copies(struct assembling *s, int64_t at, double value)
     struct copies *c = s->copies;
     const double before = s->whole[at], d = value - before, worst = c->value[1] - c->value[0];
     if (value == before || (value != value && before != before)) return;
+    if (s->watch && s->watch->apart) devices_add(s->watch->apart, s->piece->file->rank);
     c->elements++;
     c->apart += d * d;
     if (c->elements > 1 && !(d * d > worst * worst)) return;
     c->worst = s->span.first + at;
     c->rank[1] = s->piece->file->rank;
     c->value[0] = before, c->value[1] = value;
+}
+
+static bool is_last(const struct assembling *s, const struct actual_piece *p)
+{
+    return s->watch && s->watch->last && devices_have(s->watch->last, p->file->rank);
 }
 
 static bool is_wanted(const struct assembling *s)
@@ -107,7 +113,7 @@ static void lay(struct assembling *s, int64_t at, int64_t length, const double *
             return;
         }
         if (*last) compare_copies(s, at + i, values[i]);
-        if (*last == 0 || is_wanted(s)) s->whole[at + i] = values[i];
+        if (*last == 0 || is_wanted(s) || is_last(s, s->piece)) s->whole[at + i] = values[i];
         *last = s->groups;
     }
     if (s->watch && s->watch->see)
@@ -250,14 +256,16 @@ static void find_starts(struct assembling *s)
     }
 }
 
-/* A group is taken when its first piece is met. */
+/* A group is taken when its first piece is met, those that are laid over all when the others are. */
 static void take_groups(struct assembling *s, int *rank)
 {
     s->rank = rank, s->groups = 0;
     memset(s->taken, 0, (size_t)s->pieces.count * sizeof *s->taken);
     memset(s->last, 0, (size_t)elements(s) * sizeof *s->last);
-    for (int i = 0; i < s->pieces.count && !s->failed; i++)
-        if (!s->taken[i]) take_group(s, group_of(s, &s->pieces.all[i]), rank);
+    for (int last = 0; last < 2; last++)
+        for (int i = 0; i < s->pieces.count && !s->failed; i++)
+            if (!s->taken[i] && is_last(s, &s->pieces.all[i]) == (last == 1))
+                take_group(s, group_of(s, &s->pieces.all[i]), rank);
 }
 
 static void count_holes(struct assembling *s)

@@ -37,6 +37,8 @@ struct assembly_watch {
     void *context;
     double *absolute;                   /* [elements] of a sum: its parts' absolute values, added up; else its own */
     const struct devices *over;         /* these ranks' copies are laid over those of others; NULL: the first stay */
+    const struct devices *last;         /* and those of these ranks over all; NULL: of none */
+    struct devices *apart;              /* ranks whose copies are not the same as the first's are added; may be NULL */
     struct interval rows;               /* only these are put together: `whole` and `absolute` have no others; none: all
                                          * of them */
 };

@@ -27,6 +27,63 @@ static bool piece_meets(const struct actual_piece *p, const int64_t dim[2], stru
     return false;
 }
 
+struct devices holders_all(const struct actual *a, const char *name, const int64_t dim[2])
+{
+    struct actual_pieces pieces;
+    struct devices all = { 0 };
+    if (actual_find(a, name, dim, &pieces, NULL) != OK) return all;
+    for (int i = 0; i < pieces.count; i++) devices_add(&all, pieces.all[i].file->rank);
+    actual_pieces_free(&pieces);
+    return all;
+}
+
+static bool all_apart(const struct intervals *a, const struct intervals *b)
+{
+    for (int i = 0; i < a->count; i++)
+        if (meets(b, a->at[i])) return false;
+    return true;
+}
+
+/* Of pieces whose parts have other shapes, flat ones, it is not known. */
+static bool pieces_apart(const struct actual_piece *p, const struct actual_piece *q)
+{
+    for (int i = 0; i < p->parts; i++)
+        for (int k = 0; k < q->parts; k++) {
+            const struct part *a = &p->part[i], *b = &q->part[k];
+            if (a->dim[0] != b->dim[0] || (!all_apart(&a->rows, &b->rows) && !all_apart(&a->cols, &b->cols)))
+                return false;
+        }
+    return true;
+}
+
+static bool is_apart(const struct actual_pieces *pieces, const struct devices *from, int rank)
+{
+    for (int i = 0; i < pieces->count; i++)
+        for (int k = 0; k < pieces->count; k++)
+            if (pieces->all[i].file->rank == rank && devices_have(from, pieces->all[k].file->rank) &&
+                !pieces_apart(&pieces->all[i], &pieces->all[k]))
+                return false;
+    return true;
+}
+
+struct devices holders_apart(const struct actual *a, const char *name, const int64_t dim[2], const struct devices *of,
+                             enum axis along)
+{
+    struct actual_pieces pieces;
+    struct devices some = { 0 };
+    int first = -1;
+    if (actual_find(a, name, dim, &pieces, NULL) != OK) return some;
+    for (int rank = 0; rank < a->mesh.devices; rank++) {
+        if (!devices_have(of, rank)) continue;
+        if (first < 0) first = rank;
+        if (mesh_coordinate(&a->mesh, rank, along) == mesh_coordinate(&a->mesh, first, along) &&
+            is_apart(&pieces, &some, rank))
+            devices_add(&some, rank);
+    }
+    actual_pieces_free(&pieces);
+    return some;
+}
+
 static void take(struct holders *h, const struct actual_piece *p, bool hit)
 {
     devices_add(&h->ranks.holding, p->file->rank);

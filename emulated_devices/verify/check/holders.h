@@ -13,4 +13,11 @@
 const char *holders_describe(const struct actual *, const char *name, const int64_t dim[2], struct interval rows,
                              struct interval cols, char *out, size_t size);
 
+/** All ranks that have a part of the tensor. */
+struct devices holders_all(const struct actual *, const char *name, const int64_t dim[2]);
+
+/** Of some ranks as many as have no element in common, in order, and stand at the same place along an axis. */
+struct devices holders_apart(const struct actual *, const char *name, const int64_t dim[2], const struct devices *,
+                             enum axis);
+
 #endif
