@@ -1,6 +1,5 @@
 /* Coverings: every pair of values that some case has is in one, and no more cases than a few times the least there can
  * be.
- * tier: check
  */
 #include <stdarg.h>
 #include <stddef.h>
