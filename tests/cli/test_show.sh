@@ -113,13 +113,11 @@ test_tensor_steps() {
 }
 
 # Attention under every scheme: drawn from what is computed with, each pair once; zigzag gives all the same work.
-# In `make check` every third.
 test_attention_schemes() {
-    local name devices n=0
+    local name devices
     run list attention;         expect_status 0
     for name in $(sed -n 's/^  \([a-z][a-z0-9-]*\)  *[^ ].*/\1/p' "$place/out"); do
         [ "$name" != streams ] || continue          # it cuts no sequences
-        n=$((n + 1)); [ "${TIER:-test}" != check ] || [ $((n % 3)) = 1 ] || continue
         devices=4
         [ "$name" != whole ] || devices=1
         run show attention "$name" --devices $devices --seq 17
@@ -250,4 +248,8 @@ test_timeline() {
     [ "$placed" -lt "$even" ] || complain "a step takes $placed ps with layers by speed, $even with equal parts"
 }
 
-run_tests test_tensor_schemes test_tensor_steps test_attention_schemes test_dispatch_schemes test_signatures test_topics test_every_schedule test_numbers test_cluster test_refusals test_files test_train_with_a_file test_train_partial_and_streaming_files test_timeline
+# Every scheme, and whole runs: not in `make check`.
+longer=(test_attention_schemes test_dispatch_schemes test_train_partial_and_streaming_files)
+[ "${TIER:-test}" != check ] || longer=()
+run_tests test_tensor_schemes test_tensor_steps test_signatures test_topics test_every_schedule test_numbers \
+          test_cluster test_refusals test_files test_train_with_a_file test_timeline "${longer[@]}"
