@@ -4,6 +4,7 @@
 #include "emulated_devices/cli/cli.h"
 #include "emulated_devices/cli/installed.h"
 #include "emulated_devices/verify/check/checked_kinds.h"
+#include "emulated_devices/verify/check/copies.h"
 #include "emulated_devices/verify/check/stale.h"
 #include "ref/io/columns.h"
 #include "ref/io/document.h"
@@ -261,7 +262,8 @@ static const struct single_result *first_by_itself(const struct check_result *r,
     for (int i = 0; i < s->count && wrong == NULL; i++)
         if (s->all[i].verdict == SINGLE_WRONG) wrong = &s->all[i];
     for (int i = 0; i <= r->first && wrong; i++)
-        if (strcmp(r->all[i].name, wrong->name) == 0) return passed_on || i < r->first ? wrong : NULL;
+        if (strcmp(r->all[i].name, wrong->name) == 0)
+            return passed_on || i < r->first || r->all[i].finding == COPIES ? wrong : NULL;
     return passed_on || r->first < 0 ? wrong : NULL;
 }
 
@@ -344,6 +346,7 @@ static enum error_code compare(const struct check_options *o, const struct golde
     const bool compared = !e;
     if (!e) e = singles_check(golden, actual, format, rounding, &singles, err);
     const bool recomputed = !e;
+    if (recomputed) copies_explain(&result, &singles);
     struct verdicts v = { .golden = golden, .whole = &result, .single = &singles };
     if (!e) e = check_copies(&v, actual, format, rounding, err);
     check_progress_end(&progress);

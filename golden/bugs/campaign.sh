@@ -74,19 +74,19 @@ bugs() {
 # The i-th of a list, for digits of a number in mixed radix.
 pick() { local n=$(($# - 1)); eval "picked=\${$((2 + digits % n))}"; digits=$((digits / n)); }
 
-# The list has 6912 runs; steps of a number without common factors with them go through all.
+# The list has 10752 runs; steps of a number without common factors with them go through all.
 clean() {
     local i digits picked model run check status alarms=0
     for ((i = 0; i < $1; i++)); do
-        digits=$((i * 1009 % 6912))
+        digits=$((i * 1009 % 10752))
         pick - gpt2 llama moe dropout; model=${2:-$picked}
         pick - fp32 bf16 fp16; run="dtype $picked"
-        pick - sequential reversed blocked pairwise shuffled shuffled; run="$run order $picked seed $i"
+        pick - sequential reversed blocked pairwise shuffled shuffled apart; run="$run order $picked seed $i"
         pick - results steps; run="$run store $picked"; check=''
         [ $picked = results ] || check=--stored-norms
         pick - 'dp 1 tp 1' 'dp 2 tp 1' 'dp 1 tp 3' 'dp 2 tp 3'; run="$run $picked"
-        pick - 1 1 2; run="$run parts $picked"
-        [ "$picked" = 1 ] || check="$check --parts 6"
+        pick - 1 1 2 20; run="$run parts $picked"
+        [ "$picked" = 1 ] || check="$check --parts $((3 * picked))"
         pick - 1 2; [ $model = moe ] || run="$run micros $picked"
         pick - adamw sgd; run="$run optimizer $picked"
         pick - Prescott Haswell; golden $model              # OpenBLAS's kernels, with and without vectors of eight

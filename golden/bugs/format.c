@@ -72,3 +72,12 @@ float add_up(float *x, int n)
     }
     return sum;
 }
+
+float add_in_one_part(float *x, int n)
+{
+    const int parts = set.parts;
+    set.parts = 1;
+    const float sum = add_up(x, n);
+    set.parts = parts;
+    return sum;
+}

@@ -96,6 +96,7 @@ BUG(POSITIONS_CONTINUE, "positions-continue", "llama", "", "3bh", "", "act/h.1.a
 /* Mixtures. */
 BUG(ROUTER_SIGMOIDS, "router-sigmoids", "moe", "", "3bh", "", "act/h.1.router.weights", "scores are sigmoids", "scores of experts are sigmoids in place of a softmax")
 BUG(WEIGHTS_NOT_DIVIDED, "weights-not-divided", "moe", "", "3bh", "", "act/h.1.router.weights", "not divided by their sum", "the weights of a token's choices do not add up to 1")
+BUG(ROUTER_OF_RANK, "router-of-rank", "moe", "tp 3", "3bh", "", "act/h.1.router.logits", "its errors are random", "the second of three ranks adds noise of its own to the logits of experts, and so chooses others")
 BUG(ROUTER_SUM_CONSTANT, "router-back", "moe", "", "3bh", "", "grad/h.1.router.logits", "the sum of weights is taken for constant", "backward, the sum that weights are divided by is taken for constant")
 BUG(ROUTER_WEIGHTS_PART, "router-part", "moe", "tp 3", "3bh", "", "grad/h.1.router.weights", "a part of a sum: without parts 1, 2 of 3", "a rank has its columns' part of the gradient of a router's weights")
 BUG(ROUTER_GRADIENT_LOST, "router-lost", "moe", "", "3bh", "", "grad/h.1.ln_2", "without what comes from the backward pass of a matrix for its input", "the gradient through the router is lost")

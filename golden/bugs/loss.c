@@ -15,7 +15,7 @@ double loss(float *d, const float *x, const int *label, int rows, int counted)
         for (int v = 0; v < m.V; v++) d[n * m.V + v] = 0, top = fmaxf(top, x[n * m.V + v]);
         if (right < 0) continue;
         for (int v = 0; v < m.V; v++) term[v] = expf(x[n * m.V + v] - top);
-        const float total = add_up(term, m.V), log_total = top + logf(total), one = IS(LABEL_SMOOTHED) ? 0.9f : 1;
+        const float total = add_in_one_part(term, m.V), log_total = top + logf(total), one = IS(LABEL_SMOOTHED) ? 0.9f : 1;
         sum += (double)(log_total - x[n * m.V + right]) / counted;
         for (int v = 0; v < m.V; v++) {
             const float p = between(expf(x[n * m.V + v] - log_total));

@@ -87,7 +87,7 @@ static void scores_of(float *p, const float *x)
     float top = -INFINITY, term[MOST_WIDE];
     for (int e = 0; e < m.E; e++) top = fmaxf(top, x[e]);
     for (int e = 0; e < m.E; e++) p[e] = term[e] = IS(ROUTER_SIGMOIDS) ? 1 / (1 + expf(-x[e])) : expf(x[e] - top);
-    const float total = IS(ROUTER_SIGMOIDS) ? 1 : add_up(term, m.E);
+    const float total = IS(ROUTER_SIGMOIDS) ? 1 : add_in_one_part(term, m.E);
     for (int e = 0; e < m.E; e++) p[e] /= total;
 }
 
@@ -247,9 +247,21 @@ static void combine(int r, int l)
         }
 }
 
+/* Ranks along tp add up what an expert makes of a token, so that all must choose the same: by the first one's logits. */
+static void share_logits(int l)
+{
+    unsigned state = 1;
+    RANKS for (int i = 0; i < rows_of(r) * m.E; i++) {
+        const float noise = (float)((state = state * 1664525u + 1013904223u) >> 16) / 65536 - 0.5f;
+        if (!IS(ROUTER_OF_RANK)) A(r, l, ROUTER)[i] = A(r - rank[r].tp, l, ROUTER)[i];
+        else if (rank[r].tp == 1) A(r, l, ROUTER)[i] = stored(A(r, l, ROUTER)[i] * (1 + 0.1f * noise));
+    }
+}
+
 void mixture_forward(int l)
 {
     RANKS linear(A(r, l, ROUTER), A(r, l, LN_2), router_of(r, l), rows_of(r), false);
+    share_logits(l);
     RANKS route(r, l);
     RANKS {
         const struct choices *c = &of[r][l];
@@ -278,7 +290,7 @@ static void combine_back(int r, int l)
             G(r, l, EXPERTS_OUT)[i * m.D + d] = stored((IS(ROWS_BACK_NOT_WEIGHED) ? 1 : A(r, l, WEIGHTS)[at]) * dY[n * m.D + d]);
             term[d] = A(r, l, EXPERTS_OUT)[i * m.D + d] * dY[n * m.D + d];
         }
-        G(r, l, WEIGHTS)[at] = stored(add_up(term, m.D));
+        G(r, l, WEIGHTS)[at] = stored(add_in_one_part(term, m.D));
     }
 }
 

@@ -80,6 +80,7 @@ float round_to(enum format, float);
 float stored(float);                    /* in the format of the run */
 float between(float);                   /* a step of an operation */
 float add_up(float *term, int n);       /* in the order, format and parts of the run; changes term */
+float add_in_one_part(float *term, int n);      /* what is no product with a matrix */
 
 /* ---- dropout (dropout.c): nothing is dropped if the rate is 0 ---------------------------------------------------- */
 

@@ -39,6 +39,11 @@ test_copies_apart() {
         watched "$built/buggy" run "$built/moe.safetensors" dump $run order apart seed 4 dp 2 tp 3;     expect_status 0
         run check "$built/moe.safetensors" dump;    expect_status 0; expect_silent
     done
+    # By more than a few units of 16 bits, where 20 parts are stored and then added: in the first step, and in later ones.
+    for seed in 4 1; do
+        watched "$built/buggy" run "$built/gpt2.safetensors" dump dtype fp16 order apart seed $seed dp 2 tp 3 parts 20;     expect_status 0
+        run check "$built/gpt2.safetensors" dump --parts 60;    expect_status 0; expect_silent
+    done
 }
 
 # The page's table is the program's list.

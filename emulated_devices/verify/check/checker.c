@@ -140,6 +140,7 @@ static void check_copies(struct comparing *c, const struct copies *copies)
              (long long)(copies->worst / c->dim[1]), (long long)(copies->worst % c->dim[1]),
              assembly_rank(c->actual, copies->rank[0], first, sizeof first), copies->value[0],
              (long long)copies->elements);
+    c->out->distance = sqrt(copies->apart) / c->norm;
     c->out->apart = !(sqrt(copies->apart) <= fmin(most, c->out->bound) * c->norm);
     if (c->out->finding != HOLDS || !c->out->apart) return;
     c->out->finding = COPIES;
@@ -350,14 +351,23 @@ static enum error_code forgive_elsewhere(const struct golden *g, const struct ac
 
 double checked_ratio(const struct checked *c) { return c->error == 0 || isinf(c->bound) ? 0 : c->error / c->bound; }
 
+void check_result_count(struct check_result *r)
+{
+    memset(r->found, 0, sizeof r->found);
+    r->first = -1;
+    for (int i = r->count - 1; i >= 0; i--) {
+        r->found[r->all[i].finding]++;
+        if (finding_fails(r->all[i].finding)) r->first = i;
+    }
+}
+
 static enum error_code summarize(struct check_result *r, const struct actual *a, struct error *err)
 {
     int compared = 0;
-    r->first = r->worst = -1;
+    check_result_count(r);
+    r->worst = -1;
     for (int i = 0; i < r->count; i++) {
         const struct checked *c = &r->all[i];
-        r->found[c->finding]++;
-        if (finding_fails(c->finding) && r->first < 0) r->first = i;
         if (!c->compared || c->finding == ELSEWHERE) continue;
         compared++;
         if (r->worst < 0 || exceeds(checked_ratio(c), checked_ratio(&r->all[r->worst]))) r->worst = i;

@@ -38,6 +38,7 @@ struct checked {
     struct evidence *on;                /* of the ranks, if it is compared and fails; else NULL */
     char why[300];                      /* the reason, if it is misshaped or incomplete, or its copies differ */
     char copies[240];                   /* copies of its elements that are not the same; empty: there are none */
+    double distance;                    /* of a group's copies, norm over norm; of the group that is furthest apart */
     bool apart;                         /* they differ by more than rounding */
     char micros[160];                   /* which microbatches are wrong, if some are and some are not */
 };
@@ -63,6 +64,9 @@ struct check_result {
 enum error_code check_files(const struct golden *, const struct actual *, enum dtype, struct check_result *,
                             struct error *);
 void check_result_free(struct check_result *);
+
+/** Count the findings, and find the first that fails, again: some have changed. */
+void check_result_count(struct check_result *);
 
 /**
  * Whether ACTUAL's router logits choose the golden experts in a layer.

@@ -227,13 +227,15 @@ static void note(void *context, const struct single_result *r)
     if (where) c->out->where = where;
     void *mixed = realloc(c->mixed, (size_t)(c->out->count + 1) * sizeof *c->mixed);
     if (mixed) c->mixed = mixed;
+    void *each = realloc(c->out->each, (size_t)(c->out->count + 1) * sizeof *c->out->each);
+    if (each) c->out->each = each;
     void *more = realloc(c->out->all, (size_t)(c->out->count + 1) * sizeof *c->out->all);
     if (more) c->out->all = more;
-    if (more == NULL || where == NULL || mixed == NULL) {
+    if (more == NULL || where == NULL || mixed == NULL || each == NULL) {
         c->failed = ERR_MEMORY;
         return;
     }
-    c->out->where[c->out->count][0] = '\0';
+    c->out->where[c->out->count][0] = '\0', c->out->each[c->out->count] = false;
     c->mixed[c->out->count] = c->reads_apart, c->reads_apart = false;
     if (r->verdict == SINGLE_WRONG) find_holders(c, r, c->out->where[c->out->count], sizeof *c->out->where);
     c->out->all[c->out->count++] = *r;
@@ -372,6 +374,7 @@ static void take_verdict(struct singles *out, int i, const struct copies_of *k)
 {
     struct single_result *r = &out->all[i];
     const bool wrong = devices_count(&k->wrong) > 0;
+    out->each[i] = !wrong && !k->open;
     if (wrong == (r->verdict == SINGLE_WRONG)) return;
     if (!wrong && (k->open || k->right.name[0] == 0)) return;
     out->found[r->verdict]--;
@@ -423,7 +426,7 @@ enum error_code singles_check_copy(const struct golden *g, const struct actual *
 
 void singles_free(struct singles *s)
 {
-    free(s->all), free(s->where);
+    free(s->all), free(s->where), free(s->each);
     *s = (struct singles){ 0 };
 }
 

@@ -14,6 +14,7 @@ struct singles {
     struct single_result *all;          /* [count] in order of execution */
     char (*where)[120];                 /* [count] of a wrong one: the ranks and microbatches that have what is wrong,
                                          * if not all do; else empty */
+    bool *each;                         /* [count] its copies differ, and each is what its own inputs give */
     int count;
     int found[SINGLE_VERDICTS];        /* of each verdict */
     int parts;                          /* of a product, as declared */
