@@ -166,6 +166,7 @@ install: all $(B)/liborrery.so
 	$(Q)tar cf - $$(find ref emulated_devices -name '*.h') $$(find $(CUDA_DIR) -type f ! -name '*.h') | tar xof - -C $(TO)/include/orrery
 	$(Q)rm -rf $(TO)/lib/orrery && mkdir -p $(TO)/lib/orrery/kernels
 	$(Q)for f in $(READY); do [ ! -s $$f.key ] || install -m 644 $$f $$f.key $(TO)/lib/orrery/kernels; done
+	$(Q)mkdir -p $(TO)/lib/orrery/course && install -m 644 build/course/worker.o build/course/worker.o.key $(TO)/lib/orrery/course
 	$(Q)install -m 644 emulated_devices/library/orrery.h $(TO)/include/orrery.h
 	$(Q)install -D -m 755 $(B)/liborrery.so $(TO)/lib/liborrery.so.$(VERSION)
 	$(Q)ln -sf liborrery.so.$(VERSION) $(TO)/lib/liborrery.so.$(ABI) && ln -sf liborrery.so.$(ABI) $(TO)/lib/liborrery.so
@@ -204,7 +205,14 @@ build/kernels/judge.o build/kernels/judge-openmp.o:
 	$(make_ready)
 build/kernels/%.o: tutorials/%/calls.cu $(wildcard tutorials/*/*.h) $(wildcard $(CUDA_DIR)/kernels/*.h $(CUDA_DIR)/kernels/*.cuh) ref/numeric/float16.h
 	$(call make_ready,'$(CURDIR)/$<')
-ready: $(READY)
+# What is the same in all workers of lessons in C.  The key says of what compiler, options and texts (emulated_devices/course/build.c).
+WORKER    := tutorials/worker/worker.c tutorials/worker/cage.h tutorials/worker/calls.h tutorials/worker/protocol.h tutorials/course.h
+WORKER_BY := $(CC) -std=c11 -O2 -g -ffp-contract=off -fno-stack-protector -O1 -g0
+build/course/worker.o: $(WORKER) Makefile
+	@mkdir -p $(@D)
+	$(if $(V),,@echo '  CC   $@')
+	$(Q)rm -f $@.key; $(WORKER_BY) -Itutorials -c $< -o $@ && { echo '$(WORKER_BY)'; cat $(WORKER); } >$@.key
+ready: $(READY) build/course/worker.o
 
 # ---- the CUDA backend (docs/backends.md) -------------------------------------------------------------------------
 # CUDA=emulated links the backend cuda-emulated into ./orrery, CUDA=judge with kernels that are watched into another program, CUDA=1 the

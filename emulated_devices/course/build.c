@@ -89,6 +89,7 @@ static void become_compiler(const struct words *w, const char *folder, const cha
     extern char **environ;
     if (user) environ = (char **)(uintptr_t)clean;
     execvp(w->word[0], (char *const *)(uintptr_t)w->word);
+    dprintf(STDERR_FILENO, "%s\n", strerror(errno));
     _exit(127);
 }
 
@@ -103,8 +104,9 @@ static void copy_without(const char *folder, const char *said, char *to, size_t 
     to[used] = 0;
 }
 
-/* @return whether it compiles; what the compiler says is in `why`. */
-static bool compile(struct words *w, const struct build *b, const char *user, char *why, size_t size, struct error *err)
+/* @return whether it ends well; what it says is in `why`, which is empty if it has said nothing.  *how: as it ended. */
+static bool run_words(struct words *w, const struct build *b, const char *user, char *why, size_t size, int *how,
+                      struct error *err)
 {
     char log[PATH_MAX], *said = NULL;
     struct child_end end;
@@ -115,17 +117,27 @@ static bool compile(struct words *w, const struct build *b, const char *user, ch
     if (child == 0) become_compiler(w, b->folder, user);
     if (child < 0) return fail(err, ERR_MEMORY, "the compiler does not start: %s", strerror(errno)), false;
     child_wait(child, 0, &end);                         /* the system stops it, by its limits */
-    const int how = end.how;
-    if (WIFEXITED(how) && WEXITSTATUS(how) == 127)
-        return fail(err, ERR_FILE, "%s: there is no such compiler; CC names one", w->word[0]), false;
-    if (WIFEXITED(how) && WEXITSTATUS(how) == 126)
-        return fail(err, ERR_FILE, "%s: the compiler cannot start there", b->folder), false;
-    if (WIFEXITED(how) && WEXITSTATUS(how) >= 10 && WEXITSTATUS(how) <= 13)       /* of KERNEL_BUILD alone */
-        return fail(err, ERR_FILE, "kernels: %s", kernel_build_failure(WEXITSTATUS(how))), false;
+    *how = end.how;
     path_of(log, sizeof log, b->folder, "log");
     if (file_read_all(log, 1 << 20, &said, &bytes, NULL) == OK) copy_without(b->folder, said, why, size);
     free(said);
-    if (WIFEXITED(how) && WEXITSTATUS(how) == 0) return true;
+    if (WIFEXITED(*how) && WEXITSTATUS(*how) == 127 && strstr(why, strerror(EACCES)))
+        return fail(err, ERR_FILE, "%s: the compiler cannot be used%s%s: %s; CC names another", w->word[0],
+                    user ? " by user " : "", user ? user : "", strerror(EACCES)), false;
+    if (WIFEXITED(*how) && WEXITSTATUS(*how) == 127)
+        return fail(err, ERR_FILE, "%s: there is no such compiler; CC names one", w->word[0]), false;
+    if (WIFEXITED(*how) && WEXITSTATUS(*how) == 126)
+        return fail(err, ERR_FILE, "%s: the compiler cannot start there", b->folder), false;
+    return WIFEXITED(*how) && WEXITSTATUS(*how) == 0;
+}
+
+/* @return whether it compiles; what the compiler says is in `why`. */
+static bool compile(struct words *w, const struct build *b, const char *user, char *why, size_t size, struct error *err)
+{
+    int how = 0;
+    if (run_words(w, b, user, why, size, &how, err)) return true;
+    if (WIFEXITED(how) && WEXITSTATUS(how) >= 10 && WEXITSTATUS(how) <= 13)       /* of KERNEL_BUILD alone */
+        return fail(err, ERR_FILE, "kernels: %s", kernel_build_failure(WEXITSTATUS(how))), false;
     if (why[0] == 0) snprintf(why, size, "the compiler ended early: too long, or too much memory\n");
     return false;
 }
@@ -142,7 +154,7 @@ static void add_how(struct words *w, const struct judging *how, const char *incl
 {
     static const char *const always[] = { "-std=c11", "-O2", "-g", "-ffp-contract=off", "-fno-stack-protector", NULL };
     for (int i = 0; always[i]; i++) add(w, always[i]);
-    for (int i = 0; i < 2; i++) add(w, include[i]);
+    for (int i = 0; i < 2 && include[i]; i++) add(w, include[i]);
     if (how->sanitize) add(w, "-fsanitize=address,undefined"), add(w, "-fno-sanitize-recover=all");
 }
 
@@ -179,6 +191,71 @@ static enum error_code write_text(const char *path, const char *text, size_t byt
     const bool well = f && fwrite(text, 1, bytes, f) == bytes;
     if (f == NULL || fclose(f) != 0 || !well) return fail(err, ERR_FILE, "%s: %s", path, strerror(errno));
     return chmod(path, 0644) == 0 ? OK : fail(err, ERR_FILE, "%s: %s", path, strerror(errno));
+}
+
+/* ---- whether anything can be compiled ---------------------------------------------------------------------------- */
+
+static void name_compiler(bool kernels, const char *user, char *to, size_t size)
+{
+    const char *asked = getenv(kernels ? "CXX" : "CC");
+    if (kernels && user) asked = NULL;          /* a script asks for it, which has nothing of our environment then */
+    snprintf(to, size, "%s", asked && asked[0] ? asked : kernels ? "c++" : ORRERY_CC);
+}
+
+/* As a student's file: an object, which caches keep, and then a program. */
+static bool makes_program(const struct build *b, bool kernels, const struct judging *how, const char *name,
+                          const char *program, char *said, size_t size, struct error *err)
+{
+    char object[PATH_MAX], text[200];
+    const char *nowhere[2] = { NULL, NULL };
+    bool well = true;
+    path_of(object, sizeof object, b->folder, "student.o");
+    for (int linking = 0; linking < 2 && well; linking++) {
+        struct words w = { 0 };
+        int ended;
+        snprintf(text, sizeof text, "%s", name);
+        add_compiler(&w, text);
+        if (!kernels) add_how(&w, how, nowhere);
+        if (kernels && !linking) add(&w, "-x"), add(&w, "c++");
+        if (linking) add(&w, object);
+        else add(&w, "-c"), add(&w, b->source);
+        add(&w, "-o"), add(&w, linking ? program : object);
+        well = run_words(&w, b, how->user, said, size, &ended, err) &&
+               access(linking ? program : object, F_OK) == 0;
+    }
+    if (said[0] == 0) snprintf(said, size, "it makes no program");
+    return well;
+}
+
+enum error_code check_compiler(bool kernels, const struct judging *how, struct error *err)
+{
+    static const char empty[] = "int main(void) { return 0; }\n";
+    const char *by = how->user ? " by user " : "", *user = how->user ? how->user : "";
+    char name[200], program[PATH_MAX], said[1000] = "";
+    struct words own = { .word = { program }, .count = 1 };
+    struct error ours = { OK, "" };
+    struct build b = { 0 };
+    int32_t number, group, ended;
+    if (how->user && !serve_user(how->user, &number, &group))
+        return fail(err, ERR_USAGE, "--user %s: there is no such user", printable(how->user).text);
+    enum error_code e = open_folder(&b, how->user, err);
+    path_of(b.source, sizeof b.source, b.folder, "empty.c");
+    path_of(program, sizeof program, b.folder, "worker");
+    name_compiler(kernels, how->user, name, sizeof name);
+    if (!e) e = write_text(b.source, empty, sizeof empty - 1, err);
+    const bool well = !e && makes_program(&b, kernels, how, name, program, said, sizeof said, &ours);
+    if (!e && !well && kernels && strstr(ours.text, "there is no such compiler"))
+        e = fail(err, ERR_FILE, "kernels: %s", kernel_build_failure(10));
+    else if (!e && ours.code) e = fail(err, ours.code, "%s", ours.text);
+    else if (!e && !well)
+        e = fail(err, ERR_FILE, "%s: the compiler cannot be used%s%s: %.*s; %s names another", name, by, user,
+                 (int)strcspn(said, "\n"), said, kernels ? "CXX" : "CC");
+    /* Sanitizers need more memory than a compiler may have. */
+    if (!e && !how->sanitize && !run_words(&own, &b, how->user, said, sizeof said, &ended, &ours))
+        e = fail(err, ERR_FILE, "%s: programs cannot be run there%s%s; TMPDIR names another folder", temporary_folder(),
+                 by, user);
+    build_remove(&b);
+    return e;
 }
 
 /* What helps, behind what a compiler says. */
@@ -258,12 +335,48 @@ static enum error_code open_kept(char *path, size_t size, const char *name, cons
     return OK;
 }
 
+/* What `make` has compiled and `make install` put into lib/orrery/course: beside it lies a key, the compiler's words, a
+ * line, and all texts that were compiled.  Another compiler, or another text, and it is of no use. */
+static bool is_ready(const char *object, const char *tutorials, const char *words)
+{
+    static const char *const of[] = { "worker/worker.c", "worker/cage.h", "worker/calls.h", "worker/protocol.h",
+                                      "course.h" };
+    char path[PATH_MAX + 8], *key = NULL, *text;
+    size_t left = 0, bytes;
+    snprintf(path, sizeof path, "%s.key", object);
+    bool same = access(object, R_OK) == 0 && file_read_all(path, 1 << 20, &key, &left, NULL) == OK;
+    const char *at = key;
+    const size_t n = strlen(words);
+    same = same && left > n && memcmp(at, words, n) == 0 && at[n] == '\n';
+    if (same) at += n + 1, left -= n + 1;
+    for (size_t i = 0; same && i < sizeof of / sizeof *of; i++) {
+        path_of(path, sizeof path, tutorials, of[i]);
+        same = file_read_all(path, 1 << 20, &text, &bytes, NULL) == OK;
+        if (!same) break;
+        same = left >= bytes && memcmp(at, text, bytes) == 0;
+        at += bytes, left -= bytes;
+        free(text);
+    }
+    free(key);
+    return same && left == 0;
+}
+
+/* Of an installed program in lib/, else in the folder of the build. */
+static void ready_worker(const char *tutorials, char *to, size_t size)
+{
+    static const char installed[] = "/share/orrery/tutorials", sources[] = "/tutorials";
+    const size_t n = strlen(tutorials), m = sizeof installed - 1, k = sizeof sources - 1;
+    if (n > m && strcmp(tutorials + n - m, installed) == 0)
+        snprintf(to, size, "%.*s/lib/orrery/course/worker.o", (int)(n - m), tutorials);
+    else snprintf(to, size, "%.*s/build/course/worker.o", (int)(n > k ? n - k : 0), tutorials);
+}
+
 /* worker.c, compiled once for all files that this process judges; [1]: with sanitizers. */
-static struct { char path[PATH_MAX]; bool done; } worker_object[2];
+static struct { char path[PATH_MAX]; bool done, ours; } worker_object[2];         /* ours: to be removed */
 
 static void remove_workers(void)
 {
-    for (int i = 0; i < 2; i++) if (worker_object[i].path[0]) unlink(worker_object[i].path);
+    for (int i = 0; i < 2; i++) if (worker_object[i].ours) unlink(worker_object[i].path);
 }
 
 /* How a worker is compiled but for the student's object, which has its own flags.  -O1: half the time. */
@@ -273,20 +386,44 @@ static void add_worker(struct words *w, const struct judging *how, char *compile
     add(w, "-O1"), add(w, how->sanitize ? "-g1" : "-g0");
 }
 
-/* Nobody else may change it afterwards. */
-static bool compile_common(const struct build *b, const struct judging *how, const char *compiler,
-                           const char *include[2], const char *tutorials, char *said, size_t size, struct error *err)
+/* The words of the key: the compiler and what of its options does not depend on the place. */
+static bool take_ready(const struct judging *how, const char *compiler, const char *tutorials)
 {
-    char source[PATH_MAX], text[200], *path = worker_object[how->sanitize].path;
+    char text[200], words[400], *path = worker_object[0].path;
+    const char *nowhere[2] = { NULL, NULL };
     struct words w = { 0 };
-    if (worker_object[how->sanitize].done) return true;
+    if (how->sanitize) return false;
+    snprintf(text, sizeof text, "%s", compiler);
+    add_worker(&w, how, text, nowhere);
+    words[0] = 0;
+    for (int i = 0; i < w.count; i++) {
+        const size_t n = strlen(words);
+        snprintf(words + n, sizeof words - n, "%s%s", n ? " " : "", w.word[i]);
+    }
+    ready_worker(tutorials, path, sizeof worker_object->path);
+    worker_object[0].done = is_ready(path, tutorials, words);
+    if (!worker_object[0].done) path[0] = 0;
+    return worker_object[0].done;
+}
+
+/* Nobody else may change it afterwards.  That it does not compile is never the student's mistake. */
+static bool compile_common(const struct build *b, const struct judging *how, const char *compiler,
+                           const char *include[2], const char *tutorials, struct error *err)
+{
+    char source[PATH_MAX], text[200], said[1000] = "", *path = worker_object[how->sanitize].path;
+    struct words w = { 0 };
+    if (worker_object[how->sanitize].done || take_ready(how, compiler, tutorials)) return true;
     if (path[0] == 0 && open_kept(path, sizeof worker_object->path, "worker", how->user, err) != OK) return false;
-    if (worker_object[!how->sanitize].path[0] == 0) atexit(remove_workers);
+    worker_object[how->sanitize].ours = true;
+    if (!worker_object[!how->sanitize].ours) atexit(remove_workers);
     snprintf(text, sizeof text, "%s", compiler);
     path_of(source, sizeof source, tutorials, "worker/worker.c");
     add_worker(&w, how, text, include);
     add(&w, "-c"), add(&w, source), add(&w, "-o"), add(&w, path);
-    if (!compile(&w, b, how->user, said, size, err)) return false;
+    if (!compile(&w, b, how->user, said, sizeof said, err)) {
+        if (!err->code) fail(err, ERR_FILE, "%s does not compile: %.*s", source, (int)strcspn(said, "\n"), said);
+        return false;
+    }
     if ((geteuid() == 0 && chown(path, 0, 0) != 0) || chmod(path, 0644) != 0)
         return fail(err, ERR_FILE, "%s: %s", path, strerror(errno)), false;
     return worker_object[how->sanitize].done = true;
@@ -298,8 +435,7 @@ static bool link_worker(struct build *b, const struct lesson *l, const struct ju
 {
     char object[PATH_MAX], calls[PATH_MAX], to[PATH_MAX], text[200], said[4000] = "";
     struct words w = { 0 };
-    if (!compile_common(b, how, compiler, include, tutorials, said, sizeof said, err))
-        return snprintf(why, size, "%s", said), false;
+    if (!compile_common(b, how, compiler, include, tutorials, err)) return false;
     snprintf(text, sizeof text, "%s", compiler);
     path_of(object, sizeof object, b->folder, "student.o");
     snprintf(calls, sizeof calls, "%s/%s/calls.c", tutorials, l->folder);
@@ -316,7 +452,6 @@ enum error_code build_worker(struct build *b, const struct lesson *l, const char
                              const struct judging *how, char *why, size_t size, struct error *err)
 {
     char tutorials[PATH_MAX / 2], folder[PATH_MAX], own[PATH_MAX], compiler[200], contract[80];
-    const char *asked = getenv("CC");
     *b = (struct build){ 0 };
     why[0] = 0;
     if (err) err->code = OK;
@@ -333,12 +468,13 @@ enum error_code build_worker(struct build *b, const struct lesson *l, const char
     path_of(b->source, sizeof b->source, b->folder, l->file);
     if (!e) e = write_text(b->source, text, bytes, err);
     if (e) return e;
-    snprintf(compiler, sizeof compiler, "%s", asked && asked[0] ? asked : ORRERY_CC);
+    name_compiler(false, how->user, compiler, sizeof compiler);
     snprintf(folder, sizeof folder, "-I%s", tutorials);
     snprintf(own, sizeof own, "-I%s/%s", tutorials, l->folder);
     const char *include[] = { folder, own };
     if (compile_and_look(b, l, how, compiler, include, b->source, why, size, err))
         link_worker(b, l, how, compiler, include, tutorials, b->source, why, size, err);
+    if (b->worker[0] == 0 && !err->code) check_compiler(false, how, err);       /* is it the student's mistake? */
     return err->code;
 }
 
@@ -391,6 +527,7 @@ enum error_code build_kernels(struct build *b, const struct lesson *l, const cha
     path_of(program, sizeof program, b->folder, "worker");
     struct words w = { .word = { "sh", script, tree, b->source, program, calls, judge_object }, .count = 7 };
     if (compile(&w, b, how->user, why, size, err)) snprintf(b->worker, sizeof b->worker, "%s", program);
+    else if (!err->code) check_compiler(true, how, err);
     return err->code;
 }
 

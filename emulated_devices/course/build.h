@@ -13,11 +13,18 @@ struct build { char folder[PATH_MAX / 2], worker[PATH_MAX], source[PATH_MAX]; };
  * Compile a student's text in a new folder, look at what came out (object.h), and link it with worker.c and the
  * lesson's calls.c.
  * @param[out] b    .worker: the program, or "" if the text has to be changed: then `why` says how.
- * @return OK also then; ERR_FILE, ERR_MEMORY: nothing could be compiled at all.
+ * @return OK also then; ERR_FILE, ERR_MEMORY: nothing can be compiled at all.
  */
 enum error_code build_worker(struct build *b, const struct lesson *, const char *text, size_t bytes,
                              const struct judging *, char *why, size_t size, struct error *);
 void build_remove(struct build *);
+
+/**
+ * Whether an empty file becomes a program that runs, with the compiler and the user that students' files have.  Called
+ * before a grader gives points; what is built here calls it when something does not compile.
+ * @return OK or ERR_FILE, with what keeps it from working: that is nobody's mistake in a lesson.
+ */
+enum error_code check_compiler(bool kernels, const struct judging *, struct error *);
 
 /** The folder tutorials/: $ORRERY_TUTORIALS, that of an installed program, or of the sources.
  *  @return OK or ERR_FILE. */

@@ -83,8 +83,11 @@ bool judge_fails(struct judge *j, const char *format, ...)
 static double draw(struct judge *j)
 {
     char stream[120];
-    snprintf(stream, sizeof stream, "%s %d %s", j->lesson->folder, j->check->part, j->check->name);
-    return random_uniform(j->seed, random_stream(stream), j->drawn++);
+    if (j->drawn == 0) {
+        snprintf(stream, sizeof stream, "%s %d %s", j->lesson->folder, j->check->part, j->check->name);
+        j->stream = random_stream(stream);
+    }
+    return random_uniform(j->seed, j->stream, j->drawn++);
 }
 
 int64_t judge_draw(struct judge *j, int64_t low, int64_t high)

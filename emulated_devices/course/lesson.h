@@ -28,6 +28,7 @@ struct judge {
     const char *user;                   /* run the student's code as this user; NULL: as this one */
     bool caged;                         /* false: under sanitizers */
     double computed;                    /* seconds of processor that the lesson's runs took in earlier checks */
+    uint64_t stream;                    /* of random numbers, known from the first on */
     uint64_t drawn;                     /* numbers so far: judge_draw */
     bool failed;
     char said[JUDGE_TEXT];              /* why it failed: with numbers, for the student */

@@ -25,7 +25,9 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/prctl.h>
 #include <sys/socket.h>
+#include <sys/syscall.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -58,6 +60,8 @@ struct desk {
     struct { bool used, sending, both; struct message message; void *data; uint64_t bytes; int peer; }
         mail[WORKER_MESSAGES];                  /* both: exchange_both receives it */
     void *block[WORKER_MESSAGES];
+    unsigned char kept[4096];                   /* small pieces, so that the worker is woken once for an answer */
+    uint64_t kept_bytes;
     bool apart, unjoined;       /* between stream_begin and stream_end; no stream_join since stream_begin */
 };
 
@@ -120,20 +124,34 @@ static void worker_ended(struct desk *k)
             WIFEXITED(how) ? WEXITSTATUS(how) : -1);
 }
 
-static void hear(struct desk *k, void *to, uint64_t bytes)
+static void write_all(struct desk *k, const void *from, uint64_t bytes)
 {
-    for (char *at = to; bytes > 0;) {
-        const ssize_t n = read(k->socket, at, bytes);
+    for (const char *at = from; bytes > 0;) {
+        const ssize_t n = write(k->socket, at, bytes);
         if (n < 0 && errno == EINTR) continue;
         if (n <= 0) worker_ended(k);
         at += n, bytes -= (uint64_t)n;
     }
 }
 
+static void flush(struct desk *k)
+{
+    write_all(k, k->kept, k->kept_bytes);
+    k->kept_bytes = 0;
+}
+
 static void tell(struct desk *k, const void *from, uint64_t bytes)
 {
-    for (const char *at = from; bytes > 0;) {
-        const ssize_t n = write(k->socket, at, bytes);
+    if (k->kept_bytes + bytes > sizeof k->kept) flush(k);
+    if (bytes > sizeof k->kept) write_all(k, from, bytes);
+    else if (bytes > 0) memcpy(k->kept + k->kept_bytes, from, bytes), k->kept_bytes += bytes;
+}
+
+static void hear(struct desk *k, void *to, uint64_t bytes)
+{
+    flush(k);
+    for (char *at = to; bytes > 0;) {
+        const ssize_t n = read(k->socket, at, bytes);
         if (n < 0 && errno == EINTR) continue;
         if (n <= 0) worker_ended(k);
         at += n, bytes -= (uint64_t)n;
@@ -469,34 +487,80 @@ static enum error_code be_a_device(struct crew *crew, int rank, const void *aske
 
 /* ---- the processes ----------------------------------------------------------------------------------------------- */
 
-static void start_worker(struct trial *r, int rank)
+static void no_start(struct trial *r, int rank, const char *why) __attribute__((noreturn));
+static void no_start(struct trial *r, int rank, const char *why)
 {
-    char path[PATH_MAX];
-    char *const none[] = { NULL }, *const sane[] = { (char *)SANITIZERS, path, NULL };  /* clang's calls a program */
-    char *const words[] = { "worker", NULL };
-    int ends[2], said[2] = { -1, -1 };
-    const bool caged = r->judge->caged;
-    snprintf(path, sizeof path, "PATH=%s", getenv("PATH") ? getenv("PATH") : "/usr/bin:/bin");
-    posix_spawn_file_actions_t actions;
-    if (socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, ends) != 0) _exit(1);
-    posix_spawn_file_actions_init(&actions);
-    posix_spawn_file_actions_adddup2(&actions, ends[1], WORKER_SOCKET);
-    for (int fd = 0; fd < 3; fd++) posix_spawn_file_actions_addopen(&actions, fd, "/dev/null", O_RDWR, 0);
-    if (!caged && pipe(said) != 0) _exit(1);
-    for (int i = 0; i < 2 && !caged; i++)       /* a report that is too long must not stop who writes it */
-        fcntl(said[i], F_SETFD, FD_CLOEXEC), fcntl(said[i], F_SETFL, O_NONBLOCK);
-    if (!caged) posix_spawn_file_actions_adddup2(&actions, said[1], STDERR_FILENO);
-    const int e = posix_spawn(&worker[rank].process, r->judge->worker, &actions, NULL, words,
-                              caged ? none : sane);
-    posix_spawn_file_actions_destroy(&actions);
-    close(ends[1]);
-    if (!caged) close(said[1]);
-    worker[rank].said = said[0];
-    worker[rank].socket = ends[0];
-    if (e == 0) return;
-    snprintf(r->why, sizeof r->why, "its process does not start: %s", strerror(e));
+    snprintf(r->why, sizeof r->why, "its process does not start: %s", why);
     r->ended = RUN_BROKEN, r->culprit = rank;
     _exit(1);
+}
+
+/* Nothing that is open here is there for a program that is started. */
+static void close_at_start(void)
+{
+#ifdef SYS_close_range
+    if (syscall(SYS_close_range, 3u, ~0u, 4u) == 0) return;         /* 4: CLOSE_RANGE_CLOEXEC, of Linux 5.11 */
+#endif
+    for (int i = 3; i < 256; i++) fcntl(i, F_SETFD, FD_CLOEXEC);
+}
+
+/* The devices' ends of their sockets, then of the pipes for what sanitizers say: at[].  @return the largest. */
+static int open_ends(const struct trial *r, bool heard, int *at)
+{
+    int most = 0, ends[2];
+    for (int d = 0; d < r->devices; d++) {
+        if (socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, ends) != 0) return -1;
+        worker[d].socket = ends[0], worker[d].said = -1, at[d] = ends[1];
+        most = ends[1] > most ? ends[1] : most;
+        if (!heard) continue;
+        if (pipe(ends) != 0) return -1;
+        for (int i = 0; i < 2; i++)             /* a report that is too long must not stop who writes it */
+            fcntl(ends[i], F_SETFD, FD_CLOEXEC), fcntl(ends[i], F_SETFL, O_NONBLOCK);
+        worker[d].said = ends[0], at[r->devices + d] = ends[1];
+        most = ends[1] > most ? ends[1] : most;
+    }
+    return most;
+}
+
+/* A program that makes a process of itself for each device, and ends: what it has made is then waited for here. */
+static int start_program(const struct trial *r, bool heard, const int *at, int first)
+{
+    char path[PATH_MAX], words[3][16];
+    char *const none[] = { NULL }, *const sane[] = { (char *)SANITIZERS, path, NULL };  /* clang's calls a program */
+    char *const word[WORKER_WORDS + 1] = { "worker", words[0], words[1], words[2], NULL };
+    posix_spawn_file_actions_t actions;
+    pid_t program;
+    int how = 0;
+    snprintf(path, sizeof path, "PATH=%s", getenv("PATH") ? getenv("PATH") : "/usr/bin:/bin");
+    snprintf(words[0], sizeof words[0], "%d", first), snprintf(words[1], sizeof words[1], "%d", r->devices);
+    snprintf(words[2], sizeof words[2], "%d", heard);
+    posix_spawn_file_actions_init(&actions);
+    for (int fd = 0; fd < 3; fd++) posix_spawn_file_actions_addopen(&actions, fd, "/dev/null", O_RDWR, 0);
+    for (int i = 0; i < (heard ? 2 : 1) * r->devices; i++)
+        posix_spawn_file_actions_adddup2(&actions, at[i], first + i);
+    const int e = posix_spawn(&program, r->judge->worker, &actions, NULL, word, heard ? sane : none);
+    posix_spawn_file_actions_destroy(&actions);
+    if (e) return e;
+    while (waitpid(program, &how, 0) < 0 && errno == EINTR) continue;
+    return WIFEXITED(how) && WEXITSTATUS(how) == 0 ? 0 : EAGAIN;
+}
+
+static void start_workers(struct trial *r)
+{
+    const bool heard = !r->judge->caged;
+    int at[2 * WORKER_MOST_DEVICES];
+    if (prctl(PR_SET_CHILD_SUBREAPER, 1) != 0) no_start(r, 0, strerror(errno));
+    const int most = open_ends(r, heard, at);
+    if (most < 0) no_start(r, 0, strerror(errno));
+    const int e = start_program(r, heard, at, most + 1);
+    if (e) no_start(r, 0, strerror(e));
+    for (int d = 0; d < r->devices; d++) {
+        int32_t process;
+        if (read(worker[d].socket, &process, sizeof process) != sizeof process) no_start(r, d, "it has no number");
+        worker[d].process = process;
+        close(at[d]);
+        if (heard) close(at[r->devices + d]);
+    }
 }
 
 void serve_trial(struct trial *r)
@@ -507,8 +571,8 @@ void serve_trial(struct trial *r)
     alarm(WALL_SECONDS);
     const int nowhere = open("/dev/null", O_WRONLY);        /* a crew says by itself what it thinks of a deadlock */
     if (nowhere >= 0) dup2(nowhere, STDERR_FILENO);
-    for (int i = 3; i < 256; i++) fcntl(i, F_SETFD, FD_CLOEXEC);
-    for (int d = 0; d < r->devices; d++) start_worker(r, d);
+    close_at_start();
+    start_workers(r);
     if (crew_run(r->devices, be_a_device, &r, &err) == OK) r->ended = RUN_DONE;
     else snprintf(r->why, sizeof r->why, "%s", err.text), r->ended = RUN_BROKEN;
     _exit(0);

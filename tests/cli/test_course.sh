@@ -170,6 +170,9 @@ test_the_cage() {
         [ "$call" = 'malloc(100000000)' ] || expect_out 'asked the operating system'
         expect_out '^10 of 14 points|^14 of 14 points'; [ ! -e results.json ] || complain 'results.json was written'
     done
+    # the other devices' sockets are closed: nothing can be written to them, by a device between others
+    sed 's/c->real = sum_careful/for (int f = 4; f < 64; f++) if (write(f, "x", 1) >= 0) fork(); c->real = sum_careful/;1i #include <unistd.h>' "$top/tutorials/01_sums/calls.c" >t/01_sums/calls.c
+    ORRERY_TUTORIALS=$PWD/t run grade sums.c --lessons 1; expect_out '^14 of 14 points'
     # forged results: whatever a worker sends, it is a result or a request, and is compared or counted
     sed 's/c->real = sum_careful.*/char forged[64]; memset(forged, 14, sizeof forged); write(3, forged, sizeof forged); }/;1i #include <unistd.h>' \
         "$top/tutorials/01_sums/calls.c" >t/01_sums/calls.c
@@ -198,6 +201,28 @@ test_another_user() {
     CC=cc run grade sums.c --lessons 1 --user nobody; expect_status 0; expect_out '^14 of 14 points'
 }
 
+# A compiler that does not work is nobody's mistake: one line says so, and there are no points and no report that could be taken for a student's.
+test_a_compiler_that_cannot_be_used() {
+    local cc
+    solutions; chmod 711 . .. ../..; chmod 644 sums.c; run learn --start mine; cp sums.c mine/01_sums/
+    printf '#!/bin/sh\necho "cc: error: no licence" >&2\nexit 1\n' >broken; printf '#!/bin/sh\nexit 0\n' >idle
+    printf '#!/bin/sh\n[ "$(id -u)" = 0 ] || { echo "cache: error: Permission denied" >&2; exit 1; }\nexec cc "$@"\n' >roots
+    cp roots private; chmod 755 broken idle roots; chmod 700 private
+    refused() { expect_status 1; expect_error "$1"; [ -z "$out" ] || complain 'it gives points'; [ ! -e report.json ] || complain 'it leaves a report'; rm -f report.json; }
+    for cc in broken:'cannot be used: cc: error: no licence; CC names' idle:'cannot be used: it makes no program' none:'there is no such compiler' broken.c:'cannot be used: Permission denied'; do
+        touch broken.c; command="CC=${cc%%:*}"
+        CC=$PWD/${cc%%:*} run grade sums.c --lessons 1 --json report.json; refused "${cc#*:}"
+        CC=$PWD/${cc%%:*} run learn 1 --in mine; refused "${cc#*:}"
+    done
+    sed -i '1i not C' mine/01_sums/sums.c; CC=cc run learn 1 --in mine; expect_status 3; expect_out 'sums.c:1'      # this one is
+    if type c++ >/dev/null 2>&1; then CXX=$PWD/broken run grade teacher/solutions --lessons 19 --json report.json; refused 'broken: the compiler cannot be used: cc: error: no licence; CXX names'; fi
+    [ "$(id -u)" = 0 ] || return 0
+    CC=$PWD/roots run grade sums.c --lessons 1; expect_status 0
+    sed -i 's/^\[/case "$*" in *" -c "*) ;; *) exec cc "$@" ;; esac; &/' roots         # as a cache, which only looks at what is compiled alone
+    CC=$PWD/roots run grade sums.c --lessons 1 --user nobody --json report.json; refused 'roots: the compiler cannot be used by user nobody: cache: error: Permission denied; CC names'
+    CC=$PWD/private run grade sums.c --lessons 1 --user nobody --json report.json; refused 'private: the compiler cannot be used by user nobody: Permission denied; CC names'
+}
+
 every=(test_watch test_a_report_is_always_there test_the_cage test_the_kit test_another_user)
 [ "$TIER" = verify ] || every=()
-run_tests test_a_way_through_a_lesson test_a_deadlock_is_drawn test_wrong_collectives_are_explained test_sanitizers_name_the_line test_a_plan_is_explained test_what_is_refused test_reports_are_the_same_each_time test_hostile_code "${every[@]}"
+run_tests test_a_way_through_a_lesson test_a_deadlock_is_drawn test_wrong_collectives_are_explained test_sanitizers_name_the_line test_a_plan_is_explained test_a_compiler_that_cannot_be_used test_what_is_refused test_reports_are_the_same_each_time test_hostile_code "${every[@]}"

@@ -38,6 +38,12 @@ test_without_the_sources() {
     [ "${TIER:-test}" != verify ] || { away bench step --model tiny --runs 1 --rounds 1; expect_status 0; }
     away bench published;                           expect_status 0; expect_out '^Megatron-LM on up to 3072 A100'
     away learn --start mine;                        expect_status 0
+    rm -f compiled                                  # what is the same in all workers is installed as it was built, for the compiler that built it
+    local words; words=$(head -n 1 "$to/usr/lib/orrery/course/worker.o.key"); words=${words%% -std=*}
+    mkdir bin; printf '#!/bin/bash\nfor word; do [[ $word != *.c ]] || echo "${word##*/}" >>"%s"; done\nexec "%s" "$@"\n' "$PWD/compiled" "$(command -v "${words##* }")" >"bin/${words##* }"; chmod 755 bin/*
+    CC=$words PATH=$PWD/bin:$PATH away learn 1 --in mine; expect_status 3; expect_out 'FAILS +1.forward'
+    [ "$(sort -u compiled | tr '\n' ' ')" = 'calls.c sums.c ' ] || complain "compiled: $(tr '\n' ' ' <compiled)"
+    rm compiled
     if type c++ >/dev/null 2>&1; then               # the judge of kernels is installed as it was built
         printf '#!/bin/bash\nfor word; do [[ $word != *.c* ]] || echo "${word##*/}" >>"%s"; done\nexec c++ "$@"\n' "$PWD/compiled" >counts; chmod 755 counts
         CXX=$PWD/counts away learn 19 --in mine;    expect_status 3; expect_out 'FAILS +1.values'

@@ -53,9 +53,24 @@ test_reports_of_all_lessons_are_the_same_each_time() {
 
 # What surrounds a lesson's kernels was compiled with Orrery: an answer compiles the student's file alone, the first one, too.
 # A compiler that is not the one that built them compiles everything, to the same end.
-counts_files() {                                # counts_files SCRIPT SHELL_COMMANDS: a compiler that writes each file that it compiles into `compiled`
-    printf '#!/bin/bash\n%s\nfor word; do if [[ $word =~ \\.(cu|cpp|c)$ ]]; then echo "${word##*/}" >>"%s"; fi; done\nexec c++ "$@"\n' "$2" "$PWD/compiled" >"$1"
+counts_files() {                                # counts_files SCRIPT SHELL_COMMANDS [COMPILER]: one that writes each file that it compiles into `compiled`
+    printf '#!/bin/bash\n%s\nfor word; do if [[ $word =~ \\.(cu|cpp|c)$ ]]; then echo "${word##*/}" >>"%s"; fi; done\nexec %s "$@"\n' "$2" "$PWD/compiled" "${3:-c++}" >"$1"
     chmod 755 "$1"
+}
+
+# The key beside worker.o begins with the compiler's words; one that is called otherwise compiles worker.c, too.
+test_an_answer_in_c_compiles_one_file() {
+    local words; words=$(head -n 1 "$top/build/course/worker.o.key"); words=${words%% -std=*}
+    run learn --start course; expect_status 0
+    counts_files other '' cc; mkdir bin; counts_files "bin/${words##* }" '' "$(command -v "${words##* }")"
+    command="CC=$words learn 1"; CC=$words PATH=$PWD/bin:$PATH watched "$program" learn 1 --in course; expect_status 3; mv "$place/out" first
+    [ "$(sort -u compiled | tr '\n' ' ')" = 'calls.c sums.c ' ] || complain "an answer has compiled $(tr '\n' ' ' <compiled)"
+    rm compiled; CC=$PWD/other run learn 1 --in course; expect_status 3; expect_same "$place/out" first
+    [ "$(sort -u compiled | tr '\n' ' ')" = 'calls.c sums.c worker.c ' ] || complain "another compiler has compiled $(tr '\n' ' ' <compiled)"
+    mkdir tutorials; cp -r "$top/tutorials/course.h" "$top/tutorials/worker" "$top/tutorials/01_sums" tutorials; mkdir -p build/course; cp "$top/build/course/"worker.o* build/course
+    echo '/* another text */' >>tutorials/worker/cage.h; rm compiled
+    command='learn 1, another text'; ORRERY_TUTORIALS=$PWD/tutorials CC=$words PATH=$PWD/bin:$PATH watched "$program" learn 1 --in course; expect_same "$place/out" first
+    grep -q worker.c compiled || complain 'an object of another text is used'
 }
 
 test_an_answer_compiles_one_file() {
@@ -129,4 +144,4 @@ test_no_solution_is_given_away() {
 
 every=(test_other_compilers test_reports_of_all_lessons_are_the_same_each_time)
 [ "$TIER" = verify ] || every=()
-run_tests test_wrong_solutions_lose_points test_skeletons_and_solutions test_an_answer_compiles_one_file test_pages test_pages_fit_a_terminal test_no_solution_is_given_away "${every[@]}"
+run_tests test_wrong_solutions_lose_points test_skeletons_and_solutions test_an_answer_in_c_compiles_one_file test_an_answer_compiles_one_file test_pages test_pages_fit_a_terminal test_no_solution_is_given_away "${every[@]}"

@@ -9,6 +9,11 @@
 
 #include <stdint.h>
 
+/* The words that the program is started with: its name; the first of the sockets, one for each device; how many; and 1
+ * if behind them there are as many pipes, for what sanitizers say.  Its first bytes on each socket are the number of
+ * that device's process, an int32_t. */
+enum { WORKER_WORDS = 4 };
+
 enum { WORKER_SOCKET = 3, WORKER_POOL = 48 << 20, WORKER_NAME = 64, WORKER_BUFFERS = 12, WORKER_NUMBERS = 12,
        WORKER_GROUPS = 8, WORKER_MOST_DEVICES = 64, WORKER_MESSAGES = 1024 };
 

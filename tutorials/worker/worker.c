@@ -2,6 +2,7 @@
  *
  * It is compiled together with the student's file and the lesson's calls.c, with nothing of Orrery in it.  Before the
  * student's code runs, the process gives up all rights: it can compute, and read and write one socket.  protocol.h.
+ * The program is started once for a run, and makes a process of itself for each device: that is quicker.
  */
 #define _GNU_SOURCE
 #include "worker/cage.h"
@@ -24,12 +25,15 @@ static struct start begun;
 
 /* ---- the socket -------------------------------------------------------------------------------------------------- */
 
+static unsigned char kept[4096];                /* small pieces, so that the other side is woken once for a request */
+static uint64_t kept_bytes;
+
 static void leave(int status)
 {
     for (;;) syscall(SYS_exit_group, status);
 }
 
-static void put(const void *data, uint64_t bytes)
+static void write_all(const void *data, uint64_t bytes)
 {
     const char *at = data;
     while (bytes > 0) {
@@ -37,6 +41,15 @@ static void put(const void *data, uint64_t bytes)
         if (n <= 0 && errno != EINTR) leave(1);
         if (n > 0) at += n, bytes -= (uint64_t)n;
     }
+}
+
+static void flush(void) { write_all(kept, kept_bytes), kept_bytes = 0; }
+
+static void put(const void *data, uint64_t bytes)
+{
+    if (kept_bytes + bytes > sizeof kept) flush();
+    if (bytes > sizeof kept) write_all(data, bytes);
+    else if (bytes > 0) memcpy(kept + kept_bytes, data, bytes), kept_bytes += bytes;
 }
 
 static void misuse(const char *format, ...) __attribute__((format(printf, 1, 2), noreturn));
@@ -58,7 +71,8 @@ static void get(void *data, uint64_t bytes)
 static void ask(struct request r, const void *payload)
 {
     put(&r, sizeof r);
-    if (r.payload > 0) put(payload, r.payload);
+    put(payload, r.payload);
+    flush();
 }
 
 /* @param most  bytes that fit into `to`. */
@@ -414,6 +428,7 @@ void all_to_all(const struct group *g, const float *in, const int64_t *give, flo
     put(give, 8 * (uint64_t)g->size);
     put(take, 8 * (uint64_t)g->size);
     put(in, 4 * (uint64_t)ins);
+    flush();
     hear(out, 4 * (uint64_t)outs);
 }
 
@@ -534,14 +549,40 @@ static void send_results(const struct call *c)
     put(&r, sizeof r);
     for (int i = 0; i < WORKER_BUFFERS; i++)
         if (begun.way[i] & BUFFER_OUT) put(c->buffer[i], begun.bytes[i]);
+    flush();
 }
 
-int main(void)
+/* In a new process: only this device's socket stays open, so that nobody else reads it, and its end is seen. */
+static void become_device(int device, int first, int devices, bool heard)
+{
+    if (dup2(first + device, WORKER_SOCKET) < 0 ||
+        (heard && dup2(first + devices + device, STDERR_FILENO) < 0)) leave(1);
+    for (int i = 0; i < (heard ? 2 : 1) * devices; i++) close(first + i);
+}
+
+/* Returns in each device's process.  The other side learns its number over its socket, and waits for it. */
+static void divide(int first, int devices, bool heard)
+{
+    for (int d = 0; d < devices; d++) {
+        const int32_t child = (int32_t)fork();
+        if (child < 0) leave(1);
+        if (child == 0) {
+            become_device(d, first, devices, heard);
+            return;
+        }
+        if (write(first + d, &child, sizeof child) != sizeof child) leave(1);
+    }
+    leave(0);
+}
+
+int main(int count, char **word)
 {
     static struct call call;
     uint64_t sums[WORKER_BUFFERS] = { 0 };
     const struct callable *f = callables;
+    if (count != WORKER_WORDS) leave(1);
     begin_pages();
+    divide(atoi(word[1]), atoi(word[2]), atoi(word[3]) != 0);
     read_call(&call);
     for (int i = 0; i < WORKER_BUFFERS; i++)
         if (begun.way[i] == BUFFER_IN) sums[i] = sum_of(call.buffer[i], call.bytes[i]);

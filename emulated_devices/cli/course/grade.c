@@ -65,6 +65,20 @@ static enum error_code read_secret(const char *path, uint64_t *seed, struct erro
     return OK;
 }
 
+/* Before there is a report: a compiler that cannot be used gives nobody 0 points. */
+static enum error_code check_compilers(const struct judging *how, const bool *chosen, struct error *err)
+{
+    bool c = false, kernels = false;
+    enum error_code e = OK;
+    for (int i = 0; lessons[i]; i++) {
+        c |= chosen[i] && lessons[i]->functions != NULL;
+        kernels |= chosen[i] && lesson_has_kernels(lessons[i]);
+    }
+    if (c) e = check_compiler(false, how, err);
+    if (!e && kernels) e = check_compiler(true, how, err);
+    return e;
+}
+
 static enum error_code grade_all(struct grading *g, const struct judging *how, const bool *chosen, struct error *err)
 {
     enum error_code e = OK;
@@ -100,6 +114,7 @@ static enum error_code grade(struct grading *g, int *status, struct error *err)
         e = fail(err, ERR_USAGE, "grade %s: a single file needs --lessons with its lesson",
                  printable_path(g->submission).text);
     if (!e && g->secret) e = read_secret(g->secret, &how.secret, err);
+    if (!e) e = check_compilers(&how, chosen, err);
     if (e) return e;
     g->score = calloc(MOST_LESSONS, sizeof *g->score);
     g->err = err;
