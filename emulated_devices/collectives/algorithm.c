@@ -58,9 +58,10 @@ int64_t block_total(const struct collective *c, int P)
     return block_first(c, P, P);
 }
 
-/* Agreement needs a round of messages, which would be expensive for small, frequent collectives; and with less than a
- * megabyte left, an orderly error is not possible anyway.  The decision uses only values that all members know. */
-enum { AGREE_FROM = 1 << 20 };
+/* Agreement needs a round of messages, which would be expensive for small, frequent collectives: where 8 devices share
+ * 2 cores, a tenth of an all-reduce of 4 MB.  And with a few megabytes left, an orderly error is not possible anyway.
+ * The decision uses only values that all members know. */
+enum { AGREE_FROM = 16 << 20 };
 
 static bool worth_agreeing(const struct exchange *x, const struct collective *c)
 {
@@ -160,6 +161,7 @@ void comb_reduce(struct exchange *x, const struct collective *c, struct comb k, 
 enum error_code wait_all(struct exchange *x, struct message *m, int number, struct error *err)
 {
     enum error_code code = OK;
+    messages_meet(x->group->comm, m, number, true);
     for (int i = 0; i < number; i++) {
         const enum error_code one = message_wait(x->group->comm, m[i], code == OK ? err : NULL);
         if (code == OK) code = one;
@@ -167,16 +169,20 @@ enum error_code wait_all(struct exchange *x, struct message *m, int number, stru
     return code;
 }
 
-/* The numbers only, each where it is. */
+/* The numbers only, each where it is.  `sum` is nobody's part. */
 static void add_where_they_are(struct exchange *x, const struct collective *c, int me, int P, struct message *m,
                                const void *own, void *sum, int64_t n)
 {
     struct comm *comm = x->group->comm;
-    for (int i = 0; i < P; i++) {
-        const void *part = i == me ? own : message_look(comm, m[2 * imod(me - i, P) - 2]);
-        if (part == NULL) return;                       /* waiting will say why */
-        if (i > 0) reduce_numbers(x, c->reduction, c->dtype, sum, part, n);
-        else if (part != sum) device_copy(comm->device, sum, part, bytes_of(c, n));
+    messages_meet(comm, m, 2 * P - 2, false);
+    for (int i = 0; i < P;) {
+        const void *part[REDUCE_MOST] = { sum };
+        int parts = i > 0;
+        for (; parts < REDUCE_MOST && i < P; parts++, i++) {
+            part[parts] = i == me ? own : message_look(comm, m[2 * imod(me - i, P) - 2]);
+            if (part[parts] == NULL) return;            /* waiting will say why */
+        }
+        reduce_numbers_of(x, c->reduction, c->dtype, sum, part, parts, n);
     }
 }
 
@@ -186,17 +192,19 @@ static enum error_code wait_receives_first(struct exchange *x, struct message *m
     enum error_code code = OK;
     for (int i = 0; i < 2 * pairs; i++) {
         const int at = i < pairs ? 2 * i : 2 * (i - pairs) + 1;
+        if (i == pairs) messages_meet(x->group->comm, m, 2 * pairs, true);
         const enum error_code one = message_wait(x->group->comm, m[at], code == OK ? err : NULL);
+        m[at].slot = -1;                                /* it is no longer this message's */
         if (code == OK) code = one;
     }
     return code;
 }
 
 enum error_code add_in_order(struct exchange *x, const struct collective *c, int me, int P, struct message *m,
-                             const void *own, void *blocks, int64_t n, struct error *err)
+                             const void *own, void *blocks, void *to, int64_t n, struct error *err)
 {
-    const bool there = messages_can_be_looked_at(x->group->comm);
-    if (there) add_where_they_are(x, c, me, P, m, own, blocks, n);
+    const bool there = messages_can_be_looked_at(x->group->comm), direct = there && own != to;
+    if (there) add_where_they_are(x, c, me, P, m, own, direct ? to : blocks, n);
     const enum error_code code = there ? wait_receives_first(x, m, P - 1, err) : wait_all(x, m, 2 * P - 2, err);
     if (code != OK) return code;
     if (!there) copy_elements(x, c, element(c, blocks, n * me), own, n);
@@ -205,6 +213,8 @@ enum error_code add_in_order(struct exchange *x, const struct collective *c, int
         if (there) reduce_counted(x, c->dtype, blocks, element(c, blocks, n * i), n);
         else reduce_local(x, c->reduction, c->dtype, blocks, element(c, blocks, n * i), n);
     }
+    if (!direct) copy_elements(x, c, to, blocks, n);
+    else if (n > 0) charge_copy(x, c, n);
     return OK;
 }
 

@@ -86,9 +86,9 @@ static inline enum error_code add_from(struct exchange *x, const struct collecti
 
 /* For member `me` of P, whose messages are m[2k-2], to be looked at, from k members before it, and m[2k-1] to others,
  * for k = 1 .. P-1: wait for all, and add the n elements from each, and its own, in the order of members.
- * blocks: for P times n elements, as received; the sum is the first. */
+ * blocks: for P times n elements, as received; to: the sum, which nobody reads before, unless it is `own`. */
 enum error_code add_in_order(struct exchange *, const struct collective *, int me, int P, struct message *m,
-                             const void *own, void *blocks, int64_t n, struct error *);
+                             const void *own, void *blocks, void *to, int64_t n, struct error *);
 
 /* Wait for all messages; returns the first error. */
 enum error_code wait_all(struct exchange *, struct message *, int number, struct error *);

@@ -52,9 +52,8 @@ enum error_code everybody_adds(struct exchange *x, const struct collective *c, s
         m[2 * k - 2] = message_receive_to_look(x, row_member(w, from), element(c, scratch, n * from), bytes_of(c, n));
         m[2 * k - 1] = message_send(x, row_member(w, w.me + k), data, bytes_of(c, n));
     }
-    code = add_in_order(x, c, w.me, w.size, m, data, scratch, n, err);
+    code = add_in_order(x, c, w.me, w.size, m, data, scratch, data, n, err);
     exchange_small_end(x, m);
-    if (code == OK) copy_elements(x, c, data, scratch, n);
     return code;
 }
 

@@ -5,7 +5,7 @@
 #include <stdatomic.h>
 
 struct bell {
-    _Alignas(128) atomic_bool listens;  /* in lines of the cache of its own */
+    _Alignas(128) atomic_int rings;     /* until it wakes; 0: it does not listen.  In lines of the cache of its own */
     sem_t rung;
 };
 
@@ -31,13 +31,13 @@ void bells_ring(const struct bells *b, int rank)
 {
     if (b->bell == NULL) return;
     struct bell *bell = &b->bell[rank];
-    atomic_thread_fence(memory_order_seq_cst);          /* the sent data must be visible before `listens` is read */
-    if (atomic_load(&bell->listens) && atomic_exchange(&bell->listens, false)) sem_post(&bell->rung);
+    atomic_thread_fence(memory_order_seq_cst);          /* the sent data must be visible before `rings` is read */
+    if (atomic_load(&bell->rings) > 0 && atomic_fetch_sub(&bell->rings, 1) == 1) sem_post(&bell->rung);
 }
 
-void bells_listen(const struct bells *b)
+void bells_listen(const struct bells *b, int rings)
 {
-    atomic_exchange(&b->bell[b->rank].listens, true);
+    atomic_exchange(&b->bell[b->rank].rings, rings);
 }
 
 void bells_wait(const struct bells *b, int64_t nanoseconds)

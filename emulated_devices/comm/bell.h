@@ -7,6 +7,9 @@
  *   receiver   bells_listen   look whether it is there   bells_wait
  *   sender     MPI_Isend      bells_ring
  *
+ * A device that waits for several messages sleeps until as many rings have come: being woken for each would take the
+ * core from those that still have to send theirs.
+ *
  * Both sides write first and read then, so at least one sees the other: no ring is lost.  MPI may need a call where no
  * bell rings (a transport that copies in parts, a device on another machine), so each sleep has a limit.
  */
@@ -30,13 +33,13 @@ struct bells {
 void bells_open(struct bells *, MPI_Comm);
 void bells_close(struct bells *);
 
-/** Wake this device if it listens.  Without bells it does nothing. */
+/** Wake this device if it listens, and this is the last ring that it sleeps for.  Without bells it does nothing. */
 void bells_ring(const struct bells *, int rank);
 
-/** From now on a ring ends this device's next sleep.  It must have a bell. */
-void bells_listen(const struct bells *);
+/** From now on so many rings, at least one, end this device's next sleep.  It must have a bell. */
+void bells_listen(const struct bells *, int rings);
 
-/** Sleep until this device's bell rings, at most so long.  It must have a bell. */
+/** Sleep until this device's bell has rung as often as that, at most so long.  It must have a bell. */
 void bells_wait(const struct bells *, int64_t nanoseconds);
 
 #endif

@@ -29,6 +29,8 @@ struct carrier {
     /* Where the bytes of a message are that this device LOOKS at, as soon as they are there; until `wait`.  Not the
      * place where they are to be received: of a body that stays.  NULL: bodies never stay. */
     const void *(*look)(struct comm *, int slot);
+    /* messages_meet; NULL: each is waited for by itself. */
+    void (*meet)(struct comm *, const struct message *, int number, bool sent);
     /* End the whole job from one device.  Does not return. */
     void (*abort)(struct comm *, int exit_status);
     void (*close)(struct comm *);

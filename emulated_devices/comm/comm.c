@@ -40,7 +40,7 @@ static void streams_close(struct comm *c)
 enum error_code comm_open(struct comm *c, struct device *d, struct error *err)
 {
     static const struct carrier mpi = { .start = transport_start, .wait = transport_wait, .look = transport_look,
-                                        .abort = transport_abort, .close = transport_close };
+                                        .meet = transport_meet, .abort = transport_abort, .close = transport_close };
     *c = (struct comm){ .device = d, .carrier = &mpi, .checks_calls = checks_calls() };
     enum error_code code = transport_begin(c, err);
     if (code != OK) return code;

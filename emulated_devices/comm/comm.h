@@ -193,6 +193,12 @@ struct message message_receive(struct exchange *, int peer, void *data, uint64_t
 enum error_code message_wait(struct comm *, struct message, struct error *);
 
 /**
+ * Sleep until all messages of a list that this device receives are here, or cannot come, and then, if `sent`, until all
+ * that it sends have left.  Each has to be waited for as without this call: it only saves being woken for every one.
+ */
+void messages_meet(struct comm *, const struct message *, int number, bool sent);
+
+/**
  * Look at what is being received before it is waited for, where it is: with a sender on this machine in the sender's
  * memory, so that a sum reads it from there, and nothing is copied.  Counters and the clock see it when it is waited
  * for.
@@ -217,8 +223,11 @@ enum error_code exchange_both(struct exchange *, int to, const void *out, uint64
  */
 void reduce_local(struct exchange *, enum reduction, enum dtype, void *into, const void *from, int64_t count);
 
-/** The same in two parts: the numbers, and counting and charging them. */
+/** The same in two parts: the numbers, also of a list in one call (reduce_all in device/backend.h), and counting and
+ *  charging them. */
 void reduce_numbers(struct exchange *, enum reduction, enum dtype, void *into, const void *from, int64_t count);
+void reduce_numbers_of(struct exchange *, enum reduction, enum dtype, void *into, const void *const *part, int parts,
+                       int64_t count);
 void reduce_counted(struct exchange *, enum dtype, void *into, const void *from, int64_t count);
 
 /**

@@ -106,6 +106,11 @@ const void *message_look(struct comm *c, struct message m)
     return m.slot >= 0 ? c->carrier->look(c, m.slot) : NULL;
 }
 
+void messages_meet(struct comm *c, const struct message *m, int number, bool sent)
+{
+    if (c->rehearsal == NULL && c->carrier->meet != NULL) c->carrier->meet(c, m, number, sent);
+}
+
 /* A message has arrived: charge the port and call the observer. */
 static void arrived(struct comm *c, const struct delivery *d)
 {

@@ -34,6 +34,7 @@ static const struct tempo tempo_crowded = { 5 * 1000, 100 * 1000, 200 * 1000, 10
 struct patience {
     const struct bells *bells;          /* NULL: there are none */
     int64_t since, last, sleep;         /* nanoseconds: first and last pause, the next sleep; 0 before there is one */
+    int rings;                          /* that end a sleep; 0: one */
 };
 
 static inline int64_t patience_now(void)
@@ -43,10 +44,10 @@ static inline int64_t patience_now(void)
     return (int64_t)t.tv_sec * 1000000000 + t.tv_nsec;
 }
 
-/* Call it before each look: a ring from now on ends the sleep that may follow. */
+/* Call it before each look: rings from now on end the sleep that may follow. */
 static inline void patience_listen(const struct patience *p)
 {
-    if (p->bells != NULL && p->sleep > 0) bells_listen(p->bells);
+    if (p->bells != NULL && p->sleep > 0) bells_listen(p->bells, p->rings > 0 ? p->rings : 1);
 }
 
 /* Yield the core.  @return false: it is time to sleep instead. */

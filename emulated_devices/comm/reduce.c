@@ -12,6 +12,12 @@ void reduce_numbers(struct exchange *x, enum reduction how, enum dtype t, void *
     device_reduce(x->group->comm->device, how, t, into, from, count);
 }
 
+void reduce_numbers_of(struct exchange *x, enum reduction how, enum dtype t, void *into, const void *const *part,
+                       int parts, int64_t count)
+{
+    device_reduce_all(x->group->comm->device, how, t, into, part, parts, count);
+}
+
 void reduce_counted(struct exchange *x, enum dtype t, void *into, const void *from, int64_t count)
 {
     struct comm *c = x->group->comm;

@@ -298,6 +298,45 @@ static bool head_is_here(const struct slot *s) { return s->here; }
 static bool has_left(const struct slot *s) { return s->written && atomic_load(&s->receipt->taken) != 0; }
 static bool is_answered(const struct slot *s) { return s->answered; }
 
+/* ---- meeting: several messages of near devices are waited for in one sleep --------------------------------------- */
+
+static bool is_due(const struct slot *s, bool sending)
+{
+    return s->near && s->failed == MPI_SUCCESS && s->sending == sending && !(sending ? has_left(s) : head_is_here(s));
+}
+
+/* How many are not here yet; when all are, how many have not left.  What has come may have to be copied before another
+ * device can go on, so leaving is not waited for before. */
+static int due(const struct transport *t, const struct message *m, int number, bool sent, int *first)
+{
+    int n = 0;
+    for (int sending = 0; sending <= (sent ? 1 : 0) && n == 0; sending++)
+        for (int i = number - 1; i >= 0; i--)
+            if (m[i].slot >= 0 && is_due(&t->slot[m[i].slot], sending == 1)) n++, *first = m[i].slot;
+    return n;
+}
+
+/* Each of them rings once. */
+void transport_meet(struct comm *c, const struct message *m, int number, bool sent)
+{
+    struct transport *t = c->transport;
+    struct patience p = { .bells = t->bells.bell != NULL ? &t->bells : NULL };
+    struct vigil v = { 0 };
+    int first = -1, left;
+    start_held(c);
+    if (t->near.devices < t->near.size) return;         /* others need calls of MPI */
+    for (;;) {
+        patience_listen(&p);
+        letters_look(c);
+        if ((left = due(t, m, number, sent, &first)) == 0) break;
+        const bool heard = p.rings == left;
+        p.rings = left;
+        if (heard || p.sleep == 0) patience_pause(&p);
+        if (p.sleep > 0) give_up_if_ended(c, &t->slot[first], &v);
+    }
+    progress_goes_on(&t->progress, &v);
+}
+
 static int finish_head(struct comm *c, struct slot *s)
 {
     MPI_Status status;

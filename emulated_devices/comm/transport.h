@@ -149,6 +149,7 @@ void slot_close_view(struct comm *, struct slot *);
 int transport_start(struct exchange *, int peer, void *data, uint64_t bytes, const struct passage *, enum side);
 enum error_code transport_wait(struct comm *, int slot, struct delivery *, struct error *);
 const void *transport_look(struct comm *, int slot);
+void transport_meet(struct comm *, const struct message *, int number, bool sent);
 void transport_abort(struct comm *, int exit_status);
 
 /** MPI messages that carry this payload after the head. */

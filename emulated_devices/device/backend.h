@@ -42,6 +42,8 @@ struct device_product { struct tensor Y, X, W, b; };
 
 enum { PRODUCTS_MOST = 64 };            /* of one list */
 
+enum { REDUCE_MOST = 8 };               /* parts of one reduction */
+
 /* ---- OPTIONAL: operations on any tensors --------------------------------------------------------------------------
  * The numbers of a model outside `ops`: any part of a tensor, also an empty one, in any format that the function in
  * ref/ takes.  All that training computes is here or in `ops`; host views are for moving, checking and storing.
@@ -57,6 +59,8 @@ enum { PRODUCTS_MOST = 64 };            /* of one list */
     /* reduction.h, on n elements */                                                                                   \
     X(reduce, (enum reduction how, enum dtype t, void *into, const void *from, int64_t n), (how, t, into, from, n),    \
       reduction_apply(how, t, OUT(tensor_1d(into, t, n)).data, IN(tensor_1d(UNCONST(from), t, n)).data, n))            \
+    X(reduce_all, (enum reduction how, enum dtype t, void *into, const void *const *part, int parts, int64_t n),       \
+      (how, t, into, part, parts, n), reduce_seen(&seen, how, t, into, part, parts, n))                                \
     X(divide, (enum dtype t, void *x, int64_t n, int by), (t, x, n, by),                                               \
       reduction_divide(t, OUT(tensor_1d(x, t, n)).data, n, by))                                                        \
     /* exact_sum.h, of all tensors of a list.  The sum is the host's, which waits for it; it has no rounding, and      \

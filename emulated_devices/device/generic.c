@@ -67,6 +67,16 @@ static void squares_of_each(struct device *d, struct exact_sum *sum, const struc
     }
 }
 
+static void reduce_seen(struct views *seen, enum reduction how, enum dtype t, void *into, const void *const *part,
+                        int parts, int64_t n)
+{
+    const void *shown[REDUCE_MOST] = { NULL };
+    struct tensor y = view_write(seen, tensor_1d(into, t, n));
+    for (int i = 0; i < parts; i++)             /* a tensor's data is void * */
+        shown[i] = part[i] == into ? y.data : view_read(seen, tensor_1d((void *)(uintptr_t)part[i], t, n)).data;
+    reduction_all(how, t, y.data, shown, parts, n);
+}
+
 static struct tensor codes(void *code, struct tensor x, struct block_format f)
 {
     return tensor_1d(code, U8, block_quantised_bytes(f, tensor_count(x)));

@@ -1,5 +1,7 @@
 #include "emulated_devices/device/reduction.h"
 #include "ref/numeric/float16.h"
+#include <stdbool.h>
+#include <string.h>
 
 const char *reduction_name(enum reduction r)
 {
@@ -29,11 +31,27 @@ static void reduce_##suffix(enum reduction how, type *restrict into, const type 
     case REDUCTION_COUNT: break;                                                                                   \
     }                                                                                                              \
 }                                                                                                                  \
+static inline type plus_##suffix(type x, type y)                                                                   \
+{                                                                                                                  \
+    const wide a = WIDEN(x), b = WIDEN(y);                                                                         \
+    return NARROW(a + b);                                                                                          \
+}                                                                                                                  \
+static void add_##suffix(type *into, const void *const *part, int more, int64_t n)                                 \
+{                                                                                                                  \
+    const type *a = part[0], *b = part[1], *c = more > 1 ? part[2] : a, *d = more > 2 ? part[3] : a,               \
+               *e = more > 3 ? part[4] : a;                                                                        \
+    if (more == 1) ALIKE EACH into[i] = plus_##suffix(a[i], b[i]);                                                 \
+    if (more == 2) ALIKE EACH into[i] = plus_##suffix(plus_##suffix(a[i], b[i]), c[i]);                            \
+    if (more == 3) ALIKE EACH into[i] = plus_##suffix(plus_##suffix(plus_##suffix(a[i], b[i]), c[i]), d[i]);       \
+    if (more == 4)                                                                                                 \
+        ALIKE EACH into[i] = plus_##suffix(plus_##suffix(plus_##suffix(plus_##suffix(a[i], b[i]), c[i]), d[i]), e[i]);\
+}                                                                                                                  \
 static void divide_##suffix(type *x, int64_t n, int by)                                                            \
 {                                                                                                                  \
     EACH x[i] = NARROW(WIDEN(x[i]) / by);                                                                          \
 }
 #define EACH for (int64_t i = 0; i < n; i++)
+#define ALIKE _Pragma("omp simd")       /* `into` may be `a`, but no other element of it */
 #define SAME(x) (x)
 
 REDUCE(f32, float, float, SAME, SAME)
@@ -55,6 +73,37 @@ void reduction_apply(enum reduction how, enum dtype t, void *into, const void *f
     case I64: reduce_i64(how, into, from, n); break;
     case U8:  reduce_u8(how, into, from, n); break;
     case DTYPE_COUNT: break;
+    }
+}
+
+/* Adds this many more parts in one pass over memory. */
+enum { MORE = 4 };
+
+static void add(enum dtype t, void *into, const void *const *part, int more, int64_t n)
+{
+    switch (t) {
+    case F32: add_f32(into, part, more, n); break;
+    case F64: add_f64(into, part, more, n); break;
+    case BF16: add_bf16(into, part, more, n); break;
+    case F16: add_f16(into, part, more, n); break;
+    case I32: add_i32(into, part, more, n); break;
+    case I64: add_i64(into, part, more, n); break;
+    case U8:  add_u8(into, part, more, n); break;
+    case DTYPE_COUNT: break;
+    }
+}
+
+void reduction_all(enum reduction how, enum dtype t, void *into, const void *const *part, int parts, int64_t n)
+{
+    const bool adds = how == SUM || how == AVERAGE;
+    if (n == 0) return;
+    if ((!adds || parts == 1) && into != part[0]) memcpy(into, part[0], (size_t)n * dtype_size(t));
+    for (int i = 1; i < parts && !adds; i++) reduction_apply(how, t, into, part[i], n);
+    for (int i = 1, more; i < parts && adds; i += more) {
+        const void *group[1 + MORE] = { i == 1 ? part[0] : into };
+        more = parts - i < MORE ? parts - i : MORE;
+        for (int k = 0; k < more; k++) group[1 + k] = part[i + k];
+        add(t, into, group, more, n);
     }
 }
 

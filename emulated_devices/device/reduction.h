@@ -17,6 +17,10 @@ const char *reduction_name(enum reduction);
 /** into[i] = into[i] (op) from[i]; AVERAGE adds.  MAX and MIN keep a NaN that either side has. */
 void reduction_apply(enum reduction, enum dtype, void *into, const void *from, int64_t n);
 
+/** into[i] = part[0][i] (op) part[1][i] (op) .., from the left: the bits of reduction_apply with one part after the
+ *  other, in fewer passes over memory.  `into` is none of the parts, but may be the first.  parts >= 1. */
+void reduction_all(enum reduction, enum dtype, void *into, const void *const *part, int parts, int64_t n);
+
 /** x[i] = x[i] / by.  Integers round toward zero. */
 void reduction_divide(enum dtype, void *x, int64_t n, int by);
 

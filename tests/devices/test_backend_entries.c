@@ -190,6 +190,18 @@ static void squares_of(const struct tensor *list, int count)
     for (int i = 0; i < count; i++) exact_add_squares(&sum, list[i]);
 }
 
+static void reduced_there(struct device *d, struct tensor *t, int64_t n)
+{
+    const void *const part[] = { t[2].data, t[1].data, t[3].data, t[3].data, t[1].data, t[2].data, t[3].data };
+    device_reduce_all(d, SUM, t->dtype, t->data, part, 7, n);
+}
+static void reduced_here(struct tensor *t, int64_t n)
+{
+    static const int more[] = { 1, 3, 3, 1, 2, 3 };
+    memcpy(t->data, t[2].data, tensor_bytes(t[0]));
+    for (int i = 0; i < 6; i++) reduction_apply(SUM, t->dtype, t->data, t[more[i]].data, n);
+}
+
 /* X(entry, formats of its operands t, its call on them, the one-device call): o: the device's format; w: the masters';
  * c: room for codes, or codes.  Those of matrices take all elements. */
 #define OPERATIONS(X)                                                                                                  \
@@ -197,6 +209,7 @@ static void squares_of(const struct tensor *list, int count)
     X(convert, "ow", device_convert(d, t[0], t[1]), tensor_convert(t[0], t[1]))                                        \
     X(reduce, "oo", device_reduce(d, SUM, t[0].dtype, t[0].data, t[1].data, COUNT(t[0])),                              \
       reduction_apply(SUM, t[0].dtype, t[0].data, t[1].data, COUNT(t[0])))                                             \
+    X(reduce_all, "oooo", reduced_there(d, t, COUNT(t[0])), reduced_here(t, COUNT(t[0])))                              \
     X(divide, "o", device_divide(d, t[0].dtype, t[0].data, COUNT(t[0]), 3),                                            \
       reduction_divide(t[0].dtype, t[0].data, COUNT(t[0]), 3))                                                         \
     X(add_squares, "oo", device_add_squares(d, &sum, t, 2), squares_of(t, 2))                                          \

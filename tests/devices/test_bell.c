@@ -64,7 +64,7 @@ static void test_a_ring_ends_a_sleep(void **state)
     int64_t slept = 0;
     (void)state;
     if (comm.size == 1) return;
-    if (comm.rank == 0) bells_listen(&bells);
+    if (comm.rank == 0) bells_listen(&bells, 1);
     comm_barrier(&comm);
     ring_after(20 * MILLISECOND);
     if (comm.rank == 0) slept = sleep_at_most(HALF_A_MINUTE);
@@ -76,7 +76,7 @@ static void test_a_ring_before_the_sleep_is_not_lost(void **state)
     int64_t slept = 0;
     (void)state;
     if (comm.size == 1) return;
-    if (comm.rank == 0) bells_listen(&bells);
+    if (comm.rank == 0) bells_listen(&bells, 1);
     comm_barrier(&comm);
     ring_after(0);
     comm_barrier(&comm);
@@ -92,7 +92,7 @@ static void test_who_does_not_listen_is_not_woken_later(void **state)
     if (comm.size == 1) return;
     ring_after(0);
     comm_barrier(&comm);
-    if (comm.rank == 0) bells_listen(&bells);
+    if (comm.rank == 0) bells_listen(&bells, 1);
     comm_barrier(&comm);
     ring_after(0);
     comm_barrier(&comm);
@@ -100,6 +100,25 @@ static void test_who_does_not_listen_is_not_woken_later(void **state)
     ASSERT_ALL(first < HALF_A_MINUTE, "rung for, it slept %lld ns", (long long)first);
     ASSERT_ALL(second >= 4 * MILLISECOND, "woken again after %lld ns by rings for which it did not listen",
                (long long)second);
+}
+
+/* Whoever waits for all others is not woken by the first of them. */
+static void test_who_listens_for_several_rings_sleeps_until_the_last(void **state)
+{
+    int64_t early = 5 * MILLISECOND, slept = 0;
+    (void)state;
+    if (comm.size < 3) return;
+    if (comm.rank == 0) bells_listen(&bells, comm.size - 1);
+    comm_barrier(&comm);
+    if (comm.rank == 1) bells_ring(&bells, 0);
+    comm_barrier(&comm);
+    if (comm.rank == 0) early = sleep_at_most(5 * MILLISECOND);
+    comm_barrier(&comm);
+    if (comm.rank > 1) ring_after(20 * MILLISECOND);
+    if (comm.rank == 0) slept = sleep_at_most(HALF_A_MINUTE);
+    ASSERT_ALL(early >= 4 * MILLISECOND, "woken after %lld ns by the first of %d rings", (long long)early,
+               comm.size - 1);
+    ASSERT_ALL(slept < HALF_A_MINUTE, "rung for by all, it slept %lld ns", (long long)slept);
 }
 
 /* A yield passes the core on to nobody where each device is a session: launchers make it one. */
@@ -139,6 +158,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         WITH_BELLS(test_more_than_one_device_has_bells), WITH_BELLS(test_a_ring_ends_a_sleep),
         WITH_BELLS(test_a_ring_before_the_sleep_is_not_lost), WITH_BELLS(test_who_does_not_listen_is_not_woken_later),
+        WITH_BELLS(test_who_listens_for_several_rings_sleeps_until_the_last),
         WITH_BELLS(test_where_cores_are_shared_a_wait_soon_sleeps), WITH_BELLS(test_nothing_stays_behind),
     };
     return MPI_RUN("bell", tests);

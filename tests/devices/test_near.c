@@ -328,47 +328,99 @@ static void test_messages_are_looked_at_in_any_order(void **state)
     ASSERT_ALL(bad < 0, "message %d is not what was sent; %s", bad, err.text);
 }
 
+/* ---- several at once --------------------------------------------------------------------------------------------- */
+
+/* Everybody sends to all others, each a little later; in the end also this device's own sends have left. */
+static void test_a_meeting_waits_for_all_that_it_is_told(void **state)
+{
+    enum { BYTES = 1 << 18, MOST = 5 };
+    static unsigned char out[BYTES], in[MOST][BYTES];
+    struct message m[2 * MOST];
+    struct exchange x = exchange_begin(&all, ALLGATHER);
+    const int others = all.size - 1;
+    int missing = 0, left_behind = 0;
+    bool good = true;
+    (void)state;
+    need_a_pool();
+    fill(out, BYTES, 1);
+    for (int k = 0; k < others; k++)
+        m[k] = message_receive(&x, (all.rank + k + 1) % all.size, in[k], BYTES);
+    nanosleep(&(struct timespec){ .tv_nsec = all.rank * 10 * 1000 * 1000 }, NULL);
+    for (int k = 0; k < others; k++) m[others + k] = message_send(&x, (all.rank + k + 1) % all.size, out, BYTES);
+    messages_meet(&comm, m, 2 * others, false);
+    for (int k = 0; k < others; k++) missing += !comm.transport->slot[m[k].slot].here;
+    messages_meet(&comm, m, 2 * others, true);
+    for (int k = others; k < 2 * others; k++)
+        left_behind += atomic_load(&comm.transport->slot[m[k].slot].receipt->taken) == 0;
+    for (int k = 0; k < 2 * others; k++) good = message_wait(&comm, m[k], &err) == OK && good;
+    for (int k = 0; k < others; k++)
+        for (uint64_t i = 0; i < BYTES; i++) good = good && in[k][i] == pattern((all.rank + k + 1) % all.size, 1, i);
+    ASSERT_ALL(missing == 0, "after a meeting %d of %d messages are not here", missing, others);
+    ASSERT_ALL(left_behind == 0, "after a meeting %d of %d messages have not left", left_behind, others);
+    ASSERT_ALL(good, "a message is not what was sent; %s", err.text);
+}
+
 /* ---- the same results -------------------------------------------------------------------------------------------- */
 
 enum { COUNT = 100003 };
 
-/* Sums of the same numbers by every algorithm, and what was counted; the virtual time comes last. */
-static void sum_all_ways(float *out, int64_t room, struct traffic *counted, int64_t *now)
+struct sums {
+    float *of;                          /* [room] */
+    int64_t room, at;
+    struct traffic counted[2];
+    int64_t now;                        /* virtual time */
+};
+
+/* Of the same numbers, averages. */
+static void sum_by(struct sums *s, const struct algorithm *a, float *x, float *y)
 {
-    float *x = arena_alloc(&device.arena, BUFFERS, sizeof *x * COUNT);
-    int64_t at = 0;
+    const enum operation op = a->operation;
+    int64_t ni, no;
+    struct collective c = { .in = x, .out = y, .count = COUNT, .dtype = F32, .reduction = AVERAGE,
+                            .nodes = group_nodes(&all) };
+    if (algorithm_refuses(a, all.size, &c)) return;
+    collective_extents(op, &c, all.rank, all.size, &ni, &no);
+    if (op == REDUCE_SCATTER && y == x) c.out = y += block_start(COUNT, all.size, all.rank);
+    for (int64_t k = 0; k < COUNT; k++) x[k] = 1.0f / (float)(k % 1013 + 7 * all.rank + 1);
+    assert_true(s->at + no <= s->room);
+    ASSERT_ALL(collective_run(&all, op, a->name, &c, &err) == OK, "%s", err.text);
+    memcpy(s->of + s->at, y, sizeof *y * (size_t)no);
+    s->at += no;
+}
+
+/* By every algorithm, in place and not. */
+static struct sums sum_all_ways(void)
+{
+    struct sums s = { .room = 48 * COUNT };
+    s.of = calloc((size_t)s.room, sizeof *s.of);
+    float *x = arena_alloc(&device.arena, BUFFERS, sizeof *x * COUNT),
+          *y = arena_alloc(&device.arena, BUFFERS, sizeof *y * COUNT);
     for (int i = 0; algorithms[i] != NULL; i++) {
-        struct collective c = { .in = x, .out = x, .count = COUNT, .dtype = F32, .nodes = group_nodes(&all) };
-        if (algorithms[i]->operation != ALLREDUCE || algorithm_refuses(algorithms[i], all.size, &c)) continue;
-        for (int64_t k = 0; k < COUNT; k++) x[k] = 1.0f / (float)(k % 1013 + 7 * all.rank + 1);
-        assert_true(at + COUNT <= room);
-        assert_int_equal(collective_run(&all, ALLREDUCE, algorithms[i]->name, &c, &err), OK);
-        memcpy(out + at, x, sizeof *x * COUNT);
-        at += COUNT;
+        if (algorithms[i]->operation != ALLREDUCE && algorithms[i]->operation != REDUCE_SCATTER) continue;
+        sum_by(&s, algorithms[i], x, x);
+        sum_by(&s, algorithms[i], x, y);
     }
-    *counted = comm.counted.of[TRAFFIC_OTHER].of[ALLREDUCE];
-    *now = device.clock.now;
-    arena_free(&device.arena, x);
+    s.counted[0] = comm.counted.of[TRAFFIC_OTHER].of[ALLREDUCE];
+    s.counted[1] = comm.counted.of[TRAFFIC_OTHER].of[REDUCE_SCATTER];
+    s.now = device.clock.now;
+    arena_free(&device.arena, x), arena_free(&device.arena, y);
+    return s;
 }
 
 static void test_results_counts_and_virtual_time_are_those_of_mpi(void **state)
 {
-    const int64_t room = 20 * COUNT;
-    float *near = calloc((size_t)room, sizeof *near), *far = calloc((size_t)room, sizeof *far);
-    struct traffic by_near, by_mpi;
-    int64_t time_near, time_mpi;
     need_a_pool();
-    sum_all_ways(near, room, &by_near, &time_near);
+    const struct sums near = sum_all_ways();
     close_devices(state);
     setenv("ORRERY_MAPPED", "0", 1);
     open_devices(state);
     unsetenv("ORRERY_MAPPED");
     ASSERT_ALL(comm.transport->near.devices == 0, "near although told not to be");
-    sum_all_ways(far, room, &by_mpi, &time_mpi);
-    ASSERT_ALL(memcmp(near, far, sizeof *near * (size_t)room) == 0, "other sums");
-    ASSERT_ALL(memcmp(&by_near, &by_mpi, sizeof by_near) == 0, "other counts");
-    ASSERT_ALL(time_near == time_mpi, "%lld ps, by MPI %lld", (long long)time_near, (long long)time_mpi);
-    free(near), free(far);
+    const struct sums far = sum_all_ways();
+    ASSERT_ALL(near.at > 20 * COUNT && memcmp(near.of, far.of, sizeof *near.of * (size_t)near.room) == 0, "other sums");
+    ASSERT_ALL(memcmp(near.counted, far.counted, sizeof near.counted) == 0, "other counts");
+    ASSERT_ALL(near.now == far.now, "%lld ps, by MPI %lld", (long long)near.now, (long long)far.now);
+    free(near.of), free(far.of);
 }
 
 #define ON_DEVICES(f) cmocka_unit_test_setup_teardown(f, open_devices, close_devices)
@@ -383,6 +435,7 @@ int main(void)
         ON_DEVICES(test_messages_wait_for_room_and_for_receives), ON_DEVICES(test_a_send_waits_for_its_receiver),
         ON_DEVICES(test_sums_read_where_the_sender_has_it), ON_DEVICES(test_messages_are_looked_at_in_any_order),
         ON_DEVICES(test_a_sender_waits_until_its_numbers_were_read),
+        ON_DEVICES(test_a_meeting_waits_for_all_that_it_is_told),
         ON_DEVICES(test_results_counts_and_virtual_time_are_those_of_mpi),
     };
     return MPI_RUN("near", tests);

@@ -32,7 +32,8 @@ static enum error_code first_shot(struct exchange *x, const struct collective *c
         m[2 * k - 2] = message_receive_to_look(x, from, element(c, blocks, own * from), bytes_of(c, own));
         m[2 * k - 1] = give(x, c, to, c->in, to);
     }
-    return add_in_order(x, c, r, P, m, const_element(c, c->in, block_start(c->count, P, r)), blocks, own, err);
+    return add_in_order(x, c, r, P, m, const_element(c, c->in, block_start(c->count, P, r)), blocks,
+                        element(c, c->out, block_start(c->count, P, r)), own, err);
 }
 
 /* Send each device the sum, and receive its in its place. */
@@ -53,14 +54,13 @@ static enum error_code run(struct group *g, const struct collective *c, struct e
 {
     const int P = g->size, r = g->rank;
     const int64_t own = part_length(c->count, P, r);
-    void *mine = element(c, c->out, block_start(c->count, P, r)), *scratch;
+    void *scratch;
     struct exchange x = exchange_begin(g, ALLREDUCE);
     enum error_code code = scratch_agreed(&x, c, P * own, &scratch, err);
     struct message *m = code == OK ? message_list(&x, 2 * P) : NULL;
     if (code == OK) code = first_shot(&x, c, scratch, m, err);
     if (code == OK) {
-        reduce_finish(&x, c->reduction, c->dtype, scratch, own);
-        copy_elements(&x, c, mine, scratch, own);
+        reduce_finish(&x, c->reduction, c->dtype, element(c, c->out, block_start(c->count, P, r)), own);
         code = second_shot(&x, c, m, err);
     }
     if (m != NULL) exchange_small_end(&x, m);

@@ -32,11 +32,8 @@ static enum error_code run(struct group *g, const struct collective *c, struct e
     if (code != OK) return code;
     struct message *m = message_list(&x, 2 * P);
     exchange_all(&x, c, blocks, m);
-    code = add_in_order(&x, c, r, P, m, const_block(c, c->in, P, r), blocks, own, err);
-    if (code == OK) {
-        reduce_finish(&x, c->reduction, c->dtype, blocks, own);
-        copy_elements(&x, c, c->out, blocks, own);
-    }
+    code = add_in_order(&x, c, r, P, m, const_block(c, c->in, P, r), blocks, c->out, own, err);
+    if (code == OK) reduce_finish(&x, c->reduction, c->dtype, c->out, own);
     exchange_small_end(&x, m);
     exchange_release(&x, blocks);
     return code;

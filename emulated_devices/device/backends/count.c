@@ -89,6 +89,8 @@ static void host_gives_back(struct device *d, const void *view)
     X(convert, (T y, T x), (y, x), y.data)                                                                             \
     X(reduce, (enum reduction how, enum dtype t, void *into, const void *from, int64_t n), (how, t, into, from, n),    \
       into)                                                                                                            \
+    X(reduce_all, (enum reduction how, enum dtype t, void *into, const void *const *part, int parts, int64_t n),       \
+      (how, t, into, part, parts, n), into)                                                                            \
     X(divide, (enum dtype t, void *x, int64_t n, int by), (t, x, n, by), x)                                            \
     X(add_squares, (struct exact_sum *sum, const T *list, int count), (sum, list, count), list->data)                  \
     X(quantise, (void *code, T x, struct block_format f), (code, x, f), code)                                          \

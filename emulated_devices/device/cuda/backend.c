@@ -74,6 +74,13 @@ static void reduce(struct device *d, enum reduction how, enum dtype t, void *int
     must(cudaGetLastError(), "reduce");
 }
 
+static void reduce_all(struct device *d, enum reduction how, enum dtype t, void *into, const void *const *part,
+                       int parts, int64_t n)
+{
+    device_copy(d, into, part[0], (uint64_t)n * dtype_size(t));
+    for (int i = 1; i < parts; i++) reduce(d, how, t, into, part[i], n);
+}
+
 static void divide(struct device *d, enum dtype t, void *x, int64_t n, int by)
 {
     if (n == 0) return;
@@ -148,7 +155,7 @@ static const struct backend backend_cuda = {
 #ifdef CUDA_EMULATED
     .calls = calls_made,                /* on a GPU a profiler counts them: docs/backends.md */
 #endif
-    .zero = zero, .convert = convert, .reduce = reduce, .divide = divide,
+    .zero = zero, .convert = convert, .reduce = reduce, .reduce_all = reduce_all, .divide = divide,
     .add_squares = add_squares, .optimizer_step = optimizer_steps,
 };
 

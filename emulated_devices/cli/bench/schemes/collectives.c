@@ -29,7 +29,7 @@ static enum error_code parse(struct asked *a, int argc, char **argv, bool *help,
           .help = "sizes of the vector: 4K,1M, or 8:4M for 8, 128, 2K and so on to 4M" },
         CLUSTER_OPTION(a->cluster, "whose virtual times are shown"),
         { "--runs", "N", OPTION_INT, &a->runs, .min = 1, .max = BENCH_MOST_RUNS,
-          .help = "number of runs; the median is shown" },
+          .help = "number of runs; median and least are shown" },
         { "--quiet", NULL, OPTION_SWITCH, &a->quiet, .help = "no table" },
         { "--json", "FILE", OPTION_STRING, &a->json, .help = "every row as JSON; - for stdout, without the table" },
         { 0 }
@@ -40,8 +40,8 @@ static enum error_code parse(struct asked *a, int argc, char **argv, bool *help,
         "Bandwidths as in nccl-tests: algorithm (size / time) and bus bandwidth. Messages and bytes are the\n"
         "busiest device's; virtual time is that of the emulated cluster. MPI's own runs twice: as a blocking\n"
         "call, and non-blocking, yielding the CPU while it waits. The row `copies alone` is the limit: all devices\n"
-        "at once copy in their own memory what has to reach each of them; `copies in step`: they wait for each other\n"
-        "after each time, as in a collective, and no longer find in a cache what they copied before.",
+        "at once copy in their own memory what has to reach each of them, with caches as cold as in a collective;\n"
+        "`copies in step`: and they wait for each other after each time. Medians, and the least times.",
         argc - 3, argv + 3, table, help, err);
 }
 

@@ -16,15 +16,17 @@
 
 /* One row of the comparison: one of our algorithms, a way to call MPI's, or a limit: all devices at once copy, each in
  * memory of its own, as many bytes as have to reach a device, in blocks as long as those of a ring.  LIMIT: call after
- * call, so that a device that has a core finds in its cache what it copied just before.  IN_STEP: all wait for each
- * other after each call, as in a collective: then the others' memory has been in the caches in between. */
+ * call.  Where devices share a core, one that has it would find in a cache what it copied just before, which in a
+ * collective has left it: the others' vectors have come by.  So it copies in several vectors in turn.  IN_STEP: all
+ * wait for each other after each call. */
 enum { LIMIT = PEER_WAYS, IN_STEP, WAYS };
 struct lane {
     const struct algorithm *algorithm;  /* NULL: MPI's, or the limit */
     int way;                            /* enum peer_way, LIMIT or IN_STEP */
     int64_t repeat;                     /* calls in a row that are timed together */
     double seconds[BENCH_MOST_RUNS];    /* of one call, the slowest device's */
-    double median;
+    double busy[BENCH_MOST_RUNS];       /* of processors, of all devices */
+    double median, least, processors;   /* of those; processors: the median */
     double counted[4];                  /* largest over devices: messages, bytes, virtual picoseconds, wrong elements */
 };
 
@@ -37,6 +39,7 @@ struct bench {
     struct lane lane[BENCH_ALGORITHMS + WAYS];          /* the first in the order of `way` */
     int lanes;
     bool limited;                       /* there are lanes for the limits */
+    int turns, turn;                    /* vectors behind `in` and behind `out`, and the one that LIMIT copies next */
     bool speaks, wrong;
     cJSON *rows;
 };
@@ -77,7 +80,16 @@ static bool has_limit(const struct exact_call *call, uint64_t bytes)
 
 static uint64_t least(uint64_t a, uint64_t b) { return a < b ? a : b; }
 
-static void copy_alone(const struct bench *b)
+/* So many that the devices that have a core go through as much memory as all devices have in a collective. */
+static int turns_of(const struct bench *b, size_t vectors)
+{
+    const uint64_t all_at_most = UINT64_C(1) << 30;
+    const uint64_t P = (uint64_t)b->call.P, cores = (uint64_t)sysconf(_SC_NPROCESSORS_ONLN),
+                   wanted = (P + cores - 1) / cores, room = all_at_most / P / (vectors + 1);
+    return (int)(room < 1 ? 1 : least(wanted, room));
+}
+
+static void copy_alone(const struct bench *b, int turn)
 {
     const struct exact_call *call = &b->call;
     const uint64_t each = dtype_size(call->args.dtype), in = each * (uint64_t)exact_in_length(call),
@@ -86,8 +98,8 @@ static void copy_alone(const struct bench *b)
     uint64_t left = (uint64_t)((double)call_bytes(b) * bus_factor(call->operation, call->P)), i = 0;
     for (uint64_t n; left > 0 && block > 0; left -= n, i++) {
         n = least(left, block);
-        memcpy((char *)call->args.out + i % (out / block) * block,
-               (const char *)call->args.in + i % (in / block) * block, n);
+        memcpy((char *)call->args.out + (uint64_t)turn * out + i % (out / block) * block,
+               (const char *)call->args.in + (uint64_t)turn * in + i % (in / block) * block, n);
     }
 }
 
@@ -95,7 +107,7 @@ static enum error_code run_once(struct bench *b, const struct lane *l, struct er
 {
     const struct collective *c = &b->call.args;
     if (!l->algorithm && l->way >= LIMIT) {
-        copy_alone(b);
+        copy_alone(b, l->way == LIMIT ? b->turn++ % b->turns : 0);
         if (l->way == IN_STEP) comm_barrier(b->world);
         return OK;
     }
@@ -159,10 +171,11 @@ static enum error_code time_lane(struct bench *b, struct lane *l, int run, struc
 {
     enum error_code e = OK;
     comm_barrier(b->world);
-    const double start = measure_now();
+    const double start = measure_now(), busy = measure_processor();
     for (int64_t i = 0; i < l->repeat && !e; i++) e = run_once(b, l, err);
     comm_barrier(b->world);             /* with fewer cores than devices some begin when others have ended */
     l->seconds[run] = (measure_now() - start) / (double)l->repeat;
+    l->busy[run] = (measure_processor() - busy) / (double)l->repeat;
     return e;
 }
 
@@ -187,7 +200,10 @@ static enum error_code measure(struct bench *b, struct error *err)
         for (int i = 0; i < b->lanes && !e; i++) e = time_lane(b, &b->lane[i], run, err);
     for (int i = 0; i < b->lanes && !e; i++) {
         e = allreduce(b->world->everyone, b->lane[i].seconds, b->asked->runs, F64, MAX, NULL, err);
+        if (!e) e = allreduce(b->world->everyone, b->lane[i].busy, b->asked->runs, F64, SUM, NULL, err);
+        b->lane[i].processors = measure_median(b->lane[i].busy, b->asked->runs);
         b->lane[i].median = measure_median(b->lane[i].seconds, b->asked->runs);
+        b->lane[i].least = b->lane[i].seconds[0];                       /* they have been sorted */
         b->wrong = b->wrong || b->lane[i].counted[WRONG] > 0;
     }
     return e;
@@ -212,21 +228,27 @@ static void add_lane(struct table *t, const struct bench *b, const struct lane *
     if (l->algorithm)
         snprintf(counted, sizeof counted, "%.0f\t%.0f\t%.3f", l->counted[MESSAGES], l->counted[BYTES],
                  l->counted[VIRTUAL] * 1e-6);
-    char limit[16] = "";
-    if (b->limited) snprintf(limit, sizeof limit, "%.2f", l->median / b->lane[LIMIT].median);
-    table_row(t, "%s\t%lld\t%s\t%.1f\t%.3f\t%.3f\t%s\t%.0f\t%.2fx\t%.2fx\t%s", size_format(call_bytes(b)).text,
-              (long long)b->call.args.count, lane_name(l), l->median * 1e6, bandwidth,
+    char limit[40] = "\t";
+    if (b->limited)
+        snprintf(limit, sizeof limit, "%.2f\t%.2f", l->median / b->lane[LIMIT].median, l->least / b->lane[LIMIT].least);
+    table_row(t, "%s\t%lld\t%s\t%.1f\t%.1f\t%.3f\t%.3f\t%s\t%.0f\t%.2fx\t%.2fx\t%s", size_format(call_bytes(b)).text,
+              (long long)b->call.args.count, lane_name(l), l->median * 1e6, l->least * 1e6, bandwidth,
               bandwidth * bus_factor(b->call.operation, b->call.P), counted, l->counted[WRONG],
               b->lane[PEER_BLOCKING].median / l->median, b->lane[PEER_YIELDING].median / l->median, limit);
 }
 
-struct limits { char text[64]; };
+struct limits { char text[200]; };
 
 static struct limits limits_text(const struct bench *b, const struct lane *l)
 {
     struct limits t = { "" };
+    const struct lane *alone = &b->lane[LIMIT], *step = &b->lane[IN_STEP];
     if (b->limited)
-        snprintf(t.text, sizeof t.text, ", %.2f times as long as copies in step", l->median / b->lane[IN_STEP].median);
+        snprintf(t.text, sizeof t.text,
+                 ", %.2f times as long as copies alone (%.2f by the least times, %.2f by time of processors), "
+                 "%.2f times as long as copies in step (%.2f, %.2f)",
+                 l->median / alone->median, l->least / alone->least, l->processors / alone->processors,
+                 l->median / step->median, l->least / step->least, l->processors / step->processors);
     return t;
 }
 
@@ -235,8 +257,8 @@ static void print_size(const struct bench *b)
     const struct lane *best = NULL;
     const struct algorithm *chosen =
         algorithm_choose(b->call.operation, b->call.P, &b->call.args, &b->world->device->clock.cluster);
-    struct table t = table_start(NULL, 3, "size\tcount\talgorithm\ttime us\talg GB/s\tbus GB/s\tmessages\tbytes"
-                                          "\tvirtual us\terrors\t/blocking\t/yielding\tx copies");
+    struct table t = table_start(NULL, 3, "size\tcount\talgorithm\ttime us\tleast us\talg GB/s\tbus GB/s\tmessages"
+                                          "\tbytes\tvirtual us\terrors\t/blocking\t/yielding\tx copies\tof least");
     for (int i = 0; i < b->lanes; i++) {
         add_lane(&t, b, &b->lane[i]);
         if (b->lane[i].algorithm && (!best || b->lane[i].median < best->median)) best = &b->lane[i];
@@ -265,6 +287,8 @@ static void add_rows(const struct bench *b)
         cJSON_AddStringToObject(row, "by", l->algorithm ? "orrery" : l->way >= LIMIT ? "memory" : "MPI");
         cJSON_AddStringToObject(row, "algorithm", l->algorithm ? l->algorithm->name : others[l->way]);
         cJSON_AddNumberToObject(row, "median_seconds", l->median);
+        cJSON_AddNumberToObject(row, "least_seconds", l->least);
+        cJSON_AddNumberToObject(row, "processor_seconds", l->processors);
         cJSON_AddNumberToObject(row, "algorithm_bytes_per_second", bandwidth);
         cJSON_AddNumberToObject(row, "bus_bytes_per_second", bandwidth * bus_factor(b->call.operation, b->call.P));
         if (l->algorithm) {
@@ -312,17 +336,20 @@ static enum error_code measure_size(struct bench *b, uint64_t bytes, struct erro
                                    false };
     const size_t in_bytes = dtype_size(F32) * (size_t)exact_in_length(&b->call),
                  out_bytes = dtype_size(F32) * (size_t)exact_out_length(&b->call);
-    void *in = host_block_take(in_bytes + 1), *out = host_block_take(out_bytes + 1);
+    const size_t turns = (size_t)(b->turns = turns_of(b, in_bytes + out_bytes)), in_all = turns * in_bytes + 1,
+                 out_all = turns * out_bytes + 1;
+    void *in = host_block_take(in_all), *out = host_block_take(out_all);
     enum error_code e = in && out ? OK : fail(err, ERR_MEMORY, "no memory for vectors of %s", size_format(bytes).text);
     e = comm_agree(b->world, e, err);
     if (!e) {
         b->call.args.in = in, b->call.args.out = out;
+        memset(in, 0, in_all), memset(out, 0, out_all);
         for (int64_t i = 0; i < exact_in_length(&b->call); i++) exact_put(F32, in, i, exact_in(&b->call, i));
         e = measure(b, err);
     }
     if (!e && b->speaks && !b->asked->quiet) print_size(b);
     if (!e && b->speaks && b->rows) add_rows(b);
-    host_block_give(in, in_bytes + 1), host_block_give(out, out_bytes + 1);
+    host_block_give(in, in_all), host_block_give(out, out_all);
     return e;
 }
 
