@@ -18,7 +18,7 @@ static const char *const formats[] = { "fp64", "fp32", "bf16", "fp16", NULL };
 struct check_options {
     const char *golden, *actual, *dtype, *sums, *map, *require, *as, *json;
     int parts;
-    bool fused, stored_norms, all, help;
+    bool fused, stored_norms, stored_states, all, help;
     unsigned required;
 };
 
@@ -53,6 +53,8 @@ static enum error_code parse(struct check_options *o, int argc, char **argv, str
           .help = "hold each operation to one rounding: no step inside it stores its result" },
         { "--stored-norms", NULL, OPTION_SWITCH, &o->stored_norms,
           .help = "in 16 bits: norms round the mean and the root of each row" },
+        { "--stored-states", NULL, OPTION_SWITCH, &o->stored_states,
+          .help = "in 16 bits: weights and moments are kept in the format, without fp32 masters" },
         { "--map", "FILE", OPTION_STRING, &o->map,
           .help = "JSON: what the tensors are called and how they are cut; see docs/checking.md" },
         { "--require", "KINDS", OPTION_STRING, &o->require,
@@ -340,6 +342,7 @@ static enum error_code compare(const struct check_options *o, const struct golde
     struct singles singles;
     struct check_progress progress;
     rounding.fused = o->fused, rounding.stored_norms = o->stored_norms;
+    rounding.stored_states = o->stored_states;
     check_progress_begin(&progress, golden, actual);
     enum error_code e = check_files(golden, actual, format, &result, err);
     check_progress_next(&progress);

@@ -74,11 +74,11 @@ bugs() {
 # The i-th of a list, for digits of a number in mixed radix.
 pick() { local n=$(($# - 1)); eval "picked=\${$((2 + digits % n))}"; digits=$((digits / n)); }
 
-# The list has 10752 runs; steps of a number without common factors with them go through all.
+# The list has 21504 runs; steps of a number without common factors with them go through all.
 clean() {
     local i digits picked model run check status alarms=0
     for ((i = 0; i < $1; i++)); do
-        digits=$((i * 1009 % 10752))
+        digits=$((i * 1009 % 21504))
         pick - gpt2 llama moe dropout; model=${2:-$picked}
         pick - fp32 bf16 fp16; run="dtype $picked"
         pick - sequential reversed blocked pairwise shuffled shuffled apart; run="$run order $picked seed $i"
@@ -89,6 +89,7 @@ clean() {
         [ "$picked" = 1 ] || check="$check --parts $((3 * picked))"
         pick - 1 2; [ $model = moe ] || run="$run micros $picked"
         pick - adamw sgd; run="$run optimizer $picked"
+        pick - shown rounded; run="$run masters $picked"
         pick - Prescott Haswell; golden $model              # OpenBLAS's kernels, with and without vectors of eight
         ./buggy run $model.safetensors dump $run || exit 1
         status=0; OPENBLAS_CORETYPE=$picked "$orrery" check $model.safetensors dump $check >out 2>err || status=$?

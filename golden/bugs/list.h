@@ -102,6 +102,7 @@ BUG(ROUTER_WEIGHTS_PART, "router-part", "moe", "tp 3", "3bh", "", "grad/h.1.rout
 BUG(ROUTER_GRADIENT_LOST, "router-lost", "moe", "", "3bh", "", "grad/h.1.ln_2", "without what comes from the backward pass of a matrix for its input", "the gradient through the router is lost")
 BUG(BALANCE_MISSING, "balance-missing", "moe", "", "3bh", "", "grad/h.1.router.logits", "without what the routers' losses add", "the balance loss has no gradient")
 BUG(BALANCE_BY_K, "balance-by-k", "moe", "", "3bh", "", "grad/h.1.router.logits", "what the routers' losses add times 0.50", "the gradient of the balance loss divided by the number of choices")
+BUG(BALANCE_NOT_REPORTED, "balance-not-reported", "moe", "", "3bh", "", "loss", "without the balance loss", "the loss that is reported lacks the balance loss")
 BUG(BALANCE_OF_RANK, "balance-of-rank", "moe", "dp 2", "3bh", "", "grad/h.1.router.logits", "a mean of balance losses of 2 parts of the batch", "each copy balances its own tokens")
 BUG(OTHER_TOKENS_ROWS, "other-rows", "moe", "", "3bh", "", "act/h.1.mlp.up", "another token's rows", "experts get the rows of the next choice")
 BUG(EXPERTS_EXCHANGED, "experts-exchanged", "moe", "", "3bh", "", "act/h.1.mlp.up", "experts 1 and 2 have exchanged their matrices", "experts 1 and 2 multiply with each other's first matrix")
@@ -157,6 +158,7 @@ BUG(EXPERT_LEFT_OUT, "expert-left-out", "moe", "dp 2", "3bh", "", "grad/model.la
 
 /* The optimizer. */
 BUG(NORM_COUNTS_COPIES, "norm-copies", "gpt2", "tp 3", "3bh", "", "norm", "counts 3 times", "what all ranks have counts on each of them")
+BUG(NORM_COUNTS_NORMS, "norm-of-norms", "moe", "tp 3", "3bh", "", "norm", "the norms of heads count 3 times", "the weights of norms of heads, which all ranks have, count on each of them")
 BUG(NORM_OF_FIRST, "norm-first", "llama", "tp 3", "3bh", "", "norm", "only what the first of 3 ranks", "the norm of the first rank's pieces")
 BUG(NORM_COUNTS_TIED, "norm-tied", "gpt2", "", "3bh", "", "norm", "the tied matrix counts twice", "the tied matrix counts twice")
 BUG(NORM_NOT_ROOTED, "norm-squared", "llama", "", "3bh", "", "norm", "in place of its root", "the sum of squares in place of its root")
@@ -190,6 +192,8 @@ BUG(CORRECTION_STEP_EARLY, "correction-step", "gpt2", "", "3bh", "", "OPT/1/weig
 BUG(ADAM_EPS_INSIDE, "adam-eps-inside", "llama", "", "3bh", "", "OPT/1/weight/", "eps is added inside the root", "eps is added inside the root")
 BUG(ADAM_EPS_BEFORE, "adam-eps-before", "llama", "", "3bh", "", "OPT/1/weight/", "eps is added before the correction", "eps is added before the correction")
 BUG(MASTER_ROUNDED, "master-rounded", "gpt2", "", "bh", "", "OPT/2/weight/", "begins at the rounded weight", "a step begins at the rounded weight, not at its master; fp32 has none")
+BUG(MOMENTS_NARROW, "moments-in-16-bits", "gpt2", "", "bh", "", "OPT/2/exp_avg/ OPT/2/exp_avg_sq/", "step 2 goes on from rounded numbers", "both moments are kept in 16 bits; fp32 has none")
+BUG(MASTERS_NARROW, "no-masters", "llama", "", "bh", "", "OPT/2/weight/", "step 2 goes on from rounded numbers", "weights are kept in 16 bits, without masters; fp32 has none")
 BUG(STALE_COPY, "stale-copy", "gpt2", "dp 2", "3", "", "OPT/1/weight/h.1.mlp.c_fc.weight", "stale: it is not stepped", "the second copy of the model does not step two matrices; copies of fp32")
 BUG(ONE_NOT_STEPPED, "not-stepped", "gpt2", "", "3bh", "", "OPT/1/weight/", "stale: it is not stepped", "two matrices are not stepped")
 BUG(WEIGHTS_STALE, "weights-stale", "gpt2", "", "3bh", "", "OPT/2/grad/", "stale weights: it is what the weights that step 1 began with give", "the second pass has the weights of the first")

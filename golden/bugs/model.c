@@ -293,7 +293,7 @@ static void loss_forward(void)
     RANKS norm(A(r, m.L, LN_F), A(r, m.L - 1, OUT), ln_f_of().w, ln_f_of().b, rows_of(r));
     RANKS linear(A(r, m.L, LOGITS), A(r, m.L, LN_F), head_of(), rows_of(r), false);
     RANKS shift_vocabulary(r);
-    if (m.moe) balance_now = balance_loss(), loss_now += m.balance * balance_now;
+    if (m.moe) balance_now = balance_loss(), loss_now += IS(BALANCE_NOT_REPORTED) ? 0 : m.balance * balance_now;
     RANKS {
         const int first = rank[r].first + first_of(r);
         int counted = all;

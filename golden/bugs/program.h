@@ -39,6 +39,7 @@ struct setting {
     enum format format;
     enum order order;                   /* in which products are added */
     bool steps;                         /* what is between the steps of an operation is stored */
+    bool rounded;                       /* masters and moments are dumped in the format, though they are in fp32 */
     int parts;                          /* of a product, stored and then added */
     int pp, dp, tp, micros;             /* pp: stages, which only say whose a tensor is */
     unsigned long long seed;            /* of a shuffled order; apart: each sum has its own, so that copies differ by rounding */

@@ -24,7 +24,7 @@ static double squares_of(int r)
         const int t = rank[r].tp, rows = cut_of(param[p].row_axis, param[p].rows, t)->count,
                   cols = cut_of(param[p].col_axis, param[p].cols, t)->count;
         const bool whole = param[p].row_axis == WHOLE && param[p].col_axis == WHOLE;
-        if (rank[r].dp > 0 || (whole && t > 0 && !IS(NORM_COUNTS_COPIES))) continue;
+        if (rank[r].dp > 0 || (whole && t > 0 && !IS(NORM_COUNTS_COPIES) && !(IS(NORM_COUNTS_NORMS) && strstr(param[p].name, "qk_norm")))) continue;
         for (int i = 0; i < rows * cols; i++) sum += (double)rank[r].dw[p][i] * rank[r].dw[p][i];
         if (IS(NORM_COUNTS_TIED) && strcmp(param[p].name, "wte.weight") == 0)
             for (int i = 0; i < rows * cols; i++) sum += (double)rank[r].dw[p][i] * rank[r].dw[p][i];
@@ -68,6 +68,10 @@ static void step(struct param *p, int t, float lr)
         if (by.adam) adam(p, i, t, lr, d);
         else p->start[i] -= lr * (p->g[i] + d * p->start[i]);
     }
+    for (size_t i = 0; i < size_of(p); i++) {
+        if (IS(MOMENTS_NARROW)) p->first[i] = stored(p->first[i]), p->second[i] = stored(p->second[i]);
+        if (IS(MASTERS_NARROW)) p->start[i] = stored(p->start[i]);
+    }
     memcpy(p->old, p->w, size_of(p) * sizeof(float));
     for (size_t i = 0; i < size_of(p); i++) p->w[i] = stored(p->start[i]);
     if (IS(ONE_NOT_STEPPED) && strstr(p->name, "1.mlp") && p->matrix) memcpy(p->start, p->old, size_of(p) * sizeof(float));
@@ -78,8 +82,12 @@ static void step(struct param *p, int t, float lr)
 static void dump_whole(int r, const char *prefix, const struct param *p, const float *x)
 {
     char name[160];
+    float *shown = malloc(size_of(p) * sizeof *shown);
+    if (shown == NULL) exit(1);
+    for (size_t i = 0; i < size_of(p); i++) shown[i] = set.rounded ? stored(x[i]) : x[i];
     snprintf(name, sizeof name, "%.80s/%.63s", prefix, p->name);
-    dump(r, name, x, true, 1, (struct place){ .rows = p->rows, .cols = p->cols });
+    dump(r, name, shown, true, 1, (struct place){ .rows = p->rows, .cols = p->cols });
+    free(shown);
 }
 
 static void dump_states(int t, bool last)

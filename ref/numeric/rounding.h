@@ -24,6 +24,7 @@ struct rounding {
     int parts;                          /* of each product that are stored and then added: devices along tp, split-K */
     bool fused;                         /* what is between the steps of an operation is not stored */
     bool stored_norms;                  /* norms store the statistics of a row */
+    bool stored_states;                 /* weights and states of steps are kept in the format, without masters */
 };
 
 /** The rounding of operations whose results, and those of their steps, are stored in a format.

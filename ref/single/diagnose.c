@@ -385,6 +385,25 @@ static void try_all(struct suspect *p, double *y)
     if (p->words[0] == 0) try_narrow_sums(p);
 }
 
+/* How many times its bound as a sum a number must be off, if only steps of 16 bits explain it. */
+static const double CLEARLY = 20;
+
+void single_diagnose_number(struct single *s, const struct single_value *v)
+{
+    const double *have = numbers(s->have), *want = numbers(v->y), *bound = numbers(v->fused);
+    const struct rounding was = s->rounding;
+    const struct single_result found = s->now;
+    struct suspect p = { .s = s, .rows = 1, .cols = 1, .count = 1, .have = have, .want = want, .bound = bound, .wrong = 1,
+                         .allowed = bound[0], .size = fabs(want[0]), .off = fabs(have[0] - want[0]), .best = INFINITY };
+    const struct tensor y = single_new(s, 1, 1);
+    if (s->failed || s->now.rows * s->now.cols != 1 || !(p.off > CLEARLY * bound[0])) return;
+    s->rounding.store = s->rounding.sum;
+    if (strcmp(s->now.name, "norm") == 0) suspect_gradient_norm(&p);
+    for (int t = 0; t < s->terms; t++) try_operation(&p, &s->term[t], numbers(y));
+    s->rounding = was, s->now = found;
+    memcpy(s->now.mistake, p.words, sizeof s->now.mistake);
+}
+
 void single_diagnose(struct single *s, const struct single_value *v)
 {
     struct suspect p = { .s = s, .rows = s->now.rows, .cols = s->now.cols, .count = s->now.rows * s->now.cols,

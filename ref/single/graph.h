@@ -37,6 +37,7 @@ struct single_value {
     struct tensor absolute;             /* of a sum: its absolute terms, added; else tensor_none */
     bool stored;                        /* it has been rounded to the format, or is the program's own number */
     int64_t terms;                      /* additions that may be made one by one onto another sum; 0: one */
+    bool number;                        /* a sum over all that programs often keep in more bits than the format has */
 };
 
 /* An operation: its passes, NULL for those that it does not have.  The words are of the results. */

@@ -3,6 +3,9 @@
  * Of a row of V logits x, with the label's logit t: log p = t - max - log(sum of exp(x - max)).  Differences from the
  * largest logit are exact to a unit of themselves, exponentials to a unit more, the sum to rounding_of_sum(V).  By
  * steps, log p is stored, and so is the share of a label, 1/count.
+ *
+ * A loss, or a norm, with more bits than 16 have has been added up in more.  Then what is added, losses of tokens or
+ * norms of parameters, may have been stored, and be off independently; and once a mean of them, as of a microbatch.
  */
 #include "ref/single/routing.h"
 
@@ -38,7 +41,7 @@ static struct element of_routers(struct single *s)
 }
 
 /* What the rows of a tile add up to. */
-struct losses { double sum, absolute, off; };
+struct losses { double sum, absolute, squares, off; };
 
 static void add_losses(const struct single *s, struct tensor X, struct losses *l)
 {
@@ -49,14 +52,22 @@ static void add_losses(const struct single *s, struct tensor X, struct losses *l
         const double *x = numbers(X) + i * V, label = x[s->batch.labels[i]];
         const struct row row = row_of(x, V);
         const double loss = row.top + row.lse - label;
-        l->sum += loss, l->absolute += fabs(loss);
+        l->sum += loss, l->absolute += fabs(loss), l->squares += loss * loss;
         l->off += g + s->rounding.sum * (4 * fabs(row.top) + 4 * fabs(row.lse) + 4 * fabs(label) + 4);
     }
 }
 
+/* By steps. */
+static double stored_losses(const struct single *s, const struct losses *l, double count, double total, bool routers)
+{
+    const double store = s->rounding.store;
+    if (single_is_wide(s)) return rounding_of_terms(store, l->absolute, sqrt(l->squares)) / count + store * total;
+    return 2 * store * l->absolute / count + 4 * routers * store * total;
+}
+
 static struct single_value forward(struct single *s, const struct single_node *n)
 {
-    const struct single_value v = single_value_new(s, 1, 1);
+    struct single_value v = single_value_new(s, 1, 1);
     const int64_t count = counted(s);
     const struct rounding *r = &s->rounding;
     const int used = s->used;
@@ -72,7 +83,8 @@ static struct single_value forward(struct single *s, const struct single_node *n
                  total = l.sum / (double)count + routers.y;
     if (!single_going(s)) return single_none;
     single_put(v, 0, (struct element){ total, mean + 4 * (routers.y > 0) * r->sum * total },
-               2 * r->store * l.absolute / (double)count + 4 * (routers.y > 0) * r->store * total);
+               stored_losses(s, &l, (double)count, total, routers.y > 0));
+    v.number = true;
     return v;
 }
 
@@ -136,17 +148,26 @@ static double squares_of(struct single *s, int param)
     return sum;
 }
 
+double single_stored_norms(const struct single *s, double norm, double fourth)
+{
+    const double u = s->rounding.store;
+    if (!single_is_wide(s) || norm == 0) return 2 * u * norm;
+    return rounding_of_terms(u, norm, sqrt(fourth) / norm);
+}
+
 void single_gradient_norm(struct single *s)
 {
     int64_t n = 0;
-    double sum = 0;
+    double sum = 0, fourth = 0;
     if (!single_begin(s, single_name("", "norm"), "the norm of all gradients", 1, 1)) return;
     for (int i = 0; i < model_param_count(s->config) && single_going(s); i++) {
         const struct param_spec p = model_param(s->config, i);
-        sum += squares_of(s, i), n += (p.ndim > 1 ? p.dim[0] : 1) * p.dim[p.ndim - 1];
+        const double one = squares_of(s, i);
+        sum += one, fourth += one * one, n += (p.ndim > 1 ? p.dim[0] : 1) * p.dim[p.ndim - 1];
     }
-    const struct single_value v = single_value_new(s, 1, 1);
+    struct single_value v = single_value_new(s, 1, 1);
     const double norm = sqrt(sum), off = norm * (rounding_of_sum(s->rounding.sum, n) / 2 + 2 * s->rounding.sum);
-    if (!s->failed) single_put(v, 0, (struct element){ norm, off }, 2 * s->rounding.store * norm);
+    if (!s->failed) single_put(v, 0, (struct element){ norm, off }, single_stored_norms(s, norm, fourth));
+    v.number = true;
     single_end(s, v);
 }

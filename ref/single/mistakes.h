@@ -101,8 +101,9 @@ enum { SUSPECT_LEAST_SCALE = 16 };
 void suspect_gradient_norm(struct suspect *);
 
 /* Squared norms of gradients: of all, of the tied matrix, and of what each of P ranks of a cut has; whole: of what all
- * of them have, with and without the matrices of the vocabulary.  Of the gradients "KIND" and a parameter's name. */
-struct suspect_squares { double all, tied, rank[SUSPECT_RANKS], whole, whole_inside; };
+ * of them have, with and without the matrices of the vocabulary; of these the norms of heads, all vectors, and routers.
+ * Of the gradients "KIND" and a parameter's name. */
+struct suspect_squares { double all, tied, rank[SUSPECT_RANKS], whole, whole_inside, heads, vectors, routers; };
 struct suspect_squares suspect_squares(struct single *, const char *kind, enum share_cut, int parts);
 
 /* The first step's gradients of n copies of the model, each from its part of the batch: their norms, and what part of

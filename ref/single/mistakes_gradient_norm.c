@@ -1,6 +1,17 @@
 /* mistakes_gradient_norm.c -- what the norm of all gradients is if something counts too often, or not at all. */
 #include "ref/single/mistakes.h"
 #include <math.h>
+#include <string.h>
+
+static bool is_of_heads(const struct param_spec *p)
+{
+    return p->ndim < 2 && (strstr(p->name, "qk_norm.") || strstr(p->name, "q_norm.") || strstr(p->name, "k_norm."));
+}
+
+static bool is_router(const struct param_spec *p)
+{
+    return p->ndim > 1 && (strstr(p->name, ".gate.weight") || strstr(p->name, ".router.weight"));
+}
 
 static void add_param(struct single *s, const char *kind, const struct share *share, int parts,
                       struct suspect_squares *sum)
@@ -14,7 +25,9 @@ static void add_param(struct single *s, const char *kind, const struct share *sh
         const int k = share_owner(share, i / cols, i % cols, parts);
         sum->all += x, sum->tied += vocabulary ? x : 0;
         if (k >= 0) sum->rank[k] += x;
-        else sum->whole += x, sum->whole_inside += vocabulary ? 0 : x;
+        if (k >= 0) continue;
+        sum->whole += x, sum->whole_inside += vocabulary ? 0 : x, sum->heads += is_of_heads(p) ? x : 0;
+        sum->vectors += p->ndim < 2 ? x : 0, sum->routers += is_router(p) ? x : 0;
     }
 }
 
@@ -39,7 +52,12 @@ static void try_ranks(struct suspect *p, int parts)
     if (!single_going(s)) return;
     const double times = parts - 1, copies = sqrt(q.all + times * q.whole),
                  inside = sqrt(q.all + times * q.whole_inside), first = sqrt(q.whole + q.rank[0]),
-                 cut = sqrt(q.all - q.whole);
+                 cut = sqrt(q.all - q.whole), heads = sqrt(q.all + times * q.heads),
+                 vectors = sqrt(q.all + times * q.vectors), routers = sqrt(q.all + times * q.routers);
+    if (q.heads > 0) suspect_explained(p, &heads, "the norms of heads count %d times", parts);
+    if (q.vectors > q.heads)
+        suspect_explained(p, &vectors, "norms, and biases that all ranks have, count %d times", parts);
+    if (q.routers > 0) suspect_explained(p, &routers, "routers count %d times", parts);
     suspect_explained(p, &copies, "what all %d ranks along tp have counts %d times", parts, parts);
     suspect_explained(p, &inside, "what all %d ranks along tp have counts %d times", parts, parts);
     suspect_explained(p, &first, "only what the first of %d ranks along tp has", parts);

@@ -1,18 +1,23 @@
 /* mistakes_loss.c -- what the loss and its gradient are with one mistake of labels or of the divisor. */
 #include "ref/single/mistakes.h"
+#include "ref/single/routing.h"
 #include <stdio.h>
 #include <string.h>
 
 enum divisor { LABELS, ROWS, ONE };
 
-struct variant { int shift, turn; bool ignored, smoothed; enum divisor by; int means; };
+struct variant { int shift, turn; bool ignored, smoothed; enum divisor by; int means; double balance, z; };
 
 /* means: the batch in so many parts, each with its own mean; negative: only the first of the parts.  turn: each copy of
- * the model has the labels of the one so much further. */
+ * the model has the labels of the one so much further.  balance, z: how much more often than once these losses count.
+ * LAYERS and CHOICES: as often as there are layers, or choices of a token; negative: divided by these. */
+enum { LAYERS = 1000, CHOICES = 2000 };
 static const struct variant variants[] = {
     { .shift = 1 }, { .shift = -1 }, { .ignored = true }, { .smoothed = true }, { .by = ROWS }, { .by = ONE },
     { .means = 2 }, { .means = 3 }, { .means = 4 }, { .means = 5 }, { .means = 8 },
     { .means = -2 }, { .means = -3 }, { .means = -4 }, { .turn = 1 }, { .turn = -1 },
+    { .balance = -1, .z = -1 }, { .balance = -1 }, { .z = -1 }, { .balance = LAYERS }, { .balance = -LAYERS },
+    { .balance = CHOICES }, { .balance = -CHOICES }, { .balance = 1 },
 };
 enum {
     NEXT,
@@ -30,7 +35,15 @@ enum {
     FIRST_3,
     FIRST_4,
     TURN_NEXT,
-    TURN_BEFORE
+    TURN_BEFORE,
+    NO_ROUTERS,
+    NO_BALANCE,
+    NO_Z,
+    BALANCE_BY_LAYERS,
+    BALANCE_OF_A_LAYER,
+    BALANCE_BY_CHOICES,
+    BALANCE_OF_A_CHOICE,
+    BALANCE_TWICE
 };
 
 static const double SMOOTH = 0.1;
@@ -79,8 +92,29 @@ static double log_sum(const double *x, int64_t V)
 
 static bool cannot(const struct single *s, const struct variant *v)
 {
+    const struct mixture_config *m = &s->config->mixture;
+    const bool routers = s->config->mlp == MLP_MIXTURE;
     if (v->turn && s->source.copies < (v->turn > 0 ? 2 : 3)) return true;
+    if (v->balance != 0 && !(routers && m->balance_coefficient > 0)) return true;
+    if (v->z != 0 && !(routers && m->z_coefficient > 0)) return true;
     return (v->means > 0 ? v->means : -v->means) > s->batch.B;
+}
+
+/* How often the balance loss counts. */
+static double times_balance(const struct model_config *c, const struct variant *v)
+{
+    const double n = fabs(v->balance) == LAYERS ? (double)c->L : (double)c->mixture.k;
+    return fabs(v->balance) < LAYERS ? 1 + v->balance : v->balance > 0 ? n : 1 / n;
+}
+
+/* What a mixture's routers add. */
+static double of_routers(struct single *s, const struct variant *v)
+{
+    const struct mixture_config *m = &s->config->mixture;
+    if (s->config->mlp != MLP_MIXTURE || !router_has_losses(s)) return 0;
+    const struct router_losses l = router_losses_of(s);
+    return times_balance(s->config, v) * m->balance_coefficient * l.balance + (1 + v->z) * m->z_coefficient * l.z +
+           m->sequence_coefficient * l.sequence;
 }
 
 static struct tensor forward(struct single *s, const struct single_node *n, int which)
@@ -99,6 +133,8 @@ static struct tensor forward(struct single *s, const struct single_node *n, int 
         if (v->smoothed) right = (1 - SMOOTH) * right + SMOOTH * mean;
         numbers(Y)[0] += share(s, v, i) * (log_sum(x, V) - right);
     }
+    const double more = s->failed ? 0 : of_routers(s, v);
+    if (!s->failed) numbers(Y)[0] += more;
     return Y;
 }
 
@@ -119,7 +155,7 @@ static struct tensor input(struct single *s, const struct single_node *n, int wh
     return dX;
 }
 
-#define LOSS(make) { \
+#define LOSS(make, ...) { \
     { "labels are shifted by one: each row has that of the next", make, NEXT }, \
     { "labels are shifted by one: each row has that of the row before", make, BEFORE }, \
     { "ignored labels count, as label 0", make, IGNORED }, \
@@ -136,9 +172,18 @@ static struct tensor input(struct single *s, const struct single_node *n, int wh
     { "the first of 4 parts of the batch only", make, FIRST_4 }, \
     { "copies take turns: each has the labels of the next", make, TURN_NEXT }, \
     { "copies take turns: each has the labels of the one before", make, TURN_BEFORE }, \
-    { 0 } }
+    __VA_ARGS__ { 0 } }
 
-static const struct single_mistake forward_table[] = LOSS(forward), input_table[] = LOSS(input);
+static const struct single_mistake input_table[] = LOSS(input), forward_table[] = LOSS(forward,
+    { "without what the routers' losses add", forward, NO_ROUTERS },
+    { "without the balance loss", forward, NO_BALANCE },
+    { "without the z loss", forward, NO_Z },
+    { "the balance loss counts once for each layer", forward, BALANCE_BY_LAYERS },
+    { "the balance loss is divided by the number of layers", forward, BALANCE_OF_A_LAYER },
+    { "the balance loss counts once for each of a token's choices", forward, BALANCE_BY_CHOICES },
+    { "the balance loss is divided by the number of choices", forward, BALANCE_OF_A_CHOICE },
+    { "the balance loss counts twice", forward, BALANCE_TWICE },
+);
 
 static bool is_zero(const double *x, int64_t n)
 {

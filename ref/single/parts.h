@@ -58,6 +58,7 @@ struct single {
     struct single_result now;
     struct tensor have;                         /* the program's result */
     bool unknown;                               /* an operation that it needs is not recomputed */
+    const char *wrong_anyway;                   /* why a result is wrong, if all its numbers are right; or NULL */
     bool doubt;                                 /* a router's logits leave its choice open */
     int64_t expert;                             /* whose weight a pass for weights is about */
     bool one_expert;                            /* of a tile, only its rows are computed */
@@ -214,6 +215,10 @@ struct single_block single_block_of(const struct single *, int64_t rows);
 
 /* What was made of a wrong result: fills now.mistake. */
 void single_diagnose(struct single *, const struct single_value *);
+/* The same of a number that 16-bit steps explain: a mistake is said only if it explains the number as sums do. */
+void single_diagnose_number(struct single *, const struct single_value *);
+/* Whether the program's result has bits that its format of 16 bits has not: it has not been stored in it at last. */
+bool single_is_wide(const struct single *);
 /* Which expert's rows are wrong: row [rows], not 0 where one is. */
 void single_note_expert(struct single *, const unsigned char *row);
 /* End the matrices after the first `used`. */
@@ -224,5 +229,7 @@ double single_norm_eps(const struct single *, const struct single_node *);
 
 /* The norm of all gradients. */
 void single_gradient_norm(struct single *);
+/* What it may be off by steps, where norms of parameters are stored.  fourth: the sum of their fourth powers. */
+double single_stored_norms(const struct single *, double norm, double fourth);
 
 #endif

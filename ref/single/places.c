@@ -98,6 +98,7 @@ const char *single_describe(const struct single_result *r, char *out, size_t siz
 {
     char place[96];
     describe_place(r, place, sizeof place);
-    snprintf(out, size, "%s%s%s outside the bound", r->mistake, r->mistake[0] ? "; " : "", place);
+    if (r->wrong == 0) snprintf(out, size, "%s", r->mistake);
+    else snprintf(out, size, "%s%s%s outside the bound", r->mistake, r->mistake[0] ? "; " : "", place);
     return out;
 }

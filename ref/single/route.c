@@ -211,8 +211,9 @@ struct router_losses router_losses_of(struct single *s)
 
 static struct single_value number(struct single *s, double y, double off)
 {
-    const struct single_value v = single_value_new(s, 1, 1);
+    struct single_value v = single_value_new(s, 1, 1);
     if (!s->failed) single_put(v, 0, (struct element){ y, off }, 4 * s->rounding.store * fabs(y));
+    v.number = true;
     return v;
 }
 

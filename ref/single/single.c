@@ -299,17 +299,34 @@ static void compare(struct single *s, const struct single_value *v, const struct
     for (int64_t i = 0; i < r->cols; i++) r->wrong_cols += m->col[i];
 }
 
-/* A sum that is stored at its end only is rounded by its own size; a copy may be in a narrower format than the rest. */
+bool single_is_wide(const struct single *s)
+{
+    double buffer;
+    const struct tensor one = tensor_1d(&buffer, s->rounding.results, 1);
+    if (!dtype_is_narrow(s->rounding.results)) return false;
+    for (int64_t i = 0; i < tensor_count(s->have); i++) {
+        tensor_set(one, 0, numbers(s->have)[i]);
+        if (tensor_get(one, 0) != numbers(s->have)[i]) return true;
+    }
+    return false;
+}
+
+/* A sum that is stored at its end only is rounded by its own size; a copy may be in a narrower format than the rest, a
+ * number in a wider one. */
 static struct single_value stored_at_last(struct single *s, struct single_value v)
 {
+    const struct rounding was = s->rounding;
+    if (v.number && single_is_wide(s)) s->rounding.store = s->rounding.sum, s->rounding.tiny = 0;
     if (!v.stored) {
-        v.absolute = tensor_none;
-        return single_settled(s, v);
+        v.absolute = tensor_none, v = single_settled(s, v);
+        s->rounding = was;
+        return v;
     }
     for (int64_t i = 0; i < tensor_count(v.y); i++) {
         const double once = rounding_when_stored(&s->rounding, numbers(v.y)[i], 0);
         numbers(v.fused)[i] = fmax(numbers(v.fused)[i], once), numbers(v.steps)[i] = fmax(numbers(v.steps)[i], once);
     }
+    s->rounding = was;
     return v;
 }
 
@@ -371,6 +388,14 @@ static void report(struct single *s, struct single_value v)
     v = stored_at_last(s, v);
     if (!s->failed) compare(s, &v, &m);
     const bool perhaps = !s->failed && compare_stored(s, &v);
+    if (!s->failed && s->now.verdict == SINGLE_STEPWISE && v.number && single_is_wide(s)) {
+        single_diagnose_number(s, &v);
+        if (s->now.mistake[0]) s->now.verdict = SINGLE_WRONG, note_wrong(&s->now, 0, &m);
+    }
+    if (!s->failed && s->now.verdict < SINGLE_WRONG && s->wrong_anyway) {
+        s->now.verdict = SINGLE_WRONG;
+        snprintf(s->now.mistake, sizeof s->now.mistake, "%s", s->wrong_anyway);
+    }
     if (!s->failed && s->now.verdict == SINGLE_WRONG && s->now.mistake[0] == 0) single_diagnose(s, &v);
     if (perhaps && s->now.verdict == SINGLE_WRONG && s->now.mistake[0] == 0)
         snprintf(s->now.mistake, sizeof s->now.mistake, "perhaps the statistics of its rows are rounded to %s, which "

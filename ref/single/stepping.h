@@ -3,6 +3,7 @@
 #ifndef ORRERY_SINGLE_STEPPING_H
 #define ORRERY_SINGLE_STEPPING_H
 
+#include "ref/single/kept.h"
 #include "ref/single/mistakes.h"
 #include "ref/single/steps.h"
 
@@ -26,6 +27,7 @@ struct stepping {
     struct stepping_norms *norms;       /* of this step */
     double u;                           /* unit roundoff of what computes the step */
     int state;                          /* the result: a state of the optimizer; -1: the weight */
+    struct kept kept;                   /* what is known of it so far */
 };
 
 /** What there is after step k, from 0, of a parameter: "weight", "exp_avg", ...; after -1 where all steps start. */

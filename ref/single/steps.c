@@ -105,9 +105,16 @@ static double off_by_parts(const struct stepping *t, const struct clipped *c, in
     return c->sizes.parts > 1 ? t->u * c->sizes.parts * c->clip * numbers(c->sizes.absolute)[i] : 0;
 }
 
+/* After the first step, where both numbers are some of the format of 16 bits: before it a weight may be exact. */
+static void note_kept(struct stepping *t, const struct before *b, int64_t i, double left, double rest)
+{
+    if (t->k == 0 || b->off == 0 || t->s->rounding.store == t->u) t->kept.wide = true;
+    else kept_add(&t->kept, t->o->format, numbers(b->x)[i], left, rest, numbers(t->s->have)[i]);
+}
+
 /* state = keep state + part term; in the first step the state is 0.  By steps 1 - keep is computed in the format.
  * coupled: decay that is in the gradient. */
-static struct single_value mean(const struct stepping *t, const char *what, double keep, double part, bool squared,
+static struct single_value mean(struct stepping *t, const char *what, double keep, double part, bool squared,
                                 double coupled)
 {
     const struct before m = before_of(t, what);
@@ -119,6 +126,7 @@ static struct single_value mean(const struct stepping *t, const char *what, doub
         const double old = keep * numbers(m.x)[i], x = c.clip * numbers(c.g)[i], off = off_by_parts(t, &c, i),
                      new = part * (squared ? x * x : x), moved = part * off * (squared ? 2 * fabs(x) + off : 1);
         const double decay = coupled > 0 ? coupled * numbers(w.x)[i] : 0;
+        note_kept(t, &m, i, old, new + decay);
         single_put(v, i,
                    (struct element){ old + new + decay, m.tiny + (m.off + 3 * t->u) * fabs(old) + 8 * t->u * fabs(new) +
                                                             moved + (w.off + 3 * t->u) * fabs(decay) },
@@ -127,8 +135,17 @@ static struct single_value mean(const struct stepping *t, const char *what, doub
     return v;
 }
 
+/* How far a step of adamw is off, where a moment has been rounded to a format of 16 bits and is small in it. */
+static double off_by_underflow(const struct stepping *t, const struct adam_factors *f, double x, double y)
+{
+    const double tiny = rounding_of(t->o->format, DTYPE_COUNT, 1).tiny,
+                 most = 1 / (sqrt(fmax(0, y - tiny)) * f->root + f->eps),
+                 least = 1 / (sqrt(y + tiny) * f->root + f->eps);
+    return f->rate * (fabs(x) * (most - least) + tiny * most);
+}
+
 /* The decayed weight, minus what the optimizer adds: adamw of its two states, others of one, or of the gradient. */
-static struct single_value weight(const struct stepping *t)
+static struct single_value weight(struct stepping *t)
 {
     const bool adam = t->is->states == 2;
     const struct adam_factors f = adam_factors(step_of(t));
@@ -147,11 +164,14 @@ static struct single_value weight(const struct stepping *t)
     for (int64_t i = 0; !t->s->failed && i < tensor_count(x); i++) {
         const double old = numbers(w.x)[i],
                      step = adam ? f.rate * numbers(x)[i] / (sqrt(numbers(y)[i]) * f.root + f.eps)
-                                 : lr * (c.clip * numbers(x)[i] + coupled * old);
+                                 : lr * (c.clip * numbers(x)[i] + coupled * old),
+                     left = adam ? f.after * f.before * old : d.keep * old, rest = adam ? -f.after * step : -step;
+        note_kept(t, &w, i, left, rest);
         single_put(v, i,
-                   (struct element){ adam ? f.after * (f.before * old - step) : d.keep * old - step,
+                   (struct element){ left + rest,
                                      w.tiny + (w.off + 4 * t->u) * fabs(old) +
                                          (off_x + off_y + 16 * t->u) * fabs(step) +
+                                         (off_y > 0 ? off_by_underflow(t, &f, numbers(x)[i], numbers(y)[i]) : 0) +
                                          (plain ? lr * off_by_parts(t, &c, i) : 0) },
                    adam ? t->u * (1 / f.c1 + 1 / f.c2) * fabs(step) : 0);
     }
@@ -161,9 +181,15 @@ static struct single_value weight(const struct stepping *t)
 /* A result of a step: a mean of gradients, or the weight. */
 struct made { const char *what, *words; bool is_mean; double keep, part; bool squared; double coupled; };
 
-static struct single_value make(const struct stepping *t, const struct made *m)
+static struct single_value make(struct stepping *t, const struct made *m)
 {
     return m->is_mean ? mean(t, m->what, m->keep, m->part, m->squared, m->coupled) : weight(t);
+}
+
+/* Whether it is kept in 16 bits, and nobody has said so. */
+static bool is_kept(const struct stepping *t, const struct rounding *usual)
+{
+    return !usual->stored_states && kept_is_clear(&t->kept);
 }
 
 /* Some rows at a time, as long as all is right.  @return whether it is, and has been reported. */
@@ -172,18 +198,28 @@ static bool right_in_blocks(struct stepping *t, const struct made *m, const stru
     const int64_t whole = t->whole, step = single_block(t->s, t->cols);
     struct single_result sum = { 0 };
     bool right = step < whole;
+    t->kept = (struct kept){ 0 };
     for (t->first = 0; t->first < whole && right; t->first += step) {
         t->rows = whole - t->first < step ? whole - t->first : step;
         right = begin(t, m->what, m->words, usual) && single_end_tile(t->s, make(t, m), t->first, &sum);
     }
     t->first = 0, t->rows = whole;
+    right = right && !is_kept(t, usual);
     if (right) single_end_tiles(t->s, &sum, whole);
     return right || t->s->failed;
 }
 
 static void check_result(struct stepping *t, const struct made *m, const struct rounding *usual)
 {
-    if (!right_in_blocks(t, m, usual) && begin(t, m->what, m->words, usual)) single_end(t->s, make(t, m));
+    char words[SINGLE_MISTAKE];
+    if (right_in_blocks(t, m, usual) || !begin(t, m->what, m->words, usual)) return;
+    t->kept = (struct kept){ 0 };
+    const struct single_value v = make(t, m);
+    snprintf(words, sizeof words, "kept in %s: step %lld goes on from rounded numbers, which --stored-states allows",
+             dtype_name(t->o->format), (long long)t->k + 1);
+    if (single_going(t->s) && is_kept(t, usual)) t->s->wrong_anyway = words;
+    single_end(t->s, v);
+    t->s->wrong_anyway = NULL;
 }
 
 static void check_parameter(struct stepping *t)
@@ -208,8 +244,9 @@ static void check_parameter(struct stepping *t)
 
 /* ---- norms ------------------------------------------------------------------------------------------------------- */
 
-/* off: what the sum may be off, in units of roundoff, because ranks add up the parts of a gradient. */
-struct squares { double sum, off; int64_t terms; };
+/* off: what the sum may be off, in units of roundoff, because ranks add up the parts of a gradient.  fourth: the sum of
+ * the squares of parameters' sums. */
+struct squares { double sum, fourth, off; int64_t terms; };
 
 static void add_squares(struct single *s, struct single_name name, struct single_block block, int64_t whole,
                         int64_t cols, struct squares *to)
@@ -235,9 +272,11 @@ static struct squares squares_of(struct single *s, const struct single_steps *o,
     for (int i = 0; i < model_param_count(s->config); i++) {
         const struct param_spec p = model_param(s->config, i);
         const int64_t rows = p.ndim > 1 ? p.dim[0] : 1, cols = p.dim[p.ndim - 1], most = single_block(s, cols);
+        const double before = all.sum;
         for (int64_t first = 0; first < rows && single_going(s); first += most)
             add_squares(s, stepping_gradient(o, k, p.name),
                         (struct single_block){ first, rows - first < most ? rows - first : most }, rows, cols, &all);
+        all.fourth += (all.sum - before) * (all.sum - before);
     }
     return all;
 }
@@ -247,14 +286,15 @@ static void check_norms(struct single *s, const struct single_steps *o)
     char name[64];
     snprintf(name, sizeof name, "%s/norm", o->optimizer);
     if (!single_begin(s, single_name("", name), "the norm of all gradients", 1, o->steps)) return;
-    const struct single_value v = single_value_new(s, 1, o->steps);
+    struct single_value v = single_value_new(s, 1, o->steps);
     for (int64_t k = 0; k < o->steps && single_going(s); k++) {
         const struct squares all = squares_of(s, o, k);
         const double norm = sqrt(all.sum), off = norm > 0 ? all.off * s->rounding.sum / norm / 2 : all.off;
         single_put(v, k, (struct element){ norm, norm * (rounding_of_sum(s->rounding.sum, all.terms) / 2 +
                                                          2 * s->rounding.sum) + off },
-                   2 * s->rounding.store * norm);
+                   single_stored_norms(s, norm, all.fourth));
     }
+    v.number = true;
     single_end(s, v);
 }
 
