@@ -41,5 +41,6 @@ void kept_add(struct kept *k, enum dtype format, double old, double left, double
 
 bool kept_is_clear(const struct kept *k)
 {
-    return !k->wide && k->expected >= LEAST && fmin(k->missed[KEPT_ONCE], k->missed[KEPT_TWICE]) <= MISSED * k->expected;
+    const double missed = fmin(k->missed[KEPT_ONCE], k->missed[KEPT_TWICE]);
+    return !k->wide && k->expected >= LEAST && missed <= MISSED * k->expected;
 }
