@@ -9,6 +9,7 @@
 #include <cmocka.h>
 #undef fail
 #include "emulated_devices/verify/conformance/operations.h"
+#include <math.h>
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -116,6 +117,59 @@ static size_t made(const struct backend *b, enum dtype dtype, const struct opera
 static char got[1 << 16], want[1 << 16], before[1 << 16];
 
 static void nothing(struct device *d, struct tensor *t) { (void)d, (void)t; }
+
+/* A product's operands `shift` bytes after a multiple of 64; its result's bits, with what was there before. */
+static void product_at(struct device *d, int which, const int shift[3], char *out, size_t *bytes)
+{
+    enum { ROWS = 33, IN = 64, OUT = 48 };
+    static const int64_t rows[3] = { ROWS, ROWS, OUT }, cols[3] = { OUT, IN, IN };
+    struct tensor t[3], room[3];
+    for (int k = 0; k < 3; k++) {
+        room[k] = device_tensor_1d(d, BUFFERS, rows[k] * cols[k] + 64);
+        t[k] = tensor_2d((char *)room[k].data + shift[k], d->dtype, rows[k], cols[k]);
+        struct views v = views_of(d);
+        struct tensor seen = view_write(&v, t[k]);
+        for (int64_t i = 0; i < tensor_count(seen); i++) tensor_set(seen, i, sin(1 + (double)i * (k + 1)));
+        views_end(&v);
+    }
+    if (which == 0) dev_linear_forward(d, t[0], t[1], t[2], tensor_none);
+    if (which == 1) dev_linear_backward_input(d, t[1], t[0], t[2]);
+    if (which == 2) dev_linear_backward_weight(d, t[2], tensor_none, t[0], t[1]);
+    *bytes = tensor_bytes(t[which]);
+    device_copy(d, out, t[which].data, *bytes);
+    for (int k = 0; k < 3; k++) device_free(d, room[k]);
+}
+
+static void expect_products_of(const struct backend *b, enum dtype dtype)
+{
+    static const int shifts[][3] = { { 8, 0, 0 }, { 0, 8, 0 }, { 0, 0, 8 }, { 16, 16, 16 }, { 32, 48, 16 },
+                                     { 8, 24, 40 } };
+    size_t n;
+    struct device d;
+    assert_int_equal(device_open(&d, b, dtype, 0, &err), OK);
+    for (int which = 0; which < 3; which++) {
+        product_at(&d, which, (const int[3]){ 0 }, want, &n);
+        for (size_t i = 0; i < sizeof shifts / sizeof *shifts; i++) {
+            product_at(&d, which, shifts[i], got, &n);
+            if (memcmp(got, want, n) != 0)
+                print_message("%s, product %d in %s, operands shifted by %d, %d and %d bytes\n", b->name, which,
+                              dtype_name(dtype), shifts[i][0], shifts[i][1], shifts[i][2]);
+            assert_memory_equal(got, want, n);
+        }
+    }
+    device_close(&d);
+}
+
+/* The same weights may lie elsewhere on another device, or when they are offloaded; copies of a tensor have the same
+ * bits all the same. */
+static void test_products_do_not_depend_on_addresses(void **state)
+{
+    (void)state;
+    static const enum dtype formats[] = { F32, F64, BF16, F16 };
+    for (int b = 0; backends[b]; b++)
+        for (size_t f = 0; f < sizeof formats / sizeof *formats && backends[b]->has_numbers; f++)
+            expect_products_of(backends[b], formats[f]);
+}
 
 /* cpu computes with ref's own operations.  Who adds up in another order has a bound: test_conformance.c. */
 static void expect_the_bits_of_cpu(const struct backend *b)
@@ -260,6 +314,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_memory), cmocka_unit_test(test_operations),
+        cmocka_unit_test(test_products_do_not_depend_on_addresses),
         cmocka_unit_test(test_declining_gives_the_same_bits), cmocka_unit_test(test_names),
         cmocka_unit_test(test_who_does_not_ask_is_stopped),
     };

@@ -33,40 +33,41 @@ static void product(enum dtype t, enum dtype tc, bool transpose_a, bool transpos
     abort();
 }
 
-/* A matrix in the format in which a product is computed: itself, or a copy for the operation. */
-struct formatted { void *data, *copy; size_t bytes; };
+/* A matrix as a product takes it: itself, or a copy for the operation.  A copy has the format in which the product is
+ * computed; and it begins at a multiple of 16 bytes, because cuBLAS adds in another order where a matrix does not.  So
+ * the bits of a product do not depend on where its operands lie. */
+struct formatted { void *data, *copy; size_t bytes; enum dtype dtype; };
+
+enum { PLACE = 16 };
+static bool at_a_place(const void *x) { return (uintptr_t)x % PLACE == 0; }
 
 /* Operands of two formats, as a router's in 16-bit runs, meet in fp32. */
 static enum dtype common_format(T A, T B) { return A.dtype == B.dtype ? A.dtype : F32; }
 
-static struct formatted copy_of(T X, const void *x, enum dtype t, bool filled)
+static struct formatted formatted(T X, void *x, enum dtype t, bool filled)
 {
     const int64_t n = tensor_count(X);
-    struct formatted f = { .bytes = (size_t)n * dtype_size(t) };
+    struct formatted f = { .data = x, .bytes = (size_t)n * dtype_size(t), .dtype = t };
+    if (n == 0 || (X.dtype == t && at_a_place(x))) return f;
     f.data = f.copy = memory_take(f.bytes);
     if (f.copy == NULL) must(cudaErrorMemoryAllocation, "memory for a product");
     if (filled) cuda_convert(t, f.copy, X.dtype, x, n);
     return f;
 }
 
-static struct formatted in_format(struct operands *s, T X, enum dtype t)
-{
-    void *x = input(s, X);
-    return X.dtype == t || tensor_count(X) == 0 ? (struct formatted){ .data = x } : copy_of(X, x, t, true);
-}
+static struct formatted in_format(struct operands *s, T X, enum dtype t) { return formatted(X, input(s, X), t, true); }
 
 /* Where a product of operands in format t leaves its result: fp32 can only be stored as fp32. */
 static struct formatted result_of(T Y, void *y, enum dtype t, bool add)
 {
-    const bool fits = t != F32 || Y.dtype == F32 || tensor_count(Y) == 0;
-    return fits ? (struct formatted){ .data = y } : copy_of(Y, y, F32, add);
+    return formatted(Y, y, t != F32 ? Y.dtype : F32, add);
 }
 
 static void drop(struct formatted f) { memory_give(f.copy, f.bytes); }
 
 static void finish(T Y, void *y, struct formatted f)
 {
-    if (f.copy != NULL) cuda_convert(Y.dtype, y, F32, f.copy, tensor_count(Y));
+    if (f.copy != NULL) cuda_convert(Y.dtype, y, f.dtype, f.copy, tensor_count(Y));
     drop(f);
 }
 
@@ -77,10 +78,9 @@ static void linear(T Y, T X, T W, T b, bool add, const char *operation)
     const enum dtype t = common_format(X, W);
     void *y = out(&s, Y);
     const struct formatted x = in_format(&s, X, t), w = in_format(&s, W, t), to = result_of(Y, y, t, add);
-    const enum dtype stored = to.copy != NULL ? F32 : Y.dtype;
     struct formatted bias = { 0 };
-    if (tensor_present(b)) bias = in_format(&s, b, stored), cuda_fill_rows(stored, to.data, bias.data, N, O);
-    product(t, stored, false, true, N, O, in, x.data, in, w.data, in, add || tensor_present(b), to.data, O);
+    if (tensor_present(b)) bias = in_format(&s, b, to.dtype), cuda_fill_rows(to.dtype, to.data, bias.data, N, O);
+    product(t, to.dtype, false, true, N, O, in, x.data, in, w.data, in, add || tensor_present(b), to.data, O);
     finish(Y, y, to), drop(bias), drop(w), drop(x);
     done(&s, operation);
 }
@@ -96,7 +96,7 @@ static void linear_backward_input(T dX, T dY, T W)
     const enum dtype t = common_format(dY, W);
     void *dx = out(&s, dX);
     const struct formatted dy = in_format(&s, dY, t), w = in_format(&s, W, t), to = result_of(dX, dx, t, false);
-    product(t, to.copy ? F32 : dX.dtype, false, false, N, in, O, dy.data, O, w.data, in, false, to.data, in);
+    product(t, to.dtype, false, false, N, in, O, dy.data, O, w.data, in, false, to.data, in);
     finish(dX, dx, to), drop(w), drop(dy);
     done(&s, "linear_backward_input");
 }
@@ -106,7 +106,7 @@ static void column_sums(T db, T dY)
     struct operands s = { 0 };
     void *own = out(&s, db);
     const struct formatted to = result_of(db, own, dY.dtype, true);
-    cuda_column_sums(dY.dtype, to.copy ? F32 : db.dtype, to.data, input(&s, dY), tensor_rows(dY), tensor_cols(dY));
+    cuda_column_sums(dY.dtype, to.dtype, to.data, input(&s, dY), tensor_rows(dY), tensor_cols(dY));
     finish(db, own, to);
     done(&s, "column_sums");
 }
@@ -118,7 +118,7 @@ static void linear_backward_weight(T dW, T db, T dY, T X)
     const enum dtype t = common_format(X, dY);
     void *dw = out(&s, dW);
     const struct formatted dy = in_format(&s, dY, t), x = in_format(&s, X, t), to = result_of(dW, dw, t, true);
-    product(t, to.copy ? F32 : dW.dtype, true, false, O, in, N, dy.data, O, x.data, in, true, to.data, in);
+    product(t, to.dtype, true, false, O, in, N, dy.data, O, x.data, in, true, to.data, in);
     finish(dW, dw, to), drop(x), drop(dy);
     done(&s, "linear_backward_weight");
     if (tensor_present(db)) column_sums(db, dY);

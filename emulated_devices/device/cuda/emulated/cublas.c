@@ -1,8 +1,13 @@
-/* cublas.c -- cuBLAS's product by the CPU's BLAS: matrices by columns are transposed matrices by rows. */
+/* cublas.c -- cuBLAS's product by the CPU's BLAS: matrices by columns are transposed matrices by rows.
+ *
+ * On a GPU the order of sums depends on where the matrices lie: cuBLAS has kernels for addresses that are multiples of
+ * 16 bytes, and others.  Here sums of others are made in two halves, so that who relies on it sees other bits. */
 #include <cublas_v2.h>
 #include "ref/numeric/convert.h"
 #include <cblas.h>
 #include <limits.h>
+#include <stdbool.h>
+#include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
 #undef I
@@ -36,6 +41,30 @@ static enum dtype format_of(cudaDataType t)
     return DTYPE_COUNT;
 }
 
+enum { PLACE = 16 };
+static bool at_a_place(const void *x) { return (uintptr_t)x % PLACE == 0; }
+
+/* Numbers of a sum that are added at once. */
+static int part_of(int k, const void *A, const void *B, const void *C)
+{
+    return k < 2 || (at_a_place(A) && at_a_place(B) && at_a_place(C)) ? k : k / 2;
+}
+
+/* C = alpha A B + beta C of one format, by rows, adding `part` of the k numbers of a sum at once. */
+#define BY_PARTS(name, gemm, T)                                                                                        \
+    static void name(int part, int trans_a, int trans_b, int m, int n, int k, T alpha, const T *A, int lda,            \
+                     const T *B, int ldb, T beta, T *C, int ldc)                                                       \
+    {                                                                                                                  \
+        gemm(CblasRowMajor, trans_a, trans_b, m, n, part, alpha, A, lda, B, ldb, beta, C, ldc);                        \
+        if (part == k) return;                                                                                         \
+        gemm(CblasRowMajor, trans_a, trans_b, m, n, k - part, alpha,                                                   \
+             A + (trans_a == CblasNoTrans ? (size_t)part : (size_t)part * (size_t)lda), lda,                           \
+             B + (trans_b == CblasNoTrans ? (size_t)part * (size_t)ldb : (size_t)part), ldb, 1, C, ldc);               \
+    }
+BY_PARTS(product_fp64, cblas_dgemm, double)
+BY_PARTS(product_fp32, cblas_sgemm, float)
+#undef BY_PARTS
+
 /* A matrix of `rows` stored rows of `width` numbers, in fp32. */
 static float *widened(const void *X, enum dtype t, int rows, int width, int ld)
 {
@@ -56,9 +85,9 @@ static void product_of_16_bits(cublasOperation_t op_a, cublasOperation_t op_b, i
     float *a = widened(A, ta, a_rows, a_width, lda), *b = widened(B, tb, b_rows, b_width, ldb);
     float *c = widened(C, tc, beta != 0 ? n : 0, m, ldc);
     if (beta == 0) free(c), c = malloc((size_t)m * (size_t)n * sizeof *c + 1);
-    cblas_sgemm(CblasRowMajor, op_b == CUBLAS_OP_N ? CblasNoTrans : CblasTrans,
-                op_a == CUBLAS_OP_N ? CblasNoTrans : CblasTrans, n, m, k, alpha, b, b_width > 0 ? b_width : 1, a,
-                a_width > 0 ? a_width : 1, beta, c, m);
+    product_fp32(part_of(k, A, B, C), op_b == CUBLAS_OP_N ? CblasNoTrans : CblasTrans,
+                 op_a == CUBLAS_OP_N ? CblasNoTrans : CblasTrans, n, m, k, alpha, b, b_width > 0 ? b_width : 1, a,
+                 a_width > 0 ? a_width : 1, beta, c, m);
     for (int r = 0; r < n; r++)
         convert_numbers((char *)C + (size_t)r * (size_t)ldc * dtype_size(tc), tc, c + (size_t)r * (size_t)m, F32, m);
     free(a), free(b), free(c);
@@ -83,12 +112,13 @@ cublasStatus_t cublasGemmEx(cublasHandle_t h, cublasOperation_t op_a, cublasOper
     const int trans_a = op_a == CUBLAS_OP_N ? CblasNoTrans : CblasTrans;
     const int trans_b = op_b == CUBLAS_OP_N ? CblasNoTrans : CblasTrans;
     lda = lda > 0 ? lda : 1, ldb = ldb > 0 ? ldb : 1;
+    const int part = part_of(k, A, B, C);
     if (ta == F64)
-        cblas_dgemm(CblasRowMajor, trans_b, trans_a, n, m, k, *(const double *)alpha, B, ldb, A, lda,
-                    *(const double *)beta, C, ldc);
+        product_fp64(part, trans_b, trans_a, n, m, k, *(const double *)alpha, B, ldb, A, lda, *(const double *)beta, C,
+                     ldc);
     else if (ta == F32)
-        cblas_sgemm(CblasRowMajor, trans_b, trans_a, n, m, k, *(const float *)alpha, B, ldb, A, lda,
-                    *(const float *)beta, C, ldc);
+        product_fp32(part, trans_b, trans_a, n, m, k, *(const float *)alpha, B, ldb, A, lda, *(const float *)beta, C,
+                     ldc);
     else
         product_of_16_bits(op_a, op_b, m, n, k, *(const float *)alpha, A, ta, lda, B, tb, ldb, *(const float *)beta, C,
                            tc, ldc);
