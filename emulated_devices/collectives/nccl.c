@@ -1,7 +1,8 @@
 /* nccl: collectives by NVIDIA's library, from GPU to GPU without the host's memory.
  *
  * Source    NVIDIA, NCCL, https://docs.nvidia.com/deeplearning/nccl
- * Needs     --backend cuda, and a process with a GPU of its own for each device.
+ * Needs     --backend cuda, and a process for each device.  Where processes share a GPU, NCCL is told that each is a
+ *           host of its own (NCCL_HOSTID), since it refuses two of one host; then it goes by sockets.
  * Idea      members meet at a token, a message without bytes to the next member; then NCCL does the rest.  All-to-all,
  *           gather and scatter are its sends and receives, in one group of calls.  Blocks of unequal lengths are a
  *           reduce or a broadcast each, in one group.
@@ -19,6 +20,7 @@
 #include "emulated_devices/device/cuda/operands.h"
 #include <dlfcn.h>
 #include <nccl.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <time.h>
@@ -64,7 +66,7 @@ static enum error_code said(ncclResult_t r, enum operation op, struct error *err
 {
     if (r == ncclSuccess) return OK;
     return fail(err, ERR_DEVICE, "%s nccl: %s%s", operation_name(op), nccl.ncclGetErrorString(r),
-                r == ncclInvalidUsage ? "; each device needs a GPU of its own" : "");
+                r == ncclInvalidUsage ? "; two processes of a host have the same GPU" : "");
 }
 
 /* ---- communicators ----------------------------------------------------------------------------------------------- */
@@ -85,6 +87,14 @@ static enum error_code share_name(struct group *g, ncclUniqueId *name, struct er
     return code;
 }
 
+/* Unless the user says which hosts there are. */
+static void be_a_host(const struct comm *comm)
+{
+    char name[32];
+    snprintf(name, sizeof name, "orrery-%d", comm->rank);
+    setenv("NCCL_HOSTID", name, 0);
+}
+
 static enum error_code make(struct group *g, enum operation op, ncclComm_t *comm, struct error *err)
 {
     const size_t bytes = sizeof *g->member * (size_t)g->size;
@@ -97,6 +107,7 @@ static enum error_code make(struct group *g, enum operation op, ncclComm_t *comm
     if (code == OK && g->rank == 0) code = said(nccl.ncclGetUniqueId(&name), op, err);
     code = group_agree(g, code, err);
     if (code == OK) code = share_name(g, &name, err);
+    if (gpu_is_shared()) be_a_host(g->comm);
     if (code == OK) code = said(nccl.ncclCommInitRank(comm, g->size, name, g->rank), op, err);
     code = group_agree(g, code, err);
     if (code != OK) return free(member), code;
@@ -385,7 +396,7 @@ OPERATIONS_OF_NCCL(X)
 
 #define X(op, order_)                                                                                                  \
     { .operation = op, .name = "nccl", .description = "NVIDIA's NCCL, from GPU to GPU",                                \
-      .needs = "--backend cuda, a process and a GPU for each device", .order = order_, .source = "NVIDIA, NCCL",       \
+      .needs = "--backend cuda, a process for each device", .order = order_, .source = "NVIDIA, NCCL",       \
       .cost_formula = "", .refuses = needs_cuda, .run = run_##op, .cost = cost_##op },
 static const struct algorithm all[] = { OPERATIONS_OF_NCCL(X) };
 #undef X

@@ -7,19 +7,32 @@
 
 struct gpu gpu;
 
-/* Which GPU is this process's: the one named, or by its number among the processes of this machine; -1: no number is
- * named. */
+/* What a process is told by the program that starts it: its number among the processes of this machine, and how many
+ * they are.  Variables, no calls. */
+static const char *const local_rank[] = { "MPI" "_LOCALRANKID", "OMPI_COMM_WORLD_LOCAL_RANK", "SLURM_LOCALID", NULL };
+static const char *const local_size[] = { "MPI" "_LOCALNRANKS", "OMPI_COMM_WORLD_LOCAL_SIZE", "SLURM_NTASKS_PER_NODE",
+                                          NULL };
+
+static int told(const char *const *variable, int otherwise)
+{
+    for (; *variable != NULL; variable++)
+        if (getenv(*variable) != NULL) return atoi(getenv(*variable));
+    return otherwise;
+}
+
+static bool gpu_is_named(void) { return getenv("ORRERY_GPU") != NULL && *getenv("ORRERY_GPU") != '\0'; }
+
+/* Which GPU is this process's: the one named, or by its number on this machine; -1: no number is named. */
 static int chosen_gpu(int count)
 {
-    static const char *const local[] = { "MPI" "_LOCALRANKID",          /* a variable, no call */
-                                        "OMPI_COMM_WORLD_LOCAL_RANK", "SLURM_LOCALID" };
     const char *named = getenv("ORRERY_GPU");
-    if (named != NULL && *named != '\0')
-        return strlen(named) < 5 && strspn(named, "0123456789") == strlen(named) ? atoi(named) : -1;
-    for (size_t i = 0; i < sizeof local / sizeof *local; i++)
-        if (getenv(local[i]) != NULL) return atoi(getenv(local[i])) % count;
-    return 0;
+    if (!gpu_is_named()) return told(local_rank, 0) % count;
+    return strlen(named) < 5 && strspn(named, "0123456789") == strlen(named) ? atoi(named) : -1;
 }
+
+static bool others_may_have_it(int count) { return told(local_size, 1) > (gpu_is_named() ? 1 : count); }
+
+bool gpu_is_shared(void) { return gpu.shared; }
 
 enum error_code gpu_start(struct error *err)
 {
@@ -38,6 +51,7 @@ enum error_code gpu_start(struct error *err)
     if ((e = cudaSetDevice(chosen)) != cudaSuccess || (e = cudaGetDeviceProperties(&p, chosen)) != cudaSuccess)
         return fail(err, ERR_DEVICE, "--backend " NAME ": GPU %d cannot be used: %s", chosen, cudaGetErrorString(e));
     gpu.number = chosen;
+    gpu.shared = others_may_have_it(count);
     snprintf(gpu.name, sizeof gpu.name, "%s", p.name);
     cuda_probe();
     e = cudaGetLastError();

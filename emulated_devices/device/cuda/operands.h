@@ -23,6 +23,9 @@ void done(struct operands *, const char *operation);
 /** Whether an address is of the device's memory (memory.c). */
 bool on_gpu(const void *);
 
+/** Whether other devices may have this process's GPU, too (gpu.c). */
+bool gpu_is_shared(void);
+
 /** Memory of the device until the next call, for numbers between two kernels. */
 void *scratch(size_t bytes);
 

@@ -14,7 +14,12 @@
 
 /* ---- the GPU (gpu.c): one for all devices of a process ----------------------------------------------------------- */
 
-struct gpu { int number; char name[256]; cublasHandle_t blas; };
+struct gpu {
+    int number;
+    bool shared;                        /* other processes of this machine may have it, too */
+    char name[256];
+    cublasHandle_t blas;
+};
 extern struct gpu gpu;
 
 /** Take the GPU that is this process's.  @return OK, or ERR_DEVICE, which says why no kernel would run. */

@@ -30,13 +30,26 @@ static ncclResult_t ended(ncclResult_t e)
 /* What a rank gives at i; small integers, so that sums are exact. */
 static float value(int rank, size_t i) { return (float)((rank * 31 + (int)(i % 1000) * 7) % 61 - 30); }
 
+/* Ranks of one host have one GPU here; so each is a host of its own, unless this is false. */
+static bool hosts = true;
+
+static void be_a_host(int rank)
+{
+    char name[16];
+    snprintf(name, sizeof name, "host%d", rank);
+    if (hosts) setenv("NCCL_HOSTID", name, 1);
+    else unsetenv("NCCL_HOSTID");
+}
+
 static int be_rank(rank_does *does, ncclUniqueId id, int rank)
 {
     ncclComm_t comm;
     float *in, *out, *here = malloc(sizeof *here * RANKS * COUNT);
-    if (here == NULL || ncclCommInitRank(&comm, RANKS, id, rank) != ncclSuccess) return 90;
+    be_a_host(rank);
+    const ncclResult_t e = ncclCommInitRank(&comm, RANKS, id, rank);
+    if (here == NULL || e != ncclSuccess) return 90 + (int)e;
     if (cudaMalloc((void **)&in, sizeof *in * RANKS * COUNT) || cudaMalloc((void **)&out, sizeof *out * RANKS * COUNT))
-        return 91;
+        return 99;
     for (size_t i = 0; i < RANKS * COUNT; i++) here[i] = value(rank, i);
     cudaMemcpy(in, here, sizeof *in * RANKS * COUNT, cudaMemcpyHostToDevice);
     memset(here, 0xff, sizeof *here * RANKS * COUNT);
@@ -202,6 +215,18 @@ static int both_send_alone(int rank, ncclComm_t c, float *in, float *out)
     return ended(ncclRecv(out, COUNT, ncclFloat32, 1 - rank, c, NULL));
 }
 
+static int idle(int rank, ncclComm_t c, float *in, float *out) { return (void)rank, (void)c, (void)in, (void)out, 0; }
+
+static void test_two_ranks_of_a_host_with_one_gpu(void **state)
+{
+    char said[MOST];
+    (void)state;
+    assert_int_equal(run(idle, said), 0);
+    hosts = false;
+    assert_int_equal(run(idle, said), 90 + ncclInvalidUsage);
+    hosts = true;
+}
+
 static void test_ranks_that_do_not_agree(void **state)
 {
     (void)state;
@@ -252,7 +277,8 @@ static void test_buffers(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_numbers), cmocka_unit_test(test_ranks_that_do_not_agree),
+        cmocka_unit_test(test_numbers), cmocka_unit_test(test_two_ranks_of_a_host_with_one_gpu),
+        cmocka_unit_test(test_ranks_that_do_not_agree),
         cmocka_unit_test(test_ranks_that_wait), cmocka_unit_test(test_buffers),
     };
     return cmocka_run_group_tests_name("nccl calls", tests, NULL, NULL) != 0;

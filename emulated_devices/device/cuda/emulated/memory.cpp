@@ -59,16 +59,21 @@ cudaError_t cudaGetDeviceCount(int *count)
     return *count > 0 ? cudaSuccess : failed(cudaErrorNoDevice);
 }
 
+static int chosen_device;
+
 cudaError_t cudaSetDevice(int i)
 {
     int count;
     const cudaError_t e = cudaGetDeviceCount(&count);
-    return e != cudaSuccess ? e : i >= 0 && i < count ? cudaSuccess : failed(cudaErrorInvalidDevice);
+    if (e != cudaSuccess) return e;
+    if (i < 0 || i >= count) return failed(cudaErrorInvalidDevice);
+    chosen_device = i;
+    return cudaSuccess;
 }
 
 cudaError_t cudaGetDevice(int *i)
 {
-    *i = 0;
+    *i = chosen_device;
     return cudaSuccess;
 }
 

@@ -33,6 +33,7 @@ struct box { atomic_ullong sent, taken; struct said said; char piece[PIECE]; };
 struct common {
     atomic_ullong arrived;
     atomic_int calls[RANKS_MOST];       /* collectives that a rank has begun */
+    struct place { char host[64]; int gpu; } place[RANKS_MOST];
     struct said said[2][RANKS_MOST];    /* its last one, and the one before */
     char piece[RANKS_MOST][PIECE];
     struct box box[];                   /* [ranks from][ranks to] */
@@ -417,6 +418,21 @@ static int open_file(const char *name, int rank, size_t bytes)
     return -1;
 }
 
+static void take_place(struct place *p)
+{
+    const char *named = getenv("NCCL_HOSTID");
+    snprintf(p->host, sizeof p->host, "%s", named != NULL ? named : "");
+    if (cudaGetDevice(&p->gpu) != cudaSuccess) p->gpu = 0;
+}
+
+static bool gpu_is_taken_twice(const struct common *m, int ranks)
+{
+    for (int r = 1; r < ranks; r++)
+        for (int s = 0; s < r; s++)
+            if (m->place[r].gpu == m->place[s].gpu && strcmp(m->place[r].host, m->place[s].host) == 0) return true;
+    return false;
+}
+
 ncclResult_t ncclCommInitRank(ncclComm_t *comm, int ranks, ncclUniqueId id, int rank)
 {
     const size_t bytes = sizeof(struct common) + (size_t)ranks * (size_t)ranks * sizeof(struct box);
@@ -427,9 +443,11 @@ ncclResult_t ncclCommInitRank(ncclComm_t *comm, int ranks, ncclUniqueId id, int 
     if (f >= 0) close(f);
     if (m == MAP_FAILED || c == NULL) return free(c), ncclSystemError;
     *c = (struct emulated_nccl){ .ranks = ranks, .rank = rank, .common = m };
+    take_place(&m->place[rank]);
     arrive(c);
     while (!all_arrived(c)) nanosleep(&pause_between, NULL);
     if (rank == 0) shm_unlink(id.internal);
+    if (gpu_is_taken_twice(m, ranks)) return munmap(m, bytes), free(c), ncclInvalidUsage;
     *comm = c;
     return ncclSuccess;
 }
