@@ -279,7 +279,8 @@ CUDA_HOME ?= $(patsubst %/bin/,%,$(dir $(NVCC)))
 CUDA_ARCH ?= 75
 # Its header is enough: the library is loaded when it is asked for.
 NCCL_HOME ?= $(CUDA_HOME)
-OBJECTS_nvcc := $(patsubst %,$(B)/cuda-nvcc/%.o,$(KERNELS) $(CUDA_HOST) $(if $(wildcard $(NCCL_HOME)/include/nccl.h),$(NCCL_SRC)))
+NCCL_BUILT   := $(wildcard $(NCCL_HOME)/include/nccl.h)
+OBJECTS_nvcc := $(patsubst %,$(B)/cuda-nvcc/%.o,$(KERNELS) $(CUDA_HOST) $(if $(NCCL_BUILT),$(NCCL_SRC)))
 LIBS_nvcc    := -L$(CUDA_HOME)/lib64 -Wl$(,)-rpath$(,)$(CUDA_HOME)/lib64 -lcublas -lcudart -lstdc++
 $(B)/cuda-nvcc/%.cu.o: %.cu Makefile
 	$(call compile_as,$(NVCC) -std=c++17 -O3 $(NVCCFLAGS) -I. -gencode arch=compute_$(CUDA_ARCH)$(,)code=[sm_$(CUDA_ARCH)$(,)compute_$(CUDA_ARCH)] -MD)
@@ -289,8 +290,8 @@ $(B)/cuda-nvcc/%.c.o: %.c Makefile
 $(B)/cuda-nvcc/tests/%: $(B)/tests/%.o $(OBJECTS_nvcc) $(TEST_KERNELS:%=$(B)/cuda-nvcc/%.o) $(B)/libdevices.a $(B)/libref.a
 	$(call link,-lcmocka $(LIBS_nvcc))
 
-# For machines that compile and have no GPU: the objects alone.
-cuda-objects: $(OBJECTS_nvcc)
+# For machines that compile and have no GPU: the objects alone, and the kernels of tests, which a GPU's compiler must take, too.
+cuda-objects: $(OBJECTS_nvcc) $(TEST_KERNELS:%=$(B)/cuda-nvcc/%.o)
 has-nvcc:
 	@test -x "$(NVCC)"
 
@@ -302,10 +303,12 @@ test-cuda: deps
 	$(Q)BACKENDS=cuda BACKEND=cuda-emulated ORRERY="$(CURDIR)/$(ORRERY)" MPIEXEC="$(MPIEXEC)" bash tests/run.sh $(B)/cuda-emulated $(CUDA_TESTS) $(wildcard tests/devices/cuda/test_*.sh)
 	$(Q)BACKENDS=cuda MPIEXEC="$(MPIEXEC)" bash tests/run.sh $(B)/cuda-judge $(JUDGE_TESTS)
 
-## make test-gpu  the same on a GPU: each operation, and training; the program is ./orrery of CUDA=1
+## make test-gpu  the same on a GPU: each operation, training, and NCCL where its header is; the program is ./orrery of CUDA=1
+GPU_TESTS := $(patsubst %,tests/devices/cuda/%.sh,test_training test_schemes $(if $(NCCL_BUILT),test_nccl))
 test-gpu: deps
-	$(Q)$(MAKE) -j$$(nproc) --no-print-directory CUDA=1 $(ORRERY) $(CUDA_TESTS:%.c=$(B)/cuda-nvcc/%)
-	$(Q)ORRERY="$(CURDIR)/$(ORRERY)" BACKEND=cuda MPIEXEC="$(MPIEXEC)" bash tests/run.sh $(B)/cuda-nvcc $(CUDA_TESTS) tests/devices/cuda/test_training.sh
+	$(Q)$(MAKE) -j$$(nproc) --no-print-directory CUDA=1 $(ORRERY) $(CUDA_TESTS:%.c=$(B)/cuda-nvcc/%) $(B)/cuda-nvcc/tests/devices/cuda/on_gpu
+	$(Q)$(B)/cuda-nvcc/tests/devices/cuda/on_gpu
+	$(Q)ORRERY="$(CURDIR)/$(ORRERY)" BACKEND=cuda MPIEXEC="$(MPIEXEC)" bash tests/run.sh $(B)/cuda-nvcc $(CUDA_TESTS) $(GPU_TESTS)
 
 # ---- what the machine must have ----------------------------------------------------------------------------------
 deps:

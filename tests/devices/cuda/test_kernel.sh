@@ -22,6 +22,14 @@ says '^OK: '
 silent 'WRONG|FAULT|race'
 end
 
+begin what_nvcc_finds_ambiguous_does_not_compile
+{ cat $kernels/gate.cu; echo '__global__ void least(double *y) { *y = min(*y, 3.0f) + max(3, 4u); }'; } >"$place/least.cu"
+run 0 "$place/least.cu"
+{ cat $kernels/gate.cu; echo '__global__ void least(double *y) { *y = min(*y, 3); }'; } >"$place/least.cu"
+run 1 "$place/least.cu"
+says 'least\.cu.*no matching function for call to .*min'
+end
+
 begin an_installed_program_finds_what_it_needs
 mkdir -p "$place/tree"
 cp --parents $(find ref emulated_devices -name '*.h') $(find emulated_devices/device/cuda -type f ! -name '*.h') "$place/tree"

@@ -280,7 +280,7 @@ template <typename T, typename T2> static __device__ float in_16_bits(const floa
     a += s[t];
     if (a < T(0)) a = -a;
     a = __hmax(__hmin(a, T(3)), T(1)) * T(2) - T(1);
-    two = __hfma2(two, two, two);
+    two = __hadd2(__hmul2(two, two), two);
     return (float)a + __low2float(two) + __high2float(two);
 }
 static inline float want_in_16_bits(float a, float b)
@@ -313,7 +313,7 @@ KERNEL(structures)
     __syncthreads();
     const body &other = s[63 - t];
     const uchar4 bytes = make_uchar4((unsigned char)other.kind, 1, 2, 3);
-    y[t] = other.at.x * other.at.y + other.at.z + other.cell + bytes.x + max(t, 5u) + (float)min(2.5, 3);
+    y[t] = other.at.x * other.at.y + other.at.z + other.cell + bytes.x + max(t, 5u) + (float)min(2.5, 3.0f);
 }
 RUN(structures, 64, 1, x[63 - i] * 2 + 3 + (float)(63 - i) + (float)((63 - i) % 2) + (float)(i > 5 ? i : 5) + 2.5f)
 

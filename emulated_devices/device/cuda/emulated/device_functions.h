@@ -109,12 +109,16 @@ static inline double __int2double_rn(int x) { return x; }
 
 template <typename T> static inline T min(T a, T b) { return b < a ? b : a; }
 template <typename T> static inline T max(T a, T b) { return a < b ? b : a; }
-/* Of two kinds of numbers: as C++ adds them. */
+/* Of two kinds of numbers, as NVIDIA's headers have them: two floats, or integers that differ in their sign alone. */
+#define UNSIGNED_OF(T) std::make_unsigned_t<std::conditional_t<std::is_integral<T>::value, decltype(+T()), int>>
 #define OF_TWO(A, B) std::enable_if_t<std::is_arithmetic<A>::value && std::is_arithmetic<B>::value                     \
-                                      && !std::is_same<A, B>::value, std::common_type_t<A, B>>
+                                      && !std::is_same<A, B>::value                                                    \
+                                      && std::is_integral<A>::value == std::is_integral<B>::value                      \
+                                      && std::is_same<UNSIGNED_OF(A), UNSIGNED_OF(B)>::value, std::common_type_t<A, B>>
 template <typename A, typename B, typename C = OF_TWO(A, B)> static inline C min(A a, B b) { return min((C)a, (C)b); }
 template <typename A, typename B, typename C = OF_TWO(A, B)> static inline C max(A a, B b) { return max((C)a, (C)b); }
 #undef OF_TWO
+#undef UNSIGNED_OF
 
 template <typename T> static inline T __ldg(const T *p) { return *p; }
 
