@@ -393,8 +393,9 @@ void single_diagnose_number(struct single *s, const struct single_value *v)
     const double *have = numbers(s->have), *want = numbers(v->y), *bound = numbers(v->fused);
     const struct rounding was = s->rounding;
     const struct single_result found = s->now;
-    struct suspect p = { .s = s, .rows = 1, .cols = 1, .count = 1, .have = have, .want = want, .bound = bound, .wrong = 1,
-                         .allowed = bound[0], .size = fabs(want[0]), .off = fabs(have[0] - want[0]), .best = INFINITY };
+    struct suspect p = { .s = s, .rows = 1, .cols = 1, .count = 1, .have = have, .want = want, .bound = bound,
+                         .wrong = 1, .allowed = bound[0], .size = fabs(want[0]), .off = fabs(have[0] - want[0]),
+                         .best = INFINITY };
     const struct tensor y = single_new(s, 1, 1);
     if (s->failed || s->now.rows * s->now.cols != 1 || !(p.off > CLEARLY * bound[0])) return;
     s->rounding.store = s->rounding.sum;
