@@ -206,7 +206,7 @@ build/kernels/judge.o build/kernels/judge-openmp.o:
 build/kernels/%.o: tutorials/%/calls.cu $(wildcard tutorials/*/*.h) $(wildcard $(CUDA_DIR)/kernels/*.h $(CUDA_DIR)/kernels/*.cuh) ref/numeric/float16.h
 	$(call make_ready,'$(CURDIR)/$<')
 # What is the same in all workers of lessons in C.  The key says of what compiler, options and texts (emulated_devices/course/build.c).
-WORKER    := tutorials/worker/worker.c tutorials/worker/cage.h tutorials/worker/calls.h tutorials/worker/protocol.h tutorials/course.h
+WORKER    := tutorials/worker/worker.c tutorials/worker/cage.h tutorials/worker/calls.h tutorials/worker/protocol.h tutorials/worker/streams.h tutorials/course.h
 WORKER_BY := $(CC) -std=c11 -O2 -g -ffp-contract=off -fno-stack-protector -O1 -g0
 build/course/worker.o: $(WORKER) Makefile
 	@mkdir -p $(@D)

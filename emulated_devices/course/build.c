@@ -340,7 +340,7 @@ static enum error_code open_kept(char *path, size_t size, const char *name, cons
 static bool is_ready(const char *object, const char *tutorials, const char *words)
 {
     static const char *const of[] = { "worker/worker.c", "worker/cage.h", "worker/calls.h", "worker/protocol.h",
-                                      "course.h" };
+                                      "worker/streams.h", "course.h" };
     char path[PATH_MAX + 8], *key = NULL, *text;
     size_t left = 0, bytes;
     snprintf(path, sizeof path, "%s.key", object);

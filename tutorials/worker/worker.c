@@ -8,6 +8,7 @@
 #include "worker/cage.h"
 #include "worker/calls.h"
 #include "worker/protocol.h"
+#include "worker/streams.h"
 #include <errno.h>
 #include <stdarg.h>
 #include <stdbool.h>
@@ -239,6 +240,7 @@ void release(void *p)
     for (int i = 0; i < space_count; i++) {
         if (!spaces[i].used || spaces[i].given || pool + spaces[i].at != (unsigned char *)p) continue;
         look_around();
+        stream_loses(p, spaces[i].bytes);
         memset(p, POISON, spaces[i].bytes);
         forbid(p, spaces[i].bytes);
         spaces[i].used = false;
@@ -337,6 +339,7 @@ void message_wait(struct message m)
     ask((struct request){ .kind = ASK_WAIT, .number = m.number }, NULL);
     receiver = f->by;
     hear(f->data, f->sending ? 0 : f->bytes);
+    if (!f->sending) stream_arrives(f->data, f->bytes);
     if (f->sending && sum_of(f->data, f->bytes) != f->sum)
         misuse("a message to device %d was changed between message_send and message_wait", f->peer);
     f->used = false;
@@ -388,6 +391,7 @@ static void collective(const struct group *g, enum collective_kind kind, int roo
     ask((struct request){ .kind = ASK_COLLECTIVE, .group = g->number, .number = kind, .peer = root, .a = count,
                           .payload = 4 * (uint64_t)ins }, in);
     hear(out, 4 * (uint64_t)outs);
+    stream_arrives(out, 4 * (uint64_t)outs);
 }
 
 void all_reduce(const struct group *g, float *x, int64_t count)
@@ -430,6 +434,7 @@ void all_to_all(const struct group *g, const float *in, const int64_t *give, flo
     put(in, 4 * (uint64_t)ins);
     flush();
     hear(out, 4 * (uint64_t)outs);
+    stream_arrives(out, 4 * (uint64_t)outs);
 }
 
 /* ---- computing --------------------------------------------------------------------------------------------------- */
@@ -464,11 +469,6 @@ void matrix_product(float *C, const float *A, const float *B, int64_t m, int64_t
     work(2.0 * (double)m * (double)k * (double)n,
          4.0 * ((double)m * (double)k + (double)k * (double)n + (how & ADD ? 2 : 1) * (double)m * (double)n));
 }
-
-static void stream(int which) { ask((struct request){ .kind = ASK_STREAM, .number = which }, NULL); }
-void stream_begin(void) { stream(0); }
-void stream_end(void) { stream(1); }
-void stream_join(void) { stream(2); }
 
 int64_t time_now(void)
 {
