@@ -17,9 +17,8 @@ float sum_forward(const float *x, int n);
 float sum_pairs(const float *x, int n);
 
 /** As so many devices add: device i sums its block, block_of(n, parts, i), one
- *  number after another.  Then the sums of the devices are added, from the
- *  {ORDER: first device to the last|last device to the first}, beginning with
- *  0. */
+ *  number after another.  Then the sums of the devices are added to 0, from the
+ *  {ORDER: first device to the last|last device to the first}. */
 float sum_parts(const float *x, int n, int parts);
 
 /** How far sum_forward can be from the exact sum: (n-1) 2^-24 (|x[0]| + |x[1]|

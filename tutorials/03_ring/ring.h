@@ -2,10 +2,10 @@
  *
  * All devices of a group of W call a function together, with the same n.
  * Block i of x is block_of(n, W, i) of course.h; block numbers are modulo W.
- * Devices send only to the {RING: right|left} neighbour, device r to r
- * {RING: + 1|- 1} modulo W, and receive only from the other one.  W >= 1, n >=
- * 0: blocks may be empty, and are sent all the same.  x need not be aligned to
- * more than a float.
+ * Devices send only to the {RING: right|left} neighbour, r {RING: + 1|- 1} modulo W for device r, and
+ * receive only from the other one.
+ * W >= 1, n >= 0: blocks may be empty, and are sent all the same.  x need not
+ * be aligned to more than a float.
  */
 #ifndef RING_H
 #define RING_H
