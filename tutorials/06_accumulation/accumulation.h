@@ -47,9 +47,10 @@ double mean_loss(const double *loss, const int64_t *labels, int micros);
 float batch_gradient(const struct group *, const struct batch *,
                      float *gradient);
 
-/** Returns the norm of a gradient, the root of the sum of squares, squared and
- *  added in double from the first to the last.  {EPS: If it is larger than `most`, each
- *  number is multiplied by (float)(most / norm).|Each number is multiplied by
+/** Returns the norm of a gradient, the root of the sum of squares: squared,
+ *  and added from the first to the last, in double.
+ *  {EPS: If it is larger than `most`, each number is multiplied by
+ *  (float)(most / norm).|Each number is multiplied by
  *  (float)(most / (norm + 1e-6)), if that is less than 1.} */
 double clip(float *gradient, int64_t n, double most);
 
