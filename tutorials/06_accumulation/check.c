@@ -72,6 +72,17 @@ static float wanted(const struct judge *j, int W, int64_t n, int64_t k)
 
 enum look { AT_VALUES, AT_CALLS, AT_MEMORY };
 
+/* Forward and backward of a microbatch cost most; who does it twice has the same result. */
+static void look_at_backwards(struct trial *r, int d)
+{
+    int times = 0;
+    for (int i = 0; i < r->events; i++)
+        times += r->event[i].device == d && r->event[i].kind == EVENT_COMPUTE && r->event[i].bytes == 0;
+    if (times != device[d].micros)
+        trial_fails(r, "device %d calls micro_backward %d times; it has %d microbatch%s, and each is computed once", d,
+                    times, device[d].micros, device[d].micros == 1 ? "" : "es");
+}
+
 static void look_at(struct judge *j, struct trial *r, int64_t n, enum look look)
 {
     float want[MOST];
@@ -85,6 +96,7 @@ static void look_at(struct judge *j, struct trial *r, int64_t n, enum look look)
         if (look == AT_CALLS && !j->failed && r->device[d].collectives != 1)
             trial_fails(r, "device %d calls collective operations %llu times; one all_reduce is enough", d,
                         (unsigned long long)r->device[d].collectives);
+        if (look == AT_CALLS && !j->failed) look_at_backwards(r, d);
         if (look == AT_MEMORY && !j->failed) trial_expect_peak(r, d, 4 * (uint64_t)n, "n numbers");
     }
 }
@@ -180,7 +192,7 @@ const struct lesson lesson_06_accumulation = {
           { "0/0 is not a number, and a sum with it is none either.  0 times it, too.",
             "A device without labels has nothing to add, and must still call all_reduce: the others wait for it.",
             "After the all_reduce every device knows the number of all labels.  If it is 0, nothing is divided." } },
-        { 2, "calls", "one all_reduce for all", 2, check_calls,
+        { 2, "calls", "one all_reduce for all, each microbatch once", 2, check_calls,
           { "gradient has room for two more numbers.  What else do all devices have to add?" } },
         { 2, "memory", "room for one more gradient", 1, check_memory,
           { "A microbatch's gradient can be used up before the next one is computed." } },
