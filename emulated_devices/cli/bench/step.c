@@ -161,7 +161,7 @@ static enum error_code time_training(struct timed *t, const char *program, const
     char words[5][16];
     const char *path = handover_file(err);
     if (path == NULL) return err->code;
-    const int number[] = { m->dp, m->tp, m->pp, b->runs, (int)b->batch };
+    const int number[] = { m->dp, m->tp, m->pp, b->runs + 1, (int)b->batch };     /* the first does not count */
     for (int i = 0; i < 5; i++) snprintf(words[i], sizeof words[i], "%d", number[i]);
     const char *const call[] = {
         program, "train", "--model", b->model, "--dp", words[0], "--tp", words[1], "--pp", words[2], "--steps",
@@ -417,9 +417,9 @@ static enum error_code show(const struct bench_step *b, const struct model_confi
 static void show_head(const struct bench_step *b, const struct model_config *c)
 {
     if (b->json != NULL && strcmp(b->json, "-") == 0) return;
-    say(stdout, 0, "model %s, batch %lld x %lld tokens, %s, %d threads\nmedians of %d steps and of %d rounds over all "
-        "rows, in at most about %g seconds", c->name, (long long)b->batch, (long long)c->S, b->dtype, b->threads,
-        b->runs, b->rounds, b->seconds);
+    say(stdout, 0, "model %s, batch %lld x %lld tokens, %s, %d threads\nmedians of %d step%s after one that warms up, "
+        "and of %d rounds over all rows, in at most about %g seconds", c->name, (long long)b->batch, (long long)c->S,
+        b->dtype, b->threads, b->runs, b->runs == 1 ? "" : "s", b->rounds, b->seconds);
     if (b->steal > 0) say(stdout, 0, "beside %d busy process%s", b->steal,
                           b->steal > 1 ? "es, each on a core of its own" : ", on a core of its own");
     fflush(stdout);
@@ -477,7 +477,7 @@ enum error_code bench_step_topic(int argc, char **argv, int *status, struct erro
         { "--batch", "N", OPTION_INT, &batch, .min = 1, .max = 1e6,
           .help = "sequences; default: the preset's, but at least 8, so that every mesh fits" },
         { "--runs", "N", OPTION_INT, &b.runs, .min = 1, .max = MAX_RUNS,
-          .help = "steps per measurement; the median counts" },
+          .help = "steps per measurement, after one that warms up; the median counts" },
         { "--rounds", "N", OPTION_INT, &b.rounds, .min = 1, .max = MAX_ROUNDS,
           .help = "rounds over all rows; the median is shown" },
         { "--seconds", "N", OPTION_DOUBLE, &b.seconds, .min = 0, .max = 1e6,

@@ -190,7 +190,7 @@ void report_traffic(const struct train_record *);       /* what every device has
 enum axis report_axis_of(enum traffic_kind);            /* over which a kind sends; AXIS_COUNT: over all */
 void report_virtual_time(const struct train_record *);
 double report_virtual_step(const struct train_record *);        /* picoseconds, of the slowest device */
-double report_median(const struct train_record *, const double *seconds);       /* [steps] */
+double report_median(const struct train_record *, const double *seconds);       /* [steps], without the first */
 double report_step_flops(const struct plan *);  /* of the model's matrices and attention */
 void report_copies(const struct train_record *);        /* the result of --paranoid */
 void report_end(const struct train_record *);

@@ -21,12 +21,15 @@ double report_step_flops(const struct plan *p)
                                       : model_step_flops(&p->model, p->B, p->S);
 }
 
+/* A run's first step does not count if there are others: it also loads kernels, and touches memory for the first time;
+ * on a GPU it takes several times as long. */
 double report_median(const struct train_record *r, const double *seconds)
 {
-    double *sorted = malloc(sizeof *sorted * (size_t)(r->steps + 1)), middle = 0;
-    if (sorted != NULL && r->steps > 0) {
-        memcpy(sorted, seconds, sizeof *sorted * (size_t)r->steps);
-        middle = measure_median(sorted, (int)r->steps);
+    const int64_t first = r->steps > 1 ? 1 : 0, n = r->steps - first;
+    double *sorted = malloc(sizeof *sorted * (size_t)(n + 1)), middle = 0;
+    if (sorted != NULL && n > 0) {
+        memcpy(sorted, seconds + first, sizeof *sorted * (size_t)n);
+        middle = measure_median(sorted, (int)n);
     }
     free(sorted);
     return middle;
