@@ -193,7 +193,7 @@ BUG(ADAM_EPS_INSIDE, "adam-eps-inside", "llama", "", "3bh", "", "OPT/1/weight/",
 BUG(ADAM_EPS_BEFORE, "adam-eps-before", "llama", "", "3bh", "", "OPT/1/weight/", "eps is added before the correction", "eps is added before the correction")
 BUG(MASTER_ROUNDED, "master-rounded", "gpt2", "", "bh", "", "OPT/2/weight/", "begins at the rounded weight", "a step begins at the rounded weight, not at its master; fp32 has none")
 BUG(MOMENTS_NARROW, "moments-in-16-bits", "gpt2", "", "bh", "", "OPT/2/exp_avg/ OPT/2/exp_avg_sq/", "step 2 goes on from rounded numbers", "both moments are kept in 16 bits; fp32 has none")
-BUG(MASTERS_NARROW, "no-masters", "llama", "", "bh", "", "OPT/2/weight/", "step 2 goes on from rounded numbers", "weights are kept in 16 bits, without masters; fp32 has none")
+BUG(MASTERS_NARROW, "no-masters", "llama", "", "bh", "", "OPT/weight/", "step 3 goes on from rounded numbers", "weights are kept in 16 bits, without masters; fp32 has none")
 BUG(STALE_COPY, "stale-copy", "gpt2", "dp 2", "3", "", "OPT/1/weight/h.1.mlp.c_fc.weight", "stale: it is not stepped", "the second copy of the model does not step two matrices; copies of fp32")
 BUG(ONE_NOT_STEPPED, "not-stepped", "gpt2", "", "3bh", "", "OPT/1/weight/", "stale: it is not stepped", "two matrices are not stepped")
 BUG(WEIGHTS_STALE, "weights-stale", "gpt2", "", "3bh", "", "OPT/2/grad/", "stale weights: it is what the weights that step 1 began with give", "the second pass has the weights of the first")

@@ -9,6 +9,18 @@ enum { AT_ONCE = 2048, PARALLEL_FROM = 16384 };     /* elements */
 /* What moves a number by at most sum |x| + the larger of store |x| and step. */
 struct disturbance { double sum, store, step; };
 
+/* Numbers that are so large that `step` is less than `store` of them, all of a usual tensor's: nothing is divided. */
+static bool are_large(const double *x, int64_t n, const struct disturbance *d)
+{
+    double least = INFINITY;
+    #pragma omp simd reduction(min : least)
+    for (int64_t i = 0; i < n; i++) {
+        const double size = x[i] == 0 ? INFINITY : fabs(x[i]);
+        least = size < least ? size : least;
+    }
+    return least * d->store > d->step * (1 + 0x1p-30);
+}
+
 /* One Philox block gives the numbers for four elements.  They are converted to double and back a few at a time, so that
  * one loop serves all formats. */
 static void disturb_few(struct tensor t, int64_t first, int64_t n, const struct disturbance *d, uint64_t seed,
@@ -19,11 +31,18 @@ static void disturb_few(struct tensor t, int64_t first, int64_t n, const struct 
     double x[AT_ONCE];
     random_words(word, (n + 3) / 4, seed, stream, (uint64_t)first / 4);
     convert_numbers(x, F64, at, t.dtype, n);
-    for (int64_t i = 0; i < n; i++) {
-        const double r = (double)word[i] * 0x1p-31 - 1, step = d->step / fabs(x[i]),
-                     store = step > d->store ? step : d->store;
-        x[i] = x[i] == 0 ? x[i] : x[i] * (1 + r * (d->sum + store));
-    }
+    const double all = d->sum + d->store;
+    if (d->step == 0 || are_large(x, n, d))
+        for (int64_t i = 0; i < n; i++) {
+            const double r = (double)word[i] * 0x1p-31 - 1;
+            x[i] = x[i] == 0 ? x[i] : x[i] * (1 + r * all);
+        }
+    else
+        for (int64_t i = 0; i < n; i++) {
+            const double r = (double)word[i] * 0x1p-31 - 1, step = d->step / fabs(x[i]),
+                         store = step > d->store ? step : d->store;
+            x[i] = x[i] == 0 ? x[i] : x[i] * (1 + r * (d->sum + store));
+        }
     convert_numbers(at, t.dtype, x, F64, n);
 }
 

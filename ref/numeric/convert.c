@@ -1,5 +1,5 @@
 #include "ref/numeric/convert.h"
-#include "ref/numeric/float16.h"
+#include "ref/numeric/float16_lanes.h"
 #include <assert.h>
 
 enum { PARALLEL_FROM = 1 << 16 };       /* elements below which starting threads costs more than it saves */
@@ -23,13 +23,13 @@ LOOP(f32_from_f64, float, double, (float)x[i])
 LOOP(f32_from_bf16, uint32_t, uint16_t, bf16_widen(x[i]))
 LOOP(f32_from_fp16, uint32_t, uint16_t, fp16_widen(x[i]))
 LOOP(f64_from_f32, double, float, x[i])
-LOOP(f64_from_bf16, double, uint16_t, bf16_to_double(x[i]))
-LOOP(f64_from_fp16, double, uint16_t, fp16_to_double(x[i]))
+LOOP(f64_from_bf16, double, uint16_t, bf16_lane_to_double(x[i]))
+LOOP(f64_from_fp16, double, uint16_t, fp16_lane_to_double(x[i]))
 LOOP(bf16_from_f32, uint16_t, uint32_t, bf16_narrow(x[i]))
-LOOP(bf16_from_f64, uint16_t, double, bf16_from_double(x[i]))
+LOOP(bf16_from_f64, uint16_t, double, bf16_lane_from_double(x[i]))
 LOOP(bf16_from_fp16, uint16_t, uint16_t, bf16_narrow(fp16_widen(x[i])))
 LOOP(fp16_from_f32, uint16_t, uint32_t, fp16_narrow(x[i]))
-LOOP(fp16_from_f64, uint16_t, double, fp16_from_double(x[i]))
+LOOP(fp16_from_f64, uint16_t, double, fp16_lane_from_double(x[i]))
 LOOP(fp16_from_bf16, uint16_t, uint16_t, fp16_narrow(bf16_widen(x[i])))
 
 static void (*const loop[DTYPE_COUNT][DTYPE_COUNT])(void *to, const void *from, int64_t n) = {

@@ -105,10 +105,11 @@ static double off_by_parts(const struct stepping *t, const struct clipped *c, in
     return c->sizes.parts > 1 ? t->u * c->sizes.parts * c->clip * numbers(c->sizes.absolute)[i] : 0;
 }
 
-/* After the first step, where both numbers are some of the format of 16 bits: before it a weight may be exact. */
+/* Where both numbers are some of the format of 16 bits.  Not of the first step; of weights, which may start with such
+ * numbers and then all move by the learning rate, nor of the second. */
 static void note_kept(struct stepping *t, const struct before *b, int64_t i, double left, double rest)
 {
-    if (t->k == 0 || b->off == 0 || t->s->rounding.store == t->u) t->kept.wide = true;
+    if (t->k < (t->state < 0 ? 2 : 1) || b->off == 0 || t->s->rounding.store == t->u) t->kept.wide = true;
     else kept_add(&t->kept, t->o->format, numbers(b->x)[i], left, rest, numbers(t->s->have)[i]);
 }
 
