@@ -582,6 +582,7 @@ int main(int count, char **word)
     const struct callable *f = callables;
     if (count != WORKER_WORDS) leave(1);
     begin_pages();
+    forbid(pool, sizeof pool);
     divide(atoi(word[1]), atoi(word[2]), atoi(word[3]) != 0);
     read_call(&call);
     for (int i = 0; i < WORKER_BUFFERS; i++)
