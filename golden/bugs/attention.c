@@ -33,6 +33,7 @@ static int sees(int s)
     if (IS(MASK_NOT_ITSELF)) return s > 0 ? s : 1;
     if (IS(MASK_NEXT)) return s + 2 < m.S ? s + 2 : m.S;
     if (IS(MASK_NONE)) return m.S;
+    if (IS(MASK_PREFIX) && s < 3) return 3;
     return s + 1;
 }
 
@@ -57,6 +58,7 @@ static void probabilities(float *p, const float *x, struct heads at, int s)
     float top = -INFINITY, term[MOST_WIDE];
     for (int t = 0; t < m.S; t++) {
         p[t] = t >= sees_from(s) && t < sees(s) ? between(between(dot(x + s * at.width + at.q, x + t * at.width + at.k)) * scale()) : -INFINITY;
+        if (IS(ALIBI)) p[t] -= exp2f(-8.0f * (float)(at.q / m.A + 1) / (float)m.H) * (float)(s - t);
         top = fmaxf(top, p[t]);
     }
     for (int t = 0; t < m.S; t++) p[t] = expf(p[t] - top), term[t] = p[t];

@@ -38,6 +38,8 @@ BUG(SCORES_TWICE, "scores-twice", "llama", "", "3bh", "", "act/h.1.attn.heads", 
 BUG(SCORES_ODD, "scores-odd", "llama", "", "3bh", "", "act/h.1.attn.heads", "scores are 1.3", "scores are 1.3 times what they must be")
 BUG(MASK_WINDOW_5, "mask-window-5", "llama", "", "3bh", "", "act/h.1.attn.heads", "the last 5 only", "a token sees only the last five")
 BUG(MASK_NO_FIRST, "mask-no-first", "gpt2", "", "3bh", "", "act/h.1.attn.heads", "hides the first token", "no token sees the first, but the first itself")
+BUG(MASK_PREFIX, "mask-prefix", "gpt2", "", "3bh", "", "act/h.1.attn.heads", "a prefix: the first 3 tokens see each other", "the first three tokens all see each other")
+BUG(ALIBI, "alibi", "gpt2", "", "3bh", "", "act/h.1.attn.heads", "ALiBi", "scores fall with the distance of tokens, by a slope for each head (ALiBi)")
 BUG(SOFTMAX_AND_ONE, "softmax-and-one", "gpt2", "", "3bh", "", "act/h.1.attn.heads", "a 1 more in its sum", "softmax with 1 added to its sum")
 BUG(MASK_NOT_ITSELF, "mask-not-itself", "gpt2", "", "3bh", "", "act/h.1.attn.heads", "mask is off by one: a token does not see itself", "a token does not see itself")
 BUG(MASK_NEXT, "mask-next", "gpt2", "", "3bh", "", "act/h.1.attn.heads", "mask is off by one: a token sees the next one", "a token sees the next one")

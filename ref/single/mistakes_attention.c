@@ -23,6 +23,8 @@ struct variant {
     bool first_group;                   /* every head has the first keys and values of its rank */
     bool sink;                          /* softmax with a 1 in its sum: a logit of 0 without a value */
     bool no_first;                      /* the first token is not seen but by itself */
+    int prefix;                         /* so many first tokens see each other */
+    bool alibi;                         /* scores fall with the distance, by 2^(-8 (h + 1) / H) in head h */
     int chunk;                          /* only tokens of the same so many are seen */
     double times;                       /* scores, in addition; 0: not */
     bool scaled_twice, query_unscaled;  /* backward: all scores' gradients; those of queries */
@@ -41,12 +43,12 @@ static const struct variant variants[] = {
     { .zeroed = true }, { .modulo_of_rank = true }, { .modulo = true, .own_keys = true },
     { .modulo = true, .own_values = true }, { .modulo_of_rank = true, .own_keys = true },
     { .modulo_of_rank = true, .own_values = true }, { .first_group = true }, { .sink = true }, { .no_first = true },
-    { .scaled_twice = true }, { .query_unscaled = true },
+    { .scaled_twice = true }, { .query_unscaled = true }, { .alibi = true },
 };
 enum { BY_WIDTH, UNSCALED, TWICE_SCALED, NOT_ITSELF, NEXT, ALL, UNDIVIDED, BY_QUERY, MODULO, VALUES_NEXT, VALUES_BEFORE,
        NO_MEAN, NO_SCALE, LAST_ONLY, LAST_2, LAST_3, LAST_4, LAST_8, NO_WINDOW, BY_HEAD,
        NO_CAP, NO_SLOPE, UNSHARPENED, WIDER, NARROWER, WINDOWED, ZEROED, MODULO_OF_RANK, VALUES_MODULO, KEYS_MODULO,
-       VALUES_OF_RANK, KEYS_OF_RANK, FIRST_GROUP, SINK, NO_FIRST, SCALED_TWICE, QUERY_UNSCALED };
+       VALUES_OF_RANK, KEYS_OF_RANK, FIRST_GROUP, SINK, NO_FIRST, SCALED_TWICE, QUERY_UNSCALED, ALIBI };
 
 struct heads { int64_t width, query, key, value; };
 
@@ -81,7 +83,7 @@ static double dot(const double *a, const double *b, int64_t n)
 static bool sees(const struct variant *x, int64_t window, int64_t s, int64_t t)
 {
     const int64_t last = x->behind > 0 ? x->behind : x->no_window ? 0 : window;
-    if (x->all) return true;
+    if (x->all || (s < x->prefix && t < x->prefix)) return true;
     if (x->no_first && t == 0 && s > 0) return false;
     if (x->chunk > 0 && s / x->chunk != t / x->chunk) return false;
     if (x->ahead < 0 && s == 0) return t == 0;
@@ -126,6 +128,7 @@ static void probabilities(const struct single *s, const struct variant *x, int64
             P[q * S + t] = sees(x, window, q, t)
                                ? scale * dot(qkv + q * at.width + at.query, qkv + t * at.width + at.key, c->A)
                                : x->zeroed ? 0 : -INFINITY;
+            if (x->alibi) P[q * S + t] -= exp2(-8 * (double)(at.query / c->A + 1) / (double)c->H) * (double)(q - t);
             if (cap > 0) P[q * S + t] = isinf(P[q * S + t]) ? P[q * S + t] : cap * tanh(P[q * S + t] / cap);
             top = fmax(top, P[q * S + t]);
         }
@@ -336,6 +339,11 @@ static void try_numbers(struct suspect *p, const struct single_node *n, enum sin
             here = off_in_head(p, n, &x, numbers(X), row, head, numbers(P));
             if (here < off) off = here, best = x;
         }
+    for (int w = 2; w < S; w++) {
+        x = (struct variant){ .prefix = w };
+        here = off_in_head(p, n, &x, numbers(X), row, head, numbers(P));
+        if (here < off) off = here, best = x;
+    }
     double from = log(0.02), to = log(50), at = 0;
     for (double step = (to - from) / 64; step > 1e-9; step /= 8) {
         for (double c = from; c <= to; c += step) {
@@ -352,9 +360,10 @@ static void try_numbers(struct suspect *p, const struct single_node *n, enum sin
     }
     offer(p, n, &best, y,
           best.times > 0   ? "scores are %.4f times what they must be"
+          : best.prefix > 0 ? "a prefix: the first %.0f tokens see each other"
           : best.chunk > 0 ? "a token sees only its own %.0f tokens: chunks in place of a mask"
                            : "a window: a token sees the last %.0f only",
-          best.times > 0 ? best.times : best.chunk > 0 ? best.chunk : best.behind);
+          best.times > 0 ? best.times : best.prefix > 0 ? best.prefix : best.chunk > 0 ? best.chunk : best.behind);
 }
 
 static const struct single_mistake forward_table[] = {
@@ -388,6 +397,7 @@ static const struct single_mistake forward_table[] = {
     { "wrong head map: all heads of a rank have the keys and values of its first group", forward, FIRST_GROUP },
     { "softmax has a 1 more in its sum", forward, SINK },
     { "the mask hides the first token", forward, NO_FIRST },
+    { "ALiBi: scores fall with the distance of tokens", forward, ALIBI },
     { "wrong head map: heads have the values of the next group", forward, VALUES_NEXT },
     { "wrong head map: heads have the values of the group before", forward, VALUES_BEFORE },
     { 0 }
@@ -399,6 +409,7 @@ static const struct single_mistake input_table[] = {
     { "the gradient of queries is not multiplied by the scale of scores", input, QUERY_UNSCALED },
     { "softmax has a 1 more in its sum", input, SINK },
     { "the mask hides the first token", input, NO_FIRST },
+    { "ALiBi: scores fall with the distance of tokens", input, ALIBI },
     { "softmax is taken for exp: the mean is not subtracted", input, NO_MEAN },
     { "keys get the gradient of the last query head of their group only", input, LAST_ONLY },
     { "scores are divided by the root of the width D, not of a head's A", input, BY_WIDTH },
