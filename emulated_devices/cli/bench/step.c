@@ -418,7 +418,7 @@ static void show_head(const struct bench_step *b, const struct model_config *c)
 {
     if (b->json != NULL && strcmp(b->json, "-") == 0) return;
     say(stdout, 0, "model %s, batch %lld x %lld tokens, %s, %d threads\nmedians of %d step%s after one that warms up, "
-        "and of %d rounds over all rows, in at most about %g seconds", c->name, (long long)b->batch, (long long)c->S,
+        "and of %d rounds over all rows,\nin at most about %g seconds", c->name, (long long)b->batch, (long long)c->S,
         b->dtype, b->threads, b->runs, b->runs == 1 ? "" : "s", b->rounds, b->seconds);
     if (b->steal > 0) say(stdout, 0, "beside %d busy process%s", b->steal,
                           b->steal > 1 ? "es, each on a core of its own" : ", on a core of its own");
