@@ -222,6 +222,8 @@ static void test_signals_are_given_back(void **state)
 
 int main(void)
 {
+    static const int usual[] = { SIGINT, SIGTERM, SIGHUP };             /* nohup, or a shell's &, may ignore them */
+    for (int i = 0; i < 3; i++) signal(usual[i], SIG_DFL);
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_status), cmocka_unit_test(test_limit), cmocka_unit_test(test_nobody_to_wait_for),
         cmocka_unit_test(test_parent_is_killed), cmocka_unit_test(test_parent_is_stopped),
