@@ -113,11 +113,26 @@ static pid_t start_parent(const struct parent *p)
     return parent;
 }
 
+static int wait_for(pid_t parent)
+{
+    const struct timespec moment = { .tv_nsec = 1000000 };
+    int how = 0;
+    pid_t got;
+    for (int64_t i = 0; (got = waitpid(parent, &how, WNOHANG)) == 0; i++) {
+        if (i > 1000 * LIMIT) {
+            kill(parent, SIGKILL);
+            fail_msg("the parent has not ended in %d s", LIMIT);
+        }
+        nanosleep(&moment, NULL);
+    }
+    assert_int_equal(got, parent);
+    return how;
+}
+
 /* @return the parent's status, when its child has ended too. */
 static int end_of(pid_t parent)
 {
-    int how = 0;
-    assert_int_equal(waitpid(parent, &how, 0), parent);
+    const int how = wait_for(parent);
     struct pollfd p = { .fd = held[0], .events = POLLIN };
     if (poll(&p, 1, 1000 * LIMIT) != 1) fail_msg("the child has outlived its parent");
     close(held[0]);
