@@ -189,6 +189,15 @@ enum error_code comm_bring(struct comm *c, const void *own, uint64_t bytes, void
     return e;
 }
 
+enum error_code comm_tell(struct comm *c, void *all, uint64_t bytes, struct error *err)
+{
+    struct exchange x = exchange_begin(c->everyone, CONTROL);
+    enum error_code e = OK;
+    if (c->rank != 0) return exchange_both(&x, -1, NULL, 0, 0, all, bytes, err);
+    for (int r = 1; r < c->size && !e; r++) e = exchange_both(&x, r, all, bytes, -1, NULL, 0, err);
+    return e;
+}
+
 enum error_code comm_outline(struct comm *c, struct device *d, int rank, int size, struct error *err)
 {
     *c =

@@ -108,6 +108,10 @@ void comm_barrier(struct comm *);
  *  @param[out] all  [size][bytes] by rank, on rank 0; not used elsewhere.  @return OK or ERR_COMM. */
 enum error_code comm_bring(struct comm *, const void *own, uint64_t bytes, void *all, struct error *err);
 
+/** Tell every device the bytes of rank 0.  Collective; counted as CONTROL.
+ *  @param[in,out] all  [bytes], read on rank 0, written elsewhere.  @return OK or ERR_COMM. */
+enum error_code comm_tell(struct comm *, void *all, uint64_t bytes, struct error *err);
+
 /** comm_agree among the members of one group.  Collective over the group.  If even this fails, the job ends. */
 enum error_code group_agree(struct group *, enum error_code local, struct error *err);
 

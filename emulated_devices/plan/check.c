@@ -144,7 +144,7 @@ static enum error_code check_allreduce(const struct plan *p, const struct tensor
 {
     const enum error_code e = algorithm_check(ALLREDUCE, "--allreduce", p->allreduce, err);
     const struct algorithm *found = algorithm_find(ALLREDUCE, p->allreduce);
-    if (e || found == NULL) return e;                   /* "auto" is no algorithm: it chooses one that fits */
+    if (e || found == NULL || found->refuses == NULL) return e;         /* "auto" is none: it chooses one that fits */
     const struct { unsigned axes; const char *name; } groups[] = {
         { AXIS_BIT(DP) | AXIS_BIT(CP), p->mesh.size[CP] > 1 ? "--dp times --cp" : "--dp" }, { AXIS_BIT(TP), "--tp" },
     };
@@ -186,7 +186,7 @@ static enum error_code check_level_algorithm(const struct plan *p, enum operatio
 {
     const enum error_code e = algorithm_check(op, flag, name, err);
     const struct algorithm *a = algorithm_find(op, name);
-    if (e || a == NULL) return e;                       /* "auto" chooses one that fits */
+    if (e || a == NULL || a->refuses == NULL) return e; /* "auto" chooses one that fits */
     for (int i = 0; i < p->mesh.devices * (plan_cuts_experts(p) ? 2 : 1); i++)
         for (enum shard_level l = op == ALLREDUCE ? BY_COPIES : BY_WEIGHTS;
              l < (op == ALLREDUCE ? SHARD_LEVELS : BY_COPIES); l++) {

@@ -103,30 +103,32 @@ const struct scheme *scheme_at(enum scheme_kind kind, int place)
     return NULL;
 }
 
-enum error_code scheme_find(const struct scheme **found, enum scheme_kind kind, const char *name, struct error *err)
+static const struct scheme *listed(enum scheme_kind kind, const char *name)
+{
+    for (int i = 0; schemes[i] != NULL; i++)
+        if (schemes[i]->kind == kind && strcmp(schemes[i]->name, name) == 0) return schemes[i];
+    return NULL;
+}
+
+static enum error_code fail_unknown_scheme(enum scheme_kind kind, const char *name, struct error *err)
 {
     const char *names[SCHEMES_MOST];
     size_t n = 0;
-    for (const struct scheme *s; (s = scheme_at(kind, (int)n)) != NULL; n++) {
-        names[n] = s->name;
-        if (strcmp(s->name, name) != 0) continue;
-        *found = s;
-        return OK;
-    }
-    const char *prefix = kinds[kind].prefix;
-    if (prefix && strncmp(name, prefix, strlen(prefix)) == 0) {
-        const enum error_code e = kinds[kind].make(found, name, err);
-        return e ? e : scheme_add(*found, err);
-    }
+    for (const struct scheme *s; (s = scheme_at(kind, (int)n)) != NULL; n++) names[n] = s->name;
     return fail_unknown_name(err, kinds[kind].flag, name, names, n);
 }
 
-static bool is_listed(enum scheme_kind kind, const char *name)
+enum error_code scheme_find(const struct scheme **found, enum scheme_kind kind, const char *name, struct error *err)
 {
-    const struct scheme *s;
-    for (int i = 0; (s = scheme_at(kind, i)) != NULL; i++)
-        if (strcmp(s->name, name) == 0) return true;
-    return false;
+    const struct scheme *s = listed(kind, name);
+    const char *prefix = kinds[kind].prefix;
+    if (s != NULL) {
+        *found = s;
+        return OK;
+    }
+    if (prefix == NULL || strncmp(name, prefix, strlen(prefix)) != 0) return fail_unknown_scheme(kind, name, err);
+    const enum error_code e = kinds[kind].make(found, name, err);
+    return e ? e : scheme_add(*found, err);
 }
 
 enum error_code scheme_add(const struct scheme *s, struct error *err)
@@ -135,7 +137,7 @@ enum error_code scheme_add(const struct scheme *s, struct error *err)
     if (s->kind >= SCHEME_KINDS || !s->name || !s->name[0] || !s->description || !s->source)
         return fail(err, ERR_FORMAT, "a scheme %s: needs a kind, a name, a description and a source",
                     s->name ? s->name : "");
-    if (is_listed(s->kind, s->name))
+    if (listed(s->kind, s->name))
         return fail(err, ERR_FORMAT, "%s: there is a scheme of this name (orrery list %s)", s->name,
                     kinds[s->kind].name);
     while (schemes[count]) count++;

@@ -375,6 +375,20 @@ static void test_agreement_is_the_lowest_device_that_failed(void **state)
                "no code without a text");
 }
 
+/* Twice: the second must not be the first again. */
+static void test_all_are_told_what_rank_0_has(void **state)
+{
+    (void)state;
+    for (unsigned char round = 1; round <= 2; round++) {
+        unsigned char told[300];
+        int wrong = 0;
+        memset(told, comm.rank ? 100 + comm.rank : round, sizeof told);
+        ASSERT_ALL(comm_tell(&comm, told, sizeof told, &err) == OK, "%s", err.text);
+        for (int i = 0; i < (int)sizeof told; i++) wrong += told[i] != round;
+        ASSERT_ALL(wrong == 0, "round %d: %d bytes are not those of rank 0", round, wrong);
+    }
+}
+
 /* ---- counting ---------------------------------------------------------------------------------------------------- */
 
 static void test_counters_are_exact(void **state)
@@ -467,7 +481,8 @@ int main(void)
             ON_DEVICES(test_groups_along_every_set_of_axes),
         ON_DEVICES(test_groups_are_refused_when_wrong), ON_DEVICES(test_groups_that_only_some_devices_make),
         ON_DEVICES(test_exchanges_in_flight_do_not_mix), ON_DEVICES(test_named_exchanges_need_no_order),
-        ON_DEVICES(test_agreement_is_the_lowest_device_that_failed), ON_DEVICES(test_counters_are_exact),
+        ON_DEVICES(test_agreement_is_the_lowest_device_that_failed), ON_DEVICES(test_all_are_told_what_rank_0_has),
+        ON_DEVICES(test_counters_are_exact),
         ON_DEVICES(test_kinds_that_share_a_group_are_told_apart),
         ON_DEVICES(test_reductions_keep_nan), ON_DEVICES(test_scratch_is_counted_as_buffers),
     };

@@ -83,15 +83,14 @@ static void test_every_scheme_on_every_mesh(void **state)
     (void)state;
     for (int kind = 0; kind < PLAN_KINDS; kind++) {
         static bool seen[SPACE_MOST_MESHES][SPACE_MOST_FORMS];
-        struct choice x;
-        struct value_pair p;
+        struct next_case n;
         if (scheme_at((enum scheme_kind)kind, 0) == NULL) continue;
-        assert_int_equal(cases_open(&c, 4, &err), OK);
+        assert_int_equal(cases_open(&c, NULL, 4, &err), OK);
         cases_begin(&c, (enum scheme_kind)kind);
         const enum dimension own = space_of_kind((enum scheme_kind)kind);
         memset(seen, 0, sizeof seen);
-        for (enum covering_result r; (r = cases_next(&c, &x, &p, &err)) != COVERING_DONE;)
-            if (r == COVERING_CASE) seen[x.value[DIM_MESH]][x.value[own]] = true;
+        while (cases_next(&c, &n, &err) == OK && n.result != COVERING_DONE)
+            if (n.result == COVERING_CASE) seen[n.choice.value[DIM_MESH]][n.choice.value[own]] = true;
         for (int m = 0; m < c.space.meshes; m++)
             for (int v = 0; v < c.space.values[own]; v++) {
                 struct choice plain = { { 0 } };

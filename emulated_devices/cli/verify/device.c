@@ -105,7 +105,7 @@ enum error_code verify_device(struct comm *world, const void *asked, struct erro
     if (world->size > VERIFY_MOST_DEVICES)
         return fail(err, ERR_PLAN, "verify: %d devices are too many; at most %d", world->size, VERIFY_MOST_DEVICES);
     j.cases = cJSON_CreateArray();
-    enum error_code e = comm_agree(world, cases_open(&c, world->size, err), err);
+    enum error_code e = comm_agree(world, cases_open(&c, world, world->size, err), err);
     if (!e) e = run_families(&j, &c, o, err);
     cases_close(&c);
     cJSON_Delete(j.cases);

@@ -74,8 +74,9 @@ static void record_case(struct job *j, const struct cases *c, const struct choic
 }
 
 /* Report two values that no plan can have together, and the reason. */
-static void refuse_pair(struct job *j, const struct cases *c, const struct value_pair *p, const struct error *why)
+static void refuse_pair(struct job *j, const struct cases *c, const struct next_case *n)
 {
+    const struct value_pair *p = &n->pair;
     char text[120];
     int used = 0;
     for (int i = 0; i < 2 && p->dimension[i] >= 0; i++) {
@@ -83,7 +84,7 @@ static void refuse_pair(struct job *j, const struct cases *c, const struct value
         used += snprintf(text + used, sizeof text - (size_t)used, "%s%s %s", i ? " with " : "", dimension_name(d),
                          space_value(&c->space, d, p->value[i]).text);
     }
-    verify_refuse(j, scheme_kind_info(c->space.kind)->family, text, why);
+    verify_refuse(j, scheme_kind_info(c->space.kind)->family, text, &n->why);
 }
 
 static enum error_code run_case(struct job *j, struct cases *c, const struct choice *x, struct error *err)
@@ -100,18 +101,16 @@ static enum error_code run_case(struct job *j, struct cases *c, const struct cho
 enum error_code verify_schemes(struct job *j, struct cases *c, enum scheme_kind kind, struct error *err)
 {
     const int P = j->world->size;
-    struct choice x;
-    struct value_pair pair;
-    struct error why;
-    enum error_code e = OK;
+    struct next_case n;
+    enum error_code e;
     cases_begin(c, kind);
     if (j->prints)
         printf("\n%d device%s, %-*s %7s %5s %-5s %-5s bits\n", P, plural(P), P > 9 ? 27 : 29 - (P > 1),
                scheme_kind_info(kind)->family, "error", "ratio", "sent", "mem");
-    for (enum covering_result r; !e && (r = cases_next(c, &x, &pair, &why)) != COVERING_DONE; ) {
+    while ((e = cases_next(c, &n, err)) == OK && n.result != COVERING_DONE) {
         if (!verify_takes(j)) continue;
-        if (r == COVERING_CASE) e = run_case(j, c, &x, err);
-        else refuse_pair(j, c, &pair, &why);
+        if (n.result == COVERING_REFUSED) refuse_pair(j, c, &n);
+        else if ((e = run_case(j, c, &n.choice, err)) != OK) break;
     }
     return e;
 }

@@ -5,9 +5,10 @@
 
 struct seen_bits { uint64_t key, hash; struct choice choice; };
 
-enum error_code cases_open(struct cases *c, int devices, struct error *err)
+enum error_code cases_open(struct cases *c, struct comm *world, int devices, struct error *err)
 {
     memset(c, 0, sizeof *c);
+    c->world = world;
     const enum error_code e = space_open(&c->space, devices, err);
     if (e) return e;
     c->covering = (struct covering){
@@ -32,9 +33,20 @@ void cases_begin(struct cases *c, enum scheme_kind kind)
     covering_begin(&c->covering);
 }
 
-enum covering_result cases_next(struct cases *c, struct choice *x, struct value_pair *pair, struct error *why)
+/* ---- searched by one, for all ------------------------------------------------------------------------------------ */
+
+static bool searches(const struct cases *c) { return c->world == NULL || c->world->rank == 0; }
+
+static enum error_code tell(struct cases *c, void *found, uint64_t bytes, struct error *err)
 {
-    return covering_next(&c->covering, x, pair, why);
+    return c->world ? comm_tell(c->world, found, bytes, err) : OK;
+}
+
+enum error_code cases_next(struct cases *c, struct next_case *n, struct error *err)
+{
+    memset(n, 0, sizeof *n);
+    if (searches(c)) n->result = covering_next(&c->covering, &n->choice, &n->pair, &n->why);
+    return tell(c, n, sizeof *n, err);
 }
 
 char *cases_describe(const struct cases *c, const struct choice *x, enum dimension but, char *text, size_t size)
@@ -74,13 +86,15 @@ static enum error_code note_bits(struct cases *c, uint64_t key, uint64_t hash, c
 /* Train the plan with the most default values for a choice's key, if it is another one, and store its bits. */
 static enum error_code train_twin(struct cases *c, uint64_t key, const struct choice *x, struct error *err)
 {
-    struct choice plain;
+    struct { struct choice choice; bool is_another; } plain = { *x, false };
     uint64_t hash = 0;
-    if (!space_plain(&c->space, x, &plain)) return OK;
-    struct plan p = space_plan(&c->space, &plain);
-    enum error_code e = plan_check(&p, err);
+    if (searches(c)) plain.is_another = space_plain(&c->space, x, &plain.choice);
+    enum error_code e = tell(c, &plain, sizeof plain, err);
+    if (e || !plain.is_another) return e;
+    struct plan p = space_plan(&c->space, &plain.choice);
+    e = plan_check(&p, err);
     if (!e) e = case_train(&p, case_steps(&p), &hash, NULL, err);
-    return e ? e : note_bits(c, key, hash, &plain, err);
+    return e ? e : note_bits(c, key, hash, &plain.choice, err);
 }
 
 static enum error_code compare_bits(struct cases *c, const struct plan *p, const struct choice *x,

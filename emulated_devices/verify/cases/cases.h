@@ -11,21 +11,32 @@
 struct seen_bits;
 
 struct cases {
+    struct comm *world;                 /* the devices that run the cases; NULL: nobody will */
     struct space space;
     struct covering covering;
     struct seen_bits *seen;             /* [count] the first case's bits for each key */
     int count, room;
 };
 
-/** @return OK or ERR_MEMORY; call cases_close after both. */
-enum error_code cases_open(struct cases *, int devices, struct error *);
+/** Local.  world: of that many devices; or NULL, and then cases are listed and not run.
+ *  @return OK or ERR_MEMORY; call cases_close after both. */
+enum error_code cases_open(struct cases *, struct comm *world, int devices, struct error *);
 void cases_close(struct cases *);
 
 /** Start the cases of a kind of schemes.  Pairs of values that cases of another kind have covered are not repeated. */
 void cases_begin(struct cases *, enum scheme_kind);
 
-/** The next case, or the next pair of values that no plan can have.  The same on every device.  As covering_next. */
-enum covering_result cases_next(struct cases *, struct choice *, struct value_pair *, struct error *why);
+/* As covering_next gives it: a case, or a pair of values that no plan can have, or neither. */
+struct next_case {
+    enum covering_result result;
+    struct choice choice;
+    struct value_pair pair;
+    struct error why;
+};
+
+/** What comes next: rank 0 searches, and tells the others.  Collective over the world.
+ *  @return OK or ERR_COMM, on every device. */
+enum error_code cases_next(struct cases *, struct next_case *, struct error *);
 
 struct case_outcome {
     struct outcome outcome;
