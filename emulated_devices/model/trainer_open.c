@@ -204,6 +204,7 @@ static enum error_code list_uses(struct trainer *t, struct error *err)
 enum error_code trainer_outline(struct trainer *t, const struct plan *plan, struct comm *comm, struct error *err)
 {
     *t = (struct trainer){ .plan = *plan, .comm = comm, .device = comm->device, .loss_scale = plan_loss_scale(plan) };
+    t->plan.within = NULL, t->plan.ids = NULL;          /* a plan that is in use has them, of one of its steps */
     if (plan->comm_streams) t->device->clock.comm_streams = plan->comm_streams;
     enum error_code e = make_groups(t, err);
     if (!e) e = make_schemes(t, err);

@@ -16,7 +16,7 @@
 
 void FN(streams_beside)(struct tensor X, struct tensor H)
 {
-    const int64_t N = tensor_rows(X), D = tensor_cols(H), P = N > 0 ? tensor_rows(H) / N : 1;
+    const int64_t N = tensor_rows(X), D = tensor_cols(H), P = tensor_cols(X) / D;
     assert(tensor_rows(H) == P * N && tensor_cols(X) == D * P);
 
     #pragma omp parallel for schedule(static) if (N * D * P > PARALLEL_FROM)
@@ -27,7 +27,7 @@ void FN(streams_beside)(struct tensor X, struct tensor H)
 
 void FN(streams_beside_backward_input)(struct tensor dH, struct tensor dX)
 {
-    const int64_t N = tensor_rows(dX), D = tensor_cols(dH), P = N > 0 ? tensor_rows(dH) / N : 1;
+    const int64_t N = tensor_rows(dX), D = tensor_cols(dH), P = tensor_cols(dX) / D;
     assert(tensor_rows(dH) == P * N && tensor_cols(dX) == D * P);
 
     #pragma omp parallel for schedule(static) if (N * D * P > PARALLEL_FROM)

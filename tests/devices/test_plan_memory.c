@@ -55,9 +55,11 @@ static void test_tensor_parallel(void **state)
 
 /* ---- many devices that are not there ----------------------------------------------------------------------------- */
 
+static void must(enum error_code e) { ASSERT_ALL(e == OK, "%s", err.text); }
+
 static struct plan checked(struct plan p)
 {
-    assert_int_equal(plan_check(&p, &err), OK);
+    must(plan_check(&p, &err));
     return p;
 }
 
@@ -112,6 +114,37 @@ static void test_what_is_kept(void **state)
     assert_int_equal(m.peak.total, 16 * parameters);
 }
 
+/* What the outline of one device plans for the tokens of its first microbatch. */
+static struct sha256_text planned(const struct plan *p)
+{
+    struct device d;
+    struct comm nobody;
+    struct trainer t;
+    must(device_open(&d, backend_find("count"), p->dtype, 0, &err));
+    must(comm_outline(&nobody, &d, 0, p->mesh.devices, &err));
+    must(trainer_outline(&t, p, &nobody, &err));
+    const struct sha256_text digest = t.stage[0].micro[0].plan.digest;
+    trainer_close(&t), comm_outline_close(&nobody), device_close(&d);
+    return digest;
+}
+
+/* A plan in use has the samples of its last step; what is foreseen of other steps has nothing to do with them. */
+static void test_a_plan_in_use(void **state)
+{
+    (void)state;
+    int size[AXIS_COUNT] = { 1, 1, 1, 1, 1 };
+    struct plan p = case_plan(1, 1, 1);
+    size[CP] = 2;
+    must(mesh_make(&p.mesh, size, &err));
+    p.attention = "dcp", p.packed = true;
+    p = checked(p);
+    struct plan used = p;
+    int32_t *const within = calloc((size_t)(p.B * p.S), sizeof *within);        /* each token is a sample */
+    used.within = within;
+    assert_string_equal(planned(&used).text, planned(&p).text);
+    free(within);
+}
+
 static void expect_says(const char *words)
 {
     ASSERT_ALL(strstr(err.text, words) != NULL, "\"%s\" does not say: %s", err.text, words);
@@ -145,7 +178,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         MPI_TEST(test_predicted_is_counted), MPI_TEST(test_tensor_parallel), MPI_TEST(test_all_devices_are_counted),
-        MPI_TEST(test_what_is_kept), MPI_TEST(test_budget),
+        MPI_TEST(test_what_is_kept), MPI_TEST(test_a_plan_in_use), MPI_TEST(test_budget),
     };
     return MPI_RUN("plan_memory", tests);
 }

@@ -2,6 +2,7 @@
  * tier: check
  */
 #include "ref/model/perturb.h"
+#include "ref/ops/ops.h"
 
 #include <setjmp.h>
 #include <stdarg.h>
@@ -52,8 +53,22 @@ static void test_products_that_cancel(void **state)
                  (long long)near);
 }
 
+/* A microbatch without sequences has as many streams as any other. */
+static void test_no_tokens(void **state)
+{
+    enum { P = 3, D = 2 };
+    double x[P * D] = { 1, 2, 3, 4, 5, 6 }, h[P * D] = { 6, 5, 4, 3, 2, 1 };
+    const struct tensor X = tensor_2d(x, F64, 0, P * D), H = tensor_2d(h, F64, 0, D);
+    (void)state;
+    ops_for(F64)->streams_beside(X, H);
+    ops_for(F64)->streams_beside_backward_input(H, X);
+    assert_true(x[0] == 1 && x[P * D - 1] == 6 && h[0] == 6 && h[P * D - 1] == 1);
+}
+
 int main(void)
 {
-    const struct CMUnitTest tests[] = { cmocka_unit_test(test_products_that_cancel) };
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_products_that_cancel), cmocka_unit_test(test_no_tokens),
+    };
     return cmocka_run_group_tests_name("streams", tests, NULL, NULL);
 }
