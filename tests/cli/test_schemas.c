@@ -215,7 +215,7 @@ static void test_the_validator(void **state)
     cJSON *schema = schema_of("bench-dispatch");
     (void)state;
     for (size_t i = 0; i <= sizeof change / sizeof *change; i++) {
-        char text[sizeof good + 40];
+        char text[2 * sizeof good];
         const char *at = i > 0 ? strstr(good, change[i - 1][0]) : good;
         assert_non_null(at);
         snprintf(text, sizeof text, "%.*s%s%s", (int)(at - good), good, i > 0 ? change[i - 1][1] : "",
