@@ -21,6 +21,7 @@ enum state { NEW, RUNNING, READY, AT_BARRIER, IN_WARP, ENDED };
 
 struct thread {
     enum state state;
+    uint3 index;                        /* its threadIdx */
     fiber *stack;                       /* while it waits */
     together op;                        /* while IN_WARP */
     uint64_t result;
@@ -34,7 +35,8 @@ struct machine {
     std::vector<thread> threads;
     std::vector<int> order;             /* in which threads start, and are looked for */
     std::vector<int> place;             /* of a thread in it */
-    int count, next_new, waiting, ended, now;
+    dim3 shape;                         /* of a block */
+    int count, next_new, waiting, in_warps, ended, now;
     int met;                            /* result of the last barrier with a predicate */
     fiber home, *here, *free_list;
     void (*call)(const void *);
@@ -74,9 +76,7 @@ void stack_now(const char **low, const char **high)
 void machine::enter(int t)
 {
     now = t;
-    threadIdx.x = (unsigned)t % blockDim.x;
-    threadIdx.y = (unsigned)t / blockDim.x % blockDim.y;
-    threadIdx.z = (unsigned)t / (blockDim.x * blockDim.y);
+    threadIdx = threads[(size_t)t].index;
 }
 
 /* A stack runs threads that have not begun, until one of them waits; then it is that one's. */
@@ -132,9 +132,9 @@ void abandon_thread()
  * ended. */
 fiber *machine::someone()
 {
-    const int from = place[(size_t)now];
-    for (int i = 1; i <= count; i++) {
-        const int t = order[(size_t)((from + i) % count)];
+    for (int i = 1, at = place[(size_t)now] + 1; i <= count; i++, at++) {
+        if (at == count) at = 0;
+        const int t = order[(size_t)at];
         if (threads[(size_t)t].state != READY) continue;
         enter(t);
         threads[(size_t)t].state = RUNNING;
@@ -163,7 +163,7 @@ void machine::wait()
 void machine::run_block()
 {
     for (thread &t : threads) t.state = NEW;
-    next_new = waiting = ended = 0;
+    next_new = waiting = in_warps = ended = 0;
     fiber *to = take_stack();
     here = to;
     fiber_switch(&home, to);
@@ -257,7 +257,7 @@ void machine::meet(int first, unsigned mask)
             threads[(size_t)(first + i)].result = gives(this, first, i, threads[(size_t)(first + i)].op);
     for (int i = 0; i < WARP; i++)
         if (mask >> i & 1 && first + i < count && threads[(size_t)(first + i)].state == IN_WARP)
-            threads[(size_t)(first + i)].state = READY;
+            threads[(size_t)(first + i)].state = READY, in_warps--;
 }
 
 /* Whether all lanes of a mask are here, with the same mask; lanes that have ended, or never were, are not waited for. */
@@ -291,7 +291,7 @@ static const char *wrong_mask(const machine *m, int first, const together &op)
 void machine::release_lanes_that_wait_for(int gone)
 {
     const int first = gone / WARP * WARP;
-    for (int t = first; t < first + WARP && t < count; t++) {
+    for (int t = first; in_warps > 0 && t < first + WARP && t < count; t++) {
         if (threads[(size_t)t].state != IN_WARP) continue;
         const together op = threads[(size_t)t].op;
         if (!(op.mask >> (gone - first) & 1)) continue;
@@ -309,11 +309,9 @@ uint64_t with_warp(const together &op)
         const char *why = wrong_mask(m, first, op);
         if (why) watcher->bad_mask(why, op, m->now);
     }
-    t.state = IN_WARP, t.op = op;
-    if (!(op.mask >> (m->now - first) & 1)) {   /* nobody waits for it; it goes on with its own number */
-        t.state = RUNNING;
-        return op.value;
-    }
+    t.op = op;
+    if (!(op.mask >> (m->now - first) & 1)) return op.value;    /* nobody waits for it; it goes on with its own number */
+    t.state = IN_WARP, m->in_warps++;
     if (all_here(m, first, op.mask)) m->meet(first, op.mask);
     m->wait();
     return t.result;
@@ -404,9 +402,11 @@ static void open_machine(machine *m, dim3 grid, dim3 block, const char *kernel, 
     const int n = (int)(block.x * block.y * block.z);
     gridDim = { grid.x, grid.y, grid.z }, blockDim = { block.x, block.y, block.z };
     m->kernel = kernel, m->call = call, m->closure = closure;
-    if (m->count == n) return;
-    m->count = n;
+    if (m->count == n && m->shape.x == block.x && m->shape.y == block.y) return;
+    m->shape = block, m->count = n;
     m->threads.assign((size_t)n, thread{});
+    for (unsigned t = 0; t < (unsigned)n; t++)
+        m->threads[t].index = { t % block.x, t / block.x % block.y, t / (block.x * block.y) };
     m->order.resize((size_t)n), m->place.resize((size_t)n);
     set_order(m->order);
     for (int i = 0; i < n; i++) m->place[(size_t)m->order[(size_t)i]] = i;
