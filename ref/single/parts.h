@@ -223,6 +223,8 @@ bool single_is_wide(const struct single *);
 void single_note_expert(struct single *, const unsigned char *row);
 /* End the matrices after the first `used`. */
 void single_release(struct single *, int used);
+/* End all of them, and their list. */
+void single_close(struct single *);
 
 /* The epsilon of a node that is a norm. */
 double single_norm_eps(const struct single *, const struct single_node *);

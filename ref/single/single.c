@@ -61,6 +61,12 @@ void single_release(struct single *s, int used)
     }
 }
 
+void single_close(struct single *s)
+{
+    single_release(s, 0);
+    free(s->scratch);
+}
+
 /* ---- values ------------------------------------------------------------------------------------------------------ */
 
 struct single_value single_settled(struct single *s, struct single_value v)

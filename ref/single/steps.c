@@ -2,7 +2,6 @@
 #include "ref/optim/factors.h"
 #include "ref/single/stepping.h"
 #include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 
 /* ---- names ------------------------------------------------------------------------------------------------------- */
@@ -340,7 +339,7 @@ enum error_code single_check_steps(const struct model_config *c, const struct si
             else report_unknown(&t);
         }
     }
-    free(s.scratch);
+    single_close(&s);
     return s.failed;
 }
 
@@ -453,6 +452,6 @@ enum error_code single_check_micros(const struct model_config *c, int64_t micros
                                        p.dim[p.ndim - 1] });
     }
     if (micros > 0) check_loss(&s, micros);
-    free(s.scratch);
+    single_close(&s);
     return s.failed;
 }

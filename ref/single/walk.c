@@ -1,7 +1,6 @@
 /* walk.c -- all results of a graph, each from what is behind it. */
 #include "ref/single/routing.h"
 #include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 
 static struct single_name act_name(const struct single_slot *slot)
@@ -214,7 +213,6 @@ static const char *words_of(const struct single_node *n, const char *words)
 static bool begin_routed(struct single *s, struct single_name name, const char *words, const struct single_slot *slot)
 {
     enum single_found found = SINGLE_HAS_NOT;
-    if (!single_wanted(s, name)) return false;
     const struct routing r = routing_of(s, slot->route);
     const struct tensor have = single_going(s) ? routing_input(s, name, &r, slot->cols, &found) : tensor_none;
     if (single_going(s) && found == SINGLE_HAS) {
@@ -230,6 +228,7 @@ static bool begin_routed(struct single *s, struct single_name name, const char *
 static bool begin(struct single *s, struct single_name name, const char *words, const struct single_slot *slot)
 {
     s->now = (struct single_result){ 0 }, s->unknown = false;
+    if (!single_wanted(s, name)) return false;          /* nor are a router's choices, which counting rows makes */
     if (slot->route >= 0 && single_is_tile(s)) return begin_routed(s, name, words, slot);
     if (!single_begin(s, name, words, rows_of(s, slot), slot->cols)) return false;
     s->now.head = slot->head, s->slot = slot;
@@ -417,6 +416,6 @@ enum error_code single_check(const struct model_config *c, const struct single_g
     for (int v = graph->nodes - 1; v >= 0; v--) check_backward(&s, v);
     single_gradient_norm(&s);
     routing_forget(&s);
-    free(s.scratch);
+    single_close(&s);
     return s.failed;
 }
