@@ -54,6 +54,12 @@ test_parts() {
     for k in 0/3 4/3 1 1/0 1/3x -1/3; do run verify --part $k; expect_status 2; expect_error "--part $k: must be K/N"; done
 }
 
+# Of so many devices, and no others.
+test_from() {
+    run verify spatial --from 3 --devices 3;            expect_all_pass 3; expect_out '^3 devices: '; expect_no_out '^[12] devices?'
+    run verify --from 4 --devices 3;                    expect_status 2; expect_error '--from 4: there are no meshes of 4 to 3 devices; --devices 4 would do'
+}
+
 test_under_a_launcher() {
     command='mpiexec -n 2 orrery verify collectives'
     status=0
@@ -68,5 +74,5 @@ test_refusals() {
     run verify --help;                                  expect_status 0; expect_out '^usage: orrery verify'; expect_columns 100
 }
 
-run_tests test_schemes test_pipeline_and_json test_collectives test_tiles_of_the_sphere test_parts test_under_a_launcher \
+run_tests test_schemes test_pipeline_and_json test_collectives test_tiles_of_the_sphere test_parts test_from test_under_a_launcher \
     test_refusals

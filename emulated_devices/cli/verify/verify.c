@@ -29,6 +29,8 @@ static enum error_code parse(struct verify_options *o, int argc, char **argv, bo
         { "WHAT", NULL, OPTION_CHOICE, &o->what, .choices = families, .help = "one family; default: all" },
         { "--devices", "N", OPTION_INT, &o->devices, .min = 1, .max = VERIFY_MOST_DEVICES,
           .help = "try all meshes of 1 to N devices" },
+        { "--from", "N", OPTION_INT, &o->from, .min = 1, .max = VERIFY_MOST_DEVICES,
+          .help = "try no meshes of fewer than N devices; with --devices N: of N devices only" },
         { "--part", "K/N", OPTION_STRING, &o->part_text,
           .help = "only every Nth case, from the Kth on: runs with K = 1 to N together try every case" },
         CLUSTER_OPTION(o->cluster_name, "whose nodes collectives follow"),
@@ -45,13 +47,17 @@ static enum error_code parse(struct verify_options *o, int argc, char **argv, bo
         "Schemes train three steps, in shapes in which nothing divides: every scheme on every mesh that\n"
         "splits its axis, and every pair of scheme, model, optimizer, format, recomputation, codes, tiles,\n"
         "offloading .. that go together, in at least one case. Every loss, gradient and weight of every\n"
-        "device is held to its measured bound, in fp64 also to 1e-12; messages, bytes, additions and peak\n"
-        "memory equal their formulas. Plans that add in the same order end with the same bits, whatever\n"
-        "the schedule and wherever numbers lie. Collectives are exact. Fields on the sphere, in tiles of\n"
-        "every shape, are those of one device (spatial).",
+        "device is held to its measured bound, in fp64 also to 1e-12, or where rounding alone may be more\n"
+        "to 1e-9; messages, bytes, additions and peak memory equal their formulas. Plans that add in the\n"
+        "same order end with the same bits, whatever the schedule and wherever numbers lie. Collectives\n"
+        "are exact. Fields on the sphere, in tiles of every shape, are those of one device (spatial).",
         argc - 2, argv + 2, table, help, err);
     set_wait_limit(limit);
-    return e || *help ? e : parse_part(o, err) ? err->code : set_backend(backend, err);
+    if (e || *help) return e;
+    if (o->from > o->devices)
+        return fail(err, ERR_USAGE, "--from %d: there are no meshes of %d to %d devices; --devices %d would do",
+                    o->from, o->from, o->devices, o->from);
+    return parse_part(o, err) ? err->code : set_backend(backend, err);
 }
 
 /* Add a job's cases and counts from the file that it has written. */
@@ -86,10 +92,12 @@ static enum error_code run_job(const struct verify_options *o, int devices, char
 /* On a terminal, between the lines of two jobs.  A job has about as many cases as devices that share its time. */
 static void say_time_left(const struct verify_options *o, int devices, double gone)
 {
-    const double done = devices * (devices - 1.0), all = o->devices * (o->devices + 1.0);
+    const double before = o->from * (o->from - 1.0), done = devices * (devices - 1.0) - before,
+                 all = o->devices * (o->devices + 1.0) - before;
     const struct time_left_text left = time_left_of(gone, done / all);
     if (o->quiet || !on_terminal() || left.text[0] == '\0') return;
-    printf("\n%d of %d numbers of devices: %.0f s, about %s\n", devices - 1, o->devices, gone, left.text);
+    printf("\n%d of %d numbers of devices: %.0f s, about %s\n", devices - o->from, o->devices - o->from + 1, gone,
+           left.text);
     fflush(stdout);
 }
 
@@ -100,7 +108,7 @@ static enum error_code run_jobs(const struct verify_options *o, char *program, c
     enum error_code e = OK;
     *status = 0;
     const double began = measure_now();
-    for (int devices = 1; devices <= o->devices && !e; devices++) {
+    for (int devices = o->from; devices <= o->devices && !e; devices++) {
         say_time_left(o, devices, measure_now() - began);
         e = run_job(o, devices, program, path, status, err);
         if (!e && *status != 0 && *status != error_exit_status(ERR_CHECK)) return OK;
@@ -145,7 +153,8 @@ static enum error_code verify_all(const struct verify_options *o, char *program,
 
 enum error_code command_verify(int argc, char **argv, int *status, struct error *err)
 {
-    struct verify_options o = { .devices = 8, .cluster_name = "a100-ethernet" };     /* it has the smallest nodes */
+    /* its cluster has the smallest nodes */
+    struct verify_options o = { .from = 1, .devices = 8, .cluster_name = "a100-ethernet" };
     bool help;
     enum error_code e = parse(&o, argc, argv, &help, err);
     o.quiet = o.quiet || (o.json && strcmp(o.json, "-") == 0);

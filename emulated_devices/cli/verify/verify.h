@@ -14,7 +14,7 @@ struct verify_part { int number, of; };
 
 struct verify_options {
     const char *what;                   /* a family; NULL: all */
-    int devices;                        /* at most */
+    int from, devices;                  /* at least, and at most */
     const char *part_text;              /* as typed; NULL: all cases */
     struct verify_part part;
     const char *json;
