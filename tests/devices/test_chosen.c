@@ -15,7 +15,7 @@ static struct error err;
 enum { STEPS = 2, MOST_LAYERS = 32, MOST_EXPERTS = 8, MOST_MICROS = 2 };
 
 /* What a device computes in all passes: a hash of all tensors; the experts that its tokens have chosen. */
-struct seen { uint64_t hash; int step; unsigned char chosen[STEPS][MOST_LAYERS][MOST_MICROS][MOST_EXPERTS]; };
+struct seen { struct device *device; uint64_t hash; int step; unsigned char chosen[STEPS][MOST_LAYERS][MOST_MICROS][MOST_EXPERTS]; };
 
 /* What a run of a plan comes to, on this device. */
 struct inferred {
@@ -29,12 +29,15 @@ static struct inferred one, other;
 static void see(void *context, const char *name, int layer, bool gradient, int micro, struct tensor t)
 {
     struct seen *s = context;
-    s->hash = hash_bytes(s->hash, t.data, tensor_bytes(t));
-    if (gradient || strcmp(name, "router.experts") != 0) return;
-    for (int64_t i = 0; i < tensor_count(t); i++) {
-        const int32_t e = ((const int32_t *)t.data)[i];
+    struct views v = views_of(s->device);
+    const struct tensor here = view_read(&v, t);
+    const bool chooses = !gradient && strcmp(name, "router.experts") == 0;
+    s->hash = hash_bytes(s->hash, here.data, tensor_bytes(here));
+    for (int64_t i = 0; i < tensor_count(here) && chooses; i++) {
+        const int32_t e = ((const int32_t *)here.data)[i];
         if (e >= 0 && e < MOST_EXPERTS) s->chosen[s->step][layer][micro][e] = 1;
     }
+    views_end(&v);
 }
 
 static void fill(const void *context, int64_t step, int64_t first, int64_t count, int32_t *ids, int32_t *labels,
@@ -72,7 +75,7 @@ static void infer(struct plan *p, struct inferred *r)
     struct device device;
     struct comm comm;
     struct trainer t;
-    *r = (struct inferred){ .seen = { .hash = HASH_START } };
+    *r = (struct inferred){ .seen = { .device = &device, .hash = HASH_START } };
     ASSERT_ALL(plan_check(p, &err) == OK, "refused: %s", err.text);
     assert_int_equal(device_open(&device, NULL, p->dtype, 0, &err), OK);
     assert_int_equal(comm_open(&comm, &device, &err), OK);
