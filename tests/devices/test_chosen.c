@@ -15,7 +15,12 @@ static struct error err;
 enum { STEPS = 2, MOST_LAYERS = 32, MOST_EXPERTS = 8, MOST_MICROS = 2 };
 
 /* What a device computes in all passes: a hash of all tensors; the experts that its tokens have chosen. */
-struct seen { struct device *device; uint64_t hash; int step; unsigned char chosen[STEPS][MOST_LAYERS][MOST_MICROS][MOST_EXPERTS]; };
+struct seen {
+    struct device *device;
+    uint64_t hash;
+    int step;
+    unsigned char chosen[STEPS][MOST_LAYERS][MOST_MICROS][MOST_EXPERTS];
+};
 
 /* What a run of a plan comes to, on this device. */
 struct inferred {
