@@ -120,13 +120,11 @@ static enum error_code make(struct made *m, const struct backend *b, enum dtype 
     struct device d;
     struct tensor x[OPERANDS] = { 0 };
     struct operand o[OPERANDS] = { 0 };
-    int used = 0;
+    const int used = op->operands(o);
     const enum error_code e = device_open(&d, b, t, 0, err);
     if (e) return e;
-    op->operands(o);
     memset(sums, 0, sizeof sums), result = 0;
-    for (; used < OPERANDS && (o[used].rows || o[used].cols || o[used].statistic); used++)
-        x[used] = operand_in(&d, used, o[used], written);
+    for (int k = 0; k < used; k++) x[k] = operand_in(&d, k, o[k], written);
     const uint64_t before = d.operations;
     op->run(&d, x);
     m->operations = d.operations - before, m->done = d.done, m->count = 0, m->outside = 0;

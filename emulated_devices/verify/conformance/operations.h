@@ -18,6 +18,12 @@ enum { E = 4, K = 2, WAYS = 3, OPERANDS = 8, TOKENS_MOST = 256 };
  * row's different. */
 struct operand { int64_t rows, cols; bool statistic; int most; };
 
+static int listed(struct operand *to, const struct operand of[], size_t count)
+{
+    memcpy(to, of, count * sizeof *of);
+    return (int)count;
+}
+
 static const struct router_rule rule = { .normalized = true, .scale = 1 };
 #define heads ((struct attention){ .S = S, .H = H, .K = 1, .A = A, .scale = 2 / (double)A, .cap = 4,                   \
                                    .drop = { .p = 0.25, .seed = 3, .cols = H } })
@@ -183,10 +189,10 @@ static void dev_route_weights(struct device *d, struct tensor weights, struct te
 #define X(name, operands, arguments) VARIANT(name, , operands, arguments)
 #define VARIANT(name, how, operands, arguments)                                                                        \
     static void run_##name##how(struct device *d, struct tensor *t) { (void)t, dev_##name arguments; }                 \
-    static void operands_##name##how(struct operand *o)                                                                \
+    static int operands_##name##how(struct operand *o)                                                                 \
     {                                                                                                                  \
-        const struct operand of[OPERANDS] = { UNPACK operands };                                                       \
-        memcpy(o, of, sizeof of);                                                                                      \
+        const struct operand of[] = { UNPACK operands };                                                               \
+        return listed(o, of, sizeof of / sizeof *of);                                                                  \
     }
 OPERATIONS(X)
 VARIANTS(VARIANT)
@@ -196,30 +202,30 @@ static void run_loss(struct device *d, struct tensor *t)
 {
     result = dev_cross_entropy_loss(d, t[0], t[1], t[2], t[3], -1);
 }
-static void operands_loss(struct operand *o)
+static int operands_loss(struct operand *o)
 {
-    const struct operand of[OPERANDS] = { STATISTIC(N), STATISTIC(N), STATISTIC(N), WHOLE(N, 0, V) };
-    memcpy(o, of, sizeof of);
+    const struct operand of[] = { STATISTIC(N), STATISTIC(N), STATISTIC(N), WHOLE(N, 0, V) };
+    return listed(o, of, sizeof of / sizeof *of);
 }
 static void run_squares(struct device *d, struct tensor *t)
 {
     if (d->ops == NULL) return;
     backend_begin(d), result = d->ops->sum_of_squares(t[0]), backend_end(d);
 }
-static void operands_squares(struct operand *o)
+static int operands_squares(struct operand *o)
 {
-    const struct operand of[OPERANDS] = { NUMBERS(N, D) };
-    memcpy(o, of, sizeof of);
+    const struct operand of[] = { NUMBERS(N, D) };
+    return listed(o, of, sizeof of / sizeof *of);
 }
 
 #include "emulated_devices/verify/conformance/entries.h"
 
 #define X(name, how, operands, call)                                                                                   \
     static void run_##name##_##how(struct device *d, struct tensor *t) { call; }                                       \
-    static void operands_##name##_##how(struct operand *o)                                                             \
+    static int operands_##name##_##how(struct operand *o)                                                              \
     {                                                                                                                  \
-        const struct operand of[OPERANDS] = { UNPACK operands };                                                       \
-        memcpy(o, of, sizeof of);                                                                                      \
+        const struct operand of[] = { UNPACK operands };                                                               \
+        return listed(o, of, sizeof of / sizeof *of);                                                                  \
     }
 ENTRIES(X)
 #undef X
@@ -227,7 +233,7 @@ ENTRIES(X)
 static const struct operation {
     const char *name;
     void (*run)(struct device *, struct tensor *);
-    void (*operands)(struct operand *);
+    int (*operands)(struct operand *);          /* how many it has; those without rows, too */
 } all[] = {
 #define X(name, operands, arguments) { #name, run_##name, operands_##name },
     OPERATIONS(X)
