@@ -97,14 +97,14 @@ static size_t made(const struct backend *b, enum dtype dtype, const struct opera
     struct device d;
     struct tensor t[OPERANDS] = { 0 };
     struct operand o[OPERANDS];
+    const int count = op->operands(o);
     size_t used = 0;
     assert_int_equal(device_open(&d, b, dtype, 0, &err), OK);
     memset(sums, 0, sizeof sums);
     result = 0;
-    op->operands(o);
-    for (int k = 0; k < OPERANDS && o[k].rows; k++) t[k] = open_operand(&d, k, o[k]);
+    for (int k = 0; k < count; k++) t[k] = open_operand(&d, k, o[k]);
     op->run(&d, t);
-    for (int k = 0; k < OPERANDS && o[k].rows; used += tensor_bytes(t[k]), k++) {
+    for (int k = 0; k < count; used += tensor_bytes(t[k]), k++) {
         device_copy(&d, out + used, t[k].data, tensor_bytes(t[k]));
         device_free(&d, t[k]);
     }
