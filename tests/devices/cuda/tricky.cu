@@ -362,6 +362,27 @@ static int run_arguments_are_computed_once()
     return wrong || differ(got, want, THREADS) || calls != 2;
 }
 
+/* A thread's place follows from the block's shape, not from its number of threads. */
+__global__ void places(float *y)
+{
+    const unsigned t = (threadIdx.z * blockDim.y + threadIdx.y) * blockDim.x + threadIdx.x;
+    y[t] = (float)(threadIdx.x + 100 * threadIdx.y + 10000 * threadIdx.z);
+}
+static int run_blocks_of_many_shapes()
+{
+    static const unsigned shape[][3] = { { 2, 3, 4 }, { 3, 2, 4 }, { 4, 3, 2 }, { 24, 1, 1 }, { 1, 24, 1 }, { 1, 4, 6 } };
+    numbers<float> out(24);
+    float got[24], want[24];
+    int wrong = 0;
+    for (const unsigned *n : shape) {
+        for (unsigned t = 0; t < 24; t++) want[t] = (float)(t % n[0] + 100 * (t / n[0] % n[1]) + 10000 * (t / n[0] / n[1]));
+        LAUNCH(places, 1, dim3(n[0], n[1], n[2]), 0, out.data);
+        out.get(got);
+        wrong += differ(got, want, 24);
+    }
+    return wrong;
+}
+
 extern const struct judged right_kernels[];     /* faulty.cu */
 
 const struct judged tricky_kernels[] = {
@@ -388,5 +409,6 @@ const struct judged tricky_kernels[] = {
     { "padded structs", NULL, run_padded_structs },
     { "constants", NULL, run_constants },
     { "arguments are computed once", NULL, run_arguments_are_computed_once },
+    { "blocks of many shapes", NULL, run_blocks_of_many_shapes },
     { NULL, NULL, NULL },
 };
