@@ -171,7 +171,8 @@ enum error_code be_a_device(enum dtype dtype, const struct cluster *cluster, dev
  * Run this program again, with the same words, as several processes under mpiexec, and wait for it.
  *
  * Their output is passed on; what mpiexec itself prints is not.  A signal that stops this process first stops all of
- * them.  After a caught signal, or if the reader of the output is gone (SIGPIPE), this process ends by that signal.
+ * them.  After a caught signal, this process ends by that signal.  If the reader of the output has gone, the rest of
+ * the output is dropped, and the devices finish.
  * @param[out] status  the devices' exit status.
  * @return OK if the devices have printed their own errors; ERR_COMM if mpiexec cannot be started, or a device died,
  *         which is named; ERR_FILE if the output cannot be written.

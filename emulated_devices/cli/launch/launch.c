@@ -388,7 +388,6 @@ enum error_code launch_devices(int devices, int argc, char **argv, int *status, 
     if (!e) e = open_watch(&w, devices, &into, &lifeline, err);
     if (e) return e;
     fflush(stdout);
-    signal(SIGPIPE, SIG_IGN);
     catch_signals(before);
     family_adopt();
     f.job = fork();
@@ -406,13 +405,11 @@ enum error_code launch_devices(int devices, int argc, char **argv, int *status, 
     close(lifeline);
     read_rest(&w);                                      /* also announces their ranks */
     family_sweep(&w);
-    signal(SIGPIPE, SIG_DFL);
     for (int i = 0; i < STOPPING; i++) sigaction(stopping[i], &before[i], NULL);
     if (caught) {
         say_stopped(left, devices);
         die_of(caught);
     }
-    if (w.write_errno == EPIPE) die_of(SIGPIPE);        /* the reader is gone */
     e = f.job < 0 ? fail(err, ERR_COMM, "cannot start %s: there is no room for another process", ORRERY_MPIEXEC)
                   : report_end_of_job(&w, f.how, devices, status, err);
     free(w.process);
