@@ -71,13 +71,11 @@ static void report_replay(const struct train_record *r)
 
 uint64_t report_budget(const struct train_options *o) { return o->memory ? o->memory : o->cluster.memory; }
 
-/* A device that could not hold the model has no time to compare with. */
-static void report_alone(const struct train_record *r, double step)
+/* Whether one device of the cluster could hold what it keeps of the model: otherwise there is no speed-up over it. */
+static bool fits_alone(const struct train_record *r)
 {
     const uint64_t budget = report_budget(r->options);
-    if (r->alone == 0 || step <= 0 || (budget > 0 && r->alone_kept > budget)) return;
-    say(r->out, 8, "        one device of it takes %s a step: speed-up %.2f", picoseconds_format((double)r->alone).text,
-        (double)r->alone / step);
+    return r->alone > 0 && (budget == 0 || r->alone_kept <= budget);
 }
 
 static void report_utilization(const struct train_record *r)
@@ -94,13 +92,16 @@ static void report_utilization(const struct train_record *r)
 void report_virtual_time(const struct train_record *r)
 {
     const double step = report_virtual_step(r);
-    say(r->out, 8, "virtual %s a step on cluster %s", picoseconds_format(step).text, r->options->cluster.name);
+    char beside[100] = "";
+    if (fits_alone(r) && step > 0)
+        snprintf(beside, sizeof beside, "; on one device of it %s, speed-up %.2f",
+                 picoseconds_format((double)r->alone).text, (double)r->alone / step);
+    say(r->out, 8, "virtual %s a step on cluster %s%s", picoseconds_format(step).text, r->options->cluster.name, beside);
     if (r->replayed > 0) report_replay(r);
     else if (cluster_replays(&r->options->cluster))
         say(r->out, 8, "        (without contention: `orrery plan` replays the step with what devices of this cluster "
             "share, slow or leave to each other)");
     else fprintf(r->out, "        (contention is not modelled)\n");
-    report_alone(r, step);
     report_utilization(r);
 }
 
