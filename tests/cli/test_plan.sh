@@ -52,6 +52,30 @@ test_many_devices() {
     expect_columns 120
 }
 
+# Utilization of GPT-2's shape, by formulas of docs/words.md: three times the forward pass, over what 4 devices of 100 GFLOP/s could do.
+test_utilization() {
+    run plan --model tiny --dp 2 --tp 2 --batch 8 --seq 32 --cluster toy --json plan.json; expect_status 0
+    expect_out '^        [0-9.]+K tokens/s/device$'; expect_out '^        [0-9.]+ GFLOP/s/device, MFU [0-9.]+ % .attention whole.$'
+    local numbers; numbers=$(tr -d '\t\n' <plan.json | sed -nE 's/.*"model":\{"name":"tiny","L":([0-9]+),"H":[0-9]+,"D":([0-9]+),"F":([0-9]+),"V":([0-9]+).*"virtual_step_ps":([0-9]+).*"virtual_speed":\{"tokens_per_second_per_device":([0-9.e+]+),"flops_per_second_per_device":\{"attention_by_half":([0-9.e+]+),"attention_whole":([0-9.e+]+)\},"model_flops_utilization":\{"attention_by_half":([0-9.e-]+),"attention_whole":([0-9.e-]+)\}.*/\1 \2 \3 \4 \5 \6 \7 \8 \9 \10/p')
+    awk -v numbers="$numbers" 'function far(x, y) { return x < y * (1 - 1e-9) || x > y * (1 + 1e-9) }
+        BEGIN {
+            if (split(numbers, n, " ") != 10) exit 1
+            L = n[1]; D = n[2]; F = n[3]; V = n[4]; seconds = n[5] * 1e-12; N = 8 * 32; S = 32
+            products = N * (2 * D * V + L * (2 * D * 3 * D + 2 * D * D + 4 * D * F))
+            half = 3 * (products + L * 4 * D * N * (S + 1) / 2); whole = 3 * (products + L * 4 * D * N * S)
+            exit far(n[6], N / seconds / 4) || far(n[7], half / seconds / 4) || far(n[8], whole / seconds / 4) || far(n[9], half / seconds / 4e11) || far(n[10], whole / seconds / 4e11)
+        }' || complain "not the utilization of the formulas: $numbers"
+}
+
+# Devices that are alike share a line, though their numbers are no neighbours: on 1024 devices there are as many lines as stages.
+test_classes() {
+    run plan --dp 16 --tp 8 --pp 8 --batch 64 --micro 4 --cluster toy; expect_status 0
+    expect_out '^ +0-127  pp=0 '; [ "$(wc -l <"$place/out")" -lt 70 ] || complain "a plan of 1024 devices has $(wc -l <"$place/out") lines"
+    expect_out '^  128, 129, \.\.  pp=1-6, all 16 dp, all 8 tp +192\.0 in 8  106\.1 in 30  672\.0 in 224$'
+    run plan --dp 3 --tp 2 --batch 8 --seq 8 --model tiny --zero 3; expect_status 0
+    expect_out '^      0-3  dp=0-1 +[0-9.]+ +[0-9.]+ '; expect_out '^      4-5  dp=2 +[0-9.]+ +[0-9.]+ '
+}
+
 sum() { awk '{ sum += $1 } END { printf "%.0f", sum }'; }
 
 # The critical path is as long as the step; the parts of an average device's time, too; and the peak has its moment.
@@ -167,4 +191,4 @@ test_refusals() {
 
 every=(test_as_many_runs)
 [ "$TIER" = verify ] || every=()
-run_tests test_as_a_run test_where_time_goes test_many_devices test_what_does_not_fit test_beyond_all_bounds test_offloaded test_shared_links test_hindered test_overlap test_refusals "${every[@]}"
+run_tests test_as_a_run test_utilization test_classes test_where_time_goes test_many_devices test_what_does_not_fit test_beyond_all_bounds test_offloaded test_shared_links test_hindered test_overlap test_refusals "${every[@]}"

@@ -66,9 +66,7 @@ static void report_tokens(FILE *out, const struct corpus *c)
 static void report_data(FILE *out, const struct train_data *data, const struct plan *p)
 {
     if (train_data_has_tokens(data)) report_tokens(out, &data->train);
-    else
-        say(out, 8, "text    %s, %s", printable_path(data->text.name).text,
-            size_format((uint64_t)data->text.count).text);
+    else say(out, 8, "text    %s, %lld bytes", printable_path(data->text.name).text, (long long)data->text.count);
     if (data->text.packing.samples) report_packing(out, &data->text.packing);
     if (p->model.V > TEXT_VOCABULARY && (!train_data_has_tokens(data) || data->file[0].bytes == 1))
         say(out, 8, "warning model V=%lld, but the text is bytes, 0 to 255: --tokenizer PATH", (long long)p->model.V);

@@ -2,6 +2,7 @@
 #include "emulated_devices/cli/train/train.h"
 #include "ref/io/columns.h"
 #include "ref/io/figures.h"
+#include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -10,10 +11,10 @@
 
 enum { NUMBERS_MOST = 2 * TRAFFIC_KIND_COUNT > 8 ? 2 * TRAFFIC_KIND_COUNT : 8, SHOWN_RANKS = 40, SHOWN_PLACE = 120 };
 
-/* A device's numbers, and its rank. */
-struct device_numbers { uint64_t number[NUMBERS_MOST]; int rank; };
+/* A device's numbers, what tells printed ones apart, and its rank. */
+struct device_numbers { uint64_t number[NUMBERS_MOST], printed[NUMBERS_MOST]; int rank; };
 
-/* Devices with equal numbers that are a part of the mesh of its own: some coordinates on each axis, in every
+/* Devices whose printed numbers are equal, and that are a part of the mesh of its own: some coordinates on each axis, in every
  * combination. */
 struct device_box { const struct device_numbers *like; char ranks[SHOWN_RANKS], place[SHOWN_PLACE]; };
 
@@ -23,7 +24,7 @@ static int by_numbers(const void *a, const void *b)
 {
     const struct device_numbers *x = a, *y = b;
     for (int i = 0; i < NUMBERS_MOST; i++)
-        if (x->number[i] != y->number[i]) return x->number[i] < y->number[i] ? -1 : 1;
+        if (x->printed[i] != y->printed[i]) return x->printed[i] < y->printed[i] ? -1 : 1;
     return (x->rank > y->rank) - (x->rank < y->rank);
 }
 
@@ -83,7 +84,7 @@ static void describe_box(struct device_box *b, const struct mesh *m, const struc
     if (b->place[0] == '\0') snprintf(b->place, SHOWN_PLACE, "%s", m->devices > 1 ? "all" : "the only device");
 }
 
-/* Add n devices with equal numbers, in order of rank; those that are no box, by their coordinates on the first axis on
+/* Add n devices whose printed numbers are equal, in order of rank; those that are no box, by their coordinates on the first axis on
  * which they differ. */
 static void add_boxes(struct box_list *list, struct device_numbers *d, int n, bool *marked)
 {
@@ -116,13 +117,25 @@ struct number_table {
     void (*fill)(const struct plan *, const struct device_report *, uint64_t *number);
 };
 
+static bool is_bytes(const struct number_table *t, int k) { return k < t->sizes || (k - t->sizes) % 2 == 0; }
+
 static uint64_t most_bytes(const struct number_table *t, const struct device_numbers *d, int n)
 {
     uint64_t most = 0;
     for (int i = 0; i < n; i++)
         for (int k = 0; k < t->sizes + 2 * t->pairs; k++)
-            if ((k < t->sizes || (k - t->sizes) % 2 == 0) && d[i].number[k] > most) most = d[i].number[k];
+            if (is_bytes(t, k) && d[i].number[k] > most) most = d[i].number[k];
     return most;
+}
+
+/* Bytes as digits of their scale; what is not 0 is not printed as 0. */
+static void round_numbers(struct device_numbers *d, const struct number_table *t, const struct figure_scale *scale)
+{
+    const double digit = scale->per * pow(10, -scale->decimals);
+    for (int k = 0; k < t->sizes + 2 * t->pairs; k++) {
+        d->printed[k] = d->number[k];
+        if (is_bytes(t, k) && d->number[k] > 0) d->printed[k] = 1 + (uint64_t)llround((double)d->number[k] / digit);
+    }
 }
 
 static void print_row(struct columns *c, const struct number_table *t, const struct device_box *b,
@@ -166,10 +179,11 @@ static void print_table(const struct train_record *r, const struct number_table 
             t->fill(&r->options->plan, &r->device[i], d[i].number);
         }
         const struct figure_scale scale = size_scale(most_bytes(t, d, m->devices));
+        for (int i = 0; i < m->devices; i++) round_numbers(&d[i], t, &scale);
         qsort(d, (size_t)m->devices, sizeof *d, by_numbers);
         for (int first = 0, end; first < m->devices; first = end) {
             for (end = first + 1; end < m->devices; end++)
-                if (memcmp(d[first].number, d[end].number, sizeof d->number) != 0) break;
+                if (memcmp(d[first].printed, d[end].printed, sizeof d->printed) != 0) break;
             add_boxes(&list, d + first, end - first, marked);
         }
         qsort(list.of, (size_t)list.count, sizeof *list.of, by_first_rank);
