@@ -3,6 +3,7 @@
 #include "emulated_devices/plan/compose.h"
 #include "emulated_devices/schemes/tensor/tensor_sbp.h"
 #include "emulated_devices/search/planner.h"
+#include "ref/io/figures.h"
 #include "ref/optim/conventions.h"
 #include "ref/optim/loss_scale.h"
 #include "ref/routers/router.h"
@@ -269,14 +270,15 @@ static void list_links(const struct cluster *c)
 {
     for (int l = 0; l < c->levels; l++) {
         const struct link *k = &c->link[l];
-        char gap[64] = "", eager[80] = "", devices[32] = "";
+        char gap[96] = "", eager[96] = "", devices[32] = "";
         if (k->gap > 0)
-            snprintf(gap, sizeof gap, ", each message occupies a port for %g us more", (double)k->gap * 1e-6);
+            snprintf(gap, sizeof gap, ", each message occupies a port for %s more",
+                     picoseconds_format((double)k->gap).text);
         if (k->eager != ALWAYS_EAGER)
             snprintf(eager, sizeof eager, ", above %s a message waits for its receiver", size_format(k->eager).text);
         if (k->devices > 0) snprintf(devices, sizeof devices, "; %d devices", k->devices);
-        field("%-8s %g us, %g GB/s%s%s%s", k->level, (double)k->latency * 1e-6, (double)k->rate * 1e-3, gap, eager,
-              devices);
+        field("%-8s %s, %s%s%s%s", k->level, picoseconds_format((double)k->latency).text,
+              byte_rate_format(1e6 * (double)k->rate).text, gap, eager, devices);
         field("from %s", k->source);
     }
 }
@@ -287,22 +289,26 @@ static void list_device(const struct cluster *c)
     int used = 0;
     for (int t = 0; t < DTYPE_COUNT; t++)
         if (c->flop_rate[t] > 0)
-            used += snprintf(text + used, sizeof text - (size_t)used, " %s %g TFLOP/s,", dtype_name(t),
-                             (double)c->flop_rate[t] * 1e-6);
+            used += snprintf(text + used, sizeof text - (size_t)used, " %s %s,", dtype_name(t),
+                             flop_rate_format(1e6 * (double)c->flop_rate[t]).text);
     if (c->memory_rate > 0)
-        snprintf(text + used, sizeof text - (size_t)used, " memory %g GB/s", (double)c->memory_rate * 1e-3);
+        used += snprintf(text + used, sizeof text - (size_t)used, " memory %s",
+                         byte_rate_format(1e6 * (double)c->memory_rate).text);
+    if (c->memory > 0)
+        snprintf(text + used, sizeof text - (size_t)used, "%s of %s", c->memory_rate > 0 ? "" : " memory",
+                 memory_format(c->memory).text);
     field("device  %s%s", c->flop_rate[F32] == 0 ? " computing takes no time" : "", text);
 }
 
 static void list_kernels(const struct kernels *k)
 {
     if (k->source[0] == '\0') return;
-    if (k->units == 0) field("kernels %g us each", (double)k->launch * 1e-6);
+    if (k->units == 0) field("kernels %s each", picoseconds_format((double)k->launch).text);
     else
-        field("kernels %lld units of %lld x %lld; %g %% of operations, half at depth %lld; %g %% of memory; %g us each",
+        field("kernels %lld units of %lld x %lld; %g %% of operations, half at depth %lld; %g %% of memory; %s each",
               (long long)k->units, (long long)k->tile_rows, (long long)k->tile_columns,
               (double)k->matrix_permille / 10, (long long)k->half_depth, (double)k->memory_permille / 10,
-              (double)k->launch * 1e-6);
+              picoseconds_format((double)k->launch).text);
     field("from %s", k->source);
 }
 
@@ -310,8 +316,9 @@ static void list_kernels(const struct kernels *k)
 static void list_replayed(const struct cluster *c)
 {
     for (int i = 0; i < c->shares; i++) {
-        field("shared   %s, %g GB/s, for %d device%s", c->shared[i].name, (double)c->shared[i].rate * 1e-3,
-              c->shared[i].devices, plural(c->shared[i].devices));
+        field("shared   %s, %s, for %d device%s", c->shared[i].name,
+              byte_rate_format(1e6 * (double)c->shared[i].rate).text, c->shared[i].devices,
+              plural(c->shared[i].devices));
         field("from %s", c->shared[i].source);
     }
     if (c->contention.compute_percent > 0) {
@@ -325,9 +332,9 @@ static void list_host(const struct cluster *c)
 {
     const struct host *h = &c->host;
     if (h->source[0] == '\0') return;
-    field("host    copies %g GB/s, fp32 %g TFLOP/s, memory %g GB/s, drive %g GB/s; for each device",
-          (double)c->copy_rate * 1e-3, (double)h->flop_rate[F32] * 1e-6, (double)h->memory_rate * 1e-3,
-          (double)h->drive_rate * 1e-3);
+    field("host    copies %s, fp32 %s, memory %s, drive %s; for each device",
+          byte_rate_format(1e6 * (double)c->copy_rate).text, flop_rate_format(1e6 * (double)h->flop_rate[F32]).text,
+          byte_rate_format(1e6 * (double)h->memory_rate).text, byte_rate_format(1e6 * (double)h->drive_rate).text);
     field("from %s", h->source);
 }
 

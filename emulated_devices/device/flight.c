@@ -1,6 +1,7 @@
 #include "emulated_devices/device/flight.h"
 #include "emulated_devices/device/streams.h"
 #include "emulated_devices/device/backend.h"
+#include "ref/io/figures.h"
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -142,10 +143,10 @@ static void judge_source(struct flight *f, const struct pending *p)
     uint64_t block;
     if (hash_of(f, p->from, p->bytes) == p->hash || f->trouble[0] != '\0') return;
     snprintf(f->trouble, sizeof f->trouble,
-             "%llu bytes of %s were changed while the %s stream still read them, until %.3f us: a buffer is used "
+             "%llu bytes of %s were changed while the %s stream still read them, until %s: a buffer is used "
              "again too early",
              (unsigned long long)p->bytes, arena_look(f->arena, p->from, &tag, &block) ? arena_tag_name(tag) : "memory",
-             stream_name(p->stream), (double)p->done / 1e6);
+             stream_name(p->stream), picoseconds_format((double)p->done).text);
 }
 
 static void land(struct flight *f, int i)

@@ -3,6 +3,7 @@
 #include "emulated_devices/model/apart.h"
 #include "emulated_devices/model/mixture.h"
 #include "emulated_devices/model/zeroth.h"
+#include "ref/io/figures.h"
 #include <math.h>
 
 /* ---- an optimizer step, at the end of a step or inside it -------------------------------------------------------- */
@@ -138,9 +139,9 @@ static enum error_code check_budget(struct trainer *t, struct error *err)
     char where[64];
     enum error_code e = OK;
     if (arena_over(a))
-        e = fail(err, ERR_MEMORY, "device %d (%s) needs %llu bytes of memory; its budget is %llu", t->comm->rank,
-                 mesh_describe(&t->plan.mesh, t->comm->rank, where, sizeof where), (unsigned long long)a->peak.total,
-                 (unsigned long long)a->budget);
+        e = fail(err, ERR_MEMORY, "device %d (%s) needs %s of memory; its budget is %s", t->comm->rank,
+                 mesh_describe(&t->plan.mesh, t->comm->rank, where, sizeof where), size_format(a->peak.total).text,
+                 memory_format(a->budget).text);
     return comm_agree(t->comm, e, err);
 }
 

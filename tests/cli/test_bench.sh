@@ -42,9 +42,9 @@ test_streams() {
 # A chain of 2^16 bytes on 5 devices of the textbook: without gaps, so as many segments as are worth a hundredth.
 test_segments() {
     run bench segments --devices 5 --bytes 64K --cluster textbook; expect_status 0; expect_silent; expect_columns 100
-    expect_out '^ +broadcast +chain +5 +64K +[0-9.]+K? +[0-9.]+ .* 1\.00[0-9]+ +1\.[0-9]+$'
+    expect_out '^ +broadcast +chain +5 +64 KiB +[0-9.]+ (KiB|B) +[0-9.]+ .* 1\.00[0-9]+ +1\.[0-9]+$'
     expect_out '^The chosen segments take at most [01]\.[0-9]+ % longer than the best ones\.$'
-    [ "$(grep -cE '^ +(broadcast|reduce|allreduce) .* 5 +64K ' "$place/out")" = 6 ] || complain 'not six pipelined algorithms'
+    [ "$(grep -cE '^ +(broadcast|reduce|allreduce) .* 5 +64 KiB ' "$place/out")" = 6 ] || complain 'not six pipelined algorithms'
     run bench segments --bytes 2;                       expect_status 2; expect_error '--bytes 2: must be up to 16 sizes'
     run bench segments --devices 1,4;                   expect_status 2; expect_error '--devices 1,4: one device sends no segments'
     run bench segments --devices 9 --cluster h100-node; expect_status 2; expect_error 'h100-node: it has 8 devices'

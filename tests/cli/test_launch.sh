@@ -193,7 +193,7 @@ test_machine_that_is_too_small() {
     # Were it not refused there would be no mpiexec to start them: thousands of devices would stop the machine.
     [ -r /proc/meminfo ] && [ "$(awk '/^MemAvailable/ { print $2 }' /proc/meminfo)" -lt 37000000 ] || return 0
     PATH=/nowhere run_without_path --dp 4096 --batch 4096
-    expect_status 1; expect_error '4096 devices need [34][0-9.]*G of memory, at least [0-9.]*[MG] of it for the model; this machine has .* left'
+    expect_status 1; expect_error '4096 devices need [34][0-9.]* GiB of memory, at least [0-9.]* [MG]iB of it for the model; this machine has .* left'
 }
 
 # Docker's /dev/shm has 64 MB, others none at all, or one that cannot be written.

@@ -9,6 +9,7 @@
 #include "emulated_devices/device/compute.h"
 #include "emulated_devices/device/events.h"
 #include "emulated_devices/schemes/data/stages/stage.h"
+#include "ref/io/figures.h"
 #include "ref/io/options.h"
 #include "ref/optim/optimizer.h"
 #include "ref/ops/threads.h"
@@ -291,9 +292,9 @@ static void choose_work(struct timer *t, struct item *item)
     for (int k = 0; k < COUNT(others); k++)
         for (int i = 0; i < COUNT(layers); i++) {
             struct work *w = add_work(t, item, WORK_MEMORY, &others[k], 1, &layers[i]);
-            const struct size_text size = size_format((uint64_t)w->call[0].cost.bytes);
+            const struct figure size = size_format((uint64_t)w->call[0].cost.bytes);
             memcpy(w->name, w->call[0].name, sizeof w->call[0].name);
-            snprintf(w->name + strlen(w->name), 12, ", %.9s", size.text);
+            snprintf(w->name + strlen(w->name), 14, ", %.11s", size.text);
         }
 }
 

@@ -2,6 +2,7 @@
 #define _GNU_SOURCE                     /* MAP_NORESERVE */
 #endif
 #include "emulated_devices/cli/launch/machine.h"
+#include "ref/io/figures.h"
 #include "ref/io/options.h"
 #include <ctype.h>
 #include <dirent.h>
@@ -119,7 +120,7 @@ static enum error_code check_files(int devices, struct error *err)
 enum error_code machine_check_memory(int devices, uint64_t model, struct error *err)
 {
     const uint64_t bytes = (uint64_t)devices * DEVICE_BYTES + model, memory = free_memory();
-    char of_it[64] = "not counting the model";
+    char of_it[80] = "not counting the model";
     if (bytes <= memory) return OK;
     if (model > 0) snprintf(of_it, sizeof of_it, "at least %s of it for the model", size_format(model).text);
     return fail(err, ERR_MEMORY, "%d device%s need%s %s of memory, %s; this machine has %s left", devices,

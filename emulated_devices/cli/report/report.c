@@ -136,7 +136,7 @@ static void heads(FILE *f, const struct told_run *run, int runs)
 
 /* A number of every run, as people write it. */
 static void measured(FILE *f, const char *name, const struct told_run *run, int runs, const char *key, double unit,
-                     struct page_number (*format)(double))
+                     struct figure (*format)(double))
 {
     bool there = false;
     for (int i = 0; i < runs; i++) there = there || isfinite(run_number(run[i].root, key, NAN));
@@ -154,9 +154,9 @@ static void results(FILE *f, const struct told_run *run, int runs)
     page_part(f, runs > 1 ? "Results, and what differs" : "Results, and what was set", true);
     heads(f, run, runs);
     measured(f, "loss on held-out text", run, runs, "validation_loss", 1, page_plain);
-    measured(f, "median step", run, runs, "median_step_seconds", 1e12, page_time);
-    measured(f, "virtual step", run, runs, "virtual_step_ps", 1, page_time);
-    measured(f, "FLOP of a step", run, runs, "step_flops", 1, page_plain);
+    measured(f, "median step", run, runs, "median_step_seconds", 1e12, picoseconds_format);
+    measured(f, "virtual step", run, runs, "virtual_step_ps", 1, picoseconds_format);
+    measured(f, "FLOP of a step", run, runs, "step_flops", 1, flop_format);
     measured(f, "saved at step", run, runs, "saved_step", 1, page_plain);
     rows(f, run, runs, "settings", runs > 1);
     rows(f, run, runs, "written_by", runs > 1);

@@ -3,6 +3,7 @@
 #include "emulated_devices/cli/train/series.h"
 #include "emulated_devices/cli/train/options/words.h"
 #include "emulated_devices/schemes/pipeline/schedule_file.h"
+#include "ref/io/figures.h"
 #include "ref/io/output.h"
 #include <stdio.h>
 #include <stdlib.h>

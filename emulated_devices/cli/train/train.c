@@ -13,6 +13,7 @@
 #include "emulated_devices/model/dry_run/plan_memory.h"
 #include "emulated_devices/verify/reference/encoders.h"
 #include "emulated_devices/verify/reference/replicas.h"
+#include "ref/io/figures.h"
 #include "ref/io/output.h"
 #include "ref/io/terminal.h"
 #include "ref/ops/threads.h"
@@ -161,9 +162,9 @@ static enum error_code say_memory(const struct train_record *r, enum error_code 
     if (budget == 0 || need <= budget) return e;
     report_memory(r);
     return fail(err, ERR_MEMORY,
-                "--memory %s: device %d (%s) needs %llu bytes; --memory %lluK would be enough for every device",
-                size_format(budget).text, most, mesh_describe(m, most, place, sizeof place), (unsigned long long)need,
-                (unsigned long long)(need + 1023) / 1024);
+                "--memory %s: device %d (%s) needs %s; --memory %s would be enough for every device",
+                size_word(budget).text, most, mesh_describe(m, most, place, sizeof place), size_format(need).text,
+                size_enough(need).text);
 }
 
 /* Collect every device's report on rank 0; also after a run that ran out of memory. */
@@ -219,7 +220,7 @@ static void time_alone(struct train_record *r)
 {
     struct plan p = r->options->plan;
     p.cluster = &r->options->cluster;
-    if (p.mesh.devices == 1 || alone_step_time(&p, &r->alone, NULL)) r->alone = 0;
+    if (p.mesh.devices == 1 || alone_step_time(&p, &r->alone, &r->alone_kept, NULL)) r->alone = 0;
 }
 
 /* ---- traces ----------------------------------------------------------------------------------------------------- */

@@ -164,6 +164,7 @@ struct train_record {
     struct device_report *device;       /* [devices] */
     bool has_numbers;                   /* of the backend */
     picoseconds alone;                  /* virtual time of a step on one device; 0: there is no such step */
+    uint64_t alone_kept;                /* bytes that this device would keep between steps */
     picoseconds replayed;               /* of all steps, replayed with all devices; 0: the cluster needs no replay */
     picoseconds unhindered;             /* the same, if computing and messages did not slow each other; 0: as it */
     double validation;                  /* loss on the validation text */
@@ -192,6 +193,8 @@ void report_virtual_time(const struct train_record *);
 double report_virtual_step(const struct train_record *);        /* picoseconds, of the slowest device */
 double report_median(const struct train_record *, const double *seconds);       /* [steps], without the first */
 double report_step_flops(const struct plan *);  /* of the model's matrices and attention */
+double report_mean_sequences(const struct train_record *);      /* of a step */
+uint64_t report_budget(const struct train_options *);   /* bytes that a device may hold; 0: nobody says */
 void report_copies(const struct train_record *);        /* the result of --paranoid */
 void report_end(const struct train_record *);
 

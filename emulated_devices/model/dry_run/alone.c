@@ -61,13 +61,16 @@ static enum error_code step(const struct plan *one, struct comm *nobody, struct 
     return e;
 }
 
-enum error_code alone_step_time(const struct plan *p, picoseconds *time, struct error *err)
+enum error_code alone_step_time(const struct plan *p, picoseconds *time, uint64_t *kept, struct error *err)
 {
+    struct plan_memory memory = { .offloaded = 0 };
     struct plan one;
     struct device device;
     struct comm nobody;
     enum error_code e = plan_alone(&one, p, err);
     if (!e) e = cut_to_fit(&one, err);
+    if (!e) e = plan_memory(&one, 0, 0, &memory, err);
+    *kept = memory.peak.total;
     if (!e) e = device_open(&device, backend_find("count"), one.dtype, 0, err);
     if (e) return e;
     e = comm_alone(&nobody, &device, err);

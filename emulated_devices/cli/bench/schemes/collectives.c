@@ -1,6 +1,7 @@
 /* collectives.c -- `orrery bench collectives`: a job for each number of devices, one after the other. */
 #include "emulated_devices/cli/bench/bench.h"
 #include "emulated_devices/cli/bench/schemes/collectives.h"
+#include "ref/io/figures.h"
 #include "ref/io/json.h"
 #include "ref/io/output.h"
 #include <stdio.h>

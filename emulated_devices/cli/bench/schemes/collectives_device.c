@@ -6,6 +6,7 @@
 #include "emulated_devices/device/pool.h"
 #include "emulated_devices/verify/cases/exact.h"
 #include "ref/io/document.h"
+#include "ref/io/figures.h"
 #include "ref/io/json.h"
 #include "ref/io/table.h"
 #include "ref/io/terminal.h"

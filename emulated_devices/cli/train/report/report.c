@@ -1,6 +1,7 @@
 /* report.c -- what `orrery train` prints as a run starts, and of each step. */
 #include "emulated_devices/cli/time_left.h"
 #include "emulated_devices/cli/train/train.h"
+#include "ref/io/figures.h"
 #include "ref/io/terminal.h"
 #include <math.h>
 #include <stdio.h>
@@ -27,9 +28,9 @@ void report_shape(const struct train_record *r)
         if (p->mesh.size[a] > 1)
             used += snprintf(mesh + used, sizeof mesh - (size_t)used, "%s%s=%d", used ? " x " : "", axis_name(a),
                              p->mesh.size[a]);
-    say(r->out, 8, "model   %s: L=%lld H=%lld D=%lld F=%lld V=%lld, %.2fM parameters, %s%s", p->model.name,
+    say(r->out, 8, "model   %s: L=%lld H=%lld D=%lld F=%lld V=%lld, %s parameters, %s%s", p->model.name,
             (long long)p->model.L, (long long)p->model.H, (long long)p->model.D, (long long)p->model.F,
-            (long long)p->model.V, (double)model_elements(&p->model) / 1e6, dtype_name(p->dtype),
+            (long long)p->model.V, count_format((double)model_elements(&p->model)).text, dtype_name(p->dtype),
             !dtype_is_narrow(p->dtype) ? ""
             : p->data.narrow_gradients       ? " with gradients, fp32 masters"
                                              : " with fp32 gradients and masters");
@@ -121,7 +122,7 @@ void report_step(const struct train_record *r, int64_t i)
             (long long)(r->first_step + last + 1), bar, r->step[i].loss);
     if (!p->optimizer->infers)
         fprintf(r->out, "%s %7.4f  ", slope ? "slope" : "norm", slope ? r->step[i].slope : r->step[i].norm);
-    fprintf(r->out, "%6.0f tokens/s", tokens);
+    fprintf(r->out, "%6s tokens/s", count_format(tokens).text);
     if (r->step[i].skipped) fprintf(r->out, "  skipped: overflow at loss scale %g", r->step[i].loss_scale);
     if (!live || stays) fprintf(r->out, "\n");
     fflush(r->out);

@@ -1,6 +1,7 @@
 /* report_json.c -- the report of `orrery train` as JSON (docs/json.md). */
 #include "emulated_devices/cli/train/origin.h"
 #include "emulated_devices/cli/train/report/plan_report.h"
+#include "emulated_devices/cli/train/report/report_speed.h"
 #include "emulated_devices/cli/train/stopping.h"
 #include "ref/io/document.h"
 #include "ref/io/json.h"
@@ -159,6 +160,7 @@ cJSON *report_object(const struct train_record *r, const char *format, bool step
         cJSON_AddNumberToObject(root, "virtual_step_unhindered_ps", (double)r->unhindered / (double)r->steps);
     if (r->alone > 0) cJSON_AddNumberToObject(root, "virtual_step_of_one_device_ps", (double)r->alone);
     cJSON_AddNumberToObject(root, "step_flops", report_step_flops(&r->options->plan));
+    report_speed_json(root, r);
     if (r->options->check) report_check_json(r, root);
     if (r->plan) plan_report_json(root, r);
     return root;
