@@ -95,7 +95,7 @@ golden:
 
 ## make frameworks let PyTorch, DeepSpeed, JAX and Megatron-Core train on the CPU, and check what they compute (NAMES='ddp fsdp2' BUGS=only|no)
 frameworks: all
-	$(Q)PYTHON=$(PYTHON) bash golden/frameworks/setup.sh $(B)/frameworks-venv
+	$(Q)PYTHON="$(PYTHON)" bash golden/frameworks/setup.sh $(B)/frameworks-venv
 	$(Q)$(B)/frameworks-venv/bin/python -m unittest discover -q -s golden/frameworks/tests
 	$(Q)$(B)/frameworks-venv/bin/python golden/frameworks/run.py --orrery ./$(ORRERY) --work $(B)/frameworks $(if $(BUGS),--bugs $(BUGS)) $(NAMES)
 
@@ -140,12 +140,14 @@ golden-check: all
 	$(Q)./$(ORRERY) golden
 
 ## make course     a course of the lessons in tutorials/: OUT/student and OUT/teacher (OUT=dir SEED=n: a variant)
+course: export OUT := $(OUT)
 course: all
 	$(if $(OUT),,$(error make course: OUT=dir is missing))
-	$(Q)mkdir -p $(OUT)
-	$(Q)./$(ORRERY) course --student $(OUT)/student --teacher $(OUT)/teacher --variant $(or $(SEED),0)
-	$(Q)bash tutorials/teacher/kit.sh $(OUT)/teacher $(or $(SEED),0)
-	@echo "  COURSE $(OUT)/student $(OUT)/teacher"
+	$(if $(findstring $$,$(value OUT)),$(error OUT cannot have a $$: make would replace it and what follows))
+	$(Q)mkdir -p -- "$$OUT"
+	$(Q)./$(ORRERY) course --student "$$OUT/student" --teacher "$$OUT/teacher" --variant $(or $(SEED),0)
+	$(Q)bash tutorials/teacher/kit.sh "$$OUT/teacher" $(or $(SEED),0)
+	@printf '  COURSE %s %s\n' "$$OUT/student" "$$OUT/teacher"
 
 ## make docs       the manual, in build/docs/html (needs Doxygen), and are all links alive; draws the pictures of docs/concepts again
 docs: all
@@ -155,30 +157,22 @@ docs: all
 	@echo "  DOCS build/docs/html/index.html"
 
 ## make install    program, library, headers, goldens, lessons, man page and completion to PREFIX (PREFIX=/usr/local, DESTDIR=)
-TO      = $(DESTDIR)$(PREFIX)
 VERSION := $(shell sed -n 's/^.define ORRERY_VERSION "\(.*\)"/\1/p' ref/version.h)
 ABI     := $(firstword $(subst ., ,$(VERSION)))
-install: all $(B)/liborrery.so
-	@echo '  INSTALL $(TO)'
-	$(Q)install -D -m 755 $(ORRERY) $(TO)/bin/orrery
-	$(Q)mkdir -p $(TO)/share/orrery $(TO)/include/orrery $(TO)/share/man/man1
-	$(Q)tar cf - $$(find tutorials docs/concepts -type f) $$(find golden -type f \( -name '*.safetensors' -o -name '*.json' -o -name '*.txt' \) -not -path 'golden/frameworks/*') | tar xof - -C $(TO)/share/orrery
-	$(Q)tar cf - $$(find ref emulated_devices -name '*.h') $$(find $(CUDA_DIR) -type f ! -name '*.h') | tar xof - -C $(TO)/include/orrery
-	$(Q)rm -rf $(TO)/lib/orrery && mkdir -p $(TO)/lib/orrery/kernels
-	$(Q)for f in $(READY); do [ ! -s $$f.key ] || install -m 644 $$f $$f.key $(TO)/lib/orrery/kernels; done
-	$(Q)mkdir -p $(TO)/lib/orrery/course && install -m 644 build/course/worker.o build/course/worker.o.key $(TO)/lib/orrery/course
-	$(Q)install -m 644 emulated_devices/library/orrery.h $(TO)/include/orrery.h
-	$(Q)install -D -m 755 $(B)/liborrery.so $(TO)/lib/liborrery.so.$(VERSION)
-	$(Q)ln -sf liborrery.so.$(VERSION) $(TO)/lib/liborrery.so.$(ABI) && ln -sf liborrery.so.$(ABI) $(TO)/lib/liborrery.so
-	$(Q)mkdir -p $(TO)/lib/pkgconfig && sed 's|@PREFIX@|$(PREFIX)|; s|@VERSION@|$(VERSION)|' emulated_devices/library/orrery.pc >$(TO)/lib/pkgconfig/orrery.pc
-	$(Q)./$(ORRERY) manual man >$(TO)/share/man/man1/orrery.1
-	$(Q)mkdir -p $(dir $(COMPLETION)) && ./$(ORRERY) manual bash >$(word 1,$(COMPLETION)) && ./$(ORRERY) manual zsh >$(word 2,$(COMPLETION)) && ./$(ORRERY) manual fish >$(word 3,$(COMPLETION))
-COMPLETION = $(TO)/share/bash-completion/completions/orrery $(TO)/share/zsh/site-functions/_orrery $(TO)/share/fish/vendor_completions.d/orrery.fish
+INSTALL := bash docs/install.sh
+# The environment carries them to the shell, so that none of their letters means anything to it; make itself would replace what follows a $.
+install uninstall place: export PREFIX  := $(PREFIX)
+install uninstall place: export DESTDIR := $(DESTDIR)
+place:
+	$(if $(findstring $$,$(value PREFIX)$(value DESTDIR)),$(error PREFIX and DESTDIR cannot have a $$: make would replace it and what follows))
+	$(Q)$(INSTALL) check
+install: place all $(B)/liborrery.so
+	@printf '  INSTALL %s\n' "$$DESTDIR$$PREFIX"
+	$(Q)$(INSTALL) install ./$(ORRERY) $(B)/liborrery.so $(VERSION) $(CUDA_DIR) $(READY)
 
 ## make uninstall  remove what `make install` has put there, with the same PREFIX and DESTDIR
-uninstall:
-	rm -rf $(TO)/share/orrery $(TO)/include/orrery $(TO)/lib/orrery
-	rm -f $(TO)/bin/orrery $(TO)/include/orrery.h $(TO)/lib/liborrery.so* $(TO)/lib/pkgconfig/orrery.pc $(TO)/share/man/man1/orrery.1 $(COMPLETION)
+uninstall: place
+	$(Q)$(INSTALL) uninstall
 
 ## make clean      remove everything built
 clean:
@@ -396,5 +390,5 @@ $(TESTS): $(B)/%: $(B)/%.o $(SAN_OBJ) $(B)/libdevices.a $(B)/libref.a
 	$(call link,$(if $(FUZZ),-fsanitize=fuzzer,-lcmocka))
 
 -include $(shell find $(B) -path $(B)/faults -prune -o -name '*.d' -print 2>/dev/null)
-.PHONY: always ready simgrid test-cuda cuda-objects has-nvcc all run check test verify bench golden golden-check frameworks faults fuzz fuzzers course docs install uninstall clean help deps
+.PHONY: always ready place simgrid test-cuda cuda-objects has-nvcc all run check test verify bench golden golden-check frameworks faults fuzz fuzzers course docs install uninstall clean help deps
 .SECONDARY:

@@ -20,8 +20,8 @@ lectures() {                                    # makes their pages, and says th
         for source in "$room"/*.c; do
             case $(head -c 2 "$source") in '/*') ;; *) continue ;; esac
             local page=${source//[!A-Za-z0-9]/_}
-            awk -f $site/lecture.awk "$source" >"$to/lectures/$page.md"
-            tab "$page" "$(awk -v title=1 -f $site/lecture.awk "$source")"
+            awk -f "$site/lecture.awk" "$source" >"$to/lectures/$page.md"
+            tab "$page" "$(awk -v title=1 -f "$site/lecture.awk" "$source")"
         done
         echo '</tab>'
     done
@@ -36,7 +36,7 @@ contents() {                                    # the tree of contents.txt
             *) [ -z "$open" ] || echo '</tab>'
                chapter "$line"; open=yes ;;
         esac
-    done <$site/contents.txt
+    done <"$site/contents.txt"
     echo '</tab>'
 }
 
@@ -52,7 +52,7 @@ layout() {
 # What a page links to that is no page, such as a schema, stands beside the pages.
 copies() {
     local file
-    for file in $(awk -v files=1 -f $site/page.awk $(pages) | sort -u); do
+    for file in $(pages | xargs awk -v files=1 -f "$site/page.awk" | sort -u); do
         if [ -d "$file" ]; then
             mkdir -p "$to/html/files/$file"
             cp "$file"/* "$to/html/files/$file/"
@@ -63,12 +63,12 @@ copies() {
         fi
     done
 }
-pages() { echo README.md; for page in $(grep '^ ' $site/contents.txt); do echo "$page"; done; }
+pages() { echo README.md; for page in $(grep '^ ' "$site/contents.txt"); do echo "$page"; done; }
 
-mkdir -p $to
-layout >$to/layout.xml
-rm -rf $to/html
+mkdir -p "$to"
+layout >"$to/layout.xml"
+rm -rf "$to/html"
 { cat docs/Doxyfile; echo "INPUT += $(pages | tr '\n' ' ')"; } | doxygen -
 copies
-awk -f $site/links.awk $(find . -name '*.md' -not -path './build*' -not -path '*/corpus/*')
-awk -v html=1 -f $site/links.awk $(find $to/html -name "*.html" -o -name "*.js" ! -name search.js ! -name jquery.js ! -name resize.js ! -name dynsections.js)
+find . -name '*.md' -not -path './build*' -not -path '*/corpus/*' -exec awk -f "$site/links.awk" {} +
+find "$to/html" \( -name '*.html' -o -name '*.js' ! -name search.js ! -name jquery.js ! -name resize.js ! -name dynsections.js \) -exec awk -v html=1 -f "$site/links.awk" {} +

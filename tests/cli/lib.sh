@@ -75,7 +75,7 @@ reseal() {                                          # reseal DIR
 run_tests() {
     local test failed=0 root begun
     root=$(mktemp -d)
-    trap 'rm -rf "'"$root"'"' EXIT
+    trap "rm -rf ${root@Q}" EXIT
     echo "[==========] Running $# test(s)."
     for test in "$@"; do
         echo "[ RUN      ] $test"

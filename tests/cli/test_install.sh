@@ -1,29 +1,39 @@
 # `make install` into a folder of its own: program, library, man page, completion and lessons work from there, without the sources.
 . "$(dirname "$0")/lib.sh"
-to=$(mktemp -d)                                     # of all tests: installed once
+ground=$(mktemp -d)                                 # of all tests: installed once, where every path has blanks
+stage=$ground/'the stage' to=$ground/'the stage/usr/our own'
 # As the build has it, and without what make tells make.
-in_tree() { (cd "$top" && env -u MAKEFLAGS -u MAKELEVEL make -s --no-print-directory ${san:+SAN=1} DESTDIR="$to" PREFIX=/usr "$@"); }
+in_tree() { (cd "$top" && env -u MAKEFLAGS -u MAKELEVEL -u PREFIX -u DESTDIR make -s --no-print-directory ${san:+SAN=1} "$@"); }
+placed() { in_tree "$1" DESTDIR="$stage" PREFIX='/usr/our own'; }
 san=; [[ ${BUILD:-build} != *-san ]] || san=yes
 
+# What an unquoted path would be taken for, and what is not ours in the folders that are.
+make_neighbours() {
+    mkdir -p "$ground/the/mine" "$stage/usr/our/mine" "$to/bin" "$to/share/orrery"
+    neighbours=("$ground/the/mine/a" "$stage/usr/our/mine/b" "$to/bin/c" "$to/share/orrery/d e" "$ground/the stage/usr/f")
+    touch "${neighbours[@]}"
+}
+
 test_install() {
-    watched in_tree install;                        expect_status 0
+    make_neighbours
+    watched placed install;                         expect_status 0
     local f
     for f in bin/orrery include/orrery.h include/orrery/emulated_devices/schemes/plugin.h lib/liborrery.so lib/pkgconfig/orrery.pc share/man/man1/orrery.1 \
         share/bash-completion/completions/orrery share/zsh/site-functions/_orrery share/fish/vendor_completions.d/orrery.fish \
         share/orrery/golden/gpt2-tied.safetensors share/orrery/golden/published/megatron-2021.txt share/orrery/tutorials/worker/worker.c share/orrery/docs/concepts/data.md; do
-        expect_file "$to/usr/$f"
+        expect_file "$to/$f"
     done
     [ "$(command -v nm)" ] || return
-    ! nm -D --defined-only "$to/usr/lib/liborrery.so" | awk '$2 != "A" { print $3 }' | grep -v '^orrery_' >"$place/others" || complain "exported: $(head -n 3 "$place/others")"
-    readelf -d "$to/usr/lib/liborrery.so" | grep -q 'SONAME.*liborrery\.so\.[0-9]*\]' || complain 'the library has no version'
+    ! nm -D --defined-only "$to/lib/liborrery.so" | awk '$2 != "A" { print $3 }' | grep -v '^orrery_' >"$place/others" || complain "exported: $(head -n 3 "$place/others")"
+    readelf -d "$to/lib/liborrery.so" | grep -q 'SONAME.*liborrery\.so\.[0-9]*\]' || complain 'the library has no version'
 }
 
 # From another folder, with nothing of the tree to be seen where that is permitted.
 away() {
     local words; printf -v words '%q ' "$@"
     command="installed: orrery $*"
-    if unshare -rm true 2>/dev/null; then watched unshare -rm bash -c "mount -t tmpfs none '$top' && '$to/usr/bin/orrery' $words"
-    else watched "$to/usr/bin/orrery" "$@"; fi
+    if unshare -rm true 2>/dev/null; then watched unshare -rm bash -c "mount -t tmpfs none '$top' && '$to/bin/orrery' $words"
+    else watched "$to/bin/orrery" "$@"; fi
 }
 
 test_without_the_sources() {
@@ -33,13 +43,13 @@ test_without_the_sources() {
     away train --model tiny --steps 1 --batch 2;    expect_status 0; expect_out '^text +two plays of Shakespeare, 317026 bytes'
     away plan --model tiny --dp 2 --tp 2;           expect_status 0
     away check gpt2-tied gpt2-tied;                 expect_status 1; expect_error 'ACTUAL gpt2-tied: cannot be read'
-    away check gpt2-tied "$to/usr/share/orrery/golden/gpt2-tied.safetensors"; expect_status 0; expect_out '^OK: '
+    away check gpt2-tied "$to/share/orrery/golden/gpt2-tied.safetensors"; expect_status 0; expect_out '^OK: '
     away sample --model tiny --prompt a --tokens 2; expect_status 0; expect_out '^a'
     [ "${TIER:-test}" != verify ] || { away bench step --model tiny --runs 1 --rounds 1; expect_status 0; }
     away bench published;                           expect_status 0; expect_out '^Megatron-LM on up to 3072 A100'
     away learn --start mine;                        expect_status 0
     rm -f compiled                                  # what is the same in all workers is installed as it was built, for the compiler that built it
-    local words; words=$(head -n 1 "$to/usr/lib/orrery/course/worker.o.key"); words=${words%% -std=*}
+    local words; words=$(head -n 1 "$to/lib/orrery/course/worker.o.key"); words=${words%% -std=*}
     mkdir bin; printf '#!/bin/bash\nfor word; do [[ $word != *.c ]] || echo "${word##*/}" >>"%s"; done\nexec "%s" "$@"\n' "$PWD/compiled" "$(command -v "${words##* }")" >"bin/${words##* }"; chmod 755 bin/*
     CC=$words PATH=$PWD/bin:$PATH away learn 1 --in mine; expect_status 3; expect_out 'FAILS +1.forward'
     [ "$(sort -u compiled | tr '\n' ' ')" = 'calls.c sums.c ' ] || complain "compiled: $(tr '\n' ' ' <compiled)"
@@ -49,7 +59,7 @@ test_without_the_sources() {
         CXX=$PWD/counts away learn 19 --in mine;    expect_status 3; expect_out 'FAILS +1.values'
         [ "$(cat compiled)" = scan.cu ] || complain "compiled: $(tr '\n' ' ' <compiled)"
     fi
-    away list --plugin "$to/usr/share/orrery/tutorials/plugins/lion.c"; expect_status 0; expect_out '^  lion '
+    away list --plugin "$to/share/orrery/tutorials/plugins/lion.c"; expect_status 0; expect_out '^  lion '
 }
 
 test_a_program_of_ones_own() {
@@ -84,25 +94,25 @@ int main(int argc, char **argv)
     return 0;
 }
 C
-    local flags; flags=$(PKG_CONFIG_SYSROOT_DIR=$to PKG_CONFIG_PATH=$to/usr/lib/pkgconfig PKG_CONFIG_ALLOW_SYSTEM_CFLAGS=1 PKG_CONFIG_ALLOW_SYSTEM_LIBS=1 \
-        pkg-config --cflags --libs orrery) || complain 'pkg-config does not find orrery'
-    ${CC:-cc} -std=c11 -Wall -Wextra -Werror mine.c $flags -o mine || complain 'it does not compile'
-    compiled() { LD_LIBRARY_PATH=$to/usr/lib ./mine "$1"; }
-    command=./mine; watched compiled "$to/usr/share/orrery/golden/gpt2-tied.safetensors"; expect_status 0; expect_out '^orrery [0-9.]*, loss [0-9]'
+    local flags; flags=$(PKG_CONFIG_PATH=$to/lib/pkgconfig pkg-config --cflags --libs orrery) || complain 'pkg-config does not find orrery'
+    eval "flags=($flags)"                           # as a shell reads them: in each a path with a blank
+    ${CC:-cc} -std=c11 -Wall -Wextra -Werror mine.c "${flags[@]/'/usr/our own'/"$to"}" -o mine || complain "it does not compile: ${flags[*]}"
+    compiled() { LD_LIBRARY_PATH=$to/lib ./mine "$1"; }
+    command=./mine; watched compiled "$to/share/orrery/golden/gpt2-tied.safetensors"; expect_status 0; expect_out '^orrery [0-9.]*, loss [0-9]'
 }
 
 test_man_page() {
     command -v mandoc >/dev/null || { echo 'skipped: there is no mandoc'; return; }
-    command="mandoc -T lint orrery.1"; watched mandoc -T lint "$to/usr/share/man/man1/orrery.1"; expect_status 0
+    command="mandoc -T lint orrery.1"; watched mandoc -T lint "$to/share/man/man1/orrery.1"; expect_status 0
     [ ! -s "$place/out" ] || complain 'it has something to complain about'
-    command="mandoc orrery.1"; watched mandoc -T utf8 "$to/usr/share/man/man1/orrery.1"; sed -i 's/.\x08//g' "$place/out"
+    command="mandoc orrery.1"; watched mandoc -T utf8 "$to/share/man/man1/orrery.1"; sed -i 's/.\x08//g' "$place/out"
     local word
-    for word in $("$to/usr/bin/orrery" --help | sed -n 's/^  \([a-z]*\) .*/\1/p'); do expect_out "^ +orrery $word\$"; done
+    for word in $("$to/bin/orrery" --help | sed -n 's/^  \([a-z]*\) .*/\1/p'); do expect_out "^ +orrery $word\$"; done
     expect_out '^ +--check ref\|FILE'
 }
 
 # What bash would offer, after these words.
-offers() { (COMP_WORDS=("$@") COMP_CWORD=$(($# - 1)); . "$to/usr/share/bash-completion/completions/orrery"; _orrery; printf '%s\n' "${COMPREPLY[@]}") >"$place/out"; command="completion of: $*" err=; out=$(cat "$place/out"); }
+offers() { (COMP_WORDS=("$@") COMP_CWORD=$(($# - 1)); . "$to/share/bash-completion/completions/orrery"; _orrery; printf '%s\n' "${COMPREPLY[@]}") >"$place/out"; command="completion of: $*" err=; out=$(cat "$place/out"); }
 
 test_completion() {
     offers orrery tr;                               [ "$out" = train ] || complain 'not train'
@@ -112,16 +122,42 @@ test_completion() {
     offers orrery verify colle;                     [ "$out" = collectives ] || complain 'not collectives'
     offers orrery golden m;                         [ "$out" = make ] || complain 'not make'
     touch words.txt; offers orrery train --data wor; [ "$out" = words.txt ] || complain 'not a file'
-    if command -v zsh >/dev/null; then zsh -n "$to/usr/share/zsh/site-functions/_orrery" || complain 'zsh cannot read it'; else echo 'no zsh: its completion is not tried'; fi
+    if command -v zsh >/dev/null; then zsh -n "$to/share/zsh/site-functions/_orrery" || complain 'zsh cannot read it'; else echo 'no zsh: its completion is not tried'; fi
     if command -v fish >/dev/null; then
-        fish -c "source $to/usr/share/fish/vendor_completions.d/orrery.fish; complete -C 'orrery train --dty'" 2>&1 | grep -q '^--dtype' || complain 'fish does not complete --dtype'
+        fish -c "source '$to'/share/fish/vendor_completions.d/orrery.fish; complete -C 'orrery train --dty'" 2>&1 | grep -q '^--dtype' || complain 'fish does not complete --dtype'
     else echo 'no fish: its completion is not tried'; fi
 }
 
 test_uninstall() {
-    watched in_tree uninstall;                      expect_status 0
-    [ -z "$(find "$to" -type f -o -type l)" ] || complain "it leaves $(find "$to" -type f -o -type l | head -n 3)"
-    rm -rf "$to"
+    watched placed uninstall;                       expect_status 0
+    local left; left=$(cd "$ground" && find . ! -type d | sort)
+    [ "$left" = "$(printf '%s\n' "${neighbours[@]/#"$ground"/.}" | sort)" ] || complain "left: $left"
+    [ -d "$to/bin" ] && [ -d "$to/share/orrery" ] || complain 'folders that were there before are gone'
+    [ ! -e "$to/lib" ] && [ ! -e "$to/include" ] && [ ! -e "$to/share/man" ] || complain "folders of nothing are left: $(ls "$to" "$to/share")"
+    watched placed uninstall;                       expect_status 2; expect_make_error 'installed.txt is not there: nothing was installed there'
 }
 
-run_tests test_install test_without_the_sources test_a_program_of_ones_own test_man_page test_completion test_uninstall
+expect_make_error() { grep -qF -- "$1" "$place/err" || complain "no error says: $1"; }
+
+# What make, a shell or pkg-config would take for something else.
+test_paths() {
+    local strange="$ground/it's a \"b&c|d;e#"
+    watched in_tree install PREFIX="$strange";      expect_status 0
+    watched "$strange/bin/orrery" list dtypes;      expect_status 0
+    echo kept >"$strange/lib/orrery/kernels/mine"
+    echo gone/old >>"$strange/share/orrery/installed.txt"; mkdir "$strange/gone"; touch "$strange/gone/old"
+    watched in_tree install PREFIX="$strange";      expect_status 0     # a file of the version before is not one of this
+    [ ! -e "$strange/gone/old" ] || complain 'a file of the version before is left'
+    echo ../../x >>"$strange/share/orrery/installed.txt"
+    watched in_tree uninstall PREFIX="$strange";    expect_status 2; expect_make_error 'this line names no file of its own; nothing was changed'
+    sed -i '$d' "$strange/share/orrery/installed.txt"
+    watched in_tree uninstall PREFIX="$strange";    expect_status 0
+    [ "$(cd "$strange" && find . ! -type d)" = ./lib/orrery/kernels/mine ] || complain "left: $(find "$strange" ! -type d)"
+    watched in_tree install PREFIX=there;           expect_status 2; expect_make_error 'PREFIX=there: must begin with /'
+    watched in_tree uninstall PREFIX=;              expect_status 2; expect_make_error 'PREFIX=: must begin with /'
+    watched in_tree install PREFIX="$ground/\$x/y"; expect_status 2; expect_make_error 'PREFIX and DESTDIR cannot have a $'
+    [ ! -e "$ground//y" ] && [ ! -e "$top/there" ] || complain 'something was installed'
+    rm -rf "$ground"
+}
+
+run_tests test_install test_without_the_sources test_a_program_of_ones_own test_man_page test_completion test_uninstall test_paths

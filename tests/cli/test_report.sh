@@ -27,6 +27,33 @@ test_page() {
     head -c $(($(wc -c <b.jsonl) - 5000)) b.jsonl >cut.jsonl; run report cut.jsonl --out cut.html;       expect_status 0     # a run that goes on
 }
 
+# What is called the first step is the first step, also of a run whose trace has more steps.
+test_first_step() {
+    local plan=(--batch 8 --seq 8 --steps 3 --dp 2 --pp 2 --micro 2 --zero 1) traced n
+    profile() { sed -n '/^\t"profile":/,/^\t}/p' "$1"; }
+    train "${plan[@]}" --json plain.json;                   expect_status 0
+    run report plain.json --out plain.html;                 expect_status 0
+    [ "$(profile plain.json | wc -l)" -gt 20 ] || complain 'there is no profile'
+    for n in 1 2 3; do
+        train "${plan[@]}" --trace t.json --trace-steps $n --json traced.json;      expect_status 0
+        expect_same <(profile plain.json) <(profile traced.json)
+        run report traced.json --out traced.html;           expect_status 0
+        expect_same <(drawn plain) <(drawn traced)
+    done
+    [ "$(drawn plain | wc -l)" = 4 ] || complain 'timeline, memory, bytes and roofline are not on the page'
+    train "${plan[@]}" --eval-every 1 --json eval.json;     expect_status 0
+    expect_same <(profile plain.json) <(profile eval.json)          # what is measured between steps is not of the first one
+    sed 's/^\t\t"steps":\t1,$/\t\t"steps":\t2,/' plain.json >sum.json
+    run report sum.json --out sum.html;                     expect_status 0
+    grep -q 'This file adds up 2 steps, so nothing of the first one is drawn' sum.html || complain 'two steps are drawn as the first one'
+    [ "$(drawn sum | wc -l)" = 1 ] || complain 'something of two steps is drawn'
+    sed '0,/"whole":\ttrue/s//"whole":\tfalse/' plain.json >cut.json
+    run report cut.json --out cut.html;                     expect_status 0
+    grep -q 'Of 1 device the step had more events than are recorded' cut.html || complain 'nothing says that the end is missing'
+}
+# Each part of the page in one line, without the name of its file.
+drawn() { tr '\n' ' ' <"$1.html" | sed "s|<section|\n<section|g" | grep -E '<h2>[^<]*: (first step of each device|memory in the first step|bytes sent in the first step|roofline)<' | sed "s|$1\.json||"; }
+
 # What a file says cannot become a part of the page.
 test_hostile_files() {
     printf '{"steps":[{"step":1,"loss":2},{"step":"x","loss":null},7],"settings":{"<script>alert(1)</script>":"\\"><b>"},"written_by":{"command":["<i>"]},"devices":[3,{"peak_bytes":7}],"profile":{"devices":[{"timeline":[[0,1e300,"<u>",0],[1],"x"],"memory":[[0,1,2,3,4,5],[]],"sent":[[0,1,1e30]],"operations":[["<s>",1,5,6,7],[1]]}],"flop_rate":1e12,"memory_rate":1e9}}' >bad.json
@@ -63,4 +90,4 @@ test_browser() {
     done
 }
 
-run_tests test_page test_hostile_files test_what_is_refused test_browser
+run_tests test_page test_first_step test_hostile_files test_what_is_refused test_browser

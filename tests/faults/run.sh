@@ -84,7 +84,7 @@ put_program() {
 }
 
 # Checks say mpiexec; which one that is the Makefile knows.  (No link: MPICH's looks for its helpers beside itself.)
-put_launcher() { rm -f "$1/mpiexec"; printf '#!/bin/sh\nexec %s "$@"\n' "$MPIEXEC" >"$1/mpiexec"; chmod +x "$1/mpiexec"; }
+put_launcher() { rm -f "$1/mpiexec"; printf '#!/usr/bin/env bash\nexec %q "$@"\n' "$MPIEXEC" >"$1/mpiexec"; chmod +x "$1/mpiexec"; }
 
 programs() { sed -E 's/\btest_[a-z0-9_]+\.sh\b//g' <<<"$1" | grep -oE '\b(orrery|test_[a-z0-9_]+)\b' | sort -u; }
 
@@ -126,9 +126,9 @@ make_programs() {
 # ---- checking -----------------------------------------------------------------------------------------------------------------
 # try FOLDER LOG COMMAND: in the root of the tree, with the folder's programs.
 try() {
-    local rc=0 sources=$PWD with=("PATH=$PWD/$1/bin:$PATH" "TMP=$1/tmp")
+    local rc=0 sources=. with=("PATH=$PWD/$1/bin:$PATH" "TMP=$1/tmp")
     rm -rf "$1/tmp"; mkdir -p "$1/tmp"
-    if [ -d "$1/sources" ]; then sources=$PWD/$1/sources with+=("ORRERY_INCLUDE=$sources"); fi
+    if [ -d "$1/sources" ]; then sources=$1/sources with+=("ORRERY_INCLUDE=$PWD/$sources"); fi
     with+=("KERNELS=$sources/emulated_devices/device/cuda/kernels")
     env "${with[@]}" timeout -k 10 $((limit + 10)) bash -c "$3"$'\nexit $?' </dev/null >"$2" 2>&1 || rc=$?
     return $rc

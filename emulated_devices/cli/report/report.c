@@ -248,13 +248,31 @@ static void titled(FILE *f, const struct told_run *r, const char *what, bool wid
     page_part(f, title, wide);
 }
 
+/* Where a profile has no room for all of the step, nobody may take its sums for the step's. */
+static void what_is_left_out(FILE *f, const cJSON *profile)
+{
+    const cJSON *device;
+    int cut = 0;
+    cJSON_ArrayForEach(device, cJSON_GetObjectItemCaseSensitive(profile, "devices"))
+        cut += cJSON_IsFalse(cJSON_GetObjectItemCaseSensitive(device, "whole"));
+    if (cut > 0)
+        fprintf(f, "<p class=\"bad\">Of %d device%s the step had more events than are recorded: the end of the step is "
+                "missing here, and in the memory, bytes and roofline below.</p>\n", cut, cut > 1 ? "s" : "");
+}
+
 static void one_run(FILE *f, const struct told_run *r)
 {
     const cJSON *profile = cJSON_GetObjectItemCaseSensitive(r->root, "profile"),
                 *devices = cJSON_GetObjectItemCaseSensitive(r->root, "devices");
     titled(f, r, "verdict and plan", true), verdict(f, r), plan(f, r), again(f, r), page_part_end(f);
-    if (cJSON_IsObject(profile)) {
-        titled(f, r, "first step of each device", true), chart_timeline(f, profile), page_part_end(f);
+    const double steps = run_number(profile, "steps", 1);
+    if (cJSON_IsObject(profile) && steps != 1) {
+        titled(f, r, "first step of each device", true);
+        fprintf(f, "<p class=\"bad\">This file adds up %.0f steps, so nothing of the first one is drawn.</p>\n", steps);
+        page_part_end(f);
+    } else if (cJSON_IsObject(profile)) {
+        titled(f, r, "first step of each device", true), what_is_left_out(f, profile),
+            chart_timeline(f, profile), page_part_end(f);
         titled(f, r, "memory in the first step", false), chart_memory(f, profile), page_part_end(f);
         titled(f, r, "bytes sent in the first step", false), chart_traffic(f, profile), page_part_end(f);
         titled(f, r, "roofline", false), chart_roofline(f, profile), page_part_end(f);

@@ -21,15 +21,18 @@ static cJSON *add_list(cJSON *to)
 
 static void add_number(cJSON *list, double x) { cJSON_AddItemToArray(list, cJSON_CreateNumber(x)); }
 
-static void add_operations(cJSON *device, const struct trace *t)
+/* @return false: some operations are left out. */
+static bool add_operations(cJSON *device, const struct trace *t)
 {
     struct operation_sum sum[MOST_NAMES];
     int n = 0;
+    bool fits = true;
     for (size_t i = 0; i < t->count; i++) {
         const struct span *s = &t->span[i];
         int k = 0;
         if (!is_work(s)) continue;
         while (k < n && strcmp(sum[k].name, s->what.name) != 0) k++;
+        fits = fits && k < MOST_NAMES;
         if (k == MOST_NAMES) continue;
         if (k == n) sum[n++] = (struct operation_sum){ .name = s->what.name };
         sum[k].count++, sum[k].takes += s->end - s->start, sum[k].flops += s->flops, sum[k].bytes += s->bytes;
@@ -43,10 +46,12 @@ static void add_operations(cJSON *device, const struct trace *t)
         add_number(one, sum[k].flops);
         add_number(one, sum[k].bytes);
     }
+    return fits;
 }
 
-/* Neighbours of the compute stream that belong to one pass of one microbatch are one piece. */
-static void add_timeline(cJSON *device, const struct trace *t)
+/* Neighbours of the compute stream that belong to one pass of one microbatch are one piece.
+ * @return false: pieces at the end are left out. */
+static bool add_timeline(cJSON *device, const struct trace *t)
 {
     cJSON *all = cJSON_AddArrayToObject(device, "timeline");
     const struct span *last = NULL;
@@ -62,7 +67,7 @@ static void add_timeline(cJSON *device, const struct trace *t)
             cJSON_SetNumberValue(end, (double)s->end);
             continue;
         }
-        if (pieces++ == MOST_PIECES) break;
+        if (pieces++ == MOST_PIECES) return false;
         cJSON *one = add_list(all);
         add_number(one, (double)s->start);
         add_number(one, (double)s->end);
@@ -70,6 +75,7 @@ static void add_timeline(cJSON *device, const struct trace *t)
         cJSON_AddItemToArray(one, cJSON_CreateString(s->place.pass ? s->place.pass : ""));
         add_number(one, s->place.pass ? s->place.micro : -1);
     }
+    return true;
 }
 
 /* The fullest sample of each part of the time. */
@@ -117,11 +123,11 @@ static picoseconds end_of(const struct trace *t)
     return end;
 }
 
-static char *describe(const struct trace *t, int devices)
+char *profile_describe(const struct trace *t, int devices)
 {
     cJSON *device = cJSON_CreateObject();
-    add_operations(device, t);
-    add_timeline(device, t);
+    const bool fits = add_operations(device, t), drawn = add_timeline(device, t);
+    cJSON_AddBoolToObject(device, "whole", fits && drawn && !t->full);
     add_memory(device, t, end_of(t));
     add_sent(device, t, devices);
     char *text = json_text(device, false);
@@ -141,19 +147,18 @@ static enum error_code take_one(void *context, int rank, const struct gathered *
     return e;
 }
 
-enum error_code profile_gather(struct comm *c, const struct trace *t, cJSON **profile, struct error *err)
+enum error_code profile_gather(struct comm *c, char *text, cJSON **profile, struct error *err)
 {
     const struct clock *k = &c->device->clock;
-    char *text = describe(t, c->size);
     const struct gathered own = { .text = text, .length = text ? strlen(text) : 0 };
     cJSON *root = cJSON_CreateObject();
     cJSON_AddNumberToObject(root, "flop_rate", 1e6 * (double)k->cluster.flop_rate[k->dtype]);
     cJSON_AddNumberToObject(root, "memory_rate", 1e6 * (double)k->cluster.memory_rate);
+    cJSON_AddNumberToObject(root, "steps", 1);
     cJSON *devices = cJSON_AddArrayToObject(root, "devices");
     enum error_code e = text && devices ? OK : fail(err, ERR_MEMORY, "no memory for the profile of device %d", c->rank);
     e = comm_agree(c, e, err);
     if (!e) e = gather_texts(c, &own, take_one, devices, err);
-    cJSON_free(text);
     *profile = c->rank == 0 && !e ? root : NULL;
     if (*profile == NULL) cJSON_Delete(root);
     return e;

@@ -14,7 +14,7 @@ struct session {
     struct probes probes;
     struct train_record record;
     struct trace trace;
-    int64_t traced;                     /* steps that the trace has */
+    char *profile;                      /* this device's first step (profile.h), for free(); NULL: none has ended */
     struct events events;               /* for --trace-format chakra and goal */
     struct run_log log;                 /* on rank 0 */
     bool checking, speaks;

@@ -242,22 +242,13 @@ static void begin_trace(struct session *r)
     if (has_profile(o) || (o->trace && !for_simulator(o))) c->trace = &r->trace;
 }
 
-/* After so many steps of this run: a profile is of the first one, unless a trace has more. */
+/* After so many steps of this run. */
 static void end_trace(struct session *r, int64_t steps)
 {
     const struct train_options *o = r->options;
     struct clock *c = &r->trainer.device->clock;
     if (steps >= o->trace_steps || !o->trace || for_simulator(o)) c->trace = NULL;
     if (steps >= o->trace_steps) c->events = NULL;
-    if (c->trace == NULL && r->traced == 0) r->traced = steps;
-}
-
-static enum error_code add_profile(struct session *r, struct error *err)
-{
-    const enum error_code e = profile_gather(r->trainer.comm, &r->trace, &r->record.profile, err);
-    const int64_t steps = r->traced < r->record.steps ? r->traced : r->record.steps;
-    if (r->record.profile) cJSON_AddNumberToObject(r->record.profile, "steps", (double)steps);
-    return e;
 }
 
 static enum error_code write_trace(struct session *r, struct error *err)
@@ -289,6 +280,7 @@ static enum error_code train_steps(struct session *r, const struct train_data *d
     stopping_listen();
     for (int64_t i = 0; i < o->steps && !e && !r->divergence.what && !r->stopped; i++) {
         e = one_step(r, i, err);
+        if (i == 0 && has_profile(o)) r->profile = profile_describe(&r->trace, r->trainer.comm->size);
         if (!e && r->speaks) report_step(&r->record, i);
         if (!e) e = between_steps(r, data, i, err);
         end_trace(r, i + 1);
@@ -303,7 +295,8 @@ static enum error_code train_steps(struct session *r, const struct train_data *d
     if (!e && r->speaks) report_end(&r->record);
     if (!e && o->trace) e = fail_about(err, write_trace(r, err), "--trace");
     if (!e && o->save && !r->divergence.what) e = fail_about(err, session_save(r, data, err), "--save");
-    if (!e && has_profile(o)) e = add_profile(r, err);
+    if (!e && has_profile(o) && o->steps > 0)
+        e = profile_gather(r->trainer.comm, r->profile, &r->record.profile, err);
     if (!e && r->speaks) e = run_log_end(&r->log, err);
     if (!e && o->owners_out) e = fail_about(err, write_owners(r, err), "--owners-out");
     const char *const format = o->infers ? "orrery infer" : "orrery train";
@@ -342,6 +335,7 @@ static enum error_code run_on_device(struct comm *comm, const struct train_optio
     if (r.checking && r.speaks) reference_close(&r.reference);
     end_trace(&r, INT64_MAX);
     cJSON_Delete(r.record.profile);
+    free(r.profile);
     trace_free(&r.trace);
     events_free(&r.events);
     free(r.record.step), free(r.record.seconds), free(r.record.processor), free(r.record.device);

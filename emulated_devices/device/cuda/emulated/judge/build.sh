@@ -15,8 +15,8 @@
 set -u
 tree=$1 kernel=$2 out=$3 calls=${4:-} judge=${5:-} cxx=${CXX:-c++} cc=${CC:-cc} cuda=emulated_devices/device/cuda
 cd "$tree" || exit 13
-command -v ${cxx##* } >/dev/null || exit 10
-command -v ${cc##* } >/dev/null || exit 11
+command -v "${cxx##* }" >/dev/null || exit 10
+command -v "${cc##* }" >/dev/null || exit 11
 command -v awk >/dev/null || exit 12
 work=$(mktemp -d) || exit 13
 trap 'rm -rf "$work"' EXIT
