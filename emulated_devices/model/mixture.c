@@ -39,6 +39,7 @@ void routers_begin(struct trainer *t)
     if (!is_mixture(p)) return;
     memset(t->routers.sums, 0, (size_t)sums_of(p) * sizeof(double));
     *t->routers.lost = INFINITY;
+    t->routers.step = t->step;
     t->routers.sequence_slope = t->loss_scale.scale * p->model.mixture.sequence_coefficient / (double)p->B;
     t->routers.z_slope = t->loss_scale.scale * 2 * p->model.mixture.z_coefficient / rows_of(p);
     for (int c = 0; c < p->chunks; c++) t->stage[c].routers = t->routers;
