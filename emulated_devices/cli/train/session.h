@@ -16,6 +16,7 @@ struct session {
     struct trace trace;
     int64_t traced;                     /* steps that the trace has */
     struct events events;               /* for --trace-format chakra and goal */
+    int32_t *chosen;                    /* [steps, L, rows, k] for --save-load, on rank 0 */
     struct run_log log;                 /* on rank 0 */
     bool checking, speaks;
     int stopped;                        /* the signal that ends the run; 0: none; the same on every device */
