@@ -140,6 +140,8 @@ struct group {
     uint32_t exchanges;                         /* begun so far */
     enum group_folds folds;
     bool turns;                                 /* a collective runs in which all members do the same */
+    bool lists;                                 /* a collective runs on memory that has numbers on every backend, and so
+                                                   has its scratch */
     uint64_t call; /* a number for the arguments of the collective that is running, or 0.  In every message:
                                                    members that were called with other arguments
                                                    do not take each other's data */

@@ -153,8 +153,9 @@ static char nothing;                            /* stands for memory in a rehear
 
 void *exchange_scratch(struct exchange *x, uint64_t bytes)
 {
+    struct arena *const a = &x->group->comm->device->arena;
     if (x->group->comm->rehearsal != NULL) return &nothing;
-    return arena_alloc(&x->group->comm->device->arena, BUFFERS, bytes);
+    return x->group->lists ? arena_alloc_list(a, BUFFERS, bytes) : arena_alloc(a, BUFFERS, bytes);
 }
 
 void exchange_release(struct exchange *x, void *scratch)

@@ -13,6 +13,7 @@ struct arena_block {
     uint64_t bytes;
     enum arena_tag tag;
     bool uncounted;                     /* passed on: no longer counted as the device's memory */
+    bool on_host;                       /* of a backend without numbers, though it has some */
 };
 
 enum { GUARD = 64 };
@@ -41,7 +42,8 @@ void arena_open(struct arena *a, struct device *d, uint64_t budget)
 
 static void give_back(struct arena *a, struct arena_block *b)
 {
-    a->device->backend->release(a->device, b->data - GUARD, b->bytes + 2 * GUARD);
+    if (b->on_host) free(b->data - GUARD);
+    else a->device->backend->release(a->device, b->data - GUARD, b->bytes + 2 * GUARD);
     free(b);
 }
 
@@ -70,10 +72,10 @@ static struct arena_block **held_at(struct arena *a, const void *data)
 /* Training steps request the same sizes again and again.  New memory from the system costs a page fault for each 4 KB,
  * which for large tensors takes longer than computing with them.  So freed blocks are kept for the next request of
  * their size. */
-static struct arena_block *take_spare(struct arena *a, uint64_t bytes)
+static struct arena_block *take_spare(struct arena *a, uint64_t bytes, bool on_host)
 {
     for (struct arena_block **at = &a->spare[list_of(bytes)]; *at != NULL; at = &(*at)->next)
-        if ((*at)->bytes == bytes) {
+        if ((*at)->bytes == bytes && (*at)->on_host == on_host) {
             struct arena_block *b = *at;
             *at = b->next;
             a->spare_bytes -= bytes;
@@ -82,10 +84,12 @@ static struct arena_block *take_spare(struct arena *a, uint64_t bytes)
     return NULL;
 }
 
-static struct arena_block *take_new(struct arena *a, uint64_t bytes)
+static struct arena_block *take_new(struct arena *a, uint64_t bytes, bool on_host)
 {
-    struct arena_block *b = bytes <= SIZE_MAX - 2 * GUARD ? malloc(sizeof *b) : NULL;
-    unsigned char *memory = b != NULL ? a->device->backend->allocate(a->device, (size_t)bytes + 2 * GUARD) : NULL;
+    struct arena_block *b = bytes <= SIZE_MAX - 3 * GUARD ? malloc(sizeof *b) : NULL;
+    unsigned char *memory = NULL;
+    if (b != NULL && on_host) memory = aligned_alloc(GUARD, ((size_t)bytes + 3 * GUARD - 1) / GUARD * GUARD);
+    else if (b != NULL) memory = a->device->backend->allocate(a->device, (size_t)bytes + 2 * GUARD);
     if (memory == NULL) {
         free(b);
         return NULL;
@@ -162,14 +166,14 @@ static void count(struct arena *a, enum arena_tag tag, uint64_t bytes)
     note(a);
 }
 
-void *arena_alloc(struct arena *a, enum arena_tag tag, uint64_t bytes)
+static void *alloc(struct arena *a, enum arena_tag tag, uint64_t bytes, bool on_host)
 {
-    struct arena_block *b = take_spare(a, bytes);
-    if (b == NULL) b = take_new(a, bytes);
+    struct arena_block *b = take_spare(a, bytes, on_host);
+    if (b == NULL) b = take_new(a, bytes, on_host);
     if (b == NULL) return NULL;
 
     struct arena_block **list = &a->held[list_of((uint64_t)(uintptr_t)b->data)];
-    *b = (struct arena_block){ .next = *list, .data = b->data, .bytes = bytes, .tag = tag };
+    *b = (struct arena_block){ .next = *list, .data = b->data, .bytes = bytes, .tag = tag, .on_host = on_host };
     *list = b;
     count(a, tag, bytes);
     if (a->poison) {
@@ -177,6 +181,13 @@ void *arena_alloc(struct arena *a, enum arena_tag tag, uint64_t bytes)
         arena_poison(a, b->data, bytes);
     }
     return b->data;
+}
+
+void *arena_alloc(struct arena *a, enum arena_tag tag, uint64_t bytes) { return alloc(a, tag, bytes, false); }
+
+void *arena_alloc_list(struct arena *a, enum arena_tag tag, uint64_t bytes)
+{
+    return alloc(a, tag, bytes, !a->device->backend->has_numbers);
 }
 
 void arena_free(struct arena *a, void *data)

@@ -397,6 +397,14 @@ static inline void dev_route_forward(struct device *d, struct tensor weights, st
     dev_charge(d, "route forward", logits, 1, (double)tensor_cols(weights) + 2);
 }
 
+/* The weights of experts that are given.  Costs what choosing them costs: a router that is told still has its scores. */
+static inline void dev_route_weights(struct device *d, struct tensor weights, struct tensor experts,
+                                     struct tensor logits, const struct router_rule *rule)
+{
+    REQUIRED(d, route_weights, weights, experts, logits, rule);
+    dev_charge(d, "route forward", logits, 1, (double)tensor_cols(weights) + 2);
+}
+
 static inline void dev_route_drop(struct device *d, struct tensor weights, struct tensor experts, int64_t S,
                                   int64_t E, int64_t capacity, bool by_weight)
 {

@@ -42,6 +42,9 @@ struct tensor device_tensor_2d(struct device *, enum arena_tag, int64_t rows, in
 /** The same in another format: for gradients and optimizer state of 16-bit weights. */
 struct tensor device_tensor_in(struct device *, enum arena_tag, enum dtype, int64_t n);
 
+/** Integers in BUFFERS that the host and other devices read: real on every backend (arena_alloc_list). */
+struct tensor device_list(struct device *, int64_t n);
+
 /** Statistics that operations keep (ops.h): fp32 where the device's format has 16 bits.  cols 0: a vector. */
 struct tensor device_statistics(struct device *, enum arena_tag, int64_t rows, int64_t cols);
 void device_free(struct device *, struct tensor);

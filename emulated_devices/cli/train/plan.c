@@ -19,7 +19,7 @@
 #define OF_NUMBERS                                                                                  \
     "--data", "--eval-data", "--pack", "--sample", "--check", "--dump", "--isolate", "--paranoid",  \
     "--backend", "--direct", "--wait-limit", "--save", "--save-every", "--keep", "--log",           \
-    "--log-every", "--tensorboard", "--eval-every", "--owners-out", "--resume", "--override",       \
+    "--log-every", "--tensorboard", "--eval-every", "--owners-out", "--save-load", "--resume", "--override",       \
     "--lr", "--min-lr", "--warmup", "--lr-steps", "--lr-schedule", "--lr-decay", "--clip",          \
     "--weight-decay", "--seed", "--trace", "--trace-steps", "--trace-format", "--modalities",       \
     "--encoders", "--bridge-chunks", "--encoder-slack", "--dry-run"

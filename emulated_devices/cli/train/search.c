@@ -16,7 +16,7 @@ static const char *const of_one_plan[] = {
     "--data", "--pack", "--sample", "--check", "--dump", "--isolate", "--paranoid", "--backend", "--direct",
     "--wait-limit",
     "--save", "--save-every", "--keep", "--log", "--log-every", "--tensorboard", "--eval-every", "--owners-out",
-    "--resume", "--override", "--lr", "--min-lr", "--warmup", "--lr-steps", "--lr-schedule",
+    "--save-load", "--resume", "--override", "--lr", "--min-lr", "--warmup", "--lr-steps", "--lr-schedule",
     "--lr-decay", "--clip", "--weight-decay", "--seed", "--trace", "--trace-steps", "--trace-format", "--timeline",
     "--modalities", "--encoders", "--bridge-chunks", "--encoder-slack", "--steps", "--batches", "--unfolded",
     "--print-config", "--dry-run",
@@ -327,7 +327,7 @@ static enum error_code nothing_fits(const struct report *r, struct error *err)
 
 /* ---- the command ------------------------------------------------------------------------------------------------- */
 
-/* The words of the command line that are of `orrery train`, too. */
+/* The words of the command line that are of `orrery train`, too; and where rows of a mixture go if none says it. */
 static void take_common(struct report *r)
 {
     const struct train_options *o = r->options;
@@ -345,6 +345,9 @@ static void take_common(struct report *r)
         if (used + strlen(o->argv[i]) + 2 < sizeof r->common)
             used += (size_t)snprintf(r->common + used, sizeof r->common - used, "%s%s", used ? " " : "", o->argv[i]);
     }
+    const char *load = o->plan.model.mlp == MLP_MIXTURE && o->load_word == NULL ? "--load even" : "";
+    if (*load && used + strlen(load) + 2 < sizeof r->common)
+        snprintf(r->common + used, sizeof r->common - used, "%s%s", used ? " " : "", load);
 }
 
 static void see_plan(void *line, int64_t planned, int64_t of)

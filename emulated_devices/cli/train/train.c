@@ -39,6 +39,7 @@ static enum error_code probe_outputs(const struct train_options *o, struct error
     if (!e && o->timeline) e = fail_about(err, output_probe(o->timeline, err), "--timeline");
     if (!e && o->json) e = fail_about(err, output_probe(o->json, err), "--json");
     if (!e && o->owners_out) e = fail_about(err, output_probe(o->owners_out, err), "--owners-out");
+    if (!e && o->save_load) e = fail_about(err, output_probe(o->save_load, err), "--save-load");
     return e;
 }
 
@@ -203,6 +204,39 @@ static enum error_code write_owners(struct session *r, struct error *err)
     return comm_agree(r->trainer.comm, e, err);
 }
 
+/* ---- choices ----------------------------------------------------------------------------------------------------- */
+
+static int64_t choices_of_step(const struct plan *p)
+{
+    return p->model.L * plan_stream_rows(p) * p->model.mixture.k;
+}
+
+static enum error_code watch_choices(struct session *r, struct error *err)
+{
+    const struct train_options *o = r->options;
+    if (o->save_load == NULL) return OK;
+    enum error_code e = routers_watch(&r->trainer, err);
+    if (!e && r->speaks) r->chosen = calloc((size_t)(o->steps * choices_of_step(&o->plan)) + 1, sizeof *r->chosen);
+    if (!e && r->speaks && r->chosen == NULL)
+        e = fail(err, ERR_MEMORY, "no memory for the choices of %lld steps", (long long)o->steps);
+    return comm_agree(r->trainer.comm, e, err);
+}
+
+static enum error_code bring_choices(struct session *r, int64_t i, struct error *err)
+{
+    if (r->options->save_load == NULL) return OK;
+    int32_t *const to = r->speaks ? r->chosen + i * choices_of_step(&r->options->plan) : NULL;
+    return comm_agree(r->trainer.comm, routers_bring(&r->trainer, to, err), err);
+}
+
+static enum error_code write_choices(struct session *r, struct error *err)
+{
+    const struct plan *p = &r->options->plan;
+    const enum error_code e = r->speaks ? load_write(r->options->save_load, &p->model, r->chosen, r->record.steps,
+                                                     plan_stream_rows(p), err) : OK;
+    return comm_agree(r->trainer.comm, e, err);
+}
+
 /* The error with which a reported run ends. */
 static enum error_code verdict(const struct session *r, struct error *err)
 {
@@ -282,6 +316,7 @@ static enum error_code train_steps(struct session *r, const struct train_data *d
         e = one_step(r, i, err);
         if (i == 0 && has_profile(o)) r->profile = profile_describe(&r->trace, r->trainer.comm->size);
         if (!e && r->speaks) report_step(&r->record, i);
+        if (!e) e = bring_choices(r, i, err);
         if (!e) e = between_steps(r, data, i, err);
         end_trace(r, i + 1);
     }
@@ -299,6 +334,7 @@ static enum error_code train_steps(struct session *r, const struct train_data *d
         e = profile_gather(r->trainer.comm, r->profile, &r->record.profile, err);
     if (!e && r->speaks) e = run_log_end(&r->log, err);
     if (!e && o->owners_out) e = fail_about(err, write_owners(r, err), "--owners-out");
+    if (!e && o->save_load) e = fail_about(err, write_choices(r, err), "--save-load");
     const char *const format = o->infers ? "orrery infer" : "orrery train";
     if (!e && r->speaks && o->json) e = fail_about(err, report_json(&r->record, format, o->json, err), "--json");
     if (!e && r->speaks) e = verdict(r, err);
@@ -328,6 +364,7 @@ static enum error_code run_on_device(struct comm *comm, const struct train_optio
     begin_trace(&r);
     if (!e) e = load_weights(&r, err);
     if (!e && r.checking) e = start_reference(&r, source, err);
+    if (!e) e = watch_choices(&r, err);
     if (!e && r.speaks) report_start(&r.record, data);
     if (!e) e = train_steps(&r, data, err);
     if (!e && r.stopped) *status = 128 + r.stopped;
@@ -335,7 +372,7 @@ static enum error_code run_on_device(struct comm *comm, const struct train_optio
     if (r.checking && r.speaks) reference_close(&r.reference);
     end_trace(&r, INT64_MAX);
     cJSON_Delete(r.record.profile);
-    free(r.profile);
+    free(r.profile), free(r.chosen);
     trace_free(&r.trace);
     events_free(&r.events);
     free(r.record.step), free(r.record.seconds), free(r.record.processor), free(r.record.device);

@@ -34,13 +34,15 @@ struct train_options {
     const char *model_dir;              /* folder of initial weights; NULL: drawn from the seed */
     const char *pack;                   /* lengths of samples that are packed into sequences; NULL: none are */
     const char *data, *eval_data, *tokenizer;
-    const char *check, *dump, *save, *resume, *json, *trace, *timeline, *owners_out, *log, *tensorboard;
+    const char *check, *dump, *save, *resume, *json, *trace, *timeline, *owners_out, *log, *tensorboard, *save_load;
     int log_every, eval_every, save_every;      /* steps; 0: never */
     int keep;                           /* checkpoints of --save-every; 0: all */
     char resumed[4096];                 /* the checkpoint that --resume has found, where it is not the word itself */
     struct batch_plan batches;          /* of --batches; its sequences are NULL without */
     struct affinity affinity;           /* of --affinity; empty without */
     struct expert_owners owners;        /* of --owners; empty without */
+    const char *load_word;              /* as typed behind --load; NULL: routers choose, in plans the load is even */
+    struct load load;                   /* likewise */
     struct cluster cluster;             /* for virtual time */
     int trace_steps;                    /* number of this run's steps in the trace */
     const char *trace_format;           /* chrome, chakra, goal */

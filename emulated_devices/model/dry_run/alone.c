@@ -11,7 +11,7 @@ static enum error_code plan_alone(struct plan *one, const struct plan *p, struct
         return fail(err, ERR_PLAN, "there is no such step on one device");
     *one = (struct plan){
         .model = p->model, .B = p->B, .S = p->S, .packed = p->packed, .micros = 1, .chunks = 1, .dtype = p->dtype,
-        .loss_scale = p->loss_scale, .seed = p->seed, .cluster = p->cluster, .degree = -1,
+        .load = p->load, .loss_scale = p->loss_scale, .seed = p->seed, .cluster = p->cluster, .degree = -1,
         .data = { .scheme = data_scheme_at(0)->head.name, .bucket = p->data.bucket,
                   .offload_slice = p->data.offload_slice, .narrow_gradients = p->data.narrow_gradients },
         .tensor = tensor_scheme_at(0)->head.name, .attention = attention_scheme_at(0)->head.name,

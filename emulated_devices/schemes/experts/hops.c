@@ -78,7 +78,8 @@ static void pick(struct device *d, struct tensor to, struct tensor from, struct 
 
 static struct tensor make_rows(struct device *d, enum dtype dtype, int64_t rows, int64_t cols)
 {
-    return tensor_2d(device_tensor_in(d, BUFFERS, dtype, rows * cols).data, dtype, rows, cols);
+    const struct tensor t = dtype == I32 ? device_list(d, rows * cols) : device_tensor_in(d, BUFFERS, dtype, rows * cols);
+    return tensor_2d(t.data, dtype, rows, cols);
 }
 
 static enum error_code no_memory(struct error *err) { return fail(err, ERR_MEMORY, "no memory for rows of experts"); }

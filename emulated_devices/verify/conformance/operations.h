@@ -179,13 +179,6 @@ static double sums[2 * E + 1], result;
 #include "emulated_devices/verify/conformance/variants.h"
 
 #define UNPACK(...) __VA_ARGS__
-/* REQUIRED, and called by no scheme. */
-static void dev_route_weights(struct device *d, struct tensor weights, struct tensor experts, struct tensor logits,
-                              const struct router_rule *r)
-{
-    if (d->ops == NULL) return;
-    backend_begin(d), d->ops->route_weights(weights, experts, logits, r), backend_end(d);
-}
 #define X(name, operands, arguments) VARIANT(name, , operands, arguments)
 #define VARIANT(name, how, operands, arguments)                                                                        \
     static void run_##name##how(struct device *d, struct tensor *t) { (void)t, dev_##name arguments; }                 \

@@ -105,7 +105,7 @@ static void close_one(struct reference *r)
     serial_close(&r->truth);
     serial_close(&r->twin);
     rule_free(&r->rule);
-    free(r->ids), free(r->labels), free(r->within), free(r->counting);
+    free(r->ids), free(r->labels), free(r->within), free(r->counting), free(r->dealt);
     free(r->response), free(r->state_response), free(r->turn), free(r->earlier);
     for (int i = 0; i < 3; i++) free(r->room[i]);
     record_free(&r->record);
@@ -134,8 +134,10 @@ static enum error_code open_one(struct reference *r, const struct plan *plan, st
         calloc((size_t)model_param_count(&plan->model) * OPTIMIZER_MAX_STATES, sizeof *r->state_response);
     r->turn = calloc((size_t)model_param_count(&plan->model), sizeof *r->turn);
     r->earlier = calloc((size_t)model_param_count(&plan->model), sizeof *r->earlier);
+    const size_t choices = tokens * (size_t)(STREAMS(&plan->model) * plan->model.L * plan->model.mixture.k);
+    if (plan->load) r->dealt = calloc(choices + 1, sizeof *r->dealt);
     const bool ok = r->ids && r->labels && r->within && r->counting && r->response && r->state_response && r->turn &&
-                    r->earlier;
+                    r->earlier && (r->dealt || !plan->load);
     enum error_code e = ok ? OK : fail(err, ERR_MEMORY, "no memory for a batch of %zu tokens", tokens);
     if (!e) e = rule_of_plan(&r->rule, plan, replica, err);
     if (!e) e = serial_open(&r->truth, plan, &r->rule, err);
@@ -433,7 +435,7 @@ static enum error_code gradients(struct reference *r, struct serial_run *run, st
     exchange_gathered(run);
     run->model.patch = r->plan->encoders.kinds ? r->encoders.at : NULL;
     run->model.patches = r->encoders.rows, run->model.d_patches = r->encoders.d_rows;
-    run->model.route = r->routing.L > 0 && (run == &r->twin || r->routing.deciding) ? r->routing.experts : NULL;
+    run->model.route = r->routing.L > 0 && (run == &r->twin || r->routing.deciding) ? r->routing.experts : r->dealt;
     if (!e) e = transformer_forward(&run->model, r->ids, r->counting, r->rule.own.count, r->plan->S, &loss, err);
     if (!e && !r->plan->optimizer->infers) transformer_backward(&run->model);
     run->model.packed = NULL;
@@ -549,9 +551,22 @@ static enum error_code take_step(struct reference *r, struct error *err)
     return e;
 }
 
+/* What a load says of this step; a mixture's replicas do not train apart, so it is of the whole batch. */
+static enum error_code deal(struct reference *r, struct error *err)
+{
+    const struct model_config *c = &r->plan->model;
+    const int64_t rows = plan_stream_rows(r->plan);
+    enum error_code e = OK;
+    for (int64_t l = 0; l < c->L && r->dealt && !e; l++)
+        if (layer_mlp(c, l) == MLP_MIXTURE)
+            e = load_deal(r->plan->load, c, r->plan->S, r->step, l, 0, rows, r->dealt + l * rows * c->mixture.k, err);
+    return e;
+}
+
 static enum error_code gradients_one(struct reference *r, struct error *err)
 {
     enum error_code e = take_step(r, err);
+    if (!e) e = deal(r, err);
     if (e) return e;
     r->source.fill(r->source.context, r->step, r->rule.own.first, r->rule.own.count, r->ids, r->labels,
                    r->plan->packed ? r->within : NULL);

@@ -58,6 +58,7 @@ struct reference {
     struct serial_encoders encoders;    /* of what is not text; the twin gets the same embeddings */
     struct recording record;            /* the truth's activations in this step, and the twin's distances from them */
     struct routing routing;             /* of a mixture of which activations are recorded */
+    int32_t *dealt;                     /* [L, rows, k] the choices of a load in this step; NULL: routers choose */
     double *response;                   /* [params] norm of the last step's responses: reference_update */
     int32_t *ids, *labels;              /* [B*S] */
     int32_t *within;                    /* [B*S] positions in packed samples */

@@ -123,4 +123,5 @@ void train_options_free(struct train_options *o)
     batch_plan_free(&o->batches);
     affinity_free(&o->affinity);
     expert_owners_free(&o->owners);
+    load_close(&o->load);
 }

@@ -52,6 +52,8 @@ void output_options(struct option_list *to, struct train_options *o, struct trai
           .help = "with --save-every: remove all but the newest K; default: none is removed" },
         { "--owners-out", "FILE", OPTION_STRING, &o->owners_out,
           .help = "for fssdp: write who should own which experts, by their loads in the last steps; for --owners" },
+        { "--save-load", "FILE", OPTION_STRING, &o->save_load,
+          .help = "of a mixture: write which experts every token went to in each step; for --load" },
         { "--resume", "DIR|auto", OPTION_STRING, &o->resume,
           .help = "continue from a checkpoint, or the newest of --save-every; auto: from that of --save, or begin if "
                   "there is none: text, model, training and formats are those saved; options that make "

@@ -42,6 +42,10 @@ void report_shape(const struct train_record *r)
         say(r->out, 8, "experts %lld of each layer in %d part%s, %son neighbours; each part on %d device%s of a stage",
             (long long)p->model.mixture.E, plan_ep(p), plural(plan_ep(p)), slices, plan_expert_copies(p),
             plural(plan_expert_copies(p)));
+    if (p->model.mlp == MLP_MIXTURE && (r->plan || r->options->load_word))
+        say(r->out, 8, "load    %s: %s", r->options->load_word ? r->options->load_word : "even",
+            p->load && p->load->kind != LOAD_EVEN ? "tokens go to these experts, whatever their routers prefer"
+                                                  : "all experts get as many tokens, whatever their routers prefer");
     say(r->out, 8, "batch   %s%lld sequences of %lld tokens, %s%d microbatch%s a copy", p->batches ? "up to " : "",
             (long long)plan_most_sequences(p), (long long)p->S, p->batches ? "up to " : "", p->micros,
             p->micros == 1 ? "" : "es");
