@@ -98,6 +98,25 @@ test_where_time_goes() {
     [ "$path" = "$step" ] || complain "with shared links: the path takes $path ps, the step $step"
 }
 
+# Operations of the path, one a line.
+operations() { sed -n '/"critical_path"/,/\]/s/.*"what":\t"\([^"]*\)",*$/\1/p' plan.json; }
+
+# What no framework runs takes no time: a dropout that drops nothing, and copies of a gradient that two read.
+test_nothing_runs_that_does_nothing() {
+    local model operation
+    for model in llama-tiny 'tiny --dropout 0' gptj-tiny gemma2-tiny 'parscale-tiny' 'llama-tiny --recompute full'; do
+        run plan --model $model --json plan.json; expect_status 0
+        for operation in dropout copy; do
+            operations | grep -qx "$operation" && complain "--model $model: there is an operation \"$operation\""
+        done
+    done
+    run plan --model tiny --dropout 0.1 --json plan.json; expect_status 0
+    operations | grep -qx dropout || complain "with --dropout 0.1 there is no dropout"
+    run plan --model llama-tiny --tp 2 --tensor 1d-sp --json plan.json; expect_status 0      # a row of others is gathered beside
+    operations | grep -qx dropout && complain "sequence parallelism drops"
+    operations | grep -qx copy || complain "the rows that are gathered with others' are not copied"
+}
+
 test_what_does_not_fit() {
     run plan --model llama3-70b --dtype bf16 --dp 8 --batch 8 --seq 512 --cluster h100-infiniband
     expect_status 3; expect_out '^fits    NO: device 0 .dp=0. needs [0-9.]+ TiB of 74\.5 GiB \(80 GB\), [0-9.]+ TiB too much$'; expect_error '--memory 80GB: device 0 .dp=0. needs [0-9.]+ TiB, [0-9.]+ TiB more$'
@@ -191,4 +210,4 @@ test_refusals() {
 
 every=(test_as_many_runs)
 [ "$TIER" = verify ] || every=()
-run_tests test_as_a_run test_utilization test_classes test_where_time_goes test_many_devices test_what_does_not_fit test_beyond_all_bounds test_offloaded test_shared_links test_hindered test_overlap test_refusals "${every[@]}"
+run_tests test_as_a_run test_utilization test_classes test_where_time_goes test_nothing_runs_that_does_nothing test_many_devices test_what_does_not_fit test_beyond_all_bounds test_offloaded test_shared_links test_hindered test_overlap test_refusals "${every[@]}"
