@@ -316,8 +316,7 @@ static void respond(struct reference *r, int i, double off, char *memory)
                                 : farther(plain[0], up[0], down[0]);
     /* after the step, plain[1] has N */
     if (projected) r->response[i] += s.hyper->galore_scale * galore_rate(s) * r->turn[i].P * norm_of(r, plain[1]);
-    const bool states = is_mixed(r->plan) || projected || takes_gradients(r) || codes;
-    for (int k = 0; k < r->plan->optimizer->states && states; k++) {
+    for (int k = 0; k < r->plan->optimizer->states; k++) {
         struct tensor after[3];
         for (int n = 0; n < 3; n++) after[n] = reference_numbers(r, i, k, tried[n][2 + k], n);
         r->state_response[i * OPTIMIZER_MAX_STATES + k] += farther(after[0], after[1], after[2]);
@@ -502,7 +501,7 @@ static enum error_code another_twin(struct reference *r, struct error *err)
 enum error_code reference_another_twin(struct reference *r, bool *more, struct error *err)
 {
     enum error_code e = OK;
-    *more = r->known == NULL && r->replace == NULL && !draws(r->plan) && r->twins < MOST_TWINS;
+    *more = !draws(r->plan) && r->twins < MOST_TWINS;
     for (int i = 0; i < r->replicas && *more && !e; i++) e = another_twin(reference_replica(r, i), err);
     return e;
 }
@@ -573,7 +572,7 @@ enum error_code reference_gradients(struct reference *r, struct error *err)
 {
     enum error_code e = OK;
     for (int i = 0; i < r->replicas && !e; i++) e = gradients_one(reference_replica(r, i), err);
-    return e || r->replace == NULL ? e : r->replace(r->replace_context, r, err);
+    return e;
 }
 
 enum error_code reference_take_routes(struct reference *r, struct error *err)
