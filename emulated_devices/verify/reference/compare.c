@@ -307,6 +307,7 @@ enum error_code compare_gradients(struct probes *p, struct reference *ref, const
     }
     if (!e && data_tracks(&t->data)) e = reference_take_gradients(ref, t, err);
     if (here && !e && !ref->adopts && !(overflow && !isfinite(result->norm))) compare_norm(t, ref, result, c);
+    if (!e && !data_tracks(&t->data)) e = reference_take_gradients(ref, t, err);
     return e;
 }
 

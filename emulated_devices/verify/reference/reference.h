@@ -76,6 +76,7 @@ struct reference {
     struct loss_scale loss_scale;
     int64_t skipped;                    /* steps skipped */
     bool adopts;                        /* in the first replica: reference_adopts_overflow in this step */
+    bool took;                          /* the gradients of this step are the devices' own, bit for bit */
     struct golden_truth *golden;        /* a better truth for what it has; NULL: there is none.  The one-device run
                                          * itself never goes on from its numbers */
 };
@@ -153,8 +154,11 @@ enum error_code reference_losses(struct reference *, struct error *);
 enum error_code reference_update(struct reference *, struct error *);
 
 /**
- * After the comparison of gradients that devices have quantised: continue from the devices' gradients and their norm.
- * The twin's distance from the truth stays the same.  Collective, as reference_follow.
+ * After the comparison of gradients: continue from the devices' gradients and their norm.  So the comparison of weights
+ * and states is one of an optimizer step, and has its rounding alone; not that of Adam's reaction to a difference, which
+ * makes a full-sized step of noise.  Of gradients that devices have quantised, the twin's distance from the truth stays
+ * the same.  Does nothing for optimizers that project gradients, and for a step that is skipped.  Collective, as
+ * reference_follow.
  */
 enum error_code reference_take_gradients(struct reference *, struct trainer *, struct error *);
 
