@@ -246,6 +246,9 @@ static enum error_code verdict(const struct session *r, struct error *err)
         return fail(err, ERR_CHECK, "%s",
                     comparison_describe(text, sizeof text, &r->record.comparison, &r->options->plan));
     if (r->record.divergence.what) return fail_diverged(&r->record, err);
+    if (!comparison_holds(&r->record.comparison))
+        return fail(err, ERR_CHECK, "%s",
+                    comparison_unjudged(text, sizeof text, &r->record.comparison, &r->options->plan));
     return check_counts(&r->record, err);
 }
 

@@ -25,7 +25,8 @@ static int listed(struct operand *to, const struct operand of[], size_t count)
 }
 
 static const struct router_rule rule = { .normalized = true, .scale = 1 };
-#define heads ((struct attention){ .S = S, .H = H, .K = 1, .A = A, .scale = 2 / (double)A, .cap = 4,                   \
+/* Statistics are drawn, not those of a softmax over one key: .more. */
+#define heads ((struct attention){ .S = S, .H = H, .K = 1, .A = A, .scale = 2 / (double)A, .cap = 4, .more = true,     \
                                    .drop = { .p = 0.25, .seed = 3, .cols = H } })
 /* The positions of the rows of a sequence, in the host's memory, which is its own view. */
 static struct tensor positions(void)

@@ -67,6 +67,20 @@ static void note_failure(struct comparison *c, const struct worst *of, const cha
     }
 }
 
+static void note_unjudged(struct comparison *c, const char *kind, const struct worst *found)
+{
+    if (c->unjudged++ > 0) return;
+    c->open = *found;
+    snprintf(c->open_kind, sizeof c->open_kind, "%s", kind);
+}
+
+static void note_warning(struct comparison *c, const char *kind, const struct worst *found)
+{
+    if (c->warned++ > 0 && !(found->bound > c->wide.bound)) return;
+    c->wide = *found;
+    snprintf(c->wide_kind, sizeof c->wide_kind, "%s", kind);
+}
+
 static void note(struct comparison *c, struct worst *of, const char *kind, struct worst found)
 {
     enter(c, kind, &found);
@@ -78,10 +92,14 @@ static void note(struct comparison *c, struct worst *of, const char *kind, struc
         snprintf(c->largest_kind, sizeof c->largest_kind, "%s", kind);
     }
     found.ratio = found.error == 0 ? 0 : found.error / found.bound;
-    const bool fails = !(found.ratio <= 1);
+    const enum judgement judgement = found.absolute ? (found.ratio <= 1 ? JUDGED_RIGHT : JUDGED_WRONG)
+                                                    : judge_error(found.error, found.bound);
     c->current.on.rounding = found.bound;
-    evidence_add(&c->current.on, found.rank, fails, found.scale, found.truth);
-    if (fails) note_failure(c, of, kind, &found);
+    evidence_add(&c->current.on, found.rank, judgement != JUDGED_RIGHT, found.scale, found.truth);
+    if (judgement == JUDGED_WRONG) note_failure(c, of, kind, &found);
+    if (judgement == CANNOT_BE_JUDGED) note_unjudged(c, kind, &found);
+    if (judgement == JUDGED_RIGHT && !found.absolute && found.error > 0 && bound_is_wide(found.bound))
+        note_warning(c, kind, &found);
     if (c->failed && same_tensor(&c->current, &c->where)) c->where = c->current;
     if (of->tensor[0] == 0 || exceeds(found.ratio, of->ratio)) *of = found;
 }
@@ -92,6 +110,7 @@ void comparison_tensor(struct comparison *c, struct worst *of, const char *kind,
                        const struct sums *s, double size)
 {
     found.error = held_error(s, size), found.scale = sums_scale(s), found.truth = s->truth;
+    found.absolute = size == 0;
     if (!diverges(c, kind, &found, size)) note(c, of, kind, found);
 }
 
@@ -110,7 +129,7 @@ void comparison_number(struct comparison *c, struct worst *of, const char *name,
 
 void comparison_excess(struct comparison *c, struct worst found, struct tensor excess)
 {
-    found.bound = 1, found.scale = (struct scale){ NAN, NAN };
+    found.bound = 1, found.scale = (struct scale){ NAN, NAN }, found.absolute = true;
     for (int64_t i = 0; i < tensor_count(excess); i++)
         if (exceeds(tensor_get(excess, i), found.error)) found.error = tensor_get(excess, i);
     if (!c->diverged) note(c, &c->quantised, "quantised gradient", found);
@@ -119,7 +138,7 @@ void comparison_excess(struct comparison *c, struct worst found, struct tensor e
 void comparison_choice(struct comparison *c, struct worst found, int own, int theirs)
 {
     const bool failed = c->failed;
-    found.scale = (struct scale){ NAN, NAN };
+    found.scale = (struct scale){ NAN, NAN }, found.absolute = true;
     if (c->diverged) return;
     note(c, &c->choice, "choice of experts", found);
     if (!failed && c->failed) c->expert[0] = own, c->expert[1] = theirs;
@@ -155,6 +174,40 @@ static void describe_choice(char *out, size_t size, int own, int theirs)
         snprintf(out, size, "of expert %d is %s, whose weight is %s than that of a choice that is %s", choice_made(own),
                  theirs < 0 ? "dropped" : "kept", theirs < 0 ? "larger" : "smaller", theirs < 0 ? "kept" : "dropped");
     else snprintf(out, size, "is expert %d instead of %d, whose score is larger", theirs, own);
+}
+
+/* "activation h.0.attn.q, step 1, device 3 (cp=3)"; a number of the whole model is no device's. */
+static const char *where_is(char *out, size_t size, const char *kind, const struct worst *f, const struct plan *p)
+{
+    char device[64];
+    const bool number = strcmp(kind, f->tensor) == 0;
+    const int used = snprintf(out, size, "%s%s%s, step %lld", number ? "" : kind, number ? "" : " ", f->tensor,
+                              (long long)f->step);
+    if (!number && used > 0 && (size_t)used < size)
+        snprintf(out + used, size - (size_t)used, ", device %d (%s)", f->rank,
+                 mesh_describe(&p->mesh, f->rank, device, sizeof device));
+    return out;
+}
+
+const char *comparison_unjudged(char *out, size_t size, const struct comparison *c, const struct plan *p)
+{
+    char place[240];
+    const struct worst *f = &c->open;
+    snprintf(out, size, "%lld of %lld comparisons cannot be judged, first %s: it differs by %.3g, and rounding alone "
+             "may change it by %.3g", (long long)c->unjudged, (long long)c->compared,
+             where_is(place, sizeof place, c->open_kind, f, p), f->error, f->bound);
+    return out;
+}
+
+const char *comparison_warning(char *out, size_t size, const struct comparison *c, const struct plan *p)
+{
+    char place[240];
+    out[0] = '\0';
+    if (c->warned > 0)
+        snprintf(out, size, "%lld of %lld comparisons hold by a bound above %g, the widest %.2g: %s",
+                 (long long)c->warned, (long long)c->compared, WIDE_BOUND, c->wide.bound,
+                 where_is(place, sizeof place, c->wide_kind, &c->wide, p));
+    return out;
 }
 
 const char *comparison_describe(char *out, size_t size, const struct comparison *c, const struct plan *p)

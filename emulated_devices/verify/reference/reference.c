@@ -292,8 +292,16 @@ static double clipped_off(const struct reference *r)
     return takes_gradients(r) && r->truth.norm > 0 ? reference_norm_bound(r) / r->truth.norm : 0;
 }
 
+/* Where the gradients are the devices' own: by how much, relative to it, each result of an optimizer's step may be off.
+ * Adam's longest chain of operations has about a dozen; perturb.h says why the root of their number. */
+enum { STEP_OPERATIONS = 16 };
+static double rounding_of_step(const struct reference *r, int i)
+{
+    return r->took ? PERTURB_LAMBDA * sqrt(STEP_OPERATIONS) * dtype_unit(r->truth.master[i].dtype) : 0;
+}
+
 /* Before the truth's step is taken: try it with each gradient higher and lower by `off` and by the errors of rounding
- * and clipping.  Where moments become codes, twice that: the largest number of a block, which decides the codes of all,
+ * and clipping.  The rounding of the step itself is that of the gradient, or of what is added.  Where moments become codes, twice that: the largest number of a block, which decides the codes of all,
  * may move the other way. */
 static void respond(struct reference *r, int i, double off, char *memory)
 {
@@ -303,8 +311,9 @@ static void respond(struct reference *r, int i, double off, char *memory)
     struct tensor plain[KINDS], up[KINDS], down[KINDS];
     const struct step s = step_of(r, &r->truth, i);
     const bool codes = low_rank_has_codes(s.hyper);
-    const double clipped = clipped_off(r), reach = codes ? 2 : 1, u = r->stored * dtype_unit(r->plan->dtype),
-                 step = r->stored * dtype_step(r->plan->dtype);
+    const int stored = r->took ? 0 : r->stored;
+    const double clipped = clipped_off(r) + rounding_of_step(r, i), reach = codes ? 2 : 1,
+                 u = stored * dtype_unit(r->plan->dtype), step = stored * dtype_step(r->plan->dtype);
     copy_parameter(r, i, memory, plain), copy_parameter(r, i, memory + one, up),
         copy_parameter(r, i, memory + 2 * one, down);
     for (int64_t n = 0; n < tensor_count(plain[1]); n++) {
@@ -315,14 +324,17 @@ static void respond(struct reference *r, int i, double off, char *memory)
     struct tensor *const tried[] = { plain, up, down };
     for (int k = 0; k < 3; k++) galore_parts_step(r->plan->optimizer, &p, tried[k][0], tried[k][1], &tried[k][2], s);
     r->response[i] += projected ? hypot(tensor_distance(up[0], plain[0]), tensor_distance(down[0], plain[0]))
-                                : farther(plain[0], up[0], down[0]);
+                                : farther(plain[0], up[0], down[0]) +
+                                      rounding_of_step(r, i) * tensor_distance(plain[0], r->truth.master[i]);
     /* after the step, plain[1] has N */
     if (projected) r->response[i] += s.hyper->galore_scale * galore_rate(s) * r->turn[i].P * norm_of(r, plain[1]);
-    const bool states = is_mixed(r->plan) || projected || takes_gradients(r) || codes;
-    for (int k = 0; k < r->plan->optimizer->states && states; k++) {
+    for (int k = 0; k < r->plan->optimizer->states; k++) {
         struct tensor after[3];
         for (int n = 0; n < 3; n++) after[n] = reference_numbers(r, i, k, tried[n][2 + k], n);
         r->state_response[i * OPTIMIZER_MAX_STATES + k] += farther(after[0], after[1], after[2]);
+        if (r->took)
+            r->state_response[i * OPTIMIZER_MAX_STATES + k] +=
+                rounding_of_step(r, i) * tensor_distance(after[0], r->truth.state[i * OPTIMIZER_MAX_STATES + k]);
     }
 }
 
@@ -350,7 +362,7 @@ static enum error_code update_both(struct reference *r, struct error *err)
         char *memory = malloc(3 * copy_bytes(r, i));
         if (memory == NULL)
             return fail(err, ERR_MEMORY, "no memory to try the optimizer on %s", r->truth.model.spec[i].name);
-        const double off = gradient_reach(r, i) + r->turn[i].R;
+        const double off = r->took ? 0 : gradient_reach(r, i) + r->turn[i].R;
         update(r, &r->twin, i);
         respond(r, i, off, memory);
         update(r, &r->truth, i);
@@ -504,7 +516,7 @@ static enum error_code another_twin(struct reference *r, struct error *err)
 enum error_code reference_another_twin(struct reference *r, bool *more, struct error *err)
 {
     enum error_code e = OK;
-    *more = r->known == NULL && r->replace == NULL && !draws(r->plan) && r->twins < MOST_TWINS;
+    *more = !draws(r->plan) && r->twins < MOST_TWINS;
     for (int i = 0; i < r->replicas && *more && !e; i++) e = another_twin(reference_replica(r, i), err);
     return e;
 }
@@ -571,6 +583,7 @@ static enum error_code gradients_one(struct reference *r, struct error *err)
     r->source.fill(r->source.context, r->step, r->rule.own.first, r->rule.own.count, r->ids, r->labels,
                    r->plan->packed ? r->within : NULL);
     r->counted = 0;
+    r->took = false;
     r->loss_spread = r->truth.loss = r->twin.loss = 0;
     memset(r->response, 0, (size_t)r->truth.model.params * sizeof *r->response);
     memset(r->turn, 0, (size_t)r->truth.model.params * sizeof *r->turn);
@@ -588,7 +601,7 @@ enum error_code reference_gradients(struct reference *r, struct error *err)
 {
     enum error_code e = OK;
     for (int i = 0; i < r->replicas && !e; i++) e = gradients_one(reference_replica(r, i), err);
-    return e || r->replace == NULL ? e : r->replace(r->replace_context, r, err);
+    return e;
 }
 
 enum error_code reference_take_routes(struct reference *r, struct error *err)

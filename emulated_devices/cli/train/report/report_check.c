@@ -31,10 +31,15 @@ static void print_failure(FILE *out, const struct comparison *c, const struct pl
 
 static bool failed(const struct train_record *r) { return r->comparison.failed || r->encoders.code; }
 
-static const char *verdict(const struct train_record *r)
+static const char *verdict(char *text, size_t size, const struct train_record *r)
 {
     if (failed(r)) return "FAILED: the plan does not compute what one device computes.";
     if (r->divergence.what) return "DIVERGED: no error was found in the plan, but the loss or norm is not finite.";
+    if (!comparison_holds(&r->comparison)) {
+        snprintf(text, size, "NOT ENOUGH: ");
+        comparison_unjudged(text + strlen(text), size - strlen(text), &r->comparison, &r->options->plan);
+        return text;
+    }
     if (r->options->infers) return "OK: every activation and loss of every device is what one device computes.";
     if (r->options->plan.optimizer->forward_only)
         return "OK: both losses, the slope and every weight of every device are what one device computes.";
@@ -86,7 +91,7 @@ static void print_choices(FILE *out, const struct comparison *c)
 void report_check(const struct train_record *r)
 {
     const struct comparison *c = &r->comparison;
-    char text[128];
+    char text[500];
     if (c->failed) print_failure(r->out, c, &r->options->plan);
     if (c->diverged)
         say(r->out, 0, "the one-device run is not finite either; first, in order of execution: %s, step %lld",
@@ -97,7 +102,11 @@ void report_check(const struct train_record *r)
     print_all_worst(r->out, c);
     print_choices(r->out, c);
     fprintf(r->out, "\n");
-    say_verdict(r->out, failed(r) || r->divergence.what ? BAD_NEWS : GOOD_NEWS, verdict(r));
+    if (comparison_warning(text, sizeof text, c, &r->options->plan)[0]) say(r->out, 9, "warning: %s", text);
+    if (c->failed && c->unjudged > 0)
+        say(r->out, 0, "%s", comparison_unjudged(text, sizeof text, c, &r->options->plan));
+    say_verdict(r->out, failed(r) || r->divergence.what || !comparison_holds(c) ? BAD_NEWS : GOOD_NEWS,
+                verdict(text, sizeof text, r));
     fflush(r->out);
 }
 
@@ -129,9 +138,13 @@ void report_check_json(const struct train_record *r, cJSON *root)
     const struct worst *w;
     const char *name;
     cJSON *check = cJSON_AddObjectToObject(root, "check");
-    cJSON_AddBoolToObject(check, "holds", !c->failed && !c->diverged);
+    cJSON_AddBoolToObject(check, "holds", comparison_holds(c) && !c->diverged);
     cJSON_AddNumberToObject(check, "compared", (double)c->compared);
     cJSON_AddNumberToObject(check, "wrong", (double)c->wrong);
+    cJSON_AddNumberToObject(check, "cannot_be_judged", (double)c->unjudged);
+    cJSON_AddNumberToObject(check, "warned", (double)c->warned);
+    if (c->unjudged > 0) cJSON_AddStringToObject(add_worst_ratio(check, "first_unjudged", &c->open), "kind", c->open_kind);
+    if (c->warned > 0) cJSON_AddStringToObject(add_worst_ratio(check, "widest", &c->wide), "kind", c->wide_kind);
     for (int i = 0; (w = comparison_kind(c, i, &name)) != NULL; i++)
         add_worst_ratio(check, strcmp(name, "their gradients") == 0 ? "activation_gradients"
                                : strcmp(name, "as quantised") == 0  ? "as_quantised" : name, w);
