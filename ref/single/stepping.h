@@ -25,7 +25,7 @@ struct stepping {
     int64_t first, whole;               /* the first of these rows; rows of the parameter */
     int number;                         /* of the parameter */
     struct stepping_norms *norms;       /* of this step */
-    double u;                           /* unit roundoff of what computes the step */
+    double u, tiny;                     /* unit roundoff of what computes the step, and half its smallest step */
     int state;                          /* the result: a state of the optimizer; -1: the weight */
     struct kept kept;                   /* what is known of it so far */
 };
