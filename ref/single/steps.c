@@ -2,6 +2,7 @@
 #include "ref/optim/factors.h"
 #include "ref/single/stepping.h"
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 /* ---- names ------------------------------------------------------------------------------------------------------- */
@@ -331,11 +332,13 @@ enum error_code single_check_steps(const struct model_config *c, const struct si
 {
     struct single s = { .config = c, .ops = ops_for(F64), .rounding = rounding, .source = source, .err = err };
     const struct optimizer *is = find(o->optimizer);
+    struct share *shares[SHARE_CUTS] = { NULL };
     check_norms(&s, o);
     for (int64_t k = 0; k < o->steps; k++) {
         struct stepping_norms norms = { 0 };
         for (int i = 0; i < model_param_count(c) && !s.failed; i++) {
             struct stepping t = { &s, o, is, k, model_param(c, i), .number = i, .norms = &norms,
+                                  .shares = shares,
                                   .u = dtype_unit(dtype_wide(o->format)),
                                   .tiny = dtype_step(dtype_wide(o->format)) / 2 };
             t.rows = t.whole = t.param.ndim > 1 ? t.param.dim[0] : 1, t.cols = t.param.dim[t.param.ndim - 1];
@@ -343,6 +346,7 @@ enum error_code single_check_steps(const struct model_config *c, const struct si
             else report_unknown(&t);
         }
     }
+    for (int cut = 0; cut < SHARE_CUTS; cut++) free(shares[cut]);
     single_close(&s);
     return s.failed;
 }
