@@ -4,6 +4,7 @@
 #include "emulated_devices/verify/hash.h"
 #include "emulated_devices/verify/reference/encoders.h"
 #include "emulated_devices/verify/reference/replicas.h"
+#include "ref/io/pair.h"
 #include "ref/numeric/philox.h"
 #include <stdio.h>
 #include <stdlib.h>
@@ -88,10 +89,11 @@ static enum error_code judge_numbers(const struct outcome *o, const struct plan 
                     spread_name(text, sizeof text, &c->divergence), (long long)c->divergence.step);
     if (p->dtype == F64 && optimizer_draws(p->optimizer) && !(c->loss.error <= CASE_FP64_ERROR))
         return fail(err, ERR_CHECK, "error %.3g of %s", c->loss.error, c->loss.tensor);
+    const struct pair_text two = pair_text('g', 3, c->largest.error, fp64_error(p));
     if (p->dtype == F64 && !(c->largest.error <= fp64_error(p) || c->largest.bound <= CASE_FP64_BOUND))
-        return fail(err, ERR_CHECK, "error %.3g of %s %s on device %d, step %lld: within its bound of %.3g, but more "
-                    "than the %.3g that fp64 may have", c->largest.error, c->largest_kind, c->largest.tensor,
-                    c->largest.rank, (long long)c->largest.step, c->largest.bound, fp64_error(p));
+        return fail(err, ERR_CHECK, "error %s of %s %s on device %d, step %lld: within its bound of %.3g, but more "
+                    "than the %s that fp64 may have", two.first, c->largest_kind, c->largest.tensor,
+                    c->largest.rank, (long long)c->largest.step, c->largest.bound, two.second);
     return OK;
 }
 

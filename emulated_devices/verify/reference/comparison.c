@@ -1,4 +1,5 @@
 #include "emulated_devices/verify/reference/comparison.h"
+#include "ref/io/pair.h"
 #include "ref/numeric/distance.h"
 #include "ref/ops/ops.h"
 #include <math.h>
@@ -223,8 +224,9 @@ const char *comparison_describe(char *out, size_t size, const struct comparison 
     const char *differs = c->excess ? "differs from the sum of what was quantised, in units of what that allows,"
                           : c->expert[0] != c->expert[1] ? choice
                                                          : "differs from the one-device run";
-    snprintf(out, size, "step %lld: %s%s%s%s %s by %.3g; its bound is %.3g%s%s%s%s", (long long)f->step,
-             c->number ? "" : c->first_kind, c->number ? "" : " ", f->tensor, where, differs, f->error, f->bound,
+    const struct pair_text two = pair_text('g', 3, f->error, f->bound);
+    snprintf(out, size, "step %lld: %s%s%s%s %s by %s; its bound is %s%s%s%s%s", (long long)f->step,
+             c->number ? "" : c->first_kind, c->number ? "" : " ", f->tensor, where, differs, two.first, two.second,
              c->number ? "" : "; wrong on ", c->number ? "" : place, scale[0] ? "; it is " : "", scale);
     return out;
 }

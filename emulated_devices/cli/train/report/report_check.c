@@ -3,6 +3,7 @@
 #include "emulated_devices/cli/train/train.h"
 #include "ref/io/columns.h"
 #include "ref/io/json.h"
+#include "ref/io/pair.h"
 #include "ref/io/terminal.h"
 #include <stdio.h>
 #include <string.h>
@@ -13,13 +14,14 @@ static void print_failure(FILE *out, const struct comparison *c, const struct pl
     const struct worst *f = &c->first;
     const struct evidence *on = &c->where.on;
     char text[160];
+    const struct pair_text two = pair_text('e', 2, f->error, f->bound);
     fprintf(out, "\nfirst to differ, in order of execution: %s%s%s, step %lld\n", c->number ? "" : c->first_kind,
             c->number ? "" : " ", f->tensor, (long long)f->step);
     if (!c->number) fprintf(out, "  device    %d (%s)\n", f->rank, mesh_describe(&p->mesh, f->rank, text, sizeof text));
     if (c->expert[0] != c->expert[1])
-        say(out, 12, "  it is     expert %d; the score of expert %d is larger by %.2e; rounding explains %.2e",
-            c->expert[1], c->expert[0], f->error, f->bound);
-    else fprintf(out, "  error     %.2e, norm over norm; its bound is %.2e\n", f->error, f->bound);
+        say(out, 12, "  it is     expert %d; the score of expert %d is larger by %s; rounding explains %s",
+            c->expert[1], c->expert[0], two.first, two.second);
+    else fprintf(out, "  error     %s, norm over norm; its bound is %s\n", two.first, two.second);
     if (!c->number && p->mesh.devices > 1)
         say(out, 12, "  wrong on  %s: %d of the %d devices that have it",
             diagnose_place(text, sizeof text, &p->mesh, on), devices_count(&on->failing), devices_count(&on->holding));
