@@ -109,7 +109,7 @@ run_file() {                                    # run_file FILE: as often as its
     local file=$1 base=${1%.*} p
     local name=${base#tests/} bin=$build/$base
     case $file in
-        *.sh) OMP_NUM_THREADS=$cores start "$name" "$bin.log" bash "$file"; return ;;
+        *.sh) start "$name" "$bin.log" env -u OMP_NUM_THREADS -u OPENBLAS_NUM_THREADS bash "$file"; return ;;      # as a user starts it
     esac
     if ! grep -q '^ \* ranks: ' "$file"; then
         OMP_NUM_THREADS=$cores OPENBLAS_NUM_THREADS=$cores start "$name" "$bin.log" "$bin"

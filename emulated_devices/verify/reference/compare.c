@@ -1,6 +1,7 @@
 #include "emulated_devices/verify/reference/compare.h"
 #include "emulated_devices/verify/reference/reference_low_rank.h"
-#include "ref/ops/threads.h"
+#include "ref/machine/cores.h"
+#include "ref/machine/threads.h"
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -10,11 +11,11 @@
 
 /* The other devices sleep meanwhile, so the reference may use all cores. */
 static enum error_code on_all_cores(enum error_code (*compute)(struct reference *, struct error *),
-                                    struct reference *ref, int devices, struct error *err)
+                                    struct reference *ref, const struct comm *comm, struct error *err)
 {
-    use_cores(1);
+    threads_use(cores_usable());
     const enum error_code e = compute(ref, err);
-    use_cores(devices);
+    threads_use(comm->cores);
     return e;
 }
 
@@ -27,9 +28,9 @@ static bool another_twin(const struct comparison *c, struct reference *ref, stru
     bool more = false;
     if (c->failed || c->diverged || !isfinite(error) || !(error > bound)) return false;
     if (ref->twins >= FEW_TWINS && error > HOPELESS * bound) return false;
-    use_cores(1);
+    threads_use(cores_usable());
     const enum error_code e = reference_another_twin(ref, &more, &err);
-    use_cores(comm->size);
+    threads_use(comm->cores);
     if (e) comm_give_up(comm, &err);
     return more;
 }
@@ -200,7 +201,7 @@ enum error_code compare_begin(struct probes *p, struct reference *ref, struct er
 {
     struct comm *comm = p->trainer->comm;
     trainer_read_batch(p->trainer);                             /* sets each device's rows */
-    enum error_code e = comm->rank == 0 ? on_all_cores(reference_gradients, ref, comm->size, err) : OK;
+    enum error_code e = comm->rank == 0 ? on_all_cores(reference_gradients, ref, comm, err) : OK;
     e = comm_agree(comm, e, err);
     return e ? e : probes_deliver(p, comm->rank == 0 ? &ref->record : NULL, err);
 }
@@ -216,7 +217,7 @@ static enum error_code take_routes(struct probes *p, struct reference *ref, stru
     enum error_code e = OK;
     probes_gather_routes(p, here ? ref->routing.theirs : NULL);
     if (here) other = ref->replace == NULL && routing_differs(&ref->routing);
-    if (other) e = on_all_cores(reference_take_routes, ref, comm->size, err);
+    if (other) e = on_all_cores(reference_take_routes, ref, comm, err);
     e = comm_agree(comm, e, err);
     if (!e) probes_compare_again(p, other ? &ref->record : NULL);
     return e;
