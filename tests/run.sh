@@ -119,11 +119,12 @@ run_file() {                                    # run_file FILE: as often as its
     local file=$1 base=${1%.*} p
     local name=${base#tests/} bin=$build/$base
     case $file in
-        *.sh)
-            local parts; parts=$([ "$TIER" != verify ] || says "$file" 'verify parts')
-            if [ -z "$parts" ]; then OMP_NUM_THREADS=$cores start "$name" "$bin.log" bash "$file"; return; fi
+        *.sh)                                   # as a user starts it
+            local as_user=(env -u OMP_NUM_THREADS -u OPENBLAS_NUM_THREADS) parts
+            parts=$([ "$TIER" != verify ] || says "$file" 'verify parts')
+            if [ -z "$parts" ]; then start "$name" "$bin.log" "${as_user[@]}" bash "$file"; return; fi
             for ((p = 1; p <= parts; p++)); do
-                SHARE=$p/$parts OMP_NUM_THREADS=$cores start "$name, part $p of $parts" "$bin.$p.log" bash "$file"
+                SHARE=$p/$parts start "$name, part $p of $parts" "$bin.$p.log" "${as_user[@]}" bash "$file"
             done
             return ;;
     esac

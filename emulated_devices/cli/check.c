@@ -66,6 +66,7 @@ static enum error_code parse(struct check_options *o, int argc, char **argv, str
         { "--as", "PROFILE", OPTION_STRING, &o->as,
           .help = "the profile of ACTUAL's steps; a golden file whose steps have another is refused" },
         { "--all", NULL, OPTION_SWITCH, &o->all, .help = "print a line for every tensor" },
+        THREADS_OPTION,
         { "--json", "FILE", OPTION_STRING, &o->json,
           .help = "write all results as JSON; -: to standard output, and the report for people to standard error" },
         { 0 }

@@ -41,6 +41,7 @@ enum { WAIT_LIMIT = 120 };              /* seconds, unless the environment says 
 struct comm {
     struct device *device;
     int rank, size;
+    int cores;                                  /* of this process for itself (sharing.h), the same on every device */
     uint32_t *contexts;                         /* [size] groups made so far together with each device */
     struct ledger counted;                      /* every message and addition so far */
     struct ledger expected;                     /* the formulas' sum over all calls so far */

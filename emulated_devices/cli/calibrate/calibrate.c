@@ -6,11 +6,11 @@
 #include "ref/io/json.h"
 #include "ref/io/table.h"
 #include "ref/io/terminal.h"
+#include "ref/machine/cores.h"
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <time.h>
-#include <unistd.h>
 
 enum { USUAL_ROUNDS = 60, QUICK_ROUNDS = 10, CHECK_ROUNDS = 3 };
 
@@ -183,6 +183,7 @@ static enum error_code parse(struct asked *a, int argc, char **argv, bool *help,
           .help = "everything is timed once a round, and the least counts; default: 60; with --check runs of each "
                   "mesh, 3" },
         { "--quick", NULL, OPTION_SWITCH, &a->quick, .help = "10 rounds; with --check 1, and fewer steps" },
+        THREADS_OPTION,
         { .kind = OPTION_HEADING, .help = "Hold the clock against this machine" },
         { "--check", NULL, OPTION_SWITCH, &a->check,
           .help = "train on some meshes: virtual time beside the wall clock's, the error in per cent" },
@@ -210,7 +211,7 @@ static enum error_code take(struct asked *a, struct error *err)
     if (!a->check && (a->models_given || a->cluster_given || a->steps_given))
         return fail(err, ERR_USAGE, "%s: only with --check",
                     a->models_given ? "--model" : a->cluster_given ? "--cluster" : "--steps");
-    if (!a->devices_given) a->devices = a->check ? 4 : (int)sysconf(_SC_NPROCESSORS_ONLN);
+    if (!a->devices_given) a->devices = a->check ? 4 : cores_usable();
     if (a->devices > CALIBRATE_MOST_DEVICES) a->devices = CALIBRATE_MOST_DEVICES;
     if (!a->rounds_given) a->rounds = a->check ? (a->quick ? 1 : CHECK_ROUNDS) : a->quick ? QUICK_ROUNDS : USUAL_ROUNDS;
     if (a->quick && !a->steps_given) a->steps = 5;

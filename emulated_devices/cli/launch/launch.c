@@ -213,6 +213,7 @@ static void run_mpiexec(pid_t launcher, int devices, int argc, char **argv, stru
     for (int i = 0; i < argc; i++) words[3 + i] = argv[i];
     permit_open_mpi();
     family_mark(launcher);
+    threads_pass_on();
     char columns[16];
     snprintf(columns, sizeof columns, "%d", terminal_columns(stdout));
     setenv(TERMINAL_VARIABLE, columns, 1);

@@ -237,7 +237,8 @@ static enum error_code run(struct session *s, struct error *err)
     s->probes.keep = s->options->dump != NULL;
     reference_follow(&s->reference, &s->trainer);
     if (s->here)
-        fprintf(s->record.out, "golden  %s\nmesh    %d devices, %s, %s\n\n", s->options->check, comm->size,
+        fprintf(s->record.out, "golden  %s\nmesh    %d device%s, %d thread%s each, %s, %s\n\n", s->options->check,
+                comm->size, plural(comm->size), s->record.arithmetic.threads, plural(s->record.arithmetic.threads),
                 dtype_name(s->options->plan.dtype), s->options->plan.optimizer->name);
     while (s->trainer.step < s->golden->steps && !e) e = one_step(s, err);
     if (!e && s->options->dump) e = write_dump(s, err);
@@ -265,7 +266,8 @@ enum error_code train_golden(struct comm *comm, const struct train_options *o, c
     struct golden g;
     struct session s = { .options = o, .golden = &g, .data = data, .here = comm->rank == 0,
                          .log = { .fd = -1, .events = { .fd = -1 } },
-                         .record = { .options = o, .out = report_stream(o), .truth = o->check } };
+                         .record = { .options = o, .arithmetic = arithmetic_now(), .out = report_stream(o),
+                                     .truth = o->check } };
     enum error_code e = golden_open(&g, o->check, err);
     const bool opened = !e;
     if (!e) e = make_room(&s, comm->size, err);

@@ -18,8 +18,9 @@
 /* Options of a run that has numbers, text and processes. */
 #define OF_NUMBERS                                                                                  \
     "--data", "--eval-data", "--pack", "--sample", "--check", "--dump", "--isolate", "--paranoid",  \
-    "--backend", "--direct", "--wait-limit", "--save", "--save-every", "--keep", "--log",           \
-    "--log-every", "--tensorboard", "--eval-every", "--owners-out", "--save-load", "--resume", "--override",       \
+    "--backend", "--direct", "--wait-limit", "--threads", "--save", "--save-every", "--keep",       \
+    "--log", "--log-every", "--tensorboard", "--eval-every", "--owners-out", "--save-load",         \
+    "--resume", "--override",                                                                       \
     "--lr", "--min-lr", "--warmup", "--lr-steps", "--lr-schedule", "--lr-decay", "--clip",          \
     "--weight-decay", "--seed", "--trace", "--trace-steps", "--trace-format", "--modalities",       \
     "--encoders", "--bridge-chunks", "--encoder-slack", "--dry-run"

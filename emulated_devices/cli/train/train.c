@@ -16,7 +16,7 @@
 #include "ref/io/figures.h"
 #include "ref/io/output.h"
 #include "ref/io/terminal.h"
-#include "ref/ops/threads.h"
+#include "ref/machine/threads.h"
 #include <stdlib.h>
 #include <string.h>
 
@@ -346,7 +346,7 @@ static enum error_code train_steps(struct session *r, const struct train_data *d
 }
 
 static enum error_code run_on_device(struct comm *comm, const struct train_options *o, const struct train_data *data,
-                                     const char *overridden, int threads, int *status, struct error *err)
+                                     const char *overridden, int *status, struct error *err)
 {
     struct session r = { .options = o, .checking = o->check != NULL, .speaks = comm->rank == 0, .saved = -1,
                          .log = { .fd = -1, .events = { .fd = -1 } } };
@@ -354,7 +354,7 @@ static enum error_code run_on_device(struct comm *comm, const struct train_optio
     const struct batch_source source = { fill, &tokens };
     enum error_code e = trainer_open(&r.trainer, &o->plan, comm, source, err);
     if (e) return e;
-    r.record = (struct train_record){ .options = o, .threads = threads, .out = report_stream(o),
+    r.record = (struct train_record){ .options = o, .arithmetic = arithmetic_now(), .out = report_stream(o),
                                       .has_numbers = comm->device->backend->has_numbers, .truth = "the one-device run",
                                       .overridden = overridden };
     r.record.step = calloc((size_t)o->steps + 1, sizeof *r.record.step);
@@ -399,7 +399,6 @@ static enum error_code train_device(const struct train_options *o, int *status, 
     struct comm comm;
     struct train_data data = { 0 };
     char place[64], overridden[240] = "";
-    const int threads = use_cores(o->plan.mesh.devices);
     uint64_t together;
     enum error_code e = device_open(&device, NULL, o->plan.dtype, o->memory, err);
     if (e) return e;
@@ -418,6 +417,7 @@ static enum error_code train_device(const struct train_options *o, int *status, 
                  "the launcher started %d process%s, but --dp %d --tp %d --pp %d --cp %d --ep %d is a mesh of %d",
                  comm.size, comm.size == 1 ? "" : "es", o->plan.mesh.size[DP], o->plan.mesh.size[TP],
                  o->plan.mesh.size[PP], o->plan.mesh.size[CP], o->plan.mesh.size[EP], o->plan.mesh.devices);
+    threads_use(comm.cores);
     if (!e) {
         announce_process(comm.rank, mesh_describe(&o->plan.mesh, comm.rank, place, sizeof place));
         e = group_same(comm.everyone, o->words.digest.text, sizeof o->words.digest.text - 1, "--config: the file", err);
@@ -430,7 +430,7 @@ static enum error_code train_device(const struct train_options *o, int *status, 
         if (!e && !o->golden) e = agree_on_data(&comm, &data, err);
     }
     if (!e && o->golden) e = train_golden(&comm, o, &data, err);
-    else if (!e) e = run_on_device(&comm, o, &data, overridden, threads, status, err);
+    else if (!e) e = run_on_device(&comm, o, &data, overridden, status, err);
     train_data_free(&data);
     comm_close(&comm);
     device_close(&device);

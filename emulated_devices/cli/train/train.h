@@ -175,7 +175,7 @@ struct train_record {
     struct divergence divergence;
     int stopped;                        /* the signal that ended it before its last step; 0: none */
     cJSON *profile;                     /* of the first steps (profile.h); NULL: there is none */
-    int threads;
+    struct arithmetic arithmetic;       /* of the devices; threads 0: of a plan, which has no numbers */
     struct backend_calls calls;         /* of device 0 in the last step; zeros: the backend does not count them */
     struct dry_run folded;              /* of a plan */
     struct plan_findings *plan;         /* likewise (plan_report.h); NULL: of a run */

@@ -37,6 +37,7 @@ static enum error_code parse(struct verify_options *o, int argc, char **argv, bo
         { "--backend", "NAME", OPTION_STRING, &backend,
           .help = "what executes operations; `orrery list backends` shows them; default: cpu" },
         WAIT_LIMIT_OPTION(limit),
+        THREADS_OPTION,
         { "--quiet", NULL, OPTION_SWITCH, &o->quiet, .help = "no text output" },
         { "--json", "FILE", OPTION_STRING, &o->json, .help = "every case as JSON; - for stdout, without text output" },
         { 0 }

@@ -1,8 +1,9 @@
 #include "emulated_devices/verify/reference/compare.h"
 #include "emulated_devices/verify/reference/golden_truth.h"
 #include "emulated_devices/verify/reference/reference_low_rank.h"
+#include "ref/machine/cores.h"
+#include "ref/machine/threads.h"
 #include "ref/numeric/distance.h"
-#include "ref/ops/threads.h"
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -12,11 +13,11 @@
 
 /* The other devices sleep meanwhile, so the reference may use all cores. */
 static enum error_code on_all_cores(enum error_code (*compute)(struct reference *, struct error *),
-                                    struct reference *ref, int devices, struct error *err)
+                                    struct reference *ref, const struct comm *comm, struct error *err)
 {
-    use_cores(1);
+    threads_use(cores_usable());
     const enum error_code e = compute(ref, err);
-    use_cores(devices);
+    threads_use(comm->cores);
     return e;
 }
 
@@ -29,9 +30,9 @@ static bool another_twin(const struct comparison *c, struct reference *ref, stru
     bool more = false;
     if (c->failed || c->diverged || !isfinite(error) || !(error > bound)) return false;
     if (ref->twins >= FEW_TWINS && error > HOPELESS * bound) return false;
-    use_cores(1);
+    threads_use(cores_usable());
     const enum error_code e = reference_another_twin(ref, &more, &err);
-    use_cores(comm->size);
+    threads_use(comm->cores);
     if (e) comm_give_up(comm, &err);
     return more;
 }
@@ -200,7 +201,7 @@ enum error_code compare_begin(struct probes *p, struct reference *ref, struct er
 {
     struct comm *comm = p->trainer->comm;
     trainer_read_batch(p->trainer);                             /* sets each device's rows */
-    enum error_code e = comm->rank == 0 ? on_all_cores(reference_gradients, ref, comm->size, err) : OK;
+    enum error_code e = comm->rank == 0 ? on_all_cores(reference_gradients, ref, comm, err) : OK;
     if (!e && comm->rank == 0 && ref->golden) e = golden_truth_record(ref->golden, ref, err);
     e = comm_agree(comm, e, err);
     return e ? e : probes_deliver(p, comm->rank == 0 ? &ref->record : NULL, err);
@@ -218,7 +219,7 @@ static enum error_code take_routes(struct probes *p, struct reference *ref, stru
     probes_gather_routes(p, here ? ref->routing.theirs : NULL);
     if (here) other = routing_differs(&ref->routing);
     if (here && ref->golden) other = golden_truth_leaves(ref->golden, ref) || other;
-    if (other) e = on_all_cores(reference_take_routes, ref, comm->size, err);
+    if (other) e = on_all_cores(reference_take_routes, ref, comm, err);
     if (other && !e && ref->golden) e = golden_truth_record(ref->golden, ref, err);
     e = comm_agree(comm, e, err);
     if (!e) probes_compare_again(p, other ? &ref->record : NULL);

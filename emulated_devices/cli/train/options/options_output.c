@@ -37,6 +37,7 @@ void output_options(struct option_list *to, struct train_options *o, struct trai
         { "--memory", "SIZE", OPTION_SIZE, &o->memory, 
           .help = "memory of a device, such as 64MiB or 80GB; K, M, G, T alone are KiB, MiB, GiB, TiB; 0: no limit" },
         WAIT_LIMIT_OPTION(w->limit),
+        THREADS_OPTION,
         { "--log", "FILE", OPTION_STRING, &o->log,
           .help = "write every step while it runs: FILE.jsonl, lines of JSON, or FILE.csv; docs/runs.md" },
         { "--tensorboard", "DIR", OPTION_STRING, &o->tensorboard, .help = "the same as a file of events in a folder" },

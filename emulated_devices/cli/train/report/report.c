@@ -21,7 +21,7 @@ static void report_packing(FILE *out, const struct packing *p)
 void report_shape(const struct train_record *r)
 {
     const struct plan *p = &r->options->plan;
-    const int threads = r->threads;
+    const int threads = r->arithmetic.threads;
     char mesh[64] = "one device", slices[64] = "";
     int used = 0;
     for (int a = 0; a < AXIS_COUNT; a++)
@@ -76,6 +76,14 @@ static void report_data(FILE *out, const struct train_data *data, const struct p
         say(out, 8, "warning model V=%lld, but the text is bytes, 0 to 255: --tokenizer PATH", (long long)p->model.V);
 }
 
+/* A resumed run has the bits of one that was not stopped only with the same arithmetic. */
+static void report_arithmetic(const struct train_record *r)
+{
+    char differs[400];
+    checkpoint_compare_arithmetic(&r->options->saved, differs, sizeof differs);
+    if (differs[0]) say(r->out, 8, "warning bits may differ from the saved run's: %s", differs);
+}
+
 void report_start(const struct train_record *r, const struct train_data *data)
 {
     const struct train_options *o = r->options;
@@ -83,6 +91,7 @@ void report_start(const struct train_record *r, const struct train_data *data)
     report_data(r->out, data, &o->plan);
     if (o->resume)
         say(r->out, 8, "resumed %s, at step %lld", printable_path(o->resume).text, (long long)o->saved.step);
+    if (o->resume) report_arithmetic(r);
     if (r->overridden[0]) say(r->out, 8, "differs from the saved run: %s", r->overridden);
     if (o->check)
         say(r->out, 8, "check   against one device, with bounds measured by adding random rounding errors to a second "

@@ -32,6 +32,15 @@ static void add_plan(cJSON *root, const struct train_options *o)
         cJSON_AddNumberToObject(root, "local_steps", (double)data_outer(&p->data).every);
 }
 
+static void add_arithmetic(cJSON *root, const struct arithmetic *a)
+{
+    cJSON *o = a->threads > 0 ? cJSON_AddObjectToObject(root, "arithmetic") : NULL;
+    if (o == NULL) return;
+    cJSON_AddNumberToObject(o, "threads", a->threads);
+    cJSON_AddStringToObject(o, "kernel", a->kernel);
+    cJSON_AddStringToObject(o, "blas", a->blas);
+}
+
 static void add_sent(cJSON *to, uint64_t messages, uint64_t bytes)
 {
     cJSON_AddNumberToObject(to, "messages", (double)messages);
@@ -139,6 +148,7 @@ cJSON *report_object(const struct train_record *r, const char *format, bool step
         return NULL;
     }
     add_plan(root, r->options);
+    add_arithmetic(root, &r->arithmetic);
     if (steps) add_steps(root, r);
     if (r->profile) cJSON_AddItemToObject(root, "profile", cJSON_Duplicate(r->profile, true));
     cJSON *devices = cJSON_AddArrayToObject(root, "devices");
