@@ -41,7 +41,7 @@ search --devices 2 --model small --micro 1,2 --recompute none --data-parallel dd
 train --model small --data $text --steps 1 --dp 2
 infer --model small --data $text --steps 1 --dp 2
 show cluster ethernet-1g
-show allreduce ring --devices 4 --count 4000000
+show allreduce ring --devices 4 --count 1000000 --cluster ethernet-1g
 show schedule 1f1b --pp 2 --micro 2
 show data ddp --model small --batch 16
 show memory --model small --batch 16
