@@ -84,8 +84,8 @@ static void describe_box(struct device_box *b, const struct mesh *m, const struc
     if (b->place[0] == '\0') snprintf(b->place, SHOWN_PLACE, "%s", m->devices > 1 ? "all" : "the only device");
 }
 
-/* Add n devices whose printed numbers are equal, in order of rank.  Those that are no box are cut by their coordinates on
- * the first axis on which they differ. */
+/* Add n devices whose printed numbers are equal, in order of rank.  Those that are no box are cut by their coordinates
+ * on the first axis on which they differ. */
 static void add_boxes(struct box_list *list, struct device_numbers *d, int n, bool *marked)
 {
     const struct mesh *m = list->mesh;
