@@ -273,12 +273,12 @@ static void list_links(const struct cluster *c)
         char gap[96] = "", eager[96] = "", devices[32] = "";
         if (k->gap > 0)
             snprintf(gap, sizeof gap, ", each message occupies a port for %s more",
-                     picoseconds_format((double)k->gap).text);
+                     picoseconds_exact(k->gap).text);
         if (k->eager != ALWAYS_EAGER)
             snprintf(eager, sizeof eager, ", above %s a message waits for its receiver", size_format(k->eager).text);
         if (k->devices > 0) snprintf(devices, sizeof devices, "; %d devices", k->devices);
-        field("%-8s %s, %s%s%s%s", k->level, picoseconds_format((double)k->latency).text,
-              byte_rate_format(1e6 * (double)k->rate).text, gap, eager, devices);
+        field("%-8s %s, %g GB/s%s%s%s", k->level, picoseconds_exact(k->latency).text, (double)k->rate * 1e-3, gap,
+              eager, devices);
         field("from %s", k->source);
     }
 }
@@ -289,11 +289,11 @@ static void list_device(const struct cluster *c)
     int used = 0;
     for (int t = 0; t < DTYPE_COUNT; t++)
         if (c->flop_rate[t] > 0)
-            used += snprintf(text + used, sizeof text - (size_t)used, " %s %s,", dtype_name(t),
-                             flop_rate_format(1e6 * (double)c->flop_rate[t]).text);
+            used += snprintf(text + used, sizeof text - (size_t)used, " %s %g TFLOP/s,", dtype_name(t),
+                             (double)c->flop_rate[t] * 1e-6);
     if (c->memory_rate > 0)
-        used += snprintf(text + used, sizeof text - (size_t)used, " memory %s",
-                         byte_rate_format(1e6 * (double)c->memory_rate).text);
+        used += snprintf(text + used, sizeof text - (size_t)used, " memory %g GB/s",
+                         (double)c->memory_rate * 1e-3);
     if (c->memory > 0)
         snprintf(text + used, sizeof text - (size_t)used, "%s of %s", c->memory_rate > 0 ? "" : " memory",
                  memory_format(c->memory).text);
@@ -303,12 +303,12 @@ static void list_device(const struct cluster *c)
 static void list_kernels(const struct kernels *k)
 {
     if (k->source[0] == '\0') return;
-    if (k->units == 0) field("kernels %s each", picoseconds_format((double)k->launch).text);
+    if (k->units == 0) field("kernels %s each", picoseconds_exact(k->launch).text);
     else
         field("kernels %lld units of %lld x %lld; %g %% of operations, half at depth %lld; %g %% of memory; %s each",
               (long long)k->units, (long long)k->tile_rows, (long long)k->tile_columns,
               (double)k->matrix_permille / 10, (long long)k->half_depth, (double)k->memory_permille / 10,
-              picoseconds_format((double)k->launch).text);
+              picoseconds_exact(k->launch).text);
     field("from %s", k->source);
 }
 
@@ -316,9 +316,8 @@ static void list_kernels(const struct kernels *k)
 static void list_replayed(const struct cluster *c)
 {
     for (int i = 0; i < c->shares; i++) {
-        field("shared   %s, %s, for %d device%s", c->shared[i].name,
-              byte_rate_format(1e6 * (double)c->shared[i].rate).text, c->shared[i].devices,
-              plural(c->shared[i].devices));
+        field("shared   %s, %g GB/s, for %d device%s", c->shared[i].name, (double)c->shared[i].rate * 1e-3,
+              c->shared[i].devices, plural(c->shared[i].devices));
         field("from %s", c->shared[i].source);
     }
     if (c->contention.compute_percent > 0) {
@@ -332,9 +331,9 @@ static void list_host(const struct cluster *c)
 {
     const struct host *h = &c->host;
     if (h->source[0] == '\0') return;
-    field("host    copies %s, fp32 %s, memory %s, drive %s; for each device",
-          byte_rate_format(1e6 * (double)c->copy_rate).text, flop_rate_format(1e6 * (double)h->flop_rate[F32]).text,
-          byte_rate_format(1e6 * (double)h->memory_rate).text, byte_rate_format(1e6 * (double)h->drive_rate).text);
+    field("host    copies %g GB/s, fp32 %g TFLOP/s, memory %g GB/s, drive %g GB/s; for each device",
+          (double)c->copy_rate * 1e-3, (double)h->flop_rate[F32] * 1e-6, (double)h->memory_rate * 1e-3,
+          (double)h->drive_rate * 1e-3);
     field("from %s", h->source);
 }
 

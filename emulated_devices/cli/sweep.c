@@ -235,7 +235,8 @@ static void print_table(const struct sweep *s, const struct result *result)
         columns_add(&t, RIGHT_ALIGNED, "run");
         for (int a = 0; a < s->axes; a++) columns_add(&t, RIGHT_ALIGNED, "%s", s->axis[a]->key);
         columns_add(&t, RIGHT_ALIGNED, "loss"), columns_add(&t, RIGHT_ALIGNED, "held-out");
-        columns_add(&t, RIGHT_ALIGNED, "median %s", wall.name), columns_add(&t, RIGHT_ALIGNED, "virtual %s", clock.name);
+        columns_add(&t, RIGHT_ALIGNED, "median %s", wall.name);
+        columns_add(&t, RIGHT_ALIGNED, "virtual %s", clock.name);
         columns_add(&t, LEFT_ALIGNED, "status");
         columns_end_row(&t);
         for (int run = 0; run < s->runs; run++) {

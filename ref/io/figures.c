@@ -172,8 +172,8 @@ struct figure size_enough(uint64_t bytes)
 
 static const char DIGITS[] = "0123456789";
 
-/* The factor of a unit such as "", "B", "G", "GiB" or "GB"; 0: there is no such unit.  All letters may be small, but "Gb"
- * would be bits. */
+/* The factor of a unit such as "", "B", "G", "GiB" or "GB"; 0: there is no such unit.  All letters may be small, but
+ * "Gb" would be bits. */
 static uint64_t factor_of(const char *unit)
 {
     const char *p = *unit ? strchr(PREFIX, toupper((unsigned char)*unit)) : NULL;

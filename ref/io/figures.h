@@ -1,4 +1,4 @@
-/* figures.h -- numbers for people: times, bytes, counts, operations and rates with their units, and sizes that are read.
+/* figures.h -- numbers for people: times, bytes, counts, operations and rates with units; sizes that are read.
  *
  * All that the program prints for people goes through here; JSON has base units (picoseconds, bytes).  A number has
  * three or four digits: two decimals below 10, one above, none if it is whole.  A value that would be rounded to 1000

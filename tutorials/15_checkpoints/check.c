@@ -368,8 +368,8 @@ static bool is_safe(struct trial *r, const struct file *manifest, const struct d
 {
     static const char *const name[] = { "", "writes", "has synced", "renames to", "removes" };
     char when[120];
-    snprintf(when, sizeof when, "a crash at %s, after device %d %s file %lld", picoseconds_exact(o->time).text, o->device,
-             name[o->what], (long long)o->file);
+    snprintf(when, sizeof when, "a crash at %s, after device %d %s file %lld", picoseconds_exact(o->time).text,
+             o->device, name[o->what], (long long)o->file);
     if (!manifest->there) return trial_fails(r, "%s: there is no manifest", when);
     if (!manifest->synced) return trial_fails(r, "%s: the manifest may be empty, it was not synced", when);
     for (int d = 0; d < r->devices; d++) {

@@ -151,7 +151,8 @@ static enum error_code show_run(const struct sbp_graph *g, const struct assignme
     say(stdout, 0, "run in fp64 with random numbers on %d devices: %llu bytes sent in %llu messages, at most %llu held "
         "by a device; %s on %s; %d tensors compared with one device, the furthest by %.1e (%s)",
         sbp_devices(&a->mesh), (unsigned long long)t.bytes, (unsigned long long)t.messages,
-        (unsigned long long)t.peak, picoseconds_format((double)t.time).text, c->name, t.compared, t.off, g->tensor[t.farthest].name);
+        (unsigned long long)t.peak, picoseconds_format((double)t.time).text, c->name, t.compared, t.off,
+        g->tensor[t.farthest].name);
     if (document_data()) {
         cJSON *run = cJSON_AddObjectToObject(document_data(), "run");
         cJSON_AddNumberToObject(run, "bytes", (double)t.bytes);

@@ -135,7 +135,8 @@ void plan_report_path(const struct train_record *r)
         r->steps == 1 ? "the step" : "all steps");
     do {
         columns_add(&t, LEFT_ALIGNED, "  what");
-        columns_add(&t, RIGHT_ALIGNED, "%s", time_scale(1e-12 * (double)p->total).name), columns_add(&t, RIGHT_ALIGNED, "%%");
+        columns_add(&t, RIGHT_ALIGNED, "%s", time_scale(1e-12 * (double)p->total).name);
+        columns_add(&t, RIGHT_ALIGNED, "%%");
         columns_add(&t, RIGHT_ALIGNED, "pieces"), columns_add(&t, RIGHT_ALIGNED, "devices");
         columns_end_row(&t);
         for (int i = 0; i < p->rows && i < SHOWN; i++)

@@ -1,4 +1,4 @@
-/* report_speed.c -- virtual time of a step, and what follows from it for each device: tokens, operations, utilization. */
+/* report_speed.c -- virtual time of a step, and what follows for each device: tokens, operations, utilization. */
 #include "emulated_devices/cli/train/report/report_speed.h"
 #include "ref/io/figures.h"
 #include "ref/io/terminal.h"
@@ -96,7 +96,8 @@ void report_virtual_time(const struct train_record *r)
     if (fits_alone(r) && step > 0)
         snprintf(beside, sizeof beside, "; on one device of it %s, speed-up %.2f",
                  picoseconds_format((double)r->alone).text, (double)r->alone / step);
-    say(r->out, 8, "virtual %s a step on cluster %s%s", picoseconds_format(step).text, r->options->cluster.name, beside);
+    say(r->out, 8, "virtual %s a step on cluster %s%s", picoseconds_format(step).text, r->options->cluster.name,
+        beside);
     if (r->replayed > 0) report_replay(r);
     else if (cluster_replays(&r->options->cluster))
         say(r->out, 8, "        (without contention: `orrery plan` replays the step with what devices of this cluster "

@@ -14,7 +14,7 @@ enum { NUMBERS_MOST = 2 * TRAFFIC_KIND_COUNT > 8 ? 2 * TRAFFIC_KIND_COUNT : 8, S
 /* A device's numbers, what tells printed ones apart, and its rank. */
 struct device_numbers { uint64_t number[NUMBERS_MOST], printed[NUMBERS_MOST]; int rank; };
 
-/* Devices whose printed numbers are equal, and that are a part of the mesh of its own: some coordinates on each axis, in every
+/* Devices whose printed numbers are equal, and that fill a part of the mesh: some coordinates on each axis, in every
  * combination. */
 struct device_box { const struct device_numbers *like; char ranks[SHOWN_RANKS], place[SHOWN_PLACE]; };
 
@@ -84,8 +84,8 @@ static void describe_box(struct device_box *b, const struct mesh *m, const struc
     if (b->place[0] == '\0') snprintf(b->place, SHOWN_PLACE, "%s", m->devices > 1 ? "all" : "the only device");
 }
 
-/* Add n devices whose printed numbers are equal, in order of rank; those that are no box, by their coordinates on the first axis on
- * which they differ. */
+/* Add n devices whose printed numbers are equal, in order of rank.  Those that are no box are cut by their coordinates
+ * on the first axis on which they differ. */
 static void add_boxes(struct box_list *list, struct device_numbers *d, int n, bool *marked)
 {
     const struct mesh *m = list->mesh;
