@@ -116,6 +116,8 @@ struct mixture_call {
 struct expert_scheme {
     struct scheme head;
     bool cuts_experts;                  /* a device has some experts, whole; else all of them, cut over tp */
+    bool turns;                         /* with as many rows for each expert on every device, and as many experts on
+                                         * each, member r does to member q what r + 1 does to q + 1 (comm/folding.h) */
     bool predicts;                      /* rows are ordered by where their experts are likely to be: affinity.h */
     /* Whether these devices can share a model's experts.  @return NULL, or what the scheme needs, as text. */
     const char *(*refuses)(const struct expert_parallel *, const struct model_config *);
