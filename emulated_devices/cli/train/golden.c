@@ -34,12 +34,27 @@ static enum error_code read_rates(const struct golden *g, const struct optimizer
     return golden_read(g, name, F64, g->steps, rates, err);
 }
 
-enum error_code train_take_golden(struct train_options *o, struct error *err)
+static bool has_steps_of(const struct golden *g, const struct optimizer *o)
+{
+    char name[64];
+    snprintf(name, sizeof name, "%s/lr", o->name);
+    return safetensors_find(&g->file, name) != NULL;
+}
+
+static const struct optimizer *optimizer_of_file(const struct golden *g, const struct optimizer *usual)
+{
+    for (int i = 0; optimizers[i] && !has_steps_of(g, usual); i++)
+        if (has_steps_of(g, optimizers[i])) return optimizers[i];
+    return usual;
+}
+
+enum error_code train_take_golden(struct train_options *o, bool chosen, struct error *err)
 {
     struct golden g;
     struct plan *p = &o->plan;
     enum error_code e = golden_open(&g, o->check, err);
     if (e) return fail_about(err, e, "--check");
+    if (!chosen) p->optimizer = optimizer_of_file(&g, p->optimizer);
     double *rates = calloc((size_t)g.steps, sizeof *rates);
     e = rates ? fail_about(err, read_rates(&g, p->optimizer, rates, err), "--check")
               : fail(err, ERR_MEMORY, "no memory for %lld rates", (long long)g.steps);

@@ -440,7 +440,7 @@ static enum error_code take_rule(struct train_options *o, const struct train_wor
     if (e) return e;
     p->model.initial = (int)convention(&p->hyper.as, INITIAL);
     e = take_distance(o, w->distance, w->grad_dtype != NULL, err);
-    return !e && o->golden ? train_take_golden(o, err) : e;
+    return !e && o->golden ? train_take_golden(o, options_given(w->argc, w->argv, "--optimizer"), err) : e;
 }
 
 static enum error_code take_microbatches(struct train_options *o, const struct train_words *w, struct error *err)
