@@ -66,7 +66,7 @@ void check_verdict_print(FILE *out, enum check_verdict v, const struct checked_k
     add(&l, "%s: ", check_verdict_word(v));
     if (v == CHECK_FAILED) add_wrong(&l, n, compared, first);
     else if (v == CHECK_OK) add(&l, "%d of %d tensors compared", right, all);
-    else add(&l, "%d of %d tensors are right", right, all);
+    else add(&l, "%d of %d tensors %s right", right, all, right == 1 ? "is" : "are");
     if (v != CHECK_FAILED && loose > 0) add(&l, ", %d only within bounds above %g", loose, LOOSE_BOUND);
     if (v != CHECK_FAILED) add_open(&l, n);
     add_left_out(&l, n);
