@@ -183,11 +183,24 @@ test_output_that_ends_early() {
 
 # What the machine has too little of is said in one line, before there are devices.
 limited() { command="ulimit $1 $2; orrery train ${*:3}"; make_text; watched run_limited "$@"; }
+within() { command="ulimit $1 $2; orrery ${*:3}"; watched within_limit "$@"; }
+within_limit() { ( ulimit "$1" "$2"; shift 2; exec timeout -s KILL 60 "$program" "$@" ); }
 run_limited() { ( ulimit "$1" "$2"; timeout -k 5 300 "$program" train --model tiny --data "$text" --steps 1 "${@:3}" ); }
 test_machine_that_is_too_small() {
+    make_text
+    local words
     if [[ ${BUILD-} != *-san ]]; then       # whose shadow memory alone takes more addresses
         limited -v 200000 --dp 2;           expect_status 1; expect_error 'the address space is limited to 200000 KB'
         limited -v 200000;                  expect_status 1; expect_error 'the address space is limited to 200000 KB'
+        # OpenBLAS takes 128 MB for each thread, as soon as it is loaded, and has no end without
+        for words in 'list dtypes' --version 'train --model tiny --steps 1 --batch 2'; do
+            within -d 20000 $words;         expect_status 1; expect_error "a process's data is limited to 20000 KB \\(ulimit -d\\); OpenBLAS and MPI need [0-9]+ KB"
+            OPENBLAS_NUM_THREADS=1 within -d 300000 $words;  expect_status 1; expect_error "a process's data is limited to 300000 KB .* need 393216 KB"
+            OPENBLAS_NUM_THREADS=1 within -d 450000 $words;  expect_status 0; expect_silent
+            within -s 64 $words;            expect_status 1; expect_error 'the stack is limited to 64 KB \(ulimit -s\); orrery needs 2048 KB'
+            within -s 1024 $words;          expect_status 1; expect_error 'the stack is limited to 1024 KB'
+            within -s 2048 $words;          expect_status 0; expect_silent
+        done
     fi
     limited -n 30 --dp 4;                   expect_status 1; expect_error '4 devices need 40 open files; a process here may have 30'
     # Were it not refused there would be no mpiexec to start them: thousands of devices would stop the machine.

@@ -10,6 +10,7 @@
 #include <inttypes.h>
 #include <stdbool.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
 #include <sys/resource.h>
@@ -138,30 +139,58 @@ enum error_code machine_check(int devices, struct error *err)
     return check_files(devices, err);
 }
 
-/* ---- before anything else
- * ------------------------------------------------------------------------------------------------- *
+/* ---- before anything else ---------------------------------------------------------------------------------------- *
  *
- * With too little address space OpenBLAS tries for ever to get its buffers, as soon as it is loaded;
- * main would come too late. */
+ * With too little address space or data OpenBLAS tries for ever to get its buffers, as soon as it is loaded; with too
+ * small a stack a command ends in the middle of its work, without a word.  main would come too late for the first. */
 #if defined(__ELF__)
-static void check_address_space(void)
+static void stop_for(const char *what, char flag, const struct rlimit *limit, const char *who, size_t need)
 {
-    struct rlimit space;
-    const long cores = sysconf(_SC_NPROCESSORS_ONLN);
-    const size_t need = ((size_t)768 << 20) + ((size_t)256 << 20) * (size_t)(cores > 0 ? cores : 1);
-    char line[160];
-    if (getrlimit(RLIMIT_AS, &space) != 0 || space.rlim_cur == RLIM_INFINITY) return;
-    void *at = mmap(NULL, need, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
-    if (at != MAP_FAILED) {
-        munmap(at, need);
-        return;
-    }
-    const int n =
-        snprintf(line, sizeof line,
-                 "orrery: the address space is limited to %llu KB (ulimit -v); OpenBLAS and MPI need %llu KB\n",
-                 (unsigned long long)space.rlim_cur >> 10, (unsigned long long)need >> 10);
+    char line[200];
+    const int n = snprintf(line, sizeof line, "orrery: %s is limited to %llu KB (ulimit -%c); %s %llu KB\n", what,
+                           (unsigned long long)limit->rlim_cur >> 10, flag, who, (unsigned long long)need >> 10);
     if (write(STDERR_FILENO, line, (size_t)n) != n) _exit(1);
     _exit(1);
 }
-__attribute__((section(".preinit_array"), used)) static void (*const before_libraries)(void) = check_address_space;
+
+static bool can_map(size_t bytes, int protection)
+{
+    void *at = mmap(NULL, bytes, protection, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+    if (at != MAP_FAILED) munmap(at, bytes);
+    return at != MAP_FAILED;
+}
+
+/* As OpenBLAS counts its threads: the first of these variables that is a positive number, and no more than cores. */
+static size_t blas_threads(char *const *environment)
+{
+    static const char *const name[] = { "OPENBLAS_NUM_THREADS=", "GOTO_NUM_THREADS=", "OMP_NUM_THREADS=" };
+    const long cores = sysconf(_SC_NPROCESSORS_ONLN), most = cores > 0 ? cores : 1;
+    for (size_t k = 0; k < sizeof name / sizeof *name; k++)
+        for (char *const *v = environment; *v != NULL; v++) {
+            const long asked = strncmp(*v, name[k], strlen(name[k])) == 0 ? atol(*v + strlen(name[k])) : 0;
+            if (asked > 0) return (size_t)(asked < most ? asked : most);
+        }
+    return (size_t)most;
+}
+
+/* The dynamic linker calls this before the constructors of libraries; getenv does not work yet. */
+static void check_limits(int argc, char **argv, char **environment)
+{
+    static const char blas[] = "OpenBLAS and MPI need";
+    const long cores = sysconf(_SC_NPROCESSORS_ONLN);
+    const size_t buffer = (size_t)128 << 20;                    /* OpenBLAS: one for each thread, and the caller's */
+    const size_t space = ((size_t)768 << 20) + ((size_t)256 << 20) * (size_t)(cores > 0 ? cores : 1);
+    const size_t data = buffer * (blas_threads(environment) + 2), stack = (size_t)2 << 20;
+    struct rlimit limit;
+    (void)argc, (void)argv;
+    if (getrlimit(RLIMIT_STACK, &limit) == 0 && limit.rlim_cur != RLIM_INFINITY && limit.rlim_cur < stack)
+        stop_for("the stack", 's', &limit, "orrery needs", stack);
+    if (getrlimit(RLIMIT_AS, &limit) == 0 && limit.rlim_cur != RLIM_INFINITY && !can_map(space, PROT_NONE))
+        stop_for("the address space", 'v', &limit, blas, space);
+    if (getrlimit(RLIMIT_DATA, &limit) == 0 && limit.rlim_cur != RLIM_INFINITY &&
+        !can_map(data, PROT_READ | PROT_WRITE))
+        stop_for("a process's data", 'd', &limit, blas, data);
+}
+__attribute__((section(".preinit_array"), used)) static void (*const before_libraries)(int, char **, char **) =
+    check_limits;
 #endif
