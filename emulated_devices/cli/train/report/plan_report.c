@@ -173,17 +173,6 @@ void plan_report_waits(const struct train_record *r)
         percent(step_share_exposed(&p->share), p), kinds);
 }
 
-static const char *describe_doing(const struct doing *d, char *text, size_t size)
-{
-    char micro[40] = "", layer[24] = "";
-    if (d->pass == NULL) return snprintf(text, size, "before the first pass"), text;
-    if (d->micro >= 0) snprintf(micro, sizeof micro, " of microbatch %d", d->micro);
-    if (d->part && strcmp(d->part, "layer") == 0) snprintf(layer, sizeof layer, " %d", d->layer);
-    snprintf(text, size, "%s%s%s%s%s%s%s", d->pass, micro, d->part ? ", " : "", d->part ? d->part : "", layer,
-             d->what ? ", " : "", d->what ? d->what : "");
-    return text;
-}
-
 void plan_report_peak(const struct train_record *r)
 {
     const struct plan_peak *p = &r->plan->peak[r->plan->fullest];
@@ -194,7 +183,7 @@ void plan_report_peak(const struct train_record *r)
             used += snprintf(held + used, sizeof held - (size_t)used, "%s%s %s (%u)", used ? ", " : "",
                              size_format(p->use.tag[tag]).text, arena_tag_name(tag), p->blocks[tag]);
     say(r->out, 8, "peak    of device %d, %s: in %s", r->plan->fullest, size_format(p->use.total).text,
-        describe_doing(&p->doing, when, sizeof when));
+        doing_describe(&p->doing, when, sizeof when));
     say(r->out, 8, "held    %s", held);
 }
 
