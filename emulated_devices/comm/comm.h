@@ -50,6 +50,8 @@ struct comm {
     struct transport *transport;                /* MPI's side of it */
     struct post *post;                          /* a crew's side of it */
     struct group *everyone;                     /* for agreement and barriers */
+    struct message_watch *watch;                /* of the buffers of messages (watch.h); NULL: nobody watches */
+    bool failed;                                /* devices have agreed on an error */
     bool checks_calls;                          /* collectives check that all members call them alike */
     const struct listener *listener;            /* called for arrived messages and sums, or NULL */
 };
@@ -198,6 +200,14 @@ struct message message_receive(struct exchange *, int peer, void *data, uint64_t
  * @return OK, or ERR_COMM: the message had another length than was expected, or the transport failed.
  */
 enum error_code message_wait(struct comm *, struct message, struct error *);
+
+/**
+ * Say that all messages of this device have been waited for, where a part of the program ends.  If one has not, and
+ * the device follows what is in flight (device/flight.h), the next comm_agree reports it.
+ * Local.
+ * @param when  "at the end of step 3", for the report.
+ */
+void messages_have_ended(struct comm *, const char *when);
 
 /**
  * Sleep until all messages of a list that this device receives are here, or cannot come, and then, if `sent`, until all

@@ -24,12 +24,16 @@ static inline void backend_end(struct device *d)
 #define REQUIRED(d, operation, ...)                                         \
     do {                                                                    \
         if ((d)->ops == NULL) break;                    /* no numbers */    \
+        WATCH_OPERANDS(d, operation, __VA_ARGS__);                          \
         backend_begin(d), (d)->ops->operation(__VA_ARGS__), backend_end(d); \
     } while (0)
 #define OPTIONAL(d, operation, ...)                                         \
     do {                                                                    \
         if ((d)->ops == NULL || (d)->ops->operation != NULL) REQUIRED(d, operation, __VA_ARGS__); \
-        else generic_##operation(d, __VA_ARGS__);                           \
+        else {                                                              \
+            WATCH_OPERANDS(d, operation, __VA_ARGS__);                      \
+            generic_##operation(d, __VA_ARGS__);                            \
+        }                                                                   \
     } while (0)
 
 /* Charge an elementwise operation: `tensors` tensors of the size of X, `flops_each` operations per element. */
@@ -240,6 +244,7 @@ static inline void dev_products(struct device *d, enum product_pass pass, const 
         sum.flops += one.flops, sum.bytes += one.bytes;
     }
     if (sum.bytes == 0) return;
+    for (int i = 0; i < count; i++) WATCH_OPERANDS(d, products, list[i].Y, list[i].X, list[i].W, list[i].b);
     device_products(d, pass, list, count);
     device_charge(d, what[pass], sum);
 }

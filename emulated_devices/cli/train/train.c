@@ -403,7 +403,7 @@ static enum error_code train_device(const struct train_options *o, int *status, 
     enum error_code e = device_open(&device, NULL, o->plan.dtype, o->memory, err);
     if (e) return e;
     clock_open(&device.clock, &o->cluster, o->plan.dtype);
-    if (o->check || o->golden) device.streams = (struct flight_mode){ FLIGHT_RANDOM, o->plan.seed };
+    if (o->check || o->golden || o->paranoid) device.streams = (struct flight_mode){ FLIGHT_RANDOM, o->plan.seed };
     e = comm_open(&comm, &device, err);
     if (e) {
         device_close(&device);

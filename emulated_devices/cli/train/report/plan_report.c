@@ -176,24 +176,13 @@ void plan_report_waits(const struct train_record *r)
         percent(step_share_exposed(&p->share), p), kinds);
 }
 
-static const char *describe_doing(const struct doing *d, char *text, size_t size)
-{
-    char micro[40] = "", layer[24] = "";
-    if (d->pass == NULL) return snprintf(text, size, "before the first pass"), text;
-    if (d->micro >= 0) snprintf(micro, sizeof micro, " of microbatch %d", d->micro);
-    if (d->part && strcmp(d->part, "layer") == 0) snprintf(layer, sizeof layer, " %d", d->layer);
-    snprintf(text, size, "%s%s%s%s%s%s%s", d->pass, micro, d->part ? ", " : "", d->part ? d->part : "", layer,
-             d->what ? ", " : "", d->what ? d->what : "");
-    return text;
-}
-
 void plan_report_peak(const struct train_record *r)
 {
     const struct plan_peak *p = &r->plan->peak[r->plan->fullest];
     const struct figure_scale scale = size_scale(p->use.total);
     char when[160];
     say(r->out, 8, "peak    of device %d, %s: in %s", r->plan->fullest, size_format(p->use.total).text,
-        describe_doing(&p->doing, when, sizeof when));
+        doing_describe(&p->doing, when, sizeof when));
     fprintf(r->out, "        held at the peak, in %s:\n", scale.name);
     for (int tag = 0; tag < ARENA_TAG_COUNT; tag++)
         if (p->use.tag[tag] > 0)
