@@ -116,6 +116,15 @@ static struct numbers numbers_of(const struct checked *c)
     return n;
 }
 
+/* In 16 bits bounds are wide, and the first tensor outside its own may be far behind the mistake. */
+static void print_first_by_itself(FILE *out, const struct single_result *r, const char *where)
+{
+    char text[300];
+    say(out, 2, "first to be wrong by itself, in order of execution: %s, %s", r->name, r->made_by);
+    if (where[0]) say(out, 12, "  only on   %s", where);
+    say(out, 12, "  it is     %s", single_describe(r, text, sizeof text));
+}
+
 static void print_first(FILE *out, const struct verdicts *v, const struct actual *a)
 {
     const struct check_result *r = v->whole;
@@ -175,12 +184,15 @@ static void print_result(FILE *out, const struct check_options *o, const struct 
                          enum dtype format)
 {
     const struct check_result *r = v->whole;
-    const char *const first = v->first_by_itself ? v->first_by_itself->name : r->first >= 0 ? r->all[r->first].name : NULL;
+    const char *const as_a_whole = r->first >= 0 ? r->all[r->first].name : NULL,
+               *const first = v->first_by_itself ? v->first_by_itself->name : as_a_whole;
     say(out, 8, "golden  %s", o->golden);
     say(out, 8, "actual  %s, %d file%s, computed in %s", o->actual, a->files, plural(a->files), dtype_name(format));
     if (a->program) say(out, 8, "program %s", printable(a->program).text);
     fprintf(out, "\n");
     if (o->all) print_all(out, r, v->single);
+    if (r->first >= 0 && v->first_by_itself)
+        print_first_by_itself(out, v->first_by_itself, v->single->where[v->first_by_itself - v->single->all]);
     if (r->first >= 0) print_first(out, v, a);
     if (r->worst >= 0)
         say(out, 2, "%s: %s, %s", r->first >= 0 ? "largest error/bound" : "nearest to its bound", r->all[r->worst].name,

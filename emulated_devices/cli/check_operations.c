@@ -56,8 +56,8 @@ void operations_print(FILE *out, const struct singles *s, bool all)
             print_wrong(out, &s->all[i], s->where[i]);
     if (wrong > MOST && !all) say(out, 12, "  ...       %d more are wrong: --all", wrong - MOST);
     if (s->parts > 0)
-        say(out, 12, "  parts     with --parts %d the first of them is right: if the program stores %d parts of a sum and then "
-            "adds them, as of microbatches or along tp", s->parts, s->parts);
+        say(out, 12, "  parts     with --parts %d the first of them is right: if the program stores %d parts of a sum "
+            "and then adds them, as of microbatches or along tp", s->parts, s->parts);
     for (int i = 0; i < s->count; i++)
         if (s->all[i].verdict == SINGLE_LACKS) {
             say(out, 12, "  missing   %s, for %s%s; such results have only the bounds of the whole pass",

@@ -72,7 +72,7 @@ void check_verdict_print(FILE *out, enum check_verdict v, const struct checked_k
     add_left_out(&l, n);
     fprintf(out, "\n");
     if (v != CHECK_FAILED && loose > 0)
-        say(out, 10, "warning   %d tensor%s only within a bound above %g, the largest is %.2g: an error of that part of "
-            "a tensor does not show\n", loose, loose == 1 ? " is" : "s are", LOOSE_BOUND, n->loosest);
+        say(out, 10, "warning   %d tensor%s only within a bound above %g, the largest is %.2g: an error of that part "
+            "of a tensor does not show\n", loose, loose == 1 ? " is" : "s are", LOOSE_BOUND, n->loosest);
     say_verdict(out, v == CHECK_OK ? GOOD_NEWS : BAD_NEWS, l.text);
 }

@@ -94,18 +94,18 @@ def execute(name, golden, out, formats, bug=None):
 
 
 def check(orrery, golden, folder):
-    """@return (verdict, tensors that are right, first wrong, what it is)"""
+    """@return (verdict, tensors compared as a whole, first wrong, what it is)"""
     done = subprocess.run([orrery, "check", golden, folder, "--json", f"{folder}.json"], capture_output=True, text=True)
     if done.returncode not in (0, 3):
         return "FAILED", 0, "", done.stderr.strip()
     result = json.loads(pathlib.Path(f"{folder}.json").read_text())
-    right = sum(t["judged"] == "right" for t in result["tensors"])
+    compared = sum(t["finding"] in ("holds", "differs") for t in result["tensors"])
     wrong = next((t for t in result["tensors"] if t["fails"]), None)
     alone = next((o for o in result["operations"] if o["verdict"] == "wrong"), None)
     if wrong is None and alone:                                     # plausible as a whole, but not what its own inputs give
-        return "FAILED", right, alone["result"], f"by itself, {alone['made_by']}"
+        return "FAILED", compared, alone["result"], f"by itself, {alone['made_by']}"
     text = "" if wrong is None else "; ".join(str(wrong[k]) for k in ("why", "wrong_on", "scale") if wrong.get(k))
-    return result["verdict"], right, wrong["tensor"] if wrong else "", text
+    return result["verdict"], compared, wrong["tensor"] if wrong else "", text
 
 
 def is_as_expected(verdict, dtype, folder):
@@ -133,9 +133,9 @@ def all_runs(names, given, golden):
             for folder in (given.work / name / dtype, given.work / name / f"{dtype}-before"):
                 if why or ("-before" in folder.name and not folder.is_dir()):
                     continue
-                verdict, right, first, text = check(given.orrery, of, folder)
+                verdict, compared, first, text = check(given.orrery, of, folder)
                 failed += not is_as_expected(verdict, dtype, folder)
-                rows.append((name + (" before" if "-before" in folder.name else ""), dtype, right, verdict, f"{first} {text}"))
+                rows.append((name + (" before" if "-before" in folder.name else ""), dtype, compared, verdict, f"{first} {text}"))
         if why:
             failed += 1
             rows.append((name, "", "", "FAILED", why))

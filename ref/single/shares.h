@@ -23,7 +23,7 @@ struct share {
     enum share_cut cut;
     int param;
     struct param_spec spec;
-    enum block_param block;             /* along tp: the matrix or bias of a block that it is; BLOCK_PARAMS: it is whole */
+    enum block_param block;             /* along tp: the matrix or bias of a block that it is; BLOCK_PARAMS: not cut */
     int64_t before, unit;               /* of flat shards: elements of its unit, before it and in all */
 };
 

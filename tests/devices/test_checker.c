@@ -264,6 +264,14 @@ static void test_itself(void **state)
     assert_int_equal(check(golden_path, NULL, &r), OK);
     assert_int_equal(r.first, -1);
     assert_true(r.found[HOLDS] > 220);
+    int at[3] = { -1, -1, -1 };             /* weights are made from states: they come after them */
+    for (int i = 0; i < r.count; i++)
+        for (int k = 0; k < 3; k++) {
+            static const char *const of[] = { "adamw/exp_avg/wte.weight", "adamw/exp_avg_sq/ln_f.bias",
+                                              "adamw/weight/h.0.ln_1.bias" };
+            if (strcmp(r.all[i].name, of[k]) == 0) at[k] = i;
+        }
+    assert_true(at[0] >= 0 && at[1] > at[0] && at[2] > at[1]);
     check_result_free(&r);
 }
 

@@ -136,9 +136,9 @@ static void subnormal_gradients_are_right(void **state)
             const char *const loss = d.golden.config.logit_cap > 0 ? "grad/capped" : "grad/logits";
             if (d.wrong > 2 || strcmp(d.first.name, loss) != 0 ||
                 (d.wrong == 2 && strcmp(d.second.name, "norm") != 0))
-                fail_msg("%s, %s, in %s: %d are wrong, such as %s, %g times its bound, and %s, %g times", subjects[i].file,
-                         subjects[i].what, dtype_name(formats[t]), d.wrong, d.first.name, d.first.ratio, d.second.name,
-                         d.second.ratio);
+                fail_msg("%s, %s, in %s: %d are wrong, such as %s, %g times its bound, and %s, %g times",
+                         subjects[i].file, subjects[i].what, dtype_name(formats[t]), d.wrong, d.first.name,
+                         d.first.ratio, d.second.name, d.second.ratio);
             close_dump(&d);
         }
 }

@@ -300,7 +300,46 @@ static enum error_code summarize(struct check_result *r, const struct actual *a,
                 a->file[0].st.count ? printable(a->file[0].st.entry[0].name).text : "");
 }
 
-/* The weights that ACTUAL begins with are what all is recomputed from.  Those that are not the golden file's are wrong. */
+/* Where tensors after a name end that differ from it only after its last slash. */
+static int end_of_group(const struct golden_list *l, int first)
+{
+    const char *name = l->all[first].name, *last = strrchr(name, '/');
+    const size_t n = last ? (size_t)(last - name) + 1 : strlen(name) + 1;
+    int end = first + 1;
+    while (end < l->count && strncmp(l->all[end].name, name, n) == 0 && strchr(l->all[end].name + n, '/') == NULL)
+        end++;
+    return end;
+}
+
+/* "adamw/2/exp_avg/NAME" is a state of "adamw/2/weight/NAME". */
+static bool is_state_of(const char *name, const char *weight)
+{
+    const char *is = strstr(weight, "/weight/"), *last = strrchr(name, '/');
+    const size_t n = is ? (size_t)(is - weight) + 1 : 0;
+    return is && last && (size_t)(last - name) > n && strncmp(name, weight, n) == 0 &&
+           (size_t)(last - name) == n + strcspn(name + n, "/") && strncmp(name + n, "grad/", 5) != 0;
+}
+
+/* A step makes the states first, and the weights from them. */
+static enum error_code put_states_first(struct golden_list *l, struct error *err)
+{
+    struct golden_tensor *weights = calloc((size_t)l->count + 1, sizeof *weights);
+    if (weights == NULL) return fail(err, ERR_MEMORY, "no memory for %d tensors", l->count);
+    for (int first = 0, end; first < l->count; first = end) {
+        end = end_of_group(l, first);
+        if (strstr(l->all[first].name, "/weight/") == NULL) continue;
+        const int n = end - first;
+        memcpy(weights, &l->all[first], (size_t)n * sizeof *weights);
+        while (end < l->count && is_state_of(l->all[end].name, weights->name)) end++;
+        memmove(&l->all[first], &l->all[first + n], (size_t)(end - first - n) * sizeof *weights);
+        memcpy(&l->all[end - n], weights, (size_t)n * sizeof *weights);
+    }
+    free(weights);
+    return OK;
+}
+
+/* The weights that ACTUAL begins with are what all is recomputed from.  Those that are not the golden file's are
+ * wrong. */
 static enum error_code check_starts(const struct golden *g, const struct actual *a, enum dtype format,
                                     struct check_result *r, struct error *err)
 {
@@ -321,8 +360,9 @@ enum error_code check_files(const struct golden *g, const struct actual *a, enum
     *r = (struct check_result){ 0 };
     enum error_code e = golden_measure(g, format, 1, 1, &r->list, err);
     if (e) return e;
-    r->all = calloc((size_t)r->list.count + (size_t)g->file.count + 1, sizeof *r->all);
-    if (r->all == NULL) e = fail(err, ERR_MEMORY, "no memory for %d tensors", r->list.count);
+    e = put_states_first(&r->list, err);
+    r->all = e ? NULL : calloc((size_t)r->list.count + (size_t)g->file.count + 1, sizeof *r->all);
+    if (!e && r->all == NULL) e = fail(err, ERR_MEMORY, "no memory for %d tensors", r->list.count);
     if (!e) e = check_starts(g, a, format, r, err);
     for (int i = 0; i < r->list.count && !e; i++) {
         r->all[r->count] = (struct checked){ .name = r->list.all[i].name, .bound = r->list.all[i].bound };

@@ -74,8 +74,8 @@ static bool has_optimizer(const struct golden *g, const char *optimizer)
     return false;
 }
 
-/* Whether an extra tensor is of a kind that golden tensors are of, none of which ACTUAL has: its names are others.  Then
- * nothing is known of what it is.  Where ACTUAL has all of a kind, more of that kind are its own. */
+/* Whether an extra tensor is of a kind that golden tensors are of, none of which ACTUAL has: its names are others.
+ * Then nothing is known of what it is.  Where ACTUAL has all of a kind, more of that kind are its own. */
 static bool is_unjudged(const struct golden *g, const struct check_result *r, const char *name)
 {
     char optimizer[32];
