@@ -30,12 +30,16 @@ static void say_check(FILE *f, const cJSON *check)
 {
     char text[200];
     const bool holds = cJSON_IsTrue(cJSON_GetObjectItemCaseSensitive(check, "holds"));
+    const double wrong = run_number(check, "wrong", 0), unjudged = run_number(check, "cannot_be_judged", 0);
     if (holds)
         snprintf(text, sizeof text, "Equal to one device: %.0f tensors compared, all within their bounds.",
                  run_number(check, "compared", 0));
+    else if (wrong == 0 && unjudged > 0)
+        snprintf(text, sizeof text, "NOT ENOUGH: %.0f of %.0f comparisons with one device cannot be judged.", unjudged,
+                 run_number(check, "compared", 0));
     else
-        snprintf(text, sizeof text, "DIFFERS from one device: %.0f of %.0f comparisons do not hold.",
-                 run_number(check, "wrong", 0), run_number(check, "compared", 0));
+        snprintf(text, sizeof text, "DIFFERS from one device: %.0f of %.0f comparisons do not hold.", wrong,
+                 run_number(check, "compared", 0));
     say_verdict_of(f, holds, text);
 }
 

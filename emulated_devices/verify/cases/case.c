@@ -87,6 +87,7 @@ static enum error_code judge_numbers(const struct outcome *o, const struct plan 
         return fail(err, ERR_CHECK,
                     "the one-device run diverges, first in %s at step %lld: there is nothing to compare with",
                     spread_name(text, sizeof text, &c->divergence), (long long)c->divergence.step);
+    if (!comparison_holds(c)) return fail(err, ERR_CHECK, "%s", comparison_unjudged(text, sizeof text, c, p));
     if (p->dtype == F64 && optimizer_draws(p->optimizer) && !(c->loss.error <= CASE_FP64_ERROR))
         return fail(err, ERR_CHECK, "error %.3g of %s", c->loss.error, c->loss.tensor);
     const struct pair_text two = pair_text('g', 3, c->largest.error, fp64_error(p));

@@ -190,6 +190,8 @@ static const char *where_is(char *out, size_t size, const char *kind, const stru
     return out;
 }
 
+bool comparison_holds(const struct comparison *c) { return !c->failed && c->unjudged == 0; }
+
 const char *comparison_unjudged(char *out, size_t size, const struct comparison *c, const struct plan *p)
 {
     char place[240];

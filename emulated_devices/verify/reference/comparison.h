@@ -63,7 +63,7 @@ struct comparison {
 };
 
 /** Whether all that was compared is right: the only verdict that is OK. */
-static inline bool comparison_holds(const struct comparison *c) { return !c->failed && c->unjudged == 0; }
+bool comparison_holds(const struct comparison *);
 
 /** Begin a step.  @param scaled  with a dynamic loss scale a step that overflows is skipped, and a divergence ends with
  *  it. */
