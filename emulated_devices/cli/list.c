@@ -156,6 +156,7 @@ static void list_schemes(enum scheme_kind kind, const char *memory, void (*more)
         if (more) more(s);
         if (s->memory) field("%s %s", memory, s->memory);
         field("equals %s", equality_meaning(s->equality));
+        for (const struct invariant *v = s->invariants; v && v->name; v++) field("holds %s", v->sentence);
         field("from %s", s->source);
     }
 }

@@ -195,6 +195,10 @@ static inline bool plan_changes(const struct plan *p)
     return p->batches || plan_follows_data(p) || plan_shuffles(p);
 }
 
+/** What an attention scheme that makes plans knows of a microbatch with at least one sequence, causal samples.
+ *  @return OK, for context_load_free; or ERR_MEMORY, with nothing to free. */
+enum error_code plan_context_load(const struct plan *, int dp, int micro, struct context_load *, struct error *);
+
 /**
  * The plan of a microbatch, from an attention scheme that makes plans; empty from one that cuts every sequence alike,
  * and of a microbatch without sequences.  Pure.

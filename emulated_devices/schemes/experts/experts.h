@@ -45,6 +45,7 @@ struct expert_routing {
     int32_t *counts;                    /* I32 [E]: rows of each expert that is computed here; others have none */
     struct interval experts, columns;   /* those that are computed here, and of F */
     int degree;                         /* of a scheme that chooses one: tutel.c */
+    int32_t *told;                      /* likewise: [ep x etp, E] what all these devices have told; else NULL */
     int32_t *owner;                     /* of a scheme that copies experts: [E] members */
     bool *held;                         /* [E, P] which members have which */
     int64_t *copied;                    /* [E] numbers of each expert that has copies; 0 of the others */

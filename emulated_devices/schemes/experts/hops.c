@@ -18,7 +18,7 @@ enum error_code hop_make(struct expert_hop *h, struct group *g, enum operation o
 void expert_routing_clear(struct expert_routing *r)
 {
     for (int i = 0; i < EXPERT_HOPS; i++) free(r->hop[i].sent), free(r->hop[i].got), free(r->hop[i].order.data);
-    free(r->table), free(r->order.data), free(r->counts),
+    free(r->table), free(r->told), free(r->order.data), free(r->counts),
     free(r->owner), free(r->held), free(r->copied);
     *r = (struct expert_routing){ 0 };
 }
