@@ -149,7 +149,7 @@ test_output_that_ends_early() {
     make_text
     local mesh
     for mesh in '--dp 1' '--dp 2'; do
-        local words="train --model tiny --data $text --steps 1000000 $mesh"
+        local words="train --model tiny --data ../text --steps 1000000 $mesh"
         command="orrery $words | head -n 1"
         timeout -k 5 300 "$program" $words </dev/null 2>"$place/err" | head -n 1 >"$place/out"
         status=${PIPESTATUS[0]}; look
@@ -203,7 +203,7 @@ test_small_shared_memory() {
         return
     fi
     make_text
-    local size words="train --model tiny --data $text --steps 1 --dp"
+    local size words="train --model tiny --data ../text --steps 1 --dp"
     for size in size=64m,rw:16 size=4k,rw:4 size=64m,ro:4; do
         command="orrery $words ${size#*:} with /dev/shm of ${size%:*}"
         watched unshare -m -i bash -c "mount -t tmpfs -o ${size%:*} tmpfs /dev/shm && '$program' $words ${size#*:} --batch 16 && [ -z \"\$(ls /dev/shm)\" ]"
