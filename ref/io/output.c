@@ -203,16 +203,17 @@ void output_abort(struct output *o)
 
 /* ---- input ------------------------------------------------------------------------------------------------------- */
 
-enum error_code file_open(const char *path, int *fd, int64_t *size, struct error *err)
+static enum error_code open_to_read(const char *path, bool pipes, int *fd, int64_t *size, struct error *err)
 {
     struct stat st;
     *fd = -1;
     if (stat(path, &st) != 0) return fail_errno(err, path, "cannot be opened");
     if (S_ISDIR(st.st_mode))
         return fail(err, ERR_FILE, "%s: is a folder, a file was expected", printable_path(path).text);
-    if (!S_ISREG(st.st_mode))
-        return fail(err, ERR_FILE, "%s: is a pipe or device, a file was expected", printable_path(path).text);
-    *fd = open(path, O_RDONLY);
+    if (!S_ISREG(st.st_mode) && !(pipes && S_ISFIFO(st.st_mode)))
+        return fail(err, ERR_FILE, "%s: is a %s, a file was expected", printable_path(path).text,
+                    S_ISFIFO(st.st_mode) ? "pipe" : "device");
+    do *fd = open(path, O_RDONLY); while (*fd < 0 && errno == EINTR);
     if (*fd < 0) return fail_errno(err, path, "cannot be opened");
     if (fstat(*fd, &st) != 0) {
         const enum error_code e = fail_errno(err, path, "cannot be read");
@@ -222,6 +223,11 @@ enum error_code file_open(const char *path, int *fd, int64_t *size, struct error
     }
     *size = st.st_size;
     return OK;
+}
+
+enum error_code file_open(const char *path, int *fd, int64_t *size, struct error *err)
+{
+    return open_to_read(path, false, fd, size, err);
 }
 
 enum error_code file_read_at(int fd, const char *path, void *out, size_t bytes, int64_t at, struct error *err)
@@ -239,27 +245,59 @@ enum error_code file_read_at(int fd, const char *path, void *out, size_t bytes, 
     return OK;
 }
 
+/* The last pipe that was read to its end. */
+static struct printable pipe_read;
+
+bool file_pipe_taken(char *path, size_t size)
+{
+    const bool any = pipe_read.text[0] != '\0';
+    if (any && path) snprintf(path, size, "%s", pipe_read.text);
+    pipe_read.text[0] = '\0';
+    return any;
+}
+
+/* A pipe has no size, and files of the system say 0 or one page: the end is where no byte comes.
+ * @param size  bytes that are expected. */
+static enum error_code read_to_end(int fd, const char *path, int64_t size, int64_t limit, char **bytes, size_t *count,
+                                   struct error *err)
+{
+    size_t room = size > 0 ? (size_t)size + 1 : 4096;           /* a byte more, to see that nothing follows */
+    *count = 0;
+    for (;;) {
+        char *more = *bytes && *count + 1 < room ? *bytes : realloc(*bytes, *bytes ? room *= 2 : ++room);
+        if (more == NULL) return fail(err, ERR_MEMORY, "%s: no memory for its bytes", printable_path(path).text);
+        *bytes = more;
+        const ssize_t n = read(fd, *bytes + *count, room - 1 - *count);
+        if (n < 0 && errno == EINTR) continue;
+        if (n < 0) return fail_errno(err, path, "reading failed");
+        if (n == 0) return OK;
+        *count += (size_t)n;
+        if ((int64_t)*count > limit)
+            return fail(err, ERR_FORMAT, "%s: has more bytes than the %lld that are read", printable_path(path).text,
+                        (long long)limit);
+    }
+}
+
 enum error_code file_read_all(const char *path, int64_t limit, char **bytes, size_t *count, struct error *err)
 {
     int fd;
     int64_t size = 0;
+    struct stat st;
     *bytes = NULL;
-    enum error_code e = file_open(path, &fd, &size, err);
+    enum error_code e = open_to_read(path, true, &fd, &size, err);
     if (e != OK) return e;
     if (size > limit)
         e = fail(err, ERR_FORMAT, "%s: has %lld bytes, at most %lld are read", printable_path(path).text,
                  (long long)size, (long long)limit);
-    else if ((*bytes = malloc((size_t)size + 1)) == NULL)
-        e = fail(err, ERR_MEMORY, "%s: no memory for its %lld bytes", printable_path(path).text, (long long)size);
     else
-        e = file_read_at(fd, path, *bytes, (size_t)size, 0, err);
+        e = read_to_end(fd, path, size, limit, bytes, count, err);
     close(fd);
     if (e != OK) {
         free(*bytes);
         *bytes = NULL;
         return e;
     }
-    (*bytes)[size] = '\0';
-    *count = (size_t)size;
+    (*bytes)[*count] = '\0';
+    if (stat(path, &st) == 0 && S_ISFIFO(st.st_mode)) pipe_read = printable_path(path);
     return OK;
 }

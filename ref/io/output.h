@@ -56,12 +56,18 @@ void output_abort(struct output *);
 enum error_code file_write_all(const char *path, const void *bytes, size_t count, struct error *err);
 
 /**
- * Read a whole file into new memory, with a NUL after its last byte.
+ * Read a whole file or pipe into new memory, with a NUL after its last byte.  Of a pipe this waits for the end.
  * @param limit       bytes at most.
  * @param[out] bytes  for free(); NULL on failure.
- * @return OK; ERR_FILE if it is missing, a folder or unreadable; ERR_FORMAT above the limit; ERR_MEMORY.
+ * @return OK; ERR_FILE if it is missing, a folder, a device or unreadable; ERR_FORMAT above the limit; ERR_MEMORY.
  */
 enum error_code file_read_all(const char *path, int64_t limit, char **bytes, size_t *count, struct error *);
+
+/**
+ * Whether file_read_all has read a pipe since the last call: a process that is started now cannot read it again.
+ * @param[out] path  the last of them, for messages; may be NULL.
+ */
+bool file_pipe_taken(char *path, size_t size);
 
 /** Open a regular file for reading.  @param[out] size  its bytes.  @return OK or ERR_FILE, *fd being -1. */
 enum error_code file_open(const char *path, int *fd, int64_t *size, struct error *);

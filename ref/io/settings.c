@@ -74,14 +74,15 @@ char *settings_word(const struct option *o, const struct yaml *y)
     return word;
 }
 
+static const char file_flag[] = "--config";
+
 /* The value of --config, or NULL; what is wrong with the words, the parser says. */
 static const char *file_of(int argc, char *const argv[])
 {
-    static const char flag[] = "--config";
     for (int i = 0; i < argc && strcmp(argv[i], "--") != 0; i++) {
-        if (strncmp(argv[i], flag, sizeof flag - 1) != 0) continue;
-        if (argv[i][sizeof flag - 1] == '=') return argv[i] + sizeof flag;
-        if (argv[i][sizeof flag - 1] == '\0') return i + 1 < argc && argv[i + 1][0] != '-' ? argv[i + 1] : NULL;
+        if (strncmp(argv[i], file_flag, sizeof file_flag - 1) != 0) continue;
+        if (argv[i][sizeof file_flag - 1] == '=') return argv[i] + sizeof file_flag;
+        if (argv[i][sizeof file_flag - 1] == '\0') return i + 1 < argc && argv[i + 1][0] != '-' ? argv[i + 1] : NULL;
     }
     return NULL;
 }
@@ -130,6 +131,7 @@ enum error_code settings_expand(struct settings_words *w, const char *command, c
     struct yaml *root = NULL;
     *w = (struct settings_words){ .argc = 0 };
     enum error_code e = file ? settings_read(file, &root, err) : OK;
+    w->once = file_pipe_taken(NULL, 0);
     const int most = argc + (root ? count_of(root) : 0);
     if (!e && (w->argv = calloc((size_t)most + 1, sizeof *w->argv)) == NULL)
         e = fail(err, ERR_MEMORY, "no memory for %d words", most);
@@ -141,6 +143,21 @@ enum error_code settings_expand(struct settings_words *w, const char *command, c
     w->argc = w->own + argc;
     for (int i = 0; i < argc; i++) w->argv[w->own + i] = argv[i];
     return OK;
+}
+
+void settings_drop_file(struct settings_words *w)
+{
+    int kept = 0;
+    bool flags = true;
+    for (int i = 0; i < w->argc; i++) {
+        const char *const word = w->argv[i];
+        if (strcmp(word, "--") == 0) flags = false;
+        if (flags && strcmp(word, file_flag) == 0) i++;                         /* and its value */
+        else if (!flags || strncmp(word, file_flag, sizeof file_flag - 1) != 0 || word[sizeof file_flag - 1] != '=')
+            w->argv[kept++] = w->argv[i];
+    }
+    w->argc = kept;
+    w->argv[kept] = NULL;
 }
 
 void settings_free(struct settings_words *w)

@@ -28,6 +28,7 @@ struct settings_words {
     char **argv;
     int own;                            /* so many of the first words are in memory of their own */
     struct sha256_text digest;          /* of the words that come from the file */
+    bool once;                          /* the file is a pipe: other processes cannot read it again */
 };
 
 /**
@@ -40,6 +41,9 @@ struct settings_words {
 enum error_code settings_expand(struct settings_words *, const char *command, const struct option *table,
                               const struct option *all, int argc, char *const argv[], struct error *);
 void settings_free(struct settings_words *);
+
+/** Leave --config out of the words, which have its settings.  Other processes can then be given the words. */
+void settings_drop_file(struct settings_words *);
 
 /** Check one setting of a file as its flag would be, and set the flag's destination.
  *  @param where  the file, for messages.  @param passed  out: it is not one of this command's, but of another's. */

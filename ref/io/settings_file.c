@@ -95,6 +95,10 @@ enum error_code settings_read(const char *path, struct yaml **root, struct error
     *root = NULL;
     enum error_code e = file_read_all(path, JSON_FILE_LIMIT, &text, &length, err);
     if (e) return e;
+    if (strspn(text, " \t\r\n") == length) {
+        free(text);
+        return fail(err, ERR_FORMAT, "%s: is empty", printable_path(path).text);
+    }
     if (text[0] == '{') e = from_result(text, length, path, &found, root, err);
     else if (text[0] == '<') found = true, e = from_page(text, path, root, err);
     if (!found && length > YAML_FILE_LIMIT)

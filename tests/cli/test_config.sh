@@ -100,4 +100,30 @@ test_what_is_refused() {
     run train --config good.yaml --config good.yaml;        expect_status 2; expect_error '--config is given twice$'
 }
 
-run_tests test_a_file_is_the_flags test_what_is_written_repeats_the_run test_what_a_run_tells_repeats_it test_defaults_are_settings test_what_is_refused
+# A pipe has no size, and a file of the system says 0 bytes: both are read to the end.
+test_pipes() {
+    make_text
+    local words=(--model tiny --data "$text" --batch 4 --seq 8 --json seen.json) dp
+    for dp in 1 2; do
+        printf 'steps: 3\nlr: 1e-3\n' >run.yaml
+        run train --dp $dp "${words[@]}" --config run.yaml;         expect_status 0; cp seen.json filed.json
+        from_pipe() { "$program" train --dp $dp "${words[@]}" --config <(cat run.yaml) </dev/null; }
+        command="orrery train --dp $dp --config <(cat run.yaml)"
+        watched from_pipe;                                          expect_status 0; expect_silent; same_run filed.json seen.json
+        mkfifo fifo; cat run.yaml >fifo &
+        run train --dp $dp "${words[@]}" --config=fifo;             expect_status 0; expect_silent; same_run filed.json seen.json
+        rm fifo
+    done
+    run train --config /proc/self/environ;                          expect_status 2; expect_error '--config /proc/self/environ: '
+    : >empty.yaml; printf ' \n\n' >blank.yaml
+    run train --config empty.yaml;                                  expect_status 2; expect_error '--config empty\.yaml: is empty$'
+    run train --config blank.yaml;                                  expect_status 2; expect_error '--config blank\.yaml: is empty$'
+    run train --config /dev/null;                                   expect_status 2; expect_error '--config /dev/null: is a device, a file was expected$'
+    endless() { "$program" train --config <(yes) </dev/null; }
+    watched endless;                                                expect_status 2; expect_error '--config /dev/fd/[0-9]+: has more bytes than the [0-9]+ that are read$'
+    from_pipe() { "$program" train --model tiny --steps 1 --batch 2 --dp $dp --data <(cat "$text") </dev/null; }
+    dp=1; watched from_pipe;                                        expect_status 0; expect_out '^text .*, 8893 bytes'
+    dp=2; watched from_pipe;                                        expect_status 2; expect_error '/dev/fd/[0-9]+: is a pipe, which 2 devices cannot read as well; give a file$'
+}
+
+run_tests test_pipes test_a_file_is_the_flags test_what_is_written_repeats_the_run test_what_a_run_tells_repeats_it test_defaults_are_settings test_what_is_refused

@@ -101,7 +101,7 @@ test_texts() {
     run train --data "$t/none";             refuses 1 '--data .*/none: cannot be opened: No such file'
     run train --data "$t/empty";            refuses 1 '--data .*/empty: is empty'
     run train --data "$t/folder";           refuses 1 '--data .*/folder: has no .* to read as text'
-    run train --data /dev/null;             refuses 1 '--data /dev/null: is a pipe or device'
+    run train --data /dev/null;             refuses 1 '--data /dev/null: is a device, a file was expected'
     run train --data "$t/short";            refuses 2 '--data .*/short: has 6 tokens .*sequences of 64 need at least 66'
     run train --data "$t/short" --dp 2;     refuses 2 '--data .*/short: has 6 tokens'
     run_under 2 train --data "$t/short" --dp 2;  refuses 2 '--data .*/short: has 6 tokens'

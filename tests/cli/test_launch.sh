@@ -166,7 +166,7 @@ test_output_that_ends_early() {
     make_text
     local mesh
     for mesh in '--dp 1' '--dp 2'; do
-        local words="train --model tiny --data $text --steps 2 $mesh"
+        local words="train --model tiny --data ../text --steps 2 $mesh"
         if [ -e /dev/full ]; then
             command="orrery $words >/dev/full"
             status=0; timeout -k 5 300 "$program" train --model tiny --data "$text" --steps 2 $mesh </dev/null 2>"$place/err" >/dev/full || status=$?; look
@@ -216,7 +216,7 @@ test_small_shared_memory() {
         return
     fi
     make_text
-    local size words="train --model tiny --data $text --steps 1 --dp"
+    local size words="train --model tiny --data ../text --steps 1 --dp"
     for size in size=64m,rw:16 size=4k,rw:4 size=64m,ro:4; do
         command="orrery $words ${size#*:} with /dev/shm of ${size%:*}"
         watched unshare -m -i bash -c "mount -t tmpfs -o ${size%:*} tmpfs /dev/shm && '$program' $words ${size#*:} --batch 16 && [ -z \"\$(ls /dev/shm)\" ]"

@@ -156,7 +156,7 @@ static void refuses_what_is_no_text(void **state)
     assert_int_equal(text_load(&t, &empty, 1, &err), ERR_FORMAT);
     assert_says("empty", err.text, "/empty: is empty");
     assert_int_equal(text_load(&t, &null, 1, &err), ERR_FILE);
-    assert_says("device", err.text, "/dev/null: is a pipe or device");
+    assert_says("device", err.text, "/dev/null: is a device, a file was expected");
     const char *two[] = { scratch("numbers"), missing };
     put_numbers(two[0], 10);
     assert_int_equal(text_load(&t, two, 2, &err), ERR_FILE);

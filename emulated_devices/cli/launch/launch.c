@@ -380,10 +380,13 @@ enum error_code launch_devices(int devices, int argc, char **argv, int *status, 
     struct inherited into;
     int line = -1, lifeline, left = 0;
     const pid_t self = getpid();
+    char pipe[200];
     if (getenv("ORRERY_LAUNCHED") != NULL)
         return fail(err, ERR_COMM, "%s started this process without telling its rank; it must be MPICH's",
                     ORRERY_MPIEXEC);
     if (started_alone_by_srun(err)) return err->code;
+    if (file_pipe_taken(pipe, sizeof pipe))
+        return fail(err, ERR_USAGE, "%s: is a pipe, which %d devices cannot read as well; give a file", pipe, devices);
     if (argc > 1) document_leave_to(argv[1]);           /* one of the devices writes it */
     enum error_code e = machine_check(devices, err);
     if (!e) e = open_watch(&w, devices, &into, &lifeline, err);

@@ -437,8 +437,23 @@ static enum error_code train_device(const struct train_options *o, int *status, 
     return e;
 }
 
+/* Devices get the command line.  A pipe can be read only once, so they get what was in the pipe of --config instead. */
+static enum error_code launch_words(struct train_options *o, int argc, char **argv, int *status, struct error *err)
+{
+    const int devices = o->plan.mesh.devices;
+    if (!o->words.once) return launch_devices(devices, argc, argv, status, err);
+    settings_drop_file(&o->words);
+    char **all = calloc((size_t)o->words.argc + 3, sizeof *all);
+    if (all == NULL) return fail(err, ERR_MEMORY, "no memory for %d words", o->words.argc);
+    all[0] = argv[0], all[1] = argv[1];
+    for (int i = 0; i < o->words.argc; i++) all[2 + i] = o->words.argv[i];
+    const enum error_code e = launch_devices(devices, o->words.argc + 2, all, status, err);
+    free(all);
+    return e;
+}
+
 /* Errors in files are reported once, before the devices start. */
-static enum error_code launch_checked(const struct train_options *o, int argc, char **argv, int *status,
+static enum error_code launch_checked(struct train_options *o, int argc, char **argv, int *status,
                                       struct error *err)
 {
     struct train_data data;
@@ -449,7 +464,7 @@ static enum error_code launch_checked(const struct train_options *o, int argc, c
     train_data_free(&data);
     if (!e) e = probe_outputs(o, err);
     if (!e) e = check_memory(o, err);
-    return e ? e : launch_devices(o->plan.mesh.devices, argc, argv, status, err);
+    return e ? e : launch_words(o, argc, argv, status, err);
 }
 
 static enum error_code run(const struct run_kind *kind, int argc, char **argv, int *status, struct error *err)
