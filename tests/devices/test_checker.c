@@ -250,6 +250,7 @@ static void test_first_weights(void **state)
             assert_int_equal(check_files(&golden, &a, formats[t], &r, &err), OK);
             if (!wrong && r.first >= 0) fail_msg("%s: %s %s", dtype_name(formats[t]), r.all[r.first].name,
                                                  finding_words(r.all[r.first].finding));
+            if (wrong && r.first < 0) fail_msg("%s: another first weight is right", dtype_name(formats[t]));
             if (wrong) assert_string_equal(r.all[r.first].name, name);
             check_result_free(&r);
             actual_close(&a);

@@ -167,8 +167,8 @@ enum error_code checked_kinds_enough(const struct checked_kinds *n, const struct
                         described[k]);
     }
     if (r->unknown > 0)
-        return fail(err, ERR_CHECK, "%d tensor%s of ACTUAL could not be judged, such as %.95s: the golden file has such "
-                    "a kind, but under no such name; --map can say what is called how", r->unknown,
+        return fail(err, ERR_CHECK, "%d tensor%s of ACTUAL could not be judged, such as %.95s: the golden file has "
+                    "such a kind, but under no such name; --map can say what is called how", r->unknown,
                     r->unknown == 1 ? "" : "s", r->first_unknown);
     if (n->first_open) return fail_open(n, format, err);
     if (required || more) return OK;
