@@ -227,7 +227,7 @@ static enum error_code take_routes(struct probes *p, struct reference *ref, stru
 }
 
 /* Without a backward pass: two losses, and the slope. */
-static void compare_sides(struct comparison *c, const struct reference *ref, const struct step_result *result,
+static void compare_sides(struct comparison *c, struct reference *ref, const struct step_result *result,
                           int64_t step)
 {
     static const char *const name[2] = { "loss at w + eps z", "loss at w - eps z" };
@@ -235,6 +235,7 @@ static void compare_sides(struct comparison *c, const struct reference *ref, con
         comparison_number(c, &c->loss, name[side], result->side[side], ref->truth.side[side],
                           reference_side_bound(ref, side), step);
     const bool failed = c->failed;
+    reference_take_sides(ref, result->side);
     comparison_number(c, &c->norm, "slope", result->slope, ref->truth.slope, reference_slope_bound(ref), step);
     if (!failed && c->failed) c->where.on.sides = true;
 }

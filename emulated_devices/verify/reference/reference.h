@@ -133,9 +133,14 @@ enum error_code reference_another_twin(struct reference *, bool *more, struct er
  *  more, with the devices' choices where rounding explains them.  @return as reference_gradients. */
 enum error_code reference_take_routes(struct reference *, struct error *);
 
-/** The same without a backward pass; reference_gradients calls it.  Computes both losses and the slope; the gradients
- *  are the slope times the direction.  Nothing is recorded.  @return OK or ERR_MEMORY. */
+/** The same without a backward pass; reference_gradients calls it.  Computes both losses and the slope.  Nothing is
+ *  recorded.  @return OK or ERR_MEMORY. */
 enum error_code reference_losses(struct reference *, struct error *);
+
+/** After both losses have been compared: go on from the devices'.  So the slope is compared as what follows from two
+ *  numbers; between two runs it has their rounding times 1/(2 eps), often more than its own size.  The gradients are the
+ *  slope times the direction. */
+void reference_take_sides(struct reference *, const double side[2]);
 
 /**
  * Step both, and zero their gradients.
@@ -221,8 +226,8 @@ void reference_pack(const struct reference *, struct serial_run *);
 double reference_spread(const struct reference *);
 double reference_mean_bound(const struct reference *, double spread, double mean);
 
-/** The bounds, absolute, for the loss on one side of the weights, as for any loss, and for the slope: the sum of both
- *  sides' bounds over 2 eps, because the slope has the losses' rounding errors times 1/(2 eps). */
+/** The bounds, absolute: for the loss on one side of the weights, as for any loss; for the slope from two given losses,
+ *  the rounding of their difference and quotient. */
 double reference_side_bound(const struct reference *, int side);
 double reference_slope_bound(const struct reference *);
 

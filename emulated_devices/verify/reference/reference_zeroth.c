@@ -26,7 +26,6 @@ static void find_slope(const struct reference *r, struct serial_run *run)
     run->norm = fabs(run->slope);
 }
 
-/* The twin's slope could be close to the truth's by chance, so its gradient is moved to the bound of the slope. */
 enum error_code reference_losses(struct reference *r, struct error *err)
 {
     enum error_code e = OK;
@@ -40,9 +39,16 @@ enum error_code reference_losses(struct reference *r, struct error *err)
     r->counted = r->truth.model.counted;
     find_slope(r, &r->truth);
     find_slope(r, &r->twin);
+    return OK;
+}
+
+void reference_take_sides(struct reference *r, const double side[2])
+{
+    memcpy(r->truth.side, side, sizeof r->truth.side);
+    find_slope(r, &r->truth);
     transformer_gradients_along(&r->truth.model, key_of(r), r->truth.slope);
     transformer_gradients_along(&r->twin.model, key_of(r), r->truth.slope + reference_slope_bound(r));
-    return OK;
+    r->took = true;
 }
 
 double reference_side_bound(const struct reference *r, int side)
@@ -52,6 +58,6 @@ double reference_side_bound(const struct reference *r, int side)
 
 double reference_slope_bound(const struct reference *r)
 {
-    return (reference_side_bound(r, 0) + reference_side_bound(r, 1)) / (2 * distance_of(r)) +
-           2 * dtype_unit(F64) * fabs(r->truth.slope);
+    const double sizes = fabs(r->truth.side[0]) + fabs(r->truth.side[1]);
+    return dtype_unit(F64) * (sizes / (2 * distance_of(r)) + 2 * fabs(r->truth.slope));
 }
