@@ -23,7 +23,7 @@
  *   ORRERY_SYNCHRONOUS=1  no send completes before its receive has begun: finds programs that rely on buffering
  *   ORRERY_BACKEND=NAME   for devices that are opened without naming a backend (device/device.h)
  *   ORRERY_STREAMS=W      off, earliest, latest or random:SEED: when data in flight arrives (device/flight.h); finds
- *                         missing waits
+ *                         missing waits.  But for off, buffers of messages are watched (watch.h)
  *   ORRERY_DELAY=N        up to N microseconds of random delay before sends and waits: finds results that depend on
  *                         timing
  */

@@ -15,7 +15,8 @@
  *
  * Three kinds of transfer are followed:
  *   messages   (comm/transport.c)  A late send starts when its device next waits for any message, because its peer may
- *              need it.  If the source changes after that, message_wait reports it.
+ *              need it.  What is received is poison until its wait in all three modes.  Buffers that are used too early
+ *              are reported (comm/watch.h).
  *   copies     to and from the slow tier (tier.h): destination and source.
  *   results    of a stream between clock_begin and clock_end: what messages, sums and clock_made have written to the
  *              arena.  clock_end moves them aside.  They come back when they are waited for, or when the same stream

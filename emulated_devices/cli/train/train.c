@@ -188,8 +188,8 @@ static enum error_code judge(struct session *r, const struct train_data *data, s
     if (e) return e;
     if (r->speaks) find_divergence(&r->record);
     struct error unread;
-    if (comm_agree(r->trainer.comm, r->speaks && r->record.divergence.what ? fail(&unread, ERR_DIVERGED, "it has") : OK,
-                   &unread) &&
+    if (group_agree(r->trainer.comm->everyone,
+                    r->speaks && r->record.divergence.what ? fail(&unread, ERR_DIVERGED, "it has") : OK, &unread) &&
         !r->divergence.what)
         r->divergence.what = "model";
     return OK;

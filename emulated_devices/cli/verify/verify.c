@@ -92,6 +92,21 @@ static enum error_code run_job(const struct verify_options *o, int devices, char
     return launch_devices(devices, n, (char **)words, status, err);     /* which does not write to them */
 }
 
+static enum error_code file_empty(const char *path, struct error *err)
+{
+    FILE *f = fopen(path, "w");
+    if (f == NULL || fclose(f) != 0) return fail(err, ERR_FILE, "%s: cannot be written", path);
+    return OK;
+}
+
+static bool file_is_empty(const char *path)
+{
+    FILE *f = fopen(path, "r");
+    const bool empty = f == NULL || fgetc(f) == EOF;
+    if (f) fclose(f);
+    return empty;
+}
+
 /* On a terminal, between the lines of two jobs.  A job has about as many cases as devices that share its time. */
 static void say_time_left(const struct verify_options *o, int devices, double gone)
 {
@@ -113,8 +128,9 @@ static enum error_code run_jobs(const struct verify_options *o, char *program, c
     const double began = measure_now();
     for (int devices = o->from; devices <= o->devices && !e; devices++) {
         say_time_left(o, devices, measure_now() - began);
-        e = run_job(o, devices, program, path, status, err);
-        if (!e && *status != 0 && *status != error_exit_status(ERR_CHECK)) return OK;
+        e = file_empty(path, err);      /* of the job before */
+        if (!e) e = run_job(o, devices, program, path, status, err);
+        if (!e && *status != 0 && (*status != error_exit_status(ERR_CHECK) || file_is_empty(path))) return OK;
         *status = 0;                    /* what did not hold is in the file */
         if (!e) e = add_job(root, path, all, err);
     }

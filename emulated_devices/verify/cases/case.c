@@ -183,6 +183,17 @@ static enum error_code steps(struct trainer *t, struct reference *ref, struct ou
     return e;
 }
 
+/* A rule that a device did not keep, such as a missing wait (comm/watch.h), is a verdict, not an error.  All devices
+ * know of it, and have stopped at the same place. */
+static enum error_code run_steps(struct trainer *t, struct reference *ref, struct outcome *o, struct error *err)
+{
+    const enum error_code e = comm_agree(t->comm, steps(t, ref, o, err), err);
+    if (e == OK) judge(o, t);
+    if (e != ERR_CHECK) return e;
+    o->verdict = *err;
+    return OK;
+}
+
 static enum error_code add_bridged(struct trainer *t, struct outcome *o, struct error *err)
 {
     uint64_t all[MESH_MOST_DEVICES] = { 0 };
@@ -200,8 +211,7 @@ static enum error_code train(struct trainer *t, const struct batch_source source
     const bool opened = t->comm->rank == 0 && !e;
     e = comm_agree(t->comm, e, err);
     if (!e) e = comm_agree(t->comm, data_track(&t->data, err), err);
-    if (!e) e = comm_agree(t->comm, steps(t, &ref, o, err), err);
-    if (!e) judge(o, t);
+    if (!e) e = run_steps(t, &ref, o, err);
     o->flops = t->device->clock.flops;
     o->time = t->device->clock.now;
     o->bridge = t->encoders.peak;

@@ -75,6 +75,7 @@ static enum error_code run_call(struct group *g, const struct algorithm *a, stru
 {
     const struct traffic *now = &g->comm->counted.of[g->kind].of[a->operation], before = *now;
     enum error_code e = collective_run(g, a->operation, a->name, &c->args, err);
+    messages_have_ended(g->comm, "at the end of the call");
     if (!e) e = check_values(c, a->name, err);
     if (!e) e = check_cost(g, c, a, &before, now, err);
     return e;
@@ -93,7 +94,9 @@ static enum error_code one_call(struct group *g, const struct algorithm *a, stru
         lay_out(c, memory, in_place);
         for (int64_t i = 0; i < exact_in_length(c); i++)
             exact_put(c->args.dtype, (void *)(uintptr_t)c->args.in, i, exact_in(c, i));
-        e = group_agree(g, run_call(g, a, c, err), err);
+        e = run_call(g, a, c, err);
+        /* if all devices are members, they also agree on what comm has to report */
+        e = g->size == g->comm->size ? comm_agree(g->comm, e, err) : group_agree(g, e, err);
         o->calls++;
         o->elements += exact_out_length(c);
     }

@@ -340,6 +340,7 @@ enum error_code verify_tiling(struct tiling *t, const struct spatial_scheme *s, 
     }
     e = comm_agree(t->all.comm, e, err);
     if (!e) comm_agree(t->all.comm, o->verdict.code, &o->verdict);
+    if (e == ERR_CHECK) o->verdict = *err, e = OK;      /* of comm, for example of a missing wait */
     filter_close(&f), harmonics_close(&h);
     return e;
 }

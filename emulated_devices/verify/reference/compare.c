@@ -290,7 +290,8 @@ enum error_code compare_gradients(struct probes *p, struct reference *ref, const
     if (e) return e;
     if (here) c->choices += ref->routing.L * ref->routing.N;
     if (here) e = reference_adopts_overflow(ref, result->norm, err);
-    if (comm_agree(t->comm, e, err)) return e;
+    e = comm_agree(t->comm, e, err);
+    if (e) return e;
     const bool overflow = here && (reference_overflows(ref) || ref->adopts);
     comparison_step(c, here && ref->loss_scale.interval > 0);
     if (here && optimizer_draws(t->plan.optimizer)) compare_sides(c, ref, result, v.step);

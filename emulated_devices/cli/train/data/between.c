@@ -46,7 +46,7 @@ static int asked_somewhere(struct session *r)
     const int asked = stopping_asked();
     const enum error_code mine = asked == SIGINT ? ERR_CHECK : asked ? ERR_COMM : OK;
     const enum error_code all =
-        comm_agree(r->trainer.comm, mine ? fail(&unread, mine, "stop") : OK, &unread);
+        group_agree(r->trainer.comm->everyone, mine ? fail(&unread, mine, "stop") : OK, &unread);
     return all == OK ? 0 : all == ERR_CHECK ? SIGINT : SIGTERM;
 }
 

@@ -27,8 +27,9 @@ void output_options(struct option_list *to, struct train_options *o, struct trai
           .help = "with --check: give every operation the reference's inputs, so that an error shows only where it is "
                   "made" },
         { "--paranoid", NULL, OPTION_SWITCH, &o->paranoid,
-          .help = "before and after every optimizer step, compare what must be bitwise equal on several devices; exit "
-                  "status 3 if it is not" },
+          .help = "before and after every optimizer step, compare what must be bitwise equal on several devices; and "
+                  "follow the buffers of messages, which must stay as they are until they are waited for; exit status "
+                  "3 if one of both does not hold" },
         { "--backend", "NAME", OPTION_STRING, &w->backend,
           .help = "what executes operations and owns memory; `orrery list backends` shows them; default: cpu" },
         { "--direct", "WHEN", OPTION_CHOICE, &w->direct, .choices = whens,
