@@ -402,7 +402,7 @@ static inline void dev_route_forward(struct device *d, struct tensor weights, st
     dev_charge(d, "route forward", logits, 1, (double)tensor_cols(weights) + 2);
 }
 
-/* The weights of experts that are given.  Costs what choosing them costs: a router that is told still has its scores. */
+/* The weights of experts that are given.  They cost what choosing costs: a router that is told still has its scores. */
 static inline void dev_route_weights(struct device *d, struct tensor weights, struct tensor experts,
                                      struct tensor logits, const struct router_rule *rule)
 {

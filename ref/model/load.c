@@ -1,4 +1,5 @@
 #include "ref/model/load.h"
+#include "ref/io/output.h"
 #include "ref/io/safetensors.h"
 #include "ref/numeric/permutation.h"
 #include "ref/numeric/philox.h"
@@ -71,7 +72,8 @@ static uint64_t draw_below(uint64_t n, int64_t layer, int64_t row, int64_t i)
                    key[2] = { LOAD_SEED, LOAD_CHOICES };
     uint32_t word[4];
     philox4x32(counter, key, word);
-    const uint64_t bits = (uint64_t)word[0] << 21 | word[1] >> 11, drawn = (uint64_t)((double)bits * 0x1p-53 * (double)n);
+    const uint64_t bits = (uint64_t)word[0] << 21 | word[1] >> 11;
+    const uint64_t drawn = (uint64_t)((double)bits * 0x1p-53 * (double)n);
     return drawn < n ? drawn : n - 1;
 }
 
@@ -124,12 +126,14 @@ static enum error_code read_choices(struct load *load, const struct safetensors 
 {
     const struct safetensors_entry *t = safetensors_find(file, "choices");
     if (t == NULL || t->ndim != 4 || t->dim[0] < 1)
-        return fail(err, ERR_FORMAT, "has no choices [steps, layers, rows, k], as --save-load writes them");
+        return fail(err, ERR_FORMAT, "%s: has no choices [steps, layers, rows, k], as --save-load writes them",
+                    printable_path(file->path).text);
     if (t->dim[1] != c->L || t->dim[2] != rows || t->dim[3] != c->mixture.k)
-        return fail(err, ERR_FORMAT, "is of %lld layers, %lld rows of a batch and %lld experts a token, and this run of "
-                    "%lld, %lld and %lld", (long long)t->dim[1], (long long)t->dim[2], (long long)t->dim[3],
-                    (long long)c->L, (long long)rows, (long long)c->mixture.k);
-    load->steps = t->dim[0], load->rows = rows;
+        return fail(err, ERR_FORMAT, "%s: is of %lld layers, %lld rows of a batch and %lld experts a token, and this "
+                    "run of %lld, %lld and %lld", printable_path(file->path).text, (long long)t->dim[1],
+                    (long long)t->dim[2], (long long)t->dim[3], (long long)c->L, (long long)rows,
+                    (long long)c->mixture.k);
+    load->steps = t->dim[0], load->L = c->L, load->rows = rows;
     load->choice = calloc((size_t)t->count + 1, sizeof *load->choice);
     if (load->choice == NULL) return fail(err, ERR_MEMORY, "no memory for %lld choices", (long long)t->count);
     const enum error_code e = safetensors_read(file, t, I32, load->choice, err);
@@ -172,7 +176,8 @@ enum error_code load_open(struct load *load, const char *word, const struct mode
         const double exponent = strtod(word + sizeof zipf - 1, &end);
         load->kind = LOAD_ZIPF;
         if (end == word + sizeof zipf - 1 || *end != '\0' || !(exponent >= 0 && exponent <= ZIPF_MOST))
-            return fail(err, ERR_USAGE, "S of zipf:S must be a number from 0, uniform, to %d", ZIPF_MOST);
+            return fail(err, ERR_USAGE, "%s: S must be a number from 0, uniform, to %d", printable(word).text,
+                        ZIPF_MOST);
         e = open_zipf(load, exponent, c, err);
     } else {
         load->kind = LOAD_FILE;
@@ -194,7 +199,7 @@ static void deal_row(const struct load *load, const struct model_config *c, int6
     const int64_t k = c->mixture.k;
     if (load == NULL || load->kind == LOAD_EVEN) deal_even(&c->mixture, row, choice);
     else if (load->kind == LOAD_ZIPF) deal_zipf(load, &c->mixture, layer, row, choice);
-    else memcpy(choice, load->choice + ((step % load->steps * c->L + layer) * load->rows + row) * k,
+    else memcpy(choice, load->choice + ((step % load->steps * load->L + layer) * load->rows + row) * k,
                 (size_t)k * sizeof *choice);
 }
 

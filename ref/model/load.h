@@ -4,9 +4,9 @@
  * choices of any token without its numbers: a plan can count rows that no router has chosen, and a training run that
  * takes the same choices sends the same bytes.  The router still weighs the experts that it is given, by its scores.
  *
- *     even      all columns of the router get equally many choices, as far as the numbers divide.  Choice i of row r has
- *               the place (r k + i) modulo the columns in a fixed order of the experts.  The experts of a token lie in k
- *               parts of the list; of a router with groups in as many groups as it keeps
+ *     even      all columns of the router get equally many choices, as far as the numbers divide.  Choice i of row r
+ *               has the place (r k + i) modulo the columns in a fixed order of the experts.  The experts of a token lie
+ *               in k parts of the list; of a router with groups in as many groups as it keeps
  *     zipf:S    the expert of rank n = 1, 2, .. is drawn with a probability in proportion to n^-S; one that the token
  *               has already is not drawn again.  Each layer has its own order of ranks.  zipf:0: uniform
  *     FILE      choices as written by load_write, such as those that a learned router has made
@@ -33,7 +33,7 @@ struct load {
     uint64_t *below;                    /* [columns + 1] of Zipf's law: the sum of the weights of the ranks before */
     int32_t *expert;                    /* [L, columns] likewise: the expert of each rank */
     int32_t *choice;                    /* [steps, L, rows, k] of a file */
-    int64_t steps, rows;
+    int64_t steps, L, rows;
 };
 
 /**

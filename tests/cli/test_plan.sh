@@ -44,6 +44,30 @@ test_as_many_runs() {
     same tiny --dp 4 --zero 3 --quantize-weights int8 --quantize-gradients int4
 }
 
+# Rows of experts: dealt evenly or by Zipf's law, or as a run's routers have sent them.
+test_loads() {
+    local axes
+    same mixtral-tiny --dp 2 --ep 2 --load even
+    same mixtral-tiny --dp 2 --tp 2 --ep 4 --tensor 1d-sp --dispatch two-step --load zipf:1.2
+    make_text
+    for axes in '--dp 2 --ep 2' '--dp 4'; do
+        run train --model mixtral-tiny --data "$text" --steps 2 $axes --save-load load --json run.json; expect_status 0
+        run plan --model mixtral-tiny --steps 2 $axes --load load --json plan.json; expect_status 0; expect_out '^load    load: '
+        cmp -s <(planned plan.json | grep -v '^\t"steps"') <(planned run.json | grep -v '^\t"steps"') ||
+            complain "$axes: $(diff <(planned plan.json) <(planned run.json) | head -n 6)"
+    done
+    run train --model mixtral-tiny --dp 2 --ep 2 --load load --steps 2 --check ref; expect_status 0
+    run plan --model mixtral-tiny --dp 2;                       expect_status 0; expect_out '^load    even: '; expect_out '^folded  dp 2 -> 1'
+    run plan --model mixtral-tiny --dp 2 --load zipf:1;         expect_status 0; expect_out 'the experts have different loads'
+    run plan --model mixtral-tiny --batch 4 --load load;        expect_status 1
+    expect_error '--load load: is of 4 layers, 512 rows of a batch and 2 experts a token, and this run of 4, 256 and 2'
+    run plan --model tiny --load even;                          expect_status 2; expect_error '--load even: --model tiny has no experts'
+    run plan --model mixtral-tiny --load zipf:x;                expect_status 2; expect_error '--load zipf:x: S must be a number from 0, uniform, to 10'
+    run plan --model mixtral-tiny --load nowhere;               expect_status 1; expect_error '--load nowhere: cannot be opened'
+    run train --model tiny --save-load load;                    expect_status 2; expect_error '--save-load load: --model tiny has no experts'
+    run train --model mixtral-tiny --save-load /nowhere/x;      expect_status 1; expect_error '--save-load /nowhere/x'
+}
+
 test_many_devices() {
     run plan --dp 16 --tp 8 --pp 4 --batch 64 --micro 4
     expect_status 0; expect_silent; expect_out '^mesh    pp=4 x dp=16 x tp=8, 512 devices$'; expect_out '^fits    yes: '
@@ -212,4 +236,4 @@ test_refusals() {
 
 every=(test_as_many_runs)
 [ "$TIER" = verify ] || every=()
-run_tests test_as_a_run test_utilization test_classes test_where_time_goes test_nothing_runs_that_does_nothing test_many_devices test_what_does_not_fit test_beyond_all_bounds test_offloaded test_shared_links test_hindered test_overlap test_refusals "${every[@]}"
+run_tests test_as_a_run test_loads test_utilization test_classes test_where_time_goes test_nothing_runs_that_does_nothing test_many_devices test_what_does_not_fit test_beyond_all_bounds test_offloaded test_shared_links test_hindered test_overlap test_refusals "${every[@]}"

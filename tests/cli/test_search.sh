@@ -51,10 +51,21 @@ test_replayed() {
     run search $few --json -; expect_out '^	"replayed":	0,$'
 }
 
+# The first plan of a mixture, run with the load that the search names: in the same time.
+test_mixture() {
+    local words step
+    run search --devices 4 --model mixtral-tiny --batch 4 --micro 1 --recompute none --data-parallel zero1,zero3 --tp 1 --cp 1 --pp 1 \
+        --dispatch alltoall,allgather --json search.json; expect_status 0
+    words=$(sed -n 's/^\t\t\t"words":\t"\(.*\)",$/\1/p' search.json | head -n 1) step=$(sed -n 's/^\t\t\t"virtual_step_ps":\t\([0-9]*\),$/\1/p' search.json | head -n 1)
+    make_text; run train --model mixtral-tiny --batch 4 --load even --data "$text" --steps 1 $words --json run.json; expect_status 0
+    grep -q "\"virtual_step_ps\":$(printf '\t')$step,*\$" run.json || complain "$words: the search says $step ps, the run $(grep virtual_step_ps run.json)"
+}
+
 # A mixture's experts, and a scheme of a plug-in, take part.
 test_what_takes_part() {
     run search --devices 2 --model mixtral-tiny --batch 4 --micro 1,2 --recompute none --data-parallel zero1,zero3 --dispatch alltoall,allgather --json -
     expect_status 0; expect_out '"words":	".*--ep 2 '
+    expect_out '^	"words":	"--model mixtral-tiny --batch 4 --load even",$'
     run search --devices 2 --model tiny --micro 2 --recompute none --dp 2 --data-parallel half-states --plugin "$here/tutorials/plugins/half_states.c"
     expect_status 0; expect_out '^ +1  --dp 2 --data-parallel half-states --micro 2$'
 }
@@ -73,4 +84,4 @@ test_refusals() {
     run list planners;                                      expect_status 0; expect_out '^  beam '; expect_out '^  exhaustive '
 }
 
-run_tests test_plans_run test_memory test_replayed test_what_takes_part test_refusals
+run_tests test_plans_run test_memory test_replayed test_mixture test_what_takes_part test_refusals

@@ -5,7 +5,7 @@
  */
 #include "tests/devices/on_devices.h"
 #include "tests/tier.h"
-#include "emulated_devices/schemes/experts/experts.h"
+#include "emulated_devices/verify/cases/experts.h"
 
 static struct error err;
 

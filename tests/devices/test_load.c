@@ -98,7 +98,7 @@ static void expect_same_traffic(const struct ledger *plan, const struct ledger *
         }
 }
 
-static struct { int plans, folded; } seen;
+static struct { int plans, folded; char why[200]; } seen;
 
 static void expect_plan(const struct plan *p, const struct deeds *run, bool unfolded, const char *what)
 {
@@ -122,6 +122,7 @@ static void expect_plan(const struct plan *p, const struct deeds *run, bool unfo
         expect_same_traffic(&a->counted, &b->counted, rank, what);
     }
     seen.plans++, seen.folded += d.crew.lives < p->mesh.devices;
+    snprintf(seen.why, sizeof seen.why, "%s", d.why);
 }
 
 /* Experts compute: k rows for each token, unless choices are dropped or not computed; forward, and twice backward. */
@@ -138,8 +139,10 @@ static void expect_experts(const struct plan *p, const struct deeds *run, const 
 /* Choices of a run as a load. */
 static void take_choices(struct load *load, const struct plan *p, const int32_t *chosen, const char *what)
 {
-    char path[64];
-    snprintf(path, sizeof path, "/tmp/orrery-test-load-%ld", (long)getpid());
+    char path[] = "orrery-load-XXXXXX";
+    const int fd = mkstemp(path);
+    assert_true(fd >= 0);
+    close(fd);
     if (load_write(path, &p->model, chosen, STEPS, plan_stream_rows(p), &err)) fail_msg("%s: %s", what, err.text);
     if (load_open(load, path, &p->model, plan_stream_rows(p), &err)) fail_msg("%s: %s", what, err.text);
     unlink(path);
@@ -263,6 +266,33 @@ static void test_routers(void **state)
     assert_true(n > 300);
 }
 
+/* Sizes that come out even: with an even load devices stand for each other, with others they do not. */
+static void test_folds(void **state)
+{
+    static const struct { int dp, tp, ep; const char *dispatch, *tensor; int lives; } of[] = {
+        { 4, 1, 1, "here", "1d", 1 }, { 4, 1, 4, "alltoall", "1d", 1 }, { 4, 1, 2, "alltoall", "1d", 2 },
+        { 4, 1, 4, "allgather", "1d", 1 }, { 2, 2, 4, "alltoall", "1d-sp", 2 }, { 4, 1, 4, "two-step", "1d", 4 },
+    };
+    (void)state;
+    for (size_t i = 0; i < sizeof of / sizeof *of; i++)
+        for (int even = 0; even < 2; even++) {
+            char what[80];
+            struct plan p = case_plan(of[i].dp, of[i].tp, 1);
+            case_take_mixtral(&p);
+            p.model.mixture.E = 4, p.B = 8, p.model.S = p.S = 8, p.micros = 2;
+            p.data.scheme = "zero3", p.model.V = 64, p.model.H = p.model.K = 8, p.model.D = 32, p.model.A = 4;
+            p.model.F = 128;
+            p.ep = of[i].ep, p.dispatch = of[i].dispatch, p.tensor = of[i].tensor, p.cluster = &clusters[0];
+            snprintf(what, sizeof what, "folds? dp=%d tp=%d ep=%d %s, %s", of[i].dp, of[i].tp, of[i].ep, of[i].dispatch,
+                     even ? "even" : "zipf:1.2");
+            if (plan_check(&p, &err)) fail_msg("%s: %s", what, err.text);
+            const int before = seen.folded;
+            compare(p, even ? "even" : "zipf:1.2", what);
+            if ((seen.folded > before) != (even && of[i].lives < p.mesh.devices))
+                fail_msg("%s: %s: %s", what, seen.folded > before ? "is folded" : "is not folded", seen.why);
+        }
+}
+
 /* ---- the function ------------------------------------------------------------------------------------------------ */
 
 static struct model_config mixture_of(int64_t E, int64_t k)
@@ -275,7 +305,8 @@ static void deal(const struct load *load, const struct model_config *c, int64_t 
     assert_int_equal(load_deal(load, c, rows, 0, layer, 0, rows, choice, &err), OK);
     for (int64_t i = 0; i < rows * c->mixture.k; i++) {
         assert_true(choice_made(choice[i]) >= 0 && choice_made(choice[i]) < mixture_columns(&c->mixture));
-        for (int64_t j = i - i % c->mixture.k; j < i; j++) assert_true(choice_made(choice[i]) != choice_made(choice[j]));
+        for (int64_t j = i - i % c->mixture.k; j < i; j++)
+            assert_true(choice_made(choice[i]) != choice_made(choice[j]));
     }
 }
 
@@ -396,7 +427,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_even), cmocka_unit_test(test_even_order), cmocka_unit_test(test_capacity),
         cmocka_unit_test(test_zipf), cmocka_unit_test(test_refused), cmocka_unit_test(test_families),
-        cmocka_unit_test(test_routers),
+        cmocka_unit_test(test_routers), cmocka_unit_test(test_folds),
     };
     return cmocka_run_group_tests(tests, open_clusters, NULL);
 }

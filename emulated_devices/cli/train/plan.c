@@ -42,7 +42,8 @@ const struct run_kind run_plan = {
     .what = "What a training step would take on a mesh of up to 16384 devices, without running it: memory,\n"
             "messages and virtual time of every device, and whether it fits.\n"
             "Takes the options of `orrery train` that say what is trained where. The numbers are those of a run,\n"
-            "to the byte and the picosecond, but for experts, whose load depends on the text: here it is uneven.\n"
+            "to the byte and the picosecond. Tokens of a mixture go to the experts that --load says, by default to\n"
+            "all evenly; a run with the same --load sends them there, too.\n"
             "The exit status is 3 if a device needs more memory than --memory, or else its cluster's, allows.",
 };
 

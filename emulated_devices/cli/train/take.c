@@ -301,7 +301,8 @@ static enum error_code take_owners(struct train_options *o, const char *file, st
 static enum error_code take_load(struct train_options *o, bool batches, struct error *err)
 {
     struct plan *p = &o->plan;
-    const char *const flag = o->load_word ? "--load" : "--save-load", *word = o->load_word ? o->load_word : o->save_load;
+    const char *const flag = o->load_word ? "--load" : "--save-load";
+    const char *const word = o->load_word ? o->load_word : o->save_load;
     if (word == NULL) return OK;
     if (p->model.mlp != MLP_MIXTURE)
         return fail(err, ERR_USAGE, "%s %s: --model %s has no experts", flag, printable(word).text, p->model.name);

@@ -139,15 +139,17 @@ static enum error_code start_reference(struct session *r, struct batch_source so
     return e;
 }
 
-/* Every run compares counts with predictions: verify/reference/counts.h. */
+/* Every run compares counts with predictions: verify/reference/counts.h; and what is charged with what is computed. */
 static enum error_code check_counts(const struct train_record *r, struct error *err)
 {
+    double flops = 0;
     for (int d = 0; d < r->options->plan.mesh.devices; d++) {
         const struct device_report *one = &r->device[d];
         const struct error *wrong = one->wrong_traffic.code ? &one->wrong_traffic : &one->wrong_memory;
         if (wrong->code) return fail(err, wrong->code, "%s", wrong->text);
+        flops += one->flops;
     }
-    return OK;
+    return charged_check(&r->options->plan, r->steps, flops, err);
 }
 
 /* If the budget was exceeded, print each device's memory and what would help. */

@@ -5,6 +5,7 @@
 #include "emulated_devices/cli/cli.h"
 #include "emulated_devices/cli/train/data/data.h"
 #include "ref/io/settings.h"
+#include "emulated_devices/model/charged.h"
 #include "emulated_devices/model/checkpoint/checkpoint.h"
 #include "emulated_devices/model/dry_run/dry_run.h"
 #include "emulated_devices/verify/reference/compare.h"
@@ -139,6 +140,7 @@ struct device_report {
     struct ledger counted;              /* sent and added up */
     uint64_t resident;                  /* bytes of the process; 0 if the system does not tell */
     picoseconds virtual_time, computing;        /* all of it; what its operations took */
+    double flops;                       /* that it was charged with */
     struct model_state offloaded;       /* bytes on the slow tier */
     uint64_t activations_away;          /* likewise, of all microbatches of the last step */
     struct tier_traffic tier;           /* read from it and written to it */
@@ -196,7 +198,6 @@ enum axis report_axis_of(enum traffic_kind);            /* over which a kind sen
 void report_virtual_time(const struct train_record *);
 double report_virtual_step(const struct train_record *);        /* picoseconds, of the slowest device */
 double report_median(const struct train_record *, const double *seconds);       /* [steps], without the first */
-double report_step_flops(const struct plan *);  /* of the model's matrices and attention */
 double report_mean_sequences(const struct train_record *);      /* of a step */
 uint64_t report_budget(const struct train_options *);   /* bytes that a device may hold; 0: nobody says */
 void report_copies(const struct train_record *);        /* the result of --paranoid */

@@ -1,8 +1,9 @@
 /* count -- computes nothing: the costs of a plan, without its numbers.
  *
  * Operations are charged and counted.  Memory is only addresses; host views show zeros.  Messages are sent and contain
- * zeros.  Virtual time, messages and memory peaks equal those of every other backend, unless they depend on numbers, as
- * a router's choices or a skipped step do.
+ * zeros.  Lists of integers that the host reads are real (arena_alloc_list): which rows of experts go where follows
+ * from a load (ref/model/load.h).  Virtual time, messages and memory peaks equal those of every other backend, unless
+ * they depend on numbers, as the choices of a router without a load or a skipped step do.
  */
 #include "emulated_devices/device/backend.h"
 #include "emulated_devices/device/backends/range.h"

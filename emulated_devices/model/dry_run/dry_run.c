@@ -1,5 +1,6 @@
 #include "emulated_devices/model/dry_run/dry_run.h"
 #include "emulated_devices/model/dry_run/alike.h"
+#include "emulated_devices/model/charged.h"
 #include <stdio.h>
 
 struct job {
@@ -8,6 +9,7 @@ struct job {
     struct events *const *events;
     dry_run_fn *before, *after;
     void *context;
+    double *flops;                      /* charged to the devices that run */
 };
 
 static enum error_code take_steps(struct trainer *t, const struct job *j, const struct crew *crew, struct error *err)
@@ -18,7 +20,10 @@ static enum error_code take_steps(struct trainer *t, const struct job *j, const 
         e = trainer_gradients(t, &result, err);
         if (!e) e = trainer_update(t, &result, err);
     }
-    return e || crew_is_inexact(crew) ? e : j->after(t, j->context, err);
+    if (e || crew_is_inexact(crew)) return e;
+    *j->flops += t->device->clock.flops;
+    e = charged_check_device(t->device, t->comm->rank, err);
+    return e ? e : j->after(t, j->context, err);
 }
 
 static enum error_code train(struct comm *c, const struct job *j, const struct crew *crew, struct error *err)
@@ -66,7 +71,8 @@ static enum error_code check_time(const struct plan *p, struct error *err)
 enum error_code dry_run(const struct plan *p, int64_t steps, bool unfolded, struct events *const *events,
                         dry_run_fn *before, dry_run_fn *after, void *context, struct dry_run *d, struct error *err)
 {
-    const struct job j = { p, steps, events, before, after, context };
+    double flops = 0;
+    const struct job j = { p, steps, events, before, after, context, &flops };
     *d = (struct dry_run){ .folding = folding_none(&p->mesh) };
     if (unfolded) snprintf(d->why, sizeof d->why, "--unfolded");
     else if (events && cluster_replays(p->cluster)) snprintf(d->why, sizeof d->why, "the cluster needs a replay");
@@ -77,7 +83,8 @@ enum error_code dry_run(const struct plan *p, int64_t steps, bool unfolded, stru
     while (d->crew.inexact[0] && !folding_is_none(&d->folding)) {       /* fold less */
         snprintf(d->why, sizeof d->why, "%s", d->crew.inexact);
         d->folding = plan_alike_refined(p, &d->folding, d->crew.axes);
+        flops = 0;
         e = crew_run_folded(&d->folding, be_device, &j, &d->crew, err);
     }
-    return e;
+    return e ? e : charged_check(p, steps, flops * p->mesh.devices / folding_lives(&d->folding), err);
 }

@@ -172,7 +172,7 @@ static enum error_code tell_choices(const struct node_call *c, int32_t *chosen, 
     const struct plan *p = c->stage->plan;
     const size_t row = (size_t)mixture(c)->k * sizeof *chosen;
     int32_t *const all = c->stage->routers.chosen;
-    if (!deals(c) && tensor_count(experts) > 0) device_copy(c->stage->device, chosen, experts.data, tensor_bytes(experts));
+    if (!deals(c)) device_copy(c->stage->device, chosen, experts.data, tensor_bytes(experts));
     if (all == NULL) return announce(c, chosen, err);
     struct intervals rows = routed_rows(c);
     const int32_t *from = chosen;
@@ -190,7 +190,8 @@ static enum error_code route(const struct node_call *c, int32_t *chosen, struct 
     const bool drops = mixture(c)->capacity_factor > 0, balances = mixture(c)->sequence_coefficient > 0 && !c->again;
     struct whole_sequences whole = { .cp = &cp };
     enum error_code e = choose(c, logits, weights, chosen, err);
-    if (!e && (drops || balances)) e = whole_sequences_open(&whole, &cp, kept(c, 0), drops ? weights : tensor_none, err);
+    if (!e && (drops || balances))
+        e = whole_sequences_open(&whole, &cp, kept(c, 0), drops ? weights : tensor_none, err);
     if (!e && !c->again) judge(c, logits, whole.experts);
     if (!e && drops) drop(c, &whole, weights);
     whole_sequences_close(&whole);

@@ -120,6 +120,6 @@ const struct expert_scheme expert_scheme_here = {
               .source = "the one-device operation", .volume = "nothing",
               .memory = "k rows for each token: D, up, F and D wide",
               .needs = "--ep 1 and --etp 1" },
-    .refuses = refuses, .announce = announce, .slots = 6, .gradient_slots = 2, .kept = kept, .left = left, .forward = forward,
-    .input = input, .weight = weight,
+    .refuses = refuses, .announce = announce, .slots = 6, .gradient_slots = 2, .kept = kept, .left = left,
+    .forward = forward, .input = input, .weight = weight,
 };

@@ -78,7 +78,8 @@ static void pick(struct device *d, struct tensor to, struct tensor from, struct 
 
 static struct tensor make_rows(struct device *d, enum dtype dtype, int64_t rows, int64_t cols)
 {
-    const struct tensor t = dtype == I32 ? device_list(d, rows * cols) : device_tensor_in(d, BUFFERS, dtype, rows * cols);
+    const int64_t n = rows * cols;
+    const struct tensor t = dtype == I32 ? device_list(d, n) : device_tensor_in(d, BUFFERS, dtype, n);
     return tensor_2d(t.data, dtype, rows, cols);
 }
 

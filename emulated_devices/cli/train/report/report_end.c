@@ -1,6 +1,7 @@
 /* report_end.c -- the lines after a run: memory, messages, speed, verdicts. */
 #include "emulated_devices/cli/measure.h"
 #include "emulated_devices/cli/train/train.h"
+#include "emulated_devices/model/charged.h"
 #include "ref/io/figures.h"
 #include "ref/io/terminal.h"
 #include <stdio.h>
@@ -96,7 +97,7 @@ void report_end(const struct train_record *r)
         fprintf(r->out, "\n");
         say(r->out, 8, "speed   median step %s, %s tokens/s, %s on all devices together", time_format(s).text,
             count_format(B * (double)p->S / s).text,
-            flop_rate_format(report_step_flops(p) * B / (double)p->B / s).text);
+            flop_rate_format(plan_step_flops(p) * B / (double)p->B / s).text);
         report_virtual_time(r);
     }
     report_rounds(r);

@@ -3,6 +3,7 @@
 #include "emulated_devices/cli/train/report/plan_report.h"
 #include "emulated_devices/cli/train/report/report_speed.h"
 #include "emulated_devices/cli/train/stopping.h"
+#include "emulated_devices/model/charged.h"
 #include "ref/io/document.h"
 #include "ref/io/json.h"
 
@@ -169,7 +170,7 @@ cJSON *report_object(const struct train_record *r, const char *format, bool step
     if (r->unhindered > 0)
         cJSON_AddNumberToObject(root, "virtual_step_unhindered_ps", (double)r->unhindered / (double)r->steps);
     if (r->alone > 0) cJSON_AddNumberToObject(root, "virtual_step_of_one_device_ps", (double)r->alone);
-    cJSON_AddNumberToObject(root, "step_flops", report_step_flops(&r->options->plan));
+    cJSON_AddNumberToObject(root, "step_flops", plan_step_flops(&r->options->plan));
     report_speed_json(root, r);
     if (r->options->check) report_check_json(r, root);
     if (r->plan) plan_report_json(root, r);

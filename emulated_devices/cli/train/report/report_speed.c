@@ -6,12 +6,6 @@
 
 /* ---- numbers ----------------------------------------------------------------------------------------------------- */
 
-double report_step_flops(const struct plan *p)
-{
-    return p->optimizer->forward_only ? plan_passes(p) * model_forward_flops(&p->model, p->B, p->S)
-                                      : model_step_flops(&p->model, p->B, p->S);
-}
-
 double report_mean_sequences(const struct train_record *r)
 {
     int64_t sum = 0;

@@ -18,7 +18,8 @@ static uint64_t resident_bytes(void)
 struct device_report report_of_device(const struct trainer *t, int64_t steps)
 {
     struct device_report r = { .rank = t->comm->rank, .peak = t->device->arena.peak, .resident = resident_bytes(),
-                               .virtual_time = t->device->clock.now, .computing = t->device->clock.computing };
+                               .virtual_time = t->device->clock.now, .computing = t->device->clock.computing,
+                               .flops = t->device->clock.flops };
     for (int i = 0; i < t->parameters.count; i++) r.parameters += (uint64_t)layout_count(&t->parameters.all[i].layout);
     r.offloaded = data_offloaded(&t->data);
     r.activations_away = trainer_activation_moves(t).bytes_written;
@@ -27,6 +28,7 @@ struct device_report report_of_device(const struct trainer *t, int64_t steps)
     r.counted = t->comm->counted;
     traffic_check(t, steps, &r.wrong_traffic);
     memory_check(t, steps, &r.wrong_memory);
+    if (!r.wrong_traffic.code) charged_check_device(t->device, t->comm->rank, &r.wrong_traffic);
     return r;
 }
 

@@ -1,0 +1,42 @@
+#include "emulated_devices/model/charged.h"
+
+/* Sums of doubles, and times that are rounded up to picoseconds. */
+#define NEARLY (1 - 1e-9)
+
+double plan_step_flops(const struct plan *p)
+{
+    return p->optimizer->forward_only ? plan_passes(p) * model_forward_flops(&p->model, p->B, p->S)
+                                      : model_step_flops(&p->model, p->B, p->S);
+}
+
+/* Whether some choices may be computed by no expert. */
+static bool leaves_choices(const struct mixture_config *m)
+{
+    return m->capacity_factor > 0 || m->zero > 0 || m->router.top_p > 0;
+}
+
+double plan_least_flops(const struct plan *p)
+{
+    struct plan least = *p;
+    if (p->batches || p->packed || p->skips || p->encoders.kinds > 0) return 0;
+    if (leaves_choices(&p->model.mixture)) least.model.mixture.k = 0;
+    return plan_step_flops(&least);
+}
+
+enum error_code charged_check_device(const struct device *d, int rank, struct error *err)
+{
+    const struct clock *c = &d->clock;
+    const double can = 1e-6 * (double)c->cluster.flop_rate[c->dtype] * (double)c->now;
+    if (c->cluster.flop_rate[c->dtype] == 0 || c->flops * NEARLY <= can) return OK;
+    return fail(err, ERR_INTERNAL, "internal error: device %d has computed %.6g operations in a virtual time in which "
+                "it can do %.6g: times are too short", rank, c->flops, can);
+}
+
+enum error_code charged_check(const struct plan *p, int64_t steps, double flops, struct error *err)
+{
+    const double least = (double)steps * plan_least_flops(p);
+    if (flops >= least * NEARLY) return OK;
+    return fail(err, ERR_INTERNAL, "internal error: all devices were charged with %.6g operations in %lld step%s, and "
+                "the model needs at least %.6g: virtual times are too short", flops, (long long)steps,
+                steps == 1 ? "" : "s", least);
+}
