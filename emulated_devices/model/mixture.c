@@ -1,4 +1,5 @@
 #include "emulated_devices/model/mixture.h"
+#include "ref/model/sample_mask.h"
 #include "ref/routers/router.h"
 #include <math.h>
 #include <stdlib.h>
@@ -31,8 +32,14 @@ void routers_close(struct trainer *t)
     free(t->routers.chosen);
 }
 
-/* The number of rows that the routers of all layers process. */
-static double rows_of(const struct plan *p) { return (double)(p->B * p->S * mixture_layers(&p->model)); }
+/* The number of rows that the routers of all layers are judged by: padding is not. */
+static double rows_of(const struct plan *p)
+{
+    int64_t tokens = 0;
+    for (int64_t first = 0, n; (n = tokens_without_padding(p->within, p->B * p->S, &first)) > 0; first += n)
+        tokens += n;
+    return (double)(tokens * mixture_layers(&p->model));
+}
 
 void routers_begin(struct trainer *t)
 {

@@ -9,7 +9,7 @@
 
 /* The source of tokens: sequences first .. first + count - 1 of the batch of a step, the same on every device.
  * ids, labels: int32 [count*S]; labels may be IGNORE_LABEL.  within: int32 [count*S], the position of each token in its
- * sample, if the plan says that samples are packed; else NULL.
+ * sample, and what is padding (ref/model/sample_mask.h), if the plan says that samples are packed; else NULL.
  * fill NULL: there are no tokens; all are 0, none is ignored.  For devices without numbers, and plans of whole
  * sequences. */
 struct batch_source {

@@ -67,13 +67,15 @@ static void take_rows(int32_t *into, const int32_t *of, int64_t N, const struct 
 static enum error_code take_samples(struct microbatch *m, const int32_t *within, int64_t N, int64_t S,
                                     struct error *err)
 {
-    take_rows(m->positions.data, within, N, &m->rows);
+    int32_t *const position = m->positions.data;
+    take_rows(position, within, N, &m->rows);
+    for (int64_t n = 0; n < m->N; n++) position[n] = sample_position(position[n]);
     m->pairs[0] = m->pairs[1] = -1;
     const int64_t tokens = m->sequences.count * S, sequence = m->plan.tokens > 0 ? tokens : S;
     return sample_mask(m->mask.data, within + m->sequences.first * S, tokens / sequence, sequence, err);
 }
 
-/* The batch in scratch memory: ids, labels, positions in samples. */
+/* The batch in scratch memory: ids, labels, positions in samples with what is padding. */
 static int32_t *batch_labels(const struct trainer *t)
 {
     return t->scratch ? t->scratch + t->plan.B * t->plan.S : NULL;

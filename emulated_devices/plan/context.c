@@ -1,6 +1,7 @@
 /* context.c -- which tokens of which sequences a device has. */
 #include "emulated_devices/plan/plan.h"
 #include "emulated_devices/schemes/attention/streams.h"
+#include "ref/model/sample_mask.h"
 #include <stdlib.h>
 
 /* Where microbatches differ in what they compute, or have sizes that were asked for, they stay as they are. */
@@ -121,8 +122,8 @@ static int sample_lengths(const struct plan *p, struct interval sequences, int64
     const int64_t first = sequences.first * p->S;
     int n = 0;
     for (int64_t i = 0; i < sequences.count * p->S; i++) {
-        const int64_t within = p->within ? p->within[first + i] : i % p->S;
-        if (within == 0) length[n++] = 0;
+        const int64_t position = p->within ? sample_position(p->within[first + i]) : i % p->S;
+        if (position == 0) length[n++] = 0;
         length[n - 1]++;
     }
     return n;

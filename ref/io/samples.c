@@ -1,5 +1,6 @@
 #include "ref/io/samples.h"
 #include "ref/io/output.h"
+#include "ref/model/sample_mask.h"
 #include "ref/model/transformer.h"
 #include "ref/numeric/philox.h"
 #include <errno.h>
@@ -104,7 +105,7 @@ static void fill_sample(const uint8_t *bytes, int64_t n, int32_t *ids, int32_t *
     for (int64_t i = 0; i < n; i++) {
         ids[i] = bytes ? bytes[i] : 0;
         labels[i] = bytes && i + 1 < n ? bytes[i + 1] : IGNORE_LABEL;
-        within[i] = (int32_t)i;
+        within[i] = bytes ? (int32_t)i : padding_at((int32_t)i);
     }
 }
 

@@ -20,7 +20,7 @@ enum error_code samples_pack(struct text *, const char *lengths, int64_t S, uint
  * Fill sequences b0 .. b0 + count - 1 of the batch of a step with packed samples: drawn sequences, with replacement.
  * @param[out] ids     [count,S] the tokens of the samples, then token 0
  * @param[out] labels  [count,S] the next token of the sample; IGNORE_LABEL at its last token and for padding
- * @param[out] within  [count,S] the position of each token in its sample; the padding is one more sample
+ * @param[out] within  [count,S] the position of each token in its sample, and what is padding (ref/model/sample_mask.h)
  */
 void samples_batch(const struct text *, uint64_t seed, int64_t step, int64_t b0, int64_t count, int32_t *ids,
                    int32_t *labels, int32_t *within);

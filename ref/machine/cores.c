@@ -54,7 +54,6 @@ int cores_of(int bound, const char *root)
     return least < 1 ? 1 : (int)least;
 }
 
-/* OpenMP counts the cores that the process was bound to before OMP_PROC_BIND tied its threads to one each. */
 static int bound_to(void)
 {
 #if defined(_OPENMP)

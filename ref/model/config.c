@@ -55,7 +55,7 @@
 #define DENSE .mlp = MLP_SWIGLU
 #define GEMMA .mlp = MLP_GEGLU, .norms_from_one = true, .scaled_embedding = true
 #define MIXTURE(E_, k_) .mlp = MLP_MIXTURE, .mixture = { E_, k_, .router = { .normalized = true, .scale = 1 }, \
-                                                         .balance_coefficient = 0.02, .z_coefficient = 0.001 }
+                                                         .balance_coefficient = 0.02 }
 
 const struct model_preset model_presets[] = {
     { GPT2("small", 8, 8, 96, 384, 64, 256), "0.9M parameters; learns to write words in a minute on two cores", 16 },

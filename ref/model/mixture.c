@@ -7,6 +7,7 @@
  * ref/ops/router_losses.c.
  */
 #include "ref/model/transformer_parts.h"
+#include "ref/model/sample_mask.h"
 #include "ref/routers/router.h"
 #include <math.h>
 #include <string.h>
@@ -75,6 +76,22 @@ static void drop(const struct transformer *m, struct block_activations *a)
         if (((const int32_t *)a->experts.data)[i] < 0) tensor_set(a->weights, i, 0);
 }
 
+/* What the losses need of the rows that are no padding, and the choices by which biases move: as they were made, before
+ * any is dropped. */
+static void judge(struct transformer *m, const struct block_activations *a, int layer)
+{
+    const int64_t k = m->config.mixture.k;
+    double *const choices = m->router_choices + layer * mixture_columns(&m->config.mixture);
+    for (int64_t first = 0, n; (n = tokens_without_padding(m->packed, m->B * m->S, &first)) > 0; first += n) {
+        m->ops->router_losses_forward(m->router_sums, tensor_rows_of(a->router, first, n),
+                                      tensor_rows_of(a->experts, first, n));
+        for (int64_t i = first * k; i < (first + n) * k; i++) {
+            const int32_t chosen = choice_made(((const int32_t *)a->experts.data)[i]);
+            if (chosen != CHOICE_NONE) choices[chosen]++;
+        }
+    }
+}
+
 void mixture_forward(struct transformer *m, int layer)
 {
     const struct ops *op = m->ops;
@@ -84,13 +101,9 @@ void mixture_forward(struct transformer *m, int layer)
     op->linear_forward(a->router, a->ln2, W(ROUTER_W), W(ROUTER_B));
     computed(m, "router.logits", layer, a->router, c->D);
     choose(m, a, layer);
-    op->router_losses_forward(m->router_sums, a->router, a->experts);
+    judge(m, a, layer);
     if (c->mixture.sequence_coefficient > 0)
         op->sequence_balance_forward(&m->sequence_loss, a->router, a->experts, a->experts, m->S, &c->mixture.router);
-    for (int64_t i = 0; i < tensor_count(a->experts); i++) {
-        const int32_t chosen = choice_made(((const int32_t *)a->experts.data)[i]);
-        if (chosen != CHOICE_NONE) m->router_choices[layer * mixture_columns(&c->mixture) + chosen]++;
-    }
     if (c->mixture.capacity_factor > 0) drop(m, a);
     computed(m, "router.weights", layer, a->weights, mixture_columns(&c->mixture));
     op->expert_order(a->order, a->counts, a->experts);
@@ -122,11 +135,8 @@ void mixture_forward(struct transformer *m, int layer)
     computed(m, "mlp.out", layer, m->branch, c->mixture.shared > 0 ? 1 : c->mixture.k);
 }
 
-/* Number of rows of the routers of all layers that have one. */
-static double router_rows(const struct transformer *m)
-{
-    return (double)(m->B * m->S * mixture_layers(&m->config));
-}
+/* Number of rows that the routers of all layers are judged by: padding is not. */
+static double router_rows(const struct transformer *m) { return (double)(m->judged * mixture_layers(&m->config)); }
 
 static void experts_backward(struct transformer *m, int layer)
 {
@@ -160,8 +170,9 @@ static void router_backward(struct transformer *m, int layer)
     const struct mixture_config *x = &m->config.mixture;
     struct block_activations *a = &m->block[layer];
     op->route_backward_input(m->d_router, m->d_weights, a->weights, a->experts, a->router, &x->router);
-    op->router_losses_backward_input(m->d_router, a->router, m->router_slope,
-                                     m->loss_scale * 2 * x->z_coefficient / router_rows(m));
+    for (int64_t first = 0, n; (n = tokens_without_padding(m->packed, m->B * m->S, &first)) > 0; first += n)
+        op->router_losses_backward_input(tensor_rows_of(m->d_router, first, n), tensor_rows_of(a->router, first, n),
+                                         m->router_slope, m->loss_scale * 2 * x->z_coefficient / router_rows(m));
     if (x->sequence_coefficient > 0)
         op->sequence_balance_backward_input(m->d_router, a->router, a->experts, a->experts, m->S, &x->router,
                                             m->loss_scale * x->sequence_coefficient / (double)m->B);

@@ -59,8 +59,8 @@ struct transformer {
     uint64_t seed;                              /* of dropout; the caller changes it every step */
     int64_t first;                              /* number of the batch's first sequence, for dropout; initially 0 */
     double loss_scale;                          /* factor on the loss in gradients (loss_scale.h); initially 1 */
-    const int32_t *packed;                      /* [B*S] of packed samples, the position of each token in its sample
-                                                 * (sample_mask.h); NULL: a sequence is one sample */
+    const int32_t *packed;                      /* [B*S] of packed samples, the position of each token in its sample,
+                                                 * and what is padding (sample_mask.h); NULL: a sequence is one sample */
     const bool *passes_by;                      /* [L*B] whether a sequence skips a layer (partial.h); NULL: none */
 
     struct past *past;                          /* keys and values of the tokens before the batch's (past.h); NULL:
@@ -95,6 +95,8 @@ struct transformer {
     struct tensor d_router, d_weights, d_rows;  /* of a mixture: [N,E], [N,k], [Nk,D] */
     struct tensor branch;                       /* scratch of forward, and of partial.h in backward: [N,D] */
     int64_t counted;                            /* labels of the batch that are not ignored */
+    int64_t judged;                             /* tokens of the batch that are no padding: a mixture's losses are of
+                                                 * their rows */
     double *router_sums;                        /* [2E+1] over all layers: see router_losses_forward in ops.h */
     double *router_slope;                       /* [E] derivative of the balance loss by a row's probabilities */
     double *router_bias;                        /* [L,E] corrections of a biased router; zeros at first */

@@ -22,6 +22,18 @@ test_trains() {
     expect_status 0; expect_out '^OK: every activation'
 }
 
+# Padding is in no loss of a mixture's routers, wherever its rows are: half of each sequence, where its end is.
+test_padding_of_mixtures() {
+    printf '17\n' >half
+    make_text
+    local how
+    for how in '--dp 2' '--cp 2 --attention ring-zigzag' '--cp 2 --ep 2 --attention allgather-kv' '--cp 2 --attention hdp' \
+               '--pp 2 --schedule gpipe --micro 2 --z-loss 0.1' '--tp 2 --tensor 1d-sp --ep 2 --dp 2 --z-loss 0.1' '--tp 2 --recompute selective' \
+               '--dp 2 --router noaux-tc --router-speed 0.3'; do
+        run train --model mixtral-tiny --data "$text" $checked --pack half $how;    expect_status 0; expect_silent; expect_out '^OK: every activation'
+    done
+}
+
 # The same loss on every mesh: it is the mean over the labels of the whole batch.
 test_loss_of_the_global_batch() {
     lengths
@@ -50,4 +62,4 @@ test_refusals() {
     train --pack nowhere;               expect_status 1; expect_error '--pack nowhere: cannot be opened'
 }
 
-run_tests test_trains test_loss_of_the_global_batch test_resumes test_refusals
+run_tests test_trains test_padding_of_mixtures test_loss_of_the_global_batch test_resumes test_refusals

@@ -94,4 +94,17 @@ test_disk_full() {
     run train $small --resume kept;         expect_status 0
 }
 
-run_tests test_killed_while_saving test_flipped_bits test_places test_disk_full
+# A preset has the losses of transformers' class; a z loss is asked for, kept in the folder and by who goes on from it, and warned of.
+test_z_loss_is_ours() {
+    make_text
+    local how=(train --model mixtral-tiny --data "$text" --batch 4 --seq 8 --steps 1)
+    run "${how[@]}" --save plain;               expect_status 0; expect_no_out '^warning'
+    ! grep -q z_loss plain/config.json || complain "a preset's z loss: $(grep z_loss plain/config.json)"
+    run "${how[@]}" --z-loss 0.01 --save kept;  expect_status 0; expect_out '^warning the z loss \(--z-loss\) is ours: '
+    grep -qE '"router_z_loss_coef":[[:space:]]*0\.01,' kept/config.json || complain "the folder's z loss: $(grep z_loss kept/config.json)"
+    run train --resume kept --steps 1 --check ref;                  expect_status 0; expect_silent; expect_out '^OK: '
+    run train --resume kept --steps 1 --z-loss 0;                   expect_status 2; expect_error '--z-loss: saved 0\.01, now not given'
+    run train --model tiny --z-loss 0.1;                            expect_status 2; expect_error '--z-loss 0\.1: is for mixtures of experts; model tiny has none'
+}
+
+run_tests test_z_loss_is_ours test_killed_while_saving test_flipped_bits test_places test_disk_full

@@ -2,6 +2,7 @@
  * tier: check
  */
 #include "ref/io/samples.h"
+#include "ref/model/sample_mask.h"
 #include "tests/fuzz/fuzz.h"
 
 enum { TEXT = 500, S = 40, SEQUENCES = 4 };
@@ -24,7 +25,8 @@ static void check_batch(const struct text *t)
     int32_t ids[SEQUENCES * S], labels[SEQUENCES * S], within[SEQUENCES * S];
     samples_batch(t, 3, 2, 1, SEQUENCES, ids, labels, within);
     for (int i = 0; i < SEQUENCES * S; i++)
-        must(within[i] == 0 || (i % S > 0 && within[i] == within[i - 1] + 1), "token %d is number %d of its sample", i,
+        must(sample_position(within[i]) == 0 ||
+             (i % S > 0 && sample_position(within[i]) == sample_position(within[i - 1]) + 1), "token %d is number %d of its sample", i,
              (int)within[i]);
 }
 

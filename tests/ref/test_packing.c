@@ -3,6 +3,7 @@
  * tier: check
  */
 #include "ref/io/samples.h"
+#include "ref/model/sample_mask.h"
 #include "ref/model/transformer.h"
 #include "ref/numeric/philox.h"
 #include <setjmp.h>
@@ -128,11 +129,13 @@ static void expect_row(const struct text *t, const int32_t *ids, const int32_t *
 {
     const int64_t S = t->packing.S;
     for (int64_t i = 0; i < S; i++) {
-        const bool last = i + 1 == S || within[i + 1] == 0, padding = ids[i] == 0;
-        assert_true(within[i] == 0 || (i > 0 && within[i] == within[i - 1] + 1));
+        const int32_t at = sample_position(within[i]), before = i > 0 ? sample_position(within[i - 1]) : -1;
+        const bool last = i + 1 == S || sample_position(within[i + 1]) == 0, padding = ids[i] == 0;
+        assert_true(at == 0 || (at == before + 1 && is_padding(within[i]) == is_padding(within[i - 1])));
+        assert_int_equal(is_padding(within[i]), padding);
         const int32_t want = padding || last ? IGNORE_LABEL : ids[i + 1];
         if (labels[i] != want) fail_msg("token %d: its label is %d, not %d", (int)i, (int)labels[i], (int)want);
-        if (!padding && within[i] > 0) assert_int_equal(ids[i], 1 + ids[i - 1] % 251);
+        if (!padding && at > 0) assert_int_equal(ids[i], 1 + ids[i - 1] % 251);
     }
 }
 

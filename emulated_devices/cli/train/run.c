@@ -52,6 +52,7 @@ static void add_model(struct run_list *l, const struct model_config *c)
         else add_real(l, name, number[i].value);
     }
     for (int i = 0; i < DROPOUTS; i++) add_real(l, dropout_name[i], dropout[i]);
+    if (c->mixture.z_coefficient > 0) add_real(l, "--z-loss", c->mixture.z_coefficient);
 }
 
 static void add_optimizer(struct run_list *l, const struct train_options *o)

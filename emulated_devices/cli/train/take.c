@@ -365,7 +365,8 @@ static enum error_code take_check(struct train_options *o, const struct train_wo
     if (o->golden &&
         (w->model || o->resume || o->data || o->tokenizer || w->vocabulary || o->save || o->trace ||
          w->batch || w->seq || w->lr >= 0 ||
-         w->dropout >= 0 || w->untied || m->router || m->zero || m->top_p > 0 || m->streams || m->prefix || w->as))
+         w->dropout >= 0 || w->untied || m->router || m->z_loss >= 0 || m->zero || m->top_p > 0 || m->streams ||
+         m->prefix || w->as))
         return fail(err, ERR_USAGE,
                     "--check %s: the golden file says what is trained; of the model, the text and the training only "
                     "--optimizer can be chosen",

@@ -105,6 +105,7 @@ bool train_changes_loss_scale(const struct train_options *);
 struct model_flags {
     const char *router;                 /* rule of a mixture's router; NULL: the model's */
     double speed, top_p;                /* of its bias, -1: the rule's; of its choice, 0: the model's */
+    double z_loss;                      /* coefficient of the routers' z loss; -1: the model's */
     int zero;                           /* experts without computation; 0: the model's */
     int shared;                         /* shared experts; -1: the model's */
     bool shared_gate;

@@ -6,6 +6,7 @@
 #include "emulated_devices/model/run/run_node.h"
 #include "emulated_devices/model/whole_sequences.h"
 #include "emulated_devices/device/compute.h"
+#include "ref/model/sample_mask.h"
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
@@ -71,6 +72,32 @@ static enum error_code announce(const struct node_call *c, const int32_t *chosen
 
 /* ---- the router's choice ----------------------------------------------------------------------------------------- */
 
+/* The rows of the batch that this device routes; for intervals_free. */
+static struct intervals routed_rows(const struct node_call *c)
+{
+    struct intervals rows = { 0 };
+    intervals_add_part(&rows, &c->micro->rows, tensor_rows_at(c->stage->tp, STREAM, c->micro->N));
+    return rows;
+}
+
+/* Which of n rows that this device routes are no padding: the routers' losses and biases are of these (routers.md). */
+static struct intervals judged_rows(const struct node_call *c, int64_t n)
+{
+    const int32_t *const within = c->stage->plan->within;
+    if (within == NULL) return intervals_whole(n);
+    struct intervals rows = routed_rows(c), judged = { 0 };
+    int64_t at = 0;
+    for (int i = 0; i < rows.count; at += rows.at[i++].count) {
+        const int32_t *const here = within + rows.at[i].first;
+        for (int64_t first = 0, some; (some = tokens_without_padding(here, rows.at[i].count, &first)) > 0;
+             first += some)
+            intervals_add(&judged, (struct interval){ at + first, some });
+    }
+    if (intervals_lost(&rows)) judged.room = -1;
+    intervals_free(&rows);
+    return judged;
+}
+
 /* Count the choices of a biased router's layer.  On devices without numbers nobody reads them. */
 static void count_choices(const struct node_call *c, struct tensor choices)
 {
@@ -81,14 +108,6 @@ static void count_choices(const struct node_call *c, struct tensor choices)
     for (int64_t i = 0; i < tensor_count(choices) && counts; i++)
         if (expert[i] != CHOICE_NONE) count[choice_made(expert[i])]++;
     views_end(&v);
-}
-
-/* The rows of the batch that this device routes; for intervals_free. */
-static struct intervals routed_rows(const struct node_call *c)
-{
-    struct intervals rows = { 0 };
-    intervals_add_part(&rows, &c->micro->rows, tensor_rows_at(c->stage->tp, STREAM, c->micro->N));
-    return rows;
 }
 
 /* A row whose logits are not finite makes the sum of the z loss so. */
@@ -108,16 +127,24 @@ static void find_lost(const struct node_call *c, struct tensor logits)
 }
 
 /* Losses and biases are of choices as they were made, before any is dropped. */
-static void judge(const struct node_call *c, struct tensor logits, struct tensor whole)
+static enum error_code judge(const struct node_call *c, struct tensor logits, struct tensor whole, struct error *err)
 {
     struct device *d = c->stage->device;
     double *sums = c->stage->routers.sums;
-    dev_router_losses_forward(d, sums, logits, kept(c, 0));
+    struct intervals rows = judged_rows(c, tensor_rows(logits));
+    if (intervals_lost(&rows)) return fail(err, ERR_MEMORY, "no memory for the rows of a router");
+    for (int i = 0; i < rows.count; i++) {
+        const struct interval own = rows.at[i];
+        const struct tensor choices = tensor_rows_of(kept(c, 0), own.first, own.count);
+        dev_router_losses_forward(d, sums, tensor_rows_of(logits, own.first, own.count), choices);
+        count_choices(c, choices);
+    }
+    intervals_free(&rows);
     if (mixture(c)->sequence_coefficient > 0)
         dev_sequence_balance_forward(d, &sums[2 * columns(c) + 1], logits, kept(c, 0), whole, c->stage->plan->S,
                                      &mixture(c)->router);
-    count_choices(c, kept(c, 0));
     if (!isfinite(sums[2 * columns(c)])) find_lost(c, logits);
+    return OK;
 }
 
 /* Whether a load says where rows go: the plan's, or, where no router has numbers, one that is even. */
@@ -192,7 +219,7 @@ static enum error_code route(const struct node_call *c, int32_t *chosen, struct 
     enum error_code e = choose(c, logits, weights, chosen, err);
     if (!e && (drops || balances))
         e = whole_sequences_open(&whole, &cp, kept(c, 0), drops ? weights : tensor_none, err);
-    if (!e && !c->again) judge(c, logits, whole.experts);
+    if (!e && !c->again) e = judge(c, logits, whole.experts, err);
     if (!e && drops) drop(c, &whole, weights);
     whole_sequences_close(&whole);
     if (!e && !c->again) stage_show(c->stage, c->micro, "router.experts", c->part->layer, false, kept(c, 0));
@@ -214,10 +241,16 @@ enum error_code node_route_input(const struct node_call *c, struct error *err)
     const struct routers *r = &c->stage->routers;
     const struct context_parallel cp = stage_seams(c->stage, c->micro, c->part).cp;
     struct whole_sequences whole;
+    struct intervals rows = judged_rows(c, tensor_rows(node_buffer(c, n->x[0])));
+    if (intervals_lost(&rows)) return fail(err, ERR_MEMORY, "no memory for the rows of a router");
     dev_route_backward_input(c->stage->device, node_buffer(c, n->dx[0]), node_buffer(c, n->dy), node_buffer(c, n->y),
                              kept(c, 0), node_buffer(c, n->x[0]), &mixture(c)->router);
-    dev_router_losses_backward_input(c->stage->device, node_buffer(c, n->dx[0]), node_buffer(c, n->x[0]), r->slope,
-                                     r->z_slope);
+    for (int i = 0; i < rows.count; i++)
+        dev_router_losses_backward_input(c->stage->device,
+                                         tensor_rows_of(node_buffer(c, n->dx[0]), rows.at[i].first, rows.at[i].count),
+                                         tensor_rows_of(node_buffer(c, n->x[0]), rows.at[i].first, rows.at[i].count),
+                                         r->slope, r->z_slope);
+    intervals_free(&rows);
     if (mixture(c)->sequence_coefficient == 0) return OK;
     const enum error_code e = whole_sequences_open(&whole, &cp, kept(c, 0), tensor_none, err);
     if (!e)

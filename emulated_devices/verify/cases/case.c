@@ -5,12 +5,22 @@
 #include "emulated_devices/verify/reference/encoders.h"
 #include "emulated_devices/verify/reference/replicas.h"
 #include "ref/io/pair.h"
+#include "ref/model/sample_mask.h"
 #include "ref/numeric/philox.h"
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
-/* Random tokens; about one label in eight is ignored.  Packed samples have random lengths. */
+/* Of packed samples: the next position of a sample, or the first of another one, which may be padding. */
+static int32_t next_position(int32_t last, bool begins, bool padding_begins)
+{
+    const bool padding = begins ? padding_begins : is_padding(last);
+    const int32_t position = begins ? 0 : sample_position(last) + 1;
+    return padding ? padding_at(position) : position;
+}
+
+/* Random tokens; about one label in eight is ignored.  Packed samples have random lengths, and some are padding, but
+ * never the first of a sequence. */
 static void fill(const void *context, int64_t step, int64_t first, int64_t count, int32_t *ids, int32_t *labels,
                  int32_t *within)
 {
@@ -22,7 +32,10 @@ static void fill(const void *context, int64_t step, int64_t first, int64_t count
                         ? IGNORE_LABEL
                         : (int32_t)(random_uniform((uint64_t)step, 3, at) * (double)p->model.V);
         const bool begins = i % p->S == 0 || random_uniform((uint64_t)step, 4, at) < 0.3;
-        if (within != NULL) within[i] = begins ? 0 : within[i - 1] + 1;
+        if (within == NULL) continue;
+        within[i] = next_position(i % p->S ? within[i - 1] : 0, begins,
+                                  i % p->S && random_uniform((uint64_t)step, 5, at) < 0.25);
+        if (is_padding(within[i])) labels[i] = IGNORE_LABEL;
     }
 }
 

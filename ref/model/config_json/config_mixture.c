@@ -97,8 +97,8 @@ bool mixture_to_json(const struct mixture_config *m, cJSON *root)
     const struct { const char *key; double value; } number[] = {
         { "num_local_experts", (double)m->E }, { "num_experts_per_tok", (double)m->k },
     };
-    bool ok = config_add_real(root, "router_aux_loss_coef", m->balance_coefficient) &&
-              config_add_real(root, "router_z_loss_coef", m->z_coefficient);
+    bool ok = config_add_real(root, "router_aux_loss_coef", m->balance_coefficient);
+    if (m->z_coefficient > 0) ok = config_add_real(root, "router_z_loss_coef", m->z_coefficient) && ok;
     for (size_t i = 0; i < sizeof number / sizeof *number; i++)
         ok = cJSON_AddNumberToObject(root, number[i].key, number[i].value) && ok;
     ok = (router_same(&m->router, &mixtral) || router_to_json(&m->router, root)) && zero_experts_to_json(m, root) && ok;

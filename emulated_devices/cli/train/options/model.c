@@ -26,6 +26,9 @@ static enum error_code take_router(struct model_config *c, const struct model_fl
     if (f->speed >= 0 && !c->mixture.router.biased)
         return fail(err, ERR_USAGE, "--router-speed %g: is for routers with a bias: noaux-tc, longcat", f->speed);
     if (f->speed >= 0) c->mixture.router.bias_speed = f->speed;
+    if (f->z_loss >= 0 && c->mlp != MLP_MIXTURE)
+        return fail(err, ERR_USAGE, "--z-loss %g: is for mixtures of experts; model %s has none", f->z_loss, c->name);
+    if (f->z_loss >= 0) c->mixture.z_coefficient = f->z_loss;
     return OK;
 }
 

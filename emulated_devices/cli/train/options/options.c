@@ -54,7 +54,7 @@ static struct train_words usual_words(const struct run_kind *kind)
         .size = { 1, 1, 1, 1, 1 }, .steps = kind->steps, .warmup = -1,
         .lr = -1, .min_lr = -1, .clip = -1, .decay = -1, .dropout = -1, .distance = -1,
         .limit = wait_limit(WAIT_LIMIT), .bucket = 25 << 20,
-        .changed = { .speed = -1, .shared = -1 },
+        .changed = { .speed = -1, .z_loss = -1, .shared = -1 },
         .data = { .zero = -1, .block = 256, .reshard = true, .prefetch = true },
         .low_rank = { .scale = -1, .damping = -1 },
     };

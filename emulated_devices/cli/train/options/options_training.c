@@ -38,6 +38,9 @@ void training_options(struct option_list *to, struct train_options *o, struct tr
           .help = "how a mixture's router chooses experts and weighs them: orrery list routers; default: the model's" },
         { "--router-speed", "U", OPTION_DOUBLE, &w->changed.speed, .min = 0, .max = 1e6,
           .help = "how far a step moves the correction bias of a router that has one; default: the rule's" },
+        { "--z-loss", "C", OPTION_DOUBLE, &w->changed.z_loss, .min = 0, .max = 1e6,
+          .help = "add C times the z loss of a mixture's routers, which transformers' classes do not compute; default: "
+                  "the model's" },
         { "--top-p", "P", OPTION_DOUBLE, &w->changed.top_p, .min = 1e-6, .max = 1,
           .help = "a token goes to the fewest experts whose probabilities add up to P; default: the router's" },
         { "--zero-experts", "Z", OPTION_INT, &w->changed.zero, .min = 1, .max = 65536,
