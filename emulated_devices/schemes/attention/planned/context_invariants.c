@@ -28,6 +28,25 @@ static int times_moved(const struct context_plan *p, enum context_data data, int
     return times;
 }
 
+/* The first token after a token's sample. */
+static int64_t end_of_sample(const struct context_load *l, int64_t token)
+{
+    int64_t end = 0;
+    for (int i = 0; i < l->samples && end <= token; i++) end += l->length[i];
+    return end;
+}
+
+/* A device with one token of a sample may see nothing of those whose keys pass it on a ring. */
+static bool has_one_token(const struct context_seen *s, int block, int device)
+{
+    const int64_t end = end_of_sample(s->load, s->plan->block[block].tokens[0].first);
+    for (int b = 0; b < s->plan->blocks; b++)
+        if (s->plan->block[b].home == device && context_block_tokens(&s->plan->block[b]) == 1 &&
+            end_of_sample(s->load, s->plan->block[b].tokens[0].first) == end)
+            return true;
+    return false;
+}
+
 static enum error_code moves_are_needed(const void *seen, int64_t *checked, struct error *err)
 {
     const struct context_plan *const p = ((const struct context_seen *)seen)->plan;
@@ -35,9 +54,9 @@ static enum error_code moves_are_needed(const void *seen, int64_t *checked, stru
         for (int d = 0; d < p->devices; d++)
             for (enum context_data data = CONTEXT_QUERIES; data <= CONTEXT_KEYS; data++) {
                 const int moved = times_moved(p, data, b, d), wanted = needs(p, data, b, d);
-                if (moved != wanted)
-                    return fail(err, ERR_CHECK, "the %s of block %d go to device %d %d times, and it needs them %d times",
-                                data == CONTEXT_KEYS ? "keys" : "queries", b, d, moved, wanted);
+                if (moved != wanted && !(moved > wanted && has_one_token(seen, b, d)))
+                    return fail(err, ERR_CHECK, "the %s of block %d go %d times to device %d, which needs them %d times",
+                                data == CONTEXT_KEYS ? "keys" : "queries", b, moved, d, wanted);
                 *checked += wanted;
             }
     return OK;
@@ -354,7 +373,7 @@ static enum error_code is_balanced(const void *seen, int64_t *checked, struct er
 
 /* ---- of each scheme ---------------------------------------------------------------------------------------------- */
 
-#define NEEDED_MOVES { "moves", "a block is sent once to each device that computes with it, and to no other", \
+#define NEEDED_MOVES { "moves", "a block is sent once to each device that computes with it, and only to these", \
                        moves_are_needed }
 #define EVEN_SHARES  { "shares", "the devices of a sample compute equally many pairs, to 3 for each token", \
                        devices_share_evenly }
