@@ -62,7 +62,7 @@ static enum error_code parse(struct check_options *o, int argc, char **argv, str
         { "--map", "FILE", OPTION_STRING, &o->map,
           .help = "JSON: what the tensors are called and how they are cut; see docs/checking.md" },
         { "--require", "KINDS", OPTION_STRING, &o->require,
-          .help = "what must be compared: loss, act, act-grad, grad, step, with commas; default: more than loss" },
+          .help = "what must be judged: loss, act, act-grad, grad, step, with commas; default: more than loss" },
         { "--as", "PROFILE", OPTION_STRING, &o->as,
           .help = "the profile of ACTUAL's steps; a golden file whose steps have another is refused" },
         { "--all", NULL, OPTION_SWITCH, &o->all, .help = "print a line for every tensor" },
@@ -76,8 +76,8 @@ static enum error_code parse(struct check_options *o, int argc, char **argv, str
         "Compare the tensors of another program with a golden file, and name the first wrong one.\n\n"
         "Each tensor is held to its own bound: what rounding in its format does to a one-device model.\n"
         "Each operation is held to one operation's rounding, computed from ACTUAL's own inputs.\n"
-        "The exit status is 0 if all hold, 3 if one does not or not enough was\n"
-        "compared, 1 if a file cannot be used.",
+        "The exit status is 0 if all that ACTUAL has is right, 3 if something is\n"
+        "wrong or cannot be judged, 1 if a file cannot be used.",
         argc - 2, argv + 2, table, &o->help, err);
 }
 
