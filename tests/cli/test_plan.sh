@@ -80,6 +80,8 @@ test_what_does_not_fit() {
     run plan --model small --dp 8 --batch 16 --memory 14M; expect_status 3; expect_error '--memory 14M: device 0 .dp=0. needs [0-9.]+M, [0-9.]+M more; what would fit: --.* [(][0-9.]+M, [0-9.]+ us[)], or --.*, or --'
     run plan --model llama3-8b --dtype bf16 --dp 8 --memory 20G --cluster h100-infiniband; expect_status 3      # four changes at once
     expect_error '; what would fit: --data-parallel [a-z0-9]+ --recompute [a-z+]+ --offload optimizer --micro [0-9]+ [(]1[0-9.]+G, '
+    run plan --model llama3-8b --memory 0 --cluster toy --batch 1 --seq 64; expect_status 0; expect_silent; expect_no_out '^fits'      # no limit
+    run plan --model llama3-8b --cluster toy --batch 1 --seq 64; expect_status 3; expect_out '^fits    NO'       # the cluster's
     run plan --dp 2 --memory 1M; expect_status 3; expect_error '--memory 1M: device [01] .dp=[01]. needs [0-9.]+M, [0-9.]+M more; none of the changes that were tried would fit$'
 }
 

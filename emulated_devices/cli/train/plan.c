@@ -133,14 +133,11 @@ static enum error_code replay(struct train_record *r, struct events **events, st
 
 static const struct device_report *fullest(const struct train_record *r) { return &r->device[r->plan->fullest]; }
 
-/* What a device may hold; 0: nobody says. */
-static uint64_t budget(const struct train_options *o) { return o->memory ? o->memory : o->cluster.memory; }
-
 static void report_fit(const struct train_record *r)
 {
     const struct train_options *o = r->options;
     const struct device_report *d = fullest(r);
-    const uint64_t has = budget(o);
+    const uint64_t has = train_plan_memory(o);
     char place[64];
     if (has == 0) return;
     say(r->out, 8, "fits    %s: device %d (%s) needs %s of %s, %s%.1f %%", d->peak.total <= has ? "yes" : "NO",
@@ -203,7 +200,7 @@ static void name_changes(const struct train_options *o, char *text, size_t size)
     near.only[BY_OFFLOAD] = "none,optimizer";
     text[0] = '\0';
     if (plan_space_open(&near, &unread)) return;
-    const int n = search_changes(&near, &o->plan, budget(o), change, CHANGES);
+    const int n = search_changes(&near, &o->plan, train_plan_memory(o), change, CHANGES);
     plan_space_close(&near);
     if (n == 0) snprintf(text, size, "; none of the changes that were tried would fit");
     for (int i = 0; i < n && used < (int)size; i++)
@@ -215,7 +212,7 @@ static enum error_code exceeds(const struct train_record *r, struct error *err)
 {
     const struct train_options *o = r->options;
     const struct device_report *d = fullest(r);
-    const uint64_t has = budget(o);
+    const uint64_t has = train_plan_memory(o);
     char place[64], changes[CHANGES * (PLAN_WORDS + 40)];
     if (has == 0 || d->peak.total <= has) return OK;
     name_changes(o, changes, sizeof changes);

@@ -63,10 +63,16 @@ struct train_options {
     char *settings;                     /* what they set, as YAML; owned */
 };
 
+/** Bytes that a device of a plan may hold: those of --memory, without it those of the cluster; 0: no limit. */
+uint64_t train_plan_memory(const struct train_options *);
+
 /** Read the command line, add a checkpoint's settings and then defaults, and check the plan.  The same on every device.
  *  Call train_options_free afterwards, also after a failure. */
 enum error_code train_parse(struct train_options *, const struct run_kind *, int argc, char **argv, struct error *);
 void train_options_free(struct train_options *);
+
+/** Whether `orrery train --config` would take a setting.  @param file  names it in messages.  @return as settings_check. */
+enum error_code train_check_setting(const struct yaml *setting, const char *file, struct error *);
 
 /** What `orrery plan` says of a step of a run, in this process.  @return OK; ERR_CHECK if it does not fit; ERR_USAGE if
  *  it has batches that only a run knows. */

@@ -83,6 +83,11 @@ static enum error_code describe(char **text, const struct option *table, const s
     return f && fclose(f) == 0 ? OK : fail(err, ERR_MEMORY, "no memory for the run's settings");
 }
 
+uint64_t train_plan_memory(const struct train_options *o)
+{
+    return options_given(o->words.argc, o->words.argv, "--memory") ? o->memory : o->cluster.memory;
+}
+
 /* Read the words; those of --config stand before them. */
 static enum error_code parse(struct train_options *o, const struct run_kind *kind, struct train_words *w,
                              const struct option_list *own, const struct option_list *all, struct error *err)
@@ -112,6 +117,19 @@ enum error_code train_parse(struct train_options *o, const struct run_kind *kind
     if (!e && shown && launcher_rank() == 0) fputs(shown, stdout);
     o->help = shown != NULL;
     free(shown);
+    return e;
+}
+
+enum error_code train_check_setting(const struct yaml *setting, const char *file, struct error *err)
+{
+    struct train_options o = usual_options();
+    struct train_words w = usual_words(&run_train);
+    struct option_list all, own;
+    bool passed;
+    all_options(&all, &o, &w);
+    own_options(&own, &run_train, &all);
+    const enum error_code e = settings_check("train", own.of, all.of, setting, file, &passed, err);
+    train_options_free(&o);
     return e;
 }
 
